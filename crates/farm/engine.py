@@ -4,6 +4,7 @@ Exit code 69: the engine is not installed.
 """
 
 import json
+import os
 import sys
 
 
@@ -49,10 +50,14 @@ def plain(value):
     return int(number) if number == int(number) and abs(number) < 2**53 else number
 
 
+# Engines print on standard output themselves (DuckDB its progress, after two seconds): that is no part of the answer.
+answer = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
 asked = json.load(sys.stdin)
 try:
     columns, rows = {"duckdb": duckdb, "clickhouse": clickhouse, "spark": spark}[asked["engine"]](asked["statements"])
 except ImportError as error:
     print(error, file=sys.stderr)
     sys.exit(69)
-json.dump({"columns": columns, "rows": [[plain(it) for it in row] for row in rows]}, sys.stdout)
+json.dump({"columns": columns, "rows": [[plain(it) for it in row] for row in rows]}, answer)
+answer.flush()

@@ -100,8 +100,18 @@ fn lab() -> Result<Lab, LabError> {
 
 /// Where the program for guests is built, which is where this program was built, too.
 fn binary() -> Option<PathBuf> {
+    results().map(|target| target.join(TARGET).join("dist/whylate"))
+}
+
+/// Where `cargo xtask package` puts the packages, when it has.
+fn packages() -> Option<PathBuf> {
+    results().map(|target| target.join("package")).filter(|folder| folder.join("SHA256SUMS").is_file())
+}
+
+/// The folder of build results in which this program was built.
+fn results() -> Option<PathBuf> {
     let own = std::env::current_exe().ok()?;
-    own.ancestors().nth(2).map(|target| target.join(TARGET).join("dist/whylate"))
+    own.ancestors().nth(2).map(PathBuf::from)
 }
 
 fn run_script(machine: &Machine, script: &str) -> Result<ExitCode, LabError> {
@@ -196,6 +206,9 @@ fn test(names: &[&str]) -> Result<ExitCode, LabError> {
     tests.args(["test", "--package", "whylate-lab", "--test", "lab", "--"]).args(names);
     if let Some(binary) = binary() {
         tests.env("WHYLATE_LAB_BINARY", binary);
+    }
+    if let (Some(packages), None) = (packages(), std::env::var_os("WHYLATE_LAB_PACKAGES")) {
+        tests.env("WHYLATE_LAB_PACKAGES", packages);
     }
     if std::env::var_os("WHYLATE_LAB").is_none() {
         tests.env("WHYLATE_LAB", "on");

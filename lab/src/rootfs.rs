@@ -11,7 +11,7 @@ use std::path::Path;
 /// Raised when an image is built in another way from the same packages.
 const RECIPE: &[u8] = b"1";
 /// What every guest has: measuring and tracing tools to compare with, a shell to write tests in.
-const BASE: [&str; 15] = [
+const BASE: [&str; 16] = [
     "bpftool",
     "busybox-static",
     "iproute2",
@@ -21,6 +21,7 @@ const BASE: [&str; 15] = [
     "procps",
     "psmisc",
     "python3",
+    "rpm",
     "rt-tests",
     "rtla",
     "strace",

@@ -55,10 +55,16 @@ pub fn kernels(named: &[Kernel]) -> Vec<Kernel> {
 #[must_use]
 pub fn kernels_unless_brief(named: &[Kernel]) -> Vec<Kernel> {
     let mut kernels = kernels(named);
-    if std::env::args().any(|word| word == "--brief") {
+    if is_brief() {
         kernels.retain(|kernel| kernel.is_realtime());
     }
     kernels
+}
+
+/// Whether only what each commit needs is to run.
+#[must_use]
+pub fn is_brief() -> bool {
+    std::env::args().any(|word| word == "--brief")
 }
 
 /// How a test ended.

@@ -11,7 +11,7 @@ use std::time::Instant;
 /// What is built for.
 pub(crate) const TARGETS: [&str; 2] = ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"];
 /// A binary must be smaller.
-const SIZE_LIMIT_BYTES: u64 = 21_000_000;
+const SIZE_LIMIT_BYTES: u64 = 21_500_000;
 /// The Cargo profile.
 const PROFILE: &str = "dist";
 

@@ -11,6 +11,8 @@ use std::process::Command;
 
 /// How Debian and nfpm call the machines of [`dist::TARGETS`].
 const ARCHITECTURES: [&str; 2] = ["amd64", "arm64"];
+/// The units of systemd in `docs/systemd`.
+const UNITS: [&str; 2] = ["whylate-run@.service", "whylate-watch@.service"];
 /// The forms.
 const FORMS: [&str; 2] = ["deb", "rpm"];
 /// How nfpm is installed.
@@ -132,9 +134,11 @@ impl Packing {
             let completions = process::output(Command::new(&program).args(["completions", shell]))?;
             fs::write(self.stage.join(format!("whylate.{shell}")), completions)?;
         }
-        let unit = "whylate-run@.service";
-        let installed = fs::read_to_string(self.root.join("docs/systemd").join(unit))?;
-        Ok(fs::write(self.stage.join(unit), installed.replace("/usr/local/bin/", "/usr/bin/"))?)
+        for unit in UNITS {
+            let installed = fs::read_to_string(self.root.join("docs/systemd").join(unit))?;
+            fs::write(self.stage.join(unit), installed.replace("/usr/local/bin/", "/usr/bin/"))?;
+        }
+        Ok(())
     }
 
     /// Packs what `packaging/NAME.yaml` describes, in each form.
@@ -220,8 +224,12 @@ mod tests {
     }
 
     #[test]
-    fn the_unit_runs_what_the_package_installs() {
-        let unit = fs::read_to_string(root().join("docs/systemd/whylate-run@.service")).unwrap();
-        assert!(unit.contains("/usr/local/bin/whylate"), "`generate` replaces that path");
+    fn the_units_run_what_the_package_installs() {
+        let packed = fs::read_to_string(root().join("packaging/whylate.yaml")).unwrap();
+        for unit in UNITS {
+            let text = fs::read_to_string(root().join("docs/systemd").join(unit)).unwrap();
+            assert!(text.contains("/usr/local/bin/whylate"), "`generate` replaces that path");
+            assert!(packed.contains(&format!("/usr/lib/systemd/system/{unit}")), "{unit} is not packed");
+        }
     }
 }

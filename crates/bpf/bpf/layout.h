@@ -115,7 +115,9 @@ struct counters {
 	/* Switches to a counted task whose end was not seen: the first one of a new thread. */
 	u64 unfinished;
 	/* Sent interrupts for which the table had no room. */
-	u64 ipis_lost;
+	u32 ipis_lost;
+	/* Wake-ups of the threads of the process that measures on the CPU; wraps around. */
+	u32 own_wakings;
 };
 _Static_assert(sizeof(struct counters) == 48, "layout.rs");
 
@@ -198,6 +200,11 @@ enum segment_kind {
 	SEGMENT_WAKEUP,
 	/* A thread of the measured process was moved to another CPU; start and end are the same. */
 	SEGMENT_MIGRATION,
+	/*
+	 * Where tasks are watched: this CPU woke a thread, watched or not. From the programmed expiry of the timer that did it;
+	 * start and end are the same where none did.
+	 */
+	SEGMENT_WAKING,
 };
 
 /* A task's name, copied as two words. */
@@ -291,6 +298,16 @@ struct segment {
 			u32 process;
 			u32 to_cpu;
 		} migration;
+		struct {
+			u8 kind;
+			/* enum waker */
+			u8 by;
+			u32 thread;
+			/* The thread that ran, which has a part in it only where no interrupt did it. */
+			u32 waker;
+			u32 waker_process;
+			COMMAND(waker_command);
+		} waking;
 	};
 };
 _Static_assert(sizeof(struct segment) == 64, "layout.rs");
@@ -298,6 +315,7 @@ _Static_assert(__builtin_offsetof(struct segment, kind) == 24, "layout.rs");
 _Static_assert(__builtin_offsetof(struct segment, function.sender_command) == 48, "layout.rs");
 _Static_assert(__builtin_offsetof(struct segment, thread.command) == 48, "layout.rs");
 _Static_assert(__builtin_offsetof(struct segment, wakeup.previous_command) == 48, "layout.rs");
+_Static_assert(__builtin_offsetof(struct segment, waking.waker_command) == 40, "layout.rs");
 
 /* Who asked another CPU to run a function, by the address of the request. */
 struct sender {
@@ -387,6 +405,9 @@ enum task_event {
 	TASK_NEW,
 	/* A watched task ended, or has another name now. */
 	TASK_GONE,
+	/* A watched task came by the mark at which its activations begin, or end; only who it is and `end_ns`. */
+	TASK_BEGIN,
+	TASK_END,
 };
 
 /* How a stretch began; the counterpart is `Began` in layout.rs. */

@@ -202,6 +202,22 @@ ALWAYS_INLINE u32 waker_kind(struct cpu_state *state, u64 expires_ns)
 	return WAKER_THREAD;
 }
 
+/* This CPU wakes a thread: a link of the chain that leads to the wake-up of a watched one. */
+ALWAYS_INLINE void note_waking(struct cpu_state *state, struct task_struct *task, u64 expires_ns, u64 now_ns)
+{
+	u64 number, waker = bpf_get_current_pid_tgid();
+	struct segment *segment = state->ring ? begin(state, state->ring, &number) : 0;
+
+	if (!segment)
+		return;
+	segment->waking.by = waker_kind(state, expires_ns);
+	segment->waking.thread = task->pid;
+	segment->waking.waker = (u32)waker;
+	segment->waking.waker_process = waker >> 32;
+	bpf_get_current_comm(segment->waking.waker_command, COMMAND_BYTES);
+	complete(segment, SEGMENT_WAKING, expires_ns ? expires_ns : now_ns, now_ns, number);
+}
+
 ALWAYS_INLINE bool is_quota_used_up(struct task_struct *task)
 {
 	if (FIELD_EXISTS(((struct task_struct___throttled *)0)->throttled) &&
@@ -350,4 +366,27 @@ ALWAYS_INLINE void task_leaves(struct cpu_state *state, struct task_slot *slot, 
 	slot->lost = 0;
 	slot->run_ns = 0;
 	slot->is_out_of_quota = 0;
+}
+
+/* The thread that runs comes by a mark. */
+ALWAYS_INLINE void note_mark(u32 kind)
+{
+	u64 number, task = bpf_get_current_pid_tgid();
+	struct task_slot *slot = slot_of((u32)task);
+
+	if (LIKELY(!slot))
+		return;
+	u64 now_ns = bpf_ktime_get_ns();
+	struct cpu_state *state = state_of(bpf_get_smp_processor_id());
+	struct stretch *stretch = state ? begin_stretch(state, &number) : 0;
+
+	if (!stretch) {
+		slot->lost++;
+		return;
+	}
+	stretch->thread = (u32)task;
+	stretch->process = task >> 32;
+	stretch->lost = 0;
+	bpf_get_current_comm(stretch->command, COMMAND_BYTES);
+	complete_stretch(stretch, kind, now_ns, number);
 }

@@ -60,6 +60,31 @@ ALWAYS_INLINE void count_offset(u32 cpu, struct task_struct *task, u64 expires_n
 	}
 }
 
+/* The programmed expiry of the timer whose handler runs, on CLOCK_MONOTONIC; 0 when none does. */
+ALWAYS_INLINE u64 expiry_of(struct cpu_state *state, u64 now_ns)
+{
+	u64 expires_ns = state->expires_hard_ns;
+
+	/* Real-time kernels run softirqs in threads, and another thread may run before the handler goes on. */
+	if (UNLIKELY(!expires_ns && state->expires_soft_ns &&
+		     state->soft_thread == (u32)bpf_get_current_pid_tgid()))
+		expires_ns = state->expires_soft_ns;
+	/* Timers may expire early by their slack: no latency. */
+	return expires_ns > now_ns ? now_ns : expires_ns;
+}
+
+/* A task that is not watched is woken: it may wake one that is. */
+ALWAYS_INLINE void other_waking(struct task_struct *task)
+{
+	struct cpu_state *state = state_of(bpf_get_smp_processor_id());
+
+	if (!state)
+		return;
+	u64 now_ns = bpf_ktime_get_ns();
+
+	note_waking(state, task, expiry_of(state, now_ns), now_ns);
+}
+
 /* A task is about to be woken. With tasks, those that are watched count. */
 ALWAYS_INLINE int on_waking(u64 *ctx, bool with_causes, bool with_tasks)
 {
@@ -71,8 +96,10 @@ ALWAYS_INLINE int on_waking(u64 *ctx, bool with_causes, bool with_tasks)
 		slot = slot_of(task->pid);
 		if (!slot && UNLIKELY(is_chosen(prio)))
 			slot = claim(task, SLOT_WATCHED, 0);
-		if (LIKELY(!slot))
+		if (LIKELY(!slot)) {
+			other_waking(task);
 			return 0;
+		}
 	} else if (LIKELY(!priority_counts(prio)) || !task_counts(task)) {
 		return 0;
 	}
@@ -84,18 +111,15 @@ ALWAYS_INLINE int on_waking(u64 *ctx, bool with_causes, bool with_tasks)
 
 	if (!state || !pending)
 		return 0;
-	u64 expires_ns = state->expires_hard_ns;
+	u64 expires_ns = expiry_of(state, now_ns);
 
-	/* Real-time kernels run softirqs in threads, and another thread may run before the handler goes on. */
-	if (UNLIKELY(!expires_ns && state->expires_soft_ns &&
-		     state->soft_thread == (u32)bpf_get_current_pid_tgid()))
-		expires_ns = state->expires_soft_ns;
-	/* Timers may expire early by their slack: no latency. */
-	if (expires_ns > now_ns)
-		expires_ns = now_ns;
 	state->counters.wakings++;
-	if (slot)
+	if (with_causes && (u32)task->tgid == config.processes[cpu & (CPUS_MAX - 1)])
+		state->counters.own_wakings++;
+	if (slot) {
 		task_woken(state, slot, task, expires_ns, now_ns);
+		note_waking(state, task, expires_ns, now_ns);
+	}
 	if (UNLIKELY(pending->waking_ns)) {
 		if (pending->pid == pid)
 			state->counters.without_switch++;
@@ -760,5 +784,21 @@ int task_moved(u64 *ctx)
 
 	if (FIELD_EXISTS(placed->wake_cpu) && (u32)placed->wake_cpu < 255)
 		slot->moved_from = 1 + (u8)placed->wake_cpu;
+	return 0;
+}
+
+/* A watched thread comes by the mark at which its activations begin. */
+SECTION("uprobe")
+int mark_begin(void *ctx)
+{
+	note_mark(TASK_BEGIN);
+	return 0;
+}
+
+/* The same for their end. */
+SECTION("uprobe")
+int mark_end(void *ctx)
+{
+	note_mark(TASK_END);
 	return 0;
 }

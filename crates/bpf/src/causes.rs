@@ -3,12 +3,10 @@
 use crate::error::BpfError;
 use crate::events::{Event, event};
 use crate::histograms::Histograms;
-use crate::layout::{
-    Command, NO_CPU, RING_STACKS, RawIpiCount, RawIpiKey, RawSegment, RawStack, WATCHED_MAX, What,
-};
+use crate::layout::{NO_CPU, RING_STACKS, RawIpiCount, RawIpiKey, RawStack, WATCHED_MAX};
 use crate::missed::Missed;
-use crate::rings::{Rings, ring_size};
-use crate::settings::HistogramsConfig;
+use crate::rings::{READ_MAX, Rings, ring_size};
+use crate::settings::{Activities, HistogramsConfig};
 use crate::snapshot::Facility;
 use crate::symbols::{Symbols, kernel_functions};
 use crate::watching::{Watching, WatchingTasks};
@@ -16,7 +14,7 @@ use std::collections::HashMap;
 use whylate_core::record::IpiRecord;
 use whylate_core::{CpuId, CpuSet};
 use whylate_explain::OWN;
-use whylate_explain::segments::{Activity, Recording, Segment, Sender, Thread};
+use whylate_explain::segments::Recording;
 use zerocopy::transmute;
 
 /// How far before the begin of a window segments are read.
@@ -81,7 +79,7 @@ pub struct Causes {
     pub(crate) histograms: Histograms,
     cpus: CpuSet,
     rings: Rings,
-    symbols: Symbols,
+    pub(crate) symbols: Symbols,
     facilities: Vec<Facility>,
     /// Whether requests of other CPUs are seen by probes in the kernel: it has no events for them.
     probes_requests: bool,
@@ -198,7 +196,7 @@ impl Causes {
 
     /// Whether the names of kernel functions are not known.
     pub(crate) fn lacks_symbols(&self) -> bool {
-        self.symbols.is_empty
+        self.symbols.is_empty()
     }
 
     /// The histograms that run with it.
@@ -218,7 +216,7 @@ impl Causes {
 
     /// Interrupts from other CPUs for which the table had no room.
     pub(crate) fn ipis_lost(&self) -> u64 {
-        (0..).map_while(|cpu| Some(self.histograms.cpu_state(cpu).ok()?.counters.ipis_lost)).sum()
+        (0..).map_while(|cpu| Some(u64::from(self.histograms.cpu_state(cpu).ok()?.counters.ipis_lost))).sum()
     }
 
     /// What took a CPU since `from_ns` and has ended by now. Call it soon: at most the last 65,536 segments of the CPU
@@ -227,10 +225,15 @@ impl Causes {
     /// # Errors
     /// When a map cannot be read.
     pub fn since(&self, cpu: CpuId, from_ns: u64) -> Result<Recording, BpfError> {
+        self.newest_since(cpu, from_ns, READ_MAX)
+    }
+
+    /// The same of the newest segments alone, where what is older is not worth the time.
+    pub(crate) fn newest_since(&self, cpu: CpuId, from_ns: u64, most: u64) -> Result<Recording, BpfError> {
         let Some(ring) = self.cpus.iter().position(|one| one == cpu) else { return Ok(Recording::default()) };
         let written = self.written(cpu)?;
         let from_ns = from_ns.saturating_sub(BEFORE_NS);
-        let mut found = self.rings.read(ring, written, from_ns);
+        let mut found = self.rings.read(ring, written, from_ns, most);
         let complete_from_ns = found.keep_whole(self.written(cpu)?, from_ns);
         let found = found.segments;
         let segments = found.iter().rev().filter_map(|raw| self.segment(ring as u32, raw)).collect();
@@ -284,7 +287,7 @@ impl Causes {
     }
 
     /// The stack of a segment, which has 1 + its number; empty for 0 and for a stack that was overwritten.
-    fn late_stack(&self, ring: u32, number: u32) -> Vec<String> {
+    pub(crate) fn late_stack(&self, ring: u32, number: u32) -> Vec<String> {
         let Some(before) = number.checked_sub(1) else { return Vec::new() };
         let place = ring * RING_STACKS + before % RING_STACKS;
         let Ok(bytes) = self.histograms.object().get::<[u8; size_of::<RawStack>()]>("late_stacks", place)
@@ -302,51 +305,36 @@ impl Causes {
         let own = names.iter().rposition(|name| name.starts_with("bpf_trace_run"));
         names.into_iter().skip(own.map_or(0, |last| last + 1)).collect()
     }
-
-    fn segment(&self, ring: u32, raw: &RawSegment) -> Option<Segment> {
-        let what = match raw.what()? {
-            What::Irq { line } => Activity::Irq { line },
-            What::Vector { vector } => Activity::Vector { vector },
-            What::Softirq { number } => Activity::Softirq { number },
-            What::Nmi { handler } => Activity::Nmi { handler: self.symbols.name(handler) },
-            What::Function {
-                has_sender,
-                sender_cpu,
-                sender_thread: pid,
-                function,
-                sender_process: process,
-                sender_command,
-            } => {
-                let (cpu, command) = (CpuId(sender_cpu.into()), sender_command.text());
-                let sender = has_sender.then_some(Sender { cpu, pid, process, command });
-                Activity::Function { function: self.symbols.name(function), sender }
-            }
-            What::Thread { was_runnable, thread: pid, process, prio, next_prio, command } => {
-                let (thread, next_priority) = (thread(pid, prio, &command), PRIORITY_TOP - next_prio);
-                Activity::Thread { thread, process, was_runnable, next_priority }
-            }
-            What::Idle { state } => Activity::Idle { state },
-            What::Lock { thread: pid, process, flags } => Activity::Lock { pid, process, flags },
-            What::PageFault { thread: pid, address } => Activity::PageFault { pid, address },
-            What::Timer { thread: pid, process, stack } => {
-                Activity::Timer { pid, process, stack: self.late_stack(ring, stack) }
-            }
-            What::Wakeup { thread: pid, process, stack, previous, previous_prio, previous_command } => {
-                let previous = thread(previous, previous_prio, &previous_command);
-                Activity::Wakeup { pid, process, previous, stack: self.late_stack(ring, stack) }
-            }
-            What::Migration { thread: pid, process, to_cpu } => {
-                Activity::Migration { pid, process, to: CpuId(to_cpu) }
-            }
-        };
-        Some(Segment { from_ns: raw.start_ns, to_ns: raw.end_ns, what })
-    }
 }
 
-/// The name of the idle task is not recorded.
-fn thread(pid: u32, prio: i32, command: &Command) -> Thread {
-    let command = if pid == 0 { "swapper".to_owned() } else { command.text() };
-    Thread { pid, priority: PRIORITY_TOP - prio, command }
+impl Activities for Causes {
+    fn since(&mut self, cpu: CpuId, from_ns: u64) -> Result<Recording, BpfError> {
+        Self::since(self, cpu, from_ns)
+    }
+
+    fn watch_process(&mut self, cpus: &CpuSet, process: u32) -> Result<(), BpfError> {
+        self.histograms.watch_process(cpus, process)
+    }
+
+    fn keep_stacks(&mut self, from_ns: &[(CpuId, u64)]) -> Result<(), BpfError> {
+        self.histograms.keep_stacks(from_ns)
+    }
+
+    fn missed(&self) -> Missed {
+        Self::missed(self)
+    }
+
+    fn ipis(&mut self) -> Result<Option<Vec<IpiRecord>>, BpfError> {
+        if self.knows_senders() { Self::ipis(self).map(Some) } else { Ok(None) }
+    }
+
+    fn ipis_lost(&self) -> u64 {
+        Self::ipis_lost(self)
+    }
+
+    fn wakeups(&mut self, cpu: CpuId) -> Result<Option<u32>, BpfError> {
+        Ok(Some(self.histograms.cpu_state(cpu.0)?.counters.own_wakings))
+    }
 }
 
 /// The thread that sent an interrupt; `None` for a reschedule.

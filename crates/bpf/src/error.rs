@@ -62,6 +62,20 @@ pub enum BpfError {
          matched with what a probe measures; run whylate outside of it"
     )]
     OtherClock,
+    /// The kernel's events cannot be read from a trace buffer.
+    #[error("causes are not found in a trace buffer: {0}")]
+    TraceBuffer(String),
+    /// Neither BPF programs nor a trace buffer are possible.
+    #[error("{bpf}; nor from a trace buffer: {tracefs}")]
+    NoSource {
+        /// Why no BPF programs.
+        bpf: Box<Self>,
+        /// Why no trace buffer.
+        tracefs: String,
+    },
+    /// A mark of an activation is not in the file that should have it.
+    #[error("no such mark: {0}")]
+    NoMark(String),
     /// Nothing was asked for.
     #[error("no CPU and no histogram is left to measure: name at least one of each")]
     Nothing,
@@ -87,6 +101,8 @@ impl BpfError {
                 | Self::Program { .. }
                 | Self::Namespace
                 | Self::OtherClock
+                | Self::TraceBuffer(_)
+                | Self::NoSource { .. }
         )
     }
 }

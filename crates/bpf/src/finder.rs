@@ -4,11 +4,12 @@
 use crate::account::Account;
 use crate::by_kind::IpisByKind;
 use crate::causes::{Causes, FUNCTIONS, SENDERS};
+use crate::device::device;
 use crate::error::BpfError;
 use crate::facilities::broadcast_flushes;
 use crate::missed::Missed;
 use crate::object::check_namespaces;
-use crate::settings::{FindsCauses, HistogramsConfig, Measured};
+use crate::settings::{Activities, FindsCauses, HistogramsConfig, Measured};
 use crate::snapshot::Facility;
 use crate::stack_threshold::StackThresholds;
 use std::cmp::Reverse;
@@ -48,10 +49,10 @@ struct Smis {
     read_at: Instant,
 }
 
-/// Finds causes by what the BPF programs record; they are unloaded when it is dropped.
+/// Finds causes in a recording, which ends when it is dropped.
 struct LiveFinder {
     host: HostRoot,
-    causes: Causes,
+    activities: Box<dyn Activities>,
     cpus: CpuSet,
     probes: Vec<Probe>,
     surroundings: Surroundings,
@@ -64,6 +65,8 @@ struct LiveFinder {
     /// By CPU and end of the spike.
     explained: BTreeMap<(CpuId, u64), SpikeCauses>,
     account: Account,
+    /// Wake-ups seen up to the last call of `wakeups`.
+    woken: BTreeMap<CpuId, u32>,
     /// The events at which programs had not run up to the last look.
     missed: Missed,
     lost_spikes: u64,
@@ -91,20 +94,35 @@ pub fn find_causes(
     let mut warnings: Vec<Warning> = causes.facilities().iter().filter_map(warning).collect();
     let flushes = broadcast_flushes(host).map(|reason| format!("flushes of other CPUs' TLB: {reason}"));
     warnings.extend(flushes.map(|text| Warning::new(WarningCode::FlushesUnseen, text)));
-    let surroundings = surroundings(host, facts);
+    find_causes_in(Box::new(causes), host, probes, facts, warnings)
+}
+
+/// Finds the causes of these probes' spikes in that recording; `warnings` say what it does not see.
+///
+/// # Errors
+/// When the recording cannot be read or changed.
+pub fn find_causes_in(
+    mut activities: Box<dyn Activities>,
+    host: &HostRoot,
+    probes: &[Measured],
+    facts: &Facts,
+    warnings: Vec<Warning>,
+) -> Result<Box<dyn FindsCauses>, BpfError> {
+    let cpus: CpuSet = probes.iter().flat_map(|probe| probe.cpus.iter()).collect();
     let mut finder = LiveFinder {
         host: host.clone(),
-        counted: (!causes.knows_senders()).then(|| IpisByKind::start(host, &cpus)),
+        counted: activities.ipis()?.is_none().then(|| IpisByKind::start(host, &cpus)),
         warnings,
-        causes,
+        activities,
         cpus,
         probes: Vec::new(),
-        surroundings,
+        surroundings: surroundings(host, facts),
         thresholds: StackThresholds::default(),
         steal: BTreeMap::new(),
         smis: BTreeMap::new(),
         explained: BTreeMap::new(),
         account: Account::default(),
+        woken: BTreeMap::new(),
         missed: Missed::default(),
         lost_spikes: 0,
         lost_events: Missed::default(),
@@ -128,11 +146,12 @@ impl FindsCauses for LiveFinder {
         let kept = timers.flat_map(|probe| probe.cpus.iter().map(|cpu| (cpu, probe.spikes_kept)));
         self.thresholds = StackThresholds::new(kept);
         let none = self.cpus.iter().map(|cpu| (cpu, 0));
-        self.causes.histograms().keep_stacks(&none.chain(self.thresholds.current()).collect::<Vec<_>>())?;
+        self.activities.keep_stacks(&none.chain(self.thresholds.current()).collect::<Vec<_>>())?;
         self.smis = self.cpus.iter().filter_map(|cpu| Some((cpu, smis_of(&self.host, cpu)?))).collect();
         let steal = StealTimes::read(&self.host).unwrap_or_default();
         self.steal = self.cpus.iter().filter_map(|cpu| Some((cpu, steal.of(cpu)?))).collect();
-        self.missed = self.causes.missed();
+        self.missed = self.activities.missed();
+        self.wakeups()?;
         // Discards interrupts sent before the measurement, also those sent by attaching the programs.
         self.ipis()?;
         Ok(())
@@ -142,16 +161,16 @@ impl FindsCauses for LiveFinder {
         for probe in self.probes.iter_mut().filter(|probe| probe.measured.cpus == *cpus) {
             probe.process = process;
         }
-        self.causes.histograms().watch_process(cpus, process)
+        self.activities.watch_process(cpus, process)
     }
 
     fn explain(&mut self, spikes: &[SpikeRecord]) -> Result<(), BpfError> {
         let risen = self.thresholds.learn(spikes);
         if !risen.is_empty() {
-            self.causes.histograms().keep_stacks(&risen)?;
+            self.activities.keep_stacks(&risen)?;
         }
         let steal = StealTimes::read(&self.host).unwrap_or_default();
-        let missed = self.causes.missed();
+        let missed = self.activities.missed();
         let missed_now = missed.since(&self.missed);
         self.missed = missed;
         let mut relevant = Missed::default();
@@ -187,12 +206,24 @@ impl FindsCauses for LiveFinder {
     fn ipis(&mut self) -> Result<Vec<IpiRecord>, BpfError> {
         match &mut self.counted {
             Some(counted) => Ok(counted.take()),
-            None => self.causes.ipis(),
+            None => Ok(self.activities.ipis()?.unwrap_or_default()),
         }
     }
 
     fn sources(&mut self) -> Vec<SourceRecord> {
         self.account.take()
+    }
+
+    fn wakeups(&mut self) -> Result<Vec<(CpuId, u64)>, BpfError> {
+        let timers = self.probes.iter().filter(|probe| probe.measured.is_timer);
+        let cpus: CpuSet = timers.flat_map(|probe| probe.measured.cpus.iter()).collect();
+        let mut seen = Vec::new();
+        for cpu in cpus.iter() {
+            let Some(now) = self.activities.wakeups(cpu)? else { continue };
+            let before = self.woken.insert(cpu, now).unwrap_or(now);
+            seen.push((cpu, now.wrapping_sub(before).into()));
+        }
+        Ok(seen)
     }
 
     fn losses(&self) -> Vec<Warning> {
@@ -208,7 +239,7 @@ impl FindsCauses for LiveFinder {
             let fix = "raise the threshold, or measure fewer spikes at a time";
             warnings.push(Warning::with_fix(WarningCode::CauseRecordsLost, text, fix));
         }
-        let ipis = self.causes.ipis_lost();
+        let ipis = self.activities.ipis_lost();
         if ipis > 0 {
             let text =
                 format!("{ipis} interrupts from other CPUs found no room in the table of their senders");
@@ -222,7 +253,7 @@ impl LiveFinder {
     fn explain_cpu(&mut self, cpu: CpuId, spikes: &[&SpikeRecord], missed: u64) -> Result<(), BpfError> {
         let begin = |spike: &SpikeRecord| spike.at_ns.saturating_sub(spike.latency_ns);
         let Some(first_ns) = spikes.iter().map(|spike| begin(spike)).min() else { return Ok(()) };
-        let recording = self.causes.since(cpu, first_ns)?;
+        let recording = self.activities.since(cpu, first_ns)?;
         let began = Instant::now();
         for (nth, spike) in spikes.iter().enumerate() {
             let is_kept = nth < AT_ONCE_MAX;
@@ -325,17 +356,6 @@ fn smis_of(host: &HostRoot, cpu: CpuId) -> Option<Smis> {
     Some(Smis { counter, before, read_at })
 }
 
-/// The devices of a line of /proc/interrupts, without its chip: the words of its description after the last one that says
-/// how the line is wired.
-pub fn device(description: &str) -> String {
-    let wiring = |word: &str| {
-        word.ends_with("-edge") || word.ends_with("-fasteoi") || word == "Edge" || word == "Level"
-    };
-    let words: Vec<&str> = description.split_ascii_whitespace().collect();
-    let after = words.iter().rposition(|word| wiring(word)).map_or(0, |last| last + 1);
-    words[after..].join(" ")
-}
-
 fn warning(facility: &Facility) -> Option<Warning> {
     let reason = facility.missing.as_ref()?;
     let effect = match facility.name.as_str() {
@@ -363,13 +383,5 @@ mod tests {
         assert_eq!(since(1, Some(Nanos(90))), Some(0), "a counter may go back");
         assert_eq!(since(1, None), None);
         assert_eq!(since(2, Some(Nanos(140))), None, "not counted when the measurement began");
-    }
-
-    #[test]
-    fn a_line_is_named_by_its_devices() {
-        assert_eq!(device("IR-PCI-MSI-0000:01:00.0 0-edge nvkm"), "nvkm");
-        assert_eq!(device("IO-APIC 2-edge timer"), "timer");
-        assert_eq!(device("GICv3 27 Level arch_timer"), "arch_timer");
-        assert_eq!(device("virtio0-input.0"), "virtio0-input.0");
     }
 }

@@ -133,7 +133,9 @@ pub(crate) struct RawCounters {
     pub(crate) collisions: u64,
     pub(crate) elsewhere: u64,
     pub(crate) unfinished: u64,
-    pub(crate) ipis_lost: u64,
+    pub(crate) ipis_lost: u32,
+    /// Wake-ups of the threads of the process that measures on the CPU; wraps around.
+    pub(crate) own_wakings: u32,
 }
 
 /// The state of a CPU, as far as the loader has to do with it.
@@ -202,6 +204,7 @@ pub(crate) enum What {
         thread: u32, process: u32, stack: u32, previous: u32, previous_prio: i32, previous_command: Command,
     },
     Migration { thread: u32, process: u32, to_cpu: u32 },
+    Waking { by: u8, thread: u32, waker: u32, waker_process: u32, waker_command: Command },
 }
 
 const _: () = assert!(size_of::<What>() == 40);
@@ -333,6 +336,9 @@ pub(crate) mod tests {
         let wakeup =
             What::Wakeup { thread, process, stack, previous, previous_prio, previous_command: command };
         assert_eq!(words([kind(11, 0, 0), 1, 2, 3, 4, 5, name, 0, 0, 0]), wakeup);
+        let (by, waker, waker_process) = (4, 2, 3);
+        let waking = What::Waking { by, thread, waker, waker_process, waker_command: command };
+        assert_eq!(words([kind(13, 4, 0), 1, 2, 3, name, 0, 0, 0, 0, 0]), waking);
         let address = u64::from_ne_bytes([9, 0, 0, 0, 9, 0, 0, 0]);
         assert_eq!(words([kind(9, 0, 0), 1, 9, 9, 0, 0, 0, 0, 0, 0]), What::PageFault { thread, address });
         assert_eq!(words([kind(4, 0, 0), 0, 9, 9, 0, 0, 0, 0, 0, 0]), What::Nmi { handler: address });

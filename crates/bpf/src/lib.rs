@@ -5,8 +5,10 @@
 //! [`BpfError::NotBuilt`].
 
 mod account;
+mod activity;
 mod by_kind;
 mod causes;
+mod device;
 pub mod dispatch;
 mod error;
 #[cfg_attr(not(feature = "bpf"), allow(dead_code, reason = "only the loader reads all of it"))]
@@ -28,14 +30,16 @@ mod watching;
 
 pub use by_kind::IpisByKind;
 pub use causes::Causes;
+pub use device::device;
 pub use dispatch::DispatchSteps;
 pub use error::BpfError;
 pub use facilities::facilities;
-pub use finder::{device, find_causes};
+pub use finder::{find_causes, find_causes_in};
 pub use histograms::Histograms;
-pub use settings::{FindsCauses, HistogramsChange, HistogramsConfig, Measured, TaskFilter};
+pub use missed::Missed;
+pub use settings::{Activities, FindsCauses, HistogramsChange, HistogramsConfig, Measured, TaskFilter};
 pub use snapshot::{Facility, HistogramsSnapshot, ProgramCost, WakeupCounts};
-pub use symbols::kernel_functions;
+pub use symbols::{Symbols, kernel_functions};
 
 /// What tests and the example `hold` use besides.
 #[doc(hidden)]

@@ -9,7 +9,7 @@ const OF_TIMERS: [&str; 2] = ["hrtimer_expire_entry", "hrtimer_expire_exit"];
 
 /// How often programs did not run at their events because they were already running on that CPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Missed {
+pub struct Missed {
     /// Only events that were missed.
     by_event: BTreeMap<String, u64>,
 }

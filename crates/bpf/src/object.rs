@@ -9,11 +9,13 @@ use crate::events::{Event, Sizes};
 use crate::snapshot::ProgramCost;
 use aya::maps::stack_trace::StackTraceMap;
 use aya::maps::{Array, HashMap, Map, MapData};
+use aya::programs::uprobe::UProbeScope;
 use aya::programs::{Program, ProgramError};
 use aya::{Btf, Ebpf, EbpfError, EbpfLoader, Pod};
 use std::collections::{self, BTreeMap};
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::OnceLock;
 
 /// The programs for histograms and causes.
@@ -103,6 +105,28 @@ impl Object {
         Ok(())
     }
 
+    /// Loads a program and attaches it to a place in a file that processes run: whoever comes by.
+    pub(crate) fn attach_place(
+        &mut self,
+        function: &'static str,
+        file: &Path,
+        offset: u64,
+    ) -> Result<(), BpfError> {
+        let failed = |error: ProgramError| {
+            io_error(&error).and_then(refused).unwrap_or_else(|| {
+                BpfError::program(&format!("a mark in {}", file.display()), &program_reason(&error))
+            })
+        };
+        let Some(Program::UProbe(program)) = self.ebpf.program_mut(function) else {
+            return Err(BpfError::program(function, MISSING));
+        };
+        // Both marks may be in the same program.
+        program.load().map_err(failed)?;
+        program.attach(offset, file, UProbeScope::AllProcesses).map_err(failed)?;
+        self.attached.push(Event { function, tracepoint: function });
+        Ok(())
+    }
+
     /// Whether the kernel has an event, with type information of what it passes.
     pub(crate) fn has_tracepoint(&self, tracepoint: &str) -> bool {
         has_tracepoint(self.btf, tracepoint)
@@ -160,6 +184,7 @@ impl Object {
             Program::BtfTracePoint(program) => program.fd(),
             Program::RawTracePoint(program) => program.fd(),
             Program::KProbe(program) => program.fd(),
+            Program::UProbe(program) => program.fd(),
             _ => return None,
         };
         cost_of(event.tracepoint, fd.ok()?.as_fd())

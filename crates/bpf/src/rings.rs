@@ -10,7 +10,7 @@ use whylate_sys::shared::SharedWords;
 use zerocopy::transmute;
 
 /// At most this many records are read for one window.
-const READ_MAX: u64 = 65_536;
+pub(crate) const READ_MAX: u64 = 65_536;
 /// Records of all rings together (64 bytes each), and the least and the most that a ring holds: an interrupt storm
 /// writes several hundred thousand a second, and spikes are explained 20 times a second.
 const RINGS_TOTAL: u32 = 1 << 20;
@@ -41,9 +41,9 @@ impl Rings {
         Ok(Self { segments, ring_segments: u64::from(ring_segments) })
     }
 
-    /// The newest of the `written` segments of a ring, newest first, up to one that ended before `from_ns`.
-    pub(crate) fn read(&self, ring: usize, written: u64, from_ns: u64) -> Found {
-        let oldest = written.saturating_sub(READ_MAX.min(self.ring_segments));
+    /// The newest of the `written` segments of a ring, `most` at most, newest first, up to one that ended before `from_ns`.
+    pub(crate) fn read(&self, ring: usize, written: u64, from_ns: u64, most: u64) -> Found {
+        let oldest = written.saturating_sub(most.min(self.ring_segments));
         let mut segments = Vec::new();
         for number in (oldest..written).rev() {
             let raw = self.segment(ring, number);

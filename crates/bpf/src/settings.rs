@@ -1,9 +1,11 @@
-//! What is to be measured, and the interface of a search for causes.
+//! What is to be measured, and the interfaces of a search for causes: to who asks it, and to what it searches.
 
 use crate::error::BpfError;
+use crate::missed::Missed;
 use whylate_core::record::{IpiRecord, SourceRecord, SpikeCauses, SpikeRecord};
 use whylate_core::result::HistogramKind;
 use whylate_core::{CpuId, CpuSet, Warning};
+use whylate_explain::segments::Recording;
 
 /// Which tasks count, by who they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +84,42 @@ pub trait FindsCauses {
     fn ipis(&mut self) -> Result<Vec<IpiRecord>, BpfError>;
     /// What took the time of loops that never sleep since the last call, as far as it is known.
     fn sources(&mut self) -> Vec<SourceRecord>;
+    /// The wake-ups of threads that wait for a timer that were seen since the last call; no CPU where they are not counted.
+    fn wakeups(&mut self) -> Result<Vec<(CpuId, u64)>, BpfError> {
+        Ok(Vec::new())
+    }
     /// What was lost up to now.
     fn losses(&self) -> Vec<Warning>;
+}
+
+/// A recording of what takes the watched CPUs, in which a search looks for causes: by BPF programs, or in a trace buffer.
+/// Each error says why it cannot go on.
+#[allow(clippy::missing_errors_doc, reason = "one sentence for all of them is above")]
+pub trait Activities {
+    /// What took a CPU since `from_ns` and has ended by now. Call it soon: what is old is overwritten.
+    fn since(&mut self, cpu: CpuId, from_ns: u64) -> Result<Recording, BpfError>;
+    /// The process that measures on these CPUs from now on.
+    fn watch_process(&mut self, cpus: &CpuSet, process: u32) -> Result<(), BpfError>;
+    /// The latency above which a stack is recorded on each of these CPUs; 0: never. Some recordings have no stacks.
+    fn keep_stacks(&mut self, _from_ns: &[(CpuId, u64)]) -> Result<(), BpfError> {
+        Ok(())
+    }
+    /// The events at which programs could not run so far.
+    fn missed(&self) -> Missed {
+        Missed::default()
+    }
+    /// The interrupts that other CPUs sent to the watched ones since the last call; `None` where their senders are not
+    /// recorded.
+    fn ipis(&mut self) -> Result<Option<Vec<IpiRecord>>, BpfError> {
+        Ok(None)
+    }
+    /// Interrupts from other CPUs that are not in [`Self::ipis`] because there was no room.
+    fn ipis_lost(&self) -> u64 {
+        0
+    }
+    /// How many wake-ups of the measured process were seen on that CPU so far, a count that wraps around; `None` where they
+    /// are not counted.
+    fn wakeups(&mut self, _cpu: CpuId) -> Result<Option<u32>, BpfError> {
+        Ok(None)
+    }
 }

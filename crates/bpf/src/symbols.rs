@@ -18,22 +18,27 @@ fn functions(lines: &str) -> String {
 }
 
 /// All functions of the kernel and its modules, by address.
-pub(crate) struct Symbols {
+pub struct Symbols {
     functions: Functions,
-    pub(crate) is_empty: bool,
+    is_empty: bool,
 }
 
 impl Symbols {
     /// Those of these lines, sorted now: the first spike need not wait for it.
-    pub(crate) fn new(lines: String) -> Self {
+    pub fn new(lines: String) -> Self {
         let is_empty = lines.is_empty();
         let functions = Functions::parse(lines);
         functions.of(0);
         Self { functions, is_empty }
     }
 
+    /// Whether no function is known: the kernel hides their addresses.
+    pub fn is_empty(&self) -> bool {
+        self.is_empty
+    }
+
     /// The function that the address lies in; the address itself, in hexadecimal, where that is not known.
-    pub(crate) fn name(&self, address: u64) -> String {
+    pub fn name(&self, address: u64) -> String {
         let name = self.functions.of(address).map(|(name, _)| name.to_owned());
         name.unwrap_or_else(|| format!("{address:#x}"))
     }
@@ -56,7 +61,7 @@ mod tests {
     #[test]
     fn a_kernel_that_hides_addresses_leaves_numbers() {
         let symbols = Symbols::new(functions("0000000000000000 T hidden\n"));
-        assert!(symbols.is_empty);
+        assert!(symbols.is_empty());
         assert_eq!(symbols.name(0x10), "0x10");
     }
 }

@@ -6,6 +6,8 @@
 
 mod support;
 
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -44,7 +46,7 @@ fn follow(watch: &mut TaskWatch, least_ns: u64, enough: impl Fn(&[Explained]) ->
         let found = watch.poll().unwrap();
         let long: Vec<&Activation> = found.iter().filter(|it| it.response_ns() >= least_ns).collect();
         let causes = watch.explain(&long).unwrap();
-        all.extend(long.into_iter().cloned().zip(causes.into_iter().map(|(causes, _)| causes)));
+        all.extend(long.into_iter().cloned().zip(causes.into_iter().map(|explained| explained.causes)));
     }
     all
 }
@@ -238,4 +240,90 @@ fn priorities_are_watched_without_being_listed() {
     };
     let found = follow(&mut watch, 0, |found| of(found, "wl-41") > 100);
     assert!(of(&found, "wl-41") > 100 && of(&found, "wl-43") == 0, "{found:?}");
+}
+
+/// A thread that takes a byte from one socket and gives it to the next.
+fn passing_on(name: &str, mut from: UnixStream, mut to: UnixStream) -> Running {
+    from.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    Running::start(name, last_cpu(), None, move || {
+        let mut byte = [0];
+        if from.read_exact(&mut byte).is_ok() {
+            spin(Duration::from_millis(1));
+            // Nobody reads the last one any more when the test is over.
+            _ = to.write_all(&byte);
+        }
+    })
+}
+
+#[test]
+fn a_wake_up_is_followed_back_to_the_timer_that_began_it() {
+    let _alone = alone();
+    let Some(mut watch) = watch(&TaskTarget::Name("wl-last".to_owned())) else { return };
+    let [(mut begin, second), (third, last), (end, _kept)] = [(); 3].map(|()| UnixStream::pair().unwrap());
+    let _beginning = Running::start("wl-begin", last_cpu(), None, move || {
+        std::thread::sleep(Duration::from_millis(10));
+        _ = begin.write_all(b"x");
+    });
+    let _middle = passing_on("wl-middle", second, third);
+    let _last = passing_on("wl-last", last, end);
+    let (since, mut seen) = (Instant::now(), Vec::new());
+    let expected = ["wl-middle", "wl-begin"];
+    while since.elapsed() < PATIENCE && seen.is_empty() {
+        std::thread::sleep(Duration::from_millis(50));
+        let found = watch.poll().unwrap();
+        let explained = watch.explain(&found.iter().collect::<Vec<_>>()).unwrap();
+        seen.extend(explained.into_iter().filter(|it| {
+            let names: Vec<&str> = it.wakeups.iter().map(|link| link.by.as_str()).collect();
+            names.len() == 3 && names[..2] == expected && names[2].starts_with("a timer")
+        }));
+    }
+    let Some(explained) = seen.first() else { panic!("no chain back to the timer within {PATIENCE:?}") };
+    let links = &explained.wakeups;
+    assert!(links.windows(2).all(|pair| pair[0].at_ns > pair[1].at_ns), "{links:?}");
+    // It spun for a millisecond before it passed the byte on.
+    assert!(links[0].took_ns >= Some(900_000), "{links:?}");
+    assert!(
+        explained.causes[0].evidence.iter().any(|it| it.starts_with("woken by wl-middle (")),
+        "{explained:?}"
+    );
+}
+
+/// The C library of this process, by its map.
+fn library() -> Option<String> {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let paths = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
+    paths.into_iter().find(|path| path.contains("libc.so")).map(str::to_owned)
+}
+
+#[test]
+fn marks_say_where_an_activation_begins_and_ends() {
+    let _alone = alone();
+    let Some(library) = library() else { return eprintln!("skipped: no C library is mapped") };
+    let Some(mut watch) = watch(&TaskTarget::Name("wl-marked".to_owned())) else { return };
+    let mark = |function: &str| format!("{library}:{function}").parse().unwrap();
+    if unless_refused(watch.mark(&[mark("clock_nanosleep"), mark("sched_yield")])).is_none() {
+        return;
+    }
+    let _marked = Running::start("wl-marked", last_cpu(), Some(50), || {
+        std::thread::sleep(Duration::from_millis(6));
+        spin(Duration::from_millis(2));
+        std::thread::yield_now();
+        // This is outside.
+        spin(Duration::from_millis(3));
+    });
+    let seen = follow(&mut watch, 0, |all| all.len() >= 20);
+    assert!(seen.len() >= 20, "{} activations", seen.len());
+    assert_whole(&seen);
+    for (activation, causes) in &seen {
+        assert!(
+            activation.blocked_ns() >= 5_500_000 && activation.running_ns() >= 1_900_000,
+            "{activation:#?}"
+        );
+        assert!(matches!(activation.stages[0].what, Doing::Running), "{activation:#?}");
+        let slept = find(causes, CauseKind::Wait).unwrap();
+        assert_eq!(slept.function.as_deref(), Some("clock_nanosleep"), "{causes:#?}");
+    }
+    // On a busy machine one may take longer, but not all can have the three milliseconds in them.
+    let shortest = seen.iter().map(|(activation, _)| activation.response_ns()).min().unwrap();
+    assert!(shortest < 11_000_000, "{shortest}");
 }

@@ -10,6 +10,8 @@ use ratatui::crossterm::terminal::{
 };
 use ratatui::layout::Rect;
 use ratatui::style::Style;
+use ratatui::text::Line;
+use ratatui::widgets::{Paragraph, Widget as _, Wrap};
 use ratatui::{Terminal, backend::CrosstermBackend};
 use std::io::{self, IsTerminal as _};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -119,12 +121,22 @@ pub(crate) fn restore() {
     }
 }
 
-/// Writes a line at a row of an area, cut off at its right edge, without what would move the cursor.
+/// Writes a line at a row of an area, without what would move the cursor; `…` where it goes on behind the right edge.
 pub(crate) fn line(buffer: &mut Buffer, area: Rect, row: usize, words: &str, style: Style) {
     let Ok(row) = u16::try_from(row) else { return };
     if row < area.height {
-        buffer.set_stringn(area.x, area.y + row, text::line(words), usize::from(area.width), style);
+        let (y, words) = (area.y + row, text::line(words));
+        buffer.set_stringn(area.x, y, &words, usize::from(area.width), style);
+        if area.width > 1 && Line::raw(words).width() > usize::from(area.width) {
+            buffer.set_stringn(area.right() - 1, y, "…", 1, style);
+        }
     }
+}
+
+/// Writes lines, each broken between words where the area is too narrow for it.
+pub(crate) fn paragraphs(buffer: &mut Buffer, area: Rect, lines: &[&str]) {
+    let lines: Vec<Line<'_>> = lines.iter().map(|words| Line::raw(text::line(words))).collect();
+    Paragraph::new(lines).wrap(Wrap { trim: false }).render(area, buffer);
 }
 
 /// The largest latencies of the last intervals as bars.
@@ -135,6 +147,7 @@ pub(crate) fn strip(largest_ns: &[u64]) -> String {
 }
 
 /// A view as text of that size, without the empty lines at its end.
+#[cfg(test)]
 pub(crate) fn as_text(view: &mut impl View, width: u16, height: u16) -> String {
     let area = Rect::new(0, 0, width, height);
     let mut buffer = Buffer::empty(area);
@@ -146,7 +159,7 @@ pub(crate) fn as_text(view: &mut impl View, width: u16, height: u16) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::strip;
+    use super::*;
 
     #[test]
     fn a_strip_is_as_high_as_its_largest() {

@@ -124,8 +124,12 @@ impl Pace {
     /// `about 40 s left`, once a repeat is done.
     pub(crate) fn left(&self, now: Instant) -> Option<String> {
         let all = self.repeat() * self.total.saturating_sub(self.done);
-        let left = all.saturating_sub(now - self.repeat_began).as_secs_f64();
-        (self.done > self.first).then(|| format!("about {} left", nanoseconds((left.ceil() * 1e9) as u64)))
+        let left = all.saturating_sub(now - self.repeat_began).as_secs_f64().ceil();
+        (self.done > self.first).then(|| match left {
+            ..1.0 => "nearly done".to_owned(),
+            1.0..100.0 => format!("about {left} s left"),
+            _ => format!("about {} left", nanoseconds((left * 1e9) as u64)),
+        })
     }
 }
 
@@ -162,7 +166,7 @@ mod tests {
             let half = at(2 * u64::from(done) + 1);
             assert!((pace.fraction(half) - (f64::from(done) + 0.5) / 10.0).abs() < 1e-9);
             let left = 2 * (10 - u64::from(done)) - 1;
-            assert_eq!(pace.left(half), Some(format!("about {} left", nanoseconds(left * 1_000_000_000))));
+            assert_eq!(pace.left(half), Some(format!("about {left} s left")));
         }
         assert!(pace.fraction(at(1_000)) < 1.0);
         assert!(fraction(Nanos(7), Nanos(5)) < 1.0);

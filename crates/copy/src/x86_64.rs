@@ -152,6 +152,7 @@ macro_rules! kernels {
                         // SAFETY: `index * VECTOR + VECTOR <= BLOCK`, inside the block.
                         unsafe { $store(block.as_mut_ptr().add(index * VECTOR).cast(), vector) };
                     }
+                    as_written();
                 }
                 write_rest(rest, value);
             }

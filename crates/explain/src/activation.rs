@@ -9,8 +9,10 @@
 //! "Held by" is not "released by". The owner of a lock is known where the lock itself told it when the wait began; where
 //! only the thread is known that ended the wait, the cause says so, and is at best likely.
 
+mod chain;
 mod inversion;
 
+pub use chain::{CHAIN_BEFORE_NS, chain, told};
 pub use inversion::HELD_BEFORE_NS;
 
 use crate::confidence::{self, LIKELY, POSSIBLE, RECORDED, STATED};
@@ -345,7 +347,17 @@ fn blocked(wait: &Wait, waker: &Waker) -> Blame {
             let named = call.clone().map(|call| (call, Vec::new()));
             Blame::new(Kind::Wait, confidence::SHOWN, evidence).named(named)
         }
-        Wait::Work(_) | Wait::Unknown => Blame::unattributed(),
+        // In the middle of its work only where the user said where that begins and ends.
+        Wait::Work(Some(call)) => {
+            let evidence = match waker {
+                Waker::Thread(_, command) => format!("it slept in {call} until {command} woke it"),
+                Waker::Timer => format!("it slept in {call} until its timer expired"),
+                Waker::Interrupt => format!("it slept in {call} until an interrupt woke it"),
+                Waker::Unknown => format!("it slept in {call}"),
+            };
+            Blame::new(Kind::Wait, STATED, evidence).named(Some((call.clone(), Vec::new())))
+        }
+        Wait::Work(None) | Wait::Unknown => Blame::unattributed(),
     }
 }
 

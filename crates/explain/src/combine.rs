@@ -7,6 +7,7 @@
 use crate::confidence::{OF_CONTRADICTION, POSSIBLE};
 use crate::divide::lower;
 use whylate_core::result::{Cause, CauseKind, CauseSource, CellResult, ExplainedSpike, Spike, SpikeTrace};
+use whylate_core::{Warning, WarningCode};
 
 /// What one kind of evidence says of a spike.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,10 +30,10 @@ impl Explained {
     }
 }
 
-/// One answer from what the run itself found and what the trace shows.
-pub fn combine(run: &Explained, trace: &Explained) -> Explained {
+/// One answer from what the run itself found, in the recording `from`, and what the trace shows.
+pub fn combine(run: &Explained, from: CauseSource, trace: &Explained) -> Explained {
     // Throttling is also concluded from the kernel's counters; such a cause has no grade.
-    let own = if run.cause.confidence.is_some() { CauseSource::Bpf } else { CauseSource::Counters };
+    let own = if run.cause.confidence.is_some() { from } else { CauseSource::Counters };
     let run_wins = grade(&run.cause) >= grade(&trace.cause);
     let (better, other, source, other_source) = match (run_wins, preferred(&run.cause, &trace.cause)) {
         (_, Some(Side::Run)) | (true, None | Some(Side::Either)) => (run, trace, own, CauseSource::Trace),
@@ -130,8 +131,10 @@ fn name(cause: &Cause) -> String {
 }
 
 /// Makes one answer for each spike that has a trace, and puts it into both. To be called once, on what a run's tables and
-/// notes say.
-pub fn combine_run(cells: &mut [CellResult]) {
+/// notes say; its warnings tell where its own causes come from.
+pub fn combine_run(cells: &mut [CellResult], warnings: &[Warning]) {
+    let is_from_tracefs = warnings.iter().any(|warning| warning.code == WarningCode::CausesFromTracefs);
+    let from = if is_from_tracefs { CauseSource::Tracefs } else { CauseSource::Bpf };
     for cell in cells {
         let listed: Vec<&mut Spike> =
             cell.probes.iter_mut().flat_map(|probe| &mut probe.spikes).chain(&mut cell.spikes).collect();
@@ -139,7 +142,7 @@ pub fn combine_run(cells: &mut [CellResult]) {
             let explained = cell.traces.iter().find(|trace| is_of(trace, spike));
             let explained = explained.and_then(|trace| trace.explained.as_ref()?.spikes.first());
             if let Some(explained) = explained {
-                let answer = combine(&Explained::of_spike(spike), &Explained::of_trace(explained));
+                let answer = combine(&Explained::of_spike(spike), from, &Explained::of_trace(explained));
                 (spike.cause, spike.also, spike.lost) = (answer.cause, answer.also, answer.lost);
             }
         }
@@ -187,7 +190,8 @@ mod tests {
         let mut trace = said(CauseKind::IrqsOff, Some("irq/45-nvkm"), 0.95);
         trace.cause.function = Some("unarm".to_owned());
         for (one, other) in [(&bpf, &trace), (&trace, &bpf)] {
-            let Cause { confidence, function, evidence, sources, .. } = combine(one, other).cause;
+            let Cause { confidence, function, evidence, sources, .. } =
+                combine(one, CauseSource::Bpf, other).cause;
             assert_eq!((confidence, function.as_deref()), (Some(0.95), Some("unarm")));
             assert_eq!((evidence.len(), sources), (2, vec![CauseSource::Bpf, CauseSource::Trace]));
         }
@@ -196,7 +200,7 @@ mod tests {
     #[test]
     fn a_vaguer_kind_of_the_same_is_no_contradiction() {
         let bpf = said(CauseKind::Steal, None, 0.6);
-        let answer = combine(&bpf, &said(CauseKind::TimerLate, None, 0.8)).cause;
+        let answer = combine(&bpf, CauseSource::Bpf, &said(CauseKind::TimerLate, None, 0.8)).cause;
         assert_eq!((answer.kind, answer.confidence), (CauseKind::Steal, Some(0.8)));
         assert_eq!(answer.sources, [CauseSource::Bpf, CauseSource::Trace]);
     }
@@ -206,17 +210,22 @@ mod tests {
         let irq = said(CauseKind::Irq, Some("irq 24 (eth0)"), 1.0);
         let thread = said(CauseKind::Thread, Some("hog"), 0.9);
         for (run, trace, source) in [(&irq, &thread, CauseSource::Bpf), (&thread, &irq, CauseSource::Trace)] {
-            let Cause { kind, confidence, evidence, sources, .. } = combine(run, trace).cause;
+            let Cause { kind, confidence, evidence, sources, .. } =
+                combine(run, CauseSource::Bpf, trace).cause;
             assert_eq!((kind, confidence, sources), (CauseKind::Irq, Some(0.7), vec![source]));
             assert!(evidence[1].contains("says thread: hog (0.90)"), "{evidence:?}");
         }
         let other = said(CauseKind::Thread, Some("cat"), 0.8);
-        assert_eq!(combine(&thread, &other).cause.confidence, Some(0.63), "another thread is another cause");
+        assert_eq!(
+            combine(&thread, CauseSource::Bpf, &other).cause.confidence,
+            Some(0.63),
+            "another thread is another cause"
+        );
         let counted = Explained {
             cause: Cause { confidence: None, ..said(CauseKind::Throttled, None, 0.0).cause },
             ..other.clone()
         };
-        assert_eq!(combine(&counted, &other).cause.kind, CauseKind::Thread);
+        assert_eq!(combine(&counted, CauseSource::Bpf, &other).cause.kind, CauseKind::Thread);
     }
 
     #[test]
@@ -225,11 +234,11 @@ mod tests {
         let nmi = said(CauseKind::Nmi, None, 0.9);
         for (run, trace, source) in [(&nothing, &nmi, CauseSource::Trace), (&nmi, &nothing, CauseSource::Bpf)]
         {
-            let answer = combine(run, trace).cause;
+            let answer = combine(run, CauseSource::Bpf, trace).cause;
             assert_eq!((answer.kind, answer.confidence), (CauseKind::Nmi, Some(0.9)));
             assert_eq!(answer.sources, [source]);
         }
-        assert_eq!(combine(&nothing, &nothing), nothing);
+        assert_eq!(combine(&nothing, CauseSource::Bpf, &nothing), nothing);
     }
 
     #[test]
@@ -271,8 +280,13 @@ mod tests {
             traces: vec![other, trace],
             ..CellResult::default()
         }];
-        combine_run(&mut cells);
+        let warned = [Warning::new(WarningCode::CausesFromTracefs, "")];
+        let mut from_tracefs = cells.clone();
+        combine_run(&mut from_tracefs, &warned);
+        combine_run(&mut cells, &[]);
+        assert_eq!(from_tracefs[0].spikes[0].cause.sources, [CauseSource::Tracefs]);
         let [cell] = cells;
+        assert_eq!(cell.spikes[0].cause.sources, [CauseSource::Bpf]);
         let of = |trace: &SpikeTrace| trace.explained.as_ref().unwrap().spikes[0].cause.clone();
         assert_eq!((cell.spikes[0].cause.kind, cell.spikes[0].cause.confidence), (CauseKind::Irq, Some(0.7)));
         assert_eq!(cell.probes[0].spikes[0].cause, cell.spikes[0].cause);

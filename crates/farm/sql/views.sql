@@ -1,6 +1,6 @@
--- What each question begins with, in every engine: the quantiles of each run, cell, probe and CPU, by the rules of
--- `whylate report` (docs/QUERIES.md), of all runs that are whole.
-CREATE VIEW quantiles AS
+-- Views that questions may use, in every engine. First the quantiles of each run, cell, probe and CPU from the histograms,
+-- by the rules of `whylate report` (docs/QUERIES.md). The table `quantiles` has the same; this one can be changed to others.
+CREATE VIEW bucket_quantiles AS
 WITH extremes AS (
     SELECT host, run, cell, probe, cpu, min(min_ns) AS least_ns, max(max_ns) AS most_ns
     FROM intervals
@@ -39,4 +39,55 @@ SELECT f.host AS host, f.run AS run, f.cell AS cell, f.probe AS probe, f.cpu AS 
         ELSE least(greatest(f.middle_ns, e.least_ns), e.most_ns) END AS value_ns
 FROM found AS f
 JOIN extremes AS e
-    ON f.host = e.host AND f.run = e.run AND f.cell = e.cell AND f.probe = e.probe AND f.cpu = e.cpu
+    ON f.host = e.host AND f.run = e.run AND f.cell = e.cell AND f.probe = e.probe AND f.cpu = e.cpu;
+
+-- The level of a board over time: the 0.999 quantile of each run (of the CPU with the largest one), and the limit that the
+-- board's own earlier runs teach. They are up to 52 runs, of which the nearest is 9 runs back, so that a change does not
+-- teach its own limit; single bad runs (above the mean by 1.5 standard deviations of the 68 runs around) do not count; five
+-- runs have to be left. The limit is where 1 of 40 runs would be (Student's t, approximated), 10 % above the mean at least.
+-- `above_of_8`: of the newest 8 runs those above their limits.
+CREATE VIEW levels AS
+WITH figures AS (
+    SELECT r.host AS host, r.plan AS plan, q.cell AS cell, q.probe AS probe, r.run AS run, r.started_s AS started_s,
+        max(CAST(q.value_ns AS DOUBLE)) AS figure_ns, ln(max(CAST(q.value_ns AS DOUBLE)) + 1) AS figure
+    FROM quantiles AS q
+    JOIN runs AS r ON q.host = r.host AND q.run = r.run
+    WHERE q.quantile = 0.999 AND r.state = 'complete' AND r.verdict <> 'incomplete'
+    GROUP BY r.host, r.plan, q.cell, q.probe, r.run, r.started_s
+),
+seen AS (
+    SELECT host, plan, cell, probe, run, started_s, figure_ns, figure,
+        count(figure) OVER (PARTITION BY host, plan, cell, probe ORDER BY started_s, run
+            ROWS BETWEEN 60 PRECEDING AND 8 FOLLOWING) AS n,
+        avg(figure) OVER (PARTITION BY host, plan, cell, probe ORDER BY started_s, run
+            ROWS BETWEEN 60 PRECEDING AND 8 FOLLOWING) AS middle,
+        avg(figure * figure) OVER (PARTITION BY host, plan, cell, probe ORDER BY started_s, run
+            ROWS BETWEEN 60 PRECEDING AND 8 FOLLOWING) AS square
+    FROM figures
+),
+usual AS (
+    SELECT host, plan, cell, probe, run, started_s, figure_ns, figure,
+        CASE WHEN n < 5 OR figure <= middle + 0.05 + 1.5 * sqrt(greatest(square - middle * middle, 0))
+            THEN figure END AS typical
+    FROM seen
+),
+learnt AS (
+    SELECT host, plan, cell, probe, run, started_s, figure_ns, figure,
+        CAST(count(typical) OVER (PARTITION BY host, plan, cell, probe ORDER BY started_s, run
+            ROWS BETWEEN 60 PRECEDING AND 9 PRECEDING) AS DOUBLE) AS n,
+        avg(typical) OVER (PARTITION BY host, plan, cell, probe ORDER BY started_s, run
+            ROWS BETWEEN 60 PRECEDING AND 9 PRECEDING) AS middle,
+        avg(typical * typical) OVER (PARTITION BY host, plan, cell, probe ORDER BY started_s, run
+            ROWS BETWEEN 60 PRECEDING AND 9 PRECEDING) AS square
+    FROM usual
+),
+limited AS (
+    SELECT host, plan, cell, probe, run, started_s, figure_ns, figure,
+        CASE WHEN n >= 5 THEN middle + greatest(0.095, (1.96 + 3.26 / (n - 1))
+            * sqrt(greatest(square - middle * middle, 0) * (n + 1) / (n - 1))) END AS top
+    FROM learnt
+)
+SELECT host, plan, cell, probe, run, started_s, figure_ns, exp(top) AS limit_ns,
+    sum(CASE WHEN figure > top THEN 1 ELSE 0 END) OVER (PARTITION BY host, plan, cell, probe ORDER BY started_s, run
+        ROWS BETWEEN 7 PRECEDING AND CURRENT ROW) AS above_of_8
+FROM limited

@@ -32,6 +32,17 @@ pub enum FarmError {
     /// The run is still being written.
     #[error("{0}: the run is still going on; push it when it has ended")]
     InProgress(PathBuf),
+    /// Its rows are in files of many runs.
+    #[error(
+        "{0}: the month of this run is merged: nothing takes its place; rename the run's directory to push it beside"
+    )]
+    IsMerged(String),
+    /// Another merge has begun and has not ended.
+    #[error(
+        "{0}: another `farm merge` is going on there, or was cut off; if none is going on anywhere, `--continue` goes on \
+         where it stopped"
+    )]
+    Merging(String),
     /// No run of that name.
     #[error("{0}: no such run in the lake; `whylate pull URL` lists its runs")]
     NoSuchRun(String),
@@ -64,6 +75,15 @@ pub enum FarmError {
     /// What an engine says of a statement.
     #[error("{0}: {1}")]
     Engine(&'static str, String),
+    /// An engine that had not answered after so many seconds.
+    #[error("{0}: no answer after {1} s; `whylate farm merge` makes questions of a large lake faster")]
+    TooLong(&'static str, u64),
+    /// A lake without a run.
+    #[error("{0}: holds no run; `whylate push RUN {0}` brings one")]
+    NoRuns(String),
+    /// What is not one statement.
+    #[error("the question cannot be asked: {0}")]
+    Question(String),
     /// A farm file that is wrong.
     #[error("{0}: {1}")]
     FarmFile(String, String),

@@ -1,8 +1,11 @@
 //! Many machines: runs in object storage ([`Lake`]), files for the engines that dispatch jobs ([`render`]), what was asked for
-//! against what was measured (`verify`), and questions over all runs as SQL for engines that exist (`query`).
+//! against what was measured (`verify`), and questions over all runs as SQL for engines that exist ([`answer`]).
 //!
 //! Nothing here measures, schedules or answers a question itself.
 
+mod boards;
+mod compare;
+mod engine;
 mod error;
 mod farm_file;
 mod lake;
@@ -10,9 +13,12 @@ mod query;
 mod render;
 mod verify;
 
+pub use boards::{boards, course, history_of};
+pub use compare::{FIGURES, RunGroup, compare_groups, kernels};
+pub use engine::{Engine, Rows, ask};
 pub use error::FarmError;
 pub use farm_file::{FarmFile, Host, PlanRule};
-pub use lake::{Lake, LakeRun, Pulled, Push, Pushed};
-pub use query::{Engine, Question, Rows, ask, library, statements};
+pub use lake::{Checked, Lake, LakeRun, Layout, Merged, MergedPart, Pulled, Push, Pushed};
+pub use query::{Question, answer, library, statements};
 pub use render::{Dispatcher, PlanFile, Rendered, render};
 pub use verify::{Asked, mismatches};

@@ -1,21 +1,11 @@
 //! Questions to a lake, as SQL that existing engines run as it is. Each question is a file in `sql/`; its first line says
-//! what it answers. Beside the tables, which are views here, it may use the view `quantiles`.
+//! what it answers. Beside the tables, which are views here, it may use the views of `sql/views.sql`.
 
+use crate::engine::{Engine, Rows, ask};
 use crate::error::FarmError;
-use serde::{Deserialize, Serialize};
-use std::io::Write as _;
-use std::process::{Command, Stdio};
-
-/// An engine that answers SQL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Engine {
-    /// DuckDB.
-    DuckDb,
-    /// ClickHouse, also as chDB.
-    ClickHouse,
-    /// Spark.
-    Spark,
-}
+use crate::lake::{Lake, LakeRun, Layout};
+use std::path::Path;
+use std::time::Duration;
 
 /// A question of the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,12 +23,25 @@ macro_rules! questions {
     };
 }
 
-questions!("worst", "incomplete", "silent", "regressions", "bounds", "causes", "treatments", "quantiles",);
+questions!(
+    "alarms",
+    "boards",
+    "worst",
+    "incomplete",
+    "silent",
+    "regressions",
+    "levels",
+    "bounds",
+    "causes",
+    "treatments",
+    "quantiles",
+);
 
-/// What every question begins with.
+/// Views that questions may use.
 const VIEWS: &str = include_str!("../sql/views.sql");
-/// The tables that questions use.
-const TABLES: [&str; 7] = ["runs", "cells", "contrasts", "intervals", "histograms", "spikes", "causes"];
+/// The tables that questions may use.
+const TABLES: [&str; 8] =
+    ["runs", "cells", "quantiles", "contrasts", "intervals", "histograms", "spikes", "causes"];
 
 /// The questions that are built in.
 pub fn library() -> &'static [Question] {
@@ -56,44 +59,27 @@ impl Question {
 /// then the question.
 ///
 /// # Errors
-/// [`FarmError::BadUrl`] for a place that the engine cannot read, or whose name cannot stand in a statement.
-pub fn statements(engine: Engine, url: &str, question: &str) -> Result<Vec<String>, FarmError> {
+/// [`FarmError::BadUrl`] for a place that the engine cannot read, or whose name cannot stand in a statement;
+/// [`FarmError::NoRuns`]; [`FarmError::Question`] for what is not one statement.
+pub fn statements(
+    engine: Engine,
+    url: &str,
+    layout: &Layout,
+    question: &str,
+) -> Result<Vec<String>, FarmError> {
     let bad = |what: &str| FarmError::BadUrl(url.to_owned(), what.to_owned());
     let place = url.strip_prefix("file://").unwrap_or(url).trim_end_matches('/');
     if place.contains(['\'', '\\', '*', '?', '{']) {
         return Err(bad("no engine can be given its name"));
     }
-    let is_folder = !place.contains("://");
-    if engine == Engine::ClickHouse && !is_folder && !place.starts_with("s3://") {
+    if engine == Engine::ClickHouse && place.contains("://") && !place.starts_with("s3://") {
         return Err(bad("ClickHouse is given folders and s3:// here"));
     }
-    let view = |table: &str| {
-        let files = format!("{place}/table={table}/*/*/*.parquet");
-        match engine {
-            Engine::DuckDb => format!(
-                "CREATE VIEW {table} AS SELECT * FROM read_parquet('{files}', hive_partitioning = true, \
-                 hive_types_autocast = false, union_by_name = true)"
-            ),
-            Engine::ClickHouse => {
-                let from = if is_folder {
-                    format!("file('{files}', Parquet)")
-                } else {
-                    format!("s3('{files}', Parquet)")
-                };
-                format!(
-                    "CREATE VIEW {table} AS SELECT *, extract(_path, 'host=([^/]+)') AS host FROM {from} \
-                     SETTINGS use_hive_partitioning = 0"
-                )
-            }
-            // `month` and `host` come from the folders, as texts.
-            Engine::Spark => {
-                let from = place.replacen("s3://", "s3a://", 1);
-                format!(
-                    "CREATE OR REPLACE TEMPORARY VIEW {table} USING parquet OPTIONS (path '{from}/table={table}')"
-                )
-            }
-        }
-    };
+    if !layout.has_runs && layout.merged.is_empty() {
+        return Err(FarmError::NoRuns(url.to_owned()));
+    }
+    let question = one_statement(question)?;
+    let sources = Sources { engine, place, layout };
     let mut all = Vec::new();
     match engine {
         Engine::DuckDb => {}
@@ -107,88 +93,168 @@ pub fn statements(engine: Engine, url: &str, question: &str) -> Result<Vec<Strin
             all.push("SET spark.sql.sources.partitionColumnTypeInference.enabled=false".to_owned());
         }
     }
-    all.extend(TABLES.map(view));
+    let (views, tables) = used(&question);
+    all.extend(tables.into_iter().flat_map(|table| sources.views(table)));
     let own = if engine == Engine::Spark { "CREATE OR REPLACE TEMPORARY VIEW" } else { "CREATE VIEW" };
-    all.push(bare(VIEWS).replacen("CREATE VIEW", own, 1));
-    all.push(bare(question));
+    all.extend(views.iter().map(|view| view.replacen("CREATE VIEW", own, 1)));
+    all.push(question);
     Ok(all)
 }
 
-/// What an engine answered.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Rows {
-    /// Names of the columns.
-    pub columns: Vec<String>,
-    /// A value of each column, of each row.
-    pub rows: Vec<Vec<serde_json::Value>>,
+/// The views and tables that a question uses: an engine looks at each file of a table that it is told of.
+fn used(question: &str) -> (Vec<String>, Vec<&'static str>) {
+    let views = bare(VIEWS);
+    let views = views.split(';').map(str::trim).filter(|view| says(question, name_of(view)));
+    let views: Vec<String> = views.map(str::to_owned).collect();
+    let is_used = |table: &&str| says(question, table) || views.iter().any(|view| says(view, table));
+    let tables = TABLES.into_iter().filter(is_used).collect();
+    (views, tables)
 }
 
-/// What runs the statements in the engine.
-const RUNNER: &str = include_str!("../engine.py");
-/// Names the Python that has the engines.
-const PYTHON: &str = "WHYLATE_QUERY_PYTHON";
-/// Exit code of [`RUNNER`] without the engine.
-const NOT_INSTALLED: i32 = 69;
+/// Where the rows of tables come from.
+struct Sources<'a> {
+    engine: Engine,
+    place: &'a str,
+    layout: &'a Layout,
+}
 
-/// Runs statements in the engine that is installed, as a module of Python.
+impl Sources<'_> {
+    /// The statements that make a table: of the files of single runs, of those of months, or of both.
+    fn views(&self, table: &str) -> Vec<String> {
+        let merged = &self.layout.merged;
+        let names: Vec<String> = merged.iter().map(|part| part.table(table)).collect();
+        let digests: Vec<&str> = merged.iter().map(|part| part.digest.as_str()).collect();
+        let months = format!("{}/merged/table={table}/month=*/{{{}}}.parquet", self.place, digests.join(","));
+        match self.engine {
+            Engine::DuckDb => self.of_duckdb(table, &names),
+            Engine::ClickHouse => self.of_clickhouse(table, &months),
+            Engine::Spark => self.of_spark(table, &months),
+        }
+    }
+
+    /// Runs whose own files are about to be deleted are in the file of their month.
+    fn condition(&self) -> String {
+        let name = |run: &LakeRun| format!("'{run}'");
+        let names: Vec<String> = self.layout.hidden.iter().map(name).collect();
+        match names.is_empty() {
+            true => String::new(),
+            false => format!(" WHERE concat(host, '/', run) NOT IN ({})", names.join(", ")),
+        }
+    }
+
+    fn of_duckdb(&self, table: &str, names: &[String]) -> Vec<String> {
+        let read = |files: &str| {
+            format!(
+                "SELECT * FROM read_parquet({files}, hive_partitioning = true, hive_types_autocast = false, \
+                 union_by_name = true)"
+            )
+        };
+        let place = self.place;
+        let loose = read(&format!("'{place}/table={table}/*/*/*.parquet'")) + &self.condition();
+        let files: Vec<String> = names.iter().map(|name| format!("'{place}/{name}'")).collect();
+        let months = read(&format!("[{}]", files.join(", ")));
+        vec![format!("CREATE VIEW {table} AS {}", self.joined(&loose, &months, " UNION ALL BY NAME "))]
+    }
+
+    fn of_clickhouse(&self, table: &str, months: &str) -> Vec<String> {
+        let function = if self.place.contains("://") { "s3" } else { "file" };
+        let loose = format!(
+            "SELECT *, extract(_path, 'host=([^/]+)') AS host FROM {function}('{}/table={table}/*/*/*.parquet', \
+             Parquet){}",
+            self.place,
+            self.condition()
+        );
+        let months = format!("SELECT * FROM {function}('{months}', Parquet)");
+        let both = self.joined(&loose, &months, " UNION ALL ");
+        vec![format!("CREATE VIEW {table} AS {both} SETTINGS use_hive_partitioning = 0")]
+    }
+
+    /// `month` and `host` come from the folders, as texts.
+    fn of_spark(&self, table: &str, months: &str) -> Vec<String> {
+        let in_spark = |place: &str| place.replacen("s3://", "s3a://", 1);
+        let view = |name: &str, of: &str| format!("CREATE OR REPLACE TEMPORARY VIEW {name} {of}");
+        let loose = format!("USING parquet OPTIONS (path '{}/table={table}')", in_spark(self.place));
+        if self.layout.merged.is_empty() {
+            return vec![view(table, &loose)];
+        }
+        let base = in_spark(&format!("{}/merged/table={table}", self.place));
+        let months = format!("USING parquet OPTIONS (path '{}', basePath '{base}')", in_spark(months));
+        let (of_runs, of_months) = (format!("{table}_of_runs"), format!("{table}_of_months"));
+        let mut all = vec![view(&of_months, &months)];
+        all.extend(self.layout.has_runs.then(|| view(&of_runs, &loose)));
+        let loose = format!("SELECT * FROM {of_runs}{}", self.condition());
+        let both = self.joined(&loose, &format!("SELECT * FROM {of_months}"), " UNION ALL ");
+        all.push(view(table, &format!("AS {both}")));
+        all
+    }
+
+    /// What there is of the two.
+    fn joined(&self, loose: &str, months: &str, by: &str) -> String {
+        match (self.layout.has_runs, self.layout.merged.is_empty()) {
+            (true, true) => loose.to_owned(),
+            (false, _) => months.to_owned(),
+            (true, false) => format!("{loose}{by}{months}"),
+        }
+    }
+}
+
+/// The name of a view, by the statement that creates it.
+fn name_of(view: &str) -> &str {
+    view.split_whitespace().nth(2).unwrap_or_default()
+}
+
+/// Whether a statement has a word.
+fn says(statement: &str, word: &str) -> bool {
+    statement
+        .split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+        .any(|it| it.eq_ignore_ascii_case(word))
+}
+
+/// A question without comments around it.
+fn one_statement(question: &str) -> Result<String, FarmError> {
+    let bare = bare(question);
+    let wrong = |what: &str| FarmError::Question(what.to_owned());
+    if bare.is_empty() {
+        return Err(wrong("it has no statement"));
+    }
+    // A semicolon in a text or in a name is none between statements.
+    let mut quote = None;
+    for c in bare.chars() {
+        match (quote, c) {
+            (None, '\'' | '"') => quote = Some(c),
+            (Some(open), _) if open == c => quote = None,
+            (None, ';') => return Err(wrong("it has more than one statement: give each a file of its own")),
+            _ => {}
+        }
+    }
+    Ok(bare)
+}
+
+/// Answers a question over a lake. What it needs of a bucket is fetched into `cache` before, where it is not there yet; a lake
+/// in a folder has none. The engine is ended when it has taken as long as `limit`.
 ///
 /// # Errors
-/// [`FarmError::NoEngine`] where it is not installed, [`FarmError::NoPython`] where Python is not, [`FarmError::Engine`] with what it says.
-pub fn ask(engine: Engine, statements: &[String]) -> Result<Rows, FarmError> {
-    match std::env::var(PYTHON) {
-        Ok(python) => ask_python(&python, &format!("{PYTHON}={python}"), engine, statements),
-        Err(_) => ask_python("python3", "python3", engine, statements),
-    }
-}
-
-/// Runs statements with a Python; `named` is how it was named.
-fn ask_python(python: &str, named: &str, engine: Engine, statements: &[String]) -> Result<Rows, FarmError> {
-    let failed = |what: String| FarmError::Engine(engine.name(), what);
-    let spawned = Command::new(python)
-        .args(["-c", RUNNER])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
-    let mut running = spawned.map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => FarmError::NoPython(named.to_owned()),
-        _ => failed(format!("{named}: {error}")),
-    })?;
-    let document = serde_json::json!({ "engine": engine.name(), "statements": statements });
-    if let Some(mut input) = running.stdin.take() {
-        // One that has ended says why itself.
-        let _ = input.write_all(document.to_string().as_bytes());
-    }
-    let output = running.wait_with_output().map_err(|error| failed(error.to_string()))?;
-    match output.status.code() {
-        Some(0) => serde_json::from_slice(&output.stdout).map_err(|error| failed(error.to_string())),
-        Some(NOT_INSTALLED) => Err(FarmError::NoEngine(engine.name(), engine.module(), python.to_owned())),
-        _ => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let mut lines = said.lines().filter(|line| !line.trim().is_empty());
-            let error = lines.clone().find(|line| line.contains("Error") || line.contains("Exception"));
-            Err(failed(error.or_else(|| lines.next_back()).unwrap_or("it ended without a word").to_owned()))
+/// As [`statements`] and [`ask`]; [`FarmError::Storage`], [`FarmError::Io`].
+pub fn answer(
+    engine: Engine,
+    lake: &Lake,
+    cache: Option<&Path>,
+    question: &str,
+    limit: Option<Duration>,
+) -> Result<Rows, FarmError> {
+    let mut layout = lake.layout()?;
+    let place = cache.map_or_else(|| lake.url().to_owned(), |cache| cache.display().to_string());
+    loop {
+        if let Some(cache) = cache {
+            lake.mirror(cache, &used(&bare(question)).1)?;
         }
-    }
-}
-
-impl Engine {
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::DuckDb => "duckdb",
-            Self::ClickHouse => "clickhouse",
-            Self::Spark => "spark",
+        let rows = ask(engine, &statements(engine, &place, &layout, question)?, limit);
+        let after = lake.layout()?;
+        // A merge moved rows meanwhile: some may have been seen twice, or not at all.
+        if after == layout {
+            return rows;
         }
-    }
-
-    /// The module of Python that it is in.
-    const fn module(self) -> &'static str {
-        match self {
-            Self::DuckDb => "duckdb",
-            Self::ClickHouse => "chdb",
-            Self::Spark => "pyspark",
-        }
+        layout = after;
     }
 }
 
@@ -213,21 +279,27 @@ mod tests {
     }
 
     #[test]
-    fn a_python_that_is_not_there_is_named() {
-        let said = ask_python("/nonexistent/python", "PYTHON=/nonexistent/python", Engine::DuckDb, &[]);
-        let error = said.unwrap_err();
-        assert!(error.is_unavailable(), "{error}");
-        assert!(error.to_string().starts_with("PYTHON=/nonexistent/python: there is no such"), "{error}");
-    }
-
-    #[test]
     fn statements_name_the_lake_and_end_with_the_question() {
-        let all = statements(Engine::DuckDb, "file:///srv/lake/", "-- why\nSELECT 1;\n").unwrap();
+        let layout = Layout { has_runs: true, ..Layout::default() };
+        let statements = |engine, url, question| statements(engine, url, &layout, question);
+        let all = statements(Engine::DuckDb, "file:///srv/lake/", "-- why\nSELECT 1 FROM runs;\n").unwrap();
         assert!(all[0].contains("'/srv/lake/table=runs/*/*/*.parquet'"), "{}", all[0]);
-        assert_eq!(all.last().unwrap(), "SELECT 1");
-        let spark = statements(Engine::Spark, "s3://b/farm", "SELECT 1").unwrap();
+        assert_eq!(all[1..], ["SELECT 1 FROM runs"], "no other table is looked at");
+        let all = statements(Engine::DuckDb, "/srv/lake", "SELECT * FROM levels").unwrap();
+        let begins: Vec<&str> = all.iter().map(|it| it.split_whitespace().nth(2).unwrap()).collect();
+        assert_eq!(begins, ["runs", "quantiles", "levels", "FROM"]);
+        let spark = statements(Engine::Spark, "s3://b/farm", "SELECT 1 FROM runs").unwrap();
         assert!(spark[1].contains("'s3a://b/farm/table=runs'"), "{}", spark[1]);
         assert!(statements(Engine::DuckDb, "/a'b", "SELECT 1").is_err());
         assert!(statements(Engine::ClickHouse, "gs://b/farm", "SELECT 1").is_err());
+        for (question, said) in
+            [("", "no statement"), ("-- why\n;", "no statement"), ("SELECT 1; SELECT 2", "more than one")]
+        {
+            let error = statements(Engine::DuckDb, "/lake", question).unwrap_err().to_string();
+            assert!(error.contains(said), "{question}: {error}");
+        }
+        assert!(statements(Engine::DuckDb, "/lake", "SELECT ';'").is_ok());
+        let none = super::statements(Engine::DuckDb, "/lake", &Layout::default(), "SELECT 1").unwrap_err();
+        assert!(none.to_string().contains("/lake: holds no run"), "{none}");
     }
 }

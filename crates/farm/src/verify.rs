@@ -60,7 +60,7 @@ fn of_machine(info: &RunInfo, asked: &Asked, found: &mut Vec<String>) {
 }
 
 /// Whether a release begins with another one: `6.1` begins 6.1 and 6.1.9, not 6.18.
-fn begins(release: &str, with: &str) -> bool {
+pub(crate) fn begins(release: &str, with: &str) -> bool {
     let ends_in_digit = with.ends_with(|last: char| last.is_ascii_digit());
     let rest = release.strip_prefix(with).filter(|_| !with.is_empty());
     rest.is_some_and(|rest| !(ends_in_digit && rest.starts_with(|next: char| next.is_ascii_digit())))

@@ -14,6 +14,12 @@ kernel=${4:-}
 
 directory=$results/$run
 mkdir -p "$results" || exit 1
+# One plan at a time on a machine, whoever starts them: two would measure each other.
+if command -v flock >/dev/null 2>&1; then
+    exec 9>"$results/lock" && flock 9 || exit 1
+else
+    echo "job.sh: there is no flock: start no other plan on this machine meanwhile" >&2
+fi
 # A run that has ended keeps how it ended beside it, and is not measured again.
 if [ -e "$directory.ended" ]; then
     measured=$(cat "$directory.ended")

@@ -1,245 +1,94 @@
-//! A made lake: every question gives the same rows in every engine that is installed, quantiles are those of `stats`, and
-//! planted facts are found.
-//!
-//! `WHYLATE_QUERY_PYTHON` names a Python with `duckdb`, `chdb` and `pyspark`; what it lacks is skipped.
+//! Runs in a lake: cut off, damaged, replaced, merged.
 
-#![allow(clippy::print_stderr)] // what was skipped, and why
+mod made;
 
+use made::{PLAN, answer, files, is_same, make_lake, make_run, make_run_of};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use whylate_core::Plan;
 use whylate_core::plan::Source;
-use whylate_core::record::{Interval, SpikeCauses};
-use whylate_core::result::{Cause, CauseKind, RunState};
-use whylate_core::{CpuId, Facts, Plan};
-use whylate_farm::{Asked, Engine, FarmError, Lake, Push, Rows, ask, library, statements};
-use whylate_stats::buckets::{index_of, lower_edge};
-use whylate_store::{Execution, ExecutionState, Reader, RowKey, RunDirectory, RunInfo, Sink as _, assemble};
+use whylate_farm::{Asked, Engine, FarmError, Lake, Push, Rows, library};
 
-const DAY: u64 = 86_400;
-const SECOND: u64 = 1_000_000_000;
-const PLAN: &str = "name = \"nightly\"\nduration = \"10s\"\nrepeats = 2\nlimit = \"1ms\"\n[target]\ncpus = \"0-1\"\n\
-    [[probe]]\nkind = \"timer\"\n[[treatment]]\nname = \"quiet\"\nkind = \"governor\"\ngovernor = \"performance\"\n[[cell]]\n[[cell]]\ntreatments = [\"quiet\"]\n";
-
-/// A generator of numbers that looks random and is not (SplitMix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB) >> 11
-    }
-
-    /// A latency with a tail: products of uniform numbers.
-    fn latency(&mut self, scale: u64) -> u64 {
-        let uniform = |it: &mut Self| (it.next() % 1000) as f64 / 1000.0;
-        let tail = (0..4).fold(1.0, |value, _| value * (0.5 + 2.0 * uniform(self)));
-        (scale as f64 * tail) as u64 + 100
-    }
-}
-
-fn interval(random: &mut Random, cpu: u32, start_ns: u64, scale: u64) -> Interval {
-    let values: Vec<u64> = (0..400).map(|_| random.latency(scale)).collect();
-    let mut buckets: BTreeMap<u64, u64> = BTreeMap::new();
-    for value in &values {
-        *buckets.entry(lower_edge(index_of(*value))).or_default() += 1;
-    }
-    Interval {
-        cpu: CpuId(cpu),
-        start_ns,
-        end_ns: start_ns + 5 * SECOND,
-        samples: values.len() as u64,
-        sum_ns: values.iter().sum(),
-        min_ns: values.iter().min().copied(),
-        max_ns: values.iter().max().copied(),
-        overruns: Some(0),
-        histogram: buckets.into_iter().collect(),
-        ..Interval::default()
-    }
-}
-
-/// A run of the night `night` on a board, of which `scale` says how late it is.
-fn make_run(folder: &Path, host: &str, kernel: &str, night: u64, scale: u64) -> PathBuf {
-    make_run_of(PLAN, folder, host, kernel, night, scale)
-}
-
-fn make_run_of(plan: &str, folder: &Path, host: &str, kernel: &str, night: u64, scale: u64) -> PathBuf {
-    let mut facts = Facts { host: host.to_owned(), ..Facts::default() };
-    facts.kernel.release = kernel.to_owned();
-    facts.privileges.realtime_priority_max = 99;
-    let cpus: whylate_core::CpuSet = "0-1".parse().unwrap();
-    (facts.cpu_sets.present, facts.cpu_sets.online, facts.cpu_sets.allowed) =
-        (cpus.clone(), cpus.clone(), cpus);
-    let plan = Plan::parse(&Source { name: "nightly", text: plan }, &[]).unwrap();
-    let name = format!("night-{night:03}");
-    let started: SystemTime = UNIX_EPOCH + Duration::from_secs(1_790_000_000 + night * DAY);
-    let mut info = RunInfo::new(&name, started, plan, facts);
-    let path = folder.join(host).join(&name);
-    let mut directory = RunDirectory::create(&path, &info).unwrap();
-    let mut random = Random(night * 1000 + host.bytes().map(u64::from).sum::<u64>());
-    for (slot, cell) in ["idle", "quiet", "idle", "quiet"].into_iter().enumerate() {
-        let (slot, repeat) = (slot as u64, slot as u32 / 2 + 1);
-        let key = RowKey { cell: cell.to_owned(), repeat, attempt: 1, probe: "timer".to_owned() };
-        let key = Arc::new(key);
-        let scale = if cell == "quiet" { scale / 2 } else { scale };
-        for (cpu, part) in [(0, 0), (1, 0), (0, 1), (1, 1)] {
-            let start_ns = (slot * 20 + part * 5) * SECOND;
-            directory.rows().add_intervals(&key, [interval(&mut random, cpu, start_ns, scale)]);
-        }
-        let cause = Cause {
-            actor: Some("irq/45-nvkm".to_owned()),
-            share: Some(0.5),
-            confidence: Some(0.9),
-            ..Cause::new(CauseKind::IrqsOff)
-        };
-        let at_ns = slot * 20 * SECOND + 7;
-        let spike =
-            SpikeCauses { cpu: CpuId(0), series: None, at_ns, latency_ns: 100, causes: vec![cause], lost: 0 };
-        directory.rows().add_causes(&key, [spike]);
-        directory.flush().unwrap();
-        info.executions.push(Execution {
-            cell: cell.to_owned(),
-            repeat,
-            attempt: 1,
-            block: 0,
-            state: ExecutionState::Done,
-            error: None,
-            void: false,
-        });
-    }
-    info.state = RunState::Complete;
-    info.restored = Some(true);
-    directory.seal(&info).unwrap();
-    path
-}
-
-/// Boards `a`, `b` and `c` over 24 nights: `b` becomes later with a new kernel, `c` stops after 12 nights.
-fn make_lake(folder: &Path) -> (Lake, Vec<PathBuf>) {
-    let lake = Lake::open(folder.join("lake").to_str().unwrap(), true).unwrap();
-    let mut runs = Vec::new();
-    for night in 0..24 {
-        for host in ["a", "b", "c"] {
-            if host == "c" && night >= 12 {
-                continue;
-            }
-            let is_new = night >= 14;
-            let kernel = if is_new { "7.2.0-rt" } else { "6.12.0-rt" };
-            let scale = if host == "b" && is_new { 8000 } else { 2000 };
-            let run = make_run(folder, host, kernel, night, scale);
-            lake.push(&run, &Push::default()).unwrap();
-            runs.push(run);
-        }
-    }
-    (lake, runs)
-}
-
-/// What an engine answers; `None` where it is not installed.
-fn answer(engine: Engine, lake: &Lake, sql: &str) -> Option<Rows> {
-    match ask(engine, &statements(engine, lake.url(), sql).unwrap()) {
-        Ok(rows) => Some(rows),
-        Err(error) if error.is_unavailable() => {
-            eprintln!("skipped: {error}");
-            None
-        }
-        Err(error) => panic!("{error}\n{sql}"),
-    }
-}
-
-/// Whether two tables are equal, numbers with a fraction to nine digits: engines add in different orders.
-fn is_same(a: &Rows, b: &Rows) -> bool {
-    let equal = |(a, b): (&Value, &Value)| match (a.as_f64(), b.as_f64()) {
-        (Some(a), Some(b)) => (a - b).abs() <= 1e-9 * a.abs().max(b.abs()),
-        _ => a == b,
-    };
-    let is_row = |(a, b): (&Vec<Value>, &Vec<Value>)| a.len() == b.len() && a.iter().zip(b).all(equal);
-    a.columns == b.columns && a.rows.len() == b.rows.len() && a.rows.iter().zip(&b.rows).all(is_row)
+/// All answers of an engine over a lake.
+fn answers(lake: &Lake) -> Option<Vec<Rows>> {
+    library().iter().map(|question| answer(Engine::DuckDb, lake, question.sql)).collect()
 }
 
 #[test]
-fn every_engine_gives_the_rows_of_the_others_and_the_quantiles_of_a_report() {
+fn months_that_are_merged_give_the_same_answers_wherever_a_merge_is_cut_off() {
     let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("lake");
     let (lake, runs) = make_lake(folder.path());
-    let mut asked = Vec::new();
-    for question in library() {
-        let mut first: Option<Rows> = None;
-        for engine in [Engine::DuckDb, Engine::ClickHouse, Engine::Spark] {
-            // A session of Spark takes half a minute to begin.
-            if engine == Engine::Spark && question.name != "regressions" && question.name != "quantiles" {
-                continue;
-            }
-            let Some(rows) = answer(engine, &lake, question.sql) else { continue };
-            match &first {
-                None => first = Some(rows),
-                Some(first) => {
-                    assert!(is_same(first, &rows), "{}: {engine:?}:\n{first:?}\n{rows:?}", question.name);
-                }
-            }
+    let (before, loose) = (answers(&lake), files(&place));
+    let is_same_as_before = |what: &str| {
+        let Some(before) = &before else { return };
+        for (question, (a, b)) in library().iter().zip(before.iter().zip(answers(&lake).unwrap())) {
+            assert!(is_same(a, &b), "{what}: {}:\n{a:?}\n{b:?}", question.name);
         }
-        let Some(rows) = first else { return };
-        asked.push(question.name);
-        of_question(question.name, &rows, &runs);
-    }
-    assert_eq!(asked.len(), library().len());
-}
-
-/// What was planted is found.
-fn of_question(name: &str, rows: &Rows, runs: &[PathBuf]) {
-    let column = |name: &str| rows.columns.iter().position(|it| it == name).unwrap();
-    let words = |name: &str| -> Vec<&str> {
-        rows.rows.iter().map(|row| row[column(name)].as_str().unwrap()).collect()
     };
-    match name {
-        "worst" => assert_eq!(words("host")[0], "b", "{rows:?}"),
-        "silent" => assert_eq!(words("host"), ["c"], "{rows:?}"),
-        "incomplete" => assert_eq!(words("host").len(), 3, "too few periods: {rows:?}"),
-        "regressions" => {
-            assert!(words("host").iter().all(|host| *host == "b"), "{rows:?}");
-            assert!(words("first_run_after").contains(&"night-014"), "{rows:?}");
-            assert!(words("kernel_after").contains(&"7.2.0-rt"), "{rows:?}");
-        }
-        "bounds" => {
-            assert_eq!(words("kernel"), ["6.12.0-rt", "7.2.0-rt"]);
-            let count: u64 = rows.rows.iter().map(|row| row[column("run_count")].as_u64().unwrap()).sum();
-            assert_eq!(count, runs.len() as u64);
-        }
-        "causes" => assert!(words("actor").iter().all(|actor| *actor == "irq/45-nvkm"), "{rows:?}"),
-        "treatments" => assert!(words("treatment").iter().all(|kind| *kind == "governor"), "{rows:?}"),
-        "quantiles" => assert_eq!(quantiles(rows), quantiles_of(runs)),
-        other => panic!("{other}: say what is planted"),
+    let merged = lake.merge("9999-01", false).unwrap();
+    assert_eq!(merged.iter().map(|it| it.runs).sum::<usize>(), runs.len());
+    let whole = files(&place);
+    assert!(whole.len() < loose.len() / 2, "{} of {}", whole.len(), loose.len());
+    is_same_as_before("merged");
+    assert_eq!(lake.merge("9999-01", false).unwrap(), [], "there is nothing left to do");
+    assert!(lake.check_merged().unwrap().iter().all(Result::is_ok));
+    for run in lake.runs().unwrap() {
+        lake.check(&run).unwrap();
     }
-}
+    assert_eq!(lake.push(&runs[0], &Push::default()).unwrap().objects, 0, "it is there");
+    let replaces = Push { replace: true, ..Push::default() };
+    assert!(matches!(lake.push(&runs[0], &replaces).unwrap_err(), FarmError::IsMerged(_)));
+    assert!(files(&place) == whole);
 
-type Quantiles = BTreeMap<(String, String, String, u64), Vec<u64>>;
-
-/// Host, run, cell and CPU, with the 0.5, 0.99, 0.999 and 0.9999 quantiles.
-fn quantiles(rows: &Rows) -> Quantiles {
-    let mut found = Quantiles::new();
-    for row in &rows.rows {
-        let word = |index: usize| row[index].as_str().unwrap().to_owned();
-        let key = (word(0), word(1), word(2), row[4].as_u64().unwrap());
-        found.entry(key).or_default().push(row[6].as_u64().unwrap());
-    }
-    found
-}
-
-fn quantiles_of(runs: &[PathBuf]) -> Quantiles {
-    let mut found = Quantiles::new();
-    for path in runs {
-        let reader = Reader::open(path).unwrap();
-        let (host, run) = (reader.info().facts.host.clone(), reader.info().run.clone());
-        let result = assemble(&reader).unwrap();
-        for cell in &result.cells {
-            for cpu in cell.probes.iter().flat_map(|probe| &probe.cpus) {
-                let figures = cpu.quantiles.as_ref().unwrap();
-                let key = (host.clone(), run.clone(), cell.name.clone(), u64::from(cpu.cpu.0));
-                found.insert(key, vec![figures.p50_ns, figures.p99_ns, figures.p999_ns, figures.p9999_ns]);
+    // Cut off before its manifest, and when a part of the runs' own files was deleted.
+    let name = |end: &str| whole.keys().find(|it| it.to_string_lossy().ends_with(end)).unwrap().clone();
+    let manifest = whole.keys().find(|it| it.starts_with("merged/parts")).unwrap().clone();
+    let mark = manifest.with_extension("begun");
+    let first = merged[0].month.clone();
+    let is_of_month = |name: &Path| name.to_string_lossy().contains(&format!("month={first}/"));
+    let doomed: BTreeMap<(String, String), Vec<String>> = loose
+        .keys()
+        .filter(|name| is_of_month(name))
+        .map(|name| {
+            let text = name.to_str().unwrap().to_owned();
+            let host = text.split("host=").nth(1).unwrap().split('/').next().unwrap().to_owned();
+            ((host, name.file_stem().unwrap().to_str().unwrap().to_owned()), text)
+        })
+        .fold(BTreeMap::new(), |mut all, (key, name)| {
+            all.entry(key).or_insert_with(Vec::new).push(name);
+            all
+        });
+    let marked: Vec<Value> = doomed
+        .iter()
+        .map(|((host, run), objects)| serde_json::json!({"host": host, "run": run, "objects": objects}))
+        .collect();
+    for cut in ["before its manifest", "before the first deletion", "between deletions"] {
+        for (number, (name, content)) in loose.iter().filter(|(name, _)| is_of_month(name)).enumerate() {
+            if cut != "between deletions" || number % 2 == 0 {
+                std::fs::create_dir_all(place.join(name).parent().unwrap()).unwrap();
+                std::fs::write(place.join(name), content).unwrap();
             }
         }
+        if cut != "between deletions" {
+            for (host, run) in doomed.keys() {
+                let manifest = PathBuf::from(format!("runs/{host}/{run}/manifest.json"));
+                std::fs::write(place.join(&manifest), &loose[&manifest]).unwrap();
+            }
+        }
+        if cut == "before its manifest" {
+            std::fs::remove_file(place.join(&manifest)).unwrap();
+        }
+        std::fs::write(place.join(&mark), serde_json::to_vec(&marked).unwrap()).unwrap();
+        is_same_as_before(cut);
+        std::fs::write(place.join("merged/lock.json"), "{}").unwrap();
+        assert!(matches!(lake.merge("9999-01", false).unwrap_err(), FarmError::Merging(_)), "{cut}");
+        lake.merge("9999-01", true).unwrap();
+        assert!(files(&place) == whole, "{cut}");
     }
-    found
+    std::fs::write(place.join(name("parquet")), "garbage").unwrap();
+    assert!(lake.check_merged().unwrap().iter().any(Result::is_err));
 }
 
 #[test]
@@ -249,11 +98,6 @@ fn a_push_that_is_cut_off_anywhere_is_ended_by_the_next() {
     let place = folder.path().join("lake");
     let lake = Lake::open(place.to_str().unwrap(), true).unwrap();
     let pushed = lake.push(&run, &Push::default()).unwrap();
-    assert!(
-        pushed.mismatches.iter().any(|line| line.contains("periods asked for")),
-        "{:?}",
-        pushed.mismatches
-    );
     let objects = files(&place);
     // Objects get their names in an order; a cut leaves the first ones.
     let order: Vec<&PathBuf> = {
@@ -278,23 +122,6 @@ fn a_push_that_is_cut_off_anywhere_is_ended_by_the_next() {
         assert_eq!(files(&place), objects, "cut after {kept} objects");
         assert_eq!(lake.push(&run, &Push::default()).unwrap().objects, 0);
     }
-}
-
-fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut found = BTreeMap::new();
-    let mut open = vec![folder.to_owned()];
-    while let Some(next) = open.pop() {
-        for entry in std::fs::read_dir(&next).unwrap().map(Result::unwrap) {
-            match entry.file_type().unwrap().is_dir() {
-                true => open.push(entry.path()),
-                false => {
-                    let name = entry.path().strip_prefix(folder).unwrap().to_owned();
-                    found.insert(name, std::fs::read(entry.path()).unwrap());
-                }
-            }
-        }
-    }
-    found
 }
 
 /// A run in a lake, and the objects there.
@@ -357,9 +184,8 @@ fn a_push_that_replaces_leaves_other_runs_alone() {
 fn what_was_asked_for_and_is_not_so_is_in_the_lake() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("lake");
-    // As few periods as the made run has.
-    let plan = PLAN.replace("kind = \"timer\"\n", "kind = \"timer\"\ninterval = \"100ms\"\n");
-    let run = make_run_of(&plan, folder.path(), "a", "6.18.3", 1, 2000);
+    let plan = PLAN;
+    let run = make_run_of(plan, folder.path(), "a", "6.18.3", 1, 2000);
     let lake = Lake::open(place.to_str().unwrap(), true).unwrap();
     let first = lake.push(&run, &Push::default()).unwrap();
     assert_eq!(first.mismatches, Vec::<String>::new());

@@ -12,10 +12,14 @@ pub mod environment;
 pub mod facts;
 pub mod interrupts;
 pub mod irq_lines;
+mod program;
 mod root;
 pub mod shield;
 pub mod smi;
 pub mod threads;
 pub mod tick;
+mod uevent;
 
+pub use program::{PATH_DEFAULT, find_program};
 pub use root::{Host, HostError, HostRoot};
+pub use uevent::uevent_value;

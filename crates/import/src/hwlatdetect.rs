@@ -3,6 +3,7 @@
 use crate::lines::{Line, Lines};
 use crate::series::Series;
 use crate::{Imported, Problem};
+use std::collections::BTreeSet;
 
 pub(crate) fn read(lines: &Lines<'_>) -> Result<Imported, Problem> {
     let seconds = number(lines, "hwlatdetect:  test duration")?;
@@ -24,22 +25,44 @@ pub(crate) fn read(lines: &Lines<'_>) -> Result<Imported, Problem> {
         measured_ns: u64::try_from(watched_ns).unwrap_or(u64::MAX),
         ..Series::of(0)
     };
-    for line in lines.iter() {
-        if let Some(gap_ns) = gap(line)? {
-            series.buckets.push((gap_ns, 1));
-        }
-    }
+    let listed = lines.iter().map(gap).filter_map(Result::transpose).collect::<Result<Vec<_>, _>>()?;
+    series.buckets = listed.iter().map(|gap| (gap.ns, 1)).collect();
     let end = lines.ends("");
     series.at = (end.line, end.column);
-    let sum = series.buckets.iter().map(|(gap_ns, _)| gap_ns).sum();
-    series.lost_ns = (series.buckets.len() as u64 == gaps).then_some(sum);
-    let remark = "hwlatdetect does not say on which CPU a gap was: all are listed under CPU 0";
-    Ok(Imported {
-        probe: "tracer",
-        series: vec![series],
-        remarks: vec![remark.to_owned()],
-        ..Imported::default()
-    })
+    let sum = listed.iter().map(|gap| gap.ns).sum();
+    series.lost_ns = (listed.len() as u64 == gaps).then_some(sum);
+    let unlisted = unlisted(&mut series, gaps, number(lines, "Latency threshold:")?.saturating_mul(1000));
+    let (cpu, where_from) = cpu(&listed);
+    series.cpu = cpu;
+    let remarks = where_from.into_iter().chain(unlisted).collect();
+    Ok(Imported { probe: "tracer", series: vec![series], remarks, ..Imported::default() })
+}
+
+/// Counts the gaps that the file does not list, the largest of them where it is known; says so.
+fn unlisted(series: &mut Series, gaps: u64, threshold_ns: u64) -> Option<String> {
+    let rest = gaps.checked_sub(series.buckets.len() as u64).filter(|rest| *rest > 0)?;
+    let largest = series.max_ns.filter(|max_ns| series.buckets.iter().all(|(ns, _)| ns < max_ns));
+    series.buckets.push((threshold_ns, rest - u64::from(largest.is_some())));
+    series.buckets.extend(largest.map(|max_ns| (max_ns, 1)));
+    let threshold_us = threshold_ns / 1000;
+    Some(format!(
+        "{rest} of {gaps} gaps are not listed: but for the largest, each counts as the threshold of {threshold_us} us, so that \
+         quantiles that fall among them are too low"
+    ))
+}
+
+/// The CPU of all gaps; where there is none, what stands for it, with why.
+fn cpu(gaps: &[Gap]) -> (u32, Option<String>) {
+    let cpus: BTreeSet<Option<u32>> = gaps.iter().map(|gap| gap.cpu).collect();
+    let several: Vec<String> = cpus.iter().flatten().map(u32::to_string).collect();
+    match (cpus.first(), cpus.len(), several.len()) {
+        (Some(Some(cpu)), 1, _) => (*cpu, None),
+        (_, _, 0) => (
+            0,
+            Some("hwlatdetect does not say on which CPU a gap was: all are listed under CPU 0".to_owned()),
+        ),
+        _ => (0, Some(format!("there are gaps on CPUs {}: all are listed under CPU 0", several.join(", ")))),
+    }
 }
 
 /// The number behind `start`, whatever its unit.
@@ -51,18 +74,26 @@ fn number(lines: &Lines<'_>, start: &str) -> Result<u64, Problem> {
     word.until(|letter| !letter.is_ascii_digit()).number()
 }
 
-/// `ts: 1646837351.550312752, inner:46, outer:45`; old versions have `1408928107.0286324723   18      17`.
-fn gap(line: Line<'_>) -> Result<Option<u64>, Problem> {
+/// A gap of a CPU.
+struct Gap {
+    ns: u64,
+    /// Newer versions say it.
+    cpu: Option<u32>,
+}
+
+/// `ts: 1646837351.550312752, inner:46, outer:45`, newer with `, cpu:2`; old versions have `1408928107.0286324723   18      17`.
+fn gap(line: Line<'_>) -> Result<Option<Gap>, Problem> {
     let is_time = |text: &str| text.contains('.') && text.trim_end_matches(',').parse::<f64>().is_ok();
     let words: Vec<_> = line.words().collect();
-    let [inner, outer] = match words[..] {
-        [mark, time, inner, outer] if mark.text == "ts:" && is_time(time.text) => {
-            [inner.behind("inner:"), outer.behind("outer:")]
+    let (inner, outer, cpu) = match words[..] {
+        [mark, time, inner, outer, ref rest @ ..] if mark.text == "ts:" && is_time(time.text) => {
+            (inner.behind("inner:"), outer.behind("outer:"), rest.first().map(|word| word.behind("cpu:")))
         }
-        [time, inner, outer] if is_time(time.text) => [inner, outer],
+        [time, inner, outer] if is_time(time.text) => (inner, outer, None),
         [mark, ..] if mark.text == "ts:" => return Err(line.problem("a sample that is cut off")),
         _ => return Ok(None),
     };
     let time = |word: crate::lines::Word<'_>| word.until(|letter| letter == ',').number::<u64>();
-    Ok(Some(time(inner)?.max(time(outer)?).saturating_mul(1000)))
+    let cpu = cpu.map(crate::lines::Word::number).transpose()?;
+    Ok(Some(Gap { ns: time(inner)?.max(time(outer)?).saturating_mul(1000), cpu }))
 }

@@ -118,6 +118,27 @@ fn jitterdebugger_hwlatdetect_and_sysjitter() {
     assert_eq!(figures(&found)[1], (3, "", 93_068_541_305, 1_000, 1_000, 40_000));
 }
 
+#[test]
+fn hwlatdetect_that_names_cpus_and_lists_less_than_it_counts() {
+    let file = |gaps: &str| {
+        let text = text("hwlatdetect.txt");
+        let head =
+            text.split("ts: ").next().unwrap().replace("exceeding threshold: 3", "exceeding threshold: 5");
+        read(
+            Path::new("f"),
+            format!("{}{gaps}", head.replace("Latency threshold: 0us", "Latency threshold: 7us")).as_bytes(),
+        )
+        .unwrap()
+    };
+    let found = file("ts: 1785918598.514060378, inner:0, outer:13, cpu:2\n");
+    // The largest is known; three are at least as long as the threshold.
+    assert_eq!(figures(&found), [(2, "hwlat", 5, 7_000, 7_000, 46_000)]);
+    assert!(found.warnings[0].text.contains("4 of 5 gaps are not listed"), "{:?}", found.warnings);
+    let found = file("ts: 1.5, inner:0, outer:13, cpu:2\nts: 2.5, inner:46, outer:1, cpu:3\n");
+    assert!(found.warnings[0].text.contains("gaps on CPUs 2, 3"), "{:?}", found.warnings);
+    assert_eq!(found.probe.cpus[0].lost_ns, None);
+}
+
 /// As it is without `column -t`, with `--verbose`, of a CPU that nothing interrupted.
 #[test]
 fn sysjitter_of_a_cpu_without_interruptions() {

@@ -18,7 +18,9 @@ mod session;
 pub mod spec;
 
 pub use error::ProbeError;
-pub use kinds::{AccessSpec, DispatchSpec, ProbeKind, RoundtripSpec, StallSpec, TimerSpec, store_after};
+pub use kinds::{
+    AccessSpec, DispatchSpec, ProbeKind, RoundtripSpec, StallSpec, TimerSpec, find_tasks, store_after,
+};
 pub use measure::{
     Batch, Elsewhere, LatencyTotals, Observer, Outcome, Progress, TaskLine, TaskSpike, TaskTotals, measure,
 };

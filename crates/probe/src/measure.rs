@@ -11,7 +11,9 @@ use std::time::Duration;
 use whylate_core::record::{
     CounterRecord, HwlatRecord, InterruptRecord, Interval, SourceRecord, SpikeCauses, SpikeRecord, TaskRecord,
 };
-use whylate_core::result::{Cause, CauseKind, HistogramKind, LatencyRecord, Quantiles, TimelineSegment};
+use whylate_core::result::{
+    Cause, CauseKind, HistogramKind, LatencyRecord, Quantiles, TimelineSegment, WakeLink,
+};
 use whylate_core::{CpuId, CpuSet, Nanos, Warning, WarningCode};
 use whylate_host::{Host, HostRoot, shield};
 use whylate_sys::process::Launcher;
@@ -103,6 +105,9 @@ pub struct TaskSpike {
     pub latency_ns: u64,
     /// Its causes.
     pub causes: Vec<Cause>,
+    /// The wake-ups that led to it, the last one first; empty where none was recorded.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub wakeups: Vec<WakeLink>,
     /// What it did, without gap or overlap.
     pub timeline: Vec<TimelineSegment>,
 }

@@ -266,6 +266,41 @@ fn no_planted_gap_is_lost() {
     assert!(found >= PLANTED, "{found} of {PLANTED} planted gaps were seen: {:?}", measured.spikes);
 }
 
+/// Another task has the CPU from within the warm-up until after the end.
+#[test]
+fn a_task_that_never_ran_while_it_was_to_be_measured_was_late_by_all_of_it() {
+    const DURATION: Nanos = Nanos::from_millis(100);
+    let _alone = ALONE.lock();
+    let mut spec = spec(timer(Nanos::from_millis(1), TimerMethod::Nanosleep), DURATION);
+    (spec.policy, spec.priority, spec.warmup) = (Policy::Fifo, 50, Nanos::from_millis(300));
+    let mut found = Vec::new();
+    // On a slow machine the thread may not be ready before the other task begins.
+    for _ in 0..5 {
+        let cpus = spec.cpus.clone();
+        let intruder = std::thread::spawn(move || {
+            schedule::pin_this_thread(&cpus).unwrap();
+            if schedule::schedule_this_thread(Scheduling::Fifo(90)).is_err() {
+                return false;
+            }
+            clock::sleep_until(MonoTime(clock::now().0 + 150_000_000));
+            let end = clock::now().0 + 700_000_000;
+            while clock::now().0 < end {}
+            true
+        });
+        let measured = measure(&spec, None);
+        if !intruder.join().unwrap() || measured.warnings.iter().any(|code| code == "no-realtime-priority") {
+            println!("skipped: planting needs the right to set real-time priorities");
+            return;
+        }
+        let interval = measured.interval;
+        if interval.max_ns >= Some(DURATION.0) && interval.overruns >= Some(99) {
+            return;
+        }
+        found.push(interval);
+    }
+    panic!("{found:?}");
+}
+
 #[test]
 fn the_first_latency_above_the_break_ends_everything() {
     let _alone = ALONE.lock();

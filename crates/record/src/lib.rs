@@ -1,12 +1,14 @@
 //! Records traces: a buffer of its own in tracefs, filled until something is late, saved as `trace.dat`.
 
 mod buffer;
+pub mod causes;
 mod error;
 pub mod histograms;
 mod keep;
 mod pipe;
 mod profile;
 mod recorder;
+mod stream;
 mod trace_dat;
 mod tracefs;
 mod tracer;

@@ -23,11 +23,12 @@ mod write;
 
 pub use ci::{annotations, junit};
 pub use pages::{
-    begun, check, compare, copy, cpus, explain, fix, guide, histograms, measure, recording, run,
-    run_with_charts, runs, series, tracing, warnings,
+    FarmAnswer, FarmGroups, TopRate, begun, board, check, compare, copy, cpus, explain, farm_compare,
+    farm_groups, fix, guide, histograms, measure, notice, recording, run, run_with_charts, runs, series, top,
+    tracing, wall, warnings,
 };
 pub use section::Page;
-pub use write::{Frame, Style};
+pub use write::{Field, FieldValue, Form, Frame, Style};
 
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]

@@ -108,9 +108,80 @@ impl Forest {
     }
 }
 
+/// Machines side by side; their charts have one scale.
+#[derive(Debug, Default)]
+pub(crate) struct Cards {
+    pub(crate) cards: Vec<Card>,
+    /// The smallest and the largest figure in ns, above 0 and different.
+    pub(crate) range: (f64, f64),
+}
+
+/// One machine.
+#[derive(Debug)]
+pub(crate) struct Card {
+    /// Its page.
+    pub(crate) address: String,
+    pub(crate) name: String,
+    /// The verdict of the newest run.
+    pub(crate) sign: &'static str,
+    pub(crate) state: &'static str,
+    pub(crate) tone: crate::section::Tone,
+    pub(crate) is_alarming: bool,
+    /// How long ago it ran, and the moment.
+    pub(crate) when: String,
+    pub(crate) moment: String,
+    pub(crate) about: String,
+    pub(crate) alarms: Vec<String>,
+    pub(crate) strips: Vec<Strip>,
+}
+
+/// A small chart of a series of runs.
+#[derive(Debug)]
+pub(crate) struct Strip {
+    pub(crate) caption: String,
+    /// The figures of the newest run.
+    pub(crate) figures: String,
+    /// What it shows, for who does not see it.
+    pub(crate) label: String,
+    /// p50, p99, p99.9 and the largest latency of each run.
+    pub(crate) lines: [Vec<Option<u64>>; 4],
+    pub(crate) limit_ns: Option<u64>,
+    /// Which runs were above their limit.
+    pub(crate) failed: Vec<bool>,
+}
+
+impl Cards {
+    /// The place of a figure on the logarithmic axis, in [0, 1].
+    pub(crate) fn place(&self, ns: f64) -> f64 {
+        let (low, high) = self.range;
+        ((ns.max(1.0) / low).ln() / (high / low).ln()).clamp(0.0, 1.0)
+    }
+
+    /// Powers of ten on the axis; where there are less than two, also their halves and fifths.
+    pub(crate) fn ticks(&self) -> Vec<f64> {
+        let (low, high) = self.range;
+        let decades = (0..13).map(|power| 10f64.powi(power));
+        let within = |ns: &f64| (low..=high).contains(ns);
+        let tens: Vec<f64> = decades.clone().filter(within).collect();
+        if tens.len() > 1 {
+            return tens;
+        }
+        decades.flat_map(|ten| [ten, 2.0 * ten, 5.0 * ten]).filter(within).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn charts_of_a_wall_have_one_logarithmic_axis_with_ticks() {
+        let cards = |low, high| Cards { cards: Vec::new(), range: (low, high) };
+        assert!((cards(1e3, 1e5).place(1e4) - 0.5).abs() < 1e-9);
+        assert_eq!((cards(1e3, 1e5).place(0.0), cards(1e3, 1e5).place(1e9)), (0.0, 1.0));
+        assert_eq!(cards(900.0, 200_000.0).ticks(), [1e3, 1e4, 1e5]);
+        assert_eq!(cards(3e3, 3e4).ticks(), [5e3, 1e4, 2e4]);
+    }
 
     #[test]
     fn no_effect_is_in_the_middle_and_every_end_is_on_the_axis() {

@@ -28,6 +28,16 @@ impl Reading {
     }
 }
 
+impl Reading {
+    /// One machine of many, whose own ratio has no verdict.
+    pub(crate) fn of_board(disagrees: bool) -> Self {
+        match disagrees {
+            true => Self { sign: "!", word: "disagrees", tone: Tone::Warn, rank: 0 },
+            false => Self { sign: "", word: "", tone: Tone::Plain, rank: 0 },
+        }
+    }
+}
+
 /// What the signs stand for.
 pub(crate) const SIGNS: &str = "▲ worse, ▼ better, = equivalent, ? cannot tell; ratio within blocks with its 95 % interval (none with too few \
     repeats) or corrected p-value.";

@@ -2,7 +2,7 @@
 //! by each writer; only the writers know of widths, colours, Markdown and HTML, and only they escape.
 
 use crate::charts::Chart;
-use crate::pictures::{Forest, Shares};
+use crate::pictures::{Cards, Forest, Shares};
 use whylate_core::Warning;
 use whylate_core::result::{CauseKind, TimelineSegment};
 
@@ -105,6 +105,7 @@ impl Section {
             Block::Part(part) | Block::Aside(part) => part.blocks.is_empty(),
             Block::Shares(shares) => shares.rows.is_empty(),
             Block::Forest(forest) => forest.rows.is_empty(),
+            Block::Cards(cards) => cards.cards.is_empty(),
             Block::Text(..) | Block::Bars(_) | Block::Timeline(_) => false,
         };
         if !is_empty {
@@ -140,6 +141,8 @@ pub(crate) enum Block {
     Shares(Shares),
     /// Effects with their intervals on one axis: in HTML alone.
     Forest(Forest),
+    /// Machines with small charts: in HTML alone.
+    Cards(Cards),
     /// Histograms as text: a label and `(lower edge in ns, count)`, on one axis.
     Bars(Vec<(String, Vec<(u64, u64)>)>),
     Timeline(Timeline),
@@ -167,7 +170,7 @@ macro_rules! block_from {
 }
 block_from!(
     Vec<Item> => List, Table => Table, Timeline => Timeline, Section => Part, Vec<Chart> => Charts, Shares => Shares,
-    Forest => Forest
+    Forest => Forest, Cards => Cards
 );
 
 /// A list of sentences.

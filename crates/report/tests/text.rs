@@ -2,7 +2,8 @@
 
 mod fixture;
 
-use whylate_core::result::{Comparison, Exposure, Outcome, RunResult, Verdict};
+use whylate_core::result::{Cause, Comparison, Exposure, Outcome, RunResult, Verdict};
+use whylate_core::{Warning, WarningCode};
 use whylate_report::{ReportError, Style};
 
 fn terminal_text(run: &RunResult, width: usize) -> String {
@@ -26,6 +27,21 @@ fn run_at_120_columns() {
 #[test]
 fn run_at_200_columns_with_two_cpus() {
     insta::assert_snapshot!(terminal_text(&fixture::run_result(&[0, 1]), 200));
+}
+
+#[test]
+fn causes_that_could_not_be_looked_for_are_not_said_to_be_unknown() {
+    let mut run = fixture::run_result(&[1]);
+    for spike in run.cells.iter_mut().flat_map(|cell| &mut cell.spikes) {
+        (spike.cause, spike.also) = (Cause::unattributed(), Vec::new());
+    }
+    assert!(terminal_text(&run, 200).contains("nothing that was recorded explains"));
+    run.warnings.push(Warning::new(WarningCode::NoCauses, "BPF programs are refused"));
+    let text = terminal_text(&run, 200);
+    assert!(
+        text.contains("could not be looked for here") && !text.contains("nothing that was recorded"),
+        "{text}"
+    );
 }
 
 #[test]

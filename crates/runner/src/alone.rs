@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 use whylate_core::plan::{CellPlan, LoadKind, LoadPlan, ProbePlan, Target};
 use whylate_core::result::{
-    LOAD_FORMAT, LoadResult, MEASURE_FORMAT, MeasureResult, ProbeResult, RateResult, RunEnd,
+    HistogramSource, LOAD_FORMAT, LoadResult, MEASURE_FORMAT, MeasureResult, ProbeResult, RateResult, RunEnd,
 };
 use whylate_core::warning::push_once;
 use whylate_core::{CpuSelector, CpuSet, Facts, Nanos, Plan, Warning};
@@ -39,6 +39,8 @@ pub struct ProbeAlone {
     pub strict: bool,
     /// Find the causes of its spikes, or fail.
     pub causes: bool,
+    /// From where; by default from the best source that works.
+    pub causes_from: Option<HistogramSource>,
     /// Folder of the trace buffer in tracefs that a break marks and stops; without one no trace is touched.
     pub trace_folder: Option<PathBuf>,
 }
@@ -72,6 +74,7 @@ pub fn measure(
         interval: asked.interval,
         warmup: asked.warmup,
         causes: asked.causes,
+        causes_from: asked.causes_from,
         probe: vec![asked.plan.clone()],
         ..plan(asked.plan.kind(), &asked.cpus, asked.duration)
     };
@@ -89,7 +92,7 @@ pub fn measure(
     let mut causes = CauseSearch::default();
     if asked.causes {
         let watched: Vec<_> = probes.groups.iter().flatten().filter_map(measured).collect();
-        let finder = machine.find_causes(&watched, &facts).map_err(RunError::Causes)?;
+        let finder = machine.find_causes(&watched, &facts, asked.causes_from).map_err(RunError::Causes)?;
         warnings.extend(finder.warnings().to_vec());
         causes = CauseSearch::new(finder);
     }

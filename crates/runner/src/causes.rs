@@ -4,11 +4,12 @@
 //! on spikes have no causes.
 
 use crate::prepare::Experiment;
+use crate::wakeups::Wakeups;
 use std::path::Path;
 use std::sync::Arc;
 use whylate_bpf::{BpfError, FindsCauses, IpisByKind, Measured};
 use whylate_core::plan::{Policy, Tracer};
-use whylate_core::record::{IpiRecord, SpikeCauses, SpikeRecord};
+use whylate_core::record::{Interval, IpiRecord, SpikeCauses, SpikeRecord};
 use whylate_core::result::RunResult;
 use whylate_core::warning::{push_all_once, push_once};
 use whylate_core::{CpuId, CpuSet, Warning, WarningCode};
@@ -48,7 +49,7 @@ fn priority(spec: &ProbeSpec) -> i32 {
 /// As [`Reader::open`] and [`whylate_store::assemble`].
 pub fn assemble(path: &Path) -> Result<RunResult, StoreError> {
     let mut result = whylate_store::assemble(&Reader::open(path)?)?;
-    combine_run(&mut result.cells);
+    combine_run(&mut result.cells, &result.warnings);
     let target = result.plan.target.cpus.resolve(&result.facts.cpu_context(), None);
     if let (Some(fix), Ok(target)) = (&mut result.fix, target) {
         whylate_explain::advice::install(fix, &result.facts, &target);
@@ -72,6 +73,7 @@ pub(crate) struct CauseSearch {
     kept_until_ns: u64,
     /// What a finder that was put away had lost.
     lost_before: Vec<Warning>,
+    wakeups: Wakeups,
 }
 
 impl CauseSearch {
@@ -94,7 +96,7 @@ impl CauseSearch {
         let probes: Vec<Measured> = specs.filter_map(measured).collect();
         let mut search = Self::default();
         if !probes.is_empty() {
-            match machine.find_causes(&probes, &experiment.facts) {
+            match machine.find_causes(&probes, &experiment.facts, experiment.plan.causes_from) {
                 Ok(finder) => {
                     push_all_once(warnings, finder.warnings().to_vec());
                     unwatched =
@@ -128,7 +130,7 @@ impl CauseSearch {
             }
             (None, true) if self.is_away && !self.has_failed => {
                 let probes: Vec<Measured> = experiment.probes.iter().flatten().filter_map(measured).collect();
-                match machine.find_causes(&probes, &experiment.facts) {
+                match machine.find_causes(&probes, &experiment.facts, experiment.plan.causes_from) {
                     Ok(finder) => self.finder = Some(finder),
                     Err(error) => self.fail(&error, warnings),
                 }
@@ -210,6 +212,8 @@ impl CauseSearch {
     ) {
         let mut sent = self.ipis(warnings);
         let mut sources = self.finder.as_mut().map(|finder| finder.sources()).unwrap_or_default();
+        let seen = self.finder.as_mut().and_then(|finder| finder.wakeups().ok()).unwrap_or_default();
+        let mut wakeups = self.wakeups.seen(specs, seen);
         let end_ns = clock::now().0;
         let span = Span { start_ns: std::mem::replace(&mut self.kept_until_ns, end_ns), end_ns };
         let is_of = |spec: &ProbeSpec, cpu: CpuId| spec.cpus.contains(cpu);
@@ -217,6 +221,15 @@ impl CauseSearch {
             sink.rows().add_ipis(key, span, sent.extract_if(.., |record| is_of(spec, record.cpu)));
             let own = sources.extract_if(.., |record| is_of(spec, record.cpu));
             sink.rows().add_sources(key, span, own);
+            let own = wakeups.extract_if(.., |record| is_of(spec, record.cpu));
+            sink.rows().add_counters(key, span, own);
+        }
+    }
+
+    /// Counts the wake-ups that a probe made.
+    pub(crate) fn count_samples(&mut self, spec: &ProbeSpec, intervals: &[Interval]) {
+        if self.finder.is_some() {
+            self.wakeups.made(spec, intervals);
         }
     }
 
@@ -228,6 +241,7 @@ impl CauseSearch {
     /// What was lost, as warnings.
     pub(crate) fn losses(&self) -> Vec<Warning> {
         let mut losses = self.lost_before.clone();
+        losses.extend(self.wakeups.unseen());
         let Some(finder) = &self.finder else { return losses };
         push_all_once(&mut losses, finder.losses());
         if self.untold > 0 {

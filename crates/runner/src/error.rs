@@ -142,7 +142,7 @@ pub enum RepeatError {
     Store(#[from] StoreError),
     /// There is no memory left.
     #[error(
-        "out of memory: the run ended; what was measured is kept: raise the limit (`ulimit -v`), then `--resume`"
+        "out of memory: the run ended; what was measured is kept: raise the limit (`ulimit -v`) before going on"
     )]
     OutOfMemory,
 }

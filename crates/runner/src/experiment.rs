@@ -14,9 +14,11 @@ use std::time::SystemTime;
 use whylate_core::figure::nanoseconds;
 use whylate_core::result::{CpuTableAt, RunEnd, RunState};
 use whylate_core::warning::{push_all_once, push_once};
-use whylate_core::{Bytes, Plan, Warning, WarningCode};
+use whylate_core::{Plan, Warning, WarningCode};
 use whylate_stats::order;
-use whylate_store::{Execution, ExecutionState, Reader, RunDirectory, RunInfo, Sink as _, StoreError};
+use whylate_store::{
+    Execution, ExecutionState, Keeping, Reader, RunDirectory, RunInfo, Sink as _, StoreError,
+};
 
 /// What is not part of the plan.
 #[derive(Clone, Debug)]
@@ -27,8 +29,8 @@ pub struct RunOptions {
     pub started_at: SystemTime,
     /// Warnings to keep in the result besides those of the experiment.
     pub warnings: Vec<Warning>,
-    /// What its tables may take of the disk: older intervals are made longer to stay below it.
-    pub disk: Option<Bytes>,
+    /// How much of it stays as it was measured: older intervals are made longer.
+    pub keeping: Keeping,
 }
 
 /// Runs an experiment into the new directory `path`; returns how it ended. What was done is in the directory whatever
@@ -54,9 +56,7 @@ pub fn run(
     let held = machine.hold_treatments(&path.display().to_string(), experiment.has_treatments())?;
     push_all_once(&mut info.warnings, held.warnings);
     let mut directory = RunDirectory::create(path, &info)?;
-    if let Some(disk) = options.disk {
-        directory.limit_bytes(disk.0);
-    }
+    directory.limit(options.keeping);
     let mut live = Live::new(audience, path, experiment.target.clone());
     RunInProgress::begin(experiment, machine, &mut live, directory, info, held.treating)
         .run(RunInProgress::all_repeats)

@@ -24,7 +24,13 @@ const SPIKES_AT_ONCE: usize = 1_000;
 
 impl Repeat<'_> {
     /// Keeps a batch; intervals come first: a spike without its interval could not be believed.
-    pub(crate) fn keep(&mut self, key: &Arc<RowKey>, batch: Batch) -> Result<(), StoreError> {
+    pub(crate) fn keep(
+        &mut self,
+        key: &Arc<RowKey>,
+        spec: &ProbeSpec,
+        batch: Batch,
+    ) -> Result<(), StoreError> {
+        self.causing.count_samples(spec, &batch.intervals);
         let span = Span { start_ns: batch.start_ns, end_ns: batch.end_ns };
         for (cpu, kind, record) in &batch.latency_records {
             let directory = self.sink.directory();

@@ -22,6 +22,7 @@ mod repeat;
 mod top;
 mod tracing;
 mod treating;
+mod wakeups;
 
 pub use alone::{LoadAlone, ProbeAlone, load, measure};
 pub use audience::{Audience, Stage};
@@ -38,5 +39,5 @@ pub use tracing::moment as kept_moment;
 pub use treating::{Held, Treating, check_treatments, left_behind, recover_treatments, recovery};
 pub use whylate_load::gpu_list;
 pub use whylate_probe::copy_table::{BLOCKS as COPY_BLOCKS, CopyRequest};
-pub use whylate_probe::{LatencyTotals, Progress, TaskLine, TaskSpike, TaskTotals};
+pub use whylate_probe::{LatencyTotals, Progress, TaskLine, TaskSpike, TaskTotals, find_tasks};
 pub use whylate_sys::allocation::{ReservingAllocator, hold_reserve};

@@ -6,16 +6,17 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use whylate_bpf::{BpfError, FindsCauses, Measured, find_causes};
+use whylate_bpf::{BpfError, FindsCauses, Measured};
 use whylate_core::plan::CopiesPlan;
 use whylate_core::record::RateRecord;
-use whylate_core::result::{CopyTable, CpuRow};
+use whylate_core::result::{CopyTable, CpuRow, HistogramSource};
 use whylate_core::{CpuSet, Facts, Nanos, Warning};
 use whylate_host::cpu_table::Sampler;
 use whylate_host::{Host, HostRoot, facts};
 use whylate_load::{Load, LoadError, LoadSpec, LoadStatus};
 use whylate_probe::copy_table::{BLOCKS, CopyRequest};
 use whylate_probe::{Observer, Outcome, ProbeError, ProbeSpec};
+use whylate_record::causes::find_causes;
 use whylate_record::{RecordError, Recorder, Request, Ring};
 use whylate_sys::process::Launcher;
 use whylate_treat::TreatError;
@@ -50,11 +51,16 @@ pub trait Machine: Sync {
     /// # Errors
     /// [`RecordError`], saying precisely what the kernel lacks or refuses.
     fn start_trace(&self, request: &Request) -> Result<(Box<dyn Ring>, Vec<Warning>), RecordError>;
-    /// Begins to record what takes the CPUs of these probes.
+    /// Begins to record what takes the CPUs of these probes, from that source or the best one that works.
     ///
     /// # Errors
     /// [`BpfError`], saying what the kernel lacks or refuses.
-    fn find_causes(&self, probes: &[Measured], facts: &Facts) -> Result<Box<dyn FindsCauses>, BpfError>;
+    fn find_causes(
+        &self,
+        probes: &[Measured],
+        facts: &Facts,
+        source: Option<HistogramSource>,
+    ) -> Result<Box<dyn FindsCauses>, BpfError>;
 
     /// Measures the table of copies, on one of the CPUs.
     ///
@@ -178,8 +184,13 @@ impl Machine for RealMachine {
         Ok((Box::new(recorder), warnings))
     }
 
-    fn find_causes(&self, probes: &[Measured], facts: &Facts) -> Result<Box<dyn FindsCauses>, BpfError> {
-        find_causes(&self.host.running, probes, facts)
+    fn find_causes(
+        &self,
+        probes: &[Measured],
+        facts: &Facts,
+        source: Option<HistogramSource>,
+    ) -> Result<Box<dyn FindsCauses>, BpfError> {
+        find_causes(&self.host, probes, facts, source)
     }
 
     fn running(&self) -> &HostRoot {

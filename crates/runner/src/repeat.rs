@@ -312,7 +312,7 @@ impl Repeat<'_> {
                 }
                 Ok(Event::Tasks(tasks)) => self.audience.tasks(&tasks),
                 Ok(Event::Batch(index, batch)) => {
-                    if let Err(error) = self.keep(&watch.keys[index], *batch) {
+                    if let Err(error) = self.keep(&watch.keys[index], &watch.specs[index], *batch) {
                         watch.end_with(Err(error.into()));
                     }
                 }

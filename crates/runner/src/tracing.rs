@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use whylate_core::plan::{MeasuringTask, Samples};
 use whylate_core::record::SpikeRecord;
-use whylate_core::result::{ExplainResult, SpikeTrace};
+use whylate_core::result::{CauseSource, ExplainResult, SpikeTrace};
 use whylate_core::warning::{not_restored, push_all_once, push_once};
 use whylate_core::{SeriesName, Warning, WarningCode};
 use whylate_explain::{KeptMoment, explain_kept};
@@ -211,6 +211,10 @@ fn explained(trace: &SpikeTrace, directory: &Path) -> Result<ExplainResult, pars
     let mut result = explain_kept(reader.as_mut(), &moment)?;
     for explained in &mut result.traces {
         explained.path.clone_from(&trace.path);
+    }
+    // What the run's own recording says as well is put together with it by whoever reads the run.
+    for spike in &mut result.spikes {
+        spike.cause.sources = vec![CauseSource::Trace];
     }
     Ok(result)
 }

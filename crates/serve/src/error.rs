@@ -11,8 +11,8 @@ use std::path::PathBuf;
 pub enum ServeError {
     /// Another machine could read everything.
     #[error(
-        "{0} is not a loopback address: give a token (--token-file FILE or WHYLATE_TOKEN), and put a proxy with TLS in \
-         front of it (--behind-proxy)"
+        "{0} is not a loopback address: readers need a token there (--token-file FILE or WHYLATE_TOKEN), and only a \
+         proxy with TLS in front of it keeps that secret"
     )]
     NoToken(SocketAddr),
     /// There is no such folder, or it is not for us.
@@ -54,7 +54,9 @@ impl IntoResponse for Refusal {
         let (status, text) = match self {
             Self::NoRun(name) => (StatusCode::NOT_FOUND, format!("there is no run {name} here")),
             Self::Bad(text) => (StatusCode::BAD_REQUEST, text),
-            Self::Busy => (StatusCode::SERVICE_UNAVAILABLE, "too many readers follow runs".to_owned()),
+            Self::Busy => {
+                (StatusCode::SERVICE_UNAVAILABLE, "too many readers: try again in a minute".to_owned())
+            }
             Self::Run(text) => (StatusCode::UNPROCESSABLE_ENTITY, text),
         };
         (status, format!("{text}\n")).into_response()

@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 const COOKIE_NAME: &str = "whylate-token=";
+const FORWARDED_PROTOCOL: &str = "x-forwarded-proto";
 /// A page asks nothing but this server, and nothing may show it in a frame.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
                       img-src data: blob:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
@@ -57,7 +58,10 @@ fn refusal(token: Option<&str>, request: &Request) -> Option<Response> {
     let asked = query.split('&').find_map(|pair| pair.strip_prefix("token="));
     if asked.is_some_and(|asked| is_same(asked, token)) {
         // The token leaves the address line, so that it is in no history or bookmark.
-        let cookie = format!("{COOKIE_NAME}{token}; HttpOnly; SameSite=Strict; Path=/");
+        // What ends TLS in front of this server says so.
+        let is_encrypted = request.headers().get(FORWARDED_PROTOCOL).is_some_and(|it| it == "https");
+        let secure = if is_encrypted { "; Secure" } else { "" };
+        let cookie = format!("{COOKIE_NAME}{token}; HttpOnly; SameSite=Strict; Path=/{secure}");
         let headers = [(SET_COOKIE, cookie), (LOCATION, request.uri().path().to_owned())];
         return Some((StatusCode::SEE_OTHER, headers).into_response());
     }
@@ -92,6 +96,7 @@ fn is_same(a: &str, b: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::body::Body;
 
     #[test]
     fn only_names_of_this_machine_are_local() {
@@ -106,6 +111,19 @@ mod tests {
         for host in ["evil.example", "127.evil.example", "127.0.0.1.evil.example:80", "localhost.evil", ""] {
             assert!(!check(host), "{host}");
         }
+    }
+
+    #[test]
+    fn behind_tls_the_token_never_travels_without_it() {
+        let cookie = |headers: &[(&str, &str)]| {
+            let builder = Request::builder().uri("/?token=secret");
+            let builder = headers.iter().fold(builder, |it, (name, value)| it.header(*name, *value));
+            let response = refusal(Some("secret"), &builder.body(Body::empty()).unwrap()).unwrap();
+            assert_eq!(response.status(), StatusCode::SEE_OTHER);
+            response.headers()[SET_COOKIE].to_str().unwrap().ends_with("; Secure")
+        };
+        assert!(!cookie(&[]));
+        assert!(cookie(&[(FORWARDED_PROTOCOL, "https")]));
     }
 
     #[test]

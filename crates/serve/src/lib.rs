@@ -1,23 +1,27 @@
 //! Web pages over a folder of runs: the list with its search, a report of each, comparisons, values of a run that goes on,
-//! downloads, and figures for Prometheus.
+//! downloads, and figures for Prometheus. And over a lake: the wall of its boards, one board, two groups of runs.
 //!
 //! It only reads. Nothing of an address becomes a path: a run is shown when the list of the folder has its name. Pages are
 //! made by the same functions as reports in files, one at a time, and kept while the run does not change.
 
+mod answers;
 mod download;
 mod endpoint;
 mod error;
+mod farm;
 mod guard;
 mod live;
 mod metrics;
 mod pages;
 mod runs;
 
+pub use answers::Ask;
 pub use endpoint::endpoint;
 pub use error::ServeError;
 pub use metrics::escaped;
 
 use axum::Router;
+use axum::response::Redirect;
 use axum::routing::get;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -45,11 +49,25 @@ pub trait Source: Send + Sync + 'static {
     fn series(&self, runs: &[RunSummary], statistic: &str, cell: Option<&str>) -> Result<RunSeries, String>;
 }
 
-/// What is served, where and to whom.
+/// A folder of runs, and how results are made of it.
+pub struct Runs {
+    /// The folder.
+    pub folder: PathBuf,
+    /// Makes results.
+    pub source: Box<dyn Source>,
+}
+
+/// A lake, and what answers statements over it.
+pub struct Lake {
+    /// Its name, for readers.
+    pub name: String,
+    /// Answers a statement in a bounded time; several are asked at once.
+    pub ask: Ask,
+}
+
+/// Where pages are served and to whom.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The folder of runs.
-    pub folder: PathBuf,
     /// The address; port 0 takes a free one.
     pub address: SocketAddr,
     /// What a reader has to show; nothing on a loopback address.
@@ -58,41 +76,58 @@ pub struct Settings {
 
 /// What every request sees.
 struct Site {
-    settings: Settings,
-    runs: runs::Runs,
+    /// Whether the same server shows a lake.
+    has_farm: bool,
+    runs: Arc<runs::Runs>,
     pages: pages::Pages,
     source: Box<dyn Source>,
     readers: Arc<Semaphore>,
 }
 
-/// Serves until the process ends. `ready` is told the address.
+/// Serves a folder of runs, a lake or both until the process ends. `ready` is told the address.
 ///
 /// # Errors
 /// When the folder cannot be read, when another than a loopback address has no token, and when the address cannot be had.
 pub fn serve(
     settings: Settings,
-    source: Box<dyn Source>,
+    runs: Option<Runs>,
+    lake: Option<Lake>,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), ServeError> {
     guard::needs_token(settings.address, settings.token.as_deref())?;
-    let read = |source| ServeError::Folder { folder: settings.folder.clone(), source };
-    std::fs::read_dir(&settings.folder).map_err(read)?;
+    if let Some(Runs { folder, .. }) = &runs {
+        let read = |source| ServeError::Folder { folder: folder.clone(), source };
+        std::fs::read_dir(folder).map_err(read)?;
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(ServeError::Runtime)?;
+    let address = settings.address;
+    let listen = |source| ServeError::Address { address, source };
+    // Before the lake goes into the runtime: its own runtime may be dropped outside of another one only.
+    let listener = runtime.block_on(TcpListener::bind(address)).map_err(listen)?;
     runtime.block_on(async {
-        let address = settings.address;
-        let listen = |source| ServeError::Address { address, source };
-        let listener = TcpListener::bind(address).await.map_err(listen)?;
+        let (has_runs, has_farm) = (runs.is_some(), lake.is_some());
+        let mut router = Router::new();
+        if let Some(runs) = runs {
+            router = router.merge(of_runs(runs, has_farm));
+        }
+        if let Some(lake) = lake {
+            router = router.merge(of_lake(lake, has_runs));
+        }
+        let token = Arc::new(settings.token);
+        let router = router.layer(axum::middleware::from_fn_with_state(token, guard::check));
         ready(listener.local_addr().map_err(listen)?);
-        let runs = runs::Runs::new(&settings.folder);
-        let readers = Arc::new(Semaphore::new(live::READERS_MAX));
-        let site = Arc::new(Site { settings, runs, pages: pages::Pages::default(), source, readers });
-        axum::serve(listener, router(site)).await.map_err(listen)
+        axum::serve(listener, router).await.map_err(listen)
     })
 }
 
-fn router(site: Arc<Site>) -> Router {
-    let token = Arc::new(site.settings.token.clone());
+fn of_runs(Runs { folder, source }: Runs, has_farm: bool) -> Router {
+    let runs = Arc::new(runs::Runs::new(&folder));
+    // The first reader finds the list read.
+    let early = runs.clone();
+    tokio::task::spawn_blocking(move || early.all());
+    let readers = Arc::new(Semaphore::new(live::READERS_MAX));
+    let site = Arc::new(Site { has_farm, runs, pages: pages::Pages::default(), source, readers });
     Router::new()
         .route("/", get(pages::list))
         .route("/compare", get(pages::compare))
@@ -103,6 +138,15 @@ fn router(site: Arc<Site>) -> Router {
         .route("/runs/{name}/archive.tar", get(download::archive))
         .route("/runs.json", get(pages::list_json))
         .route("/metrics", get(metrics::metrics))
-        .layer(axum::middleware::from_fn_with_state(token, guard::check))
         .with_state(site)
+}
+
+fn of_lake(Lake { name, ask }: Lake, has_runs: bool) -> Router {
+    let answers = Arc::new(answers::Answers::new(ask));
+    let router = Router::new()
+        .route(farm::WALL, get(farm::wall))
+        .route("/farm/board/{name}", get(farm::board))
+        .route("/farm/compare", get(farm::compare))
+        .with_state(Arc::new(farm::Farm { lake: name, answers, has_runs }));
+    if has_runs { router } else { router.route("/", get(async || Redirect::to(farm::WALL))) }
 }

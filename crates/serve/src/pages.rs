@@ -2,6 +2,7 @@
 
 use crate::Site;
 use crate::error::Refusal;
+use crate::farm;
 use crate::runs::name_of;
 use axum::Json;
 use axum::extract::{Path as Name, Query, RawQuery, State};
@@ -71,7 +72,13 @@ pub(crate) async fn list(
         let search = asked.q.unwrap_or_default();
         let page = site.runs.page(&search, |runs| {
             let (result, all) = searched(&site, runs, Some(&search))?;
-            let frame = Frame { search: Some(search.clone()), compares: true, ..Frame::default() };
+            let farm = site.has_farm.then(|| ("Farm".to_owned(), farm::WALL.to_owned()));
+            let frame = Frame {
+                links: farm.into_iter().collect(),
+                search: Some(search.clone()),
+                compares: true,
+                ..Frame::default()
+            };
             Ok(whylate_report::runs(&result, all, Some(address)).html_within(&frame))
         });
         Ok(Html(page?.to_string()))
@@ -259,16 +266,21 @@ fn address(run: &RunSummary) -> String {
     address_of(Path::new(&run.path))
 }
 
-/// The page of a run, with what has a meaning in addresses written as `%XX`.
+/// The page of a run.
 fn address_of(run: &Path) -> String {
-    let mut address = "/runs/".to_owned();
-    for byte in name_of(run).bytes() {
+    format!("/runs/{}", encoded(&name_of(run)))
+}
+
+/// A name as a part of an address, with what has a meaning there written as `%XX`.
+pub(crate) fn encoded(name: &str) -> String {
+    let mut encoded = String::new();
+    for byte in name.bytes() {
         match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => address.push(byte.into()),
-            _ => address.push_str(&format!("%{byte:02X}")),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(byte.into()),
+            _ => encoded.push_str(&format!("%{byte:02X}")),
         }
     }
-    address
+    encoded
 }
 
 /// The pairs of a query, decoded.

@@ -10,6 +10,8 @@ use whylate_store::RunList;
 
 /// So old may the list be: a thousand runs are not read again for each of a hundred readers.
 const AGE_MAX: Duration = Duration::from_millis(500);
+/// The same where a run is asked for that is not in it.
+const AGE_OF_UNKNOWN_MAX: Duration = Duration::from_millis(20);
 /// Pages of so many searches are kept.
 const PAGES_MAX: usize = 32;
 
@@ -30,8 +32,8 @@ struct Read {
 }
 
 impl Read {
-    fn refresh(&mut self, folder: &Path) {
-        if self.at.is_some_and(|at| at.elapsed() < AGE_MAX) {
+    fn refresh(&mut self, folder: &Path, age_max: Duration) {
+        if self.at.is_some_and(|at| at.elapsed() < age_max) {
             return;
         }
         let runs = self.list.read(folder);
@@ -53,12 +55,12 @@ impl Runs {
 
     /// The newest first.
     pub(crate) fn all(&self) -> Vec<RunSummary> {
-        self.fresh().runs.clone()
+        self.fresh(AGE_MAX).runs.clone()
     }
 
-    fn fresh(&self) -> MutexGuard<'_, Read> {
+    fn fresh(&self, age_max: Duration) -> MutexGuard<'_, Read> {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        read.refresh(&self.folder);
+        read.refresh(&self.folder, age_max);
         read
     }
 
@@ -68,7 +70,7 @@ impl Runs {
         search: &str,
         make: impl FnOnce(Vec<RunSummary>) -> Result<String, Refusal>,
     ) -> Result<Arc<str>, Refusal> {
-        let mut read = self.fresh();
+        let mut read = self.fresh(AGE_MAX);
         if let Some(page) = read.pages.get(search) {
             return Ok(page.clone());
         }
@@ -80,11 +82,13 @@ impl Runs {
         Ok(page)
     }
 
-    /// The directory of a run, by its name in the list.
+    /// The directory of a run, by its name in the list; one that has just begun is there too.
     pub(crate) fn find(&self, name: &str) -> Result<PathBuf, Refusal> {
-        let found =
-            self.all().into_iter().map(|run| PathBuf::from(run.path)).find(|path| name_of(path) == name);
-        found.ok_or_else(|| Refusal::NoRun(name.to_owned()))
+        let within = |age_max: Duration| {
+            let read = self.fresh(age_max);
+            read.runs.iter().map(|run| PathBuf::from(&run.path)).find(|path| name_of(path) == name)
+        };
+        within(AGE_MAX).or_else(|| within(AGE_OF_UNKNOWN_MAX)).ok_or_else(|| Refusal::NoRun(name.to_owned()))
     }
 }
 

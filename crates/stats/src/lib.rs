@@ -18,6 +18,8 @@ mod exposure;
 pub mod histogram;
 mod largest;
 mod loaded;
+pub mod meta;
+mod moments;
 mod omission;
 pub mod order;
 pub mod random;

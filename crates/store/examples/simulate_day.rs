@@ -224,6 +224,7 @@ impl Machine {
             smis: None,
             involuntary_switches: Some(self.random.below(3)),
             page_faults: Some(0),
+            wakeups_seen: None,
         }
     }
 }

@@ -21,13 +21,23 @@ pub(crate) struct Merged {
     pub(crate) segment: u32,
     pub(crate) bytes: u64,
     pub(crate) level: u32,
+    /// When its last interval ended.
+    pub(crate) end_ns: u64,
+}
+
+/// How much of a run stays as it was measured; all of it where nothing is said. The rest is made coarser.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keeping {
+    /// Bytes that its tables may take.
+    pub bytes: Option<u64>,
+    /// Nanoseconds for which an interval stays as it is; after each doubling of that time it is made coarser once more.
+    pub whole_ns: Option<u64>,
 }
 
 /// What a run may take of the disk, and what that has cost.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
-    /// Bytes of the segments.
-    pub(crate) most: u64,
+    pub(crate) keeping: Keeping,
     pub(crate) merged: Vec<Merged>,
     /// Bytes of the segments that are not merged yet.
     pub(crate) single: u64,
@@ -41,27 +51,41 @@ pub(crate) struct Room {
 const LEVELS_MAX: u32 = 4;
 
 impl Room {
-    /// The segment that is made coarser next, where there is too little room: of those that are the least coarse the oldest. The
-    /// newest one stays as it is.
+    /// The segment that is made coarser next: one that is too old to stay as it is; else, where there is too little room, of
+    /// those that are the least coarse the oldest. The newest one stays as it is.
     pub(crate) fn next(&self) -> Option<usize> {
-        let all = self.single + self.merged.iter().map(|one| one.bytes).sum::<u64>();
+        let now_ns = self.merged.last()?.end_ns;
         let older = self.merged.len().saturating_sub(1);
-        let candidates = self.merged.iter().enumerate().take(older).filter(|(_, one)| one.level < LEVELS_MAX);
-        candidates.min_by_key(|(nth, one)| (one.level, *nth)).map(|(nth, _)| nth).filter(|_| all > self.most)
+        let candidates =
+            || self.merged.iter().enumerate().take(older).filter(|(_, one)| one.level < LEVELS_MAX);
+        let is_old = |one: &Merged| one.level < self.level_at(now_ns.saturating_sub(one.end_ns));
+        let old = candidates().find(|(_, one)| is_old(one));
+        let least = || candidates().min_by_key(|(nth, one)| (one.level, *nth)).filter(|_| self.is_full());
+        old.or_else(least).map(|(nth, _)| nth)
+    }
+
+    /// How often something of that age is made coarser.
+    fn level_at(&self, age_ns: u64) -> u32 {
+        let times = self.keeping.whole_ns.and_then(|whole_ns| age_ns.checked_div(whole_ns)).unwrap_or(0);
+        times.checked_ilog2().map_or(0, |doublings| (doublings + 1).min(LEVELS_MAX))
+    }
+
+    fn is_full(&self) -> bool {
+        let all = self.single + self.merged.iter().map(|one| one.bytes).sum::<u64>();
+        self.keeping.bytes.is_some_and(|most| all > most)
     }
 
     /// What was lost by it, for the user; `None` where nothing was.
     pub(crate) fn told(&self) -> Option<String> {
-        let all = self.single + self.merged.iter().map(|one| one.bytes).sum::<u64>();
         let spikes = match self.spikes {
             0 => String::new(),
             spikes => {
                 format!(", and {spikes} spikes of them are left out ({SPIKES_KEPT} of each series stay)")
             }
         };
-        let more = if all > self.most { "; the run takes more all the same" } else { "" };
+        let more = if self.is_full() { "; the run takes more all the same" } else { "" };
         (self.coarser > 0).then(|| {
-            format!("to save room older intervals are up to {FACTOR} times as long, once or several times{spikes}{more}")
+            format!("older intervals are up to {FACTOR} times as long, once or several times{spikes}{more}")
         })
     }
 }
@@ -190,4 +214,27 @@ fn largest(
     });
     spikes.sort_by_key(|(_, spike)| spike.at_ns);
     spikes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_older_is_made_coarser_once_more_with_each_doubling_of_its_age() {
+        let whole = |whole_ns| Room { keeping: Keeping { bytes: None, whole_ns }, ..Room::default() };
+        let levels = |room: &Room| [0, 9, 10, 19, 20, 40, 79, 80, 10_000].map(|age_ns| room.level_at(age_ns));
+        assert_eq!(levels(&whole(Some(10))), [0, 0, 1, 1, 2, 3, 3, 4, 4]);
+        assert_eq!(levels(&whole(None)), [0; 9]);
+        let merged = |end_ns, level| Merged { segment: 1, bytes: 1, level, end_ns };
+        let mut room = whole(Some(10));
+        room.merged = vec![merged(5, 1), merged(14, 0), merged(16, 0), merged(25, 0)];
+        assert_eq!(room.next(), Some(0), "two times as old as what stays");
+        room.merged[0].level = 2;
+        assert_eq!(room.next(), Some(1));
+        room.merged[1].level = 1;
+        assert_eq!(room.next(), None, "there is room enough");
+        room.keeping.bytes = Some(3);
+        assert_eq!(room.next(), Some(2), "the least coarse one");
+    }
 }

@@ -4,7 +4,7 @@
 //! the end of each cell; a flush writes one segment per table that has rows, all under the same number, and then lists
 //! them in the manifest. What a killed process loses is what came after the last flush.
 
-use crate::coarse::{Merged, Room, coarser};
+use crate::coarse::{Keeping, Merged, Room, coarser};
 use crate::error::{At, StoreError};
 use crate::fix;
 use crate::folder::{Folder, add_line, if_present};
@@ -123,12 +123,12 @@ impl RunDirectory {
         Ok(Self { folder, folders, run: run.to_owned(), pending, kept, room, next_segment, manifest })
     }
 
-    /// Keeps the segments below so many bytes from now on: older intervals become longer, and of their spikes the largest stay.
-    pub fn limit_bytes(&mut self, most: u64) {
-        self.room = Some(Room { most, ..Room::default() });
+    /// Keeps no more than that from now on: older intervals become longer, and of their spikes the largest stay.
+    pub fn limit(&mut self, keeping: Keeping) {
+        self.room = Some(Room { keeping, ..Room::default() });
     }
 
-    /// What was lost by [`Self::limit_bytes`], for the user; `None` where nothing was.
+    /// What was lost by [`Self::limit`], for the user; `None` where nothing was.
     pub fn thinned(&self) -> Option<String> {
         self.room.as_ref().and_then(Room::told)
     }
@@ -238,7 +238,8 @@ impl RunDirectory {
             Ok(()) => {
                 self.next_segment += 1;
                 self.remove_segments(segments);
-                Some(Merged { segment, bytes, level: 0 })
+                let end_ns = rows.intervals.iter().map(|(_, one)| one.end_ns).max().unwrap_or(0);
+                Some(Merged { segment, bytes, level: 0, end_ns })
             }
             Err(_) => {
                 self.remove_segments(&[segment]);

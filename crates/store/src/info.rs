@@ -210,20 +210,22 @@ pub(crate) fn to_json(path: &Path, document: &impl Serialize) -> Result<Vec<u8>,
     Ok(text)
 }
 
+/// A folder of the user: `named` by a variable, else `below` the folder `home`; `None` without either. Empty and relative
+/// values of the variables count as unset, as the XDG base directory specification says.
+pub fn user_folder(named: Option<&Path>, home: Option<&Path>, below: &str) -> Option<PathBuf> {
+    let absolute = |path: &&Path| path.is_absolute();
+    named.filter(absolute).map(Path::to_owned).or_else(|| Some(home.filter(absolute)?.join(below)))
+}
+
 /// Where a run goes without `-o`: `whylate/runs/<time>-<plan>` in `data_home` (`$XDG_DATA_HOME`), else in
-/// `.local/share` of `home` (`$HOME`); `None` without either. Empty and relative values of the variables count as
-/// unset, as the XDG base directory specification says.
+/// `.local/share` of `home` (`$HOME`); `None` without either.
 pub fn default_path(
     data_home: Option<&Path>,
     home: Option<&Path>,
     started_at: SystemTime,
     plan: &str,
 ) -> Option<PathBuf> {
-    let absolute = |path: &&Path| path.is_absolute();
-    let base = match data_home.filter(absolute) {
-        Some(data_home) => data_home.to_owned(),
-        None => home.filter(absolute)?.join(".local/share"),
-    };
+    let base = user_folder(data_home, home, ".local/share")?;
     let time = utc_text(started_at).replace(':', "").replace('T', "-").replace('Z', "");
     Some(base.join("whylate/runs").join(format!("{time}-{plan}")))
 }

@@ -1,7 +1,7 @@
 //! The tables of a run for a lake: one Parquet file for each table, of those rows alone that count.
 //!
 //! In: a run directory and its result. Out: files in memory. Where they go is decided elsewhere; `docs/FARM.md` is the
-//! schema of the tables that only a lake has (`runs`, `cells`, `contrasts`).
+//! schema of the tables that only a lake has (`runs`, `cells`, `quantiles`, `contrasts`).
 
 use crate::assemble::{newest_attempts, void_attempts};
 use crate::error::StoreError;
@@ -13,7 +13,7 @@ use crate::tables::{Key, Rows, Table};
 use std::sync::Arc;
 use whylate_core::moment::utc_seconds;
 use whylate_core::plan::TreatmentPlan;
-use whylate_core::result::{CellResult, Comparison, RunResult, Verdict};
+use whylate_core::result::{CellResult, Comparison, ProbeResult, RunResult, Verdict};
 
 /// A table of a run, as one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +51,7 @@ pub fn lake_tables(
     let cells = result.map_or(&[][..], |result| &result.cells);
     let comparisons = result.map_or(&[][..], |result| &result.comparisons);
     tables.push(encode(&info.run, cells.iter().map(CellRow::of)).map_err(failed)?);
+    tables.push(encode(&info.run, cells.iter().flat_map(QuantileRow::all_of)).map_err(failed)?);
     let contrasts = comparisons.iter().map(|comparison| ContrastRow::of(comparison, info));
     tables.push(encode(&info.run, contrasts).map_err(failed)?);
     tables.push(encode(&info.run, [RunRow::of(info, result, mismatches)].into_iter()).map_err(failed)?);
@@ -201,6 +202,55 @@ impl CellRow {
             watched_ns: cell.exposure.map(|it| it.watched_ns),
             events: cell.exposure.map(|it| it.events),
         }
+    }
+}
+
+/// A quantile of a cell, probe and CPU over all repeats, as reports have it: one row each. A question over years of runs
+/// would take minutes to find them in histograms.
+#[derive(Clone, Debug, Default)]
+struct QuantileRow {
+    cell: String,
+    probe: String,
+    cpu: u32,
+    quantile: f64,
+    value_ns: u64,
+}
+
+impl Table for QuantileRow {
+    const NAME: &'static str = "quantiles";
+    type Key = NoKey;
+    const COLUMNS: &'static [Column<Self>] = columns![row: Self =>
+        Dictionary "cell" row.cell,
+        Dictionary "probe" row.probe,
+        Dictionary "cpu" row.cpu,
+        Plain "quantile" row.quantile,
+        Plain "value_ns" row.value_ns,
+    ];
+}
+
+impl QuantileRow {
+    fn all_of(cell: &CellResult) -> impl Iterator<Item = Self> {
+        cell.probes.iter().flat_map(|probe| Self::of_probe(&cell.name, probe))
+    }
+
+    fn of_probe(cell: &str, probe: &ProbeResult) -> impl Iterator<Item = Self> {
+        let with = probe.cpus.iter().filter_map(|cpu| Some((cpu.cpu.0, cpu.quantiles.as_ref()?)));
+        with.flat_map(move |(cpu, figures)| {
+            let of = |(quantile, value_ns)| Self {
+                cell: cell.to_owned(),
+                probe: probe.probe.clone(),
+                cpu,
+                quantile,
+                value_ns,
+            };
+            [
+                (0.5, figures.p50_ns),
+                (0.99, figures.p99_ns),
+                (0.999, figures.p999_ns),
+                (0.9999, figures.p9999_ns),
+            ]
+            .map(of)
+        })
     }
 }
 

@@ -21,19 +21,24 @@ mod lake;
 mod latency_records;
 mod list;
 mod manifest;
+mod merge;
 mod reader;
 mod segment;
 mod tables;
 mod traces;
 
 pub use assemble::{MeasuredCell, Memory, assemble, assemble_newest};
+pub use coarse::Keeping;
 pub use damage::Damage;
 pub use directory::{RunDirectory, is_being_written};
 pub use error::StoreError;
 pub use fix::fix_steps;
-pub use info::{CellInfo, Execution, ExecutionState, RUN_DIRECTORY_FORMAT, RunInfo, default_path};
+pub use info::{
+    CellInfo, Execution, ExecutionState, RUN_DIRECTORY_FORMAT, RunInfo, default_path, user_folder,
+};
 pub use lake::{LakeTable, lake_tables};
 pub use list::{Labels, RunList, list, remove, require_run};
 pub use manifest::Part;
+pub use merge::merge_tables;
 pub use reader::{Reader, Segment};
 pub use tables::{FLUSH_BYTES, NOISE_FLOOR, RateKey, RowKey, Rows, Sink, Span, Spanned};

@@ -8,9 +8,12 @@ use crate::error::{At as _, StoreError};
 use crate::folder::Folder;
 use crate::info::INFO_FILE;
 use crate::reader::threads;
+use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
+use std::fmt;
 use std::fs;
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use whylate_core::result::{RunState, RunSummary, Verdict};
@@ -18,7 +21,6 @@ use whylate_core::result::{RunState, RunSummary, Verdict};
 const LABELS: &str = "labels.json";
 /// A larger file is none of ours.
 const LABELS_MAX: u64 = 1 << 20;
-const RESULT_READ_MAX: u64 = 8 << 20;
 
 /// What a user says of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,12 +111,6 @@ struct Release {
     release: String,
 }
 
-/// Only what a list needs of a result.
-#[derive(Deserialize)]
-struct Judged {
-    verdict: Verdict,
-}
-
 /// The runs in a folder, the newest first. What is no run is left out, and so is one that cannot be read.
 pub fn list(folder: &Path) -> Vec<RunSummary> {
     RunList::default().read(folder)
@@ -171,17 +167,39 @@ fn read_all(runs: &[(PathBuf, Stamp)]) -> Vec<(PathBuf, (Stamp, RunSummary))> {
     })
 }
 
-/// A large result is not held in memory for one word of it; a usual one is read five times as fast from there.
-fn judged(path: &Path) -> Option<Judged> {
-    if fs::metadata(path).ok()?.len() <= RESULT_READ_MAX {
-        return serde_json::from_slice(&fs::read(path).ok()?).ok();
+/// The verdict of a result: it stands before what is long, and nothing behind it is read.
+fn verdict(path: &Path) -> Option<Verdict> {
+    let mut found = None;
+    let mut result = serde_json::Deserializer::from_reader(BufReader::new(fs::File::open(path).ok()?));
+    // What is left of the result is an error to serde, and none to a list.
+    let _ = result.deserialize_map(UntilVerdict(&mut found));
+    found
+}
+
+/// Reads the fields of a result until its verdict.
+struct UntilVerdict<'found>(&'found mut Option<Verdict>);
+
+impl<'de> Visitor<'de> for UntilVerdict<'_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a result")
     }
-    serde_json::from_reader(std::io::BufReader::new(fs::File::open(path).ok()?)).ok()
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+        while let Some(name) = fields.next_key::<String>()? {
+            if name == "verdict" {
+                *self.0 = Some(fields.next_value()?);
+                break;
+            }
+            fields.next_value::<IgnoredAny>()?;
+        }
+        Ok(())
+    }
 }
 
 fn summary(path: &Path) -> Option<RunSummary> {
     let head: Head = serde_json::from_slice(&fs::read(path.join(INFO_FILE)).ok()?).ok()?;
-    let judged = judged(&path.join(RESULT_FILE));
     let labels = Labels::read(path).unwrap_or_default();
     Some(RunSummary {
         path: path.display().to_string(),
@@ -189,7 +207,7 @@ fn summary(path: &Path) -> Option<RunSummary> {
         started_at: head.started_at,
         state: head.state,
         running: false,
-        verdict: judged.map(|judged| judged.verdict),
+        verdict: verdict(&path.join(RESULT_FILE)),
         host: head.facts.host,
         kernel: head.facts.kernel.release,
         tags: labels.tags,
@@ -231,6 +249,21 @@ mod tests {
         assert!(crate::Reader::open(&old).unwrap().warnings().is_empty());
         remove(&old).unwrap();
         assert_eq!(list(folder.path()).len(), 1);
+    }
+
+    #[test]
+    fn nothing_is_read_behind_the_verdict() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let read = |text: &str| {
+            fs::write(file.path(), text).unwrap();
+            verdict(file.path())
+        };
+        assert_eq!(
+            read(r#"{"plan": {"verdict": "fail"}, "verdict": "pass", "cells": [{"#),
+            Some(Verdict::Pass)
+        );
+        assert_eq!(read(r#"{"plan": {"verdict": "fail"}}"#), None);
+        assert_eq!(read("[]"), None);
     }
 
     #[test]

@@ -1,11 +1,18 @@
 //! Allocators: one that counts, for tests that assert that a measuring thread allocates nothing; and one with a reserve, so
 //! that a process whose memory has ended (`ulimit -v`) can still end in order, or at least with a message.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+#[cfg(not(target_env = "musl"))]
+use std::alloc::System;
+use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicPtr};
+
+/// What the allocators here pass calls on to: the system's, but with musl dlmalloc.
+#[cfg(target_env = "musl")]
+#[allow(non_upper_case_globals, reason = "in the place of the system's allocator")]
+static System: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 /// Enough to store what was measured, to undo what was changed, and to say so.
 const RESERVE_LAYOUT: Layout = Layout::new::<[u64; 4 << 20]>();

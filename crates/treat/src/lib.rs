@@ -22,6 +22,7 @@ mod result;
 mod settle;
 pub mod tasks;
 mod undo;
+pub mod whole_file;
 
 pub use change::{Change, EthernetSetting, Hierarchy, Target, Task, Undoing};
 pub use error::TreatError;

@@ -7,13 +7,14 @@ use crate::last_words;
 use crate::nvidia;
 use crate::priority;
 use crate::reading::Reading;
+use crate::whole_file;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::process::{Pid, Signal};
 use std::ffi::CString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 use whylate_core::CpuSet;
 use whylate_host::{HostRoot, cgroup};
@@ -173,7 +174,7 @@ impl Target {
         }
         let _writing = last_words::writing();
         let outcome = match self {
-            Self::File { path, .. } if self.is_on_disk(root) => write_whole(root, path, text),
+            Self::File { path, .. } if self.is_on_disk(root) => write_whole(&root.path(path), text),
             Self::File { path, .. } => write_file(root, path, text),
             Self::Directory { path } if text == Self::PRESENT => fs::create_dir(root.path(path)),
             Self::Directory { path } => remove_group(root, path),
@@ -212,7 +213,7 @@ impl Target {
         if !self.is_on_disk(root) {
             return Ok(());
         }
-        match fs::remove_file(temporary(&root.path(path))) {
+        match fs::remove_file(whole_file::temporary(&root.path(path))) {
             Err(source) if source.kind() != io::ErrorKind::NotFound => Err(self.refusal("nothing", source)),
             _ => Ok(()),
         }
@@ -281,29 +282,13 @@ fn write_file(root: &HostRoot, path: &str, text: &str) -> io::Result<()> {
 }
 
 /// A file on disk, all or nothing and safe from a power cut; or its removal.
-fn write_whole(root: &HostRoot, path: &str, text: &str) -> io::Result<()> {
-    let path = root.path(path);
-    let folder = path.parent().map_or_else(|| root.path("/"), Path::to_owned);
+fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     if text == Target::ABSENT {
-        fs::remove_file(&path)?;
+        fs::remove_file(path)?;
+        whole_file::sync_folder_of(path)
     } else {
-        let temporary = temporary(&path);
-        let mut file = File::create(&temporary)?;
-        if let Ok(before) = fs::metadata(&path) {
-            file.set_permissions(before.permissions())?;
-        }
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&temporary, &path)?;
+        whole_file::write(path, text)
     }
-    File::open(folder)?.sync_all()
-}
-
-/// What a file is called until it is whole.
-fn temporary(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".whylate-new");
-    path.with_file_name(name)
 }
 
 fn set_affinity(task: &Task, list: &str) -> io::Result<()> {

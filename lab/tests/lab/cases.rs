@@ -2,6 +2,7 @@
 
 use crate::causes::plant_beside;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use whylate_lab::suite::{self, LabTest};
 use whylate_lab::{Device, Guest, Kernel, LOAD_PLANT, LabError, Machine, Profile, Stall};
@@ -31,6 +32,10 @@ pub(crate) fn tests() -> Vec<LabTest> {
             LabTest::new("cases_the_other_thread_of_a_core_goes_and_comes_back", siblings, sibling),
         ]);
     }
+    for kernel in suite::kernels_unless_brief(&[Kernel::RealTime, Kernel::RealTimeNew]) {
+        let threads = Machine::new(Profile::Threads, kernel);
+        tests.push(LabTest::new("cases_only_proven_memory_is_chosen", threads, memory_types));
+    }
     for kernel in suite::kernels(&[Kernel::RealTime, Kernel::RealTimeNew]) {
         let threads = Machine::new(Profile::Threads, kernel);
         let with_card = threads.clone().with(&[Device::VirtioGpu]);
@@ -44,6 +49,40 @@ pub(crate) fn tests() -> Vec<LabTest> {
         ]);
     }
     tests
+}
+
+/// Each type of memory that the module and vgem map is in the table as it is mapped; since an emulated machine has none but
+/// write-back memory, the answer names rows of that alone.
+fn memory_types(guest: &mut Guest) -> Result<(), LabError> {
+    let before = "[ -e /dev/whylate_memtype ] || insmod /lab/whylate_memtype.ko\nmodprobe vgem";
+    let sets = [
+        "cell=[{loads=[]},{loads=[\"memcpy\"]},{loads=[\"non-temporal\"]}]",
+        "duration=1s",
+        "load.memcpy.rate=20MB/s",
+        "load.non-temporal.rate=20MB/s",
+    ];
+    let result = run(guest, "cache-modes", before, &sets)?;
+    let rows = list(&result["copies"]["rows"]);
+    let mapped = |backend: &str| -> BTreeSet<(&str, &str)> {
+        let of = rows.iter().filter(|row| row["backend"] == backend);
+        of.filter_map(|row| Some((row["requested"].as_str()?, row["mapped"].as_str()?))).collect()
+    };
+    assert_eq!(mapped("memtype"), [("uc", "uc"), ("uc-", "uc-"), ("wc", "wc"), ("wt", "wt")].into());
+    assert!(mapped("dumb").contains(&("wc", "wc")), "{rows:#?}");
+    let is_measured =
+        |row: &Value| list(&row["blocks"]).iter().all(|block| block["bytes_per_s"].as_f64() > Some(0.0));
+    assert!(rows.iter().all(|row| is_measured(row) && !list(&row["blocks"]).is_empty()), "{rows:#?}");
+    let warned = list(&result["warnings"]).iter().any(|it| it["code"] == "memory-mode-not-effective");
+    let choice = list(&result["answers"])
+        .iter()
+        .find(|it| it["question"].as_str().is_some_and(|it| it.starts_with("Which copy")));
+    let sentence = choice.and_then(|choice| choice["sentence"].as_str()).unwrap_or_default();
+    // The rows' names begin with their types.
+    let names_others =
+        ["wc-", "uc-", "wt-", "-wc/", "-uc/", "-wt/"].iter().any(|name| sentence.contains(name));
+    assert!(warned && !sentence.is_empty() && !names_others, "{sentence}; {:#}", result["warnings"]);
+    assert_eq!(result["restored"], true, "{}", result["warnings"]);
+    Ok(())
 }
 
 /// Runs a built-in plan in its short form, one repeat of these cells, and returns its result.

@@ -128,10 +128,10 @@ fn xorg(guest: &mut Guest) -> Result<(), LabError> {
     Ok(())
 }
 
-/// A plan that draws from the measured CPU and from the other one; where x11perf may run is looked at meanwhile.
+/// A plan that draws from the measured CPU and from the other one, with a period that leaves an emulated CPU time to draw; where x11perf may run is looked at meanwhile.
 const DRAWING: &str = r#"cat >/tmp/drawing.toml <<'END'
 name = "drawing"
-duration = "3s"
+duration = "6s"
 repeats = 1
 settle = "0s"
 noise_floor = "0s"
@@ -139,6 +139,7 @@ noise_floor = "0s"
 cpus = "1"
 [[probe]]
 kind = "timer"
+interval = "5ms"
 [[load]]
 name = "same"
 kind = "graphics"

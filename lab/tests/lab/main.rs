@@ -6,9 +6,11 @@ mod boot;
 mod cases;
 mod causes;
 mod devices;
+mod fix;
 mod histograms;
 mod measure;
 mod memtype;
+mod packages;
 mod plant;
 mod power;
 mod series;
@@ -29,7 +31,9 @@ fn main() -> std::process::ExitCode {
     tests.extend(treat::tests());
     tests.extend(power::tests());
     tests.extend(shield::tests());
+    tests.extend(fix::tests());
     tests.extend(series::tests());
+    tests.extend(packages::tests());
     tests.extend(tracing::tests());
     suite::run(tests)
 }

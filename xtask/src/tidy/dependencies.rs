@@ -28,7 +28,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("whylate-report", &["whylate-core"]),
     ("whylate-store", &["whylate-core", "whylate-stats"]),
     ("whylate-farm", &["whylate-core", "whylate-stats", "whylate-store"]),
-    ("whylate-serve", &["whylate-core", "whylate-store", "whylate-report"]),
+    ("whylate-serve", &["whylate-core", "whylate-store", "whylate-report", "whylate-farm"]),
     ("whylate-load", &["whylate-core", "whylate-copy", "whylate-sys", "whylate-host"]),
     ("whylate-treat", &["whylate-core", "whylate-sys", "whylate-host"]),
     (

@@ -35,6 +35,10 @@ pub(crate) enum TaskEvent {
     New,
     /// It ended, or has another name now.
     Gone,
+    /// It came by the mark at which its activations begin.
+    Begin,
+    /// It came by the mark at which they end.
+    End,
 }
 
 /// How a stretch began.
@@ -136,7 +140,7 @@ mod tests {
     #[test]
     fn both_sides_have_the_same_words_for_watched_tasks() {
         let of = |one: &dyn std::fmt::Debug, prefix: &str| format!("{prefix}{one:?}");
-        let events = (0u32..4).map(|it| TaskEvent::try_read_from_bytes(it.as_bytes()).unwrap());
+        let events = (0u32..6).map(|it| TaskEvent::try_read_from_bytes(it.as_bytes()).unwrap());
         assert_eq!(names("task_event"), events.map(|it| of(&it, "Task")).collect::<Vec<_>>());
         let began = (0u32..3).map(|it| Began::try_read_from_bytes(it.as_bytes()).unwrap());
         assert_eq!(names("began"), began.map(|it| of(&it, "Began")).collect::<Vec<_>>());

@@ -1,5 +1,6 @@
 //! From records of single stretches to activations: what a task did from being woken to its next sleep.
 
+use super::marked::Come;
 use crate::causes::PRIORITY_TOP;
 use crate::layout::Command;
 use crate::layout::tasks::{Began, RawStretch, TaskEvent, Waker as RawWaker};
@@ -51,11 +52,19 @@ struct Left {
     out_of_quota: bool,
 }
 
+impl Left {
+    fn is_asleep(&self) -> bool {
+        self.wait.is_some()
+    }
+}
+
 #[derive(Default)]
-struct Track {
-    open: Option<Activation>,
+pub(super) struct Track {
+    pub(super) open: Option<Activation>,
     left: Option<Left>,
     cpu: Option<CpuId>,
+    /// Marks by which it came since it was given the CPU.
+    pub(super) marks: Vec<Come>,
 }
 
 /// Where more threads are known, those that have ended are forgotten: a watch may go on for months.
@@ -68,6 +77,10 @@ pub(super) struct Builder {
     pub(super) threads: BTreeMap<u32, Watched>,
     /// Activations of which a part was not seen.
     pub(super) incomplete: u64,
+    /// Whether activations go from one mark to another.
+    pub(super) marked: bool,
+    /// Activations that have ended and were not handed on.
+    pub(super) ended: Vec<Activation>,
 }
 
 impl Builder {
@@ -80,6 +93,11 @@ impl Builder {
     ) -> Option<Activation> {
         if self.threads.len() > THREADS_MAX {
             self.threads.retain(|_, thread| !thread.is_gone);
+        }
+        if matches!(raw.kind, TaskEvent::Begin | TaskEvent::End) {
+            let come = Come { at_ns: raw.end_ns, is_begin: raw.kind == TaskEvent::Begin };
+            self.tracks.entry(raw.thread).or_default().marks.push(come);
+            return None;
         }
         let known = self.threads.entry(raw.thread).or_default();
         *known = Watched {
@@ -100,7 +118,7 @@ impl Builder {
                 self.tracks.remove(&raw.thread);
                 None
             }
-            TaskEvent::None => None,
+            TaskEvent::None | TaskEvent::Begin | TaskEvent::End => None,
         }
     }
 
@@ -109,6 +127,7 @@ impl Builder {
         for track in self.tracks.values_mut() {
             self.incomplete += u64::from(track.open.take().is_some());
             track.left = None;
+            track.marks.clear();
         }
     }
 
@@ -126,7 +145,12 @@ impl Builder {
         let left = track.left.take();
         let is_open = track.open.is_some();
         match (raw.began, left) {
-            (Began::Woken, left) => track.wake(cpu, raw, left),
+            // Where marks say what an activation is, a wake-up begins none.
+            (Began::Woken, left)
+                if !self.marked || (is_open && left.as_ref().is_some_and(Left::is_asleep)) =>
+            {
+                track.wake(cpu, raw, left);
+            }
             (Began::Preempted, Some(left)) if left.wait.is_none() => track.go_on(cpu, raw, left),
             // What was before is not known.
             _ => {
@@ -135,8 +159,12 @@ impl Builder {
             }
         }
         let wait = (raw.is_runnable == 0).then(|| wait_of(raw, owner));
-        if let Some(open) = &mut track.open {
+        if self.marked {
+            self.incomplete += track.come_by(cpu, raw, &mut self.ended);
+        } else if let Some(open) = &mut track.open {
             open.stages.push(Stage { from_ns: raw.run_ns, to_ns: raw.end_ns, cpu, what: Doing::Running });
+        }
+        if let Some(open) = &mut track.open {
             open.faults += u64::from(raw.faults);
             open.migrations += u64::from(track.cpu.is_some_and(|before| before != cpu));
         }
@@ -153,7 +181,7 @@ impl Builder {
             track.open = None;
         }
         match wait {
-            Some(wait) if !wait.is_inside() => {
+            Some(wait) if !wait.is_inside() && !self.marked => {
                 let mut ended = track.open.take()?;
                 ended.slept = wait;
                 Some(ended)
@@ -231,7 +259,7 @@ fn waits(stage: Stage, raw: &RawStretch) -> Vec<Stage> {
     ]
 }
 
-fn thread(pid: u32, prio: i32, command: &Command) -> Thread {
+pub(super) fn thread(pid: u32, prio: i32, command: &Command) -> Thread {
     let command = if pid == 0 { "swapper".to_owned() } else { command.text() };
     Thread { pid, priority: PRIORITY_TOP - prio, command }
 }

@@ -5,10 +5,13 @@
 
 mod build;
 mod choose;
+mod marked;
+mod places;
 mod rings;
 
 pub use build::Watched;
 pub use choose::{Chosen, TaskTarget, unit_group};
+pub use places::place_of;
 
 use crate::causes::Causes;
 use crate::error::BpfError;
@@ -21,12 +24,13 @@ use crate::watching::WatchingTasks;
 use build::Builder;
 use rings::StretchRings;
 use std::collections::{BTreeMap, BTreeSet};
-use whylate_core::result::Cause;
+use whylate_core::plan::Mark;
+use whylate_core::result::{Cause, WakeLink};
 use whylate_core::{CpuId, CpuSet, Facts};
-use whylate_explain::activation::HELD_BEFORE_NS;
+use whylate_explain::activation::{self, CHAIN_BEFORE_NS, HELD_BEFORE_NS};
 pub use whylate_explain::activation::{Activation, Doing, Stage, Wait, Waker};
 pub use whylate_explain::segments::Thread;
-use whylate_explain::segments::{Recording, Surroundings};
+use whylate_explain::segments::{Activity, Recording, Segment, Surroundings};
 use whylate_host::HostRoot;
 use whylate_sys::clock;
 use zerocopy::{FromZeros as _, transmute};
@@ -42,6 +46,12 @@ const EVENTS: [(&str, Event); 5] = [
     ("moves of waiting tasks", event("task_moved", "sched_migrate_task")),
 ];
 
+/// Chains of wake-ups that are put together at one look: all CPUs have to be read for them.
+const CHAINS_MAX: usize = 16;
+
+/// So many records of each CPU are read for them: where more happens in 100 ms, chains go back less far.
+const CHAIN_RECORDS_MAX: u64 = 8_192;
+
 type SlotBytes = [u8; size_of::<RawSlot>()];
 
 /// What is missing in the activations so far.
@@ -55,6 +65,17 @@ pub struct TaskLosses {
     pub unwatched: u64,
     /// Events at which a program could not run.
     pub missed: u64,
+}
+
+/// Why an activation took so long.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Explained {
+    /// Its causes, the largest share first.
+    pub causes: Vec<Cause>,
+    /// The wake-ups that led to it, the last one first; empty where a timer or an interrupt woke it at once.
+    pub wakeups: Vec<WakeLink>,
+    /// Records of its time that were lost.
+    pub lost: u64,
 }
 
 /// The watch, running. It ends when this is dropped.
@@ -123,6 +144,20 @@ impl TaskWatch {
         };
         watch.look_for_tasks()?;
         Ok(watch)
+    }
+
+    /// Counts activations from one mark to another from now on, in place of those from a wake-up to a sleep.
+    ///
+    /// # Errors
+    /// When a mark is not there, or the kernel allows none.
+    pub fn mark(&mut self, marks: &[Mark; 2]) -> Result<(), BpfError> {
+        let object = self.causes.histograms().object_mut();
+        for (function, mark) in ["mark_begin", "mark_end"].into_iter().zip(marks) {
+            let (file, offset) = place_of(mark).map_err(BpfError::NoMark)?;
+            object.attach_place(function, &file, offset)?;
+        }
+        self.builder.marked = true;
+        Ok(())
     }
 
     /// What is not recorded here, with the reason.
@@ -212,18 +247,23 @@ impl TaskWatch {
             Some(name)
         };
         let taken = self.rings.take(now_ns);
-        Ok(taken.iter().filter_map(|(cpu, raw)| self.builder.add(*cpu, raw, &owner)).collect())
+        for (cpu, raw) in &taken {
+            let ended = self.builder.add(*cpu, raw, &owner);
+            self.builder.ended.extend(ended);
+        }
+        Ok(std::mem::take(&mut self.builder.ended))
     }
 
     fn written(&mut self, cpu: CpuId) -> Result<u64, BpfError> {
         Ok(self.causes.histograms().cpu_state(cpu.0)?.stretches)
     }
 
-    /// The causes of activations, each with how many records of its time were lost. Call it soon after [`Self::poll`].
+    /// Why activations took so long. Call it soon after [`Self::poll`].
     ///
     /// # Errors
     /// When a map cannot be read.
-    pub fn explain(&self, activations: &[&Activation]) -> Result<Vec<(Vec<Cause>, u64)>, BpfError> {
+    pub fn explain(&self, activations: &[&Activation]) -> Result<Vec<Explained>, BpfError> {
+        let wakeups = self.wakeups(activations)?;
         let mut from: BTreeMap<CpuId, u64> = BTreeMap::new();
         for stage in activations.iter().flat_map(|activation| &activation.stages) {
             // Who holds a lock may have been preempted before the wait for it began.
@@ -233,19 +273,46 @@ impl TaskWatch {
             *least = (*least).min(from_ns);
         }
         let read = |(cpu, from_ns): (&CpuId, &u64)| Ok((*cpu, self.causes.since(*cpu, *from_ns)?));
-        let recordings = from.iter().map(read).collect::<Result<BTreeMap<CpuId, Recording>, BpfError>>()?;
+        let mut recordings =
+            from.iter().map(read).collect::<Result<BTreeMap<CpuId, Recording>, BpfError>>()?;
+        // They would cut what goes on into pieces.
+        let is_waking = |segment: &Segment| matches!(segment.what, Activity::Waking { .. });
+        recordings.values_mut().for_each(|it| it.segments.retain(|segment| !is_waking(segment)));
         let within = |cpu: CpuId, from_ns: u64, to_ns: u64| {
             recordings.get(&cpu).map(|it| it.within(from_ns, to_ns)).unwrap_or_default()
         };
-        let explained = activations.iter().map(|activation| {
+        let explained = activations.iter().zip(wakeups).map(|(activation, wakeups)| {
             let lost = activation
                 .stages
                 .iter()
                 .map(|stage| within(stage.cpu, stage.from_ns, stage.to_ns).lost)
                 .sum();
-            (whylate_explain::activation::explain(activation, &within, &self.surroundings), lost)
+            let mut causes = activation::explain(activation, &within, &self.surroundings);
+            if let Some(first) = causes.first_mut() {
+                first.evidence.extend(activation::told(&wakeups));
+            }
+            Explained { causes, wakeups, lost }
         });
         Ok(explained.collect())
+    }
+
+    /// The chains of wake-ups of activations, as far as a thread began them; the first ones only, where there are many.
+    fn wakeups(&self, activations: &[&Activation]) -> Result<Vec<Vec<WakeLink>>, BpfError> {
+        let has_chain = |one: &&&Activation| matches!(one.waker, Waker::Thread(..));
+        let wanted: Vec<&Activation> =
+            activations.iter().filter(has_chain).take(CHAINS_MAX).copied().collect();
+        let Some(first_ns) = wanted.iter().map(|one| one.woken_ns).min() else {
+            return Ok(vec![Vec::new(); activations.len()]);
+        };
+        let from_ns = first_ns.saturating_sub(CHAIN_BEFORE_NS);
+        let read = |cpu| Ok((cpu, self.causes.newest_since(cpu, from_ns, CHAIN_RECORDS_MAX)?));
+        let recordings =
+            self.cpus.iter().map(read).collect::<Result<BTreeMap<CpuId, Recording>, BpfError>>()?;
+        let of = |one: &&Activation| match wanted.iter().any(|it| std::ptr::eq(*it, *one)) {
+            true => activation::chain(one, &recordings, &self.surroundings),
+            false => Vec::new(),
+        };
+        Ok(activations.iter().map(of).collect())
     }
 
     /// The latency above which the kernel's stack is recorded; it takes some microseconds.

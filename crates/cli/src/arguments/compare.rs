@@ -14,9 +14,10 @@ Examples:
   whylate compare before.json RUN:idle           a result of cyclictest against a cell
   whylate compare A B --format junit -o t.xml    for a build server
 
-The exit code is 2 on a regression. Runs differ by boot and time: with four runs of each side, or
-with five of a history, a verdict is given; otherwise it says `cannot tell`, with the size of the
-difference. Of a history are runs in the folder of the first run with its plan, host and kernel.")]
+Exit codes: 0 nothing got worse, 1 it cannot be told (for a build server skipped tests, no failed
+ones), 2 a regression. Runs differ by boot and time: with four runs of each side, or with five of a
+history, a verdict is given; otherwise it says `cannot tell`, with the size of the difference. Of a
+history are runs in the folder of the first run with its plan, host and kernel.")]
 pub(crate) struct CompareArguments {
     /// Runs to compare with the first: a run directory, several with commas, RUN:CELL, or a file of another tool
     #[arg(value_name = "RUN", num_args = 2.., required = true)]

@@ -3,6 +3,7 @@
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use whylate_core::plan::Share;
 
 /// `whylate push`.
 #[derive(Debug, Args)]
@@ -66,6 +67,75 @@ pub(crate) enum FarmCommand {
     Render(RenderArguments),
     /// Asks a lake with the engine that is installed
     Query(QueryArguments),
+    /// Compares two kernels, or other groups of runs, over all boards, each board with itself
+    Compare(FarmCompareArguments),
+    /// Makes one file for each table of each month that has ended, which engines ask quickly
+    Merge(MergeArguments),
+}
+
+/// `whylate farm compare`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylate farm compare 6.12 7.2 --lake /srv/lake
+  whylate farm compare 6.12 7.2 --lake s3://latency/farm --margin 10% --json
+  whylate farm compare 'started<2026-10' 'started>=2026-10' --lake /srv/lake
+
+A group is what the kernel's release begins with, or terms as of `whylate runs` (plan, host, kernel,
+verdict, started); runs that are in both groups do not count. Of each board the
+0.999 quantiles of its complete runs in both groups are compared; boards, not samples, tell how
+sure the ratio is. A board needs three runs in each group. Kernels that take turns on a board are
+compared better than one after the other.
+Exit codes as `whylate compare`: 2 where the second group is worse, 1 where nothing can be told.")]
+pub(crate) struct FarmCompareArguments {
+    /// The first group: what the kernel's release begins with, or terms
+    pub(crate) first: String,
+    /// The second group
+    pub(crate) second: String,
+    /// The lake
+    #[arg(long, value_name = "URL")]
+    pub(crate) lake: String,
+    /// Effects up to this size do not matter
+    #[arg(long, value_name = "SHARE", default_value = "5%")]
+    pub(crate) margin: Share,
+    /// The engine
+    #[arg(long, value_name = "ENGINE", default_value = "duckdb")]
+    pub(crate) engine: EngineChoice,
+    /// Prints one JSON document
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `whylate farm merge`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  whylate farm merge /srv/lake                   all months before this one
+  whylate farm merge s3://latency/farm --before 2026-01
+  whylate farm merge /srv/lake --continue        after one that was cut off
+
+Nothing is lost or seen twice, wherever it is cut off; questions give the same answers before, after
+and meanwhile. `pull` brings each run back as before; `push --replace` does not replace a run whose
+month is merged. One merge at a time.")]
+pub(crate) struct MergeArguments {
+    /// The lake
+    pub(crate) url: String,
+    /// Months before this one [default: the current month]
+    #[arg(long, value_name = "YYYY-MM", value_parser = month)]
+    pub(crate) before: Option<String>,
+    /// Goes on where a merge was cut off that is not going on any more
+    #[arg(long = "continue")]
+    pub(crate) goes_on: bool,
+}
+
+/// `2026-01`.
+fn month(text: &str) -> Result<String, String> {
+    let is_month = text.split_once('-').is_some_and(|(year, month)| {
+        let is_number =
+            |text: &str, length| text.len() == length && text.bytes().all(|it| it.is_ascii_digit());
+        is_number(year, 4) && is_number(month, 2) && ("01"..="12").contains(&month)
+    });
+    if is_month { Ok(text.to_owned()) } else { Err("give a month as 2026-01".to_owned()) }
 }
 
 /// `whylate farm verify`.
@@ -141,6 +211,7 @@ pub(crate) enum DispatcherChoice {
 Examples:
   whylate farm query --list
   whylate farm query worst --lake /srv/lake
+  whylate farm query alarms --lake /srv/lake --expect-none
   whylate farm query regressions --lake /srv/lake --engine clickhouse
   whylate farm query my.sql --lake /srv/lake --csv
   whylate farm query bounds --lake s3://latency/farm --engine spark --print
@@ -164,6 +235,9 @@ pub(crate) struct QueryArguments {
     /// Prints the statements instead of running them
     #[arg(long, conflicts_with_all = ["json", "csv"])]
     pub(crate) print: bool,
+    /// Exit code 2 where the answer has rows: for a job that raises alarms
+    #[arg(long, conflicts_with = "print")]
+    pub(crate) expect_none: bool,
     /// Prints rows as one JSON document
     #[arg(long, conflicts_with = "csv")]
     pub(crate) json: bool,

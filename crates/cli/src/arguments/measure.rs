@@ -6,6 +6,7 @@ use super::parsers::seconds;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use serde_json::Value;
 use whylate_core::plan::{ProbeFacts, ProbePlan};
+use whylate_core::result::HistogramSource;
 use whylate_core::{CpuSelector, Nanos, SeriesName};
 
 /// `whylate measure`.
@@ -26,9 +27,12 @@ pub(crate) struct ProbeArguments {
     /// Fails where real-time priority or locked memory is refused, instead of warning
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Says who caused each spike; needs root and a kernel with BPF and BTF
+    /// Says who caused each spike; needs root and a kernel with BPF and BTF, or with tracefs
     #[arg(long)]
     pub(crate) causes: bool,
+    /// Where causes come from: bpf or tracefs [default: the best that works]
+    #[arg(long, value_name = "SOURCE", requires = "causes")]
+    pub(crate) causes_from: Option<HistogramSource>,
     /// Runs a shell command at the first spike; the latency is in WHYLATE_LATENCY_NS
     #[arg(long, value_name = "COMMAND")]
     pub(crate) on_threshold: Option<String>,

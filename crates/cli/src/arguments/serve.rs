@@ -1,5 +1,6 @@
 //! Flags of `whylate serve`.
 
+use super::EngineChoice;
 use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,14 +11,24 @@ use std::path::PathBuf;
 Examples:
   whylate serve                                  the runs of this user, at http://127.0.0.1:8787
   whylate serve --dir /srv/runs --address 127.0.0.1:9000
+  whylate serve --lake s3://latency/farm         the boards of a lake, at /farm
   whylate serve --address 0.0.0.0:8787 --behind-proxy --token-file /etc/whylate/token
                                                  for other machines, through a proxy that does TLS
 
-It only reads. A run that goes on is shown live. /metrics is for Prometheus, /runs.json for scripts.")]
+It only reads. A run that goes on is shown live. /metrics is for Prometheus, /runs.json for scripts.
+Of a lake /farm is the wall of its boards, /farm/board/NAME one of them, /farm/compare compares two
+groups of runs. The engine (as of `farm query`) is asked once and its answers are kept: an answer
+older than ten minutes is shown, and asked for anew.")]
 pub(crate) struct ServeArguments {
-    /// The folder of runs [default: where `run` keeps them]
+    /// The folder of runs [default: where `run` keeps them; with --lake: none]
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
+    /// A lake, whose boards are shown
+    #[arg(long, value_name = "URL")]
+    pub(crate) lake: Option<String>,
+    /// The engine that answers questions about the lake
+    #[arg(long, value_name = "ENGINE", default_value = "duckdb", requires = "lake")]
+    pub(crate) engine: EngineChoice,
     /// Where to listen; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787")]
     pub(crate) address: SocketAddr,

@@ -20,7 +20,7 @@ Examples:
   whylate watch --pid 812 -D 10m --deadline 1ms  a process, with the deadline of its work
   whylate watch --unit plc.service --limit 500us
   whylate watch --priority 80-99 -D 1h -o night  everything with such a priority
-  whylate watch --unit plc.service --prometheus 127.0.0.1:9464 -q --disk 500MB
+  whylate watch --unit plc.service -q --keep 30d --disk 500MB --prometheus 127.0.0.1:9464
   whylate watch -D 30s -- ./control --rate 1000  starts a program and watches it from its begin
 
 An activation is what a thread does from its timer or wake-up to its next sleep; how long that took
@@ -55,6 +55,12 @@ pub(crate) struct WatchArguments {
     /// How long to watch; a bare number is seconds, 0 is until Ctrl-C or the end of the process
     #[arg(short = 'D', long, value_name = "TIME", default_value = "0", value_parser = seconds)]
     pub(crate) duration: Nanos,
+    /// Where an activation begins: a function, FILE:FUNCTION, or a static tracepoint, usdt:FILE:PROVIDER:NAME
+    #[arg(long, value_name = "MARK", requires = "end")]
+    pub(crate) begin: Option<String>,
+    /// Where it ends; with both, a response goes from mark to mark [default: from timer or wake-up to next sleep]
+    #[arg(long, value_name = "MARK", requires = "begin")]
+    pub(crate) end: Option<String>,
     /// Counts and explains activations whose response is longer than this; a bare number is microseconds
     #[arg(long, value_name = "TIME", value_parser = microseconds)]
     pub(crate) deadline: Option<Nanos>,
@@ -76,6 +82,9 @@ pub(crate) struct WatchArguments {
     /// A file with the token that readers have to show; needed where ADDRESS is not loopback [default: $WHYLATE_TOKEN]
     #[arg(long, value_name = "FILE", requires = "prometheus")]
     pub(crate) token_file: Option<PathBuf>,
+    /// How long figures stay as they were measured: 30d; older intervals are made longer, and none is dropped
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    pub(crate) keep: Option<Nanos>,
     /// What the tables of the run may take of the disk: older intervals are made longer to stay below it
     #[arg(long, value_name = "SIZE")]
     pub(crate) disk: Option<Bytes>,
@@ -96,6 +105,8 @@ impl WatchArguments {
             cgroup: self.unit.clone().or_else(|| self.cgroup.clone()),
             command: self.command.clone(),
             priorities: self.priority.clone(),
+            begin: self.begin.clone(),
+            end: self.end.clone(),
             deadline: self.deadline.or(self.period),
             worst: Some(self.worst),
         }

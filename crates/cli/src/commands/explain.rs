@@ -186,7 +186,7 @@ fn of_run(directory: &Path, options: &Options, part: &Part<'_>) -> Result<Explai
             }
         }
     }
-    combine_run(&mut run.cells);
+    combine_run(&mut run.cells, &run.warnings);
     for cell in run.cells {
         let name = Some(cell.name);
         all.measured.extend(cell.spikes.into_iter().map(|spike| Spike { cell: name.clone(), ..spike }));

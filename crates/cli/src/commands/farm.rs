@@ -1,20 +1,23 @@
 //! `whylate push`, `pull` and `farm`.
 
+pub(super) mod query;
+
 use super::{run, runs};
 use crate::arguments::{
-    AskedArguments, DispatcherChoice, EngineChoice, FarmCommand, PullArguments, PushArguments,
-    QueryArguments, RenderArguments, VerifyArguments,
+    AskedArguments, DispatcherChoice, FarmCommand, MergeArguments, PullArguments, PushArguments,
+    RenderArguments, VerifyArguments,
 };
 use crate::exit::Ending;
 use crate::output;
 use anyhow::{Context as _, Result, bail, ensure};
-use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::time::SystemTime;
 use whylate_core::figure;
+use whylate_core::moment::utc_text;
 use whylate_core::plan::builtin;
-use whylate_farm::{Asked, Dispatcher, Engine, FarmFile, Lake, PlanFile, Push, Rendered, Rows, mismatches};
+use whylate_farm::{Asked, Dispatcher, FarmFile, Lake, Merged, PlanFile, Push, Rendered, mismatches};
 use whylate_store::{Reader, StoreError, assemble};
 
 pub(super) fn push(arguments: &PushArguments) -> Result<Ending> {
@@ -72,6 +75,25 @@ fn place(url: &str) -> Result<(Lake, String)> {
 fn list(lake: &Lake, check: bool) -> Result<Ending> {
     let runs = lake.runs()?;
     let mut damaged = 0;
+    if check {
+        for month in lake.check_merged()? {
+            match month {
+                Ok((month, bytes)) => output::print(&format!("{month}: {}, whole", figure::bytes(bytes)))?,
+                Err(error) => {
+                    damaged += 1;
+                    output::message(&format!("whylate: {error}"));
+                }
+            }
+        }
+        // Somebody pushed them, and nobody sees them.
+        for run in lake.unfinished()? {
+            damaged += 1;
+            output::message(&format!(
+                "whylate: {}/{run}: its push did not end: push it again, which goes on where it stopped",
+                lake.url()
+            ));
+        }
+    }
     for run in &runs {
         if !check {
             output::print(&run.to_string())?;
@@ -95,8 +117,23 @@ pub(super) fn execute(command: &FarmCommand) -> Result<Ending> {
     match command {
         FarmCommand::Verify(arguments) => verify(arguments),
         FarmCommand::Render(arguments) => render(arguments),
-        FarmCommand::Query(arguments) => query(arguments),
+        FarmCommand::Query(arguments) => query::query(arguments),
+        FarmCommand::Compare(arguments) => query::compare(arguments),
+        FarmCommand::Merge(arguments) => merge(arguments),
     }
+}
+
+fn merge(arguments: &MergeArguments) -> Result<Ending> {
+    let this_month = || utc_text(SystemTime::now()).chars().take(7).collect();
+    let before = arguments.before.clone().unwrap_or_else(this_month);
+    let merged = Lake::open(&arguments.url, false)?.merge(&before, arguments.goes_on)?;
+    for Merged { month, runs, files: (from, to) } in &merged {
+        output::print(&format!("{month}: {runs} runs, {from} files became {to}"))?;
+    }
+    if merged.is_empty() {
+        output::message(&format!("no month before {before} has runs with files of their own"));
+    }
+    Ok(Ending::Pass)
 }
 
 fn verify(arguments: &VerifyArguments) -> Result<Ending> {
@@ -194,81 +231,4 @@ fn write_all(folder: &Path, files: &[Rendered]) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn query(arguments: &QueryArguments) -> Result<Ending> {
-    let (Some(name), Some(lake), false) = (&arguments.question, &arguments.lake, arguments.list) else {
-        let line = |it: &whylate_farm::Question| format!("{:<12} {}\n", it.name, it.about());
-        output::print(&whylate_farm::library().iter().map(line).collect::<String>())?;
-        return Ok(Ending::Pass);
-    };
-    let known = whylate_farm::library().iter().find(|question| question.name == name);
-    let sql = match known {
-        Some(question) => question.sql.to_owned(),
-        None if !name.contains(['/', '.']) => {
-            let names: Vec<&str> = whylate_farm::library().iter().map(|question| question.name).collect();
-            bail!(
-                "there is no question `{name}`: there are {}; a file is named by its path",
-                names.join(", ")
-            )
-        }
-        None => fs::read_to_string(name).with_context(|| format!("cannot read the question {name}"))?,
-    };
-    let engine = match arguments.engine {
-        EngineChoice::Duckdb => Engine::DuckDb,
-        EngineChoice::Clickhouse => Engine::ClickHouse,
-        EngineChoice::Spark => Engine::Spark,
-    };
-    let place =
-        if lake.contains("://") { lake.clone() } else { std::path::absolute(lake)?.display().to_string() };
-    let statements = whylate_farm::statements(engine, &place, &sql)?;
-    if arguments.print {
-        output::print(&statements.iter().map(|it| format!("{it};\n\n")).collect::<String>())?;
-        return Ok(Ending::Pass);
-    }
-    ensure!(
-        place.starts_with("file://") || !place.contains("://"),
-        "{lake}: a bucket is read by the engine with its own credentials: give it what --print prints"
-    );
-    let rows = whylate_farm::ask(engine, &statements)?;
-    match (arguments.json, arguments.csv) {
-        (true, _) => output::print_json(&rows)?,
-        (false, true) => output::print(&separated(&rows))?,
-        (false, false) => output::print(&aligned(&rows))?,
-    }
-    Ok(Ending::Pass)
-}
-
-/// A value as text; nothing for null.
-fn cell(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        Value::Number(number) if number.is_f64() => format!("{:.4}", number.as_f64().unwrap_or(0.0)),
-        other => other.to_string(),
-    }
-}
-
-/// Comma-separated values, as RFC 4180 says.
-fn separated(rows: &Rows) -> String {
-    let quoted = |text: String| match text.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text,
-    };
-    let exact = |value: &Value| quoted(if value.is_number() { value.to_string() } else { cell(value) });
-    let line = |row: &Vec<Value>| row.iter().map(exact).collect::<Vec<_>>().join(",") + "\n";
-    rows.columns.join(",") + "\n" + &rows.rows.iter().map(line).collect::<String>()
-}
-
-/// Columns, as wide as what is in them.
-fn aligned(rows: &Rows) -> String {
-    let mut lines: Vec<Vec<String>> = vec![rows.columns.clone()];
-    lines.extend(rows.rows.iter().map(|row| row.iter().map(cell).collect()));
-    let wide = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..rows.columns.len()).map(wide).collect();
-    let line = |line: &Vec<String>| {
-        let padded = line.iter().zip(&widths).map(|(text, width)| format!("{text:<width$}"));
-        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
-    };
-    lines.iter().map(line).collect()
 }

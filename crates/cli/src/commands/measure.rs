@@ -39,6 +39,7 @@ pub(super) fn execute(command: MeasureCommand, host: &Host) -> Result<Ending> {
         spikes_kept: arguments.spikes,
         strict: arguments.strict,
         causes: arguments.causes,
+        causes_from: arguments.causes_from,
         trace_folder,
     };
     let quiet = arguments.printing.quiet || arguments.printing.json;

@@ -30,6 +30,7 @@ use crate::arguments::Command;
 use crate::exit::Ending;
 use crate::output;
 use anyhow::Result;
+use std::path::PathBuf;
 use whylate_host::Host;
 
 /// Runs one command.
@@ -77,4 +78,9 @@ pub(crate) fn execute(command: Command, host: &Host) -> Result<Ending> {
         Command::Completions(arguments) => shell::completions(&arguments),
         Command::Man(arguments) => shell::man(&arguments),
     }
+}
+
+/// The path in a variable of the environment.
+fn variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).map(PathBuf::from)
 }

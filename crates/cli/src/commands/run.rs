@@ -1,7 +1,7 @@
 //! `whylate run`.
 
-use super::foreign;
 use super::preview::Preview;
+use super::{foreign, variable};
 use crate::arguments::RunArguments;
 use crate::exit::Ending;
 use crate::screen::Screen;
@@ -14,7 +14,7 @@ use std::time::SystemTime;
 use whylate_core::Warning;
 use whylate_core::WarningCode;
 use whylate_core::plan::builtin;
-use whylate_core::plan::{Plan, Source};
+use whylate_core::plan::{Plan, ProbePlan, Source};
 use whylate_core::result::{RunEnd, RunResult, RunState, Verdict};
 use whylate_host::Host;
 use whylate_host::facts::{self, preflight};
@@ -22,7 +22,7 @@ use whylate_runner::{
     Experiment, RealMachine, RunOptions, check_tracers, check_treatments, left_behind, prepare,
     recover_treatments,
 };
-use whylate_store::{Reader, RunInfo, StoreError, default_path};
+use whylate_store::{Keeping, Reader, RunInfo, StoreError, default_path};
 
 /// The plan that runs when none is named.
 const DEFAULT_PLAN: &str = "quick";
@@ -97,7 +97,7 @@ fn begin(
     if !quiet {
         announce(&experiment, &warnings, &path);
     }
-    let options = RunOptions { name: run_name(&path), started_at, warnings, disk: None };
+    let options = RunOptions { name: run_name(&path), started_at, warnings, keeping: Keeping::default() };
     let mut screen = screen(quiet, &experiment.plan, arguments, asked_to_stop);
     let info = whylate_runner::run(&experiment, &path, &options, machine, &mut screen)
         .with_context(|| format!("run {}", path.display()))?;
@@ -131,7 +131,6 @@ pub(super) fn read_plan(name: &str, overrides: &[String], short: bool, yes: bool
 }
 
 pub(super) fn default_run_path(plan: &str, started_at: SystemTime) -> Result<PathBuf> {
-    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let path =
         default_path(variable("XDG_DATA_HOME").as_deref(), variable("HOME").as_deref(), started_at, plan)
             .context("neither XDG_DATA_HOME nor HOME is set; name a directory for the run with -o")?;
@@ -242,7 +241,10 @@ fn ending(result: &RunResult, info: &RunInfo) -> Ending {
     }
     if let Some(error) = &info.error {
         output::message(&format!("whylate: the run is incomplete: {error}"));
-        output::message(&format!("    to go on: whylate run --resume {}", result.run));
+        // A watch that ended has nothing to go on with: what it would have seen is over.
+        if !info.plan.probe.iter().all(|probe| matches!(probe, ProbePlan::Task(_))) {
+            output::message(&format!("    to go on: whylate run --resume {}", result.run));
+        }
     }
     Ending::Incomplete
 }

@@ -1,6 +1,6 @@
 //! `whylate runs`: lists, searches, tags and removes.
 
-use super::report;
+use super::{report, variable};
 use crate::arguments::{RunsArguments, RunsCommand};
 use crate::exit::Ending;
 use crate::output;
@@ -97,7 +97,6 @@ pub(super) fn folder(named: Option<&Path>) -> Result<PathBuf> {
         std::fs::read_dir(named).with_context(|| format!("cannot read {}", named.display()))?;
         return Ok(named.to_owned());
     }
-    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let any = default_path(
         variable("XDG_DATA_HOME").as_deref(),
         variable("HOME").as_deref(),

@@ -1,16 +1,20 @@
 //! `whylate serve`.
 
+use super::farm::query::Asked;
 use crate::arguments::ServeArguments;
 use crate::exit::Ending;
 use crate::output;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use whylate_core::plan::SeriesStatistic;
 use whylate_core::result::{CompareResult, RunResult, RunSeries, RunSummary};
-use whylate_serve::{Settings, Source};
+use whylate_serve::{Lake, Runs, Settings, Source};
 
 /// A shorter one can be guessed.
 const TOKEN_LENGTH_MIN: usize = 16;
+/// An engine that takes longer is ended: a reader is told so.
+const ANSWER_MAX: Duration = Duration::from_secs(300);
 
 pub(super) fn execute(arguments: &ServeArguments) -> Result<Ending> {
     let address = arguments.address;
@@ -20,13 +24,26 @@ pub(super) fn execute(arguments: &ServeArguments) -> Result<Ending> {
              front, and say so with --behind-proxy and a token"
         );
     }
-    let folder = super::runs::folder(arguments.dir.as_deref())?;
-    let settings = Settings { folder, address, token: token(arguments.token_file.as_deref())? };
-    let about = settings.folder.display().to_string();
-    whylate_serve::serve(settings, Box::new(Reports), |address| {
-        output::message(&format!("{about} is shown at http://{address}/ until Ctrl-C"));
+    let settings = Settings { address, token: token(arguments.token_file.as_deref())? };
+    let lake = arguments.lake.as_deref().map(|lake| Asked::open(lake, arguments.engine)).transpose()?;
+    let folder = match (&arguments.dir, &lake) {
+        (None, Some(_)) => None,
+        (dir, _) => Some(super::runs::folder(dir.as_deref())?),
+    };
+    let shown = folder.iter().map(|folder| folder.display().to_string());
+    let shown = shown.chain(lake.iter().map(|asked| asked.lake.url().to_owned())).collect::<Vec<_>>();
+    let (is, shown) = (if shown.len() == 1 { "is" } else { "are" }, shown.join(" and "));
+    let runs = folder.map(|folder| Runs { folder, source: Box::new(Reports) });
+    whylate_serve::serve(settings, runs, lake.map(of_lake), |address| {
+        output::message(&format!("{shown} {is} shown at http://{address}/ until Ctrl-C"));
     })?;
     Ok(Ending::Pass)
+}
+
+fn of_lake(asked: Asked) -> Lake {
+    let name = asked.lake.url().to_owned();
+    let ask = move |sql: &str| asked.answer(sql, Some(ANSWER_MAX)).map_err(|error| error.to_string());
+    Lake { name, ask: Box::new(ask) }
 }
 
 /// The token that readers have to show: of the file, or of the environment.

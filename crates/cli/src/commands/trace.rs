@@ -55,6 +55,7 @@ fn record(arguments: &TraceRecordArguments, host: &Host) -> Result<Ending> {
         spikes_kept: KEPT_SPIKES,
         strict: false,
         causes: false,
+        causes_from: None,
         trace_folder: Some(keeper.folder().to_owned()),
     };
     let quiet = arguments.printing.quiet || arguments.printing.json;

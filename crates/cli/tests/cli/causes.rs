@@ -8,8 +8,10 @@ use serde_json::Value;
 #[test]
 fn causes_have_evidence_and_parts_of_the_window() {
     let _alone = alone();
-    for probe in [["timer", "--interval=500us"], ["stall", "--threshold=1us"]] {
-        let said = whylate(&["measure", probe[0], probe[1], "-D", "700ms", "--causes", "--json"]);
+    let probes = [["timer", "--interval=500us"], ["stall", "--threshold=1us"]];
+    let sources = ["--causes-from=bpf", "--causes-from=tracefs"];
+    for (probe, source) in probes.iter().flat_map(|probe| sources.map(|source| (probe, source))) {
+        let said = whylate(&["measure", probe[0], probe[1], "-D", "700ms", "--causes", source, "--json"]);
         if said.code == Some(69) {
             assert!(said.stderr.contains("--causes"), "{}", said.stderr);
             return skipped(said.stderr.trim());
@@ -17,6 +19,7 @@ fn causes_have_evidence_and_parts_of_the_window() {
         assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
         let result = said.document();
         validate("measure", &result);
+        assert_eq!(is_from_tracefs(&result), source == sources[1], "{source}");
         let spikes = list(&result, "spikes");
         assert!(!spikes.is_empty());
         let causes: Vec<&Value> = spikes.iter().flat_map(|spike| causes_of(spike)).collect();
@@ -55,6 +58,37 @@ fn the_sources_of_gaps_add_up_to_the_time_that_was_lost() {
             assert!(gaps > 0 && max <= total && total <= max * gaps, "{source}");
         }
     }
+}
+
+fn is_from_tracefs(result: &Value) -> bool {
+    list(result, "warnings").iter().any(|warning| word(warning, "code") == "causes-from-tracefs")
+}
+
+/// BPF programs know processes by numbers that a container does not have.
+#[test]
+fn in_a_container_causes_come_from_the_trace_buffer() {
+    let _alone = alone();
+    let run = |arguments: &[&str]| {
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--pid", "--fork", "--mount-proc", "--", crate::tool::WHYLATE]).args(arguments);
+        command.output()
+    };
+    let Some(true) = run(&["--version"]).ok().map(|output| output.status.success()) else {
+        return skipped("no process-id namespace can be made here (unshare --pid, as root)");
+    };
+    let measure = ["measure", "timer", "--interval=500us", "-D", "700ms", "--causes", "--json"];
+    let output = run(&measure).unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(69) {
+        assert!(said.contains("namespace") && said.contains("nor from a trace buffer"), "{said}");
+        return skipped(said.trim());
+    }
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    validate("measure", &result);
+    assert!(is_from_tracefs(&result), "{said}");
+    let spikes = list(&result, "spikes").iter();
+    let known = spikes.flat_map(causes_of).filter(|cause| word(cause, "kind") != "unattributed");
+    assert!(known.count() > 0, "{result}");
 }
 
 fn causes_of(spike: &Value) -> Vec<&Value> {

@@ -121,6 +121,63 @@ fn what_a_push_asks_for_is_said_and_a_damaged_run_is_no_run() {
 }
 
 #[test]
+fn months_are_merged_and_a_push_that_did_not_end_is_named() {
+    let _alone = alone();
+    let folder = folder();
+    let (plan, run) = (write(&folder, "plan.toml", SMALL_PLAN), folder.path().join("run-1"));
+    assert_eq!(whylate(&["run", &plan, "-o", text(&run), "--quiet"]).code, Some(0));
+    let (lake, back) = (folder.path().join("lake"), folder.path().join("back"));
+    let (lake_text, run_text) = (text(&lake), text(&run));
+    assert_eq!(whylate(&["push", run_text, lake_text]).code, Some(0));
+    let none = whylate(&["farm", "merge", lake_text, "--before", "2000-01"]);
+    assert!(none.code == Some(0) && none.stderr.contains("no month before 2000-01"), "{none:?}");
+    let merged = whylate(&["farm", "merge", lake_text, "--before", "9999-12"]);
+    assert!(merged.code == Some(0) && merged.stdout.contains(": 1 runs, "), "{merged:?}");
+    let checked = whylate(&["pull", lake_text, "--check"]);
+    assert_eq!((checked.code, checked.stdout.matches("whole").count()), (Some(0), 2), "{checked:?}");
+    assert_eq!(whylate(&["pull", text(&lake.join("run-1")), text(&back)]).code, Some(0));
+    assert!(files(&back) == files(&run));
+    assert!(whylate(&["push", run_text, lake_text]).stdout.contains("there already"));
+    let replaced = whylate(&["push", run_text, lake_text, "--replace"]);
+    assert!(replaced.code == Some(1) && replaced.stderr.contains("is merged"), "{replaced:?}");
+    let wrong = whylate(&["farm", "merge", lake_text, "--before", "2026-13"]);
+    assert!(wrong.code == Some(1) && wrong.stderr.contains("2026-01"), "{wrong:?}");
+
+    let other = folder.path().join("other");
+    assert_eq!(whylate(&["push", run_text, text(&other)]).code, Some(0));
+    let there = files(&other);
+    let manifest = there.keys().find(|name| name.ends_with("manifest.json")).unwrap();
+    fs::remove_file(other.join(manifest)).unwrap();
+    let checked = whylate(&["pull", text(&other), "--check"]);
+    assert!(checked.code == Some(1) && checked.stderr.contains("its push did not end"), "{checked:?}");
+}
+
+#[test]
+fn what_cannot_be_asked_is_said_in_plain_words() {
+    let folder = folder();
+    let lake = folder.path().join("lake");
+    fs::create_dir(&lake).unwrap();
+    let (empty, two) =
+        (write(&folder, "empty.sql", "-- why"), write(&folder, "two.sql", "SELECT 1; SELECT 2"));
+    let asked = |question: &str, lake: &Path| whylate(&["farm", "query", question, "--lake", text(lake)]);
+    for (said, expected) in [
+        (asked("worst", &lake), "holds no run"),
+        (asked("worst", &folder.path().join("nolake")), "cannot read"),
+        (whylate(&["pull", text(&folder.path().join("nolake"))]), "cannot read"),
+        (whylate(&["farm", "compare", "6.1", "6.6", "--lake", text(&lake)]), "holds no run"),
+    ] {
+        assert!(said.code == Some(1) && said.stderr.contains(expected), "{said:?}");
+    }
+    // Questions are looked at where there is something to ask.
+    fs::create_dir_all(lake.join("table=runs/host=a/month=2026-01")).unwrap();
+    fs::write(lake.join("table=runs/host=a/month=2026-01/run.parquet"), "").unwrap();
+    for (question, expected) in [(&empty, "no statement"), (&two, "more than one statement")] {
+        let said = asked(question, &lake);
+        assert!(said.code == Some(1) && said.stderr.contains(expected), "{said:?}");
+    }
+}
+
+#[test]
 fn pushes_at_once_lose_nothing() {
     let _alone = alone();
     let folder = folder();

@@ -1,6 +1,8 @@
 //! `whylate serve`: what is shown, what is refused, and a run that is followed while it goes on.
 
-use crate::tool::{SMALL_PLAN, alone, command, folder, signal, start, text, until, wait, whylate, write};
+use crate::tool::{
+    SMALL_PLAN, alone, command, folder, signal, skipped, start, text, until, wait, whylate, write,
+};
 use rustix::process::Signal;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -15,8 +17,13 @@ struct Server {
 
 impl Server {
     fn of(folder: &str, token: Option<&str>) -> Self {
-        let mut serve = command(&["serve", "--dir", folder, "--address", "127.0.0.1:0"]);
-        token.iter().for_each(|token| _ = serve.env("WHYLATE_TOKEN", token));
+        Self::with(&["--dir", folder], token.map(|token| ("WHYLATE_TOKEN", token)))
+    }
+
+    /// A server with these arguments and this variable of the environment.
+    fn with(arguments: &[&str], variable: Option<(&str, &str)>) -> Self {
+        let mut serve = command(&[&["serve", "--address", "127.0.0.1:0"], arguments].concat());
+        variable.iter().for_each(|(name, value)| _ = serve.env(name, value));
         let mut child = serve.stderr(Stdio::piped()).spawn().unwrap();
         let mut said = String::new();
         BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
@@ -117,6 +124,46 @@ fn runs_are_listed_shown_compared_and_given_away() {
     );
     let (status, events) = server.get("/runs/first/events");
     assert!(status == 200 && events.contains("event: end"), "{events}");
+}
+
+#[test]
+fn a_lake_is_shown_or_it_is_said_what_is_missing() {
+    let _alone = alone();
+    let folder = folder();
+    let (plan, run) = (write(&folder, "plan.toml", SMALL_PLAN), folder.path().join("runs/first"));
+    assert_eq!(whylate(&["run", &plan, "-o", text(&run), "--quiet"]).code, Some(0));
+    let lake = folder.path().join("lake");
+    assert_eq!(whylate(&["push", text(&run), text(&lake)]).code, Some(0));
+
+    let missing = Some(("WHYLATE_QUERY_PYTHON", "/nonexistent/python"));
+    let server = Server::with(&["--lake", text(&lake)], missing);
+    assert_eq!(server.get("/").0, 303);
+    let (status, page) = server.get("/farm");
+    assert!(status == 503 && page.contains("WHYLATE_QUERY_PYTHON names the Python"), "{page}");
+    assert_eq!(server.get("/runs/first").0, 404, "only what was named is shown");
+
+    let server = Server::with(&["--lake", text(&lake), "--dir", text(&folder.path().join("runs"))], None);
+    assert!(server.get("/").1.contains("href=\"/farm\""));
+    // The first answer may take longer than a page waits.
+    let mut said = server.get("/farm");
+    assert!(until(|| {
+        said = server.get("/farm");
+        said.0 != 202
+    }));
+    match said {
+        (503, page) => {
+            assert!(page.contains("is not installed") || page.contains("there is no such program"), "{page}");
+            skipped("no engine is installed");
+        }
+        (status, page) => {
+            assert!(
+                status == 200 && page.contains("/farm/board/") && page.contains("<figcaption>small: "),
+                "{page}"
+            );
+        }
+    }
+    let none = whylate(&["serve", "--lake", text(&folder.path().join("none"))]);
+    assert!(none.code == Some(1) && none.stderr.contains("none"), "{none:?}");
 }
 
 #[test]

@@ -198,9 +198,9 @@ fn causes_need_two_capabilities_and_nothing_else() {
     }
 }
 
-/// The unit for long runs, in the documentation.
-fn unit() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/systemd/whylate-run@.service")
+/// A unit in the documentation.
+fn unit(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/systemd").join(name)
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn the_unit_gives_the_rights_that_a_measurement_needs() {
         Ok(_) => return skipped("only root can give capabilities"),
         Err(reason) => return skipped(&reason),
     };
-    let text = fs::read_to_string(unit()).unwrap();
+    let text = fs::read_to_string(unit("whylate-run@.service")).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("AmbientCapabilities=")).unwrap();
     let capabilities = line.to_lowercase().replace("cap_", "");
     let capabilities: Vec<&str> = capabilities.split(' ').collect();
@@ -223,19 +223,23 @@ fn the_unit_gives_the_rights_that_a_measurement_needs() {
 }
 
 #[test]
-fn systemd_takes_the_unit_and_finds_it_closed() {
+fn systemd_takes_the_units_and_finds_them_closed() {
+    if Command::new("systemd-analyze").arg("--version").output().is_err() {
+        return skipped("there is no `systemd-analyze` here");
+    }
+    ["run", "watch"].into_iter().for_each(check_unit);
+}
+
+fn check_unit(of: &str) {
     // Its name is what systemd knows it by.
     let folder = folder();
-    let copy = folder.path().join("whylate-run@x.service");
-    fs::copy(unit(), &copy).unwrap();
+    let copy = folder.path().join(format!("whylate-{of}@x.service"));
+    fs::copy(unit(&format!("whylate-{of}@.service")), &copy).unwrap();
     let analyze = |arguments: &[&str]| {
         let mut command = Command::new("systemd-analyze");
         command.args(arguments).arg(&copy);
         finish(command)
     };
-    if Command::new("systemd-analyze").arg("--version").output().is_err() {
-        return skipped("there is no `systemd-analyze` here");
-    }
     let verified = analyze(&["verify"]);
     // The binary is not installed where the unit looks for it.
     let complaints = verified.stderr.lines().filter(|line| !line.contains("/usr/local/bin/whylate"));

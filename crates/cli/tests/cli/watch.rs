@@ -204,16 +204,33 @@ fn whom_to_watch_must_be_said_once_and_be_there() {
     assert!(said.code == Some(1) && said.stderr.contains("cannot be used with"), "{said:?}");
     let said = whylate(&["watch", "--priority", "99-80"]);
     assert!(said.error().contains("real-time priority from 1 to 99"), "{said:?}");
+    assert!(said.error().contains("--priority: ") && !said.error().contains("--priorities"), "{said:?}");
     let folder = folder();
-    let said = watch(folder.path(), &["-q", "--pid", "4194304"]);
+    let mistyped: [(&[&str], &str); 4] = [
+        (&["--pid", "4194304"], "there is no process 4194304"),
+        (&["--unit", "no-such-unit.service"], "there is no control group, unit or container"),
+        (&["--cgroup", "no/such/group"], "systemd-cgls"),
+        (&["--", "no-such-program"], "cannot start `no-such-program`"),
+    ];
+    for (target, why) in mistyped {
+        let said = watch(folder.path(), &[&["-q"], target].concat());
+        assert!(said.code == Some(1) && said.error().contains(why), "{said:?}");
+        assert!(!folder.path().join("run").exists(), "{target:?} leaves no directory");
+    }
+}
+
+#[test]
+fn a_watch_that_saw_nobody_leaves_no_run_behind() {
+    let _alone = alone();
+    let folder = folder();
+    let mut command = command(&["watch", "-q", "-D", "300ms", "--task", "nobody-is-that"]);
+    command.env("XDG_DATA_HOME", folder.path()).env("WHYLATE_STATE_DIR", folder.path().join("state"));
+    let said = finish(command);
     if !is_possible(&said, folder.path()) {
         return;
     }
-    assert!(said.code == Some(1) && said.stderr.contains("there is no process 4194304"), "{said:?}");
-    let folder = crate::tool::folder();
-    let said = watch(folder.path(), &["-q", "-D", "300ms", "--task", "nobody-is-that"]);
-    assert!(
-        said.code == Some(1) && said.stderr.contains("no thread called `nobody-is-that` ran"),
-        "{said:?}"
-    );
+    let why = "no thread called `nobody-is-that` ran";
+    assert!(said.code == Some(1) && said.error().contains(why) && !said.error().contains("cell"), "{said:?}");
+    let runs = std::fs::read_dir(folder.path().join("whylate/runs")).unwrap();
+    assert_eq!(runs.count(), 0, "{said:?}");
 }

@@ -31,7 +31,7 @@ pub use load::{
 };
 pub use probe::{
     ACCESS_AGAIN, ACCESS_FIRST, AccessPlan, CpuPair, DispatchPlan, DispatchSource, HistogramsPlan, Judged,
-    MeasuringTask, Policy, ProbeFacts, ProbePlan, ProbeWords, RoundtripMethod, RoundtripMethods,
+    Mark, MeasuringTask, Policy, ProbeFacts, ProbePlan, ProbeWords, RoundtripMethod, RoundtripMethods,
     RoundtripPlan, Samples, StallPlan, TaskPlan, Threshold, TimerMethod, TimerPlan, Tracer, TracerPlan,
     check_period,
 };
@@ -43,6 +43,7 @@ pub use treatment::*;
 pub(crate) use flag::without_flags;
 
 use crate::cpus::CpuSelector;
+use crate::result::HistogramSource;
 use crate::units::Nanos;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -103,6 +104,9 @@ pub struct Plan {
     /// the run says so and goes on without.
     #[serde(default)]
     pub causes: bool,
+    /// Where causes come from; by default from BPF programs, and from a trace buffer (`tracefs`) where those are not possible.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub causes_from: Option<HistogramSource>,
     /// Where to measure.
     #[serde(default)]
     pub target: Target,
@@ -256,6 +260,7 @@ impl Plan {
             seed: None,
             baseline: None,
             causes: false,
+            causes_from: None,
             target: Target::default(),
             trace: None,
             copies: None,

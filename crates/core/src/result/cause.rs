@@ -48,6 +48,8 @@ pub struct Cause {
 pub enum CauseSource {
     /// What the BPF programs recorded.
     Bpf,
+    /// What a trace buffer recorded in place of the BPF programs.
+    Tracefs,
     /// A trace of the spike.
     Trace,
     /// Counters of the kernel and settings of the machine.
@@ -59,6 +61,7 @@ impl CauseSource {
     pub fn describe(self) -> &'static str {
         match self {
             Self::Bpf => "recording of the BPF programs",
+            Self::Tracefs => "recording of the trace buffer",
             Self::Trace => "trace",
             Self::Counters => "kernel's counters",
         }

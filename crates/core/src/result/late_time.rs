@@ -72,8 +72,10 @@ pub fn late_time<'s>(spikes: impl IntoIterator<Item = &'s Spike>) -> Vec<LateTim
 }
 
 fn add(all: &mut Vec<LateTime>, cause: &Cause, ns: f64) {
-    let actor = cause.actor.as_deref().map(lasting_name);
-    let function = cause.function.clone();
+    // What ran in a time that nothing explains is no culprit.
+    let known = Some(cause).filter(|cause| cause.kind != CauseKind::Unattributed);
+    let actor = known.and_then(|cause| cause.actor.as_deref()).map(lasting_name);
+    let function = known.and_then(|cause| cause.function.clone());
     let same = |one: &&mut LateTime| one.kind == cause.kind && one.actor == actor && one.function == function;
     match all.iter_mut().find(same) {
         Some(known) => known.ns += ns,
@@ -130,6 +132,14 @@ mod tests {
         assert_eq!(told, expected.map(|(name, ns)| (name.to_owned(), ns)));
         let sum: f64 = all.iter().map(|one| one.share).sum();
         assert!((sum - 1.0).abs() < 1e-9, "{all:?}");
+    }
+
+    #[test]
+    fn what_nothing_explains_is_one_row_whatever_ran() {
+        let spikes = ["rustc", "cc1"].map(|ran| spike(100, &[(CauseKind::Unattributed, ran, Some(1.0))]));
+        let told: Vec<(String, u64)> =
+            late_time(&spikes).iter().map(|one| (one.name(), one.ns as u64)).collect();
+        assert_eq!(told, [("not explained".to_owned(), 200)]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod copy;
 mod cpu_table;
 mod differences;
 mod explain;
+mod farm;
 mod fix;
 mod histograms;
 mod late_time;
@@ -48,6 +49,7 @@ pub use explain::{
     EXPLAIN_FORMAT, EvidenceLine, ExpectedFrom, ExplainAnswer, ExplainResult, ExplainedRun, ExplainedSpike,
     ExplainedTrace, HwlatSample, LateTask, LateWhat, ThresholdFrom, TimelineSegment,
 };
+pub use farm::{FarmAlarm, FarmBoard, FarmComparison, FarmEffect, FarmRun, FarmSeries};
 pub use fix::{
     FIX_FORMAT, FixAnswer, FixArm, FixArmResult, FixCause, FixClaim, FixFile, FixGoal, FixLeftOut, FixMode,
     FixOutcome, FixPhase, FixRegistration, FixResult, FixStep,
@@ -68,7 +70,7 @@ pub use run::{
 };
 pub use runs::{RUNS_FORMAT, RUNS_MIN, RunChange, RunPoint, RunSeries, RunSummary, RunsResult};
 pub use search::{RunSearch, SearchError};
-pub use spike::Spike;
+pub use spike::{Spike, WakeLink};
 pub use spike_trace::SpikeTrace;
 pub use top::{TOP_FORMAT, TopCpu, TopResult};
 pub use tracing::{TRACING_FORMAT, TracingFacility, TracingResult};
@@ -168,6 +170,10 @@ pub struct CpuResult {
     /// Number of samples (timer, dispatch: periods that ran; stall: loop turns; roundtrip: round trips; tracer: its
     /// lines, of hwlat only windows with a gap).
     pub samples: u64,
+    /// Of a probe that waits for a timer, with causes from BPF programs: the wake-ups of its thread that the programs saw,
+    /// those of the warm-up included. Where it is less than `samples`, the kernel did not show them the others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wakeups_seen: Option<u64>,
     /// Absent without samples.
     #[serde(flatten)]
     pub quantiles: Option<Quantiles>,

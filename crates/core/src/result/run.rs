@@ -24,6 +24,10 @@ pub struct RunResult {
     /// Why it did not complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Against the plan's limit.
+    pub verdict: Verdict,
+    /// What the verdict rests on, in one sentence.
+    pub verdict_reason: String,
     /// The plan, with every default filled in.
     pub plan: Plan,
     /// The machine, before the first cell.
@@ -47,10 +51,6 @@ pub struct RunResult {
     /// The CPU tables of a run with a shield: before it, in its first cell with a shield, and after it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpu_tables: Vec<CpuTableAt>,
-    /// Against the plan's limit.
-    pub verdict: Verdict,
-    /// What the verdict rests on, in one sentence.
-    pub verdict_reason: String,
     /// How long was looked for latencies above the limit, over all cells; absent without a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exposure: Option<Exposure>,

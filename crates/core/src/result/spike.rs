@@ -43,6 +43,29 @@ pub struct Spike {
     pub hwlat: Option<HwlatSample>,
 }
 
+/// One of the wake-ups that led to a task's, each by whoever the next one is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WakeLink {
+    /// Who did it: the name of a thread, or of an interrupt, or a timer.
+    pub by: String,
+    /// The thread; absent where an interrupt or a timer did it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// When, on CLOCK_MONOTONIC.
+    pub at_ns: u64,
+    /// The CPU that did it.
+    pub cpu: CpuId,
+    /// How long before that the thread was woken itself; absent where that is too long ago to be known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took_ns: Option<u64>,
+    /// How much of that it ran; absent where it ran on after this wake-up, so that its time was not recorded yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran_ns: Option<u64>,
+    /// The thread behind which it waited for its CPU for most of the rest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behind: Option<String>,
+}
+
 impl Spike {
     /// One whose cause is not known, with nothing else said of it.
     pub fn unexplained(cpu: CpuId, at_ns: u64, latency_ns: u64) -> Self {

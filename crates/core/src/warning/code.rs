@@ -151,6 +151,10 @@ codes! {
     CacheSharedWithDevices = "cache-shared-with-devices", "give the targets a smaller share";
     /// Records of what the kernel did were lost: spikes may have other causes.
     CauseRecordsLost = "cause-records-lost";
+    /// Causes come from a trace buffer: without stacks and senders, at a higher cost.
+    CausesFromTracefs = "causes-from-tracefs";
+    /// BPF programs did not see all wake-ups of the probe: the causes of the others are not known.
+    WakeupsUnseen = "wakeups-unseen", "compare with causes from tracefs (causes_from = \"tracefs\", --causes-from tracefs)";
     /// Some kinds of causes cannot be seen on this kernel.
     CausesIncomplete = "causes-incomplete";
     /// The CPUs' time-stamp counters disagree: some ways of round trips have no time of their own.

@@ -9,6 +9,7 @@ mod tests;
 pub use decompose::{Surroundings, Window, decompose};
 pub(crate) use decompose::{causes_of, pieces};
 
+use crate::activation::Waker;
 use crate::vocabulary;
 use whylate_core::CpuId;
 use whylate_core::result::CauseKind;
@@ -98,6 +99,14 @@ pub enum Activity {
         process: u32,
         /// Where it runs from now on.
         to: CpuId,
+    },
+    /// The CPU woke a thread, whoever that was; recorded where tasks are watched. From the programmed expiry of the timer that
+    /// did it, where one did.
+    Waking {
+        /// The thread that was woken.
+        pid: u32,
+        /// Who did it.
+        waker: Waker,
     },
     /// From the programmed expiry of a timer to the wake-up of its thread.
     Timer {
@@ -200,7 +209,7 @@ impl Activity {
 
     /// What interrupts what: of the activities that cover a time, the one with the highest rank has the CPU. `None` for
     /// an event.
-    fn rank(&self) -> Option<u32> {
+    pub(crate) fn rank(&self) -> Option<u32> {
         Some(match self {
             Self::Nmi { .. } => 7,
             Self::Function { .. } => 6,
@@ -210,14 +219,16 @@ impl Activity {
             Self::Lock { .. } => 2,
             Self::Idle { .. } => 1,
             Self::Thread { .. } => 0,
-            Self::PageFault { .. } | Self::Migration { .. } | Self::Timer { .. } | Self::Wakeup { .. } => {
-                return None;
-            }
+            Self::PageFault { .. }
+            | Self::Migration { .. }
+            | Self::Timer { .. }
+            | Self::Wakeup { .. }
+            | Self::Waking { .. } => return None,
         })
     }
 
     /// Whether it interrupts a loop that never sleeps.
-    fn is_interrupt(&self) -> bool {
+    pub(crate) fn is_interrupt(&self) -> bool {
         matches!(self, Self::Nmi { .. } | Self::Irq { .. } | Self::Vector { .. } | Self::Softirq { .. })
     }
 }

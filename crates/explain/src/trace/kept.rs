@@ -20,6 +20,8 @@ const CANDIDATES_MAX: usize = 256;
 const NEAR_NS: u64 = 1_000_000;
 /// The probe's clock, where it is read from a counter, and the trace's may differ by this.
 const CLOCKS_APART_NS: u64 = 1_000_000;
+/// Why the task of such a trace is looked at.
+const KEPT_FOR: &str = "the trace was kept for its latency";
 /// What is read before the moment to see who had the CPU.
 const BEFORE_NS: u64 = 2_000_000;
 
@@ -70,8 +72,11 @@ pub fn explain_kept(reader: &mut dyn Reader, moment: &KeptMoment) -> Result<Expl
         needs.extend(more);
         spikes.push(spike);
     }
-    let least = spikes.iter().map(|spike| spike.latency_ns).chain([moment.latency_ns]).min();
     let trace = &mut result.traces[0];
+    let on_cpu = || spikes.first().map(|it| it.task.clone()).filter(|it| !it.is_empty());
+    trace.task = moment.task.clone().or_else(on_cpu);
+    KEPT_FOR.clone_into(&mut trace.task_reason);
+    let least = spikes.iter().map(|spike| spike.latency_ns).chain([moment.latency_ns]).min();
     (trace.threshold_ns, trace.threshold_from) = (least.unwrap_or(0).saturating_sub(1), ThresholdFrom::Kept);
     trace.spikes_found = spikes.len() as u64;
     trace.also_late.clear();
@@ -133,8 +138,11 @@ struct Candidate {
 
 impl Candidate {
     fn of(task: Task, moment: &KeptMoment, reader: &dyn Reader) -> Self {
-        let is_its =
-            moment.task.as_ref().is_some_and(|name| reader.names().text(task.command) == name.as_str());
+        // The series of a watched thread has its name without the signs that part series.
+        let command = reader.names().text(task.command);
+        let is_its = moment.task.as_ref().is_some_and(|name| {
+            command == name.as_str() || command.replace(['/', '#'], ":") == name.as_str()
+        });
         let certainty = match is_its {
             true if task.priority < PRIORITY_NORMAL => 2,
             own => u8::from(own),

@@ -2,14 +2,20 @@
 //!
 //! `table=NAME/host=HOST/month=YYYY-MM/RUN.parquet` is a table of a run, for engines; `runs/HOST/RUN/` holds its directory as
 //! it was, its claim, and last its manifest. A run without its row in `runs` is not there for questions, one without a manifest
-//! not for `pull`. Objects are written whole or not at all, which all kinds of storage promise.
+//! not for `pull`. `merged/table=NAME/month=YYYY-MM/DIGEST.parquet` is a table of all runs of a month that has ended. Objects
+//! are written whole or not at all, which all kinds of storage promise.
 
 mod archive;
 mod crypto;
 mod curl;
+mod layout;
+mod merge;
+mod mirror;
 mod pull;
 mod push;
 
+pub use layout::{Layout, MergedPart};
+pub use merge::{Checked, Merged};
 pub use pull::Pulled;
 pub use push::{Push, Pushed};
 
@@ -19,7 +25,7 @@ use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as Key;
-use object_store::{ObjectStore, ObjectStoreExt as _};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::path::Path;
@@ -71,6 +77,9 @@ struct Manifest {
     /// What was asked for and is not so; absent in a lake of an older version.
     #[serde(default)]
     mismatches: Option<Vec<String>>,
+    /// Where the rows of its tables went: `MONTH/DIGEST`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    merged: Option<String>,
     objects: Vec<Object>,
 }
 
@@ -112,24 +121,40 @@ impl Lake {
         &self.url
     }
 
+    /// Whether it is no folder of this machine.
+    pub fn is_bucket(&self) -> bool {
+        self.url.contains("://") && !self.url.starts_with("file://")
+    }
+
     /// The runs that are whole, by host and name.
     ///
     /// # Errors
     /// [`FarmError::Storage`].
     pub fn runs(&self) -> Result<Vec<LakeRun>, FarmError> {
-        let prefix = self.key(RUNS);
-        let listed = self.runtime.block_on(async {
-            use futures_util::TryStreamExt as _;
-            self.store.list(Some(&prefix)).try_collect::<Vec<_>>().await
-        });
-        let listed = listed.map_err(|error| FarmError::Storage(self.url.clone(), error))?;
-        let of_manifest = |key: &Key| {
-            let mut parts = key.parts().collect::<Vec<_>>().into_iter().rev();
-            let (file, run, host) = (parts.next()?, parts.next()?, parts.next()?);
-            let run = LakeRun { host: host.as_ref().to_owned(), run: run.as_ref().to_owned() };
-            (file.as_ref() == MANIFEST).then_some(run)
+        self.runs_with(MANIFEST)
+    }
+
+    /// The runs whose push has begun and has not ended, or goes on.
+    ///
+    /// # Errors
+    /// [`FarmError::Storage`].
+    pub fn unfinished(&self) -> Result<Vec<LakeRun>, FarmError> {
+        let mut claimed = self.runs_with(CLAIM)?;
+        // Listed afterwards: a push that has ended meanwhile is none of them.
+        let whole = self.runs()?;
+        claimed.retain(|run| whole.binary_search(run).is_err());
+        Ok(claimed)
+    }
+
+    /// The runs that have a file, in order.
+    fn runs_with(&self, file: &str) -> Result<Vec<LakeRun>, FarmError> {
+        let of_name = |name: &String| {
+            let mut parts = name.split('/').rev();
+            let (last, run, host) = (parts.next()?, parts.next()?, parts.next()?);
+            (last == file).then(|| LakeRun { host: host.to_owned(), run: run.to_owned() })
         };
-        let mut runs: Vec<LakeRun> = listed.iter().filter_map(|it| of_manifest(&it.location)).collect();
+        let names = self.runtime.block_on(self.names(RUNS))?;
+        let mut runs: Vec<LakeRun> = names.iter().filter_map(of_name).collect();
         runs.sort();
         Ok(runs)
     }
@@ -149,6 +174,26 @@ impl Lake {
                 Ok(Some(bytes.to_vec()))
             }
         }
+    }
+
+    /// The names of all objects below a folder of the lake.
+    async fn names(&self, folder: &str) -> Result<Vec<String>, FarmError> {
+        let mut names: Vec<String> = self.objects(folder).await?.into_iter().map(|(name, _)| name).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// All objects below a folder of the lake, with their names.
+    async fn objects(&self, folder: &str) -> Result<Vec<(String, ObjectMeta)>, FarmError> {
+        use futures_util::TryStreamExt as _;
+        let listed = self.store.list(Some(&self.key(folder))).try_collect::<Vec<_>>().await;
+        let listed = listed.map_err(|error| FarmError::Storage(self.url.clone(), error))?;
+        let root = self.root.parts().count();
+        let name = |key: &Key| {
+            let parts: Vec<String> = key.parts().skip(root).map(|part| part.as_ref().to_owned()).collect();
+            parts.join("/")
+        };
+        Ok(listed.into_iter().map(|object| (name(&object.location), object)).collect())
     }
 
     fn storage(&self, name: &str, error: object_store::Error) -> FarmError {
@@ -211,7 +256,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
 }
 
 /// Whether a word can be a part of an object's name in every kind of storage.
-fn is_plain(name: &str) -> bool {
+pub(crate) fn is_plain(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(&byte);
     !name.is_empty() && !name.starts_with('.') && name.bytes().all(is_plain)
 }

@@ -78,7 +78,7 @@ impl Lake {
         Ok(manifest.objects.iter().map(|object| object.bytes).sum())
     }
 
-    fn manifest(&self, run: &LakeRun) -> Result<Manifest, FarmError> {
+    pub(super) fn manifest(&self, run: &LakeRun) -> Result<Manifest, FarmError> {
         let name = run.object(MANIFEST);
         let text = self.runtime.block_on(self.read(&name))?;
         let Some(text) = text else {
@@ -107,7 +107,7 @@ impl Lake {
     }
 
     /// Reads an object piece by piece.
-    async fn fetch(&self, object: &Object, to: &mut File) -> Result<(), FarmError> {
+    pub(super) async fn fetch(&self, object: &Object, to: &mut File) -> Result<(), FarmError> {
         let key = self.key(&object.name);
         self.expect(object).await?;
         let mut hash = Sha256::new();

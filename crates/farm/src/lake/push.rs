@@ -76,6 +76,7 @@ impl Lake {
             content: packed.content.clone(),
             whylate_version: env!("CARGO_PKG_VERSION").to_owned(),
             mismatches: Some(differs.clone()),
+            merged: None,
             objects: Vec::new(),
         };
         let pushed = self.runtime.block_on(self.bring(&run, &month, tables, (packed, manifest), how.replace));
@@ -160,7 +161,8 @@ impl Lake {
         if found.content != pushed.content {
             return Err(self.damaged(&name, "its content is not the one of its claim"));
         }
-        for must in [run.object(ARCHIVE), format!("table=runs/host={}/", run.host)] {
+        let row = format!("table=runs/host={}/", run.host);
+        for must in [Some(run.object(ARCHIVE)), found.merged.is_none().then_some(row)].into_iter().flatten() {
             if !found.objects.iter().any(|object| object.name.starts_with(&must)) {
                 return Err(self.damaged(&name, &format!("it does not list {must}")));
             }
@@ -181,6 +183,10 @@ impl Lake {
     /// Takes a run away: from its readers, then its claim, then the rest, which no push goes on with. Which objects it has is
     /// what the lake lists: its manifest may be damaged.
     async fn withdraw(&self, run: &LakeRun) -> Result<(), FarmError> {
+        let found = self.read(&run.object(MANIFEST)).await?.unwrap_or_default();
+        if serde_json::from_slice(&found).is_ok_and(|found: Manifest| found.merged.is_some()) {
+            return Err(FarmError::IsMerged(run.to_string()));
+        }
         let (mut keys, mut rest) = (vec![self.key(&run.object(MANIFEST))], Vec::new());
         let tables = self.store.list_with_delimiter(Some(&self.root)).await;
         let tables = tables.map_err(|error| FarmError::Storage(self.url().to_owned(), error))?;
@@ -216,12 +222,12 @@ impl Lake {
         }
     }
 
-    async fn put(&self, name: &str, bytes: Vec<u8>, mode: PutMode) -> Result<(), FarmError> {
+    pub(super) async fn put(&self, name: &str, bytes: Vec<u8>, mode: PutMode) -> Result<(), FarmError> {
         let put = self.store.put_opts(&self.key(name), bytes.into(), PutOptions::from(mode)).await;
         put.map(drop).map_err(|error| self.storage(name, error))
     }
 
-    async fn send_file(&self, name: &str, mut file: std::fs::File) -> Result<(), FarmError> {
+    pub(super) async fn send_file(&self, name: &str, mut file: std::fs::File) -> Result<(), FarmError> {
         let mut writer = BufWriter::with_capacity(Arc::clone(&self.store), self.key(name), PART_BYTES);
         let mut part = vec![0; PART_BYTES];
         loop {

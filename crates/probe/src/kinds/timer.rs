@@ -130,25 +130,36 @@ impl Worker for Timer<'_> {
 impl Timer<'_> {
     /// The warm-up, then the measurement.
     fn both<W: Wake>(&mut self, wake: &mut W, first: MonoTime, start: MonoTime) {
-        let next = self.periods::<W, false>(wake, first, start);
+        let next = self.periods::<W, false>(wake, first, start, 0);
         let usage = Usage::begin();
         self.recorder.lane.begin().store(start.0, Relaxed);
-        self.periods::<W, true>(wake, next, end_of(start, self.duration));
+        let late = next.0.saturating_sub(start.0) / self.interval.0;
+        if late == 0 || !self.begin_late(start, late) {
+            self.periods::<W, true>(wake, next, end_of(start, self.duration), late);
+        }
         self.recorder.lane.end().store(clock::now().0, Relaxed);
         usage.end(&self.recorder.lane);
     }
 
-    /// Runs the periods that begin before `end`; returns the begin of the next one.
+    /// Counts what the last wake-up of the warm-up was late by since `start`, when the measured periods begin, of which
+    /// so many have gone by; whether that ends the measurement.
+    fn begin_late(&mut self, start: MonoTime, periods: u64) -> bool {
+        let now = clock::now().0;
+        self.recorder.miss(periods - 1);
+        self.recorder.count(now, now - start.0, 0)
+    }
+
+    /// Runs the periods that begin before `end`, of which the first has that number; returns the begin of the next one.
     #[inline(never)]
     fn periods<W: Wake, const COUNTED: bool>(
         &mut self,
         wake: &mut W,
         first: MonoTime,
         end: MonoTime,
+        mut period: u64,
     ) -> MonoTime {
         let interval = self.interval.0;
         let mut next = first.0;
-        let mut period = 0u64;
         while next < end.0 {
             wake.wait_until(MonoTime(next));
             let now = clock::now().0;

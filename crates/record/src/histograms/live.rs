@@ -7,8 +7,8 @@ use super::counter::{Counter, kernel_priorities};
 use super::step::Step;
 use crate::RecordError;
 use crate::buffer::Buffer;
-use crate::pipe::{Pipe, page_layout};
 use crate::recorder::cpu_mask;
+use crate::stream::{self, Stream};
 use std::collections::BTreeSet;
 use std::path::Path;
 use whylate_bpf::{HistogramsChange, HistogramsConfig, HistogramsSnapshot, TaskFilter};
@@ -16,15 +16,9 @@ use whylate_core::result::HistogramKind;
 use whylate_core::{CpuId, CpuSet};
 use whylate_host::HostRoot;
 use whylate_sys::clock;
-use whylate_trace::parse::{BufferReader, EventFormat, PageLayout};
-use whylate_trace::reader::Reader as _;
 
 /// Size of each CPU's ring.
 const RING_KIB: u32 = 4096;
-/// At most this many bytes of a CPU are read at once: the rest is read at the next call.
-const READ_MAX: usize = 64 << 20;
-/// Task names that are kept; where there are more, all are discarded at times.
-const NAMES_MAX: usize = 1 << 16;
 
 /// The events that latencies are counted from.
 const EVENTS: [&str; 6] = [
@@ -36,21 +30,11 @@ const EVENTS: [&str; 6] = [
     "timer/hrtimer_expire_exit",
 ];
 
-/// What the kernel's pages and records look like, and the reader of them.
-#[derive(Debug)]
-struct Decoding {
-    layout: PageLayout,
-    release: String,
-    formats: Vec<EventFormat>,
-    reader: BufferReader,
-}
-
 /// Histograms that are counted here. Dropping them ends the recording and removes its buffer.
 #[derive(Debug)]
 pub(super) struct TraceHistograms {
     // Before the buffer: an open file would keep it busy.
-    pipes: Vec<(CpuId, Pipe)>,
-    decoding: Decoding,
+    stream: Stream,
     counter: Counter,
     process: Option<u32>,
     /// Its threads at the last call.
@@ -72,13 +56,11 @@ impl TraceHistograms {
         }
         buffer.set("trace_clock", "mono")?;
         buffer.set("buffer_size_kb", &RING_KIB.to_string())?;
-        let online = pipes_of(buffer.folder())?;
+        let online = stream::cpus_of(buffer.folder())?;
         // All CPUs: a task may be woken from a CPU that is not measured.
         buffer.set("tracing_cpumask", &cpu_mask(&online.iter().copied().collect()))?;
-        let decoding = Decoding::read(buffer.tracefs().top())?;
+        let stream = Stream::open(&buffer, &online, &EVENTS)?;
         set_filters(&buffer, config)?;
-        let open = |cpu| Ok((cpu, Pipe::of_pages(buffer.folder(), cpu)?));
-        let pipes = online.into_iter().map(open).collect::<Result<_, RecordError>>()?;
         for event in EVENTS {
             buffer.set(&format!("events/{event}/enable"), "1")?;
         }
@@ -89,7 +71,7 @@ impl TraceHistograms {
         };
         let threads = process.map(threads_of).unwrap_or_default();
         let counter = Counter::new(config);
-        Ok(Self { pipes, decoding, counter, process, threads, later: Vec::new(), buffer })
+        Ok(Self { stream, counter, process, threads, later: Vec::new(), buffer })
     }
 
     /// Counts what has come since the last call.
@@ -103,11 +85,8 @@ impl TraceHistograms {
             let before = std::mem::replace(&mut self.threads, threads_of(process));
             self.counter.set_threads(&before | &self.threads);
         }
-        let mut pages = Vec::with_capacity(self.pipes.len());
-        for (cpu, pipe) in &mut self.pipes {
-            pages.push((*cpu, read(pipe, self.decoding.layout.page_bytes)?));
-        }
-        self.decoding.steps(pages, &mut self.later)?;
+        let later = &mut self.later;
+        self.stream.read(&mut |event, reader| later.extend(Step::of(event, reader.names())))?;
         self.later.sort_by_key(|step| step.at_ns);
         let complete = self.later.partition_point(|step| step.at_ns <= complete_to_ns);
         for step in self.later.drain(..complete) {
@@ -141,65 +120,10 @@ impl TraceHistograms {
     /// # Errors
     /// [`RecordError::LeftBehind`] when something could not be put back.
     pub(super) fn finish(self) -> Result<(), RecordError> {
-        let Self { pipes, buffer, .. } = self;
-        drop(pipes);
+        let Self { stream, buffer, .. } = self;
+        drop(stream);
         buffer.remove()
     }
-}
-
-impl Decoding {
-    fn read(top: &Path) -> Result<Self, RecordError> {
-        let layout = page_layout(top)?;
-        let mut formats = Vec::with_capacity(EVENTS.len());
-        for event in EVENTS {
-            let path = top.join("events").join(event).join("format");
-            let text = std::fs::read_to_string(&path).map_err(RecordError::read(&path))?;
-            let system = event.split('/').next().unwrap_or(event);
-            let unfit = |error| RecordError::unfit(&path, &error);
-            formats.push(EventFormat::parse(system, text).map_err(unfit)?);
-        }
-        let release = rustix::system::uname().release().to_string_lossy().into_owned();
-        let reader = BufferReader::live(layout, &release, formats.clone());
-        Ok(Self { layout, release, reader, formats })
-    }
-
-    /// Adds what the pages of each CPU hold.
-    fn steps(&mut self, pages: Vec<(CpuId, Vec<u8>)>, steps: &mut Vec<Step>) -> Result<(), RecordError> {
-        if self.reader.names().len() > NAMES_MAX {
-            self.reader = BufferReader::live(self.layout, &self.release, self.formats.clone());
-        }
-        self.reader.refill(pages)?;
-        while let Some(event) = self.reader.next()? {
-            steps.extend(Step::of(&event, self.reader.names()));
-        }
-        Ok(())
-    }
-}
-
-/// The pages that are there.
-fn read(pipe: &mut Pipe, page_bytes: usize) -> Result<Vec<u8>, RecordError> {
-    let mut pages = Vec::new();
-    let mut end = 0;
-    while end < READ_MAX {
-        pages.resize(end + page_bytes, 0);
-        if !pipe.next_page(&mut pages[end..])? {
-            break;
-        }
-        end += page_bytes;
-    }
-    pages.truncate(end);
-    Ok(pages)
-}
-
-/// The CPUs that have a ring.
-fn pipes_of(folder: &Path) -> Result<Vec<CpuId>, RecordError> {
-    let path = folder.join("per_cpu");
-    let entries = std::fs::read_dir(&path).map_err(RecordError::read(&path))?;
-    let number = |name: &str| name.strip_prefix("cpu")?.parse().ok().map(CpuId);
-    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    let mut cpus: Vec<CpuId> = names.filter_map(|name| number(&name)).collect();
-    cpus.sort_unstable();
-    Ok(cpus)
 }
 
 /// Has the kernel drop events of priorities that are not counted.
@@ -217,7 +141,7 @@ fn set_filters(buffer: &Buffer, config: &HistogramsConfig) -> Result<(), RecordE
 }
 
 /// The threads of a process; none when it has ended, and none if `process` is not the first thread of one.
-fn threads_of(process: u32) -> BTreeSet<u32> {
+pub(crate) fn threads_of(process: u32) -> BTreeSet<u32> {
     let folder = Path::new("/proc").join(process.to_string());
     let status = std::fs::read_to_string(folder.join("status")).unwrap_or_default();
     let leader = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
@@ -231,27 +155,7 @@ fn threads_of(process: u32) -> BTreeSet<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::histograms::step::What;
     use whylate_sys::schedule;
-
-    #[test]
-    fn pages_that_come_in_parts_hold_the_same() {
-        let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/traces/raw-6.18-4k");
-        let bytes = std::fs::read(top.join("cpu1.raw")).unwrap();
-        let steps = |parts: usize| {
-            let (mut decoding, mut steps) = (Decoding::read(&top).unwrap(), Vec::new());
-            let pages = bytes.len() / decoding.layout.page_bytes;
-            let part_bytes = pages.div_ceil(parts) * decoding.layout.page_bytes;
-            for part in bytes.chunks(part_bytes) {
-                let quiet = (CpuId(0), Vec::new());
-                decoding.steps(vec![quiet, (CpuId(1), part.to_vec())], &mut steps).unwrap();
-            }
-            steps
-        };
-        let whole = steps(1);
-        assert!(whole.iter().any(|step| matches!(step.what, What::Switch { .. })), "{} steps", whole.len());
-        assert_eq!(steps(3), whole);
-    }
 
     #[test]
     fn a_process_has_threads_and_a_thread_has_none() {

@@ -10,6 +10,7 @@ mod step;
 
 use super::RecordError;
 use live::TraceHistograms;
+pub(crate) use live::threads_of;
 use whylate_bpf::{
     BpfError, Causes, Histograms, HistogramsChange, HistogramsConfig, HistogramsSnapshot, ProgramCost,
 };

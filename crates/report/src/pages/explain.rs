@@ -56,7 +56,10 @@ fn of_run(run: &ExplainedRun) -> String {
 /// What the run measured, each spike, and what the trace does not say.
 pub(super) fn sections(result: &ExplainResult) -> Vec<Section> {
     let measured = Section::new("measured", "Spikes that the run measured");
-    let measured = measured.with(sentences(result.measured.iter().map(line))).unless_empty();
+    // What a trace shows as well has a section of its own, with the same cause.
+    let is_told =
+        |spike: &&Spike| !result.spikes.iter().any(|told| told.cpu == spike.cpu && told.cause == spike.cause);
+    let measured = measured.with(sentences(result.measured.iter().filter(is_told).map(line))).unless_empty();
     let spikes = result.spikes.iter().enumerate().map(|(index, spike)| {
         let line = format!("{} s: {}", moment(spike.expected_ns), finding::finding(spike));
         let depth = if index < DRAWN_MAX { Depth::Main } else { Depth::Brief(line) };

@@ -4,23 +4,27 @@ mod check;
 mod compare;
 pub(crate) mod cpus;
 pub(crate) mod explain;
+mod farm;
 pub(crate) mod finding;
 mod fix;
 pub(crate) mod guide;
 mod histograms;
 mod recording;
 mod runs;
+mod top;
 mod tracing;
 
 pub use check::check;
 pub use compare::compare;
 pub use cpus::cpus;
 pub use explain::explain;
+pub use farm::{FarmAnswer, FarmGroups, board, farm_compare, farm_groups, notice, wall};
 pub use fix::fix;
 pub use guide::guide;
 pub use histograms::histograms;
 pub use recording::recording;
 pub use runs::{begun, runs, series};
+pub use top::{TopRate, top};
 pub use tracing::tracing;
 
 use crate::ReportError;

@@ -53,11 +53,13 @@ pub fn begun(run: &RunSummary) -> Page {
 /// web server.
 pub fn series(series: &RunSeries, address: Option<fn(&str) -> String>) -> Page {
     let title = format!("{}, cell {} of plan {}", series.statistic, series.cell, series.plan);
-    let sections = vec![course(series, address)];
+    let (picture, figures) = course(series, address);
+    let sections = vec![picture.with(figures)];
     Page { origin: "whylate runs".to_owned(), title, sections, ..Page::default() }
 }
 
-fn course(series: &RunSeries, address: Option<fn(&str) -> String>) -> Section {
+/// The picture with what is to be said of it, and the figures.
+pub(super) fn course(series: &RunSeries, address: Option<fn(&str) -> String>) -> (Section, Table) {
     let columns = vec![
         Column::text("started"),
         Column::text("kernel").importance(4),
@@ -99,8 +101,10 @@ fn course(series: &RunSeries, address: Option<fn(&str) -> String>) -> Section {
             counted(changes, "change")
         ),
     };
-    let section = Section::new("series", "Over the runs").with(vec![picture(series)]);
-    section.with(Block::note(note)).with(Table::new(columns, rows))
+    (
+        Section::new("series", "Over the runs").with(vec![picture(series)]).with(Block::note(note)),
+        Table::new(columns, rows),
+    )
 }
 
 /// The row of a run.

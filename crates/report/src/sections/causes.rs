@@ -67,8 +67,23 @@ fn first_causes(cell: &str, spikes: &[Spike]) -> Vec<Row> {
         }
         let mut found: Vec<(String, Tally)> = found.into_iter().collect();
         found.sort_by_key(|(_, tally)| Reverse((tally.spikes, tally.largest_ns)));
-        let first = found.iter().take(FIRST_MAX);
-        rows.extend(first.map(|(what, tally)| row(cell, probe, what, tally, spikes.len())));
+        let (first, others) = found.split_at(found.len().min(FIRST_MAX));
+        rows.extend(first.iter().map(|(what, tally)| row(cell, probe, what, tally, spikes.len())));
+        if !others.is_empty() {
+            let mut together = Tally::default();
+            for (_, tally) in others {
+                together.spikes += tally.spikes;
+                together.largest_ns = together.largest_ns.max(tally.largest_ns);
+                together.with_losses += tally.with_losses;
+            }
+            rows.push(row(
+                cell,
+                probe,
+                &words::counted(others.len(), "other cause"),
+                &together,
+                spikes.len(),
+            ));
+        }
     }
     rows
 }

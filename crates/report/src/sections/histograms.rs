@@ -6,7 +6,8 @@ use whylate_core::result::{CpuResult, MeasureResult};
 pub(super) fn of_measure(measure: &MeasureResult) -> Vec<Section> {
     let label = |cpu: &CpuResult| match (&cpu.series, cpu.peer_cpu) {
         (Some(series), Some(_)) => series.clone(),
-        _ => format!("CPU {}", cpu.cpu),
+        (Some(series), None) => format!("CPU {} {series}", cpu.cpu),
+        (None, _) => format!("CPU {}", cpu.cpu),
     };
     let bars = measure.probe.cpus.iter().map(|cpu| (label(cpu), cpu.histogram.clone())).collect();
     vec![Section::new("histograms", "").with(Block::Bars(bars))]

@@ -4,10 +4,10 @@ use crate::reading::{effect, interval, times};
 use crate::section::{Item, Section, Tone};
 use crate::words::counted;
 use crate::worst::{self, CellSeries};
-use whylate_core::SeriesName;
 use whylate_core::figure::{between, nanoseconds, nanoseconds_apart, share};
 use whylate_core::plan::Samples;
 use whylate_core::result::{CellResult, Comparison, LateTime, Outcome, RunResult, Spike, Verdict, late_time};
+use whylate_core::{SeriesName, WarningCode};
 
 /// So many culprits are named.
 const WHO_MAX: usize = 3;
@@ -148,6 +148,9 @@ fn who(run: &RunResult, deciding: Option<&[CellSeries<'_>]>) -> String {
             format!("{} of the late time of {spikes}.", culprits(&found))
         }
         (true, true, _) => format!("No spike of {name} was recorded."),
+        (true, false, true) if run.warnings.iter().any(|one| one.code == WarningCode::NoCauses) => {
+            "Not known: causes could not be looked for here (the warning `no-causes` says why).".to_owned()
+        }
         (true, false, true) => {
             let spikes = counted(spikes.len(), "spike");
             format!("Not known: nothing that was recorded explains the {spikes} of {name}.")

@@ -4,20 +4,21 @@
 //! [`Html::text`]. The charts' data is JSON in which `<`, `>` and `&` are written as escapes, so that no name can end its
 //! script element.
 
+mod cards;
 mod frame;
 mod pictures;
 
 use super::{bars, plain, words};
 use crate::charts::Chart;
-use crate::section::{Block, Depth, Item, Page, Row, Section, Span, Table, Text, Timeline, Tone, different};
-pub use frame::Frame;
+use crate::section::{Block, Depth, Item, Page, Row, Section, Span, Table, Text, Tone, different};
+pub use frame::{Field, Form, Frame, Value as FieldValue};
 use pictures::{FIGURE, FOLDED, FOLDED_MEANING};
 use serde_json::{Value, json};
 use whylate_core::Warning;
-use whylate_core::figure::nanoseconds;
-use whylate_core::result::{CauseClass, CauseKind, TimelineSegment};
+use whylate_core::result::{CauseClass, CauseKind};
 
 const STYLE: &str = include_str!("page.css");
+const CARDS_STYLE: &str = include_str!("cards.css");
 const SVG_SCRIPT: &str = include_str!("svg.js");
 const CHART_SCRIPT: &str = include_str!("charts.js");
 const TIMELINE_SCRIPT: &str = include_str!("timeline.js");
@@ -43,12 +44,6 @@ const HEAD: &str = r#"<!doctype html>
 "#;
 const VERDICT: &str =
     r#"<p class="verdict {}"><strong><span aria-hidden="true">{}</span> {}</strong> <span>"#;
-const TIME_AXIS: &str = r#"<div class="row axis"><span class="cpu"></span><div class="ticks"><span>expected</span><span>ran, +{}</span></div></div>
-<p class="note hint" hidden>Wheel or pinch zooms, dragging moves, a double click shows all.</p>
-</div>
-"#;
-const SEGMENT: &str = r#"<div class="part {}" data-from="{}" data-to="{}" style="left:{}%;width:{}%" title="{}"><span>{}</span></div>
-"#;
 
 /// The page; with what a web server puts around it.
 pub(super) fn page(page: &Page, frame: Option<&Frame>) -> String {
@@ -65,6 +60,7 @@ pub(super) fn page(page: &Page, frame: Option<&Frame>) -> String {
     let short = title.split(": ").next().filter(|_| page.verdict.is_none()).unwrap_or(&title);
     html.fill(HEAD, &[VERSION, short, &verdict]);
     html.asset("style", if body.charts.is_empty() { "" } else { PLOT_STYLE }).asset("style", STYLE);
+    html.asset("style", if body.has_cards { CARDS_STYLE } else { "" });
     html.raw("</head>\n<body>\n").text.push_str(&body.text);
     html.fill("<footer>Made by whylate {}.", &[VERSION]);
     if body.charts.is_empty() {
@@ -108,6 +104,7 @@ struct Html<'p> {
     /// The data of the charts so far.
     charts: Vec<&'p Value>,
     has_timeline: bool,
+    has_cards: bool,
 }
 
 impl<'p> Html<'p> {
@@ -233,6 +230,7 @@ impl<'p> Html<'p> {
             }
             Block::Shares(shares) => self.shares(shares),
             Block::Forest(forest) => self.forest(forest),
+            Block::Cards(cards) => self.cards(cards),
             Block::Bars(all) => self.lines(bars::lines(all, TEXT_WIDTH).iter().map(words)),
             Block::Timeline(timeline) => self.timeline(timeline),
             Block::Lines(lines) => self.lines(lines.iter().cloned()),
@@ -340,34 +338,6 @@ impl<'p> Html<'p> {
         let (index, class) = (self.charts.len().to_string(), if chart.is_wide { "wide" } else { "" });
         self.charts.push(&chart.data);
         self.fill(FIGURE, &[class, &chart.caption, &chart.hint, &chart.label, &index]);
-    }
-
-    /// The bars are drawn without scripts; a script makes them zoom.
-    fn timeline(&mut self, timeline: &Timeline) {
-        self.has_timeline = true;
-        self.fill("<div class=\"time\" data-length=\"{}\">\n", &[&timeline.length_ns.to_string()]);
-        for cpu in timeline.cpus() {
-            let number = cpu.to_string();
-            self.fill(
-                "<div class=\"row\"><span class=\"cpu\">CPU {}</span><div class=\"lane\">\n",
-                &[&number],
-            );
-            let own = timeline.segments.iter().filter(|segment| segment.cpu == cpu);
-            own.for_each(|segment| self.segment(segment, timeline));
-            self.raw("</div></div>\n");
-        }
-        self.fill(TIME_AXIS, &[&nanoseconds(timeline.length_ns)]);
-    }
-
-    fn segment(&mut self, segment: &TimelineSegment, timeline: &Timeline) {
-        let (from, to) = (segment.from_ns, segment.to_ns);
-        let percent = |ns: u64| format!("{:.4}", timeline.share(ns) * 100.0);
-        let function = segment.function.as_ref().map(|function| format!(" ({function})"));
-        let label = format!("{}{}", segment.what, function.unwrap_or_default());
-        let title = format!("{label}: {} from +{}", nanoseconds(to - from), nanoseconds(from));
-        let places = [from.to_string(), to.to_string(), percent(from), percent(to - from)];
-        let [from, to, left, width] = places.each_ref().map(String::as_str);
-        self.fill(SEGMENT, &[class(segment.kind), from, to, left, width, &title, &label]);
     }
 }
 

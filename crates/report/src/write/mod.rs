@@ -8,8 +8,8 @@ mod table;
 mod terminal;
 mod timeline;
 
-pub use html::Frame;
 pub(crate) use html::class_of;
+pub use html::{Field, FieldValue, Form, Frame};
 pub use terminal::Style;
 
 use crate::section::Page;

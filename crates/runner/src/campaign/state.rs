@@ -2,12 +2,13 @@
 
 use super::loader::{Asked, LoaderName};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use whylate_core::Plan;
 use whylate_core::result::FixRegistration;
 use whylate_host::HostError;
+use whylate_treat::whole_file;
 
 const FILE: &str = "campaign.json";
 const FORMAT: &str = "whylate.campaign/1";
@@ -153,21 +154,8 @@ pub(super) fn write_whole(path: &Path, text: &str) -> Result<(), CampaignError> 
     let failed = |source| CampaignError::File { what: "write", path: path.to_owned(), source };
     let folder = path.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(folder).map_err(failed)?;
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".whylate-new");
-    let new = path.with_file_name(name);
-    let written = || -> io::Result<()> {
-        let mut file = File::create(&new)?;
-        if let Ok(before) = fs::metadata(path) {
-            file.set_permissions(before.permissions())?;
-        }
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&new, path)?;
-        File::open(folder)?.sync_all()
-    };
-    written().map_err(|source| {
-        let _ = fs::remove_file(&new);
+    whole_file::write(path, text).map_err(|source| {
+        let _ = fs::remove_file(whole_file::temporary(path));
         failed(source)
     })
 }

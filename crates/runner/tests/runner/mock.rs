@@ -12,7 +12,7 @@ use whylate_core::plan::{Source, TreatmentKind};
 use whylate_core::record::{
     InterruptRecord, Interval, IpiRecord, RateRecord, SourceRecord, SpikeCauses, SpikeRecord,
 };
-use whylate_core::result::{Cause, CauseKind, TreatChange};
+use whylate_core::result::{Cause, CauseKind, HistogramSource, TreatChange};
 use whylate_core::{CpuId, CpuSet, Facts, Nanos, Plan, Warning};
 use whylate_host::HostRoot;
 use whylate_load::{LoadError, LoadSpec, LoadWork};
@@ -21,7 +21,7 @@ use whylate_record::{RecordError, Request, Ring};
 use whylate_runner::{
     Audience, Experiment, Held, LoadEnd, Machine, RunOptions, RunningLoad, Stage, Treating, prepare,
 };
-use whylate_store::{Reader, RunInfo, assemble};
+use whylate_store::{Keeping, Reader, RunInfo, assemble};
 use whylate_sys::schedule;
 use whylate_treat::{Fate, Report, Target, TreatError, Undone};
 
@@ -77,7 +77,12 @@ pub(crate) fn experiment(plan: &str) -> Experiment {
 }
 
 pub(crate) fn options() -> RunOptions {
-    RunOptions { name: "mock-run".to_owned(), started_at: UNIX_EPOCH, warnings: Vec::new(), disk: None }
+    RunOptions {
+        name: "mock-run".to_owned(),
+        started_at: UNIX_EPOCH,
+        warnings: Vec::new(),
+        keeping: Keeping::default(),
+    }
 }
 
 /// A temporary folder, in memory where there is such a place: these tests bring much to the disk.
@@ -345,7 +350,12 @@ impl Machine for MockMachine {
         self.running.as_ref().unwrap_or(&RUNNING)
     }
 
-    fn find_causes(&self, probes: &[Measured], _: &Facts) -> Result<Box<dyn FindsCauses>, BpfError> {
+    fn find_causes(
+        &self,
+        probes: &[Measured],
+        _: &Facts,
+        _: Option<HistogramSource>,
+    ) -> Result<Box<dyn FindsCauses>, BpfError> {
         self.record.say(format!("find causes of {} probes", probes.len()));
         if self.refuses_causes {
             let (source, remedy) = (std::io::Error::other("refused"), "run it as root".to_owned());

@@ -13,6 +13,7 @@ pub use conclusion::conclude;
 pub use values::{RunValues, ValueKey};
 
 use crate::contrast::{Observation, SIGNIFICANCE, benjamini_hochberg, holm, median, outcome, student, study};
+use crate::moments::{mean, variance};
 use whylate_core::plan::SeriesStatistic;
 use whylate_core::result::{Comparison, Outcome, RunContrast};
 
@@ -156,15 +157,6 @@ fn told(first: &[f64], second: &[f64], history: &[f64]) -> Option<Told> {
         Basis::History(_) => is_like(&first, &history).then(|| by_history(&first, &second, &history)),
         Basis::TooFew => None,
     }
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
-}
-
-fn variance(values: &[f64]) -> f64 {
-    let middle = mean(values);
-    values.iter().map(|value| (value - middle).powi(2)).sum::<f64>() / (values.len() - 1) as f64
 }
 
 /// Whether the baseline is as the runs of the history: those of another time of the machine do not tell how much its like

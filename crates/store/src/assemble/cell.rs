@@ -165,6 +165,7 @@ impl CellData {
         add(&mut total.smis, record.smis);
         add(&mut total.involuntary_switches, record.involuntary_switches);
         add(&mut total.page_faults, record.page_faults);
+        add(&mut total.wakeups_seen, record.wakeups_seen);
         Ok(())
     }
 
@@ -259,6 +260,8 @@ impl CellData {
                 let series = result.series.as_deref().unwrap_or_default();
                 result.max_record = self.latency_records.get(&(cpu, series)).cloned();
             }
+            let counters = self.counters.get(&(name.probe.to_owned(), cpu));
+            result.wakeups_seen = counters.and_then(|counters| counters.wakeups_seen);
             result.task = self.tasks.remove(&(full_name.clone(), cpu));
             if result.lost_ns.is_some() {
                 result.sources = self.causes.take_sources(&full_name, &result);

@@ -139,7 +139,7 @@ pub(crate) fn read<R: 'static, V: Value>(
 }
 
 /// The values that are there, and for each row whether it has one.
-fn read_values<T: DataType>(
+pub(crate) fn read_values<T: DataType>(
     mut column: ColumnReaderImpl<T>,
     rows: usize,
 ) -> Result<(Vec<T::T>, Vec<i16>), ParquetError> {

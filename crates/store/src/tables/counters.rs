@@ -16,6 +16,7 @@ impl Table for Spanned<CounterRecord> {
         Delta "smis" row.record.smis,
         Delta "involuntary_switches" row.record.involuntary_switches,
         Delta "page_faults" row.record.page_faults,
+        Delta "wakeups_seen" row.record.wakeups_seen,
     ];
 }
 

@@ -5,14 +5,14 @@ use std::path::Path;
 use whylate_core::CpuId;
 use whylate_core::record::{Interval, SourceRecord, SpikeRecord, TaskRecord};
 use whylate_core::result::CauseKind;
-use whylate_store::{Reader, RunDirectory, Sink as _, Span};
+use whylate_store::{Keeping, Reader, RunDirectory, Sink as _, Span};
 
 const FLUSHES: u64 = 250;
 
 /// A flush each second: an interval, what the thread did, a thief, and two spikes, of which that of second 3 is the largest.
-fn write(path: &Path, most: Option<u64>) -> RunDirectory {
+fn write(path: &Path, keeping: Keeping) -> RunDirectory {
     let mut directory = RunDirectory::create(path, &info()).unwrap();
-    most.into_iter().for_each(|most| directory.limit_bytes(most));
+    directory.limit(keeping);
     let task = key("idle", 1, 1, "task/audio");
     for second in 0..FLUSHES {
         let rows = directory.rows();
@@ -85,9 +85,9 @@ fn bytes(path: &Path) -> u64 {
 fn older_intervals_become_longer_and_every_sample_stays() {
     let folder = tempfile::tempdir().unwrap();
     let [whole, small] = ["whole", "small"].map(|name| folder.path().join(name));
-    let all = write(&whole, None);
+    let all = write(&whole, Keeping::default());
     assert_eq!(all.thinned(), None);
-    let limited = write(&small, Some(1));
+    let limited = write(&small, Keeping { bytes: Some(1), whole_ns: None });
     let told = limited.thinned().expect("more than a byte");
     assert!(told.contains("times as long") && told.contains("spikes of them are left out"), "{told}");
     assert!(told.contains("takes more all the same"), "{told}");
@@ -101,4 +101,18 @@ fn older_intervals_become_longer_and_every_sample_stays() {
     assert_eq!((spikes, kept.1), ((2 * FLUSHES as usize, 9_000), 9_000), "the largest spike stays");
     assert!(kept.0 < spikes.0, "{kept:?}");
     assert!(bytes(&small) < bytes(&whole), "{} of {}", bytes(&small), bytes(&whole));
+}
+
+#[test]
+fn what_is_older_than_it_is_kept_becomes_coarser_although_there_is_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let [whole, aged] = ["whole", "aged"].map(|name| folder.path().join(name));
+    write(&whole, Keeping::default());
+    let kept = write(&aged, Keeping { bytes: None, whole_ns: Some(60 * SECOND) });
+    let told = kept.thinned().expect("the run is longer than that");
+    assert!(!told.contains("takes more"), "{told}");
+    let ((counts, others, _), (fewer, same, spikes)) = (sums(&whole), sums(&aged));
+    assert_eq!((counts[1..].to_vec(), others), (fewer[1..].to_vec(), same));
+    assert!(fewer[0] < FLUSHES, "{fewer:?}");
+    assert_eq!(spikes.1, 9_000, "the largest spike stays");
 }

@@ -125,6 +125,7 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
         smis: None,
         involuntary_switches: Some(2),
         page_faults: Some(0),
+        wakeups_seen: Some(1_000),
     };
     let cause = Cause {
         actor: Some("irq/45-nvkm".to_owned()),

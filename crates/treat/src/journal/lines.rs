@@ -59,8 +59,7 @@ pub(super) fn seal<T: Serialize>(seq: u64, of: &T) -> serde_json::Result<Vec<u8>
 fn unseal<T: for<'a> Deserialize<'a>>(line: &[u8]) -> Option<(u64, T)> {
     let (body, end) = line.split_at_checked(line.len().checked_sub(CHECKSUM.len() + 10)?)?;
     let digits = end.strip_prefix(CHECKSUM)?.strip_suffix(b"\"}")?;
-    let checksum = u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
-    if crc32fast::hash(body) != checksum {
+    if format!("{:08x}", crc32fast::hash(body)).as_bytes() != digits {
         return None;
     }
     let Numbered { seq, of } = serde_json::from_slice(line).ok()?;

@@ -150,6 +150,16 @@ fn a_journal_of_an_earlier_version_is_read_as_that_did() {
     assert!(!parse(&lines.concat(), Marked::Lines(5)).damage.is_empty());
 }
 
+#[test]
+fn digits_of_a_checksum_are_as_they_were_written() {
+    let line = lines().remove(0);
+    let at = line.windows(6).position(|it| it == b"\"crc\":").unwrap();
+    let (body, end) = line.split_at(at);
+    let upper = [body, b"\"crc\"", &end[5..].to_ascii_uppercase()].concat();
+    assert_ne!(upper, line, "it has no letters");
+    assert!(!parse(&upper, Marked::Lines(1)).damage.is_empty());
+}
+
 /// A place and its new byte; a place and how many bytes from there become 0; two lines that change places.
 type Mutation = (Option<(usize, u8)>, Option<(usize, usize)>, Option<(usize, usize)>);
 

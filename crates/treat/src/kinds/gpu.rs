@@ -10,7 +10,7 @@ use crate::planner::{Impossible, Planned, Planner, Surroundings};
 use crate::reading::Reading;
 use whylate_core::plan::GpuPowerPlan;
 use whylate_core::{Warning, WarningCode};
-use whylate_host::{HostError, HostRoot};
+use whylate_host::{HostError, HostRoot, uevent_value};
 
 const DRM: &str = "/sys/class/drm";
 const PCI: &str = "/sys/bus/pci/devices";
@@ -81,7 +81,7 @@ fn devices(root: &HostRoot) -> Result<Vec<Device>, HostError> {
         let name = format!("card{number}");
         let folder = format!("{DRM}/{name}/device");
         let event = root.read(&format!("{folder}/uevent"))?.unwrap_or_default();
-        let value = |key: &str| event.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        let value = |key: &str| uevent_value(&event, key);
         let driver = value("DRIVER").unwrap_or_default().to_owned();
         devices.push(Device { driver, address: value("PCI_SLOT_NAME").map(str::to_owned), name, folder });
     }

@@ -125,3 +125,32 @@ fn what_was_not_seen_whole_is_counted_and_no_activation() {
     let (found, incomplete) = built(&[(0, stretch(Began::Preempted, 0, 200, 230))]);
     assert_eq!((found.len(), incomplete), (0, 0), "the watch began in the middle of it");
 }
+
+#[test]
+fn an_activation_goes_from_mark_to_mark_over_every_sleep_between_them() {
+    let come = |kind, at_ns| RawStretch { kind, end_ns: at_ns, ..stretch(Began::Unknown, 0, 0, 0) };
+    let mut builder = Builder { marked: true, ..Builder::default() };
+    let raws = [
+        // What is before the begin of the watch is not known, and does not have to be.
+        come(TaskEvent::Begin, 120),
+        stretch(Began::Unknown, 0, 0, 150),
+        preempted(&stretch(Began::Woken, 400, 420, 500)),
+        come(TaskEvent::End, 640),
+        come(TaskEvent::Begin, 660),
+        come(TaskEvent::End, 670),
+        // A begin without an end is counted, and not told.
+        come(TaskEvent::Begin, 690),
+        stretch(Began::Preempted, 500, 600, 700),
+        come(TaskEvent::Begin, 910),
+        stretch(Began::Woken, 880, 900, 950),
+    ];
+    for raw in &raws {
+        assert_eq!(builder.add(CpuId(1), raw, &names), None);
+    }
+    let [first, second] = &builder.ended[..] else { panic!("{:#?}", builder.ended) };
+    assert_eq!((first.due_ns, first.response_ns(), first.wakeup_ns()), (120, 520, 0));
+    assert_eq!((first.running_ns(), first.blocked_ns(), first.preempted_ns()), (30 + 80 + 40, 250, 100 + 20));
+    assert!(first.stages.windows(2).all(|pair| pair[0].to_ns == pair[1].from_ns), "{first:#?}");
+    assert_eq!((second.due_ns, second.response_ns(), second.stages.len()), (660, 10, 1));
+    assert_eq!(builder.incomplete, 1);
+}

@@ -9,6 +9,7 @@ use whylate_core::CpuSet;
 use whylate_core::plan::Tracer;
 use whylate_core::result::{HistogramKind, HistogramSource, TRACING_FORMAT, TracingFacility, TracingResult};
 use whylate_host::{Host, HostRoot, facts};
+use whylate_record::causes::try_tracefs;
 use whylate_record::histograms::LatencyHistograms;
 use whylate_record::{Tracefs, try_function_tracer};
 
@@ -23,10 +24,15 @@ struct Meaning {
 
 /// The file system with the kernel's trace buffers.
 const TRACEFS: &str = "tracefs";
+/// Causes that whylate finds in a trace buffer.
+const CAUSES_FROM_TRACEFS: &str = "causes from tracefs";
 /// Histograms that whylate makes from a trace buffer.
 const FROM_TRACEFS: &str = "histograms from tracefs";
 /// What brings tracefs back.
 const FIX_TRACEFS: &str = "run as root on the host, on a kernel with CONFIG_TRACING";
+
+/// What brings the events of trace buffers back.
+const FIX_EVENTS: &str = "run as root on the host, on a kernel with CONFIG_ENABLE_EVENT_TRACING";
 
 /// From where the tracers are.
 const TRACER_SOURCE: &str = "the kernel";
@@ -59,11 +65,11 @@ const TRACERS: [(&str, &str, &str); 4] = [
 /// The effect of a histogram that cannot be counted.
 const EMPTY: &str = "this histogram stays empty";
 
-const MEANINGS: [Meaning; 21] = [
+const MEANINGS: [Meaning; 22] = [
     Meaning {
         name: "BPF programs",
         source: "tracing programs with BTF",
-        effect: "no causes of spikes (--causes) and no senders of interrupts; histograms come from a trace buffer, if at all",
+        effect: "causes (--causes) and histograms come from tracefs, where that works: without senders of interrupts and functions of `preempt_off`, and a wake-up costs 1.5 us in place of 0.7 us",
         fix: "run as root on the host, on a kernel with CONFIG_BPF_SYSCALL and CONFIG_DEBUG_INFO_BTF that is not locked down",
     },
     Meaning {
@@ -177,14 +183,20 @@ const MEANINGS: [Meaning; 21] = [
     Meaning {
         name: TRACEFS,
         source: "/sys/kernel/tracing",
-        effect: "nothing can be recorded (whylate trace record), and histograms have no fallback",
+        effect: "nothing can be recorded (whylate trace record), and histograms and causes have no fallback",
         fix: FIX_TRACEFS,
     },
     Meaning {
         name: FROM_TRACEFS,
         source: "an instance with sched, timer and irq events",
         effect: "there are no histograms where BPF programs are refused",
-        fix: "run as root on the host, on a kernel with CONFIG_ENABLE_EVENT_TRACING",
+        fix: FIX_EVENTS,
+    },
+    Meaning {
+        name: CAUSES_FROM_TRACEFS,
+        source: "an instance with the events above",
+        effect: "there are no causes where BPF programs are refused",
+        fix: FIX_EVENTS,
     },
 ];
 
@@ -218,7 +230,7 @@ fn described(facility: Facility) -> TracingFacility {
     }
 }
 
-/// What tracefs offers: by itself, as the source of histograms, and its tracers.
+/// What tracefs offers: by itself, as the source of histograms and of causes, and its tracers.
 fn tracefs(host: &HostRoot, online: &CpuSet) -> Vec<TracingFacility> {
     let config =
         HistogramsConfig { kinds: vec![HistogramKind::Wakeup], ..HistogramsConfig::new(online.clone()) };
@@ -226,11 +238,13 @@ fn tracefs(host: &HostRoot, online: &CpuSet) -> Vec<TracingFacility> {
     let started = LatencyHistograms::start(host, &config, Some(HistogramSource::Tracefs), false);
     let found = Tracefs::find(host).map(|tracefs| tracefs.tracers()).map_err(|error| error.to_string());
     let tried = started.and_then(|(running, _)| running.finish()).map_err(|error| error.to_string());
+    let causes = try_tracefs(host, online).err().map(|error| error.to_string());
     // That the kernel was built with it does not mean that a trace buffer of its own may have it.
     let functions = try_function_tracer(host).err().map(|error| error.to_string());
     [
         described(Facility { name: TRACEFS.to_owned(), missing: found.as_ref().err().cloned() }),
         described(Facility { name: FROM_TRACEFS.to_owned(), missing: tried.err() }),
+        described(Facility { name: CAUSES_FROM_TRACEFS.to_owned(), missing: causes }),
     ]
     .into_iter()
     .chain(tracers(&found, functions.as_deref()))
@@ -270,11 +284,11 @@ mod tests {
     #[test]
     fn everything_that_is_tried_has_a_meaning_and_nothing_else() {
         let mut names = whylate_bpf::internal::facility_names();
-        names.extend([TRACEFS, FROM_TRACEFS].map(str::to_owned));
+        names.extend([TRACEFS, FROM_TRACEFS, CAUSES_FROM_TRACEFS].map(str::to_owned));
         for name in &names {
             assert!(MEANINGS.iter().any(|meaning| meaning.name == name), "`{name}` has no meaning");
         }
-        if names.len() > 3 {
+        if names.len() > 4 {
             // In a build with BPF programs.
             for Meaning { name, .. } in MEANINGS {
                 assert!(names.iter().any(|known| known == name), "nobody tries `{name}`");

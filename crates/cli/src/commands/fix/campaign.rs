@@ -17,7 +17,7 @@ use whylate_host::Host;
 use whylate_host::facts::{self, preflight};
 use whylate_runner::campaign::{Boots, Campaign, Continuation, Loader, LoaderName, Outside, every_day, ways};
 use whylate_runner::{RunOptions, check_tracers, prepare};
-use whylate_store::RunInfo;
+use whylate_store::{Keeping, RunInfo};
 
 const NO_RIGHT: Refused = Refused(
     "--campaign: this user may not write the unit and the boot entry of a campaign, nor boot the machine; run as root (sudo)",
@@ -217,8 +217,12 @@ fn searched(arguments: &FixArguments, path: &PathBuf, boots: &mut Boots<'_>, hos
         if !quiet {
             announce(&experiment, &rules, path);
         }
-        let options =
-            RunOptions { name: "campaign".to_owned(), started_at: SystemTime::now(), warnings, disk: None };
+        let options = RunOptions {
+            name: "campaign".to_owned(),
+            started_at: SystemTime::now(),
+            warnings,
+            keeping: Keeping::default(),
+        };
         whylate_runner::fix(&experiment, rules, path, &options, &machine, &mut screen, boots)?
     };
     screen.finish();

@@ -20,7 +20,7 @@ use whylate_explain::advice::profile;
 use whylate_host::Host;
 use whylate_host::facts::{self, preflight};
 use whylate_runner::{Experiment, RunOptions, check_tracers, drawn_seed, prepare, recover_treatments};
-use whylate_store::{Reader, RunInfo};
+use whylate_store::{Keeping, Reader, RunInfo};
 
 /// The plan that is searched when none is named.
 const DEFAULT_PLAN: &str = "quick";
@@ -85,7 +85,7 @@ fn searched(arguments: &FixArguments, host: &Host) -> Result<(PathBuf, RunInfo)>
     if !quiet {
         announce(&experiment, &registration, &path);
     }
-    let options = RunOptions { name: run_name(&path), started_at, warnings, disk: None };
+    let options = RunOptions { name: run_name(&path), started_at, warnings, keeping: Keeping::default() };
     let mut screen = Screen::of_run(quiet, experiment.plan.repeat_duration(), None, asked_to_stop);
     let info =
         whylate_runner::fix(&experiment, registration, &path, &options, &machine, &mut screen, &mut adviser)?;
@@ -252,7 +252,7 @@ fn measured(arguments: &FixArguments, host: &Host) -> Result<whylate_core::resul
         None => default_run_path(&experiment.plan.name, started_at)?,
     };
     let quiet = arguments.printing.quiet || arguments.printing.json;
-    let options = RunOptions { name: run_name(&path), started_at, warnings, disk: None };
+    let options = RunOptions { name: run_name(&path), started_at, warnings, keeping: Keeping::default() };
     let mut screen = Screen::of_run(quiet, experiment.plan.repeat_duration(), None, asked_to_stop);
     whylate_runner::run(&experiment, &path, &options, &machine, &mut screen)?;
     screen.finish();

@@ -4,7 +4,7 @@ mod view;
 
 use crate::arguments::TopArguments;
 use crate::exit::Ending;
-use crate::live::{Live, as_text};
+use crate::live::Live;
 use crate::{machine, output, signals};
 use anyhow::{Context as _, Result, bail};
 use std::sync::atomic::Ordering;
@@ -19,8 +19,6 @@ use whylate_runner::Top;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Shortest interval: what the terminal and the eye can follow.
 const INTERVAL_MIN: Nanos = Nanos::from_millis(100);
-/// The size of what is printed at the end.
-const ROWS: u16 = 40;
 
 pub(super) fn execute(arguments: &TopArguments, host: &Host) -> Result<Ending> {
     if arguments.interval < INTERVAL_MIN {
@@ -59,11 +57,9 @@ pub(super) fn execute(arguments: &TopArguments, host: &Host) -> Result<Ending> {
     if printing.json {
         output::print_json_line(&all)?;
     } else {
-        output::warnings(&all.warnings);
-        let mut view = TopView::new(facts.host);
-        view.show(all);
-        let width = u16::try_from(output::style().width).unwrap_or(u16::MAX).clamp(80, 200);
-        output::print(&as_text(&mut view, width, ROWS))?;
+        let [interrupts, ipis] = [false, true].map(|has_ipis| view::rates(&all, has_ipis));
+        let page = whylate_report::top(&all, &facts.host, &interrupts, &ipis);
+        output::drawn(&page.terminal(output::style()))?;
     }
     Ok(Ending::Pass)
 }

@@ -1,6 +1,6 @@
 //! The view of `whylate top`: latencies by CPU, interrupts by rate, thieves, treatments in force.
 
-use crate::live::{View, line, strip};
+use crate::live::{View, line, paragraphs, strip};
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::KeyCode;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -11,8 +11,9 @@ use whylate_core::CpuId;
 use whylate_core::figure::{count, nanoseconds, share};
 use whylate_core::record::SourceRecord;
 use whylate_core::result::{CauseKind, Quantiles, TopCpu, TopResult};
+use whylate_report::TopRate;
 
-const HELP: [&str; 16] = [
+const HELP: [&str; 17] = [
     "up, down, j, k   first CPU that is shown",
     "s                thieves by time, by number, by longest",
     "i                interrupts, or interrupts that CPUs send to each other",
@@ -21,12 +22,13 @@ const HELP: [&str; 16] = [
     "",
     "wake    from the wake-up of a task that counts to the decision to run it",
     "timer   the same from the programmed expiry of its timer on",
-    "max     of the interval; worst: of all time, with who was late and who had the CPU",
-    "last    the largest latency of each of the last intervals, up to the largest of them",
-    "thieves what had a CPU: the share of the interval, how often, and the longest",
+    "max     of the interval; worst: of all time, who was late and who had the CPU",
+    "last    the largest latency of each of the last intervals",
+    "thieves what had a CPU: share of the interval, the longest, how often, where",
     "",
-    "Threads are thieves where their priority counts (--priority); an ordinary thread keeps no",
-    "real-time task from its CPU. The time of a thread contains the interrupts in it.",
+    "Threads are thieves where their priority counts (--priority); an ordinary",
+    "thread keeps no real-time task from its CPU. The time of a thread contains the",
+    "interrupts in it.",
     "",
     "whylate watch --task NAME explains single activations of a task.",
 ];
@@ -74,8 +76,9 @@ impl View for TopView {
         );
         line(buffer, area, 0, &begin, bold);
         if self.has_help {
-            HELP.iter().enumerate().for_each(|(nth, text)| line(buffer, area, nth + 2, text, Style::new()));
-            return;
+            let below =
+                Rect { y: area.y + 2.min(area.height), height: area.height.saturating_sub(2), ..area };
+            return paragraphs(buffer, below, &HELP);
         }
         let cpus = u16::try_from(top.cpus.len()).unwrap_or(u16::MAX).min(area.height.saturating_sub(4) / 2);
         let [_, upper, lower, last] = Layout::vertical([
@@ -92,15 +95,15 @@ impl View for TopView {
             .areas(lower);
         draw_list(
             ("/s  ", if self.has_ipis { "IPIs" } else { "interrupts" }),
-            &rates(top, self.has_ipis),
+            &rate_lines(top, self.has_ipis),
             left,
             buffer,
         );
         draw_list(("share", "     max     /s CPU thieves"), &thieves(top, self.order), right, buffer);
-        let lost = if top.lost > 0 { format!("{} records lost; ", count(top.lost)) } else { String::new() };
+        let lost = if top.lost > 0 { format!("; {} records lost", count(top.lost)) } else { String::new() };
         let is_silent = top.cpus.iter().all(|cpu| cpu.max_record.is_none());
-        let silent = if is_silent { "no real-time task was woken (--priority all); " } else { "" };
-        line(buffer, last, 0, &format!("{lost}{silent}? help, q end"), Style::new());
+        let silent = if is_silent { "; no real-time task was woken (--priority all)" } else { "" };
+        line(buffer, last, 0, &format!("? help, s sort, i IPIs, q end{lost}{silent}"), Style::new());
     }
 
     fn key(&mut self, key: KeyCode) {
@@ -175,8 +178,18 @@ fn draw_list((figure, name): (&str, &str), lines: &[String], area: Rect, buffer:
     }
 }
 
+fn rate_lines(top: &TopResult, has_ipis: bool) -> Vec<String> {
+    if has_ipis && top.ipis.is_none() {
+        return vec!["the kernel does not tell who sends them".to_owned()];
+    }
+    let text = |(name, sum, cpus): TopRate| {
+        format!("{:>8} {name} ({cpus})", count(per_second(sum, top.interval_ns)))
+    };
+    rates(top, has_ipis).into_iter().map(text).collect()
+}
+
 /// Interrupts or interrupts of other CPUs, the most frequent first, each with its CPUs.
-fn rates(top: &TopResult, has_ipis: bool) -> Vec<String> {
+pub(super) fn rates(top: &TopResult, has_ipis: bool) -> Vec<TopRate> {
     let mut sums: BTreeMap<String, (u64, Vec<CpuId>)> = BTreeMap::new();
     let mut add = |name: String, cpu: CpuId, number: u64| {
         let (sum, cpus) = sums.entry(name).or_default();
@@ -184,8 +197,7 @@ fn rates(top: &TopResult, has_ipis: bool) -> Vec<String> {
         cpus.push(cpu);
     };
     if has_ipis {
-        let Some(ipis) = &top.ipis else { return vec!["the kernel does not tell who sends them".to_owned()] };
-        for ipi in ipis {
+        for ipi in top.ipis.iter().flatten() {
             let from = ipi.from_task.as_ref().map(|task| format!(" by {task}")).unwrap_or_default();
             add(format!("{}{from}", ipi.function), ipi.cpu, ipi.count);
         }
@@ -200,11 +212,10 @@ fn rates(top: &TopResult, has_ipis: bool) -> Vec<String> {
     }
     let mut sorted: Vec<_> = sums.into_iter().collect();
     sorted.sort_by_key(|(_, (sum, _))| Reverse(*sum));
-    let text = |(name, (sum, cpus)): (String, (u64, Vec<CpuId>))| {
-        let cpus: whylate_core::CpuSet = cpus.into_iter().collect();
-        format!("{:>8} {} ({cpus})", count(per_second(sum, top.interval_ns)), name.trim_end())
+    let rate = |(name, (sum, cpus)): (String, (u64, Vec<CpuId>))| {
+        (name.trim_end().to_owned(), sum, cpus.into_iter().collect())
     };
-    sorted.into_iter().map(text).collect()
+    sorted.into_iter().map(rate).collect()
 }
 
 fn thieves(top: &TopResult, order: Order) -> Vec<String> {
@@ -301,6 +312,9 @@ mod tests {
         (0..100).for_each(|_| view.key(KeyCode::Down));
         assert!(as_text(&mut view, 80, 24).contains("\n 63 "), "the last CPU can be reached");
         view.key(KeyCode::Char('?'));
-        assert!(as_text(&mut view, 80, 24).contains("q, Ctrl-C"));
+        let help = as_text(&mut view, 80, 24);
+        assert!(help.contains("q, Ctrl-C") && HELP.iter().all(|words| help.contains(words)), "{help}");
+        let narrow = as_text(&mut view, 40, 40);
+        assert!(narrow.contains("single activations of"), "nothing is cut off: {narrow}");
     }
 }

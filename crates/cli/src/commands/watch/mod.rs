@@ -9,7 +9,7 @@ use crate::exit::Ending;
 use crate::live::Live;
 use crate::progress::{self, Meter};
 use crate::{machine, output, signals};
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,19 +17,22 @@ use std::time::SystemTime;
 use view::WatchView;
 use whylate_bpf::tasks::{TaskTarget, TaskWatch};
 use whylate_core::figure::{count, nanoseconds};
-use whylate_core::plan::{CellPlan, Plan, ProbePlan, TracePlan};
+use whylate_core::plan::{CellPlan, KeyError, Plan, ProbePlan, TracePlan};
 use whylate_core::result::{Cause, CauseKind};
 use whylate_core::{Nanos, Warning};
 use whylate_host::{Host, facts};
 use whylate_runner::{Audience, Progress, RunOptions, Stage, TaskLine, prepare};
+use whylate_store::Keeping;
 
 pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending> {
     let machine = machine::real(host)?;
     let asked_to_stop = signals::watch()?;
     let task = arguments.plan();
     let task_deadline = arguments.limit.or(task.deadline);
-    let task = ProbePlan::Task(task);
-    task.check()?;
+    // Whoever mistyped something hears it before there is a directory.
+    let probe = ProbePlan::Task(task.clone());
+    probe.check().map_err(|error| as_flag(&error))?;
+    whylate_runner::find_tasks(&task, &host.running)?;
     let duration = or_endless(arguments.duration);
     let plan = Plan {
         duration,
@@ -40,7 +43,7 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
         causes: false,
         limit: arguments.limit,
         trace: arguments.trace.then(|| TracePlan { above: task_deadline, ..TracePlan::default() }),
-        probe: vec![task],
+        probe: vec![probe],
         cell: vec![CellPlan::default()],
         ..Plan::named("watch")
     };
@@ -54,17 +57,40 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
         Some(path) => path.clone(),
         None => default_run_path("watch", started_at)?,
     };
-    let options = RunOptions { name: run_name(&path), started_at, warnings, disk: arguments.disk };
+    let (bytes, whole_ns) = (arguments.disk.map(|it| it.0), arguments.keep.map(|it| it.0));
+    let keeping = Keeping { bytes, whole_ns };
+    let options = RunOptions { name: run_name(&path), started_at, warnings, keeping };
     let mut screen = WatchScreen::new(arguments, duration, asked_to_stop)?;
     let info = whylate_runner::run(&experiment, &path, &options, &machine, &mut screen)
         .with_context(|| format!("run {}", path.display()))?;
     screen.finish();
-    if screen.tasks.is_empty() && info.executions.iter().all(|it| it.error.is_none()) {
-        bail!("no samples: {}; what was looked at is in {}", nobody(arguments), path.display());
+    if screen.tasks.is_empty() {
+        let failed = info.executions.iter().find_map(|it| it.error.as_deref());
+        let why =
+            failed.map_or_else(|| nobody(arguments), |error| error.trim_start_matches("task: ").to_owned());
+        if arguments.output.is_some() {
+            bail!("no samples: {why}; what was looked at is in {}", path.display());
+        }
+        // Nobody needs it, and it would be `latest`.
+        std::fs::remove_dir_all(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+        bail!("no samples: {why}; no run was kept");
     }
     // Everything that it prints as JSON is one document in a line.
     let json = arguments.printing.json.then_some(output::print_json_line as Print);
     conclude(&path, &info, json)
+}
+
+/// What is wrong with a key of the plan, by the flag of this command that has its value.
+fn as_flag(error: &KeyError) -> anyhow::Error {
+    let flag = match error.key {
+        "priorities" => "--priority: ",
+        "name" => "--task: ",
+        "deadline" => "--deadline: ",
+        "begin" => "--begin: ",
+        "end" => "--end: ",
+        _ => "",
+    };
+    anyhow!("{flag}{}", error.message)
 }
 
 /// That nobody was there to be watched, and how to find the name.
@@ -75,6 +101,9 @@ fn nobody(arguments: &WatchArguments) -> String {
             format!("no thread called `{name}` ran; {list}, and the kernel keeps 15 bytes of a name")
         }
         (None, Some(range)) => format!("no thread with a real-time priority of {range} ran; {list}"),
+        (None, None) if arguments.begin.is_some() => {
+            "none of its threads came by the mark --begin and then by --end".to_owned()
+        }
         (None, None) => "none of its threads ran and slept again".to_owned(),
     }
 }

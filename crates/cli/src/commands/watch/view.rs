@@ -1,6 +1,6 @@
 //! The view of `whylate watch`: a row for each thread, and one activation as a timeline.
 
-use crate::live::{View, line, strip};
+use crate::live::{View, line, paragraphs, strip};
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::KeyCode;
 use ratatui::layout::Rect;
@@ -9,6 +9,7 @@ use std::cmp::Reverse;
 use whylate_core::Nanos;
 use whylate_core::figure::{count, nanoseconds, priority, share};
 use whylate_core::result::{Cause, CauseKind, TimelineSegment};
+use whylate_explain::activation;
 use whylate_runner::{TaskLine, TaskSpike};
 
 const HELP: [&str; 16] = [
@@ -20,15 +21,21 @@ const HELP: [&str; 16] = [
     "q, Ctrl-C        ends the watch and prints its result",
     "?                this help",
     "",
-    "p50, p99.9, max  of the responses: from being due (timer) or woken to the next sleep",
+    "p50, p99.9, max  of the responses: from being due or woken to the next sleep",
     "wake             the largest latency from being due or woken to running",
     "late             activations above --deadline",
     "last             the largest response of each of the last seconds",
     "worst cause      of the worst activation, without the thread's own work",
     "",
-    "An activation is explained when it is above the deadline, or among the worst so far.",
-    "whylate explain DIR shows all of them afterwards.",
+    "An activation is explained when it is above the deadline, or among the worst",
+    "so far. whylate explain DIR shows all of them afterwards.",
 ];
+
+/// So many rows at the bottom say what is lost, where something is.
+const WARNING_ROWS: u16 = 2;
+
+/// So many rows say who woke a thread, and who that one.
+const CHAIN_ROWS: u16 = 2;
 
 /// What the rows are sorted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,15 +160,16 @@ impl View for WatchView {
             nanoseconds(self.elapsed.0),
             self.order.name()
         );
+        let whole = area;
+        let told = u16::from(self.warning.is_some()) * WARNING_ROWS;
+        let area = Rect { height: area.height.saturating_sub(told), ..area };
         line(buffer, area, 0, &title, Style::new().add_modifier(Modifier::BOLD));
         let below = Rect { y: area.y + 1.min(area.height), height: area.height.saturating_sub(2), ..area };
         let task = self.tasks.get(self.row());
         match self.page {
             Page::Threads => self.draw_threads(area, buffer),
             Page::Help => {
-                HELP.iter()
-                    .enumerate()
-                    .for_each(|(nth, text)| line(buffer, below, nth + 1, text, Style::new()));
+                paragraphs(buffer, below, &HELP);
             }
             Page::Last => {
                 draw_spike(task, task.and_then(|it| it.last_spike.as_ref()), "explained last", below, buffer);
@@ -170,14 +178,17 @@ impl View for WatchView {
                 draw_spike(task, task.and_then(|it| it.worst_spike.as_ref()), "worst", below, buffer);
             }
         }
-        let last = usize::from(area.height.saturating_sub(1));
+        if let Some(warning) = &self.warning {
+            let y = area.bottom().saturating_sub(1);
+            let rows = Rect { y, height: told.min(whole.bottom().saturating_sub(y)), ..area };
+            paragraphs(buffer, rows, &[&format!("warning: {warning}")]);
+        }
         let keys = if self.page == Page::Threads {
             "Enter last spike, w worst, s sort, ? help, q end"
         } else {
             "Esc back, q end"
         };
-        let warning = self.warning.as_ref().map(|text| format!("; warning: {text}")).unwrap_or_default();
-        line(buffer, area, last, &format!("{keys}{warning}"), Style::new());
+        line(buffer, whole, usize::from(whole.height.saturating_sub(1)), keys, Style::new());
     }
 
     fn key(&mut self, key: KeyCode) {
@@ -248,6 +259,12 @@ fn draw_spike(
         line(buffer, area, row, &format!("{part:>8}  {}", cause.sentence()), Style::new());
         row += 1;
     }
+    if let Some(woken) = activation::told(&spike.wakeups) {
+        let y = area.y.saturating_add(u16::try_from(row).unwrap_or(u16::MAX)).min(area.bottom());
+        let rows = Rect { y, height: CHAIN_ROWS.min(area.bottom() - y), ..area };
+        paragraphs(buffer, rows, &[&woken]);
+        row += usize::from(CHAIN_ROWS);
+    }
     line(
         buffer,
         area,
@@ -299,102 +316,4 @@ fn segment_line(segment: &TimelineSegment, spike: &TaskSpike, bar: usize) -> Str
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::live::as_text;
-    use whylate_core::CpuId;
-    use whylate_core::result::Quantiles;
-
-    fn task(name: &str, max_ns: u64) -> TaskLine {
-        let figures = Quantiles { p50_ns: max_ns / 10, p999_ns: max_ns / 2, max_ns, ..Quantiles::default() };
-        let thief =
-            Cause { actor: Some("thief".to_owned()), share: Some(0.9), ..Cause::new(CauseKind::Thread) };
-        let causes = vec![Cause::new(CauseKind::OwnWork), thief];
-        let stage = |from_ns, to_ns, what: &str| TimelineSegment {
-            from_ns,
-            to_ns,
-            cpu: CpuId(1),
-            what: what.to_owned(),
-            kind: None,
-            function: None,
-        };
-        let mut timeline = vec![stage(1_000, 1_000 + max_ns / 4, "runs")];
-        timeline.push(stage(1_000 + max_ns / 4, 1_000 + max_ns, "preempted by thief (80)"));
-        let spike = TaskSpike { due_ns: 1_000, latency_ns: max_ns, causes: causes.clone(), timeline };
-        TaskLine {
-            name: name.to_owned(),
-            priority: 40,
-            response: Some(figures),
-            wakeup: Some(figures),
-            activations: 1_000,
-            missed: 3,
-            strip: vec![0, 10, 70],
-            worst: Some((max_ns, causes)),
-            last_spike: Some(spike),
-            ..TaskLine::default()
-        }
-    }
-
-    fn shown(tasks: &[TaskLine]) -> WatchView {
-        let mut view = WatchView::new();
-        view.show(tasks, Nanos::from_secs(3));
-        view
-    }
-
-    fn narrow(view: &mut WatchView) -> String {
-        let text = as_text(view, 80, 24);
-        assert!(text.lines().count() <= 24 && text.lines().all(|line| line.chars().count() <= 80), "{text}");
-        text
-    }
-
-    #[test]
-    fn each_thread_has_a_row_with_its_strip_and_its_worst_cause() {
-        let mut view = shown(&[task("quiet", 20_000), task("control", 4_100_000)]);
-        let text = narrow(&mut view);
-        let lines: Vec<&str> = text.lines().collect();
-        assert!(lines[2].starts_with("control") && lines[2].contains("4.10 ms"), "{text}");
-        assert!(lines[2].contains(" ▂█") && lines[2].contains(" thief"), "{text}");
-        assert!(lines[0].contains("2 threads, 2,000 activations"), "{text}");
-        (0..4).for_each(|_| view.key(KeyCode::Char('s')));
-        let text = narrow(&mut view);
-        assert!(text.contains("by name") && text.find("control").unwrap() < text.find("quiet").unwrap());
-    }
-
-    #[test]
-    fn the_chosen_thread_stays_chosen_and_can_be_scrolled_to() {
-        let tasks: Vec<TaskLine> = (0..40).map(|nth| task(&format!("t{nth:02}"), 1_000_000 - nth)).collect();
-        let mut view = shown(&tasks);
-        (0..100).for_each(|_| view.key(KeyCode::Down));
-        assert!(narrow(&mut view).contains("t39"));
-        let mut more = tasks;
-        more.push(task("t40", 9_000_000));
-        view.show(&more, Nanos::from_secs(4));
-        view.key(KeyCode::Enter);
-        assert!(narrow(&mut view).contains("t39, explained last"));
-    }
-
-    #[test]
-    fn a_key_opens_the_last_spike_as_a_timeline_and_another_one_goes_back() {
-        let mut view = shown(&[task("control", 4_000_000)]);
-        view.key(KeyCode::Enter);
-        let text = narrow(&mut view);
-        assert!(text.contains("response 4.00 ms") && text.contains("90.0 %"), "{text}");
-        assert!(text.contains("····████████████  preempted"), "{text}");
-        assert!(text.contains("1.00 ms   3.00 ms   1") && text.contains("preempted by thief (80)"), "{text}");
-        view.key(KeyCode::Char('w'));
-        assert!(narrow(&mut view).contains("no activation is explained yet"));
-        view.key(KeyCode::Esc);
-        assert!(narrow(&mut view).contains("worst cause"));
-    }
-
-    #[test]
-    fn a_small_terminal_is_drawn_on_as_far_as_it_goes() {
-        let mut view = shown(&[task("control", 4_000_000)]);
-        for (width, height) in [(1, 1), (10, 2), (20, 3), (40, 5)] {
-            for page in [Page::Threads, Page::Last, Page::Help] {
-                view.page = page;
-                as_text(&mut view, width, height);
-            }
-        }
-    }
-}
+mod tests;

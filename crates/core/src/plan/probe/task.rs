@@ -1,6 +1,6 @@
 //! The task probe: the user's own threads, watched and not changed.
 
-use super::{MeasuringTask, Policy, ProbeFacts, ProbeWords, Samples};
+use super::{Mark, MeasuringTask, Policy, ProbeFacts, ProbeWords, Samples};
 use crate::cpus::{CpuContext, CpuError, CpuSelector, CpuSet};
 use crate::plan::kinds::KeyError;
 use crate::units::Nanos;
@@ -30,6 +30,12 @@ pub struct TaskPlan {
     /// Every thread with one of these priorities, as tools print them: `80-99`, or one number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priorities: Option<String>,
+    /// Where an activation begins, in place of its wake-up: `FILE:FUNCTION` or `usdt:FILE:PROVIDER:NAME`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub begin: Option<String>,
+    /// Where it ends, in place of its sleep.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end: Option<String>,
     /// An activation is late when its response takes longer than this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Nanos>,
@@ -45,6 +51,20 @@ impl TaskPlan {
     /// How many of the worst activations of each thread are explained.
     pub fn worst(&self) -> usize {
         self.worst.unwrap_or(WORST) as usize
+    }
+
+    /// Where its activations begin and end; `None` where that is their wake-up and their sleep.
+    ///
+    /// # Errors
+    /// When one of the two is missing, or is no mark.
+    pub fn marks(&self) -> Result<Option<[Mark; 2]>, KeyError> {
+        let parsed = |key, text: &str| text.parse::<Mark>().map_err(|error| KeyError::new(key, error));
+        match (&self.begin, &self.end) {
+            (None, None) => Ok(None),
+            (Some(begin), Some(end)) => Ok(Some([parsed("begin", begin)?, parsed("end", end)?])),
+            (None, Some(_)) => Err(KeyError::new("begin", "is missing: an activation needs both ends")),
+            (Some(_), None) => Err(KeyError::new("end", "is missing: an activation needs both ends")),
+        }
     }
 
     /// The lowest and the highest priority; `None` where the text is no range.
@@ -90,6 +110,7 @@ impl ProbeWords for TaskPlan {
         if self.name.as_deref() == Some("") {
             return Err(KeyError::new("name", "is empty; `ps -eLo comm` lists the names of threads"));
         }
+        self.marks()?;
         if self.deadline.is_some_and(|deadline| deadline.0 == 0) {
             return Err(KeyError::new("deadline", "must be above 0"));
         }
@@ -114,6 +135,18 @@ impl ProbeWords for TaskPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_activation_has_both_marks_or_none() {
+        let named = TaskPlan { name: Some("audio".to_owned()), ..TaskPlan::default() };
+        assert_eq!(named.marks(), Ok(None));
+        let mark = |text: &str| Some(text.to_owned());
+        let one = TaskPlan { begin: mark("/bin/a:begin"), ..named };
+        assert_eq!(one.check().unwrap_err().key, "end");
+        let wrong = TaskPlan { begin: mark("nothing"), ..one.clone() };
+        assert_eq!(TaskPlan { end: mark("/bin/a:end"), ..wrong }.check().unwrap_err().key, "begin");
+        assert_eq!(TaskPlan { end: mark("/bin/a:end"), ..one }.check(), Ok(()));
+    }
 
     #[test]
     fn one_key_says_which_threads() {

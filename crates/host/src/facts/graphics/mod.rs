@@ -10,6 +10,7 @@ pub use usage::{GpuQuestion, GpuSampler};
 
 use super::Reader;
 use crate::irq_lines;
+use crate::uevent_value;
 use clients::{Client, open_files};
 use std::collections::BTreeSet;
 use whylate_core::cpus::CpuSet;
@@ -38,6 +39,7 @@ impl Place {
     fn of(reader: &Reader, device: String, name: String) -> Self {
         let event = |folder: &str| reader.raw(&format!("{folder}/uevent")).unwrap_or_default();
         let own = event(&device);
+        let value = |event: &str, key: &str| uevent_value(event, key).map(str::to_owned);
         let driver = value(&own, "DRIVER");
         // virtio-gpu is a device of a virtio bus; the bus is a PCI device.
         let parent = format!("{device}/..");
@@ -51,12 +53,6 @@ impl Place {
     fn is_asleep(&self, reader: &Reader) -> bool {
         reader.text(&format!("{}/power/runtime_status", self.bus)).as_deref() == Some("suspended")
     }
-}
-
-/// What a text of `uevent` says of a key.
-fn value(event: &str, key: &str) -> Option<String> {
-    let line = event.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='))?;
-    Some(line.trim().to_owned())
 }
 
 /// Every `cardN` of DRM (its connectors, `card0-HDMI-A-1`, are left out), and devices of NVIDIA without one.

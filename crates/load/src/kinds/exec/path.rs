@@ -1,30 +1,24 @@
 //! Finds a program as the shell would, so that a missing one is an error before anything starts.
 
 use crate::error::LoadError;
-use rustix::fs::{Access, access};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use whylate_host::{PATH_DEFAULT, find_program};
 
 /// The file that `command` stands for: itself when it holds a slash, otherwise the first executable one in `path`.
 ///
 /// # Errors
 /// [`LoadError::CommandNotFound`] saying where it was looked for.
 pub(crate) fn find(command: &str, path: Option<&OsStr>) -> Result<PathBuf, LoadError> {
-    let is_program = |file: &Path| file.is_file() && access(file, Access::EXEC_OK).is_ok();
-    let place = if command.contains('/') {
-        let file = PathBuf::from(command);
-        if is_program(&file) {
-            return Ok(file);
-        }
-        if file.exists() { " (the file is there, but may not be executed)".to_owned() } else { String::new() }
+    if let Some(file) = find_program(command, path) {
+        return Ok(file);
+    }
+    let place = if !command.contains('/') {
+        format!(" in PATH ({})", path.unwrap_or(OsStr::new(PATH_DEFAULT)).to_string_lossy())
+    } else if Path::new(command).exists() {
+        " (the file is there, but may not be executed)".to_owned()
     } else {
-        // What execvp(3) uses without PATH.
-        let path = path.unwrap_or(OsStr::new("/bin:/usr/bin"));
-        let mut files = std::env::split_paths(path).map(|folder| folder.join(command));
-        if let Some(file) = files.find(|file| is_program(file)) {
-            return Ok(file);
-        }
-        format!(" in PATH ({})", path.to_string_lossy())
+        String::new()
     };
     Err(LoadError::CommandNotFound { command: command.to_owned(), place })
 }

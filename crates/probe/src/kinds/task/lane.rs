@@ -157,7 +157,9 @@ impl Lane {
                         }
                         Wait::Page => self.steal((CauseKind::PageFault, None, None), took_ns),
                         Wait::Kernel(call) => self.steal((CauseKind::Wait, None, call.clone()), took_ns),
-                        Wait::Work(_) | Wait::Unknown => {}
+                        // Between marks, a sleep for something to do is in the middle of the work.
+                        Wait::Work(call) => self.steal((CauseKind::Wait, released_by, call.clone()), took_ns),
+                        Wait::Unknown => {}
                     }
                 }
             }

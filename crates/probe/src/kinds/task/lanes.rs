@@ -4,9 +4,8 @@ use super::lane::{Lane, PARTS};
 use super::spike;
 use crate::measure::{Batch, TaskLine};
 use std::collections::BTreeMap;
-use whylate_bpf::tasks::{Activation, Watched};
+use whylate_bpf::tasks::{Activation, Explained, Watched};
 use whylate_core::record::{SpikeCauses, SpikeRecord};
-use whylate_core::result::Cause;
 use whylate_core::{CpuId, Nanos};
 
 /// So many threads have a series of their own; what the others did is in one series.
@@ -35,6 +34,16 @@ pub(super) struct Lanes {
     spikes: Vec<SpikeRecord>,
     causes: Vec<SpikeCauses>,
     activations: u64,
+    /// Where the activation that was added last was counted.
+    last_lane: usize,
+}
+
+/// Which activation it is: its number, and the lane in which it was counted. Its thread may be in another one by the time that it
+/// is explained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Counted {
+    number: u64,
+    lane: usize,
 }
 
 impl Lanes {
@@ -47,6 +56,7 @@ impl Lanes {
             spikes: Vec::new(),
             causes: Vec::new(),
             activations: 0,
+            last_lane: 0,
         }
     }
 
@@ -54,7 +64,8 @@ impl Lanes {
     pub(super) fn add(&mut self, activation: &Activation, threads: &BTreeMap<u32, Watched>) -> Vec<Of> {
         let (deadline, number) = (self.deadline, self.activations);
         self.activations += 1;
-        let lane = self.lane(activation, threads);
+        self.last_lane = self.lane(activation, threads);
+        let lane = &mut self.lanes[self.last_lane];
         let (response_ns, wakeup_ns) = (activation.response_ns(), activation.wakeup_ns());
         let is_missed = deadline.is_some_and(|deadline| response_ns > deadline.0);
         lane.count(activation, is_missed);
@@ -68,29 +79,26 @@ impl Lanes {
         wanted
     }
 
-    /// The series of a thread.
-    pub(super) fn name(&self, thread: u32) -> &str {
-        self.of_thread.get(&thread).map_or(OTHERS, |nth| self.lanes[*nth].name.as_str())
+    /// The series in which an activation was counted.
+    pub(super) fn name(&self, counted: Counted) -> &str {
+        &self.lanes[counted.lane].name
     }
 
-    /// The number of the activation that was added last.
-    pub(super) fn last_number(&self) -> u64 {
-        self.activations.saturating_sub(1)
+    /// The activation that was added last.
+    pub(super) fn last(&self) -> Counted {
+        Counted { number: self.activations.saturating_sub(1), lane: self.last_lane }
     }
 
     /// Keeps one of the worst activations, or of its beginnings, with its causes.
     pub(super) fn explain(
         &mut self,
         of: Of,
-        number: u64,
+        counted: Counted,
         activation: &Activation,
-        causes: Vec<Cause>,
-        lost: u64,
+        explained: Explained,
     ) {
-        let Some(lane) = self.of_thread.get(&activation.thread.pid).and_then(|nth| self.lanes.get_mut(*nth))
-        else {
-            return;
-        };
+        let Explained { causes, wakeups, lost } = explained;
+        let lane = &mut self.lanes[counted.lane];
         let (at_ns, latency_ns) = (activation.end_ns(), activation.response_ns());
         let series = match of {
             Of::Response => lane.name.clone(),
@@ -98,34 +106,37 @@ impl Lanes {
         };
         if of == Of::Response {
             lane.count_interrupts(activation, &causes);
-            let told = spike::told(activation, causes.clone());
+            let told = spike::told(activation, causes.clone(), wakeups);
             if lane.spikes[1].as_ref().is_none_or(|worst| worst.latency_ns < latency_ns) {
                 lane.spikes[1] = Some(told.clone());
             }
             lane.spikes[0] = Some(told);
         }
         let (cpu, series) = (lane.home, Some(series));
-        self.spikes.push(SpikeRecord { cpu, series: series.clone(), at_ns, latency_ns, sample: number });
+        self.spikes.push(SpikeRecord {
+            cpu,
+            series: series.clone(),
+            at_ns,
+            latency_ns,
+            sample: counted.number,
+        });
         self.causes.push(SpikeCauses { cpu, series, at_ns, latency_ns, causes, lost });
     }
 
     /// The lane of the thread of an activation.
-    fn lane(&mut self, activation: &Activation, threads: &BTreeMap<u32, Watched>) -> &mut Lane {
+    fn lane(&mut self, activation: &Activation, threads: &BTreeMap<u32, Watched>) -> usize {
         let thread = activation.thread.pid;
         let command = plain(&activation.thread.command);
         let known = self.of_thread.get(&thread).copied();
-        let nth = match known.filter(|nth| self.lanes[*nth].is_of(&command)) {
-            Some(nth) => nth,
-            None => {
-                let nth = self.new_lane(activation, threads, known);
-                if self.of_thread.len() > THREADS_MAX {
-                    self.of_thread.retain(|thread, _| threads.get(thread).is_some_and(|it| !it.is_gone));
-                }
-                self.of_thread.insert(thread, nth);
-                nth
-            }
-        };
-        &mut self.lanes[nth]
+        if let Some(nth) = known.filter(|nth| self.lanes[*nth].is_of(&command)) {
+            return nth;
+        }
+        let nth = self.new_lane(activation, threads, known);
+        if self.of_thread.len() > THREADS_MAX {
+            self.of_thread.retain(|thread, _| threads.get(thread).is_some_and(|it| !it.is_gone));
+        }
+        self.of_thread.insert(thread, nth);
+        nth
     }
 
     /// A thread that begins anew after an end is the same to the user: it has the lane of one of its name that is gone. One

@@ -2,7 +2,8 @@
 //!
 //! A sample is the response of one activation: from the moment at which the thread was due (the programmed expiry of its
 //! timer, or its wake-up) to its next sleep for something to do. Its parts are the wake-up latency, the time that it ran, that
-//! another thread ran instead, and that it slept in the middle of its work. Nothing of the thread is changed.
+//! another thread ran instead, and that it slept in the middle of its work. Nothing of the thread is changed. Where the plan has
+//! marks, an activation goes from one to the other, and every sleep between them is in the middle of its work.
 
 mod lane;
 mod lanes;
@@ -13,16 +14,16 @@ mod tests;
 use super::{Kind, Place, Resolve};
 use crate::error::ProbeError;
 use crate::measure::{Elsewhere, Measuring, Observer, Outcome};
-use lanes::{Lanes, Of};
+use lanes::{Counted, Lanes, Of};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 use whylate_bpf::BpfError;
-use whylate_bpf::tasks::{Activation, TaskTarget, TaskWatch, unit_group};
-use whylate_core::plan::TaskPlan;
+use whylate_bpf::tasks::{Activation, TaskTarget, TaskWatch, place_of, unit_group};
+use whylate_core::plan::{Mark, TaskPlan};
 use whylate_core::record::SpikeRecord;
 use whylate_core::{Nanos, Warning, WarningCode};
-use whylate_host::HostRoot;
 use whylate_host::facts::collect;
+use whylate_host::{HostRoot, find_program};
 use whylate_sys::{clock, process, schedule};
 
 /// How often the records are read.
@@ -107,14 +108,40 @@ fn target(plan: &TaskPlan, host: &HostRoot) -> Result<TaskTarget, ProbeError> {
     Ok(TaskTarget::Children)
 }
 
+fn marks(plan: &TaskPlan) -> Result<Option<[Mark; 2]>, ProbeError> {
+    plan.marks().map_err(|error| ProbeError::Failed(error.to_string()))
+}
+
+/// Looks whether there is what a plan wants to be watched, as far as it has to be there at the begin: its process, its control
+/// group, its program.
+///
+/// # Errors
+/// [`ProbeError::Failed`] says what is not there, and how to find its name.
+pub fn find_tasks(plan: &TaskPlan, host: &HostRoot) -> Result<(), ProbeError> {
+    target(plan, host)?;
+    for mark in marks(plan)?.iter().flatten() {
+        place_of(mark).map_err(ProbeError::Failed)?;
+    }
+    let path = std::env::var_os("PATH");
+    match plan.command.first().filter(|program| find_program(program, path.as_deref()).is_none()) {
+        Some(program) => {
+            Err(ProbeError::Failed(format!("cannot start `{program}`: there is no such program")))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Watches until the duration is over, the observer wants it to end, or the process has ended.
 fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> Result<Outcome, ProbeError> {
     let Measuring { host, spec, stored, .. } = *of;
     let _elsewhere = Elsewhere::move_to(&host.running, &spec.other_cpus);
     let (facts, _) = collect(&host.running);
     let target = target(plan, &host.running)?;
-    let watch =
+    let mut watch =
         TaskWatch::start(&host.running, &spec.cpus, &target, &facts).map_err(|error| failed(&error))?;
+    if let Some(marks) = marks(plan)? {
+        watch.mark(&marks).map_err(|error| failed(&error))?;
+    }
     let begin_ns = clock::now().0;
     let mut watching = Watching {
         watch,
@@ -192,19 +219,21 @@ impl Watching {
     /// Takes the activations that ended, and explains the worst of them.
     fn look(&mut self, observer: &mut dyn Observer) -> Result<(), ProbeError> {
         let ended = self.watch.poll().map_err(|error| failed(&error))?;
-        let mut wanted: Vec<(Of, u64, Activation)> = Vec::new();
+        let mut wanted: Vec<(Of, Counted, Activation)> = Vec::new();
         for activation in ended {
             let worst = self.lanes.add(&activation, self.watch.threads());
-            let number = self.lanes.last_number();
+            let counted = self.lanes.last();
             for of in worst {
                 let part = if of == Of::Wakeup { activation.until_running() } else { activation.clone() };
-                wanted.push((of, number, part));
+                wanted.push((of, counted, part));
             }
         }
         // First of all: a trace of it has to be stopped before it is overwritten.
-        let whole = wanted.iter().filter(|(of, ..)| *of == Of::Response).map(|(_, _, activation)| activation);
-        let waits: Vec<SpikeRecord> =
-            whole.filter_map(|one| spike::longest_wait(one, self.lanes.name(one.thread.pid))).collect();
+        let whole = wanted.iter().filter(|(of, ..)| *of == Of::Response);
+        let wait = |(_, counted, one): &(Of, Counted, Activation)| {
+            spike::longest_wait(one, self.lanes.name(*counted))
+        };
+        let waits: Vec<SpikeRecord> = whole.filter_map(wait).collect();
         if !waits.is_empty() {
             observer.spikes(&waits);
         }
@@ -216,8 +245,8 @@ impl Watching {
         self.not_explained += left.iter().filter(|(_, _, activation)| is_late(activation)).count() as u64;
         let parts: Vec<&Activation> = wanted.iter().map(|(_, _, activation)| activation).collect();
         let explained = self.watch.explain(&parts).map_err(|error| failed(&error))?;
-        for ((of, number, activation), (causes, lost)) in wanted.iter().zip(explained) {
-            self.lanes.explain(*of, *number, activation, causes, lost);
+        for ((of, counted, activation), explained) in wanted.iter().zip(explained) {
+            self.lanes.explain(*of, *counted, activation, explained);
         }
         Ok(())
     }

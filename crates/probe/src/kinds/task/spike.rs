@@ -4,10 +4,10 @@ use crate::measure::TaskSpike;
 use whylate_bpf::tasks::{Activation, Doing, Stage, Wait, Waker};
 use whylate_core::figure;
 use whylate_core::record::SpikeRecord;
-use whylate_core::result::{Cause, CauseKind, TimelineSegment};
+use whylate_core::result::{Cause, CauseKind, TimelineSegment, WakeLink};
 
 /// The activation with its causes, stage by stage.
-pub(super) fn told(activation: &Activation, causes: Vec<Cause>) -> TaskSpike {
+pub(super) fn told(activation: &Activation, causes: Vec<Cause>, wakeups: Vec<WakeLink>) -> TaskSpike {
     let mut timeline = Vec::new();
     for (nth, stage) in activation.stages.iter().filter(|stage| stage.length_ns() > 0).enumerate() {
         let woken_ns = activation.woken_ns;
@@ -26,7 +26,7 @@ pub(super) fn told(activation: &Activation, causes: Vec<Cause>) -> TaskSpike {
             timeline.push(segment(stage, doing(&stage.what)));
         }
     }
-    TaskSpike { due_ns: activation.due_ns, latency_ns: activation.response_ns(), causes, timeline }
+    TaskSpike { due_ns: activation.due_ns, latency_ns: activation.response_ns(), causes, wakeups, timeline }
 }
 
 fn segment(stage: &Stage, what: String) -> TimelineSegment {
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_timeline_has_every_stage_and_tells_a_late_timer_from_a_wait_for_the_cpu() {
-        let spike = told(&activation(), vec![Cause::new(CauseKind::Thread)]);
+        let spike = told(&activation(), vec![Cause::new(CauseKind::Thread)], Vec::new());
         let ends: Vec<u64> = spike.timeline.iter().map(|it| it.to_ns).collect();
         assert_eq!((spike.latency_ns, ends), (850, vec![150, 250, 300, 900, 950]));
         assert!(spike.timeline.windows(2).all(|pair| pair[0].to_ns == pair[1].from_ns));

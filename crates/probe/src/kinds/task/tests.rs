@@ -3,7 +3,7 @@
 use super::lanes::{Lanes, OTHERS, Of, SERIES_MAX};
 use super::lost;
 use std::collections::BTreeMap;
-use whylate_bpf::tasks::{Activation, Doing, Stage, Watched};
+use whylate_bpf::tasks::{Activation, Doing, Explained, Stage, Watched};
 use whylate_core::{CpuId, Nanos};
 use whylate_stats::buckets::lower_edge;
 
@@ -81,7 +81,7 @@ fn a_thread_that_runs_another_program_has_its_name() {
     let add = |lanes: &mut Lanes, pid, command, due_ns| {
         let activation = activation(pid, command, due_ns, &[(5, waking()), (9, Doing::Running)]);
         for of in lanes.add(&activation, &threads) {
-            lanes.explain(of, lanes.last_number(), &activation, Vec::new(), 0);
+            lanes.explain(of, lanes.last(), &activation, Explained::default());
         }
     };
     add(&mut lanes, 5, "sh", 100);
@@ -102,6 +102,27 @@ fn a_thread_that_runs_another_program_has_its_name() {
     add(&mut lanes, 5, "player", 3_000);
     let now = [("player".to_owned(), 3), ("sh".to_owned(), 1), ("decoder".to_owned(), 1)];
     assert_eq!(named(&mut lanes), now);
+}
+
+#[test]
+fn a_spike_is_in_the_series_that_counts_it_although_its_thread_runs_another_program_since() {
+    let mut lanes = Lanes::new(None, 1);
+    let mut threads: BTreeMap<u32, Watched> = [5, 6].map(|pid| (pid, Watched::default())).into();
+    let of = |pid, command, run_ns| activation(pid, command, 10, &[(5, waking()), (run_ns, Doing::Running)]);
+    lanes.add(&of(5, "player", 9), &threads);
+    threads.get_mut(&5).unwrap().is_gone = true;
+    // What the shell did is explained only when the program that it has become has run.
+    let shell = of(6, "sh", 900);
+    assert!(lanes.add(&shell, &threads).contains(&Of::Response));
+    let counted = lanes.last();
+    lanes.add(&of(6, "player", 7), &threads);
+    lanes.explain(Of::Response, counted, &shell, Explained::default());
+    let batch = lanes.take(0, 1_000);
+    for spike in &batch.spikes {
+        let counted = batch.intervals.iter().find(|it| it.series == spike.series).unwrap();
+        assert!(counted.max_ns >= Some(spike.latency_ns), "{spike:?} {counted:?}");
+    }
+    assert_eq!(batch.spikes[0].series.as_deref(), Some("sh"));
 }
 
 #[test]

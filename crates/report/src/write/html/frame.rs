@@ -8,6 +8,9 @@ const SEARCH: &str = r#"<form action="/" role="search"><input type="search" name
 "#;
 const SERIES: &str = r#"<form action="/series"><input type="hidden" name="q" value="{}"><input name="statistic" value="timer p99.9" aria-label="Statistic"><button>Course over these runs</button></form>
 "#;
+const FORM: &str = r#"<form action="{}" aria-label="{}">"#;
+const TEXT_FIELD: &str = r#"<label>{} <input type="search" name="{}" value="{}" placeholder="{}" list="known-{}"></label><datalist id="known-{}">"#;
+const TICK_FIELD: &str = r#"<label><input type="checkbox" name="{}" value="1""#;
 const COMPARE: &str = r#"<form id="compare" action="/compare"><button>Compare the runs that are ticked</button></form>
 "#;
 const BOX: &str = r#"<input type="checkbox" form="compare" name="side" value="{}" aria-label="Compare {}"> "#;
@@ -25,8 +28,43 @@ pub struct Frame {
     pub search: Option<String>,
     /// Whether rows can be ticked, to be compared.
     pub compares: bool,
+    /// Forms that lead to other pages.
+    pub forms: Vec<Form>,
     /// The address of the server-sent events of a run that goes on.
     pub live: Option<String>,
+}
+
+/// Fields whose values become the query of an address.
+#[derive(Clone, Debug, Default)]
+pub struct Form {
+    /// The address.
+    pub action: String,
+    /// What its button says.
+    pub button: String,
+    /// What is asked for.
+    pub fields: Vec<Field>,
+}
+
+/// A field of a form.
+#[derive(Clone, Debug)]
+pub struct Field {
+    /// Its name in the query.
+    pub name: &'static str,
+    /// What stands before it.
+    pub label: &'static str,
+    /// What it holds.
+    pub value: Value,
+}
+
+/// What a field of a form holds.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// A text, an example of one, and texts to choose from.
+    Text(String, &'static str, Vec<String>),
+    /// One of several texts.
+    Choice(String, Vec<String>),
+    /// Whether it is ticked.
+    Tick(bool),
 }
 
 impl Frame {
@@ -42,8 +80,38 @@ impl Html<'_> {
             self.fill("<a href=\"{}\">{}</a>\n", &[address, words]);
         }
         frame.search.iter().for_each(|search| _ = self.fill(SEARCH, &[search]).fill(SERIES, &[search]));
+        frame.forms.iter().for_each(|form| self.form(form));
         self.raw(if frame.compares { COMPARE } else { "" }).raw("</nav>\n");
         frame.live.iter().for_each(|address| _ = self.fill(LIVE, &[address]));
+    }
+
+    fn form(&mut self, form: &Form) {
+        self.fill(FORM, &[&form.action, &form.button]);
+        form.fields.iter().for_each(|field| self.field(field));
+        self.fill("<button>{}</button></form>\n", &[&form.button]);
+    }
+
+    fn field(&mut self, field: &Field) {
+        let (name, label) = (field.name, field.label);
+        match &field.value {
+            Value::Text(text, example, known) => {
+                self.fill(TEXT_FIELD, &[label, name, text, example, name, name]);
+                known.iter().for_each(|it| _ = self.fill("<option value=\"{}\"></option>", &[it]));
+                self.raw("</datalist>");
+            }
+            Value::Choice(chosen, all) => {
+                self.fill("<label>{} <select name=\"{}\">", &[label, name]);
+                for it in all {
+                    let begin = if it == chosen { "<option selected>" } else { "<option>" };
+                    self.raw(begin).fill("{}</option>", &[it]);
+                }
+                self.raw("</select></label>");
+            }
+            Value::Tick(is_set) => {
+                self.fill(TICK_FIELD, &[name]).raw(if *is_set { " checked>" } else { ">" });
+                self.fill(" {}</label>", &[label]);
+            }
+        }
     }
 
     /// A cell that leads to another page, behind a box that chooses its row.

@@ -1,14 +1,23 @@
-//! Bars of parts and effects with their intervals, drawn by the style sheet alone.
+//! Bars of parts, effects with their intervals and timelines, drawn by the style sheet alone.
 
-use super::{Html, class_of, tone};
+use super::{Html, class, class_of, tone};
 use crate::pictures::{Forest, Shares, class_name};
 use crate::reading::times;
+use crate::section::Timeline;
+use whylate_core::figure::nanoseconds;
+use whylate_core::result::TimelineSegment;
 
 const SHARE: &str = r#"<div class="part {}" style="width:{}%" title="{}"><span>{}</span></div>"#;
 const EFFECT: &str = r#"<div class="effect {}"><span class="what">{}</span><div class="axis" aria-hidden="true"><i class="none"></i><i class="margin" style="left:{}%;width:{}%"></i><i class="range" style="left:{}%;width:{}%"></i><i class="point" style="left:{}%"></i></div><span class="size">{} {}</span></div>
 "#;
 const EFFECT_ENDS: &str = r#"<div class="effect ends" aria-hidden="true"><span class="what"></span><div class="axis"><span>{} ×</span><span>1</span><span>{} ×</span></div><span class="size"></span></div>
 </div>
+"#;
+const TIME_AXIS: &str = r#"<div class="row axis"><span class="cpu"></span><div class="ticks"><span>expected</span><span>ran, +{}</span></div></div>
+<p class="note hint" hidden>Wheel or pinch zooms, dragging moves, a double click shows all.</p>
+</div>
+"#;
+const SEGMENT: &str = r#"<div class="part {}" data-from="{}" data-to="{}" style="left:{}%;width:{}%" title="{}"><span>{}</span></div>
 "#;
 pub(super) const FOLDED: &str = r#"<details id="{}"><summary>"#;
 pub(super) const FOLDED_MEANING: &str = r#" <span class="meaning">{}</span></summary>
@@ -71,5 +80,33 @@ impl Html<'_> {
             );
         }
         self.fill(EFFECT_ENDS, &[&times(least), &times(most)]);
+    }
+
+    /// The bars are drawn without scripts; a script makes them zoom.
+    pub(super) fn timeline(&mut self, timeline: &Timeline) {
+        self.has_timeline = true;
+        self.fill("<div class=\"time\" data-length=\"{}\">\n", &[&timeline.length_ns.to_string()]);
+        for cpu in timeline.cpus() {
+            let number = cpu.to_string();
+            self.fill(
+                "<div class=\"row\"><span class=\"cpu\">CPU {}</span><div class=\"lane\">\n",
+                &[&number],
+            );
+            let own = timeline.segments.iter().filter(|segment| segment.cpu == cpu);
+            own.for_each(|segment| self.segment(segment, timeline));
+            self.raw("</div></div>\n");
+        }
+        self.fill(TIME_AXIS, &[&nanoseconds(timeline.length_ns)]);
+    }
+
+    fn segment(&mut self, segment: &TimelineSegment, timeline: &Timeline) {
+        let (from, to) = (segment.from_ns, segment.to_ns);
+        let percent = |ns: u64| format!("{:.4}", timeline.share(ns) * 100.0);
+        let function = segment.function.as_ref().map(|function| format!(" ({function})"));
+        let label = format!("{}{}", segment.what, function.unwrap_or_default());
+        let title = format!("{label}: {} from +{}", nanoseconds(to - from), nanoseconds(from));
+        let places = [from.to_string(), to.to_string(), percent(from), percent(to - from)];
+        let [from, to, left, width] = places.each_ref().map(String::as_str);
+        self.fill(SEGMENT, &[class(segment.kind), from, to, left, width, &title, &label]);
     }
 }

@@ -1,0 +1,61 @@
+#!/bin/sh
+# Pushes runs to an S3 server that is killed in the middle, again and again, and counts what is lost.
+#   farm_s3.sh WHYLATE PYTHON KILLS     PYTHON has moto[server] and duckdb
+# moto keeps objects in memory: a proxy stands between, and it is what dies, so that the objects stay as a server's disk
+# keeps them. It ends in the middle of requests: before them, within bodies, and between writing and answering.
+set -u
+whylate=$1 python=$2 kills=$3
+folder=$(mktemp -d)
+here=$(dirname "$(realpath "$0")")
+export AWS_ACCESS_KEY_ID=a AWS_SECRET_ACCESS_KEY=b AWS_REGION=us-east-1 AWS_ALLOW_HTTP=true
+export AWS_ENDPOINT_URL=http://127.0.0.1:5601 XDG_CACHE_HOME=$folder/cache WHYLATE_QUERY_PYTHON=$python
+"$python" -m moto.server -H 127.0.0.1 -p 5600 >"$folder/moto.log" 2>&1 &
+moto=$!
+trap 'kill $moto 2>/dev/null; rm -rf "$folder"' EXIT
+sleep 5
+curl -s -X PUT http://127.0.0.1:5600/latency >/dev/null
+cat >"$folder/plan.toml" <<'PLAN'
+name = "small"
+repeats = 2
+duration = "50ms"
+warmup = "0s"
+[[probe]]
+kind = "timer"
+policy = "other"
+[[cell]]
+PLAN
+lost=0 cut=0 pushes=0
+for kill in $(seq "$kills"); do
+    "$whylate" run "$folder/plan.toml" -o "$folder/run-$kill" --quiet >/dev/null 2>&1
+    "$python" "$here/farm_s3_proxy.py" 5601 5600 "$((kill * 7919 % 48000 + 200))" &
+    proxy=$!
+    sleep 0.2
+    timeout 60 "$whylate" push "$folder/run-$kill" s3://latency/farm >/dev/null 2>&1 || cut=$((cut + 1))
+    kill -9 $proxy 2>/dev/null
+    wait $proxy 2>/dev/null
+    "$python" "$here/farm_s3_proxy.py" 5601 5600 0 &
+    proxy=$!
+    sleep 0.2
+    "$whylate" push "$folder/run-$kill" s3://latency/farm >/dev/null 2>"$folder/said" || {
+        lost=$((lost + 1))
+        cat "$folder/said"
+    }
+    pushes=$((pushes + 1))
+    rm -rf "$folder/back"
+    "$whylate" pull "s3://latency/farm/$(hostname)/run-$kill" "$folder/back" >/dev/null 2>"$folder/said" &&
+        diff -r "$folder/run-$kill" "$folder/back" >/dev/null || {
+        lost=$((lost + 1))
+        cat "$folder/said"
+    }
+    kill -9 $proxy
+    wait $proxy 2>/dev/null
+    rm -rf "$folder/run-$kill"
+done
+"$python" "$here/farm_s3_proxy.py" 5601 5600 0 &
+proxy=$!
+sleep 0.2
+"$whylate" pull s3://latency/farm --check | grep -c whole
+"$whylate" farm query bounds --lake s3://latency/farm --json | tr -d '\n '
+echo
+kill -9 $proxy
+echo "pushes $pushes, cut off $cut, lost or different $lost"

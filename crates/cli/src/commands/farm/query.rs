@@ -1,0 +1,184 @@
+//! `whylate farm query` and `compare`: what is asked of a lake.
+
+use crate::arguments::{EngineChoice, FarmCompareArguments, QueryArguments};
+use crate::commands::variable;
+use crate::exit::Ending;
+use crate::output;
+use anyhow::{Context as _, Result, bail};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+use whylate_core::result::{FarmComparison, Outcome};
+use whylate_farm::{Engine, FIGURES, FarmError, Lake, Rows, RunGroup, compare_groups};
+use whylate_stats::meta::RUNS_MIN;
+use whylate_store::user_folder;
+
+pub(super) fn query(arguments: &QueryArguments) -> Result<Ending> {
+    let (Some(name), Some(lake), false) = (&arguments.question, &arguments.lake, arguments.list) else {
+        let line = |it: &whylate_farm::Question| format!("{:<12} {}\n", it.name, it.about());
+        output::print(&whylate_farm::library().iter().map(line).collect::<String>())?;
+        return Ok(Ending::Pass);
+    };
+    let known = whylate_farm::library().iter().find(|question| question.name == name);
+    let sql = match known {
+        Some(question) => question.sql.to_owned(),
+        None if !name.contains(['/', '.']) => {
+            let names: Vec<&str> = whylate_farm::library().iter().map(|question| question.name).collect();
+            bail!(
+                "there is no question `{name}`: there are {}; a file is named by its path",
+                names.join(", ")
+            )
+        }
+        None => fs::read_to_string(name).with_context(|| format!("cannot read the question {name}"))?,
+    };
+    let asked = Asked::open(lake, arguments.engine)?;
+    if arguments.print {
+        let lake = &asked.lake;
+        let statements = whylate_farm::statements(asked.engine, lake.url(), &lake.layout()?, &sql)?;
+        output::print(&statements.iter().map(|it| format!("{it};\n\n")).collect::<String>())?;
+        return Ok(Ending::Pass);
+    }
+    let rows = asked.answer(&sql, None)?;
+    match (arguments.json, arguments.csv) {
+        (true, _) => output::print_json(&rows)?,
+        (false, true) => output::print(&separated(&rows))?,
+        (false, false) => output::print(&aligned(&rows))?,
+    }
+    let is_alarm = arguments.expect_none && !rows.rows.is_empty();
+    Ok(if is_alarm { Ending::Exceeded } else { Ending::Pass })
+}
+
+/// A lake, and what answers questions about it.
+pub(crate) struct Asked {
+    pub(crate) lake: Lake,
+    engine: Engine,
+    /// Where the tables of a bucket are kept.
+    cache: Option<PathBuf>,
+}
+
+impl Asked {
+    /// A lake by its whole name, whatever the current folder is.
+    pub(crate) fn open(lake: &str, engine: EngineChoice) -> Result<Self> {
+        let is_url = lake.contains("://");
+        let place = if is_url { lake.to_owned() } else { std::path::absolute(lake)?.display().to_string() };
+        let lake = Lake::open(&place, false)?;
+        let engine = match engine {
+            EngineChoice::Duckdb => Engine::DuckDb,
+            EngineChoice::Clickhouse => Engine::ClickHouse,
+            EngineChoice::Spark => Engine::Spark,
+        };
+        Ok(Self { cache: cache_of(&lake)?, lake, engine })
+    }
+
+    /// The engine is ended when it has taken as long as `limit`.
+    pub(crate) fn answer(&self, sql: &str, limit: Option<Duration>) -> Result<Rows, FarmError> {
+        whylate_farm::answer(self.engine, &self.lake, self.cache.as_deref(), sql, limit)
+    }
+}
+
+/// Two groups of runs over all boards.
+pub(super) fn compare(arguments: &FarmCompareArguments) -> Result<Ending> {
+    let asked = Asked::open(&arguments.lake, arguments.engine)?;
+    let (first, second) = (&arguments.first, &arguments.second);
+    let rows = asked.answer(FIGURES, None)?;
+    let found = compare_groups(&rows, &RunGroup::of(first)?, &RunGroup::of(second)?, arguments.margin.0);
+    if found.is_empty() {
+        bail!("no board has {RUNS_MIN} complete runs of `{first}` and as many of `{second}`");
+    }
+    if arguments.json {
+        let format = "whylate.farm-compare/1";
+        output::print_json(
+            &json!({ "format": format, "first": first, "second": second, "comparisons": found }),
+        )?;
+    } else {
+        output::print(&format!("0.999 quantiles of {second} over those of {first}:\n"))?;
+        output::print(&found.iter().map(paragraph).collect::<String>())?;
+    }
+    let has = |outcome| found.iter().any(|it| it.outcome == outcome);
+    Ok(match () {
+        () if has(Outcome::Worse) => Ending::Exceeded,
+        () if has(Outcome::CannotTell) => Ending::Incomplete,
+        () => Ending::Pass,
+    })
+}
+
+fn paragraph(found: &FarmComparison) -> String {
+    let interval = found.ratio_low.zip(found.ratio_high);
+    let interval = interval.map(|(low, high)| format!(" ({low:.3} to {high:.3})")).unwrap_or_default();
+    let mut text = format!(
+        "\n{} {} {}: {:.3}{interval}: {}\n",
+        found.plan,
+        found.cell,
+        found.probe,
+        found.ratio,
+        found.outcome.name().replace('_', " "),
+    );
+    text += &match found.apart {
+        Some((first, second)) => {
+            format!("    {first} boards against {second} others: none has runs of both\n")
+        }
+        None if found.boards.len() == 1 => "    one board: no interval over boards\n".to_owned(),
+        None => format!(
+            "    {} boards; their own ratios differ by a factor of {:.3} beyond the spread of their runs (heterogeneity {:.0} \
+             %)\n",
+            found.boards.len(),
+            found.spread,
+            100.0 * found.heterogeneity
+        ),
+    };
+    for board in found.boards.iter().filter(|board| board.disagrees) {
+        let (low, high) = (board.ratio_low, board.ratio_high);
+        text += &format!("    disagrees: {}: {:.3} ({low:.3} to {high:.3})\n", board.host, board.ratio);
+    }
+    if !found.left_out.is_empty() {
+        text += &format!("    fewer than {RUNS_MIN} runs: {}\n", found.left_out.join(", "));
+    }
+    text
+}
+
+/// Where the tables of a bucket are kept.
+fn cache_of(lake: &Lake) -> Result<Option<PathBuf>> {
+    if !lake.is_bucket() {
+        return Ok(None);
+    }
+    let [named, home] = ["XDG_CACHE_HOME", "HOME"].map(variable);
+    let caches = user_folder(named.as_deref(), home.as_deref(), ".cache");
+    let caches = caches.context("neither XDG_CACHE_HOME nor HOME is set")?;
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '+' };
+    Ok(Some(caches.join("whylate/lakes").join(lake.url().chars().map(plain).collect::<String>())))
+}
+
+/// A value as text; nothing for null.
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Number(number) if number.is_f64() => format!("{:.4}", number.as_f64().unwrap_or(0.0)),
+        other => other.to_string(),
+    }
+}
+
+/// Comma-separated values, as RFC 4180 says.
+fn separated(rows: &Rows) -> String {
+    let quoted = |text: String| match text.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text,
+    };
+    let exact = |value: &Value| quoted(if value.is_number() { value.to_string() } else { cell(value) });
+    let line = |row: &Vec<Value>| row.iter().map(exact).collect::<Vec<_>>().join(",") + "\n";
+    rows.columns.join(",") + "\n" + &rows.rows.iter().map(line).collect::<String>()
+}
+
+/// Columns, as wide as what is in them.
+fn aligned(rows: &Rows) -> String {
+    let mut lines: Vec<Vec<String>> = vec![rows.columns.clone()];
+    lines.extend(rows.rows.iter().map(|row| row.iter().map(cell).collect()));
+    let wide = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..rows.columns.len()).map(wide).collect();
+    let line = |line: &Vec<String>| {
+        let padded = line.iter().zip(&widths).map(|(text, width)| format!("{text:<width$}"));
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+    };
+    lines.iter().map(line).collect()
+}

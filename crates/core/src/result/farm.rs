@@ -1,0 +1,120 @@
+//! What a lake shows of many machines: its boards with their newest runs, and two groups of runs over all boards.
+
+use super::{Outcome, Verdict};
+use serde::Serialize;
+
+/// A machine of a lake.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FarmBoard {
+    /// Its name; a lake that others write to may hold any text.
+    pub host: String,
+    /// A series of each plan (the one that was latest in its newest run), or every series.
+    pub series: Vec<FarmSeries>,
+}
+
+/// One cell and probe of a plan on one machine, over its runs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FarmSeries {
+    /// The plan.
+    pub plan: String,
+    /// The cell; empty where no run has a figure.
+    pub cell: String,
+    /// The probe; empty where no run has a figure.
+    pub probe: String,
+    /// The oldest first.
+    pub runs: Vec<FarmRun>,
+    /// What is wrong with the plan on this machine now.
+    pub alarms: Vec<FarmAlarm>,
+}
+
+/// A run of a series.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FarmRun {
+    /// Its name.
+    pub name: String,
+    /// When it began: RFC 3339, UTC.
+    pub started_at: String,
+    /// The same in seconds since 1970.
+    pub started_s: u64,
+    /// Its kernel.
+    pub kernel: String,
+    /// The machine's architecture and processor.
+    pub machine: String,
+    /// Against its limit.
+    pub verdict: Option<Verdict>,
+    /// What was asked for and is not so.
+    pub mismatches: String,
+    /// The plan's limit.
+    pub limit_ns: Option<u64>,
+    /// The largest latency in any cell.
+    pub max_ns: Option<u64>,
+    /// The [`FarmRun::QUANTILES`] of the series, of the CPU with the largest one.
+    pub quantiles_ns: [Option<u64>; 4],
+}
+
+impl FarmRun {
+    /// The names of the quantiles, as plans write them.
+    pub const QUANTILES: [&'static str; 4] = ["p50", "p99", "p99.9", "p99.99"];
+}
+
+/// Something that is wrong with a machine: a row of the question `alarms`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FarmAlarm {
+    /// `level`, `silent`, `incomplete`, `probe` or `exposure`.
+    pub kind: String,
+    /// What it is about.
+    pub what: String,
+    /// What was measured, in the unit of the kind.
+    pub measured: Option<f64>,
+    /// What is allowed.
+    pub allowed: Option<f64>,
+}
+
+/// What two groups of runs show for one cell and probe of a plan, with the machine as the unit.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FarmComparison {
+    /// The plan.
+    pub plan: String,
+    /// The cell.
+    pub cell: String,
+    /// The probe.
+    pub probe: String,
+    /// What may be said of the ratio.
+    pub outcome: Outcome,
+    /// The second group over the first one: the geometric mean over machines.
+    pub ratio: f64,
+    /// The lower end of its 95 % interval; absent with one machine.
+    pub ratio_low: Option<f64>,
+    /// The upper end.
+    pub ratio_high: Option<f64>,
+    /// Of "no difference", corrected for the number of comparisons.
+    pub p_value: f64,
+    /// The part of the spread of machines' ratios that their runs do not explain, from 0 to 1.
+    pub heterogeneity: f64,
+    /// By what factor the ratio of a typical machine differs from that of all, apart from the spread of its runs.
+    pub spread: f64,
+    /// Each machine that has enough runs of both groups.
+    pub boards: Vec<FarmEffect>,
+    /// Machines that have too few.
+    pub left_out: Vec<String>,
+    /// How many machines of either group were compared with each other; absent where each is compared with itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub apart: Option<(usize, usize)>,
+}
+
+/// What one machine shows.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FarmEffect {
+    /// The machine.
+    pub host: String,
+    /// Runs of either group.
+    pub runs: [usize; 2],
+    /// The second group over the first one.
+    pub ratio: f64,
+    /// The lower end of its 95 % interval, by its own runs.
+    pub ratio_low: f64,
+    /// The upper end.
+    pub ratio_high: f64,
+    /// Whether it differs from what the other machines show.
+    pub disagrees: bool,
+}

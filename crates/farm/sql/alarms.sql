@@ -1,0 +1,63 @@
+-- What is wrong now: boards above the limits that their own runs teach, silent ones, probes that are gone, less time watched
+-- `level`: 5 of the newest 8 runs are above the limit that the board's own runs teach. `silent`: no run for three times as
+-- long as usual, and for an hour. `incomplete`: the newest run is not what was asked for. `probe`: a series that all of the 5 runs before had
+-- is not in the newest one. `exposure`: the newest 5 runs watched less than 80 % of the 5 before.
+WITH placed AS (
+    SELECT host, plan, run, verdict, mismatches, started_s, coalesce(watched_ns, 0) AS watched_ns,
+        row_number() OVER (PARTITION BY host, plan ORDER BY started_s DESC, run DESC) AS age
+    FROM runs
+),
+boards AS (
+    SELECT host, plan, count(*) AS run_count, min(started_s) AS first_s, max(started_s) AS last_s,
+        max(CASE WHEN age = 1 THEN run END) AS newest_run,
+        CAST(sum(CASE WHEN age <= 5 THEN watched_ns ELSE 0 END) AS DOUBLE) AS newest_5_ns,
+        CAST(sum(CASE WHEN age > 5 AND age <= 10 THEN watched_ns ELSE 0 END) AS DOUBLE) AS before_5_ns
+    FROM placed
+    GROUP BY host, plan
+),
+lake AS (
+    SELECT max(started_s) AS now_s FROM runs
+),
+leveled AS (
+    SELECT host, plan, cell, probe, run, figure_ns, limit_ns, above_of_8,
+        row_number() OVER (PARTITION BY host, plan, cell, probe ORDER BY started_s DESC, run DESC) AS age
+    FROM levels
+),
+series AS (
+    SELECT p.host AS host, p.plan AS plan, q.cell AS cell, q.probe AS probe, q.cpu AS cpu,
+        sum(CASE WHEN p.age = 1 THEN 1 ELSE 0 END) AS newest, sum(CASE WHEN p.age > 1 THEN 1 ELSE 0 END) AS before
+    FROM placed AS p
+    JOIN quantiles AS q ON p.host = q.host AND p.run = q.run
+    WHERE p.age <= 6 AND q.quantile = 0.999
+    GROUP BY p.host, p.plan, q.cell, q.probe, q.cpu
+),
+found AS (
+    SELECT 'level' AS alarm, host, plan, concat(cell, ' ', probe) AS what, figure_ns AS measured, limit_ns AS allowed, run
+    FROM leveled
+    WHERE age = 1 AND above_of_8 >= 5
+    UNION ALL
+    SELECT 'silent' AS alarm, b.host AS host, b.plan AS plan, 'days without a run' AS what,
+        (l.now_s - b.last_s) / 86400.0 AS measured,
+        greatest(3600.0, 3.0 * (b.last_s - b.first_s) / (b.run_count - 1)) / 86400.0 AS allowed, b.newest_run AS run
+    FROM boards AS b CROSS JOIN lake AS l
+    WHERE b.run_count > 1 AND l.now_s - b.last_s > greatest(3600.0, 3.0 * (b.last_s - b.first_s) / (b.run_count - 1))
+    UNION ALL
+    SELECT 'incomplete' AS alarm, host, plan, mismatches AS what, CASE WHEN age <> 1 THEN 0.0 END AS measured,
+        CASE WHEN age <> 1 THEN 0.0 END AS allowed, run
+    FROM placed
+    WHERE age = 1 AND verdict = 'incomplete'
+    UNION ALL
+    SELECT 'probe' AS alarm, s.host AS host, s.plan AS plan, concat(s.cell, ' ', s.probe, ' CPU ', CAST(s.cpu AS VARCHAR(10))) AS what,
+        0.0 AS measured, 5.0 AS allowed, b.newest_run AS run
+    FROM series AS s
+    JOIN boards AS b ON s.host = b.host AND s.plan = b.plan
+    WHERE s.newest = 0 AND s.before >= 5
+    UNION ALL
+    SELECT 'exposure' AS alarm, host, plan, 'hours watched in 5 runs' AS what, newest_5_ns / 3.6e12 AS measured,
+        0.8 * before_5_ns / 3.6e12 AS allowed, newest_run AS run
+    FROM boards
+    WHERE run_count >= 10 AND newest_5_ns < 0.8 * before_5_ns
+)
+SELECT alarm, host, plan, what, measured, allowed, run
+FROM found
+ORDER BY alarm, host, plan, what

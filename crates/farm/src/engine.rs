@@ -1,0 +1,234 @@
+//! Engines that answer SQL: modules of Python, which run in a process of their own.
+
+use crate::error::{At as _, FarmError};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// An engine that answers SQL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// DuckDB.
+    DuckDb,
+    /// ClickHouse, also as chDB.
+    ClickHouse,
+    /// Spark.
+    Spark,
+}
+
+/// What an engine answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rows {
+    /// Names of the columns.
+    pub columns: Vec<String>,
+    /// A value of each column, of each row.
+    pub rows: Vec<Vec<Value>>,
+}
+
+impl Rows {
+    /// The values of each row by the names of their columns.
+    pub(crate) fn by_name(&self) -> impl Iterator<Item = Row<'_>> {
+        self.rows.iter().map(|values| Row { columns: &self.columns, values })
+    }
+}
+
+/// A row; a column that is not there has no value.
+#[derive(Clone, Copy)]
+pub(crate) struct Row<'r> {
+    columns: &'r [String],
+    values: &'r [Value],
+}
+
+impl Row<'_> {
+    fn value(&self, column: &str) -> Option<&Value> {
+        self.values.get(self.columns.iter().position(|name| name == column)?)
+    }
+
+    /// A text; empty without one.
+    pub(crate) fn text(&self, column: &str) -> String {
+        self.value(column).and_then(Value::as_str).unwrap_or_default().to_owned()
+    }
+
+    pub(crate) fn number(&self, column: &str) -> Option<f64> {
+        self.value(column)?.as_f64()
+    }
+
+    /// A number that is no less than 0, without its fraction.
+    pub(crate) fn count(&self, column: &str) -> Option<u64> {
+        let value = self.value(column)?;
+        value.as_u64().or_else(|| value.as_f64().filter(|it| *it >= 0.0).map(|it| it as u64))
+    }
+}
+
+/// What runs the statements in the engine.
+const RUNNER: &str = include_str!("../engine.py");
+/// Names the Python that has the engines.
+const PYTHON: &str = "WHYLATE_QUERY_PYTHON";
+/// Exit code of [`RUNNER`] without the engine.
+const NOT_INSTALLED: i32 = 69;
+
+/// How often it is looked whether an engine has ended.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Runs statements in the engine that is installed, as a module of Python; it is ended when it has taken as long as `limit`.
+///
+/// # Errors
+/// [`FarmError::NoEngine`] where it is not installed, [`FarmError::NoPython`] where Python is not, [`FarmError::TooLong`],
+/// [`FarmError::Engine`] with what it says.
+pub fn ask(engine: Engine, statements: &[String], limit: Option<Duration>) -> Result<Rows, FarmError> {
+    match std::env::var(PYTHON) {
+        Ok(python) => ask_python(&python, &format!("{PYTHON}={python}"), engine, statements, limit),
+        Err(_) => ask_python("python3", "python3", engine, statements, limit),
+    }
+}
+
+/// Runs statements with a Python; `named` is how it was named.
+fn ask_python(
+    python: &str,
+    named: &str,
+    engine: Engine,
+    statements: &[String],
+    limit: Option<Duration>,
+) -> Result<Rows, FarmError> {
+    let failed = |what: String| FarmError::Engine(engine.name(), what);
+    let document = serde_json::json!({ "engine": engine.name(), "statements": statements }).to_string();
+    // Files: no pipe is full, and what the engine leaves behind cannot keep one open.
+    let files = || -> io::Result<[File; 3]> {
+        let mut input = tempfile::tempfile()?;
+        input.write_all(document.as_bytes())?;
+        input.rewind()?;
+        Ok([input, tempfile::tempfile()?, tempfile::tempfile()?])
+    };
+    let [input, mut output, mut errors] = files().at("create", std::env::temp_dir())?;
+    let copy = |file: &File| file.try_clone().at("open", std::env::temp_dir());
+    let spawned = Command::new(python)
+        .args(["-c", RUNNER])
+        .stdin(input)
+        .stdout(copy(&output)?)
+        .stderr(copy(&errors)?)
+        .spawn();
+    let mut running = spawned.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => FarmError::NoPython(named.to_owned()),
+        _ => failed(format!("{named}: {error}")),
+    })?;
+    let ended = wait(&mut running, limit).map_err(|error| failed(error.to_string()))?;
+    let Some(status) = ended else {
+        return Err(FarmError::TooLong(engine.name(), limit.unwrap_or_default().as_secs()));
+    };
+    match status.code() {
+        Some(0) => serde_json::from_slice(&all_of(&mut output)).map_err(|error| failed(error.to_string())),
+        Some(NOT_INSTALLED) => Err(FarmError::NoEngine(engine.name(), engine.module(), python.to_owned())),
+        _ => {
+            let said = all_of(&mut errors);
+            let said = String::from_utf8_lossy(&said);
+            let mut lines = said.lines().filter(|line| !line.trim().is_empty());
+            let error = lines.clone().find(|line| line.contains("Error") || line.contains("Exception"));
+            Err(failed(error.or_else(|| lines.next_back()).unwrap_or("it ended without a word").to_owned()))
+        }
+    }
+}
+
+/// How a process ended; `None` where it took too long, and was ended.
+fn wait(running: &mut Child, limit: Option<Duration>) -> io::Result<Option<ExitStatus>> {
+    let Some(limit) = limit else { return running.wait().map(Some) };
+    let begun = Instant::now();
+    while begun.elapsed() < limit {
+        if let Some(status) = running.try_wait()? {
+            return Ok(Some(status));
+        }
+        std::thread::sleep(LOOK);
+    }
+    running.kill()?;
+    running.wait().map(|_| None)
+}
+
+/// What was written into a file; nothing where it cannot be read.
+fn all_of(file: &mut File) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let read = file.rewind().and_then(|()| file.read_to_end(&mut bytes));
+    read.map_or_else(|_| Vec::new(), |_| bytes)
+}
+
+impl Engine {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::DuckDb => "duckdb",
+            Self::ClickHouse => "clickhouse",
+            Self::Spark => "spark",
+        }
+    }
+
+    /// The module of Python that it is in.
+    const fn module(self) -> &'static str {
+        match self {
+            Self::DuckDb => "duckdb",
+            Self::ClickHouse => "chdb",
+            Self::Spark => "pyspark",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::{Path, PathBuf};
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
+    /// A program that is being written cannot be run, not even by a process that another test is about to begin.
+    fn alone() -> MutexGuard<'static, ()> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[test]
+    fn a_python_that_is_not_there_is_named() {
+        let _alone = alone();
+        let said = ask_python("/nonexistent/python", "PYTHON=/nonexistent/python", Engine::DuckDb, &[], None);
+        let error = said.unwrap_err();
+        assert!(error.is_unavailable(), "{error}");
+        assert!(error.to_string().starts_with("PYTHON=/nonexistent/python: there is no such"), "{error}");
+    }
+
+    /// What stands for Python: a script of the shell in that folder.
+    fn python(folder: &Path, script: &str) -> PathBuf {
+        let program = folder.join("python");
+        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        program
+    }
+
+    #[test]
+    fn what_an_engine_prints_itself_is_no_part_of_its_answer() {
+        let _alone = alone();
+        const ENGINE: &str = "import os\nclass Found:\n    description = [('n',)]\n    fetchall = lambda self: [(1,)]\n\
+            class Connection:\n    def execute(self, statement):\n        os.write(1, b'\\r 71% of it')\n        \
+            print('done')\n        return Found()\nconnect = Connection\n";
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("duckdb.py"), ENGINE).unwrap();
+        let script = format!("PYTHONPATH='{}' exec python3 \"$@\"", folder.path().display());
+        let program = python(folder.path(), &script);
+        let question = vec!["SELECT 1".to_owned()];
+        match ask_python(program.to_str().unwrap(), "python", Engine::DuckDb, &question, None) {
+            Ok(rows) => assert_eq!((rows.columns, rows.rows), (vec!["n".to_owned()], vec![vec![1.into()]])),
+            // A machine without Python.
+            Err(FarmError::Engine(_, said)) => assert!(said.contains("python3"), "{said}"),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn an_engine_that_takes_too_long_is_ended() {
+        let _alone = alone();
+        // It reads nothing and never ends by itself.
+        let folder = tempfile::tempdir().unwrap();
+        let program = python(folder.path(), "exec sleep 3600");
+        let question = vec!["SELECT 1".repeat(100_000)];
+        let limit = Some(Duration::from_millis(100));
+        let said = ask_python(program.to_str().unwrap(), "python", Engine::DuckDb, &question, limit);
+        assert!(matches!(said, Err(FarmError::TooLong("duckdb", 0))), "{said:?}");
+    }
+}

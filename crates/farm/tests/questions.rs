@@ -1,0 +1,253 @@
+//! A made lake: every question gives the same rows in every engine that is installed, quantiles are those of `stats`, and
+//! planted facts are found.
+//!
+//! `WHYLATE_QUERY_PYTHON` names a Python with `duckdb`, `chdb` and `pyspark`; what it lacks is skipped.
+
+#![allow(clippy::print_stderr)] // what was skipped, and why
+
+mod made;
+
+use made::{answer, is_same, make_lake, make_run};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use whylate_core::plan::Statistic;
+use whylate_farm::{Engine, Lake, Push, Rows, history_of, library};
+use whylate_store::{Reader, assemble};
+
+#[test]
+fn every_engine_gives_the_rows_of_the_others_and_the_quantiles_of_a_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let (lake, runs) = make_lake(folder.path());
+    let mut asked = Vec::new();
+    for question in library() {
+        let mut first: Option<Rows> = None;
+        for engine in [Engine::DuckDb, Engine::ClickHouse, Engine::Spark] {
+            // A session of Spark takes half a minute to begin.
+            if engine == Engine::Spark && question.name != "regressions" && question.name != "quantiles" {
+                continue;
+            }
+            let Some(rows) = answer(engine, &lake, question.sql) else { continue };
+            match &first {
+                None => first = Some(rows),
+                Some(first) => {
+                    assert!(is_same(first, &rows), "{}: {engine:?}:\n{first:?}\n{rows:?}", question.name);
+                }
+            }
+        }
+        let Some(rows) = first else { return };
+        asked.push(question.name);
+        of_question(question.name, &rows, &runs);
+    }
+    assert_eq!(asked.len(), library().len());
+}
+
+/// What was planted is found.
+fn of_question(name: &str, rows: &Rows, runs: &[PathBuf]) {
+    let column = |name: &str| rows.columns.iter().position(|it| it == name).unwrap();
+    let words = |name: &str| -> Vec<&str> {
+        rows.rows.iter().map(|row| row[column(name)].as_str().unwrap()).collect()
+    };
+    match name {
+        "worst" => assert_eq!(words("host")[0], "b", "{rows:?}"),
+        "boards" => of_boards(rows),
+        "silent" => assert_eq!(words("host"), ["c"], "{rows:?}"),
+        "incomplete" => assert_eq!(words("host"), ["c", "a"], "ten runs of c, one of a: {rows:?}"),
+        "alarms" => {
+            let found: Vec<_> = words("alarm").into_iter().zip(words("host")).collect();
+            let planted = [
+                "exposure c",
+                "incomplete a",
+                "incomplete c",
+                "level b",
+                "level b",
+                "probe a",
+                "probe a",
+                "silent c",
+            ];
+            assert_eq!(found, planted.map(|it| it.split_once(' ').unwrap()), "{rows:?}");
+        }
+        "levels" => {
+            assert_eq!(words("host").iter().filter(|host| **host == "c").count(), 0, "incomplete: {rows:?}");
+        }
+        "regressions" => {
+            assert!(words("host").iter().all(|host| *host == "b"), "{rows:?}");
+            assert!(words("first_run_after").contains(&"night-014"), "{rows:?}");
+            assert!(words("kernel_after").contains(&"7.2.0-rt"), "{rows:?}");
+        }
+        "bounds" => {
+            assert_eq!(words("kernel"), ["6.12.0-rt", "7.2.0-rt"]);
+            let count: u64 = rows.rows.iter().map(|row| row[column("run_count")].as_u64().unwrap()).sum();
+            assert_eq!(count, runs.len() as u64);
+        }
+        "causes" => assert!(words("actor").iter().all(|actor| *actor == "irq/45-nvkm"), "{rows:?}"),
+        "treatments" => assert!(words("treatment").iter().all(|kind| *kind == "governor"), "{rows:?}"),
+        "quantiles" => assert_eq!(quantiles(rows), quantiles_of(runs)),
+        other => panic!("{other}: say what is planted"),
+    }
+}
+
+/// Each board with its newest runs, and an alarm where it belongs.
+fn of_boards(rows: &Rows) {
+    let columns = ["alarm", "host", "plan", "what", "measured", "allowed"].map(str::to_owned).to_vec();
+    let alarm = ["silent", "c", "nightly", "days without a run"].map(Value::from);
+    let alarms = Rows { columns, rows: vec![alarm.into_iter().chain([12.0.into(), 3.0.into()]).collect()] };
+    let boards = whylate_farm::boards(rows, Some(&alarms));
+    let sizes: Vec<_> = boards.iter().map(|it| (it.host.as_str(), it.series[0].runs.len())).collect();
+    assert_eq!(sizes, [("a", 24), ("b", 24), ("c", 12)]);
+    assert!(
+        boards.iter().all(|board| board.series.len() == 1 && board.series[0].cell == "idle"),
+        "{boards:?}"
+    );
+    let alarms = boards.iter().map(|board| board.series[0].alarms.len());
+    assert_eq!(alarms.collect::<Vec<_>>(), [0, 0, 1]);
+    let newest = boards[1].series[0].runs.last().unwrap();
+    assert_eq!((newest.name.as_str(), newest.kernel.as_str()), ("night-023", "7.2.0-rt"));
+    let [p50, p99, p999, _] = newest.quantiles_ns;
+    assert!(p50 < p99 && p99 < p999 && p50.is_some() && newest.max_ns >= p999, "{newest:?}");
+}
+
+/// A board's history is what its runs say, with the change that was planted.
+#[test]
+fn a_board_has_all_its_runs_and_a_change_where_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let (lake, _) = make_lake(folder.path());
+    for engine in [Engine::DuckDb, Engine::ClickHouse] {
+        let Some(rows) = answer(engine, &lake, &history_of("b").unwrap()) else { continue };
+        let boards = whylate_farm::boards(&rows, None);
+        let cells: Vec<&str> = boards[0].series.iter().map(|series| series.cell.as_str()).collect();
+        assert_eq!((boards.len(), cells), (1, vec!["idle", "quiet"]), "{engine:?}");
+        let course = whylate_farm::course(&boards[0].series[0], Statistic::P999).unwrap();
+        assert_eq!(course.points.len(), 24);
+        assert!(course.changes.len() == 1 && course.changes[0].point.abs_diff(14) <= 1, "{course:?}");
+        assert_eq!(whylate_farm::course(&boards[0].series[0], Statistic::Max), None);
+    }
+}
+
+#[test]
+fn a_name_that_is_not_plain_never_becomes_a_part_of_a_statement() {
+    for name in ["b' OR '1'='1", "a\\", "", "a b", "*", "ä"] {
+        assert_eq!(history_of(name), None, "{name}");
+    }
+}
+
+type Quantiles = BTreeMap<(String, String, String, u64), Vec<u64>>;
+
+/// Host, run, cell and CPU, with the 0.5, 0.99, 0.999 and 0.9999 quantiles.
+fn quantiles(rows: &Rows) -> Quantiles {
+    let mut found = Quantiles::new();
+    for row in &rows.rows {
+        let word = |index: usize| row[index].as_str().unwrap().to_owned();
+        let key = (word(0), word(1), word(2), row[4].as_u64().unwrap());
+        found.entry(key).or_default().push(row[6].as_u64().unwrap());
+    }
+    found
+}
+
+fn quantiles_of(runs: &[PathBuf]) -> Quantiles {
+    let mut found = Quantiles::new();
+    for path in runs {
+        let reader = Reader::open(path).unwrap();
+        let (host, run) = (reader.info().facts.host.clone(), reader.info().run.clone());
+        let result = assemble(&reader).unwrap();
+        for cell in &result.cells {
+            for cpu in cell.probes.iter().flat_map(|probe| &probe.cpus) {
+                let figures = cpu.quantiles.as_ref().unwrap();
+                let key = (host.clone(), run.clone(), cell.name.clone(), u64::from(cpu.cpu.0));
+                found.insert(key, vec![figures.p50_ns, figures.p99_ns, figures.p999_ns, figures.p9999_ns]);
+            }
+        }
+    }
+    found
+}
+
+/// Any other quantile can be had from the histograms by the same rules.
+#[test]
+fn the_histograms_give_the_quantiles_of_a_report() {
+    const ASKED: &str = "SELECT host, run, cell, probe, cpu, quantile, value_ns FROM bucket_quantiles \
+        ORDER BY host, run, cell, probe, cpu, quantile";
+    let folder = tempfile::tempdir().unwrap();
+    let (lake, runs) = make_lake(folder.path());
+    for engine in [Engine::DuckDb, Engine::ClickHouse, Engine::Spark] {
+        if let Some(rows) = answer(engine, &lake, ASKED) {
+            assert_eq!(quantiles(&rows), quantiles_of(&runs), "{engine:?}");
+        }
+    }
+}
+
+/// A made farm: boards of which a part becomes 30 % later; `None` where DuckDB is not installed.
+fn make_farm(lake: &Path, arguments: &[&str]) -> Option<()> {
+    let python = std::env::var("WHYLATE_QUERY_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/generate.py");
+    let has_engine = Command::new(&python).args(["-c", "import duckdb"]).stderr(Stdio::null()).status();
+    if !has_engine.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: {python} has no duckdb");
+        return None;
+    }
+    let made = Command::new(&python).arg(program).arg(lake).args(arguments).status().unwrap();
+    assert!(made.success());
+    Some(())
+}
+
+/// For each board the runs from the planted change (0: there is none) to the first alarm after it (0: there is none), and
+/// whether there was an alarm without a change.
+const ALARMS: &str = "WITH planted AS (SELECT host, started_s FROM read_csv('PLANTED')),
+    placed AS (
+        SELECT l.host, l.started_s, l.above_of_8, p.started_s AS changed_s,
+            row_number() OVER (PARTITION BY l.host ORDER BY l.started_s) AS place,
+            coalesce(lag(l.above_of_8) OVER (PARTITION BY l.host ORDER BY l.started_s), 0) AS before
+        FROM levels AS l LEFT JOIN planted AS p ON l.host = p.host
+    )
+    SELECT host, coalesce(min(CASE WHEN above_of_8 >= 5 AND started_s >= changed_s THEN place END)
+            - min(CASE WHEN started_s >= changed_s THEN place END) + 1, 0) AS runs_to_alarm,
+        count(changed_s) AS planted,
+        sum(CASE WHEN above_of_8 >= 5 AND before < 5 AND (changed_s IS NULL OR started_s < changed_s) THEN 1 ELSE 0 END) AS falsely
+    FROM placed GROUP BY host ORDER BY host";
+
+#[test]
+fn boards_that_become_later_alarm_soon_and_others_hardly_ever() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["--boards", "120", "--years", "4", "--worse", "0.5", "--only", "runs,quantiles"];
+    if make_farm(folder.path(), &arguments).is_none() {
+        return;
+    }
+    let lake = Lake::open(folder.path().to_str().unwrap(), false).unwrap();
+    let sql = ALARMS.replace("PLANTED", folder.path().join("planted.csv").to_str().unwrap());
+    let rows = answer(Engine::DuckDb, &lake, &sql).unwrap().rows;
+    let of = |row: &Vec<Value>, at: usize| row[at].as_u64().unwrap();
+    let planted: Vec<u64> = rows.iter().filter(|row| of(row, 2) > 0).map(|row| of(row, 1)).collect();
+    let found = planted.iter().filter(|runs| (1..=10).contains(*runs)).count();
+    assert!(planted.len() > 40 && found * 20 >= planted.len() * 19, "{found} of {}", planted.len());
+    // 480 board-years, less those after a change.
+    assert!(rows.iter().map(|row| of(row, 3)).sum::<u64>() <= 3, "{rows:?}");
+    // A made lake is one that all questions understand, but for the tables that it lacks.
+    assert!(!answer(Engine::DuckDb, &lake, "SELECT * FROM levels LIMIT 1").unwrap().rows.is_empty());
+}
+
+#[test]
+fn a_made_farm_has_the_columns_of_a_pushed_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let (made, pushed) = (folder.path().join("made"), folder.path().join("pushed"));
+    if make_farm(&made, &["--boards", "2", "--years", "1"]).is_none() {
+        return;
+    }
+    let run = make_run(folder.path(), "a", "6.18.3", 1, 2000);
+    let real = Lake::open(pushed.to_str().unwrap(), true).unwrap();
+    real.push(&run, &Push::default()).unwrap();
+    let made = Lake::open(made.to_str().unwrap(), false).unwrap();
+    for table in ["runs", "cells", "contrasts", "intervals", "histograms", "quantiles", "spikes", "causes"] {
+        let columns = |lake: &Lake| -> Vec<String> {
+            answer(Engine::DuckDb, lake, &format!("SELECT * FROM {table} LIMIT 1")).unwrap().columns
+        };
+        let real = columns(&real);
+        let other: Vec<String> = columns(&made).into_iter().filter(|name| !real.contains(name)).collect();
+        assert_eq!(other, Vec::<String>::new(), "{table}");
+    }
+    for question in library() {
+        answer(Engine::DuckDb, &made, question.sql).unwrap();
+    }
+    let same = "SELECT count(*) FROM (SELECT host, run, cell, probe, cpu, quantile, value_ns FROM quantiles
+        EXCEPT SELECT host, run, cell, probe, cpu, quantile, value_ns FROM bucket_quantiles)";
+    assert_eq!(answer(Engine::DuckDb, &made, same).unwrap().rows, [[0]]);
+}

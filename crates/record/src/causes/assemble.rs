@@ -1,0 +1,310 @@
+//! Puts the kernel's events together to what had a CPU from when to when, as the BPF programs do in the kernel.
+//!
+//! In: the events of the measured CPUs in the order of time. Out: segments of each CPU in the order of their ends, and
+//! from when on they are complete. It touches no machine. What is recorded of one process alone (wake-ups, migrations,
+//! page faults) is that of the measured threads.
+
+use super::own::{OwnThreads, Seen};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use whylate_core::CpuId;
+use whylate_explain::segments::{Activity, Recording, Segment, Thread};
+use whylate_trace::event::{Event, EventKind, Names, Symbol, Task, TaskState, Vector};
+use whylate_trace::reader::Reader;
+
+/// The kernel's number of the highest real-time priority, from which tools count down.
+const PRIORITY_TOP: i32 = 99;
+/// A timer whose clock differs by more than this from CLOCK_MONOTONIC has another clock.
+const SAME_CLOCK_NS: u64 = 1_000_000_000;
+/// At most this many segments of a CPU are kept.
+const KEPT_MAX: usize = 1 << 16;
+/// Armed timers that are kept; where there are more, those that were cancelled fill the table, and it is begun anew.
+const TIMERS_MAX: usize = 1 << 16;
+
+/// What is in progress on one CPU.
+#[derive(Debug, Default)]
+struct CpuState {
+    /// From when on everything is known.
+    complete_from_ns: u64,
+    segments: VecDeque<Segment>,
+    irq_ns: Option<u64>,
+    vector_ns: Option<u64>,
+    softirq_ns: Option<u64>,
+    function_ns: Option<u64>,
+    /// The idle state.
+    idle: Option<(u32, u64)>,
+    /// Address and flags of the lock, and the thread that waits.
+    lock: Option<(u64, u32, u32, u64)>,
+    /// Since when the running thread has the CPU.
+    running_since_ns: u64,
+    /// Programmed expiry of the timer whose handler runs.
+    expires_hard_ns: Option<u64>,
+    /// With the thread in which the handler runs.
+    expires_soft: Option<(u64, u32)>,
+    /// The stack of the timer's interrupt.
+    stack: Vec<Symbol>,
+}
+
+impl CpuState {
+    /// Nothing before `at_ns` is known.
+    fn begin(&mut self, at_ns: u64) {
+        let segments = std::mem::take(&mut self.segments);
+        *self = Self { complete_from_ns: at_ns, running_since_ns: at_ns, segments, ..Self::default() };
+    }
+
+    fn push(&mut self, from_ns: u64, to_ns: u64, what: Activity) {
+        if self.segments.len() >= KEPT_MAX
+            && let Some(oldest) = self.segments.pop_front()
+        {
+            self.complete_from_ns = self.complete_from_ns.max(oldest.to_ns + 1);
+        }
+        self.segments.push_back(Segment { from_ns, to_ns, what });
+    }
+
+    /// Ends what began at `began_ns`, if that is known.
+    fn end(&mut self, began_ns: Option<u64>, to_ns: u64, what: Activity) {
+        if let Some(from_ns) = began_ns {
+            self.push(from_ns, to_ns, what);
+        }
+    }
+
+    /// Takes the begin or the end of what interrupts threads, or of an idle state.
+    fn handler(&mut self, at_ns: u64, kind: EventKind, names: &Names, named: &dyn Fn(Symbol) -> String) {
+        match kind {
+            EventKind::IrqEntry { .. } => self.irq_ns = Some(at_ns),
+            EventKind::IrqExit { irq } => {
+                let began = self.irq_ns.take();
+                self.end(began, at_ns, Activity::Irq { line: irq });
+            }
+            EventKind::VectorEntry { .. } => self.vector_ns = Some(at_ns),
+            EventKind::VectorExit { vector } => {
+                let (began, vector) = (self.vector_ns.take(), number(vector, names));
+                self.end(began, at_ns, Activity::Vector { vector });
+            }
+            EventKind::SoftirqEntry { .. } => self.softirq_ns = Some(at_ns),
+            EventKind::SoftirqExit { vector } => {
+                let began = self.softirq_ns.take();
+                self.end(began, at_ns, Activity::Softirq { number: vector });
+            }
+            EventKind::Nmi { handler, duration_ns } => {
+                let handler = named(handler);
+                self.push(at_ns.saturating_sub(duration_ns), at_ns, Activity::Nmi { handler });
+            }
+            EventKind::RemoteFunctionEntry { .. } => self.function_ns = Some(at_ns),
+            EventKind::RemoteFunctionExit { function } => {
+                let (began, function) = (self.function_ns.take(), named(function));
+                self.end(began, at_ns, Activity::Function { function, sender: None });
+            }
+            EventKind::Idle { state: Some(index) } => self.idle = Some((index, at_ns)),
+            EventKind::Idle { state: None } => {
+                if let Some((index, from_ns)) = self.idle.take() {
+                    self.push(from_ns, at_ns, Activity::Idle { state: index });
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Makes segments of events.
+#[derive(Debug, Default)]
+pub(super) struct Assembler {
+    cpus: BTreeMap<CpuId, CpuState>,
+    /// The expiry of each armed timer, on its own clock.
+    timers: HashMap<u64, u64>,
+    /// When measured threads were woken that do not run yet.
+    woken: HashMap<u32, u64>,
+    /// How late a timer is on each CPU whose stack is named; none: never.
+    late_ns: BTreeMap<CpuId, u64>,
+}
+
+impl Assembler {
+    /// The events of these CPUs are complete from `at_ns` on.
+    pub(super) fn new(cpus: impl Iterator<Item = CpuId>, at_ns: u64) -> Self {
+        let mut assembler = Self::default();
+        for cpu in cpus {
+            assembler.cpus.entry(cpu).or_default().begin(at_ns);
+        }
+        assembler
+    }
+
+    /// What had a CPU since `from_ns`.
+    pub(super) fn since(&self, cpu: CpuId, from_ns: u64) -> Recording {
+        let Some(state) = self.cpus.get(&cpu) else { return Recording::default() };
+        let newest = state.segments.iter().rev().take_while(|segment| segment.to_ns >= from_ns);
+        let mut segments: Vec<Segment> = newest.cloned().collect();
+        segments.reverse();
+        Recording { segments, complete_from_ns: state.complete_from_ns, lost: 0 }
+    }
+
+    /// Names the stacks of timers that are later than that; 0: of none.
+    pub(super) fn keep_stacks(&mut self, from_ns: &[(CpuId, u64)]) {
+        self.late_ns.extend(from_ns.iter().copied());
+        self.late_ns.retain(|_, late_ns| *late_ns > 0);
+    }
+
+    /// Takes the next event of a reader. `function` names an address of the kernel.
+    pub(super) fn take(
+        &mut self,
+        event: &Event,
+        reader: &dyn Reader,
+        own: &OwnThreads,
+        function: &dyn Fn(u64) -> String,
+    ) {
+        let names = reader.names();
+        let (at_ns, pid) = (event.at_ns, event.pid.unwrap_or(0));
+        let running = Seen { cpu: event.cpu, pid, command: event.command.map(|name| names.text(name)) };
+        let named = |symbol: Symbol| match symbol {
+            Symbol::Name(name) => names.text(name).to_owned(),
+            Symbol::Address(address) => function(address),
+        };
+        match event.kind {
+            EventKind::Lost { .. } => return self.lost(event),
+            EventKind::TimerStart { timer, expires_ns, .. } => return self.armed(timer, expires_ns),
+            EventKind::TimerExpire { timer, now_ns, .. } => return self.expired(event, timer, now_ns),
+            EventKind::Waking { task, .. } => {
+                let own = own.process(seen(event, task, names)).map(|process| (task.pid, process));
+                return own.map_or((), |own| self.waking(event, own, &named));
+            }
+            EventKind::Switch { previous, state, next } => {
+                let threads = (thread(previous, names), thread(next, names));
+                return self.switch(event, threads, state == TaskState::Runnable, own);
+            }
+            _ => {}
+        }
+        let state = self.cpus.entry(event.cpu).or_default();
+        match event.kind {
+            EventKind::Stack { frames } if state.expires_hard_ns.is_some() => {
+                state.stack = reader.frames(frames).to_vec();
+            }
+            EventKind::TimerExpireExit { .. } if event.context.hard_irq => state.expires_hard_ns = None,
+            EventKind::TimerExpireExit { .. } => state.expires_soft = None,
+            EventKind::LockWait { lock, flags } => state.lock = Some((lock, flags, pid, at_ns)),
+            EventKind::LockWaitEnd { lock } => {
+                let waited = state.lock.take_if(|(waited_for, ..)| *waited_for == lock);
+                if let Some((_, flags, pid, from_ns)) = waited {
+                    let process = own.process_of(running);
+                    state.push(from_ns, at_ns, Activity::Lock { pid, process, flags });
+                }
+            }
+            EventKind::PageFault { address, .. } if own.process(running).is_some() => {
+                state.push(at_ns, at_ns, Activity::PageFault { pid, address });
+            }
+            EventKind::Migrate { task, to_cpu, .. } => {
+                if let Some(process) = own.process(seen(event, task, names)) {
+                    let pid = task.pid;
+                    state.push(at_ns, at_ns, Activity::Migration { pid, process, to: to_cpu });
+                }
+            }
+            kind => state.handler(at_ns, kind, names, &named),
+        }
+    }
+
+    /// Events of a CPU were overwritten: what began before is not known to have gone on.
+    fn lost(&mut self, event: &Event) {
+        self.cpus.entry(event.cpu).or_default().begin(event.at_ns);
+        self.timers.clear();
+        self.woken.clear();
+    }
+
+    fn armed(&mut self, timer: u64, expires_ns: u64) {
+        if self.timers.len() >= TIMERS_MAX {
+            self.timers.clear();
+        }
+        self.timers.insert(timer, expires_ns);
+    }
+
+    fn expired(&mut self, event: &Event, timer: u64, now_ns: u64) {
+        let Some(expires_ns) = self.timers.remove(&timer) else { return };
+        // Expiries on other clocks are converted by the time of this event, which is known on both.
+        let is_monotonic = now_ns.abs_diff(event.at_ns) < SAME_CLOCK_NS;
+        let offset_ns = if is_monotonic { 0 } else { event.at_ns as i64 - now_ns as i64 };
+        let expires_ns = expires_ns.saturating_add_signed(offset_ns);
+        let state = self.cpus.entry(event.cpu).or_default();
+        state.stack.clear();
+        if event.context.hard_irq {
+            state.expires_hard_ns = Some(expires_ns);
+        } else {
+            state.expires_soft = Some((expires_ns, event.pid.unwrap_or(0)));
+        }
+    }
+
+    /// A measured thread (its number and its process) is woken.
+    fn waking(&mut self, event: &Event, (pid, process): (u32, u32), named: &dyn Fn(Symbol) -> String) {
+        let at_ns = event.at_ns;
+        let late_ns = self.late_ns.get(&event.cpu).copied().unwrap_or(u64::MAX);
+        let state = self.cpus.entry(event.cpu).or_default();
+        let soft = state.expires_soft.filter(|(_, thread)| Some(*thread) == event.pid);
+        if let Some(expires_ns) = state.expires_hard_ns.or(soft.map(|(expires_ns, _)| expires_ns)) {
+            // Timers may expire early by their slack.
+            let expires_ns = expires_ns.min(at_ns);
+            let is_late = at_ns - expires_ns >= late_ns;
+            let stack = if is_late { state.stack.iter().copied().map(named).collect() } else { Vec::new() };
+            state.push(expires_ns, at_ns, Activity::Timer { pid, process, stack });
+        }
+        self.woken.insert(pid, at_ns);
+    }
+
+    fn switch(
+        &mut self,
+        event: &Event,
+        (previous, next): (Thread, Thread),
+        was_runnable: bool,
+        own: &OwnThreads,
+    ) {
+        let at_ns = event.at_ns;
+        fn of(cpu: CpuId, thread: &Thread) -> Seen<'_> {
+            Seen { cpu, pid: thread.pid, command: Some(&thread.command) }
+        }
+        let state = self.cpus.entry(event.cpu).or_default();
+        let since_ns = std::mem::replace(&mut state.running_since_ns, at_ns);
+        let woken_ns = self.woken.remove(&next.pid);
+        self.woken.remove(&previous.pid);
+        if let Some((woken_ns, process)) = woken_ns.zip(own.process(of(event.cpu, &next))) {
+            let what =
+                Activity::Wakeup { pid: next.pid, process, previous: previous.clone(), stack: Vec::new() };
+            state.push(woken_ns, at_ns, what);
+        }
+        let process = own.process_of(of(event.cpu, &previous));
+        let next_priority = next.priority;
+        state.push(
+            since_ns,
+            at_ns,
+            Activity::Thread { thread: previous, process, was_runnable, next_priority },
+        );
+    }
+}
+
+/// The task of an event.
+fn seen<'n>(event: &Event, task: Task, names: &'n Names) -> Seen<'n> {
+    Seen { cpu: event.cpu, pid: task.pid, command: Some(names.text(task.command)) }
+}
+
+/// A thread as the explainer has it.
+fn thread(task: Task, names: &Names) -> Thread {
+    let command = if task.pid == 0 { "swapper" } else { names.text(task.command) };
+    Thread { pid: task.pid, priority: PRIORITY_TOP - task.priority, command: command.to_owned() }
+}
+
+/// The number of a vector on x86 (arch/x86/include/asm/irq_vectors.h); 0 for one that is not known.
+fn number(vector: Vector, names: &Names) -> u32 {
+    match vector {
+        Vector::LocalTimer => 0xec,
+        Vector::IrqWork => 0xf6,
+        Vector::CallFunctionSingle => 0xfb,
+        Vector::CallFunction => 0xfc,
+        Vector::Reschedule => 0xfd,
+        Vector::Other(name) => match names.text(name) {
+            "deferred_error_apic" => 0xf4,
+            "x86_platform_ipi" => 0xf7,
+            "threshold_apic" => 0xf9,
+            "thermal_apic" => 0xfa,
+            "error_apic" => 0xfe,
+            "spurious_apic" => 0xff,
+            _ => 0,
+        },
+    }
+}
+
+#[cfg(test)]
+#[path = "assemble_tests.rs"]
+mod tests;

@@ -1,0 +1,82 @@
+//! The causes of spikes, from the best source of events that this machine has.
+//!
+//! BPF programs record in the kernel. Where they are not possible (no type information, a locked-down kernel, a container,
+//! a build without them), events of a trace buffer are put together here to the same segments, which the same explainer
+//! divides; a warning says what is lost by that and what it costs.
+
+mod assemble;
+mod own;
+mod source;
+
+use crate::RecordError;
+use source::TraceActivities;
+use whylate_bpf::{BpfError, FindsCauses, Measured, find_causes_in};
+use whylate_core::result::HistogramSource;
+use whylate_core::{CpuSet, Facts, Warning, WarningCode};
+use whylate_host::{Host, HostRoot};
+use whylate_sys::process::sees_kernel_clock;
+
+/// Begins to record what takes the CPUs of these probes, from `source`, or from the best one that works.
+///
+/// # Errors
+/// [`BpfError`], with each source's reason when none works.
+pub fn find_causes(
+    host: &Host,
+    probes: &[Measured],
+    facts: &Facts,
+    source: Option<HistogramSource>,
+) -> Result<Box<dyn FindsCauses>, BpfError> {
+    let refused = match source {
+        Some(HistogramSource::Tracefs) => None,
+        _ => match whylate_bpf::find_causes(&host.running, probes, facts) {
+            Err(error)
+                if source.is_none() && error.is_unavailable() && !matches!(error, BpfError::OtherClock) =>
+            {
+                Some(error)
+            }
+            other => return other,
+        },
+    };
+    if !sees_kernel_clock() {
+        return Err(BpfError::OtherClock);
+    }
+    let cpus: CpuSet = probes.iter().flat_map(|probe| probe.cpus.iter()).collect();
+    match TraceActivities::start(&host.settings, &cpus) {
+        Ok((activities, missing)) => {
+            let mut warnings = vec![warning(refused.as_ref())];
+            warnings.extend(missing);
+            find_causes_in(Box::new(activities), &host.running, probes, facts, warnings)
+        }
+        Err(error) => Err(match refused {
+            Some(bpf) => BpfError::NoSource { bpf: Box::new(bpf), tracefs: error.to_string() },
+            None => BpfError::TraceBuffer(error.to_string()),
+        }),
+    }
+}
+
+/// Whether causes can be found from a trace buffer on these CPUs: records for a moment.
+///
+/// # Errors
+/// Why not.
+pub fn try_tracefs(host: &HostRoot, cpus: &CpuSet) -> Result<(), RecordError> {
+    let (activities, _) = TraceActivities::start(host, cpus)?;
+    activities.finish()
+}
+
+/// What is lost, and what it costs (measured in records/2026-11-23/causes-from-tracefs.md).
+fn warning(refused: Option<&BpfError>) -> Warning {
+    let why =
+        refused.map(|error| format!(", since BPF programs are not possible ({error})")).unwrap_or_default();
+    let text = format!(
+        "causes come from a trace buffer (tracefs){why}. `preempt_off` names no function, and interrupts from other CPUs \
+         have no sender. A wake-up costs about 0.8 us more than with BPF programs (1.5 us in place of 0.7 us on one \
+         machine), and 4 us more where the timer interrupts deep kernel code, whose stack is recorded"
+    );
+    let fix = refused.map(|_| {
+        "run it as root on the host, on a kernel with CONFIG_DEBUG_INFO_BTF that is not locked down, for all of it"
+    });
+    match fix {
+        Some(fix) => Warning::with_fix(WarningCode::CausesFromTracefs, text, fix),
+        None => Warning::new(WarningCode::CausesFromTracefs, text),
+    }
+}

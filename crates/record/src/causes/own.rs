@@ -1,0 +1,62 @@
+//! Which threads of a trace are the measured ones.
+
+use std::collections::{BTreeMap, BTreeSet};
+use whylate_core::{CpuId, CpuSet};
+
+/// The threads of the measuring processes.
+#[derive(Clone, Debug)]
+pub(super) enum OwnThreads {
+    /// By their numbers: the process of each.
+    Numbered(BTreeMap<u32, u32>),
+    /// By their name on their CPUs, in a container whose process ids are not those of the trace.
+    Named {
+        /// The name of the measuring threads.
+        command: String,
+        /// The processes, by the numbers that this program knows.
+        processes: Vec<(CpuSet, u32)>,
+    },
+}
+
+/// A thread of a trace, on the CPU of an event.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen<'a> {
+    pub(super) cpu: CpuId,
+    pub(super) pid: u32,
+    /// Its name, where the trace says it.
+    pub(super) command: Option<&'a str>,
+}
+
+impl OwnThreads {
+    /// The measured process of a thread; `None` for a thread of others.
+    pub(super) fn process(&self, seen: Seen<'_>) -> Option<u32> {
+        match self {
+            Self::Numbered(threads) => threads.get(&seen.pid).copied(),
+            Self::Named { command, processes } => {
+                let here = processes.iter().find(|(cpus, _)| cpus.contains(seen.cpu));
+                here.filter(|_| seen.command == Some(command)).map(|(_, process)| *process)
+            }
+        }
+    }
+
+    /// The process of a thread. That of others is not in a trace: their thread stands for it.
+    pub(super) fn process_of(&self, seen: Seen<'_>) -> u32 {
+        self.process(seen).unwrap_or(match self {
+            Self::Numbered(_) => seen.pid,
+            // The measured process has a number of another namespace, which must not be met by chance.
+            Self::Named { .. } => u32::MAX,
+        })
+    }
+
+    /// The processes that measure now, with the threads that each has. Threads that were known before stay: one that has
+    /// ended still has events.
+    pub(super) fn add(&mut self, measuring: &[(CpuSet, u32)], threads: impl Fn(u32) -> BTreeSet<u32>) {
+        match self {
+            Self::Numbered(known) => {
+                for (_, process) in measuring {
+                    known.extend(threads(*process).into_iter().map(|thread| (thread, *process)));
+                }
+            }
+            Self::Named { processes, .. } => *processes = measuring.to_vec(),
+        }
+    }
+}

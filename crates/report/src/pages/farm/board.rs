@@ -1,0 +1,85 @@
+//! One board: a statistic over its runs with its changes, what is wrong now, and the runs.
+
+use super::{FarmAnswer, age, sentence, shortened, state};
+use crate::pages::runs::course;
+use crate::section::{Block, Cell, Column, Depth, Page, Row, Section, Table, Verdict, sentences};
+use crate::words::counted;
+use std::collections::BTreeMap;
+use whylate_core::figure::nanoseconds;
+use whylate_core::result::{FarmBoard, FarmRun, RunSeries};
+
+/// Of so many runs there is a row, the newest ones.
+const ROWS_MAX: usize = 200;
+
+/// A board with all its series, and the series that was asked for.
+pub fn board(board: &FarmBoard, series: Option<&RunSeries>, answer: &FarmAnswer) -> Page {
+    let mut page = answer.page(board.host.clone());
+    let runs = runs(board);
+    if let Some((_, run)) = runs.first() {
+        let (_, word, tone) = state(run.verdict);
+        let reason = format!("the newest run, {}, {}", run.name, age(run, answer.now_s));
+        page.verdict = Some(Verdict { word, reason, tone });
+        let about = [&run.kernel, &run.machine].map(|text| shortened(text));
+        page.about.insert(0, about.into_iter().filter(|text| !text.is_empty()).collect());
+    }
+    page.failures = board.series.iter().flat_map(|it| &it.alarms).map(sentence).collect();
+    page.sections.extend(
+        match series {
+            Some(series) if !series.points.is_empty() => {
+                let (picture, figures) = course(series, None);
+                let all = Section::new("figures", "The figure of each run").depth(Depth::Folded);
+                picture.with(all.with(figures))
+            }
+            _ => Section::new("series", "Over the runs").with(missing(board)),
+        }
+        .unless_empty(),
+    );
+    page.sections.push(table(&runs));
+    page
+}
+
+/// Why there is no picture: what the board has.
+fn missing(board: &FarmBoard) -> Vec<crate::section::Item> {
+    let has = board.series.iter().filter(|series| !series.cell.is_empty());
+    let has =
+        has.map(|it| format!("{} {} {}", shortened(&it.plan), shortened(&it.cell), shortened(&it.probe)));
+    sentences(["No complete run has that. The board has:".to_owned()].into_iter().chain(has))
+}
+
+/// The runs with their plans, the newest first, each once.
+fn runs(board: &FarmBoard) -> Vec<(&str, &FarmRun)> {
+    let all =
+        board.series.iter().flat_map(|series| series.runs.iter().map(|run| (series.plan.as_str(), run)));
+    let by_name: BTreeMap<(u64, &str), (&str, &FarmRun)> =
+        all.map(|(plan, run)| ((run.started_s, run.name.as_str()), (plan, run))).collect();
+    by_name.into_values().rev().collect()
+}
+
+fn table(runs: &[(&str, &FarmRun)]) -> Section {
+    let columns = vec![
+        Column::text("started"),
+        Column::text("plan"),
+        Column::text("verdict"),
+        Column::number("max"),
+        Column::text("kernel").importance(4),
+        Column::text("run").importance(3),
+        Column::text("not as asked for").wraps().importance(3),
+    ];
+    let row = |(plan, run): &(&str, &FarmRun)| {
+        let (_, word, tone) = state(run.verdict);
+        let mismatches = Some(shortened(&run.mismatches)).filter(|text| !text.is_empty());
+        Row::of::<Cell>([
+            run.started_at.as_str().into(),
+            shortened(plan).into(),
+            Cell { tone, ..word.into() },
+            run.max_ns.map(nanoseconds).into(),
+            shortened(&run.kernel).into(),
+            run.name.as_str().into(),
+            mismatches.into(),
+        ])
+    };
+    let section = Section::new("runs", counted(runs.len(), "run"));
+    let section = section.with(Table::new(columns, runs.iter().take(ROWS_MAX).map(row).collect()));
+    let cut = runs.len().saturating_sub(ROWS_MAX);
+    section.with_all((cut > 0).then(|| Block::note(format!("{cut} older runs are not listed."))))
+}

@@ -1,0 +1,190 @@
+//! Two groups of runs over all boards: what may be said, and which boards disagree.
+
+use super::{FarmAnswer, shortened};
+use crate::pictures::{Forest, ForestRow};
+use crate::reading::{Reading, times};
+use crate::section::{Block, Cell, Column, Depth, Page, Row, Section, Table, Tone, Verdict};
+use crate::words::counted;
+use whylate_core::figure::{probability, share};
+use whylate_core::result::{FarmComparison, FarmEffect, Outcome};
+
+/// What was compared.
+#[derive(Clone, Copy, Debug)]
+pub struct FarmGroups<'a> {
+    /// The first group, as it was asked for.
+    pub first: &'a str,
+    /// The second one.
+    pub second: &'a str,
+    /// A difference of up to this share does not matter.
+    pub margin: f64,
+}
+
+/// What can be compared, before it is said what is: the kernels that boards ran.
+pub fn farm_groups(kernels: &[String], answer: &FarmAnswer) -> Page {
+    let about = "A group is what the kernel's release begins with (`6.12`), or terms that its runs meet: `kernel>=6.12`, `started<2026-10`, \
+         `plan=nightly`, `host~rack-1`, `verdict!=fail`. Each board that has three runs of both groups is compared with \
+         itself; where no board has runs of both, boards of one group are compared with those of the other, which tells much less. \
+         Runs in both groups do not count.";
+    let known: Vec<String> = kernels.iter().map(|kernel| format!("`{}`", shortened(kernel))).collect();
+    let section = Section::new("groups", "Two groups of runs").with(Block::Text(about.into(), Tone::Plain));
+    let kernels =
+        (!known.is_empty()).then(|| Block::note(format!("Kernels in the lake: {}.", known.join(", "))));
+    Page { sections: vec![section.with_all(kernels)], ..answer.page("Compare") }
+}
+
+/// The second group over the first one.
+pub fn farm_compare(found: &[FarmComparison], groups: FarmGroups<'_>, answer: &FarmAnswer) -> Page {
+    let mut page = answer.page(format!("{} against {}", groups.second, groups.first));
+    page.verdict = Some(verdict(found));
+    if found.is_empty() {
+        return page;
+    }
+    let forest = Forest { rows: found.iter().filter_map(comparison_row).collect(), margin: groups.margin };
+    let about = format!(
+        "p99.9 of runs of `{}` over those of `{}`, each board compared with itself where any has runs of both. Boards are the \
+         unit: one that has many runs counts no more. Differences of up to {} do not matter.",
+        groups.second,
+        groups.first,
+        share(groups.margin)
+    );
+    let heterogeneity = "Heterogeneity: the part of the spread of boards' ratios that the spread of their runs does not explain. \
+         Where it is large, boards react differently, and the ratio is of no single board.";
+    let section =
+        Section::new("contrasts", "Verdicts").with(Block::note(about)).with(forest).with(table(found));
+    page.sections.push(section.with(Block::note(heterogeneity)));
+    page.sections.extend(found.iter().flat_map(|it| boards(it, groups.margin)));
+    page
+}
+
+fn verdict(found: &[FarmComparison]) -> Verdict {
+    let worst = [Outcome::Worse, Outcome::CannotTell, Outcome::Better, Outcome::Equivalent];
+    let worst = worst.into_iter().find_map(|outcome| found.iter().find(|it| it.outcome == outcome));
+    let Some(worst) = worst else {
+        let reason =
+            "no board has three complete runs of each group, or no two boards of each group have three"
+                .to_owned();
+        return Verdict { word: "NOTHING TO COMPARE", reason, tone: Tone::Warn };
+    };
+    let (word, tone) = match worst.outcome {
+        Outcome::Worse => ("REGRESSION", Tone::Bad),
+        Outcome::CannotTell => ("CANNOT TELL", Tone::Plain),
+        Outcome::Better => ("BETTER", Tone::Good),
+        Outcome::Equivalent => ("EQUIVALENT", Tone::Good),
+    };
+    let reason = format!("{}: {} × {}, {}", name(worst), times(worst.ratio), interval(worst), number(worst));
+    Verdict { word, reason, tone }
+}
+
+fn name(found: &FarmComparison) -> String {
+    [&found.plan, &found.cell, &found.probe].map(|part| shortened(part)).join(" ")
+}
+
+/// `40 boards`; `12 and 9 boards` where those of one group are compared with those of the other.
+fn number(found: &FarmComparison) -> String {
+    match found.apart {
+        Some((first, second)) => format!("{first} and {second} boards"),
+        None => counted(found.boards.len(), "board"),
+    }
+}
+
+fn interval(found: &FarmComparison) -> String {
+    let ends = found.ratio_low.zip(found.ratio_high);
+    ends.map_or_else(
+        || "(no interval)".to_owned(),
+        |(low, high)| format!("({} to {})", times(low), times(high)),
+    )
+}
+
+fn comparison_row(found: &FarmComparison) -> Option<ForestRow> {
+    Some(ForestRow {
+        label: name(found),
+        reading: Reading::of(found.outcome),
+        ratio: Some(found.ratio).filter(|ratio| ratio.is_finite() && *ratio > 0.0)?,
+        interval: found.ratio_low.zip(found.ratio_high).map(|(low, high)| (Some(low), Some(high))),
+    })
+}
+
+fn table(found: &[FarmComparison]) -> Table {
+    let columns = vec![
+        Column::text("plan, cell, probe"),
+        Column::text("ratio (95 %)"),
+        Column::text("verdict"),
+        Column::number("p").importance(2),
+        Column::text("boards"),
+        Column::number("disagree"),
+        Column::number("heterogeneity").importance(3),
+        Column::number("boards differ by").importance(2),
+    ];
+    let row = |it: &FarmComparison| {
+        let reading = Reading::of(it.outcome);
+        // Of boards that are not compared with themselves none of that is known.
+        let within = |text: String| it.apart.is_none().then_some(text);
+        let disagree = it.boards.iter().filter(|board| board.disagrees).count();
+        Row::of::<Cell>([
+            name(it).into(),
+            format!("{} × {}", times(it.ratio), interval(it)).into(),
+            Cell { tone: reading.tone, ..format!("{} {}", reading.sign, reading.word).into() },
+            probability(it.p_value).into(),
+            number(it).into(),
+            within(disagree.to_string()).into(),
+            within(share(it.heterogeneity)).into(),
+            within(format!("{} ×", times(it.spread))).into(),
+        ])
+    };
+    Table::new(columns, found.iter().map(row).collect())
+}
+
+/// Each board's own ratio, those that disagree first.
+fn boards(found: &FarmComparison, margin: f64) -> Option<Section> {
+    if found.apart.is_some() {
+        return None;
+    }
+    let mut boards: Vec<&FarmEffect> = found.boards.iter().collect();
+    boards.sort_by(|a, b| b.disagrees.cmp(&a.disagrees).then(b.ratio.total_cmp(&a.ratio)));
+    let row = |board: &&FarmEffect| {
+        Some(ForestRow {
+            label: format!("{} ({} and {} runs)", shortened(&board.host), board.runs[0], board.runs[1]),
+            reading: Reading::of_board(board.disagrees),
+            ratio: Some(board.ratio).filter(|ratio| ratio.is_finite() && *ratio > 0.0)?,
+            interval: Some((Some(board.ratio_low), Some(board.ratio_high))),
+        })
+    };
+    let forest = Forest { rows: boards.iter().filter_map(row).collect(), margin };
+    let left_out = (!found.left_out.is_empty()).then(|| {
+        let names: Vec<String> = found.left_out.iter().map(|name| shortened(name)).collect();
+        Block::note(format!("Fewer than three runs of a group, so left out: {}.", names.join(", ")))
+    });
+    let disagree = boards.iter().filter(|board| board.disagrees).count();
+    let line = match disagree {
+        0 => "No board differs from what the others show.".to_owned(),
+        count => format!(
+            "{} from what the others show.",
+            if count == 1 { "1 board differs".to_owned() } else { format!("{count} boards differ") }
+        ),
+    };
+    let figures = Section::new("", "The ratio of each board").depth(Depth::Folded).with(of_boards(&boards));
+    let section = Section::new("", format!("Boards: {}", name(found)));
+    section.with(Block::note(line)).with(forest).with(figures).with_all(left_out).unless_empty().pop()
+}
+
+fn of_boards(boards: &[&FarmEffect]) -> Table {
+    let columns = vec![
+        Column::text("board"),
+        Column::number("runs before"),
+        Column::number("runs now"),
+        Column::text("ratio (95 %)"),
+        Column::text("disagrees"),
+    ];
+    let row = |board: &&FarmEffect| {
+        let reading = Reading::of_board(board.disagrees);
+        let ends = [board.ratio, board.ratio_low, board.ratio_high].map(times);
+        Row::of::<Cell>([
+            shortened(&board.host).into(),
+            board.runs[0].to_string().into(),
+            board.runs[1].to_string().into(),
+            format!("{} × ({} to {})", ends[0], ends[1], ends[2]).into(),
+            Cell { tone: reading.tone, ..if board.disagrees { "yes" } else { "no" }.into() },
+        ])
+    };
+    Table::new(columns, boards.iter().map(row).collect())
+}

@@ -1,0 +1,102 @@
+//! A lake on a web server: the wall of its boards, one board, two groups of runs.
+
+mod board;
+mod compare;
+mod wall;
+
+pub use board::board;
+pub use compare::{FarmGroups, farm_compare, farm_groups};
+pub use wall::wall;
+
+use crate::section::{Page, Tone};
+use whylate_core::figure::nanoseconds_f64;
+use whylate_core::result::{FarmAlarm, FarmRun, Verdict};
+
+/// Texts of a lake may have any length.
+const TEXT_MAX: usize = 200;
+
+/// Where answers come from, and how old they are.
+#[derive(Clone, Debug, Default)]
+pub struct FarmAnswer {
+    /// The lake.
+    pub lake: String,
+    /// When it was asked: `asked 3 min ago`.
+    pub asked: String,
+    /// Seconds since 1970, for the age of runs.
+    pub now_s: u64,
+}
+
+impl FarmAnswer {
+    fn page(&self, title: impl Into<String>) -> Page {
+        Page {
+            origin: format!("farm in {}", self.lake),
+            title: title.into(),
+            about: vec![vec![self.asked.clone()]],
+            ..Page::default()
+        }
+    }
+}
+
+/// A page that says why there is nothing else on it.
+pub fn notice(title: &str, lines: Vec<String>) -> Page {
+    Page { origin: "whylate serve".to_owned(), title: title.to_owned(), failures: lines, ..Page::default() }
+}
+
+/// Sign, word and tone of a verdict.
+fn state(verdict: Option<Verdict>) -> (&'static str, &'static str, Tone) {
+    match verdict {
+        Some(Verdict::Pass) => ("✓", "pass", Tone::Good),
+        Some(Verdict::Fail) => ("✗", "fail", Tone::Bad),
+        Some(Verdict::Incomplete) => ("!", "incomplete", Tone::Warn),
+        Some(Verdict::NoLimit) => ("–", "no limit", Tone::Plain),
+        None => ("–", "no verdict", Tone::Plain),
+    }
+}
+
+/// `3 days ago`.
+fn age(run: &FarmRun, now_s: u64) -> String {
+    let counted = |count: u64, one: &str| format!("{} ago", crate::words::counted(count, one));
+    match now_s.saturating_sub(run.started_s) {
+        0..120 => "just now".to_owned(),
+        seconds @ 120..7_200 => counted(seconds / 60, "minute"),
+        seconds @ 7_200..172_800 => counted(seconds / 3_600, "hour"),
+        seconds => counted(seconds / 86_400, "day"),
+    }
+}
+
+/// An alarm as a sentence.
+fn sentence(alarm: &FarmAlarm) -> String {
+    let figures = alarm.measured.zip(alarm.allowed);
+    let what = shortened(&alarm.what);
+    match (alarm.kind.as_str(), figures) {
+        ("level", Some((measured, allowed))) => format!(
+            "{what}: p99.9 is {}; the board's own runs teach {} at most",
+            nanoseconds_f64(measured),
+            nanoseconds_f64(allowed)
+        ),
+        ("silent", Some((measured, allowed))) => {
+            format!("silent: no run for {}; {} at most are usual", days(measured), days(allowed))
+        }
+        ("incomplete", _) => format!("the newest run is not what was asked for: {what}"),
+        ("probe", _) => format!("{what} is not in the newest run"),
+        ("exposure", Some((measured, allowed))) => format!(
+            "its newest 5 runs watched {}; {} are expected",
+            nanoseconds_f64(measured * 3.6e12),
+            nanoseconds_f64(allowed * 3.6e12)
+        ),
+        (kind, _) => format!("{kind}: {what}"),
+    }
+}
+
+/// In hours below two days.
+fn days(days: f64) -> String {
+    if days < 2.0 { format!("{:.1} hours", 24.0 * days) } else { format!("{days:.1} days") }
+}
+
+/// A text with an end.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(TEXT_MAX) {
+        Some((end, _)) => format!("{} …", &text[..end]),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,114 @@
+//! The wall: a card for each board, those that need a look first.
+
+use super::{FarmAnswer, age, sentence, shortened, state};
+use crate::pictures::{Card, Cards, Strip};
+use crate::section::{Block, Page, Section, Tone};
+use crate::words::counted;
+use std::cmp::Reverse;
+use whylate_core::figure::nanoseconds;
+use whylate_core::result::{FarmBoard, FarmRun, FarmSeries, Verdict};
+
+/// The boards of a lake; `all` is how many there are before the search. `address` is where a board is shown.
+pub fn wall(boards: &[FarmBoard], all: usize, answer: &FarmAnswer, address: fn(&str) -> String) -> Page {
+    let mut boards: Vec<&FarmBoard> = boards.iter().collect();
+    boards.sort_by_key(|board| Reverse((alarms(board), is_failed(board))));
+    let (bad, others): (Vec<&FarmBoard>, Vec<&FarmBoard>) =
+        boards.iter().partition(|board| alarms(board) > 0 || is_failed(board));
+    let range = range(&boards);
+    let cards = |boards: &[&FarmBoard]| {
+        let cards = boards.iter().map(|board| card(board, answer.now_s, address(&board.host)));
+        Cards { cards: cards.collect(), range }
+    };
+    let attention = match bad.len() {
+        1 => "1 board needs attention".to_owned(),
+        count => format!("{count} boards need attention"),
+    };
+    let rest = format!("{} without an alarm", counted(others.len(), "board"));
+    let sections = [(("attention", attention), &bad), (("boards", rest), &others)];
+    let sections = sections.into_iter().filter(|(_, boards)| !boards.is_empty());
+    let mut page = answer.page("Boards");
+    page.about.insert(
+        0,
+        vec![match boards.len() == all {
+            true => counted(all, "board"),
+            false => format!("{} of {}", boards.len(), counted(all, "board")),
+        }],
+    );
+    page.sections =
+        sections.map(|((id, title), boards)| Section::new(id, title).with(cards(boards))).collect();
+    if boards.is_empty() {
+        let note = if all == 0 { "No run is in the lake." } else { "No board is as the search says." };
+        page.sections.push(Section::new("boards", "").with(Block::note(note)));
+    }
+    page
+}
+
+fn alarms(board: &FarmBoard) -> usize {
+    board.series.iter().map(|series| series.alarms.len()).sum()
+}
+
+fn is_failed(board: &FarmBoard) -> bool {
+    board.series.iter().filter_map(|series| series.runs.last()).any(|run| run.verdict == Some(Verdict::Fail))
+}
+
+fn newest(board: &FarmBoard) -> Option<&FarmRun> {
+    board.series.iter().filter_map(|series| series.runs.last()).max_by_key(|run| run.started_s)
+}
+
+/// The smallest and the largest figure of all boards, in ns: their charts have one scale.
+fn range(boards: &[&FarmBoard]) -> (f64, f64) {
+    let runs = boards.iter().flat_map(|board| &board.series).flat_map(|series| &series.runs);
+    let figures = runs.flat_map(|run| run.quantiles_ns.into_iter().chain([run.max_ns]).flatten());
+    let ends = figures
+        .filter(|ns| *ns > 0)
+        .fold((f64::MAX, 0.0f64), |(low, high), ns| (low.min(ns as f64), high.max(ns as f64)));
+    if ends.0 < ends.1 { ends } else { (ends.1.max(1.0) / 2.0, ends.1.max(1.0) * 2.0) }
+}
+
+fn card(board: &FarmBoard, now_s: u64, address: String) -> Card {
+    let run = newest(board);
+    let (sign, word, tone) = state(run.and_then(|run| run.verdict));
+    let all_alarms = board.series.iter().flat_map(|series| &series.alarms);
+    let alarms: Vec<String> = all_alarms.map(sentence).collect();
+    Card {
+        address,
+        name: board.host.clone(),
+        sign,
+        state: word,
+        tone,
+        is_alarming: !alarms.is_empty() || tone == Tone::Bad,
+        when: run.map(|run| age(run, now_s)).unwrap_or_default(),
+        moment: run.map(|run| run.started_at.clone()).unwrap_or_default(),
+        about: run.map(|run| shortened(&run.kernel)).unwrap_or_default(),
+        alarms,
+        strips: board.series.iter().map(strip).collect(),
+    }
+}
+
+fn strip(series: &FarmSeries) -> Strip {
+    let [p50, p99, p999, _] =
+        [0, 1, 2, 3].map(|index| series.runs.iter().map(|run| run.quantiles_ns[index]).collect::<Vec<_>>());
+    let largest: Vec<Option<u64>> = series.runs.iter().map(|run| run.max_ns).collect();
+    let name = [&series.plan, &series.cell, &series.probe].map(|part| shortened(part));
+    let [plan, cell, probe] = &name;
+    let last = |values: &[Option<u64>]| values.last().copied().flatten();
+    let figures = [("p50", &p50), ("p99", &p99), ("p99.9", &p999), ("max", &largest)];
+    let figures = figures
+        .into_iter()
+        .filter_map(|(name, values)| Some(format!("{name} {}", nanoseconds(last(values)?))));
+    let figures = figures.collect::<Vec<_>>().join(", ");
+    let runs = counted(series.runs.len(), "run");
+    let tails = p999.iter().flatten();
+    let course =
+        tails.clone().min().zip(tails.max()).map(|(low, high)| {
+            format!("; p99.9 from {} to {} in {runs}", nanoseconds(*low), nanoseconds(*high))
+        });
+    Strip {
+        caption: if cell.is_empty() { plan.clone() } else { format!("{plan}: {cell} {probe}") },
+        label: format!("{plan} {cell} {probe}: {figures}{}", course.unwrap_or_default()),
+        figures,
+        lines: [p50, p99, p999, largest],
+        limit_ns: series.runs.last().and_then(|run| run.limit_ns),
+        failed: series.runs.iter().map(|run| run.verdict == Some(Verdict::Fail)).collect(),
+    }
+}

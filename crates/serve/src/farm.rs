@@ -1,0 +1,360 @@
+//! Pages of a lake: the wall of its boards, one board, two groups of runs.
+
+use crate::answers::{Answers, Said};
+use crate::error::Refusal;
+use crate::pages::{blocking, encoded};
+use axum::extract::{Path as Name, Query, State};
+use axum::http::header::REFRESH;
+use axum::http::{StatusCode, Uri};
+use axum::response::{Html, IntoResponse, Response};
+use serde::Deserialize;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use whylate_core::plan::{Share, Statistic};
+use whylate_core::result::{FarmBoard, FarmRun, FarmSeries, RunSearch, RunState, RunSummary};
+use whylate_farm::{FIGURES, Rows, RunGroup};
+use whylate_report::{FarmAnswer, FarmGroups, Field, FieldValue, Form, Frame};
+
+/// The address of the wall.
+pub(crate) const WALL: &str = "/farm";
+const COMPARE: &str = "/farm/compare";
+/// So many seconds after a page that waits for an answer, the browser asks for it again.
+const REFRESH_S: u32 = 2;
+/// A difference of so much matters to nobody who says nothing else.
+const MARGIN: &str = "5%";
+
+/// A lake that is shown.
+pub(crate) struct Farm {
+    /// Its name.
+    pub(crate) lake: String,
+    pub(crate) answers: Arc<Answers>,
+    /// Whether the same server shows a folder of runs.
+    pub(crate) has_runs: bool,
+}
+
+/// Answers to several statements.
+struct Answered {
+    rows: Vec<Arc<Rows>>,
+    answer: FarmAnswer,
+    is_asking: bool,
+}
+
+/// The page that was asked for: its address without the wish for a newer answer.
+#[derive(Clone)]
+struct Place {
+    address: String,
+    again: bool,
+}
+
+impl Place {
+    fn of(uri: &Uri) -> Self {
+        let pairs = uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
+        let (again, kept): (Vec<&str>, Vec<&str>) = pairs.partition(|pair| *pair == "again=1");
+        let query = if kept.is_empty() { String::new() } else { format!("?{}", kept.join("&")) };
+        Self { address: format!("{}{query}", uri.path()), again: !again.is_empty() }
+    }
+
+    fn newer(&self) -> String {
+        format!("{}{}again=1", self.address, if self.address.contains('?') { '&' } else { '?' })
+    }
+}
+
+/// The statement of a question of the library.
+fn question(name: &str) -> &'static str {
+    whylate_farm::library().iter().find(|it| it.name == name).map_or("", |it| it.sql)
+}
+
+impl Farm {
+    /// The answers, or the page that says why there are none yet.
+    async fn answered(&self, statements: &[&str], place: &Place) -> Result<Answered, Response> {
+        for sql in statements {
+            self.answers.begin(sql, place.again).map_err(IntoResponse::into_response)?;
+        }
+        let (mut rows_of, mut oldest, mut is_asked, mut failure) = (Vec::new(), Duration::ZERO, false, None);
+        for sql in statements {
+            match self.answers.get(sql).await {
+                Said::Rows { rows, age, is_asking, failed } => {
+                    rows_of.push(rows);
+                    (oldest, is_asked) = (oldest.max(age), is_asked || is_asking);
+                    failure = failure.or(failed);
+                }
+                Said::Asking(since) => return Err(self.waiting(since, place)),
+                Said::Failed(why) => return Err(self.failed(&why, place)),
+            }
+        }
+        let mut asked = format!("asked {}", ago(oldest));
+        if is_asked {
+            asked += "; being asked anew";
+        } else if let Some(why) = failure {
+            asked += &format!("; a newer answer failed: {why}");
+        }
+        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |it| it.as_secs());
+        let answer = FarmAnswer { lake: self.lake.clone(), asked, now_s };
+        Ok(Answered { rows: rows_of, answer, is_asking: is_asked })
+    }
+
+    fn waiting(&self, since: Duration, place: &Place) -> Response {
+        let lines = vec![
+            format!("for {} s so far; the first answer of a large lake takes minutes", since.as_secs()),
+            format!("this page looks again every {REFRESH_S} s"),
+        ];
+        let page =
+            whylate_report::notice("The lake is being asked", lines).html_within(&self.frame(None, place));
+        (StatusCode::ACCEPTED, refresh(place), Html(page)).into_response()
+    }
+
+    fn failed(&self, why: &str, place: &Place) -> Response {
+        let page = whylate_report::notice("The lake gives no answer", vec![why.to_owned()]);
+        let page = page.html_within(&self.frame(None, place));
+        (StatusCode::SERVICE_UNAVAILABLE, Html(page)).into_response()
+    }
+
+    fn missing(&self, host: &str, place: &Place) -> Response {
+        let page = whylate_report::notice("No such board", vec![format!("the lake has no board {host}")]);
+        (StatusCode::NOT_FOUND, Html(page.html_within(&self.frame(None, place)))).into_response()
+    }
+
+    fn frame(&self, form: Option<Form>, place: &Place) -> Frame {
+        let runs = self.has_runs.then_some(("Runs", "/".to_owned()));
+        let links =
+            [("All boards", WALL.to_owned()), ("Compare", COMPARE.to_owned()), ("Ask again", place.newer())];
+        let links = runs.into_iter().chain(links).map(|(words, address)| (words.to_owned(), address));
+        Frame { links: links.collect(), forms: form.into_iter().collect(), ..Frame::default() }
+    }
+}
+
+/// The header that makes a browser look again, without the wish for a newer answer.
+fn refresh(place: &Place) -> [(axum::http::HeaderName, String); 1] {
+    [(REFRESH, format!("{REFRESH_S}; url={}", place.address))]
+}
+
+/// The page; it looks again by itself while a newer answer is on its way.
+fn shown(page: String, is_asking: bool, place: &Place) -> Response {
+    if is_asking { (refresh(place), Html(page)).into_response() } else { Html(page).into_response() }
+}
+
+fn ago(age: Duration) -> String {
+    match age.as_secs() {
+        0..5 => "just now".to_owned(),
+        seconds @ 5..120 => format!("{seconds} s ago"),
+        seconds => format!("{} min ago", seconds / 60),
+    }
+}
+
+/// What is asked of the wall.
+#[derive(Debug, Deserialize)]
+pub(crate) struct AskedWall {
+    #[serde(default)]
+    q: String,
+    alarming: Option<String>,
+}
+
+pub(crate) async fn wall(
+    State(farm): State<Arc<Farm>>,
+    uri: Uri,
+    Query(asked): Query<AskedWall>,
+) -> Result<Response, Refusal> {
+    let place = Place::of(&uri);
+    let terms: Vec<&str> = asked.q.split_whitespace().collect();
+    let search = RunSearch::of(&terms).map_err(|error| Refusal::Bad(error.to_string()))?;
+    let answered = match farm.answered(&[question("boards"), question("alarms")], &place).await {
+        Ok(answered) => answered,
+        Err(page) => return Ok(page),
+    };
+    let fields = vec![
+        Field {
+            name: "q",
+            label: "Boards",
+            value: FieldValue::Text(asked.q.clone(), "kernel>=6.12 silent", Vec::new()),
+        },
+        Field { name: "alarming", label: "alarming only", value: FieldValue::Tick(asked.alarming.is_some()) },
+    ];
+    let form = Form { action: WALL.to_owned(), button: "Search".to_owned(), fields };
+    let frame = farm.frame(Some(form), &place);
+    let is_asking = answered.is_asking;
+    let page = blocking(move || {
+        let mut boards = whylate_farm::boards(&answered.rows[0], answered.rows.get(1).map(Arc::as_ref));
+        let all = boards.len();
+        boards.retain(|board| {
+            (asked.alarming.is_none() || board.series.iter().any(|series| !series.alarms.is_empty()))
+                && board.series.iter().any(|series| search.matches(&summary(board, series)))
+        });
+        let address = |host: &str| format!("{WALL}/board/{}", encoded(host));
+        Ok(whylate_report::wall(&boards, all, &answered.answer, address).html_within(&frame))
+    });
+    Ok(shown(page.await?, is_asking, &place))
+}
+
+/// The newest run of a series, for the search: alarms are its tags, the processor its note.
+fn summary(board: &FarmBoard, series: &FarmSeries) -> RunSummary {
+    let run = series.runs.last().cloned().unwrap_or_default();
+    RunSummary {
+        path: run.name,
+        plan: series.plan.clone(),
+        started_at: run.started_at,
+        state: RunState::Complete,
+        running: false,
+        verdict: run.verdict,
+        host: board.host.clone(),
+        kernel: run.kernel,
+        tags: series.alarms.iter().map(|alarm| alarm.kind.clone()).collect(),
+        note: Some(run.machine),
+    }
+}
+
+/// What is asked of a board: a part that is not said is free.
+#[derive(Debug, Deserialize)]
+pub(crate) struct AskedBoard {
+    #[serde(default)]
+    plan: String,
+    #[serde(default)]
+    cell: String,
+    #[serde(default)]
+    probe: String,
+    statistic: Option<String>,
+}
+
+pub(crate) async fn board(
+    State(farm): State<Arc<Farm>>,
+    uri: Uri,
+    Name(host): Name<String>,
+    Query(asked): Query<AskedBoard>,
+) -> Result<Response, Refusal> {
+    let place = Place::of(&uri);
+    let statistic: Statistic = asked.statistic.as_deref().unwrap_or("p99.9").parse().map_err(Refusal::Bad)?;
+    if !FarmRun::QUANTILES.contains(&statistic.name()) {
+        return Err(Refusal::Bad(format!("a lake has {}", FarmRun::QUANTILES.join(", "))));
+    }
+    let Some(sql) = whylate_farm::history_of(&host) else { return Ok(farm.missing(&host, &place)) };
+    let answered = match farm.answered(&[&sql], &place).await {
+        Ok(answered) => answered,
+        Err(page) => return Ok(page),
+    };
+    // What is wrong now is said where the wall was asked for already.
+    let alarms = farm.answers.known(question("alarms"));
+    let is_asking = answered.is_asking;
+    let (shown_farm, shown_place) = (farm.clone(), place.clone());
+    let page = blocking(move || {
+        let boards = whylate_farm::boards(&answered.rows[0], alarms.as_deref());
+        let Some(board) = boards.first() else { return Ok(None) };
+        let series = chosen(board, &asked);
+        let course = series.and_then(|series| whylate_farm::course(series, statistic));
+        let form = form_of_board(board, series, statistic, uri.path());
+        let frame = shown_farm.frame(Some(form), &shown_place);
+        Ok(Some(whylate_report::board(board, course.as_ref(), &answered.answer).html_within(&frame)))
+    });
+    Ok(match page.await? {
+        Some(page) => shown(page, is_asking, &place),
+        None => farm.missing(&host, &place),
+    })
+}
+
+/// The series that is meant; where several are, the one that was latest in the newest run.
+fn chosen<'b>(board: &'b FarmBoard, asked: &AskedBoard) -> Option<&'b FarmSeries> {
+    let is = |asked: &str, name: &str| asked.is_empty() || asked == name;
+    let meant = board.series.iter().filter(|it| {
+        !it.cell.is_empty()
+            && is(&asked.plan, &it.plan)
+            && is(&asked.cell, &it.cell)
+            && is(&asked.probe, &it.probe)
+    });
+    meant.max_by_key(|it| it.runs.last().map(|run| (run.started_s, run.quantiles_ns[2])))
+}
+
+fn form_of_board(board: &FarmBoard, series: Option<&FarmSeries>, statistic: Statistic, action: &str) -> Form {
+    let choice = |name: &'static str, part: fn(&FarmSeries) -> &String| {
+        let with_figures = board.series.iter().filter(|it| !it.cell.is_empty());
+        let mut all: Vec<String> = with_figures.map(|it| part(it).clone()).collect();
+        all.sort();
+        all.dedup();
+        Field {
+            name,
+            label: name,
+            value: FieldValue::Choice(series.map(part).cloned().unwrap_or_default(), all),
+        }
+    };
+    let statistics = FarmRun::QUANTILES.map(str::to_owned).to_vec();
+    let fields = vec![
+        choice("plan", |it| &it.plan),
+        choice("cell", |it| &it.cell),
+        choice("probe", |it| &it.probe),
+        Field {
+            name: "statistic",
+            label: "statistic",
+            value: FieldValue::Choice(statistic.name().to_owned(), statistics),
+        },
+    ];
+    Form { action: action.to_owned(), button: "Show".to_owned(), fields }
+}
+
+/// The two groups.
+#[derive(Debug, Deserialize)]
+pub(crate) struct AskedGroups {
+    #[serde(default)]
+    first: String,
+    #[serde(default)]
+    second: String,
+    margin: Option<String>,
+}
+
+pub(crate) async fn compare(
+    State(farm): State<Arc<Farm>>,
+    uri: Uri,
+    Query(asked): Query<AskedGroups>,
+) -> Result<Response, Refusal> {
+    let place = Place::of(&uri);
+    let group = |text: &str| RunGroup::of(text).map_err(|error| Refusal::Bad(error.to_string()));
+    let (first, second) = (group(&asked.first)?, group(&asked.second)?);
+    let margin_text = asked.margin.filter(|it| !it.is_empty()).unwrap_or_else(|| MARGIN.to_owned());
+    let margin: Share = margin_text.parse().map_err(Refusal::Bad)?;
+    let answered = match farm.answered(&[FIGURES], &place).await {
+        Ok(answered) => answered,
+        Err(page) => return Ok(page),
+    };
+    let (is_asking, shown_farm, shown_place) = (answered.is_asking, farm.clone(), place.clone());
+    let page = blocking(move || {
+        let rows = &answered.rows[0];
+        let kernels = whylate_farm::kernels(rows);
+        let field = |name, label, value: &str, example| Field {
+            name,
+            label,
+            value: FieldValue::Text(value.to_owned(), example, kernels.clone()),
+        };
+        let margin_field = Field {
+            name: "margin",
+            label: "does not matter",
+            value: FieldValue::Text(margin_text, MARGIN, Vec::new()),
+        };
+        let fields = vec![
+            field("first", "before", &asked.first, "6.12"),
+            field("second", "now", &asked.second, "kernel>=7 host~rack-1"),
+            margin_field,
+        ];
+        let form = Form { action: COMPARE.to_owned(), button: "Compare".to_owned(), fields };
+        let frame = shown_farm.frame(Some(form), &shown_place);
+        let groups = FarmGroups { first: asked.first.trim(), second: asked.second.trim(), margin: margin.0 };
+        let page = match groups.first.is_empty() || groups.second.is_empty() {
+            true => whylate_report::farm_groups(&kernels, &answered.answer),
+            false => {
+                let found = whylate_farm::compare_groups(rows, &first, &second, margin.0);
+                whylate_report::farm_compare(&found, groups, &answered.answer)
+            }
+        };
+        Ok(page.html_within(&frame))
+    });
+    Ok(shown(page.await?, is_asking, &place))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Place;
+
+    #[test]
+    fn a_newer_answer_is_asked_for_once() {
+        let place = |uri: &str| Place::of(&uri.parse().unwrap());
+        let asked = place("/farm?q=a%26b&again=1&alarming=1");
+        assert_eq!((asked.address.as_str(), asked.again), ("/farm?q=a%26b&alarming=1", true));
+        assert_eq!(asked.newer(), "/farm?q=a%26b&alarming=1&again=1");
+        assert_eq!((place("/farm").newer().as_str(), place("/farm").again), ("/farm?again=1", false));
+    }
+}

@@ -1,0 +1,168 @@
+//! `whylate fix` finds the cure of what is planted, proves it, recommends nothing else, and gives the machine back; also where
+//! the cure needs a boot, which this program stands in for.
+
+use serde_json::Value;
+use std::time::Duration;
+use whylate_lab::suite::{self, LabTest};
+use whylate_lab::{Device, Guest, Kernel, LOAD_PLANT, LabError, Machine, Profile};
+
+/// A search of the two emulated CPUs.
+const SEARCH: Duration = Duration::from_secs(1_200);
+/// One boot of a campaign: its repeat, and what comes before and after it.
+const BOOT: Duration = Duration::from_secs(240);
+/// A campaign that is not over after so many boots has not seen what is planted.
+const BOOTS_MAX: u32 = 60;
+
+/// The task is on CPU 1; what disturbs it is planted there.
+const PLAN: &str = r#"
+name = "planted"
+duration = "2s"
+settle = "100ms"
+warmup = "20ms"
+noise_floor = "0s"
+margin = "10%"
+[target]
+cpus = "1"
+[[probe]]
+"#;
+
+/// What is planted, and what cures it.
+struct Trouble {
+    name: &'static str,
+    /// The rest of the plan.
+    probe: &'static str,
+    goal: &'static str,
+    /// Begins what is planted in the background; `$planter` is its process.
+    plant: &'static str,
+    /// Each of these alone takes it away.
+    cures: &'static [&'static str],
+}
+
+const TIMER: &str = "kind = \"timer\"\ninterval = \"20ms\"\n";
+
+/// A program above the task, which has the CPU for 60 of 260 ms.
+const THREAD: Trouble = Trouble {
+    name: "fix_moves_a_thread_of_a_higher_priority",
+    probe: TIMER,
+    goal: "timer p99",
+    plant: "ln -sf $(command -v python3) /tmp/planter\n\
+            taskset -c 1 chrt -f 98 /tmp/planter -c 'import time\nwhile True:\n    end = time.monotonic() + 0.06\n    while time.monotonic() < end: pass\n    time.sleep(0.2)' & planter=$!\n",
+    cures: &["affinity-planter", "priority-planter"],
+};
+
+/// The kernel's detector of lockups, of which each look keeps interrupts off.
+const WATCHDOG: Trouble = Trouble {
+    name: "fix_switches_off_a_watchdog_that_takes_long",
+    probe: TIMER,
+    goal: "timer p99",
+    plant: "echo 1 >/proc/sys/kernel/watchdog_thresh\n\
+            sh -c 'while :; do echo \"irq-off-in 60ms in=watchdog_timer_fn cpu=1\" >/proc/plant; done' 2>/dev/null & planter=$!\n",
+    // A shield takes its CPUs out of the detector's mask.
+    cures: &["watchdog", "shield"],
+};
+
+/// A loop that never sleeps is taken the CPU so that ordinary tasks get theirs.
+const THROTTLED: Trouble = Trouble {
+    name: "fix_lets_a_loop_run_that_is_throttled",
+    probe: "kind = \"stall\"\nthreshold = \"20ms\"\npolicy = \"fifo\"\n",
+    goal: "stall max",
+    plant: "taskset -c 1 sh -c 'while :; do :; done' & planter=$!\n",
+    cures: &["rt-throttling", "fair-server"],
+};
+
+pub(crate) fn tests() -> Vec<LabTest> {
+    // A search takes ten minutes of two emulated CPUs.
+    let kernels = if suite::is_brief() { Vec::new() } else { suite::kernels(&[Kernel::RealTime]) };
+    let of_kernel = |kernel| {
+        let machine = Machine::new(Profile::Threads, kernel);
+        let with_disk = machine.clone().with(&[Device::SecondDisk]);
+        [
+            LabTest::new(THREAD.name, machine.clone(), |guest| search(guest, &THREAD)),
+            LabTest::new(WATCHDOG.name, machine.clone(), |guest| search(guest, &WATCHDOG)),
+            LabTest::new(THROTTLED.name, machine, |guest| search(guest, &THROTTLED)),
+            LabTest::new("fix_proves_a_word_of_the_command_line", with_disk, campaign),
+        ]
+    };
+    kernels.into_iter().flat_map(of_kernel).collect()
+}
+
+fn list(value: &Value) -> Vec<&str> {
+    value.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+/// What is planted ends with the search, also where that fails.
+fn search(guest: &mut Guest, trouble: &Trouble) -> Result<(), LabError> {
+    let Trouble { probe, goal, plant, cures, .. } = trouble;
+    let script = format!(
+        "taskset -pc 0 $$ >/dev/null\n{LOAD_PLANT}cat >/tmp/plan.toml <<'END'\n{PLAN}{probe}END\n{plant}\
+         taskset -c 0-1 whylate fix /tmp/plan.toml --goal '{goal}' --yes all --budget 15m --seed 1 -o /tmp/fix --json -q >$OUT/result.json\n\
+         status=$?\nkill $planter\nwait $planter\nrm -rf /tmp/fix\nexit $status"
+    );
+    let output = guest.start(&script)?.wait(SEARCH)?;
+    assert!(output.status <= 1, "{}", output.stderr);
+    proves(&output.json("result.json")?, cures);
+    Ok(())
+}
+
+/// One of the cures is recommended, nothing else is, and the machine is as before.
+#[allow(clippy::print_stdout, reason = "what the search took, for the record")]
+fn proves(result: &Value, cures: &[&str]) {
+    let recommended = list(&result["recommended"]);
+    println!("         {recommended:?} after {} repeats", result["repeats"]);
+    assert!(
+        matches!(recommended[..], [one] if cures.contains(&one)),
+        "{recommended:?}; causes {:#}; claims {:#}; left out {:#}",
+        result["causes"],
+        result["claims"],
+        result["left_out"]
+    );
+    assert_eq!((&result["state"], &result["restored"]), (&Value::from("complete"), &Value::from(true)));
+}
+
+/// The boot loader: the harness reads what the next boot is to have.
+const LOADER: &str = r#"#!/bin/sh
+case $1 in
+once) printf '%s' "$WHYLATE_BOOT_APPEND" >/lab/next ;;
+forget) rm -f /lab/next ;;
+reboot) sync; touch /lab/reboot ;;
+esac
+"#;
+
+/// Interrupts are off for long on CPU 1, unless the command line has the word that cures it.
+const BOOTED: &str = r#"
+mkdir -p /mnt
+mountpoint -q /mnt || mount /dev/vdc /mnt || exit 10
+export WHYLATE_STATE_DIR=/mnt/state
+taskset -pc 0 $$ >/dev/null
+grep -q planted=off /proc/cmdline || { sh -c 'while :; do echo "irq-off 60ms cpu=1 count=1" >/proc/plant; sleep 0.2; done' & planter=$!; }
+"#;
+
+fn campaign(guest: &mut Guest) -> Result<(), LabError> {
+    let first = format!(
+        "mke2fs -q -t ext4 /dev/vdc || exit 9\n{LOAD_PLANT}{BOOTED}cat >/mnt/plan.toml <<'END'\n{PLAN}{TIMER}END\n\
+         cat >/mnt/loader <<'END'\n{LOADER}END\nchmod +x /mnt/loader\nuname -r\n\
+         taskset -c 0-1 whylate fix /mnt/plan.toml --goal 'timer p99' --campaign /mnt/campaign --boot planted=off --boot useless=1 \
+         --boot-loader /mnt/loader --yes all --budget 1h --seed 1 -q"
+    );
+    let goes_on = format!(
+        "{LOAD_PLANT}{BOOTED}taskset -c 0-1 whylate fix --campaign /mnt/campaign --continue --json -q >$OUT/result.json"
+    );
+    let mut script = first;
+    for boot in 1..=BOOTS_MAX {
+        let output = guest.start(&script)?.wait(BOOT)?;
+        assert_eq!(output.status, 0, "boot {boot}: {}{}", output.stdout, output.stderr);
+        let asked = guest.share().join("next");
+        let is_asked = std::fs::remove_file(guest.share().join("reboot")).is_ok();
+        assert!(is_asked, "boot {boot} asks for no other one: {}{}", output.stdout, output.stderr);
+        match std::fs::read_to_string(&asked) {
+            Ok(words) => guest.cut_power_and_boot(&words)?,
+            // It boots as every day: the campaign is over.
+            Err(_) => {
+                proves(&output.json("result.json")?, &["planted=off"]);
+                return Ok(());
+            }
+        }
+        script.clone_from(&goes_on);
+    }
+    panic!("it is not over after {BOOTS_MAX} boots")
+}
