@@ -22,15 +22,18 @@ fn folder() -> Option<PathBuf> {
 }
 
 /// What each script begins with: the files of the system (those that `$only` selects) but for what package managers and
-/// the kernel keep, and what is asked of an installed program. The guest's own copy of the program is out of the way.
+/// the kernel keep, and what is asked of an installed program. The guest's own copy of the program is out of the way until
+/// the script ends, for the tests after it in this guest need it.
 const BEGIN: &str = r#"
 fail() { echo "$*" >&2; exit 9; }
 files() {
     find / -xdev \( -path /var/lib/dpkg -o -path /root/.rpmdb -o -path /var/log -o -path /tmp \) -prune -o $only -print | sort
 }
-rm -f /usr/local/bin/whylate
+mkdir /tmp/aside
+mv /usr/local/bin/whylate /tmp/aside/
 # It would leave out man pages and documentation.
-rm -f /etc/dpkg/dpkg.cfg.d/99mmdebstrap
+mv /etc/dpkg/dpkg.cfg.d/99mmdebstrap /tmp/aside/
+trap 'mv /tmp/aside/whylate /usr/local/bin/; mv /tmp/aside/99mmdebstrap /etc/dpkg/dpkg.cfg.d/; rmdir /tmp/aside' EXIT
 cd /lab/packages || fail "no packages"
 used() {
     test "$(command -v whylate)" = /usr/bin/whylate || fail "not installed"
@@ -69,6 +72,7 @@ dpkg -i whylate_*_arm64.deb || fail "the one of arm64 is not installed"
 dpkg -V whylate:arm64 || fail "other files than in the package of arm64"
 test "$(od -An -tu1 -j18 -N1 /usr/bin/whylate | tr -d ' ')" = 183 || fail "no program of arm64"
 dpkg -P whylate:arm64 || fail "the one of arm64 is not removed"
+dpkg --remove-architecture arm64
 gone
 "#;
 
