@@ -1,6 +1,7 @@
 //! What BPF programs can record on this machine: each facility is tried, not guessed.
 
 use crate::causes::{BY_VECTOR, Causes, EVENTS};
+use crate::object::check_namespaces;
 use crate::settings::HistogramsConfig;
 use crate::snapshot::Facility;
 use whylate_core::CpuSet;
@@ -11,6 +12,8 @@ use whylate_sys::schedule;
 
 /// The programs as such: without them there are no other facilities.
 const PROGRAMS: &str = "BPF programs";
+/// Causes by the programs: where tasks have other numbers, they are refused though the programs run.
+const CAUSES: &str = "causes from BPF";
 /// Names of functions instead of addresses.
 const FUNCTION_NAMES: &str = "names of kernel functions";
 /// Flushes that interrupt other CPUs.
@@ -24,7 +27,7 @@ pub fn facility_names() -> Vec<String> {
     let histograms = HistogramKind::ALL.map(histogram);
     let events = EVENTS.into_iter().map(|(name, _)| name);
     let others = events.chain([BY_VECTOR, FUNCTION_NAMES, FLUSHES]).map(str::to_owned);
-    std::iter::once(PROGRAMS.to_owned()).chain(histograms).chain(others).collect()
+    [PROGRAMS, CAUSES].map(str::to_owned).into_iter().chain(histograms).chain(others).collect()
 }
 
 fn histogram(kind: HistogramKind) -> String {
@@ -41,6 +44,7 @@ pub fn facilities(host: &HostRoot) -> Vec<Facility> {
         Err(error) => return vec![facility(PROGRAMS, Some(error.to_string()))],
     };
     let mut found = vec![facility(PROGRAMS, None)];
+    found.push(facility(CAUSES, check_namespaces().err().map(|error| error.to_string())));
     let histograms = causes.histograms();
     for kind in HistogramKind::ALL {
         let missing = histograms.unavailable().iter().find(|(none, _)| *none == kind);

@@ -82,6 +82,11 @@ fn a_matrix_is_every_combination() {
 fn errors_say_where_and_what_would_be_right() {
     for (from, to, expected) in [
         (
+            "repeats = 3",
+            "repeats = 3\ncauses_from = \"tracefs\"",
+            "plan.toml:4:15: causes_from: says where causes come from; it needs `causes = true`",
+        ),
+        (
             "interval = \"200us\"",
             "intervall = \"200us\"",
             "plan.toml:9:1: probe[0].intervall: unknown key `intervall`; did you mean `interval`?",

@@ -76,6 +76,11 @@ fn in_a_container_causes_come_from_the_trace_buffer() {
     let Some(true) = run(&["--version"]).ok().map(|output| output.status.success()) else {
         return skipped("no process-id namespace can be made here (unshare --pid, as root)");
     };
+    let tried = run(&["check", "--tracing", "--json"]).unwrap();
+    let tried: Value = serde_json::from_slice(&tried.stdout).unwrap();
+    let by_programs = list(&tried, "facilities").iter().find(|one| word(one, "name") == "causes from BPF");
+    // Where programs are refused altogether, it is not tried.
+    assert!(by_programs.is_none_or(|one| one["works"] == false), "{tried}");
     let measure = ["measure", "timer", "--interval=500us", "-D", "700ms", "--causes", "--json"];
     let output = run(&measure).unwrap();
     let said = String::from_utf8_lossy(&output.stderr);

@@ -83,6 +83,9 @@ fn check_head(plan: &Plan, document: &Document<'_>) -> Result<(), PlanError> {
     if plan.limit.is_some_and(|limit| limit.0 == 0) {
         return Err(document.error_at("limit", "must be above 0s; leave it out for no limit"));
     }
+    if plan.causes_from.is_some() && !plan.causes {
+        return Err(document.error_at("causes_from", "says where causes come from; it needs `causes = true`"));
+    }
     match plan.target.cpus {
         CpuSelector::Target | CpuSelector::Others => {
             let message = format!("`{}` has no meaning here; name the CPUs to measure", plan.target.cpus);

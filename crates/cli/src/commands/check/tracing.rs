@@ -65,12 +65,18 @@ const TRACERS: [(&str, &str, &str); 4] = [
 /// The effect of a histogram that cannot be counted.
 const EMPTY: &str = "this histogram stays empty";
 
-const MEANINGS: [Meaning; 22] = [
+const MEANINGS: [Meaning; 23] = [
     Meaning {
         name: "BPF programs",
         source: "tracing programs with BTF",
         effect: "causes (--causes) and histograms come from tracefs, where that works: without senders of interrupts and functions of `preempt_off`, and a wake-up costs 1.5 us in place of 0.7 us",
         fix: "run as root on the host, on a kernel with CONFIG_BPF_SYSCALL and CONFIG_DEBUG_INFO_BTF that is not locked down",
+    },
+    Meaning {
+        name: "causes from BPF",
+        source: "the programs, where process ids are the kernel's",
+        effect: "causes (--causes) come from tracefs, where that works",
+        fix: "run on the host, outside of the container",
     },
     Meaning {
         name: "histogram switchoff",
