@@ -7,7 +7,9 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let items: Vec<Item> = run.answers.iter().map(item).collect();
     let section =
         Section::new("answers", "Answers").meaning("between the middle values (medians) of the repeats");
-    section.depth(Depth::Detail).with(items).unless_empty()
+    // Questions of the plan's own are what the run was made for; the others only name its comparisons.
+    let depth = if run.plan.answer.is_empty() { Depth::Detail } else { Depth::Main };
+    section.depth(depth).with(items).unless_empty()
 }
 
 fn item(answer: &Answer) -> Item {
