@@ -63,7 +63,12 @@ fn missing_names(causes: &Causes) -> Option<String> {
 
 /// Why flushes of other CPUs' TLBs are not counted, where the processor does them without an interrupt.
 pub(crate) fn broadcast_flushes(host: &HostRoot) -> Option<String> {
-    let reason =
-        "the processor broadcasts some of them (INVLPGB): they interrupt nobody, and are not counted";
-    CpuInfo::read(host).ok()?.has_flag("invlpgb").then(|| reason.to_owned())
+    let broadcast = if cfg!(target_arch = "aarch64") {
+        "them (TLBI)"
+    } else if CpuInfo::read(host).ok()?.has_flag("invlpgb") {
+        "some of them (INVLPGB)"
+    } else {
+        return None;
+    };
+    Some(format!("the processor broadcasts {broadcast}: they interrupt nobody, and are not counted"))
 }

@@ -1,7 +1,10 @@
 //! Where tracefs is, and what the kernel behind it can do.
 
 use super::error::RecordError;
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use whylate_host::HostRoot;
 
@@ -55,8 +58,7 @@ impl Tracefs {
 
     /// The tracers that the kernel was built with: `function`, `hwlat`, `osnoise`, …
     pub fn tracers(&self) -> Vec<String> {
-        let text = fs::read_to_string(self.top.join("available_tracers")).unwrap_or_default();
-        text.split_ascii_whitespace().map(str::to_owned).collect()
+        words(&fs::read_to_string(self.top.join("available_tracers")).unwrap_or_default())
     }
 
     /// Whether the kernel has an event, given as `system/name`.
@@ -74,5 +76,38 @@ impl Tracefs {
             .collect();
         names.sort();
         names
+    }
+}
+
+/// The tracers that the kernel was built with, where tracefs is not mounted: read through a mount that nobody else sees, and
+/// that is gone afterwards. `None` where that cannot be (before Linux 5.2, or refused).
+pub(super) fn tracers_unmounted() -> Option<Vec<String>> {
+    let system = rustix::mount::fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC).ok()?;
+    rustix::mount::fsconfig_create(&system).ok()?;
+    let mount =
+        rustix::mount::fsmount(&system, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty()).ok()?;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(&mount, "available_tracers", flags, Mode::empty()).ok()?;
+    let mut text = String::new();
+    fs::File::from(file).read_to_string(&mut text).ok()?;
+    Some(words(&text))
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split_ascii_whitespace().map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tracers_are_the_same_whether_it_is_mounted_or_not() {
+        // As root, where it is mounted; elsewhere one of the two is not to be had.
+        let mounted = Tracefs::find(&HostRoot::real()).ok();
+        if let (Some(mounted), Some(unmounted)) = (mounted, tracers_unmounted()) {
+            assert!(unmounted.iter().any(|tracer| tracer == "nop"), "{unmounted:?}");
+            assert_eq!(unmounted, mounted.tracers());
+        }
     }
 }

@@ -6,7 +6,7 @@
 use super::buffer::Buffer;
 use super::error::RecordError;
 use super::pipe::Pipe;
-use super::tracefs::Tracefs;
+use super::tracefs::{Tracefs, tracers_unmounted};
 use std::path::Path;
 use whylate_core::plan::{Tracer, TracerPlan};
 use whylate_core::result::HwlatSample;
@@ -65,7 +65,7 @@ impl TracerSession {
         cpus: &CpuSet,
     ) -> Result<(Self, Vec<Warning>), RecordError> {
         let mut buffer = Buffer::create(host, "tracer")?;
-        check(buffer.tracefs(), plan.tracer)?;
+        check(&buffer.tracefs().tracers(), plan.tracer)?;
         buffer.set("trace_clock", "mono")?;
         let changes = settings(buffer.tracefs().top(), plan, cpus);
         let mut warnings = buffer.change_shared(&changes)?;
@@ -206,15 +206,14 @@ fn samples(text: Vec<u8>) -> Result<(Vec<Sample>, u64), whylate_trace::parse::Pa
 /// [`RecordError::Unavailable`] when it is not built, or tracefs cannot be reached.
 pub fn check_tracer(host: &HostRoot, tracer: Tracer) -> Result<(), RecordError> {
     match Tracefs::find(host) {
-        Ok(tracefs) => check(&tracefs, tracer),
+        Ok(tracefs) => check(&tracefs.tracers(), tracer),
         // Mounted only while it is needed.
         Err(error) if !Tracefs::can_be_mounted(host) => Err(error),
-        Err(_) => Ok(()),
+        Err(_) => tracers_unmounted().map_or(Ok(()), |known| check(&known, tracer)),
     }
 }
 
-fn check(tracefs: &Tracefs, tracer: Tracer) -> Result<(), RecordError> {
-    let known = tracefs.tracers();
+fn check(known: &[String], tracer: Tracer) -> Result<(), RecordError> {
     if known.iter().any(|name| name == tracer.name()) {
         return Ok(());
     }

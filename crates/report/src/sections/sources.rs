@@ -71,7 +71,7 @@ fn of_cpu(cpu: &CpuResult, cell: Option<&str>) -> Vec<Row> {
             Some(nanoseconds(source.max_ns)).filter(|_| source.max_ns > 0),
         ])
     };
-    let rest = (!others.is_empty()).then(|| (format!("{} others", others.len()), sum(&others)));
+    let rest = (!others.is_empty()).then(|| (words::counted(others.len(), "other"), sum(&others)));
     let named = known.into_iter().chain(unknown).map(|source| (name(source), source.clone()));
     let (mut rows, last): (Vec<_>, Vec<_>) =
         named.partition(|(_, source)| source.kind != CauseKind::Unattributed);
