@@ -134,7 +134,8 @@ fn sentence(outcome: AnswerOutcome, comparison: &Comparison, matters: Share, rou
                 (Some(reason), _) => format!("; {reason}"),
                 (None, _) if comparison.repeats < REPEATS_MIN => {
                     let least = REPEATS_MIN - comparison.repeats;
-                    format!("; it needs at least {least} more repeats, which take {}", time(least))
+                    let (repeats, take) = if least == 1 { ("repeat", "takes") } else { ("repeats", "take") };
+                    format!("; it needs at least {least} more {repeats}, which {take} {}", time(least))
                 }
                 (None, Some(more)) => {
                     format!("; about {more} more repeats, which take {}, would tell", time(more))

@@ -160,3 +160,17 @@ fn too_little_memory_is_an_end_with_a_message_never_a_crash() {
     }
     assert!(refused > 0 && ended > 0, "{refused} times refused, {ended} times ended");
 }
+
+#[test]
+fn a_measurement_that_ended_while_nobody_looked_counts() {
+    let _alone = alone();
+    let child = start(command(&["measure", "timer", "-D", "2s", "--json"]));
+    // As a slow disk or a busy machine does: the runner is stopped, its measuring process is not.
+    std::thread::sleep(Duration::from_secs(1));
+    signal(&child, Signal::STOP);
+    std::thread::sleep(Duration::from_secs(12));
+    signal(&child, Signal::CONT);
+    let said = wait(child);
+    let result = said.json();
+    assert!(result["cpus"][0]["samples"].as_u64().is_some_and(|samples| samples > 0), "{said:?}");
+}

@@ -202,7 +202,9 @@ fn effects(run: &RunResult, comparisons: &[&Comparison], of: fn(&CellResult) -> 
             Outcome::Better => format!("{what}: {of} better, {}", effect(it)),
             Outcome::Equivalent => format!("{what}: no effect on {of} above {margin}"),
             Outcome::CannotTell => {
-                let more = it.more_repeats.map(|more| counted(more, "more repeat"));
+                // Questions of the plan's own say below what they need, by the effect that matters to them.
+                let more = it.more_repeats.filter(|_| run.plan.answer.is_empty());
+                let more = more.map(|more| counted(more, "more repeat"));
                 let more = more.map(|more| format!("; about {more} would tell"));
                 format!("{what}: cannot tell for {of}, {}{}", effect(it), more.unwrap_or_default())
             }
