@@ -3,9 +3,10 @@
 
 use crate::engine::{Engine, Rows, ask};
 use crate::error::FarmError;
-use crate::lake::{Lake, LakeRun, Layout};
+use crate::lake::{Lake, LakeRun, Layout, without};
 use std::path::Path;
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// A question of the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,7 +232,8 @@ fn one_statement(question: &str) -> Result<String, FarmError> {
 }
 
 /// Answers a question over a lake. What it needs of a bucket is fetched into `cache` before, where it is not there yet; a lake
-/// in a folder has none. The engine is ended when it has taken as long as `limit`.
+/// in a folder has none. Damaged objects are left out, and named in the answer. The engine is ended when it has taken as long
+/// as `limit`.
 ///
 /// # Errors
 /// As [`statements`] and [`ask`]; [`FarmError::Storage`], [`FarmError::Io`].
@@ -242,13 +244,16 @@ pub fn answer(
     question: &str,
     limit: Option<Duration>,
 ) -> Result<Rows, FarmError> {
+    let tables = used(&bare(question)).1;
     let mut layout = lake.layout()?;
-    let place = cache.map_or_else(|| lake.url().to_owned(), |cache| cache.display().to_string());
     loop {
-        if let Some(cache) = cache {
-            lake.mirror(cache, &used(&bare(question)).1)?;
-        }
+        let damaged = lake.find_damaged(cache, &layout, &tables)?;
+        let rest =
+            (!damaged.is_empty()).then(|| without(&damaged, lake.place(cache), &tables)).transpose()?;
+        let place = rest.as_ref().map(TempDir::path).or(cache);
+        let place = place.map_or_else(|| lake.url().to_owned(), |place| place.display().to_string());
         let rows = ask(engine, &statements(engine, &place, &layout, question)?, limit);
+        let rows = rows.map(|rows| Rows { damaged, ..rows });
         let after = lake.layout()?;
         // A merge moved rows meanwhile: some may have been seen twice, or not at all.
         if after == layout {
