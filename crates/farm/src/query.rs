@@ -89,6 +89,8 @@ pub fn statements(
             all.push("USE lake".to_owned());
             // Cells without a value are null, as the standard says.
             all.push("SET join_use_nulls = 1".to_owned());
+            // For both halves of a table of runs and months: a setting behind a union is that of its last half alone.
+            all.push("SET use_hive_partitioning = 0".to_owned());
         }
         Engine::Spark => {
             all.push("SET spark.sql.sources.partitionColumnTypeInference.enabled=false".to_owned());
@@ -166,8 +168,7 @@ impl Sources<'_> {
             self.condition()
         );
         let months = format!("SELECT * FROM {function}('{months}', Parquet)");
-        let both = self.joined(&loose, &months, " UNION ALL ");
-        vec![format!("CREATE VIEW {table} AS {both} SETTINGS use_hive_partitioning = 0")]
+        vec![format!("CREATE VIEW {table} AS {}", self.joined(&loose, &months, " UNION ALL "))]
     }
 
     /// `month` and `host` come from the folders, as texts.
