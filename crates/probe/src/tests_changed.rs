@@ -27,7 +27,8 @@ fn changed_meanwhile(change: impl FnOnce(u32) -> std::io::Result<()> + Send) -> 
         }
         let changed = change(lane.tid().load(Relaxed) as u32);
         let failure = measured.join().unwrap().err();
-        changed.map_or_else(|error| panic!("{error}: {failure:?}"), |()| failure)
+        assert!(changed.is_ok(), "{changed:?}: {failure:?}");
+        failure
     })
 }
 

@@ -68,7 +68,6 @@ fn a_probe_that_others_rescheduled_or_moved_has_measured_nothing() {
     let _alone = alone();
     let plan = SMALL_PLAN
         .replace("duration = \"500ms\"", "duration = \"2s\"")
-        .replace("repeats = 2", "repeats = 1")
         .replace("noise_floor = \"100ms\"", "noise_floor = \"0s\"")
         .replace("[[probe]]\nkind = \"stall\"\n", "")
         .replace("[[cell]]\nloads = [\"cache\"]\n", "");
@@ -80,9 +79,9 @@ fn a_probe_that_others_rescheduled_or_moved_has_measured_nothing() {
         ),
         ("taskset", &["--all-tasks", "--pid", "ffffffff"], "was moved while it measured"),
     ];
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     for (program, arguments, said) in ways {
-        if program == "taskset" && cpus == 1 {
+        if program == "taskset" && online.trim() == "0" {
             skipped("with one CPU there is no other one to move to");
             continue;
         }
