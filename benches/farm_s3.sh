@@ -57,5 +57,21 @@ sleep 0.2
 "$whylate" pull s3://latency/farm --check | grep -c whole
 "$whylate" farm query bounds --lake s3://latency/farm --json | tr -d '\n '
 echo
+# The pages of the same bucket; the first answer may take longer than a page waits (202).
+"$whylate" serve --lake s3://latency/farm --address 127.0.0.1:5602 2>/dev/null &
+serve=$!
+for page in /farm "/farm/board/$(hostname)" "/farm/compare?first=kernel%3E%3D1&second=kernel%3E%3D99"; do
+    for look in $(seq 60); do
+        answer=$(curl -s -o "$folder/page" -w '%{http_code} after %{time_total} s' "http://127.0.0.1:5602$page")
+        case $answer in 000* | 202*) sleep 1 ;; *) break ;; esac
+    done
+    echo "$page: $answer, look $look, $(wc -c <"$folder/page") bytes, $(grep -o '<li class="card' "$folder/page" | wc -l) cards"
+done
+kill $serve
+# A cut object in the bucket: left out, and named.
+object=$(curl -s 'http://127.0.0.1:5600/latency?prefix=farm/table%3Druns&max-keys=1' | sed 's/.*<Key>//; s/<.Key>.*//')
+curl -s -X PUT --data-binary PAR1 "http://127.0.0.1:5600/latency/$object" >/dev/null
+"$whylate" farm query bounds --lake s3://latency/farm --json >"$folder/said"
+echo "with a cut object: exit code $?, $(tr -d '\n ' <"$folder/said")"
 kill -9 $proxy
 echo "pushes $pushes, cut off $cut, lost or different $lost"

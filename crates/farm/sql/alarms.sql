@@ -8,15 +8,11 @@ WITH placed AS (
     FROM runs
 ),
 boards AS (
-    SELECT host, plan, count(*) AS run_count, min(started_s) AS first_s, max(started_s) AS last_s,
-        max(CASE WHEN age = 1 THEN run END) AS newest_run,
+    SELECT host, plan, count(*) AS run_count, max(CASE WHEN age = 1 THEN run END) AS newest_run,
         CAST(sum(CASE WHEN age <= 5 THEN watched_ns ELSE 0 END) AS DOUBLE) AS newest_5_ns,
         CAST(sum(CASE WHEN age > 5 AND age <= 10 THEN watched_ns ELSE 0 END) AS DOUBLE) AS before_5_ns
     FROM placed
     GROUP BY host, plan
-),
-lake AS (
-    SELECT max(started_s) AS now_s FROM runs
 ),
 leveled AS (
     SELECT host, plan, cell, probe, run, figure_ns, limit_ns, above_of_8,
@@ -36,11 +32,10 @@ found AS (
     FROM leveled
     WHERE age = 1 AND above_of_8 >= 5
     UNION ALL
-    SELECT 'silent' AS alarm, b.host AS host, b.plan AS plan, 'days without a run' AS what,
-        (l.now_s - b.last_s) / 86400.0 AS measured,
-        greatest(3600.0, 3.0 * (b.last_s - b.first_s) / (b.run_count - 1)) / 86400.0 AS allowed, b.newest_run AS run
-    FROM boards AS b CROSS JOIN lake AS l
-    WHERE b.run_count > 1 AND l.now_s - b.last_s > greatest(3600.0, 3.0 * (b.last_s - b.first_s) / (b.run_count - 1))
+    SELECT 'silent' AS alarm, s.host AS host, s.plan AS plan, 'days without a run' AS what, s.silent_days AS measured,
+        s.allowed_days AS allowed, b.newest_run AS run
+    FROM silent_boards AS s
+    JOIN boards AS b ON s.host = b.host AND s.plan = b.plan
     UNION ALL
     SELECT 'incomplete' AS alarm, host, plan, mismatches AS what, CASE WHEN age <> 1 THEN 0.0 END AS measured,
         CASE WHEN age <> 1 THEN 0.0 END AS allowed, run

@@ -90,4 +90,25 @@ limited AS (
 SELECT host, plan, cell, probe, run, started_s, figure_ns, exp(top) AS limit_ns,
     sum(CASE WHEN figure > top THEN 1 ELSE 0 END) OVER (PARTITION BY host, plan, cell, probe ORDER BY started_s, run
         ROWS BETWEEN 7 PRECEDING AND CURRENT ROW) AS above_of_8
-FROM limited
+FROM limited;
+
+-- Boards without a run for three times as long as is usual between their runs, and for an hour: seen from the newest run of the
+-- lake, so that the answer does not depend on when it is asked for.
+CREATE VIEW silent_boards AS
+WITH boards AS (
+    SELECT host, plan, count(*) AS run_count, min(started_s) AS first_s, max(started_s) AS last_s
+    FROM runs
+    GROUP BY host, plan
+),
+newest AS (
+    SELECT max(started_s) AS now_s FROM runs
+),
+silences AS (
+    SELECT b.host AS host, b.plan AS plan, b.run_count AS run_count, (n.now_s - b.last_s) / 86400.0 AS silent_days,
+        (b.last_s - b.first_s) / 86400.0 / (b.run_count - 1) AS usual_days
+    FROM boards AS b CROSS JOIN newest AS n
+    WHERE b.run_count > 1
+)
+SELECT host, plan, run_count, silent_days, usual_days, greatest(1 / 24.0, 3.0 * usual_days) AS allowed_days
+FROM silences
+WHERE silent_days > greatest(1 / 24.0, 3.0 * usual_days);

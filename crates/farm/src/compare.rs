@@ -142,7 +142,7 @@ mod tests {
         rows.push(serde_json::json!(["nightly", "idle", "timer", "other", "6.1.9", 5.0]));
         let rows = rows.into_iter().map(|row| row.as_array().unwrap().clone()).collect();
         let columns = ["plan", "cell", "probe", "host", "kernel", "figure_ns"].map(str::to_owned).to_vec();
-        let rows = Rows { columns, rows };
+        let rows = Rows { columns, rows, ..Rows::default() };
         let compare = |first: &str, second: &str| {
             let [first, second] = [first, second].map(|it| RunGroup::of(it).unwrap());
             compare_groups(&rows, &first, &second, 0.05)

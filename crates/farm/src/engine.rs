@@ -1,6 +1,7 @@
 //! Engines that answer SQL: modules of Python, which run in a process of their own.
 
 use crate::error::{At as _, FarmError};
+use crate::lake::Damaged;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs::File;
@@ -20,12 +21,15 @@ pub enum Engine {
 }
 
 /// What an engine answered.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rows {
     /// Names of the columns.
     pub columns: Vec<String>,
     /// A value of each column, of each row.
     pub rows: Vec<Vec<Value>>,
+    /// The objects that the answer had to do without: it is not of the whole lake.
+    #[serde(default)]
+    pub damaged: Vec<Damaged>,
 }
 
 impl Rows {

@@ -29,6 +29,12 @@ pub enum FarmError {
     /// A name that cannot be part of an object's name.
     #[error("{0}: a run in a lake is named by letters, digits, `-`, `_`, `.` and `+`: rename its directory")]
     BadName(String),
+    /// The same of a machine: the run, and the name of the machine that measured it.
+    #[error(
+        "{0}: it was measured on the machine `{1}`, and the name of a machine in a lake has letters, digits, `-`, `_`, `.` and \
+         `+` alone, and begins with no `.`: give it one by `--host NAME`"
+    )]
+    BadHost(String, String),
     /// The run is still being written.
     #[error("{0}: the run is still going on; push it when it has ended")]
     InProgress(PathBuf),

@@ -3,9 +3,10 @@
 
 use crate::engine::{Engine, Rows, ask};
 use crate::error::FarmError;
-use crate::lake::{Lake, LakeRun, Layout};
+use crate::lake::{Lake, LakeRun, Layout, without};
 use std::path::Path;
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// A question of the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +89,8 @@ pub fn statements(
             all.push("USE lake".to_owned());
             // Cells without a value are null, as the standard says.
             all.push("SET join_use_nulls = 1".to_owned());
+            // For both halves of a table of runs and months: a setting behind a union is that of its last half alone.
+            all.push("SET use_hive_partitioning = 0".to_owned());
         }
         Engine::Spark => {
             all.push("SET spark.sql.sources.partitionColumnTypeInference.enabled=false".to_owned());
@@ -165,8 +168,7 @@ impl Sources<'_> {
             self.condition()
         );
         let months = format!("SELECT * FROM {function}('{months}', Parquet)");
-        let both = self.joined(&loose, &months, " UNION ALL ");
-        vec![format!("CREATE VIEW {table} AS {both} SETTINGS use_hive_partitioning = 0")]
+        vec![format!("CREATE VIEW {table} AS {}", self.joined(&loose, &months, " UNION ALL "))]
     }
 
     /// `month` and `host` come from the folders, as texts.
@@ -231,7 +233,8 @@ fn one_statement(question: &str) -> Result<String, FarmError> {
 }
 
 /// Answers a question over a lake. What it needs of a bucket is fetched into `cache` before, where it is not there yet; a lake
-/// in a folder has none. The engine is ended when it has taken as long as `limit`.
+/// in a folder has none. Damaged objects are left out, and named in the answer. The engine is ended when it has taken as long
+/// as `limit`.
 ///
 /// # Errors
 /// As [`statements`] and [`ask`]; [`FarmError::Storage`], [`FarmError::Io`].
@@ -242,13 +245,16 @@ pub fn answer(
     question: &str,
     limit: Option<Duration>,
 ) -> Result<Rows, FarmError> {
+    let tables = used(&bare(question)).1;
     let mut layout = lake.layout()?;
-    let place = cache.map_or_else(|| lake.url().to_owned(), |cache| cache.display().to_string());
     loop {
-        if let Some(cache) = cache {
-            lake.mirror(cache, &used(&bare(question)).1)?;
-        }
+        let damaged = lake.find_damaged(cache, &layout, &tables)?;
+        let rest =
+            (!damaged.is_empty()).then(|| without(&damaged, lake.place(cache), &tables)).transpose()?;
+        let place = rest.as_ref().map(TempDir::path).or(cache);
+        let place = place.map_or_else(|| lake.url().to_owned(), |place| place.display().to_string());
         let rows = ask(engine, &statements(engine, &place, &layout, question)?, limit);
+        let rows = rows.map(|rows| Rows { damaged, ..rows });
         let after = lake.layout()?;
         // A merge moved rows meanwhile: some may have been seen twice, or not at all.
         if after == layout {

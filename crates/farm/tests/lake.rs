@@ -220,3 +220,24 @@ fn what_was_asked_for_and_is_not_so_is_in_the_lake() {
     }
     assert!(row().contains("incomplete") && row().contains(wanted[0]), "the row of the run");
 }
+
+#[test]
+fn a_machine_whose_name_cannot_stand_in_a_lake_is_given_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = make_run(folder.path(), "rack/board 1", "6.12", 1, 2000);
+    let lake = Lake::open(folder.path().join("lake").to_str().unwrap(), true).unwrap();
+    let said = lake.push(&run, &Push::default()).unwrap_err().to_string();
+    assert!(said.contains("`rack/board 1`") && said.contains("`--host NAME`"), "{said}");
+    let named = |host: &str| {
+        let asked = Asked { host: Some(host.to_owned()), ..Asked::default() };
+        Push { asked, ..Push::default() }
+    };
+    assert!(matches!(lake.push(&run, &named("../x")).unwrap_err(), FarmError::BadHost(..)));
+    assert!(files(&folder.path().join("lake")).is_empty());
+    let pushed = lake.push(&run, &named("board-1")).unwrap();
+    assert_eq!(pushed.run.host, "board-1");
+    assert_eq!(pushed.mismatches, ["host: board-1 asked for, measured on rack/board 1"]);
+    // A name that can stand there is never replaced.
+    let other = make_run(folder.path(), "a", "6.12", 1, 2000);
+    assert_eq!(lake.push(&other, &named("board-1")).unwrap().run.host, "a");
+}

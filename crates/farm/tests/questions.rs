@@ -92,7 +92,8 @@ fn of_question(name: &str, rows: &Rows, runs: &[PathBuf]) {
 fn of_boards(rows: &Rows) {
     let columns = ["alarm", "host", "plan", "what", "measured", "allowed"].map(str::to_owned).to_vec();
     let alarm = ["silent", "c", "nightly", "days without a run"].map(Value::from);
-    let alarms = Rows { columns, rows: vec![alarm.into_iter().chain([12.0.into(), 3.0.into()]).collect()] };
+    let alarm = alarm.into_iter().chain([12.0.into(), 3.0.into()]).collect();
+    let alarms = Rows { columns, rows: vec![alarm], ..Rows::default() };
     let boards = whylate_farm::boards(rows, Some(&alarms));
     let sizes: Vec<_> = boards.iter().map(|it| (it.host.as_str(), it.series[0].runs.len())).collect();
     assert_eq!(sizes, [("a", 24), ("b", 24), ("c", 12)]);

@@ -30,6 +30,8 @@ pub use spec::{LaneSpec, ProbeSpec};
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod tests_changed;
+#[cfg(test)]
 mod tests_roundtrip;
 
 /// Counts what each thread allocates, for the test that a measuring thread allocates nothing.

@@ -36,7 +36,7 @@ fn last_cpu() -> CpuSet {
     CpuSet::single(schedule::allowed_of_this_thread().unwrap().last().unwrap())
 }
 
-fn spec(kind: ProbeKind, duration: Nanos) -> ProbeSpec {
+pub(crate) fn spec(kind: ProbeKind, duration: Nanos) -> ProbeSpec {
     let cpus = last_cpu();
     ProbeSpec {
         kind,
@@ -55,7 +55,7 @@ fn spec(kind: ProbeKind, duration: Nanos) -> ProbeSpec {
     }
 }
 
-fn timer(interval: Nanos, method: TimerMethod) -> ProbeKind {
+pub(crate) fn timer(interval: Nanos, method: TimerMethod) -> ProbeKind {
     ProbeKind::Timer(TimerSpec { interval, distance: Nanos(0), method, break_above: None })
 }
 

@@ -154,7 +154,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     fn rows(count: usize) -> Rows {
-        Rows { columns: vec!["n".to_owned()], rows: vec![vec![count.into()]] }
+        Rows { columns: vec!["n".to_owned()], rows: vec![vec![count.into()]], ..Rows::default() }
     }
 
     /// Answers how often it was asked, after a moment.

@@ -47,11 +47,14 @@ pub(crate) enum Refusal {
     Busy,
     /// The run cannot be read or is too large for a page.
     Run(String),
+    /// A page that says it all.
+    Page(Box<Response>),
 }
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let (status, text) = match self {
+            Self::Page(page) => return *page,
             Self::NoRun(name) => (StatusCode::NOT_FOUND, format!("there is no run {name} here")),
             Self::Bad(text) => (StatusCode::BAD_REQUEST, text),
             Self::Busy => {

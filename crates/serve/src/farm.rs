@@ -8,11 +8,12 @@ use axum::http::header::REFRESH;
 use axum::http::{StatusCode, Uri};
 use axum::response::{Html, IntoResponse, Response};
 use serde::Deserialize;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use whylate_core::plan::{Share, Statistic};
 use whylate_core::result::{FarmBoard, FarmRun, FarmSeries, RunSearch, RunState, RunSummary};
-use whylate_farm::{FIGURES, Rows, RunGroup};
+use whylate_farm::{Damaged, FIGURES, Rows, RunGroup};
 use whylate_report::{FarmAnswer, FarmGroups, Field, FieldValue, Form, Frame};
 
 /// The address of the wall.
@@ -66,9 +67,9 @@ fn question(name: &str) -> &'static str {
 
 impl Farm {
     /// The answers, or the page that says why there are none yet.
-    async fn answered(&self, statements: &[&str], place: &Place) -> Result<Answered, Response> {
+    async fn answered(&self, statements: &[&str], place: &Place) -> Result<Answered, Refusal> {
         for sql in statements {
-            self.answers.begin(sql, place.again).map_err(IntoResponse::into_response)?;
+            self.answers.begin(sql, place.again)?;
         }
         let (mut rows_of, mut oldest, mut is_asked, mut failure) = (Vec::new(), Duration::ZERO, false, None);
         for sql in statements {
@@ -78,8 +79,8 @@ impl Farm {
                     (oldest, is_asked) = (oldest.max(age), is_asked || is_asking);
                     failure = failure.or(failed);
                 }
-                Said::Asking(since) => return Err(self.waiting(since, place)),
-                Said::Failed(why) => return Err(self.failed(&why, place)),
+                Said::Asking(since) => return Err(Refusal::Page(Box::new(self.waiting(since, place)))),
+                Said::Failed(why) => return Err(Refusal::Page(Box::new(self.failed(&why, place)))),
             }
         }
         let mut asked = format!("asked {}", ago(oldest));
@@ -89,7 +90,9 @@ impl Farm {
             asked += &format!("; a newer answer failed: {why}");
         }
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |it| it.as_secs());
-        let answer = FarmAnswer { lake: self.lake.clone(), asked, now_s };
+        let damaged: BTreeSet<Damaged> = rows_of.iter().flat_map(|rows| rows.damaged.clone()).collect();
+        let damaged = Damaged::said(&Vec::from_iter(damaged), &self.lake);
+        let answer = FarmAnswer { lake: self.lake.clone(), asked, now_s, damaged };
         Ok(Answered { rows: rows_of, answer, is_asking: is_asked })
     }
 
@@ -109,8 +112,10 @@ impl Farm {
         (StatusCode::SERVICE_UNAVAILABLE, Html(page)).into_response()
     }
 
-    fn missing(&self, host: &str, place: &Place) -> Response {
-        let page = whylate_report::notice("No such board", vec![format!("the lake has no board {host}")]);
+    /// `damaged`: what may have been the board's.
+    fn missing(&self, host: &str, damaged: Vec<String>, place: &Place) -> Response {
+        let lines = [vec![format!("the lake has no board {host}")], damaged].concat();
+        let page = whylate_report::notice("No such board", lines);
         (StatusCode::NOT_FOUND, Html(page.html_within(&self.frame(None, place)))).into_response()
     }
 
@@ -157,10 +162,7 @@ pub(crate) async fn wall(
     let place = Place::of(&uri);
     let terms: Vec<&str> = asked.q.split_whitespace().collect();
     let search = RunSearch::of(&terms).map_err(|error| Refusal::Bad(error.to_string()))?;
-    let answered = match farm.answered(&[question("boards"), question("alarms")], &place).await {
-        Ok(answered) => answered,
-        Err(page) => return Ok(page),
-    };
+    let answered = farm.answered(&[question("boards"), question("alarms")], &place).await?;
     let fields = vec![
         Field {
             name: "q",
@@ -221,31 +223,38 @@ pub(crate) async fn board(
     Query(asked): Query<AskedBoard>,
 ) -> Result<Response, Refusal> {
     let place = Place::of(&uri);
-    let statistic: Statistic = asked.statistic.as_deref().unwrap_or("p99.9").parse().map_err(Refusal::Bad)?;
-    if !FarmRun::QUANTILES.contains(&statistic.name()) {
-        return Err(Refusal::Bad(format!("a lake has {}", FarmRun::QUANTILES.join(", "))));
-    }
-    let Some(sql) = whylate_farm::history_of(&host) else { return Ok(farm.missing(&host, &place)) };
-    let answered = match farm.answered(&[&sql], &place).await {
-        Ok(answered) => answered,
-        Err(page) => return Ok(page),
+    let statistic = quantile(asked.statistic.as_deref().unwrap_or("p99.9"))?;
+    let Some(sql) = whylate_farm::history_of(&host) else {
+        return Ok(farm.missing(&host, Vec::new(), &place));
     };
+    let answered = farm.answered(&[&sql], &place).await?;
     // What is wrong now is said where the wall was asked for already.
     let alarms = farm.answers.known(question("alarms"));
     let is_asking = answered.is_asking;
     let (shown_farm, shown_place) = (farm.clone(), place.clone());
     let page = blocking(move || {
         let boards = whylate_farm::boards(&answered.rows[0], alarms.as_deref());
-        let Some(board) = boards.first() else { return Ok(None) };
+        let Some(board) = boards.first() else { return Ok(Err(answered.answer.damaged)) };
         let series = chosen(board, &asked);
         let course = series.and_then(|series| whylate_farm::course(series, statistic));
         let form = form_of_board(board, series, statistic, uri.path());
         let frame = shown_farm.frame(Some(form), &shown_place);
-        Ok(Some(whylate_report::board(board, course.as_ref(), &answered.answer).html_within(&frame)))
+        Ok(Ok(whylate_report::board(board, course.as_ref(), &answered.answer).html_within(&frame)))
     });
     Ok(match page.await? {
-        Some(page) => shown(page, is_asking, &place),
-        None => farm.missing(&host, &place),
+        Ok(page) => shown(page, is_asking, &place),
+        Err(damaged) => farm.missing(&host, damaged, &place),
+    })
+}
+
+/// A statistic that a lake has.
+fn quantile(text: &str) -> Result<Statistic, Refusal> {
+    let known = text.parse().ok().filter(|it: &Statistic| FarmRun::QUANTILES.contains(&it.name()));
+    known.ok_or_else(|| {
+        Refusal::Bad(format!(
+            "`{text}` is no statistic of a lake: there are {}",
+            FarmRun::QUANTILES.join(", ")
+        ))
     })
 }
 
@@ -307,10 +316,7 @@ pub(crate) async fn compare(
     let (first, second) = (group(&asked.first)?, group(&asked.second)?);
     let margin_text = asked.margin.filter(|it| !it.is_empty()).unwrap_or_else(|| MARGIN.to_owned());
     let margin: Share = margin_text.parse().map_err(Refusal::Bad)?;
-    let answered = match farm.answered(&[FIGURES], &place).await {
-        Ok(answered) => answered,
-        Err(page) => return Ok(page),
-    };
+    let answered = farm.answered(&[FIGURES], &place).await?;
     let (is_asking, shown_farm, shown_place) = (answered.is_asking, farm.clone(), place.clone());
     let page = blocking(move || {
         let rows = &answered.rows[0];

@@ -21,7 +21,8 @@ pub use error::ServeError;
 pub use metrics::escaped;
 
 use axum::Router;
-use axum::response::Redirect;
+use axum::http::{StatusCode, Uri};
+use axum::response::{Html, IntoResponse as _, Redirect, Response};
 use axum::routing::get;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -114,11 +115,31 @@ pub fn serve(
         if let Some(lake) = lake {
             router = router.merge(of_lake(lake, has_runs));
         }
+        let router = router.fallback(async move |address: Uri| nothing_at(&address, has_runs, has_farm));
         let token = Arc::new(settings.token);
         let router = router.layer(axum::middleware::from_fn_with_state(token, guard::check));
         ready(listener.local_addr().map_err(listen)?);
         axum::serve(listener, router).await.map_err(listen)
     })
+}
+
+/// The page of an address where there is none: it says which there are.
+fn nothing_at(address: &Uri, has_runs: bool, has_farm: bool) -> Response {
+    let mut lines = vec![format!("there is no page {}; there are:", address.path())];
+    let mut links = Vec::new();
+    if has_runs {
+        lines.push("`/`, the list of runs, and `/runs/NAME`, the report of each".to_owned());
+        links.push(("Runs".to_owned(), "/".to_owned()));
+    }
+    if has_farm {
+        lines.push(
+            "`/farm`, the boards of the lake, `/farm/board/NAME`, each of them, and `/farm/compare`, two groups of runs".to_owned(),
+        );
+        links.push(("All boards".to_owned(), farm::WALL.to_owned()));
+    }
+    let page = whylate_report::notice("No such page", lines);
+    let page = page.html_within(&whylate_report::Frame { links, ..whylate_report::Frame::default() });
+    (StatusCode::NOT_FOUND, Html(page)).into_response()
 }
 
 fn of_runs(Runs { folder, source }: Runs, has_farm: bool) -> Router {

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
-use whylate_farm::Rows;
+use whylate_farm::{Damaged, Rows};
 use whylate_serve::{Lake, Settings, serve};
 
 const HOSTILE: &str = "\"><script>alert(1)</script>' OR '1'='1";
@@ -36,6 +36,7 @@ fn table(columns: &[&str], rows: Vec<Value>) -> Rows {
     Rows {
         columns: columns.iter().map(|name| (*name).to_owned()).collect(),
         rows: rows.into_iter().map(values).collect(),
+        ..Rows::default()
     }
 }
 
@@ -192,7 +193,10 @@ fn a_board_has_its_history_with_changes_and_only_plain_names_are_asked_for() {
     assert!(
         status == 200 && page.contains("No complete run has that") && page.contains("nightly idle timer")
     );
-    assert_eq!(get(address, "/farm/board/late?statistic=max").0, 400);
+    for statistic in ["max", "p42"] {
+        let (status, said) = get(address, &format!("/farm/board/late?statistic={statistic}"));
+        assert!(status == 400 && said.contains("there are p50, p99, p99.9, p99.99\n"), "{said}");
+    }
     assert_eq!(asked.0.lock().unwrap().len(), 1, "one answer has all of it");
     assert_eq!(get(address, "/farm/board/nobody").0, 404);
     for name in ["%22%3E%3Cscript%3Ealert(1)%3C%2Fscript%3E", "late'%20OR%20'1'%3D'1", "..%2Fetc", "late%00"]
@@ -259,10 +263,59 @@ fn without_an_answer_the_page_says_why_and_nobody_waits_for_ever() {
 }
 
 #[test]
+fn an_answer_that_had_to_do_without_objects_says_so_on_each_page() {
+    let made = Made::default();
+    let damaged =
+        |object: &str| Damaged { object: object.to_owned(), what: format!("it is cut off {HOSTILE}") };
+    let answer = move |sql: &str| {
+        let damaged =
+            vec![damaged("table=runs/host=late/month=2026-09/night-3.parquet"), damaged("table=runs/other")];
+        made.answer(sql).map(|rows| Rows { damaged, ..rows })
+    };
+    let address = serving(answer, None);
+    for (path, expected) in [
+        ("/farm", 200),
+        ("/farm/board/late", 200),
+        ("/farm/compare?first=6.12&second=7.2", 200),
+        // The objects may have been the board's.
+        ("/farm/board/nobody", 404),
+    ] {
+        let (status, page) = get(address, path);
+        assert_eq!(status, expected, "{page}");
+        assert_harmless(&page);
+        let named = "made/table=runs/host=late/month=2026-09/night-3.parquet: damaged, and left out of the answer: it is cut off";
+        assert_eq!(
+            page.matches(named).count(),
+            1,
+            "each object is named once, of however many answers: {page}"
+        );
+        assert!(
+            page.contains("whylate pull made --check") && page.contains("whylate push RUN made --replace"),
+            "{page}"
+        );
+    }
+}
+
+#[test]
+fn an_address_without_a_page_says_which_there_are() {
+    let made = Made::default();
+    let address = serving(move |sql| made.answer(sql), None);
+    for path in ["/farm/", "/farm/board", "/metrics", "/%22%3E%3Cscript%3Ealert(1)", "/..%2fetc"] {
+        let (status, page) = get(address, path);
+        assert!(
+            status == 404 && page.contains("No such page") && page.contains("href=\"/farm\""),
+            "{path}: {page}"
+        );
+        assert!(page.contains("/farm/board/NAME") && !page.contains("/runs/NAME"), "{page}");
+        assert_harmless(&page);
+    }
+}
+
+#[test]
 fn a_lake_is_for_those_with_the_token() {
     let made = Made::default();
     let address = serving(move |sql| made.answer(sql), Some("0123456789abcdef"));
-    for path in ["/", "/farm", "/farm/compare", "/farm/board/late"] {
+    for path in ["/", "/farm", "/farm/compare", "/farm/board/late", "/farm/"] {
         assert_eq!(get(address, path).0, 401, "{path}");
     }
 }

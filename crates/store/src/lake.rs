@@ -8,8 +8,13 @@ use crate::error::StoreError;
 use crate::info::RunInfo;
 use crate::reader::Reader;
 use crate::segment;
-use crate::tables::column::{Column, columns};
+use crate::tables::column::{Column, Damage, columns};
 use crate::tables::{Key, Rows, Table};
+use bytes::Bytes;
+use parquet::file::reader::FileReader as _;
+use parquet::file::serialized_reader::SerializedFileReader;
+use std::iter;
+use std::path::Path;
 use std::sync::Arc;
 use whylate_core::moment::utc_seconds;
 use whylate_core::plan::TreatmentPlan;
@@ -56,6 +61,40 @@ pub fn lake_tables(
     tables.push(encode(&info.run, contrasts).map_err(failed)?);
     tables.push(encode(&info.run, [RunRow::of(info, result, mismatches)].into_iter()).map_err(failed)?);
     Ok(tables)
+}
+
+/// A table without rows, as one file; `None` where no run in a lake has a table of that name.
+///
+/// # Errors
+/// [`StoreError::Encode`].
+pub fn empty_lake_table(name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+    let failed = |error: parquet::errors::ParquetError| {
+        StoreError::Encode(Path::new(name).to_owned(), error.to_string())
+    };
+    let mut tables = Rows::default().encode_sorted("").map_err(failed)?;
+    tables.push(encode("", iter::empty::<CellRow>()).map_err(failed)?);
+    tables.push(encode("", iter::empty::<QuantileRow>()).map_err(failed)?);
+    tables.push(encode("", iter::empty::<ContrastRow>()).map_err(failed)?);
+    tables.push(encode("", iter::empty::<RunRow>()).map_err(failed)?);
+    Ok(tables.into_iter().find(|table| table.name == name).map(|table| table.bytes))
+}
+
+/// Whether the file of a table is what was written, by the checksum in it. A file that another program wrote, or a merge, has
+/// none: it is looked at as far as its footer.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_lake_table(file: Vec<u8>) -> Result<(), String> {
+    let verified = segment::verify(&file);
+    if !matches!(verified, Err(Damage::NoMark)) {
+        return verified.map_err(|damage| damage.to_string());
+    }
+    let reader = SerializedFileReader::new(Bytes::from(file));
+    let reader = reader.map_err(|error| format!("it is cut off, or is no Parquet file: {error}"))?;
+    match reader.metadata().file_metadata().created_by() {
+        Some(by) if by.starts_with(segment::CREATED_BY) => Err(Damage::Checksum.to_string()),
+        _ => Ok(()),
+    }
 }
 
 fn encode<R: Table<Key = NoKey>>(

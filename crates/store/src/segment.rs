@@ -20,6 +20,8 @@ use std::sync::Arc;
 
 /// Stands in front of the checksum.
 const MARK: &[u8; 8] = b"whylate1";
+/// What the footer says of the program that wrote it, before its version.
+pub(crate) const CREATED_BY: &str = "whylate ";
 /// Mark and CRC-32.
 const MARK_LEN: usize = MARK.len() + 4;
 /// Length of the footer (4 bytes) and Parquet's own mark `PAR1` at the end of a file.
@@ -87,7 +89,7 @@ fn schema<R: Table>() -> Result<TypePtr, ParquetError> {
 fn properties<R: Table>() -> Result<WriterProperties, ParquetError> {
     let mut builder = WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_1_0)
-        .set_created_by(concat!("whylate ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_created_by(format!("{CREATED_BY}{}", env!("CARGO_PKG_VERSION")))
         .set_compression(Compression::GZIP(GzipLevel::try_new(GZIP_LEVEL)?))
         .set_max_row_group_row_count(None)
         // Segments are small: statistics of pages would be larger than what they save.

@@ -2,7 +2,7 @@
 
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::thread::{CpuSet as KernelCpuSet, sched_setaffinity};
-use std::io;
+use std::{fmt, io};
 use whylate_core::{CpuId, CpuSet, Nanos};
 
 /// A scheduling policy with its parameters.
@@ -34,6 +34,26 @@ pub struct ThreadScheduling {
     pub nice: i32,
     /// Whether its children are ordinary tasks.
     pub reset_on_fork: bool,
+}
+
+/// As tools print it: `SCHED_FIFO 80`, `SCHED_OTHER nice 5`.
+impl fmt::Display for ThreadScheduling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match i32::try_from(self.policy).unwrap_or(-1) {
+            libc::SCHED_OTHER => "SCHED_OTHER",
+            libc::SCHED_FIFO => "SCHED_FIFO",
+            libc::SCHED_RR => "SCHED_RR",
+            libc::SCHED_BATCH => "SCHED_BATCH",
+            libc::SCHED_IDLE => "SCHED_IDLE",
+            libc::SCHED_DEADLINE => "SCHED_DEADLINE",
+            _ => return write!(f, "policy {}", self.policy),
+        };
+        match (self.priority, self.nice) {
+            (0, 0) => f.write_str(name),
+            (0, nice) => write!(f, "{name} nice {nice}"),
+            (priority, _) => write!(f, "{name} {priority}"),
+        }
+    }
 }
 
 /// `struct sched_attr` of the kernel (include/uapi/linux/sched/types.h), version 0.
@@ -140,6 +160,14 @@ pub fn scheduling_of_thread(tid: u32) -> io::Result<ThreadScheduling> {
     })
 }
 
+/// How the calling thread is scheduled.
+///
+/// # Errors
+/// None that is known.
+pub fn scheduling_of_this_thread() -> io::Result<ThreadScheduling> {
+    scheduling_of_thread(0)
+}
+
 /// Sets how a thread is scheduled, all of it; not as `SCHED_DEADLINE`.
 ///
 /// # Errors
@@ -229,19 +257,6 @@ pub fn usage_of_this_thread() -> ThreadUsage {
 mod tests {
     use super::*;
 
-    /// The policy number and real-time priority of the calling thread, as the kernel has them.
-    fn scheduling_of_this_thread() -> io::Result<(u32, u32)> {
-        let mut attributes = SchedAttr::default();
-        let size = size_of::<SchedAttr>() as u32;
-        // SAFETY: sched_getattr writes at most `size` bytes to the pointer, which points to a structure of that size.
-        let outcome = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
-        if outcome == 0 {
-            Ok((attributes.policy, attributes.priority))
-        } else {
-            Err(io::Error::last_os_error())
-        }
-    }
-
     #[test]
     fn a_thread_stays_where_it_is_pinned() {
         std::thread::spawn(|| {
@@ -257,7 +272,7 @@ mod tests {
     #[test]
     fn the_kernel_has_the_policy_that_was_asked_for_or_refuses_it() {
         std::thread::spawn(|| match schedule_this_thread(Scheduling::Fifo(7)) {
-            Ok(()) => assert_eq!(scheduling_of_this_thread().unwrap(), (libc::SCHED_FIFO as u32, 7)),
+            Ok(()) => assert_eq!(scheduling_of_this_thread().unwrap().to_string(), "SCHED_FIFO 7"),
             Err(error) => assert_eq!(error.raw_os_error(), Some(libc::EPERM)),
         })
         .join()

@@ -86,7 +86,8 @@ verdict, started); runs that are in both groups do not count. Of each board the
 0.999 quantiles of its complete runs in both groups are compared; boards, not samples, tell how
 sure the ratio is. A board needs three runs in each group. Kernels that take turns on a board are
 compared better than one after the other.
-Exit codes as `whylate compare`: 2 where the second group is worse, 1 where nothing can be told.")]
+Exit codes as `whylate compare`: 2 where the second group is worse, 1 where nothing can be told, or
+where a damaged object had to be left out.")]
 pub(crate) struct FarmCompareArguments {
     /// The first group: what the kernel's release begins with, or terms
     pub(crate) first: String,
@@ -163,7 +164,7 @@ pub(crate) struct AskedArguments {
     /// What the kernel's release begins with: 6.1 is 6.1.9 too, and not 6.18
     #[arg(long, value_name = "RELEASE", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) kernel: Option<String>,
-    /// The machine's name
+    /// The name of the machine that was to measure; in a lake also the name of one whose own cannot stand there
     #[arg(long)]
     pub(crate) host: Option<String>,
 }
@@ -217,8 +218,10 @@ Examples:
   whylate farm query bounds --lake s3://latency/farm --engine spark --print
 
 Engines are Python modules (duckdb, chdb, pyspark); WHYLATE_QUERY_PYTHON names the Python that has
-them. `--print` prints the statements, for a cluster to run. Folders are asked here; buckets are
-reached by the engine with its own credentials. Exit code 69: the engine is not installed.")]
+them. `--print` prints the statements, for a cluster to run. The objects that a question uses are
+compared with their checksums first; damaged ones are named and left out: exit code 1. Exit code 69:
+the engine is not installed. A file of your own runs in the engine with your rights: it can read and
+write what you can.")]
 pub(crate) struct QueryArguments {
     /// A question of the library, or a file of SQL
     #[arg(required_unless_present = "list")]

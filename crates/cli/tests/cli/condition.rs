@@ -7,6 +7,8 @@ use crate::tool::{
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
+use std::process::Command;
+use tempfile::TempDir;
 
 /// The process of a hidden command, of those with the mark.
 fn hidden(mark: &str, name: &str) -> Option<Pid> {
@@ -21,7 +23,17 @@ fn hidden(mark: &str, name: &str) -> Option<Pid> {
 /// Runs one cell of the small plan, sends SIGSTOP to one of its processes, and gives the result.
 fn stopped(name: &str, process: &str, plan: &str) -> (Value, Option<i32>) {
     let folder = folder();
-    let plan = write(&folder, "plan.toml", plan);
+    disturbed(&folder, (name, process), plan, |process| kill_process(process, Signal::STOP).unwrap())
+}
+
+/// Runs a plan into `run`, does something to one of its processes while that works, and gives the result.
+fn disturbed(
+    folder: &TempDir,
+    (name, process): (&str, &str),
+    plan: &str,
+    disturb: impl FnOnce(Pid),
+) -> (Value, Option<i32>) {
+    let plan = write(folder, "plan.toml", plan);
     let path = folder.path().join("run");
     let (mark, variable, value) = mark(name);
     let mut command = command(&["run", &plan, "-o", text(&path), "--json", "--set", "limit=10s"]);
@@ -30,7 +42,7 @@ fn stopped(name: &str, process: &str, plan: &str) -> (Value, Option<i32>) {
     assert!(until(|| fs::read_dir(path.join("rates")).is_ok() && hidden(&mark, process).is_some()));
     // Long enough for it to be at work.
     std::thread::sleep(std::time::Duration::from_millis(700));
-    kill_process(hidden(&mark, process).unwrap(), Signal::STOP).unwrap();
+    disturb(hidden(&mark, process).unwrap());
     let said = wait(child);
     (said.document(), said.code)
 }
@@ -49,6 +61,47 @@ fn a_probe_that_is_stopped_has_measured_nothing() {
     assert!(word(repeat, "error").contains("the measuring process was stopped"), "{repeat}");
     assert_eq!(repeat["probes"].as_array().map(Vec::len), Some(0), "its samples do not count: {repeat}");
     assert!(word(&result, "verdict_reason").contains("the measuring process was stopped"), "{result}");
+}
+
+#[test]
+fn a_probe_that_others_rescheduled_or_moved_has_measured_nothing() {
+    let _alone = alone();
+    let plan = SMALL_PLAN
+        .replace("duration = \"500ms\"", "duration = \"2s\"")
+        .replace("noise_floor = \"100ms\"", "noise_floor = \"0s\"")
+        .replace("[[probe]]\nkind = \"stall\"\n", "")
+        .replace("[[cell]]\nloads = [\"cache\"]\n", "");
+    let ways: [(&str, &[&str], &str); 2] = [
+        (
+            "chrt",
+            &["--all-tasks", "--fifo", "--pid", "7"],
+            "is SCHED_FIFO 7 now: somebody changed its scheduling",
+        ),
+        ("taskset", &["--all-tasks", "--pid", "ffffffff"], "was moved while it measured"),
+    ];
+    let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    for (program, arguments, said) in ways {
+        if program == "taskset" && online.trim() == "0" {
+            skipped("with one CPU there is no other one to move to");
+            continue;
+        }
+        let folder = folder();
+        let mut refused = None;
+        let (result, code) = disturbed(&folder, (program, "internal-probe"), &plan, |process| {
+            let pid = process.as_raw_nonzero().to_string();
+            let output = Command::new(program).args(arguments).arg(pid).output();
+            refused = (!output.as_ref().is_ok_and(|it| it.status.success())).then(|| format!("{output:?}"));
+        });
+        if let Some(why) = refused {
+            skipped(&format!("{program}: {why}"));
+            continue;
+        }
+        assert_eq!((word(&result, "verdict"), code), ("incomplete", Some(1)), "{result}");
+        let repeat = &result["cells"][0]["repeats"][0];
+        assert!(word(repeat, "error").contains(said), "{repeat}");
+        let verified = whylate(&["farm", "verify", text(&folder.path().join("run"))]);
+        assert!(verified.code == Some(1) && verified.stderr.contains(said), "{verified:?}");
+    }
 }
 
 #[test]

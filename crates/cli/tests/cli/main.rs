@@ -14,6 +14,7 @@ mod experiment;
 mod explain;
 mod export;
 mod farm;
+mod farm_engine;
 mod fields;
 mod fix;
 mod gpu;

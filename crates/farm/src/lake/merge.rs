@@ -37,10 +37,10 @@ pub struct Merged {
 
 /// Which objects a part has.
 #[derive(Debug, Serialize, Deserialize)]
-struct PartManifest {
+pub(super) struct PartManifest {
     format: String,
     runs: usize,
-    objects: Vec<Object>,
+    pub(super) objects: Vec<Object>,
 }
 
 /// A run with its manifest.

@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const AT_ONCE: usize = 8;
 
 impl Lake {
-    /// Makes the files of `tables` below `to` the objects of the lake.
+    /// Makes the files of `tables` below `to` the objects of the lake, with the manifests of merged months.
     ///
     /// # Errors
     /// [`FarmError::Storage`], [`FarmError::Io`].
@@ -27,7 +27,7 @@ impl Lake {
                 self.mirror_folder(to, &folder)?;
             }
         }
-        Ok(())
+        self.mirror_folder(to, &format!("{MERGED}/parts"))
     }
 
     fn mirror_folder(&self, to: &Path, folder: &str) -> Result<(), FarmError> {
@@ -75,7 +75,7 @@ fn is_same(file: &Path, object: &ObjectMeta) -> bool {
 }
 
 /// The files of Parquet below a folder, which may be none.
-fn files_below(folder: &Path) -> Vec<PathBuf> {
+pub(super) fn files_below(folder: &Path) -> Vec<PathBuf> {
     let (mut found, mut open) = (Vec::new(), vec![folder.to_owned()]);
     while let Some(next) = open.pop() {
         for entry in std::fs::read_dir(next).into_iter().flatten().flatten() {

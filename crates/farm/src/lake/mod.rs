@@ -8,12 +8,15 @@
 mod archive;
 mod crypto;
 mod curl;
+mod damage;
 mod layout;
 mod merge;
 mod mirror;
 mod pull;
 mod push;
 
+pub use damage::Damaged;
+pub(crate) use damage::without;
 pub use layout::{Layout, MergedPart};
 pub use merge::{Checked, Merged};
 pub use pull::Pulled;
@@ -119,6 +122,11 @@ impl Lake {
     /// Its URL, as it was given.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Its folder on this machine; that of a bucket is none.
+    fn folder(&self) -> &Path {
+        Path::new(self.url.strip_prefix("file://").unwrap_or(&self.url))
     }
 
     /// Whether it is no folder of this machine.

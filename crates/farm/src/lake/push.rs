@@ -12,7 +12,7 @@ use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt as _;
-use whylate_store::{LakeTable, Reader, StoreError, assemble, lake_tables};
+use whylate_store::{LakeTable, Reader, RunInfo, StoreError, assemble, lake_tables};
 
 /// Larger objects are sent in parts of this size.
 const PART_BYTES: usize = 8 << 20;
@@ -39,12 +39,21 @@ pub struct Pushed {
     pub mismatches: Vec<String>,
 }
 
+/// What the machine is called in the lake: its own name, or where that cannot be, the one that was asked for. That it is another
+/// one stays a mismatch.
+fn host_of(info: &RunInfo, asked: &Asked) -> Result<String, FarmError> {
+    let own = if info.facts.host.is_empty() { "unknown" } else { &info.facts.host };
+    let mut names = [Some(own), asked.host.as_deref()].into_iter().flatten();
+    let name = names.find(|name| is_plain(name)).map(str::to_owned);
+    name.ok_or_else(|| FarmError::BadHost(info.run.clone(), own.to_owned()))
+}
+
 impl Lake {
     /// Brings a run into the lake. A push that was cut off goes on where it stopped; a run that is there already stays as
     /// it is.
     ///
     /// # Errors
-    /// [`FarmError::InProgress`], [`FarmError::BadName`], [`FarmError::OtherContent`], [`FarmError::OtherMismatches`];
+    /// [`FarmError::InProgress`], [`FarmError::BadName`], [`FarmError::BadHost`], [`FarmError::OtherContent`], [`FarmError::OtherMismatches`];
     /// [`FarmError::Damaged`] where the run that is there already is not whole; [`FarmError::Run`] where the run cannot be read;
     /// [`FarmError::Storage`].
     pub fn push(&self, path: &Path, how: &Push) -> Result<Pushed, FarmError> {
@@ -60,12 +69,9 @@ impl Lake {
         let differs = mismatches(reader.info(), result.as_ref(), &how.asked);
         let tables = lake_tables(&reader, result.as_ref(), &differs)?;
         let info = reader.info();
-        let host = if info.facts.host.is_empty() { "unknown" } else { &info.facts.host };
-        let run = LakeRun { host: host.to_owned(), run: info.run.clone() };
-        for name in [&run.host, &run.run] {
-            if !is_plain(name) {
-                return Err(FarmError::BadName(name.clone()));
-            }
+        let run = LakeRun { host: host_of(info, &how.asked)?, run: info.run.clone() };
+        if !is_plain(&run.run) {
+            return Err(FarmError::BadName(run.run));
         }
         let month: String = info.started_at.chars().take(7).collect();
         let packed = archive::pack(path)?;

@@ -149,7 +149,7 @@ pub(crate) fn make_lake(folder: &Path) -> (Lake, Vec<PathBuf>) {
 
 /// Pushes a run that has ended. A process that another test starts has all open files until its program begins, the lock of the run
 /// among them.
-fn push_ended(lake: &Lake, run: &Path) {
+pub(crate) fn push_ended(lake: &Lake, run: &Path) {
     for _ in 0..200 {
         match lake.push(run, &Push::default()) {
             Err(FarmError::InProgress(_)) => std::thread::sleep(Duration::from_millis(10)),

@@ -22,7 +22,7 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Barrier, Mutex};
-use whylate_core::{CpuId, CpuSet, MonoTime, Nanos, Warning};
+use whylate_core::{CpuId, MonoTime, Nanos, Warning};
 use whylate_host::HostRoot;
 use whylate_sys::shared::SharedWords;
 use whylate_sys::{allocation, clock, process, schedule};
@@ -235,13 +235,8 @@ fn thread(cpu: CpuId, station: &Station<'_>) {
     if let Some(lane) = station.lanes.first().filter(|_| !is_peer) {
         lane.done().store(1, Release);
     }
-    let allowed = schedule::allowed_of_this_thread().ok();
-    if prepared.is_ok() && allowed.as_ref().is_some_and(|allowed| *allowed != CpuSet::single(cpu)) {
-        team.fail(Failure::Void(format!(
-            "the thread of CPU {cpu} was moved while it measured, and may run on CPU {} now: the CPU was offline, or somebody \
-             changed the thread's affinity",
-            allowed.unwrap_or_default()
-        )));
+    if let Err(reason) = prepared.and_then(|()| prepare::unchanged(cpu)) {
+        team.fail(reason);
     }
     // Back to an ordinary task, so that the end of the process disturbs nobody at real-time priority.
     let _ = schedule::schedule_this_thread(schedule::Scheduling::Other);

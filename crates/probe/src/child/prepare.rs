@@ -1,11 +1,12 @@
 //! Everything that is done before arming: policy, affinity, locked memory, a touched stack.
 
 use super::{Failure, Team};
+use std::cell::Cell;
 use whylate_core::plan::Policy;
 use whylate_core::{CpuId, CpuSet, Nanos, Warning, WarningCode};
 use whylate_host::shield;
 use whylate_sys::latency_request::LatencyRequest;
-use whylate_sys::schedule::{self, Scheduling};
+use whylate_sys::schedule::{self, Scheduling, ThreadScheduling};
 
 /// Prepares the process; what it returns is held until the end.
 pub(super) fn process(team: &Team<'_>) -> Option<LatencyRequest> {
@@ -71,15 +72,57 @@ pub(super) fn thread(team: &Team<'_>, cpu: CpuId) -> Result<(), Failure> {
              also `echo 950000 > cpu.rt_runtime_us` in the group",
         );
     }
+    remember();
     schedule::prefault_stack::<64>();
     Ok(())
 }
 
+thread_local! {
+    /// How the kernel scheduled this measuring thread when whylate had last set it.
+    static SCHEDULED: Cell<Option<ThreadScheduling>> = const { Cell::new(None) };
+}
+
+fn remember() {
+    SCHEDULED.set(schedule::scheduling_of_this_thread().ok());
+}
+
+/// Whether policy, priority and CPUs of the calling measuring thread are still what they were when whylate set them: while it
+/// measured, others may have changed them (`chrt`, `taskset`, a service manager, a move to another cgroup, a CPU that went offline).
+///
+/// # Errors
+/// [`Failure::Void`] with what has changed.
+pub(super) fn unchanged(cpu: CpuId) -> Result<(), Failure> {
+    if let Ok(allowed) = schedule::allowed_of_this_thread()
+        && allowed != CpuSet::single(cpu)
+    {
+        return Err(Failure::Void(format!(
+            "the thread of CPU {cpu} was moved while it measured, and may run on CPU {allowed} now: the CPU was offline, or \
+             somebody changed the thread's affinity"
+        )));
+    }
+    scheduled_as_before()
+}
+
+fn scheduled_as_before() -> Result<(), Failure> {
+    match SCHEDULED.get().zip(schedule::scheduling_of_this_thread().ok()) {
+        Some((before, now)) if before != now => Err(Failure::Void(format!(
+            "the thread of CPU {} was {before} when it began to measure and is {now} now: somebody changed its scheduling (`chrt`, \
+             `renice`, a service manager)",
+            schedule::current_cpu()
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Gives the calling measuring thread its policy again, or makes it an ordinary task. What is refused now was refused
-/// before, and has been said.
+/// before, and has been said; what others have changed meanwhile makes the measurement void.
 pub(crate) fn reschedule(team: &Team<'_>, as_ordinary: bool) {
+    if let Err(reason) = scheduled_as_before() {
+        team.fail(reason);
+    }
     let wanted = if as_ordinary { Scheduling::Other } else { scheduling(team) };
     let _ = schedule::schedule_this_thread(wanted);
+    remember();
 }
 
 fn scheduling(team: &Team<'_>) -> Scheduling {

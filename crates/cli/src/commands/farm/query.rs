@@ -10,7 +10,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 use whylate_core::result::{FarmComparison, Outcome};
-use whylate_farm::{Engine, FIGURES, FarmError, Lake, Rows, RunGroup, compare_groups};
+use whylate_farm::{Damaged, Engine, FIGURES, FarmError, Lake, Rows, RunGroup, compare_groups};
 use whylate_stats::meta::RUNS_MIN;
 use whylate_store::user_folder;
 
@@ -39,14 +39,19 @@ pub(super) fn query(arguments: &QueryArguments) -> Result<Ending> {
         output::print(&statements.iter().map(|it| format!("{it};\n\n")).collect::<String>())?;
         return Ok(Ending::Pass);
     }
-    let rows = asked.answer(&sql, None)?;
+    let rows = asked.answer_aloud(&sql)?;
     match (arguments.json, arguments.csv) {
         (true, _) => output::print_json(&rows)?,
         (false, true) => output::print(&separated(&rows))?,
         (false, false) => output::print(&aligned(&rows))?,
     }
     let is_alarm = arguments.expect_none && !rows.rows.is_empty();
-    Ok(if is_alarm { Ending::Exceeded } else { Ending::Pass })
+    Ok(match (is_alarm, rows.damaged.is_empty()) {
+        (true, _) => Ending::Exceeded,
+        // Not an answer of the whole lake.
+        (false, false) => Ending::Incomplete,
+        (false, true) => Ending::Pass,
+    })
 }
 
 /// A lake, and what answers questions about it.
@@ -71,6 +76,15 @@ impl Asked {
         Ok(Self { cache: cache_of(&lake)?, lake, engine })
     }
 
+    /// The rows, after it was said which objects they lack.
+    fn answer_aloud(&self, sql: &str) -> Result<Rows, FarmError> {
+        let rows = self.answer(sql, None)?;
+        for line in Damaged::said(&rows.damaged, self.lake.url()) {
+            output::message(&format!("whylate: {line}"));
+        }
+        Ok(rows)
+    }
+
     /// The engine is ended when it has taken as long as `limit`.
     pub(crate) fn answer(&self, sql: &str, limit: Option<Duration>) -> Result<Rows, FarmError> {
         whylate_farm::answer(self.engine, &self.lake, self.cache.as_deref(), sql, limit)
@@ -81,16 +95,20 @@ impl Asked {
 pub(super) fn compare(arguments: &FarmCompareArguments) -> Result<Ending> {
     let asked = Asked::open(&arguments.lake, arguments.engine)?;
     let (first, second) = (&arguments.first, &arguments.second);
-    let rows = asked.answer(FIGURES, None)?;
+    let rows = asked.answer_aloud(FIGURES)?;
     let found = compare_groups(&rows, &RunGroup::of(first)?, &RunGroup::of(second)?, arguments.margin.0);
     if found.is_empty() {
         bail!("no board has {RUNS_MIN} complete runs of `{first}` and as many of `{second}`");
     }
     if arguments.json {
         let format = "whylate.farm-compare/1";
-        output::print_json(
-            &json!({ "format": format, "first": first, "second": second, "comparisons": found }),
-        )?;
+        output::print_json(&json!({
+            "format": format,
+            "first": first,
+            "second": second,
+            "comparisons": found,
+            "damaged": rows.damaged,
+        }))?;
     } else {
         output::print(&format!("0.999 quantiles of {second} over those of {first}:\n"))?;
         output::print(&found.iter().map(paragraph).collect::<String>())?;
@@ -98,7 +116,7 @@ pub(super) fn compare(arguments: &FarmCompareArguments) -> Result<Ending> {
     let has = |outcome| found.iter().any(|it| it.outcome == outcome);
     Ok(match () {
         () if has(Outcome::Worse) => Ending::Exceeded,
-        () if has(Outcome::CannotTell) => Ending::Incomplete,
+        () if has(Outcome::CannotTell) || !rows.damaged.is_empty() => Ending::Incomplete,
         () => Ending::Pass,
     })
 }

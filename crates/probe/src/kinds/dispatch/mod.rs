@@ -9,7 +9,7 @@ pub(crate) mod parts;
 
 use super::{Kind, Place, Resolve, Station, with_parts};
 use crate::child::recorder::Recorder;
-use crate::child::{Failure, Team, Usage, Worker, end_of};
+use crate::child::{Failure, Team, Usage, Worker, end_of, prepare};
 use crate::error::ProbeError;
 use grid::{Arrival, Grid, Observed, Programmed};
 use parts::{DISPATCH_PARTS, Parts, WHOLE_ONLY};
@@ -21,7 +21,7 @@ use whylate_bpf::{BpfError, DispatchSteps};
 use whylate_core::plan::{DispatchPlan, DispatchSource};
 use whylate_core::{MonoTime, Nanos, Warning, WarningCode};
 use whylate_sys::interrupt_source::InterruptSource;
-use whylate_sys::{clock, schedule, timer_file};
+use whylate_sys::{clock, timer_file};
 
 /// The dispatch probe on this machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -180,36 +180,36 @@ struct Dispatch<'a> {
 
 impl Worker for Dispatch<'_> {
     /// Measures from `start` on; the warm-up lies before it.
-    fn measure(&mut self, _: &Team<'_>, start: MonoTime) -> Result<(), Failure> {
+    fn measure(&mut self, team: &Team<'_>, start: MonoTime) -> Result<(), Failure> {
         let interval = self.interval.0;
         let first = start.0 - self.warmup.0 / interval * interval;
         let frequency = 1_000_000_000 / interval.max(1);
         let lacking = |error: io::Error| Failure::Unavailable(format!("dispatch: {}: {error}", self.source));
         match self.source {
             DispatchSource::Nanosleep => {
-                self.both(&mut Sleep, Programmed::new(first, interval), start);
+                self.both(team, &mut Sleep, Programmed::new(first, interval), start);
             }
             DispatchSource::Timerfd => {
                 let timer = timer_file::start(MonoTime(first), self.interval).map_err(lacking)?;
-                self.both(&mut TimerFile(timer), Programmed::new(first, interval), start);
+                self.both(team, &mut TimerFile(timer), Programmed::new(first, interval), start);
             }
             DispatchSource::Rtc => {
                 // The kernel starts the timer within the call: at most that much too late is what is measured.
                 let before = clock::now().0;
                 let mut clock = InterruptSource::rtc_periodic(frequency).map_err(lacking)?;
-                self.both(&mut clock, Programmed::new(before + interval, interval), start);
+                self.both(team, &mut clock, Programmed::new(before + interval, interval), start);
             }
             DispatchSource::RtcUpdate => {
                 let mut clock = InterruptSource::rtc_update().map_err(lacking)?;
-                self.both(&mut clock, Observed::new(interval), start);
+                self.both(team, &mut clock, Observed::new(interval), start);
             }
             DispatchSource::Hpet => {
                 let mut timer = InterruptSource::hpet(frequency).map_err(lacking)?;
-                self.both(&mut timer, Observed::new(interval), start);
+                self.both(team, &mut timer, Observed::new(interval), start);
             }
             DispatchSource::Uio(number) => {
                 let mut device = InterruptSource::uio(number).map_err(lacking)?;
-                self.both(&mut device, Observed::new(interval), start);
+                self.both(team, &mut device, Observed::new(interval), start);
             }
         }
         Ok(())
@@ -218,7 +218,7 @@ impl Worker for Dispatch<'_> {
 
 impl Dispatch<'_> {
     /// The warm-up, then the measurement.
-    fn both<S: Source, G: Grid>(&mut self, source: &mut S, mut grid: G, start: MonoTime) {
+    fn both<S: Source, G: Grid>(&mut self, team: &Team<'_>, source: &mut S, mut grid: G, start: MonoTime) {
         self.interrupts::<S, G, false>(source, &mut grid, start.0);
         let usage = Usage::begin();
         self.recorder.lane.begin().store(start.0, Relaxed);
@@ -228,7 +228,7 @@ impl Dispatch<'_> {
         // Before the source is closed: a PREEMPT_RT kernel handles the clock's timer in a thread of priority 1, which
         // this thread has just preempted in the middle of its work; closing the clock waits, in a busy loop of the
         // kernel, for that thread to be done.
-        let _ = schedule::schedule_this_thread(schedule::Scheduling::Other);
+        prepare::reschedule(team, true);
     }
 
     /// Takes the interrupts until `end_ns`.

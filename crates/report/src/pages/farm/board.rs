@@ -22,7 +22,7 @@ pub fn board(board: &FarmBoard, series: Option<&RunSeries>, answer: &FarmAnswer)
         let about = [&run.kernel, &run.machine].map(|text| shortened(text));
         page.about.insert(0, about.into_iter().filter(|text| !text.is_empty()).collect());
     }
-    page.failures = board.series.iter().flat_map(|it| &it.alarms).map(sentence).collect();
+    page.failures.extend(board.series.iter().flat_map(|it| &it.alarms).map(sentence));
     page.sections.extend(
         match series {
             Some(series) if !series.points.is_empty() => {

@@ -24,6 +24,8 @@ pub struct FarmAnswer {
     pub asked: String,
     /// Seconds since 1970, for the age of runs.
     pub now_s: u64,
+    /// What it had to do without, each in one line.
+    pub damaged: Vec<String>,
 }
 
 impl FarmAnswer {
@@ -32,6 +34,7 @@ impl FarmAnswer {
             origin: format!("farm in {}", self.lake),
             title: title.into(),
             about: vec![vec![self.asked.clone()]],
+            failures: self.damaged.clone(),
             ..Page::default()
         }
     }

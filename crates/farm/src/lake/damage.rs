@@ -1,0 +1,218 @@
+//! Objects of tables that are not what was written. An engine refuses a whole question because of one that it cannot read, and
+//! may read wrong figures out of one with a changed bit (DuckDB compares no checksums). So the objects that a question needs
+//! are compared with their checksums before an engine is asked, and tables without rows stand in the place of damaged ones.
+
+use super::layout::{Layout, MERGED, MergedPart};
+use super::merge::PartManifest;
+use super::mirror::files_below;
+use super::{Lake, Object, sha256};
+use crate::error::{At as _, FarmError};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+use whylate_store::{check_lake_table, empty_lake_table, merge_tables};
+
+/// So many damaged objects are said one by one.
+const SAID_MAX: usize = 20;
+
+/// An object of a lake that an answer had to do without.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Damaged {
+    /// Its name below the lake.
+    pub object: String,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+impl Damaged {
+    /// What a reader is told of the objects that an answer had to do without, and what to do about them; no line without any.
+    pub fn said(all: &[Self], lake: &str) -> Vec<String> {
+        let line =
+            |it: &Self| format!("{lake}/{}: damaged, and left out of the answer: {}", it.object, it.what);
+        let mut lines: Vec<String> = all.iter().take(SAID_MAX).map(line).collect();
+        let more = all.len().saturating_sub(SAID_MAX);
+        if more > 0 {
+            lines.push(format!("{more} more objects are damaged, and left out of the answer"));
+        }
+        if !lines.is_empty() {
+            lines.push(format!(
+                "`whylate pull {lake} --check` names all that is damaged in the lake; `whylate push RUN {lake} --replace` sends \
+                 a run anew"
+            ));
+        }
+        lines
+    }
+}
+
+impl Lake {
+    /// The damaged objects of `tables`, by their names. Of a bucket, what is new is fetched into `cache` before.
+    ///
+    /// # Errors
+    /// [`FarmError::Storage`], [`FarmError::Io`].
+    pub(crate) fn find_damaged(
+        &self,
+        cache: Option<&Path>,
+        layout: &Layout,
+        tables: &[&str],
+    ) -> Result<Vec<Damaged>, FarmError> {
+        let Some(cache) = cache else { return Ok(damaged(self.folder(), layout, tables)) };
+        self.mirror(cache, tables)?;
+        let found = damaged(cache, layout, tables);
+        if found.is_empty() {
+            return Ok(found);
+        }
+        // It may be the copy alone: it is fetched anew.
+        for it in &found {
+            // One that cannot be deleted is found damaged again.
+            _ = fs::remove_file(cache.join(&it.object));
+        }
+        self.mirror(cache, tables)?;
+        Ok(damaged(cache, layout, tables))
+    }
+
+    /// Where the engine finds the objects: in `cache`, or in the lake itself.
+    pub(crate) fn place<'a>(&'a self, cache: Option<&'a Path>) -> &'a Path {
+        cache.unwrap_or_else(|| self.folder())
+    }
+}
+
+/// The damaged objects of `tables` in a folder with objects of the lake, by their names. A month has only the tables that its
+/// runs had: one that no manifest lists may be absent.
+fn damaged(place: &Path, layout: &Layout, tables: &[&str]) -> Vec<Damaged> {
+    let mut found = Vec::new();
+    let mut look = |name: String, listed: Option<&Object>| {
+        if let Err(what) = check(&place.join(&name), listed) {
+            found.push(Damaged { object: name, what });
+        }
+    };
+    for table in tables {
+        names_below(place, &format!("table={table}")).for_each(|name| look(name, None));
+    }
+    for part in &layout.merged {
+        let listed = objects_of(part, place);
+        for table in tables {
+            let name = part.table(table);
+            let object = listed.iter().find(|object| object.name == name);
+            look(name, object);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// What a merged month's manifest says; nothing where it cannot be read, so that the files alone are looked at.
+fn objects_of(part: &MergedPart, place: &Path) -> Vec<Object> {
+    let text = fs::read(place.join(part.manifest())).unwrap_or_default();
+    serde_json::from_slice::<PartManifest>(&text).map_or_else(|_| Vec::new(), |manifest| manifest.objects)
+}
+
+/// Compares a file with what a manifest says of it, or with the checksum in it.
+fn check(file: &Path, listed: Option<&Object>) -> Result<(), String> {
+    let bytes = match fs::read(file) {
+        Ok(bytes) => bytes,
+        // A merge or a push has taken it away since it was listed.
+        Err(error) if error.kind() == io::ErrorKind::NotFound && listed.is_none() => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err("it is missing".to_owned()),
+        Err(error) => return Err(format!("it cannot be read: {error}")),
+    };
+    match listed {
+        None => check_lake_table(bytes),
+        Some(object) if bytes.len() as u64 != object.bytes => {
+            Err(format!("it has {} bytes, not {}", bytes.len(), object.bytes))
+        }
+        Some(object) if sha256(&bytes) != object.sha256 => Err("its checksum is wrong".to_owned()),
+        Some(_) => Ok(()),
+    }
+}
+
+/// The names of the Parquet files below a folder of `place`.
+fn names_below<'p>(place: &'p Path, folder: &str) -> impl Iterator<Item = String> + use<'p> {
+    let name = move |file: PathBuf| Some(file.strip_prefix(place).ok()?.to_string_lossy().into_owned());
+    files_below(&place.join(folder)).into_iter().filter_map(name)
+}
+
+/// A folder with links to all objects of `tables` in `place`, but for the damaged ones: in their place are tables without rows.
+///
+/// # Errors
+/// [`FarmError::Io`], [`FarmError::Run`].
+pub(crate) fn without(damaged: &[Damaged], place: &Path, tables: &[&str]) -> Result<TempDir, FarmError> {
+    let folder = tempfile::tempdir().at("create a folder for", place)?;
+    let place = std::path::absolute(place).at("find", place)?;
+    let folders = tables.iter().flat_map(|it| [format!("table={it}"), format!("{MERGED}/table={it}")]);
+    for name in folders.flat_map(|folder| names_below(&place, &folder)) {
+        if damaged.binary_search_by(|it| it.object.cmp(&name)).is_err() {
+            let link = room(folder.path(), &name)?;
+            symlink(place.join(&name), &link).at("create", &link)?;
+        }
+    }
+    for it in damaged {
+        put_empty(folder.path(), &it.object)?;
+    }
+    Ok(folder)
+}
+
+/// The path of an object in a folder, in which it may be made.
+fn room(folder: &Path, name: &str) -> Result<PathBuf, FarmError> {
+    let path = folder.join(name);
+    let parent = path.parent().unwrap_or(folder);
+    fs::create_dir_all(parent).at("create", parent)?;
+    Ok(path)
+}
+
+/// Puts a table without rows into a folder, in the place of an object.
+fn put_empty(folder: &Path, name: &str) -> Result<(), FarmError> {
+    let path = room(folder, name)?;
+    let table = name.split('/').find_map(|part| part.strip_prefix("table=")).unwrap_or_default();
+    let empty = empty_lake_table(table)?.unwrap_or_default();
+    if !name.starts_with(MERGED) {
+        return fs::write(&path, empty).at("write", path);
+    }
+    let of_run = folder.join("of_run");
+    fs::write(&of_run, empty).at("write", &of_run)?;
+    let file = File::create(&path).at("create", &path)?;
+    Ok(merge_tables(&[(String::new(), of_run)], file).map(drop)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAME: &str = "table=runs/host=a/month=2026-01/night.parquet";
+
+    #[test]
+    fn no_changed_bit_is_missed_and_a_whole_table_stands_in_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        put_empty(folder.path(), NAME).unwrap();
+        let (object, layout) = (folder.path().join(NAME), Layout::default());
+        let whole = fs::read(&object).unwrap();
+        let found = || damaged(folder.path(), &layout, &["runs"]);
+        assert_eq!(found(), []);
+        for at in 0..whole.len() {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1 << (at % 8);
+            fs::write(&object, bytes).unwrap();
+            assert_eq!(found().len(), 1, "byte {at} of {}", whole.len());
+        }
+        assert_eq!(damaged(folder.path(), &layout, &["cells"]), []);
+        let rest = without(&found(), folder.path(), &["runs"]).unwrap();
+        assert_eq!(fs::read(rest.path().join(NAME)).unwrap(), whole);
+        assert_eq!(damaged(rest.path(), &layout, &["runs"]), []);
+    }
+
+    #[test]
+    fn of_many_damaged_objects_the_first_are_named_and_all_are_counted() {
+        let all: Vec<Damaged> = (0..25)
+            .map(|number| Damaged { object: format!("o-{number}"), what: "it is missing".to_owned() })
+            .collect();
+        let said = Damaged::said(&all, "/lake");
+        assert_eq!(said.len(), SAID_MAX + 2);
+        assert!(
+            said[0].starts_with("/lake/o-0: damaged") && said[SAID_MAX].starts_with("5 more objects"),
+            "{said:?}"
+        );
+        assert!(Damaged::said(&[], "/lake").is_empty());
+    }
+}
