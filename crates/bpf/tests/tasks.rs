@@ -199,7 +199,8 @@ fn a_lock_that_does_not_tell_its_owner_is_released_by_somebody_with_little_confi
         assert_eq!(cause.actor.as_deref(), Some("wl-holder"));
         assert!(cause.confidence.unwrap() <= 0.8, "{cause:?}");
     }
-    // Some guests do not show the end of each interrupt: the wake-up after it seems to be the interrupt's, and nobody is named.
+    // Some guests do not show every event to the programs. On a loaded one a wait was now and then ended by no thread: nobody is
+    // named then, which is no error.
     let is_unnamed = |one: &&Explained| of_lock(one).is_some_and(|cause| cause.actor.is_none());
     let unnamed: Vec<&Explained> = found.iter().filter(is_unnamed).collect();
     assert!(unnamed.len() <= 3, "{unnamed:#?}");
