@@ -39,6 +39,8 @@ struct config {
 	/* The process that measures: interrupts that it sends are counted as its own; 0 for none. */
 	u32 own_process;
 	u32 watched_count;
+	/* Per CPU, the moment from which samples of the measured process count; wake-ups before it are its warm-up. */
+	u64 starts_ns[CPUS_MAX];
 	/* Per CPU, one bit for each kind that is on there. */
 	u8 enabled[CPUS_MAX];
 	/* Per CPU, 1 + the number of its ring of segments; 0: it has none. */
@@ -52,7 +54,7 @@ struct config {
 	/* The first CPUs that have a ring. */
 	u16 watched[WATCHED_MAX];
 };
-_Static_assert(sizeof(struct config) == 40 + (11 + 2 * KINDS_STRIDE) * CPUS_MAX + 2 * WATCHED_MAX, "layout.rs");
+_Static_assert(sizeof(struct config) == 40 + (19 + 2 * KINDS_STRIDE) * CPUS_MAX + 2 * WATCHED_MAX, "layout.rs");
 
 /* The largest latency since the last reset. */
 struct record {
@@ -116,7 +118,7 @@ struct counters {
 	u64 unfinished;
 	/* Sent interrupts for which the table had no room. */
 	u32 ipis_lost;
-	/* Wake-ups of the threads of the process that measures on the CPU; wraps around. */
+	/* Wake-ups of the threads of the process that measures on the CPU, since its samples count; wraps around. */
 	u32 own_wakings;
 };
 _Static_assert(sizeof(struct counters) == 48, "layout.rs");
@@ -525,4 +527,19 @@ struct task_losses {
 	u64 events;
 	/* Tasks that are not watched because another one has their slot. */
 	u64 collisions;
+	/* Texts for trace_marker that could not be read: they were not in memory. */
+	u64 unread_texts;
 };
+_Static_assert(sizeof(struct task_losses) == 24, "layout.rs");
+
+/* So many bytes of a text for trace_marker are compared, less one. */
+#define MARK_BYTES 64
+
+/* How a text begins that is a mark. */
+struct mark_text {
+	/* Padded with zeros; it begins with a zero where no text is such a mark. */
+	u64 text[MARK_BYTES / 8];
+	/* All ones where it has a byte. */
+	u64 mask[MARK_BYTES / 8];
+};
+_Static_assert(sizeof(struct mark_text) == 2 * MARK_BYTES, "layout.rs");

@@ -3,7 +3,7 @@
  * The programs for histograms and causes, one for each event of the kernel. `cargo xtask bpf` compiles them into
  * ../objects.
  */
-#include "tasks.h"
+#include "marks.h"
 #include "origin.h"
 
 /* A timer's handler begins: keep the programmed expiry. */
@@ -114,7 +114,8 @@ ALWAYS_INLINE int on_waking(u64 *ctx, bool with_causes, bool with_tasks)
 	u64 expires_ns = expiry_of(state, now_ns);
 
 	state->counters.wakings++;
-	if (with_causes && (u32)task->tgid == config.processes[cpu & (CPUS_MAX - 1)])
+	if (with_causes && (u32)task->tgid == config.processes[cpu & (CPUS_MAX - 1)] &&
+	    now_ns >= config.starts_ns[cpu & (CPUS_MAX - 1)])
 		state->counters.own_wakings++;
 	if (slot) {
 		task_woken(state, slot, task, expires_ns, now_ns);
@@ -800,5 +801,20 @@ SECTION("uprobe")
 int mark_end(void *ctx)
 {
 	note_mark(TASK_END);
+	return 0;
+}
+
+/* A thread enters a system call: a watched one may write a text that is a mark. Attached only where marks are texts. */
+SECTION("tp_btf/sys_enter")
+int mark_written(u64 *ctx)
+{
+	u32 call = (u32)ctx[1];
+	struct written written = {};
+
+	if (LIKELY(!is_write(call)) || LIKELY(!slot_of((u32)bpf_get_current_pid_tgid())))
+		return 0;
+	find_written((void *)ctx[0], call, &written);
+	if (is_trace_marker(written.file))
+		note_written(&written);
 	return 0;
 }

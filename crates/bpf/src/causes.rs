@@ -312,8 +312,8 @@ impl Activities for Causes {
         Self::since(self, cpu, from_ns)
     }
 
-    fn watch_process(&mut self, cpus: &CpuSet, process: u32) -> Result<(), BpfError> {
-        self.histograms.watch_process(cpus, process)
+    fn watch_process(&mut self, cpus: &CpuSet, process: u32, start_ns: u64) -> Result<(), BpfError> {
+        self.histograms.watch_process(cpus, process, start_ns)
     }
 
     fn keep_stacks(&mut self, from_ns: &[(CpuId, u64)]) -> Result<(), BpfError> {

@@ -157,11 +157,11 @@ impl FindsCauses for LiveFinder {
         Ok(())
     }
 
-    fn armed(&mut self, cpus: &CpuSet, process: u32) -> Result<(), BpfError> {
+    fn armed(&mut self, cpus: &CpuSet, process: u32, start_ns: u64) -> Result<(), BpfError> {
         for probe in self.probes.iter_mut().filter(|probe| probe.measured.cpus == *cpus) {
             probe.process = process;
         }
-        self.activities.watch_process(cpus, process)
+        self.activities.watch_process(cpus, process, start_ns)
     }
 
     fn explain(&mut self, spikes: &[SpikeRecord]) -> Result<(), BpfError> {

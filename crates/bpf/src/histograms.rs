@@ -214,11 +214,19 @@ impl Histograms {
         Ok(transmute!(self.object.get::<CpuStateBytes>("cpu_states", cpu)?))
     }
 
-    /// The process whose page faults and migrations are recorded from now on.
-    pub(crate) fn watch_process(&mut self, cpus: &CpuSet, process: u32) -> Result<(), BpfError> {
+    /// The process whose page faults and migrations are recorded from now on, and whose wake-ups are counted from then on.
+    pub(crate) fn watch_process(
+        &mut self,
+        cpus: &CpuSet,
+        process: u32,
+        start_ns: u64,
+    ) -> Result<(), BpfError> {
+        let config = &mut self.config;
         for cpu in cpus.iter() {
-            if let Some(known) = self.config.processes.get_mut(cpu.0 as usize) {
-                *known = process;
+            let known =
+                config.processes.get_mut(cpu.0 as usize).zip(config.starts_ns.get_mut(cpu.0 as usize));
+            if let Some((known, from_ns)) = known {
+                (*known, *from_ns) = (process, start_ns);
             }
         }
         self.write_config()

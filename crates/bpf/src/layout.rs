@@ -57,6 +57,8 @@ pub(crate) struct Config {
     /// The process that measures; 0 for none.
     pub(crate) own_process: u32,
     pub(crate) watched_count: u32,
+    /// Per CPU, the moment from which samples of the measured process count.
+    pub(crate) starts_ns: [u64; CPUS_MAX],
     /// Per CPU, one bit for each kind.
     pub(crate) enabled: [u8; CPUS_MAX],
     /// Per CPU, 1 + the number of its ring; 0: it has none.
@@ -71,8 +73,8 @@ pub(crate) struct Config {
     pub(crate) watched: [u16; WATCHED_MAX],
 }
 
-const _: () = assert!(size_of::<Config>() == 40 + (11 + 2 * KINDS_STRIDE) * CPUS_MAX + 2 * WATCHED_MAX);
-const _: () = assert!(offset_of!(Config, own_process) == 32 && offset_of!(Config, enabled) == 40);
+const _: () = assert!(size_of::<Config>() == 40 + (19 + 2 * KINDS_STRIDE) * CPUS_MAX + 2 * WATCHED_MAX);
+const _: () = assert!(offset_of!(Config, own_process) == 32 && offset_of!(Config, starts_ns) == 40);
 
 impl Config {
     /// Nothing counts anywhere.

@@ -71,8 +71,9 @@ pub trait FindsCauses {
     /// These probes are about to measure; what was found until now is forgotten. Several probes of one CPU measure one
     /// after another, each announced by a call of this.
     fn begin(&mut self, probes: &[Measured]) -> Result<(), BpfError>;
-    /// The process that measures on these CPUs; to be told before its first spike.
-    fn armed(&mut self, cpus: &CpuSet, process: u32) -> Result<(), BpfError>;
+    /// The process that measures on these CPUs, and the moment from which its samples count; to be told before its first
+    /// spike.
+    fn armed(&mut self, cpus: &CpuSet, process: u32, start_ns: u64) -> Result<(), BpfError>;
     /// Explains spikes; call it soon after they happened.
     fn explain(&mut self, spikes: &[SpikeRecord]) -> Result<(), BpfError>;
     /// What was found of the spike that ended then; `None` when it was not explained.
@@ -98,8 +99,8 @@ pub trait FindsCauses {
 pub trait Activities {
     /// What took a CPU since `from_ns` and has ended by now. Call it soon: what is old is overwritten.
     fn since(&mut self, cpu: CpuId, from_ns: u64) -> Result<Recording, BpfError>;
-    /// The process that measures on these CPUs from now on.
-    fn watch_process(&mut self, cpus: &CpuSet, process: u32) -> Result<(), BpfError>;
+    /// The process that measures on these CPUs from now on, and the moment from which its samples count.
+    fn watch_process(&mut self, cpus: &CpuSet, process: u32, start_ns: u64) -> Result<(), BpfError>;
     /// The latency above which a stack is recorded on each of these CPUs; 0: never. Some recordings have no stacks.
     fn keep_stacks(&mut self, _from_ns: &[(CpuId, u64)]) -> Result<(), BpfError> {
         Ok(())
@@ -117,8 +118,8 @@ pub trait Activities {
     fn ipis_lost(&self) -> u64 {
         0
     }
-    /// How many wake-ups of the measured process were seen on that CPU so far, a count that wraps around; `None` where they
-    /// are not counted.
+    /// How many wake-ups of the measured process were seen on that CPU while its samples counted, so far: a count that wraps
+    /// around; `None` where they are not counted.
     fn wakeups(&mut self, _cpu: CpuId) -> Result<Option<u32>, BpfError> {
         Ok(None)
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use support::unless_refused;
-use whylate_bpf::{Causes, HistogramsConfig, facilities};
+use whylate_bpf::{Activities as _, Causes, HistogramsConfig, facilities};
 use whylate_core::{CpuId, CpuSet};
 use whylate_explain::segments::{Activity, Recording, Segment};
 use whylate_host::HostRoot;
@@ -125,6 +125,20 @@ fn a_thread_that_nobody_waited_for_is_recorded_from_when_it_came() {
     }
     assert!(recorded_ns > 0, "{} segments", recording.segments.len());
     assert!(wrong_ns * 20 <= recorded_ns, "the other one ran in {wrong_ns} ns of {recorded_ns} ns");
+}
+
+#[test]
+fn wake_ups_are_counted_from_the_moment_on_from_which_samples_count() {
+    let cpu = last_cpu();
+    let cpus = CpuSet::from_iter([cpu]);
+    let Some(mut causes) = start(cpu) else { return };
+    let mut counted = |start_ns| {
+        causes.watch_process(&cpus, std::process::id(), start_ns).unwrap();
+        spin(cpu, Duration::from_millis(1));
+        causes.wakeups(cpu).unwrap()
+    };
+    assert_eq!(counted(clock::now().0 + 3_600_000_000_000), Some(0), "this is the warm-up");
+    assert!(counted(clock::now().0) >= Some(2));
 }
 
 #[test]

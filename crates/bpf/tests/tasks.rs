@@ -189,14 +189,22 @@ fn a_lock_that_does_not_tell_its_owner_is_released_by_somebody_with_little_confi
         std::thread::sleep(Duration::from_millis(2));
     });
     let of_lock = |(_, causes): &'_ Explained| find(causes, CauseKind::Lock).cloned();
-    let found = follow(&mut watch, 500_000, |found| found.iter().filter_map(of_lock).count() > 10);
+    let named = |found: &[Explained]| -> Vec<Cause> {
+        found.iter().filter_map(of_lock).filter(|cause| cause.actor.is_some()).collect()
+    };
+    let found = follow(&mut watch, 500_000, |found| named(found).len() > 10);
     assert_whole(&found);
-    let waits: Vec<Cause> = found.iter().filter_map(of_lock).collect();
-    assert!(waits.len() > 10, "{} of {}", waits.len(), found.len());
-    for cause in waits {
+    assert!(named(&found).len() > 10, "{} of {}", named(&found).len(), found.len());
+    for cause in named(&found) {
         assert_eq!(cause.actor.as_deref(), Some("wl-holder"));
         assert!(cause.confidence.unwrap() <= 0.8, "{cause:?}");
     }
+    // Some guests do not show every event to the programs. On a loaded one a wait was now and then ended by no thread: nobody is
+    // named then, which is no error.
+    let is_unnamed = |one: &&Explained| of_lock(one).is_some_and(|cause| cause.actor.is_none());
+    let unnamed: Vec<&Explained> = found.iter().filter(is_unnamed).collect();
+    assert!(unnamed.len() <= 3, "{unnamed:#?}");
+    unnamed.iter().for_each(|one| eprintln!("released by nobody: {:?}", one.0.stages));
 }
 
 /// A shell and all that it starts; ended when this is dropped.
@@ -286,6 +294,46 @@ fn a_wake_up_is_followed_back_to_the_timer_that_began_it() {
         explained.causes[0].evidence.iter().any(|it| it.starts_with("woken by wl-middle (")),
         "{explained:?}"
     );
+}
+
+/// A shell that has trace_marker open as file 3. Where tracefs is not mounted, only the shell has it.
+fn marking_shell(turns: &str) -> Shell {
+    let folder = "/sys/kernel/tracing";
+    let mounted = format!("test -e {folder}/trace_marker || mount -t tracefs tracefs {folder} || exit");
+    let script = format!("{mounted}; exec 3>{folder}/trace_marker && {turns}");
+    Shell(Command::new("unshare").args(["--mount", "/bin/sh", "-c", &script]).spawn().unwrap())
+}
+
+#[test]
+fn texts_for_trace_marker_say_where_an_activation_begins_and_ends() {
+    let _alone = alone();
+    // The same texts in other files are no marks, nor are others in this one.
+    let turns = "while :; do echo 'control: end' >/dev/null; echo 'control: begin 7' >&3; \
+                 echo 'control: end' >/dev/null; sleep 0.005; echo 'another' >&3; echo 'control: end' >&3; \
+                 echo 'control: begin' >/dev/null; sleep 0.02; done";
+    let mut shell = marking_shell(turns);
+    std::thread::sleep(Duration::from_millis(500));
+    if shell.0.try_wait().unwrap().is_some() {
+        return eprintln!("skipped: this machine has no tracefs, or lets nobody write into trace_marker");
+    }
+    let Some(mut watch) = watch(&TaskTarget::Process(shell.0.id())) else { return };
+    let marks = ["marker:control: begin", "marker:control: end"].map(|mark| mark.parse().unwrap());
+    if unless_refused(watch.mark(&marks)).is_none() {
+        return;
+    }
+    let seen = follow(&mut watch, 0, |all| all.len() >= 20);
+    assert!(seen.len() >= 20, "{} activations", seen.len());
+    assert_whole(&seen);
+    for (activation, _) in &seen {
+        assert_eq!((activation.thread.pid, activation.process), (shell.0.id(), shell.0.id()));
+        assert!(activation.response_ns() >= 5_000_000, "the first sleep is within: {activation:#?}");
+    }
+    let is_outside = |pair: &[Explained]| pair[1].0.due_ns >= pair[0].0.end_ns() + 20_000_000;
+    assert!(seen.windows(2).all(is_outside), "the second sleep is outside: {seen:#?}");
+    // It does not always have to wait for the one that sleeps: on a busy machine that may be over before.
+    let waits: Vec<&Cause> = seen.iter().filter_map(|(_, causes)| find(causes, CauseKind::Wait)).collect();
+    assert!(waits.iter().any(|wait| wait.function.as_deref() == Some("wait4")), "{waits:#?}");
+    assert_eq!(watch.losses().unread_texts, 0);
 }
 
 /// The C library of this process, by its map.

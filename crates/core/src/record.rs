@@ -259,7 +259,7 @@ pub struct CounterRecord {
     /// Page faults of the measuring thread after arming.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_faults: Option<u64>,
-    /// Wake-ups of the measuring thread by its timer that the BPF programs saw, those of the warm-up included; absent without
+    /// Wake-ups of the measuring thread by its timer that the BPF programs saw while its samples counted; absent without
     /// causes from BPF programs. The probe's own count of them is its `samples`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wakeups_seen: Option<u64>,

@@ -141,8 +141,9 @@ pub trait Observer {
     /// # Errors
     /// Any reason to end the measurement, which is then its error.
     fn batch(&mut self, batch: Batch) -> Result<(), String>;
-    /// Called once, when the measuring process is ready, before it measures: its process id.
-    fn armed(&mut self, _process: u32) {}
+    /// Called once, when the measuring process is ready, before it measures: its process id, and the moment from which its
+    /// samples count.
+    fn armed(&mut self, _process: u32, _start_ns: u64) {}
     /// Called once, when the first latency above the break or gap above the threshold is seen.
     fn first_spike(&mut self, _latency: Nanos) {}
     /// Called with new spikes up to 20 times a second, so within about 50 ms of each; the same spikes come with the
@@ -201,7 +202,7 @@ pub(crate) fn measure_in_process(
     if let Err(error) = session.wait_until_armed() {
         return Err(kept_from_starting(of, session, error, observer));
     }
-    observer.armed(session.process());
+    observer.armed(session.process(), session.start_ns);
     let mut warnings = std::mem::take(&mut session.warnings);
     warnings.extend(condition::other_whylate(host, &spec.cpus));
     let mut accounting = Accounting::start(host, &spec.cpus, &mut warnings);

@@ -38,8 +38,8 @@ impl FindsCauses for Both {
     fn begin(&mut self, probes: &[Measured]) -> Result<(), BpfError> {
         self.searches.iter_mut().try_for_each(|search| search.begin(probes))
     }
-    fn armed(&mut self, cpus: &CpuSet, process: u32) -> Result<(), BpfError> {
-        self.searches.iter_mut().try_for_each(|search| search.armed(cpus, process))
+    fn armed(&mut self, cpus: &CpuSet, process: u32, start_ns: u64) -> Result<(), BpfError> {
+        self.searches.iter_mut().try_for_each(|search| search.armed(cpus, process, start_ns))
     }
     fn explain(&mut self, spikes: &[SpikeRecord]) -> Result<(), BpfError> {
         self.searches.iter_mut().try_for_each(|search| search.explain(spikes))?;

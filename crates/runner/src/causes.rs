@@ -165,9 +165,9 @@ impl CauseSearch {
         self.attempt(warnings, |finder| finder.begin(&probes));
     }
 
-    /// The process that measures on these CPUs.
-    pub(crate) fn armed(&mut self, cpus: &CpuSet, process: u32, warnings: &mut Vec<Warning>) {
-        self.attempt(warnings, |finder| finder.armed(cpus, process));
+    /// The process that measures on these CPUs, and the moment from which its samples count.
+    pub(crate) fn armed(&mut self, cpus: &CpuSet, process: u32, start_ns: u64, warnings: &mut Vec<Warning>) {
+        self.attempt(warnings, |finder| finder.armed(cpus, process, start_ns));
     }
 
     /// Explains spikes soon after they happened.
@@ -282,7 +282,7 @@ mod tests {
         fn begin(&mut self, _: &[Measured]) -> Result<(), BpfError> {
             Ok(())
         }
-        fn armed(&mut self, _: &CpuSet, _: u32) -> Result<(), BpfError> {
+        fn armed(&mut self, _: &CpuSet, _: u32, _: u64) -> Result<(), BpfError> {
             Ok(())
         }
         fn explain(&mut self, _: &[SpikeRecord]) -> Result<(), BpfError> {
@@ -309,7 +309,7 @@ mod tests {
         let finder = Failing::default();
         let calls = Rc::clone(&finder.calls);
         let (mut search, mut warnings) = (CauseSearch::new(Box::new(finder)), Vec::new());
-        search.armed(&CpuSet::single(CpuId(1)), 7, &mut warnings);
+        search.armed(&CpuSet::single(CpuId(1)), 7, 0, &mut warnings);
         (0..4).for_each(|_| search.explain(&[], &mut warnings));
         assert_eq!(calls.get(), 2, "nothing is asked of a search that has failed");
         let spike = SpikeRecord { cpu: CpuId(1), series: None, at_ns: 1, latency_ns: 1, sample: 0 };

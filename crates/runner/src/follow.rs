@@ -32,7 +32,11 @@ pub(crate) enum Event {
     /// How watched tasks do.
     Tasks(Vec<TaskLine>),
     /// The measuring process is ready.
-    Armed(usize, u32),
+    Armed {
+        index: usize,
+        process: u32,
+        start_ns: u64,
+    },
     Ended(usize, Box<Result<Outcome, ProbeError>>),
 }
 
@@ -65,12 +69,12 @@ impl Observer for Forward<'_> {
         self.send(Event::Batch(self.index, Box::new(batch)));
         Ok(())
     }
-    fn armed(&mut self, process: u32) {
+    fn armed(&mut self, process: u32, start_ns: u64) {
         match self.ready.take() {
             // A companion has no process that measures. Dropping it tells that nothing more is to be waited for.
             Some(ready) => drop(ready),
             // Before anything else can end: its first spike needs it.
-            None => self.send(Event::Armed(self.index, process)),
+            None => self.send(Event::Armed { index: self.index, process, start_ns }),
         }
     }
     fn first_spike(&mut self, latency: Nanos) {

@@ -294,9 +294,9 @@ impl Repeat<'_> {
             match events.recv_timeout(LOOK_EVERY) {
                 Ok(Event::Progress(progress)) => self.audience.progress(&progress),
                 Ok(Event::FirstSpike(latency)) => self.audience.first_spike(latency),
-                Ok(Event::Armed(index, process)) => {
+                Ok(Event::Armed { index, process, start_ns }) => {
                     let cpus = &watch.specs[index].cpus;
-                    self.search(|causes, warnings| causes.armed(cpus, process, warnings));
+                    self.search(|causes, warnings| causes.armed(cpus, process, start_ns, warnings));
                 }
                 // Watched tasks beside other probes: the traces are of those.
                 Ok(Event::Spikes(index, _)) if watch.is_beside(index) => {}

@@ -135,7 +135,7 @@ fn follow(
         for one in std::iter::once(first).chain(said.try_iter()) {
             match one {
                 Said::Armed => {
-                    finder.armed(cpus, measuring.id())?;
+                    finder.armed(cpus, measuring.id(), 0)?;
                     measuring.stdin.take().ok_or("no input")?.write_all(b"\n")?;
                 }
                 Said::Planted { from_ns, to_ns } => planted.push((from_ns, to_ns)),

@@ -2,7 +2,8 @@
 
 use super::Command;
 use std::mem::offset_of;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes};
+use whylate_core::plan::Mark;
+use zerocopy::{FromBytes, FromZeros as _, Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 /// The id of a thread gives its slot.
 pub(crate) const TASK_SLOTS: u32 = 65_536;
@@ -130,6 +131,38 @@ pub(crate) struct RawTaskLosses {
     pub(crate) events: u64,
     /// Tasks that are not watched because another one has their slot.
     pub(crate) collisions: u64,
+    /// Texts for trace_marker that could not be read.
+    pub(crate) unread_texts: u64,
+}
+
+const _: () = assert!(size_of::<RawTaskLosses>() == 24);
+
+/// So many bytes of a text for trace_marker are compared, less one.
+pub(crate) const MARK_BYTES: usize = 64;
+
+const _: () = assert!(Mark::TEXT_MAX == MARK_BYTES - 1);
+
+/// How a text begins that is a mark.
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct RawMarkText {
+    /// Padded with zeros.
+    text: [u8; MARK_BYTES],
+    /// All ones where it has a byte.
+    mask: [u8; MARK_BYTES],
+}
+
+const _: () = assert!(size_of::<RawMarkText>() == 128);
+
+impl RawMarkText {
+    /// Of a text of at most [`Mark::TEXT_MAX`] bytes.
+    pub(crate) fn new(text: &str) -> Self {
+        let mut raw = Self::new_zeroed();
+        for (place, byte) in text.bytes().take(Mark::TEXT_MAX).enumerate() {
+            (raw.text[place], raw.mask[place]) = (byte, u8::MAX);
+        }
+        raw
+    }
 }
 
 #[cfg(test)]
@@ -155,5 +188,6 @@ mod tests {
         {
             assert_eq!(constant(name), value as usize, "{name}");
         }
+        assert_eq!(constant("MARK_BYTES"), MARK_BYTES);
     }
 }

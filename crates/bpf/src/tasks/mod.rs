@@ -17,7 +17,7 @@ use crate::causes::Causes;
 use crate::error::BpfError;
 use crate::events::{Event, event};
 use crate::finder::surroundings;
-use crate::layout::tasks::{RawSlot, RawTaskLosses, SLOT_INHERITS, SLOT_WATCHED, TASK_SLOTS};
+use crate::layout::tasks::{RawMarkText, RawSlot, RawTaskLosses, SLOT_INHERITS, SLOT_WATCHED, TASK_SLOTS};
 use crate::object::check_namespaces;
 use crate::settings::{HistogramsConfig, TaskFilter};
 use crate::watching::WatchingTasks;
@@ -46,6 +46,11 @@ const EVENTS: [(&str, Event); 5] = [
     ("moves of waiting tasks", event("task_moved", "sched_migrate_task")),
 ];
 
+/// The programs at places of files that are marks: at the begin, at the end.
+const PLACE_MARKS: [&str; 2] = ["mark_begin", "mark_end"];
+/// The program that sees texts for trace_marker.
+const WRITTEN_MARK: Event = event("mark_written", "sys_enter");
+
 /// Chains of wake-ups that are put together at one look: all CPUs have to be read for them.
 const CHAINS_MAX: usize = 16;
 
@@ -53,6 +58,7 @@ const CHAINS_MAX: usize = 16;
 const CHAIN_RECORDS_MAX: u64 = 8_192;
 
 type SlotBytes = [u8; size_of::<RawSlot>()];
+type MarkTextBytes = [u8; size_of::<RawMarkText>()];
 
 /// What is missing in the activations so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,6 +71,8 @@ pub struct TaskLosses {
     pub unwatched: u64,
     /// Events at which a program could not run.
     pub missed: u64,
+    /// Texts for trace_marker that were not in memory when they were written, so that nobody knows whether they were marks.
+    pub unread_texts: u64,
 }
 
 /// Why an activation took so long.
@@ -152,9 +160,20 @@ impl TaskWatch {
     /// When a mark is not there, or the kernel allows none.
     pub fn mark(&mut self, marks: &[Mark; 2]) -> Result<(), BpfError> {
         let object = self.causes.histograms().object_mut();
-        for (function, mark) in ["mark_begin", "mark_end"].into_iter().zip(marks) {
-            let (file, offset) = place_of(mark).map_err(BpfError::NoMark)?;
-            object.attach_place(function, &file, offset)?;
+        let mut are_written = false;
+        for ((which, program), mark) in (0..).zip(PLACE_MARKS).zip(marks) {
+            if let Mark::Marker { text } = mark {
+                let bytes: MarkTextBytes = transmute!(RawMarkText::new(text));
+                object.set("mark_texts", which, &bytes)?;
+                are_written = true;
+            } else if let Some((file, offset)) = place_of(mark).map_err(BpfError::NoMark)? {
+                object.attach_place(program, &file, offset)?;
+            }
+        }
+        if let Some(reason) = are_written.then(|| object.attach(WRITTEN_MARK)).transpose()?.flatten() {
+            let reason =
+                format!("{reason}; mark a function (FILE:FUNCTION) instead of a text of trace_marker");
+            return Err(BpfError::program(WRITTEN_MARK.tracepoint, &reason));
         }
         self.builder.marked = true;
         Ok(())
@@ -343,6 +362,7 @@ impl TaskWatch {
             incomplete: self.builder.incomplete,
             unwatched: self.collisions + told.collisions,
             missed: self.causes.missed().in_window(true).count(),
+            unread_texts: told.unread_texts,
         }
     }
 

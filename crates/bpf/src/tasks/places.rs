@@ -18,14 +18,15 @@ const NOTE_ALIGNMENT: u64 = 4;
 /// A note begins with its address, that of [`BASE`] when it was linked, and that of its semaphore.
 const NUMBERS_LENGTH: usize = 24;
 
-/// The file and the offset in it.
+/// The file and the offset in it; `None` of a text, which lies nowhere.
 ///
 /// # Errors
 /// What is not there, for the user.
-pub fn place_of(mark: &Mark) -> Result<(PathBuf, u64), String> {
+pub fn place_of(mark: &Mark) -> Result<Option<(PathBuf, u64)>, String> {
     let (path, what) = match mark {
         Mark::Function { path, function } => (path, format!("function `{function}`")),
         Mark::Usdt { path, provider, name } => (path, format!("static tracepoint `{provider}:{name}`")),
+        Mark::Marker { .. } => return Ok(None),
     };
     let in_file = |text: String| format!("{}: {text}", path.display());
     let bytes = std::fs::read(path).map_err(|error| in_file(error.to_string()))?;
@@ -35,9 +36,11 @@ pub fn place_of(mark: &Mark) -> Result<(PathBuf, u64), String> {
         Mark::Usdt { provider, name, .. } => {
             tracepoint_address(&file, provider, name).map_err(|error| in_file(error.to_owned()))?
         }
+        Mark::Marker { .. } => None,
     };
     let offset = address.and_then(|address| offset(&file, address));
-    offset.map(|offset| (real(path), offset)).ok_or_else(|| in_file(format!("there is no {what} in it")))
+    let offset = offset.ok_or_else(|| in_file(format!("there is no {what} in it")))?;
+    Ok(Some((real(path), offset)))
 }
 
 /// The kernel wants a whole path.
@@ -98,7 +101,7 @@ mod tests {
         let own = std::env::current_exe().unwrap();
         let of =
             |function: &str| place_of(&Mark::Function { path: own.clone(), function: function.to_owned() });
-        let (path, offset) = of("main").unwrap();
+        let (path, offset) = of("main").unwrap().unwrap();
         assert!(path.is_absolute() && offset > 0);
         assert!(of("no_such_function").unwrap_err().contains("there is no function `no_such_function`"));
         let missing = Mark::Function { path: "/no/such/file".into(), function: "main".to_owned() };

@@ -55,7 +55,8 @@ pub(crate) struct WatchArguments {
     /// How long to watch; a bare number is seconds, 0 is until Ctrl-C or the end of the process
     #[arg(short = 'D', long, value_name = "TIME", default_value = "0", value_parser = seconds)]
     pub(crate) duration: Nanos,
-    /// Where an activation begins: a function, FILE:FUNCTION, or a static tracepoint, usdt:FILE:PROVIDER:NAME
+    /// Where an activation begins: a function, FILE:FUNCTION; a static tracepoint, usdt:FILE:PROVIDER:NAME; or a text
+    /// that the thread writes into trace_marker, marker:TEXT
     #[arg(long, value_name = "MARK", requires = "end")]
     pub(crate) begin: Option<String>,
     /// Where it ends; with both, a response goes from mark to mark [default: from timer or wake-up to next sleep]

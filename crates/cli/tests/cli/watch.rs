@@ -197,6 +197,54 @@ fn traces_of_the_longest_waits_are_kept_and_explained() {
 }
 
 #[test]
+fn texts_for_trace_marker_are_the_ends_of_activations() {
+    let _alone = alone();
+    let folder = folder();
+    // In mounts of its own, where tracefs is not mounted on this machine.
+    let place = "/sys/kernel/tracing";
+    let mounted = format!("test -e {place}/trace_marker || mount -t tracefs tracefs {place} || exit");
+    let script = format!(
+        "{mounted}; exec 3>{place}/trace_marker; i=0; while [ $i -lt 20 ]; do i=$((i + 1)); \
+         echo \"cycle begin $i\" >&3; sleep 0.02; echo \"cycle end $i\" >&3; sleep 0.01; done"
+    );
+    let marks = ["-q", "--begin", "marker:cycle begin", "--end", "marker:cycle end"];
+    let said =
+        watch(folder.path(), &[&marks[..], &["--", "unshare", "--mount", "/bin/sh", "-c", &script]].concat());
+    if !is_possible(&said, folder.path()) {
+        return;
+    }
+    if said.stderr.contains("trace_marker") || said.stderr.contains("mount:") {
+        return skipped("nobody can write into trace_marker here");
+    }
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let run = folder.path().join("run");
+    let document = whylate(&["report", run.to_str().unwrap(), "--json"]).document();
+    let series = document["cells"][0]["probes"][0]["cpus"].as_array().unwrap().clone();
+    let [shell] = &series[..] else { panic!("nobody else writes such texts: {series:#?}") };
+    // Some guests do not show every wake-up: an activation that was not seen whole is not counted.
+    let samples = shell["samples"].as_u64().unwrap();
+    assert!(shell["series"] == "sh" && (15..=20).contains(&samples), "{shell:#}");
+    assert!(shell["min_ns"].as_u64() >= Some(20_000_000), "each has a nap in it: {shell:#}");
+}
+
+#[test]
+fn marks_that_are_none_or_the_same_are_refused_with_what_was_meant() {
+    let wrong: [([&str; 2], &str); 4] = [
+        (
+            ["trace_marker:tick", "marker:tock"],
+            "--begin: `trace_marker:tick` is no mark: did you mean `marker:tick`?",
+        ),
+        (["marker:tick", "marker:"], "--end: `marker:` is no mark: TEXT has 1 to 63 bytes"),
+        (["marker:tick", "marker:tick end"], "--end: no text may begin with the other one"),
+        (["tick", "marker:tock"], "FILE:FUNCTION, usdt:FILE:PROVIDER:NAME or marker:TEXT"),
+    ];
+    for ([begin, end], why) in wrong {
+        let said = whylate(&["watch", "--task", "control", "--begin", begin, "--end", end]);
+        assert!(said.error().contains(why), "{said:?}");
+    }
+}
+
+#[test]
 fn whom_to_watch_must_be_said_once_and_be_there() {
     let said = whylate(&["watch"]);
     assert!(said.code == Some(1) && said.stderr.contains("--task"), "{said:?}");

@@ -170,8 +170,8 @@ pub struct CpuResult {
     /// Number of samples (timer, dispatch: periods that ran; stall: loop turns; roundtrip: round trips; tracer: its
     /// lines, of hwlat only windows with a gap).
     pub samples: u64,
-    /// Of a probe that waits for a timer, with causes from BPF programs: the wake-ups of its thread that the programs saw,
-    /// those of the warm-up included. Where it is less than `samples`, the kernel did not show them the others.
+    /// Of a probe that waits for a timer, with causes from BPF programs: the wake-ups of its thread that the programs saw
+    /// while its samples counted. Where it is less than `samples`, the kernel did not show them the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wakeups_seen: Option<u64>,
     /// Absent without samples.

@@ -57,8 +57,8 @@ fn measure(
         Ok(started) => started,
         Err(error) => return Ok(Outcome { warnings: vec![not_counted(&error)], ..Outcome::default() }),
     };
-    observer.armed(std::process::id());
     let start_ns = clock::now().0;
+    observer.armed(std::process::id(), start_ns);
     let mut counting = Counting { histograms, before: BTreeMap::new(), start_ns, lost: 0 };
     let counted = counting.follow(spec.duration, stored, observer);
     let Counting { histograms, lost, .. } = counting;

@@ -129,7 +129,7 @@ impl Activities for TraceActivities {
         Ok(())
     }
 
-    fn watch_process(&mut self, cpus: &CpuSet, process: u32) -> Result<(), BpfError> {
+    fn watch_process(&mut self, cpus: &CpuSet, process: u32, _start_ns: u64) -> Result<(), BpfError> {
         self.processes.retain(|(known, _)| known.intersection(cpus).is_empty());
         self.processes.push((cpus.clone(), process));
         self.own = own_threads();

@@ -274,7 +274,7 @@ impl Machine for MockMachine {
             return Err(ProbeError::Failed("planted".to_owned()));
         }
         let mut outcome = Outcome::default();
-        observer.armed(4_711);
+        observer.armed(4_711, 0);
         if name != "noise" {
             self.wait_for_others();
         }
@@ -429,7 +429,7 @@ impl FindsCauses for MockCauses {
         self.record.say(format!("causes: begin {}", kinds.join(", ")));
         Ok(())
     }
-    fn armed(&mut self, cpus: &CpuSet, process: u32) -> Result<(), BpfError> {
+    fn armed(&mut self, cpus: &CpuSet, process: u32, _: u64) -> Result<(), BpfError> {
         self.record.say(format!("causes: process {process} on {cpus}"));
         Ok(())
     }

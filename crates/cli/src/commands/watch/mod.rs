@@ -96,14 +96,14 @@ fn as_flag(error: &KeyError) -> anyhow::Error {
 /// That nobody was there to be watched, and how to find the name.
 fn nobody(arguments: &WatchArguments) -> String {
     let list = "`ps -eLo tid,cls,rtprio,comm` lists the threads";
+    let marks = "came by the mark --begin and then by --end";
+    let ran = if arguments.begin.is_some() { format!("ran, or none {marks}") } else { "ran".to_owned() };
     match (&arguments.task, &arguments.priority) {
         (Some(name), _) => {
-            format!("no thread called `{name}` ran; {list}, and the kernel keeps 15 bytes of a name")
+            format!("no thread called `{name}` {ran}; {list}, and the kernel keeps 15 bytes of a name")
         }
-        (None, Some(range)) => format!("no thread with a real-time priority of {range} ran; {list}"),
-        (None, None) if arguments.begin.is_some() => {
-            "none of its threads came by the mark --begin and then by --end".to_owned()
-        }
+        (None, Some(range)) => format!("no thread with a real-time priority of {range} {ran}; {list}"),
+        (None, None) if arguments.begin.is_some() => format!("none of its threads {marks}"),
         (None, None) => "none of its threads ran and slept again".to_owned(),
     }
 }

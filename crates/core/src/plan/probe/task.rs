@@ -30,7 +30,8 @@ pub struct TaskPlan {
     /// Every thread with one of these priorities, as tools print them: `80-99`, or one number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priorities: Option<String>,
-    /// Where an activation begins, in place of its wake-up: `FILE:FUNCTION` or `usdt:FILE:PROVIDER:NAME`.
+    /// Where an activation begins, in place of its wake-up: `FILE:FUNCTION`, `usdt:FILE:PROVIDER:NAME`, or `marker:TEXT`
+    /// for what the thread writes into the kernel's `trace_marker` that begins with that text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub begin: Option<String>,
     /// Where it ends, in place of its sleep.
@@ -56,12 +57,20 @@ impl TaskPlan {
     /// Where its activations begin and end; `None` where that is their wake-up and their sleep.
     ///
     /// # Errors
-    /// When one of the two is missing, or is no mark.
+    /// When one of the two is missing, or is no mark, or they cannot be told apart.
     pub fn marks(&self) -> Result<Option<[Mark; 2]>, KeyError> {
         let parsed = |key, text: &str| text.parse::<Mark>().map_err(|error| KeyError::new(key, error));
         match (&self.begin, &self.end) {
             (None, None) => Ok(None),
-            (Some(begin), Some(end)) => Ok(Some([parsed("begin", begin)?, parsed("end", end)?])),
+            (Some(begin), Some(end)) => {
+                let [begin, end] = [parsed("begin", begin)?, parsed("end", end)?];
+                if Mark::is_ambiguous(&begin, &end) {
+                    let message =
+                        "no text may begin with the other one: each has to say which of the two it is";
+                    return Err(KeyError::new("end", message));
+                }
+                Ok(Some([begin, end]))
+            }
             (None, Some(_)) => Err(KeyError::new("begin", "is missing: an activation needs both ends")),
             (Some(_), None) => Err(KeyError::new("end", "is missing: an activation needs both ends")),
         }
@@ -145,7 +154,10 @@ mod tests {
         assert_eq!(one.check().unwrap_err().key, "end");
         let wrong = TaskPlan { begin: mark("nothing"), ..one.clone() };
         assert_eq!(TaskPlan { end: mark("/bin/a:end"), ..wrong }.check().unwrap_err().key, "begin");
-        assert_eq!(TaskPlan { end: mark("/bin/a:end"), ..one }.check(), Ok(()));
+        assert_eq!(TaskPlan { end: mark("/bin/a:end"), ..one.clone() }.check(), Ok(()));
+        let text = TaskPlan { begin: mark("marker:tick"), ..one };
+        assert_eq!(TaskPlan { end: mark("marker:tock"), ..text.clone() }.check(), Ok(()));
+        assert_eq!(TaskPlan { end: mark("marker:tick end"), ..text }.check().unwrap_err().key, "end");
     }
 
     #[test]

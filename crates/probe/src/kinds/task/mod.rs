@@ -153,7 +153,7 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
     };
     watching.watch.keep_stacks(STACK_MIN_NS).map_err(|error| failed(&error))?;
     let mut started = watching.start_command(&plan.command)?;
-    observer.armed(std::process::id());
+    observer.armed(std::process::id(), begin_ns);
     let end_ns = begin_ns.saturating_add(spec.duration.0);
     let mut searched = Instant::now();
     let stopped = loop {
@@ -274,6 +274,7 @@ impl Watching {
             (losses.incomplete, "activations were not seen whole and are not counted"),
             (losses.unwatched, "tasks found no room"),
             (losses.missed, "events were missed"),
+            (losses.unread_texts, "texts for trace_marker could not be read, and may have been marks"),
             (self.not_explained, "late ones came too many at once to be explained"),
         ]);
         warnings.extend(told.map(|text| Warning::new(WarningCode::TaskRecordsLost, text)));
