@@ -39,9 +39,7 @@ pub(super) fn inverted(
     Blame { actor: Some(format!("{name} (preempted by {command})")), evidence: evidence.into(), ..blame }
 }
 
-/// The threads that a CPU ran within the stage after it had taken `holder` off, which would have run on, until that came
-/// back, and for how long. A holder that does not come back has given the lock free on another CPU, to which it was moved:
-/// nobody here kept it from running.
+/// The threads that a CPU ran within the stage after it had taken `holder` off, which would have run on, and for how long.
 fn instead(holder: u32, stage: &Stage, recording: &Recording) -> Vec<(u32, String, u64)> {
     let mut ran: Vec<_> = recording
         .segments
@@ -52,14 +50,13 @@ fn instead(holder: u32, stage: &Stage, recording: &Recording) -> Vec<(u32, Strin
         })
         .collect();
     ran.sort_by_key(|(segment, ..)| segment.from_ns);
-    let (mut is_out, mut since, mut found) = (false, Vec::new(), Vec::new());
+    let (mut is_out, mut found) = (false, Vec::new());
     for (segment, thread, was_runnable) in ran {
         let within_ns = segment.to_ns.min(stage.to_ns).saturating_sub(segment.from_ns.max(stage.from_ns));
         if thread.pid == holder {
-            found.append(&mut since);
             is_out = was_runnable;
         } else if is_out && thread.pid != 0 && within_ns > 0 {
-            since.push((thread.pid, thread.command.clone(), within_ns));
+            found.push((thread.pid, thread.command.clone(), within_ns));
         }
     }
     found
