@@ -68,6 +68,7 @@ pub(super) const ROWS: &[Row] = &[
     row("numa-balancing", r#"{"kind":"numa-balancing"}"#, &[PageFault, Migration], &["numa-balancing"]),
     row("watchdog", r#"{"kind":"watchdog"}"#, &[Nmi], &["watchdog-on"]),
     row("network", r#"{"kind":"network"}"#, &[Softirq], &[]),
+    row("network-coalescing", r#"{"kind":"ethtool","delay":"500us"}"#, &[Softirq], &[]),
     row("pci-power", r#"{"kind":"pci-power"}"#, &[Hardware], &[]),
     row("gpu-power", r#"{"kind":"gpu-power"}"#, &[], &["gpu-runtime-power", "gpu-frequency"]),
 ];
@@ -82,6 +83,7 @@ const ACTORS: &[(&str, &[&str])] = &[
     ("workqueue-mask", &["kworker/"]),
     ("timer-migration", &["TIMER", "HRTIMER"]),
     ("network", &["NET_"]),
+    ("network-coalescing", &["NET_"]),
 ];
 
 impl Row {

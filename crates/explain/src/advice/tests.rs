@@ -48,6 +48,15 @@ fn an_interrupt_that_made_spikes_is_moved_first() {
 }
 
 #[test]
+fn work_for_packets_is_moved_or_done_less_often() {
+    let of = |softirq: &str| proposed(vec![spike(CauseKind::Softirq, Some(softirq), 50_000)], &[]).0;
+    let (packets, others) = (of("NET_RX softirq"), of("BLOCK softirq"));
+    for id in ["network", "network-coalescing"] {
+        assert!(ids(&packets).contains(&id) && !ids(&others).contains(&id), "{id}: {:?}", ids(&packets));
+    }
+}
+
+#[test]
 fn every_cause_is_answered_or_said_to_be_out_of_reach() {
     for kind in CauseKind::ALL.into_iter().filter(|kind| *kind != CauseKind::Unattributed) {
         let (arms, left_out) = proposed(vec![spike(kind, None, 50_000)], &[]);
