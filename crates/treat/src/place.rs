@@ -237,6 +237,9 @@ impl Target {
                 "; run as root (the kernel refuses some values to everybody)"
             }
             Some(Errno::ROFS) => "; it is mounted read-only, as in containers",
+            Some(Errno::INVAL) if matches!(self, Self::Affinity { .. }) => {
+                "; its cgroup gives it none of these CPUs: that of a shield, perhaps, before which this has to be applied"
+            }
             Some(Errno::INVAL) => "; the kernel does not take this value here",
             Some(Errno::BUSY) => "; something uses it, or this is the last CPU that can do it",
             Some(Errno::NOENT) => "; it is not there",

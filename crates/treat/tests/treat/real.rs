@@ -84,6 +84,17 @@ fn a_task_is_moved_and_moved_back() {
 }
 
 #[test]
+fn a_cpu_that_its_group_does_not_give_it_is_said_to_be_the_groups() {
+    let state = tempfile::tempdir().unwrap();
+    let (_sleeper, task) = Sleeper::start();
+    let mut guard = guard(&state, "refused");
+    // One that no machine of tests has is in no group.
+    let change = Change::required(Target::Affinity { task: task.clone() }, "1000", "moves");
+    let said = guard.apply("affinity", &[change]).unwrap_err().to_string();
+    assert!(said.contains("its cgroup gives it none of these CPUs"), "{said}");
+}
+
+#[test]
 fn a_task_is_scheduled_otherwise_and_as_before() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root may give a thread a real-time priority, and its nice value back");
