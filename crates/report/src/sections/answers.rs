@@ -3,12 +3,20 @@
 use crate::section::{Depth, Item, Section, Tone};
 use whylate_core::result::{Answer, AnswerOutcome, RunResult};
 
-pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
+/// Those to the plan's own questions: what the run was made for.
+pub(super) fn of_plan(run: &RunResult) -> Vec<Section> {
+    if run.plan.answer.is_empty() { Vec::new() } else { section(run, Depth::Main) }
+}
+
+/// Those to the questions that stand for comparisons, where the plan has none of its own.
+pub(super) fn of_comparisons(run: &RunResult) -> Vec<Section> {
+    if run.plan.answer.is_empty() { section(run, Depth::Detail) } else { Vec::new() }
+}
+
+fn section(run: &RunResult, depth: Depth) -> Vec<Section> {
     let items: Vec<Item> = run.answers.iter().map(item).collect();
     let section =
         Section::new("answers", "Answers").meaning("between the middle values (medians) of the repeats");
-    // Questions of the plan's own are what the run was made for; the others only name its comparisons.
-    let depth = if run.plan.answer.is_empty() { Depth::Detail } else { Depth::Main };
     section.depth(depth).with(items).unless_empty()
 }
 

@@ -37,11 +37,12 @@ use whylate_core::result::{CopyResult, MeasureResult, RunResult};
 const RUN: &[fn(&RunResult) -> Vec<Section>] = &[
     fix::of_run,
     summary::of_run,
-    answers::of_run,
+    answers::of_plan,
     late_time::of_run,
     matrix::of_run,
     noise::of_run,
     tasks::of_run,
+    answers::of_comparisons,
     comparisons::of_run,
     spikes::of_run,
     traces::of_run,
