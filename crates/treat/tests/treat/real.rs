@@ -89,7 +89,7 @@ fn a_cpu_that_its_group_does_not_give_it_is_said_to_be_the_groups() {
     let (_sleeper, task) = Sleeper::start();
     let mut guard = guard(&state, "refused");
     // One that no machine of tests has is in no group.
-    let change = Change::required(Target::Affinity { task: task.clone() }, "1000", "moves");
+    let change = Change::required(Target::Affinity { task }, "1000", "moves");
     let said = guard.apply("affinity", &[change]).unwrap_err().to_string();
     assert!(said.contains("its cgroup gives it none of these CPUs"), "{said}");
 }
