@@ -203,7 +203,7 @@ fn a_lock_that_does_not_tell_its_owner_is_released_by_somebody_with_little_confi
     // named then, which is no error.
     let is_unnamed = |one: &&Explained| of_lock(one).is_some_and(|cause| cause.actor.is_none());
     let unnamed: Vec<&Explained> = found.iter().filter(is_unnamed).collect();
-    assert!(unnamed.len() <= 3, "{unnamed:#?}");
+    assert!(3 * unnamed.len() <= found.len(), "{} of {}: {unnamed:#?}", unnamed.len(), found.len());
     unnamed.iter().for_each(|one| eprintln!("released by nobody: {:?}", one.0.stages));
 }
 
@@ -312,7 +312,13 @@ fn texts_for_trace_marker_say_where_an_activation_begins_and_ends() {
                  echo 'control: end' >/dev/null; sleep 0.005; echo 'another' >&3; echo 'control: end' >&3; \
                  echo 'control: begin' >/dev/null; sleep 0.02; done";
     let mut shell = marking_shell(turns);
-    std::thread::sleep(Duration::from_millis(500));
+    let (open, begun) = (format!("/proc/{}/fd/3", shell.0.id()), std::time::Instant::now());
+    while std::fs::symlink_metadata(&open).is_err()
+        && shell.0.try_wait().unwrap().is_none()
+        && begun.elapsed() < PATIENCE
+    {
+        std::thread::sleep(Duration::from_millis(10));
+    }
     if shell.0.try_wait().unwrap().is_some() {
         return eprintln!("skipped: this machine has no tracefs, or lets nobody write into trace_marker");
     }

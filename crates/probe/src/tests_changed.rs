@@ -13,7 +13,7 @@ use whylate_sys::shared::SharedWords;
 
 /// What is said of a measurement whose thread `change` gets hold of while it measures.
 fn changed_meanwhile(change: impl FnOnce(u32) -> std::io::Result<()> + Send) -> Option<Failure> {
-    let spec = spec(timer(Nanos::from_millis(1), TimerMethod::Nanosleep), Nanos::from_millis(500));
+    let spec = spec(timer(Nanos::from_millis(1), TimerMethod::Nanosleep), Nanos::from_secs(2));
     let memory = SharedWords::create(words_needed(1)).unwrap();
     let words = memory.words();
     std::thread::scope(|scope| {
@@ -40,9 +40,9 @@ fn a_measurement_whose_thread_others_rescheduled_or_moved_is_void() {
         Some(Failure::Void(reason)) if words.iter().all(|word| reason.contains(word)) => {}
         other => panic!("{words:?}: {other:?}"),
     };
-    let ordinary = changed_meanwhile(|tid| schedule::schedule_thread(tid, Scheduling::Other));
-    let may_be_realtime = ordinary.is_some();
-    if may_be_realtime {
+    let may_be_realtime = std::thread::spawn(|| schedule::schedule_this_thread(Scheduling::Fifo(80)).is_ok());
+    if may_be_realtime.join().unwrap() {
+        let ordinary = changed_meanwhile(|tid| schedule::schedule_thread(tid, Scheduling::Other));
         void(ordinary, &["SCHED_FIFO 80", "SCHED_OTHER now"]);
         let lower = changed_meanwhile(|tid| schedule::schedule_thread(tid, Scheduling::Fifo(3)));
         void(lower, &["SCHED_FIFO 80", "SCHED_FIFO 3 now"]);

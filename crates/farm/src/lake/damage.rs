@@ -64,10 +64,11 @@ impl Lake {
         if found.is_empty() {
             return Ok(found);
         }
-        // It may be the copy alone: it is fetched anew.
+        // It may be the copy alone: it is fetched anew, in one step, since other questions may read it.
         for it in &found {
-            // One that cannot be deleted is found damaged again.
-            _ = fs::remove_file(cache.join(&it.object));
+            // One that cannot be changed is found damaged again.
+            let copy = File::options().write(true).open(cache.join(&it.object));
+            _ = copy.and_then(|copy| copy.set_modified(std::time::UNIX_EPOCH));
         }
         self.mirror(cache, tables)?;
         Ok(damaged(cache, layout, tables))
@@ -89,24 +90,38 @@ fn damaged(place: &Path, layout: &Layout, tables: &[&str]) -> Vec<Damaged> {
         }
     };
     for table in tables {
-        names_below(place, &format!("table={table}")).for_each(|name| look(name, None));
+        let names = names_below(place, &format!("table={table}"));
+        names.filter(|name| !is_hidden(name, layout)).for_each(|name| look(name, None));
     }
+    let mut unread = Vec::new();
     for part in &layout.merged {
-        let listed = objects_of(part, place);
+        let listed = objects_of(part, place).unwrap_or_else(|why| {
+            unread.push(Damaged { object: part.manifest(), what: format!("it cannot be read: {why}") });
+            Vec::new()
+        });
         for table in tables {
             let name = part.table(table);
             let object = listed.iter().find(|object| object.name == name);
             look(name, object);
         }
     }
+    found.append(&mut unread);
     found.sort();
     found
 }
 
-/// What a merged month's manifest says; nothing where it cannot be read, so that the files alone are looked at.
-fn objects_of(part: &MergedPart, place: &Path) -> Vec<Object> {
-    let text = fs::read(place.join(part.manifest())).unwrap_or_default();
-    serde_json::from_slice::<PartManifest>(&text).map_or_else(|_| Vec::new(), |manifest| manifest.objects)
+/// Whether it is of a run that counts in a merged month already, so that no answer looks at it.
+fn is_hidden(name: &str, layout: &Layout) -> bool {
+    layout.hidden.iter().any(|it| {
+        name.ends_with(&format!("/{}.parquet", it.run)) && name.contains(&format!("/host={}/", it.host))
+    })
+}
+
+/// What a merged month's manifest says; or why it cannot be read, so that the files alone are looked at.
+fn objects_of(part: &MergedPart, place: &Path) -> Result<Vec<Object>, String> {
+    let text = fs::read(place.join(part.manifest())).map_err(|error| error.to_string())?;
+    let manifest: PartManifest = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+    Ok(manifest.objects)
 }
 
 /// Compares a file with what a manifest says of it, or with the checksum in it.
@@ -148,7 +163,8 @@ pub(crate) fn without(damaged: &[Damaged], place: &Path, tables: &[&str]) -> Res
             symlink(place.join(&name), &link).at("create", &link)?;
         }
     }
-    for it in damaged {
+    // A manifest is no table.
+    for it in damaged.iter().filter(|it| it.object.contains("table=")) {
         put_empty(folder.path(), &it.object)?;
     }
     Ok(folder)
@@ -200,6 +216,39 @@ mod tests {
         let rest = without(&found(), folder.path(), &["runs"]).unwrap();
         assert_eq!(fs::read(rest.path().join(NAME)).unwrap(), whole);
         assert_eq!(damaged(rest.path(), &layout, &["runs"]), []);
+    }
+
+    #[test]
+    fn objects_behind_links_are_looked_at_and_those_of_hidden_runs_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let (lake, elsewhere) = (folder.path().join("lake"), folder.path().join("elsewhere"));
+        put_empty(&lake, NAME).unwrap();
+        fs::rename(lake.join("table=runs/host=a"), &elsewhere).unwrap();
+        symlink(&elsewhere, lake.join("table=runs/host=a")).unwrap();
+        fs::write(lake.join(NAME), "garbage").unwrap();
+        let of = |hidden: &[&str]| {
+            let run = |run: &&str| super::super::LakeRun { host: "a".to_owned(), run: (*run).to_owned() };
+            let layout = Layout { hidden: hidden.iter().map(run).collect(), ..Layout::default() };
+            damaged(&lake, &layout, &["runs"]).into_iter().map(|it| it.object).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&[]), [NAME]);
+        assert_eq!(of(&["ight"]), [NAME], "another run");
+        assert!(of(&["night"]).is_empty());
+    }
+
+    #[test]
+    fn a_manifest_that_cannot_be_read_is_named_and_no_table_stands_in_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let part = MergedPart { month: "2026-01".to_owned(), digest: "d".to_owned() };
+        put_empty(folder.path(), &part.table("runs")).unwrap();
+        let manifest = folder.path().join(part.manifest());
+        fs::create_dir_all(manifest.parent().unwrap()).unwrap();
+        fs::write(&manifest, "{").unwrap();
+        let layout = Layout { merged: vec![part.clone()], ..Layout::default() };
+        let found = damaged(folder.path(), &layout, &["runs"]);
+        assert_eq!(found.iter().map(|it| &it.object).collect::<Vec<_>>(), [&part.manifest()]);
+        let rest = without(&found, folder.path(), &["runs"]).unwrap();
+        assert!(rest.path().join(part.table("runs")).exists() && !rest.path().join(part.manifest()).exists());
     }
 
     #[test]

@@ -79,7 +79,8 @@ pub(super) fn files_below(folder: &Path) -> Vec<PathBuf> {
     let (mut found, mut open) = (Vec::new(), vec![folder.to_owned()]);
     while let Some(next) = open.pop() {
         for entry in std::fs::read_dir(next).into_iter().flatten().flatten() {
-            match entry.file_type() {
+            // Engines follow links, too.
+            match std::fs::metadata(entry.path()) {
                 Ok(kind) if kind.is_dir() => open.push(entry.path()),
                 Ok(_) if entry.path().extension().is_some_and(|it| it == "parquet") => {
                     found.push(entry.path());
