@@ -312,7 +312,7 @@ fn texts_for_trace_marker_say_where_an_activation_begins_and_ends() {
                  echo 'control: end' >/dev/null; sleep 0.005; echo 'another' >&3; echo 'control: end' >&3; \
                  echo 'control: begin' >/dev/null; sleep 0.02; done";
     let mut shell = marking_shell(turns);
-    let (open, begun) = (format!("/proc/{}/fd/3", shell.0.id()), std::time::Instant::now());
+    let (open, begun) = (format!("/proc/{}/fd/3", shell.0.id()), Instant::now());
     while std::fs::symlink_metadata(&open).is_err()
         && shell.0.try_wait().unwrap().is_none()
         && begun.elapsed() < PATIENCE
