@@ -78,8 +78,7 @@ fn has_realtime_thread(pid: &str) -> bool {
 fn a_probe_that_others_rescheduled_or_moved_has_measured_nothing() {
     let _alone = alone();
     let plan = SMALL_PLAN
-        .replace("duration = \"500ms\"", "duration = \"5s\"")
-        .replace("repeats = 2", "repeats = 1")
+        .replace("duration = \"500ms\"", "duration = \"4s\"")
         .replace("noise_floor = \"100ms\"", "noise_floor = \"0s\"")
         .replace("[[probe]]\nkind = \"stall\"\n", "")
         .replace("[[cell]]\nloads = [\"cache\"]\n", "");
