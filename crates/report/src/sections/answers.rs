@@ -3,21 +3,39 @@
 use crate::section::{Depth, Item, Section, Tone};
 use whylate_core::result::{Answer, AnswerOutcome, RunResult};
 
+/// So many questions that were not measured are said one by one on the first screen.
+const UNMEASURED_MAX: usize = 2;
+
 /// Those to the plan's own questions: what the run was made for.
 pub(super) fn of_plan(run: &RunResult) -> Vec<Section> {
-    if run.plan.answer.is_empty() { Vec::new() } else { section(run, Depth::Main) }
+    if run.plan.answer.is_empty() {
+        return Vec::new();
+    }
+    let is_unmeasured = |answer: &&Answer| answer.outcome == AnswerOutcome::NotMeasured;
+    let (unmeasured, measured): (Vec<&Answer>, Vec<&Answer>) = run.answers.iter().partition(is_unmeasured);
+    if unmeasured.len() <= UNMEASURED_MAX {
+        return section(run.answers.iter()).unless_empty().into_iter().collect();
+    }
+    let text = format!("{} questions were not measured: their cells did not run.", unmeasured.len());
+    let rest = Item { tone: Tone::Warn, symbol: "-", text: text.into(), ..Item::default() };
+    let whole = Section::new("unmeasured", "Questions that were not measured").depth(Depth::Detail);
+    vec![
+        section(measured.into_iter()).with(vec![rest]),
+        whole.with(unmeasured.into_iter().map(item).collect::<Vec<_>>()),
+    ]
 }
 
 /// Those to the questions that stand for comparisons, where the plan has none of its own.
 pub(super) fn of_comparisons(run: &RunResult) -> Vec<Section> {
-    if run.plan.answer.is_empty() { section(run, Depth::Detail) } else { Vec::new() }
+    let all = if run.plan.answer.is_empty() { &run.answers[..] } else { &[] };
+    section(all.iter()).depth(Depth::Detail).unless_empty().into_iter().collect()
 }
 
-fn section(run: &RunResult, depth: Depth) -> Vec<Section> {
-    let items: Vec<Item> = run.answers.iter().map(item).collect();
-    let section =
-        Section::new("answers", "Answers").meaning("between the middle values (medians) of the repeats");
-    section.depth(depth).with(items).unless_empty()
+fn section<'a>(answers: impl Iterator<Item = &'a Answer>) -> Section {
+    let items: Vec<Item> = answers.map(item).collect();
+    Section::new("answers", "Answers")
+        .meaning("between the middle values (medians) of the repeats")
+        .with(items)
 }
 
 fn item(answer: &Answer) -> Item {
