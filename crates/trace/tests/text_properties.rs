@@ -116,6 +116,17 @@ proptest! {
 }
 
 #[test]
+fn a_command_can_begin_as_a_frame_of_a_stack_does() {
+    let text = "            bash-7       [001] d..2.     5.000001: kernel_stack: <stack trace>\n => schedule\n            =>a-8       [001] d..2.     5.000002: schedule <-main\n";
+    let mut reader = reader(text);
+    let events = all(&mut reader);
+    let commands: Vec<_> =
+        events.iter().map(|event| event.command.map(|name| reader.names().text(name))).collect();
+    assert_eq!(commands, [Some("bash"), Some("=>a")]);
+    assert!(matches!(events[0].kind, EventKind::Stack { .. }), "{:?}", events[0].kind);
+}
+
+#[test]
 fn a_moment_is_found_in_a_long_text() {
     // Longer than what is read in front of a moment, with small disorder as `trace_pipe` has it.
     let mut text = head(&[0, 1, 3, 4, 6]);

@@ -216,7 +216,10 @@ impl Machine {
     pub(super) fn line(&mut self, line: &[u8], offset: u64) -> Result<(), String> {
         let line = unquoted(line);
         self.lines += u64::from(!line.is_empty());
-        if let Some(frame) = stack::frame(line) {
+        // A command can begin with the frames' arrow.
+        if let Some(frame) = stack::frame(line)
+            && !prefix::begins_event(line)
+        {
             if let Some(stack) = &mut self.stack {
                 stack.push(frame, &mut self.texts);
             }
