@@ -104,11 +104,18 @@ impl FarmError {
 
 /// What lies at the bottom of an error: all above it says the same again.
 fn first_cause(error: &object_store::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
+    last_cause(error).to_string()
+}
+
+/// The error that no other one has caused.
+pub(crate) fn last_cause<'e>(
+    error: &'e (dyn std::error::Error + 'static),
+) -> &'e (dyn std::error::Error + 'static) {
+    let mut cause = error;
     while let Some(next) = cause.source() {
         cause = next;
     }
-    cause.to_string()
+    cause
 }
 
 /// Says of an input or output error what was tried, and where.

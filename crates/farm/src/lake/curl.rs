@@ -1,6 +1,7 @@
 //! Requests over the network, made by the machine's own curl: its TLS, its certificates, its proxies. The static program
 //! has no TLS of its own, which would have to be kept safe on each board.
 
+use crate::error::last_cause;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::request::Parts;
@@ -37,8 +38,24 @@ impl HttpService for Curl {
         let body = whole(body).await?;
         let asked = move || ask(&parts, &body);
         let answer = tokio::task::spawn_blocking(asked).await;
-        answer.unwrap_or_else(|error| Err(failed(HttpErrorKind::Unknown, error.to_string())))
+        let answer = answer.unwrap_or_else(|error| Err(failed(HttpErrorKind::Unknown, error.to_string())));
+        Ok(answer?.map(Into::into))
     }
+}
+
+/// Posts `body` to `address`; returns the status of the answer, and its text.
+///
+/// # Errors
+/// When there is no curl, or no answer.
+pub fn post(address: &str, headers: &[(String, String)], body: Vec<u8>) -> io::Result<(u16, String)> {
+    let mut request = http::Request::post(address);
+    for (name, value) in headers {
+        request = request.header(name, value);
+    }
+    let (parts, ()) = request.body(()).map_err(io::Error::other)?.into_parts();
+    let answer =
+        ask(&parts, &body.into()).map_err(|error| io::Error::other(last_cause(&error).to_string()))?;
+    Ok((answer.status().as_u16(), String::from_utf8_lossy(answer.body()).into_owned()))
 }
 
 fn failed(kind: HttpErrorKind, text: String) -> HttpError {
@@ -51,7 +68,7 @@ async fn whole(body: HttpRequestBody) -> Result<Bytes, HttpError> {
 }
 
 /// Runs curl for one request.
-fn ask(parts: &Parts, body: &Bytes) -> Result<HttpResponse, HttpError> {
+fn ask(parts: &Parts, body: &Bytes) -> Result<Response<Bytes>, HttpError> {
     let local = |error: io::Error| failed(HttpErrorKind::Unknown, format!("cannot run curl: {error}"));
     let mut file = tempfile::NamedTempFile::new().map_err(local)?;
     file.write_all(body).map_err(local)?;
@@ -64,7 +81,7 @@ fn ask(parts: &Parts, body: &Bytes) -> Result<HttpResponse, HttpError> {
     let mut curl = match spawned {
         Ok(curl) => curl,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let text = "there is no `curl`, which reaches object storage: install it, or push to a folder and copy that";
+            let text = "there is no `curl`, which makes requests over the network: install it (or push results to a folder and copy that)";
             return Err(failed(HttpErrorKind::Unknown, text.to_owned()));
         }
         Err(error) => return Err(local(error)),
@@ -125,7 +142,7 @@ fn kind_of(code: Option<i32>) -> HttpErrorKind {
 }
 
 /// Head and body of what curl printed.
-fn response(printed: &[u8], is_head: bool) -> Result<HttpResponse, HttpError> {
+fn response(printed: &[u8], is_head: bool) -> Result<Response<Bytes>, HttpError> {
     let wrong = |what: String| failed(HttpErrorKind::Decode, what);
     let mut rest = printed;
     loop {
@@ -165,9 +182,8 @@ mod tests {
 
     fn read(printed: &[u8], is_head: bool) -> Result<(u16, Option<String>, Bytes), String> {
         let (parts, body) = response(printed, is_head).map_err(|error| error.to_string())?.into_parts();
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let length = parts.headers.get("etag").map(|it| it.to_str().unwrap().to_owned());
-        Ok((parts.status.as_u16(), length, runtime.block_on(body.bytes()).unwrap()))
+        Ok((parts.status.as_u16(), length, body))
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod mirror;
 mod pull;
 mod push;
 
+pub use curl::post;
 pub use damage::Damaged;
 pub(crate) use damage::without;
 pub use layout::{Layout, MergedPart};

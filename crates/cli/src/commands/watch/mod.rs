@@ -1,5 +1,7 @@
 //! `whylate watch`: a run of one cell with the probe `task` alone, in a directory of its own.
 
+mod figures;
+mod otlp;
 mod prometheus;
 mod view;
 
@@ -10,6 +12,7 @@ use crate::live::Live;
 use crate::progress::{self, Meter};
 use crate::{machine, output, signals};
 use anyhow::{Context as _, Result, anyhow, bail};
+use otlp::{Collector, Exporter};
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,6 +51,9 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
         ..Plan::named("watch")
     };
     let (facts, warnings) = facts::collect(&host.running);
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let collector = |base: &String| Collector::new(base, &facts.host, variable);
+    let collector = arguments.otlp.as_ref().map(collector).transpose()?;
     // Whoever lacks the rights hears it before there is a directory.
     TaskWatch::start(&host.running, &facts.cpu_sets.online, &TaskTarget::Children, &facts)
         .context("tasks cannot be watched")?;
@@ -60,7 +66,7 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
     let (bytes, whole_ns) = (arguments.disk.map(|it| it.0), arguments.keep.map(|it| it.0));
     let keeping = Keeping { bytes, whole_ns };
     let options = RunOptions { name: run_name(&path), started_at, warnings, keeping };
-    let mut screen = WatchScreen::new(arguments, duration, asked_to_stop)?;
+    let mut screen = WatchScreen::new(arguments, collector, duration, asked_to_stop)?;
     let info = whylate_runner::run(&experiment, &path, &options, &machine, &mut screen)
         .with_context(|| format!("run {}", path.display()))?;
     screen.finish();
@@ -128,10 +134,16 @@ struct WatchScreen {
     tasks: Vec<TaskLine>,
     /// What Prometheus is told.
     told: Option<Arc<Mutex<String>>>,
+    exporter: Option<Exporter>,
 }
 
 impl WatchScreen {
-    fn new(arguments: &WatchArguments, duration: Nanos, asked_to_stop: Arc<AtomicBool>) -> Result<Self> {
+    fn new(
+        arguments: &WatchArguments,
+        collector: Option<Collector>,
+        duration: Nanos,
+        asked_to_stop: Arc<AtomicBool>,
+    ) -> Result<Self> {
         let printing = arguments.printing;
         let told = arguments.prometheus.map(|_| Arc::new(Mutex::new(prometheus::page(&[]))));
         if let (Some(address), Some(told)) = (arguments.prometheus, told.clone()) {
@@ -153,12 +165,23 @@ impl WatchScreen {
             begun: std::time::Instant::now(),
             tasks: Vec::new(),
             told,
+            exporter: collector.map(Exporter::start).transpose()?,
         })
     }
 
     fn finish(&mut self) {
         self.live = None;
         self.meter.finish();
+        if let Some(warning) = self.exporter.take().and_then(Exporter::end) {
+            self.warn(&warning);
+        }
+    }
+
+    fn warn(&self, text: &str) {
+        match &self.live {
+            Some(live) => live.update(|view| view.warn(text)),
+            None => output::message(&format!("warning: {text}")),
+        }
     }
 }
 
@@ -188,6 +211,12 @@ impl Audience for WatchScreen {
         if let Some(told) = &self.told {
             *told.lock().unwrap_or_else(PoisonError::into_inner) = prometheus::page(tasks);
         }
+        if let Some(exporter) = &self.exporter {
+            exporter.update(tasks);
+            if let Some(warning) = exporter.warning() {
+                self.warn(&warning);
+            }
+        }
         if let Some(live) = &self.live {
             live.update(|view| view.show(tasks, elapsed));
         }
@@ -195,10 +224,7 @@ impl Audience for WatchScreen {
     }
 
     fn lost(&mut self, warning: &Warning) {
-        match &self.live {
-            Some(live) => live.update(|view| view.warn(&warning.text)),
-            None => output::message(&format!("warning: {}", warning.text)),
-        }
+        self.warn(&warning.text);
     }
 }
 
