@@ -169,8 +169,7 @@ impl Exporter {
 /// An `ExportMetricsServiceRequest`. Its JSON form has 64-bit integers as texts.
 fn message(tasks: &[TaskLine], resource: &[(String, String)], begun_ns: u64, now_ns: u64) -> Value {
     let time = |point: &mut Value, attributes: &Attributes<'_>| {
-        let of = |(key, value): &(&str, &str)| json!({ "key": key, "value": { "stringValue": value } });
-        point["attributes"] = attributes.iter().map(of).collect();
+        point["attributes"] = attributes.iter().map(|(key, value)| attribute(key, value)).collect();
         point["startTimeUnixNano"] = begun_ns.to_string().into();
         point["timeUnixNano"] = now_ns.to_string().into();
     };
@@ -204,8 +203,7 @@ fn message(tasks: &[TaskLine], resource: &[(String, String)], begun_ns: u64, now
         }
         metric
     });
-    let of = |(key, value): &(String, String)| json!({ "key": key, "value": { "stringValue": value } });
-    let resource: Value = resource.iter().map(of).collect();
+    let resource: Value = resource.iter().map(|(key, value)| attribute(key, value)).collect();
     let metrics: Value = metrics.collect();
     json!({ "resourceMetrics": [{
         "resource": { "attributes": resource },
@@ -214,6 +212,10 @@ fn message(tasks: &[TaskLine], resource: &[(String, String)], begun_ns: u64, now
             "metrics": metrics,
         }],
     }] })
+}
+
+fn attribute(key: &str, value: &str) -> Value {
+    json!({ "key": key, "value": { "stringValue": value } })
 }
 
 /// A point with its bounds in seconds; each count is of one bucket, the last one of what is above all bounds.
