@@ -323,3 +323,17 @@ fn one_is_no_plural() {
     }
     assert!(!text.contains(" 1 times") && !text.contains(" 1 more repeats"), "{text}");
 }
+
+#[test]
+fn the_table_has_the_statistic_that_decides() {
+    let mut run = fixture::run_result(&[1]);
+    for (primary, first, other) in
+        [("timer p50", "median", "p99.9"), ("timer p99", "p99", "median"), ("timer max", "p99.9", "median")]
+    {
+        run.plan.primary = Some(primary.parse().unwrap());
+        let text = terminal_text(&run, 200);
+        let head = text.lines().find(|line| line.starts_with("cell ")).unwrap();
+        let columns: Vec<&str> = head.split_whitespace().collect();
+        assert_eq!(columns[1..5], [other, first, "against", first], "{text}");
+    }
+}

@@ -1,4 +1,4 @@
-//! Cells × (p99.9, max): one row per cell, with its worst CPU and what may be said against its baselines.
+//! Cells × (the quantile that decides, max): one row per cell, with its worst CPU and what may be said against its baselines.
 
 use super::summary::{deciding, how_bad};
 use crate::reading;
@@ -63,22 +63,30 @@ fn brief(name: &str, cells: &[CellSeries<'_>]) -> String {
     how_bad(cells).map_or_else(|| format!("{name}: no samples."), |figures| format!("{name}: {figures}"))
 }
 
-/// What is compared of a series: of gaps the time that they took.
-fn statistics(cells: &[CellSeries<'_>]) -> [Statistic; 2] {
-    match cells.first().and_then(CellSeries::samples) {
-        Some(Samples::Gap) => [Statistic::LostShare, Statistic::Max],
+/// What is compared of a series: of gaps the time that they took, else the quantile that decides.
+fn statistics(run: &RunResult, cells: &[CellSeries<'_>]) -> [Statistic; 2] {
+    let primary = run.plan.primary_statistic();
+    let decides = cells.first().zip(primary).filter(|(cell, primary)| primary.is_of(&cell.name));
+    match (cells.first().and_then(CellSeries::samples), decides.map(|(_, primary)| primary.statistic)) {
+        (Some(Samples::Gap), _) => [Statistic::LostShare, Statistic::Max],
+        (_, Some(quantile @ (Statistic::Median | Statistic::P99 | Statistic::P9999))) => {
+            [quantile, Statistic::Max]
+        }
         _ => [Statistic::P999, Statistic::Max],
     }
 }
 
 fn table(run: &RunResult, cells: &[CellSeries<'_>]) -> Table {
-    let statistics = statistics(cells);
-    let is_gap = statistics[0] == Statistic::LostShare;
-    let first = if is_gap { "time lost" } else { "p99.9" };
+    let statistics = statistics(run, cells);
+    let (first, other) = match statistics[0] {
+        Statistic::LostShare => ("time lost", "median"),
+        Statistic::Median => ("median", "p99.9"),
+        quantile => (quantile.name(), "median"),
+    };
     let columns = vec![
         Column::text("cell"),
         Column::number("worst CPU").importance(2),
-        Column::number("median").importance(1),
+        Column::number(other).importance(1),
         Column::number(first),
         Column::text("against").importance(3),
         Column::text(first).importance(7),
@@ -107,9 +115,15 @@ fn rows(run: &RunResult, cell: &CellSeries<'_>, statistics: [Statistic; 2], is_w
         let found = of_cell.find(|it| Some(&it.baseline.as_str()) == baseline && it.statistic == statistic);
         found.map_or_else(Cell::default, reading::cell)
     };
-    let figure = match statistics[0] {
-        Statistic::LostShare => cell.lost_share().map(share),
-        _ => cell.quantile(|figures| figures.p999_ns).map(nanoseconds),
+    let quantile = |of| cell.quantile(of).map(nanoseconds);
+    let median = quantile(|figures| figures.p50_ns);
+    let p999 = quantile(|figures| figures.p999_ns);
+    let (figure, other) = match statistics[0] {
+        Statistic::LostShare => (cell.lost_share().map(share), median),
+        Statistic::Median => (median, p999),
+        Statistic::P99 => (quantile(|figures| figures.p99_ns), median),
+        Statistic::P9999 => (quantile(|figures| figures.p9999_ns), median),
+        _ => (p999, median),
     };
     let is_over = cell.max_ns().zip(run.plan.limit).is_some_and(|(max, limit)| max > limit.0);
     let tone = match (is_worst, is_over) {
@@ -128,7 +142,7 @@ fn rows(run: &RunResult, cell: &CellSeries<'_>, statistics: [Statistic; 2], is_w
     let cells = vec![
         cell.cell.name.as_str().into(),
         cell.worst().filter(|_| cell.cpus.len() > 1).map(|cpu| cpu.cpu.to_string()).into(),
-        cell.quantile(|figures| figures.p50_ns).map(nanoseconds).into(),
+        other.into(),
         figure.into(),
         against,
         first,
