@@ -12,6 +12,8 @@ use whylate_core::result::{CellResult, Comparison, Outcome, RunResult};
 
 /// What stands in the table: the figures and what is compared are not the same.
 const POOLED: &str = "Figures: all repeats together, worst CPU; ratios: between repeats' medians.";
+const POOLED_AND_CORRECTED: &str = "Figures: all repeats together, worst CPU, each missed period counted as late as it \
+    would have been; ratios: between repeats' medians.";
 /// A CPU whose figure is so many times that of the middle one is named.
 const OUTLYING: f64 = 2.0;
 /// So many of them.
@@ -36,7 +38,8 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
         let section = Section::new("", name).meaning(meaning).depth(depth).with(table(run, &cells));
         let outlying = cells.iter().filter_map(outlying).map(Block::note);
         let is_noted = has_signs && Some(index) == last;
-        let notes = is_noted.then(|| [POOLED.to_owned(), reading::signs(&run.comparisons)].map(Block::note));
+        let pooled = if cells.iter().any(is_corrected) { POOLED_AND_CORRECTED } else { POOLED };
+        let notes = is_noted.then(|| [pooled.to_owned(), reading::signs(&run.comparisons)].map(Block::note));
         section.with_all(outlying).with_all(notes.into_iter().flatten())
     };
     let parts: Vec<Section> = all.into_iter().enumerate().map(part).collect();
@@ -57,6 +60,11 @@ fn shown(run: &RunResult, all: &[(String, Vec<CellSeries<'_>>)], decides: Option
         lines <= LINES_MAX || decides == Some(name) || is_told(name)
     };
     all.iter().zip(lines).map(is_shown).collect()
+}
+
+/// Whether the quantiles are other ones than those that were recorded.
+fn is_corrected(cell: &CellSeries<'_>) -> bool {
+    cell.cpus.iter().any(|cpu| cpu.corrected.is_some() && cpu.overruns.is_some_and(|missed| missed > 0))
 }
 
 fn brief(name: &str, cells: &[CellSeries<'_>]) -> String {
