@@ -34,17 +34,16 @@ impl Collector {
                 "--otlp: `{base}` is not an address that begins with http:// or https://; a collector listens for OTLP over HTTP at http://HOST:4318"
             );
         }
-        let list = |name: &str| {
+        let list = |name: &str| -> Result<Vec<(String, String)>> {
             let text = variable(name).unwrap_or_default();
             let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
-            pairs
-                .map(|pair| Some(pair.split_once('=')?))
-                .map(|pair| {
-                    let (key, value) =
-                        pair.with_context(|| format!("{name}: not of the form NAME=VALUE,NAME=VALUE"))?;
-                    Ok((key.trim().to_owned(), decoded(value.trim())))
-                })
-                .collect::<Result<Vec<_>>>()
+            let read = |pair: &str| {
+                let pair = pair.split_once('=');
+                let (key, value) =
+                    pair.with_context(|| format!("{name}: not of the form NAME=VALUE,NAME=VALUE"))?;
+                Ok((key.trim().to_owned(), decoded(value.trim())))
+            };
+            pairs.map(read).collect()
         };
         let interval = match variable("OTEL_METRIC_EXPORT_INTERVAL") {
             None => INTERVAL_MS,
