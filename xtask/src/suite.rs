@@ -74,7 +74,12 @@ fn clippy(root: &Path) -> Result<()> {
 
 fn documentation(root: &Path) -> Result<()> {
     let mut cargo = process::cargo(root);
-    process::run(cargo.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
+    process::run(cargo.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))?;
+    if process::output(Command::new("mdbook").arg("--version")).is_err() {
+        println!("skipped: the site of docs/; to make it: cargo install --locked mdbook");
+        return Ok(());
+    }
+    process::run(Command::new("mdbook").args(["build", "docs"]).current_dir(root))
 }
 
 fn tests(root: &Path) -> Result<()> {
