@@ -15,6 +15,7 @@ use object_store::client::{
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// Makes clients of [`Curl`].
 #[derive(Debug)]
@@ -36,7 +37,7 @@ impl HttpService for Curl {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let (parts, body) = request.into_parts();
         let body = whole(body).await?;
-        let asked = move || ask(&parts, &body);
+        let asked = move || ask(&parts, &body, "");
         let answer = tokio::task::spawn_blocking(asked).await;
         let answer = answer.unwrap_or_else(|error| Err(failed(HttpErrorKind::Unknown, error.to_string())));
         Ok(answer?.map(Into::into))
@@ -46,15 +47,21 @@ impl HttpService for Curl {
 /// Posts `body` to `address`; returns the status of the answer, and its text.
 ///
 /// # Errors
-/// When there is no curl, or no answer.
-pub fn post(address: &str, headers: &[(String, String)], body: Vec<u8>) -> io::Result<(u16, String)> {
+/// When there is no curl, or no answer within `timeout`.
+pub fn post(
+    address: &str,
+    headers: &[(String, String)],
+    body: Vec<u8>,
+    timeout: Duration,
+) -> io::Result<(u16, String)> {
     let mut request = http::Request::post(address);
     for (name, value) in headers {
         request = request.header(name, value);
     }
     let (parts, ()) = request.body(()).map_err(io::Error::other)?.into_parts();
-    let answer =
-        ask(&parts, &body.into()).map_err(|error| io::Error::other(last_cause(&error).to_string()))?;
+    let limit = format!("max-time = {:.3}\n", timeout.as_secs_f64());
+    let answer = ask(&parts, &body.into(), &limit)
+        .map_err(|error| io::Error::other(last_cause(&error).to_string()))?;
     Ok((answer.status().as_u16(), String::from_utf8_lossy(answer.body()).into_owned()))
 }
 
@@ -68,7 +75,8 @@ async fn whole(body: HttpRequestBody) -> Result<Bytes, HttpError> {
 }
 
 /// Runs curl for one request.
-fn ask(parts: &Parts, body: &Bytes) -> Result<Response<Bytes>, HttpError> {
+/// `more` are further lines of its settings.
+fn ask(parts: &Parts, body: &Bytes, more: &str) -> Result<Response<Bytes>, HttpError> {
     let local = |error: io::Error| failed(HttpErrorKind::Unknown, format!("cannot run curl: {error}"));
     let mut file = tempfile::NamedTempFile::new().map_err(local)?;
     file.write_all(body).map_err(local)?;
@@ -87,7 +95,8 @@ fn ask(parts: &Parts, body: &Bytes) -> Result<Response<Bytes>, HttpError> {
         Err(error) => return Err(local(error)),
     };
     if let Some(mut input) = curl.stdin.take() {
-        input.write_all(settings(parts, body, file.path()).as_bytes()).map_err(local)?;
+        let told = settings(parts, body, file.path()) + more;
+        input.write_all(told.as_bytes()).map_err(local)?;
     }
     let output = curl.wait_with_output().map_err(local)?;
     match output.status.code() {

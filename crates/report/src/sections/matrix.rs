@@ -12,8 +12,8 @@ use whylate_core::result::{CellResult, Comparison, Outcome, RunResult};
 
 /// What stands in the table: the figures and what is compared are not the same.
 const POOLED: &str = "Figures: all repeats together, worst CPU; ratios: between repeats' medians.";
-const POOLED_AND_CORRECTED: &str = "Figures: all repeats together, worst CPU, each missed period counted as late as it \
-    would have been; ratios: between repeats' medians.";
+const POOLED_AND_CORRECTED: &str = "Figures: all repeats together, worst CPU, missed periods of a \
+    timer counted as late as they would have been; ratios: between repeats' medians.";
 /// A CPU whose figure is so many times that of the middle one is named.
 const OUTLYING: f64 = 2.0;
 /// So many of them.
@@ -32,13 +32,15 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let has_signs = !run.comparisons.is_empty();
     let shown = shown(run, &all, decides.as_deref());
     let last = shown.iter().rposition(|is_shown| *is_shown);
+    let mut shown_cells =
+        all.iter().zip(&shown).filter(|(_, is_shown)| **is_shown).flat_map(|((_, cells), _)| cells);
+    let pooled = if shown_cells.any(is_corrected) { POOLED_AND_CORRECTED } else { POOLED };
     let part = |(index, (name, cells)): (usize, (String, Vec<CellSeries<'_>>))| {
         let meaning = probe_meaning(SeriesName::of(&name).probe);
         let depth = if shown[index] { Depth::Main } else { Depth::Brief(brief(&name, &cells)) };
         let section = Section::new("", name).meaning(meaning).depth(depth).with(table(run, &cells));
         let outlying = cells.iter().filter_map(outlying).map(Block::note);
         let is_noted = has_signs && Some(index) == last;
-        let pooled = if cells.iter().any(is_corrected) { POOLED_AND_CORRECTED } else { POOLED };
         let notes = is_noted.then(|| [pooled.to_owned(), reading::signs(&run.comparisons)].map(Block::note));
         section.with_all(outlying).with_all(notes.into_iter().flatten())
     };
@@ -62,7 +64,7 @@ fn shown(run: &RunResult, all: &[(String, Vec<CellSeries<'_>>)], decides: Option
     all.iter().zip(lines).map(is_shown).collect()
 }
 
-/// Whether the quantiles are other ones than those that were recorded.
+/// Whether the quantiles are corrected for missed periods.
 fn is_corrected(cell: &CellSeries<'_>) -> bool {
     cell.cpus.iter().any(|cpu| cpu.corrected.is_some() && cpu.overruns.is_some_and(|missed| missed > 0))
 }

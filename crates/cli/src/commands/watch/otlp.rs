@@ -12,7 +12,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use whylate_runner::{LatencyTotals, TaskLine};
 
-/// How often the specification sends where nobody says otherwise.
+/// How long an answer is waited for, and how often figures are sent, where nobody says otherwise: as the specification has it.
+const TIMEOUT_MS: u64 = 10_000;
 const INTERVAL_MS: u64 = 60_000;
 /// Counts since the begin: `AGGREGATION_TEMPORALITY_CUMULATIVE`.
 const CUMULATIVE: u32 = 2;
@@ -22,12 +23,14 @@ pub(super) struct Collector {
     address: String,
     headers: Vec<(String, String)>,
     interval: Duration,
+    timeout: Duration,
     /// What the figures are of.
     resource: Vec<(String, String)>,
 }
 
 impl Collector {
-    /// Reads `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_METRIC_EXPORT_INTERVAL`, `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_SERVICE_NAME`.
+    /// Reads `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_EXPORTER_OTLP_TIMEOUT`, `OTEL_METRIC_EXPORT_INTERVAL`,
+    /// `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_SERVICE_NAME`.
     pub(super) fn new(base: &str, host: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
         if !(base.starts_with("http://") || base.starts_with("https://")) {
             bail!(
@@ -45,11 +48,14 @@ impl Collector {
             };
             pairs.map(read).collect()
         };
-        let interval = match variable("OTEL_METRIC_EXPORT_INTERVAL") {
-            None => INTERVAL_MS,
-            Some(text) => text.parse().ok().filter(|ms| *ms > 0).with_context(|| {
-                format!("OTEL_METRIC_EXPORT_INTERVAL: `{text}` is not a number of milliseconds")
-            })?,
+        let milliseconds = |name: &str, default: u64| match variable(name) {
+            None => Ok(Duration::from_millis(default)),
+            Some(text) => {
+                let number = text.parse().ok().filter(|ms| *ms > 0);
+                let number =
+                    number.with_context(|| format!("{name}: `{text}` is not a number of milliseconds"));
+                number.map(Duration::from_millis)
+            }
         };
         let service = variable("OTEL_SERVICE_NAME").unwrap_or_else(|| "whylate".to_owned());
         let mut resource = list("OTEL_RESOURCE_ATTRIBUTES")?;
@@ -61,7 +67,8 @@ impl Collector {
         Ok(Self {
             address: format!("{}/v1/metrics", base.trim_end_matches('/')),
             headers: list("OTEL_EXPORTER_OTLP_HEADERS")?,
-            interval: Duration::from_millis(interval),
+            interval: milliseconds("OTEL_METRIC_EXPORT_INTERVAL", INTERVAL_MS)?,
+            timeout: milliseconds("OTEL_EXPORTER_OTLP_TIMEOUT", TIMEOUT_MS)?,
             resource,
         })
     }
@@ -72,7 +79,7 @@ impl Collector {
         let body = serde_json::to_vec(&message)?;
         let mut headers = self.headers.clone();
         headers.push(("Content-Type".to_owned(), "application/json".to_owned()));
-        let (status, answer) = whylate_farm::post(&self.address, &headers, body)?;
+        let (status, answer) = whylate_farm::post(&self.address, &headers, body, self.timeout)?;
         if !(200..300).contains(&status) {
             bail!("it answered {status}: {}", answer.trim());
         }
@@ -111,7 +118,7 @@ pub(super) struct Exporter {
     tasks: Arc<Mutex<Vec<TaskLine>>>,
     end: Sender<()>,
     warnings: Receiver<String>,
-    thread: JoinHandle<()>,
+    thread: JoinHandle<Option<String>>,
 }
 
 impl Exporter {
@@ -127,18 +134,17 @@ impl Exporter {
                 let is_last = ended.recv_timeout(collector.interval) != Err(RecvTimeoutError::Timeout);
                 let tasks: Vec<TaskLine> = shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 let sent = collector.send(&tasks, begun_ns);
-                // The first failure is told, and the next one after a success.
-                if let Err(error) = &sent
-                    && (works || is_last)
-                {
-                    let goes_on = if is_last { "" } else { "; the watch goes on and tries again" };
-                    // Nobody hears it where the watch has failed meanwhile.
-                    _ = warn.send(format!("no figures reach {}: {error:#}{goes_on}", collector.address));
-                }
-                works = sent.is_ok();
+                let failure =
+                    sent.err().map(|error| format!("no figures reach {}: {error:#}", collector.address));
                 if is_last {
-                    return;
+                    return failure;
                 }
+                // The first failure is told, and the next one after a success.
+                if let Some(failure) = failure.as_ref().filter(|_| works) {
+                    // Nobody hears it where the watch has failed meanwhile.
+                    _ = warn.send(format!("{failure}; the watch goes on and tries again"));
+                }
+                works = failure.is_none();
             }
         };
         let thread = std::thread::Builder::new().name("otlp".to_owned()).spawn(work);
@@ -158,10 +164,7 @@ impl Exporter {
     /// Sends the last figures; returns what went wrong with them.
     pub(super) fn end(self) -> Option<String> {
         drop(self.end);
-        if self.thread.join().is_err() {
-            return Some("the thread of --otlp has failed".to_owned());
-        }
-        self.warnings.try_iter().last()
+        self.thread.join().unwrap_or_else(|_| Some("the thread of --otlp has failed".to_owned()))
     }
 }
 
@@ -313,7 +316,8 @@ mod tests {
         assert!(asked[2].contains("whylate.task.response") && asked[2].contains("\"audio\""), "{}", asked[2]);
         let warning = exporter.warning().unwrap();
         assert!(warning.contains("it answered 503: {}"), "{warning}");
-        assert_eq!(exporter.warning(), None, "the second refusal is not told again");
+        // The second refusal is not told again; what is sent after the third answer reaches nobody.
+        assert!(exporter.warning().is_none_or(|it| !it.contains("503")));
         // Nobody listens any more.
         let last = exporter.end().unwrap();
         assert!(last.contains("no figures reach") && !last.contains("503"), "{last}");
