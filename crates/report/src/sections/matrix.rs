@@ -12,8 +12,8 @@ use whylate_core::result::{CellResult, Comparison, Outcome, RunResult};
 
 /// What stands in the table: the figures and what is compared are not the same.
 const POOLED: &str = "Figures: all repeats together, worst CPU; ratios: between repeats' medians.";
-const POOLED_AND_CORRECTED: &str = "Figures: all repeats together, worst CPU, missed periods of a \
-    timer counted as late as they would have been; ratios: between repeats' medians.";
+const POOLED_AND_CORRECTED: &str =
+    "Figures: all repeats and missed periods, worst CPU; ratios: repeats' medians.";
 /// A CPU whose figure is so many times that of the middle one is named.
 const OUTLYING: f64 = 2.0;
 /// So many of them.
