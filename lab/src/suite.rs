@@ -5,11 +5,12 @@
 
 use crate::error::LabError;
 use crate::guest::Guest;
-use crate::machine::{Kernel, Machine, Profile};
+use crate::machine::{Architecture, Kernel, Machine, Profile};
 use crate::{Cache, Lab};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -131,13 +132,22 @@ fn chosen(tests: Vec<LabTest>, words: &[&str]) -> Vec<LabTest> {
     tests.into_iter().filter(is_chosen).collect()
 }
 
+/// The programs under test, from the variables that `lab test` sets.
+fn binaries() -> BTreeMap<Architecture, PathBuf> {
+    let named = |architecture: Architecture| {
+        let path = std::env::var_os(architecture.binary_variable())?;
+        Some((architecture, path.into()))
+    };
+    Architecture::ALL.into_iter().filter_map(named).collect()
+}
+
 /// Runs tests, two guests at a time.
 ///
 /// # Errors
 /// When there is no lab at all.
 fn in_guests(tests: &[LabTest]) -> Result<Vec<Outcome>, LabError> {
     let cache = Cache::of_user()?;
-    let lab = Lab::new(cache, std::env::var_os("WHYLATE_LAB_BINARY").map(Into::into));
+    let lab = Lab::new(cache, binaries());
     let mut groups: BTreeMap<&Machine, Vec<&LabTest>> = BTreeMap::new();
     for test in tests {
         groups.entry(&test.machine).or_default().push(test);
