@@ -83,7 +83,7 @@ fn kernels(cache: &Cache, more: &[Kernel], say: &dyn Fn(&str)) -> Result<(), Lab
     let tools = packages.as_ref();
     Emulator::ensure(cache, tools, Architecture::X86, say)?;
     let module = |version: String| plant_module::ensure(cache, &version, say);
-    for kernel in Kernel::ALL.into_iter().filter(|kernel| kernel.architecture() == Architecture::X86) {
+    for kernel in Kernel::OF_X86 {
         left_out(kernel, kernel::ensure(cache, tools, tools, kernel, say).and_then(module), say)?;
     }
     for kernel in more.iter().filter(|kernel| kernel.architecture() != Architecture::X86) {

@@ -126,6 +126,9 @@ impl Kernel {
         Self::PlainNew,
         Self::Arm64RealTimeNew,
     ];
+    /// Those that run on x86.
+    pub const OF_X86: [Self; 5] =
+        [Self::RealTime, Self::Plain, Self::RealTime612, Self::RealTimeNew, Self::PlainNew];
     /// Without these there is no lab; the others are skipped where they cannot be had.
     pub const NEEDED: [Self; 2] = [Self::RealTime, Self::Plain];
     /// Where culprits are looked for in each run: the oldest and the newest.
