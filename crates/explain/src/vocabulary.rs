@@ -185,7 +185,7 @@ const HELPERS: &[&str] = &[
 #[rustfmt::skip]
 const HELPER_STARTS: &[&str] = &[
     "_raw_spin_", "_raw_read_", "_raw_write_", "__rcu_read_", "__x86_indirect_", "__x86_return_",
-    "__traceiter_", "trace_",
+    "__traceiter_", "trace_", "arch_counter_",
 ];
 
 /// What enters and leaves idle states.
@@ -388,6 +388,8 @@ mod tests {
     fn suffixes_of_the_compiler_do_not_hide_a_name() {
         assert_eq!(class_of("finish_task_switch.isra.0"), Class::Scheduler);
         assert_eq!(class_of("_raw_spin_lock_irqsave"), Class::Helper);
+        // How arm64 reads its clock.
+        assert_eq!(class_of("arch_counter_read"), Class::Helper);
     }
 
     #[test]

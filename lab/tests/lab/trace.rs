@@ -113,12 +113,14 @@ pub(crate) fn around<'a>(events: &'a [Event], stall: &Stall, all: &[Stall]) -> V
 
 /// Whether an entry with this text and the exit that follows it on the stalled CPU enclose the stall.
 pub(crate) fn enclosed(events: &[Event], names: [&str; 2], text: &str, stall: &Stall) -> bool {
-    let is_one = |event: &&Event| event.cpu == stall.cpu && names.contains(&event.name.as_str());
+    // On newer real-time kernels one softirq's thread may run while another one's waits: others come in between.
+    let is_one = |event: &&Event| {
+        event.cpu == stall.cpu && names.contains(&event.name.as_str()) && event.text.contains(text)
+    };
     let on_cpu: Vec<&Event> = events.iter().filter(is_one).collect();
     on_cpu.windows(2).any(|pair| {
         pair[0].name == names[0]
             && pair[1].name == names[1]
-            && pair[0].text.contains(text)
             && pair[0].at_ns <= stall.begin_ns + ROUNDING_NS
             && pair[1].at_ns + ROUNDING_NS >= stall.end_ns
     })
