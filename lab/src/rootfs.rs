@@ -38,7 +38,7 @@ const LEFT_OUT: [&str; 4] =
 /// are below `usr`, so that unpacking is enough.
 const UNPACKED_RELEASE: &str = "trixie";
 /// What mmdebstrap installs anyway.
-const ESSENTIAL: [&str; 14] = [
+const ESSENTIAL: [&str; 15] = [
     "base-files",
     "base-passwd",
     "bash",
@@ -53,6 +53,7 @@ const ESSENTIAL: [&str; 14] = [
     "mawk",
     "mount",
     "sed",
+    "sysvinit-utils",
 ];
 /// Links and files that the scripts of unpacked packages would make.
 const BY_SCRIPTS: &str = "cd $1
