@@ -75,7 +75,17 @@ extern const struct plant_cause plant_timer_causes[];
 extern const struct plant_cause plant_probe_causes[];
 
 /* The file /proc/plant_memory_type. */
+#ifdef CONFIG_X86
 int plant_memory_load(void);
 void plant_memory_unload(void);
+#else
+static inline int plant_memory_load(void)
+{
+	return 0;
+}
+static inline void plant_memory_unload(void)
+{
+}
+#endif
 
 #endif

@@ -7,8 +7,10 @@
 #include <linux/irqdesc.h>
 #include <linux/preempt.h>
 #include <linux/smp.h>
+#ifdef CONFIG_X86
 #include <asm/apic.h>
 #include <asm/nmi.h>
+#endif
 
 #include "plant.h"
 
@@ -108,6 +110,7 @@ static void softirq_unload(void)
 	tasklet_kill(&stalling_tasklet);
 }
 
+#ifdef CONFIG_X86
 /*
  * NMI: sent through the interrupt controller, by the CPU's own thread or by another CPU, which also gets through where the
  * CPU does nothing else with interrupts off.
@@ -157,6 +160,7 @@ static void nmi_unload(void)
 {
 	unregister_nmi_handler(NMI_LOCAL, "plant");
 }
+#endif
 
 /* Storm of a threaded interrupt: a line of its own, raised by the timer interrupt. */
 
@@ -235,10 +239,12 @@ const struct plant_cause plant_local_causes[] = {
 	{ .name = "hard-irq", .function = "plant_hard_irq_stall", .priority = 50, .stall = hard_irq },
 	{ .name = "softirq", .function = "plant_softirq_stall", .priority = 50, .stall = softirq,
 	  .unload = softirq_unload },
+#ifdef CONFIG_X86
 	{ .name = "nmi", .function = "plant_nmi_stall", .priority = 50, .stall = nmi,
 	  .load = nmi_load, .unload = nmi_unload },
 	{ .name = "remote-nmi", .function = "plant_nmi_stall", .priority = 50, .stall = nmi,
 	  .needs_other_cpu = true, .acts_on_other_cpu = true },
+#endif
 	{ .name = "irq-thread", .function = "plant_irq_thread_stall", .priority = 50, .stall = irq_thread_storm,
 	  .load = irq_thread_load, .unload = irq_thread_unload },
 	{ }

@@ -35,8 +35,10 @@ struct log_entry {
 };
 
 static const struct plant_cause *const tables[] = {
-	plant_local_causes, plant_remote_causes, plant_thread_causes, plant_timer_causes,
-	plant_probe_causes,
+	plant_local_causes, plant_remote_causes, plant_thread_causes, plant_probe_causes,
+#ifdef CONFIG_X86
+	plant_timer_causes,
+#endif
 };
 
 static struct log_entry *log_entries;

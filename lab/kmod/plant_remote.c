@@ -49,6 +49,7 @@ static noinline int plant_tlb_flush(const struct plant_request *request)
 	return 0;
 }
 
+#ifdef CONFIG_X86
 static noinline int plant_page_attribute_change(const struct plant_request *request)
 {
 	unsigned long pages = __get_free_pages(GFP_KERNEL, ATTRIBUTE_ORDER);
@@ -71,6 +72,7 @@ static noinline int plant_page_attribute_change(const struct plant_request *requ
 	plant_log(request, begin, plant_now(), changes);
 	return error;
 }
+#endif
 
 /* Raw spinlock: the holder takes it first, and keeps it for the length from the moment at which the other one waits. */
 
@@ -130,7 +132,9 @@ const struct plant_cause plant_remote_causes[] = {
 	{ .name = "raw-spinlock", .function = "plant_raw_spinlock_stall", .needs_other_cpu = true, .priority = 50, .stall = raw_spinlock },
 	{ .name = "tlb", .function = "plant_tlb_flush", .needs_other_cpu = true, .acts_on_other_cpu = true,
 	  .stall = plant_tlb_flush },
+#ifdef CONFIG_X86
 	{ .name = "page-attribute", .function = "plant_page_attribute_change", .needs_other_cpu = true,
 	  .acts_on_other_cpu = true, .stall = plant_page_attribute_change },
+#endif
 	{ }
 };

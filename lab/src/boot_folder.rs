@@ -119,7 +119,10 @@ fn fill_share(share: &Path, files: &Files) -> Result<(), LabError> {
         std::fs::set_permissions(&path, executable).map_err(LabError::file("write", &path))?;
     }
     copy(&files.module, "plant.ko")?;
-    copy(&files.module.with_extension(crate::plant_module::MEMTYPE), "whylate_memtype.ko")?;
+    let memtype = files.module.with_extension(crate::plant_module::MEMTYPE);
+    if memtype.is_file() {
+        copy(&memtype, "whylate_memtype.ko")?;
+    }
     files.binary.as_ref().map_or(Ok(()), |binary| copy(binary, "whylate"))
 }
 

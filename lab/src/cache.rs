@@ -2,7 +2,7 @@
 
 use crate::error::LabError;
 use crate::host;
-use crate::machine::{Image, Kernel};
+use crate::machine::{Architecture, Image, Kernel};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -69,8 +69,12 @@ impl Cache {
     /// use those of the last days. What a running guest has open stays until it ends.
     pub(crate) fn remove_replaced(&self, age_min: Duration) -> Result<(), LabError> {
         let kernels = Kernel::ALL.into_iter().filter_map(|kernel| self.kernel(kernel)).map(|(_, path)| path);
-        let images = [Image::Base, Image::Graphics].into_iter().filter_map(|image| self.image(image));
-        let mut used: Vec<PathBuf> = kernels.chain(images).chain(self.qemu()).collect();
+        let images =
+            |architecture| [Image::Base, Image::Graphics].map(|image| self.image(image, architecture));
+        let others = Architecture::ALL.into_iter().flat_map(|architecture| {
+            images(architecture).into_iter().chain([self.qemu(architecture)]).flatten()
+        });
+        let mut used: Vec<PathBuf> = kernels.chain(others).collect();
         let compilers: Vec<PathBuf> = used.iter().filter_map(|kernel| self.compiler(kernel)).collect();
         used.extend(compilers);
         let is_old = |path: &PathBuf| {
@@ -124,16 +128,16 @@ impl Cache {
         std::fs::read_to_string(kernel.join("compiler")).ok().map(|name| self.tree(name.trim()))
     }
 
-    /// The tree of the lab's own QEMU.
+    /// The tree of the lab's own QEMU that emulates an architecture.
     #[must_use]
-    pub(crate) fn qemu(&self) -> Option<PathBuf> {
-        let name = std::fs::read_to_string(self.root.join("tree-qemu")).ok()?;
+    pub(crate) fn qemu(&self, architecture: Architecture) -> Option<PathBuf> {
+        let name = std::fs::read_to_string(self.root.join(qemu_file(architecture))).ok()?;
         Some(self.tree(name.trim())).filter(|tree| tree.is_dir())
     }
 
-    /// Makes a tree the one that has QEMU.
-    pub(crate) fn set_qemu(&self, tree: &str) -> Result<(), LabError> {
-        self.replace("tree-qemu", tree)
+    /// Makes a tree the one that has the QEMU for an architecture.
+    pub(crate) fn set_qemu(&self, architecture: Architecture, tree: &str) -> Result<(), LabError> {
+        self.replace(&qemu_file(architecture), tree)
     }
 
     /// The version that was last built of a kernel, and its folder.
@@ -152,15 +156,20 @@ impl Cache {
 
     /// The root file system that was last built of a kind.
     #[must_use]
-    pub fn image(&self, image: Image) -> Option<PathBuf> {
-        let name = std::fs::read_to_string(self.root.join(format!("image-{}", image.name()))).ok()?;
+    pub fn image(&self, image: Image, architecture: Architecture) -> Option<PathBuf> {
+        let name = std::fs::read_to_string(self.root.join(image_file(image, architecture))).ok()?;
         let file = self.root.join(name.trim());
         file.is_file().then_some(file)
     }
 
     /// Makes a file of the cache the root file system that guests boot.
-    pub(crate) fn set_image(&self, image: Image, file: &str) -> Result<(), LabError> {
-        self.replace(&format!("image-{}", image.name()), file)
+    pub(crate) fn set_image(
+        &self,
+        image: Image,
+        architecture: Architecture,
+        file: &str,
+    ) -> Result<(), LabError> {
+        self.replace(&image_file(image, architecture), file)
     }
 
     /// Replaces a small file at once.
@@ -169,6 +178,16 @@ impl Cache {
         host::write(&draft, content)?;
         rename(&draft, &self.root.join(name))
     }
+}
+
+/// The file that names the tree of QEMU.
+fn qemu_file(architecture: Architecture) -> String {
+    format!("tree-qemu{}", architecture.ending())
+}
+
+/// The file that names a root file system.
+fn image_file(image: Image, architecture: Architecture) -> String {
+    format!("image-{}{}", image.name(), architecture.ending())
 }
 
 /// Renames, which within the cache is at once: what has its final name is complete.
@@ -237,12 +256,13 @@ mod tests {
         for file in ["base-1.ext4", "base-2.ext4", "other"] {
             std::fs::write(folder.path().join(file), "").unwrap();
         }
-        cache.set_image(Image::Base, "base-2.ext4").unwrap();
+        cache.set_image(Image::Base, Architecture::X86, "base-2.ext4").unwrap();
         cache.remove_replaced(Duration::from_secs(3600)).unwrap();
         assert!(cache.kernel_folder("6.0-rt").is_dir() && folder.path().join("base-1.ext4").is_file());
         cache.remove_replaced(Duration::ZERO).unwrap();
         assert!(!cache.kernel_folder("6.0-rt").exists() && !folder.path().join("base-1.ext4").exists());
-        assert!(cache.kernel(Kernel::RealTime).is_some() && cache.image(Image::Base).is_some());
+        assert!(cache.kernel(Kernel::RealTime).is_some());
+        assert!(cache.image(Image::Base, Architecture::X86).is_some());
         assert!(folder.path().join("other").is_file());
     }
 
@@ -250,9 +270,10 @@ mod tests {
     fn an_image_that_was_deleted_is_not_there() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache { root: folder.path().to_owned() };
-        cache.set_image(Image::Base, "base-1.ext4").unwrap();
-        assert!(cache.image(Image::Base).is_none());
+        cache.set_image(Image::Base, Architecture::X86, "base-1.ext4").unwrap();
+        assert!(cache.image(Image::Base, Architecture::X86).is_none());
         std::fs::write(folder.path().join("base-1.ext4"), "").unwrap();
-        assert!(cache.image(Image::Base).is_some());
+        assert!(cache.image(Image::Base, Architecture::X86).is_some());
+        assert!(cache.image(Image::Base, Architecture::Arm64).is_none());
     }
 }

@@ -1,16 +1,18 @@
 //! The subcommands: build, run, shell, tools, list, test.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
-use whylate_lab::{Cache, Device, Image, Kernel, Lab, LabError, Machine, Profile};
+use whylate_lab::{Architecture, Cache, Device, Image, Kernel, Lab, LabError, Machine, Profile};
 
 const USAGE: &str = "\
 usage: cargo xtask lab COMMAND
 
-  build [IMAGE…]                kernels, plant.ko and root file systems (default: base and graphics) into the cache
+  build [IMAGE…] [KERNEL…]      kernels, plant.ko and root file systems (default: base and graphics) into the cache;
+                                kernels of arm64 and what they need only when they are named
   run [MACHINE…] -- SCRIPT…     boots a machine and runs a shell script in it
   shell [MACHINE…]              boots a machine and reads commands, one per line
   tools                         installs the programs that the lab needs, where it may
@@ -26,8 +28,6 @@ The cache is $WHYLATE_LAB_CACHE, else whylate/lab in the user's cache folder.
 Exit status 69: the lab cannot be had on this machine.";
 /// A command typed into the shell may take this long.
 const SHELL_LIMIT: Duration = Duration::from_secs(3600);
-/// Where the static program is built for guests.
-const TARGET: &str = "x86_64-unknown-linux-musl";
 
 /// Carries out a command line.
 pub(crate) fn run(words: &[&str]) -> Result<ExitCode, LabError> {
@@ -56,16 +56,20 @@ fn usage(what: &str) -> LabError {
 }
 
 fn build(names: &[&str]) -> Result<ExitCode, LabError> {
-    let mut images = Vec::new();
+    let (mut images, mut kernels) = (Vec::new(), Vec::new());
     for name in names {
-        images.push(Image::named(name).ok_or_else(|| usage(&format!("no such image: {name}")))?);
+        match (Image::named(name), Kernel::named(name)) {
+            (Some(image), _) => images.push(image),
+            (None, Some(kernel)) => kernels.push(kernel),
+            (None, None) => return Err(usage(&format!("no such image or kernel: {name}"))),
+        }
     }
     if images.is_empty() {
         images = vec![Image::Base, Image::Graphics];
     }
     let started = Instant::now();
     let cache = Cache::of_user()?;
-    whylate_lab::build(&cache, &images, &|text| eprintln!("lab: {text}"))?;
+    whylate_lab::build(&cache, &images, &kernels, &|text| eprintln!("lab: {text}"))?;
     eprintln!("lab: complete in {} after {:.1} s", cache.root().display(), started.elapsed().as_secs_f64());
     Ok(ExitCode::SUCCESS)
 }
@@ -91,16 +95,19 @@ fn machine(words: &[&str]) -> Result<Machine, LabError> {
 
 /// A lab with the program built for guests, when it has been built.
 fn lab() -> Result<Lab, LabError> {
-    let binary = binary().filter(|path| path.is_file());
-    if binary.is_none() {
+    let mut binaries = BTreeMap::new();
+    for architecture in Architecture::ALL {
+        binaries.extend(binary(architecture).filter(|path| path.is_file()).map(|path| (architecture, path)));
+    }
+    if binaries.is_empty() {
         eprintln!("lab: the guest has no whylate: `cargo xtask lab test` builds it");
     }
-    Ok(Lab::new(Cache::of_user()?, binary))
+    Ok(Lab::new(Cache::of_user()?, binaries))
 }
 
 /// Where the program for guests is built, which is where this program was built, too.
-fn binary() -> Option<PathBuf> {
-    results().map(|target| target.join(TARGET).join("dist/whylate"))
+fn binary(architecture: Architecture) -> Option<PathBuf> {
+    results().map(|target| target.join(architecture.target()).join("dist/whylate"))
 }
 
 /// Where `cargo xtask package` puts the packages, when it has.
@@ -160,10 +167,11 @@ fn list() -> Result<ExitCode, LabError> {
         println!("kernel   {:<12} {version}", kernel.name());
     }
     for image in [Image::Base, Image::Graphics] {
-        let file = cache.image(image).map_or("not built".to_owned(), |path| path.display().to_string());
+        let path = cache.image(image, Architecture::X86);
+        let file = path.map_or("not built".to_owned(), |path| path.display().to_string());
         println!("image    {:<12} {file}", image.name());
     }
-    let lab = Lab::new(cache, None);
+    let lab = Lab::new(cache, BTreeMap::new());
     for profile in [Profile::Counted, Profile::CountedPair, Profile::Threads] {
         let state = lab.lacks(&Machine::new(profile, Kernel::RealTime)).unwrap_or_else(|| "ready".into());
         println!("profile  {:<12} {} CPU(s), {state}", profile.name(), profile.cpus());
@@ -181,22 +189,38 @@ fn corpus(names: &[&str]) -> Result<ExitCode, LabError> {
     let own = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     let folder = Path::new(&own).join("../fixtures/traces/planted");
     let started = Instant::now();
-    let lab = Lab::new(Cache::of_user()?, None);
+    let lab = Lab::new(Cache::of_user()?, BTreeMap::new());
     let written = whylate_lab::corpus::regenerate(&lab, &folder, names, &|text| eprintln!("lab: {text}"))?;
     eprintln!("lab: {written} traces after {:.0} s", started.elapsed().as_secs_f64());
     Ok(ExitCode::SUCCESS)
 }
 
+/// The kernels of which a test's words may speak: those that they name, else all with `--all-kernels`, else those of x86.
+fn kernels(words: &[&str]) -> Vec<Kernel> {
+    let named: Vec<Kernel> = words.iter().filter_map(|word| Kernel::named(word)).collect();
+    let has_all = words.contains(&"--all-kernels");
+    let is_chosen = |kernel: &Kernel| has_all || kernel.architecture() == Architecture::X86;
+    if named.is_empty() { Kernel::ALL.into_iter().filter(is_chosen).collect() } else { named }
+}
+
 /// Builds the lab and the program for guests, and becomes the tests.
 fn test(names: &[&str]) -> Result<ExitCode, LabError> {
-    build(&[])?;
+    let kernels = kernels(names);
+    let others: Vec<&str> = kernels
+        .iter()
+        .filter(|kernel| kernel.architecture() != Architecture::X86)
+        .map(|kernel| kernel.name())
+        .collect();
+    build(&others)?;
+    let architectures: BTreeSet<Architecture> = kernels.iter().map(|kernel| kernel.architecture()).collect();
     let cargo = || Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     let start = |command: &str| {
         let command = command.to_owned();
         move |source| LabError::Start { command, source }
     };
     let mut build = cargo();
-    build.args(["build", "--profile", "dist", "--package", "whylate", "--target", TARGET]);
+    build.args(["build", "--profile", "dist", "--package", "whylate"]);
+    build.args(architectures.iter().flat_map(|architecture| ["--target", architecture.target()]));
     let status = build.status().map_err(start("cargo build"))?;
     if !status.success() {
         let output = "see above".to_owned();
@@ -204,8 +228,8 @@ fn test(names: &[&str]) -> Result<ExitCode, LabError> {
     }
     let mut tests = cargo();
     tests.args(["test", "--package", "whylate-lab", "--test", "lab", "--"]).args(names);
-    if let Some(binary) = binary() {
-        tests.env("WHYLATE_LAB_BINARY", binary);
+    for architecture in architectures {
+        tests.envs(binary(architecture).map(|binary| (architecture.binary_variable(), binary)));
     }
     if let (Some(packages), None) = (packages(), std::env::var_os("WHYLATE_LAB_PACKAGES")) {
         tests.env("WHYLATE_LAB_PACKAGES", packages);

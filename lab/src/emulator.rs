@@ -3,7 +3,7 @@
 use crate::cache::Cache;
 use crate::error::LabError;
 use crate::host;
-use crate::machine::{Kernel, Machine, Profile};
+use crate::machine::{Architecture, Kernel, Machine};
 use crate::packages::PackageRoot;
 use std::path::PathBuf;
 use std::process::Command;
@@ -27,41 +27,44 @@ impl Emulator {
     /// The one that a machine runs in. The kernels of 6.1 run in the host's where that has the profile: in QEMU 10 with one CPU and
     /// counted time, some spikes of rt-6.1 are not explained (records/2026-11-22/kernels.md).
     pub(crate) fn of(cache: &Cache, machine: &Machine) -> Self {
-        let is_old = Kernel::NEEDED.contains(&machine.kernel) && Self::Host.unable(machine.profile).is_none();
-        if is_old { Self::Host } else { cache.qemu().map_or(Self::Host, Self::Own) }
+        let is_old = Kernel::NEEDED.contains(&machine.kernel) && Self::Host.unable(machine).is_none();
+        let own = cache.qemu(machine.kernel.architecture());
+        if is_old { Self::Host } else { own.map_or(Self::Host, Self::Own) }
     }
 
-    /// Makes sure that there is one: the lab's own, else the one that the cache has, else the host's.
+    /// Makes sure that there is one for an architecture: the lab's own, else the one that the cache has, else the host's.
     ///
     /// # Errors
     /// [`LabError::Unavailable`] when there is none.
     pub(crate) fn ensure(
         cache: &Cache,
         packages: Result<&PackageRoot, &LabError>,
+        architecture: Architecture,
         say: &dyn Fn(&str),
     ) -> Result<(), LabError> {
+        let (program, package) = architecture.qemu();
         let newest = || -> Result<(), LabError> {
             let packages = packages.map_err(LabError::again)?;
-            let offer = packages.newest(host::QEMU_PACKAGE, VERSION)?;
-            let tree = packages.tree(cache, &offer.release, &[host::QEMU_PACKAGE])?;
-            if cache.qemu() != Some(cache.tree(&tree)) {
-                say(&format!("QEMU {} of {}", offer.version, offer.release));
+            let offer = packages.newest(package, VERSION)?;
+            let tree = packages.tree(cache, &offer.release, &[package])?;
+            if cache.qemu(architecture) != Some(cache.tree(&tree)) {
+                say(&format!("{package} {} of {}", offer.version, offer.release));
             }
-            cache.set_qemu(&tree)
+            cache.set_qemu(architecture, &tree)
         };
         let built = newest().or_else(|error| match packages {
             // Lists that are too old name files that are not to be had any more.
-            Ok(packages) if cache.qemu().is_none() => packages.refresh().and_then(|()| newest()),
+            Ok(packages) if cache.qemu(architecture).is_none() => packages.refresh().and_then(|()| newest()),
             _ => Err(error),
         });
         match built {
             Err(LabError::Unavailable { reason, .. }) => {
-                let which = if cache.qemu().is_some() { "from the cache" } else { "the host's" };
+                let which = if cache.qemu(architecture).is_some() { "from the cache" } else { "the host's" };
                 say(&format!("QEMU {VERSION} cannot be had ({reason}): {which} is used"));
             }
             built => built?,
         }
-        host::ensure_tools(&[host::QEMU])
+        host::ensure_tools(&[(program, package)])
     }
 
     /// A program of it, which ends when the thread that spawned it does, however that happens.
@@ -82,8 +85,8 @@ impl Emulator {
     ///
     /// # Errors
     /// [`LabError::Unavailable`] when it does not run.
-    fn major(&self) -> Result<u32, LabError> {
-        let version = host::run(self.command("qemu-system-x86_64").arg("--version"));
+    fn major(&self, architecture: Architecture) -> Result<u32, LabError> {
+        let version = host::run(self.command(architecture.qemu().0).arg("--version"));
         let text = version.map_err(|error| LabError::Unavailable {
             reason: format!("QEMU does not run: {}", error.brief()),
             fix: "run `cargo xtask lab build`".into(),
@@ -93,16 +96,16 @@ impl Emulator {
         major.ok_or(LabError::Form { what: "the version of QEMU", text })
     }
 
-    /// Why it cannot run a profile.
-    pub(crate) fn unable(&self, profile: Profile) -> Option<String> {
-        let major = match self.major() {
+    /// Why it cannot run a machine.
+    pub(crate) fn unable(&self, machine: &Machine) -> Option<String> {
+        let major = match self.major(machine.kernel.architecture()) {
             Err(error) => return Some(error.to_string()),
             Ok(major) => major,
         };
-        let needed = profile.qemu_major_min();
+        let needed = machine.qemu_major_min();
         (major < needed).then(|| {
-            let name = profile.name();
-            format!("the profile {name} needs QEMU {needed} and this is QEMU {major}: `cargo xtask lab build` says why")
+            let label = machine.label();
+            format!("the machine {label} needs QEMU {needed} and this is QEMU {major}: `cargo xtask lab build` says why")
         })
     }
 }

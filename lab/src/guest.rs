@@ -6,7 +6,7 @@ use crate::hang;
 use crate::host;
 use crate::kernel_log;
 use crate::line::Line;
-use crate::machine::{Machine, Profile};
+use crate::machine::{Architecture, Machine, Profile};
 use crate::output::Output;
 use crate::qemu::{self, Parts};
 use crate::stuck;
@@ -99,6 +99,12 @@ impl Guest {
         (self.child, self.agent, self.monitor) = begin(&self.machine, &self.files, &self.folder, words)?;
         (self.ended, self.console_told) = (false, 0);
         self.come_up()
+    }
+
+    /// What its kernel is for.
+    #[must_use]
+    pub fn architecture(&self) -> Architecture {
+        self.machine.kernel.architecture()
     }
 
     /// Version of the running kernel, as `uname -r` says.

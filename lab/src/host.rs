@@ -5,10 +5,6 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The package with QEMU.
-pub(crate) const QEMU_PACKAGE: &str = "qemu-system-x86";
-/// QEMU as the host has it, for a lab that has none of its own.
-pub(crate) const QEMU: (&str, &str) = ("qemu-system-x86_64", QEMU_PACKAGE);
 /// Program, and the Debian package that has it.
 pub(crate) const TOOLS: [(&str, &str); 6] = [
     ("mmdebstrap", "mmdebstrap"),

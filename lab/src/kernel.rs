@@ -5,7 +5,7 @@ use crate::cache::{self, Cache};
 use crate::error::LabError;
 use crate::host;
 use crate::initramfs::Archive;
-use crate::machine::Kernel;
+use crate::machine::{Architecture, Kernel};
 use crate::packages::PackageRoot;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,6 +24,11 @@ const MODULES_LEFT_OUT: [&str; 6] = [
     "drivers/gpu/drm/amd",
 ];
 
+/// The end of the name of a compiler's package that compiles for the machine that it is installed on, and of the one that
+/// compiles for arm64 on x86.
+const FOR_HOST: &str = "-for-host";
+const FOR_ARM64: &str = "-aarch64-linux-gnu";
+
 /// What a module is compiled with, besides the compiler that the headers name.
 const BUILD_TOOLS: [&str; 9] =
     ["make", "dash", "coreutils", "sed", "grep", "mawk", "findutils", "diffutils", "base-files"];
@@ -36,12 +41,13 @@ const BUILD_TOOLS: [&str; 9] =
 pub(crate) fn ensure(
     cache: &Cache,
     packages: Result<&PackageRoot, &LabError>,
+    tools: Result<&PackageRoot, &LabError>,
     kernel: Kernel,
     say: &dyn Fn(&str),
 ) -> Result<String, LabError> {
     let newest = || {
         let packages = packages.map_err(LabError::again)?;
-        let source = Source::newest(packages, kernel)?;
+        let source = Source::newest(packages, tools.map_err(LabError::again)?, kernel)?;
         if !cache.kernel_folder(&source.version).is_dir() {
             say(&format!("kernel {}: fetching and unpacking", source.version));
             source.build(cache)?;
@@ -72,6 +78,9 @@ pub(crate) fn ensure(
 /// A kernel, and where its packages come from.
 struct Source<'a> {
     packages: &'a PackageRoot,
+    /// Where the compiler comes from: it runs on the host.
+    tools: &'a PackageRoot,
+    architecture: Architecture,
     release: String,
     /// For example `6.1.0-50-rt-amd64`.
     version: String,
@@ -79,7 +88,7 @@ struct Source<'a> {
 
 impl<'a> Source<'a> {
     /// The version that the kernel's package leads to.
-    fn newest(packages: &'a PackageRoot, kernel: Kernel) -> Result<Self, LabError> {
+    fn newest(packages: &'a PackageRoot, tools: &'a PackageRoot, kernel: Kernel) -> Result<Self, LabError> {
         let offer = packages.newest(kernel.package(), kernel.version_prefix())?;
         let names = packages.dependencies(&format!("{}={}", kernel.package(), offer.version))?;
         let version = names.iter().find_map(|name| name.strip_prefix("linux-image-"));
@@ -87,7 +96,7 @@ impl<'a> Source<'a> {
             what: "the dependencies of the kernel's package",
             text: names.join(", "),
         })?;
-        Ok(Self { packages, release: offer.release, version })
+        Ok(Self { packages, tools, architecture: kernel.architecture(), release: offer.release, version })
     }
 
     /// Names of what a package depends on that begin in one of these ways.
@@ -108,11 +117,14 @@ impl<'a> Source<'a> {
         names.extend([image, headers.clone(), "busybox-static".to_owned()]);
         names.extend(self.parts(&headers, &["linux-headers-"])?);
         self.packages.unpack(&self.release, &names, &cache.downloads(), &unpacked)?;
-        let tools = self.parts(&headers, &["gcc-", "linux-compiler-", "linux-kbuild-"])?;
+        let mut tools = self.parts(&headers, &["gcc-", "linux-compiler-", "linux-kbuild-"])?;
+        if self.architecture == Architecture::Arm64 {
+            tools.iter_mut().for_each(|name| *name = name.replace(FOR_HOST, FOR_ARM64));
+        }
         let tools: Vec<&str> = tools.iter().map(String::as_str).chain(BUILD_TOOLS).collect();
-        let compiler = self.packages.tree(cache, &self.release, &tools)?;
+        let compiler = self.tools.tree(cache, &self.release, &tools)?;
         host::write(&folder.join("compiler"), compiler)?;
-        keep(&unpacked, version, &folder)?;
+        keep(&unpacked, version, self.architecture, &folder)?;
         cache::rename(&folder, &cache.kernel_folder(version))?;
         // Complete: what was downloaded for it is not needed any more.
         std::fs::remove_dir_all(cache.downloads()).map_err(LabError::file("remove", &cache.downloads()))
@@ -120,7 +132,7 @@ impl<'a> Source<'a> {
 }
 
 /// Makes a kernel's folder of its unpacked packages.
-fn keep(unpacked: &Path, version: &str, folder: &Path) -> Result<(), LabError> {
+fn keep(unpacked: &Path, version: &str, architecture: Architecture, folder: &Path) -> Result<(), LabError> {
     // The kernel itself is a file of /boot, or from 7.x on beside its modules; modules are below /lib or /usr/lib.
     let places = ["lib/modules", "usr/lib/modules"].map(|place| unpacked.join(place));
     let modules_root = places.iter().find(|place| place.join(version).join("kernel").is_dir());
@@ -133,7 +145,11 @@ fn keep(unpacked: &Path, version: &str, folder: &Path) -> Result<(), LabError> {
     let in_boot = unpacked.join(format!("boot/vmlinuz-{version}"));
     let beside = modules.join("vmlinuz");
     cache::rename(if in_boot.is_file() { &in_boot } else { &beside }, &image)?;
-    bzimage::extract(&image, &folder.join("vmlinux"))?;
+    match architecture {
+        Architecture::X86 => bzimage::extract(&image, &folder.join("vmlinux"))?,
+        // Not packed.
+        Architecture::Arm64 => cache::rename(&image, &folder.join("vmlinux"))?,
+    }
     for left_out in MODULES_LEFT_OUT {
         let path = modules.join("kernel").join(left_out);
         if path.is_dir() {

@@ -38,31 +38,37 @@ pub use cache::Cache;
 pub use error::LabError;
 pub use guest::{Guest, Running};
 pub use kernel_log::trouble;
-pub use machine::{Device, Image, Kernel, Machine, Profile};
+pub use machine::{Architecture, Device, Image, Kernel, Machine, Profile};
 pub use output::Output;
 pub use plant::{LOAD_PLANT, Stall};
 
 use emulator::Emulator;
 use packages::PackageRoot;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Parts of the cache that newer ones have replaced are kept this long.
 const REPLACED_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Builds what is missing in the cache: the kernels, the module that plants causes, and the root file systems. What
-/// was built before stays, so that a broken build is continued by building again.
+/// Builds what is missing in the cache: the kernels of x86 and those that are asked for, the module that plants causes, and the
+/// root file systems. What was built before stays, so that a broken build is continued by building again.
 ///
 /// # Errors
 /// [`LabError::Unavailable`] when this machine cannot have a lab.
-pub fn build(cache: &Cache, images: &[Image], say: &(dyn Fn(&str) + Sync)) -> Result<(), LabError> {
+pub fn build(
+    cache: &Cache,
+    images: &[Image],
+    more: &[Kernel],
+    say: &(dyn Fn(&str) + Sync),
+) -> Result<(), LabError> {
     let _lock = cache.lock()?;
     host::ensure_tools(&host::TOOLS)?;
     for image in images {
         rootfs::may_build(cache, *image)?;
     }
     std::thread::scope(|scope| {
-        let kernels = scope.spawn(|| kernels(cache, &say));
+        let kernels = scope.spawn(|| kernels(cache, more, &say));
         for image in images {
             rootfs::ensure(cache, *image, &say)?;
         }
@@ -72,19 +78,36 @@ pub fn build(cache: &Cache, images: &[Image], say: &(dyn Fn(&str) + Sync)) -> Re
 }
 
 /// Builds QEMU, the kernels and their modules.
-fn kernels(cache: &Cache, say: &dyn Fn(&str)) -> Result<(), LabError> {
-    let packages = PackageRoot::open(cache);
-    Emulator::ensure(cache, packages.as_ref(), say)?;
-    for kernel in Kernel::ALL {
-        let built = kernel::ensure(cache, packages.as_ref(), kernel, say);
-        match built.and_then(|version| plant_module::ensure(cache, &version, say)) {
-            Err(LabError::Unavailable { reason, .. }) if !Kernel::NEEDED.contains(&kernel) => {
-                say(&format!("kernel `{}` is left out: {reason}", kernel.name()));
-            }
-            built => built?,
-        }
+fn kernels(cache: &Cache, more: &[Kernel], say: &dyn Fn(&str)) -> Result<(), LabError> {
+    let packages = PackageRoot::open(cache, Architecture::X86);
+    let tools = packages.as_ref();
+    Emulator::ensure(cache, tools, Architecture::X86, say)?;
+    let module = |version: String| plant_module::ensure(cache, &version, say);
+    for kernel in Kernel::OF_X86 {
+        left_out(kernel, kernel::ensure(cache, tools, tools, kernel, say).and_then(module), say)?;
+    }
+    for kernel in more.iter().filter(|kernel| kernel.architecture() != Architecture::X86) {
+        let architecture = kernel.architecture();
+        let built = Emulator::ensure(cache, tools, architecture, say).and_then(|()| {
+            let packages = PackageRoot::open(cache, architecture);
+            let version = kernel::ensure(cache, packages.as_ref(), tools, *kernel, say)?;
+            rootfs::ensure_unpacked(cache, packages.as_ref(), architecture, say)?;
+            module(version)
+        });
+        left_out(*kernel, built, say)?;
     }
     Ok(())
+}
+
+/// Says which kernel cannot be had; without those of [`Kernel::NEEDED`] there is no lab.
+fn left_out(kernel: Kernel, built: Result<(), LabError>, say: &dyn Fn(&str)) -> Result<(), LabError> {
+    match built {
+        Err(LabError::Unavailable { reason, .. }) if !Kernel::NEEDED.contains(&kernel) => {
+            say(&format!("kernel `{}` is left out: {reason}", kernel.name()));
+            Ok(())
+        }
+        built => built,
+    }
 }
 
 /// Installs the host's programs that are missing, and looks whether what the cache lacks can be had: a cheap way to
@@ -99,7 +122,7 @@ pub fn install_tools(cache: &Cache) -> Result<(), LabError> {
     if missing.peek().is_none() {
         return Ok(());
     }
-    let packages = PackageRoot::open(cache)?;
+    let packages = PackageRoot::open(cache, Architecture::X86)?;
     missing.try_for_each(|kernel| packages.newest(kernel.package(), kernel.version_prefix()).map(drop))
 }
 
@@ -107,31 +130,38 @@ pub fn install_tools(cache: &Cache) -> Result<(), LabError> {
 #[derive(Clone, Debug)]
 pub struct Lab {
     cache: Cache,
-    /// The program under test, copied to the guests.
-    binary: Option<PathBuf>,
+    /// The program under test for each architecture, copied to the guests.
+    binaries: BTreeMap<Architecture, PathBuf>,
 }
 
 impl Lab {
-    /// A lab with the program that guests get as `/usr/local/bin/whylate`; it must be a static executable.
+    /// A lab with the program that guests of an architecture get as `/usr/local/bin/whylate`: a static executable.
     #[must_use]
-    pub fn new(cache: Cache, binary: Option<PathBuf>) -> Self {
-        Self { cache, binary }
+    pub fn new(cache: Cache, binaries: BTreeMap<Architecture, PathBuf>) -> Self {
+        Self { cache, binaries }
     }
 
     /// Why a machine cannot be booted here; `None` when it can.
     #[must_use]
     pub fn lacks(&self, machine: &Machine) -> Option<String> {
+        if let Some(reason) = machine.impossible() {
+            return Some(reason);
+        }
         let build = "run `cargo xtask lab build";
         let Some((version, _)) = self.cache.kernel(machine.kernel) else {
-            return Some(format!("the kernel `{}` is not in the cache: {build}`", machine.kernel.name()));
+            return Some(format!(
+                "the kernel `{0}` is not in the cache: {build} {0}`",
+                machine.kernel.name()
+            ));
         };
         if plant_module::find(&self.cache, &version).is_none() {
             return Some(format!("plant.ko of these sources is not in the cache: {build}"));
         }
-        if self.cache.image(machine.image).is_none() {
+        let architecture = machine.kernel.architecture();
+        if self.cache.image(machine.image, architecture).is_none() {
             return Some(format!("the image `{0}` is not in the cache: {build} {0}`", machine.image.name()));
         }
-        Emulator::of(&self.cache, machine).unable(machine.profile)
+        Emulator::of(&self.cache, machine).unable(machine)
     }
 
     /// Starts a machine and waits until it takes scripts.
@@ -145,9 +175,11 @@ impl Lab {
         }
         let files = self.cache.kernel(machine.kernel).and_then(|(version, kernel)| {
             let module = plant_module::find(&self.cache, &version)?;
-            let root = self.cache.image(machine.image)?;
+            let architecture = machine.kernel.architecture();
+            let root = self.cache.image(machine.image, architecture)?;
             let emulator = Emulator::of(&self.cache, machine);
-            Some(boot_folder::Files { emulator, kernel, root, module, binary: self.binary.clone() })
+            let binary = self.binaries.get(&architecture).cloned();
+            Some(boot_folder::Files { emulator, kernel, root, module, binary })
         });
         let files = files.ok_or_else(|| unavailable("the cache was emptied just now".into()))?;
         Guest::boot(machine, &files)

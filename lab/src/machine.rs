@@ -38,13 +38,63 @@ impl Profile {
     pub fn named(name: &str) -> Option<Self> {
         [Self::Counted, Self::CountedPair, Self::Threads].into_iter().find(|profile| profile.name() == name)
     }
+}
 
-    /// The oldest major version of QEMU that runs it.
+/// The processors that a kernel is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Architecture {
+    /// 64-bit PCs.
+    X86,
+    /// 64-bit ARM.
+    Arm64,
+}
+
+impl Architecture {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::X86, Self::Arm64];
+
+    /// Name in Debian, and of the lab's package root.
     #[must_use]
-    pub fn qemu_major_min(self) -> u32 {
+    pub fn debian(self) -> &'static str {
         match self {
-            Self::CountedPair => 10,
-            Self::Counted | Self::Threads => 7,
+            Self::X86 => "amd64",
+            Self::Arm64 => "arm64",
+        }
+    }
+
+    /// The target that programs for its guests are compiled for.
+    #[must_use]
+    pub fn target(self) -> &'static str {
+        match self {
+            Self::X86 => "x86_64-unknown-linux-musl",
+            Self::Arm64 => "aarch64-unknown-linux-musl",
+        }
+    }
+
+    /// The variable that names the program under test for its guests.
+    #[must_use]
+    pub fn binary_variable(self) -> &'static str {
+        match self {
+            Self::X86 => "WHYLATE_LAB_BINARY",
+            Self::Arm64 => "WHYLATE_LAB_BINARY_ARM64",
+        }
+    }
+
+    /// The program that emulates it, and the Debian package that has the program.
+    #[must_use]
+    pub(crate) fn qemu(self) -> (&'static str, &'static str) {
+        match self {
+            Self::X86 => ("qemu-system-x86_64", "qemu-system-x86"),
+            Self::Arm64 => ("qemu-system-aarch64", "qemu-system-arm"),
+        }
+    }
+
+    /// What sets names in the cache apart from those of x86, which came first.
+    #[must_use]
+    pub(crate) fn ending(self) -> &'static str {
+        match self {
+            Self::X86 => "",
+            Self::Arm64 => "-arm64",
         }
     }
 }
@@ -62,11 +112,22 @@ pub enum Kernel {
     RealTimeNew,
     /// The newest of the usual ones.
     PlainNew,
+    /// The newest with PREEMPT_RT for arm64.
+    Arm64RealTimeNew,
 }
 
 impl Kernel {
     /// All of them.
-    pub const ALL: [Self; 5] =
+    pub const ALL: [Self; 6] = [
+        Self::RealTime,
+        Self::Plain,
+        Self::RealTime612,
+        Self::RealTimeNew,
+        Self::PlainNew,
+        Self::Arm64RealTimeNew,
+    ];
+    /// Those that run on x86.
+    pub const OF_X86: [Self; 5] =
         [Self::RealTime, Self::Plain, Self::RealTime612, Self::RealTimeNew, Self::PlainNew];
     /// Without these there is no lab; the others are skipped where they cannot be had.
     pub const NEEDED: [Self; 2] = [Self::RealTime, Self::Plain];
@@ -82,13 +143,27 @@ impl Kernel {
             Self::RealTime612 => "rt-6.12",
             Self::RealTimeNew => "rt-new",
             Self::PlainNew => "plain-new",
+            Self::Arm64RealTimeNew => "arm64-rt-new",
         }
     }
 
     /// The package that always depends on the newest kernel of this kind.
     #[must_use]
     pub fn package(self) -> &'static str {
-        if self.is_realtime() { "linux-image-rt-amd64" } else { "linux-image-amd64" }
+        match (self.architecture(), self.is_realtime()) {
+            (Architecture::Arm64, _) => "linux-image-rt-arm64",
+            (Architecture::X86, true) => "linux-image-rt-amd64",
+            (Architecture::X86, false) => "linux-image-amd64",
+        }
+    }
+
+    /// What it runs on.
+    #[must_use]
+    pub fn architecture(self) -> Architecture {
+        match self {
+            Self::Arm64RealTimeNew => Architecture::Arm64,
+            _ => Architecture::X86,
+        }
     }
 
     /// What the package's version begins with.
@@ -97,14 +172,14 @@ impl Kernel {
         match self {
             Self::RealTime | Self::Plain => "6.1.",
             Self::RealTime612 => "6.12.",
-            Self::RealTimeNew | Self::PlainNew => "",
+            Self::RealTimeNew | Self::PlainNew | Self::Arm64RealTimeNew => "",
         }
     }
 
     /// Whether it has PREEMPT_RT.
     #[must_use]
     pub fn is_realtime(self) -> bool {
-        matches!(self, Self::RealTime | Self::RealTime612 | Self::RealTimeNew)
+        !matches!(self, Self::Plain | Self::PlainNew)
     }
 
     /// The kernel of this name; `rt` and `plain` are those of 6.1.
@@ -229,6 +304,30 @@ impl Machine {
     pub fn image(mut self, image: Image) -> Self {
         self.image = image;
         self
+    }
+
+    /// The oldest major version of QEMU that runs it.
+    #[must_use]
+    pub fn qemu_major_min(&self) -> u32 {
+        match (self.kernel.architecture(), self.profile) {
+            // Older ones have no second serial port on arm64.
+            (Architecture::Arm64, _) | (_, Profile::CountedPair) => 10,
+            (Architecture::X86, Profile::Counted | Profile::Threads) => 7,
+        }
+    }
+
+    /// Why there is no such machine; `None` where there is.
+    #[must_use]
+    pub fn impossible(&self) -> Option<String> {
+        let is_of_x86 = |device: &&Device| !matches!(device, Device::SecondDisk);
+        let kernel = self.kernel.name();
+        match (self.kernel.architecture(), self.image, self.devices.iter().find(is_of_x86)) {
+            (Architecture::X86, ..) | (_, Image::Base, None) => None,
+            (_, Image::Base, Some(device)) => {
+                Some(format!("a machine of {kernel} has no device {}", device.name()))
+            }
+            (_, image, _) => Some(format!("there is no image {} for {kernel}", image.name())),
+        }
     }
 
     /// What identifies it in messages, for example `icount rt-6.1` or `multi plain-new +bochs`.

@@ -4,6 +4,7 @@
 use crate::cache::{self, Cache};
 use crate::error::LabError;
 use crate::host;
+use crate::machine::Architecture;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -55,7 +56,8 @@ fn source_lines(targets: &str, has_keyring: bool) -> Vec<String> {
 }
 
 /// The lines of the lab's own sources: the releases from the host's mirror, and their security archive.
-fn own_lines(host: &[String]) -> Vec<String> {
+fn own_lines(host: &[String], architecture: Architecture) -> Vec<String> {
+    let arch = |architecture: Architecture| format!("arch={}", architecture.debian());
     let mut lines = Vec::new();
     for security in [false, true] {
         let line = host
@@ -65,7 +67,8 @@ fn own_lines(host: &[String]) -> Vec<String> {
         let Some(mirror) = line.and_then(|line| line.rsplitn(3, ' ').nth(2)) else { continue };
         for release in RELEASES.iter().filter(|release| !security || **release != ROLLING) {
             let ending = if security { "-security" } else { "" };
-            lines.push(format!("{mirror} {release}{ending} main"));
+            let line = format!("{mirror} {release}{ending} main");
+            lines.push(line.replacen(&arch(Architecture::X86), &arch(architecture), 1));
         }
     }
     lines
@@ -102,19 +105,21 @@ fn offers_of(table: &str) -> Vec<Offer> {
 #[derive(Debug)]
 pub(crate) struct PackageRoot {
     folder: PathBuf,
+    architecture: Architecture,
 }
 
 impl PackageRoot {
-    /// The package root of a cache, with lists that are not too old where they can be had.
+    /// The package root of a cache for packages of an architecture, with lists that are not too old where they can be had.
     ///
     /// # Errors
     /// [`LabError::Unavailable`] when there are no lists at all.
-    pub(crate) fn open(cache: &Cache) -> Result<Self, LabError> {
-        let root = Self { folder: cache.root().join("apt") };
+    pub(crate) fn open(cache: &Cache, architecture: Architecture) -> Result<Self, LabError> {
+        let folder = cache.root().join(format!("apt{}", architecture.ending()));
+        let root = Self { folder, architecture };
         for name in ["lists/partial", "empty"] {
             host::create_folder(&root.folder.join(name))?;
         }
-        let lines = own_lines(&debian_sources()?);
+        let lines = own_lines(&debian_sources()?, architecture);
         let sources = root.sources(ALL);
         let text = lines.join("\n");
         let is_new = std::fs::read_to_string(&sources).ok().as_ref() != Some(&text);
@@ -163,6 +168,9 @@ impl PackageRoot {
         ];
         for (option, place) in places {
             apt.arg("-o").arg(format!("{option}={}", place.display()));
+        }
+        for option in ["APT::Architecture", "APT::Architectures"] {
+            apt.arg("-o").arg(format!("{option}={}", self.architecture.debian()));
         }
         apt.args(["-o", "APT::Sandbox::User=root", "-o", "Acquire::Languages=none"]);
         apt.args(["-o", "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false"]);
@@ -235,34 +243,59 @@ impl PackageRoot {
     /// # Errors
     /// [`LabError::Unavailable`] when they cannot be fetched.
     pub(crate) fn tree(&self, cache: &Cache, release: &str, packages: &[&str]) -> Result<String, LabError> {
-        let release = main_release(release);
-        let mut install = vec!["-qq", "-y", "--no-install-recommends", "install"];
-        install.extend(packages);
-        let files = host::run(self.apt("apt-get", release).arg("--print-uris").args(&install));
-        let files = files.map_err(|error| no_packages(&error.brief()))?;
-        // 'URI' FILE SIZE CHECKSUM
-        let mut files: Vec<&str> = files.lines().filter_map(|line| line.split(' ').nth(1)).collect();
-        files.sort_unstable();
+        let files = self.files(release, packages)?;
         let name = format!("{}-{}", packages[0], cache::key(files.iter().map(|file| file.as_bytes())));
         if cache.tree(&name).is_dir() {
             return Ok(name);
         }
         let work = cache.work_folder()?;
-        let downloads = work.path().join("archives");
-        host::create_folder(&downloads.join("partial"))?;
-        let mut apt = self.apt("apt-get", release);
-        apt.args(["--download-only", "-o"]).arg(format!("Dir::Cache::archives={}", downloads.display()));
-        host::run(apt.args(&install)).map_err(|error| no_packages(&error.brief()))?;
         let root = work.path().join("root");
-        for file in files {
-            unpack_file(&downloads.join(file), &root)?;
+        self.unpack_all(release, packages, work.path(), &root)?;
+        cache::rename(&root, &cache.tree(&name))?;
+        Ok(name)
+    }
+
+    /// The files of packages of a release and of all that they need.
+    fn files(&self, release: &str, packages: &[&str]) -> Result<Vec<String>, LabError> {
+        let mut apt = self.install(release, packages);
+        let files = host::run(apt.arg("--print-uris")).map_err(|error| no_packages(&error.brief()))?;
+        // 'URI' FILE SIZE CHECKSUM
+        let mut files: Vec<String> =
+            files.lines().filter_map(|line| line.split(' ').nth(1)).map(str::to_owned).collect();
+        files.sort_unstable();
+        Ok(files)
+    }
+
+    fn install(&self, release: &str, packages: &[&str]) -> Command {
+        let mut apt = self.apt("apt-get", main_release(release));
+        apt.args(["-qq", "-y", "--no-install-recommends", "install"]).args(packages);
+        apt
+    }
+
+    /// Unpacks packages of a release and all that they need to one folder; the files are fetched to another.
+    ///
+    /// # Errors
+    /// [`LabError::Unavailable`] when they cannot be fetched.
+    pub(crate) fn unpack_all(
+        &self,
+        release: &str,
+        packages: &[&str],
+        work: &Path,
+        root: &Path,
+    ) -> Result<(), LabError> {
+        let downloads = work.join("archives");
+        host::create_folder(&downloads.join("partial"))?;
+        let mut apt = self.install(release, packages);
+        apt.args(["--download-only", "-o"]).arg(format!("Dir::Cache::archives={}", downloads.display()));
+        host::run(&mut apt).map_err(|error| no_packages(&error.brief()))?;
+        for file in self.files(release, packages)? {
+            unpack_file(&downloads.join(file), root)?;
         }
         for left_out in LEFT_OUT {
             // Not every package has some.
             let _ = std::fs::remove_dir_all(root.join("usr").join(left_out));
         }
-        cache::rename(&root, &cache.tree(&name))?;
-        Ok(name)
+        Ok(())
     }
 }
 
@@ -318,13 +351,16 @@ mod tests {
             "deb [o] http://mirror/debian stable main",
             "deb [o] http://mirror/security stable-security main",
         ];
-        let lines = own_lines(&host.map(str::to_owned));
+        let lines = own_lines(&host.map(str::to_owned), Architecture::X86);
         assert_eq!(
             lines[..2],
             ["deb [o] http://mirror/debian bookworm main", "deb [o] http://mirror/debian trixie main"]
         );
         assert_eq!(lines[4], "deb [o] http://mirror/security trixie-security main");
-        assert_eq!((lines.len(), own_lines(&[]).len()), (5, 0));
+        assert_eq!((lines.len(), own_lines(&[], Architecture::X86).len()), (5, 0));
+        let line = "deb [arch=amd64 signed-by=k] http://mirror/debian stable main".to_owned();
+        let lines = own_lines(&[line], Architecture::Arm64);
+        assert_eq!(lines[0], "deb [arch=arm64 signed-by=k] http://mirror/debian bookworm main");
     }
 
     #[test]

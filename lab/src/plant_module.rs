@@ -68,6 +68,10 @@ pub(crate) fn ensure(cache: &Cache, version: &str, say: &dyn Fn(&str)) -> Result
     make.arg(folder.join("headers")).arg(work.path()).arg(version);
     host::run(&mut make)?;
     let place = place(cache, version);
-    cache::rename(&work.path().join("whylate_memtype.ko"), &place.with_extension(MEMTYPE))?;
+    let memtype = work.path().join("whylate_memtype.ko");
+    // Memory types are those of x86.
+    if memtype.is_file() {
+        cache::rename(&memtype, &place.with_extension(MEMTYPE))?;
+    }
     cache::rename(&work.path().join("plant.ko"), &place)
 }

@@ -3,7 +3,7 @@
 use crate::counter;
 use crate::emulator::Emulator;
 use crate::error::LabError;
-use crate::machine::{Device, Kernel, Machine, Profile};
+use crate::machine::{Architecture, Device, Kernel, Machine, Profile};
 use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// The guest's memory, in MiB.
 const MEMORY_MIB: u32 = 1024;
+/// The processor of arm64: one that real boards have, without pointer authentication, which is slow to emulate.
+const ARM64_CPU: &str = "cortex-a76";
 /// Size of the memory behind the PCI BAR, in MiB.
 const BAR_MIB: u32 = 4;
 /// Size of the second disk, in MiB.
@@ -37,12 +39,10 @@ pub(crate) struct Parts<'a> {
 
 /// The command that starts a machine, with more words on its kernel's command line.
 pub(crate) fn command(machine: &Machine, parts: &Parts<'_>, words: &str) -> Result<Command, LabError> {
-    let mut qemu = parts.emulator.command("qemu-system-x86_64");
+    let mut qemu = parts.emulator.command(machine.kernel.architecture().qemu().0);
     qemu.args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]);
-    // The emulated processor is one of AMD, which would tell of siblings in a way that is not emulated.
-    let has_siblings = machine.devices.contains(&Device::Siblings);
-    let cpu = if has_siblings { "max,vendor=GenuineIntel" } else { "max" };
-    qemu.args(["-M", "q35", "-cpu", cpu, "-m", &MEMORY_MIB.to_string()]);
+    let (board, cpu) = board(machine);
+    qemu.args(["-M", board, "-cpu", cpu, "-m", &MEMORY_MIB.to_string()]);
     qemu.args(["-smp", &cpus(machine)]);
     match machine.profile {
         Profile::Counted | Profile::CountedPair => {
@@ -71,14 +71,28 @@ pub(crate) fn command(machine: &Machine, parts: &Parts<'_>, words: &str) -> Resu
     Ok(qemu)
 }
 
+/// The board and its processor.
+fn board(machine: &Machine) -> (&'static str, &'static str) {
+    match machine.kernel.architecture() {
+        Architecture::Arm64 => ("virt,gic-version=3", ARM64_CPU),
+        // The emulated processor is one of AMD, which would tell of siblings in a way that is not emulated.
+        Architecture::X86 if machine.devices.contains(&Device::Siblings) => {
+            ("q35", "max,vendor=GenuineIntel")
+        }
+        Architecture::X86 => ("q35", "max"),
+    }
+}
+
 /// Kernel, its command line, its console.
 fn start(qemu: &mut Command, machine: &Machine, parts: &Parts<'_>, words: &str) {
-    let mut line = String::from("console=ttyS0 panic=-1 loglevel=5 tsc=reliable sysrq_always_enabled");
+    let is_x86 = machine.kernel.architecture() == Architecture::X86;
+    let console = if is_x86 { "ttyS0 tsc=reliable" } else { "ttyAMA0" };
+    let mut line = format!("console={console} panic=-1 loglevel=5 sysrq_always_enabled");
     match machine.profile {
         // Counted time leaps to the next timer whenever all CPUs wait, for a disk of the host for example: minutes may
         // pass for a task that waits no longer than usual.
         Profile::Counted | Profile::CountedPair => line.push_str(" sysctl.kernel.hung_task_timeout_secs=0"),
-        Profile::Threads => {
+        Profile::Threads if is_x86 => {
             // A busy host delivers the timer's interrupts too late for a newer kernel's test of them, which ends in a panic.
             if !Kernel::NEEDED.contains(&machine.kernel) {
                 line.push_str(" no_timer_check");
@@ -87,6 +101,7 @@ fn start(qemu: &mut Command, machine: &Machine, parts: &Parts<'_>, words: &str) 
                 line.push_str(&format!(" tsc_early_khz={khz}"));
             }
         }
+        Profile::Threads => {}
     }
     let mut kernel = "vmlinux";
     if machine.devices.contains(&Device::VesaFramebuffer) {

@@ -4,8 +4,8 @@ use crate::cache::{self, Cache};
 use crate::error::LabError;
 use crate::host;
 use crate::kernel::file_system_image;
-use crate::machine::Image;
-use crate::packages;
+use crate::machine::{Architecture, Image};
+use crate::packages::{self, PackageRoot};
 use std::path::Path;
 
 /// Raised when an image is built in another way from the same packages.
@@ -34,6 +34,33 @@ const GRAPHICS: [&str; 4] = ["x11-apps", "x11-utils", "xserver-xorg-core", "xser
 /// Files that no guest reads.
 const LEFT_OUT: [&str; 4] =
     ["/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*"];
+/// The release from which a guest of another architecture than the host's has its programs: the first in which all of them
+/// are below `usr`, so that unpacking is enough.
+const UNPACKED_RELEASE: &str = "trixie";
+/// What mmdebstrap installs anyway.
+const ESSENTIAL: [&str; 15] = [
+    "base-files",
+    "base-passwd",
+    "bash",
+    "bsdutils",
+    "coreutils",
+    "dash",
+    "diffutils",
+    "findutils",
+    "grep",
+    "gzip",
+    "hostname",
+    "mawk",
+    "mount",
+    "sed",
+    "sysvinit-utils",
+];
+/// Links and files that the scripts of unpacked packages would make.
+const BY_SCRIPTS: &str = "cd $1
+[ -e usr/bin/sh ] || ln -s dash usr/bin/sh
+[ -e usr/bin/awk ] || ln -s mawk usr/bin/awk
+cp usr/share/base-passwd/passwd.master etc/passwd
+cp usr/share/base-passwd/group.master etc/group";
 /// Room for what tests write, in MiB.
 const SPARE_MIB: u64 = 256;
 
@@ -42,7 +69,15 @@ const SPARE_MIB: u64 = 256;
 /// # Errors
 /// [`LabError::Unavailable`] when it is not and this process is not root.
 pub(crate) fn may_build(cache: &Cache, image: Image) -> Result<(), LabError> {
-    if host::is_root() || cache.root().join(file_name(image)).is_file() {
+    if cache.root().join(file_name(image)).is_file() {
+        return Ok(());
+    }
+    needs_root()
+}
+
+/// Whether this process can unpack packages for a guest.
+fn needs_root() -> Result<(), LabError> {
+    if host::is_root() {
         return Ok(());
     }
     Err(LabError::Unavailable {
@@ -65,7 +100,40 @@ pub(crate) fn ensure(cache: &Cache, image: Image, say: &dyn Fn(&str)) -> Result<
         say(&format!("root file system `{}`: {} packages and what they need", image.name(), packages.len()));
         build(cache, &packages, &path)?;
     }
-    cache.set_image(image, &file)
+    cache.set_image(image, Architecture::X86, &file)
+}
+
+/// Makes sure that the base file system of an architecture that the host cannot run is in the cache. Its packages are
+/// unpacked; their scripts cannot run here.
+///
+/// # Errors
+/// As [`ensure`].
+pub(crate) fn ensure_unpacked(
+    cache: &Cache,
+    packages: Result<&PackageRoot, &LabError>,
+    architecture: Architecture,
+    say: &dyn Fn(&str),
+) -> Result<(), LabError> {
+    let names: Vec<&str> = BASE.iter().chain(&ESSENTIAL).copied().collect();
+    let key = cache::key([RECIPE, BY_SCRIPTS.as_bytes(), names.join(",").as_bytes()]);
+    let file = format!("base{}-{key}.ext4", architecture.ending());
+    let path = cache.root().join(&file);
+    if !path.is_file() {
+        let packages = packages.map_err(LabError::again)?;
+        needs_root()?;
+        say(&format!(
+            "root file system of {}: {} packages and what they need",
+            architecture.debian(),
+            names.len()
+        ));
+        let work = cache.work_folder()?;
+        let (root, image) = (work.path().join("root"), work.path().join("root.ext4"));
+        packages.unpack_all(UNPACKED_RELEASE, &names, work.path(), &root)?;
+        host::run(host::bound("sh").args(["-e", "-c", BY_SCRIPTS, "sh"]).arg(&root))?;
+        file_system_image(&root, &image, SPARE_MIB)?;
+        cache::rename(&image, &path)?;
+    }
+    cache.set_image(Image::Base, architecture, &file)
 }
 
 /// The name of an image, which depends on what is in it and on how it is built.

@@ -5,11 +5,12 @@
 
 use crate::error::LabError;
 use crate::guest::Guest;
-use crate::machine::{Kernel, Machine, Profile};
+use crate::machine::{Architecture, Kernel, Machine, Profile};
 use crate::{Cache, Lab};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -38,9 +39,18 @@ impl LabTest {
     }
 }
 
-/// The kernels that a test runs on: those of the command line, all of the lab with `--all-kernels`, else those that it names.
+/// The kernels of x86 that a test runs on: those of the command line, all of the lab with `--all-kernels`, else those that
+/// it names.
 #[must_use]
 pub fn kernels(named: &[Kernel]) -> Vec<Kernel> {
+    let mut kernels = kernels_and_arm64(named);
+    kernels.retain(|kernel| kernel.architecture() == Architecture::X86);
+    kernels
+}
+
+/// As [`kernels`], and those of arm64 where the command line has them: for tests of what every architecture has.
+#[must_use]
+pub fn kernels_and_arm64(named: &[Kernel]) -> Vec<Kernel> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let asked: Vec<Kernel> = words.iter().filter_map(|word| Kernel::named(word)).collect();
     let has_all = words.iter().any(|word| word == "--all-kernels");
@@ -51,10 +61,27 @@ pub fn kernels(named: &[Kernel]) -> Vec<Kernel> {
     }
 }
 
+/// The kernels of arm64 that the command line has: for tests of what is different there.
+#[must_use]
+pub fn arm64() -> Vec<Kernel> {
+    let mut kernels = kernels_and_arm64(&[]);
+    kernels.retain(|kernel| kernel.architecture() == Architecture::Arm64);
+    kernels
+}
+
 /// As [`kernels`], but the real-time kernel alone with `--brief`: for what the kernel's preemption hardly touches.
 #[must_use]
 pub fn kernels_unless_brief(named: &[Kernel]) -> Vec<Kernel> {
-    let mut kernels = kernels(named);
+    unless_brief(kernels(named))
+}
+
+/// As [`kernels_unless_brief`], and arm64 as in [`kernels_and_arm64`].
+#[must_use]
+pub fn kernels_and_arm64_unless_brief(named: &[Kernel]) -> Vec<Kernel> {
+    unless_brief(kernels_and_arm64(named))
+}
+
+fn unless_brief(mut kernels: Vec<Kernel>) -> Vec<Kernel> {
     if is_brief() {
         kernels.retain(|kernel| kernel.is_realtime());
     }
@@ -131,13 +158,28 @@ fn chosen(tests: Vec<LabTest>, words: &[&str]) -> Vec<LabTest> {
     tests.into_iter().filter(is_chosen).collect()
 }
 
-/// Runs tests, two guests at a time.
+/// As `WHYLATE_LAB_GUESTS` says: a host with other work may have room for one only.
+fn guests_max() -> usize {
+    let asked = std::env::var("WHYLATE_LAB_GUESTS").ok().and_then(|text| text.parse().ok());
+    asked.filter(|guests| *guests > 0).unwrap_or(GUESTS_MAX)
+}
+
+/// The programs under test, from the variables that `lab test` sets.
+fn binaries() -> BTreeMap<Architecture, PathBuf> {
+    let named = |architecture: Architecture| {
+        let path = std::env::var_os(architecture.binary_variable())?;
+        Some((architecture, path.into()))
+    };
+    Architecture::ALL.into_iter().filter_map(named).collect()
+}
+
+/// Runs tests, two guests at a time unless told otherwise.
 ///
 /// # Errors
 /// When there is no lab at all.
 fn in_guests(tests: &[LabTest]) -> Result<Vec<Outcome>, LabError> {
     let cache = Cache::of_user()?;
-    let lab = Lab::new(cache, std::env::var_os("WHYLATE_LAB_BINARY").map(Into::into));
+    let lab = Lab::new(cache, binaries());
     let mut groups: BTreeMap<&Machine, Vec<&LabTest>> = BTreeMap::new();
     for test in tests {
         groups.entry(&test.machine).or_default().push(test);
@@ -155,7 +197,7 @@ fn in_guests(tests: &[LabTest]) -> Result<Vec<Outcome>, LabError> {
     let waiting = Mutex::new(waiting);
     let outcomes = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        for _ in 0..GUESTS_MAX {
+        for _ in 0..guests_max() {
             scope.spawn(|| {
                 loop {
                     let next = waiting.lock().unwrap_or_else(std::sync::PoisonError::into_inner).pop();

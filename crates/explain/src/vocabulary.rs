@@ -10,6 +10,9 @@ pub const OWN: &str = "whylate itself";
 /// The actor of a non-maskable interrupt.
 pub(crate) const NMI: &str = "NMI";
 
+/// Devices of interrupt lines that are each CPU's own timer, where that is not an interrupt apart: arm64 and RISC-V.
+const LOCAL_TIMERS: [&str; 2] = ["arch_timer", "riscv-timer"];
+
 /// What a function's name says of the CPU's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
@@ -86,6 +89,9 @@ impl Interrupt {
 
 /// An interrupt's line, with its device where that is known: `irq 45 (nvkm)`.
 pub(crate) fn irq(line: u32, device: Option<&str>) -> String {
+    if device.is_some_and(|device| LOCAL_TIMERS.contains(&device)) {
+        return Interrupt::Timer.label().to_owned();
+    }
     device.map_or_else(|| format!("irq {line}"), |device| format!("irq {line} ({device})"))
 }
 
@@ -179,7 +185,7 @@ const HELPERS: &[&str] = &[
 #[rustfmt::skip]
 const HELPER_STARTS: &[&str] = &[
     "_raw_spin_", "_raw_read_", "_raw_write_", "__rcu_read_", "__x86_indirect_", "__x86_return_",
-    "__traceiter_", "trace_",
+    "__traceiter_", "trace_", "arch_counter_",
 ];
 
 /// What enters and leaves idle states.
@@ -382,6 +388,15 @@ mod tests {
     fn suffixes_of_the_compiler_do_not_hide_a_name() {
         assert_eq!(class_of("finish_task_switch.isra.0"), Class::Scheduler);
         assert_eq!(class_of("_raw_spin_lock_irqsave"), Class::Helper);
+        // How arm64 reads its clock.
+        assert_eq!(class_of("arch_counter_read"), Class::Helper);
+    }
+
+    #[test]
+    fn a_timer_that_has_a_line_is_still_the_local_timer() {
+        assert_eq!(irq(11, Some("arch_timer")), "local timer");
+        assert_eq!(irq(45, Some("nvkm")), "irq 45 (nvkm)");
+        assert_eq!(irq(45, None), "irq 45");
     }
 
     #[test]

@@ -63,7 +63,8 @@ impl SmiCounter {
                     "AMD processors count SMIs only in an event of the core's performance counters, not in an MSR",
                 ));
             }
-            _ => return Err(Unavailable::because("only Intel processors count SMIs in an MSR")),
+            Some(_) => return Err(Unavailable::because("only Intel processors count SMIs in an MSR")),
+            None => return Err(Unavailable::because("only x86 processors have SMIs")),
         }
         let source = match event(root, cpu) {
             Some(event) => Source::Event(event),
@@ -73,6 +74,10 @@ impl SmiCounter {
         counter.read()?;
         Ok(counter)
     }
+
+    /// Whether the processor that this program was compiled for has such interrupts: where it has none, that they are not counted
+    /// is no loss.
+    pub const EXIST: bool = cfg!(any(target_arch = "x86_64", target_arch = "x86"));
 
     /// SMIs since some moment before, modulo 2^32: only differences mean something.
     ///
@@ -161,7 +166,8 @@ mod tests {
     fn every_other_machine_says_why_not() {
         let cases = [
             ("vendor_id : AuthenticAMD\n", "performance counters"),
-            ("CPU implementer : 0x41\n", "only Intel"),
+            ("vendor_id : CentaurHauls\n", "only Intel"),
+            ("CPU implementer : 0x41\n", "only x86"),
             ("vendor_id : GenuineIntel\nflags : fpu\n", "modprobe msr"),
         ];
         for (cpuinfo, expected) in cases {

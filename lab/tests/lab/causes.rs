@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::time::{Duration, Instant};
 use whylate_lab::suite::{self, LabTest};
-use whylate_lab::{Guest, Kernel, LOAD_PLANT, LabError, Machine, Profile, Stall};
+use whylate_lab::{Architecture, Guest, Kernel, LOAD_PLANT, LabError, Machine, Profile, Stall};
 
 /// How often each cause is planted beside a probe.
 const STALLS: usize = 20;
@@ -33,13 +33,14 @@ enum Names {
     Actor(&'static str),
 }
 
-/// What one CPU can plant in a timer's way on both kernels.
-const PLANTS: [Planted; 4] = [
+/// What one CPU can plant in a timer's way on every kernel.
+const PLANTS: [Planted; 3] = [
     Planted { cause: "irq-off", kind: "irqs_off", names: Names::Function },
     Planted { cause: "hard-irq", kind: "irq", names: Names::Kind },
     Planted { cause: "rt-thread", kind: "thread", names: Names::Actor("rt-thread") },
-    Planted { cause: "nmi", kind: "nmi", names: Names::Kind },
 ];
+/// That takes an interrupt controller of x86.
+const NMI: Planted = Planted { cause: "nmi", kind: "nmi", names: Names::Kind };
 /// The wake-up's stack has the function on the real-time kernel; the plain one's has not, and the thread is named.
 const PREEMPT_OFF: Planted = Planted { cause: "preempt-off", kind: "preempt_off", names: Names::Function };
 const PREEMPT_OFF_PLAIN: Planted =
@@ -56,28 +57,32 @@ const PAIRS: [Planted; 2] = [
 
 pub(crate) fn tests() -> Vec<LabTest> {
     let mut tests = Vec::new();
-    for kernel in suite::kernels(&Kernel::CULPRITS) {
+    for kernel in suite::kernels_and_arm64(&Kernel::CULPRITS) {
         let counted = Machine::new(Profile::Counted, kernel);
         tests.extend([
             LabTest::new("causes_of_what_one_cpu_plants", counted.clone(), one_cpu),
             LabTest::new("causes_of_a_storm_of_interrupt_threads", counted, interrupt_threads),
         ]);
     }
-    for kernel in suite::kernels(&Kernel::NEEDED) {
+    for kernel in suite::kernels_and_arm64(&Kernel::NEEDED) {
         let threads = Machine::new(Profile::Threads, kernel);
         tests.extend([
             LabTest::new("causes_of_what_another_cpu_plants", threads.clone(), other_cpu),
-            LabTest::new("causes_name_what_other_cpus_ask_for", threads.clone(), asked_for),
             LabTest::new("causes_of_a_stopped_and_a_throttled_loop", threads, stopped_and_throttled),
         ]);
+    }
+    for kernel in suite::kernels(&Kernel::NEEDED) {
+        let threads = Machine::new(Profile::Threads, kernel);
+        tests.push(LabTest::new("causes_name_what_other_cpus_ask_for", threads, asked_for));
     }
     tests
 }
 
 fn one_cpu(guest: &mut Guest) -> Result<(), LabError> {
-    let own: &[&Planted] = match guest.kernel_version().contains("-rt-") {
-        true => &[&PREEMPT_OFF],
-        false => &[&PREEMPT_OFF_PLAIN, &SOFTIRQ],
+    let own: &[&Planted] = match (guest.architecture(), guest.kernel_version().contains("-rt-")) {
+        (Architecture::Arm64, _) => &[&PREEMPT_OFF],
+        (Architecture::X86, true) => &[&NMI, &PREEMPT_OFF],
+        (Architecture::X86, false) => &[&NMI, &PREEMPT_OFF_PLAIN, &SOFTIRQ],
     };
     let plants: Vec<&Planted> = PLANTS.iter().chain(own.iter().copied()).collect();
     let commands =

@@ -6,7 +6,7 @@ use whylate_lab::{Guest, Kernel, LabError, Machine, Profile};
 
 pub(crate) fn tests() -> Vec<LabTest> {
     // Two CPUs would do, but QEMU's threads lose what is written into code that runs, which this does again and again.
-    let machines = suite::kernels_unless_brief(&Kernel::NEEDED)
+    let machines = suite::kernels_and_arm64_unless_brief(&Kernel::NEEDED)
         .into_iter()
         .map(|kernel| Machine::new(Profile::Counted, kernel));
     machines.map(|machine| LabTest::new("histograms_account_for_every_wakeup", machine, accounted)).collect()

@@ -2,6 +2,7 @@
 
 use whylate_lab::suite;
 
+mod arm64;
 mod boot;
 mod cases;
 mod causes;
@@ -35,5 +36,6 @@ fn main() -> std::process::ExitCode {
     tests.extend(series::tests());
     tests.extend(packages::tests());
     tests.extend(tracing::tests());
+    tests.extend(arm64::tests());
     suite::run(tests)
 }

@@ -12,7 +12,7 @@ const STALLS: usize = 7;
 
 pub(crate) fn tests() -> Vec<LabTest> {
     let mut tests = Vec::new();
-    for kernel in suite::kernels_unless_brief(&Kernel::NEEDED) {
+    for kernel in suite::kernels_and_arm64_unless_brief(&Kernel::NEEDED) {
         let counted = Machine::new(Profile::Counted, kernel);
         let test = |name, body| LabTest::new(name, counted.clone(), body);
         tests.extend([
@@ -22,7 +22,7 @@ pub(crate) fn tests() -> Vec<LabTest> {
             test("measure_run_quick_measures_all_cells", run_quick),
         ]);
     }
-    for kernel in suite::kernels_unless_brief(&Kernel::NEEDED) {
+    for kernel in suite::kernels_and_arm64_unless_brief(&Kernel::NEEDED) {
         let threads = Machine::new(Profile::Threads, kernel);
         let test = |name, body| LabTest::new(name, threads.clone(), body);
         tests.extend([

@@ -2,15 +2,21 @@
 
 use serde_json::Value;
 use whylate_lab::suite::{self, LabTest};
-use whylate_lab::{Guest, Kernel, LabError, Machine, Profile};
+use whylate_lab::{Architecture, Guest, Kernel, LabError, Machine, Profile};
 
 pub(crate) fn tests() -> Vec<LabTest> {
     let mut tests = Vec::new();
-    for kernel in suite::kernels_unless_brief(&Kernel::NEEDED) {
+    for kernel in suite::kernels_and_arm64_unless_brief(&Kernel::NEEDED) {
         let machine = Machine::new(Profile::Threads, kernel);
         tests.extend([
             LabTest::new("series_dispatch_from_every_clock", machine.clone(), dispatch),
-            LabTest::new("series_round_trips_of_every_method", machine.clone(), roundtrip),
+            LabTest::new("series_round_trips_of_every_method", machine, roundtrip),
+        ]);
+    }
+    // The clock of arm64's board has no periodic interrupts, and buffers need no flush there.
+    for kernel in suite::kernels_unless_brief(&Kernel::NEEDED) {
+        let machine = Machine::new(Profile::Threads, kernel);
+        tests.extend([
             LabTest::new("series_write_combining_buffers_flush_the_other_cpu", machine.clone(), pageattr),
             LabTest::new("series_the_real_time_clock_interrupts", machine, clock_interrupts),
         ]);
@@ -26,13 +32,15 @@ fn json(guest: &mut Guest, script: &str) -> Result<Value, LabError> {
 
 #[allow(clippy::print_stdout, reason = "figures for the reader of the log, which nothing asserts")]
 fn dispatch(guest: &mut Guest) -> Result<(), LabError> {
-    for (source, interval, tells) in [
+    let sources = [
         ("timerfd", "10ms", true),
         ("nanosleep", "10ms", true),
         ("rtc", "15625us", true),
         ("rtc-update", "1s", false),
         ("hpet", "15625us", false),
-    ] {
+    ];
+    let known = if guest.architecture() == Architecture::Arm64 { 2 } else { sources.len() };
+    for (source, interval, tells) in sources.into_iter().take(known) {
         let samples = if source == "rtc-update" { 3 } else { 50 };
         let result = json(
             guest,

@@ -44,7 +44,7 @@ const LOAD: &str = "taskset -c 0 sh -c 'while :; do :; done' & load=$!\n\
 
 pub(crate) fn tests() -> Vec<LabTest> {
     let mut tests = Vec::new();
-    for kernel in suite::kernels_unless_brief(&Kernel::NEEDED) {
+    for kernel in suite::kernels_and_arm64_unless_brief(&Kernel::NEEDED) {
         let machine = Machine::new(Profile::Threads, kernel);
         tests.extend([
             LabTest::new("shield_by_a_partition_leaves_nothing_movable", machine.clone(), by_partition),

@@ -45,6 +45,33 @@ pub(crate) fn record(
     Ok((output, events))
 }
 
+/// As [`record`] where interrupts have no vectors: the timer is an interrupt line, and what other CPUs ask for has events of
+/// its own. The events are given as those of x86 that mean the same.
+pub(crate) fn record_on_arm64(
+    guest: &mut Guest,
+    events: &[&str],
+    script: &str,
+) -> Result<(Output, Vec<Event>), LabError> {
+    const SAME: [(&str, &str); 2] =
+        [("irq_vectors:local_timer_", "irq:irq_handler_"), ("irq_vectors:call_function_single_", "ipi:ipi_")];
+    let own: Vec<String> = events
+        .iter()
+        .map(|event| SAME.iter().fold((*event).to_owned(), |name, (x86, arm64)| name.replace(x86, arm64)))
+        .collect();
+    let own: Vec<&str> = own.iter().map(String::as_str).collect();
+    let (output, mut trace) = record(guest, &own, script)?;
+    for event in &mut trace {
+        for (x86, arm64) in SAME.map(|(x86, arm64)| (after_colon(x86), after_colon(arm64))) {
+            event.name = event.name.replace(arm64, x86);
+        }
+    }
+    Ok((output, trace))
+}
+
+fn after_colon(event: &str) -> &str {
+    event.split_once(':').map_or(event, |(_, name)| name)
+}
+
 /// Reads `TASK-PID [CPU] FLAGS SECONDS: NAME: TEXT`; the number of columns before the time differs between kernels.
 fn read_line(line: &str) -> Option<Event> {
     let (_, rest) = line.split_once(" [")?;
@@ -86,12 +113,14 @@ pub(crate) fn around<'a>(events: &'a [Event], stall: &Stall, all: &[Stall]) -> V
 
 /// Whether an entry with this text and the exit that follows it on the stalled CPU enclose the stall.
 pub(crate) fn enclosed(events: &[Event], names: [&str; 2], text: &str, stall: &Stall) -> bool {
-    let is_one = |event: &&Event| event.cpu == stall.cpu && names.contains(&event.name.as_str());
+    // On newer real-time kernels one softirq's thread may run while another one's waits: others come in between.
+    let is_one = |event: &&Event| {
+        event.cpu == stall.cpu && names.contains(&event.name.as_str()) && event.text.contains(text)
+    };
     let on_cpu: Vec<&Event> = events.iter().filter(is_one).collect();
     on_cpu.windows(2).any(|pair| {
         pair[0].name == names[0]
             && pair[1].name == names[1]
-            && pair[0].text.contains(text)
             && pair[0].at_ns <= stall.begin_ns + ROUNDING_NS
             && pair[1].at_ns + ROUNDING_NS >= stall.end_ns
     })

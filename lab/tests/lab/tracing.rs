@@ -4,7 +4,7 @@
 use serde_json::Value;
 use std::time::Duration;
 use whylate_lab::suite::{self, LabTest};
-use whylate_lab::{Guest, Kernel, LOAD_PLANT, LabError, Machine, Output, Profile, Stall};
+use whylate_lab::{Architecture, Guest, Kernel, LOAD_PLANT, LabError, Machine, Output, Profile, Stall};
 
 /// Length of the planted stalls.
 const STALL_NS: u64 = 6_000_000;
@@ -17,24 +17,36 @@ const PATIENCE: Duration = Duration::from_secs(280);
 
 pub(crate) fn tests() -> Vec<LabTest> {
     let mut tests = Vec::new();
-    for kernel in suite::kernels_unless_brief(&Kernel::NEEDED) {
+    for kernel in suite::kernels_and_arm64_unless_brief(&Kernel::NEEDED) {
         let counted = Machine::new(Profile::Counted, kernel);
         tests.extend([
             LabTest::new("tracing_record_light_holds_the_stall", counted.clone(), record_light),
-            LabTest::new("tracing_record_functions_names_the_function", counted.clone(), record_functions),
-            LabTest::new("tracing_record_graph_names_the_function", counted.clone(), record_graph),
             // With one CPU: QEMU sometimes loses what one CPU writes into the code that another one runs, as the function
             // tracer does in every function, and that CPU then traps for ever.
-            LabTest::new("tracing_is_given_back_after_a_kill", counted, kills),
+            LabTest::new("tracing_is_given_back_after_a_kill", counted.clone(), kills),
         ]);
+        // On arm64 reading the clock is a traced function, too: the task is then late by tens of milliseconds all the time.
+        if kernel.architecture() == Architecture::X86 {
+            tests.extend([
+                LabTest::new(
+                    "tracing_record_functions_names_the_function",
+                    counted.clone(),
+                    record_functions,
+                ),
+                LabTest::new("tracing_record_graph_names_the_function", counted, record_graph),
+            ]);
+        }
     }
-    for kernel in suite::kernels(&Kernel::NEEDED) {
+    for kernel in suite::kernels_and_arm64(&Kernel::NEEDED) {
         let counted = Machine::new(Profile::Counted, kernel);
         // Debian builds the measuring tracers for its real-time kernel alone.
         let threads = Machine::new(Profile::Threads, kernel);
         if kernel.is_realtime() {
+            // It plants NMIs.
+            if kernel.architecture() == Architecture::X86 {
+                tests.push(LabTest::new("tracing_hwlat_measures_an_nmi", threads, hwlat));
+            }
             tests.extend([
-                LabTest::new("tracing_hwlat_measures_an_nmi", threads, hwlat),
                 LabTest::new("tracing_timerlat_measures_a_stall", counted.clone(), timerlat),
                 LabTest::new("tracing_osnoise_measures_a_long_interrupt", counted, osnoise),
             ]);

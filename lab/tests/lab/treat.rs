@@ -19,13 +19,17 @@ const LIMIT: Duration = Duration::from_secs(600);
 pub(crate) fn tests() -> Vec<LabTest> {
     let machine = |kernel| Machine::new(Profile::Threads, kernel);
     let mut tests = Vec::new();
-    for kernel in suite::kernels_unless_brief(&Kernel::NEEDED) {
+    for kernel in suite::kernels_and_arm64_unless_brief(&Kernel::NEEDED) {
         tests.extend([
             LabTest::new("treat_restores_a_killed_cpu_hotplug", machine(kernel), hotplug),
             LabTest::new("treat_restores_after_ends_at_random_moments", machine(kernel), random_ends),
-            LabTest::new("treat_refuses_in_one_line_and_changes_nothing", machine(kernel), refusals),
             LabTest::new("treat_and_who_moves_interrupts_back", machine(kernel), balancers),
         ]);
+    }
+    // Elsewhere the first CPU may go, too.
+    for kernel in suite::kernels_unless_brief(&Kernel::NEEDED) {
+        let test = LabTest::new("treat_refuses_in_one_line_and_changes_nothing", machine(kernel), refusals);
+        tests.push(test);
     }
     let siblings = machine(Kernel::Plain).with(&[Device::Siblings]);
     tests.push(LabTest::new("treat_takes_the_other_thread_of_a_core_offline", siblings, smt));

@@ -36,7 +36,7 @@ pub use probe::{
     check_period,
 };
 pub use question::{AnswerPlan, CellReference, Expected, Order, SeriesStatistic, Share, Statistic};
-pub use size::{Size, SizeError};
+pub use size::{ASSUMED_LAST_LEVEL, Size, SizeError};
 pub use trace::{TracePlan, TraceProfile, TraceWhen};
 pub use treatment::*;
 

@@ -21,6 +21,10 @@ pub enum Size {
     },
 }
 
+/// What the last-level cache is taken to be where the kernel reports no cache at all, as on boards whose device tree names
+/// none: what most of these boards have. Every run on such a machine says so (`no-cache-sizes`).
+pub const ASSUMED_LAST_LEVEL: Bytes = Bytes(2 << 20);
+
 /// A size that this CPU cannot resolve.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SizeError {
@@ -59,7 +63,10 @@ impl Size {
             Self::Cache { level, times, over } => {
                 let cache = match level {
                     Some(level) => facts.cache_bytes(level),
-                    None => facts.caches.iter().max_by_key(|cache| cache.level).map(|cache| cache.size_bytes),
+                    None => {
+                        let last = facts.caches.iter().max_by_key(|cache| cache.level);
+                        Some(last.map_or(ASSUMED_LAST_LEVEL.0, |cache| cache.size_bytes))
+                    }
                 };
                 let Some(cache) = cache else {
                     let cache = level.map_or("last-level".to_owned(), |level| format!("L{level}"));
@@ -159,9 +166,14 @@ mod tests {
     fn a_missing_cache_says_what_to_give_instead() {
         let error = resolve("l3/2", &cpu(&[(2, 512 << 10)])).unwrap_err().to_string();
         assert!(error.starts_with("CPU 3 reports no L3 cache, so `l3/2` has no meaning"), "{error}");
-        let error = resolve("llc", &cpu(&[])).unwrap_err().to_string();
-        assert!(error.contains("no last-level cache"), "{error}");
+        assert!(resolve("l2", &cpu(&[])).is_err());
         assert!(resolve("l2/100000", &cpu(&[(2, 512 << 10)])).is_err());
+    }
+
+    #[test]
+    fn without_any_cache_the_last_level_is_assumed() {
+        assert_eq!(resolve("llc*2", &cpu(&[])), Ok(Bytes(4 << 20)));
+        assert_eq!(resolve("llc", &cpu(&[(1, 32 << 10)])), Ok(Bytes(32 << 10)));
     }
 
     #[test]

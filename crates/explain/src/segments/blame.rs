@@ -178,6 +178,10 @@ impl<'r> Context<'r> {
             Activity::Idle { state } => self.idle(slice, &format!("idle state {state}")),
             Activity::Thread { thread, .. } if thread.pid == 0 => self.idle(slice, "the idle task"),
             Activity::Thread { process, .. } if self.is_measured(*process) => self.nothing_recorded(slice),
+            Activity::Thread { thread, process, .. } if self.surroundings.is_own(*process) => {
+                let own = Thread { pid: *process, command: vocabulary::OWN.to_owned(), ..thread.clone() };
+                self.other_thread(slice, &own)
+            }
             Activity::Thread { thread, .. } => self.other_thread(slice, thread),
             Activity::Vector { vector } => self.vector(slice, segment, *vector),
             _ => self.recorded(slice, segment),

@@ -46,8 +46,8 @@ pub struct Surroundings {
     pub steal_ns: Option<u64>,
     /// Firmware interrupts counted around the window; absent without a counter.
     pub smis: Option<u64>,
-    /// The process of this program: the interrupts that it sends to the measured CPUs are the measurement's own doing; 0
-    /// when there is none.
+    /// The process of this program: what it does to the measured CPUs, as by interrupts or by running on the only CPU, is the
+    /// measurement's own doing; 0 when there is none.
     pub own_process: u32,
     /// The other threads of the core of each CPU that has any online.
     pub siblings: BTreeMap<CpuId, CpuSet>,
@@ -56,6 +56,11 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
+    /// Whether a process is this program, on whose account something is then the measurement's own doing.
+    pub(crate) fn is_own(&self, process: u32) -> bool {
+        self.own_process != 0 && process == self.own_process
+    }
+
     /// What entering and leaving the kernel may take on each side of what was recorded.
     pub(super) fn margin_ns(&self) -> u64 {
         if self.is_virtual { MARGIN_VIRTUAL_NS } else { MARGIN_NS }

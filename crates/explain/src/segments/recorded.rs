@@ -84,7 +84,7 @@ impl Context<'_> {
 
     /// Whether this program sent it, as when it reads a counter of the CPU.
     fn is_ours(&self, sender: &Sender) -> bool {
-        self.surroundings.own_process != 0 && sender.process == self.surroundings.own_process
+        self.surroundings.is_own(sender.process)
     }
 
     /// An interrupt of the processor's own: the local timer, or one that another CPU sent.

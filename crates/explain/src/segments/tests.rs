@@ -292,6 +292,25 @@ fn what_the_measurement_does_to_itself_is_said_to_be_its_own() {
 }
 
 #[test]
+fn a_thread_of_this_program_that_ran_meanwhile_is_the_measurement_itself() {
+    let runs = |pid: u32, from_ns: u64, to_ns: u64| {
+        let activity = Activity::Thread {
+            thread: thread(pid, -21, "whylate"),
+            process: 54,
+            was_runnable: true,
+            next_priority: 95,
+        };
+        segment(from_ns, to_ns, activity)
+    };
+    let surroundings = Surroundings { own_process: 54, ..Surroundings::default() };
+    // Two of its threads are one cause.
+    let segments = vec![runs(54, 1_000_000, 1_400_000), runs(60, 1_400_000, 2_000_000)];
+    let cause = &decompose(&window(false, 2_000_000), &recording(segments), &surroundings)[0];
+    assert_eq!((cause.kind, cause.actor.as_deref()), (CauseKind::Thread, Some("whylate itself")));
+    assert_eq!((cause.pid, cause.share), (Some(54), Some(1.0)), "{cause:?}");
+}
+
+#[test]
 fn a_move_to_another_cpu_takes_what_comes_after_it() {
     let own = Activity::Thread {
         thread: thread(101, -21, "probe"),

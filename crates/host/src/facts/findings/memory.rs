@@ -2,6 +2,7 @@
 
 use super::{FindingCode, Inquiry, named, verb};
 use whylate_core::cpus::CpuSet;
+use whylate_core::plan::ASSUMED_LAST_LEVEL;
 use whylate_core::result::Finding;
 use whylate_core::units::Bytes;
 
@@ -11,7 +12,10 @@ pub(super) fn cache_sizes(inquiry: &Inquiry, code: FindingCode) -> Option<Findin
     let silent: CpuSet = inquiry.targets.iter().filter(is_silent).collect();
     (!silent.is_empty()).then(|| {
         code.info(format!("{} {} no cache sizes", named(&silent), verb(&silent, "reports", "report")))
-            .effect("loads with sizes relative to a cache (`l3/2`) cannot be resolved")
+            .effect(format!(
+                "the last-level cache (`llc`) is taken to be {ASSUMED_LAST_LEVEL}; sizes relative to another one (`l3/2`) have no \
+                 meaning"
+            ))
             .seen("/sys/devices/system/cpu/cpuN/cache", "nothing")
             .now("give such sizes in bytes (`8MiB`); for a virtual machine, have the host pass its caches on")
     })

@@ -75,6 +75,9 @@ pub(super) fn quota(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
 
 pub(super) fn firmware(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let live = inquiry.live.as_ref()?;
+    if !super::super::processor::is_x86(&inquiry.facts.kernel.architecture) {
+        return None;
+    }
     let cpu = inquiry.targets.first()?;
     if inquiry.facts.environment.hypervisor.is_some() {
         return Some(

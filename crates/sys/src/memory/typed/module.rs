@@ -114,7 +114,11 @@ impl Backend for Memtype {
     }
     fn offers(&self, _: Option<&Path>) -> Result<Vec<Offer>, String> {
         Module::open().map_err(|error| {
-            format!("{MODULE_DEVICE} cannot be opened: {error}; build the module of kmod/ (DKMS) and `modprobe whylate_memtype`, as root")
+            let fix = match cfg!(target_arch = "x86_64") {
+                true => "build the module of kmod/ (DKMS) and `modprobe whylate_memtype`, as root",
+                false => "its module knows the memory types of x86-64 alone",
+            };
+            format!("{MODULE_DEVICE} cannot be opened: {error}; {fix}")
         })?;
         let offer =
             |mode| Offer { is_free: mode != MemoryMode::WriteBack, ..Offer::free(mode, MODULE_DEVICE) };

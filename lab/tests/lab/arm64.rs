@@ -1,0 +1,83 @@
+//! What is different on arm64: what its kernels cannot tell, and what x86 alone has is refused in words.
+
+use serde_json::Value;
+use std::time::Duration;
+use whylate_lab::suite::{self, LabTest};
+use whylate_lab::{Guest, LabError, Machine, Profile};
+
+/// Rows of `check --tracing` that no arm64 has, or that this program knows from x86 alone.
+const MISSING: [&str; 4] =
+    ["non-maskable interrupts", "page faults", "interrupts by vector", "TLB flushes by interrupts"];
+/// Guests in counted time are slow.
+const PATIENCE: Duration = Duration::from_secs(280);
+
+pub(crate) fn tests() -> Vec<LabTest> {
+    let mut tests = Vec::new();
+    for kernel in suite::arm64() {
+        let counted = Machine::new(Profile::Counted, kernel);
+        tests.extend([
+            LabTest::new("arm64_says_what_its_kernel_cannot_tell", counted.clone(), sources),
+            LabTest::new("arm64_refuses_what_x86_alone_has", counted.clone(), refusals),
+            LabTest::new("arm64_runs_every_load", counted.clone(), loads),
+            LabTest::new("arm64_names_its_own_work_on_the_only_cpu", counted, own_work),
+        ]);
+    }
+    tests
+}
+
+fn sources(guest: &mut Guest) -> Result<(), LabError> {
+    let text = guest.ok("whylate check --tracing")?;
+    let missing: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("missing ")?.split(':').next())
+        .map(str::trim)
+        .collect();
+    assert_eq!(missing, MISSING, "{text}");
+    Ok(())
+}
+
+/// Each command, its exit status and what it says.
+const REFUSED: [(&str, i32, &str); 3] = [
+    ("whylate measure dispatch --cpu 0 --source hpet --interval 10ms --samples 3 -D 3s -q", 69, "/dev/hpet"),
+    (
+        "whylate copy --from wc --backend memtype --method memcpy --block 4KiB --trials 3",
+        69,
+        "of x86-64 alone",
+    ),
+    ("whylate copy --from wb --to wb --method rep-movsb --block 4KiB --trials 3", 69, "x86-64"),
+];
+
+fn refusals(guest: &mut Guest) -> Result<(), LabError> {
+    for (command, status, words) in REFUSED {
+        let output = guest.run(&format!("WHYLATE_STATE_DIR=/tmp/state {command}"))?;
+        let said = format!("{command}: {} {}{}", output.status, output.stdout, output.stderr);
+        assert_eq!(output.status, status, "{said}");
+        assert!(output.stderr.contains(words) && !output.stderr.contains("panicked"), "{said}");
+    }
+    // Processors without such interrupts lack no counter of them.
+    let text = guest.ok("whylate measure timer --cpu 0 -i 10ms -D 200ms --json -q")?;
+    assert!(!text.contains("no-smi-counter"), "{text}");
+    Ok(())
+}
+
+fn loads(guest: &mut Guest) -> Result<(), LabError> {
+    for load in ["memory --working-set 1MiB", "copy --working-set 1MiB", "tlb", "softirq"] {
+        let text = guest.ok(&format!("whylate load {load} --cpus 0 -D 1 --json -q"))?;
+        let result: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        assert!(result["rate"]["mean"].as_f64().is_some_and(|rate| rate > 0.0), "{load}: {result}");
+    }
+    Ok(())
+}
+
+/// On the only CPU the runner gets its turn between two looks of the loop: that is the measurement's own doing.
+fn own_work(guest: &mut Guest) -> Result<(), LabError> {
+    let script = "whylate measure stall --cpu 0 --threshold 10us --duration 4s --spikes 5000 --causes --json -q >$OUT/result.json";
+    let output = guest.start(script)?.wait(PATIENCE)?;
+    assert_eq!(output.status, 0, "{}", output.stderr);
+    let result = output.json("result.json")?;
+    let spikes = result["spikes"].as_array().cloned().unwrap_or_default();
+    let actors: Vec<&str> = spikes.iter().filter_map(|spike| spike["cause"]["actor"].as_str()).collect();
+    assert!(actors.contains(&"whylate itself"), "{actors:?}");
+    assert!(!actors.contains(&"whylate"), "{actors:?}");
+    Ok(())
+}
