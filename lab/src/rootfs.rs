@@ -56,7 +56,7 @@ const ESSENTIAL: [&str; 15] = [
     "sysvinit-utils",
 ];
 /// Links and files that the scripts of unpacked packages would make.
-const BY_SCRIPTS: &str = "cd $1
+const BY_SCRIPTS: &str = "cd \"$1\"
 [ -e usr/bin/sh ] || ln -s dash usr/bin/sh
 [ -e usr/bin/awk ] || ln -s mawk usr/bin/awk
 cp usr/share/base-passwd/passwd.master etc/passwd

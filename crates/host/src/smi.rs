@@ -75,9 +75,8 @@ impl SmiCounter {
         Ok(counter)
     }
 
-    /// Whether the processor that this program was compiled for has such interrupts: where it has none, that they are not counted
-    /// is no loss.
-    pub const EXIST: bool = cfg!(any(target_arch = "x86_64", target_arch = "x86"));
+    /// Whether processors of this kind have such interrupts. Only x86 has; elsewhere no counter is missed.
+    pub const HAS_SMIS: bool = cfg!(any(target_arch = "x86_64", target_arch = "x86"));
 
     /// SMIs since some moment before, modulo 2^32: only differences mean something.
     ///

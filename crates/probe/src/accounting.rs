@@ -34,7 +34,7 @@ impl Accounting {
             ));
         }
         let mut smis = BTreeMap::new();
-        for cpu in cpus.iter().filter(|_| SmiCounter::EXIST) {
+        for cpu in cpus.iter().filter(|_| SmiCounter::HAS_SMIS) {
             match SmiCounter::open(root, cpu).and_then(|counter| counter.read().map(|now| (counter, now))) {
                 Ok(counter) => {
                     smis.insert(cpu, counter);

@@ -60,7 +60,15 @@ pub(crate) fn record_on_arm64(
         .collect();
     let own: Vec<&str> = own.iter().map(String::as_str).collect();
     let (output, mut trace) = record(guest, &own, script)?;
-    for event in &mut trace {
+    // Other lines than that of the timer keep their names.
+    let timer = trace.iter().find(|event| event.text.contains("name=arch_timer"));
+    let line = timer.and_then(|event| event.text.split_whitespace().find(|word| word.starts_with("irq=")));
+    let line = line.map(str::to_owned);
+    let is_other = |event: &Event| {
+        event.name.starts_with("irq_handler_")
+            && event.text.split_whitespace().find(|word| word.starts_with("irq=")) != line.as_deref()
+    };
+    for event in trace.iter_mut().filter(|event| !is_other(event)) {
         for (x86, arm64) in SAME.map(|(x86, arm64)| (after_colon(x86), after_colon(arm64))) {
             event.name = event.name.replace(arm64, x86);
         }

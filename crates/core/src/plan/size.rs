@@ -22,8 +22,10 @@ pub enum Size {
 }
 
 /// What the last-level cache is taken to be where the kernel reports no cache at all, as on boards whose device tree names
-/// none: what most of these boards have. Every run on such a machine says so (`no-cache-sizes`).
-pub const ASSUMED_LAST_LEVEL: Bytes = Bytes(2 << 20);
+/// none. A run on such a machine says so (`no-cache-sizes`). Processors of x86 always tell: where a virtual machine hides
+/// what they say, the cache may be of any size.
+pub const ASSUMED_LAST_LEVEL: Option<Bytes> =
+    if cfg!(any(target_arch = "x86_64", target_arch = "x86")) { None } else { Some(Bytes(2 << 20)) };
 
 /// A size that this CPU cannot resolve.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -65,7 +67,7 @@ impl Size {
                     Some(level) => facts.cache_bytes(level),
                     None => {
                         let last = facts.caches.iter().max_by_key(|cache| cache.level);
-                        Some(last.map_or(ASSUMED_LAST_LEVEL.0, |cache| cache.size_bytes))
+                        last.map(|cache| cache.size_bytes).or(ASSUMED_LAST_LEVEL.map(|size| size.0))
                     }
                 };
                 let Some(cache) = cache else {
@@ -171,8 +173,9 @@ mod tests {
     }
 
     #[test]
-    fn without_any_cache_the_last_level_is_assumed() {
-        assert_eq!(resolve("llc*2", &cpu(&[])), Ok(Bytes(4 << 20)));
+    fn without_any_cache_the_last_level_is_assumed_where_it_may_be() {
+        let assumed = ASSUMED_LAST_LEVEL.map(|size| Bytes(2 * size.0));
+        assert_eq!(resolve("llc*2", &cpu(&[])).ok(), assumed);
         assert_eq!(resolve("llc", &cpu(&[(1, 32 << 10)])), Ok(Bytes(32 << 10)));
     }
 

@@ -12,10 +12,13 @@ pub(super) fn cache_sizes(inquiry: &Inquiry, code: FindingCode) -> Option<Findin
     let silent: CpuSet = inquiry.targets.iter().filter(is_silent).collect();
     (!silent.is_empty()).then(|| {
         code.info(format!("{} {} no cache sizes", named(&silent), verb(&silent, "reports", "report")))
-            .effect(format!(
-                "the last-level cache (`llc`) is taken to be {ASSUMED_LAST_LEVEL}; sizes relative to another one (`l3/2`) have no \
-                 meaning"
-            ))
+            .effect(match ASSUMED_LAST_LEVEL {
+                Some(size) => format!(
+                    "the last-level cache (`llc`) is taken to be {size}, and loads that should exceed it may not; sizes \
+                     relative to another one (`l3/2`) have no meaning"
+                ),
+                None => "loads with sizes relative to a cache (`l3/2`) cannot be resolved".to_owned(),
+            })
             .seen("/sys/devices/system/cpu/cpuN/cache", "nothing")
             .now("give such sizes in bytes (`8MiB`); for a virtual machine, have the host pass its caches on")
     })
