@@ -59,7 +59,7 @@ pub enum FarmError {
     #[error("{0}: its push did not end: push it again, which goes on where it stopped")]
     NotComplete(String),
     /// An object that is missing, or other than its manifest says.
-    #[error("{0}: damaged in the lake: {1}; push the run again with `--replace`")]
+    #[error("{0}: damaged in the lake: {1}; {remedy}", remedy = remedy_of(.0))]
     Damaged(String, String),
     /// The place for a pulled run is taken.
     #[error("{0}: exists; give another directory")]
@@ -84,6 +84,12 @@ pub enum FarmError {
     /// An engine that had not answered after so many seconds.
     #[error("{0}: no answer after {1} s; `whylate farm merge` makes questions of a large lake faster")]
     TooLong(&'static str, u64),
+    /// An engine that was not waited for any more.
+    #[error("{0}: stopped before it answered")]
+    Stopped(&'static str),
+    /// No answer, of a lake with damaged objects: the lines that name them say what the answer would have lacked besides.
+    #[error("{0}\n{lines}", lines = .1.join("\n"))]
+    Besides(Box<FarmError>, Vec<String>),
     /// A lake without a run.
     #[error("{0}: holds no run; `whylate push RUN {0}` brings one")]
     NoRuns(String),
@@ -97,8 +103,20 @@ pub enum FarmError {
 
 impl FarmError {
     /// Whether a facility that was asked for is not there.
-    pub const fn is_unavailable(&self) -> bool {
-        matches!(self, Self::NoEngine(..) | Self::NoPython(_))
+    pub fn is_unavailable(&self) -> bool {
+        match self {
+            Self::NoEngine(..) | Self::NoPython(_) => true,
+            Self::Besides(error, _) => error.is_unavailable(),
+            _ => false,
+        }
+    }
+}
+
+/// What brings a damaged object back.
+fn remedy_of(object: &str) -> &'static str {
+    match object.contains("/merged/") {
+        true => "`whylate farm merge URL --repair` makes the month anew",
+        false => "push the run again with `--replace`",
     }
 }
 

@@ -15,7 +15,7 @@ mod verify;
 
 pub use boards::{boards, course, history_of};
 pub use compare::{FIGURES, RunGroup, compare_groups, kernels};
-pub use engine::{Engine, Rows, ask};
+pub use engine::{Engine, Patience, Rows, ask};
 pub use error::FarmError;
 pub use farm_file::{FarmFile, Host, PlanRule};
 pub use lake::{Checked, Damaged, Lake, LakeRun, Layout, Merged, MergedPart, Pulled, Push, Pushed, post};

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{Read as _, Seek as _};
-use std::path::{Path, PathBuf};
+use std::io::{self, Read as _, Seek as _};
+use std::path::PathBuf;
 use whylate_store::merge_tables;
 
 /// Says who merges: two at once would delete what the other one writes.
@@ -143,7 +143,7 @@ impl Lake {
         let mut file =
             File::options().read(true).write(true).create_new(true).open(&path).at("create", &path)?;
         merge_tables(&files, &mut file)?;
-        let (bytes, sha256) = digest_of(&mut file, &path)?;
+        let (bytes, sha256) = digest_of(&mut file).at("read", &path)?;
         let name = part.table(table);
         self.runtime.block_on(self.send_file(&name, file))?;
         Ok(Object { name, bytes, sha256 })
@@ -228,11 +228,11 @@ fn tables_of(runs: &[Known]) -> BTreeMap<String, Vec<(&LakeRun, &Object)>> {
 }
 
 /// Size and SHA-256 of a file, which is at its beginning afterwards.
-fn digest_of(file: &mut File, path: &Path) -> Result<(u64, String), FarmError> {
-    file.rewind().at("read", path)?;
+pub(super) fn digest_of(file: &mut File) -> io::Result<(u64, String)> {
+    file.rewind()?;
     let (mut hash, mut bytes, mut part) = (Sha256::new(), 0, vec![0; 1 << 20]);
     loop {
-        match file.read(&mut part).at("read", path)? {
+        match file.read(&mut part)? {
             0 => break,
             read => {
                 hash.update(&part[..read]);
@@ -240,6 +240,6 @@ fn digest_of(file: &mut File, path: &Path) -> Result<(u64, String), FarmError> {
             }
         }
     }
-    file.rewind().at("read", path)?;
+    file.rewind()?;
     Ok((bytes, hexadecimal(&hash.finalize())))
 }

@@ -10,6 +10,7 @@ mod crypto;
 mod curl;
 mod damage;
 mod layout;
+mod links;
 mod merge;
 mod mirror;
 mod pull;
@@ -20,6 +21,7 @@ pub use damage::Damaged;
 pub(crate) use damage::without;
 pub use layout::{Layout, MergedPart};
 pub use merge::{Checked, Merged};
+pub(crate) use links::Links;
 pub use pull::Pulled;
 pub use push::{Push, Pushed};
 

@@ -11,7 +11,7 @@ use whylate_core::plan::Source;
 use whylate_core::record::{Interval, SpikeCauses};
 use whylate_core::result::{Cause, CauseKind, RunState};
 use whylate_core::{CpuId, Facts, Plan};
-use whylate_farm::{Engine, FarmError, Lake, Push, Rows};
+use whylate_farm::{Engine, FarmError, Lake, Patience, Push, Rows};
 use whylate_stats::buckets::{index_of, lower_edge};
 use whylate_store::{Execution, ExecutionState, RowKey, RunDirectory, RunInfo, Sink as _};
 
@@ -164,7 +164,7 @@ pub(crate) fn push_ended(lake: &Lake, run: &Path) {
 
 /// What an engine answers; `None` where it is not installed.
 pub(crate) fn answer(engine: Engine, lake: &Lake, sql: &str) -> Option<Rows> {
-    match whylate_farm::answer(engine, lake, None, sql, None) {
+    match whylate_farm::answer(engine, lake, None, sql, Patience::default) {
         Ok(rows) => Some(rows),
         Err(error) if error.is_unavailable() => {
             eprintln!("skipped: {error}");
