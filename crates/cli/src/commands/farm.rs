@@ -126,7 +126,18 @@ pub(super) fn execute(command: &FarmCommand) -> Result<Ending> {
 fn merge(arguments: &MergeArguments) -> Result<Ending> {
     let this_month = || utc_text(SystemTime::now()).chars().take(7).collect();
     let before = arguments.before.clone().unwrap_or_else(this_month);
-    let merged = Lake::open(&arguments.url, false)?.merge(&before, arguments.goes_on)?;
+    let lake = Lake::open(&arguments.url, false)?;
+    if arguments.repair {
+        let repaired = lake.repair(arguments.goes_on)?;
+        for (month, runs) in &repaired {
+            output::print(&format!("{month}: damaged; its {runs} runs have files of their own again"))?;
+        }
+        if repaired.is_empty() {
+            output::message("no merged month is damaged");
+        }
+    }
+    // A repair that has ended has taken its lock away.
+    let merged = lake.merge(&before, arguments.goes_on && !arguments.repair)?;
     for Merged { month, runs, files: (from, to) } in &merged {
         output::print(&format!("{month}: {runs} runs, {from} files became {to}"))?;
     }

@@ -37,6 +37,9 @@ impl Damaged {
         if more > 0 {
             lines.push(format!("{more} more objects are damaged, and left out of the answer"));
         }
+        if all.iter().any(|it| it.object.starts_with(MERGED)) {
+            lines.push(format!("`whylate farm merge {lake} --repair` makes a damaged month anew"));
+        }
         if !lines.is_empty() {
             lines.push(format!(
                 "`whylate pull {lake} --check` names all that is damaged in the lake; `whylate push RUN {lake} --replace` sends \
@@ -142,9 +145,6 @@ fn check(file: &Path, listed: Option<&Object>) -> Result<(), String> {
     if bytes != object.bytes {
         return Err(format!("it has {bytes} bytes, not {}", object.bytes));
     }
-}
-
-/// The names of the Parquet files below a folder of `place`.
     // A month of a large farm does not fit into memory.
     match digest_of(&mut open).map_err(unread)?.1 == object.sha256 {
         true => Ok(()),
@@ -154,6 +154,9 @@ fn check(file: &Path, listed: Option<&Object>) -> Result<(), String> {
 
 fn unread(error: io::Error) -> String {
     format!("it cannot be read: {error}")
+}
+
+/// The names of the Parquet files below a folder of `place`.
 fn names_below<'p>(place: &'p Path, folder: &str) -> impl Iterator<Item = String> + use<'p> {
     let name = move |file: PathBuf| Some(file.strip_prefix(place).ok()?.to_string_lossy().into_owned());
     files_below(&place.join(folder)).into_iter().filter_map(name)
@@ -228,9 +231,6 @@ mod tests {
         assert_eq!(damaged(rest.path(), &layout, &["runs"]), []);
     }
 
-    #[test]
-    fn objects_behind_links_are_looked_at_and_those_of_hidden_runs_are_not() {
-        let folder = tempfile::tempdir().unwrap();
     /// The most memory that the process has had since it was asked to forget that.
     fn peak_kib() -> u64 {
         let status = fs::read_to_string("/proc/self/status").unwrap();
@@ -253,6 +253,9 @@ mod tests {
         assert!(peak_kib() - before < BYTES / 1024 / 2, "{} KiB", peak_kib() - before);
     }
 
+    #[test]
+    fn objects_behind_links_are_looked_at_and_those_of_hidden_runs_are_not() {
+        let folder = tempfile::tempdir().unwrap();
         let (lake, elsewhere) = (folder.path().join("lake"), folder.path().join("elsewhere"));
         put_empty(&lake, NAME).unwrap();
         fs::rename(lake.join("table=runs/host=a"), &elsewhere).unwrap();

@@ -12,6 +12,7 @@ use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt as _;
+use whylate_core::result::RunResult;
 use whylate_store::{LakeTable, Reader, RunInfo, StoreError, assemble, lake_tables};
 
 /// Larger objects are sent in parts of this size.
@@ -48,6 +49,15 @@ fn host_of(info: &RunInfo, asked: &Asked) -> Result<String, FarmError> {
     name.ok_or_else(|| FarmError::BadHost(info.run.clone(), own.to_owned()))
 }
 
+/// The result of a run; one without samples has none.
+pub(super) fn result_of(reader: &Reader) -> Result<Option<RunResult>, FarmError> {
+    match assemble(reader) {
+        Ok(result) => Ok(Some(result)),
+        Err(StoreError::NoSamples(_) | StoreError::NothingLeft(..)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 impl Lake {
     /// Brings a run into the lake. A push that was cut off goes on where it stopped; a run that is there already stays as
     /// it is.
@@ -61,11 +71,7 @@ impl Lake {
         if reader.is_in_progress() {
             return Err(FarmError::InProgress(path.to_owned()));
         }
-        let result = match assemble(&reader) {
-            Ok(result) => Some(result),
-            Err(StoreError::NoSamples(_) | StoreError::NothingLeft(..)) => None,
-            Err(error) => return Err(error.into()),
-        };
+        let result = result_of(&reader)?;
         let differs = mismatches(reader.info(), result.as_ref(), &how.asked);
         let tables = lake_tables(&reader, result.as_ref(), &differs)?;
         let info = reader.info();
@@ -100,8 +106,8 @@ impl Lake {
     ) -> Result<(usize, u64), FarmError> {
         let claim =
             Claim { content: manifest.content.clone(), whylate_version: manifest.whylate_version.clone() };
-        if replace {
-            self.withdraw(run).await?;
+        if replace && let Some(merged) = self.withdraw(run, &manifest.content).await? {
+            return self.send_archive(run, packed, merged).await;
         }
         // What was damaged is not known by its size: where a run makes room, nothing of it is kept.
         let goes_on = self.claim(run, &claim).await? && !replace;
@@ -118,7 +124,7 @@ impl Lake {
         }
         manifest.objects.push(archived);
         for table in tables {
-            let name = format!("table={}/host={}/month={month}/{}.parquet", table.name, run.host, run.run);
+            let name = run.table(table.name, month);
             let object = Object { name, bytes: table.bytes.len() as u64, sha256: sha256(&table.bytes) };
             // The row of the run has one size with several mismatches, and is small enough to be read.
             let is_there = match table.name {
@@ -134,6 +140,22 @@ impl Lake {
         let text = serde_json::to_vec_pretty(&manifest).unwrap_or_default();
         self.put(&run.object(MANIFEST), text, PutMode::Overwrite).await?;
         Ok((sent.0 + 1, sent.1))
+    }
+
+    /// Sends the archive of a run anew whose tables are in the file of a month.
+    async fn send_archive(
+        &self,
+        run: &LakeRun,
+        packed: archive::Packed,
+        mut manifest: Manifest,
+    ) -> Result<(usize, u64), FarmError> {
+        let object = Object { name: run.object(ARCHIVE), bytes: packed.bytes, sha256: packed.sha256 };
+        self.send_file(&object.name, packed.file).await?;
+        manifest.objects.retain(|it| it.name != object.name);
+        manifest.objects.push(object);
+        let text = serde_json::to_vec_pretty(&manifest).unwrap_or_default();
+        self.put(&run.object(MANIFEST), text, PutMode::Overwrite).await?;
+        Ok((2, packed.bytes))
     }
 
     /// Says which content the run's name stands for, or finds that it stands for the same; whether the same version of whylate
@@ -187,11 +209,14 @@ impl Lake {
     }
 
     /// Takes a run away: from its readers, then its claim, then the rest, which no push goes on with. Which objects it has is
-    /// what the lake lists: its manifest may be damaged.
-    async fn withdraw(&self, run: &LakeRun) -> Result<(), FarmError> {
+    /// what the lake lists: its manifest may be damaged. A run of the same content whose month is merged stays: its manifest.
+    async fn withdraw(&self, run: &LakeRun, content: &str) -> Result<Option<Manifest>, FarmError> {
         let found = self.read(&run.object(MANIFEST)).await?.unwrap_or_default();
-        if serde_json::from_slice(&found).is_ok_and(|found: Manifest| found.merged.is_some()) {
-            return Err(FarmError::IsMerged(run.to_string()));
+        if let Ok(found) = serde_json::from_slice::<Manifest>(&found)
+            && found.merged.is_some()
+        {
+            let is_same = found.content == content;
+            return if is_same { Ok(Some(found)) } else { Err(FarmError::IsMerged(run.to_string())) };
         }
         let (mut keys, mut rest) = (vec![self.key(&run.object(MANIFEST))], Vec::new());
         let tables = self.store.list_with_delimiter(Some(&self.root)).await;
@@ -216,7 +241,7 @@ impl Lake {
                 Err(error) => return Err(FarmError::Storage(format!("{}: {key}", self.url()), error)),
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Whether an object of that size is there: objects are whole or not at all, and the claim says that it has that content.
