@@ -118,7 +118,7 @@ Examples:
 
 Nothing is lost or seen twice, wherever it is cut off; questions give the same answers before, after
 and meanwhile. `pull` brings each run back as before; `push --replace` does not replace a run whose
-month is merged. One merge at a time.")]
+month is merged by one of another content. One merge at a time.")]
 pub(crate) struct MergeArguments {
     /// The lake
     pub(crate) url: String,

@@ -134,25 +134,25 @@ fn check(file: &Path, listed: Option<&Object>) -> Result<(), String> {
         // A merge or a push has taken it away since it was listed.
         Err(error) if error.kind() == io::ErrorKind::NotFound && listed.is_none() => return Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err("it is missing".to_owned()),
-        Err(error) => return Err(unread(error)),
+        Err(error) => return Err(unread(&error)),
     };
     let Some(object) = listed else {
         let mut bytes = Vec::new();
-        open.read_to_end(&mut bytes).map_err(unread)?;
+        open.read_to_end(&mut bytes).map_err(|error| unread(&error))?;
         return check_lake_table(bytes);
     };
-    let bytes = open.metadata().map_err(unread)?.len();
+    let bytes = open.metadata().map_err(|error| unread(&error))?.len();
     if bytes != object.bytes {
         return Err(format!("it has {bytes} bytes, not {}", object.bytes));
     }
     // A month of a large farm does not fit into memory.
-    match digest_of(&mut open).map_err(unread)?.1 == object.sha256 {
+    match digest_of(&mut open).map_err(|error| unread(&error))?.1 == object.sha256 {
         true => Ok(()),
         false => Err("its checksum is wrong".to_owned()),
     }
 }
 
-fn unread(error: io::Error) -> String {
+fn unread(error: &io::Error) -> String {
     format!("it cannot be read: {error}")
 }
 
