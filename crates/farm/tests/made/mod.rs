@@ -1,11 +1,12 @@
 //! Made runs, lakes of them, and what engines answer.
 
-#![allow(clippy::print_stderr, dead_code)] // what was skipped, and why; no test uses all of it
+#![allow(dead_code)] // no test uses all of it
 
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use whylate_core::plan::Source;
 use whylate_core::record::{Interval, SpikeCauses};
@@ -162,12 +163,21 @@ pub(crate) fn push_ended(lake: &Lake, run: &Path) {
     panic!("{} never ends", run.display());
 }
 
+/// Says once what a test leaves out, and why: past the harness, which shows nothing of a test that passes.
+pub(crate) fn skipped(reason: &str) {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let line = format!("skipped: {}: {reason}", std::thread::current().name().unwrap_or("a test"));
+    if SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(line.clone()) {
+        let _ = writeln!(std::io::stderr(), "{line}");
+    }
+}
+
 /// What an engine answers; `None` where it is not installed.
 pub(crate) fn answer(engine: Engine, lake: &Lake, sql: &str) -> Option<Rows> {
     match whylate_farm::answer(engine, lake, None, sql, Patience::default) {
         Ok(rows) => Some(rows),
         Err(error) if error.is_unavailable() => {
-            eprintln!("skipped: {error}");
+            skipped(&error.to_string());
             None
         }
         Err(error) => panic!("{error}\n{sql}"),
