@@ -281,14 +281,18 @@ fn a_job_that_did_not_measure_never_passes() {
     let dead_load = SMALL_PLAN.replace("kind = \"memory\"\nworking_set = \"256KiB\"\n", dead);
     let dead_load = write(&job.folder, "dead.toml", &dead_load);
     let (nothing, killed) = (job.fake("run", "exit 0"), job.fake("push", "kill -9 $$"));
+    let idle = job.path("idle");
+    fs::write(&idle, "#!/bin/sh\n").unwrap();
+    fs::set_permissions(&idle, fs::Permissions::from_mode(0o755)).unwrap();
     let cut = job.path("cut");
     fs::write(&cut, "#!/bin/sh\nkill -9 $$\n").unwrap();
     fs::set_permissions(&cut, fs::Permissions::from_mode(0o755)).unwrap();
     type Way<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)]);
-    let ways: [Way<'_>; 11] = [
+    let ways: [Way<'_>; 12] = [
         ("no program", &plan, &[("WHYLATE", "/nonexistent/whylate")]),
         ("a program that is killed", &plan, &[("WHYLATE", &cut)]),
-        ("a program that does nothing", &plan, &[("WHYLATE", &nothing)]),
+        ("a program that does not measure", &plan, &[("WHYLATE", &nothing)]),
+        ("a program that does nothing", &plan, &[("WHYLATE", &idle)]),
         ("no plan", "/nonexistent/plan.toml", &[]),
         ("a CPU that is not there", &offline, &[]),
         ("a load that dies", &dead_load, &[]),
