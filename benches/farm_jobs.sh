@@ -123,7 +123,7 @@ for round in good other; do
     expect "kubernetes, $round machine" $? "$expected"
     rm -rf "$folder/results" "$folder/lake-$round"
     "$python" "$folder/steps.py" "$folder/$round-lava" "$lava" >"$folder/steps"
-    expect "lava, definition and job${lava:+ by LAVA\'s schemas}" $? 0
+    expect "lava, definition and job${lava:+ by the schemas of LAVA}" $? 0
     (cd "$folder/$round-lava" && sh "$folder/steps") >"$folder/said" 2>&1
     grep -q 'TEST_CASE_ID=small RESULT=pass' "$folder/said"
     expect "lava, $round machine: $(grep -o 'TEST_CASE_ID.*RESULT=[a-z]*' "$folder/said")" $? "$expected"

@@ -139,7 +139,14 @@ fn months_are_merged_and_a_push_that_did_not_end_is_named() {
     assert!(files(&back) == files(&run));
     assert!(whylate(&["push", run_text, lake_text]).stdout.contains("there already"));
     let replaced = whylate(&["push", run_text, lake_text, "--replace"]);
-    assert!(replaced.code == Some(1) && replaced.stderr.contains("is merged"), "{replaced:?}");
+    assert!(replaced.code == Some(0) && replaced.stdout.contains("2 objects"), "no table: {replaced:?}");
+    let is_month = |name: &&PathBuf| name.starts_with("merged/table=runs");
+    fs::write(lake.join(files(&lake).keys().find(is_month).unwrap()), "garbage").unwrap();
+    let checked = whylate(&["pull", lake_text, "--check"]);
+    assert!(checked.code == Some(1) && checked.stderr.contains("--repair"), "{checked:?}");
+    let repaired = whylate(&["farm", "merge", lake_text, "--before", "9999-12", "--repair"]);
+    assert!(repaired.code == Some(0) && repaired.stdout.contains("damaged; its 1 runs"), "{repaired:?}");
+    assert_eq!(whylate(&["pull", lake_text, "--check"]).code, Some(0));
     let wrong = whylate(&["farm", "merge", lake_text, "--before", "2026-13"]);
     assert!(wrong.code == Some(1) && wrong.stderr.contains("2026-01"), "{wrong:?}");
 
