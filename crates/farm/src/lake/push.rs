@@ -5,7 +5,7 @@ use super::{
 };
 use crate::error::{At as _, FarmError};
 use crate::verify::{Asked, mismatches};
-use futures_util::TryStreamExt as _;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::buffered::BufWriter;
 use object_store::{ObjectStoreExt as _, PutMode, PutOptions};
 use std::io::Read as _;
@@ -17,6 +17,8 @@ use whylate_store::{LakeTable, Reader, RunInfo, StoreError, assemble, lake_table
 
 /// Larger objects are sent in parts of this size.
 const PART_BYTES: usize = 8 << 20;
+/// So many tables are sent at once: each waits for the disk or the network.
+const AT_ONCE: usize = 8;
 
 /// How a run is brought.
 #[derive(Clone, Debug, Default)]
@@ -123,23 +125,43 @@ impl Lake {
             sent = (1, archived.bytes);
         }
         manifest.objects.push(archived);
-        for table in tables {
-            let name = run.table(table.name, month);
-            let object = Object { name, bytes: table.bytes.len() as u64, sha256: sha256(&table.bytes) };
-            // The row of the run has one size with several mismatches, and is small enough to be read.
-            let is_there = match table.name {
-                "runs" => self.read(&object.name).await?.as_deref() == Some(&table.bytes),
-                _ => self.has(&object).await?,
-            };
-            if !goes_on || !is_there {
-                self.put(&object.name, table.bytes, PutMode::Overwrite).await?;
-                sent = (sent.0 + 1, sent.1 + object.bytes);
+        // The row of the run is the last one: without it none of the others is looked at, so that they need no order.
+        let (rows, others): (Vec<_>, Vec<_>) = tables.into_iter().partition(|table| table.name == "runs");
+        for group in [others, rows] {
+            let sends = group.into_iter().map(|table| self.send_table(run, month, table, goes_on));
+            let sends = futures_util::stream::iter(sends).buffered(AT_ONCE);
+            for (object, is_new) in sends.try_collect::<Vec<_>>().await? {
+                if is_new {
+                    sent = (sent.0 + 1, sent.1 + object.bytes);
+                }
+                manifest.objects.push(object);
             }
-            manifest.objects.push(object);
         }
         let text = serde_json::to_vec_pretty(&manifest).unwrap_or_default();
         self.put(&run.object(MANIFEST), text, PutMode::Overwrite).await?;
         Ok((sent.0 + 1, sent.1))
+    }
+
+    /// Sends a table where it is not there; whether it was sent.
+    async fn send_table(
+        &self,
+        run: &LakeRun,
+        month: &str,
+        table: LakeTable,
+        goes_on: bool,
+    ) -> Result<(Object, bool), FarmError> {
+        let name = run.table(table.name, month);
+        let object = Object { name, bytes: table.bytes.len() as u64, sha256: sha256(&table.bytes) };
+        let is_there = match (goes_on, table.name) {
+            (false, _) => false,
+            // It has one size with several mismatches, and is small enough to be read.
+            (true, "runs") => self.read(&object.name).await?.as_deref() == Some(&table.bytes),
+            (true, _) => self.has(&object).await?,
+        };
+        if !is_there {
+            self.put(&object.name, table.bytes, PutMode::Overwrite).await?;
+        }
+        Ok((object, !is_there))
     }
 
     /// Sends the archive of a run anew whose tables are in the file of a month.
