@@ -41,7 +41,7 @@ fn every_engine_gives_the_rows_of_the_others_and_the_quantiles_of_a_report() {
     assert_eq!(asked.len(), library().len());
 }
 
-/// A part of the months is merged. Each question is a session of Spark: minutes in all. `PYSPARK_SUBMIT_ARGS` names its workers.
+/// A part of the months is merged. `PYSPARK_SUBMIT_ARGS` names Spark's workers.
 #[test]
 fn spark_gives_the_rows_of_the_other_engines_over_merged_months() {
     let folder = tempfile::tempdir().unwrap();
@@ -52,7 +52,12 @@ fn spark_gives_the_rows_of_the_other_engines_over_merged_months() {
     if answer(Engine::Spark, &lake, "SELECT 1 FROM runs").is_none() {
         return;
     }
-    for question in library() {
+    // Each question is a session of Spark.
+    let asks_all = std::env::var_os("WHYLATE_SPARK_ALL").is_some();
+    if !asks_all {
+        skipped("all questions but `alarms`: set WHYLATE_SPARK_ALL=1 (minutes)");
+    }
+    for question in library().iter().filter(|it| asks_all || it.name == "alarms") {
         let Some(rows) = answer(Engine::DuckDb, &lake, question.sql) else { return };
         let of_spark = answer(Engine::Spark, &lake, question.sql).unwrap();
         assert!(is_same(&rows, &of_spark), "{}:\n{rows:?}\n{of_spark:?}", question.name);
