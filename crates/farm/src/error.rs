@@ -40,9 +40,17 @@ pub enum FarmError {
     InProgress(PathBuf),
     /// Its rows are in files of many runs.
     #[error(
-        "{0}: the month of this run is merged: nothing takes its place; rename the run's directory to push it beside"
+        "{0}: the month of this run is merged: only the same run takes its place, with the same `--plan`, `--host` and \
+         `--kernel` as it was pushed with; rename the run's directory to push this one beside it"
     )]
     IsMerged(String),
+    /// The manifest of a run, which is damaged and would say whether its rows are in files of many runs.
+    #[error(
+        "{0}: damaged in the lake, and the rows of the run may be in the file of a merged month: neither `--replace` nor \
+         `--repair` makes this object anew, since the run could then be counted twice; put a copy of it back (a backup, or \
+         the bucket's older version)"
+    )]
+    MaybeMerged(String),
     /// Another merge has begun and has not ended.
     #[error(
         "{0}: another `farm merge` is going on there, or was cut off; if none is going on anywhere, `--continue` goes on \

@@ -44,6 +44,20 @@ fn months_that_are_merged_give_the_same_answers_wherever_a_merge_is_cut_off() {
     let other = make_run(&folder_of_other, "a", "6.12", 0, 9000);
     assert!(matches!(lake.push(&other, &replaces).unwrap_err(), FarmError::IsMerged(_)));
     assert!(files(&place) == whole);
+    // The month's row says that nothing of what was asked for is missing.
+    let asked = Asked { kernel: Some("0.1".to_owned()), ..Asked::default() };
+    let other = Push { asked, ..replaces.clone() };
+    assert!(matches!(lake.push(&runs[0], &other).unwrap_err(), FarmError::IsMerged(_)));
+    assert!(files(&place) == whole);
+    // Nobody knows where the rows of the run are.
+    let manifest = place.join("runs/a/night-000/manifest.json");
+    let kept = std::fs::read(&manifest).unwrap();
+    std::fs::write(&manifest, "garbage").unwrap();
+    let said = lake.push(&runs[0], &replaces).unwrap_err();
+    assert!(matches!(said, FarmError::MaybeMerged(_)), "{said}");
+    assert!(said.to_string().contains("runs/a/night-000/manifest.json"), "{said}");
+    std::fs::write(&manifest, kept).unwrap();
+    assert!(files(&place) == whole);
 
     // Cut off before its manifest, and when a part of the runs' own files was deleted.
     let name = |end: &str| whole.keys().find(|it| it.to_string_lossy().ends_with(end)).unwrap().clone();

@@ -1,5 +1,6 @@
 //! Runs into the lake.
 
+use super::layout::MERGED;
 use super::{
     ARCHIVE, CLAIM, Claim, FORMAT, Lake, LakeRun, MANIFEST, Manifest, Object, archive, is_plain, sha256,
 };
@@ -66,7 +67,7 @@ impl Lake {
     ///
     /// # Errors
     /// [`FarmError::InProgress`], [`FarmError::BadName`], [`FarmError::BadHost`], [`FarmError::OtherContent`], [`FarmError::OtherMismatches`];
-    /// [`FarmError::Damaged`] where the run that is there already is not whole; [`FarmError::Run`] where the run cannot be read;
+    /// [`FarmError::IsMerged`], [`FarmError::MaybeMerged`]; [`FarmError::Damaged`] where the run that is there already is not whole; [`FarmError::Run`] where the run cannot be read;
     /// [`FarmError::Storage`].
     pub fn push(&self, path: &Path, how: &Push) -> Result<Pushed, FarmError> {
         let reader = Reader::open(path)?;
@@ -108,7 +109,7 @@ impl Lake {
     ) -> Result<(usize, u64), FarmError> {
         let claim =
             Claim { content: manifest.content.clone(), whylate_version: manifest.whylate_version.clone() };
-        if replace && let Some(merged) = self.withdraw(run, &manifest.content).await? {
+        if replace && let Some(merged) = self.withdraw(run, &manifest).await? {
             return self.send_archive(run, packed, merged).await;
         }
         // What was damaged is not known by its size: where a run makes room, nothing of it is kept.
@@ -231,13 +232,17 @@ impl Lake {
     }
 
     /// Takes a run away: from its readers, then its claim, then the rest, which no push goes on with. Which objects it has is
-    /// what the lake lists: its manifest may be damaged. A run of the same content whose month is merged stays: its manifest.
-    async fn withdraw(&self, run: &LakeRun, content: &str) -> Result<Option<Manifest>, FarmError> {
-        let found = self.read(&run.object(MANIFEST)).await?.unwrap_or_default();
-        if let Ok(found) = serde_json::from_slice::<Manifest>(&found)
+    /// what the lake lists: its manifest may be damaged. A run whose month is merged stays, with its manifest: what the month's
+    /// file says of it is not changed, so that the same must be pushed.
+    async fn withdraw(&self, run: &LakeRun, pushed: &Manifest) -> Result<Option<Manifest>, FarmError> {
+        let text = self.read(&run.object(MANIFEST)).await?;
+        let found = text.as_ref().map(|text| serde_json::from_slice::<Manifest>(text));
+        let is_damaged = matches!(found, Some(Err(_)));
+        if let Some(Ok(found)) = found
             && found.merged.is_some()
         {
-            let is_same = found.content == content;
+            let said = |it: &Manifest| it.mismatches.clone().unwrap_or_default();
+            let is_same = found.content == pushed.content && said(&found) == said(pushed);
             return if is_same { Ok(Some(found)) } else { Err(FarmError::IsMerged(run.to_string())) };
         }
         let (mut keys, mut rest) = (vec![self.key(&run.object(MANIFEST))], Vec::new());
@@ -253,6 +258,11 @@ impl Lake {
             // Questions see what has a row in `runs`.
             let to = if table.filename() == Some("table=runs") { &mut keys } else { &mut rest };
             to.extend(found.filter(|key| key.filename() == Some(&file)));
+        }
+        // Its rows may be those of a month, where they would stay: it would be there twice.
+        if is_damaged && keys.len() == 1 && !self.names(&format!("{MERGED}/parts")).await?.is_empty() {
+            let name = format!("{}/{}", self.url(), run.object(MANIFEST));
+            return Err(FarmError::MaybeMerged(name));
         }
         keys.push(self.key(&run.object(CLAIM)));
         keys.append(&mut rest);
