@@ -2,7 +2,7 @@
 
 mod made;
 
-use made::{PLAN, answer, files, is_same, make_lake, make_run, make_run_of};
+use made::{PLAN, answer, files, is_same, make_lake, make_run, make_run_named, make_run_of};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -116,7 +116,7 @@ fn a_damaged_month_is_made_anew_from_the_archives_of_its_runs() {
     let before = answers(&lake);
     lake.merge("9999-01", false).unwrap();
     let whole = files(&place);
-    assert_eq!(lake.repair(false).unwrap(), [], "nothing is damaged");
+    assert!(lake.repair(false).unwrap().is_empty(), "nothing is damaged");
     let of = |start: &str| {
         let month = |name: &&PathBuf| name.starts_with(start) && name.to_string_lossy().contains("2026-09");
         whole.keys().find(month).unwrap().clone()
@@ -128,7 +128,7 @@ fn a_damaged_month_is_made_anew_from_the_archives_of_its_runs() {
         let said = lake.check_merged().unwrap().into_iter().find_map(Result::err).unwrap().to_string();
         assert!(said.contains(object.to_str().unwrap()) && said.contains("--repair"), "{said}");
         let repaired = lake.repair(false).unwrap();
-        assert!(matches!(&repaired[..], [(month, 30)] if month == "2026-09"), "{repaired:?}");
+        assert!(matches!(&repaired[..], [Ok((month, 30))] if month == "2026-09"), "{repaired:?}");
         assert_eq!(lake.layout().unwrap().merged.len(), parts.len() - 1, "its runs have their own files");
         if let Some(before) = &before {
             assert!(before.iter().zip(answers(&lake).unwrap()).all(|(a, b)| is_same(a, &b)));
@@ -162,8 +162,14 @@ fn a_damaged_month_is_made_anew_from_the_archives_of_its_runs() {
     let archive = place.join("runs/b/night-001/run.tar.gz");
     std::fs::write(&archive, "garbage").unwrap();
     let damaged = files(&place);
-    let said = lake.repair(false).unwrap_err().to_string();
+    // The month after it is repaired all the same.
+    let later = whole.keys().find(|name| name.starts_with("merged/table=runs/month=2026-10")).unwrap();
+    std::fs::write(place.join(later), "garbage").unwrap();
+    let mut repaired = lake.repair(false).unwrap();
+    assert!(matches!(&repaired[..], [Err(_), Ok((month, _))] if month == "2026-10"), "{repaired:?}");
+    let said = repaired.swap_remove(0).unwrap_err().to_string();
     assert!(said.contains("runs/b/night-001/run.tar.gz") && said.contains("--replace"), "{said}");
+    lake.merge("9999-01", false).unwrap();
     assert!(files(&place) == damaged);
     let run = runs.iter().find(|run| run.ends_with("b/night-001")).unwrap();
     lake.push(run, &Push { replace: true, ..Push::default() }).unwrap();
@@ -171,6 +177,26 @@ fn a_damaged_month_is_made_anew_from_the_archives_of_its_runs() {
     lake.merge("9999-01", false).unwrap();
     assert!(lake.check_merged().unwrap().iter().all(Result::is_ok));
     assert!(lake.check(&lake.find("b/night-001").unwrap()).is_ok());
+}
+
+/// As names of files `night-000-2` is before `night-000`, and as names of runs behind it.
+#[test]
+fn a_damaged_month_is_made_anew_whatever_its_runs_are_called() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("lake");
+    let lake = Lake::open(place.to_str().unwrap(), true).unwrap();
+    for name in ["night-000", "night-000-2"] {
+        let run = make_run_named(name, PLAN, folder.path(), "a", "6.12", 0, 2000);
+        lake.push(&run, &Push::default()).unwrap();
+    }
+    lake.merge("9999-01", false).unwrap();
+    let whole = files(&place);
+    let table = whole.keys().find(|name| name.starts_with("merged/table=runs")).unwrap();
+    std::fs::write(place.join(table), "garbage").unwrap();
+    let repaired = lake.repair(false).unwrap();
+    assert!(matches!(&repaired[..], [Ok((_, 2))]), "{repaired:?}");
+    lake.merge("9999-01", false).unwrap();
+    assert!(files(&place) == whole);
 }
 
 #[test]

@@ -161,24 +161,35 @@ fn merge(arguments: &MergeArguments) -> Result<Ending> {
     let this_month = || utc_text(SystemTime::now()).chars().take(7).collect();
     let before = arguments.before.clone().unwrap_or_else(this_month);
     let lake = Lake::open(&arguments.url, false)?;
+    let mut unrepaired = 0;
     if arguments.repair {
-        let repaired = lake.repair(arguments.goes_on)?;
-        for (month, runs) in &repaired {
-            output::print(&format!("{month}: damaged; its {runs} runs have files of their own again"))?;
-        }
-        if repaired.is_empty() {
+        let found = lake.repair(arguments.goes_on)?;
+        if found.is_empty() {
             output::message("no merged month is damaged");
+        }
+        let (repaired, failed): (Vec<_>, Vec<_>) = found.into_iter().partition(Result::is_ok);
+        for (month, runs) in repaired.into_iter().flatten() {
+            let said = match runs {
+                1 => "its run has a file of its own for each table".to_owned(),
+                _ => format!("its {runs} runs have files of their own"),
+            };
+            output::print(&format!("{month}: damaged; {said} again"))?;
+        }
+        unrepaired = failed.len();
+        for error in failed.into_iter().filter_map(Result::err) {
+            output::message(&format!("whylate: {error}"));
         }
     }
     // A repair that has ended has taken its lock away.
     let merged = lake.merge(&before, arguments.goes_on && !arguments.repair)?;
     for Merged { month, runs, files: (from, to) } in &merged {
-        output::print(&format!("{month}: {runs} runs, {from} files became {to}"))?;
+        let plural = if *runs == 1 { "" } else { "s" };
+        output::print(&format!("{month}: {runs} run{plural}, {from} files became {to}"))?;
     }
     if merged.is_empty() {
         output::message(&format!("no month before {before} has runs with files of their own"));
     }
-    Ok(Ending::Pass)
+    Ok(if unrepaired == 0 { Ending::Pass } else { Ending::Incomplete })
 }
 
 fn verify(arguments: &VerifyArguments) -> Result<Ending> {

@@ -132,7 +132,7 @@ fn months_are_merged_and_a_push_that_did_not_end_is_named() {
     let none = whylate(&["farm", "merge", lake_text, "--before", "2000-01"]);
     assert!(none.code == Some(0) && none.stderr.contains("no month before 2000-01"), "{none:?}");
     let merged = whylate(&["farm", "merge", lake_text, "--before", "9999-12"]);
-    assert!(merged.code == Some(0) && merged.stdout.contains(": 1 runs, "), "{merged:?}");
+    assert!(merged.code == Some(0) && merged.stdout.contains(": 1 run, "), "{merged:?}");
     let checked = whylate(&["pull", lake_text, "--check"]);
     assert_eq!((checked.code, checked.stdout.matches("whole").count()), (Some(0), 2), "{checked:?}");
     assert_eq!(whylate(&["pull", text(&lake.join("run-1")), text(&back)]).code, Some(0));
@@ -145,8 +145,18 @@ fn months_are_merged_and_a_push_that_did_not_end_is_named() {
     let checked = whylate(&["pull", lake_text, "--check"]);
     assert!(checked.code == Some(1) && checked.stderr.contains("--repair"), "{checked:?}");
     let repaired = whylate(&["farm", "merge", lake_text, "--before", "9999-12", "--repair"]);
-    assert!(repaired.code == Some(0) && repaired.stdout.contains("damaged; its 1 runs"), "{repaired:?}");
+    assert!(repaired.code == Some(0) && repaired.stdout.contains("damaged; its run has"), "{repaired:?}");
     assert_eq!(whylate(&["pull", lake_text, "--check"]).code, Some(0));
+    // Without its archive a month cannot be repaired.
+    let kept = files(&lake);
+    for end in ["merged/table=runs", "runs/"] {
+        let is_it =
+            |name: &&PathBuf| name.starts_with(end) && !name.extension().is_some_and(|it| it == "json");
+        fs::write(lake.join(kept.keys().find(is_it).unwrap()), "garbage").unwrap();
+    }
+    let failed = whylate(&["farm", "merge", lake_text, "--before", "9999-12", "--repair"]);
+    assert!(failed.code == Some(1) && failed.stderr.contains("run.tar.gz"), "{failed:?}");
+    assert!(!failed.stdout.contains("damaged"), "{failed:?}");
     let wrong = whylate(&["farm", "merge", lake_text, "--before", "2026-13"]);
     assert!(wrong.code == Some(1) && wrong.stderr.contains("2026-01"), "{wrong:?}");
 

@@ -25,6 +25,7 @@ pub(crate) use links::Links;
 pub use merge::{Checked, Merged};
 pub use pull::Pulled;
 pub use push::{Push, Pushed};
+pub use repair::Repaired;
 
 use crate::error::{At as _, FarmError};
 use object_store::aws::AmazonS3Builder;

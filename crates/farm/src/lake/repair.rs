@@ -16,29 +16,28 @@ use std::io::Seek as _;
 use std::path::{Path, PathBuf};
 use whylate_store::{Reader, lake_tables};
 
+/// A damaged month, and how many runs have files of their own again; or why it stays as it is.
+pub type Repaired = Result<(String, usize), FarmError>;
+
 /// A run with its tables, which are files of this machine.
 type WithTables = (LakeRun, Manifest, Vec<(Object, PathBuf)>);
 
 impl Lake {
-    /// Gives the runs of damaged months files of their own again, for a merge to come; the months, with their runs.
+    /// Gives the runs of damaged months files of their own again, for a merge to come. One that cannot be repaired stops no
+    /// other: its [`FarmError::Damaged`] names an archive or a manifest that it needs, and nothing of that month changes.
     ///
     /// # Errors
-    /// [`FarmError::Merging`] as for a merge; [`FarmError::Damaged`] names an archive or a manifest without which a month cannot
-    /// be repaired, and nothing of that month changes; [`FarmError::Storage`], [`FarmError::Run`].
-    pub fn repair(&self, goes_on: bool) -> Result<Vec<(String, usize)>, FarmError> {
+    /// [`FarmError::Merging`] as for a merge; [`FarmError::Storage`], [`FarmError::Damaged`] where a merge that was cut off cannot
+    /// be ended.
+    pub fn repair(&self, goes_on: bool) -> Result<Vec<Repaired>, FarmError> {
         self.locked(goes_on, || {
-            let mut repaired = Vec::new();
-            for part in self.finish_merges()? {
-                match self.check_part(&part) {
-                    Ok(_) => {}
-                    Err(FarmError::Damaged(..)) => {
-                        let runs = self.split(&part)?;
-                        repaired.push((part.month, runs));
-                    }
-                    Err(error) => return Err(error),
-                }
-            }
-            Ok(repaired)
+            let parts = self.finish_merges()?;
+            let repair = |part: MergedPart| match self.check_part(&part) {
+                Ok(_) => None,
+                Err(FarmError::Damaged(..)) => Some(self.split(&part).map(|runs| (part.month, runs))),
+                Err(error) => Some(Err(error)),
+            };
+            Ok(parts.into_iter().filter_map(repair).collect())
         })
     }
 
@@ -80,7 +79,8 @@ impl Lake {
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
-        runs.sort_by_key(|(run, _)| format!("{}/", run.host) + &run.run);
+        // A merge goes by the names of files: `night-2.parquet` is before `night.parquet`.
+        runs.sort_by_key(|(run, _)| format!("{run}.parquet"));
         match digest_of_runs(&runs) == part.digest {
             true => Ok(runs),
             // Without one of them its rows would be lost.

@@ -12,9 +12,9 @@ use whylate_core::plan::Source;
 use whylate_core::record::{Interval, SpikeCauses};
 use whylate_core::result::{Cause, CauseKind, RunState};
 use whylate_core::{CpuId, Facts, Plan};
-use whylate_farm::{Engine, FarmError, Lake, Patience, Push, Rows};
+use whylate_farm::{Engine, Lake, Patience, Push, Rows};
 use whylate_stats::buckets::{index_of, lower_edge};
-use whylate_store::{Execution, ExecutionState, RowKey, RunDirectory, RunInfo, Sink as _};
+use whylate_store::{Execution, ExecutionState, RowKey, RunDirectory, RunInfo, Sink as _, is_being_written};
 
 const DAY: u64 = 86_400;
 const SECOND: u64 = 1_000_000_000;
@@ -72,6 +72,18 @@ pub(crate) fn make_run_of(
     night: u64,
     scale: u64,
 ) -> PathBuf {
+    make_run_named(&format!("night-{night:03}"), plan, folder, host, kernel, night, scale)
+}
+
+pub(crate) fn make_run_named(
+    name: &str,
+    plan: &str,
+    folder: &Path,
+    host: &str,
+    kernel: &str,
+    night: u64,
+    scale: u64,
+) -> PathBuf {
     let mut facts = Facts { host: host.to_owned(), ..Facts::default() };
     facts.kernel.release = kernel.to_owned();
     facts.privileges.realtime_priority_max = 99;
@@ -79,10 +91,9 @@ pub(crate) fn make_run_of(
     (facts.cpu_sets.present, facts.cpu_sets.online, facts.cpu_sets.allowed) =
         (cpus.clone(), cpus.clone(), cpus);
     let plan = Plan::parse(&Source { name: "nightly", text: plan }, &[]).unwrap();
-    let name = format!("night-{night:03}");
     let started: SystemTime = UNIX_EPOCH + Duration::from_secs(1_790_000_000 + night * DAY);
-    let mut info = RunInfo::new(&name, started, plan, facts);
-    let path = folder.join(host).join(&name);
+    let mut info = RunInfo::new(name, started, plan, facts);
+    let path = folder.join(host).join(name);
     let mut directory = RunDirectory::create(&path, &info).unwrap();
     let mut random = Random(night * 1000 + host.bytes().map(u64::from).sum::<u64>());
     for (slot, cell) in ["idle", "quiet", "idle", "quiet"].into_iter().enumerate() {
@@ -123,7 +134,15 @@ pub(crate) fn make_run_of(
     info.state = RunState::Complete;
     info.restored = Some(true);
     directory.seal(&info).unwrap();
-    path
+    drop(directory);
+    // A process that another test starts has all open files until its program begins, the lock of the run among them.
+    for _ in 0..200 {
+        if !is_being_written(&path) {
+            return path;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{} never ends", path.display());
 }
 
 /// Boards `a`, `b` and `c` over 24 nights: `b` becomes later with a new kernel, `c` has fewer periods than its plan asks for
@@ -141,26 +160,11 @@ pub(crate) fn make_lake(folder: &Path) -> (Lake, Vec<PathBuf>) {
             let scale = if host == "b" && is_new { 8000 } else { 2000 };
             let plan = if host == "c" { PLAN.replace("100ms", "10ms") } else { PLAN.to_owned() };
             let run = make_run_of(&plan, folder, host, kernel, night, scale);
-            push_ended(&lake, &run);
+            lake.push(&run, &Push::default()).unwrap();
             runs.push(run);
         }
     }
     (lake, runs)
-}
-
-/// Pushes a run that has ended. A process that another test starts has all open files until its program begins, the lock of the run
-/// among them.
-pub(crate) fn push_ended(lake: &Lake, run: &Path) {
-    for _ in 0..200 {
-        match lake.push(run, &Push::default()) {
-            Err(FarmError::InProgress(_)) => std::thread::sleep(Duration::from_millis(10)),
-            pushed => {
-                pushed.unwrap();
-                return;
-            }
-        }
-    }
-    panic!("{} never ends", run.display());
 }
 
 /// Says once what a test leaves out, and why: past the harness, which shows nothing of a test that passes.
