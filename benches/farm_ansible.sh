@@ -133,6 +133,7 @@ way other-machine small --limit board-2
     sleep 0.02
 done) &
 changer=$!
+pids="$pids $changer"
 way wrong-priority small --limit board-3
 kill $changer
 nsenter -t "$board_4" -m sh -c 'cat /dev/zero >/var/tmp/full' 2>/dev/null

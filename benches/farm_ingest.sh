@@ -23,10 +23,13 @@ for number in $(seq "$count"); do
 done
 rate() { # NAME LAKE
     begun=$(date +%s%N)
-    "$whylate" push "$runs"/run-* "$2" >"$folder/said" || exit 1
+    # RUNS may keep more of them than COUNT.
+    "$whylate" push $(seq -f "$runs/run-%.0f" "$count") "$2" >"$folder/said" || exit 1
     taken=$((($(date +%s%N) - begun) / 1000000))
+    pushed=$(wc -l <"$folder/said")
+    [ "$pushed" -eq "$count" ] || { echo "$1: $pushed runs were pushed, not $count" >&2; exit 1; }
     objects=$(sed -n 's/.*: \([0-9]*\) objects.*/\1/p' "$folder/said" | head -1)
-    echo "$1: $(wc -l <"$folder/said") runs of $objects objects in $taken ms: $((count * 1000 / taken)) runs/s"
+    echo "$1: $pushed runs of $objects objects in $taken ms: $((count * 1000 / taken)) runs/s"
 }
 rate "folder $(stat -f -c %T "$folder")" "$folder/lake"
 rate "the same again" "$folder/lake"

@@ -116,7 +116,8 @@ for round in good other; do
     expect "slurm, $round machine" $? "$expected"
     rm -rf "$folder/results" "$folder/lake-$round"
     "$python" "$folder/containers.py" "$folder/$round-kubernetes" >"$folder/commands"
-    expect "kubernetes, commands of $(wc -l <"$folder/commands") containers" $? 0
+    code=$?
+    expect "kubernetes, commands of $(wc -l <"$folder/commands") containers" $code 0
     shellcheck -s sh -S warning -e SC2086 "$folder/$round-kubernetes/watch-command.sh"
     expect "shellcheck of the DaemonSet's command" $? 0
     sh "$folder/commands" >"$folder/said" 2>&1
@@ -126,6 +127,7 @@ for round in good other; do
     expect "lava, definition and job${lava:+ by the schemas of LAVA}" $? 0
     (cd "$folder/$round-lava" && sh "$folder/steps") >"$folder/said" 2>&1
     grep -q 'TEST_CASE_ID=small RESULT=pass' "$folder/said"
-    expect "lava, $round machine: $(grep -o 'TEST_CASE_ID.*RESULT=[a-z]*' "$folder/said")" $? "$expected"
+    code=$?
+    expect "lava, $round machine: $(grep -o 'TEST_CASE_ID.*RESULT=[a-z]*' "$folder/said")" $code "$expected"
 done
 [ $wrong -eq 0 ]

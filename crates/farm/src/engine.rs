@@ -83,14 +83,14 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// How long an answer is waited for.
 #[derive(Clone, Debug, Default)]
-pub struct Patience {
+pub struct Wait {
     /// The engine is ended when it has taken so long.
     pub limit: Option<Duration>,
     /// Set by whoever wants no answer any more.
     pub stop: Arc<AtomicBool>,
 }
 
-impl Patience {
+impl Wait {
     pub(crate) fn is_over(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -101,10 +101,10 @@ impl Patience {
 /// # Errors
 /// [`FarmError::NoEngine`] where it is not installed, [`FarmError::NoPython`] where Python is not, [`FarmError::TooLong`],
 /// [`FarmError::Stopped`], [`FarmError::Engine`] with what it says.
-pub fn ask(engine: Engine, statements: &[String], patience: &Patience) -> Result<Rows, FarmError> {
+pub fn ask(engine: Engine, statements: &[String], wait: &Wait) -> Result<Rows, FarmError> {
     match std::env::var(PYTHON) {
-        Ok(python) => ask_python(&python, &format!("{PYTHON}={python}"), engine, statements, patience),
-        Err(_) => ask_python("python3", "python3", engine, statements, patience),
+        Ok(python) => ask_python(&python, &format!("{PYTHON}={python}"), engine, statements, wait),
+        Err(_) => ask_python("python3", "python3", engine, statements, wait),
     }
 }
 
@@ -114,7 +114,7 @@ fn ask_python(
     named: &str,
     engine: Engine,
     statements: &[String],
-    patience: &Patience,
+    wait: &Wait,
 ) -> Result<Rows, FarmError> {
     let failed = |what: String| FarmError::Engine(engine.name(), what);
     let document = serde_json::json!({ "engine": engine.name(), "statements": statements }).to_string();
@@ -137,10 +137,10 @@ fn ask_python(
         io::ErrorKind::NotFound => FarmError::NoPython(named.to_owned()),
         _ => failed(format!("{named}: {error}")),
     })?;
-    let ended = wait(&mut running, patience).map_err(|error| failed(error.to_string()))?;
+    let ended = end_of(&mut running, wait).map_err(|error| failed(error.to_string()))?;
     let status = match ended {
-        _ if patience.is_over() => return Err(FarmError::Stopped(engine.name())),
-        None => return Err(FarmError::TooLong(engine.name(), patience.limit.unwrap_or_default().as_secs())),
+        _ if wait.is_over() => return Err(FarmError::Stopped(engine.name())),
+        None => return Err(FarmError::TooLong(engine.name(), wait.limit.unwrap_or_default().as_secs())),
         Some(status) => status,
     };
     match status.code() {
@@ -157,15 +157,15 @@ fn ask_python(
 }
 
 /// How a process ended; `None` where it was ended.
-fn wait(running: &mut Child, patience: &Patience) -> io::Result<Option<ExitStatus>> {
-    let mut left = patience.limit.unwrap_or(Duration::MAX);
+fn end_of(running: &mut Child, wait: &Wait) -> io::Result<Option<ExitStatus>> {
+    let mut left = wait.limit.unwrap_or(Duration::MAX);
     let mut since = Instant::now();
     let mut is_over = false;
     while since.elapsed() < left {
         if let Some(status) = running.try_wait()? {
             return Ok(Some(status));
         }
-        if patience.is_over() && !is_over {
+        if wait.is_over() && !is_over {
             (is_over, left, since) = (true, GRACE, Instant::now());
         }
         std::thread::sleep(LOOK);
@@ -221,7 +221,7 @@ mod tests {
             "PYTHON=/nonexistent/python",
             Engine::DuckDb,
             &[],
-            &Patience::default(),
+            &Wait::default(),
         );
         let error = said.unwrap_err();
         assert!(error.is_unavailable(), "{error}");
@@ -247,8 +247,7 @@ mod tests {
         let script = format!("PYTHONPATH='{}' exec python3 \"$@\"", folder.path().display());
         let program = python(folder.path(), &script);
         let question = vec!["SELECT 1".to_owned()];
-        match ask_python(program.to_str().unwrap(), "python", Engine::DuckDb, &question, &Patience::default())
-        {
+        match ask_python(program.to_str().unwrap(), "python", Engine::DuckDb, &question, &Wait::default()) {
             Ok(rows) => assert_eq!((rows.columns, rows.rows), (vec!["n".to_owned()], vec![vec![1.into()]])),
             // A machine without Python.
             Err(FarmError::Engine(_, said)) => assert!(said.contains("python3"), "{said}"),
@@ -263,15 +262,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let program = python(folder.path(), "exec sleep 3600");
         let question = vec!["SELECT 1".repeat(100_000)];
-        let asks = |patience: &Patience| {
-            ask_python(program.to_str().unwrap(), "python", Engine::DuckDb, &question, patience)
-        };
-        let mut patience = Patience { limit: Some(Duration::from_millis(100)), ..Patience::default() };
-        let said = asks(&patience);
+        let asks =
+            |wait: &Wait| ask_python(program.to_str().unwrap(), "python", Engine::DuckDb, &question, wait);
+        let mut wait = Wait { limit: Some(Duration::from_millis(100)), ..Wait::default() };
+        let said = asks(&wait);
         assert!(matches!(said, Err(FarmError::TooLong("duckdb", 0))), "{said:?}");
-        patience.limit = None;
-        patience.stop.store(true, Ordering::Relaxed);
-        let said = asks(&patience);
+        wait.limit = None;
+        wait.stop.store(true, Ordering::Relaxed);
+        let said = asks(&wait);
         assert!(matches!(said, Err(FarmError::Stopped("duckdb"))), "{said:?}");
     }
 }

@@ -80,7 +80,8 @@ pub enum FarmError {
     Run(#[from] StoreError),
     /// An engine that is not installed: its name, its module, the Python that was asked.
     #[error(
-        "{0} is not installed: `{2} -m pip install {1}`, or name a Python that has it in WHYLATE_QUERY_PYTHON"
+        "{0} is not installed: `{2} -m pip install {1}`{java}, or name a Python that has it in WHYLATE_QUERY_PYTHON",
+        java = if *.0 == "spark" { " and Java" } else { "" }
     )]
     NoEngine(&'static str, &'static str, String),
     /// A Python that is not there.
@@ -95,9 +96,9 @@ pub enum FarmError {
     /// An engine that was not waited for any more.
     #[error("{0}: stopped before it answered")]
     Stopped(&'static str),
-    /// No answer, of a lake with damaged objects: the lines that name them say what the answer would have lacked besides.
+    /// No answer, of a lake with damaged objects: the lines that name them say what the answer would have lacked as well.
     #[error("{0}\n{lines}", lines = .1.join("\n"))]
-    Besides(Box<FarmError>, Vec<String>),
+    WithDamage(Box<FarmError>, Vec<String>),
     /// A lake without a run.
     #[error("{0}: holds no run; `whylate push RUN {0}` brings one")]
     NoRuns(String),
@@ -114,7 +115,7 @@ impl FarmError {
     pub fn is_unavailable(&self) -> bool {
         match self {
             Self::NoEngine(..) | Self::NoPython(_) => true,
-            Self::Besides(error, _) => error.is_unavailable(),
+            Self::WithDamage(error, _) => error.is_unavailable(),
             _ => false,
         }
     }
@@ -122,7 +123,8 @@ impl FarmError {
 
 /// What brings a damaged object back.
 fn remedy_of(object: &str) -> &'static str {
-    match object.contains("/merged/") {
+    // The lake's own URL may have a folder of that name, too.
+    match object.contains("/merged/table=") || object.contains("/merged/parts/") {
         true => "`whylate farm merge URL --repair` makes the month anew",
         false => "push the run again with `--replace`",
     }

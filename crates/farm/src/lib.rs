@@ -15,7 +15,7 @@ mod verify;
 
 pub use boards::{boards, course, history_of};
 pub use compare::{FIGURES, RunGroup, compare_groups, kernels};
-pub use engine::{Engine, Patience, Rows, ask};
+pub use engine::{Engine, Rows, Wait, ask};
 pub use error::FarmError;
 pub use farm_file::{FarmFile, Host, PlanRule};
 pub use lake::{

@@ -5,7 +5,7 @@ mod made;
 use made::{answer, make_lake, make_run};
 use std::fs;
 use std::path::{Path, PathBuf};
-use whylate_farm::{Engine, Lake, Patience, Push, Rows, library};
+use whylate_farm::{Engine, Lake, Push, Rows, Wait, library};
 
 const ENGINES: [Engine; 3] = [Engine::DuckDb, Engine::ClickHouse, Engine::Spark];
 const QUANTILES: &str =
@@ -126,8 +126,7 @@ fn damaged_objects_are_named_where_there_is_no_answer() {
     lake.push(&make_run(folder.path(), "a", "6.12", 0, 2000), &Push::default()).unwrap();
     let name = "table=runs/host=a/month=2026-09/night-000.parquet";
     let asks = |question: &str| {
-        let said =
-            whylate_farm::answer(Engine::DuckDb, &lake, None, question, Patience::default).unwrap_err();
+        let said = whylate_farm::answer(Engine::DuckDb, &lake, None, question, Wait::default).unwrap_err();
         (said.is_unavailable(), said.to_string())
     };
     let (_, whole) = asks("SELECT no_such_column FROM runs");

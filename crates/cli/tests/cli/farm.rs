@@ -150,8 +150,7 @@ fn months_are_merged_and_a_push_that_did_not_end_is_named() {
     // Without its archive a month cannot be repaired.
     let kept = files(&lake);
     for end in ["merged/table=runs", "runs/"] {
-        let is_it =
-            |name: &&PathBuf| name.starts_with(end) && !name.extension().is_some_and(|it| it == "json");
+        let is_it = |name: &&PathBuf| name.starts_with(end) && name.extension().is_none_or(|it| it != "json");
         fs::write(lake.join(kept.keys().find(is_it).unwrap()), "garbage").unwrap();
     }
     let failed = whylate(&["farm", "merge", lake_text, "--before", "9999-12", "--repair"]);
@@ -323,6 +322,8 @@ fn a_job_that_did_not_measure_never_passes() {
         assert_eq!(job.run(plan, &format!("way-{number}"), changes), Some(1), "{what}");
     }
     assert_eq!(job.run(&other, "good", &[]), Some(1), "the run of another plan");
+    assert_eq!(job.run(&plan, "idle", &[("WHYLATE", &idle)]), Some(1));
+    assert_eq!(job.run(&plan, "idle", &[]), Some(0), "what measured nothing takes no run's place");
 }
 
 #[test]

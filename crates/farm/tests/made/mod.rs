@@ -12,7 +12,7 @@ use whylate_core::plan::Source;
 use whylate_core::record::{Interval, SpikeCauses};
 use whylate_core::result::{Cause, CauseKind, RunState};
 use whylate_core::{CpuId, Facts, Plan};
-use whylate_farm::{Engine, Lake, Patience, Push, Rows};
+use whylate_farm::{Engine, Lake, Push, Rows, Wait};
 use whylate_stats::buckets::{index_of, lower_edge};
 use whylate_store::{Execution, ExecutionState, RowKey, RunDirectory, RunInfo, Sink as _, is_being_written};
 
@@ -178,7 +178,7 @@ pub(crate) fn skipped(reason: &str) {
 
 /// What an engine answers; `None` where it is not installed.
 pub(crate) fn answer(engine: Engine, lake: &Lake, sql: &str) -> Option<Rows> {
-    match whylate_farm::answer(engine, lake, None, sql, Patience::default) {
+    match whylate_farm::answer(engine, lake, None, sql, Wait::default) {
         Ok(rows) => Some(rows),
         Err(error) if error.is_unavailable() => {
             skipped(&error.to_string());

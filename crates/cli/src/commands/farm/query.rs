@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
 use whylate_core::result::{FarmComparison, Outcome};
-use whylate_farm::{Damaged, Engine, FIGURES, FarmError, Lake, Patience, Rows, RunGroup, compare_groups};
+use whylate_farm::{Damaged, Engine, FIGURES, FarmError, Lake, Rows, RunGroup, Wait, compare_groups};
 use whylate_stats::meta::RUNS_MIN;
 use whylate_store::user_folder;
 
@@ -78,7 +78,7 @@ impl Asked {
     /// The rows, after it was said which objects they lack.
     fn answer_aloud(&self, sql: &str) -> Result<Rows, FarmError> {
         // Ctrl-C and SIGTERM end the engine, and what was made for it is deleted.
-        let watched = || Patience { stop: signals::watch().unwrap_or_default(), ..Patience::default() };
+        let watched = || Wait { stop: signals::watch().unwrap_or_default(), ..Wait::default() };
         let rows = self.answer(sql, watched)?;
         for line in Damaged::said(&rows.damaged, self.lake.url()) {
             output::message(&format!("whylate: {line}"));
@@ -86,8 +86,8 @@ impl Asked {
         Ok(rows)
     }
 
-    pub(crate) fn answer(&self, sql: &str, patience: impl FnOnce() -> Patience) -> Result<Rows, FarmError> {
-        whylate_farm::answer(self.engine, &self.lake, self.cache.as_deref(), sql, patience)
+    pub(crate) fn answer(&self, sql: &str, wait: impl FnOnce() -> Wait) -> Result<Rows, FarmError> {
+        whylate_farm::answer(self.engine, &self.lake, self.cache.as_deref(), sql, wait)
     }
 }
 
