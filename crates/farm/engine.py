@@ -1,10 +1,11 @@
 """Runs statements in an engine: a JSON document on standard input, the columns and rows of the last one on standard output.
 
-Exit code 69: the engine is not installed.
+Exit code 69: the engine is not installed, or what it needs.
 """
 
 import json
 import os
+import shutil
 import sys
 
 
@@ -35,6 +36,8 @@ def clickhouse(statements):
 def spark(statements):
     from pyspark.sql import SparkSession
 
+    if not os.environ.get("JAVA_HOME") and not shutil.which("java"):
+        raise ImportError("Spark needs Java: there is no `java`, and JAVA_HOME names none")
     builder = SparkSession.builder.appName("whylate").config("spark.ui.enabled", "false")
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

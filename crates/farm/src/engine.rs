@@ -7,6 +7,8 @@ use serde_json::Value;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// An engine that answers SQL.
@@ -76,16 +78,33 @@ const NOT_INSTALLED: i32 = 69;
 
 /// How often it is looked whether an engine has ended.
 const LOOK: Duration = Duration::from_millis(10);
+/// Ctrl-C reaches the engine, too, which then deletes its own files.
+const GRACE: Duration = Duration::from_secs(2);
 
-/// Runs statements in the engine that is installed, as a module of Python; it is ended when it has taken as long as `limit`.
+/// How long an answer is waited for.
+#[derive(Clone, Debug, Default)]
+pub struct Wait {
+    /// The engine is ended when it has taken so long.
+    pub limit: Option<Duration>,
+    /// Set by whoever wants no answer any more.
+    pub stop: Arc<AtomicBool>,
+}
+
+impl Wait {
+    pub(crate) fn is_over(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// Runs statements in the engine that is installed, as a module of Python.
 ///
 /// # Errors
 /// [`FarmError::NoEngine`] where it is not installed, [`FarmError::NoPython`] where Python is not, [`FarmError::TooLong`],
-/// [`FarmError::Engine`] with what it says.
-pub fn ask(engine: Engine, statements: &[String], limit: Option<Duration>) -> Result<Rows, FarmError> {
+/// [`FarmError::Stopped`], [`FarmError::Engine`] with what it says.
+pub fn ask(engine: Engine, statements: &[String], wait: &Wait) -> Result<Rows, FarmError> {
     match std::env::var(PYTHON) {
-        Ok(python) => ask_python(&python, &format!("{PYTHON}={python}"), engine, statements, limit),
-        Err(_) => ask_python("python3", "python3", engine, statements, limit),
+        Ok(python) => ask_python(&python, &format!("{PYTHON}={python}"), engine, statements, wait),
+        Err(_) => ask_python("python3", "python3", engine, statements, wait),
     }
 }
 
@@ -95,7 +114,7 @@ fn ask_python(
     named: &str,
     engine: Engine,
     statements: &[String],
-    limit: Option<Duration>,
+    wait: &Wait,
 ) -> Result<Rows, FarmError> {
     let failed = |what: String| FarmError::Engine(engine.name(), what);
     let document = serde_json::json!({ "engine": engine.name(), "statements": statements }).to_string();
@@ -118,9 +137,11 @@ fn ask_python(
         io::ErrorKind::NotFound => FarmError::NoPython(named.to_owned()),
         _ => failed(format!("{named}: {error}")),
     })?;
-    let ended = wait(&mut running, limit).map_err(|error| failed(error.to_string()))?;
-    let Some(status) = ended else {
-        return Err(FarmError::TooLong(engine.name(), limit.unwrap_or_default().as_secs()));
+    let ended = end_of(&mut running, wait).map_err(|error| failed(error.to_string()))?;
+    let status = match ended {
+        _ if wait.is_over() => return Err(FarmError::Stopped(engine.name())),
+        None => return Err(FarmError::TooLong(engine.name(), wait.limit.unwrap_or_default().as_secs())),
+        Some(status) => status,
     };
     match status.code() {
         Some(0) => serde_json::from_slice(&all_of(&mut output)).map_err(|error| failed(error.to_string())),
@@ -135,13 +156,17 @@ fn ask_python(
     }
 }
 
-/// How a process ended; `None` where it took too long, and was ended.
-fn wait(running: &mut Child, limit: Option<Duration>) -> io::Result<Option<ExitStatus>> {
-    let Some(limit) = limit else { return running.wait().map(Some) };
-    let begun = Instant::now();
-    while begun.elapsed() < limit {
+/// How a process ended; `None` where it was ended.
+fn end_of(running: &mut Child, wait: &Wait) -> io::Result<Option<ExitStatus>> {
+    let mut left = wait.limit.unwrap_or(Duration::MAX);
+    let mut since = Instant::now();
+    let mut is_over = false;
+    while since.elapsed() < left {
         if let Some(status) = running.try_wait()? {
             return Ok(Some(status));
+        }
+        if wait.is_over() && !is_over {
+            (is_over, left, since) = (true, GRACE, Instant::now());
         }
         std::thread::sleep(LOOK);
     }
@@ -191,7 +216,13 @@ mod tests {
     #[test]
     fn a_python_that_is_not_there_is_named() {
         let _alone = alone();
-        let said = ask_python("/nonexistent/python", "PYTHON=/nonexistent/python", Engine::DuckDb, &[], None);
+        let said = ask_python(
+            "/nonexistent/python",
+            "PYTHON=/nonexistent/python",
+            Engine::DuckDb,
+            &[],
+            &Wait::default(),
+        );
         let error = said.unwrap_err();
         assert!(error.is_unavailable(), "{error}");
         assert!(error.to_string().starts_with("PYTHON=/nonexistent/python: there is no such"), "{error}");
@@ -216,7 +247,7 @@ mod tests {
         let script = format!("PYTHONPATH='{}' exec python3 \"$@\"", folder.path().display());
         let program = python(folder.path(), &script);
         let question = vec!["SELECT 1".to_owned()];
-        match ask_python(program.to_str().unwrap(), "python", Engine::DuckDb, &question, None) {
+        match ask_python(program.to_str().unwrap(), "python", Engine::DuckDb, &question, &Wait::default()) {
             Ok(rows) => assert_eq!((rows.columns, rows.rows), (vec!["n".to_owned()], vec![vec![1.into()]])),
             // A machine without Python.
             Err(FarmError::Engine(_, said)) => assert!(said.contains("python3"), "{said}"),
@@ -225,14 +256,20 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_that_takes_too_long_is_ended() {
+    fn an_engine_that_takes_too_long_or_is_not_waited_for_is_ended() {
         let _alone = alone();
         // It reads nothing and never ends by itself.
         let folder = tempfile::tempdir().unwrap();
         let program = python(folder.path(), "exec sleep 3600");
         let question = vec!["SELECT 1".repeat(100_000)];
-        let limit = Some(Duration::from_millis(100));
-        let said = ask_python(program.to_str().unwrap(), "python", Engine::DuckDb, &question, limit);
+        let asks =
+            |wait: &Wait| ask_python(program.to_str().unwrap(), "python", Engine::DuckDb, &question, wait);
+        let mut wait = Wait { limit: Some(Duration::from_millis(100)), ..Wait::default() };
+        let said = asks(&wait);
         assert!(matches!(said, Err(FarmError::TooLong("duckdb", 0))), "{said:?}");
+        wait.limit = None;
+        wait.stop.store(true, Ordering::Relaxed);
+        let said = asks(&wait);
+        assert!(matches!(said, Err(FarmError::Stopped("duckdb"))), "{said:?}");
     }
 }

@@ -40,9 +40,17 @@ pub enum FarmError {
     InProgress(PathBuf),
     /// Its rows are in files of many runs.
     #[error(
-        "{0}: the month of this run is merged: nothing takes its place; rename the run's directory to push it beside"
+        "{0}: the month of this run is merged: only the same run takes its place, with the same `--plan`, `--host` and \
+         `--kernel` as it was pushed with; rename the run's directory to push this one beside it"
     )]
     IsMerged(String),
+    /// The manifest of a run, which is damaged and would say whether its rows are in files of many runs.
+    #[error(
+        "{0}: damaged in the lake, and the rows of the run may be in the file of a merged month: neither `--replace` nor \
+         `--repair` makes this object anew, since the run could then be counted twice; put a copy of it back (a backup, or \
+         the bucket's older version)"
+    )]
+    MaybeMerged(String),
     /// Another merge has begun and has not ended.
     #[error(
         "{0}: another `farm merge` is going on there, or was cut off; if none is going on anywhere, `--continue` goes on \
@@ -59,7 +67,7 @@ pub enum FarmError {
     #[error("{0}: its push did not end: push it again, which goes on where it stopped")]
     NotComplete(String),
     /// An object that is missing, or other than its manifest says.
-    #[error("{0}: damaged in the lake: {1}; push the run again with `--replace`")]
+    #[error("{0}: damaged in the lake: {1}; {remedy}", remedy = remedy_of(.0))]
     Damaged(String, String),
     /// The place for a pulled run is taken.
     #[error("{0}: exists; give another directory")]
@@ -72,7 +80,8 @@ pub enum FarmError {
     Run(#[from] StoreError),
     /// An engine that is not installed: its name, its module, the Python that was asked.
     #[error(
-        "{0} is not installed: `{2} -m pip install {1}`, or name a Python that has it in WHYLATE_QUERY_PYTHON"
+        "{0} is not installed: `{2} -m pip install {1}`{java}, or name a Python that has it in WHYLATE_QUERY_PYTHON",
+        java = if *.0 == "spark" { " and Java" } else { "" }
     )]
     NoEngine(&'static str, &'static str, String),
     /// A Python that is not there.
@@ -84,6 +93,12 @@ pub enum FarmError {
     /// An engine that had not answered after so many seconds.
     #[error("{0}: no answer after {1} s; `whylate farm merge` makes questions of a large lake faster")]
     TooLong(&'static str, u64),
+    /// An engine that was not waited for any more.
+    #[error("{0}: stopped before it answered")]
+    Stopped(&'static str),
+    /// No answer, of a lake with damaged objects: the lines that name them say what the answer would have lacked as well.
+    #[error("{0}\n{lines}", lines = .1.join("\n"))]
+    WithDamage(Box<FarmError>, Vec<String>),
     /// A lake without a run.
     #[error("{0}: holds no run; `whylate push RUN {0}` brings one")]
     NoRuns(String),
@@ -97,8 +112,21 @@ pub enum FarmError {
 
 impl FarmError {
     /// Whether a facility that was asked for is not there.
-    pub const fn is_unavailable(&self) -> bool {
-        matches!(self, Self::NoEngine(..) | Self::NoPython(_))
+    pub fn is_unavailable(&self) -> bool {
+        match self {
+            Self::NoEngine(..) | Self::NoPython(_) => true,
+            Self::WithDamage(error, _) => error.is_unavailable(),
+            _ => false,
+        }
+    }
+}
+
+/// What brings a damaged object back.
+fn remedy_of(object: &str) -> &'static str {
+    // The lake's own URL may have a folder of that name, too.
+    match object.contains("/merged/table=") || object.contains("/merged/parts/") {
+        true => "`whylate farm merge URL --repair` makes the month anew",
+        false => "push the run again with `--replace`",
     }
 }
 

@@ -15,10 +15,12 @@ mod verify;
 
 pub use boards::{boards, course, history_of};
 pub use compare::{FIGURES, RunGroup, compare_groups, kernels};
-pub use engine::{Engine, Rows, ask};
+pub use engine::{Engine, Rows, Wait, ask};
 pub use error::FarmError;
 pub use farm_file::{FarmFile, Host, PlanRule};
-pub use lake::{Checked, Damaged, Lake, LakeRun, Layout, Merged, MergedPart, Pulled, Push, Pushed, post};
+pub use lake::{
+    Checked, Damaged, Lake, LakeRun, Layout, Merged, MergedPart, Pulled, Push, Pushed, Repaired, post,
+};
 pub use query::{Question, answer, library, statements};
 pub use render::{Dispatcher, PlanFile, Rendered, render};
 pub use verify::{Asked, mismatches};

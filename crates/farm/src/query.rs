@@ -1,12 +1,11 @@
 //! Questions to a lake, as SQL that existing engines run as it is. Each question is a file in `sql/`; its first line says
 //! what it answers. Beside the tables, which are views here, it may use the views of `sql/views.sql`.
 
-use crate::engine::{Engine, Rows, ask};
+use crate::engine::{Engine, Rows, Wait, ask};
 use crate::error::FarmError;
-use crate::lake::{Lake, LakeRun, Layout, without};
+use crate::lake::{Damaged, Lake, LakeRun, Layout, Links, without};
+use std::cell::LazyCell;
 use std::path::Path;
-use std::time::Duration;
-use tempfile::TempDir;
 
 /// A question of the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,28 +232,37 @@ fn one_statement(question: &str) -> Result<String, FarmError> {
 }
 
 /// Answers a question over a lake. What it needs of a bucket is fetched into `cache` before, where it is not there yet; a lake
-/// in a folder has none. Damaged objects are left out, and named in the answer. The engine is ended when it has taken as long
-/// as `limit`.
+/// in a folder has none. Damaged objects are left out, and named in the answer. `wait` is asked for before an engine
+/// begins, or links are made that have to be deleted: until then, a signal may end the process.
 ///
 /// # Errors
-/// As [`statements`] and [`ask`]; [`FarmError::Storage`], [`FarmError::Io`].
+/// As [`statements`] and [`ask`], in [`FarmError::WithDamage`] where objects are damaged; [`FarmError::Storage`], [`FarmError::Io`].
 pub fn answer(
     engine: Engine,
     lake: &Lake,
     cache: Option<&Path>,
     question: &str,
-    limit: Option<Duration>,
+    wait: impl FnOnce() -> Wait,
 ) -> Result<Rows, FarmError> {
+    let wait = LazyCell::new(wait);
     let tables = used(&bare(question)).1;
     let mut layout = lake.layout()?;
     loop {
         let damaged = lake.find_damaged(cache, &layout, &tables)?;
+        if wait.is_over() {
+            return Err(FarmError::Stopped(engine.name()));
+        }
         let rest =
             (!damaged.is_empty()).then(|| without(&damaged, lake.place(cache), &tables)).transpose()?;
-        let place = rest.as_ref().map(TempDir::path).or(cache);
+        let place = rest.as_ref().map(Links::path).or(cache);
         let place = place.map_or_else(|| lake.url().to_owned(), |place| place.display().to_string());
-        let rows = ask(engine, &statements(engine, &place, &layout, question)?, limit);
-        let rows = rows.map(|rows| Rows { damaged, ..rows });
+        let rows = statements(engine, &place, &layout, question).and_then(|all| ask(engine, &all, &wait));
+        let rows = match rows {
+            Err(error) if !damaged.is_empty() => {
+                Err(FarmError::WithDamage(Box::new(error), Damaged::said(&damaged, lake.url())))
+            }
+            rows => rows.map(|rows| Rows { damaged, ..rows }),
+        };
         let after = lake.layout()?;
         // A merge moved rows meanwhile: some may have been seen twice, or not at all.
         if after == layout {

@@ -30,7 +30,8 @@ else
         "$whylate" run "$plan" -o "$directory" --quiet
     fi
     measured=$?
-    case $measured in 0 | 2) echo "$measured" >"$directory.ended" ;; esac
+    # A program that does nothing says that all went well: nothing has ended then, and the next try measures.
+    case $measured in 0 | 2) [ ! -s "$directory/run.json" ] || echo "$measured" >"$directory.ended" ;; esac
 fi
 
 # What was asked for, which is compared here, and kept with the run in the lake.
@@ -48,7 +49,7 @@ fi
 
 case $measured in
     3) exit 3 ;;
-    0 | 2) [ "$verified" -eq 0 ] && [ "$pushed" -eq 0 ] && exit "$measured" ;;
+    0 | 2) [ "$verified" -eq 0 ] && [ "$pushed" -eq 0 ] && [ -s "$directory/run.json" ] && exit "$measured" ;;
 esac
 echo "job.sh: INCOMPLETE: run ended with $measured, verify with $verified, push with $pushed" >&2
 exit 1

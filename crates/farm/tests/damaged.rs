@@ -2,10 +2,10 @@
 
 mod made;
 
-use made::{answer, make_lake, make_run, push_ended};
+use made::{answer, make_lake, make_run};
 use std::fs;
 use std::path::{Path, PathBuf};
-use whylate_farm::{Engine, Lake, Rows, library};
+use whylate_farm::{Engine, Lake, Push, Rows, Wait, library};
 
 const ENGINES: [Engine; 3] = [Engine::DuckDb, Engine::ClickHouse, Engine::Spark];
 const QUANTILES: &str =
@@ -99,7 +99,7 @@ fn every_question_is_answered_where_no_object_of_a_table_is_left() {
     let folder = tempfile::tempdir().unwrap();
     let lake = Lake::open(folder.path().join("lake").to_str().unwrap(), true).unwrap();
     for night in 0..3 {
-        push_ended(&lake, &make_run(folder.path(), "a", "6.12", night, 2000));
+        lake.push(&make_run(folder.path(), "a", "6.12", night, 2000), &Push::default()).unwrap();
     }
     let mut broken = Vec::new();
     for table in ["runs", "quantiles", "contrasts", "causes"] {
@@ -116,6 +116,27 @@ fn every_question_is_answered_where_no_object_of_a_table_is_left() {
             );
         }
     }
+}
+
+/// An engine that fails besides.
+#[test]
+fn damaged_objects_are_named_where_there_is_no_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let lake = Lake::open(folder.path().join("lake").to_str().unwrap(), true).unwrap();
+    lake.push(&make_run(folder.path(), "a", "6.12", 0, 2000), &Push::default()).unwrap();
+    let name = "table=runs/host=a/month=2026-09/night-000.parquet";
+    let asks = |question: &str| {
+        let said = whylate_farm::answer(Engine::DuckDb, &lake, None, question, Wait::default).unwrap_err();
+        (said.is_unavailable(), said.to_string())
+    };
+    let (_, whole) = asks("SELECT no_such_column FROM runs");
+    fs::write(folder.path().join("lake").join(name), "garbage").unwrap();
+    // With no engine installed, the error that says so.
+    let (_, said) = asks("SELECT no_such_column FROM runs");
+    assert!(said.starts_with(whole.lines().next().unwrap()) && !whole.contains(name), "{whole}: {said}");
+    assert!(said.contains(name) && said.contains("--check`"), "{said}");
+    let (is_unavailable, said) = asks("SELECT 1 FROM runs; SELECT 2");
+    assert!(!is_unavailable && said.contains("more than one statement") && said.contains(name), "{said}");
 }
 
 fn all_files(folder: &Path) -> Vec<PathBuf> {

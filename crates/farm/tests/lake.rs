@@ -2,7 +2,7 @@
 
 mod made;
 
-use made::{PLAN, answer, files, is_same, make_lake, make_run, make_run_of};
+use made::{PLAN, answer, files, is_same, make_lake, make_run, make_run_named, make_run_of};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,24 @@ fn months_that_are_merged_give_the_same_answers_wherever_a_merge_is_cut_off() {
     }
     assert_eq!(lake.push(&runs[0], &Push::default()).unwrap().objects, 0, "it is there");
     let replaces = Push { replace: true, ..Push::default() };
-    assert!(matches!(lake.push(&runs[0], &replaces).unwrap_err(), FarmError::IsMerged(_)));
+    assert_eq!(lake.push(&runs[0], &replaces).unwrap().objects, 2, "archive and manifest alone");
+    let folder_of_other = folder.path().join("other");
+    let other = make_run(&folder_of_other, "a", "6.12", 0, 9000);
+    assert!(matches!(lake.push(&other, &replaces).unwrap_err(), FarmError::IsMerged(_)));
+    assert!(files(&place) == whole);
+    // The month's row says that nothing of what was asked for is missing.
+    let asked = Asked { kernel: Some("0.1".to_owned()), ..Asked::default() };
+    let other = Push { asked, ..replaces.clone() };
+    assert!(matches!(lake.push(&runs[0], &other).unwrap_err(), FarmError::IsMerged(_)));
+    assert!(files(&place) == whole);
+    // Nobody knows where the rows of the run are.
+    let manifest = place.join("runs/a/night-000/manifest.json");
+    let kept = std::fs::read(&manifest).unwrap();
+    std::fs::write(&manifest, "garbage").unwrap();
+    let said = lake.push(&runs[0], &replaces).unwrap_err();
+    assert!(matches!(said, FarmError::MaybeMerged(_)), "{said}");
+    assert!(said.to_string().contains("runs/a/night-000/manifest.json"), "{said}");
+    std::fs::write(&manifest, kept).unwrap();
     assert!(files(&place) == whole);
 
     // Cut off before its manifest, and when a part of the runs' own files was deleted.
@@ -89,6 +106,97 @@ fn months_that_are_merged_give_the_same_answers_wherever_a_merge_is_cut_off() {
     }
     std::fs::write(place.join(name("parquet")), "garbage").unwrap();
     assert!(lake.check_merged().unwrap().iter().any(Result::is_err));
+}
+
+#[test]
+fn a_damaged_month_is_made_anew_from_the_archives_of_its_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("lake");
+    let (lake, runs) = make_lake(folder.path());
+    let before = answers(&lake);
+    lake.merge("9999-01", false).unwrap();
+    let whole = files(&place);
+    assert!(lake.repair(false).unwrap().is_empty(), "nothing is damaged");
+    let of = |start: &str| {
+        let month = |name: &&PathBuf| name.starts_with(start) && name.to_string_lossy().contains("2026-09");
+        whole.keys().find(month).unwrap().clone()
+    };
+    let (table, manifest) = (of("merged/table=quantiles"), of("merged/parts"));
+    for object in [&table, &manifest] {
+        let parts = lake.layout().unwrap().merged;
+        std::fs::write(place.join(object), "garbage").unwrap();
+        let said = lake.check_merged().unwrap().into_iter().find_map(Result::err).unwrap().to_string();
+        assert!(said.contains(object.to_str().unwrap()) && said.contains("--repair"), "{said}");
+        let repaired = lake.repair(false).unwrap();
+        assert!(matches!(&repaired[..], [Ok((month, 30))] if month == "2026-09"), "{repaired:?}");
+        assert_eq!(lake.layout().unwrap().merged.len(), parts.len() - 1, "its runs have their own files");
+        if let Some(before) = &before {
+            assert!(before.iter().zip(answers(&lake).unwrap()).all(|(a, b)| is_same(a, &b)));
+        }
+        lake.merge("9999-01", false).unwrap();
+        assert!(files(&place) == whole, "{}", object.display());
+    }
+    // Cut off before the month's manifest is deleted: the next merge leaves the month as it is.
+    std::fs::write(place.join(&table), "garbage").unwrap();
+    lake.repair(false).unwrap();
+    let doomed: Vec<Value> = (files(&place).keys())
+        .filter(|name| name.to_string_lossy().contains("month=2026-09/night"))
+        .map(|name| {
+            let text = name.to_str().unwrap();
+            let host = text.split("host=").nth(1).unwrap().split('/').next().unwrap();
+            serde_json::json!({"host": host, "run": name.file_stem().unwrap().to_str(), "objects": [text]})
+        })
+        .collect();
+    for name in
+        whole.keys().filter(|name| name.starts_with("merged") && name.to_string_lossy().contains("2026-09"))
+    {
+        std::fs::create_dir_all(place.join(name).parent().unwrap()).unwrap();
+        std::fs::write(place.join(name), &whole[name]).unwrap();
+    }
+    std::fs::write(place.join(manifest.with_extension("begun")), serde_json::to_vec(&doomed).unwrap())
+        .unwrap();
+    lake.merge("9999-01", false).unwrap();
+    assert_eq!(files(&place).keys().collect::<Vec<_>>(), whole.keys().collect::<Vec<_>>());
+    // An archive that is damaged, too: nothing changes, until its run is pushed again.
+    std::fs::write(place.join(&table), "garbage").unwrap();
+    let archive = place.join("runs/b/night-001/run.tar.gz");
+    std::fs::write(&archive, "garbage").unwrap();
+    let damaged = files(&place);
+    // The month after it is repaired all the same.
+    let later = whole.keys().find(|name| name.starts_with("merged/table=runs/month=2026-10")).unwrap();
+    std::fs::write(place.join(later), "garbage").unwrap();
+    let mut repaired = lake.repair(false).unwrap();
+    assert!(matches!(&repaired[..], [Err(_), Ok((month, _))] if month == "2026-10"), "{repaired:?}");
+    let said = repaired.swap_remove(0).unwrap_err().to_string();
+    assert!(said.contains("runs/b/night-001/run.tar.gz") && said.contains("--replace"), "{said}");
+    lake.merge("9999-01", false).unwrap();
+    assert!(files(&place) == damaged);
+    let run = runs.iter().find(|run| run.ends_with("b/night-001")).unwrap();
+    lake.push(run, &Push { replace: true, ..Push::default() }).unwrap();
+    lake.repair(false).unwrap();
+    lake.merge("9999-01", false).unwrap();
+    assert!(lake.check_merged().unwrap().iter().all(Result::is_ok));
+    assert!(lake.check(&lake.find("b/night-001").unwrap()).is_ok());
+}
+
+/// As names of files `night-000-2` is before `night-000`, and as names of runs behind it.
+#[test]
+fn a_damaged_month_is_made_anew_whatever_its_runs_are_called() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("lake");
+    let lake = Lake::open(place.to_str().unwrap(), true).unwrap();
+    for name in ["night-000", "night-000-2"] {
+        let run = make_run_named(name, PLAN, folder.path(), "a", "6.12", 0, 2000);
+        lake.push(&run, &Push::default()).unwrap();
+    }
+    lake.merge("9999-01", false).unwrap();
+    let whole = files(&place);
+    let table = whole.keys().find(|name| name.starts_with("merged/table=runs")).unwrap();
+    std::fs::write(place.join(table), "garbage").unwrap();
+    let repaired = lake.repair(false).unwrap();
+    assert!(matches!(&repaired[..], [Ok((_, 2))]), "{repaired:?}");
+    lake.merge("9999-01", false).unwrap();
+    assert!(files(&place) == whole);
 }
 
 #[test]

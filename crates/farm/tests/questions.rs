@@ -3,11 +3,9 @@
 //!
 //! `WHYLATE_QUERY_PYTHON` names a Python with `duckdb`, `chdb` and `pyspark`; what it lacks is skipped.
 
-#![allow(clippy::print_stderr)] // what was skipped, and why
-
 mod made;
 
-use made::{answer, is_same, make_lake, make_run};
+use made::{answer, is_same, make_lake, make_run, skipped};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -41,6 +39,29 @@ fn every_engine_gives_the_rows_of_the_others_and_the_quantiles_of_a_report() {
         of_question(question.name, &rows, &runs);
     }
     assert_eq!(asked.len(), library().len());
+}
+
+/// A part of the months is merged. `PYSPARK_SUBMIT_ARGS` names Spark's workers.
+#[test]
+fn spark_gives_the_rows_of_the_other_engines_over_merged_months() {
+    let folder = tempfile::tempdir().unwrap();
+    let (lake, _) = make_lake(folder.path());
+    assert_eq!(lake.merge("2026-10", false).unwrap().len(), 1);
+    let layout = lake.layout().unwrap();
+    assert!(layout.has_runs && layout.merged.len() == 1, "{layout:?}");
+    if answer(Engine::Spark, &lake, "SELECT 1 FROM runs").is_none() {
+        return;
+    }
+    // Each question is a session of Spark.
+    let asks_all = std::env::var_os("WHYLATE_SPARK_ALL").is_some();
+    if !asks_all {
+        skipped("all questions but `alarms`: set WHYLATE_SPARK_ALL=1 (minutes)");
+    }
+    for question in library().iter().filter(|it| asks_all || it.name == "alarms") {
+        let Some(rows) = answer(Engine::DuckDb, &lake, question.sql) else { return };
+        let of_spark = answer(Engine::Spark, &lake, question.sql).unwrap();
+        assert!(is_same(&rows, &of_spark), "{}:\n{rows:?}\n{of_spark:?}", question.name);
+    }
 }
 
 /// What was planted is found.
@@ -183,7 +204,7 @@ fn make_farm(lake: &Path, arguments: &[&str]) -> Option<()> {
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/generate.py");
     let has_engine = Command::new(&python).args(["-c", "import duckdb"]).stderr(Stdio::null()).status();
     if !has_engine.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: {python} has no duckdb");
+        skipped(&format!("{python} has no duckdb"));
         return None;
     }
     let made = Command::new(&python).arg(program).arg(lake).args(arguments).status().unwrap();

@@ -83,15 +83,17 @@ impl Farm {
                 Said::Failed(why) => return Err(Refusal::Page(Box::new(self.failed(&why, place)))),
             }
         }
+        let damaged: BTreeSet<Damaged> = rows_of.iter().flat_map(|rows| rows.damaged.clone()).collect();
+        let mut damaged = Damaged::said(&Vec::from_iter(damaged), &self.lake);
         let mut asked = format!("asked {}", ago(oldest));
         if is_asked {
             asked += "; being asked anew";
         } else if let Some(why) = failure {
-            asked += &format!("; a newer answer failed: {why}");
+            let mut lines = why.lines().map(str::to_owned);
+            asked += &format!("; a newer answer failed: {}", lines.next().unwrap_or_default());
+            add_new(&mut damaged, lines);
         }
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |it| it.as_secs());
-        let damaged: BTreeSet<Damaged> = rows_of.iter().flat_map(|rows| rows.damaged.clone()).collect();
-        let damaged = Damaged::said(&Vec::from_iter(damaged), &self.lake);
         let answer = FarmAnswer { lake: self.lake.clone(), asked, now_s, damaged };
         Ok(Answered { rows: rows_of, answer, is_asking: is_asked })
     }
@@ -107,7 +109,8 @@ impl Farm {
     }
 
     fn failed(&self, why: &str, place: &Place) -> Response {
-        let page = whylate_report::notice("The lake gives no answer", vec![why.to_owned()]);
+        let page =
+            whylate_report::notice("The lake gives no answer", why.lines().map(str::to_owned).collect());
         let page = page.html_within(&self.frame(None, place));
         (StatusCode::SERVICE_UNAVAILABLE, Html(page)).into_response()
     }
@@ -125,6 +128,15 @@ impl Farm {
             [("All boards", WALL.to_owned()), ("Compare", COMPARE.to_owned()), ("Ask again", place.newer())];
         let links = runs.into_iter().chain(links).map(|(words, address)| (words.to_owned(), address));
         Frame { links: links.collect(), forms: form.into_iter().collect(), ..Frame::default() }
+    }
+}
+
+/// Adds the lines that are not there yet.
+fn add_new(lines: &mut Vec<String>, more: impl IntoIterator<Item = String>) {
+    for line in more {
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
     }
 }
 
@@ -227,9 +239,11 @@ pub(crate) async fn board(
     let Some(sql) = whylate_farm::history_of(&host) else {
         return Ok(farm.missing(&host, Vec::new(), &place));
     };
-    let answered = farm.answered(&[&sql], &place).await?;
+    let mut answered = farm.answered(&[&sql], &place).await?;
     // What is wrong now is said where the wall was asked for already.
     let alarms = farm.answers.known(question("alarms"));
+    let lacks = alarms.iter().flat_map(|rows| Damaged::said(&rows.damaged, &farm.lake));
+    add_new(&mut answered.answer.damaged, lacks);
     let is_asking = answered.is_asking;
     let (shown_farm, shown_place) = (farm.clone(), place.clone());
     let page = blocking(move || {

@@ -297,6 +297,30 @@ fn an_answer_that_had_to_do_without_objects_says_so_on_each_page() {
 }
 
 #[test]
+fn objects_are_named_where_there_is_no_answer_and_where_the_alarms_alone_lack_them() {
+    let made = Made::default();
+    let has_failed = Arc::new(AtomicBool::new(false));
+    let fails = has_failed.clone();
+    let answer = move |sql: &str| {
+        if fails.load(Ordering::SeqCst) {
+            return Err(format!("duckdb: no room\nmade/table=cells: damaged {HOSTILE}"));
+        }
+        let damaged = Damaged { object: "table=runs".to_owned(), what: "it is missing".to_owned() };
+        let damaged = if sql.contains("AS alarm") { vec![damaged] } else { Vec::new() };
+        made.answer(sql).map(|rows| Rows { damaged, ..rows })
+    };
+    let address = serving(answer, None);
+    assert_eq!(get(address, "/farm").0, 200);
+    let (status, page) = get(address, "/farm/board/late");
+    assert!(status == 200 && page.contains("made/table=runs: damaged"), "{page}");
+    has_failed.store(true, Ordering::SeqCst);
+    let (status, page) = get(address, "/farm/board/quiet");
+    assert!(status == 503 && page.contains("duckdb: no room") && page.contains("made/table=cells: damaged"));
+    assert!(!page.contains("no room made"), "a line each: {page}");
+    assert_harmless(&page);
+}
+
+#[test]
 fn an_address_without_a_page_says_which_there_are() {
     let made = Made::default();
     let address = serving(move |sql| made.answer(sql), None);

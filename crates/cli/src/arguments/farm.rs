@@ -114,10 +114,11 @@ Examples:
   whylate farm merge /srv/lake                   all months before this one
   whylate farm merge s3://latency/farm --before 2026-01
   whylate farm merge /srv/lake --continue        after one that was cut off
+  whylate farm merge /srv/lake --repair          makes damaged months anew
 
 Nothing is lost or seen twice, wherever it is cut off; questions give the same answers before, after
 and meanwhile. `pull` brings each run back as before; `push --replace` does not replace a run whose
-month is merged. One merge at a time.")]
+month is merged by one of another content. One merge at a time.")]
 pub(crate) struct MergeArguments {
     /// The lake
     pub(crate) url: String,
@@ -127,6 +128,9 @@ pub(crate) struct MergeArguments {
     /// Goes on where a merge was cut off that is not going on any more
     #[arg(long = "continue")]
     pub(crate) goes_on: bool,
+    /// Makes merged months that are damaged anew, from the archives of their runs
+    #[arg(long)]
+    pub(crate) repair: bool,
 }
 
 /// `2026-01`.

@@ -10,43 +10,77 @@ use crate::arguments::{
 use crate::exit::Ending;
 use crate::output;
 use anyhow::{Context as _, Result, bail, ensure};
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 use std::time::SystemTime;
 use whylate_core::figure;
 use whylate_core::moment::utc_text;
 use whylate_core::plan::builtin;
-use whylate_farm::{Asked, Dispatcher, FarmFile, Lake, Merged, PlanFile, Push, Rendered, mismatches};
+use whylate_farm::{Asked, Dispatcher, FarmFile, Lake, Merged, PlanFile, Push, Pushed, Rendered, mismatches};
 use whylate_store::{Reader, StoreError, assemble};
+
+/// So many runs are pushed at once: each waits for the disk or the network, and is in memory.
+const PUSHES_MAX: usize = 4;
 
 pub(super) fn push(arguments: &PushArguments) -> Result<Ending> {
     let Some((url, names)) = arguments.words.split_last() else { bail!("name a run, and a lake") };
     let how = Push { replace: arguments.replace, asked: asked(&arguments.asked)? };
     let lake = Lake::open(url, true)?;
-    let mut failed = 0;
-    for name in names {
-        let pushed = runs::named(Path::new(name)).and_then(|run| Ok(lake.push(&run, &how)?));
-        match pushed {
-            Ok(pushed) => {
-                let size = figure::bytes(pushed.bytes);
-                let sent = match pushed.objects {
-                    0 => "there already".to_owned(),
-                    objects => format!("{objects} objects, {size}"),
-                };
-                output::print(&format!("{}: {sent}", pushed.run))?;
-                for line in pushed.mismatches {
-                    output::message(&format!("    INCOMPLETE: {line}"));
+    let one = |name: &String| runs::named(Path::new(name)).and_then(|run| Ok(lake.push(&run, &how)?));
+    let (next, (tell, told)) = (AtomicUsize::new(0), mpsc::channel());
+    // Runs are named in the order in which they were given: those that are there sooner wait for their turn.
+    let (mut early, mut turn, mut failed) = (BTreeMap::new(), 0, 0);
+    std::thread::scope(|scope| -> Result<()> {
+        for _ in 0..PUSHES_MAX.min(names.len()) {
+            let (tell, next, one) = (tell.clone(), &next, &one);
+            scope.spawn(move || {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(name) = names.get(number) else { return };
+                    if tell.send((number, one(name))).is_err() {
+                        return;
+                    }
                 }
-            }
-            // The others are brought all the same.
-            Err(error) => {
-                failed += 1;
-                output::message(&format!("whylate: {error}"));
+            });
+        }
+        drop(tell);
+        for (number, pushed) in told {
+            early.insert(number, pushed);
+            while let Some(pushed) = early.remove(&turn) {
+                turn += 1;
+                failed += usize::from(!say(pushed)?);
             }
         }
-    }
+        Ok(())
+    })?;
     Ok(if failed == 0 { Ending::Pass } else { Ending::Incomplete })
+}
+
+/// Says what became of a run; whether it is in the lake.
+fn say(pushed: Result<Pushed>) -> Result<bool> {
+    match pushed {
+        Ok(pushed) => {
+            let size = figure::bytes(pushed.bytes);
+            let sent = match pushed.objects {
+                0 => "there already".to_owned(),
+                objects => format!("{objects} objects, {size}"),
+            };
+            output::print(&format!("{}: {sent}", pushed.run))?;
+            for line in pushed.mismatches {
+                output::message(&format!("    INCOMPLETE: {line}"));
+            }
+            Ok(true)
+        }
+        // The others are brought all the same.
+        Err(error) => {
+            output::message(&format!("whylate: {error}"));
+            Ok(false)
+        }
+    }
 }
 
 pub(super) fn pull(arguments: &PullArguments) -> Result<Ending> {
@@ -126,14 +160,36 @@ pub(super) fn execute(command: &FarmCommand) -> Result<Ending> {
 fn merge(arguments: &MergeArguments) -> Result<Ending> {
     let this_month = || utc_text(SystemTime::now()).chars().take(7).collect();
     let before = arguments.before.clone().unwrap_or_else(this_month);
-    let merged = Lake::open(&arguments.url, false)?.merge(&before, arguments.goes_on)?;
+    let lake = Lake::open(&arguments.url, false)?;
+    let mut unrepaired = 0;
+    if arguments.repair {
+        let found = lake.repair(arguments.goes_on)?;
+        if found.is_empty() {
+            output::message("no merged month is damaged");
+        }
+        let (repaired, failed): (Vec<_>, Vec<_>) = found.into_iter().partition(Result::is_ok);
+        for (month, runs) in repaired.into_iter().flatten() {
+            let said = match runs {
+                1 => "its run has a file of its own for each table".to_owned(),
+                _ => format!("its {runs} runs have files of their own"),
+            };
+            output::print(&format!("{month}: damaged; {said} again"))?;
+        }
+        unrepaired = failed.len();
+        for error in failed.into_iter().filter_map(Result::err) {
+            output::message(&format!("whylate: {error}"));
+        }
+    }
+    // A repair that has ended has taken its lock away.
+    let merged = lake.merge(&before, arguments.goes_on && !arguments.repair)?;
     for Merged { month, runs, files: (from, to) } in &merged {
-        output::print(&format!("{month}: {runs} runs, {from} files became {to}"))?;
+        let plural = if *runs == 1 { "" } else { "s" };
+        output::print(&format!("{month}: {runs} run{plural}, {from} files became {to}"))?;
     }
     if merged.is_empty() {
         output::message(&format!("no month before {before} has runs with files of their own"));
     }
-    Ok(Ending::Pass)
+    Ok(if unrepaired == 0 { Ending::Pass } else { Ending::Incomplete })
 }
 
 fn verify(arguments: &VerifyArguments) -> Result<Ending> {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use whylate_core::plan::SeriesStatistic;
 use whylate_core::result::{CompareResult, RunResult, RunSeries, RunSummary};
+use whylate_farm::Wait;
 use whylate_serve::{Lake, Runs, Settings, Source};
 
 /// A shorter one can be guessed.
@@ -42,7 +43,8 @@ pub(super) fn execute(arguments: &ServeArguments) -> Result<Ending> {
 
 fn of_lake(asked: Asked) -> Lake {
     let name = asked.lake.url().to_owned();
-    let ask = move |sql: &str| asked.answer(sql, Some(ANSWER_MAX)).map_err(|error| error.to_string());
+    let wait = || Wait { limit: Some(ANSWER_MAX), ..Wait::default() };
+    let ask = move |sql: &str| asked.answer(sql, wait).map_err(|error| error.to_string());
     Lake { name, ask: Box::new(ask) }
 }
 

@@ -132,14 +132,30 @@ fn months_are_merged_and_a_push_that_did_not_end_is_named() {
     let none = whylate(&["farm", "merge", lake_text, "--before", "2000-01"]);
     assert!(none.code == Some(0) && none.stderr.contains("no month before 2000-01"), "{none:?}");
     let merged = whylate(&["farm", "merge", lake_text, "--before", "9999-12"]);
-    assert!(merged.code == Some(0) && merged.stdout.contains(": 1 runs, "), "{merged:?}");
+    assert!(merged.code == Some(0) && merged.stdout.contains(": 1 run, "), "{merged:?}");
     let checked = whylate(&["pull", lake_text, "--check"]);
     assert_eq!((checked.code, checked.stdout.matches("whole").count()), (Some(0), 2), "{checked:?}");
     assert_eq!(whylate(&["pull", text(&lake.join("run-1")), text(&back)]).code, Some(0));
     assert!(files(&back) == files(&run));
     assert!(whylate(&["push", run_text, lake_text]).stdout.contains("there already"));
     let replaced = whylate(&["push", run_text, lake_text, "--replace"]);
-    assert!(replaced.code == Some(1) && replaced.stderr.contains("is merged"), "{replaced:?}");
+    assert!(replaced.code == Some(0) && replaced.stdout.contains("2 objects"), "no table: {replaced:?}");
+    let is_month = |name: &&PathBuf| name.starts_with("merged/table=runs");
+    fs::write(lake.join(files(&lake).keys().find(is_month).unwrap()), "garbage").unwrap();
+    let checked = whylate(&["pull", lake_text, "--check"]);
+    assert!(checked.code == Some(1) && checked.stderr.contains("--repair"), "{checked:?}");
+    let repaired = whylate(&["farm", "merge", lake_text, "--before", "9999-12", "--repair"]);
+    assert!(repaired.code == Some(0) && repaired.stdout.contains("damaged; its run has"), "{repaired:?}");
+    assert_eq!(whylate(&["pull", lake_text, "--check"]).code, Some(0));
+    // Without its archive a month cannot be repaired.
+    let kept = files(&lake);
+    for end in ["merged/table=runs", "runs/"] {
+        let is_it = |name: &&PathBuf| name.starts_with(end) && name.extension().is_none_or(|it| it != "json");
+        fs::write(lake.join(kept.keys().find(is_it).unwrap()), "garbage").unwrap();
+    }
+    let failed = whylate(&["farm", "merge", lake_text, "--before", "9999-12", "--repair"]);
+    assert!(failed.code == Some(1) && failed.stderr.contains("run.tar.gz"), "{failed:?}");
+    assert!(!failed.stdout.contains("damaged"), "{failed:?}");
     let wrong = whylate(&["farm", "merge", lake_text, "--before", "2026-13"]);
     assert!(wrong.code == Some(1) && wrong.stderr.contains("2026-01"), "{wrong:?}");
 
@@ -281,14 +297,18 @@ fn a_job_that_did_not_measure_never_passes() {
     let dead_load = SMALL_PLAN.replace("kind = \"memory\"\nworking_set = \"256KiB\"\n", dead);
     let dead_load = write(&job.folder, "dead.toml", &dead_load);
     let (nothing, killed) = (job.fake("run", "exit 0"), job.fake("push", "kill -9 $$"));
+    let idle = job.path("idle");
+    fs::write(&idle, "#!/bin/sh\n").unwrap();
+    fs::set_permissions(&idle, fs::Permissions::from_mode(0o755)).unwrap();
     let cut = job.path("cut");
     fs::write(&cut, "#!/bin/sh\nkill -9 $$\n").unwrap();
     fs::set_permissions(&cut, fs::Permissions::from_mode(0o755)).unwrap();
     type Way<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)]);
-    let ways: [Way<'_>; 11] = [
+    let ways: [Way<'_>; 12] = [
         ("no program", &plan, &[("WHYLATE", "/nonexistent/whylate")]),
         ("a program that is killed", &plan, &[("WHYLATE", &cut)]),
-        ("a program that does nothing", &plan, &[("WHYLATE", &nothing)]),
+        ("a program that does not measure", &plan, &[("WHYLATE", &nothing)]),
+        ("a program that does nothing", &plan, &[("WHYLATE", &idle)]),
         ("no plan", "/nonexistent/plan.toml", &[]),
         ("a CPU that is not there", &offline, &[]),
         ("a load that dies", &dead_load, &[]),
@@ -302,6 +322,8 @@ fn a_job_that_did_not_measure_never_passes() {
         assert_eq!(job.run(plan, &format!("way-{number}"), changes), Some(1), "{what}");
     }
     assert_eq!(job.run(&other, "good", &[]), Some(1), "the run of another plan");
+    assert_eq!(job.run(&plan, "idle", &[("WHYLATE", &idle)]), Some(1));
+    assert_eq!(job.run(&plan, "idle", &[]), Some(0), "what measured nothing takes no run's place");
 }
 
 #[test]

@@ -4,9 +4,11 @@
 mod made;
 
 use crate::fields::{list, real, word};
-use crate::tool::{Said, folder, skipped, text, whylate, write};
+use crate::tool::{Said, command, folder, signal, skipped, start, text, until, wait, whylate, write};
 use made::make_run;
+use rustix::process::Signal;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -134,4 +136,54 @@ fn a_question_is_answered_without_damaged_objects_and_never_in_silence() {
     let mended = whylate(&["push", text(&folder.path().join("b/night-002")), text(&lake), "--replace"]);
     assert_eq!(mended.code, Some(0), "{mended:?}");
     assert_eq!(ask(&all, &["--json"]).json(), before.json());
+}
+
+#[test]
+fn a_question_that_is_stopped_leaves_no_engine_and_no_folder_of_links() {
+    let folder = folder();
+    let (run, lake) = (make_run(folder.path(), "a", "6.12", 0, 2000), folder.path().join("lake"));
+    assert_eq!(whylate(&["push", text(&run), text(&lake)]).code, Some(0));
+    fs::write(lake.join("table=runs/host=a/month=2026-09/night-000.parquet"), "garbage").unwrap();
+    let (begun, scratch) = (folder.path().join("begun"), folder.path().join("scratch"));
+    // An engine that never answers.
+    let python =
+        write(&folder, "python", &format!("#!/bin/sh\necho $$ >'{}'\nexec sleep 600\n", text(&begun)));
+    fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir(&scratch).unwrap();
+    let left = || fs::read_dir(&scratch).unwrap().flatten().map(|it| it.file_name()).collect::<Vec<_>>();
+    let ask = || {
+        _ = fs::remove_file(&begun);
+        let mut query = command(&["farm", "query", "boards", "--lake", text(&lake)]);
+        query.env("WHYLATE_QUERY_PYTHON", &python).env("TMPDIR", &scratch);
+        let query = start(query);
+        let has_begun = || fs::read_to_string(&begun).is_ok_and(|it| it.ends_with('\n'));
+        assert!(until(has_begun) && left().len() == 1, "its links, and no others: {:?}", left());
+        (query, PathBuf::from(format!("/proc/{}", fs::read_to_string(&begun).unwrap().trim())))
+    };
+    for by in [Signal::INT, Signal::TERM] {
+        let (query, engine) = ask();
+        signal(&query, by);
+        let said = wait(query);
+        assert!(said.code == Some(1) && said.stderr.contains("stopped before it answered"), "{said:?}");
+        assert!(said.stderr.contains("night-000.parquet"), "what is damaged is named all the same: {said:?}");
+        assert!(left().is_empty() && !engine.exists(), "{by:?}: {:?}", left());
+    }
+    // What one that was killed has left goes with the next one, when it is old.
+    let (mut query, engine) = ask();
+    query.kill().unwrap();
+    query.wait().unwrap();
+    let old = scratch.join(&left()[0]);
+    signal_of(&engine, Signal::TERM);
+    fs::File::open(&old).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+    let (query, _) = ask();
+    assert!(!old.exists());
+    signal(&query, Signal::TERM);
+    wait(query);
+    assert!(left().is_empty(), "{:?}", left());
+}
+
+/// Ends a process by the name of its folder in `/proc`.
+fn signal_of(process: &Path, by: Signal) {
+    let number = process.file_name().and_then(|it| it.to_str()).and_then(|it| it.parse().ok()).unwrap();
+    rustix::process::kill_process(rustix::process::Pid::from_raw(number).unwrap(), by).unwrap();
 }

@@ -3,16 +3,16 @@
 //! are compared with their checksums before an engine is asked, and tables without rows stand in the place of damaged ones.
 
 use super::layout::{Layout, MERGED, MergedPart};
-use super::merge::PartManifest;
+use super::links::Links;
+use super::merge::{PartManifest, digest_of};
 use super::mirror::files_below;
-use super::{Lake, Object, sha256};
+use super::{Lake, Object};
 use crate::error::{At as _, FarmError};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use tempfile::TempDir;
 use whylate_store::{check_lake_table, empty_lake_table, merge_tables};
 
 /// So many damaged objects are said one by one.
@@ -36,6 +36,9 @@ impl Damaged {
         let more = all.len().saturating_sub(SAID_MAX);
         if more > 0 {
             lines.push(format!("{more} more objects are damaged, and left out of the answer"));
+        }
+        if all.iter().any(|it| it.object.starts_with(MERGED)) {
+            lines.push(format!("`whylate farm merge {lake} --repair` makes a damaged month anew"));
         }
         if !lines.is_empty() {
             lines.push(format!(
@@ -126,21 +129,31 @@ fn objects_of(part: &MergedPart, place: &Path) -> Result<Vec<Object>, String> {
 
 /// Compares a file with what a manifest says of it, or with the checksum in it.
 fn check(file: &Path, listed: Option<&Object>) -> Result<(), String> {
-    let bytes = match fs::read(file) {
-        Ok(bytes) => bytes,
+    let mut open = match File::open(file) {
+        Ok(open) => open,
         // A merge or a push has taken it away since it was listed.
         Err(error) if error.kind() == io::ErrorKind::NotFound && listed.is_none() => return Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err("it is missing".to_owned()),
-        Err(error) => return Err(format!("it cannot be read: {error}")),
+        Err(error) => return Err(unread(&error)),
     };
-    match listed {
-        None => check_lake_table(bytes),
-        Some(object) if bytes.len() as u64 != object.bytes => {
-            Err(format!("it has {} bytes, not {}", bytes.len(), object.bytes))
-        }
-        Some(object) if sha256(&bytes) != object.sha256 => Err("its checksum is wrong".to_owned()),
-        Some(_) => Ok(()),
+    let Some(object) = listed else {
+        let mut bytes = Vec::new();
+        open.read_to_end(&mut bytes).map_err(|error| unread(&error))?;
+        return check_lake_table(bytes);
+    };
+    let bytes = open.metadata().map_err(|error| unread(&error))?.len();
+    if bytes != object.bytes {
+        return Err(format!("it has {bytes} bytes, not {}", object.bytes));
     }
+    // A month of a large farm does not fit into memory.
+    match digest_of(&mut open).map_err(|error| unread(&error))?.1 == object.sha256 {
+        true => Ok(()),
+        false => Err("its checksum is wrong".to_owned()),
+    }
+}
+
+fn unread(error: &io::Error) -> String {
+    format!("it cannot be read: {error}")
 }
 
 /// The names of the Parquet files below a folder of `place`.
@@ -153,8 +166,8 @@ fn names_below<'p>(place: &'p Path, folder: &str) -> impl Iterator<Item = String
 ///
 /// # Errors
 /// [`FarmError::Io`], [`FarmError::Run`].
-pub(crate) fn without(damaged: &[Damaged], place: &Path, tables: &[&str]) -> Result<TempDir, FarmError> {
-    let folder = tempfile::tempdir().at("create a folder for", place)?;
+pub(crate) fn without(damaged: &[Damaged], place: &Path, tables: &[&str]) -> Result<Links, FarmError> {
+    let folder = Links::new_in(&std::env::temp_dir()).at("create a folder for", place)?;
     let place = std::path::absolute(place).at("find", place)?;
     let folders = tables.iter().flat_map(|it| [format!("table={it}"), format!("{MERGED}/table={it}")]);
     for name in folders.flat_map(|folder| names_below(&place, &folder)) {
@@ -216,6 +229,31 @@ mod tests {
         let rest = without(&found(), folder.path(), &["runs"]).unwrap();
         assert_eq!(fs::read(rest.path().join(NAME)).unwrap(), whole);
         assert_eq!(damaged(rest.path(), &layout, &["runs"]), []);
+    }
+
+    /// The most memory that the process has had since it was asked to forget that.
+    fn peak_kib() -> u64 {
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn a_large_month_is_compared_piece_by_piece() {
+        const BYTES: u64 = 256 << 20;
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(BYTES).unwrap();
+        let listed =
+            |bytes, sha256: &str| Object { name: "month".to_owned(), bytes, sha256: sha256.to_owned() };
+        let check = |listed: &Object| check(file.path(), Some(listed)).unwrap_err();
+        assert!(check(&listed(1, "")).starts_with("it has 268435456 bytes, not 1"));
+        if let Err(error) = fs::write("/proc/self/clear_refs", "5") {
+            // Its kernel has no such file (gVisor, kernels without CONFIG_PROC_PAGE_MONITOR).
+            return eprintln!("skipped: the memory of a comparison: /proc/self/clear_refs: {error}");
+        }
+        let before = peak_kib();
+        assert_eq!(check(&listed(BYTES, "other")), "its checksum is wrong");
+        assert!(peak_kib() - before < BYTES / 1024 / 2, "{} KiB", peak_kib() - before);
     }
 
     #[test]

@@ -35,6 +35,12 @@ pub(super) struct Doomed {
     pub(super) objects: Vec<String>,
 }
 
+impl std::fmt::Display for MergedPart {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.month, self.digest)
+    }
+}
+
 impl MergedPart {
     /// One file of it.
     pub(crate) fn table(&self, table: &str) -> String {

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{Read as _, Seek as _};
-use std::path::{Path, PathBuf};
+use std::io::{self, Read as _, Seek as _};
+use std::path::PathBuf;
 use whylate_store::merge_tables;
 
 /// Says who merges: two at once would delete what the other one writes.
@@ -44,7 +44,7 @@ pub(super) struct PartManifest {
 }
 
 /// A run with its manifest.
-type Known = (LakeRun, Manifest);
+pub(super) type Known = (LakeRun, Manifest);
 
 impl Lake {
     /// Merges the runs of each month before `month` (`YYYY-MM`) that are whole; those that are merged already stay so.
@@ -54,10 +54,19 @@ impl Lake {
     /// [`FarmError::Merging`] where another merge has begun; [`FarmError::Damaged`] names an object, and nothing of its month
     /// changes; [`FarmError::Storage`], [`FarmError::Run`].
     pub fn merge(&self, month: &str, goes_on: bool) -> Result<Vec<Merged>, FarmError> {
+        self.locked(goes_on, || self.merge_locked(month))
+    }
+
+    /// Does what one alone may do at a time.
+    pub(super) fn locked<T>(
+        &self,
+        goes_on: bool,
+        work: impl FnOnce() -> Result<T, FarmError>,
+    ) -> Result<T, FarmError> {
         self.lock(goes_on)?;
-        let merged = self.merge_locked(month);
+        let done = work();
         self.runtime.block_on(self.delete(LOCK))?;
-        merged
+        done
     }
 
     fn lock(&self, goes_on: bool) -> Result<(), FarmError> {
@@ -71,7 +80,8 @@ impl Lake {
         }
     }
 
-    fn merge_locked(&self, before: &str) -> Result<Vec<Merged>, FarmError> {
+    /// Ends what was cut off; the months that are merged.
+    pub(super) fn finish_merges(&self) -> Result<Vec<MergedPart>, FarmError> {
         let (whole, begun) = self.parts()?;
         for part in begun {
             match whole.contains(&part) {
@@ -79,6 +89,11 @@ impl Lake {
                 false => self.drop_part(&part)?,
             }
         }
+        Ok(whole)
+    }
+
+    fn merge_locked(&self, before: &str) -> Result<Vec<Merged>, FarmError> {
+        self.finish_merges()?;
         let mut months: BTreeMap<String, Vec<Known>> = BTreeMap::new();
         for (month, run) in self.loose_runs(before)? {
             // One that is still being pushed stays as it is.
@@ -106,11 +121,8 @@ impl Lake {
     }
 
     fn merge_month(&self, month: String, runs: &[Known]) -> Result<Merged, FarmError> {
-        let mut hash = Sha256::new();
-        runs.iter().for_each(|(run, manifest)| hash.update(format!("{run}\0{}\n", manifest.content)));
-        let digest: String = hexadecimal(&hash.finalize()).chars().take(16).collect();
-        let part = MergedPart { month, digest };
-        let doomed: Vec<Doomed> = runs.iter().map(doomed_of).collect();
+        let part = MergedPart { month, digest: digest_of_runs(runs) };
+        let doomed: Vec<Doomed> = runs.iter().map(|(run, manifest)| doomed_of(run, manifest)).collect();
         let mark = serde_json::to_vec(&doomed).unwrap_or_default();
         self.runtime.block_on(self.put(&part.mark(), mark, PutMode::Overwrite))?;
         let mut manifest = PartManifest { format: FORMAT.to_owned(), runs: runs.len(), objects: Vec::new() };
@@ -143,7 +155,7 @@ impl Lake {
         let mut file =
             File::options().read(true).write(true).create_new(true).open(&path).at("create", &path)?;
         merge_tables(&files, &mut file)?;
-        let (bytes, sha256) = digest_of(&mut file, &path)?;
+        let (bytes, sha256) = digest_of(&mut file).at("read", &path)?;
         let name = part.table(table);
         self.runtime.block_on(self.send_file(&name, file))?;
         Ok(Object { name, bytes, sha256 })
@@ -155,7 +167,7 @@ impl Lake {
             let run = LakeRun { host: doomed.host, run: doomed.run };
             let mut manifest = self.manifest(&run)?;
             if manifest.merged.is_none() {
-                manifest.merged = Some(format!("{}/{}", part.month, part.digest));
+                manifest.merged = Some(part.to_string());
                 manifest.objects.retain(|object| !doomed.objects.contains(&object.name));
                 let text = serde_json::to_vec_pretty(&manifest).unwrap_or_default();
                 self.runtime.block_on(self.put(&run.object(MANIFEST), text, PutMode::Overwrite))?;
@@ -168,7 +180,7 @@ impl Lake {
     }
 
     /// Deletes what a merge has left that was cut off before its manifest.
-    fn drop_part(&self, part: &MergedPart) -> Result<(), FarmError> {
+    pub(super) fn drop_part(&self, part: &MergedPart) -> Result<(), FarmError> {
         let names = self.runtime.block_on(self.names(MERGED))?;
         let file = format!("/month={}/{}.parquet", part.month, part.digest);
         for name in names.iter().filter(|name| name.ends_with(&file)) {
@@ -177,7 +189,7 @@ impl Lake {
         self.runtime.block_on(self.delete(&part.mark()))
     }
 
-    async fn delete(&self, name: &str) -> Result<(), FarmError> {
+    pub(super) async fn delete(&self, name: &str) -> Result<(), FarmError> {
         match self.store.delete(&self.key(name)).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(self.storage(name, error)),
@@ -193,7 +205,7 @@ impl Lake {
         Ok(parts.iter().map(|part| Ok((part.month.clone(), self.check_part(part)?))).collect())
     }
 
-    fn check_part(&self, part: &MergedPart) -> Result<u64, FarmError> {
+    pub(super) fn check_part(&self, part: &MergedPart) -> Result<u64, FarmError> {
         let name = part.manifest();
         let text = self.runtime.block_on(self.read(&name))?.unwrap_or_default();
         let manifest: PartManifest =
@@ -210,7 +222,14 @@ fn is_table(object: &&Object) -> bool {
     object.name.starts_with("table=")
 }
 
-fn doomed_of((run, manifest): &Known) -> Doomed {
+/// Names a merge of these runs, in that order.
+pub(super) fn digest_of_runs(runs: &[Known]) -> String {
+    let mut hash = Sha256::new();
+    runs.iter().for_each(|(run, manifest)| hash.update(format!("{run}\0{}\n", manifest.content)));
+    hexadecimal(&hash.finalize()).chars().take(16).collect()
+}
+
+pub(super) fn doomed_of(run: &LakeRun, manifest: &Manifest) -> Doomed {
     let objects = manifest.objects.iter().filter(is_table).map(|object| object.name.clone()).collect();
     Doomed { host: run.host.clone(), run: run.run.clone(), objects }
 }
@@ -228,11 +247,11 @@ fn tables_of(runs: &[Known]) -> BTreeMap<String, Vec<(&LakeRun, &Object)>> {
 }
 
 /// Size and SHA-256 of a file, which is at its beginning afterwards.
-fn digest_of(file: &mut File, path: &Path) -> Result<(u64, String), FarmError> {
-    file.rewind().at("read", path)?;
+pub(super) fn digest_of(file: &mut File) -> io::Result<(u64, String)> {
+    file.rewind()?;
     let (mut hash, mut bytes, mut part) = (Sha256::new(), 0, vec![0; 1 << 20]);
     loop {
-        match file.read(&mut part).at("read", path)? {
+        match file.read(&mut part)? {
             0 => break,
             read => {
                 hash.update(&part[..read]);
@@ -240,6 +259,6 @@ fn digest_of(file: &mut File, path: &Path) -> Result<(u64, String), FarmError> {
             }
         }
     }
-    file.rewind().at("read", path)?;
+    file.rewind()?;
     Ok((bytes, hexadecimal(&hash.finalize())))
 }

@@ -5,11 +5,9 @@ use super::Lake;
 use super::layout::MERGED;
 use crate::error::{At as _, FarmError};
 use futures_util::{StreamExt as _, TryStreamExt as _};
-use object_store::path::Path as Key;
-use object_store::{ObjectMeta, ObjectStoreExt as _};
+use object_store::ObjectMeta;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -31,31 +29,29 @@ impl Lake {
     }
 
     fn mirror_folder(&self, to: &Path, folder: &str) -> Result<(), FarmError> {
-        let there: BTreeMap<PathBuf, ObjectMeta> = self
+        let there: BTreeMap<PathBuf, (String, ObjectMeta)> = self
             .runtime
             .block_on(self.objects(folder))?
             .into_iter()
-            .map(|(name, object)| (to.join(name), object))
+            .map(|(name, object)| (to.join(&name), (name, object)))
             .collect();
         for file in files_below(&to.join(folder)) {
             if !there.contains_key(&file) {
                 std::fs::remove_file(&file).at("delete", &file)?;
             }
         }
-        let missing = there.iter().filter(|(file, object)| !is_same(file, object));
-        let fetches = missing.map(|(file, object)| self.fetch_into(file, &object.location, object));
+        let missing = there.iter().filter(|(file, (_, object))| !is_same(file, object));
+        let fetches = missing.map(|(file, (name, object))| self.fetch_into(file, name, object));
         let fetches = futures_util::stream::iter(fetches).buffer_unordered(AT_ONCE);
         self.runtime.block_on(fetches.try_collect::<Vec<()>>()).map(drop)
     }
 
-    async fn fetch_into(&self, file: &Path, key: &Key, object: &ObjectMeta) -> Result<(), FarmError> {
-        let failed = |error| FarmError::Storage(format!("{}: {key}", self.url()), error);
-        let bytes = self.store.get(key).await.map_err(failed)?.bytes().await.map_err(failed)?;
+    async fn fetch_into(&self, file: &Path, name: &str, object: &ObjectMeta) -> Result<(), FarmError> {
         let parent = file.parent().unwrap_or(Path::new("."));
         std::fs::create_dir_all(parent).at("create", parent)?;
         // Whole or not at all: another query may read beside this one.
         let mut scratch = tempfile::NamedTempFile::new_in(parent).at("create", file)?;
-        scratch.write_all(&bytes).at("write", file)?;
+        self.copy(name, object.size, scratch.as_file_mut(), |_| {}).await?;
         scratch.as_file().set_modified(moment(object)).at("write", file)?;
         scratch.persist(file).map_err(|error| error.error).at("create", file).map(|_: File| ())
     }

@@ -10,18 +10,22 @@ mod crypto;
 mod curl;
 mod damage;
 mod layout;
+mod links;
 mod merge;
 mod mirror;
 mod pull;
 mod push;
+mod repair;
 
 pub use curl::post;
 pub use damage::Damaged;
 pub(crate) use damage::without;
 pub use layout::{Layout, MergedPart};
+pub(crate) use links::Links;
 pub use merge::{Checked, Merged};
 pub use pull::Pulled;
 pub use push::{Push, Pushed};
+pub use repair::Repaired;
 
 use crate::error::{At as _, FarmError};
 use object_store::aws::AmazonS3Builder;
@@ -214,6 +218,11 @@ impl LakeRun {
     /// Name of one of its objects below the lake.
     fn object(&self, name: &str) -> String {
         format!("{RUNS}/{}/{}/{name}", self.host, self.run)
+    }
+
+    /// Name of one of its tables below the lake.
+    fn table(&self, table: &str, month: &str) -> String {
+        format!("table={table}/host={}/month={month}/{}.parquet", self.host, self.run)
     }
 }
 

@@ -108,21 +108,32 @@ impl Lake {
 
     /// Reads an object piece by piece.
     pub(super) async fn fetch(&self, object: &Object, to: &mut File) -> Result<(), FarmError> {
-        let key = self.key(&object.name);
         self.expect(object).await?;
         let mut hash = Sha256::new();
-        let mut at = 0;
-        while at < object.bytes {
-            let end = (at + PART_BYTES).min(object.bytes);
-            let piece = self.store.get_range(&key, at..end).await;
-            let piece = piece.map_err(|error| self.storage(&object.name, error))?;
-            hash.update(&piece);
-            to.write_all(&piece).at("write", &object.name)?;
-            at = end;
-        }
+        self.copy(&object.name, object.bytes, to, |piece| hash.update(piece)).await?;
         match hexadecimal(&hash.finalize()) == object.sha256 {
             true => Ok(()),
             false => Err(self.damaged(&object.name, "its checksum is wrong")),
         }
+    }
+
+    /// Copies an object of so many bytes piece by piece.
+    pub(super) async fn copy(
+        &self,
+        name: &str,
+        bytes: u64,
+        to: &mut File,
+        mut each: impl FnMut(&[u8]),
+    ) -> Result<(), FarmError> {
+        let mut at = 0;
+        while at < bytes {
+            let end = (at + PART_BYTES).min(bytes);
+            let piece = self.store.get_range(&self.key(name), at..end).await;
+            let piece = piece.map_err(|error| self.storage(name, error))?;
+            each(&piece);
+            to.write_all(&piece).at("write", name)?;
+            at = end;
+        }
+        Ok(())
     }
 }

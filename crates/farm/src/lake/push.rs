@@ -1,21 +1,25 @@
 //! Runs into the lake.
 
+use super::layout::MERGED;
 use super::{
     ARCHIVE, CLAIM, Claim, FORMAT, Lake, LakeRun, MANIFEST, Manifest, Object, archive, is_plain, sha256,
 };
 use crate::error::{At as _, FarmError};
 use crate::verify::{Asked, mismatches};
-use futures_util::TryStreamExt as _;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::buffered::BufWriter;
 use object_store::{ObjectStoreExt as _, PutMode, PutOptions};
 use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt as _;
+use whylate_core::result::RunResult;
 use whylate_store::{LakeTable, Reader, RunInfo, StoreError, assemble, lake_tables};
 
 /// Larger objects are sent in parts of this size.
 const PART_BYTES: usize = 8 << 20;
+/// So many tables are sent at once: each waits for the disk or the network.
+const AT_ONCE: usize = 8;
 
 /// How a run is brought.
 #[derive(Clone, Debug, Default)]
@@ -48,24 +52,29 @@ fn host_of(info: &RunInfo, asked: &Asked) -> Result<String, FarmError> {
     name.ok_or_else(|| FarmError::BadHost(info.run.clone(), own.to_owned()))
 }
 
+/// The result of a run; one without samples has none.
+pub(super) fn result_of(reader: &Reader) -> Result<Option<RunResult>, FarmError> {
+    match assemble(reader) {
+        Ok(result) => Ok(Some(result)),
+        Err(StoreError::NoSamples(_) | StoreError::NothingLeft(..)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 impl Lake {
     /// Brings a run into the lake. A push that was cut off goes on where it stopped; a run that is there already stays as
     /// it is.
     ///
     /// # Errors
     /// [`FarmError::InProgress`], [`FarmError::BadName`], [`FarmError::BadHost`], [`FarmError::OtherContent`], [`FarmError::OtherMismatches`];
-    /// [`FarmError::Damaged`] where the run that is there already is not whole; [`FarmError::Run`] where the run cannot be read;
+    /// [`FarmError::IsMerged`], [`FarmError::MaybeMerged`]; [`FarmError::Damaged`] where the run that is there already is not whole; [`FarmError::Run`] where the run cannot be read;
     /// [`FarmError::Storage`].
     pub fn push(&self, path: &Path, how: &Push) -> Result<Pushed, FarmError> {
         let reader = Reader::open(path)?;
         if reader.is_in_progress() {
             return Err(FarmError::InProgress(path.to_owned()));
         }
-        let result = match assemble(&reader) {
-            Ok(result) => Some(result),
-            Err(StoreError::NoSamples(_) | StoreError::NothingLeft(..)) => None,
-            Err(error) => return Err(error.into()),
-        };
+        let result = result_of(&reader)?;
         let differs = mismatches(reader.info(), result.as_ref(), &how.asked);
         let tables = lake_tables(&reader, result.as_ref(), &differs)?;
         let info = reader.info();
@@ -100,8 +109,8 @@ impl Lake {
     ) -> Result<(usize, u64), FarmError> {
         let claim =
             Claim { content: manifest.content.clone(), whylate_version: manifest.whylate_version.clone() };
-        if replace {
-            self.withdraw(run).await?;
+        if replace && let Some(merged) = self.withdraw(run, &manifest).await? {
+            return self.send_archive(run, packed, merged).await;
         }
         // What was damaged is not known by its size: where a run makes room, nothing of it is kept.
         let goes_on = self.claim(run, &claim).await? && !replace;
@@ -117,23 +126,59 @@ impl Lake {
             sent = (1, archived.bytes);
         }
         manifest.objects.push(archived);
-        for table in tables {
-            let name = format!("table={}/host={}/month={month}/{}.parquet", table.name, run.host, run.run);
-            let object = Object { name, bytes: table.bytes.len() as u64, sha256: sha256(&table.bytes) };
-            // The row of the run has one size with several mismatches, and is small enough to be read.
-            let is_there = match table.name {
-                "runs" => self.read(&object.name).await?.as_deref() == Some(&table.bytes),
-                _ => self.has(&object).await?,
-            };
-            if !goes_on || !is_there {
-                self.put(&object.name, table.bytes, PutMode::Overwrite).await?;
-                sent = (sent.0 + 1, sent.1 + object.bytes);
+        // The row of the run is the last one: without it none of the others is looked at, so that they need no order.
+        let (rows, others): (Vec<_>, Vec<_>) = tables.into_iter().partition(|table| table.name == "runs");
+        for group in [others, rows] {
+            let sends = group.into_iter().map(|table| self.send_table(run, month, table, goes_on));
+            let sends = futures_util::stream::iter(sends).buffered(AT_ONCE);
+            for (object, is_new) in sends.try_collect::<Vec<_>>().await? {
+                if is_new {
+                    sent = (sent.0 + 1, sent.1 + object.bytes);
+                }
+                manifest.objects.push(object);
             }
-            manifest.objects.push(object);
         }
         let text = serde_json::to_vec_pretty(&manifest).unwrap_or_default();
         self.put(&run.object(MANIFEST), text, PutMode::Overwrite).await?;
         Ok((sent.0 + 1, sent.1))
+    }
+
+    /// Sends a table where it is not there; whether it was sent.
+    async fn send_table(
+        &self,
+        run: &LakeRun,
+        month: &str,
+        table: LakeTable,
+        goes_on: bool,
+    ) -> Result<(Object, bool), FarmError> {
+        let name = run.table(table.name, month);
+        let object = Object { name, bytes: table.bytes.len() as u64, sha256: sha256(&table.bytes) };
+        let is_there = match (goes_on, table.name) {
+            (false, _) => false,
+            // It has one size with several mismatches, and is small enough to be read.
+            (true, "runs") => self.read(&object.name).await?.as_deref() == Some(&table.bytes),
+            (true, _) => self.has(&object).await?,
+        };
+        if !is_there {
+            self.put(&object.name, table.bytes, PutMode::Overwrite).await?;
+        }
+        Ok((object, !is_there))
+    }
+
+    /// Sends the archive of a run anew whose tables are in the file of a month.
+    async fn send_archive(
+        &self,
+        run: &LakeRun,
+        packed: archive::Packed,
+        mut manifest: Manifest,
+    ) -> Result<(usize, u64), FarmError> {
+        let object = Object { name: run.object(ARCHIVE), bytes: packed.bytes, sha256: packed.sha256 };
+        self.send_file(&object.name, packed.file).await?;
+        manifest.objects.retain(|it| it.name != object.name);
+        manifest.objects.push(object);
+        let text = serde_json::to_vec_pretty(&manifest).unwrap_or_default();
+        self.put(&run.object(MANIFEST), text, PutMode::Overwrite).await?;
+        Ok((2, packed.bytes))
     }
 
     /// Says which content the run's name stands for, or finds that it stands for the same; whether the same version of whylate
@@ -187,11 +232,18 @@ impl Lake {
     }
 
     /// Takes a run away: from its readers, then its claim, then the rest, which no push goes on with. Which objects it has is
-    /// what the lake lists: its manifest may be damaged.
-    async fn withdraw(&self, run: &LakeRun) -> Result<(), FarmError> {
-        let found = self.read(&run.object(MANIFEST)).await?.unwrap_or_default();
-        if serde_json::from_slice(&found).is_ok_and(|found: Manifest| found.merged.is_some()) {
-            return Err(FarmError::IsMerged(run.to_string()));
+    /// what the lake lists: its manifest may be damaged. A run whose month is merged stays, with its manifest: what the month's
+    /// file says of it is not changed, so that the same must be pushed.
+    async fn withdraw(&self, run: &LakeRun, pushed: &Manifest) -> Result<Option<Manifest>, FarmError> {
+        let text = self.read(&run.object(MANIFEST)).await?;
+        let found = text.as_ref().map(|text| serde_json::from_slice::<Manifest>(text));
+        let is_damaged = matches!(found, Some(Err(_)));
+        if let Some(Ok(found)) = found
+            && found.merged.is_some()
+        {
+            let said = |it: &Manifest| it.mismatches.clone().unwrap_or_default();
+            let is_same = found.content == pushed.content && said(&found) == said(pushed);
+            return if is_same { Ok(Some(found)) } else { Err(FarmError::IsMerged(run.to_string())) };
         }
         let (mut keys, mut rest) = (vec![self.key(&run.object(MANIFEST))], Vec::new());
         let tables = self.store.list_with_delimiter(Some(&self.root)).await;
@@ -207,6 +259,11 @@ impl Lake {
             let to = if table.filename() == Some("table=runs") { &mut keys } else { &mut rest };
             to.extend(found.filter(|key| key.filename() == Some(&file)));
         }
+        // Its rows may be those of a month, where they would stay: it would be there twice.
+        if is_damaged && keys.len() == 1 && !self.names(&format!("{MERGED}/parts")).await?.is_empty() {
+            let name = format!("{}/{}", self.url(), run.object(MANIFEST));
+            return Err(FarmError::MaybeMerged(name));
+        }
         keys.push(self.key(&run.object(CLAIM)));
         keys.append(&mut rest);
         keys.push(self.key(&run.object(ARCHIVE)));
@@ -216,7 +273,7 @@ impl Lake {
                 Err(error) => return Err(FarmError::Storage(format!("{}: {key}", self.url()), error)),
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Whether an object of that size is there: objects are whole or not at all, and the claim says that it has that content.

@@ -1,19 +1,20 @@
 //! Made runs, lakes of them, and what engines answer.
 
-#![allow(clippy::print_stderr, dead_code)] // what was skipped, and why; no test uses all of it
+#![allow(dead_code)] // no test uses all of it
 
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use whylate_core::plan::Source;
 use whylate_core::record::{Interval, SpikeCauses};
 use whylate_core::result::{Cause, CauseKind, RunState};
 use whylate_core::{CpuId, Facts, Plan};
-use whylate_farm::{Engine, FarmError, Lake, Push, Rows};
+use whylate_farm::{Engine, Lake, Push, Rows, Wait};
 use whylate_stats::buckets::{index_of, lower_edge};
-use whylate_store::{Execution, ExecutionState, RowKey, RunDirectory, RunInfo, Sink as _};
+use whylate_store::{Execution, ExecutionState, RowKey, RunDirectory, RunInfo, Sink as _, is_being_written};
 
 const DAY: u64 = 86_400;
 const SECOND: u64 = 1_000_000_000;
@@ -71,6 +72,18 @@ pub(crate) fn make_run_of(
     night: u64,
     scale: u64,
 ) -> PathBuf {
+    make_run_named(&format!("night-{night:03}"), plan, folder, host, kernel, night, scale)
+}
+
+pub(crate) fn make_run_named(
+    name: &str,
+    plan: &str,
+    folder: &Path,
+    host: &str,
+    kernel: &str,
+    night: u64,
+    scale: u64,
+) -> PathBuf {
     let mut facts = Facts { host: host.to_owned(), ..Facts::default() };
     facts.kernel.release = kernel.to_owned();
     facts.privileges.realtime_priority_max = 99;
@@ -78,10 +91,9 @@ pub(crate) fn make_run_of(
     (facts.cpu_sets.present, facts.cpu_sets.online, facts.cpu_sets.allowed) =
         (cpus.clone(), cpus.clone(), cpus);
     let plan = Plan::parse(&Source { name: "nightly", text: plan }, &[]).unwrap();
-    let name = format!("night-{night:03}");
     let started: SystemTime = UNIX_EPOCH + Duration::from_secs(1_790_000_000 + night * DAY);
-    let mut info = RunInfo::new(&name, started, plan, facts);
-    let path = folder.join(host).join(&name);
+    let mut info = RunInfo::new(name, started, plan, facts);
+    let path = folder.join(host).join(name);
     let mut directory = RunDirectory::create(&path, &info).unwrap();
     let mut random = Random(night * 1000 + host.bytes().map(u64::from).sum::<u64>());
     for (slot, cell) in ["idle", "quiet", "idle", "quiet"].into_iter().enumerate() {
@@ -122,7 +134,15 @@ pub(crate) fn make_run_of(
     info.state = RunState::Complete;
     info.restored = Some(true);
     directory.seal(&info).unwrap();
-    path
+    drop(directory);
+    // A process that another test starts has all open files until its program begins, the lock of the run among them.
+    for _ in 0..200 {
+        if !is_being_written(&path) {
+            return path;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{} never ends", path.display());
 }
 
 /// Boards `a`, `b` and `c` over 24 nights: `b` becomes later with a new kernel, `c` has fewer periods than its plan asks for
@@ -140,34 +160,28 @@ pub(crate) fn make_lake(folder: &Path) -> (Lake, Vec<PathBuf>) {
             let scale = if host == "b" && is_new { 8000 } else { 2000 };
             let plan = if host == "c" { PLAN.replace("100ms", "10ms") } else { PLAN.to_owned() };
             let run = make_run_of(&plan, folder, host, kernel, night, scale);
-            push_ended(&lake, &run);
+            lake.push(&run, &Push::default()).unwrap();
             runs.push(run);
         }
     }
     (lake, runs)
 }
 
-/// Pushes a run that has ended. A process that another test starts has all open files until its program begins, the lock of the run
-/// among them.
-pub(crate) fn push_ended(lake: &Lake, run: &Path) {
-    for _ in 0..200 {
-        match lake.push(run, &Push::default()) {
-            Err(FarmError::InProgress(_)) => std::thread::sleep(Duration::from_millis(10)),
-            pushed => {
-                pushed.unwrap();
-                return;
-            }
-        }
+/// Says once what a test leaves out, and why: past the harness, which shows nothing of a test that passes.
+pub(crate) fn skipped(reason: &str) {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let line = format!("skipped: {}: {reason}", std::thread::current().name().unwrap_or("a test"));
+    if SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(line.clone()) {
+        let _ = writeln!(std::io::stderr(), "{line}");
     }
-    panic!("{} never ends", run.display());
 }
 
 /// What an engine answers; `None` where it is not installed.
 pub(crate) fn answer(engine: Engine, lake: &Lake, sql: &str) -> Option<Rows> {
-    match whylate_farm::answer(engine, lake, None, sql, None) {
+    match whylate_farm::answer(engine, lake, None, sql, Wait::default) {
         Ok(rows) => Some(rows),
         Err(error) if error.is_unavailable() => {
-            eprintln!("skipped: {error}");
+            skipped(&error.to_string());
             None
         }
         Err(error) => panic!("{error}\n{sql}"),

@@ -3,14 +3,13 @@
 use crate::arguments::{EngineChoice, FarmCompareArguments, QueryArguments};
 use crate::commands::variable;
 use crate::exit::Ending;
-use crate::output;
+use crate::{output, signals};
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
 use whylate_core::result::{FarmComparison, Outcome};
-use whylate_farm::{Damaged, Engine, FIGURES, FarmError, Lake, Rows, RunGroup, compare_groups};
+use whylate_farm::{Damaged, Engine, FIGURES, FarmError, Lake, Rows, RunGroup, Wait, compare_groups};
 use whylate_stats::meta::RUNS_MIN;
 use whylate_store::user_folder;
 
@@ -78,16 +77,17 @@ impl Asked {
 
     /// The rows, after it was said which objects they lack.
     fn answer_aloud(&self, sql: &str) -> Result<Rows, FarmError> {
-        let rows = self.answer(sql, None)?;
+        // Ctrl-C and SIGTERM end the engine, and what was made for it is deleted.
+        let watched = || Wait { stop: signals::watch().unwrap_or_default(), ..Wait::default() };
+        let rows = self.answer(sql, watched)?;
         for line in Damaged::said(&rows.damaged, self.lake.url()) {
             output::message(&format!("whylate: {line}"));
         }
         Ok(rows)
     }
 
-    /// The engine is ended when it has taken as long as `limit`.
-    pub(crate) fn answer(&self, sql: &str, limit: Option<Duration>) -> Result<Rows, FarmError> {
-        whylate_farm::answer(self.engine, &self.lake, self.cache.as_deref(), sql, limit)
+    pub(crate) fn answer(&self, sql: &str, wait: impl FnOnce() -> Wait) -> Result<Rows, FarmError> {
+        whylate_farm::answer(self.engine, &self.lake, self.cache.as_deref(), sql, wait)
     }
 }
 
