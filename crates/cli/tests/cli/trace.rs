@@ -78,7 +78,7 @@ fn a_late_moment_is_recorded_and_explained() {
     let note = path.with_extension("json");
     let noted = fs::read(&note).unwrap();
     fs::remove_file(&note).unwrap();
-    let without_note = whylate(&["explain", text(&path), "--json"]).json();
+    let without_note = whylate(&["explain", text(&path), "--top", "100", "--json"]).json();
     // Until the trace stops, the probe may be later once more; and how well the marker tells the moment is said.
     let is_it = |spike: &serde_json::Value| {
         let error_ns = 1_000_000 + spike["expected_error_ns"].as_u64().unwrap_or(0);
