@@ -46,7 +46,7 @@ fn months_that_are_merged_give_the_same_answers_wherever_a_merge_is_cut_off() {
     assert!(files(&place) == whole);
     // The month's row says that nothing of what was asked for is missing.
     let asked = Asked { kernel: Some("0.1".to_owned()), ..Asked::default() };
-    let other = Push { asked, ..replaces.clone() };
+    let other = Push { asked, ..replaces };
     assert!(matches!(lake.push(&runs[0], &other).unwrap_err(), FarmError::IsMerged(_)));
     assert!(files(&place) == whole);
     // Nobody knows where the rows of the run are.
