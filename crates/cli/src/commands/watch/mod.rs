@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use otlp::{Collector, Exporter};
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 use view::WatchView;
 use whylate_bpf::tasks::{TaskTarget, TaskWatch};
@@ -70,7 +70,7 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
     let info = whylate_runner::run(&experiment, &path, &options, &machine, &mut screen)
         .with_context(|| format!("run {}", path.display()))?;
     screen.finish();
-    if screen.tasks.is_empty() {
+    if lock(&screen.tasks).is_empty() {
         let failed = info.executions.iter().find_map(|it| it.error.as_deref());
         let why =
             failed.map_or_else(|| nobody(arguments), |error| error.trim_start_matches("task: ").to_owned());
@@ -122,6 +122,13 @@ struct Line<'t> {
     tasks: &'t [TaskLine],
 }
 
+/// The watched threads as they were told last.
+type Shared = Arc<Mutex<Vec<TaskLine>>>;
+
+fn lock(tasks: &Shared) -> MutexGuard<'_, Vec<TaskLine>> {
+    tasks.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Shows how the watched threads do.
 struct WatchScreen {
     meter: Meter,
@@ -131,9 +138,8 @@ struct WatchScreen {
     has_lines: bool,
     asked_to_stop: Arc<AtomicBool>,
     begun: std::time::Instant,
-    tasks: Vec<TaskLine>,
-    /// What Prometheus is told.
-    told: Option<Arc<Mutex<String>>>,
+    /// Monitors read it from threads of their own.
+    tasks: Shared,
     exporter: Option<Exporter>,
 }
 
@@ -145,10 +151,11 @@ impl WatchScreen {
         asked_to_stop: Arc<AtomicBool>,
     ) -> Result<Self> {
         let printing = arguments.printing;
-        let told = arguments.prometheus.map(|_| Arc::new(Mutex::new(prometheus::page(&[]))));
-        if let (Some(address), Some(told)) = (arguments.prometheus, told.clone()) {
+        let tasks = Shared::default();
+        if let Some(address) = arguments.prometheus {
             let token = super::serve::token(arguments.token_file.as_deref())?;
-            let page = move || told.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let told = tasks.clone();
+            let page = move || prometheus::page(&lock(&told));
             let address = whylate_serve::endpoint(address, token, page)?;
             output::message(&format!("figures for Prometheus: http://{address}/metrics"));
         }
@@ -163,9 +170,8 @@ impl WatchScreen {
             has_lines: printing.json && !printing.quiet,
             asked_to_stop,
             begun: std::time::Instant::now(),
-            tasks: Vec::new(),
-            told,
-            exporter: collector.map(Exporter::start).transpose()?,
+            exporter: collector.map(|it| Exporter::start(it, tasks.clone())).transpose()?,
+            tasks,
         })
     }
 
@@ -201,21 +207,15 @@ impl Audience for WatchScreen {
     }
 
     fn tasks(&mut self, tasks: &[TaskLine]) {
-        self.tasks = tasks.to_vec();
+        *lock(&self.tasks) = tasks.to_vec();
         let elapsed = Nanos(self.begun.elapsed().as_nanos() as u64);
         if self.has_lines {
             let line = Line { format: "whylate.watch/1", elapsed_ns: elapsed.0, tasks };
             // A reader that has gone is noticed when the result is printed.
             let _ = output::print_json_line(&line);
         }
-        if let Some(told) = &self.told {
-            *told.lock().unwrap_or_else(PoisonError::into_inner) = prometheus::page(tasks);
-        }
-        if let Some(exporter) = &self.exporter {
-            exporter.update(tasks);
-            if let Some(warning) = exporter.warning() {
-                self.warn(&warning);
-            }
+        if let Some(warning) = self.exporter.as_ref().and_then(Exporter::warning) {
+            self.warn(&warning);
         }
         if let Some(live) = &self.live {
             live.update(|view| view.show(tasks, elapsed));

@@ -4,10 +4,10 @@
 //! one message could not bring the next one has.
 
 use super::figures::{Attributes, Points, Unit, figures};
+use super::{Shared, lock};
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use whylate_runner::{LatencyTotals, TaskLine};
@@ -115,25 +115,23 @@ fn nanoseconds_of(time: SystemTime) -> u64 {
 
 /// Sends while the watch runs, and once more at its end.
 pub(super) struct Exporter {
-    tasks: Arc<Mutex<Vec<TaskLine>>>,
     end: Sender<()>,
     warnings: Receiver<String>,
     thread: JoinHandle<Option<String>>,
 }
 
 impl Exporter {
-    pub(super) fn start(collector: Collector) -> Result<Self> {
-        let tasks = Arc::new(Mutex::new(Vec::new()));
+    pub(super) fn start(collector: Collector, tasks: Shared) -> Result<Self> {
         let (end, ended) = mpsc::channel();
         let (warn, warnings) = mpsc::channel();
-        let shared = tasks.clone();
         let begun_ns = nanoseconds_of(SystemTime::now());
         let work = move || {
             let mut works = true;
             loop {
                 let is_last = ended.recv_timeout(collector.interval) != Err(RecvTimeoutError::Timeout);
-                let tasks: Vec<TaskLine> = shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                let sent = collector.send(&tasks, begun_ns);
+                // Nobody waits for the network with the list locked.
+                let told = lock(&tasks).clone();
+                let sent = collector.send(&told, begun_ns);
                 let failure =
                     sent.err().map(|error| format!("no figures reach {}: {error:#}", collector.address));
                 if is_last {
@@ -148,12 +146,7 @@ impl Exporter {
             }
         };
         let thread = std::thread::Builder::new().name("otlp".to_owned()).spawn(work);
-        Ok(Self { tasks, end, warnings, thread: thread.context("cannot start a thread for --otlp")? })
-    }
-
-    /// What is sent next.
-    pub(super) fn update(&self, tasks: &[TaskLine]) {
-        *self.tasks.lock().unwrap_or_else(PoisonError::into_inner) = tasks.to_vec();
+        Ok(Self { end, warnings, thread: thread.context("cannot start a thread for --otlp")? })
     }
 
     /// What went wrong since it was last asked.
@@ -309,8 +302,9 @@ mod tests {
             asked
         });
         let collector = collector(&address, &[("OTEL_METRIC_EXPORT_INTERVAL", "200")]).unwrap();
-        let exporter = Exporter::start(collector).unwrap();
-        exporter.update(&[example()]);
+        let tasks = Shared::default();
+        lock(&tasks).push(example());
+        let exporter = Exporter::start(collector, tasks).unwrap();
         let asked = answers.join().unwrap();
         assert!(asked[2].starts_with("POST /v1/metrics HTTP/1.1"), "{}", asked[2]);
         assert!(asked[2].contains("whylate.task.response") && asked[2].contains("\"audio\""), "{}", asked[2]);
