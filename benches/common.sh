@@ -12,3 +12,17 @@ built() {
     cargo build --quiet --release "$@" --manifest-path "$folder/Cargo.toml" >&2 || return
     echo "${CARGO_TARGET_DIR:-$folder/target}/release/$program"
 }
+
+# A plan that any user can run in a fraction of a second, for what counts runs and not latencies.
+small_plan() {
+    cat <<'PLAN'
+name = "small"
+repeats = 2
+duration = "50ms"
+warmup = "0s"
+[[probe]]
+kind = "timer"
+policy = "other"
+[[cell]]
+PLAN
+}

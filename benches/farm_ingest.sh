@@ -2,21 +2,13 @@
 # How many runs a second are pushed: into a folder, and with PYTHON (moto[server]) into an S3 server on this machine.
 #   farm_ingest.sh RUNS COUNT WHYLATE [PYTHON]     RUNS keeps COUNT small runs, which are measured where they are not there
 set -u
+. "$(dirname "$(realpath "$0")")/common.sh"
 [ $# -ge 3 ] || { sed -n 2,3p "$0"; exit 1; }
 runs=$1 count=$2 whylate=$(realpath "$3") python=${4:-}
 folder=$(mktemp -d)
 moto=""
 trap '[ -z "$moto" ] || kill $moto; rm -rf "$folder"' EXIT
-cat >"$folder/plan.toml" <<'PLAN'
-name = "small"
-repeats = 2
-duration = "50ms"
-warmup = "0s"
-[[probe]]
-kind = "timer"
-policy = "other"
-[[cell]]
-PLAN
+small_plan >"$folder/plan.toml"
 mkdir -p "$runs"
 for number in $(seq "$count"); do
     [ -e "$runs/run-$number/run.json" ] || "$whylate" run "$folder/plan.toml" -o "$runs/run-$number" --quiet >/dev/null 2>&1

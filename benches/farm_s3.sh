@@ -4,6 +4,7 @@
 # moto keeps objects in memory: a proxy stands between, and it is what dies, so that the objects stay as a server's disk
 # keeps them. It ends in the middle of requests: before them, within bodies, and between writing and answering.
 set -u
+. "$(dirname "$(realpath "$0")")/common.sh"
 whylate=$1 python=$2 kills=$3
 folder=$(mktemp -d)
 here=$(dirname "$(realpath "$0")")
@@ -14,16 +15,7 @@ moto=$!
 trap 'kill $moto 2>/dev/null; rm -rf "$folder"' EXIT
 sleep 5
 curl -s -X PUT http://127.0.0.1:5600/latency >/dev/null
-cat >"$folder/plan.toml" <<'PLAN'
-name = "small"
-repeats = 2
-duration = "50ms"
-warmup = "0s"
-[[probe]]
-kind = "timer"
-policy = "other"
-[[cell]]
-PLAN
+small_plan >"$folder/plan.toml"
 lost=0 cut=0 pushes=0
 for kill in $(seq "$kills"); do
     "$whylate" run "$folder/plan.toml" -o "$folder/run-$kill" --quiet >/dev/null 2>&1
