@@ -63,17 +63,6 @@ impl Histogram {
         }
     }
 
-    /// Counts `count` samples of which only the bucket is known: each stands for its bucket's midpoint, in the
-    /// extremes and in the sum too.
-    ///
-    /// # Errors
-    /// [`StatsError::NotALowerEdge`] when `lower_edge_ns` is not the lower edge of a bucket; nothing is counted.
-    pub fn add_bucket(&mut self, lower_edge_ns: u64, count: u64) -> Result<(), StatsError> {
-        let index = checked_index(lower_edge_ns)?;
-        self.record_n(midpoint(index), count);
-        Ok(())
-    }
-
     /// Adds all samples of `other`.
     pub fn merge(&mut self, other: &Self) {
         for (index, count) in other.indexed() {
@@ -255,15 +244,6 @@ mod tests {
     fn quantiles_outside_the_unit_interval_are_refused() {
         let histogram = recorded(&[1, 2, 3]);
         assert_eq!([-0.1, 1.1, f64::NAN].map(|q| histogram.quantile(q)), [None; 3]);
-    }
-
-    #[test]
-    fn a_foreign_edge_is_refused_and_changes_nothing() {
-        let mut histogram = recorded(&[5]);
-        assert_eq!(histogram.add_bucket(257, 3), Err(StatsError::NotALowerEdge { lower_edge_ns: 257 }));
-        assert_eq!(histogram, recorded(&[5]));
-        assert_eq!(histogram.add_bucket(258, 0), Ok(()));
-        assert_eq!(histogram, recorded(&[5]), "a bucket without samples has no effect");
     }
 
     #[test]

@@ -24,9 +24,9 @@ use std::path::{Path, PathBuf};
 use whylate_core::result::{FixStep, RunResult};
 
 /// Folder of what the commands of `exec` loads printed.
-const LOADS_FOLDER: &str = "loads";
+pub(crate) const LOADS_FOLDER: &str = "loads";
 /// Name of the file with what treatments changed.
-const TREATMENTS_FILE: &str = "treatments.jsonl";
+pub(crate) const TREATMENTS_FILE: &str = "treatments.jsonl";
 /// Name of the file with the finished result.
 pub(crate) const RESULT_FILE: &str = "result.json";
 

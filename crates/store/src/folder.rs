@@ -17,7 +17,7 @@ use std::time::Duration;
 const LOCK_TRIES: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 /// What a file is called until it is whole.
-const TEMPORARY_SUFFIX: &str = ".tmp";
+pub(crate) const TEMPORARY_SUFFIX: &str = ".tmp";
 /// No file of a run is nearly as large: a larger one is not read into memory.
 const READ_MAX: u64 = 1 << 30;
 

@@ -3,11 +3,14 @@
 //! A list reads `run.json`, the verdict of `result.json` and `labels.json` of each run, and no table. Labels are the
 //! user's: they are no part of what was measured, and the manifest does not name them.
 
-use crate::directory::{RESULT_FILE, is_being_written};
+use crate::directory::{LOADS_FOLDER, RESULT_FILE, TREATMENTS_FILE, is_being_written};
 use crate::error::{At as _, StoreError};
-use crate::folder::Folder;
+use crate::folder::{Folder, TEMPORARY_SUFFIX};
 use crate::info::INFO_FILE;
 use crate::reader::threads;
+use crate::tables::NAMES;
+use crate::traces::TRACES_FOLDER;
+use crate::{fix, latency_records, manifest};
 use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -16,7 +19,7 @@ use std::fs;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
-use whylate_core::result::{RunState, RunSummary, Verdict};
+use whylate_core::result::{LIVE_SOCKET, RunState, RunSummary, Verdict};
 
 const LABELS: &str = "labels.json";
 /// A larger file is none of ours.
@@ -62,16 +65,43 @@ impl Labels {
     }
 }
 
-/// Deletes a run with everything in it.
+/// Deletes a run. What somebody else put into its folder stays there, and is returned by name.
 ///
 /// # Errors
 /// [`StoreError::NotARun`] for another folder, a link or a file; [`StoreError::Busy`] while it is written.
-pub fn remove(run: &Path) -> Result<(), StoreError> {
+pub fn remove(run: &Path) -> Result<Vec<String>, StoreError> {
     require_run(run)?;
     if Folder::open(run)?.is_held() {
         return Err(StoreError::Busy(run.to_owned()));
     }
-    fs::remove_dir_all(run).at("remove", run)
+    let mut kept = Vec::new();
+    for entry in fs::read_dir(run).at("read", run)? {
+        let entry = entry.at("read", run)?;
+        let (name, path) = (entry.file_name().to_string_lossy().into_owned(), entry.path());
+        let is_folder = entry.file_type().at("read", &path)?.is_dir();
+        match (is_of_a_run(&name), is_folder) {
+            (true, true) => fs::remove_dir_all(&path).at("remove", &path)?,
+            // The last: until then it is a run, and can be removed again.
+            (true, false) if name == INFO_FILE => {}
+            (true, false) => fs::remove_file(&path).at("remove", &path)?,
+            (false, _) => kept.push(name),
+        }
+    }
+    fs::remove_file(run.join(INFO_FILE)).at("remove", run)?;
+    if kept.is_empty() {
+        fs::remove_dir(run).at("remove", run)?;
+    }
+    kept.sort_unstable();
+    Ok(kept)
+}
+
+/// Whether a run has a file or folder of this name.
+fn is_of_a_run(name: &str) -> bool {
+    let files = [INFO_FILE, RESULT_FILE, LABELS, TREATMENTS_FILE, LIVE_SOCKET];
+    let (lines, folders) =
+        ([manifest::FILE, fix::FILE, latency_records::FILE], [TRACES_FOLDER, LOADS_FOLDER]);
+    let name = name.strip_suffix(TEMPORARY_SUFFIX).unwrap_or(name);
+    files.contains(&name) || lines.contains(&name) || folders.contains(&name) || NAMES.contains(&name)
 }
 
 /// Refuses what is no run directory, and a link to one.
@@ -275,5 +305,20 @@ mod tests {
         assert!(matches!(remove(&link), Err(StoreError::NotARun(_))));
         assert!(matches!(remove(folder.path()), Err(StoreError::NotARun(_))));
         assert!(path.join("run.json").is_file());
+    }
+
+    #[test]
+    fn what_others_put_into_a_run_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = run(folder.path(), "a", 1);
+        fs::create_dir(path.join("pictures")).unwrap();
+        fs::write(path.join("notes.txt"), "mine").unwrap();
+        fs::write(path.join("run.json.tmp"), "{").unwrap();
+        assert_eq!(remove(&path).unwrap(), ["notes.txt", "pictures"]);
+        let left = fs::read_dir(&path).unwrap().count();
+        assert_eq!((left, fs::read(path.join("notes.txt")).unwrap()), (2, b"mine".to_vec()));
+        let other = run(folder.path(), "b", 1);
+        assert_eq!(remove(&other).unwrap(), [""; 0]);
+        assert!(!other.exists());
     }
 }

@@ -296,9 +296,4 @@ impl Event {
         let (context, kind) = (Context::default(), EventKind::Lost { events });
         Self { at_ns, cpu, pid: None, command: None, context, offset, kind }
     }
-
-    /// Whether the running thread is known to be the idle task.
-    pub fn is_idle(&self) -> bool {
-        self.pid == Some(0)
-    }
 }

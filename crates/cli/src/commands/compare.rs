@@ -1,17 +1,19 @@
 //! `whylate compare`.
 
+mod caveats;
+
 use super::report;
 use crate::arguments::{CompareArguments, CompareFormat, ReportFormat};
 use crate::exit::Ending;
 use crate::output;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
+use whylate_core::SeriesName;
 use whylate_core::plan::{Plan, SeriesStatistic};
 use whylate_core::result::{
     COMPARE_FORMAT, CauseDifference, CellResult, CompareOutcome, CompareResult, CompareSide, Described,
     MeasureResult, RunContrast, RunResult, Spike, differences,
 };
-use whylate_core::{SeriesName, Warning, WarningCode};
 use whylate_stats::compare::{self, Basis, Question, RunValues};
 use whylate_store::{Reader, StoreError};
 
@@ -222,7 +224,7 @@ fn compared(arguments: &CompareArguments, sides: &[Side]) -> Result<CompareResul
         differences,
         unknown,
         margin,
-        warnings: incomplete(sides),
+        warnings: caveats::of(sides),
         ..CompareResult::default()
     };
     for side in others {
@@ -333,31 +335,6 @@ fn basis(basis: Basis, before: usize, after: usize) -> String {
             compare::RUNS_PERMUTED_MIN
         ),
     }
-}
-
-/// What was not measured whole may be better than it looks.
-fn incomplete(sides: &[Side]) -> Vec<Warning> {
-    let of_run = |path: &Path, run: &RunResult| {
-        let failed =
-            run.cells.iter().flat_map(|cell| &cell.repeats).filter(|repeat| repeat.error.is_some()).count();
-        let skipped = run.cells.iter().filter(|cell| cell.skipped.is_some()).count();
-        let begun = |cell: &CellResult| cell.repeats.iter().filter(|it| it.error.is_none()).count();
-        let asked =
-            run.cells.iter().filter(|cell| cell.skipped.is_none()).count() * run.plan.repeats as usize;
-        let done: usize = run.cells.iter().map(begun).sum();
-        let missing = if run.fix.is_some() { 0 } else { asked.saturating_sub(done + failed) };
-        let is_whole = run.error.is_none() && failed + skipped + missing == 0;
-        (!is_whole).then(|| {
-            let text = format!(
-                "{}: not complete: {failed} repeats without a result, {missing} that did not begin, {skipped} cells skipped{}",
-                path.display(),
-                run.error.as_ref().map(|error| format!("; {error}")).unwrap_or_default()
-            );
-            Warning::new(WarningCode::ComparedIncomplete, text)
-        })
-    };
-    let parts = sides.iter().flat_map(|side| &side.parts);
-    parts.filter_map(|part| of_run(part.path(), part.run()?)).collect()
 }
 
 /// Who took the late time, series by series.

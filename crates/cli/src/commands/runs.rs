@@ -194,8 +194,12 @@ fn remove(runs: &[PathBuf], yes: bool) -> Result<()> {
         whylate_store::require_run(run)?;
     }
     for run in runs {
-        whylate_store::remove(run)?;
-        output::message(&format!("deleted {}", run.display()));
+        let kept = whylate_store::remove(run)?;
+        let (run, kept) = (run.display(), kept.join(", "));
+        match kept.is_empty() {
+            true => output::message(&format!("deleted {run}")),
+            false => output::message(&format!("deleted the run in {run}; not part of it, and kept: {kept}")),
+        }
     }
     Ok(())
 }

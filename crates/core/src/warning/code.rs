@@ -59,6 +59,8 @@ codes! {
     /// A run that is compared was not measured whole.
     ComparedIncomplete = "compared-incomplete",
         "`whylate report RUN` says what is missing; `whylate run --resume RUN` goes on with one that did not end";
+    /// Runs of one side of a comparison differ in their plan or machine: what they have in common is all that is compared.
+    ComparedMixed = "compared-mixed", "put runs of one plan, kernel and machine on each side";
     /// A JSON document of many CPUs is kept small: histograms and courses over time are empty.
     HistogramsLeftOut = "histograms-left-out", "whylate report RUN --json --histograms";
     /// Which microcode the processor runs.

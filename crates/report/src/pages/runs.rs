@@ -102,7 +102,10 @@ pub(super) fn course(series: &RunSeries, address: Option<fn(&str) -> String>) ->
         ),
     };
     (
-        Section::new("series", "Over the runs").with(vec![picture(series)]).with(Block::note(note)),
+        Section::new("series", "Over the runs")
+            .meaning("the median of each run's repeats, each repeat by its worst CPU")
+            .with(vec![picture(series)])
+            .with(Block::note(note)),
         Table::new(columns, rows),
     )
 }

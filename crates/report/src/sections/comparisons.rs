@@ -19,7 +19,10 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     }
     let others = Section::new("", "Other comparisons (exploratory)").with(items(&exploratory));
     let all = Section::new("comparisons", "Comparisons")
-        .meaning("between the middle values (medians) of the repeats")
+        .meaning(
+            "between the middle values (medians) of the repeats; corrected for how many they are, which the answer to a \
+             question about one statistic need not be",
+        )
         .depth(Depth::Detail)
         .with(forest(run));
     all.with_all([deciding, others].into_iter().flat_map(Section::unless_empty)).unless_empty()

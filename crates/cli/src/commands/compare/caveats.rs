@@ -1,0 +1,54 @@
+//! What is to be kept in mind with runs that are compared.
+
+use super::Side;
+use std::path::Path;
+use whylate_core::result::{CellResult, Described, RunResult, differences};
+use whylate_core::{Warning, WarningCode};
+
+/// So many differences within a side are named.
+const MIXED_NAMED: usize = 4;
+
+/// Runs that are not whole, and sides whose runs are not alike.
+pub(super) fn of(sides: &[Side]) -> Vec<Warning> {
+    incomplete(sides).into_iter().chain(sides.iter().filter_map(mixed)).collect()
+}
+
+/// What was not measured whole may be better than it looks.
+fn incomplete(sides: &[Side]) -> Vec<Warning> {
+    let of_run = |path: &Path, run: &RunResult| {
+        let failed =
+            run.cells.iter().flat_map(|cell| &cell.repeats).filter(|repeat| repeat.error.is_some()).count();
+        let skipped = run.cells.iter().filter(|cell| cell.skipped.is_some()).count();
+        let begun = |cell: &CellResult| cell.repeats.iter().filter(|it| it.error.is_none()).count();
+        let asked =
+            run.cells.iter().filter(|cell| cell.skipped.is_none()).count() * run.plan.repeats as usize;
+        let done: usize = run.cells.iter().map(begun).sum();
+        let missing = if run.fix.is_some() { 0 } else { asked.saturating_sub(done + failed) };
+        let is_whole = run.error.is_none() && failed + skipped + missing == 0;
+        (!is_whole).then(|| {
+            let text = format!(
+                "{}: not complete: {failed} repeats without a result, {missing} that did not begin, {skipped} cells skipped{}",
+                path.display(),
+                run.error.as_ref().map(|error| format!("; {error}")).unwrap_or_default()
+            );
+            Warning::new(WarningCode::ComparedIncomplete, text)
+        })
+    };
+    let parts = sides.iter().flat_map(|side| &side.parts);
+    parts.filter_map(|part| of_run(part.path(), part.run()?)).collect()
+}
+
+/// What the runs of a side do not have in common, where it is more than chance: plan, kernel, machine.
+fn mixed<'s>(side: &'s Side) -> Option<Warning> {
+    let of_run = |run: &'s RunResult| Described { facts: &run.facts, plan: Some(&run.plan), cell: None };
+    let runs: Vec<Described<'_>> = side.runs().map(of_run).collect();
+    let is_chosen =
+        |what: &str| ["kernel.", "processor.", "plan.", "host"].iter().any(|it| what.starts_with(it));
+    let (found, _) = differences(&runs);
+    let names: Vec<&str> = found.iter().map(|it| &*it.what).filter(|what| is_chosen(what)).collect();
+    let more = names.len().saturating_sub(MIXED_NAMED);
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let text =
+        format!("side {}: its runs differ in {}{rest}", side.name, names[..names.len() - more].join(", "));
+    (!names.is_empty()).then(|| Warning::new(WarningCode::ComparedMixed, text))
+}
