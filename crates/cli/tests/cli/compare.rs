@@ -152,10 +152,25 @@ fn runs_are_listed_tagged_compared_and_removed() {
         here(&["compare", &format!("{old}:nowhere"), new]).error().contains("there is no cell `nowhere`")
     );
 
+    let other = here(&["run", &plan, "-q", "-o", "other", "--set", "duration=\"400ms\""]);
+    assert!(matches!(other.code, Some(0 | 2)), "{other:?}");
+    let codes = |words: &[&str]| -> Vec<String> {
+        let found = here(words).document();
+        list(&found, "warnings").iter().map(|it| format!("{} {}", word(it, "code"), word(it, "text"))).collect()
+    };
+    let mixed = codes(&["compare", new, &format!("{old},other"), "--json"]);
+    assert_eq!(mixed, ["compared-mixed side B: its runs differ in plan.duration_ns"]);
+    assert_eq!(codes(&["compare", old, new, "--json"]), [""; 0]);
+
     assert!(here(&["runs", "remove", old]).error().contains("--yes"));
     assert!(Path::new(old).exists());
+    let mine = Path::new(new).join("mine.txt");
+    std::fs::write(&mine, "mine").unwrap();
     assert_eq!(here(&["runs", "remove", old, "--yes"]).code, Some(0));
     assert!(!Path::new(old).exists() && Path::new(new).exists());
+    let removed = here(&["runs", "remove", new, "--yes"]);
+    assert!(removed.code == Some(0) && removed.stderr.contains("kept: mine.txt"), "{removed:?}");
+    assert!(mine.exists() && !Path::new(new).join("run.json").exists());
 }
 
 #[test]
