@@ -156,7 +156,10 @@ fn runs_are_listed_tagged_compared_and_removed() {
     assert!(matches!(other.code, Some(0 | 2)), "{other:?}");
     let codes = |words: &[&str]| -> Vec<String> {
         let found = here(words).document();
-        list(&found, "warnings").iter().map(|it| format!("{} {}", word(it, "code"), word(it, "text"))).collect()
+        list(&found, "warnings")
+            .iter()
+            .map(|it| format!("{} {}", word(it, "code"), word(it, "text")))
+            .collect()
     };
     let mixed = codes(&["compare", new, &format!("{old},other"), "--json"]);
     assert_eq!(mixed, ["compared-mixed side B: its runs differ in plan.duration_ns"]);
