@@ -74,7 +74,9 @@ pub(crate) fn ensure_tools(tools: &[(&str, &str)]) -> Result<(), LabError> {
     }
     let mut apt = Command::new("apt-get");
     apt.env("DEBIAN_FRONTEND", "noninteractive");
-    apt.args(["-qq", "-y", "install", "--no-install-recommends"]).args(&missing);
+    // Another installation may be under way: it is waited for.
+    apt.args(["-qq", "-y", "-o", "DPkg::Lock::Timeout=300", "install", "--no-install-recommends"])
+        .args(&missing);
     if run(&mut apt).is_err() {
         // The lists may be missing or too old to name files that are still there.
         // Without this apt takes a server that it cannot reach for a success.

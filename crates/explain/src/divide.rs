@@ -5,6 +5,9 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use whylate_core::result::{Cause, CauseKind};
 
+/// Leaving an idle state takes less than this; what takes longer is the timer, or a CPU that stands still.
+pub(crate) const IDLE_EXIT_MAX_NS: u64 = 2_000_000;
+
 /// A cause below this part of the latency is dropped: the rest is unattributed.
 const CAUSE_LEAST: f64 = 0.15;
 /// Contributors below this part of the latency are left out.

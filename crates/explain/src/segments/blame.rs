@@ -4,7 +4,7 @@ use super::decompose::{Slice, Surroundings, Window};
 use super::recorded::MAY_HAVE_STOPPED;
 use super::{Activity, NO_RIGHT, Recording, Segment, Thread};
 use crate::confidence::{CONCLUDED, LIKELY, POSSIBLE, RECORDED, SHOWN, STATED};
-use crate::divide::Blame;
+use crate::divide::{Blame, IDLE_EXIT_MAX_NS};
 use crate::stack;
 use crate::vocabulary;
 use whylate_core::CpuId;
@@ -210,6 +210,18 @@ impl<'r> Context<'r> {
             Some((woken_ns, _)) if slice.from_ns >= woken_ns => ("after the wake-up", SHOWN),
             _ => ("when the timer should have expired", LIKELY),
         };
+        if slice.to_ns - slice.from_ns > IDLE_EXIT_MAX_NS {
+            let evidence =
+                format!("the CPU was in {state} {when}, for longer than any idle state takes to leave");
+            return self.counted(&evidence).unwrap_or_else(|| match confidence {
+                LIKELY => Blame::new(
+                    Kind::TimerLate,
+                    LIKELY,
+                    format!("{evidence}: the timer came late, or the CPU stood still"),
+                ),
+                _ => Blame::new(Kind::Unattributed, 0.0, evidence),
+            });
+        }
         let hypervisor = if self.surroundings.is_virtual { ", under a hypervisor" } else { "" };
         Blame::new(Kind::IdleExit, confidence, format!("the CPU was in {state} {when}{hypervisor}"))
     }
@@ -242,16 +254,14 @@ impl<'r> Context<'r> {
         }
     }
 
-    /// The timer should have expired and its interrupt did not come.
+    /// The timer should have expired and its interrupt did not come. Who ran meanwhile with interrupts on did not
+    /// delay it: such a thread is named in the evidence, and is not the actor.
     fn timer_pending(&self, thread: Option<&Thread>) -> Blame {
         let late = "the timer's interrupt was late, and ";
-        let by = |blame: Blame| match thread {
-            Some(thread) => blame.thread(&thread.command, thread.pid),
-            None => blame,
-        };
         if self.let_others_in {
-            let evidence = format!("{late}others were let in meanwhile: interrupts were on");
-            return by(Blame::new(Kind::TimerLate, CONCLUDED, evidence));
+            let ran = thread.map(|thread| format!(" while {} ran", thread.command)).unwrap_or_default();
+            let evidence = format!("{late}others were let in meanwhile{ran}: interrupts were on");
+            return Blame::new(Kind::TimerLate, CONCLUDED, evidence);
         }
         let Some(below) = self.interrupted() else {
             return Blame::unattributed_as(
@@ -259,10 +269,11 @@ impl<'r> Context<'r> {
             );
         };
         let Some(innermost) = below.first() else {
-            let evidence = format!("{late}it interrupted user mode, where interrupts are on");
+            let whose = thread.map(|thread| format!(" of {}", thread.command)).unwrap_or_default();
+            let evidence = format!("{late}it interrupted user mode{whose}, where interrupts are on");
             return self.counted(&evidence).unwrap_or_else(|| {
                 let evidence = format!("{evidence}; the CPU may have stood still");
-                by(Blame::new(Kind::TimerLate, LIKELY, evidence))
+                Blame::new(Kind::TimerLate, LIKELY, evidence)
             });
         };
         let sure = if vocabulary::is_release(innermost) { STATED } else { CONCLUDED };
@@ -271,7 +282,11 @@ impl<'r> Context<'r> {
             false => (sure, ""),
         };
         let evidence = format!("{late}this is what it interrupted{more}");
-        by(Blame::new(Kind::IrqsOff, confidence, evidence).named(stack::innermost(below)))
+        let blame = Blame::new(Kind::IrqsOff, confidence, evidence).named(stack::innermost(below));
+        match thread {
+            Some(thread) => blame.thread(&thread.command, thread.pid),
+            None => blame,
+        }
     }
 
     /// A lesser thread went on running after the wake-up.

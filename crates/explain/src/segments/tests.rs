@@ -391,15 +391,20 @@ fn a_timer_whose_interrupt_is_late_while_others_come_in_is_late_itself() {
         first(&window(true, 1_129_000), segments)
     };
     let cause = named(Some((1_040_000, 1_043_000)), "");
-    assert_eq!((cause.kind, cause.actor.as_deref()), (CauseKind::TimerLate, Some("worker")));
+    assert_eq!((cause.kind, cause.actor, cause.pid), (CauseKind::TimerLate, None, None));
     assert_eq!(cause.confidence, Some(0.89));
-    assert!(cause.evidence[0].contains("others were let in meanwhile"), "{:?}", cause.evidence);
+    assert!(
+        cause.evidence[0].contains("others were let in meanwhile while worker ran"),
+        "{:?}",
+        cause.evidence
+    );
     // What came right before it had waited with it.
     let silent = named(Some((1_121_000, 1_124_000)), "");
     assert_eq!((silent.kind, silent.confidence), (CauseKind::Unattributed, None));
     assert!(silent.evidence[0].contains("no stack of that moment"), "{:?}", silent.evidence);
     let user = named(None, "hrtimer_wakeup hrtimer_interrupt asm_sysvec_apic_timer_interrupt");
-    assert_eq!((user.kind, user.confidence), (CauseKind::TimerLate, Some(0.75)));
+    assert_eq!((user.kind, user.actor, user.confidence), (CauseKind::TimerLate, None, Some(0.75)));
+    assert!(user.evidence[0].contains("user mode of worker"), "{:?}", user.evidence);
     assert!(user.evidence[0].contains("the CPU may have stood still"), "{:?}", user.evidence);
 }
 
@@ -452,6 +457,23 @@ fn leaving_an_idle_state_is_named() {
     let cause = first(&window(true, 1_071_000), segments);
     assert_eq!(cause.kind, CauseKind::IdleExit);
     assert!(cause.evidence[0].contains("idle state 2"), "{:?}", cause.evidence);
+}
+
+#[test]
+fn no_idle_state_takes_milliseconds_to_leave() {
+    let expired_ns = 9_000_000;
+    let segments = vec![
+        timer(expired_ns, ""),
+        segment(500_000, expired_ns + 5_000, Activity::Idle { state: 1 }),
+        ran(400_000, expired_ns + 10_000, thread(0, -21, "swapper/1")),
+        wakeup(expired_ns, expired_ns + 10_000, ""),
+    ];
+    let window = window(true, expired_ns + 11_000);
+    let cause = first(&window, segments.clone());
+    assert_eq!((cause.kind, cause.confidence), (CauseKind::TimerLate, Some(0.75)));
+    assert!(cause.evidence[0].contains("longer than any idle state takes"), "{:?}", cause.evidence);
+    let stolen = Surroundings { steal_ns: Some(8_000_000), ..Surroundings::default() };
+    assert_eq!(decompose(&window, &recording(segments), &stolen)[0].kind, CauseKind::Steal);
 }
 
 #[test]

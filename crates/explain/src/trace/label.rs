@@ -11,14 +11,12 @@ use super::states::States;
 pub(super) use super::warn::Need;
 use super::window::Window;
 use crate::confidence::{CONCLUDED, FAINT, LEFT_OVER, LIKELY, POSSIBLE, SEEN, SHOWN, STATED, UNENDED};
-use crate::divide::Blame;
+use crate::divide::{Blame, IDLE_EXIT_MAX_NS};
 use crate::vocabulary;
 use std::collections::HashMap;
 use whylate_core::result::CauseKind;
 use whylate_trace::reader::Reader;
 
-/// Leaving an idle state takes less than this.
-const IDLE_EXIT_MAX_NS: u64 = 2_000_000;
 /// Leaving the first state behind polling takes less than this.
 const IDLE_EXIT_FIRST_MAX_NS: u64 = 500_000;
 /// A time this short in which no thread is known is a context switch.
@@ -197,20 +195,25 @@ impl Labeller<'_> {
         use CauseKind::{IrqsOff, TimerLate, Unattributed};
         let state = &span.state;
         let by = |kind, what, confidence, reason| self.by(kind, state, what, confidence, reason);
+        // Who ran with interrupts on did not delay the timer: the timeline alone names it.
+        let late_timer = |what, confidence, reason| {
+            let label = by(TimerLate, what, confidence, reason);
+            Label { blame: Blame { actor: None, pid: None, ..label.blame }, ..label }
+        };
         if state.pid == Some(0) && state.irqs_off != Knowledge::ByEvent {
             return self.timer_due_in_idle(state, length_ns);
         }
         if state.user {
             let reason = "the CPU was in user mode, where interrupts are on";
-            return by(TimerLate, "user mode, the timer interrupt does not come", LIKELY, reason);
+            return late_timer("user mode, the timer interrupt does not come", LIKELY, reason);
         }
         let found = self.interrupted(span);
-        let innermost = crate::stack::innermost(&found).map(|(function, _)| function);
+        let innermost = crate::stack::innermost(&found);
         if state.irqs_off != Knowledge::ByEvent
-            && innermost.is_some_and(|name| vocabulary::goes_to_sleep(&name))
+            && innermost.is_some_and(|(function, _)| vocabulary::goes_to_sleep(&function))
         {
             let reason = "the timer interrupt came late into a thread that was on its way to sleep";
-            return by(TimerLate, "on its way to sleep, the timer interrupt does not come", POSSIBLE, reason);
+            return late_timer("on its way to sleep, the timer interrupt does not come", POSSIBLE, reason);
         }
         let traced = self.states.has_functions && state.path != super::stacks::PathId::ROOT;
         let in_kernel = traced || !found.is_empty();
@@ -221,12 +224,9 @@ impl Labeller<'_> {
                 by(IrqsOff, off, SEEN, "flags of the functions around say interrupts were off")
             }
             Knowledge::Not if self.states.irq_events => {
-                by(TimerLate, "interrupts on", CONCLUDED, "events say that interrupts were on")
+                late_timer("interrupts on", CONCLUDED, "events say that interrupts were on")
             }
-            Knowledge::Not => {
-                let reason = "flags of the events around say that interrupts were on";
-                by(TimerLate, "interrupts on", FAINT, reason)
-            }
+            Knowledge::Not => late_timer("interrupts on", FAINT, "flags say that interrupts were on"),
             Knowledge::Unknown if in_kernel => {
                 let reason = "the timer interrupt was due and could not come while this kernel code ran";
                 by(IrqsOff, off, CONCLUDED, reason).need(Need::Sections)

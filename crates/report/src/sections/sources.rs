@@ -40,7 +40,8 @@ fn section(rows: Vec<Row>) -> Vec<Section> {
     ];
     Section::new("sources", "Who took the time")
         .meaning(
-            "of a loop, all its gaps; of a watched thread, what had the CPU or the lock while it had work",
+            "of a loop, all its gaps; of a watched thread, what had the CPU or the lock while it had work (its wake-ups \
+             themselves, from the timer or the interrupt to the switch, are in `not explained`)",
         )
         .with(Table::new(columns, rows))
         .unless_empty()

@@ -3,7 +3,7 @@
 use super::lanes::OTHERS;
 use crate::measure::{Batch, LatencyTotals, TaskLine, TaskSpike, TaskTotals};
 use std::collections::{BTreeMap, VecDeque};
-use whylate_bpf::tasks::{Activation, Doing, Wait, Waker};
+use whylate_bpf::tasks::{Activation, Doing, Thread, Wait, Waker};
 use whylate_core::CpuId;
 use whylate_core::record::{Interval, SourceRecord, TaskRecord};
 use whylate_core::result::{Cause, CauseKind};
@@ -140,10 +140,15 @@ impl Lane {
                 Doing::Preempted { out_of_quota: true, .. } | Doing::Waking { out_of_quota: true, .. } => {
                     self.steal((CauseKind::Quota, None, None), took_ns);
                 }
+                Doing::Preempted { by: other, .. } | Doing::Waking { previous: other, .. }
+                    if other.pid == 0 || took_ns < THEFT_MIN_NS => {}
+                Doing::Preempted { by: other, .. } if is_lesser(other, &activation.thread) => {
+                    self.steal((CauseKind::Throttled, None, None), took_ns);
+                }
+                // An interrupt and the switch take the CPU from a lesser thread: the wake-up itself takes that time.
+                Doing::Waking { previous: other, .. } if is_lesser(other, &activation.thread) => {}
                 Doing::Preempted { by: other, .. } | Doing::Waking { previous: other, .. } => {
-                    if other.pid != 0 && took_ns >= THEFT_MIN_NS {
-                        self.steal((CauseKind::Thread, Some(other.command.clone()), None), took_ns);
-                    }
+                    self.steal((CauseKind::Thread, Some(other.command.clone()), None), took_ns);
                 }
                 Doing::Blocked { wait, waker } => {
                     let released_by = match waker {
@@ -254,6 +259,11 @@ impl Lane {
         };
         batch.sources.extend(std::mem::take(&mut self.thieves).into_iter().map(named));
     }
+}
+
+/// Whether the task has a right to the CPU before that thread. Ordinary threads have none before each other.
+fn is_lesser(other: &Thread, task: &Thread) -> bool {
+    task.priority > 0 && other.priority < task.priority
 }
 
 /// A histogram with upper edges from 1 us to 5 s.

@@ -4,6 +4,7 @@ use super::lanes::{Lanes, OTHERS, Of, SERIES_MAX};
 use super::lost;
 use std::collections::BTreeMap;
 use whylate_bpf::tasks::{Activation, Doing, Explained, Stage, Watched};
+use whylate_core::result::CauseKind;
 use whylate_core::{CpuId, Nanos};
 use whylate_stats::buckets::lower_edge;
 
@@ -53,6 +54,36 @@ fn an_interval_holds_what_came_since_the_last_one() {
     assert_eq!((batch.tasks[0].thread, batch.tasks[0].run_ns), (5, 140_000));
     let next = lanes.take(4_000_000, 5_000_000);
     assert!(next.intervals.iter().all(|interval| interval.samples == 0) && next.tasks.is_empty());
+}
+
+#[test]
+fn a_lesser_thread_that_had_the_cpu_at_the_wake_up_took_nothing() {
+    let mut lanes = Lanes::new(None, 1);
+    let other = |priority| {
+        let mut thread = Activation::default().thread;
+        (thread.pid, thread.priority, thread.command) = (9, priority, format!("of-{priority}"));
+        thread
+    };
+    let woken_over = |priority| Doing::Waking { previous: other(priority), out_of_quota: false };
+    let behind = |priority| Doing::Preempted { by: other(priority), out_of_quota: false };
+    for (number, stage) in [woken_over(-1), woken_over(90), behind(-1), behind(90)].into_iter().enumerate() {
+        let mut found =
+            activation(5, "audio", 1_000_000 * number as u64, &[(30_000, stage), (9, Doing::Running)]);
+        found.thread.priority = 80;
+        lanes.add(&found, &BTreeMap::new());
+    }
+    let mut ordinary = activation(5, "audio", 9_000_000, &[(40_000, woken_over(-1)), (9, Doing::Running)]);
+    ordinary.thread.priority = -1;
+    lanes.add(&ordinary, &BTreeMap::new());
+    let batch = lanes.take(0, 10_000_000);
+    let told: Vec<_> =
+        batch.sources.iter().map(|(_, it)| (it.kind, it.actor.as_deref(), it.gaps, it.total_ns)).collect();
+    let expected = [
+        (CauseKind::Thread, Some("of--1"), 1, 40_000),
+        (CauseKind::Thread, Some("of-90"), 2, 60_000),
+        (CauseKind::Throttled, None, 1, 30_000),
+    ];
+    assert_eq!(told, expected);
 }
 
 #[test]
