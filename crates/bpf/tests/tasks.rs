@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use support::unless_refused;
-use whylate_bpf::tasks::{Activation, Doing, TaskTarget, TaskWatch, Wait};
+use whylate_bpf::tasks::{Activation, Doing, Stage, TaskTarget, TaskWatch, Wait};
 use whylate_core::result::{Cause, CauseKind};
 use whylate_core::{CpuId, CpuSet, Facts};
 use whylate_host::HostRoot;
@@ -169,11 +169,15 @@ fn a_thread_of_higher_priority_that_preempts_is_named_with_its_time() {
     let hits: Vec<&Explained> = found.iter().filter(hit).collect();
     assert!(hits.len() > 10, "{} of {}", hits.len(), found.len());
     for (activation, causes) in &hits {
+        let by_thief =
+            |stage: &&Stage| matches!(&stage.what, Doing::Preempted { by, .. } if by.command == "wl-thief");
+        let preempted_ns: u64 = activation.stages.iter().filter(by_thief).map(Stage::length_ns).sum();
         let thief = causes.iter().find(|cause| cause.actor.as_deref() == Some("wl-thief"));
         let thief = thief.unwrap_or_else(|| panic!("{activation:#?} {causes:#?}"));
         assert_eq!(thief.kind, CauseKind::Thread);
+        // Interrupts, and a host that stops the CPU, have their part of that time.
         let took_ns = thief.share.unwrap() * activation.response_ns() as f64;
-        assert!(took_ns > 2.5e6, "{took_ns}");
+        assert!(took_ns > 0.3 * preempted_ns as f64, "{took_ns} of {preempted_ns}: {causes:#?}");
     }
 }
 
