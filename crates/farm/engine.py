@@ -53,7 +53,7 @@ def plain(value):
     return int(number) if number == int(number) and abs(number) < 2**53 else number
 
 
-# Engines print on standard output themselves (DuckDB its progress, after two seconds): that is no part of the answer.
+# Engines print on standard output themselves (DuckDB its progress, after two seconds): that is not part of the answer.
 answer = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
 asked = json.load(sys.stdin)

@@ -33,7 +33,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Executable> {
     let table = usize::try_from(u64_at(bytes, 32)?)?;
     let entry_bytes = usize::from(u16_at(bytes, 54)?);
     let entries = usize::from(u16_at(bytes, 56)?);
-    ensure!(entries > 0, "no program headers: this is no executable");
+    ensure!(entries > 0, "no program headers: this is not an executable");
     let mut is_static = true;
     for entry in 0..entries {
         let Some(start) = table.checked_add(entry * entry_bytes) else {

@@ -37,7 +37,7 @@ usage: cargo xtask CHORE
                    FOLDER: a target folder into which `dist` has built
   fuzz [SECONDS [TARGET…]]  each fuzz target, or those named, for that long (default 60); needs a nightly
                    toolchain and cargo-fuzz
-  corpus [NAME…]   records the traces with planted causes anew, in the lab (fixtures/traces/planted)
+  corpus [NAME…]   records the traces with planted causes again, in the lab (fixtures/traces/planted)
   lab COMMAND      real kernels in QEMU: build, run, shell, list, test (see lab/README.md)";
 
 fn main() -> ExitCode {
@@ -69,7 +69,7 @@ fn run(arguments: &[String]) -> Result<()> {
         ["package", folder] => package::run(&root, Some(Path::new(folder))),
         ["fuzz"] => fuzz::run(&root, 60, &[]),
         ["fuzz", seconds, targets @ ..] => {
-            let seconds = seconds.parse().with_context(|| format!("{seconds} is no number of seconds"))?;
+            let seconds = seconds.parse().with_context(|| format!("{seconds} is not a number of seconds"))?;
             fuzz::run(&root, seconds, targets)
         }
         ["corpus", names @ ..] => lab::run(&root, &[&["corpus"], names].concat()),

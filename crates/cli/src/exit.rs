@@ -7,7 +7,7 @@ use std::process::ExitCode;
 pub(crate) const ERROR: u8 = 1;
 /// A limit was exceeded, or the machine is unfit.
 pub(crate) const EXCEEDED: u8 = 2;
-/// A setting is not what it was before.
+/// A setting was not restored.
 pub(crate) const NOT_RESTORED: u8 = 3;
 /// A facility that was asked for explicitly is not there.
 pub(crate) const UNAVAILABLE: u8 = 69;

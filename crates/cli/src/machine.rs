@@ -11,7 +11,7 @@ use whylate_runner::RealMachine;
 const ROOT_VARIABLE: &str = "WHYLATE_HOST_ROOT";
 
 const NO_RESERVE: Refused = Refused(
-    "this process may not set 32 MiB of memory aside, which it needs to end in order when memory ends; allow it more \
+    "cannot reserve 32 MiB of memory, which is needed to stop cleanly when memory runs out; raise the limit \
      (`ulimit -v`)",
 );
 

@@ -47,7 +47,7 @@ fn main() -> ExitCode {
             if std::env::args_os().any(|word| word.to_string_lossy().chars().any(text::is_hidden)) {
                 output::message(&error.render().to_string());
             } else {
-                // Printing may meet a closed pipe, which is no error of ours.
+                // Printing may meet a closed pipe, which is not an error of whylate.
                 let _ = error.print();
             }
             match error.kind() {

@@ -96,7 +96,7 @@ impl Pace {
         self.total = 0;
     }
 
-    /// So many repeats are done.
+    /// How many repeats are done.
     pub(crate) fn reach(&mut self, done: u32, total: u32, now: Instant) {
         if self.total == 0 {
             (self.first, self.done, self.began, self.repeat_began) = (done, done, now, now);

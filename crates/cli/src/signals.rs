@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Set once the user wants the command to end.
 pub(crate) fn watch() -> Result<Arc<AtomicBool>> {
     let asked = Arc::new(AtomicBool::new(false));
-    // `nohup` and the like: a closed terminal is no wish to end.
+    // `nohup` and similar: a closed terminal does not ask the program to end.
     let ignored = |signal: &i32| matches!(*signal, SIGHUP | SIGQUIT) && ignores_signal(*signal);
     let watched: Vec<i32> =
         [SIGINT, SIGTERM, SIGHUP, SIGQUIT].into_iter().filter(|signal| !ignored(signal)).collect();
@@ -40,7 +40,7 @@ pub(crate) fn watch() -> Result<Arc<AtomicBool>> {
 /// asked for. A third signal does not wait for that.
 fn second(signals: &mut Signals) {
     if last_words::holds_settings() {
-        output::message("whylate: giving settings back first; another signal ends at once");
+        output::message("whylate: restoring settings first; another signal stops at once");
         let deadline = Instant::now() + WITHIN;
         // The process ends under this thread, when all is given back and said.
         while Instant::now() < deadline && signals.pending().next().is_none() {
@@ -52,7 +52,7 @@ fn second(signals: &mut Signals) {
         output::message(&format!("still changed: {line}"));
     }
     if !left.is_empty() {
-        output::message("whylate: ended at once; to give these settings back: whylate treat restore");
+        output::message("whylate: stopped at once; to restore these settings: whylate treat restore");
     }
     exit::at_once(if left.is_empty() { exit::ERROR } else { exit::NOT_RESTORED });
 }

@@ -40,11 +40,6 @@ impl LineInstruction {
         }
     }
 
-    /// Whether the line is gone from the caches afterwards.
-    pub fn drops_lines(self) -> bool {
-        !matches!(self, Self::Clwb | Self::DcCvac)
-    }
-
     /// The fastest one that this CPU has for a hand-over to a device; `None` where there is none.
     pub fn to_clean() -> Option<Self> {
         [Self::Clwb, Self::Clflushopt, Self::Clflush, Self::DcCvac].into_iter().find(|one| one.is_available())

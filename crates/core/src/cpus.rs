@@ -19,8 +19,8 @@ pub enum CpuError {
         /// The text.
         text: String,
     },
-    /// A range whose end comes before its begin.
-    #[error("`{text}`: the range `{range}` runs backwards")]
+    /// A range whose end comes before its start.
+    #[error("`{text}`: the range `{range}` ends before it starts")]
     Backwards {
         /// The text.
         text: String,

@@ -284,7 +284,7 @@ pub struct GpuFacts {
     /// Version of a driver that is not the kernel's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver_version: Option<String>,
-    /// Memory of its own, where the driver tells (amdgpu).
+    /// Memory of its own, where the driver reports it (amdgpu).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
     /// Its interrupt lines.
@@ -304,7 +304,7 @@ pub struct GpuInterrupt {
     pub cpus: CpuSet,
 }
 
-/// What a graphics device did at one moment. What its driver does not tell, or would wake it up for, is absent.
+/// What a graphics device did at one moment. What its driver does not report, or would wake it up for, is absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct GpuUsage {

@@ -4,7 +4,7 @@ use crate::cpus::CpuSet;
 use crate::units::CpuId;
 
 impl CpuSet {
-    /// The CPUs of a mask; `None` when it is none.
+    /// The CPUs of a mask; `None` when the text is not one.
     pub fn from_mask(text: &str) -> Option<Self> {
         let mut cpus = Vec::new();
         for (word, digits) in text.trim().split(',').rev().enumerate() {

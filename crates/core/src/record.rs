@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub struct Interval {
     /// The measured CPU.
     pub cpu: CpuId,
-    /// Begin of the interval.
+    /// Start of the interval.
     pub start_ns: u64,
     /// End of the interval.
     pub end_ns: u64,
@@ -130,14 +130,14 @@ pub struct IpiRecord {
     pub cpu: CpuId,
     /// The function that it ran: `do_flush_tlb_all`; or `reschedule`, `irq_work`, … where the interrupt has no function.
     pub function: String,
-    /// The kernel function that sent it; absent where the kernel does not tell.
+    /// The kernel function that sent it; absent where the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<String>,
-    /// The CPU that sent it; absent where the kernel does not tell.
+    /// The CPU that sent it; absent where the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_cpu: Option<CpuId>,
     /// Name of the thread that sent it, or `whylate itself`: then the measurement did it, as by reading a counter of the
-    /// CPU; absent where the kernel does not tell.
+    /// CPU; absent where the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_task: Option<String>,
     /// Kernel stack of the sender when it was first seen, innermost function first.

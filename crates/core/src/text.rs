@@ -4,7 +4,7 @@
 //! other control characters, C1 among them) nor show in another order than it has (the overrides of the direction of
 //! writing). Every writer lets its text through here, once, at its edge.
 
-/// Whether a character is none that shows: a control character, or one that turns the direction of writing.
+/// Whether a character is invisible: a control character, or one that changes the direction of writing.
 pub fn is_hidden(c: char) -> bool {
     let is_separator = matches!(c, '\u{2028}' | '\u{2029}');
     let is_turn =
@@ -22,11 +22,11 @@ pub fn lines(text: &str) -> String {
     text.chars().filter(|c| matches!(c, '\n' | '\t') || !is_hidden(*c)).collect()
 }
 
-/// A JSON document in which what does not show is written as an escape; it says the same.
+/// A JSON document with invisible characters as escapes; its meaning is the same.
 pub fn json(document: &str) -> String {
     let mut escaped = String::with_capacity(document.len());
     for c in document.chars() {
-        // All of them are within strings but the line ends, and in the first plane.
+        // All of them but the line ends are within strings, and in the basic multilingual plane.
         match c {
             '\n' => escaped.push(c),
             c if is_hidden(c) => escaped.push_str(&format!("\\u{:04x}", u32::from(c))),

@@ -1,4 +1,4 @@
-//! Enums whose values have names: each name stands once, in a table.
+//! Enums whose values have names: each name is written once, in a table.
 
 /// An enum of named values: `Fifo = "fifo"`, or `Chase = "random-chase" | "chase"` for one that is also read by another
 /// name. The table gives the serialised form, `ALL`, `name`, `from_name`, `Display` and `FromStr`.

@@ -79,7 +79,7 @@ fn a_wrong_short_form_is_an_error_with_its_place_in_either_form() {
     assert!(whole(&wrong, &[]).unwrap_err().starts_with("plan.toml:27:12: duration: `1` has no unit"));
     let none = PLAN.split("[short]").next().unwrap();
     assert!(whole(none, &[]).is_ok());
-    assert!(short(none, &[]).unwrap_err().contains("needs a section `[short]`"));
+    assert!(short(none, &[]).unwrap_err().contains("add a section `[short]`"));
 }
 
 #[test]

@@ -119,7 +119,7 @@ fn errors_say_where_and_what_would_be_right() {
         (
             "kind = \"timer\"\ninterval = \"200us\"",
             "kind = \"roundtrip\"\ncpus = \"1,1\"\nmethod = \"spin\"",
-            "plan.toml:10:10: probe[0].method: spin needs two CPUs: on one, the loop that waits keeps the one that answers from running",
+            "plan.toml:10:10: probe[0].method: spin needs two CPUs: on one CPU the waiting loop keeps the answering loop from running",
         ),
         (
             "priority = 95",

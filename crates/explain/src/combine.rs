@@ -66,7 +66,7 @@ fn grade(cause: &Cause) -> f64 {
     }
 }
 
-/// Whose words to take where both say the same.
+/// Whose wording to take where both say the same.
 enum Side {
     Either,
     Run,

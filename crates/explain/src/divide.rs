@@ -116,7 +116,7 @@ impl<D> Group<'_, D> {
         self.pieces.iter().max_by_key(|piece| piece.length()).unwrap_or(&self.pieces[0])
     }
 
-    /// Begin, end and time of the stretches without a gap.
+    /// Start, end and time of the stretches without a gap.
     pub(crate) fn stretches(&self) -> Vec<(u64, u64, u64)> {
         let mut stretches: Vec<(u64, u64, u64)> = Vec::new();
         for piece in &self.pieces {
@@ -128,7 +128,7 @@ impl<D> Group<'_, D> {
         stretches
     }
 
-    /// Begin and end: of all of it, or of its longest stretch where that is nearly all of its time.
+    /// Start and end: of all of it, or of its longest stretch where that is nearly all of its time.
     fn extent(&self) -> (u64, u64) {
         let stretches = self.stretches();
         let from = stretches.iter().map(|stretch| stretch.0).min().unwrap_or_default();

@@ -184,7 +184,7 @@ fn quantiles_of(runs: &[PathBuf]) -> Quantiles {
     found
 }
 
-/// Any other quantile can be had from the histograms by the same rules.
+/// Any other quantile can be computed from the histograms by the same rules.
 #[test]
 fn the_histograms_give_the_quantiles_of_a_report() {
     const ASKED: &str = "SELECT host, run, cell, probe, cpu, quantile, value_ns FROM bucket_quantiles \

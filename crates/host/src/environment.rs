@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// Environment variables that name folders which this program writes to, or believes.
 const FOLDER_VARIABLES: [&str; 3] = ["WHYLATE_STATE_DIR", "WHYLATE_HOST_ROOT", "WHYLATE_RUNTIME_DIR"];
 
-/// Variables in which sudo, doas and pkexec say who started the program; `root` and 0 are no ordinary user.
+/// Variables in which sudo, doas and pkexec say who started the program; `root` and 0 are not an ordinary user.
 const CALLERS: [&str; 3] = ["SUDO_UID", "DOAS_USER", "PKEXEC_UID"];
 
 /// Whether this is a process of root that an ordinary user started, with an environment that may be that user's.

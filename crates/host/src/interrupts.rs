@@ -64,7 +64,7 @@ impl Counts {
     /// left out.
     ///
     /// The kernel's counters have 32 bits and may wrap once between two reads. A counter that fell without being
-    /// near its end started again at zero (the interrupt was freed and its number given away anew).
+    /// near its end started again at zero (the interrupt was freed and its number given to another).
     pub fn delta(before: &Self, after: &Self, cpus: &CpuSet) -> Vec<InterruptRecord> {
         let mut records = Vec::new();
         for (name, line) in &after.lines {

@@ -1,7 +1,7 @@
 //! What the kernel says of a machine in /proc, /sys, /dev and /etc: facts, findings and the CPU table.
 //!
-//! Everything is read under a [`HostRoot`], a folder that tests can replace. Nothing here changes a machine, but for a
-//! thread that enters a shield by itself ([`shield`]).
+//! Everything is read under a [`HostRoot`], a folder that tests can replace. Nothing here changes a machine, except
+//! for a thread that enters a shield by itself ([`shield`]).
 
 pub mod cgroup;
 pub mod cpu_frequency;

@@ -81,7 +81,7 @@ impl HostRoot {
         self.root == Path::new("/")
     }
 
-    /// Where `path` lies in the file system of this process.
+    /// Where `path` is in the file system of this process.
     pub fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
@@ -183,7 +183,7 @@ impl HostRoot {
         Ok(numbers)
     }
 
-    /// What a symbolic link points to, unresolved; `None` when it is no link or cannot be read.
+    /// What a symbolic link points to, unresolved; `None` when it is not a link or cannot be read.
     pub fn read_link(&self, path: &str) -> Option<String> {
         let target = std::fs::read_link(self.path(path)).ok()?;
         Some(target.to_string_lossy().into_owned())

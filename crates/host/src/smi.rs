@@ -3,7 +3,7 @@
 //! An SMI takes a CPU (in most firmware: all CPUs) away without the kernel noticing. Intel counts them in
 //! MSR_SMI_COUNT (0x34; Software Developer's Manual, volume 4, since Nehalem). The kernel offers it as the perf event
 //! `msr/smi/`, and with the module `msr` as a device file. AMD counts them only in an event of the core PMU
-//! (`ls_smi_rx`), which is not read here. Neither tells how long they took. In a virtual machine the counter is the
+//! (`ls_smi_rx`), which is not read here. Neither says how long they took. In a virtual machine the counter is the
 //! machine's own: SMIs of its host are not in it.
 
 use crate::cpuinfo::CpuInfo;

@@ -42,7 +42,7 @@ fn from_histogram(lines: &Lines<'_>) -> Result<Vec<Series>, Problem> {
     for (thread, series) in series.iter_mut().enumerate() {
         series.over = over.get(thread).copied().unwrap_or(0);
         series.at = (end.line, end.column);
-        // What a thread without samples has for its extremes is no measurement.
+        // What a thread without samples has for its extremes is not a measurement.
         if series.over > 0 || !series.buckets.is_empty() {
             (series.min_ns, series.max_ns) = (Some(min[thread] * 1000), Some(max[thread] * 1000));
             series.mean_ns = Some(mean[thread] * 1000.0);

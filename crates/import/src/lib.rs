@@ -28,7 +28,7 @@ use whylate_core::{Facts, Warning, WarningCode};
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// None of the tools writes such a file.
-    #[error("{}: is no result that whylate reads; it reads those of cyclictest (-h, --histfile, --json), oslat, rtla timerlat and osnoise (hist, top), jitterdebugger, hwlatdetect and sysjitter", path.display())]
+    #[error("{}: is not a result that whylate reads; it reads those of cyclictest (-h, --histfile, --json), oslat, rtla timerlat and osnoise (hist, top), jitterdebugger, hwlatdetect and sysjitter", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,

@@ -106,7 +106,7 @@ impl Series {
         (over > 1).then(|| {
             let name = self.series.map(|series| format!(" ({series})")).unwrap_or_default();
             format!(
-                "CPU {}{name}: {over} samples are above the histogram, which ends at {} us; but for the largest, each \
+                "CPU {}{name}: {over} samples are above the histogram, which ends at {} us; except for the largest, each \
                  is counted there: quantiles that fall among them are too low",
                 self.cpu,
                 self.limit_ns / 1000

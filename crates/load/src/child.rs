@@ -67,7 +67,7 @@ impl Context {
         }
     }
 
-    /// When the load ends by itself, given its begin; the end of time without a duration.
+    /// When the load ends by itself, given its start; the end of time without a duration.
     pub(crate) fn end(&self, begin: MonoTime) -> MonoTime {
         MonoTime(self.duration.map_or(u64::MAX, |duration| begin.0.saturating_add(duration.0)))
     }

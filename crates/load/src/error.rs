@@ -61,7 +61,7 @@ pub enum LoadError {
     /// A reporting interval of 0.
     #[error("the interval between two rates must be above 0")]
     Interval,
-    /// A buffer could not be had.
+    /// A buffer could not be allocated.
     #[error("the buffer for CPU {cpu}: {source}")]
     Buffer {
         /// The CPU.
@@ -84,7 +84,7 @@ pub enum LoadError {
         cpu: CpuId,
     },
     /// A turn of a load does not end: its driver or its device hangs.
-    #[error("the {what} load hangs: its device or driver gives no answer (see the kernel's log)")]
+    #[error("the {what} load hangs: its device or driver does not respond (see the kernel's log)")]
     Hung {
         /// The kind of load.
         what: &'static str,

@@ -69,7 +69,7 @@ struct Heard {
     error: Option<String>,
     /// Whether that is because the machine lacks something.
     is_unavailable: bool,
-    /// Last lines that were no message, and those of standard error.
+    /// Last lines that were not a message, and those of standard error.
     words: VecDeque<String>,
     /// When the last message came.
     last: Option<Instant>,
@@ -83,7 +83,7 @@ impl Heard {
         match self.last {
             _ if self.ready.is_none() => LoadStatus::Starting,
             Some(last) if last.elapsed() > SILENT_AFTER => LoadStatus::Died(format!(
-                "it gave no sign of life for {} s: stopped (SIGSTOP), frozen, or kept from running",
+                "it has not responded for {} s: stopped (SIGSTOP), frozen, or kept from running",
                 last.elapsed().as_secs()
             )),
             _ => LoadStatus::Running,
@@ -240,7 +240,7 @@ impl Load {
         self.mailbox.lock().warnings.clone()
     }
 
-    /// How it is doing; never waits, but for the last words of a process that has just died.
+    /// How it is doing; never waits, except for the last words of a process that has just died.
     pub fn status(&mut self) -> LoadStatus {
         match self.poll_exit() {
             None => {

@@ -24,7 +24,7 @@ pub enum Message {
     Rate(RateRecord),
     /// Sent every second whatever else there is to say: a process that is stopped or frozen sends nothing.
     Alive,
-    /// Something is not as asked for; the load runs all the same.
+    /// Something is not as asked for; the load runs nevertheless.
     Warning(Warning),
     /// The load cannot run, or no longer; the process ends with status 1.
     Error(String),

@@ -117,7 +117,7 @@ mod tests {
             accounting.take().0.iter().map(|record| record.count).collect()
         };
         write(1_000);
-        assert!(counted(&mut accounting).is_empty(), "since boot, not since the begin");
+        assert!(counted(&mut accounting).is_empty(), "since boot, not since the start");
         write(1_003);
         assert_eq!(counted(&mut accounting), [3]);
         std::fs::remove_file(&path).unwrap();

@@ -45,7 +45,7 @@ pub(crate) struct Condition<'h> {
     cpus: CpuSet,
     suspended_ns: u64,
     looked_ns: u64,
-    /// A pause of this process: begin and end.
+    /// A pause of this process: start and end.
     pause: Option<(u64, u64)>,
     /// Whether it was looked for starved threads.
     looked_overdue: bool,
@@ -230,6 +230,6 @@ pub(crate) fn other_whylate(host: &HostRoot, cpus: &CpuSet) -> Option<Warning> {
     Some(Warning::with_fix(
         WarningCode::OtherWhylate,
         text,
-        "let one of them end first, or measure on other CPUs",
+        "wait until one of them has ended, or measure on other CPUs",
     ))
 }

@@ -103,7 +103,7 @@ pub enum ProbeError {
         by: String,
     },
     /// What was measured says nothing about the CPU.
-    #[error("what was measured does not count: {0}")]
+    #[error("the measurement is not used: {0}")]
     Void(
         /// Why.
         String,

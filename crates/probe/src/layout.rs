@@ -4,7 +4,7 @@
 //! word 0..64       header: state, stop request, common start, break
 //! then per lane:   8 words written with every sample     (one cache line)
 //!                  8 words written by the reader          (another one)
-//!                  16 words written at begin and end
+//!                  16 words written at start and end
 //!                  1024 words: turns of n cycles          (stall)
 //!                  7424 words: buckets of nanoseconds
 //!                  3 * 16384 words: ring of spikes
@@ -127,9 +127,9 @@ impl<'a> Lane<'a> {
         floor = 8;
         /// Written by the reader: records taken from the ring so far.
         ring_tail = 9;
-        /// Begin: the counter's stand when samples began to count.
+        /// The counter's value when samples began to count.
         begin = 16;
-        /// End: the counter's stand when they ceased to.
+        /// The counter's value when samples ceased to count.
         end = 17;
         /// Page faults of the thread while samples counted.
         page_faults = 18;

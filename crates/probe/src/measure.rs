@@ -56,7 +56,7 @@ pub struct Batch {
 pub struct Progress {
     /// Time since samples began to count.
     pub elapsed: Nanos,
-    /// How long they shall count.
+    /// For how long they count.
     pub duration: Nanos,
     /// Per measured CPU: samples and the largest one so far, in nanoseconds.
     pub cpus: Vec<(CpuId, u64, u64)>,
@@ -112,7 +112,7 @@ pub struct TaskSpike {
     pub timeline: Vec<TimelineSegment>,
 }
 
-/// What a watched thread has added up to since the begin.
+/// What a watched thread has added up to since the start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TaskTotals {
     /// Its responses, and its wake-up latencies.

@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn tracers_are_the_same_whether_it_is_mounted_or_not() {
-        // As root, where it is mounted; elsewhere one of the two is not to be had.
+        // As root, where it is mounted; elsewhere one of the two is not available.
         let mounted = Tracefs::find(&HostRoot::real()).ok();
         if let (Some(mounted), Some(unmounted)) = (mounted, tracers_unmounted()) {
             assert!(unmounted.iter().any(|tracer| tracer == "nop"), "{unmounted:?}");

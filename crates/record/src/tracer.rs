@@ -153,7 +153,7 @@ fn set_priority(tracer: Tracer, priority: u32) -> Option<Warning> {
     })
 }
 
-/// Length of the comments at the begin of a trace.
+/// Length of the comments at the start of a trace.
 fn comments(text: &[u8]) -> usize {
     let lines = text.split_inclusive(|byte| *byte == b'\n');
     lines.take_while(|line| line.starts_with(b"#")).map(<[u8]>::len).sum()

@@ -1,4 +1,4 @@
-//! The data of the charts: distributions, courses over time and heat maps, thinned to what a picture can show.
+//! The data of the charts: distributions, values over time and heat maps, thinned to what a picture can show.
 //!
 //! Nothing here is a figure to quote: the tables hold those. Buckets are joined into bins of equal width on the
 //! logarithmic axis, and neighbouring intervals are joined by their maximum, so that no outlier disappears.
@@ -27,7 +27,7 @@ const PANEL_CPUS_MAX: usize = 4;
 const CELLS_TOGETHER_MAX: usize = 3;
 /// A series with fewer samples in all cells has no picture: its figures say all of it.
 const SAMPLES_MIN: u64 = 10;
-/// So many spikes are dots: as many as have a row in the tables.
+/// The most spikes that are drawn as dots: those that have a row in the tables.
 const DOTS_MAX: usize = 200;
 
 /// A chart: what stands around it, and what the script draws.
@@ -36,7 +36,7 @@ pub(crate) struct Chart {
     pub(crate) caption: String,
     /// How to read it.
     pub(crate) hint: String,
-    /// What it is, for who does not see it.
+    /// Its description, for readers who cannot see it.
     pub(crate) label: String,
     /// Whether it takes the whole width of the page.
     pub(crate) is_wide: bool,
@@ -114,7 +114,7 @@ pub(crate) fn on_axis(run: &RunResult, mut data: Value) -> Value {
     data
 }
 
-/// Turns moments into seconds from the begin of the run.
+/// Turns moments into seconds from the start of the run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     begin: u64,
@@ -218,7 +218,7 @@ fn panel(run: &RunResult, key: PanelKey<'_>) -> Vec<Chart> {
 /// Where the chart of a probe that looks for gaps begins: its other samples are turns of a loop.
 fn gap_threshold(run: &RunResult, probe: &str) -> Option<u64> {
     let threshold = |plan: &ProbePlan| match plan {
-        ProbePlan::Stall(stall) if probe == "stall" => match stall.threshold {
+        ProbePlan::Stall(stall) if plan.kind() == probe => match stall.threshold {
             Threshold::Time(time) => Some(time.0),
             Threshold::Cycles(_) => None,
         },

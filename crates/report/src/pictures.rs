@@ -141,7 +141,7 @@ pub(crate) struct Strip {
     pub(crate) caption: String,
     /// The figures of the newest run.
     pub(crate) figures: String,
-    /// What it shows, for who does not see it.
+    /// Its description, for readers who cannot see it.
     pub(crate) label: String,
     /// p50, p99, p99.9 and the largest latency of each run.
     pub(crate) lines: [Vec<Option<u64>>; 4],

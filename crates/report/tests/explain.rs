@@ -88,7 +88,7 @@ fn what_cannot_be_told_is_no_good_news() {
     open.answer = ExplainAnswer::CannotTell;
     open.answer_reason = Some("the trace has no wake-ups: give --period".to_owned());
     let text = terminal(&open, Style::default());
-    assert!(text.starts_with("The trace does not tell whether anybody was late."), "{text}");
+    assert!(text.starts_with("The trace does not show whether a task was late."), "{text}");
     assert!(text.contains("no wake-ups: give --period") && !text.contains("No latency"), "{text}");
 }
 

@@ -21,8 +21,8 @@ use whylate_sys::clock;
 /// Priority of timerlat's threads where the plan does not say (the kernel's DEFAULT_TIMERLAT_PRIO).
 const TIMERLAT_PRIORITY: i32 = 95;
 
-/// What the search for causes has to know of a probe; `None` for one that does not tell when its spikes were: histograms
-/// count, hwlat tells the end of the window in which it looked, osnoise that of its period.
+/// What the search for causes has to know of a probe; `None` for one that does not report when its spikes were:
+/// histograms count, hwlat reports the end of the window in which it looked, osnoise that of its period.
 pub(crate) fn measured(spec: &ProbeSpec) -> Option<Measured> {
     let (is_timer, priority) = match &spec.kind {
         ProbeKind::Histograms(_) | ProbeKind::Task(_) => return None,
@@ -60,7 +60,7 @@ pub fn assemble(path: &Path) -> Result<RunResult, StoreError> {
 /// The search beside one run or one measurement; the default one looks for nothing.
 #[derive(Default)]
 pub(crate) struct CauseSearch {
-    /// `None` where causes are not wanted, or this machine cannot find them, or no probe tells when its spikes were.
+    /// `None` where causes are not wanted, or this machine cannot find them, or no probe reports when its spikes were.
     finder: Option<Box<dyn FindsCauses>>,
     has_failed: bool,
     /// Whether the finder was put away for a cell that does without.

@@ -17,7 +17,7 @@ pub fn backends(device: Option<&Path>) -> Vec<BackendFacts> {
 /// whether to go on.
 ///
 /// # Errors
-/// [`ProbeError`] when a type of memory that was asked for is not to be had, or the CPU cannot be used.
+/// [`ProbeError`] when a type of memory that was asked for is not available, or the CPU cannot be used.
 pub fn copy_table(
     request: &CopyRequest,
     progress: &mut dyn FnMut(f64) -> bool,

@@ -54,7 +54,7 @@ pub enum RunError {
     /// What was asked for alone failed.
     #[error(transparent)]
     Repeat(RepeatError),
-    /// Causes were asked for, and the kernel tells none.
+    /// Causes were asked for, and the kernel reports none.
     #[error(transparent)]
     Causes(BpfError),
     /// The run directory cannot be written.
@@ -75,8 +75,8 @@ pub enum RunError {
         /// Its directory.
         String,
     ),
-    /// A run that is no search cannot go on as one.
-    #[error("{0} is no search for treatments; go on with `whylate run --resume {0}`")]
+    /// A run that is not a search cannot go on as one.
+    #[error("{0} is not a search for treatments; go on with `whylate run --resume {0}`")]
     IsNoSearch(
         /// Its directory.
         String,
@@ -91,7 +91,7 @@ pub enum RunError {
         String,
     ),
     /// A repeat of a search needs a boot that cannot be asked for.
-    #[error("the next boot cannot be asked for: {0}")]
+    #[error("the next boot cannot be requested: {0}")]
     Boot(
         /// Why.
         String,

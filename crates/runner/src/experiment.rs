@@ -268,7 +268,7 @@ impl<'a> RunInProgress<'a> {
         self.experiment.cells.iter().filter(|cell| cell.loads.is_ok()).cloned().collect()
     }
 
-    /// Looks whether the machine is as it was before the run.
+    /// Checks that the settings of the machine are those from before the run.
     fn verify(&mut self) {
         // Nothing is in force any more; the journal is free from here on.
         self.treating = None;

@@ -1,8 +1,8 @@
 //! Brings what the measuring threads of one group see to the one thread that owns the run directory.
 //!
 //! That thread also looks for causes and writes to the disk, and may be slow. What waits for it is bounded: spikes that
-//! find no room are not told (they are stored all the same, without a cause), so that the threads that read the measuring
-//! processes' memory go on reading it.
+//! find no room are not told (they are stored nevertheless, without a cause), so that the threads that read the
+//! measuring processes' memory go on reading it.
 
 use crate::error::RepeatError;
 use crate::gpus::GpuWatch;
@@ -17,9 +17,9 @@ use whylate_core::result::RunEnd;
 use whylate_probe::{Batch, Observer, Outcome, ProbeError, ProbeKind, ProbeSpec, Progress, TaskLine};
 use whylate_store::RowKey;
 
-/// So many events wait.
+/// The most events that wait.
 pub(crate) const EVENTS_MAX: usize = 64;
-/// So many of the largest spikes of 50 ms are told: far more than are explained of one CPU.
+/// The most spikes of 50 ms that are passed on, the largest first: far more than are explained of one CPU.
 const TOLD_MAX: usize = 4_096;
 
 /// What happened in one probe of the group.
@@ -45,7 +45,7 @@ pub(crate) struct Forward<'a> {
     pub(crate) index: usize,
     pub(crate) events: SyncSender<Event>,
     pub(crate) stop: &'a AtomicBool,
-    /// How many probes that are no companions have not ended; `None` for those that do not end with them.
+    /// How many probes that are not companions have not ended; `None` for those that do not end with them.
     pub(crate) others: Option<&'a AtomicUsize>,
     /// Dropped when a companion is ready.
     pub(crate) ready: Option<Sender<()>>,

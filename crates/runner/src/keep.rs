@@ -19,7 +19,7 @@ pub(crate) fn flush_after(specs: &[ProbeSpec], elapsed: Duration) -> Duration {
     if is_watch { store_after(elapsed, FLUSH_EVERY) } else { FLUSH_EVERY }
 }
 
-/// So many spikes go into the sink before it is looked at how large that is.
+/// After this many spikes the size of the sink is checked.
 const SPIKES_AT_ONCE: usize = 1_000;
 
 impl Repeat<'_> {

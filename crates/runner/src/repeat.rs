@@ -84,7 +84,7 @@ impl Repeat<'_> {
         Ok(())
     }
 
-    /// Undoes the treatments; what is not as it was before is a warning.
+    /// Undoes the treatments; what was not restored is a warning.
     fn undo(&mut self) {
         self.stage("undoing");
         let Some(treating) = self.treating.as_mut() else { return };
@@ -93,7 +93,7 @@ impl Repeat<'_> {
         push_all_once(self.warnings, problems.map(not_restored));
         let changes: Vec<TreatChange> = report.outcomes.iter().map(TreatChange::from).collect();
         if let Err(error) = self.keep_changes(&changes) {
-            let text = format!("what was undone is not kept in the run: {error}");
+            let text = format!("could not store in the run what was undone: {error}");
             push_once(self.warnings, Warning::new(WarningCode::TreatmentsNotKept, text));
         }
     }

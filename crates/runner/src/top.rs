@@ -23,7 +23,7 @@ use whylate_treat::journal::TREATMENTS;
 
 /// The columns of the strip of a CPU.
 const STRIP: usize = 10;
-/// So many of the most frequent or longest are told.
+/// The most entries of a list, the most frequent or longest first.
 const TOLD_MAX: usize = 200;
 /// More thieves than this are not told apart: those that come later are counted by their kind alone.
 const THIEVES_MAX: usize = 4_096;
@@ -84,7 +84,7 @@ impl Top {
         })
     }
 
-    /// Since the begin.
+    /// Since the start.
     pub fn elapsed(&self) -> Duration {
         self.begun.elapsed()
     }

@@ -97,7 +97,7 @@ impl Tracing {
         if let Some(Some(change)) = self.note(kept, warnings)
             && let Err(error) = self.changed(change, key, directory)
         {
-            let text = format!("a trace has no note of what it is of: {error}");
+            let text = format!("could not write the metadata of a trace: {error}");
             push_once(warnings, Warning::new(WarningCode::TraceWithoutNote, text));
         }
     }
@@ -118,7 +118,7 @@ impl Tracing {
         let task = match series.facts().map(|facts| facts.task) {
             Some(MeasuringTask::Kernel(name)) => Some(format!("{name}/{}", kept.cpu)),
             // A watched thread has its name for the series.
-            Some(MeasuringTask::None) => spike.series.as_deref().map(thread_of_series),
+            Some(MeasuringTask::None | MeasuringTask::Users) => spike.series.as_deref().map(thread_of_series),
             Some(MeasuringTask::Own) | None => own_command(),
         };
         let trace = SpikeTrace {
@@ -159,8 +159,9 @@ impl Tracing {
                 Err(error) => trace.error = Some(error.to_string()),
             }
             if let Err(error) = directory.keep_trace_note(&trace) {
-                let text =
-                    format!("the cause of a spike is not kept: {error}; `whylate explain` finds it again");
+                let text = format!(
+                    "could not store the cause of a spike: {error}; `whylate explain` finds it again"
+                );
                 push_once(warnings, Warning::new(WarningCode::TraceWithoutNote, text));
             }
         }
@@ -193,7 +194,7 @@ impl Tracing {
     }
 }
 
-/// Probes that measure one after another have traces of their own: a gap of `stall` is no measure for a latency of
+/// Probes that measure one after another have traces of their own: a gap of `stall` does not compare with a latency of
 /// `timer`.
 fn group(cell: &str, specs: &[ProbeSpec]) -> (String, String) {
     (cell.to_owned(), specs.iter().map(|spec| format!("{} {}", spec.name(), spec.cpus)).collect())

@@ -79,7 +79,7 @@ fn holder(run: Option<&str>, root: &HostRoot) -> Holder {
     Holder::this_process(&command, run, false, root)
 }
 
-/// What a killed run of this machine left behind, which is left as it is.
+/// What a killed run of this machine left behind, which is not changed.
 pub fn left_behind(root: &HostRoot) -> Option<Warning> {
     let contents = JournalPlace::of_this_machine(TREATMENTS).read(root).ok()?;
     let holder = contents.open().next().and_then(|entry| contents.holder(entry))?;
@@ -94,7 +94,7 @@ pub fn left_behind(root: &HostRoot) -> Option<Warning> {
 }
 
 /// Undoes what a killed run of this machine left behind, before anything is measured or written down about it. What
-/// is in force by hand, or by a run that goes on, stays; so does all that a damaged journal tells, which is a warning.
+/// is in force by hand, or by a run that goes on, stays; so does all that a damaged journal says, which is a warning.
 pub fn recover_treatments(root: &HostRoot) -> Option<Warning> {
     let place = JournalPlace::of_this_machine(TREATMENTS);
     let contents = match place.read(root) {

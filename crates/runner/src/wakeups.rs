@@ -8,7 +8,8 @@ use whylate_core::record::{CounterRecord, Interval};
 use whylate_core::{CpuId, Warning, WarningCode};
 use whylate_probe::{ProbeKind, ProbeSpec};
 
-/// More than this part of the wake-ups unseen is a warning: a few timers expire before their thread sleeps.
+/// If more than this part of the wake-ups was not seen, there is a warning: a few timers expire before their thread
+/// sleeps.
 const UNSEEN_SHARE: f64 = 0.01;
 
 /// The counts of all CPUs.

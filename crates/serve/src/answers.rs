@@ -10,15 +10,15 @@ use whylate_farm::Rows;
 /// What answers a statement, or says why it does not.
 pub type Ask = Box<dyn Fn(&str) -> Result<Rows, String> + Send + Sync>;
 
-/// An older answer is shown, and asked for anew.
+/// An older answer is shown while a new one is fetched.
 const AGE_MAX: Duration = Duration::from_secs(600);
-/// So soon nothing is asked for anew, whoever wants it.
+/// An answer that is newer than this is not fetched again.
 const AGE_MIN: Duration = Duration::from_secs(5);
 /// The first reader waits so long before the page says that the lake is being asked.
 const WAIT_MAX: Duration = Duration::from_secs(3);
-/// So many answers are kept.
+/// The most answers that are kept.
 const KEPT_MAX: usize = 64;
-/// An engine takes all CPUs that it finds: so many of them run at once.
+/// The most engines that run at once: each takes all CPUs that it finds.
 const ENGINES_MAX: usize = 2;
 
 /// The answers that are kept, by their statements.
@@ -105,7 +105,8 @@ impl Answers {
         Some(self.all().get(sql)?.rows.as_ref()?.0.clone())
     }
 
-    /// Asks an engine where nothing is known, what is known is old, or it is to be had `again`, and where nobody asks already.
+    /// Asks an engine where nothing is known, what is known is old, or it is asked for `again`, and where nobody asks
+    /// already.
     ///
     /// # Errors
     /// [`Refusal::Busy`] where as many other statements are being asked as may be.

@@ -11,7 +11,8 @@ use std::sync::Arc;
 /// Serves what `text` gives at `/metrics` until the process ends, and returns the address: port 0 takes a free one.
 ///
 /// # Errors
-/// When another than a loopback address has no token, when the address cannot be had, and when no thread can be started.
+/// When another than a loopback address has no token, when the address cannot be used, and when no thread can be
+/// started.
 pub fn endpoint(
     address: SocketAddr,
     token: Option<String>,

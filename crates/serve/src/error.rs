@@ -31,7 +31,7 @@ pub enum ServeError {
         /// Why.
         source: io::Error,
     },
-    /// No threads could be had.
+    /// No threads could be started.
     #[error("cannot start threads")]
     Runtime(#[source] io::Error),
 }
@@ -43,7 +43,7 @@ pub(crate) enum Refusal {
     NoRun(String),
     /// The request asks for something that there is not.
     Bad(String),
-    /// As many readers as there may be.
+    /// There are as many readers as are allowed.
     Busy,
     /// The run cannot be read or is too large for a page.
     Run(String),

@@ -19,7 +19,7 @@ use whylate_report::{FarmAnswer, FarmGroups, Field, FieldValue, Form, Frame};
 /// The address of the wall.
 pub(crate) const WALL: &str = "/farm";
 const COMPARE: &str = "/farm/compare";
-/// So many seconds after a page that waits for an answer, the browser asks for it again.
+/// After this many seconds the browser reloads a page that waits for an answer.
 const REFRESH_S: u32 = 2;
 /// A difference of so much matters to nobody who says nothing else.
 const MARGIN: &str = "5%";
@@ -87,7 +87,7 @@ impl Farm {
         let mut damaged = Damaged::said(&Vec::from_iter(damaged), &self.lake);
         let mut asked = format!("asked {}", ago(oldest));
         if is_asked {
-            asked += "; being asked anew";
+            asked += "; a new answer is being fetched";
         } else if let Some(why) = failure {
             let mut lines = why.lines().map(str::to_owned);
             asked += &format!("; a newer answer failed: {}", lines.next().unwrap_or_default());
@@ -266,7 +266,7 @@ fn quantile(text: &str) -> Result<Statistic, Refusal> {
     let known = text.parse().ok().filter(|it: &Statistic| FarmRun::QUANTILES.contains(&it.name()));
     known.ok_or_else(|| {
         Refusal::Bad(format!(
-            "`{text}` is no statistic of a lake: there are {}",
+            "`{text}` is not a statistic of a lake; choose {}",
             FarmRun::QUANTILES.join(", ")
         ))
     })

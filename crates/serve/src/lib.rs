@@ -88,7 +88,8 @@ struct Site {
 /// Serves a folder of runs, a lake or both until the process ends. `ready` is told the address.
 ///
 /// # Errors
-/// When the folder cannot be read, when another than a loopback address has no token, and when the address cannot be had.
+/// When the folder cannot be read, when another than a loopback address has no token, and when the address cannot be
+/// used.
 pub fn serve(
     settings: Settings,
     runs: Option<Runs>,

@@ -18,14 +18,14 @@ use tokio::sync::mpsc::{Sender, channel};
 use tokio_stream::wrappers::ReceiverStream;
 use whylate_core::result::LIVE_SOCKET;
 
-/// So many readers follow runs at once.
+/// The most readers that follow runs at once.
 pub(crate) const READERS_MAX: usize = 200;
-/// A run that says more than this to one reader is none of ours.
+/// whylate never sends more than this to one reader.
 const BYTES_MAX: u64 = 1 << 30;
 /// Values that wait for a slow reader.
 const WAITING_MAX: usize = 4;
 
-/// One `value` event for each line, then `end`; `refused` with the reason where the run tells nothing.
+/// One `value` event for each line, then `end`; `refused` with the reason where the run reports nothing.
 pub(crate) async fn events(
     State(site): State<Arc<Site>>,
     Name(name): Name<String>,
@@ -61,7 +61,7 @@ async fn follow(run: &Path, events: &Sender<Result<Event, Infallible>>) {
         }
         Err(_) if !whylate_store::is_being_written(run) => send("end", String::new()),
         Err(error) => {
-            let text = format!("The run tells no values ({error}); below is what it has stored.");
+            let text = format!("The run reports no values ({error}); below is what it has stored.");
             send("refused", text)
         }
     };

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use whylate_core::result::{ProbeResult, Quantiles, RunResult, RunState};
 
-/// Of so many plans and machines the newest run is shown.
+/// The most plans and machines whose newest run is shown.
 const RUNS_MAX: usize = 20;
 const HEAD: &str = "\
 # HELP whylate_latency_seconds Quantiles of the CPU with the largest one, of the newest complete run of a plan.

@@ -16,7 +16,7 @@ use std::time::SystemTime;
 use whylate_core::result::{RUNS_FORMAT, RunSearch, RunState, RunSummary, RunsResult};
 use whylate_report::Frame;
 
-/// Pages of so many bytes are kept.
+/// The most bytes of pages that are kept.
 const KEPT_BYTES_MAX: usize = 64 << 20;
 /// A run with more bytes would take minutes and gigabytes: its report is made once, by the command.
 const RUN_BYTES_MAX: u64 = 2 << 30;

@@ -75,7 +75,7 @@ fn sentence(result: &BisectResult) -> String {
     );
     match result.outcome {
         BisectOutcome::CannotTell => {
-            format!("cannot tell: {counts}; {} more of one kind would do", more(result))
+            format!("cannot tell: {counts}; {} more of one kind would be enough", more(result))
         }
         known => format!("{known}: {counts}; wrong in at most {} % of such answers", result.error * 100.0),
     }

@@ -5,10 +5,10 @@ use crate::contrast::median;
 use crate::random::SplitMix;
 use whylate_core::result::RUNS_MIN;
 
-/// A series without a change has one found at most so often. Parts are tested at a share of it.
+/// The highest probability of finding a change in a series without one. Parts are tested at a share of it.
 pub const FALSE_ALARMS: f64 = 0.05;
 const PERMUTATIONS: u32 = 1999;
-/// A part of a series is not shorter.
+/// The least number of runs in a part of a series.
 const PART_MIN: usize = 3;
 
 /// A change between two runs.

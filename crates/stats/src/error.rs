@@ -22,7 +22,7 @@ pub enum StatsError {
         found: CpuId,
     },
     /// The steps of a search are not those that its rules ask for.
-    #[error("step {0} of the search is not what its rules in run.json ask for; one of the two was altered")]
+    #[error("step {0} of the search does not follow from the rules in run.json; one of the two was changed")]
     OtherSearch(
         /// Its number, from 1.
         usize,

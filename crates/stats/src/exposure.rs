@@ -49,7 +49,7 @@ impl JudgedSeries<'_> {
         self.probe.spikes.iter().filter(is_own)
     }
 
-    /// At least so many samples were above the limit.
+    /// At least this many samples were above the limit.
     fn samples_above(&self, limit: Nanos) -> u64 {
         let above = limit.0.saturating_add(self.own_ns());
         let counts = self.cpu.histogram.iter().filter(|(edge, _)| *edge > above);
@@ -118,7 +118,7 @@ fn clusters(mut moments: Vec<u64>) -> u64 {
     begins as u64 + u64::from(!moments.is_empty())
 }
 
-/// Up to so many events the sum of probabilities is taken; above it its limit is exact to six digits.
+/// Up to this many events the probabilities are added up; above it the limit formula is exact to six digits.
 const SUMMED_MAX: u64 = 1_000;
 
 /// The mean at which `events` or fewer have a probability of 5 %.

@@ -32,7 +32,7 @@ impl Histogram {
     /// in the extremes of the next: an extreme never narrows the buckets, and the merged intervals are exact.
     ///
     /// # Errors
-    /// [`StatsError::NotALowerEdge`] for the first row that is none.
+    /// [`StatsError::NotALowerEdge`] for the first row whose edge is not one.
     pub fn from_interval(interval: &Interval) -> Result<Self, StatsError> {
         let mut histogram = Self::new();
         for &(lower_edge_ns, count) in &interval.histogram {

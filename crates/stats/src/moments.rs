@@ -4,13 +4,13 @@ pub(crate) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// The sum of the squares of what lies between each value and their mean.
+/// The sum of the squared distances between each value and their mean.
 pub(crate) fn squares(values: &[f64]) -> f64 {
     let middle = mean(values);
     values.iter().map(|value| (value - middle).powi(2)).sum()
 }
 
-/// That of what they are a sample of.
+/// The variance of the population that they are a sample of.
 pub(crate) fn variance(values: &[f64]) -> f64 {
     squares(values) / (values.len() - 1) as f64
 }

@@ -27,7 +27,7 @@ impl SplitMix {
         ((self.number() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
     }
 
-    /// Brings the items into an order drawn at random (Fisher and Yates).
+    /// Shuffles the items (Fisher and Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last as u64 + 1) as usize);

@@ -151,7 +151,8 @@ pub struct Gaps(BTreeMap<u32, RepeatGaps>);
 
 #[derive(Clone, Debug, Default)]
 struct RepeatGaps {
-    /// Those that are as long as what the scheduler takes, and all that are long enough to be told by others.
+    /// Those that are as long as what the scheduler takes, and all that are long enough to be recognised by other
+    /// evidence.
     candidates: Vec<Gap>,
     other_max_ns: u64,
 }

@@ -1,7 +1,7 @@
 //! Pass or fail against the plan's limit.
 //!
 //! The limit is about the largest value of each series (`ProbeFacts::judged`). A pass says that nothing was above the
-//! limit in the time that was measured, and how often it may come all the same; it needs that every cell was measured
+//! limit in the time that was measured, and how often it may still come; it needs that every cell was measured
 //! whole, each long enough. A value above the limit is a failure whatever else is missing.
 //!
 //! The deadline of watched tasks is a limit of theirs: a response that missed it is a failure, too, and a plan without
@@ -9,14 +9,12 @@
 
 use crate::exposure::{self, JudgedSeries, judged};
 use whylate_core::figure::{nanoseconds, nanoseconds_apart};
-use whylate_core::plan::{Judged, Plan, ProbeFacts, ProbePlan, Samples};
+use whylate_core::plan::{Judged, MeasuringTask, Plan, ProbeFacts, ProbePlan, Samples};
 use whylate_core::result::{CellResult, CpuResult, Exposure, ProbeResult, Verdict};
 use whylate_core::{CpuId, Nanos, SeriesName};
 
 /// How many reasons an incomplete verdict names.
 const REASONS_NAMED: usize = 3;
-/// The probe whose samples have a deadline.
-const TASK: &str = "task";
 
 /// The largest value of a series in an attempt that a later one replaced: a violation that was seen stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +40,13 @@ pub struct Judgement {
     pub exposure: Option<Exposure>,
 }
 
+/// What latencies are judged by: the limit of the plan, or the deadline of its tasks.
+#[derive(Clone, Copy)]
+struct Bound {
+    name: &'static str,
+    at: Nanos,
+}
+
 /// The largest value of one probe on one CPU in one cell.
 struct Worst<'a> {
     cell: &'a str,
@@ -61,7 +66,7 @@ pub fn judge(
     missing: &[String],
 ) -> Judgement {
     let by_limit = match (plan.limit, plan.deadline()) {
-        (Some(limit), _) => by_limit(cells, earlier, plan, limit, missing),
+        (Some(at), _) => by_limit(cells, earlier, plan, Bound { name: "limit", at }, missing),
         (None, Some(deadline)) => by_deadline(cells, earlier, plan, deadline, missing),
         (None, None) => without_limit(cells, earlier, missing),
     };
@@ -82,7 +87,7 @@ fn by_deadline(
     deadline: Nanos,
     missing: &[String],
 ) -> Judgement {
-    let is_task = |probe: &str| SeriesName::of(probe).probe == TASK;
+    let is_task = |probe: &str| SeriesName::of(probe).facts().is_some_and(|facts| is_watched(&facts));
     let of_tasks = |cell: &CellResult| {
         let probes = cell.probes.iter().filter(|probe| is_task(&probe.probe)).cloned().collect();
         let (name, skipped) = (cell.name.clone(), cell.skipped.clone());
@@ -90,19 +95,20 @@ fn by_deadline(
     };
     let mut tasks: Vec<CellResult> = cells.iter().map(of_tasks).collect();
     let earlier: Vec<EarlierMaximum> = earlier.iter().filter(|it| is_task(&it.probe)).cloned().collect();
-    let probe = plan.probe.iter().filter(|probe| probe.kind() == TASK).cloned().collect();
-    let judgement = by_limit(&mut tasks, &earlier, &Plan { probe, ..plan.clone() }, deadline, missing);
+    let probe = plan.probe.iter().filter(|probe| matches!(probe, ProbePlan::Task(_))).cloned().collect();
+    let bound = Bound { name: "deadline", at: deadline };
+    let judgement = by_limit(&mut tasks, &earlier, &Plan { probe, ..plan.clone() }, bound, missing);
     for (cell, task) in cells.iter_mut().zip(tasks) {
         cell.exposure = task.exposure;
     }
-    let reason = judgement.reason.replace("the limit of", "the deadline of");
-    Judgement { reason, ..judgement }
+    judgement
 }
 
 /// Which tasks were too late, how often and by how much.
 fn missed(cells: &[CellResult], plan: &Plan) -> Option<String> {
     let deadline = plan.deadline()?;
-    let probes = cells.iter().flat_map(|cell| cell.probes.iter().filter(|probe| probe.probe == TASK));
+    let probes = cells.iter().flat_map(|cell| &cell.probes);
+    let probes = probes.filter(|probe| probe.facts().is_some_and(|facts| is_watched(&facts)));
     let late = probes.flat_map(|probe| &probe.cpus).filter(|task| task.overruns.is_some_and(|it| it > 0));
     let late: Vec<&CpuResult> = late.collect();
     let worst = late.iter().max_by_key(|task| task.quantiles.map(|figures| figures.max_ns))?;
@@ -112,7 +118,7 @@ fn missed(cells: &[CellResult], plan: &Plan) -> Option<String> {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let name = worst.series.as_deref().unwrap_or(TASK);
+    let name = worst.series.as_deref().unwrap_or("the task");
     let (value, deadline) =
         nanoseconds_apart(worst.quantiles.map_or(0, |figures| figures.max_ns), deadline.0);
     Some(format!(
@@ -120,29 +126,34 @@ fn missed(cells: &[CellResult], plan: &Plan) -> Option<String> {
     ))
 }
 
+/// Whether the samples are of watched tasks, which have a deadline.
+fn is_watched(facts: &ProbeFacts) -> bool {
+    facts.task == MeasuringTask::Users
+}
+
 fn by_limit(
     cells: &mut [CellResult],
     earlier: &[EarlierMaximum],
     plan: &Plan,
-    limit: Nanos,
+    bound: Bound,
     missing: &[String],
 ) -> Judgement {
     for cell in cells.iter_mut() {
-        cell.exposure = exposure::exposure(cell, limit);
+        cell.exposure = exposure::exposure(cell, bound.at);
     }
     let total = exposure::total(cells);
     let worst = worst(cells, earlier);
     let (verdict, reason) = match (&worst, total) {
-        (Some(worst), _) if worst.value_ns > limit.0 => {
-            (Verdict::Fail, failure(worst, limit, total, missing))
+        (Some(worst), _) if worst.value_ns > bound.at.0 => {
+            (Verdict::Fail, failure(worst, bound, total, missing))
         }
         (_, Some(total)) => {
             let missing: Vec<String> =
                 missing.iter().cloned().chain(cells.iter().flat_map(|cell| too_little(cell, plan))).collect();
             let worst = worst.as_ref();
             match missing.is_empty() {
-                true => (Verdict::Pass, pass(cells, worst, limit, total)),
-                false => (Verdict::Incomplete, incomplete(worst, limit, &missing)),
+                true => (Verdict::Pass, pass(cells, worst, bound.at, total)),
+                false => (Verdict::Incomplete, incomplete(worst, bound, &missing)),
             }
         }
         (_, None) => (Verdict::Incomplete, list(&with("there are no samples", missing))),
@@ -161,8 +172,8 @@ fn without_limit(cells: &[CellResult], earlier: &[EarlierMaximum], missing: &[St
     Judgement { verdict: Verdict::NoLimit, reason, exposure: None }
 }
 
-fn failure(worst: &Worst<'_>, limit: Nanos, total: Option<Exposure>, missing: &[String]) -> String {
-    let (value, limit_text) = nanoseconds_apart(worst.value_ns, limit.0);
+fn failure(worst: &Worst<'_>, bound: Bound, total: Option<Exposure>, missing: &[String]) -> String {
+    let (value, limit) = nanoseconds_apart(worst.value_ns, bound.at.0);
     let often = match total {
         Some(Exposure { events, watched_ns, .. }) if events > 1 => {
             format!(" ({events} times in {})", nanoseconds(watched_ns))
@@ -170,7 +181,7 @@ fn failure(worst: &Worst<'_>, limit: Nanos, total: Option<Exposure>, missing: &[
         _ => String::new(),
     };
     let missing = if missing.is_empty() { String::new() } else { format!("; {}", list(missing)) };
-    format!("the largest {}, above the limit of {limit_text}{often}{missing}", worst.sentence(&value))
+    format!("the largest {}, above the {} of {limit}{often}{missing}", worst.sentence(&value), bound.name)
 }
 
 fn pass(cells: &[CellResult], worst: Option<&Worst<'_>>, limit: Nanos, total: Exposure) -> String {
@@ -212,11 +223,11 @@ fn rate(per_hour: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-fn incomplete(worst: Option<&Worst<'_>>, limit: Nanos, missing: &[String]) -> String {
+fn incomplete(worst: Option<&Worst<'_>>, bound: Bound, missing: &[String]) -> String {
     let missing = list(missing);
     let Some(worst) = worst else { return missing };
-    let (value, limit) = nanoseconds_apart(worst.value_ns, limit.0);
-    format!("{missing}; the largest {}, not above the limit of {limit}", worst.sentence(&value))
+    let (value, limit) = nanoseconds_apart(worst.value_ns, bound.at.0);
+    format!("{missing}; the largest {}, not above the {} of {limit}", worst.sentence(&value), bound.name)
 }
 
 fn with(first: &str, missing: &[String]) -> Vec<String> {

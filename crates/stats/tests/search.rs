@@ -162,7 +162,7 @@ fn what_makes_something_else_worse_is_refused() {
     assert!(search.base().is_empty());
     let end = search.claims()[0].end.clone();
     assert!(matches!(&end, ClaimEnd::Refused(why) if why.contains("timer p50 is 50 % larger")), "{end:?}");
-    // Less load is no better latency.
+    // Less load is not a better latency.
     let mut search = Search::new(Rules { margin: 0.05, alpha: 0.05, seed: 1, below: None }, 1);
     while let Some(trial) = search.next() {
         let (value, rate) = if trial.arms == [0] { (50.0, 4e9) } else { (100.0, 8e9) };

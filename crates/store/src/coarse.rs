@@ -10,9 +10,9 @@ use std::sync::Arc;
 use whylate_core::CpuId;
 use whylate_core::record::{Interval, SourceRecord, SpikeRecord, TaskRecord};
 
-/// So many of the shortest intervals become one.
+/// How many of the shortest intervals become one.
 const FACTOR: u64 = 8;
-/// So many spikes of each series stay in each of the longer intervals.
+/// The most spikes of each series that stay in each of the longer intervals.
 const SPIKES_KEPT: usize = 20;
 
 /// A merged segment, and how often it was made coarser.
@@ -47,7 +47,7 @@ pub(crate) struct Room {
     pub(crate) spikes: u64,
 }
 
-/// More than this is nothing gained: an interval would be longer than days.
+/// Beyond this nothing is gained: an interval would be longer than days.
 const LEVELS_MAX: u32 = 4;
 
 impl Room {
@@ -83,7 +83,7 @@ impl Room {
                 format!(", and {spikes} spikes of them are left out ({SPIKES_KEPT} of each series stay)")
             }
         };
-        let more = if self.is_full() { "; the run takes more all the same" } else { "" };
+        let more = if self.is_full() { "; the run still takes more" } else { "" };
         (self.coarser > 0).then(|| {
             format!("older intervals are up to {FACTOR} times as long, once or several times{spikes}{more}")
         })

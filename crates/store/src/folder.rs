@@ -112,7 +112,7 @@ impl Folder {
         self.sync()
     }
 
-    /// Removes what was staged and shall not get its name.
+    /// Removes what was staged and will not get its name.
     pub(crate) fn discard(&self, name: &str) {
         let _ = self.remove(&temporary(name));
     }
@@ -128,8 +128,8 @@ impl Folder {
         self.opened.sync_all().at("sync", &self.path)
     }
 
-    /// Opens a file to add to it; it is made if it does not exist. Something that is no file, and a file that has another
-    /// name besides, are refused.
+    /// Opens a file to add to it; it is made if it does not exist. Something that is not a file, and a file that has
+    /// another name besides, are refused.
     pub(crate) fn append(&self, name: &str) -> Result<File, StoreError> {
         let path = self.path.join(name);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::APPEND | OFlags::NONBLOCK;
@@ -154,7 +154,8 @@ pub(crate) fn add_line(mut file: &File, path: &Path, line: &str) -> Result<(), S
     file.write_all(format!("{line}\n").as_bytes()).at("write", path)
 }
 
-/// The content of a file; `None` where nothing is there. What is no file is refused, so that nothing waits for a pipe.
+/// The content of a file; `None` where nothing is there. What is not a file is refused, so that nothing waits for a
+/// pipe.
 pub(crate) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let opened = fs::open(path, flags, Mode::empty()).map_err(io::Error::from);

@@ -7,9 +7,9 @@
 
 use crate::tables::Rows;
 
-/// So much memory the rows of segments may take that are to be merged.
+/// The most memory for the rows of segments that wait to be merged.
 const BYTES_MAX: usize = 4 << 20;
-/// So many segments are merged at once.
+/// How many segments are merged at once.
 const SEGMENTS_MAX: usize = 120;
 /// At the end of a run fewer are left as they are.
 pub(crate) const LAST_MIN: usize = 10;

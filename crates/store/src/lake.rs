@@ -90,7 +90,7 @@ pub fn check_lake_table(file: Vec<u8>) -> Result<(), String> {
         return verified.map_err(|damage| damage.to_string());
     }
     let reader = SerializedFileReader::new(Bytes::from(file));
-    let reader = reader.map_err(|error| format!("it is cut off, or is no Parquet file: {error}"))?;
+    let reader = reader.map_err(|error| format!("it is cut off, or is not a Parquet file: {error}"))?;
     match reader.metadata().file_metadata().created_by() {
         Some(by) if by.starts_with(segment::CREATED_BY) => Err(Damage::Checksum.to_string()),
         _ => Ok(()),
@@ -174,7 +174,7 @@ impl RunRow {
         let mut drivers: Vec<&str> = info.facts.gpus.iter().filter_map(|gpu| gpu.driver.as_deref()).collect();
         drivers.sort_unstable();
         drivers.dedup();
-        // What was asked for and is not so is no pass.
+        // A run that is not what was asked for does not pass.
         let measured = result.map_or(Verdict::Incomplete, |it| it.verdict);
         let verdict = match measured {
             Verdict::Pass | Verdict::NoLimit if !mismatches.is_empty() => Verdict::Incomplete,

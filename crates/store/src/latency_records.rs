@@ -48,7 +48,7 @@ impl RunDirectory {
 }
 
 /// The lines of a run, none where it has no such file, and what could not be read. The last line of a killed run may be
-/// incomplete, which is no damage.
+/// incomplete, which is not damage.
 pub(crate) fn read(run: &Path) -> (Vec<Line>, Vec<Warning>) {
     let path = run.join(FILE);
     let warning = |text: String| {
@@ -111,6 +111,6 @@ mod tests {
         assert!(warnings[0].contains("the first is line 2"), "{warnings:?}");
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join(FILE)).unwrap();
-        assert_eq!(read(folder.path()).1.len(), 1, "a folder is no file");
+        assert_eq!(read(folder.path()).1.len(), 1, "a folder is not a file");
     }
 }

@@ -1,7 +1,7 @@
 //! The runs of a folder, and the words that a user gives them.
 //!
 //! A list reads `run.json`, the verdict of `result.json` and `labels.json` of each run, and no table. Labels are the
-//! user's: they are no part of what was measured, and the manifest does not name them.
+//! user's: they are not part of what was measured, and the manifest does not name them.
 
 use crate::directory::{LOADS_FOLDER, RESULT_FILE, TREATMENTS_FILE, is_being_written};
 use crate::error::{At as _, StoreError};
@@ -22,7 +22,7 @@ use std::time::SystemTime;
 use whylate_core::result::{LIVE_SOCKET, RunState, RunSummary, Verdict};
 
 const LABELS: &str = "labels.json";
-/// A larger file is none of ours.
+/// whylate does not write larger files.
 const LABELS_MAX: u64 = 1 << 20;
 
 /// What a user says of a run.
@@ -51,7 +51,7 @@ impl Labels {
         serde_json::from_slice(&text).map_err(|error| StoreError::BadInfo(path, error))
     }
 
-    /// Writes them in place of those that were there.
+    /// Replaces those that were there.
     ///
     /// # Errors
     /// [`StoreError::NotARun`], or the file cannot be written.
@@ -104,7 +104,7 @@ fn is_of_a_run(name: &str) -> bool {
     files.contains(&name) || lines.contains(&name) || folders.contains(&name) || NAMES.contains(&name)
 }
 
-/// Refuses what is no run directory, and a link to one.
+/// Refuses what is not a run directory, and a link to one.
 ///
 /// # Errors
 /// [`StoreError::NotARun`].
@@ -141,7 +141,7 @@ struct Release {
     release: String,
 }
 
-/// The runs in a folder, the newest first. What is no run is left out, and so is one that cannot be read.
+/// The runs in a folder, the newest first. What is not a run is left out, and so is one that cannot be read.
 pub fn list(folder: &Path) -> Vec<RunSummary> {
     RunList::default().read(folder)
 }

@@ -18,8 +18,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A row group has at least so many rows, but for the last one: enough for compression, and few enough that the rows of a
-/// board are found by its statistics.
+/// The least rows of a row group, except for the last one: enough for compression, and few enough that the
+/// rows of a board are found by its statistics.
 const GROUP_ROWS: i64 = 1 << 17;
 const HOST: &str = "host";
 

@@ -20,7 +20,7 @@ use std::sync::mpsc::sync_channel;
 use whylate_core::result::RunState;
 use whylate_core::{Warning, WarningCode};
 
-/// So many threads read segments at once: each holds the rows of one in memory.
+/// How many threads read segments at once: each holds the rows of one in memory.
 const THREADS_MAX: usize = 4;
 
 /// Threads that read on this machine.
@@ -87,7 +87,7 @@ impl Reader {
         match Manifest::read(&self.path, &self.info.run) {
             // What it lists is not known: the segments are read as far as they can be.
             Ok(Some(found)) if found.is_empty() => {
-                problems.push("does not begin as a manifest does".to_owned());
+                problems.push("does not begin like a manifest".to_owned());
             }
             Ok(Some(found)) => {
                 problems.extend(found.problems.iter().cloned());

@@ -18,7 +18,7 @@ use std::io::Write;
 use std::iter;
 use std::sync::Arc;
 
-/// Stands in front of the checksum.
+/// Comes before the checksum.
 const MARK: &[u8; 8] = b"whylate1";
 /// What the footer says of the program that wrote it, before its version.
 pub(crate) const CREATED_BY: &str = "whylate ";

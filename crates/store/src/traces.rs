@@ -1,6 +1,6 @@
 //! The traces of a run: files in `traces/`, each with metadata in a file beside it: of which spike it is.
 //!
-//! A trace is there before its metadata, and is removed after it: one without metadata is complete all the same, and only
+//! A trace is there before its metadata, and is removed after it: one without metadata is still complete, and only
 //! its place in the run is not known.
 
 use crate::directory::{RunDirectory, file_name};

@@ -20,10 +20,10 @@ const RESERVE_LAYOUT: Layout = Layout::new::<[u64; 4 << 20]>();
 static RESERVE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 static IS_EXHAUSTED: AtomicBool = AtomicBool::new(false);
 static MAY_LEAVE_SETTINGS: AtomicBool = AtomicBool::new(false);
-const ENDED: &str = "whylate: out of memory: it ends here, what a run has stored is kept; raise the limit \
+const ENDED: &str = "whylate: out of memory: stopped; what the run has stored is kept; raise the limit \
                      (`ulimit -v`, the cgroup's `memory.max`)\n";
 const LEFT_SETTINGS: &str =
-    "whylate: settings of the machine may be changed still; to give them back: whylate treat restore\n";
+    "whylate: settings of the machine may still be changed; to restore them: whylate treat restore\n";
 
 /// The system's allocator, which gives up its reserve when the system has no more memory, and ends the process when there
 /// is none after that: with a message and a code, where Rust would abort.

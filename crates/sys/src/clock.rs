@@ -33,10 +33,11 @@ pub fn suspended() -> Nanos {
 
 /// Readings of the clocks that are closer than this are taken at once.
 const CLOSE_NS: u64 = 20_000;
-/// So many readings are tried.
+/// The most readings that are tried.
 const READINGS: usize = 16;
 
-/// The difference by the reading that took the least time: a thread that does not run between two clocks is no suspension.
+/// The difference by the reading that took the least time: a thread that does not run between two clocks is not a
+/// suspension.
 fn suspended_of(mut read: impl FnMut() -> [u64; 3]) -> Nanos {
     let mut closest = (u64::MAX, 0);
     for _ in 0..READINGS {

@@ -82,7 +82,7 @@ fn write(
 /// When an interface interrupts.
 ///
 /// # Errors
-/// `EOPNOTSUPP` where its driver does not tell, `ENODEV` where there is no such interface.
+/// `EOPNOTSUPP` where its driver does not report it, `ENODEV` where there is no such interface.
 pub fn coalescing(interface: &str) -> io::Result<Coalescing> {
     let words = read(COALESCE, interface)?;
     let [receive_us, receive_frames, send_us, send_frames, adaptive_receive, adaptive_send] =

@@ -4,7 +4,7 @@
 //! differs from the one before in its direction, and [`STOP`] is the last. Nothing here allocates after it was made,
 //! and each step is the system calls of its method and nothing else.
 //!
-//! What goes wrong with a descriptor after it was tried at the start (nothing does, but for a closed loopback
+//! What goes wrong with a descriptor after it was tried at the start (nothing does, except a closed loopback
 //! interface) counts as [`STOP`].
 
 use rustix::event::{EventfdFlags, eventfd};

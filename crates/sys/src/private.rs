@@ -85,7 +85,7 @@ impl PrivateFolder {
             }
         }
         let Some((folder, stat)) = folder else {
-            return Err(PrivateError::Shared { path: at, problem: "is no path".to_owned() });
+            return Err(PrivateError::Shared { path: at, problem: "is not a path".to_owned() });
         };
         check(&at, &stat, false)?;
         Ok(Self { path: at, folder })
@@ -99,7 +99,7 @@ impl PrivateFolder {
     /// Opens a file in it, with mode 0600 from then on.
     ///
     /// # Errors
-    /// [`PrivateError::Shared`] for links (also a second name of a file), for what is no file, and for a file that
+    /// [`PrivateError::Shared`] for links (also a second name of a file), for what is not a file, and for a file that
     /// belongs to somebody else or that others can write to.
     pub fn open_file(&self, name: impl AsRef<OsStr>, flags: OFlags) -> Result<File, PrivateError> {
         let name = name.as_ref();
@@ -111,12 +111,12 @@ impl PrivateFolder {
         let mode = Mode::RUSR | Mode::WUSR;
         let file = match rustix::fs::openat(&self.folder, name, flags, mode) {
             Err(Errno::LOOP) => return Err(shared("is a link")),
-            Err(Errno::NXIO) => return Err(shared("is no file")),
+            Err(Errno::NXIO) => return Err(shared("is not a file")),
             other => other.map_err(io)?,
         };
         let stat = rustix::fs::fstat(&file).map_err(io)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(shared("is no file"));
+            return Err(shared("is not a file"));
         }
         // A second name may be in a folder that others can look into.
         if stat.st_nlink > 1 {
@@ -266,8 +266,8 @@ mod tests {
         rustix::fs::mknodat(CWD, path.join("pipe"), FileType::Fifo, Mode::RWXU, 0).unwrap();
         let refused = |name: &str| folder.open_file(name, OFlags::RDONLY).unwrap_err().to_string();
         assert!(refused("soft").ends_with("soft is a link"));
-        assert!(refused("folder").ends_with("folder is no file"));
-        assert!(refused("pipe").ends_with("pipe is no file"));
+        assert!(refused("folder").ends_with("folder is not a file"));
+        assert!(refused("pipe").ends_with("pipe is not a file"));
         std::fs::hard_link(path.join("file"), top.path().join("second")).unwrap();
         assert!(refused("file").contains("second name"));
         assert!(folder.open_file("absent", OFlags::RDONLY).unwrap_err().is_absence());

@@ -8,7 +8,7 @@ use whylate_trace::event::Event;
 use whylate_trace::parse;
 use whylate_trace::reader::{Reader, Selection};
 
-/// Events of a file that are in a golden in full: at its begin, at its end.
+/// Events of a file that are in a golden in full: at its start, at its end.
 const SHOWN: (usize, usize) = (24, 8);
 
 fn path(name: &str) -> PathBuf {

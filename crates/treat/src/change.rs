@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use whylate_host::HostRoot;
 
-/// One value that shall be different.
+/// One value to change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     /// Where.
     pub target: Target,
-    /// The value that it shall have, in the normal form of the target (see [`Target`] and [`Reading`]).
+    /// The value to set, in the normal form of the target (see [`Target`] and [`Reading`]).
     pub new: String,
     /// What that does, in a few words: `CPU 3 takes no movable interrupts`.
     pub effect: String,
-    /// Whether the treatment is worth nothing without it: then everything is undone when it fails. Otherwise the
+    /// Whether the treatment is useless without it: then everything is undone when it fails. Otherwise the
     /// failure becomes a warning.
     pub required: bool,
     /// What undoing it means.
@@ -41,7 +41,7 @@ pub enum Undoing {
 }
 
 impl Change {
-    /// A change without which the treatment is worth nothing.
+    /// A change without which the treatment is useless.
     pub fn required(target: Target, new: impl Into<String>, effect: impl Into<String>) -> Self {
         Self { target, new: new.into(), effect: effect.into(), required: true, undoing: Undoing::IfUnchanged }
     }
@@ -51,7 +51,7 @@ impl Change {
         Self { required: false, ..Self::required(target, new, effect) }
     }
 
-    /// Whether the machine below `root` is so already; also of a task that ended.
+    /// Whether the machine below `root` has this value already; also true for a task that has ended.
     pub fn is_so(&self, root: &HostRoot) -> bool {
         matches!(self.target.read(root), Ok(Found::Ended))
             || self.target.now(root).is_some_and(|now| self.target.is_reached(&self.new, &now))
@@ -65,7 +65,7 @@ impl Change {
     }
 }
 
-/// What the driver of a network interface can be told.
+/// What the driver of a network interface can be set to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EthernetSetting {
@@ -110,7 +110,7 @@ pub enum Target {
     /// The group that one task belongs to; its value is the group's path below `mount`, beginning with `/`.
     ///
     /// Moving a task into a cpuset changes its affinity, and moving it back does not bring that back: a planner that
-    /// moves tasks puts a [`Target::Affinity`] for each *before* its membership. Undo runs backwards.
+    /// moves tasks puts a [`Target::Affinity`] for each *before* its membership. Undo ends before it starts.
     Membership {
         /// The task. In cgroup v2 all threads of its process move together.
         task: Task,
@@ -131,12 +131,13 @@ pub enum Target {
         options: String,
     },
     /// The clock that a device of NVIDIA is locked to, through its `nvidia-smi`; its value is `MIN,MAX` in MHz, or
-    /// `unlocked`. Its driver does not tell whether somebody else had locked it.
+    /// `unlocked`. Its driver does not report whether somebody else had locked it.
     GpuClock {
         /// PCI address of the device: `0000:01:00.0`.
         address: String,
     },
-    /// What the driver of a network interface was told; its value is a list of `rx-usecs 8 rx-frames 0 …`, or `on` and `off`.
+    /// What the driver of a network interface was set to; its value is a list of `rx-usecs 8 rx-frames 0 …`, or `on`
+    /// and `off`.
     Ethernet {
         /// The interface.
         interface: String,
@@ -165,7 +166,7 @@ impl Target {
         Self::File { path: path.into(), reading: Reading::Whole }
     }
 
-    /// A file with a value of the given form.
+    /// A file whose value has the given form.
     pub fn file_with(path: impl Into<String>, reading: Reading) -> Self {
         Self::File { path: path.into(), reading }
     }

@@ -22,7 +22,7 @@ pub enum TreatError {
     },
     /// Others could have written the journal, or exchange it.
     #[error(
-        "{problem}: nobody else may be able to write where root reads what to undo; put it right, or name another folder (WHYLATE_STATE_DIR)"
+        "{problem}: root reads from there what to undo, so nobody else may be able to write there; correct it, or name another folder (WHYLATE_STATE_DIR)"
     )]
     Untrusted {
         /// Which folder or file, and what is wrong with it.
@@ -30,7 +30,7 @@ pub enum TreatError {
     },
     /// The journal is damaged: what else it told is not known.
     #[error(
-        "the journal {} is damaged ({}); to undo what it still tells: whylate treat restore", path.display(), problems.join("; ")
+        "the journal {} is damaged ({}); to undo what can still be read: whylate treat restore", path.display(), problems.join("; ")
     )]
     Damaged {
         /// Its file.
@@ -58,7 +58,7 @@ pub enum TreatError {
     },
     /// Treatments that were applied by hand are in force.
     #[error(
-        "{count} changes by `{command}` are in force since {since}; take them back first: whylate treat restore"
+        "{count} changes by `{command}` are in force since {since}; restore them first: whylate treat restore"
     )]
     InForce {
         /// How many.
@@ -104,7 +104,7 @@ pub enum TreatError {
     },
     /// The value was written and is not there.
     #[error(
-        "{target} was set to `{wanted}` and reads `{found}`: the kernel or another program does not keep it"
+        "{target} was set to `{wanted}` and reads `{found}`: the kernel or another program has changed it"
     )]
     NotTaken {
         /// Where.

@@ -54,7 +54,7 @@ pub(crate) fn is_value(setting: EthernetSetting, value: &str) -> bool {
     }
 }
 
-/// What `interface` has with interrupts that come so many microseconds after a packet at most, and by no traffic.
+/// The settings of `interface` with interrupts at most that many microseconds after a packet, whatever the traffic.
 pub(crate) fn delayed_by(interface: &str, us: u32) -> io::Result<String> {
     let now = ethtool::coalescing(interface)?;
     // A driver that counts packets takes 1 for at once; 0 and 0 would be no interrupt ever.

@@ -86,7 +86,7 @@ impl Guard {
     /// Makes the changes of one treatment, each after it is safe in the journal. Says which of them could not be made,
     /// of those that the treatment can do without.
     ///
-    /// A change to what is there already is none, and a task that ended needs none.
+    /// What is set already is not changed, and neither is a task that has ended.
     ///
     /// # Errors
     /// [`TreatError::NotApplied`] when a required change fails; what this call had changed is undone then.
@@ -154,7 +154,7 @@ impl Guard {
         self.journal.contents().open().filter(|entry| Some(entry.session) == self.session)
     }
 
-    /// A journal that was emptied has no sessions.
+    /// An emptied journal has no sessions.
     fn forget_closed_session(&mut self) {
         self.session = self.session.filter(|session| self.journal.contents().sessions.contains_key(session));
     }

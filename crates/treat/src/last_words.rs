@@ -14,7 +14,7 @@ static WRITING: Mutex<()> = Mutex::new(());
 /// How long a write may take that is under way.
 const WITHIN: Duration = Duration::from_secs(1);
 
-/// From here on this process answers for what the journal at `place` tells.
+/// From here on this process answers for what the journal at `place` lists.
 pub fn held(place: &JournalPlace, root: &HostRoot) {
     HELD.lock().unwrap_or_else(PoisonError::into_inner).insert(place.clone(), root.clone());
     allocation::may_leave_settings(true);

@@ -1,9 +1,10 @@
 //! Locked clocks of NVIDIA's devices, through `nvidia-smi`.
 //!
-//! The driver takes a locked clock and does not tell it again: no query of the library or of the tool gives it. What is
-//! locked is therefore noted in a file below /run, which goes with a reboot as the lock does. It is written before the
-//! clock is locked and removed after it is unlocked, so that a kill in between leaves a clock that counts as locked: to
-//! unlock one that is not locked does nothing. The same holds for a tool that gives no answer: its note stays.
+//! The driver takes a locked clock and does not report it again: no query of the library or of the tool gives it.
+//! What is locked is therefore noted in a file below /run, which goes with a reboot as the lock does. It is written
+//! before the clock is locked and removed after it is unlocked, so that a kill in between leaves a clock that counts
+//! as locked: to unlock one that is not locked does nothing. The same holds for a tool that gives no answer: its note
+//! stays.
 //!
 //! Only programs at fixed places are run, as root: the path of the user is not asked.
 

@@ -238,9 +238,9 @@ impl Target {
             }
             Some(Errno::ROFS) => "; it is mounted read-only, as in containers",
             Some(Errno::INVAL) if matches!(self, Self::Affinity { .. }) => {
-                "; its cgroup gives it none of these CPUs: that of a shield, perhaps, before which this has to be applied"
+                "; its cgroup allows none of these CPUs (if it is the group of a shield, apply this before the shield)"
             }
-            Some(Errno::INVAL) => "; the kernel does not take this value here",
+            Some(Errno::INVAL) => "; the kernel does not accept this value here",
             Some(Errno::BUSY) => "; something uses it, or this is the last CPU that can do it",
             Some(Errno::NOENT) => "; it is not there",
             _ => "",
@@ -280,7 +280,7 @@ fn write_file(root: &HostRoot, path: &str, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).truncate(true).open(root.path(path))?;
     match file.write(text.as_bytes())? {
         written if written == text.len() => Ok(()),
-        written => Err(io::Error::other(format!("only {written} of {} bytes were taken", text.len()))),
+        written => Err(io::Error::other(format!("only {written} of {} bytes were accepted", text.len()))),
     }
 }
 

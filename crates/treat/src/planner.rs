@@ -64,7 +64,7 @@ impl Impossible {
         Self { reason: reason.into(), is_wrong_request: false }
     }
 
-    /// Since what was asked for is wrong, whatever the machine.
+    /// What was asked for is wrong on every machine.
     pub fn wrong_request(reason: impl Into<String>) -> Self {
         Self { is_wrong_request: true, ..Self::new(reason) }
     }

@@ -1,5 +1,5 @@
 //! How a thread is scheduled, as text: `fifo 50`, `rr 1`, `other -5`, `batch 0`, `idle`; with `reset-on-fork` after it
-//! where its children shall be ordinary tasks, and `nice 5` before that where a thread without use for it has one.
+//! where its children become ordinary tasks, and `nice 5` before that where a thread without use for it has one.
 
 use crate::change::Task;
 use std::io;
@@ -69,7 +69,7 @@ pub(crate) fn read(task: &Task, root: &HostRoot) -> Option<String> {
     Some(text(scheduling).unwrap_or_else(|| format!("policy {}", scheduling.policy)))
 }
 
-/// The same from /proc, which does not tell what children get.
+/// The same from /proc, which does not show what children get.
 fn told_by_proc(task: &Task, root: &HostRoot) -> Option<ThreadScheduling> {
     let text = root.read(&format!("/proc/{}/task/{}/stat", task.pid, task.tid)).ok()??;
     let stat = Stat::parse(&text)?;

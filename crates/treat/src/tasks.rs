@@ -1,4 +1,4 @@
-//! Threads and processes of the machine, each with what tells it from a later one of the same number.
+//! Threads and processes of the machine, each with what distinguishes it from a later one of the same number.
 
 use crate::change::Task;
 use whylate_core::CpuSet;

@@ -35,12 +35,12 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether everything is as it was before.
+    /// Whether every setting has its former value.
     pub fn is_complete(&self) -> bool {
         self.unknown.is_empty() && self.outcomes.iter().all(|outcome| outcome.fate.is_complete())
     }
 
-    /// One line for each setting that is not as it was before, and for what is not known.
+    /// One line for each setting that was not restored, and for what is not known.
     pub fn problems(&self) -> Vec<String> {
         self.outcomes.iter().filter_map(Undone::problem).chain(self.unknown.iter().cloned()).collect()
     }
@@ -48,7 +48,7 @@ impl Report {
     /// What came of it, as the end of a sentence.
     pub fn aftermath(&self) -> String {
         match self.problems().as_slice() {
-            [] => "everything is as it was before".to_owned(),
+            [] => "every setting has its former value".to_owned(),
             problems => problems.join("; "),
         }
     }
@@ -72,7 +72,7 @@ impl Undone {
             Fate::LeftAlone { found: None } => {
                 Some(format!("{target} is not there any more, so it was left alone (before: `{old}`)"))
             }
-            Fate::Failed { reason } => Some(format!("{target} was not brought back to `{old}`: {reason}")),
+            Fate::Failed { reason } => Some(format!("{target} was not restored to `{old}`: {reason}")),
             Fate::Restored | Fate::Unchanged | Fate::Ended | Fate::Rebooted => None,
         }
     }

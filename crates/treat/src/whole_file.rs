@@ -1,4 +1,4 @@
-//! Files of the system that are there as they were or as they shall be, whenever the power goes.
+//! Files of the system that have either their old or their new content, whenever the power fails.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};

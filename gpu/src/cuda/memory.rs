@@ -73,7 +73,7 @@ impl DeviceMemory {
         Ok(Self { address, bytes, session: Arc::clone(session) })
     }
 
-    /// Copies bytes to the begin, as far as there is room, and waits for the end.
+    /// Copies bytes to the start, as far as there is room, and waits for the end.
     pub(crate) fn write(&mut self, from: &[u8]) -> Result<(), GpuError> {
         let bytes = from.len().min(self.bytes);
         // SAFETY: both are as long as what is copied.
@@ -82,7 +82,7 @@ impl DeviceMemory {
         })
     }
 
-    /// Copies bytes from the begin, and waits for the end.
+    /// Copies bytes from the start, and waits for the end.
     pub(crate) fn read(&self, to: &mut [u8]) -> Result<(), GpuError> {
         let bytes = to.len().min(self.bytes);
         // SAFETY: as above.

@@ -47,7 +47,7 @@ impl Backend for HostVisible {
     fn open(&self, offer: &Offer, bytes: usize) -> io::Result<Box<dyn Memory>> {
         let place = offer.place.to_string_lossy();
         let (device, index) = place.split_once(":type").unwrap_or_default();
-        let index = index.parse().map_err(|_| io::Error::other(format!("{place} is no memory type")))?;
+        let index = index.parse().map_err(|_| io::Error::other(format!("{place} is not a memory type")))?;
         let gpu = Gpu::open(Some(device))?;
         Ok(Box::new(Mapped::new(gpu, index, bytes)?))
     }

@@ -148,15 +148,15 @@ impl Buffer {
         Ok(())
     }
 
-    /// Writes bytes from the begin on, as far as there is room; nothing where the host does not see the buffer.
+    /// Writes bytes from the start on, as far as there is room; nothing where the host does not see the buffer.
     pub(crate) fn write(&self, from: &[u8]) {
         if !self.host.is_null() {
-            // SAFETY: both are as long as what is copied, and a buffer is no part of a slice of this program.
+            // SAFETY: both are as long as what is copied, and a buffer is not part of a slice of this program.
             unsafe { self.host.copy_from_nonoverlapping(from.as_ptr(), from.len().min(self.bytes)) };
         }
     }
 
-    /// Reads bytes from the begin on; nothing where the host does not see the buffer.
+    /// Reads bytes from the start on; nothing where the host does not see the buffer.
     pub(crate) fn read(&self, to: &mut [u8]) {
         if !self.host.is_null() {
             // SAFETY: as above.

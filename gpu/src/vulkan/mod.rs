@@ -85,8 +85,8 @@ pub(crate) struct Gpu {
 }
 
 impl Gpu {
-    /// The device of that number or with that text in its name; by default the first that is no processor, or else the
-    /// first.
+    /// The device of that number or with that text in its name; by default the first that is not a processor, or else
+    /// the first.
     pub(crate) fn open(named: Option<&str>) -> Result<Rc<Self>, GpuError> {
         let vulkan = Vulkan::load()?;
         let all = list(&vulkan)?;

@@ -10,7 +10,7 @@ use whylate_core::plan::{GpuMemory, GpuPlan, GpuWait, GpuWork};
 use whylate_load::Act;
 use whylate_sys::memory::typed::Memory;
 
-/// So many bytes of a buffer are compared in each turn of a churn.
+/// How many bytes of a buffer are compared in each turn of a churn.
 const COMPARED: usize = 4096;
 
 /// What CUDA does here.

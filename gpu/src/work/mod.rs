@@ -25,7 +25,7 @@ pub(crate) use shader;
 /// By how much a turn may be longer than the longest wait in it: a driver's calls may hang as well.
 const WATCHED_LATER: Duration = Duration::from_millis(500);
 
-/// Of so many turns the result of one is checked where the check takes longer than the turn.
+/// One turn of this many is checked where the check takes longer than the turn.
 pub(crate) const CHECKED_EACH: u64 = 64;
 
 /// What copies move: nothing that a driver could leave out.
@@ -53,7 +53,7 @@ pub(crate) fn start(plan: &GpuPlan) -> Result<Box<dyn Act>, LoadError> {
         GpuApi::Cuda => (cuda::prepare(plan).map_err(said)?, ANSWER_WITHIN),
     };
     let turn_within = answers_within + WATCHED_LATER;
-    // Drivers translate a program when it first runs: that is no part of the load.
+    // Drivers translate a program when it first runs: that is not part of the load.
     act.turn().map_err(|error| LoadError::Reported(format!("the gpu load: {error}")))?;
     Ok(Box::new(Watched { act, turn_within }))
 }

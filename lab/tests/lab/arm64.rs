@@ -42,7 +42,7 @@ const REFUSED: [(&str, i32, &str); 3] = [
     (
         "whylate copy --from wc --backend memtype --method memcpy --block 4KiB --trials 3",
         69,
-        "of x86-64 alone",
+        "of x86-64 only",
     ),
     ("whylate copy --from wb --to wb --method rep-movsb --block 4KiB --trials 3", 69, "x86-64"),
 ];

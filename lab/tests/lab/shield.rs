@@ -84,7 +84,7 @@ fn shielded(guest: &mut Guest, flags: &str) -> Result<Value, LabError> {
     let file = |name: &str| std::fs::read_to_string(output.files.join(name)).unwrap_or_default();
     let (said, given_back) = (file("apply"), file("restore"));
     assert_eq!(output.status, 0, "{}{}\n{said}\n{given_back}", output.stdout, output.stderr);
-    assert!(given_back.contains("as they were before"), "{given_back}");
+    assert!(given_back.contains("have their former values"), "{given_back}");
 
     let table = output.json("cpus.json")?;
     assert_shielded(&table);

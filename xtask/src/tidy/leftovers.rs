@@ -6,7 +6,7 @@ use super::source::SourceFile;
 
 const RULE: &str = "leftovers";
 
-/// What must not stand in code, and what to do instead.
+/// What must not be in code, and what to do instead.
 const FORBIDDEN: [(&str, &str); 5] = [
     ("todo!(", "write it or leave it out"),
     ("unimplemented!(", "write it or leave it out"),

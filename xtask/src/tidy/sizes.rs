@@ -80,7 +80,7 @@ fn read_allowances(
     allowances
 }
 
-/// The file itself and each of its functions that is no test.
+/// The file itself and each of its functions that is not a test.
 fn items(source: &SourceFile) -> Vec<Item> {
     let mut items = vec![Item {
         key: format!("file {}", source.path),

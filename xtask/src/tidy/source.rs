@@ -1,6 +1,6 @@
 //! A Rust source file with its comments and literals told apart from its code.
 //!
-//! This is no parser: it knows just enough of Rust's tokens to blank out what is not code, to find the end of a
+//! This is not a parser: it knows just enough of Rust's tokens to blank out what is not code, to find the end of a
 //! block, and to tell test code from the rest. Macros that unbalance their braces would confuse it; rustc refuses
 //! those.
 

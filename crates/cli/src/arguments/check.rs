@@ -12,11 +12,11 @@ Examples:
   whylate check --tracing                which histograms, causes and traces are possible here
   whylate check --json | jq '.findings[] | select(.severity == \"serious\") | .id'
 
-serious: no real-time promise can be made with it (exit code 2); advice: it lengthens latencies and
+serious: no real-time guarantee is possible with it (exit code 2); advice: it lengthens latencies and
 can be changed; info: worth knowing; ok: as it should be. A machine with advice may still be fast
 enough: these are statements about settings, and only a measurement shows their effect.")]
 pub(crate) struct CheckArguments {
-    /// CPUs that the real-time task shall run on [default: the isolated ones, else the last]
+    /// CPUs that the real-time task will run on [default: the isolated ones, else the last]
     #[arg(short = 'a', long, alias = "cpu", value_name = "LIST")]
     pub(crate) cpus: Option<CpuSelector>,
     /// Shows evidence, effect, source and every remedy of each finding

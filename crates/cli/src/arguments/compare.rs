@@ -16,8 +16,8 @@ Examples:
 
 Exit codes: 0 nothing got worse, 1 it cannot be told (for a build server skipped tests, no failed
 ones), 2 a regression. Runs differ by boot and time: with four runs of each side, or with five of a
-history, a verdict is given; otherwise it says `cannot tell`, with the size of the difference. Of a
-history are runs in the folder of the first run with its plan, host and kernel.")]
+history, a verdict is given; otherwise it says `cannot tell`, with the size of the difference. A
+history is made of the runs in the folder of the first run with its plan, host and kernel.")]
 pub(crate) struct CompareArguments {
     /// Runs to compare with the first: a run directory, several with commas, RUN:CELL, or a file of another tool
     #[arg(value_name = "RUN", num_args = 2.., required = true)]

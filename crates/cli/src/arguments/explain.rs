@@ -20,9 +20,8 @@ Examples:
   whylate explain RUN                                   the spikes of a run, and its traces
   whylate explain --why irqs_off                        what that is, and what cures it
 
-It says of each spike when the task should have run, who had the CPU instead, and which
-records of the trace speak for it. Where the trace does not tell, it says what to record, and the
-exit code is 1.")]
+For each spike it says when the task should have run, who had the CPU instead, and which records
+of the trace show it. Where the trace is not enough, it says what to record, and the exit code is 1.")]
 pub(crate) struct ExplainArguments {
     /// A trace (tracefs text, trace.dat or perf.data, also compressed, or a folder of raw pages), - for standard input, or
     /// the directory of a run

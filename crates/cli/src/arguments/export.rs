@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[command(after_help = "\
 Examples:
   whylate export latest --to perfetto -o run.json      spikes, latencies and loads on one time line
-  whylate export RUN --to csv --table timeline         the course over time
+  whylate export RUN --to csv --table timeline         the values over time
   whylate export RUN --to hdr -o run.hlog              for HdrHistogram's tools
   whylate export RUN --to osadl -o DIR                 the files of the OSADL histograms patch
 

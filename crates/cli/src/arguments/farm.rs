@@ -81,7 +81,7 @@ Examples:
   whylate farm compare 6.12 7.2 --lake s3://latency/farm --margin 10% --json
   whylate farm compare 'started<2026-10' 'started>=2026-10' --lake /srv/lake
 
-A group is what the kernel's release begins with, or terms as of `whylate runs` (plan, host, kernel,
+A group is what the kernel's release begins with, or terms of `whylate runs` (plan, host, kernel,
 verdict, started); runs that are in both groups do not count. Of each board the
 0.999 quantiles of its complete runs in both groups are compared; boards, not samples, tell how
 sure the ratio is. A board needs three runs in each group. Kernels that take turns on a board are
@@ -114,7 +114,7 @@ Examples:
   whylate farm merge /srv/lake                   all months before this one
   whylate farm merge s3://latency/farm --before 2026-01
   whylate farm merge /srv/lake --continue        after one that was cut off
-  whylate farm merge /srv/lake --repair          makes damaged months anew
+  whylate farm merge /srv/lake --repair          rebuilds damaged months
 
 Nothing is lost or seen twice, wherever it is cut off; questions give the same answers before, after
 and meanwhile. `pull` brings each run back as before; `push --replace` does not replace a run whose
@@ -128,7 +128,7 @@ pub(crate) struct MergeArguments {
     /// Goes on where a merge was cut off that is not going on any more
     #[arg(long = "continue")]
     pub(crate) goes_on: bool,
-    /// Makes merged months that are damaged anew, from the archives of their runs
+    /// Rebuilds merged months that are damaged, from the archives of their runs
     #[arg(long)]
     pub(crate) repair: bool,
 }

@@ -29,14 +29,14 @@ Examples:
 First the machine is measured as it is. What made it late, and what `whylate check` finds, says
 which treatments may help. They are tried in repeats, each with its treatments applied and given
 back; the best ones are compared with the machine as it is on fresh data, in pairs whose order a
-coin decides. Of all that is called proved, in at most 5 % of searches anything is not so.
+coin decides. In at most 5 % of searches something is called proved that is not true.
 
-A campaign boots the machine once for each repeat, through an entry that the boot loader takes once;
-its entry of every day stays as it is. A systemd unit goes on after each boot. A boot that does not
-come is a failed repeat. All is removed at the end; what was proved: whylate fix --show DIR/search
+A campaign boots the machine once for each repeat, through an entry that the boot loader uses once;
+its default entry is not changed. A systemd unit goes on after each boot. A boot that fails is
+a failed repeat. All is removed at the end; what was proved: whylate fix --show DIR/search
 
 Exit codes: 0 something is proved or nothing is needed, 1 nothing is proved or the search is not
-over, 2 what was proved does not hold any more (--verify), 3 a setting is not as it was before,
+over, 2 what was proved does not hold any more (--verify), 3 a setting was not restored,
 69 a right is missing.")]
 pub(crate) struct FixArguments {
     /// Name of a built-in plan, or path of a TOML file [default: quick]
@@ -53,7 +53,7 @@ pub(crate) struct FixArguments {
     /// Overrides one value of the plan, for example `duration=10s`
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub(crate) overrides: Vec<String>,
-    /// What shall become smaller: `timer p99.9`, `max < 100us`, `misses` [default: the plan's primary statistic]
+    /// The statistic to lower: `timer p99.9`, `max < 100us`, `misses` [default: the plan's primary statistic]
     #[arg(long, value_name = "STATISTIC")]
     pub(crate) goal: Option<FixGoal>,
     /// How long the search may take

@@ -123,9 +123,9 @@ impl FromStr for Priorities {
         let (min, max) = split.map_or((text, text), |at| (&text[..at], &text[at + 1..]));
         match (min.parse(), max.parse()) {
             (Ok(min), Ok(max)) if min <= max => Ok(Self { min, max }),
-            _ => {
-                Err(format!("`{text}` is no range of priorities; write for example 90-99, 95, -40--1 or all"))
-            }
+            _ => Err(format!(
+                "`{text}` is not a range of priorities; write for example 90-99, 95, -40--1 or all"
+            )),
         }
     }
 }

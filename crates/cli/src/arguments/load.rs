@@ -23,7 +23,7 @@ pub(crate) struct LoadArguments {
     /// Where the output of a command goes.
     #[arg(skip)]
     pub(crate) output: Option<PathBuf>,
-    /// Whether the devices are listed, in place of a load.
+    /// Whether the devices are listed, instead of a load.
     #[arg(skip)]
     pub(crate) lists: bool,
 }

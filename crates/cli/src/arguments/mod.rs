@@ -85,8 +85,8 @@ Examples:
   whylate fix memory-load                      which change makes it better, proved
   whylate check --cpus 1                       is this machine fit for real time on CPU 1?
 
-Exit codes: 0 pass, 1 error or incomplete, 2 limit exceeded, regression or unfit, 3 a setting is
-not as it was before, 69 a facility or a right that was asked for is not available."
+Exit codes: 0 pass, 1 error or incomplete, 2 limit exceeded, regression or unfit, 3 a setting was
+not restored, 69 a facility or a right that was asked for is not available."
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]

@@ -28,7 +28,7 @@ pub(crate) struct ReportArguments {
     /// Prints the result as one JSON document
     #[arg(long, conflicts_with = "format")]
     pub(crate) json: bool,
-    /// With --json, all histograms and courses over time, also of many CPUs
+    /// With --json, all histograms and time series, also of many CPUs
     #[arg(long, requires = "json")]
     pub(crate) histograms: bool,
 }

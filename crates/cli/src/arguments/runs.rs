@@ -13,7 +13,7 @@ use whylate_core::plan::SeriesStatistic;
 Examples:
   whylate runs                                  all runs, the newest first
   whylate runs 'kernel>=6.12' verdict=fail      those that match every term, quoted for the shell
-  whylate runs plan=quick --series 'timer p99'  its course over time, and where it changes
+  whylate runs plan=quick --series 'timer p99'  its trend over time, and where it changes
   whylate runs plan=quick --series 'timer p99' -o series.html
   whylate runs tag latest before-update         a word to find it by
   whylate runs note latest 'with the new driver'
@@ -30,7 +30,7 @@ pub(crate) struct RunsArguments {
     /// What to look for
     #[arg(value_name = "TERM")]
     pub(crate) terms: Vec<String>,
-    /// Shows the course of a statistic over the runs, and where it changes, for example `timer p99.9`
+    /// Shows the trend of a statistic over the runs, and where it changes, for example `timer p99.9`
     #[arg(long, value_name = "STATISTIC")]
     pub(crate) series: Option<SeriesStatistic>,
     /// Of this cell [default: the first one of the newest run]

@@ -28,7 +28,8 @@ pub(super) fn execute(arguments: &BisectArguments) -> Result<Ending> {
     })
 }
 
-/// An error is one of the runs that judge: no other commit could be judged either. A run that cannot be judged is no error.
+/// An error is one of the runs that judge: no other commit could be judged either. A run that cannot be judged is not
+/// an error.
 fn judged(arguments: &BisectArguments) -> Result<BisectResult> {
     if !(0.0..0.5).contains(&arguments.error.0) || arguments.error.0 == 0.0 {
         bail!("--error {}: give a probability between 0 and 50 %", arguments.error);

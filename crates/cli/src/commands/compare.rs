@@ -329,7 +329,7 @@ fn basis(basis: Basis, before: usize, after: usize) -> String {
             "{runs}; a history of {count} runs tells how much runs differ, where the baseline is like them."
         ),
         Basis::TooFew => format!(
-            "{runs}, without a history of {} runs: runs differ by boot and time, so that no difference is told apart. \
+            "{runs}, without a history of {} runs: runs differ by boot and time, so that no difference can be detected. \
              Give {} runs of each side, or --history.",
             compare::HISTORY_MIN,
             compare::RUNS_PERMUTED_MIN

@@ -23,7 +23,7 @@ use whylate_core::plan::builtin;
 use whylate_farm::{Asked, Dispatcher, FarmFile, Lake, Merged, PlanFile, Push, Pushed, Rendered, mismatches};
 use whylate_store::{Reader, StoreError, assemble};
 
-/// So many runs are pushed at once: each waits for the disk or the network, and is in memory.
+/// The most runs that are pushed at once: each waits for the disk or the network, and is in memory.
 const PUSHES_MAX: usize = 4;
 
 pub(super) fn push(arguments: &PushArguments) -> Result<Ending> {
@@ -75,7 +75,7 @@ fn say(pushed: Result<Pushed>) -> Result<bool> {
             }
             Ok(true)
         }
-        // The others are brought all the same.
+        // The others are still brought.
         Err(error) => {
             output::message(&format!("whylate: {error}"));
             Ok(false)

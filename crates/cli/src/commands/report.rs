@@ -92,7 +92,7 @@ pub(super) fn format_of(
         Some("md" | "markdown") => ReportFormat::Markdown,
         None | Some("txt" | "text" | "log") => ReportFormat::Terminal,
         Some("json") if json => ReportFormat::Terminal,
-        Some("json") => bail!("a report is no JSON: `--json` writes the result"),
+        Some("json") => bail!("a report is not JSON: `--json` writes the result"),
         Some("pdf") => bail!("-o: no PDF is made; write .html and print it: it is made for two pages"),
         Some(other) => bail!("-o: a report ends in .html, .md or .txt, not .{other}; or name its --format"),
     })

@@ -74,7 +74,7 @@ pub(super) fn require_cell(path: &Path, run: &RunResult, cell: &str) -> Result<(
     Ok(())
 }
 
-/// Refuses one run, or a copy of it, that is given as several: repeats of it are not measured anew.
+/// Refuses one run, or a copy of it, that is given as several: repeats of it are not measured again.
 pub(super) fn require_distinct<'r>(runs: impl IntoIterator<Item = (&'r Path, &'r RunResult)>) -> Result<()> {
     let mut seen: Vec<(&Path, &RunResult)> = Vec::new();
     for (path, run) in runs {
@@ -129,7 +129,7 @@ fn show(arguments: &RunsArguments) -> Result<()> {
     report::deliver(output, &text)
 }
 
-/// The course of a statistic over the runs of one plan: that of the newest one.
+/// The trend of a statistic over the runs of one plan: that of the newest one.
 pub(super) fn series(runs: &[RunSummary], of: &SeriesStatistic, cell: Option<&str>) -> Result<RunSeries> {
     let newest = runs.iter().find(|run| run.state == RunState::Complete).context("no run is complete")?;
     let (plan, mut cell) = (newest.plan.clone(), cell.map(str::to_owned));

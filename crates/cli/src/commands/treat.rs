@@ -30,7 +30,7 @@ fn apply(command: &ApplyCommand, root: &HostRoot) -> Result<Ending> {
     let applying = command.run;
     // From here on Ctrl-C ends in order.
     let asked_to_stop = signals::watch()?;
-    // What a killed run left is not what the treatment shall be planned on.
+    // What a killed run left is not what the treatment is planned on.
     let recovered = if applying.dry_run { None } else { whylate_runner::recover_treatments(root) };
     let (facts, _) = facts::collect(root);
     let surroundings = Surroundings::new(root.clone(), &facts, None);
@@ -159,10 +159,10 @@ fn summary(result: &TreatResult) -> String {
             let writes = count(ChangeState::Planned);
             format!("{writes} write{}; nothing was changed", if writes == 1 { "" } else { "s" })
         }
-        "apply" if all == 0 => "nothing to change: it is so already".to_owned(),
-        "apply" => format!("{} changed; to take {them} back: whylate treat restore", settings(all)),
+        "apply" if all == 0 => "nothing to change: it is set already".to_owned(),
+        "apply" => format!("{} changed; to restore {them}: whylate treat restore", settings(all)),
         "status" if all == 0 => "nothing is changed".to_owned(),
-        "status" => format!("{} changed; to take {them} back: whylate treat restore", settings(all)),
+        "status" => format!("{} changed; to restore {them}: whylate treat restore", settings(all)),
         _ if is_unknown(result) && all == 0 => {
             "what was changed is not known: compare the lines above with the machine".to_owned()
         }
@@ -172,18 +172,18 @@ fn summary(result: &TreatResult) -> String {
             settings(all),
             if all == 1 { "is" } else { "are" }
         ),
-        _ if all == 0 => "nothing to take back".to_owned(),
-        _ if result.restored == Some(true) && all == 1 => "1 setting is as it was before".to_owned(),
-        _ if result.restored == Some(true) => format!("{all} settings are as they were before"),
+        _ if all == 0 => "nothing to restore".to_owned(),
+        _ if result.restored == Some(true) && all == 1 => "1 setting has its former value".to_owned(),
+        _ if result.restored == Some(true) => format!("{all} settings have their former values"),
         _ => {
             let left = left(result);
-            let (is, it_was) = if left == 1 { ("is", "it was") } else { ("are", "they were") };
-            format!("{left} of {} {is} not as {it_was} before", settings(all))
+            let is = if left == 1 { "is" } else { "are" };
+            format!("{left} of {} {is} not restored", settings(all))
         }
     }
 }
 
-/// How many settings are not as they were.
+/// How many settings were not restored.
 fn left(result: &TreatResult) -> usize {
     let is_left = |state| matches!(state, ChangeState::LeftAlone | ChangeState::Failed);
     result.changes.iter().filter(|change| is_left(change.state)).count()
@@ -198,7 +198,7 @@ fn holder_line(holder: &ChangeHolder) -> String {
     let run = holder.run.as_ref().map(|run| format!(" into {run}")).unwrap_or_default();
     let state = match (holder.alive, holder.kept) {
         (true, _) => "which still runs",
-        (false, true) => "kept until it is taken back",
+        (false, true) => "kept until it is restored",
         (false, false) => "which was killed",
     };
     format!("by `{}`{run} (pid {}) since {}, {state}:", holder.command, holder.pid, holder.since)

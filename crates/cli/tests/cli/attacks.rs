@@ -152,11 +152,11 @@ fn files(scene: &Scene) -> Vec<&'static str> {
         let kind = rustix::fs::FileType::Fifo;
         rustix::fs::mknodat(rustix::fs::CWD, path, kind, rustix::fs::Mode::RWXU, 0).unwrap();
     });
-    scene.refuses("a pipe as the journal", "mine", "is no file");
+    scene.refuses("a pipe as the journal", "mine", "is not a file");
     put(journal, &|path| fs::create_dir(path).unwrap());
     scene.refuses("a folder as the journal", "mine", "treatments.jsonl");
     put(journal, &|path| drop(UnixListener::bind(path).unwrap()));
-    scene.refuses("a socket as the journal", "mine", "is no file");
+    scene.refuses("a socket as the journal", "mine", "is not a file");
     put("mine/journal/treatments.lock", &|path| symlink(&victim, path).unwrap());
     scene.refuses("a link as the lock", "mine", "treatments.lock is a link");
     put("mine/journal/treatments.mark", &|path| symlink(&victim, path).unwrap());
@@ -171,7 +171,7 @@ fn files(scene: &Scene) -> Vec<&'static str> {
     fs::write(scene.path(journal), "x\n").unwrap();
     let said = scene.root("mine", &["treat", "restore"]);
     assert!(said.stderr.contains("treatments.jsonl.new is a link"), "{said:?}");
-    scene.is_untouched("a link where a journal is written anew");
+    scene.is_untouched("a link where a journal is written again");
     let names =
         ["link", "second name", "foreign", "0666", "pipe", "folder", "socket", "lock", "mark", "damaged"];
     names.into_iter().chain(["new"]).collect()

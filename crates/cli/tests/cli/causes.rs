@@ -1,4 +1,4 @@
-//! `whylate measure --causes`: causes with their evidence where the kernel tells them, and a clear refusal elsewhere.
+//! `whylate measure --causes`: causes with their evidence where the kernel reports them, and a clear refusal elsewhere.
 
 use crate::fields::{list, word};
 use crate::json::validate;

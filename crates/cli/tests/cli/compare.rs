@@ -206,5 +206,5 @@ fn what_cannot_be_compared_has_a_page_too() {
         .count();
     assert!(deciding == 1 && !word(&said, "reason").contains("no cell has"), "{said:#}");
     let same = whylate(&["compare", &foreign, &foreign]).stdout;
-    assert!(same.contains("Nothing that every side tells"), "{same}");
+    assert!(same.contains("Nothing that every side reports"), "{same}");
 }

@@ -129,7 +129,7 @@ fn a_load_that_stands_still_fails_its_repeat() {
     let (result, code) = stopped("stopped-load", "internal-load", &plan);
     assert_eq!(code, Some(1));
     let repeat = &result["cells"][0]["repeats"][0];
-    assert!(word(repeat, "error").contains("it gave no sign of life for"), "{repeat}");
+    assert!(word(repeat, "error").contains("it has not responded for"), "{repeat}");
 }
 
 #[test]

@@ -162,7 +162,7 @@ fn a_kept_trace_has_one_answer_wherever_it_is_asked_for() {
     let with_note = said_of(&copied);
     assert_eq!(list(&with_note, "spikes").len(), 1);
     assert_eq!(with_note["spikes"][0]["actual_ns"], of_file["spikes"][0]["actual_ns"]);
-    // A note of another file is none of this one.
+    // A note of another file does not belong to this one.
     let other = folder.path().join("other.dat");
     fs::copy(&copied, &other).unwrap();
     fs::copy(copied.with_extension("json"), other.with_extension("json")).unwrap();

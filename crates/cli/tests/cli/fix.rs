@@ -96,12 +96,12 @@ fn what_is_wrong_is_one_line() {
         (vec!["fix", "--campaign", text(folder.path())], "name what is tried: --boot 'isolcpus=1'"),
         (
             vec!["fix", "--campaign", "c", "--boot", "a;b"],
-            "`a;b` has characters that boot loaders do not take",
+            "`a;b` has characters that boot loaders do not pass on",
         ),
         (vec!["fix", "--campaign", "c", "--boot", ""], "--boot: is empty"),
         (
             vec!["fix", "--campaign", text(folder.path()), "--boot", "isolcpus=1"],
-            "is no empty folder; give one that is, or does not exist",
+            "is not empty; name an empty folder, or one that does not exist",
         ),
         (vec!["fix", "--show", text(folder.path())], "run.json"),
     ] {
@@ -160,7 +160,7 @@ fn copied_settings_are_looked_at_and_given_back() {
     let broken = write(&folder, "broken.conf", "hello world\nvm.swappiness = 1\n");
     let refused = fake.whylate(&["fix", &plan, "--audit", &broken]);
     assert!(
-        refused.code == Some(1) && refused.stderr.contains("line 1: `hello world` is no setting"),
+        refused.code == Some(1) && refused.stderr.contains("line 1: `hello world` is not a setting"),
         "{refused:?}"
     );
 }
@@ -267,7 +267,7 @@ fn a_campaign_boots_measures_and_leaves_nothing_behind() {
     );
     assert!(result["repeats"].as_u64() > Some(1), "{result}");
     assert!(!unit.exists() && !fake.path("next").exists());
-    // It ended in a boot of the campaign: that of every day comes back.
+    // It ended in a boot of the campaign: the default one comes back.
     let boots = fs::read_to_string(fake.path("said")).unwrap().lines().count() as u64;
     assert_eq!(Some(boots), result["repeats"].as_u64().map(|repeats| repeats + 1));
     let over = fake.whylate(&["fix", "--campaign", path, "--continue"]);

@@ -57,7 +57,7 @@ fn a_helper_that_crashes_fails_the_load() {
 
 #[test]
 fn a_helper_that_says_nothing_any_more_fails_the_load() {
-    fails_within_5_s(r#"echo '"alive"'; exec sleep 50"#, "no sign of life for 4 s");
+    fails_within_5_s(r#"echo '"alive"'; exec sleep 50"#, "not responded for 4 s");
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn dispatch_measures_as_many_samples_as_asked_for() {
     }
 }
 
-/// The parts of a series; `None`, with the reason, where this machine's kernel does not tell them.
+/// The parts of a series; `None`, with the reason, where this machine's kernel does not report them.
 fn parts(result: &Value) -> Option<Vec<Value>> {
     let warnings = list(result, "warnings");
     if let Some(warning) = warnings.iter().find(|warning| warning["code"] == "dispatch-whole-only") {

@@ -42,5 +42,5 @@ fn a_damaged_result_is_refused_with_its_place() {
     let said = whylate(&["report", &broken]);
     assert!(said.error().contains("line 3, column 13"), "{said:?}");
     let other = write(&folder, "other", "hello\n");
-    assert!(whylate(&["report", &other]).error().contains("no result that whylate reads"));
+    assert!(whylate(&["report", &other]).error().contains("not a result that whylate reads"));
 }

@@ -1,4 +1,4 @@
-//! `whylate top` on this machine's kernel. Where it tells no events, the tests check that this is said.
+//! `whylate top` on this machine's kernel. Where it reports no events, the tests check that this is said.
 
 use crate::json::validate;
 use crate::tool::{Said, alone, command, finish, folder, whylate};

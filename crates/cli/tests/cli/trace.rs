@@ -63,7 +63,7 @@ fn a_late_moment_is_recorded_and_explained() {
     assert_eq!(word(trace, "path"), text(&path));
     assert!(number(trace, "latency_ns") > 1_000);
     assert!(fs::read(&path).unwrap().starts_with(b"\x17\x08Dtracing6\0"));
-    assert_eq!(is_mounted(), mounted, "tracing is not as it was");
+    assert_eq!(is_mounted(), mounted, "tracing was not restored");
 
     // The file explains itself, and the recording explained the moment that it was kept for.
     let explained = whylate(&["explain", text(&path), "--threshold", "1us", "--json"]).json();

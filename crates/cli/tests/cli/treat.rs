@@ -77,15 +77,15 @@ fn a_setting_is_changed_listed_and_taken_back() {
     let applied = fake.whylate(&["treat", "apply", "sysctl", "vm.swappiness", "1"]);
     assert_eq!((applied.code, applied.stderr.as_str()), (Some(0), ""), "{applied:?}");
     assert!(
-        applied.stdout.ends_with("1 setting changed; to take it back: whylate treat restore\n"),
+        applied.stdout.ends_with("1 setting changed; to restore it: whylate treat restore\n"),
         "{applied:?}"
     );
     assert_eq!(fake.read("proc/sys/vm/swappiness"), "1\n");
     let status = fake.whylate(&["treat", "status"]).stdout;
     let (first, rest) = status.split_once('\n').unwrap();
-    assert_eq!(first, "1 setting changed; to take it back: whylate treat restore");
+    assert_eq!(first, "1 setting changed; to restore it: whylate treat restore");
     assert!(rest.starts_with("by `whylate treat apply sysctl vm.swappiness 1` (pid "), "{status}");
-    assert!(status.contains("kept until it is taken back:\n  /proc/sys/vm/swappiness: 60 -> 1"), "{status}");
+    assert!(status.contains("kept until it is restored:\n  /proc/sys/vm/swappiness: 60 -> 1"), "{status}");
     let document = fake.whylate(&["treat", "status", "--json"]).json();
     validate("treat", &document);
     assert_eq!(list(&document, "changes")[0]["holder"]["kept"], true);
@@ -97,7 +97,7 @@ fn a_setting_is_changed_listed_and_taken_back() {
     validate("treat", &document);
     assert_eq!((states(&document), &document["restored"]), (vec!["restored"; 2], &Value::Bool(true)));
     assert_eq!(fake.read("proc/sys/vm/swappiness"), "60\n");
-    assert_eq!(fake.whylate(&["treat", "restore"]).stdout, "nothing to take back\n");
+    assert_eq!(fake.whylate(&["treat", "restore"]).stdout, "nothing to restore\n");
     assert_eq!(fake.whylate(&["treat", "status"]).stdout, "nothing is changed\n");
 }
 
@@ -110,7 +110,7 @@ fn what_somebody_else_changed_is_left_alone_and_said() {
     assert_eq!(said.code, Some(3), "{said:?}");
     assert_eq!(
         said.stdout,
-        "/proc/sys/vm/swappiness is `10` and not `1` any more: somebody else changed it, so it was left alone (before: `60`)\n1 of 1 setting is not as it was before\n"
+        "/proc/sys/vm/swappiness is `10` and not `1` any more: somebody else changed it, so it was left alone (before: `60`)\n1 of 1 setting is not restored\n"
     );
     assert_eq!(fake.read("proc/sys/vm/swappiness"), "10\n");
     assert_eq!(fake.whylate(&["treat", "restore"]).code, Some(0), "it is said once");
@@ -260,7 +260,7 @@ fn what_a_killed_run_left_is_undone_by_the_next_one() {
     let result = fake.whylate(&["run", &plan, "-o", text(&next), "--json"]).json();
     let warnings = list(&result, "warnings");
     let recovered = warnings.iter().find(|it| word(it, "code") == "treatments-recovered").unwrap();
-    assert!(word(recovered, "text").contains("everything is as it was before"), "{recovered}");
+    assert!(word(recovered, "text").contains("every setting has its former value"), "{recovered}");
     assert_eq!(fake.read("proc/sys/vm/swappiness"), "60\n");
 }
 
@@ -275,7 +275,7 @@ fn what_is_applied_by_hand_refuses_treated_runs_and_is_told_to_others() {
     let said = fake.whylate(&["run", &plan, "-o", text(&path), "-q"]);
     assert_eq!(said.code, Some(1));
     assert!(said.stderr.contains("`whylate treat apply idle --cpus 0` are in force since"), "{said:?}");
-    assert!(said.stderr.ends_with("take them back first: whylate treat restore\n"), "{said:?}");
+    assert!(said.stderr.ends_with("restore them first: whylate treat restore\n"), "{said:?}");
     assert!(!path.exists());
     let plain = write(&folder, "plain.toml", &PLAN.replace("[[], [\"swap\"], [\"absent\"]]", "[[]]"));
     let result = fake.whylate(&["run", &plain, "-o", text(&path), "--json"]).json();
@@ -329,7 +329,7 @@ fn a_second_ctrl_c_still_gives_settings_back() {
     assert_eq!(said.code, Some(1), "{said:?}");
     // Where all was given back before the second one came, there is nothing to say.
     let is_told =
-        ["giving settings back first", "stopped by the user"].iter().any(|it| said.stderr.contains(it));
+        ["restoring settings first", "stopped by the user"].iter().any(|it| said.stderr.contains(it));
     assert!(is_told, "{said:?}");
     assert_eq!(fake.read("proc/sys/vm/swappiness"), "60\n");
     assert_eq!(fake.whylate(&["treat", "status"]).stdout, "nothing is changed\n");
@@ -353,7 +353,7 @@ fn whoever_does_not_wait_is_told_what_stays_changed() {
     let said = wait(child);
     assert_eq!(said.code, Some(3), "{said:?}");
     assert!(said.stderr.contains("still changed: /proc/sys/vm/swappiness: `1` (before: `60`)"), "{said:?}");
-    assert!(said.stderr.ends_with("to give these settings back: whylate treat restore\n"), "{said:?}");
+    assert!(said.stderr.ends_with("to restore these settings: whylate treat restore\n"), "{said:?}");
     fs::remove_file(&setting).unwrap();
     fs::write(&setting, "1\n").unwrap();
     assert_eq!(fake.whylate(&["treat", "restore"]).code, Some(0));

@@ -106,7 +106,7 @@ impl RealWorld {
         }
         let alone = File::create(std::env::temp_dir().join("whylate-tests.lock")).map_err(|_| "no lock")?;
         alone.lock().map_err(|_| "no lock")?;
-        let movable = interrupts(&root).map_err(|_| "no interrupts can be seen")?;
+        let movable = interrupts(&root).map_err(|_| "the CPUs of interrupts cannot be read")?;
         let movable = movable.into_iter().filter(|it| !it.is_fixed && it.cpus.len() > 1);
         let interrupts: Vec<u32> = movable.map(|interrupt| interrupt.number).take(6).collect();
         let sleeper = Command::new("sleep").arg("3600").spawn().map_err(|_| "there is no `sleep` here")?;

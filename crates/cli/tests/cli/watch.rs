@@ -232,10 +232,10 @@ fn marks_that_are_none_or_the_same_are_refused_with_what_was_meant() {
     let wrong: [([&str; 2], &str); 4] = [
         (
             ["trace_marker:tick", "marker:tock"],
-            "--begin: `trace_marker:tick` is no mark: did you mean `marker:tick`?",
+            "--begin: `trace_marker:tick` is not a mark: did you mean `marker:tick`?",
         ),
-        (["marker:tick", "marker:"], "--end: `marker:` is no mark: TEXT has 1 to 63 bytes"),
-        (["marker:tick", "marker:tick end"], "--end: no text may begin with the other one"),
+        (["marker:tick", "marker:"], "--end: `marker:` is not a mark: TEXT has 1 to 63 bytes"),
+        (["marker:tick", "marker:tick end"], "--end: neither text may be the beginning of the other"),
         (["tick", "marker:tock"], "FILE:FUNCTION, usdt:FILE:PROVIDER:NAME or marker:TEXT"),
     ];
     for ([begin, end], why) in wrong {

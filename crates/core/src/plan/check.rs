@@ -156,7 +156,7 @@ fn check_cells(plan: &Plan, document: &Document<'_>) -> Result<(), PlanError> {
                 return Err(document.error_at(&key, message));
             }
             if cell.treatments[..position].contains(treatment) {
-                return Err(document.error_at(&key, format!("`{treatment}` is there twice")));
+                return Err(document.error_at(&key, format!("`{treatment}` is listed twice")));
             }
         }
         if !names.insert(cell.name()) {

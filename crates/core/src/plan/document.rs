@@ -101,8 +101,7 @@ impl<'a> Document<'a> {
     /// Puts what `[short]` says in the place of the rest, where that is wanted.
     fn shorten(&mut self, is_wanted: bool) -> Result<(), PlanError> {
         let Some(short) = self.root.get("short").filter(|_| is_wanted) else {
-            let message =
-                "this plan has no short form: it needs a section `[short]` with what is different then";
+            let message = "this plan has no short form: add a section `[short]` with the values that differ";
             return if is_wanted { Err(self.error(0..0, "short".to_owned(), message)) } else { Ok(()) };
         };
         let mut values = Vec::new();

@@ -51,7 +51,7 @@ impl Flag {
         Self { takes_hyphens: true, ..self }
     }
 
-    /// As in a plan, but for its default.
+    /// As in a plan, except for its default.
     pub(super) fn by_default(default: &str) -> Self {
         Self { default: Some(default.to_owned()), ..Self::default() }
     }

@@ -1,4 +1,4 @@
-//! What would be right in the place of a word that is not known.
+//! Suggestions for unknown words.
 
 /// Turns the decoder's "unknown field" into a sentence that says what would be right.
 pub(super) fn with_suggestion(message: &str, more_keys: &[&str]) -> String {

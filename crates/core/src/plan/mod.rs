@@ -55,7 +55,7 @@ use std::collections::BTreeMap;
 pub struct Plan {
     /// Its name: letters, digits, `-` and `_`.
     pub name: String,
-    /// What it shall answer.
+    /// What it is meant to answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
     /// How long each probe measures in each repeat of each cell.
@@ -128,7 +128,7 @@ pub struct Plan {
     /// Which loads and treatments belong together.
     #[serde(default)]
     pub cell: Vec<CellPlan>,
-    /// What the experiment shall answer, each by a contrast of two cells; by default each contrast is a question.
+    /// What the experiment is meant to answer, each by a contrast of two cells; by default each contrast is a question.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answer: Vec<AnswerPlan>,
     /// Keys with other values for `--short`, as in the rest of the plan: `duration = "1s"`, `load.l3.rate = "1GB/s"`.

@@ -64,7 +64,7 @@ fn set_in_array<'a>(
     Ok(())
 }
 
-/// Every value below a table that is no table itself, with its path.
+/// Every value below a table that is not itself a table, with its path.
 pub(super) fn leaves<'a>(
     value: &Spanned<DeValue<'a>>,
     path: &mut Vec<String>,

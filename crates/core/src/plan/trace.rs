@@ -6,7 +6,7 @@ use crate::words::words;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// More traces of a cell than anybody looks at.
+/// A limit: nobody looks at more traces of one cell.
 const WORST_MAX: u32 = 1000;
 
 /// Which moments of a run are kept as traces. In a plan `trace = "on-spike"`, or a section with more.

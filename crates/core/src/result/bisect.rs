@@ -16,7 +16,7 @@ words! {
         Good = "good",
         /// To those after it.
         Bad = "bad",
-        /// The repeats do not tell.
+        /// The repeats are not enough to tell.
         #[default]
         CannotTell = "cannot_tell",
     }

@@ -21,7 +21,7 @@ pub struct Cause {
     /// Who called that function, innermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub callers: Vec<String>,
-    /// Begin of the time that it took, on the clock of the spike.
+    /// Start of the time that it took, on the clock of the spike.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_ns: Option<u64>,
     /// End of the time that it took.
@@ -48,7 +48,7 @@ pub struct Cause {
 pub enum CauseSource {
     /// What the BPF programs recorded.
     Bpf,
-    /// What a trace buffer recorded in place of the BPF programs.
+    /// What a trace buffer recorded instead of the BPF programs.
     Tracefs,
     /// A trace of the spike.
     Trace,

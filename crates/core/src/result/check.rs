@@ -15,7 +15,7 @@ pub const CHECK_FORMAT: &str = "whylate.check/1";
 pub struct CheckResult {
     /// [`CHECK_FORMAT`].
     pub format: String,
-    /// The CPUs that a real-time task shall run on.
+    /// The CPUs that a real-time task will run on.
     pub cpus: CpuSet,
     /// Whether nothing serious was found.
     pub fit: bool,
@@ -30,7 +30,7 @@ pub struct CheckResult {
 words! {
     /// How much a finding matters.
     pub enum Severity: "a severity" {
-        /// No real-time promise can be made with it.
+        /// No real-time guarantee is possible with it.
         Serious = "serious",
         /// It lengthens latencies, and can be changed.
         Advice = "advice",

@@ -47,7 +47,7 @@ words! {
         Better = "better",
         /// All of them are equivalent.
         Equivalent = "equivalent",
-        /// The runs do not tell.
+        /// The runs are not enough to tell.
         #[default]
         CannotTell = "cannot_tell",
         /// The sides have no cell and probe in common.
@@ -136,7 +136,7 @@ words! {
         Less = "less",
         /// About the same share: the interval of the difference is small.
         Same = "same",
-        /// The spikes do not tell.
+        /// The spikes are not enough to tell.
         CannotTell = "cannot_tell",
     }
 }

@@ -112,7 +112,7 @@ pub struct ThreadCounts {
     pub workers: u64,
 }
 
-/// How a thread stands to the CPUs that it may use.
+/// Who decides which CPUs a thread may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ThreadKind {
@@ -122,8 +122,8 @@ pub enum ThreadKind {
     Bound,
     /// It has one CPU, and the kernel refuses to change that (`PF_NO_SETAFFINITY`).
     Pinned,
-    /// It may use several CPUs, and the kernel refuses to change that thread by thread: a worker of a workqueue
-    /// without a CPU of its own, or the rescuer of one, which runs when memory is short.
+    /// It may use several CPUs, and the kernel refuses to change that thread by thread: a worker of an unbound
+    /// workqueue, or the rescuer of one, which runs when memory is short.
     Worker,
 }
 

@@ -19,10 +19,10 @@ pub struct ExplainResult {
     pub format: String,
     /// Records that were walked, decoded or not; of all traces together.
     pub events: u64,
-    /// Whether there are late moments, there are none, or the traces do not tell.
+    /// Whether there are late moments, there are none, or the traces are not enough.
     #[serde(default)]
     pub answer: ExplainAnswer,
-    /// Why the traces do not tell, and what to record; or on what `none` rests.
+    /// Why the traces are not enough, and what to record; or on what `none` rests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_reason: Option<String>,
     /// The traces: one for a file, those in `RUN/traces` for a run.
@@ -154,13 +154,13 @@ pub struct ExplainedTrace {
     pub cell: Option<String>,
     /// `tracefs text`, `trace.dat v7`, …
     pub format: String,
-    /// The tracer that made it, when the file tells.
+    /// The tracer that made it, when the file says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tracer: Option<String>,
-    /// The trace's clock, when the file tells.
+    /// The trace's clock, when the file says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<String>,
-    /// Release of the kernel, when the file tells.
+    /// Release of the kernel, when the file says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
     /// The task whose spikes were looked for: a command, or a thread id; absent when no task was found.
@@ -168,13 +168,13 @@ pub struct ExplainedTrace {
     pub task: Option<String>,
     /// Why that task, in half a sentence.
     pub task_reason: String,
-    /// The period that was used where no timer tells the expected moment.
+    /// The period that was used where no timer shows the expected moment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub period_ns: Option<u64>,
     /// Whether the period was inferred from the task's rhythm; otherwise it was given.
     #[serde(default)]
     pub period_inferred: bool,
-    /// Latencies at or below it are no spikes.
+    /// Latencies at or below it are not spikes.
     pub threshold_ns: u64,
     /// What set it.
     #[serde(default)]
@@ -182,7 +182,7 @@ pub struct ExplainedTrace {
     /// The answer of this trace alone.
     #[serde(default)]
     pub answer: ExplainAnswer,
-    /// Why the trace does not tell, and what to record; or on what `none` rests.
+    /// Why the trace is not enough, and what to record; or on what `none` rests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_reason: Option<String>,
     /// The largest latency of the tasks that were looked for, above the threshold or not.
@@ -195,7 +195,7 @@ pub struct ExplainedTrace {
     pub wakeups: u64,
     /// Spikes above the threshold; those beyond `--top` are counted and not explained.
     pub spikes_found: u64,
-    /// Events that the kernel lost, as far as the file tells.
+    /// Events that the kernel lost, as far as the file says.
     #[serde(default)]
     pub lost: u64,
 }

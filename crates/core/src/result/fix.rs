@@ -15,7 +15,7 @@ use std::str::FromStr;
 /// `format` of [`FixResult`].
 pub const FIX_FORMAT: &str = "whylate.fix/1";
 
-/// What shall become smaller: `timer p99.9`, `p99`, `max < 100us`, `misses`.
+/// The statistic to lower: `timer p99.9`, `p99`, `max < 100us`, `misses`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FixGoal {
     /// The series, or the probe for all its series; that of the plan's primary statistic where it is `None`.
@@ -55,11 +55,7 @@ impl fmt::Display for FixGoal {
     }
 }
 
-as_text!(
-    FixGoal,
-    "timer p99.9",
-    "A statistic that shall become smaller, and what is small enough: max < 100us"
-);
+as_text!(FixGoal, "timer p99.9", "A statistic to lower, and the value that is low enough: max < 100us");
 
 /// One treatment that is tried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -118,7 +114,7 @@ pub struct FixRegistration {
     /// What it is for.
     #[serde(default)]
     pub mode: FixMode,
-    /// What shall become smaller.
+    /// The statistic to lower.
     pub goal: FixGoal,
     /// The smallest relative change that matters.
     pub margin: Share,

@@ -43,10 +43,10 @@ pub struct LatencyRecord {
     /// From the programmed expiry to the wake-up; absent when no timer woke the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timer_offset_ns: Option<u64>,
-    /// From the wake-up to the decision to run it; absent when it is no part of the latency.
+    /// From the wake-up to the decision to run it; absent when it is not part of the latency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wakeup_ns: Option<u64>,
-    /// From the decision to the task that runs; absent when it is no part of the latency.
+    /// From the decision to the task that runs; absent when it is not part of the latency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switch_ns: Option<u64>,
     /// Its name.
@@ -59,7 +59,7 @@ pub struct LatencyRecord {
     pub previous_command: String,
     /// When the latency ended, on CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// The system call that the late task was in; absent for kernel threads and where the kernel does not tell.
+    /// The system call that the late task was in; absent for kernel threads and where the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub syscall: Option<String>,
 }

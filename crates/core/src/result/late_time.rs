@@ -37,7 +37,7 @@ impl LateTime {
         self.kind != CauseKind::Unattributed
     }
 
-    /// Whether the scheduler took it on purpose, or nobody is known: no culprit, but a part of the late time.
+    /// Whether the scheduler took it on purpose, or nobody is known: not a culprit, but a part of the late time.
     pub fn is_nobodys(&self) -> bool {
         matches!(self.kind, CauseKind::Unattributed | CauseKind::Throttled)
     }
@@ -72,7 +72,7 @@ pub fn late_time<'s>(spikes: impl IntoIterator<Item = &'s Spike>) -> Vec<LateTim
 }
 
 fn add(all: &mut Vec<LateTime>, cause: &Cause, ns: f64) {
-    // What ran in a time that nothing explains is no culprit.
+    // What ran while nothing explains the delay is not blamed.
     let known = Some(cause).filter(|cause| cause.kind != CauseKind::Unattributed);
     let actor = known.and_then(|cause| cause.actor.as_deref()).map(lasting_name);
     let function = known.and_then(|cause| cause.function.clone());

@@ -234,12 +234,12 @@ pub struct CpuResult {
     /// `there`, `back`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<PartResult>,
-    /// Spike records that did not fit the buffer; their values are in the histogram all the same.
+    /// Spike records that did not fit the buffer; their values are in the histogram nevertheless.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub spikes_dropped: u64,
     /// `[lower edge in ns, count]` of every bucket with samples, ascending.
     pub histogram: Vec<(u64, u64)>,
-    /// The course over time, oldest first; consecutive repeats follow each other.
+    /// The values over time, oldest first; consecutive repeats follow each other.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<TimelinePoint>,
 }
@@ -301,7 +301,7 @@ fn is_zero(value: &u64) -> bool {
 /// One stored interval of a probe on one CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TimelinePoint {
-    /// Begin of the interval.
+    /// Start of the interval.
     pub start_ns: u64,
     /// End of the interval.
     pub end_ns: u64,

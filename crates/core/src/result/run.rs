@@ -74,7 +74,7 @@ pub struct CpuTableAt {
 const WHOLE_MAX: usize = 32;
 
 impl RunResult {
-    /// Leaves the histograms and the courses over time out where many CPUs would make them megabytes, and says so.
+    /// Leaves the histograms and the values over time out where many CPUs would make them megabytes, and says so.
     pub fn shorten(&mut self) {
         let probes = || self.cells.iter().flat_map(|cell| &cell.probes);
         if probes().map(|probe| probe.cpus.len()).sum::<usize>() <= WHOLE_MAX {
@@ -88,7 +88,7 @@ impl RunResult {
             }
             cell.rates.iter_mut().for_each(|rate| rate.series.clear());
         }
-        let text = "histograms and courses over time of this many CPUs are left out";
+        let text = "histograms and time series of this many CPUs are left out";
         self.warnings.push(Warning::new(WarningCode::HistogramsLeftOut, text));
     }
 }
@@ -250,7 +250,8 @@ pub struct RepeatProbe {
     pub measured_ns: u64,
 }
 
-/// Gaps that the scheduler makes on purpose: real-time throttling, or the fair server. They are no latency of the machine.
+/// Gaps that the scheduler makes on purpose: real-time throttling, or the fair server. They are not a latency of the
+/// machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ThrottledGaps {
     /// How many.
@@ -391,7 +392,7 @@ words! {
         Yes = "yes",
         /// Any effect is smaller than what matters, or goes the other way.
         No = "no",
-        /// The repeats do not tell.
+        /// The repeats are not enough to tell.
         CannotTell = "cannot_tell",
         /// A cell or the probe was not measured.
         NotMeasured = "not_measured",

@@ -19,7 +19,7 @@ pub struct RunsResult {
     pub folder: String,
     /// The newest first.
     pub runs: Vec<RunSummary>,
-    /// The course of a statistic over these runs, where it was asked for.
+    /// The trend of a statistic over these runs, where it was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub series: Option<RunSeries>,
 }

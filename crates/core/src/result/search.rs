@@ -18,7 +18,7 @@ pub enum SearchError {
         /// What stands before the sign.
         key: String,
     },
-    /// Its value is none of those that there are.
+    /// Its value does not exist.
     #[error("{term}: {problem}")]
     Value {
         /// As it was given.

@@ -43,7 +43,7 @@ pub struct Spike {
     pub hwlat: Option<HwlatSample>,
 }
 
-/// One of the wake-ups that led to a task's, each by whoever the next one is about.
+/// One of the wake-ups that led to a task's, each by the thread that the next one is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WakeLink {
     /// Who did it: the name of a thread, or of an interrupt, or a timer.

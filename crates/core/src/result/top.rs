@@ -15,7 +15,7 @@ pub const TOP_FORMAT: &str = "whylate.top/1";
 pub struct TopResult {
     /// [`TOP_FORMAT`].
     pub format: String,
-    /// Since the begin of the watch.
+    /// Since the start of the watch.
     pub elapsed_ns: u64,
     /// Length of the interval; the last line with `--quiet` is one interval over all of the time.
     pub interval_ns: u64,
@@ -26,11 +26,12 @@ pub struct TopResult {
     /// Interrupts (`140`, `LOC`) and softirqs (`softirq:TIMER`) by CPU, the most frequent first.
     pub interrupts: Vec<InterruptRecord>,
     /// Interrupts that CPUs sent to each other, by function and sender, the most frequent first; absent where the kernel does
-    /// not tell them.
+    /// not report them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ipis: Option<Vec<IpiRecord>>,
-    /// What had the CPUs in place of tasks that count, the longest time first: interrupts, softirqs, functions of other CPUs,
-    /// and threads of the priorities that count. `gaps` is how often, and the time of a thread contains the interrupts in it.
+    /// What had the CPUs instead of tasks that count, the longest time first: interrupts, softirqs, functions of
+    /// other CPUs, and threads of the priorities that count. `gaps` is how often, and the time of a thread contains
+    /// the interrupts in it.
     pub thieves: Vec<SourceRecord>,
     /// Changes of settings that are in force.
     pub treatments: Vec<TreatChange>,
@@ -55,7 +56,7 @@ pub struct TopCpu {
     /// The same of those that a timer woke, from its programmed expiry on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timer: Option<Quantiles>,
-    /// The largest latency since the begin, and who was late.
+    /// The largest latency since the start, and who was late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_record: Option<LatencyRecord>,
     /// The largest latencies of the last intervals, oldest first.

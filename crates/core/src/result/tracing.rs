@@ -1,4 +1,4 @@
-//! What the kernel tells on this machine: what `whylate check --tracing` prints.
+//! What the kernel can report on this machine: what `whylate check --tracing` prints.
 
 use crate::facts::Facts;
 use schemars::JsonSchema;
@@ -18,10 +18,10 @@ pub struct TracingResult {
     pub facilities: Vec<TracingFacility>,
 }
 
-/// Something that the kernel may tell, and whether it does.
+/// Something that the kernel may report, and whether it does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TracingFacility {
-    /// What it tells of, or what is used to hear it.
+    /// What it reports, or the facility that reports it.
     pub name: String,
     /// Whether it works, tried a moment ago.
     pub works: bool,

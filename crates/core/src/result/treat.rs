@@ -13,7 +13,7 @@ pub struct TreatResult {
     pub action: String,
     /// The changes: in the order in which they are made (`restore`: undone).
     pub changes: Vec<TreatChange>,
-    /// Whether everything is as it was before (`restore` only).
+    /// Whether every setting has its former value (`restore` only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored: Option<bool>,
     /// What was not done, or not as asked.
@@ -64,7 +64,7 @@ pub enum ChangeState {
     Unchanged,
     /// The task ended.
     Ended,
-    /// The machine was started anew since, which brought the former value back.
+    /// The machine has rebooted since, which brought the former value back.
     Rebooted,
     /// Another program has changed it since; it was left as it is.
     LeftAlone,
@@ -84,7 +84,7 @@ pub struct ChangeHolder {
     pub pid: u32,
     /// Whether that still runs.
     pub alive: bool,
-    /// Whether the change shall stay until it is taken back by hand.
+    /// Whether the change stays until it is restored by hand.
     pub kept: bool,
     /// When it began: RFC 3339, UTC.
     pub since: String,

@@ -61,7 +61,7 @@ codes! {
         "`whylate report RUN` says what is missing; `whylate run --resume RUN` goes on with one that did not end";
     /// Runs of one side of a comparison differ in their plan or machine: what they have in common is all that is compared.
     ComparedMixed = "compared-mixed", "put runs of one plan, kernel and machine on each side";
-    /// A JSON document of many CPUs is kept small: histograms and courses over time are empty.
+    /// A JSON document of many CPUs is kept small: histograms and time series are empty.
     HistogramsLeftOut = "histograms-left-out", "whylate report RUN --json --histograms";
     /// Which microcode the processor runs.
     Microcode = "microcode";
@@ -97,9 +97,9 @@ codes! {
     PinnedThreads = "pinned-threads";
     /// RCU callbacks are run on a target.
     RcuCallbacks = "rcu-callbacks";
-    /// Work without a CPU of its own may run on a target.
+    /// Unbound workqueues may run on a target.
     WorkqueueMask = "workqueue-mask";
-    /// Statistics of memory are folded on a target every second.
+    /// Memory statistics (vmstat) are updated on a target every second.
     VmstatInterval = "vmstat-interval";
     /// Timers of others are armed on a target.
     TimersOnTarget = "timers-on-target";
@@ -123,7 +123,7 @@ codes! {
     DeepIdleStates = "deep-idle-states";
     /// A target reports no cache sizes.
     NoCacheSizes = "no-cache-sizes";
-    /// The last-level cache of a target is shared and could be parted.
+    /// The last-level cache of a target is shared and could be partitioned.
     CacheShared = "cache-shared";
     /// Transparent huge pages are `always`.
     HugePagesAlways = "huge-pages-always";
@@ -191,7 +191,7 @@ codes! {
     ExpectedFromWakeup = "expected-from-wakeup";
     /// The timer's expiry is handled in a softirq thread: the latency includes waking it.
     ExpiryInSoftirq = "expiry-in-softirq", "use `nanosleep`, whose expiry is handled in the hard interrupt for real-time tasks";
-    /// The source does not tell for which moment its interrupt was programmed.
+    /// The source does not say for which moment its interrupt was programmed.
     ExpiryUnknown = "expiry-unknown";
     /// Only a part of the buffer is in huge pages.
     FewHugePages = "few-huge-pages";

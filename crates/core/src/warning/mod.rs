@@ -32,7 +32,7 @@ impl Warning {
     }
 }
 
-/// Says what is not as it was before.
+/// Says what differs from before.
 pub fn not_restored(problem: impl fmt::Display) -> Warning {
     Warning::new(WarningCode::TreatmentNotRestored, format!("not restored: {problem}"))
 }

@@ -18,7 +18,7 @@ const GRUB: &str = "/etc/default/grub.d/90-whylate.cfg";
 const TUNED: &str = "/etc/tuned/profiles/whylate/tuned.conf";
 /// The groups that systemd keeps everything in.
 const SLICES: [&str; 3] = ["system.slice", "user.slice", "init.scope"];
-/// Where units go that shall run on the measured CPUs.
+/// Where units go that run on the measured CPUs.
 const REALTIME_SLICE: &str = "realtime.slice";
 
 /// CPUs as a number, as tuned takes them.
@@ -68,7 +68,7 @@ fn proof(id: &str, result: &FixResult) -> String {
     )
 }
 
-/// Adds a line below its proof; one that two treatments want stands once, below both.
+/// Adds a line below its proof; one that two treatments want is written once, below both.
 fn put(lines: &mut Vec<String>, proof: &str, line: String) {
     let comment = format!("# {proof}");
     let known = lines.iter().position(|it| *it == line);

@@ -42,7 +42,7 @@ pub struct Situation<'a> {
     pub target: &'a CpuSet,
 }
 
-/// The causes of the spikes of a cell in the series that shall become better, or in all where that has none; those of most
+/// The causes of the spikes of a cell in the series to be improved, or in all where that has none; those of most
 /// spikes first.
 pub fn causes(cell: &CellResult, series: &str) -> Vec<FixCause> {
     let mut sums: BTreeMap<(&str, Option<&str>), (u32, f64)> = BTreeMap::new();
@@ -92,7 +92,7 @@ pub fn candidates(
                 kept.push(arm);
                 continue;
             }
-            Ok(()) => format!("{ARMS_MAX} others answer larger causes; name it with --yes"),
+            Ok(()) => format!("{ARMS_MAX} other treatments act on larger causes; name it with --yes"),
             Err(why) => why,
         };
         left_out.push(FixLeftOut { id: arm.treatment.name, reason: arm.reason, why });
@@ -230,7 +230,7 @@ fn untreatable(situation: &Situation<'_>) -> Vec<FixLeftOut> {
     }
     let boots = situation.findings.iter().filter(|it| it.severity < Severity::Ok && it.treatment.is_none());
     left_out.extend(boots.filter_map(|finding| {
-        let why = format!("needs a reboot (`--campaign` has it tried): {}", finding.fix_boot.as_ref()?);
+        let why = format!("needs a reboot (`--campaign` tries it): {}", finding.fix_boot.as_ref()?);
         Some(FixLeftOut { id: finding.id.clone(), reason: finding.text.clone(), why })
     }));
     left_out

@@ -51,7 +51,7 @@ pub fn profile(text: &str) -> Result<Profile, String> {
         for (line, number) in lines() {
             let Some((key, value)) = assigned(line) else {
                 return Err(format!(
-                    "line {number}: `{line}` is no setting; a tuned profile, a file of sysctl.d (`vm.swappiness = 10`), a kernel \
+                    "line {number}: `{line}` is not a setting; a tuned profile, a file of sysctl.d (`vm.swappiness = 10`), a kernel \
                      command line and a plan with treatments can be read"
                 ));
             };
@@ -98,7 +98,7 @@ fn of_tuned<'a>(lines: impl Iterator<Item = (&'a str, usize)>) -> Result<Profile
             continue;
         }
         let Some((key, value)) = assigned(line) else {
-            return Err(format!("line {number}: `{line}` is no setting of a tuned profile"));
+            return Err(format!("line {number}: `{line}` is not a setting of a tuned profile"));
         };
         // `>100` stands for 100 where the machine has less.
         let value = value.trim_start_matches(['>', '<']).trim();
@@ -122,7 +122,7 @@ fn of_tuned<'a>(lines: impl Iterator<Item = (&'a str, usize)>) -> Result<Profile
     profile.checked()
 }
 
-/// `None` for what is no setting, such as a profile's summary.
+/// `None` for what is not a setting, such as a profile's summary.
 fn of_tuned_key(part: &str, key: &str, value: &str) -> Option<Meaning> {
     Some(match (part, key) {
         ("main", "include") => No("it is another profile: audit that one too"),
@@ -153,7 +153,7 @@ fn of_tuned_key(part: &str, key: &str, value: &str) -> Option<Meaning> {
         }
         ("vm", "transparent_hugepage.defrag") => No("write it as the treatment `thp` with `defrag`"),
         ("vm", _) => of_sysctl(&format!("vm.{key}"), value),
-        ("script", _) => No("a script: nobody knows how to undo it"),
+        ("script", _) => No("a script: whylate cannot undo it"),
         _ => No("whylate has no treatment for it"),
     })
 }
@@ -184,14 +184,14 @@ fn of_word(word: &str) -> Meaning {
 
 fn of_sysctl(key: &str, value: &str) -> Meaning {
     if key.contains('*') {
-        return No("it stands for several files: name one");
+        return No("it matches several files: name one");
     }
     Treatment(json!({"kind": "sysctl", "key": of_path(key), "value": value}))
 }
 
 fn of_file(path: &str, value: &str) -> Meaning {
     if path.contains(['*', '[', '?']) {
-        return No("it stands for several files: name one, or write `{cpu}` in a treatment `sysfs`");
+        return No("it matches several files: name one, or write `{cpu}` in a treatment `sysfs`");
     }
     Treatment(json!({"kind": "sysfs", "path": path, "value": value}))
 }

@@ -84,7 +84,7 @@ fn findings_propose_their_treatments_and_boots_are_listed() {
     );
     assert_eq!(ids(&arms), ["thp"]);
     assert_eq!(arms[0].reason, "huge-pages-always is so");
-    assert_eq!(left_out[0].why, "needs a reboot (`--campaign` has it tried): boot with `x`");
+    assert_eq!(left_out[0].why, "needs a reboot (`--campaign` tries it): boot with `x`");
 }
 
 #[test]

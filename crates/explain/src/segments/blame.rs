@@ -328,7 +328,8 @@ impl<'r> Context<'r> {
         self.outside("the loop ran in user mode with interrupts on, and the kernel did nothing")
     }
 
-    /// What is next to an interrupt is its entry or exit; the hypervisor's part of that is not told from its other work.
+    /// What is next to an interrupt is its entry or exit; the hypervisor's part of that cannot be distinguished from
+    /// its other work.
     fn beside(&self, slice: &Slice<'_>, neighbour: &Segment) -> Blame {
         let blame = self.blame(&Slice { segment: Some(neighbour), neighbour: None, ..slice.clone() });
         if !self.surroundings.is_virtual {

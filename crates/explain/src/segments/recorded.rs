@@ -1,4 +1,4 @@
-//! What the kernel recorded with its begin and end: interrupts, softirqs, functions of other CPUs, waits for locks.
+//! What the kernel recorded with its start and end: interrupts, softirqs, functions of other CPUs, waits for locks.
 
 use super::blame::Context;
 use super::decompose::Slice;
@@ -17,13 +17,13 @@ const STOPPED_MIN_NS: u64 = 50_000;
 pub(super) const MAY_HAVE_STOPPED: &str = "a hypervisor may have stopped the CPU meanwhile";
 
 impl Context<'_> {
-    /// What the kernel recorded with its begin and end.
+    /// What the kernel recorded with its start and end.
     pub(super) fn recorded(&self, slice: &Slice<'_>, segment: &Segment) -> Blame {
         let by = |kind, evidence: String| self.by_record(kind, slice, evidence);
         match &segment.what {
             Activity::Irq { line } => {
                 let device = self.surroundings.lines.get(line).map(String::as_str);
-                by(Kind::Irq, "its handler's begin and end were recorded".to_owned())
+                by(Kind::Irq, "its handler's start and end were recorded".to_owned())
                     .actor(vocabulary::irq(*line, device))
             }
             Activity::Softirq { number } => self.softirq(slice).actor(vocabulary::softirq(Some(*number))),
@@ -31,7 +31,7 @@ impl Context<'_> {
                 .actor(vocabulary::NMI)
                 .named(Some((handler.clone(), Vec::new()))),
             Activity::Function { function, sender } => {
-                let called = "another CPU asked for this function, whose begin and end were recorded";
+                let called = "another CPU asked for this function, whose start and end were recorded";
                 let named = Some((function.clone(), Vec::new()));
                 match sender {
                     None => by(Kind::Ipi, called.to_owned()).named(named),
@@ -56,7 +56,7 @@ impl Context<'_> {
 
     /// Softirqs run with interrupts on: one delays a task, and not the timer's interrupt.
     fn softirq(&self, slice: &Slice<'_>) -> Blame {
-        let recorded = self.by_record(Kind::Softirq, slice, "its begin and end were recorded".to_owned());
+        let recorded = self.by_record(Kind::Softirq, slice, "its start and end were recorded".to_owned());
         if !self.is_pending(slice) {
             return recorded;
         }
@@ -71,7 +71,7 @@ impl Context<'_> {
         Blame { confidence, evidence: format!("{late}{more}").into(), ..recorded }.named(named)
     }
 
-    /// Blames what was recorded with its begin and end.
+    /// Blames what was recorded with its start and end.
     fn by_record(&self, kind: Kind, slice: &Slice<'_>, evidence: String) -> Blame {
         let is_long = slice.to_ns - slice.from_ns >= STOPPED_MIN_NS;
         if self.surroundings.is_virtual && is_long {
@@ -102,6 +102,6 @@ impl Context<'_> {
             Some(interrupt) => (interrupt.kind(), interrupt.label().to_owned()),
             None => (Kind::Irq, format!("vector {vector:#x}")),
         };
-        self.by_record(kind, slice, "the interrupt's begin and end were recorded".to_owned()).actor(actor)
+        self.by_record(kind, slice, "the interrupt's start and end were recorded".to_owned()).actor(actor)
     }
 }

@@ -160,7 +160,7 @@ fn thread(who: Option<&(String, u32)>, part: &AnalysisPart, of_interrupt: bool) 
         Some(_) if of_interrupt => {
             (CauseKind::IrqsOff, CONCLUDED, "the timer's interrupt was late, and this is what it interrupted")
         }
-        _ => (CauseKind::Thread, POSSIBLE, "the tool names the thread; it does not tell priorities"),
+        _ => (CauseKind::Thread, POSSIBLE, "the tool names the thread; it does not report priorities"),
     };
     let blame = Blame::new(kind, confidence, reason).named(named);
     match who {

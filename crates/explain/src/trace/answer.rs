@@ -19,7 +19,8 @@ const ALSO_LATE_MAX: usize = 10;
 const RECORD: &str =
     "record sched:sched_switch, sched:sched_waking, timer:hrtimer_start and timer:hrtimer_expire_entry";
 
-/// Latencies at or below it are no spikes, and what says so: the user, the task's marker, the tracer, else the default.
+/// Latencies at or below it are not spikes, and what says so: the user, the task's marker, the tracer, else the
+/// default.
 pub(super) fn threshold(options: &Options, finder: &Finder<'_>, info: &TraceInfo) -> (u64, ThresholdFrom) {
     let below = |latency_ns: u64| latency_ns.saturating_sub(1).min(THRESHOLD_NS);
     let facts = &info.facts;

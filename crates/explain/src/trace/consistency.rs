@@ -1,5 +1,5 @@
-//! Whether the events of a CPU fit together: interrupts whose begin and end both are told, and events that cannot follow each
-//! other because some between them are missing.
+//! Whether the events of a CPU fit together: interrupts whose start and end are both recorded, and events that cannot
+//! follow each other because some between them are missing.
 
 use super::cpu::Cpu;
 use super::state::Level;

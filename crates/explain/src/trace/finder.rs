@@ -16,7 +16,7 @@ use whylate_core::result::ExpectedFrom;
 use whylate_trace::event::{Event, EventKind, Name, Task, TaskState};
 use whylate_trace::reader::Reader;
 
-/// Tasks with this priority of the kernel's or above it are no real-time tasks.
+/// Tasks with this priority of the kernel's or above it are not real-time tasks.
 pub(super) const PRIORITY_NORMAL: i32 = 100;
 
 /// The last event of a CPU.

@@ -69,7 +69,7 @@ fn less_sure(group: &Group<'_>, window: &Window, mut cause: Cause) -> Cause {
     };
     let entries = group.pieces.iter().filter(is_entry).count();
     let most = match cause.kind {
-        // The begin of one and the end of another look like that where events between them are lost.
+        // The start of one and the end of another look like that where events between them are lost.
         CauseKind::Irq if longest_ns > label::STOPPED_LEAST_NS && entries > 1 => {
             cause.evidence.push(
                 "the same interrupt came several times: the end of the long one may be that of a later one"
@@ -241,7 +241,7 @@ fn shorten(segments: &mut Vec<TimelineSegment>) {
     *segments = joined;
 }
 
-/// The events at the begin and the end of the cause's largest piece, and the one that ended the wait.
+/// The events at the start and the end of the cause's largest piece, and the one that ended the wait.
 fn evidence(group: &Group<'_>, accountant: &Accountant<'_>, reader: &dyn Reader) -> Vec<EvidenceLine> {
     let Some(span) = group.longest().detail.span else { return Vec::new() };
     let late = accountant.late;

@@ -39,7 +39,7 @@ pub(super) enum Phase {
     Handling,
     /// It can run, and does not.
     Runnable,
-    /// The thread that shall wake it has not done so; with the lock that it holds, it is a lock's owner.
+    /// The thread that is to wake it has not done so; with the lock that it holds, it is a lock's owner.
     Waker {
         /// That thread.
         pid: u32,
@@ -243,8 +243,7 @@ impl Labeller<'_> {
         let leaving = state.idle_state.is_some_and(|index| index > 0) && length_ns <= longest;
         let sampled = matches!(self.late, LateKind::Timerlat { .. });
         if sampled && state.idle_state.is_none() && length_ns <= IDLE_EXIT_FIRST_MAX_NS {
-            let reason =
-                "the CPU was idle: leaving idle took the time, or a hypervisor; the trace does not tell";
+            let reason = "the CPU was idle: leaving idle took the time, or a hypervisor; the trace does not show which";
             let blame = Blame::new(CauseKind::IdleExit, CONCLUDED, reason);
             return Label { blame, need: Some(Need::IdleStates), ..Label::needed("leaving idle") };
         }
@@ -297,8 +296,7 @@ impl Labeller<'_> {
                 let what = format!("priority {other}, not below {own}");
                 let lent = state.pid.is_some_and(|pid| self.priorities.changes(pid));
                 if lent {
-                    let reason =
-                        "a thread ran with a priority that it was lent: somebody waits for what it holds";
+                    let reason = "a thread ran with an inherited priority: another task waits for a lock that it holds";
                     return by(Thread, &what, CONCLUDED, reason);
                 }
                 // Without its events a softirq looks like the thread that serves it.
@@ -312,7 +310,8 @@ impl Labeller<'_> {
                 by(PreemptOff, "preemption off", confidence, reason)
             }
             (Some(_), Some(_)) if taken_off => {
-                let reason = "the task was taken off for one of lower priority: real-time throttling";
+                let reason =
+                    "the CPU was switched from the task to one of lower priority: real-time throttling";
                 // The thread that runs meanwhile is not the one that delayed it.
                 let label = by(Throttled, "runs; the task is throttled", CONCLUDED, reason);
                 label.nobody()
@@ -321,7 +320,7 @@ impl Labeller<'_> {
                 if !asked && length_ns > THROTTLED_LEAST_NS && state.preempt_off == Knowledge::Not =>
             {
                 let reason =
-                    "a thread of lower priority ran, and nobody asked it to make room: real-time throttling";
+                    "a thread of lower priority ran, and no reschedule was requested: real-time throttling";
                 by(Throttled, "runs; the task is throttled", FAINT, reason)
             }
             (Some(_), Some(_)) => {
@@ -329,11 +328,11 @@ impl Labeller<'_> {
                 by(PreemptOff, "not preempted", LEFT_OVER, reason).need(Need::Sections)
             }
             _ if state.pid.is_none() => Label::unattributed("which thread ran is not in the trace"),
-            _ => by(Thread, "", LEFT_OVER, "another thread ran; the trace does not tell all priorities"),
+            _ => by(Thread, "", LEFT_OVER, "another thread ran; the trace does not show all priorities"),
         }
     }
 
-    /// The thread `pid` shall wake the task.
+    /// The thread `pid` is to wake the task.
     fn waker(&self, pid: u32, owner: bool, span: &Span, length_ns: u64) -> Label {
         let state = &span.state;
         let held = "the task waited for a lock until this thread released it";
@@ -369,7 +368,7 @@ fn runnable_in_idle(taken_off: bool, asked: bool, length_ns: u64) -> Label {
         return Label { blame, ..Label::needed("idle; the task is throttled") };
     }
     if length_ns > IDLE_EXIT_MAX_NS {
-        return Label::unattributed("idle, asked to make room for the task").need(Need::Functions);
+        return Label::unattributed("idle, with a reschedule requested for the task").need(Need::Functions);
     }
     let reason = "the task could run and the CPU had not left idle";
     Label { blame: Blame::new(CauseKind::IdleExit, FAINT, reason), ..Label::needed("leaving idle") }
@@ -380,14 +379,14 @@ fn runnable_in_idle(taken_off: bool, asked: bool, length_ns: u64) -> Label {
 fn in_handler(kind: CauseKind, span: &Span, length_ns: u64) -> (f64, &'static str) {
     let longest_ns = if kind == CauseKind::Softirq { SOFTIRQ_LONG_NS } else { STOPPED_LEAST_NS };
     match span.closed {
-        true if length_ns <= longest_ns => (SHOWN, "events tell the begin and the end of its handler"),
+        true if length_ns <= longest_ns => (SHOWN, "events show the start and the end of its handler"),
         true => (
             CONCLUDED,
-            "events tell the begin and the end of its handler; a CPU that stops in it looks the same",
+            "events show the start and the end of its handler; a CPU that stops in it looks the same",
         ),
         // Requests of other CPUs and softirqs have events of their own before and after them.
-        false if kind != CauseKind::Irq => (CONCLUDED, "the CPU was in its handler; no event tells its end"),
-        false => (UNENDED, "the CPU was in its handler; no event tells its end"),
+        false if kind != CauseKind::Irq => (CONCLUDED, "the CPU was in its handler; no event shows its end"),
+        false => (UNENDED, "the CPU was in its handler; no event shows its end"),
     }
 }
 

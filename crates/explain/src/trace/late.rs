@@ -17,7 +17,7 @@ pub(super) enum LateKind {
     Preempted {
         /// That CPU.
         cpu: CpuId,
-        /// For a task of lower priority, or for none.
+        /// The CPU went to a task of lower priority, or became idle.
         for_lesser: bool,
     },
     /// The task blocked in the middle of its work; whether that was a lock or a page fault, the window tells.

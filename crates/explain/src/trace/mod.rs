@@ -63,8 +63,8 @@ pub struct Options {
     pub task: Option<TaskChoice>,
     /// Its period, for traces without its timers; `None` infers it from its rhythm.
     pub period_ns: Option<u64>,
-    /// A latency at or below it is no spike; `None` takes that of the break marker, of the tracer or of the header, else
-    /// [`THRESHOLD_NS`].
+    /// A latency at or below it is not a spike; `None` takes that of the break marker, of the tracer or of the
+    /// header, else [`THRESHOLD_NS`].
     pub threshold_ns: Option<u64>,
     /// How they were late; `None` is from timer or wake-up to run, and for real-time tasks whatever takes their CPU.
     pub what: Option<LateWhat>,

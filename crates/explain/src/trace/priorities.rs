@@ -44,7 +44,7 @@ impl Priorities {
         }
     }
 
-    /// The priority of a thread behind the event at `index`, in the kernel's numbers; `None` where none is told.
+    /// The priority of a thread behind the event at `index`, in the kernel's numbers; `None` where none is known.
     pub(super) fn at(&self, pid: u32, index: usize) -> Option<i32> {
         let told = self.told.get(&pid)?;
         let later = told.partition_point(|(place, _)| *place <= index);
@@ -56,7 +56,7 @@ impl Priorities {
         self.told.get(&pid).is_some_and(|told| told.len() > 1)
     }
 
-    /// The first priority of a thread that is told.
+    /// The first known priority of a thread.
     pub(super) fn first(&self, pid: u32) -> Option<i32> {
         self.told.get(&pid)?.first().map(|(_, priority)| *priority)
     }

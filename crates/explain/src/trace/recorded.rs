@@ -1,7 +1,7 @@
-//! The time of a timerlat sample as the tracer recorded it: each interrupt and softirq from its begin for its net duration,
-//! a thread for its net duration in what they leave free.
+//! The time of a timerlat sample as the tracer recorded it: each interrupt and softirq from its start for its net
+//! duration, a thread for its net duration in what they leave free.
 //!
-//! The lines come when a noise has ended, later than it ended; their own begins and durations count. What is left over
+//! The lines come when a noise has ended, later than it ended; their own starts and durations count. What is left over
 //! is the tracer's own work and the switches.
 
 use super::account::{Accountant, Piece, Place};
@@ -12,7 +12,7 @@ use crate::divide::Blame;
 use whylate_core::result::CauseKind;
 use whylate_trace::event::{Event, EventKind, NoiseSource};
 
-/// A noise's begin may be given a little before the moment that is computed from a latency.
+/// A noise's start may be given a little before the moment that is computed from a latency.
 const SLACK_NS: u64 = 1_000;
 
 /// A noise of the window.
@@ -121,7 +121,7 @@ impl Accountant<'_> {
     fn blamed(&self, noise: &Noise, noises: &[Noise]) -> (Blame, String) {
         let (kind, actor, pid) = sampled::named(noise.source, self.labeller.reader);
         let Some(pid) = pid else {
-            let reason = "the tracer recorded its begin and its net time";
+            let reason = "the tracer recorded its start and its net time";
             return (Blame::new(kind, STATED, reason).actor(actor.as_str()), actor);
         };
         if pid == 0 {
@@ -142,7 +142,7 @@ impl Accountant<'_> {
                 (CauseKind::Thread, SHOWN, "it ran at a priority that the tracer's thread may not preempt")
             }
             Some(1..) => (CauseKind::PreemptOff, SEEN, "interrupts that came into it found preemption off"),
-            _ => (CauseKind::Thread, LEFT_OVER, "another thread ran; the trace does not tell all priorities"),
+            _ => (CauseKind::Thread, LEFT_OVER, "another thread ran; the trace does not show all priorities"),
         };
         let first = noises.iter().find(|other| matches!(other.source, NoiseSource::Thread { .. }));
         // The tracer prints the stack that the timer's interrupt found.

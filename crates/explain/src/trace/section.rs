@@ -1,5 +1,5 @@
 //! The tracers of sections that keep others out (`irqsoff`, `preemptoff`, `preemptirqsoff`): one latency a file, which the
-//! header, the functions at its begin and end and the stack behind it tell.
+//! header, the functions at its start and end and the stack behind it tell.
 //!
 //! In: the facts of the header and the events, one pass. Out: one spike. Its moments are microseconds of the section, as
 //! the tracer prints them. Cut-off files say less: without lines the header names task and functions, without a header
@@ -19,7 +19,7 @@ use whylate_trace::reader::{Reader, Selection};
 
 /// Segments of the timeline that are read; the rest of a longer section is one.
 const SEGMENTS_READ_MAX: usize = 1 << 16;
-/// Times further than this behind the header's latency do not count from the section's begin.
+/// Times further than this behind the header's latency do not count from the section's start.
 const BEYOND_NS: u64 = 1_000_000;
 
 /// Whether a tracer records such sections.
@@ -38,14 +38,14 @@ struct Section {
     irqs_on: bool,
     /// The tracer's own function at the end says which section it was.
     ended_by: Option<CauseKind>,
-    /// The innermost function of the last stack that is no helper, and its callers.
+    /// The innermost function of the last stack that is not a helper, and its callers.
     stack: Option<Named>,
     timeline: Vec<TimelineSegment>,
     /// The function before the longest silence, and its caller.
     longest: Option<(u64, Named)>,
 }
 
-/// The spike of a section tracer's file; `None` where it is none, or says nothing of a latency.
+/// The spike of a section tracer's file; `None` where it is not such a file, or states no latency.
 ///
 /// # Errors
 /// Those of the reader.
@@ -190,7 +190,7 @@ impl Section {
         }
         let ends: Vec<String> = [&facts.started_at, &facts.ended_at].into_iter().flatten().cloned().collect();
         if let Some((function, _)) = culprit(&ends) {
-            let reason = "the tracer recorded the section, and the functions at its begin and end";
+            let reason = "the tracer recorded the section, and the functions at its start and end";
             return (Some((function, Vec::new())), STATED, reason);
         }
         let silence = self.longest.clone().map(|(_, named)| named);
@@ -222,7 +222,7 @@ fn spike(
     let by_flags = tracer == "preemptirqsoff" && section.ended_by.is_none();
     let confidence = if by_flags { confidence.min(SHOWN) } else { confidence };
     let (function, callers) = named.unzip();
-    // The lines' times count from the section's begin, unless the file was made with absolute ones.
+    // The lines' times count from the section's start, unless the file was made with absolute ones.
     let first_ns = section.first.map_or(0, |event| event.at_ns);
     let last_ns = section.last.map_or(0, |event| event.at_ns);
     let from_ns = if last_ns <= latency_ns.saturating_add(BEYOND_NS) { 0 } else { first_ns };
@@ -283,7 +283,7 @@ fn of_interrupt(
     }
 }
 
-/// The segments side by side from the section's begin to its end; where nothing is known the cause stands.
+/// The segments side by side from the section's start to its end; where nothing is known the cause stands.
 fn tiled(read: Vec<TimelineSegment>, cause: &Cause, cpu: CpuId) -> Vec<TimelineSegment> {
     let (from, to) = (cause.from_ns.unwrap_or(0), cause.to_ns.unwrap_or(0));
     let off = if cause.kind == CauseKind::IrqsOff { "interrupts off" } else { "preemption off" };

@@ -18,7 +18,7 @@ use whylate_trace::event::{Event, Name};
 use whylate_trace::parse::ParseError;
 use whylate_trace::reader::Reader;
 
-/// Explains a spike; `None` when its window shows that it was none.
+/// Explains a spike; `None` when its window shows that it was not a spike.
 ///
 /// # Errors
 /// Those of the reader.
@@ -147,7 +147,7 @@ fn lower_confidence(cause: &mut Cause, late: &Late, window: &Window) {
         lower(cause, confidence::OF_UNSURE_WINDOW, reason.to_owned());
     }
     if late.from == ExpectedFrom::Wakeup {
-        let reason = "the latency counts from the wake-up: what was late before it is not in it";
+        let reason = "the latency counts from the wake-up: delays before it are not included";
         lower(cause, 1.0, reason.to_owned());
     }
 }

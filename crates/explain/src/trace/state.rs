@@ -12,7 +12,7 @@ pub(super) enum Knowledge {
     ByFlags,
     /// It is not so.
     Not,
-    /// The trace does not tell.
+    /// The trace does not show it.
     Unknown,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct State {
     pub(super) switching: bool,
     /// Functions of the level.
     pub(super) path: PathId,
-    /// Begin of a section of interrupts off that an event told, and who began it.
+    /// Start of a section of interrupts off that an event told, and who began it.
     pub(super) irqs_section: Option<(u64, FunctionId, FunctionId)>,
     /// The same for preemption.
     pub(super) preempt_section: Option<(u64, FunctionId, FunctionId)>,
@@ -76,10 +76,10 @@ pub(super) struct Span {
     pub(super) from: u64,
     pub(super) to: u64,
     pub(super) state: State,
-    /// Places of the events at its begin and end in the window.
+    /// Places of the events at its start and end in the window.
     pub(super) events: (usize, usize),
     /// The event at its end is the entry of an interrupt.
     pub(super) ends_in_interrupt: bool,
-    /// Events told the begin and the end of the interrupt or softirq that it is in.
+    /// Events showed the start and the end of the interrupt or softirq that it is in.
     pub(super) closed: bool,
 }

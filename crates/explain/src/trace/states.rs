@@ -62,7 +62,7 @@ pub(super) fn sweep(window: &Window, reader: &dyn Reader) -> States {
 }
 
 impl States {
-    /// What the function of an event tells; [`Class::Ordinary`] for events that are no functions.
+    /// What the function of an event tells; [`Class::Ordinary`] for events that are not functions.
     fn class_of(&mut self, event: &Event, reader: &dyn Reader) -> Class {
         match event.kind {
             EventKind::Function { function, caller } => {

@@ -71,7 +71,7 @@ pub(super) fn choose(finder: &Finder<'_>, options: &Options, reader: &dyn Reader
             let samples = sampled(finder, options, |_, command| command.starts_with(name.as_str()), reader);
             let mut subject = samples.unwrap_or_default();
             let named = || finder.tasks.iter().filter(|(_, track)| text(track) == *name);
-            // The threads of a measuring tool that only wait for the others are no real-time tasks.
+            // The threads of a measuring tool that only wait for the others are not real-time tasks.
             let realtime =
                 named().any(|(_, track)| track.priority.is_some_and(|priority| priority < PRIORITY_NORMAL));
             for (pid, track) in named().filter(|(_, track)| !realtime || is_realtime(track)) {

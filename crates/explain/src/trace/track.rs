@@ -100,7 +100,7 @@ impl TaskTrack {
         self.wake.filter(|_| self.out.is_some() || self.last_in.is_none()).map(|(at_ns, _)| at_ns)
     }
 
-    /// How late the task is that runs at `actual_ns` again after it left the CPU; `None` when nothing tells.
+    /// How late the task is that runs at `actual_ns` again after it left the CPU; `None` when nothing shows it.
     #[allow(clippy::too_many_arguments, reason = "the moment and all that is known of it")]
     pub(super) fn late(
         &self,

@@ -41,7 +41,7 @@ pub(super) fn warnings(
     if is(ExpectedFrom::Period) {
         let how = if trace.period_inferred { "inferred from the task's rhythm" } else { "given" };
         let text = format!(
-            "the expected moment is the last sleep and the period ({how}): it is late by the time that the task ran"
+            "the expected moment is estimated as last sleep + period ({how}): it is too late by the task's run time"
         );
         warnings.push(Warning::with_fix(WarningCode::ExpectedFromPeriod, text, TIMERS));
     }
@@ -50,7 +50,7 @@ pub(super) fn warnings(
         warnings.push(Warning::with_fix(WarningCode::ExpectedFromMarker, text, TIMERS));
     }
     if is(ExpectedFrom::Wakeup) {
-        let text = "the latency counts from the wake-up: a timer that was late itself is not seen";
+        let text = "the latency counts from the wake-up: a late timer is not seen";
         warnings.push(Warning::with_fix(WarningCode::ExpectedFromWakeup, text, TIMERS));
     }
     for need in needs {
@@ -62,7 +62,7 @@ pub(super) fn warnings(
             ),
             Need::Functions => (
                 WarningCode::NoFunctions,
-                "no function is known for a part of the time",
+                "for a part of the time no function is known",
                 "record with the function tracer, or with stacks",
             ),
             Need::IdleStates => (

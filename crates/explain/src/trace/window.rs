@@ -50,7 +50,7 @@ impl ArmedTimers {
 pub(super) struct Window {
     /// In the order of time.
     pub(super) events: Vec<Event>,
-    /// Begin of what was read.
+    /// Start of what was read.
     pub(super) from: u64,
     /// End of what was asked for.
     pub(super) to: u64,
@@ -58,7 +58,7 @@ pub(super) struct Window {
     pub(super) truncated: bool,
     /// Events that were lost in it.
     pub(super) lost: u64,
-    /// Timers that were armed shortly before it and had not expired at its begin.
+    /// Timers that were armed shortly before it and had not expired at its start.
     pub(super) armed: ArmedTimers,
     /// Commands of the threads that its events name.
     pub(super) commands: HashMap<u32, Name>,
@@ -126,7 +126,7 @@ impl Window {
         self.events.push(event);
     }
 
-    /// The osnoise tracer records noise when it ends: its begin becomes an event of its own.
+    /// The osnoise tracer records noise when it ends: its start becomes an event of its own.
     fn unfold_noise(&mut self) {
         let before = self.events.len();
         for index in 0..before {

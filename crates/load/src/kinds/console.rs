@@ -48,7 +48,7 @@ impl Terminal {
         let file = File::options().write(true).custom_flags(flags.bits() as i32).open(&path);
         let file = file.map_err(|error| refused(&error))?;
         if !file.is_terminal() {
-            return Err(refused(&"is no terminal; name one such as /dev/tty1"));
+            return Err(refused(&"is not a terminal; name one such as /dev/tty1"));
         }
         if !plan.yes_draw_on_my_screen {
             return Err(unavailable(&format!(
@@ -172,7 +172,7 @@ mod tests {
         }
         let (device, yes_draw_on_my_screen) = (Some("/dev/null".into()), true);
         let plan = ConsolePlan { device, yes_draw_on_my_screen, ..ConsolePlan::default() };
-        assert!(plan.check().unwrap_err().to_string().contains("is no terminal"));
+        assert!(plan.check().unwrap_err().to_string().contains("is not a terminal"));
         assert_eq!(screen_of(Path::new("/dev/tty3")), Some("/dev/vcsa3".into()));
         assert_eq!(screen_of(Path::new("/dev/ttyS0")), None);
     }

@@ -218,7 +218,7 @@ fn hire<P: Acts>(spec: &Events<P>, context: &Context) -> Result<(Crew, Receiver<
     Ok((crew, details))
 }
 
-/// Waits until every thread is ready; whether the load shall go on.
+/// Waits until every thread is ready; whether the load goes on.
 fn prepare<P: Acts>(crew: &Crew, spec: &Events<P>, context: &mut Context) -> Result<bool, LoadError> {
     let limit = P::PREPARED_WITHIN.map_or(u64::MAX, |within| within.as_nanos() as u64);
     let limit = after(clock::now(), limit);
@@ -326,7 +326,7 @@ impl<P: Acts> Worker<P> {
         Ok(())
     }
 
-    /// Runs on the CPU that shall be hit, so that it runs the load's address space.
+    /// Runs on the CPU to be interrupted, so that it runs the load's address space.
     fn be_hit(&self) -> Result<(), LoadError> {
         pin_to(&self.host, self.cpu)?;
         if self.is_started() {

@@ -138,7 +138,7 @@ impl Act for Streaming {
             Destination::Written(_) => "by write(2)".to_owned(),
         };
         let each = self.frame_time.as_secs_f64() * 1e3;
-        format!("frames of {frame}, {how}, {each:.2} ms each at the least,")
+        format!("frames of {frame}, {how}, at least {each:.2} ms each,")
     }
     fn warnings(&self) -> Vec<Warning> {
         let Destination::Mapped(memory, _) = &self.destination else { return Vec::new() };

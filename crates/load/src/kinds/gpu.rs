@@ -138,7 +138,7 @@ impl Helper {
             .spawn()
             .map_err(LoadError::system(format!("starting {name}")))?;
         if let Some(mut input) = child.stdin.take() {
-            // One that has ended says so by what it does not answer.
+            // A helper that has ended does not answer.
             let _ = writeln!(input, "{request}");
         }
         let (tell, lines) = mpsc::channel();
@@ -156,7 +156,7 @@ impl Helper {
         let line = lines.recv_timeout(within).map_err(|error| {
             LoadError::Unavailable(match error {
                 RecvTimeoutError::Timeout => {
-                    format!("{name} gives no answer within {} s", within.as_secs())
+                    format!("{name} does not answer within {} s", within.as_secs())
                 }
                 RecvTimeoutError::Disconnected => format!("{name} ended without an answer"),
             })

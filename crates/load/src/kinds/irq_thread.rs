@@ -1,4 +1,4 @@
-//! The irq-thread load: real interrupts, of the disk that this program lies on, the real-time clock, or timers.
+//! The irq-thread load: real interrupts, of the disk that this program is stored on, the real-time clock, or timers.
 
 use super::events::{Act, Acts, Keys};
 use crate::error::LoadError;
@@ -42,7 +42,7 @@ impl DiskReads {
         let link = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}"));
         let Some(disk) = link.ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
         else {
-            return Err(io::Error::other("this program does not lie on a disk"));
+            return Err(io::Error::other("this program is not stored on a disk"));
         };
         let mut reads = Self {
             file,

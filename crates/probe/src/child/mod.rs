@@ -1,10 +1,10 @@
 //! The measuring process: the same binary, started with a hidden command.
 //!
 //! Its standard input is the shared memory; its arguments are the [`ProbeSpec`] as JSON, the process id of the runner
-//! and, where the kernel tells the steps of a dispatch, the number of the file with their table. It prints [`Message`]s to
-//! standard output, but none between arming and the end: in between the main thread sleeps, the measuring threads
-//! make no system call but the measured one, and no thread ends (its stack would be unmapped, and every other CPU
-//! of the process interrupted for it) before all have measured to the end.
+//! and, where the kernel reports the steps of a dispatch, the number of the file with their table. It prints
+//! [`Message`]s to standard output, but none between arming and the end: in between the main thread sleeps, the
+//! measuring threads make no system call but the measured one, and no thread ends (its stack would be unmapped, and
+//! every other CPU of the process interrupted for it) before all have measured to the end.
 
 pub(crate) mod prepare;
 pub(crate) mod recorder;

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use whylate_core::Nanos;
 use whylate_sys::tracing::BreakTracing;
 
-/// Where a thread's samples go, and when they shall end.
+/// Where a thread's samples go, and when they end.
 pub(crate) struct Recorder<'a> {
     pub(crate) lane: Lane<'a>,
     pub(crate) header: Header<'a>,
@@ -85,7 +85,7 @@ impl<'a> Recorder<'a> {
         add(self.lane.overruns(), periods);
     }
 
-    /// Whether the measurement shall end.
+    /// Whether the measurement must end.
     #[inline(always)]
     pub(crate) fn is_stopped(&self) -> bool {
         self.header.stop().load(Relaxed) != 0

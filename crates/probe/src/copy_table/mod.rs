@@ -74,7 +74,7 @@ fn device_of(place: &std::path::Path) -> Option<String> {
 /// Measures the table, in a thread that stays on the CPU afterwards. `progress` is told the share that is done, and says whether to go on.
 ///
 /// # Errors
-/// [`ProbeError`] when a type of memory that was asked for is not to be had, or the CPU cannot be used.
+/// [`ProbeError`] when a type of memory that was asked for is not available, or the CPU cannot be used.
 pub fn copy_table(
     request: &CopyRequest,
     progress: &mut dyn FnMut(f64) -> bool,

@@ -136,7 +136,7 @@ impl Stock {
         let is_exact = arrived == self.from.as_slice()[..bytes];
         if !is_exact {
             let text = format!(
-                "{} from {} to {}: bytes arrive altered",
+                "{} from {} to {}: bytes arrive changed",
                 row.method,
                 self.mode(row.from),
                 self.mode(row.to)

@@ -95,7 +95,7 @@ struct Before {
 struct Counting {
     histograms: LatencyHistograms,
     before: BTreeMap<(CpuId, HistogramKind), Before>,
-    /// Begin of the interval.
+    /// Start of the interval.
     start_ns: u64,
     lost: u64,
 }

@@ -104,7 +104,7 @@ pub(crate) trait Kind {
         None
     }
 
-    /// The kernel's programs that tell the parts of its samples, with their table.
+    /// The kernel's programs that report the parts of its samples, with their table.
     fn steps(&self, _warnings: &mut Vec<Warning>) -> Option<(DispatchSteps, OwnedFd)> {
         None
     }

@@ -16,7 +16,7 @@ use whylate_core::{Cycles, MonoTime, Nanos, Warning, WarningCode};
 use whylate_sys::clock;
 use whylate_sys::counter::{Calibration, Counter, CounterKind, Hardware, KernelClock};
 
-/// How often the loop looks whether it shall end.
+/// How often the loop checks whether to end.
 const CHECK_EVERY: Nanos = Nanos::from_micros(200);
 
 /// The stall probe on this machine.

@@ -149,7 +149,7 @@ impl Timer<'_> {
         self.recorder.count(now, now - start.0, 0)
     }
 
-    /// Runs the periods that begin before `end`, of which the first has that number; returns the begin of the next one.
+    /// Runs the periods that begin before `end`, of which the first has that number; returns the start of the next one.
     #[inline(never)]
     fn periods<W: Wake, const COUNTED: bool>(
         &mut self,

@@ -163,7 +163,7 @@ impl Collector {
         Ok(())
     }
 
-    /// Counts a sample; the spike that it is, if it is among the largest. A part of another sample is none.
+    /// Counts a sample; the spike that it is, if it is among the largest. A part of another sample is not a spike.
     fn add(&mut self, sample: &Sample) -> Option<SpikeRecord> {
         let is_its =
             |lane: &&mut Lane| lane.spec.cpu == sample.cpu && lane.spec.is_part() == sample.in_interrupt;

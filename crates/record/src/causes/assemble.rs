@@ -17,7 +17,7 @@ const PRIORITY_TOP: i32 = 99;
 const SAME_CLOCK_NS: u64 = 1_000_000_000;
 /// At most this many segments of a CPU are kept.
 const KEPT_MAX: usize = 1 << 16;
-/// Armed timers that are kept; where there are more, those that were cancelled fill the table, and it is begun anew.
+/// Armed timers that are kept; where there are more, those that were cancelled fill the table, and it is started again.
 const TIMERS_MAX: usize = 1 << 16;
 
 /// What is in progress on one CPU.
@@ -67,7 +67,7 @@ impl CpuState {
         }
     }
 
-    /// Takes the begin or the end of what interrupts threads, or of an idle state.
+    /// Takes the start or the end of what interrupts threads, or of an idle state.
     fn handler(&mut self, at_ns: u64, kind: EventKind, names: &Names, named: &dyn Fn(Symbol) -> String) {
         match kind {
             EventKind::IrqEntry { .. } => self.irq_ns = Some(at_ns),

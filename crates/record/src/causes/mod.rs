@@ -69,7 +69,7 @@ fn warning(refused: Option<&BpfError>) -> Warning {
         refused.map(|error| format!(", since BPF programs are not possible ({error})")).unwrap_or_default();
     let text = format!(
         "causes come from a trace buffer (tracefs){why}. `preempt_off` names no function, and interrupts from other CPUs \
-         have no sender. A wake-up costs about 0.8 us more than with BPF programs (1.5 us in place of 0.7 us on one \
+         have no sender. A wake-up costs about 0.8 us more than with BPF programs (1.5 us instead of 0.7 us on one \
          machine), and 4 us more where the timer interrupts deep kernel code, whose stack is recorded"
     );
     let fix = refused.map(|_| {

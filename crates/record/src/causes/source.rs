@@ -20,7 +20,7 @@ use whylate_sys::{clock, process};
 
 /// Size of each CPU's ring: spikes are explained 20 times a second, and an interrupt storm writes tens of MiB a second.
 const RING_KIB: u32 = 8192;
-/// How far before the begin of a window segments are given.
+/// How far before the start of a window segments are given.
 const BEFORE_NS: u64 = 200_000;
 
 /// Without these there are no causes.

@@ -15,7 +15,7 @@ use whylate_stats::Histogram;
 const PRIORITY_TOP: i32 = 99;
 /// A timer whose clock differs by more than this from CLOCK_MONOTONIC has another clock.
 const SAME_CLOCK_NS: u64 = 1_000_000_000;
-/// In place of a name that is not in the trace.
+/// Used for a name that is not in the trace.
 const UNKNOWN: &str = "<...>";
 
 /// A wake-up whose task does not run yet.
@@ -243,7 +243,7 @@ impl Counter {
     }
 }
 
-/// The begin and the end of a latency.
+/// The start and the end of a latency.
 #[derive(Clone, Copy, Debug)]
 struct Parts {
     /// Programmed expiry, where the latency begins with it.

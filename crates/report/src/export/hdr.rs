@@ -28,7 +28,8 @@ pub fn hdr(run: &RunResult) -> Result<String, ExportError> {
         for series in all(run).filter(|series| !series.cpu.histogram.is_empty()) {
             let name = tag(&series);
             let histogram = histogram(&series).map_err(|reason| failed(&name, reason))?;
-            let tag = Tag::new(&name).ok_or_else(|| failed(&name, "its name is no tag".to_owned()))?;
+            let tag =
+                Tag::new(&name).ok_or_else(|| failed(&name, "its name is not a valid tag".to_owned()))?;
             let length = Duration::from_nanos(series.cpu.measured_ns);
             writer
                 .write_histogram(&histogram, Duration::ZERO, length, Some(tag))

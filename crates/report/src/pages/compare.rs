@@ -9,7 +9,7 @@ use whylate_core::result::{
     CauseChange, CauseDifference, CompareOutcome, CompareResult, FactDifference, Outcome, RunContrast,
 };
 
-/// So many facts that are not known of every side are named in a line.
+/// The most facts unknown for some side that a line names.
 const UNKNOWN_NAMED: usize = 4;
 /// What the figures of the table are; those of `whylate report` are others.
 const MIDDLE: &str = "before, now: the middle (median) of the values of the repeats, each that of the worst CPU; of several runs the \
@@ -48,7 +48,7 @@ fn machines(result: &CompareResult) -> Section {
         true if result.unknown.is_empty() && result.sides.iter().any(|it| it.started_at.is_some()) => section.with(Block::note(
             "Nothing: kernel, command line, firmware, clocks, settings, plan, loads and treatments are the same.",
         )),
-        true => section.with(Block::note("Nothing that every side tells.")),
+        true => section.with(Block::note("Nothing that every side reports.")),
         false => section.with(facts(result, &result.differences)),
     };
     let names: Vec<&str> = result.unknown.iter().map(|it| it.what.as_str()).collect();

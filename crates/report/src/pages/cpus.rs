@@ -103,7 +103,7 @@ fn row(row: &CpuRow, table: &CpuTable) -> Row {
 
 fn is_shielded(row: &CpuRow) -> bool {
     let Shielding { processes, interrupts, local_timer } = row.shielding;
-    // Without device interrupts every CPU counts as shielded from them; that alone is no shield.
+    // Without device interrupts every CPU counts as shielded from them; that alone is not a shield.
     processes == Some(true)
         || local_timer == Some(true)
         || (interrupts == Some(true) && row.threads.is_none())

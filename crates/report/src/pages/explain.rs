@@ -247,7 +247,7 @@ pub(super) fn count(result: &ExplainResult) -> String {
         _ => format!(" above {threshold}"),
     };
     match (result.answer, found, shown) {
-        (ExplainAnswer::CannotTell, ..) => "The trace does not tell whether anybody was late.".to_owned(),
+        (ExplainAnswer::CannotTell, ..) => "The trace does not show whether a task was late.".to_owned(),
         (ExplainAnswer::Found, 0, _) => "The run's probes saw these spikes; no trace shows one.".to_owned(),
         (_, 0, _) if result.traces.is_empty() => "The run's probes recorded no spike.".to_owned(),
         (_, 0, _) => format!("No latency above {threshold} was found."),

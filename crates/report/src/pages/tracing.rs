@@ -1,4 +1,4 @@
-//! What the kernel tells, one line for each thing, with what is lost where it does not.
+//! What the kernel reports, one line for each thing, with what is lost where it does not.
 
 use super::host;
 use crate::section::{Block, Item, Page, Section, Tone};

@@ -3,7 +3,7 @@
 use crate::section::{Depth, Item, Section, Tone};
 use whylate_core::result::{Answer, AnswerOutcome, RunResult};
 
-/// So many questions that were not measured are said one by one on the first screen.
+/// The most unmeasured questions that the first screen lists one by one.
 const UNMEASURED_MAX: usize = 2;
 
 /// Those to the plan's own questions: what the run was made for.

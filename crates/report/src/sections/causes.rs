@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::figure::{count, nanoseconds};
 use whylate_core::result::{CauseKind, MeasureResult, RunResult, Spike};
 
-/// So many first causes of one cell and probe are told.
+/// The most first causes of one cell and probe that are listed.
 const FIRST_MAX: usize = 6;
-/// So many events of several CPUs are told.
+/// The most events of several CPUs that are listed.
 const EVENTS_MAX: usize = 5;
 
 /// None of the causes where no causes were looked for.

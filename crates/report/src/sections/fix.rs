@@ -10,7 +10,7 @@ use whylate_core::result::{
     FixAnswer, FixArm, FixArmResult, FixClaim, FixMode, FixOutcome, FixPhase, FixResult, Outcome, RunResult,
 };
 
-/// So many causes are named.
+/// The most causes that are named.
 const CAUSES_MAX: usize = 6;
 /// Other statistics that differ by less are not named as a cost.
 const COST_MIN: f64 = 0.05;
@@ -83,7 +83,7 @@ fn tried(fix: &FixResult) -> Section {
     };
     let rows = as_it_is(fix).into_iter().chain(arms.map(row)).collect();
     let table = Table { columns: columns.collect(), rows, folds: false };
-    let note = "Screening halves the field and proves nothing; ● a round that was survived.";
+    let note = "Each round of screening drops half of the treatments and proves nothing; ● a round that the treatment passed.";
     let section = Section::new("fix-tried", "What was tried").with(table).with_all(in_plans(fix));
     if section.blocks.is_empty() { section } else { section.with(Block::note(note)) }
 }
@@ -193,7 +193,7 @@ fn proved(fix: &FixResult) -> Section {
     };
     let rows = fix.claims.iter().filter_map(row).collect();
     let margin = fix.registration.margin.0;
-    let title = format!("What fresh data show of {}", fix.registration.goal);
+    let title = format!("What fresh data show about {}", fix.registration.goal);
     Section::new("fix-claims", title)
         .with(fix.claims.iter().map(item).collect::<Vec<Item>>())
         .with(Forest { rows, margin })

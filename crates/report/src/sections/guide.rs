@@ -5,7 +5,7 @@ use crate::section::{Block, Depth, Item, Section};
 use std::collections::BTreeSet;
 use whylate_core::result::{Cause, CauseKind, ExplainResult, MeasureResult, RunResult, Spike, late_time};
 
-/// So many more are named in the line of a terminal, which is to be short.
+/// The most further kinds in the line of a terminal, which must be short.
 const OTHERS_MAX: usize = 3;
 
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {

@@ -51,7 +51,7 @@ pub(crate) fn failures(run: &RunResult) -> Vec<String> {
         RunState::Complete => sentences.push(format!("the run reported an error{why}")),
         RunState::Interrupted => sentences.push(format!("the run is not complete{why}")),
         RunState::Running => {
-            sentences.push(format!("the run has no end: it is still going on, or was killed{why}"));
+            sentences.push(format!("the run has not ended: it is still going on, or was killed{why}"));
         }
     }
     if run.restored == Some(false) {

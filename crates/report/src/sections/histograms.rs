@@ -1,4 +1,4 @@
-//! A small histogram of each CPU, for who measures at a terminal.
+//! A small histogram of each CPU, for users who measure at a terminal.
 
 use crate::section::{Block, Section};
 use whylate_core::result::{CpuResult, MeasureResult};

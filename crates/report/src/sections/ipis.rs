@@ -8,9 +8,9 @@ use whylate_core::figure::count;
 use whylate_core::record::IpiRecord;
 use whylate_core::result::{CellResult, MeasureResult, RunResult};
 
-/// So many ways in which CPUs are interrupted are told.
+/// The most ways in which CPUs are interrupted that are listed.
 const LINES_MAX: usize = 16;
-/// So many threads that sent one are named.
+/// The most senders that are named.
 const SENDERS_MAX: usize = 3;
 
 /// Of the cells that were not skipped: in the others nothing was counted.

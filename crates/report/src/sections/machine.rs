@@ -7,7 +7,7 @@ use whylate_core::facts::{CpuFacts, Facts, GpuFacts, GpuProcess};
 use whylate_core::figure::{bytes, frequency, nanoseconds};
 use whylate_core::result::RunResult;
 
-/// So many processes of a graphics device are named.
+/// The most processes of a graphics device that are named.
 const PROCESSES_SHOWN: usize = 3;
 
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {

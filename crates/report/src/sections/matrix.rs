@@ -10,15 +10,15 @@ use whylate_core::figure::{nanoseconds, rate, share};
 use whylate_core::plan::{Samples, Statistic};
 use whylate_core::result::{CellResult, Comparison, Outcome, RunResult};
 
-/// What stands in the table: the figures and what is compared are not the same.
+/// What is in the table: the figures and what is compared are not the same.
 const POOLED: &str = "Figures: all repeats together, worst CPU; ratios: between repeats' medians.";
 const POOLED_AND_CORRECTED: &str =
     "Figures: all repeats and missed periods, worst CPU; ratios: repeats' medians.";
 /// A CPU whose figure is so many times that of the middle one is named.
 const OUTLYING: f64 = 2.0;
-/// So many of them.
+/// The most of them that are named.
 const OUTLYING_MAX: usize = 5;
-/// So many lines of tables are on a screen, each with its head; of other series there is a line each.
+/// The most lines of tables on a screen, heads included; other series have one line each.
 const LINES_MAX: usize = 18;
 const HEAD_LINES: usize = 4;
 
@@ -48,7 +48,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     Section::new("matrix", "").with_all(parts).unless_empty()
 }
 
-/// Which series have their table: the one that decides, those of which something is told, and the first ones.
+/// Which series have their table: the one that decides, those about which something is said, and the first ones.
 fn shown(run: &RunResult, all: &[(String, Vec<CellSeries<'_>>)], decides: Option<&str>) -> Vec<bool> {
     let is_told = |name: &str| {
         let told = |it: &&Comparison| matches!(it.outcome, Outcome::Worse | Outcome::Better);

@@ -24,7 +24,7 @@ fn of_gpus(cells: &[CellResult]) -> Section {
     let mut columns = vec![Column::text("cell"), Column::text("device"), Column::text("what")];
     columns.extend([Column::number("mean"), Column::number("largest")]);
     let section = Section::new("gpus", "Graphics devices").meaning(
-        "what they did meanwhile; what the device itself has to answer was asked just before and after the probes only",
+        "sampled while the probes ran; values that only the device itself can report were read just before and after the probes",
     );
     section.depth(Depth::Detail).with(Table::new(columns, rows.map(row).collect()))
 }

@@ -1,4 +1,4 @@
-//! How to read the figures, for who opens a report for the first time.
+//! How to read the figures, for readers who open a report for the first time.
 
 use crate::section::{Block, Depth, Section, Tone};
 use whylate_core::result::RunResult;

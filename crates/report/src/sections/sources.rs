@@ -3,11 +3,12 @@
 use crate::section::{Column, Row, Section, Table};
 use crate::words;
 use whylate_core::figure::{count, nanoseconds, nanoseconds_f64, share};
+use whylate_core::plan::ProbePlan;
 use whylate_core::result::{
     Cause, CauseKind, CpuResult, MeasureResult, ProbeResult, RunResult, SourceResult,
 };
 
-/// So many sources of one cell and CPU are told; the others are one line.
+/// The most sources of one cell and CPU that are listed; the others are one line.
 const SOURCES_MAX: usize = 8;
 
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
@@ -16,7 +17,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
         run.cells.iter().flat_map(|cell| cell.probes.iter().flat_map(|it| of_cell(it, &cell.name))).collect(),
     );
     // Of a watched thread it is the answer.
-    if run.cells.iter().flat_map(|cell| &cell.probes).any(|probe| probe.probe == "task") {
+    if run.plan.probe.iter().any(|probe| matches!(probe, ProbePlan::Task(_))) {
         return all;
     }
     all.into_iter().map(|section| section.depth(crate::section::Depth::Detail)).collect()

@@ -9,9 +9,9 @@ use whylate_core::result::{CellResult, MeasureResult, ProbeResult, RunResult, Sp
 
 /// Rows of the table.
 const SPIKES_MAX: usize = 20;
-/// So many more are in a folded one.
+/// The most further rows, in a folded table.
 const MORE_MAX: usize = 180;
-/// So many other contributors of a spike are named.
+/// The most other contributors of a spike that are named.
 const ALSO_MAX: usize = 3;
 
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
@@ -129,7 +129,7 @@ fn dropped_spikes<'a>(probes: impl Iterator<Item = &'a ProbeResult>) -> Option<S
     let dropped: u64 = probes.flat_map(|probe| &probe.cpus).map(|cpu| cpu.spikes_dropped).sum();
     (dropped > 0).then(|| {
         format!(
-            "{} spike records did not fit their buffer; their latencies are in the figures all the same",
+            "{} spike records did not fit their buffer; their latencies are in the figures nevertheless",
             count(dropped)
         )
     })

@@ -5,11 +5,11 @@ use crate::section::{Item, Section, Tone};
 use crate::words::counted;
 use crate::worst::{self, CellSeries};
 use whylate_core::figure::{between, nanoseconds, nanoseconds_apart, share};
-use whylate_core::plan::Samples;
+use whylate_core::plan::{ProbePlan, Samples};
 use whylate_core::result::{CellResult, Comparison, LateTime, Outcome, RunResult, Spike, Verdict, late_time};
 use whylate_core::{SeriesName, WarningCode};
 
-/// So many culprits are named.
+/// The most culprits that are named.
 const WHO_MAX: usize = 3;
 
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
@@ -90,7 +90,7 @@ fn late(run: &RunResult) -> (String, Tone) {
         // A response that missed its deadline.
         (Verdict::Fail, None) => (format!("Yes: {}.", run.verdict_reason), Tone::Bad),
         (Verdict::Incomplete, _) => (format!("Cannot tell: {}.", run.verdict_reason), Tone::Warn),
-        _ if run.plan.probe.iter().any(|probe| probe.kind() == "task") => {
+        _ if run.plan.probe.iter().any(|probe| matches!(probe, ProbePlan::Task(_))) => {
             ("Not judged: there is no limit (`whylate watch --deadline 1ms`).".to_owned(), Tone::Plain)
         }
         _ => ("Not judged: the plan has no limit (`--set limit=100us` sets one).".to_owned(), Tone::Plain),
@@ -117,7 +117,7 @@ pub(super) fn how_bad(cells: &[CellSeries<'_>]) -> Option<String> {
     Some(format!("Up to {max}{late}, {place}{there}{other}."))
 }
 
-/// What the scheduler stops on purpose is told apart.
+/// What the scheduler stops on purpose is shown separately.
 fn of_scheduler(run: &RunResult) -> Option<String> {
     let cpus = run.cells.iter().flat_map(|cell| &cell.probes).flat_map(|probe| &probe.cpus);
     let made = |cpu: &whylate_core::result::CpuResult| {
@@ -254,7 +254,7 @@ fn helps(run: &RunResult, treatments: &[&Comparison]) -> String {
     match skipped {
         Some((name, reason)) => format!("Not tried: {name} was skipped: {reason}"),
         None if treated().next().is_some() => {
-            "Not told: no cell with a treatment can be compared with one without it.".to_owned()
+            "Not known: no cell with a treatment can be compared with one without it.".to_owned()
         }
         None => {
             "Not tried: no treatment is in the plan; `whylate check` names some, `whylate fix` tries them."

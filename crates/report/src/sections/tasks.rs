@@ -8,7 +8,7 @@ use whylate_core::result::{Cause, CpuResult, ProbeResult, Quantiles, RunResult, 
 
 /// The probe that watches threads.
 const PROBE: &str = "task";
-/// So many of the worst activations are told, with so many causes each.
+/// The most activations that are listed, worst first, and the most causes of each.
 const WORST_MAX: usize = 5;
 const CAUSES_MAX: usize = 4;
 

@@ -1,8 +1,8 @@
 //! Reports as one HTML file that needs nothing else: style, scripts and data are in it, and it asks no network.
 //!
-//! Markup is what stands in this source ([`Html::raw`] and [`Html::fill`] take nothing else); every text of a result is escaped by
-//! [`Html::text`]. The charts' data is JSON in which `<`, `>` and `&` are written as escapes, so that no name can end its
-//! script element.
+//! Markup is what is in this source ([`Html::raw`] and [`Html::fill`] take nothing else); every text of a result is
+//! escaped by [`Html::text`]. The charts' data is JSON in which `<`, `>` and `&` are written as escapes, so that no
+//! name can end its script element.
 
 mod cards;
 mod frame;
@@ -26,7 +26,7 @@ const TIMELINE_SCRIPT: &str = include_str!("timeline.js");
 const PLOT_STYLE: &str = include_str!("../../assets/uPlot.min.css");
 const PLOT_SCRIPT: &str = include_str!("../../assets/uPlot.iife.min.js");
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Texts in a text-mode histogram are so wide.
+/// The width of texts in a text-mode histogram.
 const TEXT_WIDTH: usize = 100;
 /// A table with as many columns takes the whole width.
 const WIDE_COLUMNS: usize = 10;

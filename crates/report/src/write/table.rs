@@ -5,7 +5,7 @@ use super::{MISSING, length, plain, wrap};
 use crate::section::{ALWAYS, Cell, Row, Table, Text, Tone};
 
 const GAP: usize = 2;
-/// A column whose texts are broken into lines is at least so wide.
+/// The least width of a column whose texts are broken into lines.
 const WRAPPED_MIN: usize = 24;
 
 /// Texts of a line, each with the parameters of an ANSI sequence.
@@ -137,7 +137,7 @@ fn total(columns: &[(usize, usize)]) -> usize {
     columns.iter().map(|(_, width)| width + GAP).sum::<usize>().saturating_sub(GAP)
 }
 
-/// What stands in a cell.
+/// What is in a cell.
 fn text(row: &Row, column: usize) -> String {
     let cell = row.cells.get(column);
     let below = |cell: &Cell| {

@@ -11,7 +11,7 @@ use whylate_core::Warning;
 /// Sentences are not set wider than this, however wide the terminal is, so that they stay readable.
 const TEXT_WIDTH_MAX: usize = 120;
 
-/// How the text shall look.
+/// How the text looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
     /// Whether to use ANSI colours.
@@ -263,7 +263,7 @@ impl Terminal {
             }
             let Some(rest) = layout.rest().filter(|_| table.folds) else { break };
             self.gap();
-            self.paragraph("", "The columns for which the table above has no room:", 0, "2");
+            self.paragraph("", "Columns that did not fit into the table above:", 0, "2");
             layout = Layout::new(&alike, rest, self.style.width);
         }
         self.pending = layout.notes(table);

@@ -1,9 +1,10 @@
 //! A campaign: a search whose treatments need a boot, each repeat of it in a boot of its own.
 //!
 //! A campaign is a folder: `campaign.json` (what was registered, which boot was asked for, what was written elsewhere), `search/`
-//! (the run directory of the search, as of any `whylate fix`) and `continue.sh`, which a systemd unit runs after each boot. The
-//! search says which arms come next; the boot loader is told to boot them once; after the boot `/proc/cmdline` says whether it
-//! did. The entry of every day is never changed, so that a machine that does not come back falls to it at its next boot.
+//! (the run directory of the search, as for any `whylate fix`) and `continue.sh`, which a systemd unit runs after
+//! each boot. The search says which arms come next; the boot loader is told to boot them once; after the boot
+//! `/proc/cmdline` says whether it did. The default entry is never changed, so that a machine that does not come back
+//! falls to it at its next boot.
 //!
 //! Every state is on the disk before what it announces is done; a power cut at any place leaves one of these:
 //!
@@ -105,8 +106,8 @@ impl Boots<'_> {
             return Ok(Found::SameBoot);
         }
         if self.mark().as_deref() != Some(&asked.mark()) {
-            let line = "the machine did not come back with it: it runs its entry of every day (it did not boot, or ended while \
-                        it was measured, or the boot loader did not take the entry)";
+            let line = "the machine runs its default boot entry instead (the new entry did not boot, the \
+                        machine went down while it was measured, or the boot loader ignored the entry)";
             return Ok(Found::Other(line.to_owned()));
         }
         let plan = BootPlan { append: asked.words.join(" "), kernel: Some(asked.kernel.clone()) };
@@ -175,7 +176,7 @@ pub(crate) fn boot_of(arm: &FixArm) -> Option<&BootPlan> {
     }
 }
 
-/// The kernel of every day, and its command line without what a campaign put there.
+/// The default kernel, and its command line without what a campaign put there.
 ///
 /// # Errors
 /// They cannot be read.
@@ -187,7 +188,7 @@ pub fn every_day(root: &HostRoot) -> Result<(String, String), CampaignError> {
 
 fn boot_id(root: &HostRoot) -> Result<String, String> {
     let id = root.read_trimmed("/proc/sys/kernel/random/boot_id").map_err(|error| error.to_string())?;
-    id.ok_or_else(|| "the kernel does not tell boots apart (/proc/sys/kernel/random/boot_id)".to_owned())
+    id.ok_or_else(|| "the kernel does not distinguish boots (/proc/sys/kernel/random/boot_id)".to_owned())
 }
 
 fn now_s() -> u64 {

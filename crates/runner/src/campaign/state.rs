@@ -28,7 +28,7 @@ pub enum CampaignError {
         /// Why.
         source: io::Error,
     },
-    /// `campaign.json` is no such file.
+    /// `campaign.json` has another format.
     #[error("{}: {problem}", path.display())]
     Malformed {
         /// The file.
@@ -53,12 +53,12 @@ pub enum CampaignError {
         problem: String,
     },
     /// Something of the campaign stays outside of its folder.
-    #[error("not all of the campaign could be taken away: {problems}")]
+    #[error("not all of the campaign could be removed: {problems}")]
     NotRemoved {
         /// Why, of each thing that stays.
         problems: String,
     },
-    /// The machine does not tell how it was booted.
+    /// The machine does not report how it was booted.
     #[error(transparent)]
     Host(#[from] HostError),
 }
@@ -73,7 +73,7 @@ pub struct Campaign {
     pub registration: FixRegistration,
     /// What boots the machine.
     pub loader: LoaderName,
-    /// The kernel of every day.
+    /// The default kernel.
     pub kernel: String,
     /// Its command line.
     pub command_line: String,

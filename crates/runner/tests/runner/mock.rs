@@ -145,7 +145,7 @@ impl Record {
         lock(&self.log).iter().rfind(is_of_it).is_some_and(|line| line.starts_with(&applied))
     }
 
-    /// Counts a step; whether it shall answer with an error.
+    /// Counts a step; whether it is to answer with an error.
     fn step(&self) -> bool {
         let number = self.step.fetch_add(1, Ordering::SeqCst);
         let mut fault = lock(&self.fault);

@@ -364,5 +364,5 @@ fn a_cell_without_causes_has_no_programs_in_the_kernel() {
     assert_eq!(bare.len(), 2, "{log:?}");
     assert!(bare.iter().all(|at| of_bare(*at) == 0), "{log:?}");
     let loaded = log.iter().filter(|line| line.starts_with("find")).count();
-    assert_eq!(loaded, 2, "once at the begin, and again behind the first bare repeat: {log:?}");
+    assert_eq!(loaded, 2, "once at the start, and again behind the first bare repeat: {log:?}");
 }

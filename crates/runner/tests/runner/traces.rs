@@ -128,7 +128,7 @@ fn a_recording_that_fails_ends_and_the_measurement_goes_on() {
         assert_eq!((info.state, &info.error), (RunState::Complete, &None), "{failing}");
         assert!(result.cells.iter().all(|cell| cell.repeats.iter().all(|repeat| repeat.error.is_none())));
         match failing {
-            // The machine is not as it was: the exit code says so.
+            // Settings were not restored: the exit code says so.
             "finish" => assert!(
                 has(&info, WarningCode::TreatmentNotRestored.name(), "planted")
                     && info.restored == Some(false)

@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::result::{CauseChange, CauseDifference, Spike, late_time};
 
 const RESAMPLES: usize = 400;
-/// With fewer spikes on a side nothing is said of it.
+/// With fewer spikes a side is not judged.
 const SPIKES_MIN: usize = 5;
 /// A share that differs by less is the same.
 const SAME_MAX: f64 = 0.05;
-/// So many culprits are told; the rest is one row.
+/// The most culprits that are listed; the rest is one row.
 const TOLD_MAX: usize = 11;
 const OTHERS: &str = "others";
 
@@ -89,7 +89,7 @@ fn change(before: f64, now: f64, low: f64, high: f64) -> CauseChange {
     }
 }
 
-/// By who took it; whoever is not to be told, and is somebody, counts with the others. They add up to 1.
+/// By who took it; known culprits that are not listed count with the others. They add up to 1.
 fn shares(spikes: &[&Spike], told: Option<&BTreeSet<String>>) -> Shares {
     let mut shares = Shares::new();
     for one in late_time(spikes.iter().copied()) {

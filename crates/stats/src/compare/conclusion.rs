@@ -30,7 +30,7 @@ pub fn conclude(result: &mut CompareResult, primary: Option<&SeriesStatistic>) {
     } else {
         (
             CompareOutcome::CannotTell,
-            format!("{what}: the runs do not tell in {} of {cells}", count(CompareOutcome::CannotTell)),
+            format!("{what}: cannot tell in {} of {cells}", count(CompareOutcome::CannotTell)),
         )
     };
     let incomplete =

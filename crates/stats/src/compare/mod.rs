@@ -1,8 +1,8 @@
 //! Runs against runs: the unit is the run, since runs differ by boot, time and place in memory.
 //!
 //! From four runs of each side on their labels are permuted, as those of repeats are within a run. With fewer, a history
-//! of at least five runs of the baseline tells how much runs differ (Student's t on logarithms). Without either nothing
-//! is told apart, whatever the size of the difference.
+//! of at least five runs of the baseline tells how much runs differ (Student's t on logarithms). Without either no
+//! difference is claimed, whatever its size.
 
 mod causes;
 mod conclusion;
@@ -159,8 +159,8 @@ fn told(first: &[f64], second: &[f64], history: &[f64]) -> Option<Told> {
     }
 }
 
-/// Whether the baseline is as the runs of the history: those of another time of the machine do not tell how much its like
-/// differ.
+/// Whether the baseline is as the runs of the history: those of another time of the machine do not show how much runs
+/// like it differ.
 fn is_like(first: &[f64], history: &[f64]) -> bool {
     let share = 1.0 / first.len() as f64 + 1.0 / history.len() as f64;
     let spread = (variance(history) * share).sqrt().max(1e-9);

@@ -56,7 +56,8 @@ pub fn study(first: &[Observation], second: &[Observation]) -> Option<Study> {
 }
 
 impl Study {
-    /// What may be said with `adjusted_p` in place of the p-value, corrected for `contrasts` in all; an effect of at most
+    /// What may be said with `adjusted_p` instead of the p-value, corrected for `contrasts` in all; an effect of at
+    /// most
     /// `margin` (not negative, on the scale of the values) does not matter.
     pub fn outcome(&self, adjusted_p: f64, contrasts: usize, margin: f64) -> Outcome {
         let said = outcome(adjusted_p, self.effect, self.interval_95, margin);

@@ -29,7 +29,7 @@ use whylate_core::result::FixPhase;
 const AGAIN_MAX: usize = 6;
 /// Pairs for one setting at most: that there is no difference takes more of them than that there is one.
 const SETTING_PAIRS_MAX: u32 = 80;
-/// As many confirmations one after another that prove nothing end the search.
+/// This many confirmations in a row that prove nothing end the search.
 const FUTILE_MAX: u32 = 2;
 
 /// The rules of a search.
@@ -231,7 +231,7 @@ impl Search {
         self.claims.iter().cloned().chain(open).collect()
     }
 
-    /// So many pairs a comparison that begins has at least: should every one be won.
+    /// The least pairs that a new comparison needs: if the candidate wins every one.
     pub fn pairs_at_least(&self) -> u32 {
         let Work::Pairs(pairs) = &self.work else { return 0 };
         let needed = pairs.claim(ClaimEnd::Open).needed;

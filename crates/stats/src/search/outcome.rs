@@ -129,7 +129,7 @@ fn sentence(result: &FixResult, is_over: bool) -> (FixAnswer, String) {
     let whole = result.claims.iter().rev().find(|it| it.candidate == result.recommended);
     let (answer, text) = match whole {
         _ if !registration.begun && result.state == RunState::Complete => {
-            (FixAnswer::NothingNeeded, format!("the goal `{goal}` is met as the machine is"))
+            (FixAnswer::NothingNeeded, format!("the goal `{goal}` is met already"))
         }
         _ if !registration.begun => {
             (FixAnswer::Unfinished, "the first measurement is not complete".to_owned())
@@ -137,7 +137,7 @@ fn sentence(result: &FixResult, is_over: bool) -> (FixAnswer, String) {
         _ if registration.arms.is_empty() => {
             let text = match registration.mode {
                 FixMode::Audit => "none of these settings can be tried while this machine runs",
-                _ => "nothing that can be tried here answers what was measured",
+                _ => "no treatment that can be tried here acts on what was measured",
             };
             (FixAnswer::NothingToTry, text.to_owned())
         }
@@ -180,7 +180,7 @@ fn audited(result: &FixResult) -> String {
     let [helps, same, harms] = [FixOutcome::Helps, FixOutcome::Equivalent, FixOutcome::Harms].map(count);
     let all = result.results.len();
     let text = format!(
-        "of {all} settings {helps} lower {goal}, {same} make no difference of more than {}, {harms} raise it; of {} it cannot be told",
+        "of {all} settings {helps} lower {goal}, {same} make no difference of more than {}, {harms} raise it; for {} it cannot be told",
         result.registration.margin,
         all - helps - same - harms
     );
@@ -188,7 +188,7 @@ fn audited(result: &FixResult) -> String {
         Some(FixOutcome::Proved) => "; without those that do not help it is lower",
         Some(FixOutcome::Equivalent) => "; without those that do not help it is the same",
         Some(FixOutcome::Harms) => {
-            "; without all that do not help it is higher: some of them stand for each other, so leave them out one by one"
+            "; without all that do not help it is higher: some of them replace each other, so remove them one at a time"
         }
         Some(_) => "; whether all that do not help can go together cannot be told",
         None => "",

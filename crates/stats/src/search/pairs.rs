@@ -8,11 +8,11 @@ use whylate_core::result::FixPhase;
 
 /// More pairs are not measured for one claim.
 pub const PAIRS_MAX: u32 = 24;
-/// As many repeats of one claim may fail.
+/// At most this many repeats of one claim may fail.
 const FAILED_MAX: u32 = 2;
 /// Evidence from which on another statistic is said to be worse.
 const WORSE: f64 = 10.0;
-/// A load that does less than this part of what it did disturbs less: better latencies are no proof then.
+/// A load that does less than this part of what it did disturbs less: then better latencies prove nothing.
 const RATE_KEPT_MIN: f64 = 0.9;
 
 /// The logarithm of a value that may be 0: a count of misses.

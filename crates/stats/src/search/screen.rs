@@ -7,7 +7,7 @@ use whylate_core::result::FixPhase;
 
 /// Blocks of the rounds; further rounds have as many as the last.
 const BLOCKS: [u32; 3] = [2, 3, 4];
-/// Of so many arms the best one alone goes on.
+/// From this many arms down only the best one goes on.
 const LAST: usize = 3;
 
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! The course of a probe over time, in a bounded number of points.
+//! The values of a probe over time, in a bounded number of points.
 //!
 //! When there are too many points, neighbours are joined two by two, and later intervals are joined to points of
 //! the same length at once. The largest value of a point stays exact; its median becomes the mean of the joined

@@ -12,10 +12,10 @@ use whylate_stats::summary::keep_first;
 
 /// A probe with its series, and a CPU.
 type Place = (String, CpuId);
-/// What tells interrupts apart: CPU, function, caller, CPU and thread that sent it.
+/// What distinguishes interrupts: CPU, function, caller, CPU and thread that sent it.
 type Sent = (CpuId, String, Option<String>, Option<CpuId>, Option<String>);
 
-/// What tells sources of gaps apart: kind, actor, function.
+/// What distinguishes sources of gaps: kind, actor, function.
 type Who = (CauseKind, Option<String>, Option<String>);
 
 /// What is known of one cell so far.
@@ -79,7 +79,7 @@ impl Causes {
     }
 
     /// Who took the time that a probe lost on a CPU, the most first; what nobody is known to have taken is `unattributed`,
-    /// but for what the scheduler is known to have taken. Empty where nobody was looked for.
+    /// except for what the scheduler is known to have taken. Empty where nobody was looked for.
     pub(super) fn take_sources(&mut self, probe: &str, result: &CpuResult) -> Vec<SourceResult> {
         let Some(mut sources) = self.sources.remove(&(probe.to_owned(), result.cpu)) else {
             return Vec::new();

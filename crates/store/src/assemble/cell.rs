@@ -44,7 +44,7 @@ pub(super) struct CellData {
     rates: BTreeMap<String, RateResult>,
     /// By device and quantity; their means come last.
     gpus: BTreeMap<(String, String), GpuResult>,
-    /// Begin and end of each probe in each repeat.
+    /// Start and end of each probe in each repeat.
     spans: BTreeMap<(String, u32), (u64, u64)>,
     interrupts: BTreeMap<(CpuId, String), InterruptRecord>,
     /// Which task had the largest latency of each of the kernel's histograms.

@@ -1,7 +1,7 @@
 //! A measurement that is printed and not stored: one cell, run once, summed up as its rows come.
 //!
 //! The same rows and the same statistics as those of a run directory; memory depends on the number of CPUs and series,
-//! not on how long is measured (but for the rates).
+//! not on how long is measured (except for the rates).
 
 use super::cell::CellData;
 use super::shape::Shapes;

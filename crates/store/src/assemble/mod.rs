@@ -1,8 +1,8 @@
 //! From a run directory to the result of the run.
 //!
 //! In: the segments, one after another; memory depends on the number of cells, repeats, probes and CPUs, not on how
-//! long was measured (but for the rates: one record per load and second). Out: [`RunResult`]. The statistics are those
-//! of `whylate-stats`; here is only decided what belongs together. Only the newest attempt at each repeat counts.
+//! long was measured (except for the rates: one record per load and second). Out: [`RunResult`]. The statistics are
+//! those of `whylate-stats`; here is only decided what belongs together. Only the newest attempt at each repeat counts.
 
 mod causes;
 mod cell;
@@ -87,7 +87,7 @@ fn assemble_as_opened(reader: &Reader) -> Result<RunResult, StoreError> {
     let mut missing: Vec<String> = damages.named().into_iter().collect();
     missing.extend(missing_in(&results, info));
     if !reader.has_ended() {
-        missing.push("nothing recorded the end of the run".to_owned());
+        missing.push("the end of the run was not recorded".to_owned());
     }
     let Judgement { verdict, reason, exposure } =
         whylate_stats::judge(&mut results, &earlier, &info.plan, &missing);
@@ -196,7 +196,7 @@ fn unfinished(reader: &Reader) -> Option<String> {
     let text = match (reader.info().state, reader.is_in_progress()) {
         (RunState::Running, true) => "the run is still going on",
         (RunState::Running, false) => {
-            "the run was killed: nothing recorded its end; continue it with `--resume`"
+            "the run was killed: its end was not recorded; continue it with `--resume`"
         }
         (RunState::Complete | RunState::Interrupted, _) => return None,
     };
@@ -365,7 +365,7 @@ fn execution_error(execution: &Execution, in_progress: bool) -> Option<String> {
         ExecutionState::Done => return None,
         ExecutionState::Failed => execution.error.as_deref().unwrap_or("failed"),
         ExecutionState::Running if in_progress => "still running",
-        ExecutionState::Running => execution.error.as_deref().unwrap_or("cut off: the run ended meanwhile"),
+        ExecutionState::Running => execution.error.as_deref().unwrap_or("cut off: the run has ended since"),
     };
     Some(text.to_owned())
 }

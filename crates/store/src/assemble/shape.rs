@@ -84,7 +84,7 @@ impl Shapes {
         !refused && self.known(name, cpu).is_some_and(|known| !known.ordinary)
     }
 
-    /// Where a series stands in the plan, parts where their whole does; unknown ones come last.
+    /// Where a series is in the plan, parts where their whole does; unknown ones come last.
     pub(super) fn position(&self, name: SeriesName<'_>) -> usize {
         let whole = name.whole().to_string();
         self.names.iter().position(|known| *known == whole).unwrap_or(self.names.len())

@@ -70,7 +70,7 @@ impl<'i> Check<'i> {
             let reason = if spike.latency_ns > max_ns.saturating_add(max_ns / 64 + 1) {
                 format!("a spike of {} ns is above the maximum of {max_ns} ns", spike.latency_ns)
             } else if !seen.insert((Arc::clone(key), spike.cpu, spike.at_ns, spike.sample)) {
-                format!("the spike at {} ns is there twice", spike.at_ns)
+                format!("the spike at {} ns appears twice", spike.at_ns)
             } else {
                 return true;
             };
@@ -130,7 +130,7 @@ fn keep(found: &mut Found, key: &RowKey, problem: Option<String>) -> bool {
 }
 
 fn twice<T: Eq + Hash>(seen: &mut HashSet<T>, place: T) -> Option<String> {
-    (!seen.insert(place)).then(|| "a row is there twice".to_owned())
+    (!seen.insert(place)).then(|| "a row appears twice".to_owned())
 }
 
 fn causes_problem(spike: &SpikeCauses) -> Option<String> {
@@ -181,7 +181,7 @@ impl Found {
     fn into_damage(self, number: u32) -> Option<Damage> {
         let Self { count, first, of, loses_samples } = self;
         let text = format!(
-            "segment {number}: {count} rows cannot be true; the first, of {}: {}",
+            "segment {number}: {count} rows are impossible; the first, of {}: {}",
             of.first()?,
             first.unwrap_or_default()
         );

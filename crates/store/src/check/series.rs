@@ -22,7 +22,7 @@ pub(super) fn check_interval(interval: &Interval) -> Result<Checked, String> {
         return Err(format!("{edge} ns is not the lower edge of a bucket"));
     }
     if let Some(pair) = histogram.windows(2).find(|pair| pair[0].0 >= pair[1].0) {
-        return Err(format!("the bucket from {} ns is there twice", pair[1].0));
+        return Err(format!("the bucket from {} ns appears twice", pair[1].0));
     }
     let counted = histogram.iter().try_fold(0u64, |sum, (_, count)| sum.checked_add(*count));
     if counted != Some(*samples) || histogram.iter().any(|(_, count)| *count == 0) {

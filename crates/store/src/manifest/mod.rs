@@ -146,7 +146,7 @@ pub(crate) fn sha256(bytes: &[&[u8]]) -> String {
     hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What stands in front of the chain's hash at the end of a line.
+/// What comes before the chain's hash at the end of a line.
 const CHAIN: &str = ",\"chain\":\"";
 
 /// The hash over a line (without its end) and all before it.

@@ -61,7 +61,7 @@ impl Manifest {
     }
 
     fn add_line(&mut self, line: &[u8], run: &str) -> Result<(), String> {
-        let bad = || "is no line of a manifest".to_owned();
+        let bad = || "is not a line of a manifest".to_owned();
         let line = str::from_utf8(line).map_err(|_| bad())?;
         let (body, end) = line.rsplit_once(CHAIN).ok_or_else(bad)?;
         let chain = end.strip_suffix("\"}").ok_or_else(bad)?;
@@ -69,7 +69,7 @@ impl Manifest {
         let expected = chained(&self.chain, &text);
         chain.clone_into(&mut self.chain);
         let entry = serde_json::from_str(&text).map_err(|error| format!("cannot be read: {error}"));
-        // What it lists is looked at all the same: more is read, and nothing of it is taken for whole.
+        // What it lists is still looked at: more is read, and nothing of it is taken for whole.
         let added = entry.and_then(|entry| self.add(entry, run));
         let is_whole = expected == chain;
         added.and(if is_whole {

@@ -40,7 +40,7 @@ pub(super) fn buckets(intervals: &[Keyed<Interval, RowKey>]) -> Vec<Keyed<Bucket
     buckets.collect()
 }
 
-/// What tells intervals apart: key, CPU and begin.
+/// What distinguishes intervals: key, CPU and begin.
 type Place = (Arc<RowKey>, CpuId, u64);
 
 /// What belongs together and was found apart.

@@ -56,7 +56,7 @@ pub(crate) trait Key: Clone + Default + PartialEq + 'static {
     fn attempt(&self) -> (&str, u32, u32);
 }
 
-/// The column that every table begins with: it tells runs apart when several directories are read together.
+/// The column that every table begins with: it distinguishes runs when several directories are read together.
 pub(crate) const RUN: &[Column<String>] = columns![run: String => Dictionary "run" *run];
 
 /// The columns of a table, in order.

@@ -356,7 +356,7 @@ fn rows_that_cannot_be_right_are_left_out_with_a_warning() {
     });
     assert_eq!(samples(&result.cells[0], "timer"), [(0, 4), (1, 2)]);
     let [first, second] = &result.warnings[..] else { panic!("{:?}", result.warnings) };
-    assert!(first.text.starts_with("segment 1: 1 rows cannot be true"), "{}", first.text);
+    assert!(first.text.starts_with("segment 1: 1 rows are impossible"), "{}", first.text);
     assert!(first.text.contains("257 ns is not the lower edge"), "{}", first.text);
     assert!(second.text.contains("knows no attempt 1 of cell `unheard-of`"), "{}", second.text);
     assert_eq!(result.verdict, Verdict::Incomplete);

@@ -47,7 +47,7 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Makes one and gives it back, unless it shall be used for all turns (`reuse`).
+    /// Makes one and gives it back, unless it is used for all turns (`reuse`).
     ///
     /// # Errors
     /// What the driver or the kernel says; ENOSYS where there is no secret memory.

@@ -62,7 +62,7 @@ struct Known {
 struct Functions {
     /// Where they begin, each address once.
     begins: Vec<u64>,
-    /// Where the name of each is in the file, and its bytes; of several with the same begin, the first in the file.
+    /// Where the name of each is in the file, and its bytes; of several with the same start, the first in the file.
     names: Vec<(u32, u32)>,
     /// Traces ask for the same few thousand addresses over and over. What was once put into a place stays there.
     known: Box<[OnceLock<Known>]>,
@@ -93,7 +93,7 @@ impl Symbols {
     fn table(&self) -> &Table {
         self.0.table.get_or_init(|| match &self.0.place {
             Some(place) => place.read().unwrap_or_else(|error| Table {
-                damage: Some(format!("functions have no names, their list cannot be read: {error}")),
+                damage: Some(format!("functions have no names: the list of symbols cannot be read: {error}")),
                 ..Table::default()
             }),
             None => Table::default(),
@@ -105,7 +105,7 @@ impl Symbols {
         self.0.table.get()?.damage.as_deref()
     }
 
-    /// The function that has `address`, and the distance from its start; of several with the same begin, the first in
+    /// The function that has `address`, and the distance from its start; of several with the same start, the first in
     /// the file.
     #[inline]
     pub fn of(&self, address: u64) -> Option<(&str, u64)> {
@@ -273,7 +273,7 @@ fn function(line: &[u8]) -> Option<(u64, usize)> {
     (address != 0 && strange < 16).then_some((address, digits + 3))
 }
 
-/// The value of each digit; more than 15 for what is none.
+/// The value of each digit; more than 15 for other characters.
 const HEXADECIMAL: [u8; 256] = {
     let mut values = [16; 256];
     let mut value = 0;

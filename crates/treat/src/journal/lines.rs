@@ -1,8 +1,8 @@
 //! Lines of a journal: each has a number, and a checksum over all that is before it in the line.
 //!
 //! Beside the journal is its mark: how many lines it has, so that the loss of the last ones shows, too. The mark is written
-//! after the lines, so a process that is killed in between leaves more lines than the mark tells; what is behind the mark
-//! and not whole was cut off while it was written, before the change that it tells of was made.
+//! after the lines, so a process that is killed in between leaves more lines than the mark says; what is behind the
+//! mark and not whole was cut off while it was written, before the change that it tells of was made.
 //!
 //! Journals of earlier versions (`whylate.journal/1`) have neither. They are read as those versions did, and are written
 //! anew by whoever opens them.
@@ -132,9 +132,7 @@ pub(super) fn parse(bytes: &[u8], marked: Marked) -> Parsed {
         Marked::Not | Marked::Damaged => {
             // Nothing was written yet: a journal gets its mark before its first line.
             if marked == Marked::Damaged || !bytes.is_empty() {
-                parsed
-                    .damage
-                    .push("the file that tells how many lines there are is missing or damaged".to_owned());
+                parsed.damage.push("the file with the number of lines is missing or damaged".to_owned());
             }
             u64::MAX
         }

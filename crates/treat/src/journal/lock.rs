@@ -67,12 +67,6 @@ pub(super) fn take(
     Ok(lock)
 }
 
-/// The process that took the lock last, when it still runs.
-pub(super) fn holder(place: &JournalPlace, root: &HostRoot) -> Option<Holder> {
-    let folder = PrivateFolder::open(folder_of_machine(root).unwrap_or(&place.folder)).ok()?;
-    written(&folder.open_file(name(place), OFlags::RDONLY).ok()?)
-}
-
 /// The holder that is written in the lock, when it still runs.
 fn written(mut file: &File) -> Option<Holder> {
     let mut text = String::new();

@@ -45,7 +45,7 @@ fn refused(action: &'static str) -> impl Fn(PrivateError) -> TreatError {
 }
 
 impl Holder {
-    /// This process, from now on. `kept` says that its changes shall outlive it.
+    /// This process, from now on. `kept` says that its changes outlive it.
     pub fn this_process(command: &str, run: Option<&str>, kept: bool, root: &HostRoot) -> Self {
         let boot_id = boot_id(root);
         let since_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -144,7 +144,7 @@ impl Journal {
         Ok(it)
     }
 
-    /// Makes the files what they are meant to be: whole lines, as many as the mark tells.
+    /// Makes the files what they are meant to be: whole lines, as many as the mark says.
     fn begin(&mut self, bytes: &[u8], marked: Marked, parsed: Parsed) -> Result<(), TreatError> {
         if parsed.is_old || !parsed.damage.is_empty() {
             return self.write_anew(bytes, parsed);
@@ -161,7 +161,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes a journal of what is known, in place of one that is damaged or of an earlier version.
+    /// Writes a journal of what is known, instead of one that is damaged or of an earlier version.
     fn write_anew(&mut self, bytes: &[u8], parsed: Parsed) -> Result<(), TreatError> {
         let mut records = self.contents.records();
         if parsed.damage.is_empty() {
@@ -257,7 +257,7 @@ impl Journal {
         if self.contents.open().next().is_some() {
             return self.sync();
         }
-        // In this order: lines that no mark tells of are no damage.
+        // In this order: lines that no mark mentions are not damage.
         self.set_mark(0)?;
         let cleared = self.file.set_len(0).and_then(|()| self.file.sync_data());
         cleared.map_err(|source| self.failed(source))?;

@@ -1,6 +1,6 @@
 //! Where a journal is, and what it says to whoever does not hold it.
 
-use super::{Contents, Holder, boot_id, lines, lock, refused, state_error};
+use super::{Contents, boot_id, lines, lock, refused, state_error};
 use crate::error::TreatError;
 use rustix::fs::OFlags;
 use std::collections::BTreeSet;
@@ -137,11 +137,6 @@ impl JournalPlace {
             Err(error) if error.is_absence() => Ok(None),
             Err(error) => Err(refused("read")(error)),
         }
-    }
-
-    /// The process that holds it, when it still runs: it may be changing settings.
-    pub fn held_by(&self, root: &HostRoot) -> Option<Holder> {
-        lock::holder(self, root)
     }
 
     /// Whether a journal can be kept here; tried without leaving anything behind but the folders.

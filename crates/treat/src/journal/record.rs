@@ -51,7 +51,7 @@ pub(crate) enum Record {
     Applied { entry: u64, found: String },
     /// It needs nothing any more; `fate` says why.
     Closed { entry: u64, fate: Fate },
-    /// The journal was damaged, and was written anew from what could be read: what is not known of it, and where it is
+    /// The journal was damaged, and was written again from what could be read: what is not known of it, and where it is
     /// kept as it was found.
     Damaged { unknown: Vec<String>, kept: String },
 }
@@ -66,7 +66,7 @@ pub enum Fate {
     Unchanged,
     /// The task ended.
     Ended,
-    /// The machine was started anew since, which brings it back.
+    /// The machine has rebooted since, which brings it back.
     Rebooted,
     /// Somebody else changed the value since; it was not touched.
     LeftAlone {
@@ -176,7 +176,7 @@ impl Contents {
         }
     }
 
-    /// What has to be told again in a new journal.
+    /// What has to be written again into a new journal.
     pub(super) fn records(&self) -> Vec<Record> {
         let format = || JOURNAL_FORMAT.to_owned();
         let session = |(session, holder): (&u64, &Holder)| Record::Session {

@@ -1,4 +1,4 @@
-//! `boot`: what the kernel was started with. Nothing is changed: a running kernel has the command line that it has.
+//! `boot`: what the kernel was started with. Nothing is changed: a running kernel has its command line.
 
 use crate::planner::{Impossible, Planned, Planner, Surroundings};
 use whylate_core::plan::BootPlan;
@@ -7,7 +7,7 @@ use whylate_host::{HostError, HostRoot};
 const COMMAND_LINE: &str = "/proc/cmdline";
 const RELEASE: &str = "/proc/sys/kernel/osrelease";
 
-/// What the kernel below `root` was started with; an empty text where that is not told.
+/// What the kernel below `root` was started with; an empty text where that is not known.
 ///
 /// # Errors
 /// [`HostError`] when it cannot be read.
@@ -43,7 +43,7 @@ impl Planner for BootPlan {
         match lacks(&surroundings.root, self)? {
             None => Ok(Planned::default()),
             Some(what) => Err(Impossible::new(format!(
-                "{what}; it takes a boot: `whylate fix --campaign DIR --boot '{}'` has it tried",
+                "{what}; it takes a boot: `whylate fix --campaign DIR --boot '{}'` tries it",
                 self.name()
             ))),
         }

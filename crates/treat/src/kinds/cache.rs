@@ -49,7 +49,7 @@ impl Planner for CachePartitionPlan {
         let cpus = surroundings.resolve("cpus", &self.cpus)?;
         if surroundings.cpus.online.difference(&cpus).is_empty() {
             return Err(Impossible::new(
-                "cpus: they are all that are online; there is nobody to part the cache from",
+                "cpus: they are all online CPUs; no other CPU is left to give the rest of the cache to",
             ));
         }
         if !root.exists(&format!("{MOUNT}/schemata")) {
@@ -121,7 +121,8 @@ impl Planner for CachePartitionPlan {
 fn mounted(root: &HostRoot) -> Result<Planned, Impossible> {
     let can = CpuInfo::read(root)?;
     if !can.has_flag("cat_l3") && !can.has_flag("cat_l2") {
-        let reason = "this processor or kernel cannot part caches (no `cat_l3` in /proc/cpuinfo, no resctrl)";
+        let reason =
+            "this processor or kernel cannot partition caches (no `cat_l3` in /proc/cpuinfo, no resctrl)";
         return Err(Impossible::new(reason));
     }
     let filesystems = root.read("/proc/filesystems")?.unwrap_or_default();
@@ -133,7 +134,7 @@ fn mounted(root: &HostRoot) -> Result<Planned, Impossible> {
     }
     let (path, filesystem) = (MOUNT.to_owned(), "resctrl".to_owned());
     let target = Target::Mount { path, filesystem, options: String::new() };
-    let effect = "what the cache offers shows only then, and is parted after it";
+    let effect = "the properties of the cache can be read only then; it is partitioned after that";
     Ok(Planned::changes(vec![Change::required(target, Target::PRESENT, effect)]))
 }
 
@@ -159,7 +160,7 @@ fn cache(root: &HostRoot) -> Result<Cache, Impossible> {
         }
     }
     Err(Impossible::new(format!(
-        "{MOUNT}/info names no cache that can be parted, only bandwidth or monitoring"
+        "{MOUNT}/info lists no cache that can be partitioned, only bandwidth or monitoring"
     )))
 }
 
@@ -196,7 +197,7 @@ fn split(cache: &Cache, percent: u32) -> Result<Split, Impossible> {
     let least = cache.ways_min.max(1);
     if cache.mask == 0 || ways < 2 * least {
         return Err(Impossible::new(format!(
-            "the cache has {ways} ways, and a group needs {least}: it cannot be parted"
+            "the cache has {ways} ways, and a group needs {least}: it cannot be partitioned"
         )));
     }
     let wanted = (u64::from(ways) * u64::from(percent) + 50) / 100;

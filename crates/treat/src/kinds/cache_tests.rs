@@ -84,9 +84,9 @@ fn other_groups_that_overlap_are_named() {
 fn what_cannot_be_parted_says_why() {
     let reason = |text: &str| plan(text, 50, None).unwrap_err().reason;
     assert!(reason("== proc/cpuinfo := flags : fpu cat_l3\n").contains("this kernel has no resctrl"));
-    assert!(reason("== proc/cpuinfo := flags : fpu\n").contains("cannot part caches"));
+    assert!(reason("== proc/cpuinfo := flags : fpu\n").contains("cannot partition caches"));
     assert!(reason(&MACHINE.replace(":= 16", ":= 1")).contains("all are taken"));
-    assert!(reason(&MACHINE.replace(":= fff", ":= 7")).contains("cannot be parted"));
+    assert!(reason(&MACHINE.replace(":= fff", ":= 7")).contains("cannot be partitioned"));
     assert!(
         reason(&format!("{MACHINE}== sys/fs/resctrl/whylate/schemata := L3:0=f\n")).contains("there already")
     );

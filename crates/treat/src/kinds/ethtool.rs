@@ -36,7 +36,7 @@ impl Planner for EthtoolPlan {
                     }
                     Err(error) => {
                         lacking
-                            .push(format!("{name}: its driver does not tell when it interrupts ({error})"));
+                            .push(format!("{name}: its driver does not report when it interrupts ({error})"));
                     }
                 }
             }

@@ -30,8 +30,7 @@ impl Planner for GovernorPlan {
             for policy in policies(surroundings, &cpus)? {
                 let more = policy.cpus.difference(&cpus);
                 if !more.is_empty() {
-                    let text =
-                        format!("CPU {more} has its frequency in common with CPU {cpus} and changes, too");
+                    let text = format!("CPU {more} shares its frequency with CPU {cpus} and changes, too");
                     planned.warnings.push(Warning::new(WarningCode::FrequencyShared, text));
                 }
                 plan_policy(self, surroundings, &policy, &mut planned.changes)?;

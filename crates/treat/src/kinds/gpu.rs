@@ -171,7 +171,7 @@ fn clock(root: &HostRoot, device: &Device, planned: &mut Planned) -> Result<(), 
 
 /// The clock of NVIDIA's device at the highest that it has; why not, where that cannot be found out.
 fn locked_clock(root: &HostRoot, device: &Device) -> Result<Change, String> {
-    let address = device.address.clone().ok_or("it is no PCI device")?;
+    let address = device.address.clone().ok_or("it is not a PCI device")?;
     let highest = nvidia::clock_max_mhz(root, &address).map_err(|error| error.to_string())?;
     let effect = format!("the clock of {} stays at {highest} MHz", device.name);
     Ok(Change::optional(Target::GpuClock { address }, format!("{highest},{highest}"), effect))

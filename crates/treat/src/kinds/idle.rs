@@ -65,6 +65,6 @@ fn request(plan: &IdlePlan, surroundings: &Surroundings, cpu: CpuId) -> Option<C
         return None;
     }
     let wanted = if limit_us == 0 { "n/a".to_owned() } else { limit_us.to_string() };
-    let effect = format!("CPU {cpu} shall wake up within {} from any idle state", plan.exit_latency_max);
+    let effect = format!("CPU {cpu} must wake up within {} from any idle state", plan.exit_latency_max);
     Some(Change::optional(Target::file(path), wanted, effect))
 }

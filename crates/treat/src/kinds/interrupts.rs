@@ -15,7 +15,7 @@ use whylate_core::{CpuSet, Warning, WarningCode};
 use whylate_host::threads::Threads;
 use whylate_host::{HostError, HostRoot, irq_lines};
 
-/// The program that moves interrupts, which is stopped for the time.
+/// The program that moves interrupts, which is stopped meanwhile.
 pub(crate) const BALANCER: &str = "irqbalance";
 
 /// The mask of interrupts that are set up later.
@@ -50,7 +50,7 @@ pub struct Interrupt {
     pub is_msi: bool,
     /// Where it may be handled.
     pub cpus: CpuSet,
-    /// Whether it cannot be moved, as far as this kernel tells.
+    /// Whether it cannot be moved, as far as this kernel says.
     pub is_fixed: bool,
 }
 
@@ -142,7 +142,7 @@ impl Planner for IrqAffinityPlan {
         let cpus = surroundings.resolve("cpus", &self.cpus)?;
         let known = interrupts(&surroundings.root)?;
         if known.is_empty() {
-            let reason = "no interrupt's CPUs can be seen (no /proc/irq/*/smp_affinity_list)";
+            let reason = "the CPUs of interrupts cannot be read (no /proc/irq/*/smp_affinity_list)";
             return Err(Impossible::new(reason));
         }
         let mut planned = Planned::default();
@@ -202,7 +202,7 @@ fn named(
     Ok(movable.into_iter().map(change).collect())
 }
 
-/// irqbalance, where it runs, is stopped for the time: it would move interrupts back within seconds.
+/// irqbalance, where it runs, is stopped meanwhile: it would move interrupts back within seconds.
 ///
 /// # Errors
 /// [`HostError`] when /proc cannot be listed.

@@ -66,7 +66,7 @@ pub fn check(surroundings: &Surroundings, off: &CpuSet) -> Result<(), Impossible
     Ok(())
 }
 
-/// What has to be moved before the CPUs of `off` go, so that it comes back afterwards.
+/// What has to be moved before the CPUs of `off` go offline, so that it comes back afterwards.
 ///
 /// # Errors
 /// [`Impossible`] when a cpuset has no other CPU, or a file of the machine cannot be understood.
@@ -83,7 +83,7 @@ pub fn preparation(surroundings: &Surroundings, off: &CpuSet) -> Result<Vec<Chan
             return Err(Impossible::new(reason));
         }
         let target = Target::file_with(path, Reading::CpuList);
-        let effect = format!("a cpuset goes without CPU {off} while it is off");
+        let effect = format!("a cpuset is without CPU {off} while it is off");
         changes.push(Change::required(target, remaining.to_string(), effect));
     }
     for interrupt in interrupts(root)? {

@@ -6,7 +6,7 @@ use crate::planner::{Impossible, Planned, Planner, Surroundings};
 use crate::reading::Reading;
 use whylate_core::plan::{CgroupPlan, FairServerPlan, WorkqueuePlan};
 
-/// Where the CPUs of work queues without one of their own are set.
+/// Where the CPUs of unbound work queues are set.
 pub(super) const WORKQUEUES: &str = "/sys/devices/virtual/workqueue/cpumask";
 const CGROUPS: &str = "/sys/fs/cgroup";
 const FAIR_SERVER: &str = "/sys/kernel/debug/sched/fair_server";
@@ -15,7 +15,7 @@ impl Planner for WorkqueuePlan {
     fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
         let cpus = surroundings.resolve("cpus", &self.cpus)?;
         required_file(surroundings, WORKQUEUES, "this kernel does not show its work queues")?;
-        let effect = format!("work queues without a CPU of their own run on CPU {cpus}");
+        let effect = format!("unbound work queues run on CPU {cpus}");
         let target = Target::file_with(WORKQUEUES, Reading::CpuMask);
         Ok(Planned::changes(vec![Change::required(target, cpus.to_string(), effect)]))
     }

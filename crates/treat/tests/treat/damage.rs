@@ -139,7 +139,7 @@ fn a_damaged_journal_refuses_treatments_until_it_is_restored() {
     left.put(&left.text[..left.text.len() / 2], &left.mark_text);
     let error = left.machine.guard(false).unwrap_err();
     assert!(matches!(error, TreatError::Damaged { .. }), "{error}");
-    assert!(error.to_string().ends_with("to undo what it still tells: whylate treat restore"), "{error}");
+    assert!(error.to_string().ends_with("to undo what can still be read: whylate treat restore"), "{error}");
     assert_eq!(left.machine.text("/sys/a"), "2\n", "nothing was touched");
     assert_eq!(fs::read(&left.journal).unwrap(), left.text[..left.text.len() / 2]);
     // A restore that is killed before it says what is not known leaves that to the next one.

@@ -168,7 +168,7 @@ fn governors_and_limits_come_in_an_order_that_the_kernel_takes() {
         "cpufreq/boost: 0",
     ];
     assert_eq!(lines(&planned), expected);
-    assert!(planned.warnings[0].text.contains("CPU 9 has its frequency in common"));
+    assert!(planned.warnings[0].text.contains("CPU 9 shares its frequency"));
     there_and_back(&machine, &planned);
     let section = "kind = \"governor\"\nmin = \"1GHz\"\nmax = \"2GHz\"\nenergy_preference = \"performance\"";
     let planned = plan(&machine, Some("2"), section).unwrap();

@@ -91,7 +91,7 @@ fn a_cpu_that_its_group_does_not_give_it_is_said_to_be_the_groups() {
     // One that no machine of tests has is in no group.
     let change = Change::required(Target::Affinity { task }, "1000", "moves");
     let said = guard.apply("affinity", &[change]).unwrap_err().to_string();
-    assert!(said.contains("its cgroup gives it none of these CPUs"), "{said}");
+    assert!(said.contains("its cgroup allows none of these CPUs"), "{said}");
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn an_interface_interrupts_otherwise_and_as_before_also_after_a_kill() {
     let none = plan(&format!("{{\"kind\":\"ethtool\",\"interfaces\":[\"{name}\"],\"link_sleep\":false}}"));
     assert!(none.unwrap_err().reason.contains("no Energy-Efficient Ethernet"));
     let lo = plan("{\"kind\":\"ethtool\",\"interfaces\":[\"lo\"],\"delay\":\"0s\"}");
-    assert!(lo.unwrap_err().reason.contains("lo: its driver does not tell when it interrupts"));
+    assert!(lo.unwrap_err().reason.contains("lo: its driver does not report when it interrupts"));
     let nobody = plan("{\"kind\":\"ethtool\",\"interfaces\":[\"eth77\"],\"delay\":\"0s\"}");
     assert!(nobody.unwrap_err().reason.contains("there is no interface `eth77`"));
 }

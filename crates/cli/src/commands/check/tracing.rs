@@ -69,7 +69,7 @@ const MEANINGS: [Meaning; 23] = [
     Meaning {
         name: "BPF programs",
         source: "tracing programs with BTF",
-        effect: "causes (--causes) and histograms come from tracefs, where that works: without senders of interrupts and functions of `preempt_off`, and a wake-up costs 1.5 us in place of 0.7 us",
+        effect: "causes (--causes) and histograms come from tracefs, where that works: without senders of interrupts and functions of `preempt_off`, and a wake-up costs 1.5 us instead of 0.7 us",
         fix: "run as root on the host, on a kernel with CONFIG_BPF_SYSCALL and CONFIG_DEBUG_INFO_BTF that is not locked down",
     },
     Meaning {

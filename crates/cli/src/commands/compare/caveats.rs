@@ -5,7 +5,7 @@ use std::path::Path;
 use whylate_core::result::{CellResult, Described, RunResult, differences};
 use whylate_core::{Warning, WarningCode};
 
-/// So many differences within a side are named.
+/// The most differences within a side that are named.
 const MIXED_NAMED: usize = 4;
 
 /// Runs that are not whole, and sides whose runs are not alike.

@@ -69,7 +69,7 @@ impl MachineAdviser<'_> {
                 || {
                     let ids: Vec<&str> =
                         proposal.arms.iter().map(|arm| arm.treatment.name.as_str()).collect();
-                    format!("nothing speaks for it; proposed are {}", ids.join(", "))
+                    format!("there is no evidence for it; proposed are {}", ids.join(", "))
                 },
                 |left| left.why.clone(),
             );
@@ -92,7 +92,7 @@ impl MachineAdviser<'_> {
         });
         proposal.arms.iter().for_each(|arm| output::message(&line(arm)));
         if !stdin().is_terminal() {
-            bail!("nobody can be asked here; add `--yes all`, or the ids that may be tried");
+            bail!("there is no terminal to ask on; add `--yes all`, or the ids that may be tried");
         }
         output::message("try them? [y/N]");
         let mut answer = String::new();

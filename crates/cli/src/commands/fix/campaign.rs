@@ -55,7 +55,10 @@ fn begin(arguments: &FixArguments, folder: &Path, host: &Host) -> Result<()> {
         bail!("name what is tried: --boot 'isolcpus=1', once for each treatment");
     }
     if folder.exists() && folder.read_dir().map_or(true, |mut entries| entries.next().is_some()) {
-        bail!("--campaign {} is no empty folder; give one that is, or does not exist", folder.display());
+        bail!(
+            "--campaign {} is not empty; name an empty folder, or one that does not exist",
+            folder.display()
+        );
     }
     let (mut plan, rules) = planned(arguments, host)?;
     let (now, _) = facts::collect(&host.running);
@@ -112,14 +115,14 @@ fn agreed(arguments: &FixArguments, campaign: &Campaign, folder: &Path) -> Resul
         output::message(&format!("    {}", arm.treatment.name));
     }
     output::message(&format!(
-        "its entry of every day stays as it is; to end it: whylate fix --campaign {} --remove",
+        "its default boot entry is not changed; to end it: whylate fix --campaign {} --remove",
         folder.display()
     ));
     if arguments.yes.iter().any(|id| id == "all") {
         return Ok(());
     }
     if !stdin().is_terminal() {
-        bail!("nobody can be asked here; add `--yes all`");
+        bail!("there is no terminal to ask on; add `--yes all`");
     }
     output::message("boot it? [y/N]");
     let mut answer = String::new();
@@ -158,7 +161,7 @@ fn go_on(arguments: &FixArguments, folder: &Path, host: &Host) -> Result<Ending>
     removed?;
     let ending = ending?;
     if boots.is_booted_by_campaign()? {
-        output::message("booting the entry of every day");
+        output::message("booting the default entry");
         loader.reboot()?;
     }
     Ok(ending)

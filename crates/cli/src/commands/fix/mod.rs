@@ -214,7 +214,7 @@ fn result_of(path: &Path) -> Result<FixResult> {
     let is_restored = run.restored;
     run.fix
         .map(|fix| FixResult { restored: is_restored, ..fix })
-        .with_context(|| format!("{} is no search for treatments", path.display()))
+        .with_context(|| format!("{} is not a search for treatments", path.display()))
 }
 
 /// Proposes treatments from a run, or from a new one.
@@ -265,7 +265,7 @@ fn conclude(arguments: &FixArguments, result: &FixResult, info: Option<&RunInfo>
         output::print_json(result)?;
     } else {
         let mut shown = result.clone();
-        // What a machine lacks stands in the report of the run.
+        // What a machine lacks is in the report of the run.
         let is_about_treatments = |code: &str| code == WarningCode::TreatmentNotRestored.name();
         shown.warnings.retain(|warning| is_about_treatments(&warning.code));
         output::drawn(&whylate_report::fix(&shown).terminal(output::style()))?;

@@ -8,7 +8,7 @@ use whylate_core::{CpuSelector, CpuSet};
 use whylate_host::threads::Threads;
 use whylate_host::{Host, facts};
 
-/// The kernel keeps so many bytes of a name.
+/// How many bytes of a name the kernel keeps.
 const NAME_BYTES: usize = 15;
 /// Long enough for the rare ones among its activations.
 const REPEAT: &str = "10s";

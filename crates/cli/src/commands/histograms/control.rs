@@ -164,7 +164,7 @@ fn connect(folder: &Path, pid: Option<u32>) -> Result<(u32, UnixStream)> {
     match (running.pop(), running.is_empty(), pid) {
         (Some(one), true, _) => Ok(one),
         (None, _, None) => bail!("no `whylate histograms` of this user is running ({})", folder.display()),
-        (None, _, Some(pid)) => bail!("process {pid} is no running `whylate histograms` of this user"),
+        (None, _, Some(pid)) => bail!("process {pid} is not a running `whylate histograms` of this user"),
         (Some((last, _)), false, _) => {
             let pids: Vec<String> = running.iter().map(|(pid, _)| pid.to_string()).collect();
             bail!("more than one is running: {} and {last}; choose one with --pid", pids.join(", "))

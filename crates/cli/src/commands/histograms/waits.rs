@@ -1,4 +1,4 @@
-//! What is left where the kernel tells no events: how long tasks waited for each CPU, from /proc/schedstat.
+//! What is left where the kernel reports no events: how long tasks waited for each CPU, from /proc/schedstat.
 //!
 //! It counts tasks of all priorities together, and has sums only: no maximum, no distribution, and nothing of timers.
 
@@ -8,7 +8,7 @@ use whylate_core::figure::nanoseconds;
 use whylate_core::{CpuId, CpuSet};
 use whylate_host::HostRoot;
 
-/// How long is looked at most: the command fails all the same.
+/// How long is looked at most: the command fails anyway.
 const LOOK_MAX: Duration = Duration::from_secs(1);
 
 /// Per CPU: how long tasks have waited for it in all, and how often one got it.
@@ -46,7 +46,7 @@ fn differences(before: &Waits, after: &Waits, cpus: &CpuSet, looked: Duration) -
         let mean_ns = wait_after.saturating_sub(*wait).checked_div(times)?;
         Some(format!(
             "CPU {cpu}: in {:.1} s tasks of all priorities waited {} for it on average, {times} times \
-             (/proc/schedstat; it knows no maximum)",
+             (/proc/schedstat, which has no maximum)",
             looked.as_secs_f64(),
             nanoseconds(mean_ns)
         ))

@@ -42,7 +42,8 @@ pub struct CopyPlan {
     /// Size of both buffers together, which frames go around in; by default one frame each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub working_set: Option<Size>,
-    /// How much: bytes copied per second over all CPUs (`187MB/s`) or a share of time (`25%`); by default as much as goes.
+    /// How much: bytes copied per second over all CPUs (`187MB/s`) or a share of time (`25%`); by default as fast as
+    /// possible.
     #[schemars(extend("x-flag" = Flag::by_default("full")))]
     pub rate: Pace,
 }
@@ -66,7 +67,7 @@ impl Default for CopyPlan {
 impl Words for CopyPlan {
     fn check(&self) -> Result<(), KeyError> {
         if self.device.is_some() && self.backend.is_none() {
-            return Err(KeyError::new("device", "needs the backend that it is a device of"));
+            return Err(KeyError::new("device", "needs `backend`: the backend that the device belongs to"));
         }
         Ok(())
     }

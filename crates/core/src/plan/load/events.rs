@@ -24,7 +24,7 @@ pub struct TlbPlan {
     pub cpus: CpuSelector,
     /// Where threads of the same process run that are hit; a flush reaches no other CPU.
     pub victims: CpuSelector,
-    /// How many flushes over all CPUs (`1000/s`), or a share of time (`25%`); by default as many as go.
+    /// How many flushes over all CPUs (`1000/s`), or a share of time (`25%`); by default as fast as possible.
     pub rate: EventPace,
 }
 
@@ -45,7 +45,7 @@ pub struct IpiPlan {
     pub victims: CpuSelector,
     /// Whom a barrier reaches.
     pub reach: BarrierReach,
-    /// How many barriers over all CPUs (`1000/s`), or a share of time (`25%`); by default as many as go.
+    /// How many barriers over all CPUs (`1000/s`), or a share of time (`25%`); by default as fast as possible.
     pub rate: EventPace,
 }
 
@@ -73,7 +73,7 @@ pub struct PageattrPlan {
     pub size: Bytes,
     /// Whether one buffer is made before, and written each time, instead of a new one.
     pub reuse: bool,
-    /// How many buffers over all CPUs (`100/s`), or a share of time (`25%`); by default as many as go.
+    /// How many buffers over all CPUs (`100/s`), or a share of time (`25%`); by default as fast as possible.
     pub rate: EventPace,
 }
 
@@ -87,7 +87,7 @@ Examples:
 pub struct SoftirqPlan {
     /// Where packets are sent and received, one thread on each CPU.
     pub cpus: CpuSelector,
-    /// How many packets over all CPUs (`10000/s`), or a share of time (`25%`); by default as many as go.
+    /// How many packets over all CPUs (`10000/s`), or a share of time (`25%`); by default as fast as possible.
     pub rate: EventPace,
 }
 
@@ -106,7 +106,7 @@ pub struct IrqThreadPlan {
     pub cpus: CpuSelector,
     /// What interrupts.
     pub source: IrqSource,
-    /// How many interrupts over all CPUs (`1000/s`), or a share of time (`25%`); by default as many as go.
+    /// How many interrupts over all CPUs (`1000/s`), or a share of time (`25%`); by default as fast as possible.
     pub rate: EventPace,
 }
 
@@ -193,7 +193,7 @@ words! {
         /// The first of the others that works here.
         #[default]
         Auto = "auto",
-        /// Reads past the page cache from the disk that this program lies on.
+        /// Reads past the page cache from the disk that this program is stored on.
         Disk = "disk",
         /// The periodic interrupt of the real-time clock.
         Rtc = "rtc",

@@ -19,7 +19,7 @@ Examples:
   whylate load gpu --work copy-up --memory write-combined --wait spin --priority 50
   whylate load gpu --api cuda --work alloc-churn --memory pinned
 
-The helper whylate-gpu does the work, by Vulkan or CUDA; it lies beside whylate, or where
+The helper whylate-gpu does the work, by Vulkan or CUDA; it is in the folder of whylate, or where
 WHYLATE_GPU says.
 Each result is checked: a wrong sum, product, copy or image fails the load."))]
 pub struct GpuPlan {
@@ -41,7 +41,7 @@ pub struct GpuPlan {
     /// Real-time priority (SCHED_FIFO) of the thread; by default an ordinary task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<u8>,
-    /// How many turns over all CPUs (`60/s`), or a share of time (`25%`); by default as many as go.
+    /// How many turns over all CPUs (`60/s`), or a share of time (`25%`); by default as fast as possible.
     pub rate: EventPace,
 }
 

@@ -19,8 +19,8 @@ Examples:
   whylate load graphics --method drm-draw --device /dev/dri/card0
   whylate load graphics --method drm-flip --yes-draw-on-my-screen
 
-x11perf is in Debian's package x11-apps, Xvfb in xvfb. The rate of x11perf counts its operations;
-the time in which it calibrates itself counts for nothing."))]
+x11perf is in Debian's package x11-apps, Xvfb in xvfb. The rate counts the operations of x11perf,
+without the time in which it calibrates itself."))]
 pub struct GraphicsPlan {
     /// Where the drawing program runs.
     pub cpus: CpuSelector,
@@ -41,7 +41,7 @@ pub struct GraphicsPlan {
     /// Node of the graphics device for `drm-draw` and `drm-flip`; by default the first that can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<PathBuf>,
-    /// How much `drm-draw` and `drm-flip` do (`60/s`), or a share of time (`25%`); by default as much as goes.
+    /// How much `drm-draw` and `drm-flip` do (`60/s`), or a share of time (`25%`); by default as fast as possible.
     pub rate: EventPace,
     /// Draws also where a display shows something now.
     pub yes_draw_on_my_screen: bool,
@@ -71,7 +71,7 @@ impl Words for GraphicsPlan {
         };
         match self.tests.iter().find(|test| !is_test(test)) {
             Some(test) => {
-                let message = format!("`{test}` is no test of x11perf; write for example `rect500`");
+                let message = format!("`{test}` is not a test of x11perf; write for example `rect500`");
                 return Err(KeyError::new("tests", message));
             }
             None if self.tests.is_empty() => {
@@ -81,7 +81,7 @@ impl Words for GraphicsPlan {
         }
         let is_server = |server: &String| ["xvfb", "xorg"].contains(&server.as_str()) || server.contains(':');
         if let Some(server) = self.server.as_ref().filter(|server| !is_server(server)) {
-            let message = format!("`{server}` is no X server; write `xvfb`, `xorg`, or a display (`:0`)");
+            let message = format!("`{server}` is not an X server; write `xvfb`, `xorg`, or a display (`:0`)");
             return Err(KeyError::new("server", message));
         }
         Ok(())

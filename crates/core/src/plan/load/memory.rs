@@ -33,7 +33,7 @@ pub struct MemoryPlan {
     /// Whether the buffers use huge pages.
     #[serde(default)]
     pub huge_pages: bool,
-    /// How much: a rate over all CPUs (`500MB/s`) or a share of time (`25%`); by default as much as goes.
+    /// How much: a rate over all CPUs (`500MB/s`) or a share of time (`25%`); by default as fast as possible.
     #[serde(default)]
     pub rate: Pace,
 }

@@ -58,7 +58,7 @@ as_text!(Pace, "500MB/s", "A rate over all CPUs (500MB/s), a share of time (25%)
 /// How many events.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum EventPace {
-    /// As many as go.
+    /// As many as possible.
     #[default]
     Full,
     /// That many per second, over all CPUs.

@@ -37,7 +37,7 @@ pub struct FramebufferPlan {
     /// Size of a frame; by default that of the display, and 3MiB (1024x768 pixels) where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frame: Option<Bytes>,
-    /// How many frames over all CPUs (`60/s`), or a share of time (`25%`); by default as many as go.
+    /// How many frames over all CPUs (`60/s`), or a share of time (`25%`); by default as fast as possible.
     pub rate: EventPace,
     /// Draws also where a display shows it.
     pub yes_draw_on_my_screen: bool,
@@ -58,7 +58,7 @@ pub struct ConsolePlan {
     /// The terminal; by default the console that is shown now (/dev/tty0).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<PathBuf>,
-    /// How many lines over all CPUs (`1000/s`), or a share of time (`25%`); by default as many as go.
+    /// How many lines over all CPUs (`1000/s`), or a share of time (`25%`); by default as fast as possible.
     pub rate: EventPace,
     /// Writes: somebody may be reading there.
     pub yes_draw_on_my_screen: bool,

@@ -26,7 +26,7 @@ Examples:
   whylate measure dispatch --cpu 3 --source rtc --interval 500us --duration 1m --json
   whylate measure dispatch --cpu 3 --source uio0 --interval 1ms
 
-The table is followed by rows of 10 us with bars of stars. timerfd, nanosleep and rtc tell for which
+The table is followed by rows of 10 us with bars of stars. timerfd, nanosleep and rtc say for which
 moment they were programmed; the latency of the others is counted from the earliest of their last
 interrupts."))]
 pub struct DispatchPlan {
@@ -54,7 +54,7 @@ pub struct DispatchPlan {
     pub hold_cpu_dma_latency: bool,
     /// Whether each latency is also divided into its parts, for which BPF programs run beside it (root, BPF and BTF).
     #[schemars(extend("x-flag" =
-        Flag::off("no-parts", "Measures the whole only, without the BPF programs that tell its parts")))]
+        Flag::off("no-parts", "Measures the whole only, without the BPF programs that report its parts")))]
     pub parts: bool,
 }
 

@@ -62,6 +62,8 @@ pub struct ProbeFacts {
 pub enum MeasuringTask {
     /// A thread of whylate.
     Own,
+    /// Threads of the user, which are watched.
+    Users,
     /// A thread of the kernel on each CPU, called this and the CPU's number: `timerlat/3`.
     Kernel(&'static str),
     /// No task: the kernel looks for gaps.

@@ -1,4 +1,4 @@
-//! Where an activation of a watched thread begins and ends, where that is not its wake-up and its sleep.
+//! Where an activation of a watched thread begins and ends, if not at its wake-up and its sleep.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 /// A place that a thread comes by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// The begin of a function of a program or library: `/usr/bin/control:step`.
+    /// The start of a function of a program or library: `/usr/bin/control:step`.
     Function {
         /// The file.
         path: PathBuf,
@@ -33,14 +33,14 @@ pub enum Mark {
 const MARKER_FILE: &str = "trace_marker";
 
 impl Mark {
-    /// So many bytes of a text for `trace_marker` are compared.
+    /// How many bytes of a text for `trace_marker` are compared.
     pub const TEXT_MAX: usize = 63;
 
     fn marker(text: &str) -> Result<Self, String> {
         if text.is_empty() || text.len() > Self::TEXT_MAX || text.contains('\0') {
             let length = Self::TEXT_MAX;
             return Err(format!(
-                "`marker:{text}` is no mark: TEXT has 1 to {length} bytes, and none is zero"
+                "`marker:{text}` is not a mark: TEXT has 1 to {length} bytes, and none is zero"
             ));
         }
         Ok(Self::Marker { text: text.to_owned() })
@@ -66,7 +66,7 @@ impl FromStr for Mark {
             return Self::marker(text);
         }
         if let Some(meant) = meant_marker(text) {
-            return Err(format!("`{text}` is no mark: did you mean `marker:{meant}`?"));
+            return Err(format!("`{text}` is not a mark: did you mean `marker:{meant}`?"));
         }
         let mark = if let Some(rest) = text.strip_prefix("usdt:") {
             let mut parts = rest.rsplitn(3, ':').filter_map(part);
@@ -83,7 +83,7 @@ impl FromStr for Mark {
                 .map(|(path, function)| Self::Function { path: path.into(), function })
         };
         mark.ok_or_else(|| {
-            format!("`{text}` is no mark: FILE:FUNCTION, usdt:FILE:PROVIDER:NAME or marker:TEXT")
+            format!("`{text}` is not a mark: FILE:FUNCTION, usdt:FILE:PROVIDER:NAME or marker:TEXT")
         })
     }
 }
@@ -105,7 +105,7 @@ mod tests {
         let (path, provider, name) = ("/usr/bin/python3".into(), "python".to_owned(), "gc__start".to_owned());
         assert_eq!("usdt:/usr/bin/python3:python:gc__start".parse(), Ok(Mark::Usdt { path, provider, name }));
         for wrong in ["", "step", ":step", "control:", "usdt:/bin/sh:begin"] {
-            assert!(wrong.parse::<Mark>().unwrap_err().contains("is no mark"), "{wrong}");
+            assert!(wrong.parse::<Mark>().unwrap_err().contains("is not a mark"), "{wrong}");
         }
     }
 

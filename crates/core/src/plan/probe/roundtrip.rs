@@ -88,7 +88,7 @@ impl ProbeWords for RoundtripPlan {
         let spins = !self.method.is_all() && self.method.contains(RoundtripMethod::Spin);
         if spins && self.cpus.is_some_and(CpuPair::is_one_cpu) {
             let message =
-                "spin needs two CPUs: on one, the loop that waits keeps the one that answers from running";
+                "spin needs two CPUs: on one CPU the waiting loop keeps the answering loop from running";
             return Err(KeyError::new("method", message));
         }
         Ok(())
@@ -111,7 +111,8 @@ impl ProbeWords for RoundtripPlan {
     }
 }
 
-/// The first target CPU, and another: the next target, else a CPU that is none; on a machine with one CPU the same.
+/// The first target CPU, and another: the next target, else a CPU that is not a target; on a machine with one CPU the
+/// same.
 fn default_pair(context: &CpuContext, target: &CpuSet) -> CpuPair {
     let from = target.first().or_else(|| context.usable().last()).unwrap_or_default();
     let others = context.usable().difference(&CpuSet::single(from));

@@ -22,8 +22,8 @@ Examples:
   whylate measure stall --cpu 1 --threshold 3100cycles --working-set l2/2
   whylate measure stall --cpu 1 --break 50us      stops at the first gap above it
 
-The loop never sleeps: the CPU belongs to it for the time, but for what the kernel takes. At
-real-time priority it is refused on the last CPU that the rest of the system has."))]
+The loop never sleeps: it uses the whole CPU except for what the kernel takes. At real-time
+priority it is refused on the last housekeeping CPU."))]
 pub struct StallPlan {
     /// Where to measure; by default the plan's target CPUs.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -30,11 +30,11 @@ pub struct TaskPlan {
     /// Every thread with one of these priorities, as tools print them: `80-99`, or one number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priorities: Option<String>,
-    /// Where an activation begins, in place of its wake-up: `FILE:FUNCTION`, `usdt:FILE:PROVIDER:NAME`, or `marker:TEXT`
+    /// Where an activation begins, instead of its wake-up: `FILE:FUNCTION`, `usdt:FILE:PROVIDER:NAME`, or `marker:TEXT`
     /// for what the thread writes into the kernel's `trace_marker` that begins with that text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub begin: Option<String>,
-    /// Where it ends, in place of its sleep.
+    /// Where it ends, instead of its sleep.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<String>,
     /// An activation is late when its response takes longer than this.
@@ -45,7 +45,7 @@ pub struct TaskPlan {
     pub worst: Option<u32>,
 }
 
-/// So many of the worst activations of each thread are explained where the plan does not say.
+/// How many of the worst activations of each thread are explained by default.
 const WORST: u32 = 20;
 
 impl TaskPlan {
@@ -54,10 +54,10 @@ impl TaskPlan {
         self.worst.unwrap_or(WORST) as usize
     }
 
-    /// Where its activations begin and end; `None` where that is their wake-up and their sleep.
+    /// Where its activations start and end; `None` where that is their wake-up and their sleep.
     ///
     /// # Errors
-    /// When one of the two is missing, or is no mark, or they cannot be told apart.
+    /// When one of the two is missing, or is not a mark, or they cannot be told apart.
     pub fn marks(&self) -> Result<Option<[Mark; 2]>, KeyError> {
         let parsed = |key, text: &str| text.parse::<Mark>().map_err(|error| KeyError::new(key, error));
         match (&self.begin, &self.end) {
@@ -65,8 +65,7 @@ impl TaskPlan {
             (Some(begin), Some(end)) => {
                 let [begin, end] = [parsed("begin", begin)?, parsed("end", end)?];
                 if Mark::is_ambiguous(&begin, &end) {
-                    let message =
-                        "no text may begin with the other one: each has to say which of the two it is";
+                    let message = "neither text may be the beginning of the other";
                     return Err(KeyError::new("end", message));
                 }
                 Ok(Some([begin, end]))
@@ -76,7 +75,7 @@ impl TaskPlan {
         }
     }
 
-    /// The lowest and the highest priority; `None` where the text is no range.
+    /// The lowest and the highest priority; `None` where the text is not a range.
     pub fn priority_range(&self) -> Option<(i32, i32)> {
         let text = self.priorities.as_deref()?;
         let (least, most) = text.split_once('-').unwrap_or((text, text));
@@ -93,7 +92,7 @@ impl ProbeWords for TaskPlan {
             companion: true,
             misses_periods: true,
             series_title: "thread",
-            task: MeasuringTask::None,
+            task: MeasuringTask::Users,
             ..duration
         }
     }

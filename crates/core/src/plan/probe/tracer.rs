@@ -97,7 +97,8 @@ impl ProbeWords for TracerPlan {
             }
             // hwlat runs with interrupts off: other work gets only the rest of the window.
             Tracer::Hwlat if width >= window => {
-                let message = format!("must be below the window ({window}), in whose rest interrupts are on");
+                let message =
+                    format!("must be below the window ({window}); for the rest of it interrupts are on");
                 Err(KeyError::new("width", message))
             }
             Tracer::Osnoise if width > window => {

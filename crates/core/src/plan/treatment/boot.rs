@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 #[schemars(extend("x-examples" = "\
 Examples:
-  whylate treat apply boot 'isolcpus=1 nohz_full=1'     says whether this kernel was booted so
-To have it tried, with a boot for each repeat: whylate fix --campaign DIR --boot 'isolcpus=1'"))]
+  whylate treat apply boot 'isolcpus=1 nohz_full=1'     checks whether this kernel was booted with it
+To test it, with a boot for each repeat: whylate fix --campaign DIR --boot 'isolcpus=1'"))]
 pub struct BootPlan {
     /// Words of the kernel command line: `isolcpus=1 nohz_full=1`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -28,7 +28,7 @@ const KERNEL: &str = "kernel=";
 const LENGTH_MAX: usize = 400;
 
 impl BootPlan {
-    /// From one text: `kernel=6.12.9-rt isolcpus=1`, where `kernel=` is no word of the command line.
+    /// From one text: `kernel=6.12.9-rt isolcpus=1`, where `kernel=` is not a word of the command line.
     ///
     /// # Errors
     /// As [`Words::check`].
@@ -67,7 +67,7 @@ impl Words for BootPlan {
         let all = self.words().chain(self.kernel.as_deref());
         match all.into_iter().find(|word| *word == "--" || !word.chars().all(is_plain)) {
             Some(word) => {
-                let message = format!("`{word}` has characters that boot loaders do not take as they are");
+                let message = format!("`{word}` has characters that boot loaders do not pass on unchanged");
                 Err(KeyError::new("append", message))
             }
             None => Ok(()),

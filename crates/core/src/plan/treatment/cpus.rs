@@ -24,7 +24,7 @@ pub struct ShieldPlan {
     /// Which CPUs are shielded.
     #[serde(default = "CpuSelector::target")]
     pub cpus: CpuSelector,
-    /// From tasks and threads of the kernel that can be moved, and from work that has no CPU of its own.
+    /// From tasks and threads of the kernel that can be moved, and from unbound work items.
     #[serde(default = "yes")]
     #[schemars(extend("x-flag" = Flag::word("from", "proc")))]
     pub processes: bool,
@@ -68,13 +68,13 @@ pub struct IrqAffinityPlan {
     #[serde(default = "all")]
     #[schemars(extend("x-flag" = Flag::positional("interrupt")))]
     pub interrupts: Vec<String>,
-    /// CPUs that shall handle them.
+    /// CPUs to handle them.
     #[serde(default = "CpuSelector::others")]
     pub cpus: CpuSelector,
     /// Whether interrupts that are set up later go there too (/proc/irq/default_smp_affinity).
     #[serde(default = "yes")]
     #[schemars(extend("x-flag" =
-        Flag::off("leave-new", "Leaves interrupts that are set up later where the kernel puts them")))]
+        Flag::off("leave-new", "Does not move interrupts that are set up later")))]
     pub new_interrupts: bool,
 }
 
@@ -89,7 +89,7 @@ pub struct AffinityPlan {
     /// Name or number of the process; all processes of that name.
     #[schemars(extend("x-flag" = Flag::positional("process")))]
     pub process: String,
-    /// CPUs that its threads shall use.
+    /// CPUs for its threads.
     #[serde(default = "CpuSelector::others")]
     pub cpus: CpuSelector,
 }

@@ -18,7 +18,7 @@ pub struct NetworkPlan {
     #[serde(default = "all")]
     #[schemars(extend("x-flag" = Flag::positional("interface")))]
     pub interfaces: Vec<String>,
-    /// CPUs that shall do the work.
+    /// CPUs to do the work.
     #[serde(default = "CpuSelector::others")]
     pub cpus: CpuSelector,
     /// Whether the interface is polled in threads of its own (threaded NAPI); by default as it is.
@@ -52,7 +52,8 @@ Examples:
   whylate treat apply ethtool --delay 0s                     an interrupt for each packet, at once
   whylate treat apply ethtool eth0 --delay 500us             interrupts at most so often
   whylate treat apply ethtool eth0 --link-sleep off          no Energy-Efficient Ethernet
-An interface whose driver does not tell is left out; where it is named, that is said."))]
+An interface whose driver does not report these settings is left out; if you named it, a warning
+says so."))]
 pub struct EthtoolPlan {
     /// Names (eth0), or all but the loopback.
     #[serde(default = "all")]
@@ -92,6 +93,6 @@ impl Words for PciPowerPlan {
 
 fn named(key: &'static str, names: &[String]) -> Result<(), KeyError> {
     let is_name = |name: &String| !name.is_empty() && !name.contains('/') && !name.starts_with('.');
-    let message = "names something that is no device; leave it out for all";
+    let message = "names something that is not a device; leave it out for all";
     if !names.is_empty() && names.iter().all(is_name) { Ok(()) } else { Err(KeyError::new(key, message)) }
 }

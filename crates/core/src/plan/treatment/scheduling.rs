@@ -54,7 +54,7 @@ words! {
 Examples:
   whylate treat apply workqueue --cpus 0"))]
 pub struct WorkqueuePlan {
-    /// CPUs that shall do the work.
+    /// CPUs to do the work.
     #[serde(default = "CpuSelector::others")]
     pub cpus: CpuSelector,
 }
@@ -88,7 +88,7 @@ pub struct CgroupPlan {
     /// Path of the group below /sys/fs/cgroup.
     #[schemars(extend("x-flag" = Flag::positional("group")))]
     pub group: String,
-    /// CPUs that its tasks shall use.
+    /// CPUs for its tasks.
     #[serde(default = "CpuSelector::others")]
     pub cpus: CpuSelector,
 }
@@ -116,7 +116,7 @@ impl Words for PriorityPlan {
 impl Words for CgroupPlan {
     fn check(&self) -> Result<(), KeyError> {
         let is_path = self.group.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
-        let message = "is no path below /sys/fs/cgroup; name a group: system.slice";
+        let message = "is not a path below /sys/fs/cgroup; name a group: system.slice";
         if is_path { Ok(()) } else { Err(KeyError::new("group", message)) }
     }
 }

@@ -72,8 +72,7 @@ pub(super) fn first_cpu(inquiry: &Inquiry, code: FindingCode) -> Option<Finding>
         return None;
     }
     let finding = code.advice("CPU 0 is a target");
-    let effect =
-        "unless told otherwise it keeps the time and handles many of the interrupts for the whole machine";
+    let effect = "by default it does the timekeeping and handles many interrupts for the whole machine";
     Some(if inquiry.facts.cpu_sets.online.len() > 1 {
         finding.effect(effect).now("measure another CPU (`--cpu last`)")
     } else {

@@ -151,7 +151,7 @@ pub(super) fn driver_options(inquiry: &Inquiry, code: FindingCode) -> Option<Fin
     let names: Vec<&str> = on.iter().map(|(_, _, what)| *what).collect();
     let finding = code
         .info(format!("graphics drivers may save power by themselves ({})", names.join(", ")))
-        .effect("entering and leaving such a state is work for driver and firmware, at moments that nobody chooses")
+        .effect("the driver and the firmware enter and leave such states at moments that cannot be predicted")
         .now("write 0 to those that can be written while the driver runs")
         .boot(
             "boot with `i915.enable_dc=0 i915.enable_fbc=0 i915.enable_psr=0`, `amdgpu.runpm=0 amdgpu.aspm=0 \
@@ -195,10 +195,10 @@ pub(super) fn nvidia(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let seen = "/sys/module/nvidia/version";
     Some(if inquiry.facts.kernel.realtime {
         code.serious(format!("the NVIDIA module ({version}) runs on a PREEMPT_RT kernel"))
-            .effect("its maker does not support that; it holds locks that cannot be preempted, and may stop the machine")
+            .effect("NVIDIA does not support this; it holds locks that cannot be preempted, and may hang the machine")
             .seen(seen, version)
             .now("keep real-time tasks and the device's interrupt on different CPUs, and test long")
-            .boot("use another driver, or the plain kernel")
+            .boot("use another driver, or a kernel without PREEMPT_RT")
     } else {
         code.info(format!("the NVIDIA module ({version}) is loaded"))
             .effect("reading its power or clocks has stopped all CPUs for milliseconds on some systems")

@@ -23,7 +23,7 @@ pub(super) fn pinned_threads(inquiry: &Inquiry, code: FindingCode) -> Option<Fin
     let beside = if bound.is_empty() {
         String::new()
     } else {
-        format!("; bound there by somebody: {}", listed(&bound))
+        format!("; bound there from user space: {}", listed(&bound))
     };
     code.info(format!(
         "{} threads of the kernel are pinned to {}{beside}",
@@ -84,11 +84,11 @@ pub(super) fn workqueues(inquiry: &Inquiry, code: FindingCode) -> Option<Finding
     let mask = live.mask(PATH)?;
     let open = mask.intersection(inquiry.targets);
     if open.is_empty() {
-        return code.well("work without a CPU of its own runs elsewhere", PATH, mask.to_string());
+        return code.well("unbound workqueues run elsewhere", PATH, mask.to_string());
     }
     let left = mask.difference(inquiry.targets);
     let finding = code
-        .advice(format!("work without a CPU of its own (unbound workqueues) may run on {}", named(&open)))
+        .advice(format!("unbound workqueues may run on {}", named(&open)))
         .effect("kworker threads compete with the task, and some items take milliseconds")
         .seen(PATH, mask.to_string());
     Some(if left.is_empty() {
@@ -107,12 +107,12 @@ pub(super) fn vmstat(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let quiet = inquiry.targets.difference(&inquiry.facts.cpu_sets.isolated).is_empty();
     if seconds >= 10 || quiet {
         return code.well(
-            "statistics of memory are folded seldom, or not on isolated CPUs",
+            "memory statistics (vmstat) are updated rarely, or not on isolated CPUs",
             PATH,
             seconds.to_string(),
         );
     }
-    code.info(format!("statistics of memory are folded on each CPU every {seconds} s"))
+    code.info(format!("memory statistics (vmstat) are updated on each CPU every {seconds} s"))
         .effect("a kworker runs there for some microseconds")
         .seen(PATH, seconds.to_string())
         .now("sudo sysctl -w vm.stat_interval=120")
@@ -120,7 +120,7 @@ pub(super) fn vmstat(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
         .into()
 }
 
-/// High-resolution timers that are armed on the targets now, but for the tick.
+/// High-resolution timers that are armed on the targets now, except for the tick.
 pub(super) fn timers(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     const TICKS: [&str; 3] = ["tick_nohz_handler", "tick_sched_timer", "tick_nohz_highres_handler"];
     let live = inquiry.live.as_ref()?;

@@ -51,7 +51,7 @@ impl<'a> Live<'a> {
 
     /// Notes that something could not be looked at.
     pub(super) fn note(&self, problem: &str, fix: Option<&str>) {
-        let text = format!("{problem}: nothing is said about it");
+        let text = format!("{problem}: it was not checked");
         let warning = match fix {
             Some(fix) => FindingCode::FactUnreadable.warning(text, fix),
             None => FindingCode::FactUnreadable.warning_without_fix(text),

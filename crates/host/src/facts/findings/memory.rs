@@ -84,7 +84,7 @@ pub(super) fn page_merging(inquiry: &Inquiry, code: FindingCode) -> Option<Findi
         .into()
 }
 
-/// Whether the last-level cache of the targets can be parted (resctrl), and is.
+/// Whether the last-level cache of the targets can be partitioned (resctrl), and is.
 pub(super) fn shared_cache(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     const PATH: &str = "/sys/fs/resctrl";
     let live = inquiry.live.as_ref()?;
@@ -108,17 +108,17 @@ pub(super) fn shared_cache(inquiry: &Inquiry, code: FindingCode) -> Option<Findi
         verb(&others, "shares", "share")
     );
     Some(match (can, own.is_empty()) {
-        (_, false) => code.fine(format!("the last-level cache is parted by resctrl ({})", own.join(", "))).seen(PATH, own.join(", ")),
+        (_, false) => code.fine(format!("the last-level cache is partitioned by resctrl ({})", own.join(", "))).seen(PATH, own.join(", ")),
         (true, true) => code
             .info(text)
-            .effect("what they read and write pushes the task's lines out; this processor can keep parts apart")
+            .effect("what they read and write pushes the task's lines out; this processor can partition the cache")
             .seen(PATH, if is_mounted { "no group of its own" } else { "not mounted" })
             .now(if is_mounted { "make a group for the targets" } else { "mount -t resctrl resctrl /sys/fs/resctrl" }),
         (false, true) => Finding {
             treatment: None,
             ..code
                 .info(text)
-                .effect("what they read and write pushes the task's lines out; this processor cannot keep parts apart")
+                .effect("what they read and write pushes the task's lines out; this processor cannot partition the cache")
                 .seen("/proc/cpuinfo", "no flag `cat_l3`")
         },
     })

@@ -13,7 +13,7 @@ pub(super) fn virtual_machine(inquiry: &Inquiry, code: FindingCode) -> Option<Fi
     let Some(hypervisor) = inquiry.facts.environment.hypervisor.as_deref() else {
         let known = !inquiry.facts.processor.model.is_empty();
         return known
-            .then(|| code.fine("no hypervisor is seen").seen("/proc/cpuinfo", "no flag `hypervisor`"));
+            .then(|| code.fine("no hypervisor was found").seen("/proc/cpuinfo", "no flag `hypervisor`"));
     };
     code.serious(format!("this is a virtual machine ({hypervisor})"))
             .effect(
@@ -21,14 +21,14 @@ pub(super) fn virtual_machine(inquiry: &Inquiry, code: FindingCode) -> Option<Fi
                  the host reports",
             )
             .seen("/proc/cpuinfo, /sys/class/dmi/id", hypervisor)
-            .now("measure on the bare machine, or pin the virtual CPUs to isolated CPUs of the host").into()
+            .now("measure on bare metal, or pin the virtual CPUs to isolated CPUs of the host").into()
 }
 
 pub(super) fn container(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let Some(container) = inquiry.facts.environment.container.as_deref() else {
         let known = !inquiry.facts.kernel.version.is_empty();
         return known
-            .then(|| code.fine("no container is seen").seen("/proc/self/cgroup", "no container's group"));
+            .then(|| code.fine("no container was found").seen("/proc/self/cgroup", "no container's group"));
     };
     code.advice(format!("this process runs in a container ({container})"))
         .effect(
@@ -67,7 +67,7 @@ pub(super) fn quota(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
         return code.well("the control group of this process has no CPU quota", path, text);
     }
     code.serious("the control group of this process has a CPU quota")
-        .effect("ordinary tasks of the group are all stopped for the rest of a period when it is used up")
+        .effect("when it is used up, all ordinary tasks of the group are stopped for the rest of the period")
         .now(format!("lift it: `echo max | sudo tee {path}` (v1: -1)"))
         .seen(path, text)
         .into()
@@ -81,24 +81,22 @@ pub(super) fn firmware(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> 
     let cpu = inquiry.targets.first()?;
     if inquiry.facts.environment.hypervisor.is_some() {
         return Some(
-            code.info(
-                "whether the host's firmware takes CPUs away (SMI) cannot be seen in a virtual machine",
-            )
-            .effect("such gaps look like those that the host makes itself")
-            .seen("MSR 0x34", "the virtual machine's own"),
+            code.info("interrupts by the host's firmware (SMI) cannot be seen in a virtual machine")
+                .effect("such gaps look like those that the host causes")
+                .seen("MSR 0x34", "the virtual machine's own"),
         );
     }
     let count = SmiCounter::open(live.root, cpu).and_then(|counter| counter.read());
     Some(match count {
         Ok(0) => code.fine("the firmware has not interrupted this machine since reset").seen("MSR 0x34", "0"),
         Ok(count) => code
-            .advice(format!("the firmware has taken the CPUs away {count} times since reset (SMI)"))
+            .advice(format!("the firmware has interrupted all CPUs {count} times since reset (SMI)"))
             .effect("all CPUs stop at once, unseen by the kernel, for tens to hundreds of microseconds")
             .seen(format!("MSR 0x34 of CPU {cpu}"), count.to_string())
             .now("see whether the count grows while you measure (`whylate measure stall`)")
-            .boot("switch off in the firmware what makes them: USB legacy support, power capping, memory scrubbing"),
+            .boot("in the firmware setup, switch off what causes them: USB legacy support, power capping, memory scrubbing"),
         Err(unavailable) => code
-            .info(format!("whether the firmware takes CPUs away (SMI) cannot be counted: {unavailable}"))
+            .info(format!("interrupts by the firmware (SMI) cannot be counted: {unavailable}"))
             .effect("such gaps stay unattributed; only a stall probe without interrupts shows them")
             .seen("MSR 0x34", "not available"),
     })
@@ -127,7 +125,7 @@ pub(super) fn clock_source(inquiry: &Inquiry, code: FindingCode) -> Option<Findi
         "kvm-clock" | "xen" | "hyperv_clocksource_tsc_page" => (
             false,
             "readings go through the hypervisor's clock, which costs more than the counter itself and is a system call \
-             where the host does not vouch for it",
+             where the host does not promise that it is stable",
         ),
         _ => (false, "each reading of the clock may be a system call"),
     };

@@ -52,7 +52,7 @@ pub(super) fn idle_states(inquiry: &Inquiry, code: FindingCode) -> Option<Findin
     let sleepy = targets_where(inquiry, |cpu| deepest(cpu).is_some_and(|ns| ns > EXIT_LATENCY_SHALLOW_NS));
     let Some(worst) = sleepy.iter().filter_map(|cpu| deepest(inquiry.facts.cpu(cpu)?)).max() else {
         let shallow = inquiry.targets.iter().filter_map(|cpu| deepest(inquiry.facts.cpu(cpu)?)).max()?;
-        let text = format!("idle states are left within {} (as the kernel states)", Nanos(shallow));
+        let text = format!("idle states are left within {} (according to the kernel)", Nanos(shallow));
         return code.well(text, seen, Nanos(shallow).to_string());
     };
     let severity = if worst > EXIT_LATENCY_SERIOUS_NS { Severity::Serious } else { Severity::Advice };
@@ -60,12 +60,12 @@ pub(super) fn idle_states(inquiry: &Inquiry, code: FindingCode) -> Option<Findin
         .found(
             severity,
             format!(
-                "{} may enter idle states that take up to {} to leave (as the kernel states)",
+                "{} may enter idle states that take up to {} to leave (according to the kernel)",
                 named(&sleepy),
                 Nanos(worst)
             ),
         )
-        .effect("a wake-up from idle is late by that")
+        .effect("a wake-up from idle is late by that time")
         .seen(seen, format!("exit latency {}", Nanos(worst)))
         .now(format!("sudo cpupower -c {sleepy} idle-set -D {}", EXIT_LATENCY_SHALLOW_NS / 1_000));
     let is_x86 = super::super::processor::is_x86(&inquiry.facts.kernel.architecture);

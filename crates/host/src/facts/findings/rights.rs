@@ -66,7 +66,7 @@ pub(super) fn group_budget(inquiry: &Inquiry, code: FindingCode) -> Option<Findi
                 "the real-time tasks of this process's control group may together use {budget} us of each of their \
                  periods on a CPU (RT_GROUP_SCHED)"
             ))
-            .effect("after that they are stopped until the next one")
+            .effect("after that they are stopped until the next period")
             .now(leave),
         _ => code.fine("the control group of this process does not limit real-time tasks"),
     };

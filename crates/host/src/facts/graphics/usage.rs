@@ -108,7 +108,7 @@ impl GpuSampler {
         self.files = open_files(&self.root).filter_map(|file| Some((device(&file)?, file))).collect();
     }
 
-    /// What the clients of a device had of its engines, and of memory where the driver does not tell it otherwise.
+    /// What the clients of a device had of its engines, and of memory where the driver does not report it otherwise.
     fn clients(&self, index: usize, knows_memory: bool, found: &mut Found, last: &mut Last) {
         let (mut memory, mut system) = (0, 0);
         let mut busy: BTreeMap<String, f64> = BTreeMap::new();

@@ -321,7 +321,7 @@ fn is_stopped(pid: u32) -> bool {
     Stat::parse(&text).is_some_and(|stat| matches!(stat.field(3), Some("T" | "t")))
 }
 
-/// SIGTERM and its like mean stop, so that nothing is left behind.
+/// SIGTERM and similar signals mean stop, so that nothing is left behind.
 fn watch_signals(sender: Sender<Event>) -> Result<(), LoadError> {
     let mut signals =
         Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(LoadError::system("watching for signals"))?;

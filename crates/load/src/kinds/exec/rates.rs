@@ -36,7 +36,7 @@ impl Rates {
         }
     }
 
-    /// The first number after `start` is about no more than `span_ns`: what came before it is no part of a rate.
+    /// The first number after `start` is about no more than `span_ns`: what came before it is not part of a rate.
     pub(super) fn begin(&mut self, at: MonoTime, span_ns: u64) {
         self.last = self.last.max(MonoTime(at.0.saturating_sub(span_ns)));
     }

@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode};
 use whylate_core::CpuSet;
 use whylate_host::HostRoot;
 
-/// In place of a CPU list: wherever the supervisor may run.
+/// Instead of a CPU list: wherever the supervisor may run.
 pub(super) const ANYWHERE: &str = "-";
 
 /// What the shell returns for a program that is there and cannot be run.

@@ -42,7 +42,8 @@ pub(super) fn end(leader: Pid, context: &Context) -> Vec<Pid> {
 fn wait_a_little(context: &Context, moment: MonoTime) {
     while let Some(event) = context.event_until(moment) {
         if let Event::Matched { .. } | Event::OutputEnded(_) = event {
-            // What the command prints while it is being ended is kept in the file; it is no rate of the load.
+            // What the command prints while it is being ended is kept in the file; it does not count as a rate of the
+            // load.
             continue;
         }
         if let Event::Exited { .. } | Event::Childless = event {

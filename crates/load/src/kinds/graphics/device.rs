@@ -114,7 +114,9 @@ impl Acts for GraphicsPlan {
     fn act(&self, _workers: usize) -> Result<Box<dyn Act>, LoadError> {
         if self.method == GraphicsMethod::DrmFlip {
             let take = |card: &Card| {
-                display(self, card)?.take().map_err(|error| cannot(card, "shows no buffer of ours", &error))
+                display(self, card)?
+                    .take()
+                    .map_err(|error| cannot(card, "cannot display a buffer of whylate", &error))
             };
             let (path, flips) = first(self, take)?;
             return Ok(Box::new(Flipping { path, flips }));

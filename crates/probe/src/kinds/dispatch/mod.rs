@@ -1,7 +1,7 @@
 //! The dispatch probe's thread: waits for an interrupt, looks at the clock, counts how late it runs.
 //!
 //! In: a source of interrupts at known or regular moments. Out: the time from the moment for which an interrupt was
-//! programmed to the first instruction of the process that waited for it, and where the kernel tells, its parts
+//! programmed to the first instruction of the process that waited for it, and, where the kernel reports them, its parts
 //! ([`parts`]).
 
 mod grid;
@@ -59,7 +59,7 @@ impl Resolve<DispatchPlan> for DispatchSpec {
             place.warnings.push(Warning::new(
                 WarningCode::ExpiryUnknown,
                 format!(
-                    "{source} does not tell for which moment its interrupt was programmed: a latency is how much later \
+                    "{source} does not say for which moment its interrupt was programmed: a latency is how much later \
                      than the earliest of the last 64 interrupts the process ran, and the smallest latency is not in it"
                 ),
             ));
@@ -104,7 +104,8 @@ impl Kind for DispatchSpec {
     }
 }
 
-/// The programs that tell the parts of dispatches, with their table; a warning where the kernel does not let them run.
+/// The programs that report the parts of dispatches, with their table; a warning where the kernel does not let them
+/// run.
 fn steps(warnings: &mut Vec<Warning>) -> Option<(DispatchSteps, OwnedFd)> {
     let started = DispatchSteps::start().and_then(|steps| {
         let table = steps.table()?;
@@ -132,7 +133,7 @@ trait Source {
     fn ready(&mut self) {}
 }
 
-/// A timer of the thread's own, programmed anew each time.
+/// A timer of the thread's own, programmed again each time.
 struct Sleep;
 
 impl Source for Sleep {

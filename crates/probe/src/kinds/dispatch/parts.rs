@@ -29,12 +29,12 @@ pub(super) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// For the calling thread; `None` where the kernel does not tell the steps.
+    /// For the calling thread; `None` where the kernel does not report the steps.
     pub(super) fn new(team: &Team<'a>, lanes: &[Lane<'a>]) -> Option<Self> {
         let (table, lanes) = (team.dispatch_table?, *lanes.first_chunk()?);
         let slot = Slot::take(table, schedule::id_of_this_thread());
         if slot.is_none() {
-            let text = "another measuring thread has this one's place in the table of the kernel's programs";
+            let text = "another measuring thread uses the entry of this one in the table of the BPF programs";
             team.warn(Warning::new(WarningCode::DispatchWholeOnly, format!("{WHOLE_ONLY}: {text}")));
         }
         Some(Self { slot: slot?, lanes })

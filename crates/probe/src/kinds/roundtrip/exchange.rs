@@ -219,7 +219,7 @@ impl Asker<'_> {
         link.ask(STOP);
     }
 
-    /// Where the counter will stand at a moment of CLOCK_MONOTONIC.
+    /// The counter's value at a moment of CLOCK_MONOTONIC.
     fn ticks_at<C: Counter>(&self, moment: u64) -> u64 {
         let left = Nanos(moment.saturating_sub(clock::now().0));
         C::now().0 + self.exchange.calibration.cycles(left).0

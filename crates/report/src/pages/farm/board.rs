@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use whylate_core::figure::nanoseconds;
 use whylate_core::result::{FarmBoard, FarmRun, RunSeries};
 
-/// Of so many runs there is a row, the newest ones.
+/// The most runs that have a row, the newest first.
 const ROWS_MAX: usize = 200;
 
 /// A board with all its series, and the series that was asked for.

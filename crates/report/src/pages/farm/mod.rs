@@ -73,7 +73,7 @@ fn sentence(alarm: &FarmAlarm) -> String {
     let what = shortened(&alarm.what);
     match (alarm.kind.as_str(), figures) {
         ("level", Some((measured, allowed))) => format!(
-            "{what}: p99.9 is {}; the board's own runs teach {} at most",
+            "{what}: p99.9 is {}; the board's own runs show {} at most",
             nanoseconds_f64(measured),
             nanoseconds_f64(allowed)
         ),

@@ -6,7 +6,7 @@ use crate::section::Text;
 const LIVE_SCRIPT: &str = include_str!("../live.js");
 const SEARCH: &str = r#"<form action="/" role="search"><input type="search" name="q" value="{}" placeholder="kernel&gt;=6.12 verdict=fail" aria-label="Search runs"><button>Search</button></form>
 "#;
-const SERIES: &str = r#"<form action="/series"><input type="hidden" name="q" value="{}"><input name="statistic" value="timer p99.9" aria-label="Statistic"><button>Course over these runs</button></form>
+const SERIES: &str = r#"<form action="/series"><input type="hidden" name="q" value="{}"><input name="statistic" value="timer p99.9" aria-label="Statistic"><button>Trend over these runs</button></form>
 "#;
 const FORM: &str = r#"<form action="{}" aria-label="{}">"#;
 const TEXT_FIELD: &str = r#"<label>{} <input type="search" name="{}" value="{}" placeholder="{}" list="known-{}"></label><datalist id="known-{}">"#;

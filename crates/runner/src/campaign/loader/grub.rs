@@ -1,7 +1,8 @@
 //! GRUB: an entry in `custom.cfg`, which its configuration reads, that takes its words from the environment block; and
 //! `next_entry` there, which GRUB clears before it boots.
 //!
-//! The entry is a copy of that of every day: what finds the disk, the kernel and its first file system stays as it is there.
+//! The entry is a copy of the default one: what finds the disk, the kernel and its first file system stays as it is
+//! there.
 
 use super::{Asked, ENTRY, Loader, LoaderName, run};
 use crate::campaign::CampaignError;
@@ -78,12 +79,12 @@ impl Grub {
             .filter(|(_, place, _)| around(place))
             .max_by_key(|(_, place, _)| place.len());
         let Some((device, place, kind)) = mount else {
-            return Err(Self::cannot(format!("/proc/mounts does not tell what {folder} is on")));
+            return Err(Self::cannot(format!("/proc/mounts does not show on which file system {folder} is")));
         };
         let is_mapped = ["/dev/mapper/", "/dev/dm-", "/dev/md"].iter().any(|it| device.starts_with(it));
         if !WRITABLE.contains(&kind) || is_mapped {
             return Err(Self::cannot(format!(
-                "{folder} is on {device} ({kind}, at {place}), where GRUB cannot note that an entry was booted once; boot with \
+                "{folder} is on {device} ({kind}, at {place}), where GRUB cannot record that an entry was booted once; boot with \
                  a script instead (--boot-loader PATH)"
             )));
         }
@@ -98,7 +99,7 @@ impl Grub {
         {
             if !configuration.contains(needed) {
                 return Err(Self::cannot(format!(
-                    "its grub.cfg does not read {what}; make it anew (update-grub)"
+                    "its grub.cfg does not read {what}; generate it again (update-grub)"
                 )));
             }
         }
@@ -106,7 +107,7 @@ impl Grub {
         kernels.iter().map(|kernel| self.entry(&configuration, kernel)).collect()
     }
 
-    /// The entry of a kernel, from the one of every day.
+    /// The entry of a kernel, from the default one.
     fn entry(&self, configuration: &str, kernel: &str) -> Result<String, CampaignError> {
         let body = entry_of(configuration, kernel).ok_or_else(|| {
             Self::cannot(format!(

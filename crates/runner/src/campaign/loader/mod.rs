@@ -1,4 +1,4 @@
-//! What boots a machine once with another command line, and leaves its entry of every day as it is.
+//! What boots a machine once with another command line, and leaves its default entry as it is.
 
 mod grub;
 mod script;
@@ -42,7 +42,7 @@ impl Asked {
         format!("{MARK}{}", self.step)
     }
 
-    /// All that is added to the command line of every day.
+    /// All that is added to the default command line.
     pub fn appended(&self) -> String {
         let mark = std::iter::once(self.mark());
         self.words.iter().cloned().chain(mark).collect::<Vec<_>>().join(" ")
@@ -71,7 +71,7 @@ pub trait Loader {
     /// The loader cannot be told.
     fn once(&self, asked: &Asked) -> Result<(), CampaignError>;
 
-    /// Has the next boot be that of every day.
+    /// Has the next boot be the default one.
     ///
     /// # Errors
     /// The loader cannot be told.
@@ -134,9 +134,9 @@ impl FromStr for LoaderName {
             "grub" => Ok(Self::Grub),
             "systemd-boot" => Ok(Self::SystemdBoot),
             path if path.starts_with('/') => Ok(Self::Script(path.to_owned())),
-            other => {
-                Err(format!("`{other}` is none of grub, systemd-boot, or the absolute path of a script"))
-            }
+            other => Err(format!(
+                "`{other}` is not a boot loader; choose grub, systemd-boot, or give the absolute path of a script"
+            )),
         }
     }
 }

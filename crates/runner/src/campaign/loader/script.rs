@@ -36,7 +36,7 @@ impl Loader for Script {
         let problem = match std::fs::metadata(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => "there is no such file".to_owned(),
             Err(error) => error.to_string(),
-            Ok(file) if !file.is_file() => "is no file".to_owned(),
+            Ok(file) if !file.is_file() => "is not a file".to_owned(),
             Ok(file) if file.permissions().mode() & EXECUTABLE == 0 => {
                 format!("is not executable: chmod +x {}", self.path)
             }

@@ -1,4 +1,4 @@
-//! systemd-boot: an entry file, a copy of that of every day with more options, and `bootctl set-oneshot`, which firmware
+//! systemd-boot: an entry file, a copy of the default one with more options, and `bootctl set-oneshot`, which firmware
 //! remembers for one boot.
 
 use super::{Asked, ENTRY, Loader, LoaderName, run};
@@ -104,7 +104,8 @@ impl SystemdBoot {
             return Ok(());
         }
         Err(Self::cannot(format!(
-            "the default of {folder} is not named, so that another entry could become it; name it: bootctl set-default ID              (bootctl list shows the ids)"
+            "{folder} names no default entry, so that another entry could become the default; set it: \
+             bootctl set-default ID (bootctl list shows the ids)"
         )))
     }
 

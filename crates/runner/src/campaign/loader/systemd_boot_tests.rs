@@ -57,7 +57,7 @@ fn an_entry_is_that_of_every_day_with_more_options_and_goes_again() {
         options root=UUID=0b1c ro quiet isolcpus=1 whylate.boot=0\n";
     assert_eq!(fs::read_to_string(&ours).unwrap(), expected);
     listed_by_bootctl(&root);
-    // Once more: the entry is made from that of every day, not from ours.
+    // Once more: the entry is made from the default one, not from ours.
     loader.once(&Asked { step: 1, words: Vec::new(), ..asked }).unwrap();
     let text = fs::read_to_string(&ours).unwrap();
     assert!(text.ends_with("options root=UUID=0b1c ro quiet whylate.boot=1\n"), "{text}");

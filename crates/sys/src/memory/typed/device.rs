@@ -166,8 +166,8 @@ impl Backend for CarveOut {
         let ranges = fs::read_to_string("/proc/iomem").unwrap_or_default();
         if !is_reserved(&ranges, address) {
             return Err(format!(
-                "{address:#x} is not in a range that /proc/iomem shows as Reserved (as root): its bytes would be \
-                 somebody's"
+                "{address:#x} is not in a range that /proc/iomem shows as Reserved (as root): other software uses those \
+                 bytes"
             ));
         }
         named_file(file)?;

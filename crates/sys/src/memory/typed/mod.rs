@@ -2,7 +2,7 @@
 //!
 //! A [`Backend`] is a way to get such memory from the kernel. What a piece of memory is has three answers: what was
 //! `requested`, what the page table says (`mapped`, where it can be read), and what timing shows (`effective`).
-//! A driver may map ordinary memory with a write-combining page protection and get write-back all the same.
+//! A driver may map ordinary memory with a write-combining page protection and still get write-back.
 
 mod anonymous;
 mod device;

@@ -116,7 +116,7 @@ impl Backend for Memtype {
         Module::open().map_err(|error| {
             let fix = match cfg!(target_arch = "x86_64") {
                 true => "build the module of kmod/ (DKMS) and `modprobe whylate_memtype`, as root",
-                false => "its module knows the memory types of x86-64 alone",
+                false => "the module supports the memory types of x86-64 only",
             };
             format!("{MODULE_DEVICE} cannot be opened: {error}; {fix}")
         })?;

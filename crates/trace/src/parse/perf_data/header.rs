@@ -100,7 +100,7 @@ impl Header {
     fn attributes(&mut self, input: &Input, section: Section, bytes: u64) -> Result<(), ParseError> {
         let count = section.bytes.checked_div(bytes).unwrap_or(0);
         if bytes < ATTRIBUTE_BYTES_MIN + 16 || count == 0 || count > EVENTS_MAX {
-            return Err(input.damaged(16, format!("{count} events of {bytes} bytes each cannot be")));
+            return Err(input.damaged(16, format!("{count} events of {bytes} bytes each are impossible")));
         }
         for index in 0..count {
             let at = section.offset.saturating_add(index * bytes);

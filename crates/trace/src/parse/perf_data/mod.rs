@@ -53,7 +53,7 @@ pub(super) struct PerfDataReader {
     /// All samples are laid out so.
     only_layout: Option<Layout>,
     order: Order,
-    /// Begins of rounds, and the latest time before each.
+    /// Starts of rounds, and the latest time before each.
     rounds: Vec<(u64, u64)>,
     latest_ns: u64,
     /// How far losses are counted already, for a second reading.
@@ -147,10 +147,10 @@ fn only_layout(header: &Header) -> Option<Layout> {
 fn unnamed(header: &Header) -> String {
     let build = match &header.build_id {
         Some(id) => format!(
-            "the list of those of the kernel with build id {id} is not on this machine, or this user may not see its \
+            "the symbols of the kernel with build id {id} are not on this machine, or this user may not see its \
              addresses (read it as root)"
         ),
-        None => "the file does not tell which build of the kernel it is from (`perf record -B`)".to_owned(),
+        None => "the file does not name the build of its kernel (`perf record -B`)".to_owned(),
     };
     format!(
         "functions have no names: {build}; give the file to whylate where it was recorded, or copy `~/.debug` from there"

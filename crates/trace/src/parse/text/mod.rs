@@ -151,7 +151,7 @@ impl TextReader {
         if self.machine.raw_times {
             self.remark(
                 "the times are those of a raw counter, not nanoseconds: of the clock `counter`, `x86-tsc`, or `uptime`, \
-                 which counts hundredths of a second; text does not tell which"
+                 which counts hundredths of a second; the text does not say which"
                     .to_owned(),
             );
         }
@@ -180,8 +180,8 @@ impl Reader for TextReader {
         &self.machine.texts.names
     }
 
-    /// In a file that is not compressed, found by halving; the times of a text are sorted but for small disorder of what
-    /// was read from `trace_pipe`. Otherwise everything before is read.
+    /// In a file that is not compressed, found by halving; the times of a text are sorted except for small disorder
+    /// of what was read from `trace_pipe`. Otherwise everything before is read.
     fn seek(&mut self, from_ns: Option<u64>, selection: Selection) -> Result<(), ParseError> {
         let offset = match from_ns {
             Some(from_ns) => seek::find(&self.source, &mut self.machine, from_ns)?,

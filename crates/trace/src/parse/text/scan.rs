@@ -2,7 +2,7 @@
 
 use memchr::{memchr, memchr2, memmem, memrchr};
 
-/// So many digits fit into 64 bits whatever they are.
+/// Any number with this many digits fits into 64 bits.
 const DIGITS_SAFE: usize = 19;
 /// Nanoseconds of the last digit of a fraction of a second, by the number of its digits.
 const FRACTIONS: [u64; 10] =

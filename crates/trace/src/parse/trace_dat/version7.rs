@@ -114,7 +114,7 @@ impl File<'_> {
             }
             scan.position = end;
         }
-        Err(scan.damaged("the section of options has no end"))
+        Err(scan.damaged("the section of options is not terminated"))
     }
 
     fn metadata(&mut self, option: u16, offset: u64) -> Result<(), ParseError> {

@@ -10,17 +10,17 @@ use whylate_host::{HostError, HostRoot};
 
 const WATCHED: &str = "/proc/sys/kernel/watchdog_cpumask";
 
-/// How often statistics of memory are folded on each CPU while a shield is up, in seconds; the default is 1.
+/// How often memory statistics (vmstat) are updated on each CPU while a shield is up, in seconds; the default is 1.
 const STAT_INTERVAL_S: u64 = 120;
 
-/// Work items without a CPU of their own, and RCU callbacks.
+/// Unbound work items, and RCU callbacks.
 pub(super) fn work(sides: &Sides, surroundings: &Surroundings) -> Result<Planned, Impossible> {
     let root = &surroundings.root;
     let mut planned = Planned::default();
     // The mask bounds those of all unbound workqueues, so the masks of single ones can stay as they are.
     let cpus = root.read_trimmed(WORKQUEUES)?.as_deref().and_then(CpuSet::from_mask);
     let target = Target::file_with(WORKQUEUES, Reading::CpuMask);
-    let effect = |left: &CpuSet| format!("work items without a CPU of their own run on CPU {left}");
+    let effect = |left: &CpuSet| format!("unbound work items run on CPU {left}");
     planned.changes.extend(narrowed(target, cpus, sides, effect));
     let kept = sides.shielded.difference(&offloaded(root)?);
     if !kept.is_empty() {
@@ -69,7 +69,7 @@ pub(super) fn timers(sides: &Sides, surroundings: &Surroundings) -> Result<Plann
     planned.changes.extend(narrowed(target, root.read_cpus(WATCHED)?, sides, effect));
     let interval = "/proc/sys/vm/stat_interval";
     if root.read_number::<u64>(interval)?.is_some_and(|seconds| seconds < STAT_INTERVAL_S) {
-        let effect = "statistics of memory are folded on each CPU every two minutes";
+        let effect = "memory statistics (vmstat) are updated on each CPU every two minutes";
         planned.changes.push(Change::optional(Target::file(interval), STAT_INTERVAL_S.to_string(), effect));
     }
     let migration = "/proc/sys/kernel/timer_migration";

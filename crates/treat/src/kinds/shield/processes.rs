@@ -191,7 +191,7 @@ fn members(
     }
     if !leaving.is_empty() {
         let text = format!(
-            "threads that were bound to CPU {} have to leave, since the rest of their process runs elsewhere: {}",
+            "threads that were bound to CPU {} have to move, since the rest of their process runs elsewhere: {}",
             sides.shielded,
             listed(&leaving)
         );
