@@ -12,9 +12,9 @@ Examples:
   whylate check --tracing                which histograms, causes and traces are possible here
   whylate check --json | jq '.findings[] | select(.severity == \"serious\") | .id'
 
-serious: no real-time guarantee is possible with it (exit code 2); advice: it lengthens latencies and
-can be changed; info: worth knowing; ok: as it should be. A machine with advice may still be fast
-enough: these are statements about settings, and only a measurement shows their effect.")]
+serious: no real-time guarantee is possible with it (exit code 2); advice: it lengthens latencies
+and can be changed; info: worth knowing; ok: as it should be. A machine with advice may still be
+fast enough: these are statements about settings, and only a measurement shows their effect.")]
 pub(crate) struct CheckArguments {
     /// CPUs that the real-time task will run on [default: the isolated ones, else the last]
     #[arg(short = 'a', long, alias = "cpu", value_name = "LIST")]
