@@ -50,10 +50,10 @@ expect "shellcheck of all scripts" $? 0
 # Slurm runs a copy of the batch script, in the folder from which it was submitted.
 cat >"$folder/bin/sbatch" <<'SBATCH'
 #!/bin/sh
-while case "$1" in -*) true ;; *) false ;; esac do shift; done
+while case "$1" in -*) true ;; *) false ;; esac do case "$1" in --array=0-*) last=${1#--array=0-} last=${last%%%*} ;; esac; shift; done
 copy=$(mktemp) && cp "$1" "$copy" && chmod 700 "$copy" && shift
-SLURM_SUBMIT_DIR=$PWD "$copy" "$@"
-ended=$?
+ended=0
+for task in $(seq 0 "$last"); do SLURM_SUBMIT_DIR=$PWD SLURM_ARRAY_TASK_ID=$task "$copy" "$@" || ended=$?; done
 rm "$copy"
 exit $ended
 SBATCH

@@ -1,4 +1,5 @@
-"""Runs statements in an engine: a JSON document on standard input, the columns and rows of the last one on standard output.
+"""Runs questions in an engine, each a list of statements: a JSON document on standard input, a list of the columns and rows of each
+question's last statement on standard output.
 
 Exit code 69: the engine is not installed, or what it needs.
 """
@@ -46,6 +47,16 @@ def spark(statements):
     return found.columns, [list(row) for row in found.collect()]
 
 
+def datafusion(statements):
+    import datafusion
+
+    context = datafusion.SessionContext()
+    for statement in statements:
+        found = context.sql(statement)
+    columns = found.schema().names
+    return columns, [[row[name] for name in columns] for row in found.to_pylist()]
+
+
 def plain(value):
     if value is None or isinstance(value, (bool, int, str)):
         return value
@@ -58,9 +69,10 @@ answer = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
 asked = json.load(sys.stdin)
 try:
-    columns, rows = {"duckdb": duckdb, "clickhouse": clickhouse, "spark": spark}[asked["engine"]](asked["statements"])
+    engines = {"duckdb": duckdb, "clickhouse": clickhouse, "spark": spark, "datafusion": datafusion}
+    answers = [engines[asked["engine"]](statements) for statements in asked["questions"]]
 except ImportError as error:
     print(error, file=sys.stderr)
     sys.exit(69)
-json.dump({"columns": columns, "rows": [[plain(it) for it in row] for row in rows]}, answer)
+json.dump([{"columns": columns, "rows": [[plain(it) for it in row] for row in rows]} for columns, rows in answers], answer)
 answer.flush()

@@ -1,7 +1,8 @@
 -- The newest 30 runs of each board and plan, with the quantiles of the cell and probe that was latest in the newest one
 -- `p50_ns` to `p9999_ns` are of the CPU with the largest one; `max_ns` is the largest latency of the run in any cell.
 WITH placed AS (
-    SELECT host, plan, run, started_at, started_s, kernel, architecture, processor, verdict, mismatches, limit_ns, max_ns,
+    SELECT host, plan, run, started_at, started_s, kernel, architecture, processor, verdict, mismatches, labels,
+        limit_ns, max_ns,
         row_number() OVER (PARTITION BY host, plan ORDER BY started_s DESC, run DESC) AS age
     FROM runs
 ),
@@ -34,8 +35,8 @@ drawn AS (
 )
 SELECT r.host AS host, r.plan AS plan, r.run AS run, r.started_at AS started_at, r.started_s AS started_s,
     r.kernel AS kernel, r.architecture AS architecture, r.processor AS processor, r.verdict AS verdict,
-    r.mismatches AS mismatches, r.limit_ns AS limit_ns, r.max_ns AS max_ns, l.cell AS cell, l.probe AS probe,
-    d.p50_ns AS p50_ns, d.p99_ns AS p99_ns, d.p999_ns AS p999_ns, d.p9999_ns AS p9999_ns
+    r.mismatches AS mismatches, r.labels AS labels, r.limit_ns AS limit_ns, r.max_ns AS max_ns, l.cell AS cell,
+    l.probe AS probe, d.p50_ns AS p50_ns, d.p99_ns AS p99_ns, d.p999_ns AS p999_ns, d.p9999_ns AS p9999_ns
 FROM recent AS r
 LEFT JOIN latest AS l ON r.host = l.host AND r.plan = l.plan
 LEFT JOIN drawn AS d ON r.host = d.host AND r.run = d.run

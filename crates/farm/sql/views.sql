@@ -101,7 +101,8 @@ WITH boards AS (
     GROUP BY host, plan
 ),
 newest AS (
-    SELECT max(started_s) AS now_s FROM runs
+    -- A board whose clock is ahead makes no other one silent.
+    SELECT max(started_s) AS now_s FROM runs WHERE mismatches NOT LIKE '%clock: %'
 ),
 silences AS (
     SELECT b.host AS host, b.plan AS plan, b.run_count AS run_count, (n.now_s - b.last_s) / 86400.0 AS silent_days,
@@ -112,3 +113,14 @@ silences AS (
 SELECT host, plan, run_count, silent_days, usual_days, greatest(1 / 24.0, 3.0 * usual_days) AS allowed_days
 FROM silences
 WHERE silent_days > greatest(1 / 24.0, 3.0 * usual_days);
+
+-- What the farm file said of the machines when their runs were pushed: a row for each label of a run. EACH_WORD is what the engine
+-- calls a row for each word of a text.
+CREATE VIEW run_labels AS
+WITH words AS (
+    SELECT host, run, EACH_WORD(labels) AS word FROM runs
+)
+SELECT host, run, substring(word, 1, position('=' IN word) - 1) AS label,
+    substring(word, position('=' IN word) + 1) AS value
+FROM words
+WHERE word <> '';

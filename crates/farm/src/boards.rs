@@ -12,14 +12,14 @@ use whylate_stats::changes;
 /// The columns of [`history_of`], with those of the question `boards`.
 const HISTORY: &str = "SELECT r.host AS host, r.plan AS plan, r.run AS run, r.started_at AS started_at, \
     r.started_s AS started_s, r.kernel AS kernel, r.architecture AS architecture, r.processor AS processor, \
-    r.verdict AS verdict, r.mismatches AS mismatches, r.limit_ns AS limit_ns, r.max_ns AS max_ns, q.cell AS cell, \
+    r.verdict AS verdict, r.mismatches AS mismatches, r.labels AS labels, r.limit_ns AS limit_ns, r.max_ns AS max_ns, q.cell AS cell, \
     q.probe AS probe, max(CASE WHEN q.quantile = 0.5 THEN q.value_ns END) AS p50_ns, \
     max(CASE WHEN q.quantile = 0.99 THEN q.value_ns END) AS p99_ns, \
     max(CASE WHEN q.quantile = 0.999 THEN q.value_ns END) AS p999_ns, \
     max(CASE WHEN q.quantile = 0.9999 THEN q.value_ns END) AS p9999_ns \
     FROM runs AS r LEFT JOIN quantiles AS q ON r.host = q.host AND r.run = q.run WHERE r.host = ";
 const HISTORY_END: &str = " GROUP BY r.host, r.plan, r.run, r.started_at, r.started_s, r.kernel, r.architecture, \
-    r.processor, r.verdict, r.mismatches, r.limit_ns, r.max_ns, q.cell, q.probe ORDER BY started_s, run, cell, probe";
+    r.processor, r.verdict, r.mismatches, r.labels, r.limit_ns, r.max_ns, q.cell, q.probe ORDER BY started_s, run, cell, probe";
 
 /// The statement that asks for all runs of a board. `None` for a name that `push` gives no machine: it never becomes a part
 /// of a statement.
@@ -63,6 +63,7 @@ fn run(row: &Row<'_>) -> FarmRun {
         machine: machine.into_iter().filter(|it| !it.is_empty()).collect::<Vec<_>>().join(" "),
         verdict: row.text("verdict").parse().ok(),
         mismatches: row.text("mismatches"),
+        labels: row.words("labels"),
         limit_ns: row.count("limit_ns"),
         max_ns: row.count("max_ns"),
         quantiles_ns: ["p50_ns", "p99_ns", "p999_ns", "p9999_ns"].map(|name| row.count(name)),

@@ -8,7 +8,7 @@ use whylate_stats::meta::{Board, BoardEffect, Meta, conclude, meta, meta_apart};
 
 /// The figure of each run that was complete, for [`compare_groups`].
 pub const FIGURES: &str = "SELECT l.plan AS plan, l.cell AS cell, l.probe AS probe, l.host AS host, r.kernel AS kernel, \
-    l.figure_ns AS figure_ns, r.started_at AS started_at, r.verdict AS verdict \
+    l.figure_ns AS figure_ns, r.started_at AS started_at, r.verdict AS verdict, r.labels AS labels \
     FROM levels AS l JOIN runs AS r ON l.host = r.host AND l.run = r.run \
     ORDER BY plan, cell, probe, host, r.started_s, r.run";
 
@@ -21,7 +21,7 @@ pub struct RunGroup {
 }
 
 impl RunGroup {
-    /// Terms as `whylate runs` has them (`kernel>=6.12 host~rack-1`), or a number that the kernel's release begins with
+    /// Terms as `whylate runs` has them (`kernel>=6.12 host~rack-1`; labels are tags: `tag=soc=rk3588`), or a number that the kernel's release begins with
     /// (`6.12`).
     ///
     /// # Errors
@@ -56,7 +56,7 @@ pub fn compare_groups(rows: &Rows, first: &RunGroup, second: &RunGroup, margin: 
             verdict: row.text("verdict").parse().ok(),
             host: row.text("host"),
             kernel: row.text("kernel"),
-            tags: Vec::new(),
+            tags: row.words("labels"),
             note: None,
         };
         let of_series = series.entry([run.plan.clone(), row.text("cell"), row.text("probe")]);

@@ -20,6 +20,8 @@ pub enum Engine {
     ClickHouse,
     /// Spark.
     Spark,
+    /// DataFusion.
+    DataFusion,
 }
 
 /// What an engine answered.
@@ -56,6 +58,11 @@ impl Row<'_> {
     /// A text; empty without one.
     pub(crate) fn text(&self, column: &str) -> String {
         self.value(column).and_then(Value::as_str).unwrap_or_default().to_owned()
+    }
+
+    /// The words of a text.
+    pub(crate) fn words(&self, column: &str) -> Vec<String> {
+        self.text(column).split_whitespace().map(str::to_owned).collect()
     }
 
     pub(crate) fn number(&self, column: &str) -> Option<f64> {
@@ -96,28 +103,28 @@ impl Wait {
     }
 }
 
-/// Runs statements in the engine that is installed, as a module of Python.
+/// Answers questions, the statements of each, in the engine that is installed, as a module of Python: all of them in one process.
 ///
 /// # Errors
 /// [`FarmError::NoEngine`] where it is not installed, [`FarmError::NoPython`] where Python is not, [`FarmError::TooLong`],
 /// [`FarmError::Stopped`], [`FarmError::Engine`] with what it says.
-pub fn ask(engine: Engine, statements: &[String], wait: &Wait) -> Result<Rows, FarmError> {
+pub fn ask(engine: Engine, questions: &[Vec<String>], wait: &Wait) -> Result<Vec<Rows>, FarmError> {
     match std::env::var(PYTHON) {
-        Ok(python) => ask_python(&python, &format!("{PYTHON}={python}"), engine, statements, wait),
-        Err(_) => ask_python("python3", "python3", engine, statements, wait),
+        Ok(python) => ask_python(&python, &format!("{PYTHON}={python}"), engine, questions, wait),
+        Err(_) => ask_python("python3", "python3", engine, questions, wait),
     }
 }
 
-/// Runs statements with a Python; `named` is how it was named.
+/// Answers questions with a Python; `named` is how it was named.
 fn ask_python(
     python: &str,
     named: &str,
     engine: Engine,
-    statements: &[String],
+    questions: &[Vec<String>],
     wait: &Wait,
-) -> Result<Rows, FarmError> {
+) -> Result<Vec<Rows>, FarmError> {
     let failed = |what: String| FarmError::Engine(engine.name(), what);
-    let document = serde_json::json!({ "engine": engine.name(), "statements": statements }).to_string();
+    let document = serde_json::json!({ "engine": engine.name(), "questions": questions }).to_string();
     // Files: no pipe is full, and what the engine leaves behind cannot keep one open.
     let files = || -> io::Result<[File; 3]> {
         let mut input = tempfile::tempfile()?;
@@ -188,6 +195,7 @@ impl Engine {
             Self::DuckDb => "duckdb",
             Self::ClickHouse => "clickhouse",
             Self::Spark => "spark",
+            Self::DataFusion => "datafusion",
         }
     }
 
@@ -197,6 +205,7 @@ impl Engine {
             Self::DuckDb => "duckdb",
             Self::ClickHouse => "chdb",
             Self::Spark => "pyspark",
+            Self::DataFusion => "datafusion",
         }
     }
 }
@@ -246,9 +255,15 @@ mod tests {
         std::fs::write(folder.path().join("duckdb.py"), ENGINE).unwrap();
         let script = format!("PYTHONPATH='{}' exec python3 \"$@\"", folder.path().display());
         let program = python(folder.path(), &script);
-        let question = vec!["SELECT 1".to_owned()];
+        let question = [vec!["SELECT 1".to_owned()]];
         match ask_python(program.to_str().unwrap(), "python", Engine::DuckDb, &question, &Wait::default()) {
-            Ok(rows) => assert_eq!((rows.columns, rows.rows), (vec!["n".to_owned()], vec![vec![1.into()]])),
+            Ok(found) => {
+                assert_eq!(found.len(), 1);
+                assert_eq!(
+                    (&found[0].columns, &found[0].rows),
+                    (&vec!["n".to_owned()], &vec![vec![1.into()]])
+                );
+            }
             // A machine without Python.
             Err(FarmError::Engine(_, said)) => assert!(said.contains("python3"), "{said}"),
             Err(error) => panic!("{error}"),
@@ -261,7 +276,7 @@ mod tests {
         // It reads nothing and never ends by itself.
         let folder = tempfile::tempdir().unwrap();
         let program = python(folder.path(), "exec sleep 3600");
-        let question = vec!["SELECT 1".repeat(100_000)];
+        let question = [vec!["SELECT 1".repeat(100_000)]];
         let asks =
             |wait: &Wait| ask_python(program.to_str().unwrap(), "python", Engine::DuckDb, &question, wait);
         let mut wait = Wait { limit: Some(Duration::from_millis(100)), ..Wait::default() };

@@ -12,6 +12,9 @@ pub enum FarmError {
         "{0}: not the URL of a lake: {1}; give s3://BUCKET/PATH, gs://…, az://…, file:///PATH or a folder"
     )]
     BadUrl(String, String),
+    /// A folder that is not there.
+    #[error("{0}: there is no such folder; `whylate push RUN {0}` makes a lake there")]
+    NoLake(PathBuf),
     /// The storage refused or could not be reached.
     #[error("{0}: {cause}", cause = first_cause(.1))]
     Storage(String, object_store::Error),

@@ -35,6 +35,9 @@ pub struct FarmFile {
     /// What runs on them.
     #[serde(default, rename = "plan")]
     pub plans: Vec<PlanRule>,
+    /// The file itself, which jobs are given.
+    #[serde(skip)]
+    pub text: String,
 }
 
 /// A machine.
@@ -84,12 +87,19 @@ impl FarmFile {
             let column = at - before.rfind('\n').map_or(0, |end| end + 1) + 1;
             format!("{name}:{}:{column}", before.matches('\n').count() + 1)
         };
-        let farm: Self = toml::from_str(text).map_err(|error| {
+        let mut farm: Self = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or_else(|| name.to_owned(), |span| place(span.start));
             FarmError::FarmFile(at, error.message().to_owned())
         })?;
         farm.check().map_err(|what| FarmError::FarmFile(name.to_owned(), what))?;
+        text.clone_into(&mut farm.text);
         Ok(farm)
+    }
+
+    /// The labels of a machine, `KEY=VALUE` with a space between two; empty where it has none.
+    pub fn labels_of(&self, host: &str) -> String {
+        let labels = self.hosts.iter().filter(|it| it.name == host).flat_map(|it| &it.labels);
+        labels.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
     }
 
     fn check(&self) -> Result<(), String> {
@@ -111,6 +121,10 @@ impl FarmFile {
         check_lake(&self.lake).map_err(|what| format!("lake `{}`: {what}", self.lake))?;
         if self.hosts.iter().any(|host| host.kernel.as_deref() == Some("")) {
             return Err("an empty `kernel` is none: leave it out".to_owned());
+        }
+        let mut labels = self.hosts.iter().flat_map(|host| &host.labels);
+        if let Some((key, value)) = labels.find(|(key, value)| !(is_word(key) && is_word(value))) {
+            return Err(format!("the label `{key}`, `{value}`: give letters, digits and `-_.+/:`"));
         }
         self.check_words()
     }
@@ -207,6 +221,11 @@ fn is_label(name: &str) -> bool {
         && name.bytes().all(is_plain)
 }
 
+/// What can stand in a list with spaces between its words.
+fn is_word(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.+/:".contains(&byte))
+}
+
 fn is_plain(word: &str) -> bool {
     word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./:@+=, *?~".contains(&byte))
 }
@@ -228,6 +247,12 @@ mod tests {
         assert!(rule("arch", "arm64").is_for(&farm.hosts[0]));
         assert!(!rule("arch", "x86").is_for(&farm.hosts[0]) && !rule("gpu", "arm64").is_for(&farm.hosts[0]));
         assert_eq!((farm.program.as_str(), farm.cpus), ("/usr/bin/whylate", 2));
+        let two = FARM.replace("{ arch", "{ soc = \"rk3588\", arch");
+        let farm = FarmFile::parse("farm.toml", &two).unwrap();
+        assert_eq!(
+            (farm.labels_of("a").as_str(), farm.labels_of("b").as_str()),
+            ("arch=arm64 soc=rk3588", "")
+        );
     }
 
     #[test]
@@ -278,6 +303,7 @@ mod tests {
         assert!(said(&format!("{FARM}kernel = \"\"\n")).contains("empty `kernel`"));
         assert!(said(&format!("schedule = \"0 3\"\n{FARM}")).contains("schedule `0 3`: five fields"));
         assert!(said(&FARM.replace("s3://b/farm", "ftp://b/farm")).contains("lake `ftp://b/farm`: give"));
+        assert!(said(&FARM.replace("arm64", "two words")).contains("the label `arch`, `two words`: give"));
         assert!(said("name = \"rack\"\nlake = \"/srv\"\nhost = []\n").contains("[[host]]"));
     }
 }

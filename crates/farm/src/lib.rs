@@ -21,6 +21,6 @@ pub use farm_file::{FarmFile, Host, PlanRule};
 pub use lake::{
     Checked, Damaged, Lake, LakeRun, Layout, Merged, MergedPart, Pulled, Push, Pushed, Repaired, post,
 };
-pub use query::{Question, answer, library, statements};
+pub use query::{Question, answer, answers, library, statements};
 pub use render::{Dispatcher, PlanFile, Rendered, render};
 pub use verify::{Asked, mismatches};

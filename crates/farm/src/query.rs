@@ -32,6 +32,7 @@ questions!(
     "regressions",
     "levels",
     "bounds",
+    "labels",
     "causes",
     "treatments",
     "quantiles",
@@ -82,7 +83,7 @@ pub fn statements(
     let sources = Sources { engine, place, layout };
     let mut all = Vec::new();
     match engine {
-        Engine::DuckDb => {}
+        Engine::DuckDb | Engine::DataFusion => {}
         Engine::ClickHouse => {
             all.push("CREATE DATABASE IF NOT EXISTS lake ENGINE = Atomic".to_owned());
             all.push("USE lake".to_owned());
@@ -98,9 +99,22 @@ pub fn statements(
     let (views, tables) = used(&question);
     all.extend(tables.into_iter().flat_map(|table| sources.views(table)));
     let own = if engine == Engine::Spark { "CREATE OR REPLACE TEMPORARY VIEW" } else { "CREATE VIEW" };
-    all.extend(views.iter().map(|view| view.replacen("CREATE VIEW", own, 1)));
+    let view = |view: &String| view.replacen("CREATE VIEW", own, 1);
+    all.extend(views.iter().map(view).map(|view| each_word(engine, &view)));
     all.push(question);
     Ok(all)
+}
+
+/// A view in the words of an engine.
+fn each_word(engine: Engine, view: &str) -> String {
+    const WORDS: &str = "EACH_WORD(labels)";
+    let own = match engine {
+        Engine::DuckDb => "unnest(string_split(labels, ' '))",
+        Engine::ClickHouse => "arrayJoin(splitByChar(' ', labels))",
+        Engine::Spark => "explode(split(labels, ' '))",
+        Engine::DataFusion => "unnest(string_to_array(labels, ' '))",
+    };
+    view.replace(WORDS, own)
 }
 
 /// The views and tables that a question uses: an engine looks at each file of a table that it is told of.
@@ -131,6 +145,7 @@ impl Sources<'_> {
             Engine::DuckDb => self.of_duckdb(table, &names),
             Engine::ClickHouse => self.of_clickhouse(table, &months),
             Engine::Spark => self.of_spark(table, &months),
+            Engine::DataFusion => self.of_datafusion(table),
         }
     }
 
@@ -189,6 +204,29 @@ impl Sources<'_> {
         all
     }
 
+    /// Each month is a table of its own: a table is a folder there, which may hold what a merge has not ended.
+    fn of_datafusion(&self, table: &str) -> Vec<String> {
+        let file = |name: &str, of: &str, place: &str| {
+            format!("CREATE EXTERNAL TABLE {name} STORED AS PARQUET{of} LOCATION '{place}'")
+        };
+        let mut all = Vec::new();
+        let mut months = Vec::new();
+        for (number, part) in self.layout.merged.iter().enumerate() {
+            let name = format!("{table}_of_month_{number}");
+            all.push(file(&name, "", &format!("{}/{}", self.place, part.table(table))));
+            months.push(format!("SELECT *, '{}' AS month FROM {name}", part.month));
+        }
+        let name = format!("{table}_of_runs");
+        if self.layout.has_runs {
+            let place = format!("{}/table={table}/", self.place);
+            all.push(file(&name, " PARTITIONED BY (host, month)", &place));
+        }
+        let loose = format!("SELECT * FROM {name}{}", self.condition());
+        let by = " UNION ALL BY NAME ";
+        all.push(format!("CREATE VIEW {table} AS {}", self.joined(&loose, &months.join(by), by)));
+        all
+    }
+
     /// What there is of the two.
     fn joined(&self, loose: &str, months: &str, by: &str) -> String {
         match (self.layout.has_runs, self.layout.merged.is_empty()) {
@@ -231,12 +269,10 @@ fn one_statement(question: &str) -> Result<String, FarmError> {
     Ok(bare)
 }
 
-/// Answers a question over a lake. What it needs of a bucket is fetched into `cache` before, where it is not there yet; a lake
-/// in a folder has none. Damaged objects are left out, and named in the answer. `wait` is asked for before an engine
-/// begins, or links are made that have to be deleted: until then, a signal may end the process.
+/// Answers a question over a lake, as [`answers`].
 ///
 /// # Errors
-/// As [`statements`] and [`ask`], in [`FarmError::WithDamage`] where objects are damaged; [`FarmError::Storage`], [`FarmError::Io`].
+/// As [`answers`].
 pub fn answer(
     engine: Engine,
     lake: &Lake,
@@ -244,8 +280,26 @@ pub fn answer(
     question: &str,
     wait: impl FnOnce() -> Wait,
 ) -> Result<Rows, FarmError> {
+    Ok(answers(engine, lake, cache, &[question], wait)?.pop().unwrap_or_default())
+}
+
+/// Answers questions over a lake, all of them or none. What they need of a bucket is fetched into `cache` before, where it is not
+/// there yet; a lake in a folder has none. Damaged objects are left out, and named in each answer. `wait` is asked for before
+/// an engine begins, or links are made that have to be deleted: until then, a signal may end the process.
+///
+/// # Errors
+/// As [`statements`] and [`ask`], in [`FarmError::WithDamage`] where objects are damaged; [`FarmError::Storage`], [`FarmError::Io`].
+pub fn answers(
+    engine: Engine,
+    lake: &Lake,
+    cache: Option<&Path>,
+    questions: &[&str],
+    wait: impl FnOnce() -> Wait,
+) -> Result<Vec<Rows>, FarmError> {
     let wait = LazyCell::new(wait);
-    let tables = used(&bare(question)).1;
+    let mut tables: Vec<&str> = questions.iter().flat_map(|question| used(&bare(question)).1).collect();
+    tables.sort_unstable();
+    tables.dedup();
     let mut layout = lake.layout()?;
     loop {
         let damaged = lake.find_damaged(cache, &layout, &tables)?;
@@ -256,12 +310,14 @@ pub fn answer(
             (!damaged.is_empty()).then(|| without(&damaged, lake.place(cache), &tables)).transpose()?;
         let place = rest.as_ref().map(Links::path).or(cache);
         let place = place.map_or_else(|| lake.url().to_owned(), |place| place.display().to_string());
-        let rows = statements(engine, &place, &layout, question).and_then(|all| ask(engine, &all, &wait));
+        let all = questions.iter().map(|question| statements(engine, &place, &layout, question));
+        let rows = all.collect::<Result<Vec<_>, _>>().and_then(|all| ask(engine, &all, &wait));
         let rows = match rows {
             Err(error) if !damaged.is_empty() => {
                 Err(FarmError::WithDamage(Box::new(error), Damaged::said(&damaged, lake.url())))
             }
-            rows => rows.map(|rows| Rows { damaged, ..rows }),
+            rows => rows
+                .map(|rows| rows.into_iter().map(|rows| Rows { damaged: damaged.clone(), ..rows }).collect()),
         };
         let after = lake.layout()?;
         // A merge moved rows meanwhile: some may have been seen twice, or not at all.

@@ -106,6 +106,7 @@ pub fn render(
     };
     let mut files =
         vec![file(&format!("{base}job.sh"), fill(include_str!("../templates/job.sh"), &of_farm(farm)))];
+    files.push(file(&format!("{base}farm.toml"), farm.text.clone()));
     for plan in plans {
         files.push(file(&format!("{base}{}", plan_file(plan)), plan.text.clone()));
     }
@@ -199,7 +200,7 @@ fn kubernetes(farm: &FarmFile, plans: &[PlanFile], jobs: &[Job<'_>]) -> Vec<Rend
         kustomization += "  - watch.yaml\n";
     }
     // A job cannot be changed: it must not name another map each time that a plan changes.
-    kustomization += "generatorOptions:\n  disableNameSuffixHash: true\nconfigMapGenerator:\n  - name: whylate-farm\n    files:\n      - job.sh\n";
+    kustomization += "generatorOptions:\n  disableNameSuffixHash: true\nconfigMapGenerator:\n  - name: whylate-farm\n    files:\n      - job.sh\n      - farm.toml\n";
     for plan in plans {
         let _ = writeln!(kustomization, "      - {}", plan_file(plan));
     }
@@ -208,12 +209,17 @@ fn kubernetes(farm: &FarmFile, plans: &[PlanFile], jobs: &[Job<'_>]) -> Vec<Rend
 }
 
 fn slurm(farm: &FarmFile, jobs: &[Job<'_>]) -> Vec<Rendered> {
-    let submit = |job: &Job<'_>| {
-        let (host, plan, run) = (&job.host.name, job.plan_file(), job.run());
-        format!("sbatch --nodelist={host} \"$@\" job.sbatch {host} {plan} {run} '{}'", job.kernel())
+    let submit = |host: &Host| {
+        let of_host = jobs.iter().filter(|job| job.host.name == host.name);
+        let plans: Vec<String> = of_host.map(|job| format!(" {} {}", job.plan_file(), job.run())).collect();
+        let (name, kernel) = (&host.name, host.kernel.as_deref().unwrap_or_default());
+        let last = plans.len().checked_sub(1)?;
+        let array =
+            format!("sbatch --nodelist={name} --array=0-{last}%1 \"$@\" job.sbatch {name} '{kernel}'");
+        Some(array + &plans.concat())
     };
     let mut values = of_farm(farm);
-    values.insert("SUBMITS", jobs.iter().map(submit).collect::<Vec<_>>().join("\n"));
+    values.insert("SUBMITS", farm.hosts.iter().filter_map(submit).collect::<Vec<_>>().join("\n"));
     vec![
         file("job.sbatch", fill(include_str!("../templates/slurm/job.sbatch"), &values)),
         file("submit.sh", fill(include_str!("../templates/slurm/submit.sh"), &values)),
@@ -344,9 +350,9 @@ mod tests {
         let files = rendered(Dispatcher::Ansible, &["007"], "quick", "x");
         let inventory = text_of(&files, "inventory.yml");
         assert!(inventory.contains("    \"007\":\n      ansible_host: \"a: b\"\n"), "{inventory}");
-        let files = rendered(Dispatcher::Lava, &["007"], "quick", "a: \"b\" # c");
+        let files = rendered(Dispatcher::Lava, &["007"], "quick", "1e3");
         let job = text_of(&files, "jobs/quick-007.yaml");
-        assert!(job.contains("device_type: \"a: \\\"b\\\" # c\"\n"), "{job}");
+        assert!(job.contains("device_type: \"1e3\"\n"), "{job}");
     }
 
     #[test]
@@ -354,9 +360,10 @@ mod tests {
         let files = rendered(Dispatcher::Ansible, &["a"], "quick", "x");
         let job = text_of(&files, "roles/whylate/files/job.sh");
         assert!(job.contains("push \"$directory\" \"$lake\" \"$@\"\n"), "{job}");
+        assert!(text_of(&files, "roles/whylate/files/farm.toml").contains("name = \"a\"\n"));
         let role = text_of(&files, "roles/whylate/tasks/main.yml");
         assert!(
-            role.contains("--plan \"$PLAN\" --host \"$BOARD\" ${KERNEL:+--kernel \"$KERNEL\"}"),
+            role.contains("--host \"$BOARD\" ${KERNEL:+--kernel \"$KERNEL\"} --farm \"$FARM\"\n"),
             "{role}"
         );
     }

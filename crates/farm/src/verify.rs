@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::str::FromStr as _;
+use whylate_core::moment::utc_seconds;
 use whylate_core::plan::{Pace, Plan, Policy, ProbePlan};
 use whylate_core::result::{CellResult, ProbeResult, RunEnd, RunResult, RunState};
 use whylate_core::{CpuSet, SeriesName, WarningCode};
@@ -22,6 +23,8 @@ pub struct Asked {
     pub kernel: Option<String>,
     /// The name of the machine.
     pub host: Option<String>,
+    /// Seconds since 1970 by the clock of the machine that compares; absent: that of the run is not looked at.
+    pub now_s: Option<u64>,
 }
 
 /// What of it is not so, each in one line; empty where the run is what was asked for. `result` is absent for a run without
@@ -29,6 +32,7 @@ pub struct Asked {
 pub fn mismatches(info: &RunInfo, result: Option<&RunResult>, asked: &Asked) -> Vec<String> {
     let mut found = Vec::new();
     of_machine(info, asked, &mut found);
+    of_clock(info, asked, &mut found);
     of_state(info, &mut found);
     match result {
         None => found.push("samples: none".to_owned()),
@@ -75,6 +79,20 @@ fn different_keys(asked: &Plan, ran: &Plan) -> Vec<String> {
     let (asked, ran) = (keys(asked), keys(ran));
     let names: BTreeSet<&String> = asked.keys().chain(ran.keys()).collect();
     names.into_iter().filter(|name| asked.get(*name) != ran.get(*name)).cloned().collect()
+}
+
+/// Boards without a battery begin in 1970, or when their image was made.
+fn of_clock(info: &RunInfo, asked: &Asked, found: &mut Vec<String>) {
+    /// 2025-01-01: there was no whylate before.
+    const FIRST_S: u64 = 1_735_689_600;
+    /// Clocks of two machines differ, and time zones that are taken for UTC are a day at most.
+    const AHEAD_MAX_S: u64 = 86_400;
+    let Some(began) = utc_seconds(&info.started_at) else { return };
+    let is_ahead = asked.now_s.is_some_and(|now| began > now + AHEAD_MAX_S);
+    if began < FIRST_S || is_ahead {
+        let why = if is_ahead { "more than a day ahead of this machine" } else { "before there was whylate" };
+        found.push(format!("clock: the run began at {}, {why}", info.started_at));
+    }
 }
 
 fn of_state(info: &RunInfo, found: &mut Vec<String>) {

@@ -43,6 +43,9 @@ verified=$?
 
 pushed=0
 if [ -n "$lake" ]; then
+    # The labels of the machine, for questions.
+    farm=$(dirname "$0")/farm.toml
+    [ ! -e "$farm" ] || set -- "$@" --farm "$farm"
     "$whylate" push "$directory" "$lake" "$@"
     pushed=$?
 fi

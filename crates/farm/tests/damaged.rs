@@ -2,12 +2,11 @@
 
 mod made;
 
-use made::{answer, make_lake, make_run};
+use made::{ENGINES, answer, make_lake, make_run};
 use std::fs;
 use std::path::{Path, PathBuf};
 use whylate_farm::{Engine, Lake, Push, Rows, Wait, library};
 
-const ENGINES: [Engine; 3] = [Engine::DuckDb, Engine::ClickHouse, Engine::Spark];
 const QUANTILES: &str =
     "SELECT host, run, cell, cpu, quantile, value_ns FROM quantiles ORDER BY host, run, cell, cpu, quantile";
 
@@ -106,7 +105,7 @@ fn every_question_is_answered_where_no_object_of_a_table_is_left() {
         broken.extend(all_files(&folder.path().join("lake").join(format!("table={table}"))));
     }
     broken.iter().for_each(|file| fs::write(file, "garbage").unwrap());
-    for engine in [Engine::DuckDb, Engine::ClickHouse] {
+    for engine in [Engine::DuckDb, Engine::ClickHouse, Engine::DataFusion] {
         for question in library() {
             let Some(rows) = answer(engine, &lake, question.sql) else { break };
             assert!(

@@ -73,7 +73,8 @@ MIDDLE = """lower_ns + CASE WHEN lower_ns < 256 THEN 0
 TABLES = {
     "runs": """SELECT run, 'nightly' AS plan, started_at, started_s, kernel, 'PREEMPT_RT' AS preemption,
         'x86_64' AS architecture, 'made' AS processor, '' AS drivers, '0' AS whylate_version, 'complete' AS state,
-        'pass' AS verdict, '' AS reason, '' AS mismatches, CAST(1000000 AS BIGINT) AS limit_ns,
+        'pass' AS verdict, '' AS reason, '' AS mismatches,
+        'rack=' || (board % 10) || ' soc=' || CASE WHEN board % 3 = 0 THEN 'rk3588' ELSE 'n100' END AS labels, CAST(1000000 AS BIGINT) AS limit_ns,
         CAST(60e9 AS BIGINT) AS watched_ns, CAST(0 AS BIGINT) AS events, CAST(600000 AS BIGINT) AS samples,
         CAST(tail_ns * 1.2 AS BIGINT) AS max_ns, host, month
         FROM named ORDER BY month, host, run""",

@@ -2,7 +2,7 @@
 
 mod made;
 
-use made::{PLAN, answer, files, is_same, make_lake, make_run, make_run_named, make_run_of};
+use made::{Made, PLAN, answers, files, is_same, make, make_lake, make_run};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ use whylate_core::plan::Source;
 use whylate_farm::{Asked, Engine, FarmError, Lake, Push, Rows, library};
 
 /// All answers of an engine over a lake.
-fn answers(lake: &Lake) -> Option<Vec<Rows>> {
-    library().iter().map(|question| answer(Engine::DuckDb, lake, question.sql)).collect()
+fn all_answers(lake: &Lake) -> Option<Vec<Rows>> {
+    answers(Engine::DuckDb, lake, &library().iter().map(|question| question.sql).collect::<Vec<_>>())
 }
 
 #[test]
@@ -20,10 +20,10 @@ fn months_that_are_merged_give_the_same_answers_wherever_a_merge_is_cut_off() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("lake");
     let (lake, runs) = make_lake(folder.path());
-    let (before, loose) = (answers(&lake), files(&place));
+    let (before, loose) = (all_answers(&lake), files(&place));
     let is_same_as_before = |what: &str| {
         let Some(before) = &before else { return };
-        for (question, (a, b)) in library().iter().zip(before.iter().zip(answers(&lake).unwrap())) {
+        for (question, (a, b)) in library().iter().zip(before.iter().zip(all_answers(&lake).unwrap())) {
             assert!(is_same(a, &b), "{what}: {}:\n{a:?}\n{b:?}", question.name);
         }
     };
@@ -46,7 +46,7 @@ fn months_that_are_merged_give_the_same_answers_wherever_a_merge_is_cut_off() {
     assert!(files(&place) == whole);
     // The month's row says that nothing of what was asked for is missing.
     let asked = Asked { kernel: Some("0.1".to_owned()), ..Asked::default() };
-    let other = Push { asked, ..replaces };
+    let other = Push { asked, ..replaces.clone() };
     assert!(matches!(lake.push(&runs[0], &other).unwrap_err(), FarmError::IsMerged(_)));
     assert!(files(&place) == whole);
     // Nobody knows where the rows of the run are.
@@ -113,7 +113,7 @@ fn a_damaged_month_is_made_anew_from_the_archives_of_its_runs() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("lake");
     let (lake, runs) = make_lake(folder.path());
-    let before = answers(&lake);
+    let before = all_answers(&lake);
     lake.merge("9999-01", false).unwrap();
     let whole = files(&place);
     assert!(lake.repair(false).unwrap().is_empty(), "nothing is damaged");
@@ -131,7 +131,7 @@ fn a_damaged_month_is_made_anew_from_the_archives_of_its_runs() {
         assert!(matches!(&repaired[..], [Ok((month, 30))] if month == "2026-09"), "{repaired:?}");
         assert_eq!(lake.layout().unwrap().merged.len(), parts.len() - 1, "its runs have their own files");
         if let Some(before) = &before {
-            assert!(before.iter().zip(answers(&lake).unwrap()).all(|(a, b)| is_same(a, &b)));
+            assert!(before.iter().zip(all_answers(&lake).unwrap()).all(|(a, b)| is_same(a, &b)));
         }
         lake.merge("9999-01", false).unwrap();
         assert!(files(&place) == whole, "{}", object.display());
@@ -186,7 +186,7 @@ fn a_damaged_month_is_made_anew_whatever_its_runs_are_called() {
     let place = folder.path().join("lake");
     let lake = Lake::open(place.to_str().unwrap(), true).unwrap();
     for name in ["night-000", "night-000-2"] {
-        let run = make_run_named(name, PLAN, folder.path(), "a", "6.12", 0, 2000);
+        let run = make(folder.path(), &Made { name: Some(name), ..Made::default() });
         lake.push(&run, &Push::default()).unwrap();
     }
     lake.merge("9999-01", false).unwrap();
@@ -293,7 +293,7 @@ fn what_was_asked_for_and_is_not_so_is_in_the_lake() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("lake");
     let plan = PLAN;
-    let run = make_run_of(plan, folder.path(), "a", "6.18.3", 1, 2000);
+    let run = make_run(folder.path(), "a", "6.18.3", 1, 2000);
     let lake = Lake::open(place.to_str().unwrap(), true).unwrap();
     let first = lake.push(&run, &Push::default()).unwrap();
     assert_eq!(first.mismatches, Vec::<String>::new());
@@ -309,8 +309,10 @@ fn what_was_asked_for_and_is_not_so_is_in_the_lake() {
         plan: Some(Plan::parse(&Source { name: "nightly", text: &other }, &[]).unwrap()),
         kernel: Some("6.1".to_owned()),
         host: Some("b".to_owned()),
+        // The run is of September 2026.
+        now_s: Some(1_780_000_000),
     };
-    let mut how = Push { replace: false, asked };
+    let mut how = Push { asked, ..Push::default() };
     let said = lake.push(&run, &how).unwrap_err();
     assert!(matches!(said, FarmError::OtherMismatches(..)), "the lake does not know them: {said}");
     how.replace = true;
@@ -322,6 +324,7 @@ fn what_was_asked_for_and_is_not_so_is_in_the_lake() {
         "kernel: 6.1 asked for, 6.18.3 ran",
         "host: b asked for, measured on a",
         "plan: the run has other values of repeats",
+        "clock: the run began at 2026-09-22T14:13:20Z, more than a day ahead of this machine",
     ];
     for line in wanted {
         assert!(pushed.mismatches.iter().any(|it| it == line), "{line}: {:?}", pushed.mismatches);

@@ -1,11 +1,12 @@
 //! A made lake: every question gives the same rows in every engine that is installed, quantiles are those of `stats`, and
 //! planted facts are found.
 //!
-//! `WHYLATE_QUERY_PYTHON` names a Python with `duckdb`, `chdb` and `pyspark`; what it lacks is skipped.
+//! `WHYLATE_QUERY_PYTHON` names a Python with `duckdb`, `chdb`, `datafusion` and `pyspark`; what it lacks is skipped.
+//! `benches/farm_engines.sh` makes one, and gives Spark two workers.
 
 mod made;
 
-use made::{answer, is_same, make_lake, make_run, skipped};
+use made::{ENGINES, answer, answers, is_same, make_lake, make_run, skipped};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,53 +15,30 @@ use whylate_core::plan::Statistic;
 use whylate_farm::{Engine, Lake, Push, Rows, history_of, library};
 use whylate_store::{Reader, assemble};
 
+/// Half of the months is merged, as in a lake that is in use. `PYSPARK_SUBMIT_ARGS` names Spark's workers.
 #[test]
 fn every_engine_gives_the_rows_of_the_others_and_the_quantiles_of_a_report() {
     let folder = tempfile::tempdir().unwrap();
     let (lake, runs) = make_lake(folder.path());
-    let mut asked = Vec::new();
-    for question in library() {
-        let mut first: Option<Rows> = None;
-        for engine in [Engine::DuckDb, Engine::ClickHouse, Engine::Spark] {
-            // A session of Spark takes half a minute to begin.
-            if engine == Engine::Spark && question.name != "regressions" && question.name != "quantiles" {
-                continue;
-            }
-            let Some(rows) = answer(engine, &lake, question.sql) else { continue };
-            match &first {
-                None => first = Some(rows),
-                Some(first) => {
-                    assert!(is_same(first, &rows), "{}: {engine:?}:\n{first:?}\n{rows:?}", question.name);
-                }
-            }
-        }
-        let Some(rows) = first else { return };
-        asked.push(question.name);
-        of_question(question.name, &rows, &runs);
-    }
-    assert_eq!(asked.len(), library().len());
-}
-
-/// A part of the months is merged. `PYSPARK_SUBMIT_ARGS` names Spark's workers.
-#[test]
-fn spark_gives_the_rows_of_the_other_engines_over_merged_months() {
-    let folder = tempfile::tempdir().unwrap();
-    let (lake, _) = make_lake(folder.path());
     assert_eq!(lake.merge("2026-10", false).unwrap().len(), 1);
     let layout = lake.layout().unwrap();
     assert!(layout.has_runs && layout.merged.len() == 1, "{layout:?}");
-    if answer(Engine::Spark, &lake, "SELECT 1 FROM runs").is_none() {
-        return;
-    }
-    // Each question is a session of Spark.
-    let asks_all = std::env::var_os("WHYLATE_SPARK_ALL").is_some();
-    if !asks_all {
-        skipped("all questions but `alarms`: set WHYLATE_SPARK_ALL=1 (minutes)");
-    }
-    for question in library().iter().filter(|it| asks_all || it.name == "alarms") {
-        let Some(rows) = answer(Engine::DuckDb, &lake, question.sql) else { return };
-        let of_spark = answer(Engine::Spark, &lake, question.sql).unwrap();
-        assert!(is_same(&rows, &of_spark), "{}:\n{rows:?}\n{of_spark:?}", question.name);
+    let questions: Vec<&str> = library().iter().map(|question| question.sql).chain([BUCKETS]).collect();
+    let mut first: Option<(Engine, Vec<Rows>)> = None;
+    for engine in ENGINES {
+        let Some(found) = answers(engine, &lake, &questions) else { continue };
+        for (question, rows) in library().iter().zip(&found) {
+            of_question(question.name, rows, &runs);
+        }
+        // Any other quantile can be computed from the histograms by the same rules.
+        assert_eq!(quantiles(found.last().unwrap()), quantiles_of(&runs), "{engine:?}");
+        let Some((other, known)) = &first else {
+            first = Some((engine, found));
+            continue;
+        };
+        for (question, (a, b)) in library().iter().zip(known.iter().zip(&found)) {
+            assert!(is_same(a, b), "{}: {other:?}:\n{a:?}\n{engine:?}:\n{b:?}", question.name);
+        }
     }
 }
 
@@ -102,6 +80,12 @@ fn of_question(name: &str, rows: &Rows, runs: &[PathBuf]) {
             let count: u64 = rows.rows.iter().map(|row| row[column("run_count")].as_u64().unwrap()).sum();
             assert_eq!(count, runs.len() as u64);
         }
+        "labels" => {
+            let found: Vec<_> = words("label").into_iter().zip(words("value")).collect();
+            assert_eq!(found, [("rack", "1"), ("soc", "n100"), ("soc", "rk3588")], "{rows:?}");
+            let counts: Vec<u64> = rows.rows.iter().map(|row| row[3].as_u64().unwrap()).collect();
+            assert_eq!(counts, [48, 24, 24], "board c has none: {rows:?}");
+        }
         "causes" => assert!(words("actor").iter().all(|actor| *actor == "irq/45-nvkm"), "{rows:?}"),
         "treatments" => assert!(words("treatment").iter().all(|kind| *kind == "governor"), "{rows:?}"),
         "quantiles" => assert_eq!(quantiles(rows), quantiles_of(runs)),
@@ -135,7 +119,7 @@ fn of_boards(rows: &Rows) {
 fn a_board_has_all_its_runs_and_a_change_where_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let (lake, _) = make_lake(folder.path());
-    for engine in [Engine::DuckDb, Engine::ClickHouse] {
+    for engine in [Engine::DuckDb, Engine::ClickHouse, Engine::DataFusion] {
         let Some(rows) = answer(engine, &lake, &history_of("b").unwrap()) else { continue };
         let boards = whylate_farm::boards(&rows, None);
         let cells: Vec<&str> = boards[0].series.iter().map(|series| series.cell.as_str()).collect();
@@ -153,6 +137,9 @@ fn a_name_that_is_not_plain_never_becomes_a_part_of_a_statement() {
         assert_eq!(history_of(name), None, "{name}");
     }
 }
+
+const BUCKETS: &str = "SELECT host, run, cell, probe, cpu, quantile, value_ns FROM bucket_quantiles \
+    ORDER BY host, run, cell, probe, cpu, quantile";
 
 type Quantiles = BTreeMap<(String, String, String, u64), Vec<u64>>;
 
@@ -182,20 +169,6 @@ fn quantiles_of(runs: &[PathBuf]) -> Quantiles {
         }
     }
     found
-}
-
-/// Any other quantile can be computed from the histograms by the same rules.
-#[test]
-fn the_histograms_give_the_quantiles_of_a_report() {
-    const ASKED: &str = "SELECT host, run, cell, probe, cpu, quantile, value_ns FROM bucket_quantiles \
-        ORDER BY host, run, cell, probe, cpu, quantile";
-    let folder = tempfile::tempdir().unwrap();
-    let (lake, runs) = make_lake(folder.path());
-    for engine in [Engine::DuckDb, Engine::ClickHouse, Engine::Spark] {
-        if let Some(rows) = answer(engine, &lake, ASKED) {
-            assert_eq!(quantiles(&rows), quantiles_of(&runs), "{engine:?}");
-        }
-    }
 }
 
 /// A made farm: boards of which a part becomes 30 % later; `None` where DuckDB is not installed.

@@ -163,6 +163,8 @@ fn ago(age: Duration) -> String {
 pub(crate) struct AskedWall {
     #[serde(default)]
     q: String,
+    #[serde(default)]
+    by: String,
     alarming: Option<String>,
 }
 
@@ -175,31 +177,38 @@ pub(crate) async fn wall(
     let terms: Vec<&str> = asked.q.split_whitespace().collect();
     let search = RunSearch::of(&terms).map_err(|error| Refusal::Bad(error.to_string()))?;
     let answered = farm.answered(&[question("boards"), question("alarms")], &place).await?;
-    let fields = vec![
-        Field {
-            name: "q",
-            label: "Boards",
-            value: FieldValue::Text(asked.q.clone(), "kernel>=6.12 silent", Vec::new()),
-        },
-        Field { name: "alarming", label: "alarming only", value: FieldValue::Tick(asked.alarming.is_some()) },
-    ];
-    let form = Form { action: WALL.to_owned(), button: "Search".to_owned(), fields };
-    let frame = farm.frame(Some(form), &place);
-    let is_asking = answered.is_asking;
+    let (is_asking, shown_farm, shown_place) = (answered.is_asking, farm.clone(), place.clone());
     let page = blocking(move || {
         let mut boards = whylate_farm::boards(&answered.rows[0], answered.rows.get(1).map(Arc::as_ref));
+        let frame = shown_farm.frame(Some(form_of_wall(&boards, &asked)), &shown_place);
         let all = boards.len();
         boards.retain(|board| {
             (asked.alarming.is_none() || board.series.iter().any(|series| !series.alarms.is_empty()))
                 && board.series.iter().any(|series| search.matches(&summary(board, series)))
         });
         let address = |host: &str| format!("{WALL}/board/{}", encoded(host));
-        Ok(whylate_report::wall(&boards, all, &answered.answer, address).html_within(&frame))
+        let page = whylate_report::wall(&boards, all, &asked.by, &answered.answer, address);
+        Ok(page.html_within(&frame))
     });
     Ok(shown(page.await?, is_asking, &place))
 }
 
-/// The newest run of a series, for the search: alarms are its tags, the processor its note.
+fn form_of_wall(boards: &[FarmBoard], asked: &AskedWall) -> Form {
+    let runs = boards.iter().flat_map(|board| &board.series).filter_map(|series| series.runs.last());
+    let keys = runs.flat_map(|run| &run.labels).filter_map(|label| label.split_once('='));
+    let keys: BTreeSet<String> = keys.map(|(key, _)| key.to_owned()).collect();
+    let text = FieldValue::Text(asked.q.clone(), "kernel>=6.12 tag=rack=2 silent", Vec::new());
+    let mut fields = vec![Field { name: "q", label: "Boards", value: text }];
+    if !keys.is_empty() {
+        let all = [String::new()].into_iter().chain(keys).collect();
+        fields.push(Field { name: "by", label: "by", value: FieldValue::Choice(asked.by.clone(), all) });
+    }
+    let tick = FieldValue::Tick(asked.alarming.is_some());
+    fields.push(Field { name: "alarming", label: "alarming only", value: tick });
+    Form { action: WALL.to_owned(), button: "Search".to_owned(), fields }
+}
+
+/// The newest run of a series, for the search: alarms and labels are its tags, the processor its note.
 fn summary(board: &FarmBoard, series: &FarmSeries) -> RunSummary {
     let run = series.runs.last().cloned().unwrap_or_default();
     RunSummary {
@@ -211,7 +220,7 @@ fn summary(board: &FarmBoard, series: &FarmSeries) -> RunSummary {
         verdict: run.verdict,
         host: board.host.clone(),
         kernel: run.kernel,
-        tags: series.alarms.iter().map(|alarm| alarm.kind.clone()).collect(),
+        tags: series.alarms.iter().map(|alarm| alarm.kind.clone()).chain(run.labels).collect(),
         note: Some(run.machine),
     }
 }
@@ -347,7 +356,7 @@ pub(crate) async fn compare(
         };
         let fields = vec![
             field("first", "before", &asked.first, "6.12"),
-            field("second", "now", &asked.second, "kernel>=7 host~rack-1"),
+            field("second", "now", &asked.second, "kernel>=7 tag=rack=1"),
             margin_field,
         ];
         let form = Form { action: COMPARE.to_owned(), button: "Compare".to_owned(), fields };

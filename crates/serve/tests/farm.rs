@@ -10,7 +10,7 @@ use whylate_farm::{Damaged, Rows};
 use whylate_serve::{Lake, Settings, serve};
 
 const HOSTILE: &str = "\"><script>alert(1)</script>' OR '1'='1";
-const COLUMNS: [&str; 18] = [
+const COLUMNS: [&str; 19] = [
     "host",
     "plan",
     "run",
@@ -21,6 +21,7 @@ const COLUMNS: [&str; 18] = [
     "processor",
     "verdict",
     "mismatches",
+    "labels",
     "limit_ns",
     "max_ns",
     "cell",
@@ -57,6 +58,7 @@ fn run(host: &str, number: u64) -> Value {
         HOSTILE,
         verdict,
         "",
+        if host == "late" { "rack=2 soc=<b>" } else { "rack=1" },
         limit,
         2 * tail,
         "idle",
@@ -82,10 +84,11 @@ impl Made {
             return Ok(table(&columns, vec![silent, other]));
         }
         if sql.contains("figure_ns") {
-            let columns = ["plan", "cell", "probe", "host", "kernel", "figure_ns", "started_at", "verdict"];
+            let columns =
+                ["plan", "cell", "probe", "host", "kernel", "figure_ns", "started_at", "verdict", "labels"];
             let figure = |host: &str, number: u64| {
                 let run = run(host, number);
-                json!(["nightly", "idle", "timer", host, run[5], run[16], run[3], run[8]])
+                json!(["nightly", "idle", "timer", host, run[5], run[17], run[3], run[8], run[10]])
             };
             let all = ["late", "quiet", HOSTILE]
                 .into_iter()
@@ -163,6 +166,11 @@ fn the_wall_has_a_card_for_each_board_and_those_with_alarms_come_first() {
     assert!(get(address, "/farm?alarming=1").1.contains("2 of 3 boards"));
     assert!(get(address, "/farm?q=verdict%3Dfail").1.contains("1 of 3 boards"));
     assert!(get(address, "/farm?q=silent").1.contains("/farm/board/quiet"));
+    assert!(page.contains("<option>rack</option>") && page.contains("<option>soc</option>"), "{page}");
+    let (_, grouped) = get(address, "/farm?q=tag%3Drack%3D2&by=%3Cb%3E");
+    assert!(!grouped.contains("<b>"), "{grouped}");
+    let (_, labelled) = get(address, "/farm?q=tag%3Drack%3D2");
+    assert!(labelled.contains("1 of 3 boards") && labelled.contains("rack=2 · soc=&lt;b&gt;"), "{labelled}");
     let (status, none) = get(address, "/farm?q=%22%27alert(1)");
     assert!(
         status == 200 && none.contains("0 of 3 boards") && none.contains("value=\"&quot;&#x27;alert(1)\""),
@@ -187,6 +195,7 @@ fn a_board_has_its_history_with_changes_and_only_plain_names_are_asked_for() {
         "{page}"
     );
     assert!(!page.contains("silent"), "the wall has not been asked for");
+    assert!(page.contains("rack=2") && page.contains("soc=&lt;b&gt;"), "{page}");
     let (status, page) = get(address, "/farm/board/late?plan=nightly&cell=idle&probe=timer&statistic=p50");
     assert!(status == 200 && page.contains("timer p50"), "{page}");
     let (status, page) = get(address, "/farm/board/late?cell=none");
@@ -226,6 +235,9 @@ fn two_groups_are_compared_by_the_rules_of_verdicts() {
     let (_, page) =
         get(address, "/farm/compare?first=kernel%3C7+host%3Dlate&second=kernel%3E%3D7+host%3Dquiet");
     assert!(page.contains("NOTHING TO COMPARE"), "one board of each group says nothing: {page}");
+    let labels = "first=kernel%3C7+tag%3Drack%3D1&second=kernel%3E%3D7+tag%3Drack%3D1";
+    let (_, page) = get(address, &format!("/farm/compare?{labels}"));
+    assert!(page.contains("2 boards") && !page.contains("late (10"), "two boards are in the rack: {page}");
     assert_eq!(get(address, "/farm/compare?first=colour%3Dred&second=7").0, 400);
     assert_eq!(get(address, "/farm/compare?first=6&second=7&margin=much").0, 400);
     let (status, page) = get(address, "/farm/compare?first=%22script&second='+OR+'");

@@ -31,16 +31,24 @@ pub struct LakeTable {
     pub bytes: Vec<u8>,
 }
 
+/// What the row of a run says beside what the run itself says.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LakeWords<'a> {
+    /// What was asked for and is not so.
+    pub mismatches: &'a [String],
+    /// What the machine is, `KEY=VALUE` with a space between two.
+    pub labels: &'a str,
+}
+
 /// The tables of a run, each sorted by cell, repeat and probe: those that have rows, and those that questions rest on.
-/// `runs` is the last one: a run without it is not there. `result` is absent for a run without samples; `mismatches` says
-/// what was asked for and is not so.
+/// `runs` is the last one: a run without it is not there. `result` is absent for a run without samples.
 ///
 /// # Errors
 /// [`StoreError::Encode`] when a table cannot be encoded.
 pub fn lake_tables(
     reader: &Reader,
     result: Option<&RunResult>,
-    mismatches: &[String],
+    words: &LakeWords<'_>,
 ) -> Result<Vec<LakeTable>, StoreError> {
     let info = reader.info();
     let mut rows = Rows::default();
@@ -59,7 +67,7 @@ pub fn lake_tables(
     tables.push(encode(&info.run, cells.iter().flat_map(QuantileRow::all_of)).map_err(failed)?);
     let contrasts = comparisons.iter().map(|comparison| ContrastRow::of(comparison, info));
     tables.push(encode(&info.run, contrasts).map_err(failed)?);
-    tables.push(encode(&info.run, [RunRow::of(info, result, mismatches)].into_iter()).map_err(failed)?);
+    tables.push(encode(&info.run, [RunRow::of(info, result, words)].into_iter()).map_err(failed)?);
     Ok(tables)
 }
 
@@ -133,6 +141,7 @@ struct RunRow {
     verdict: String,
     reason: String,
     mismatches: String,
+    labels: String,
     limit_ns: Option<u64>,
     watched_ns: Option<u64>,
     events: Option<u64>,
@@ -157,6 +166,7 @@ impl Table for RunRow {
         Plain "verdict" row.verdict,
         Plain "reason" row.reason,
         Plain "mismatches" row.mismatches,
+        Plain "labels" row.labels,
         Plain "limit_ns" row.limit_ns,
         Plain "watched_ns" row.watched_ns,
         Plain "events" row.events,
@@ -166,7 +176,7 @@ impl Table for RunRow {
 }
 
 impl RunRow {
-    fn of(info: &RunInfo, result: Option<&RunResult>, mismatches: &[String]) -> Self {
+    fn of(info: &RunInfo, result: Option<&RunResult>, words: &LakeWords<'_>) -> Self {
         let cpus = || {
             let probes = result.into_iter().flat_map(|it| &it.cells).flat_map(|cell| &cell.probes);
             probes.flat_map(|probe| &probe.cpus)
@@ -177,7 +187,7 @@ impl RunRow {
         // A run that is not what was asked for does not pass.
         let measured = result.map_or(Verdict::Incomplete, |it| it.verdict);
         let verdict = match measured {
-            Verdict::Pass | Verdict::NoLimit if !mismatches.is_empty() => Verdict::Incomplete,
+            Verdict::Pass | Verdict::NoLimit if !words.mismatches.is_empty() => Verdict::Incomplete,
             verdict => verdict,
         };
         let exposure = result.and_then(|it| it.exposure);
@@ -194,7 +204,8 @@ impl RunRow {
             state: info.state.name().to_owned(),
             verdict: verdict.name().to_owned(),
             reason: result.map_or_else(|| "no samples".to_owned(), |it| it.verdict_reason.clone()),
-            mismatches: mismatches.join("; "),
+            mismatches: words.mismatches.join("; "),
+            labels: words.labels.to_owned(),
             limit_ns: info.plan.limit.map(|limit| limit.0),
             watched_ns: exposure.map(|it| it.watched_ns),
             events: exposure.map(|it| it.events),

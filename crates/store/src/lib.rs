@@ -36,7 +36,7 @@ pub use fix::fix_steps;
 pub use info::{
     CellInfo, Execution, ExecutionState, RUN_DIRECTORY_FORMAT, RunInfo, default_path, user_folder,
 };
-pub use lake::{LakeTable, check_lake_table, empty_lake_table, lake_tables};
+pub use lake::{LakeTable, LakeWords, check_lake_table, empty_lake_table, lake_tables};
 pub use list::{Labels, RunList, list, remove, require_run};
 pub use manifest::Part;
 pub use merge::merge_tables;

@@ -15,6 +15,7 @@ Examples:
   whylate push results/* file:///srv/lake               all runs into a folder
   whylate push RUN gs://latency/farm --replace          in the place of one that was pushed before
   whylate push RUN s3://latency/farm --plan quick --kernel 6.12
+  whylate push RUN s3://latency/farm --farm farm.toml   with the labels that the file has for its machine
 
 A push that was cut off goes on where it stopped; a run that is there already stays as it is.
 What was asked for and is not so makes the run INCOMPLETE in the lake, as `farm verify` says it.
@@ -31,6 +32,9 @@ pub(crate) struct PushArguments {
     pub(crate) replace: bool,
     #[command(flatten)]
     pub(crate) asked: AskedArguments,
+    /// The farm file, which has the labels of the machine: questions can be asked by them
+    #[arg(long, value_name = "FILE")]
+    pub(crate) farm: Option<PathBuf>,
 }
 
 /// `whylate pull`.
@@ -82,7 +86,8 @@ Examples:
   whylate farm compare 'started<2026-10' 'started>=2026-10' --lake /srv/lake
 
 A group is what the kernel's release begins with, or terms of `whylate runs` (plan, host, kernel,
-verdict, started); runs that are in both groups do not count. Of each board the
+verdict, started; a label of the farm file is a tag: `tag=soc=rk3588`); runs that are in both groups
+do not count. Of each board the
 0.999 quantiles of its complete runs in both groups are compared; boards, not samples, tell how
 sure the ratio is. A board needs three runs in each group. Kernels that take turns on a board are
 compared better than one after the other.
@@ -202,7 +207,7 @@ pub(crate) struct RenderArguments {
 pub(crate) enum DispatcherChoice {
     /// A job for each node and plan, kustomize
     Kubernetes,
-    /// A job for each machine, on exclusive nodes
+    /// An array job for each machine, on exclusive nodes
     Slurm,
     /// A role that copies whylate, measures, and fetches the runs
     Ansible,
@@ -221,8 +226,8 @@ Examples:
   whylate farm query my.sql --lake /srv/lake --csv
   whylate farm query bounds --lake s3://latency/farm --engine spark --print
 
-Engines are Python modules (duckdb, chdb, pyspark); WHYLATE_QUERY_PYTHON names the Python that has
-them. `--print` prints the statements, for a cluster to run. The objects that a question uses are
+Engines are Python modules (duckdb, chdb, pyspark, datafusion); WHYLATE_QUERY_PYTHON names the
+Python that has them. `--print` prints the statements, for a cluster to run. The objects that a question uses are
 compared with their checksums first; damaged ones are named and left out: exit code 1. Exit code 69:
 the engine is not installed. A file of your own runs in the engine with your rights: it can read and
 write what you can.")]
@@ -262,4 +267,6 @@ pub(crate) enum EngineChoice {
     Clickhouse,
     /// Spark
     Spark,
+    /// DataFusion
+    Datafusion,
 }

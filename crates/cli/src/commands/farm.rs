@@ -16,7 +16,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
-use std::time::SystemTime;
+use std::time::{SystemTime, UNIX_EPOCH};
 use whylate_core::figure;
 use whylate_core::moment::utc_text;
 use whylate_core::plan::builtin;
@@ -28,7 +28,8 @@ const PUSHES_MAX: usize = 4;
 
 pub(super) fn push(arguments: &PushArguments) -> Result<Ending> {
     let Some((url, names)) = arguments.words.split_last() else { bail!("name a run, and a lake") };
-    let how = Push { replace: arguments.replace, asked: asked(&arguments.asked)? };
+    let farm = arguments.farm.as_deref().map(read_farm).transpose()?;
+    let how = Push { replace: arguments.replace, asked: asked(&arguments.asked)?, farm };
     let lake = Lake::open(url, true)?;
     let one = |name: &String| runs::named(Path::new(name)).and_then(|run| Ok(lake.push(&run, &how)?));
     let (next, (tell, told)) = (AtomicUsize::new(0), mpsc::channel());
@@ -214,14 +215,19 @@ fn verify(arguments: &VerifyArguments) -> Result<Ending> {
 fn asked(arguments: &AskedArguments) -> Result<Asked> {
     // It is only compared: nothing of it runs.
     let plan = arguments.plan.as_deref().map(|name| run::read_plan(name, &[], false, true)).transpose()?;
-    Ok(Asked { plan, kernel: arguments.kernel.clone(), host: arguments.host.clone() })
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|now| now.as_secs());
+    Ok(Asked { plan, kernel: arguments.kernel.clone(), host: arguments.host.clone(), now_s })
+}
+
+fn read_farm(path: &Path) -> Result<FarmFile> {
+    let name = path.display().to_string();
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read the farm file {name}"))?;
+    Ok(FarmFile::parse(&name, &text)?)
 }
 
 fn render(arguments: &RenderArguments) -> Result<Ending> {
-    let name = arguments.farm.display().to_string();
-    let text =
-        fs::read_to_string(&arguments.farm).with_context(|| format!("cannot read the farm file {name}"))?;
-    let farm = FarmFile::parse(&name, &text)?;
+    let name = arguments.farm.display();
+    let farm = read_farm(&arguments.farm)?;
     let beside = arguments.farm.parent().unwrap_or(Path::new("."));
     let (mut plans, mut jobs) = (Vec::new(), Vec::new());
     match &arguments.plan {

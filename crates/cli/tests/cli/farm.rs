@@ -178,8 +178,9 @@ fn what_cannot_be_asked_is_said_in_plain_words() {
     let asked = |question: &str, lake: &Path| whylate(&["farm", "query", question, "--lake", text(lake)]);
     for (said, expected) in [
         (asked("worst", &lake), "holds no run"),
-        (asked("worst", &folder.path().join("nolake")), "cannot read"),
-        (whylate(&["pull", text(&folder.path().join("nolake"))]), "cannot read"),
+        (asked("worst", &folder.path().join("nolake")), "nolake: there is no such folder; `whylate push RUN"),
+        (whylate(&["pull", text(&folder.path().join("nolake"))]), "there is no such folder"),
+        (whylate(&["pull", text(&folder.path().join("nolake/run")), "back"]), "there is no such folder"),
         (whylate(&["farm", "compare", "6.1", "6.6", "--lake", text(&lake)]), "holds no run"),
     ] {
         assert!(said.code == Some(1) && said.stderr.contains(expected), "{said:?}");

@@ -44,6 +44,8 @@ pub struct FarmRun {
     pub verdict: Option<Verdict>,
     /// What was asked for and is not so.
     pub mismatches: String,
+    /// What the farm file said of the machine: `KEY=VALUE` each.
+    pub labels: Vec<String>,
     /// The plan's limit.
     pub limit_ns: Option<u64>,
     /// The largest latency in any cell.

@@ -210,11 +210,7 @@ impl Lake {
         let text = self.runtime.block_on(self.read(&name))?.unwrap_or_default();
         let manifest: PartManifest =
             serde_json::from_slice(&text).map_err(|error| self.damaged(&name, &error.to_string()))?;
-        for object in &manifest.objects {
-            let mut nowhere = tempfile::tempfile().at("create a file for", &object.name)?;
-            self.runtime.block_on(self.fetch(object, &mut nowhere))?;
-        }
-        Ok(manifest.objects.iter().map(|object| object.bytes).sum())
+        self.check_objects(&manifest.objects)
     }
 }
 

@@ -36,6 +36,7 @@ use object_store::path::Path as Key;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::runtime::Runtime;
@@ -85,6 +86,9 @@ struct Manifest {
     /// What was asked for and is not so; absent in a lake of an older version.
     #[serde(default)]
     mismatches: Option<Vec<String>>,
+    /// What the machine is, as the farm file says it: `KEY=VALUE` with a space between two.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    labels: String,
     /// Where the rows of its tables went: `MONTH/DIGEST`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     merged: Option<String>,
@@ -189,6 +193,14 @@ impl Lake {
         }
     }
 
+    /// The names of the folders of the lake's tables.
+    async fn tables(&self) -> Result<Vec<String>, FarmError> {
+        let listed = self.store.list_with_delimiter(Some(&self.root)).await;
+        let listed = listed.map_err(|error| FarmError::Storage(self.url.clone(), error))?;
+        let names = listed.common_prefixes.iter().filter_map(|it| it.filename().map(str::to_owned));
+        Ok(names.filter(|name| name.starts_with("table=")).collect())
+    }
+
     /// The names of all objects below a folder of the lake.
     async fn names(&self, folder: &str) -> Result<Vec<String>, FarmError> {
         let mut names: Vec<String> = self.objects(folder).await?.into_iter().map(|(name, _)| name).collect();
@@ -231,7 +243,12 @@ fn folder(path: &str, make: bool) -> Result<Arc<dyn ObjectStore>, FarmError> {
     if make {
         std::fs::create_dir_all(path).at("create", path)?;
     }
-    std::fs::read_dir(path).at("read", path)?;
+    if let Err(error) = std::fs::read_dir(path) {
+        return match error.kind() {
+            io::ErrorKind::NotFound => Err(FarmError::NoLake(path.to_owned())),
+            _ => Err(error).at("read", path),
+        };
+    }
     let store = LocalFileSystem::new_with_prefix(path);
     let store = store.map_err(|error| FarmError::Storage(path.display().to_string(), error))?;
     Ok(Arc::new(store.with_fsync(true)))

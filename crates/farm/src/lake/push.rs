@@ -5,6 +5,7 @@ use super::{
     ARCHIVE, CLAIM, Claim, FORMAT, Lake, LakeRun, MANIFEST, Manifest, Object, archive, is_plain, sha256,
 };
 use crate::error::{At as _, FarmError};
+use crate::farm_file::FarmFile;
 use crate::verify::{Asked, mismatches};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::buffered::BufWriter;
@@ -14,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt as _;
 use whylate_core::result::RunResult;
-use whylate_store::{LakeTable, Reader, RunInfo, StoreError, assemble, lake_tables};
+use whylate_store::{LakeTable, LakeWords, Reader, RunInfo, StoreError, assemble, lake_tables};
 
 /// Larger objects are sent in parts of this size.
 const PART_BYTES: usize = 8 << 20;
@@ -28,6 +29,8 @@ pub struct Push {
     pub replace: bool,
     /// What the run was to be; the table `runs` says what of it is not so.
     pub asked: Asked,
+    /// Has the labels of the machine.
+    pub farm: Option<FarmFile>,
 }
 
 /// What a push did.
@@ -76,9 +79,11 @@ impl Lake {
         }
         let result = result_of(&reader)?;
         let differs = mismatches(reader.info(), result.as_ref(), &how.asked);
-        let tables = lake_tables(&reader, result.as_ref(), &differs)?;
         let info = reader.info();
         let run = LakeRun { host: host_of(info, &how.asked)?, run: info.run.clone() };
+        let labels = how.farm.as_ref().map(|farm| farm.labels_of(&run.host)).unwrap_or_default();
+        let words = LakeWords { mismatches: &differs, labels: &labels };
+        let tables = lake_tables(&reader, result.as_ref(), &words)?;
         if !is_plain(&run.run) {
             return Err(FarmError::BadName(run.run));
         }
@@ -91,6 +96,7 @@ impl Lake {
             content: packed.content.clone(),
             whylate_version: env!("CARGO_PKG_VERSION").to_owned(),
             mismatches: Some(differs.clone()),
+            labels,
             merged: None,
             objects: Vec::new(),
         };
@@ -245,33 +251,24 @@ impl Lake {
             let is_same = found.content == pushed.content && said(&found) == said(pushed);
             return if is_same { Ok(Some(found)) } else { Err(FarmError::IsMerged(run.to_string())) };
         }
-        let (mut keys, mut rest) = (vec![self.key(&run.object(MANIFEST))], Vec::new());
-        let tables = self.store.list_with_delimiter(Some(&self.root)).await;
-        let tables = tables.map_err(|error| FarmError::Storage(self.url().to_owned(), error))?;
-        let tables = tables.common_prefixes;
-        let file = format!("{}.parquet", run.run);
-        for table in tables.iter().filter(|it| it.filename().is_some_and(|it| it.starts_with("table="))) {
-            let host = table.clone().join(format!("host={}", run.host));
-            let listed = self.store.list(Some(&host)).try_collect::<Vec<_>>().await;
-            let listed = listed.map_err(|error| FarmError::Storage(self.url().to_owned(), error))?;
-            let found = listed.into_iter().map(|object| object.location);
+        let (mut names, mut rest) = (vec![run.object(MANIFEST)], Vec::new());
+        let file = format!("/{}.parquet", run.run);
+        for table in self.tables().await? {
+            let found = self.names(&format!("{table}/host={}", run.host)).await?;
             // Questions see what has a row in `runs`.
-            let to = if table.filename() == Some("table=runs") { &mut keys } else { &mut rest };
-            to.extend(found.filter(|key| key.filename() == Some(&file)));
+            let to = if table == "table=runs" { &mut names } else { &mut rest };
+            to.extend(found.into_iter().filter(|name| name.ends_with(&file)));
         }
         // Its rows may be those of a month, where they would stay: it would be there twice.
-        if is_damaged && keys.len() == 1 && !self.names(&format!("{MERGED}/parts")).await?.is_empty() {
+        if is_damaged && names.len() == 1 && !self.names(&format!("{MERGED}/parts")).await?.is_empty() {
             let name = format!("{}/{}", self.url(), run.object(MANIFEST));
             return Err(FarmError::MaybeMerged(name));
         }
-        keys.push(self.key(&run.object(CLAIM)));
-        keys.append(&mut rest);
-        keys.push(self.key(&run.object(ARCHIVE)));
-        for key in keys {
-            match self.store.delete(&key).await {
-                Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
-                Err(error) => return Err(FarmError::Storage(format!("{}: {key}", self.url()), error)),
-            }
+        names.push(run.object(CLAIM));
+        names.append(&mut rest);
+        names.push(run.object(ARCHIVE));
+        for name in names {
+            self.delete(&name).await?;
         }
         Ok(None)
     }

@@ -14,7 +14,7 @@ use crate::verify::{Asked, mismatches};
 use object_store::PutMode;
 use std::io::Seek as _;
 use std::path::{Path, PathBuf};
-use whylate_store::{Reader, lake_tables};
+use whylate_store::{LakeWords, Reader, lake_tables};
 
 /// A damaged month, and how many runs have files of their own again; or why it stays as it is.
 pub type Repaired = Result<(String, usize), FarmError>;
@@ -113,7 +113,8 @@ impl Lake {
             differs.unwrap_or_else(|| mismatches(reader.info(), result.as_ref(), &Asked::default()));
         std::fs::create_dir(to).at("create", to)?;
         let mut tables = Vec::new();
-        for table in lake_tables(&reader, result.as_ref(), &differs)? {
+        let words = LakeWords { mismatches: &differs, labels: &manifest.labels };
+        for table in lake_tables(&reader, result.as_ref(), &words)? {
             let name = run.table(table.name, &part.month);
             let path = to.join(table.name);
             let object = Object { name, bytes: table.bytes.len() as u64, sha256: sha256(&table.bytes) };

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Submits a job for each machine and plan; arguments go to sbatch, for example --test-only or --partition=boards.
-# An array job cannot name a node for each of its tasks, so each machine is a job of its own.
+# Submits an array job for each machine, on that machine, with a task for each of its plans, one after the other. Arguments go to
+# sbatch, for example --test-only or --partition=boards.
 set -eu
 cd "$(dirname "$0")"
 mkdir -p logs

@@ -12,7 +12,7 @@ use whylate_core::plan::Source;
 use whylate_core::record::{Interval, SpikeCauses};
 use whylate_core::result::{Cause, CauseKind, RunState};
 use whylate_core::{CpuId, Facts, Plan};
-use whylate_farm::{Engine, Lake, Push, Rows, Wait};
+use whylate_farm::{Engine, FarmFile, Lake, Push, Rows, Wait};
 use whylate_stats::buckets::{index_of, lower_edge};
 use whylate_store::{Execution, ExecutionState, RowKey, RunDirectory, RunInfo, Sink as _, is_being_written};
 
@@ -61,29 +61,31 @@ fn interval(random: &mut Random, cpu: u32, start_ns: u64, scale: u64) -> Interva
 
 /// A run of the night `night` on a board, of which `scale` says how late it is.
 pub(crate) fn make_run(folder: &Path, host: &str, kernel: &str, night: u64, scale: u64) -> PathBuf {
-    make_run_of(PLAN, folder, host, kernel, night, scale)
+    make(folder, &Made { host, kernel, night, scale, ..Made::default() })
 }
 
-pub(crate) fn make_run_of(
-    plan: &str,
-    folder: &Path,
-    host: &str,
-    kernel: &str,
-    night: u64,
-    scale: u64,
-) -> PathBuf {
-    make_run_named(&format!("night-{night:03}"), plan, folder, host, kernel, night, scale)
+/// A run to make.
+pub(crate) struct Made<'a> {
+    /// Absent: by its night.
+    pub(crate) name: Option<&'a str>,
+    pub(crate) plan: &'a str,
+    pub(crate) host: &'a str,
+    pub(crate) kernel: &'a str,
+    pub(crate) night: u64,
+    /// How late it is.
+    pub(crate) scale: u64,
 }
 
-pub(crate) fn make_run_named(
-    name: &str,
-    plan: &str,
-    folder: &Path,
-    host: &str,
-    kernel: &str,
-    night: u64,
-    scale: u64,
-) -> PathBuf {
+impl Default for Made<'_> {
+    fn default() -> Self {
+        Self { name: None, plan: PLAN, host: "a", kernel: "6.12", night: 0, scale: 2000 }
+    }
+}
+
+pub(crate) fn make(folder: &Path, made: &Made<'_>) -> PathBuf {
+    let Made { plan, host, kernel, night, scale, .. } = *made;
+    let by_night = format!("night-{night:03}");
+    let name = made.name.unwrap_or(&by_night);
     let mut facts = Facts { host: host.to_owned(), ..Facts::default() };
     facts.kernel.release = kernel.to_owned();
     facts.privileges.realtime_priority_max = 99;
@@ -145,10 +147,15 @@ pub(crate) fn make_run_named(
     panic!("{} never ends", path.display());
 }
 
+/// Two boards with labels, and one without.
+const FARM: &str = "name = \"rack\"\nlake = \"/srv\"\n[[host]]\nname = \"a\"\nlabels = { soc = \"rk3588\", rack = \"1\" }\n\
+    [[host]]\nname = \"b\"\nlabels = { soc = \"n100\", rack = \"1\" }\n[[host]]\nname = \"c\"\n";
+
 /// Boards `a`, `b` and `c` over 24 nights: `b` becomes later with a new kernel, `c` has fewer periods than its plan asks for
 /// and stops after 12 nights.
 pub(crate) fn make_lake(folder: &Path) -> (Lake, Vec<PathBuf>) {
     let lake = Lake::open(folder.join("lake").to_str().unwrap(), true).unwrap();
+    let farm = Some(FarmFile::parse("farm.toml", FARM).unwrap());
     let mut runs = Vec::new();
     for night in 0..24 {
         for host in ["a", "b", "c"] {
@@ -159,8 +166,8 @@ pub(crate) fn make_lake(folder: &Path) -> (Lake, Vec<PathBuf>) {
             let kernel = if is_new { "7.2.0-rt" } else { "6.12.0-rt" };
             let scale = if host == "b" && is_new { 8000 } else { 2000 };
             let plan = if host == "c" { PLAN.replace("100ms", "10ms") } else { PLAN.to_owned() };
-            let run = make_run_of(&plan, folder, host, kernel, night, scale);
-            lake.push(&run, &Push::default()).unwrap();
+            let run = make(folder, &Made { plan: &plan, host, kernel, night, scale, ..Made::default() });
+            lake.push(&run, &Push { farm: farm.clone(), ..Push::default() }).unwrap();
             runs.push(run);
         }
     }
@@ -176,15 +183,23 @@ pub(crate) fn skipped(reason: &str) {
     }
 }
 
+pub(crate) const ENGINES: [Engine; 4] =
+    [Engine::DuckDb, Engine::ClickHouse, Engine::DataFusion, Engine::Spark];
+
 /// What an engine answers; `None` where it is not installed.
 pub(crate) fn answer(engine: Engine, lake: &Lake, sql: &str) -> Option<Rows> {
-    match whylate_farm::answer(engine, lake, None, sql, Wait::default) {
+    answers(engine, lake, &[sql])?.pop()
+}
+
+/// The same of several questions: a session of Spark takes half a minute to begin.
+pub(crate) fn answers(engine: Engine, lake: &Lake, questions: &[&str]) -> Option<Vec<Rows>> {
+    match whylate_farm::answers(engine, lake, None, questions, Wait::default) {
         Ok(rows) => Some(rows),
         Err(error) if error.is_unavailable() => {
             skipped(&error.to_string());
             None
         }
-        Err(error) => panic!("{error}\n{sql}"),
+        Err(error) => panic!("{engine:?}: {error}\n{questions:?}"),
     }
 }
 

@@ -71,6 +71,7 @@ impl Asked {
             EngineChoice::Duckdb => Engine::DuckDb,
             EngineChoice::Clickhouse => Engine::ClickHouse,
             EngineChoice::Spark => Engine::Spark,
+            EngineChoice::Datafusion => Engine::DataFusion,
         };
         Ok(Self { cache: cache_of(&lake)?, lake, engine })
     }

@@ -1,6 +1,6 @@
 //! One board: a statistic over its runs with its changes, what is wrong now, and the runs.
 
-use super::{FarmAnswer, age, sentence, shortened, state};
+use super::{FarmAnswer, about, age, sentence, shortened, state};
 use crate::pages::runs::course;
 use crate::section::{Block, Cell, Column, Depth, Page, Row, Section, Table, Verdict, sentences};
 use crate::words::counted;
@@ -19,8 +19,8 @@ pub fn board(board: &FarmBoard, series: Option<&RunSeries>, answer: &FarmAnswer)
         let (_, word, tone) = state(run.verdict);
         let reason = format!("the newest run, {}, {}", run.name, age(run, answer.now_s));
         page.verdict = Some(Verdict { word, reason, tone });
-        let about = [&run.kernel, &run.machine].map(|text| shortened(text));
-        page.about.insert(0, about.into_iter().filter(|text| !text.is_empty()).collect());
+        let machine = Some(shortened(&run.machine)).filter(|text| !text.is_empty());
+        page.about.insert(0, about(run).into_iter().chain(machine).collect());
     }
     page.failures.extend(board.series.iter().flat_map(|it| &it.alarms).map(sentence));
     page.sections.extend(

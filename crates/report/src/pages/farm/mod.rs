@@ -67,6 +67,12 @@ fn age(run: &FarmRun, now_s: u64) -> String {
     }
 }
 
+/// Kernel and labels of a run.
+fn about(run: &FarmRun) -> Vec<String> {
+    let parts = [&run.kernel].into_iter().chain(&run.labels).map(|text| shortened(text));
+    parts.filter(|text| !text.is_empty()).collect()
+}
+
 /// An alarm as a sentence.
 fn sentence(alarm: &FarmAlarm) -> String {
     let figures = alarm.measured.zip(alarm.allowed);

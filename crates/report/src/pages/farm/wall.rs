@@ -1,15 +1,23 @@
 //! The wall: a card for each board, those that need a look first.
 
-use super::{FarmAnswer, age, sentence, shortened, state};
+use super::{FarmAnswer, about, age, sentence, shortened, state};
 use crate::pictures::{Card, Cards, Strip};
 use crate::section::{Block, Page, Section, Tone};
 use crate::words::counted;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use whylate_core::figure::nanoseconds;
 use whylate_core::result::{FarmBoard, FarmRun, FarmSeries, Verdict};
 
-/// The boards of a lake; `all` is how many there are before the search. `address` is where a board is shown.
-pub fn wall(boards: &[FarmBoard], all: usize, answer: &FarmAnswer, address: fn(&str) -> String) -> Page {
+/// The boards of a lake; `all` is how many there are before the search. Those without an alarm are in groups by the label `by`,
+/// where it is not empty. `address` is where a board is shown.
+pub fn wall(
+    boards: &[FarmBoard],
+    all: usize,
+    by: &str,
+    answer: &FarmAnswer,
+    address: fn(&str) -> String,
+) -> Page {
     let mut boards: Vec<&FarmBoard> = boards.iter().collect();
     boards.sort_by_key(|board| Reverse((alarms(board), is_failed(board))));
     let (bad, others): (Vec<&FarmBoard>, Vec<&FarmBoard>) =
@@ -23,9 +31,13 @@ pub fn wall(boards: &[FarmBoard], all: usize, answer: &FarmAnswer, address: fn(&
         1 => "1 board needs attention".to_owned(),
         count => format!("{count} boards need attention"),
     };
-    let rest = format!("{} without an alarm", counted(others.len(), "board"));
-    let sections = [(("attention", attention), &bad), (("boards", rest), &others)];
-    let sections = sections.into_iter().filter(|(_, boards)| !boards.is_empty());
+    let mut sections = Vec::from_iter((!bad.is_empty()).then_some((attention, bad)));
+    let mut groups: BTreeMap<String, Vec<&FarmBoard>> = BTreeMap::new();
+    others.into_iter().for_each(|board| groups.entry(group(board, by)).or_default().push(board));
+    sections.extend(groups.into_iter().map(|(name, boards)| {
+        let count = format!("{} without an alarm", counted(boards.len(), "board"));
+        (if name.is_empty() { count } else { format!("{name}: {count}") }, boards)
+    }));
     let mut page = answer.page("Boards");
     page.about.insert(
         0,
@@ -35,12 +47,23 @@ pub fn wall(boards: &[FarmBoard], all: usize, answer: &FarmAnswer, address: fn(&
         }],
     );
     page.sections =
-        sections.map(|((id, title), boards)| Section::new(id, title).with(cards(boards))).collect();
+        sections.iter().map(|(title, boards)| Section::new("", title.as_str()).with(cards(boards))).collect();
     if boards.is_empty() {
         let note = if all == 0 { "No run is in the lake." } else { "No board is as the search says." };
         page.sections.push(Section::new("boards", "").with(Block::note(note)));
     }
     page
+}
+
+/// The label of a board with that key.
+fn group(board: &FarmBoard, by: &str) -> String {
+    let labels = newest(board).map_or(&[][..], |run| &run.labels);
+    let own = labels.iter().find(|it| it.split_once('=').is_some_and(|(key, _)| key == by));
+    match own {
+        Some(label) => shortened(label),
+        None if by.is_empty() => String::new(),
+        None => format!("no {}", shortened(by)),
+    }
 }
 
 fn alarms(board: &FarmBoard) -> usize {
@@ -79,7 +102,7 @@ fn card(board: &FarmBoard, now_s: u64, address: String) -> Card {
         is_alarming: !alarms.is_empty() || tone == Tone::Bad,
         when: run.map(|run| age(run, now_s)).unwrap_or_default(),
         moment: run.map(|run| run.started_at.clone()).unwrap_or_default(),
-        about: run.map(|run| shortened(&run.kernel)).unwrap_or_default(),
+        about: run.map(about).unwrap_or_default().join(" · "),
         alarms,
         strips: board.series.iter().map(strip).collect(),
     }

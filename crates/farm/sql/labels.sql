@@ -1,0 +1,13 @@
+-- What is known of each label of the farm file, by its values: boards, runs, time watched, the largest latency, what bounds the next one
+-- As `bounds`, with the machines' labels in the place of the kernel.
+SELECT l.label AS label, l.value AS value, r.plan AS plan, count(*) AS run_count, count(DISTINCT r.host) AS host_count,
+    sum(CASE WHEN r.verdict = 'pass' THEN 1 ELSE 0 END) AS passed,
+    sum(CASE WHEN r.verdict = 'fail' THEN 1 ELSE 0 END) AS failed,
+    sum(CASE WHEN r.verdict = 'incomplete' THEN 1 ELSE 0 END) AS incomplete,
+    sum(r.watched_ns) / 3.6e12 AS watched_hours,
+    max(r.max_ns) AS largest_ns,
+    1.0 / (count(*) + 1) AS next_exceeds_at_most
+FROM runs AS r
+JOIN run_labels AS l ON r.host = l.host AND r.run = l.run
+GROUP BY l.label, l.value, r.plan
+ORDER BY label, value, plan
