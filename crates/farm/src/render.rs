@@ -167,10 +167,25 @@ fn indented(text: &str, by: usize) -> String {
     text.trim_end().lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
+/// What brings a lake in a folder into a container: the lines below its mounts and its volumes, which stand so far to the right.
+fn folder_of_lake(farm: &FarmFile, mounts: usize, volumes: usize) -> [(&'static str, String); 2] {
+    let folder = farm.lake.strip_prefix("file://").unwrap_or(&farm.lake);
+    let line = |by: usize, what: &str| match folder.contains("://") {
+        true => String::new(),
+        false => format!("\n{}- {{name: lake, {what}}}", " ".repeat(by)),
+    };
+    let path = quoted(folder);
+    [
+        ("LAKE_MOUNT", line(mounts, &format!("mountPath: {path}"))),
+        ("LAKE_VOLUME", line(volumes, &format!("hostPath: {{path: {path}, type: Directory}}"))),
+    ]
+}
+
 fn kubernetes(farm: &FarmFile, plans: &[PlanFile], jobs: &[Job<'_>]) -> Vec<Rendered> {
     let farm_values = of_farm(farm);
     let job = |job: &Job<'_>| {
         let mut values = of_job(farm, job);
+        values.extend(folder_of_lake(farm, 10, 6));
         let spec = fill(include_str!("../templates/kubernetes/job-spec.yaml"), &values);
         let (version, kind, spec) = match &farm.schedule {
             None => ("batch/v1", "Job", indented(&spec, 2)),
@@ -196,6 +211,7 @@ fn kubernetes(farm: &FarmFile, plans: &[PlanFile], jobs: &[Job<'_>]) -> Vec<Rend
         let hosts: Vec<String> = farm.hosts.iter().map(|host| quoted(&host.name)).collect();
         let mut values = farm_values;
         values.extend([("WATCH", watch.clone()), ("HOSTS", hosts.join(", "))]);
+        values.extend(folder_of_lake(farm, 12, 8));
         files.push(file("watch.yaml", fill(include_str!("../templates/kubernetes/watch.yaml"), &values)));
         kustomization += "  - watch.yaml\n";
     }
@@ -353,6 +369,20 @@ mod tests {
         let files = rendered(Dispatcher::Lava, &["007"], "quick", "1e3");
         let job = text_of(&files, "jobs/quick-007.yaml");
         assert!(job.contains("device_type: \"1e3\"\n"), "{job}");
+    }
+
+    #[test]
+    fn a_lake_in_a_folder_is_mounted() {
+        let jobs = |lake: &str| {
+            let text = format!("name = \"rack\"\nlake = \"{lake}\"\n[[host]]\nname = \"a\"\n");
+            let farm = FarmFile::parse("farm.toml", &text).unwrap();
+            let plan = PlanFile { plan: Plan::named("quick"), text: String::new() };
+            text_of(&render(&farm, &[plan], &[(0, 0)], Dispatcher::Kubernetes), "jobs.yaml").to_owned()
+        };
+        let folder = jobs("file:///srv/lake");
+        assert!(folder.contains("\n            - {name: lake, mountPath: \"/srv/lake\"}\n"), "{folder}");
+        assert!(folder.contains("\n        - {name: lake, hostPath: {path: \"/srv/lake\""), "{folder}");
+        assert!(!jobs("s3://b/farm").contains("name: lake,"));
     }
 
     #[test]
