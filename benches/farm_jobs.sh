@@ -1,12 +1,12 @@
 #!/bin/sh
 # Runs what is rendered for Slurm, Kubernetes and LAVA as those would start it, without them: jobs with their arguments, on this
-# machine. One round in which all is well, and one as another machine, which must not pass.
+# machine. One round in which all is well, and twelve ways not to measure, which must not pass.
 #   farm_jobs.sh WHYLATE PYTHON [LAVA]
-# PYTHON has yaml. LAVA is a source tree of LAVA, of which the schemas (PYTHON then has voluptuous, too) and lava-test-case
+# With SLURM=real the jobs of Slurm are submitted to the Slurm of this machine. WAYS chooses rounds. PYTHON has yaml. LAVA is a source tree of LAVA, of which the schemas (PYTHON then has voluptuous, too) and lava-test-case
 # are used.
 # Exit codes: 0 as expected, 1 not so; 77 SKIPPED: something is missing.
 set -u
-[ $# -ge 2 ] || { sed -n 2,8p "$0"; exit 1; }
+[ $# -ge 2 ] || { sed -n 2,9p "$0"; exit 1; }
 whylate=$(realpath "$1") python=$2 lava=${3:-}
 missing=""
 for tool in "$whylate" "$python" shellcheck; do command -v "$tool" >/dev/null || missing="$missing $tool"; done
@@ -35,20 +35,53 @@ kind = "timer"
 policy = "other"
 [[cell]]
 PLAN
-render() { # NAME HOST
-    printf 'name = "rack"\nlake = "%s"\nprogram = "%s"\nwatch = "audio"\n[[host]]\nname = "%s"\nlabels = { device_type = "qemu" }\n' \
-        "$folder/lake-$1" "$whylate" "$2" >"$folder/farm-$1.toml"
+# The words of a way are those of a shell: it may set `host`, `kernel`, `plan`, and what job.sh reads.
+sed 's/^\[\[probe/[target]\ncpus = "4000"\n&/' "$folder/small.toml" >"$folder/offline.toml"
+sed 's/^\[\[cell.*/[[load]]\nname = "dead"\nkind = "exec"\ncommand = ["false"]\n&\nloads = ["dead"]/' "$folder/small.toml" >"$folder/dead.toml"
+{ sed '/^\[/,$d' "$folder/small.toml"; printf '[[probe]]\nkind = "tracer"\ntracer = "hwlat"\n[[cell]]\n'; } >"$folder/tracer.toml"
+program() { # NAME TEXT
+    printf '#!/bin/sh\n%s\n' "$2" >"$folder/$1" && chmod 755 "$folder/$1"
+}
+program killed 'kill -9 $$'
+program idle ''
+program no-push "[ \"\$1\" = push ] && kill -9 \$\$; exec $whylate \"\$@\""
+program past "FAKETIME='2011-01-01 00:00:00' FAKETIME_DONT_FAKE_MONOTONIC=1 LD_PRELOAD=\$(echo /usr/lib/*/faketime/libfaketime.so.1) exec $whylate \"\$@\""
+way() { # NAME
+    host=$(hostname) kernel="" plan=small WHYLATE=$whylate WHYLATE_RESULTS="$folder/results" WHYLATE_LAKE="$folder/lake-$1"
+    case $1 in
+        good) ;;
+        other-machine) host=somebody-else ;;
+        other-kernel) kernel=0.1 ;;
+        no-program) WHYLATE=/nonexistent/whylate ;;
+        killed-program) WHYLATE="$folder/killed" ;;
+        idle-program) WHYLATE="$folder/idle" ;;
+        no-plan) ;;
+        cpu-offline) plan=offline ;;
+        dead-load) plan=dead ;;
+        no-tracer) plan=tracer ;;
+        clock-off) WHYLATE="$folder/past" ;;
+        full-disk) WHYLATE_RESULTS=/dev/full/results ;;
+        cut-upload) WHYLATE="$folder/no-push" ;;
+    esac
+    export WHYLATE WHYLATE_RESULTS WHYLATE_LAKE
+}
+ways=${WAYS:-"good other-machine other-kernel no-program killed-program idle-program no-plan cpu-offline dead-load no-tracer clock-off full-disk cut-upload"}
+render() { # NAME
+    way "$1"
+    { printf 'name = "rack"\nlake = "%s"\nprogram = "%s"\nwatch = "audio"\n' "$WHYLATE_LAKE" "$whylate"
+      printf '[[host]]\nname = "%s"\nlabels = { device_type = "qemu" }\n' "$host"
+      [ -z "$kernel" ] || printf 'kernel = "%s"\n' "$kernel"; } >"$folder/farm-$1.toml"
     for engine in kubernetes slurm lava; do
-        "$whylate" farm render "$folder/small.toml" --farm "$folder/farm-$1.toml" --for $engine -o "$folder/$1-$engine" 2>/dev/null || exit 1
+        "$whylate" farm render "$folder/$plan.toml" --farm "$folder/farm-$1.toml" --for $engine -o "$folder/$1-$engine" 2>/dev/null || exit 1
+        [ "$1" != no-plan ] || rm "$folder/$1-$engine/small.toml"
     done
 }
-render good "$(hostname)"
-render other somebody-else
-find "$folder"/good-* '(' -name '*.sh' -o -name '*.sbatch' ')' -exec shellcheck -s sh {} +
+for round in $ways; do render "$round"; done
+find "$folder/${ways%% *}"-* '(' -name '*.sh' -o -name '*.sbatch' ')' -exec shellcheck -s sh {} +
 expect "shellcheck of all scripts" $? 0
 
 # Slurm runs a copy of the batch script, in the folder from which it was submitted.
-cat >"$folder/bin/sbatch" <<'SBATCH'
+[ "${SLURM:-}" = real ] || cat >"$folder/bin/sbatch" <<'SBATCH'
 #!/bin/sh
 while case "$1" in -*) true ;; *) false ;; esac do case "$1" in --array=0-*) last=${1#--array=0-} last=${last%%%*} ;; esac; shift; done
 copy=$(mktemp) && cp "$1" "$copy" && chmod 700 "$copy" && shift
@@ -57,7 +90,7 @@ for task in $(seq 0 "$last"); do SLURM_SUBMIT_DIR=$PWD SLURM_ARRAY_TASK_ID=$task
 rm "$copy"
 exit $ended
 SBATCH
-chmod 755 "$folder/bin/sbatch"
+[ "${SLURM:-}" = real ] || chmod 755 "$folder/bin/sbatch"
 # Kubernetes: the command of each container, with the ConfigMap's files at /farm.
 cat >"$folder/containers.py" <<'PY'
 import sys, yaml, shlex, os
@@ -109,25 +142,30 @@ fi
 chmod 755 "$folder/bin/lava-test-case"
 export LAVA_RESULT_DIR="$folder/lava-results"
 
-for round in good other; do
+for round in $ways; do
     [ $round = good ] && expected=0 || expected="not 0"
-    rm -rf "$folder/results"
-    "$folder/$round-slurm/submit.sh" --partition=boards >"$folder/said" 2>&1
-    expect "slurm, $round machine" $? "$expected"
-    rm -rf "$folder/results" "$folder/lake-$round"
+    way $round
+    fresh() { rm -rf "$folder/results" "$folder/lake-$round"; mkdir "$folder/lake-$round"; }
+    fresh
+    wait=--partition=boards
+    [ "${SLURM:-}" != real ] || wait=--wait
+    "$folder/$round-slurm/submit.sh" $wait >"$folder/said" 2>&1
+    expect "slurm, $round" $? "$expected"
+    fresh
     "$python" "$folder/containers.py" "$folder/$round-kubernetes" >"$folder/commands"
     code=$?
-    expect "kubernetes, commands of $(wc -l <"$folder/commands") containers" $code 0
-    shellcheck -s sh -S warning -e SC2086 "$folder/$round-kubernetes/watch-command.sh"
-    expect "shellcheck of the DaemonSet's command" $? 0
+    expect "kubernetes, $round: commands of $(wc -l <"$folder/commands") containers" $code 0
     sh "$folder/commands" >"$folder/said" 2>&1
-    expect "kubernetes, $round machine" $? "$expected"
-    rm -rf "$folder/results" "$folder/lake-$round"
+    expect "kubernetes, $round" $? "$expected"
+    fresh
     "$python" "$folder/steps.py" "$folder/$round-lava" "$lava" >"$folder/steps"
-    expect "lava, definition and job${lava:+ by the schemas of LAVA}" $? 0
+    expect "lava, $round: definition and job${lava:+ by the schemas of LAVA}" $? 0
     (cd "$folder/$round-lava" && sh "$folder/steps") >"$folder/said" 2>&1
-    grep -q 'TEST_CASE_ID=small RESULT=pass' "$folder/said"
+    grep -q 'TEST_CASE_ID=[a-z]* RESULT=pass' "$folder/said"
     code=$?
-    expect "lava, $round machine: $(grep -o 'TEST_CASE_ID.*RESULT=[a-z]*' "$folder/said")" $code "$expected"
+    expect "lava, $round: $(grep -o 'TEST_CASE_ID.*RESULT=[a-z]*' "$folder/said")" $code "$expected"
+    [ $code -eq 0 ] || grep -h -o 'INCOMPLETE: .*' "$folder/said" | head -n 1
 done
+shellcheck -s sh -S warning -e SC2086 "$folder/${ways%% *}-kubernetes/watch-command.sh"
+expect "shellcheck of the DaemonSet's command" $? 0
 [ $wrong -eq 0 ]

@@ -98,7 +98,12 @@ pub fn statements(
     }
     let (views, tables) = used(&question);
     all.extend(tables.into_iter().flat_map(|table| sources.views(table)));
-    let own = if engine == Engine::Spark { "CREATE OR REPLACE TEMPORARY VIEW" } else { "CREATE VIEW" };
+    let own = match engine {
+        Engine::Spark => "CREATE OR REPLACE TEMPORARY VIEW",
+        // A server keeps the views of the question before.
+        Engine::ClickHouse => "CREATE OR REPLACE VIEW",
+        Engine::DuckDb | Engine::DataFusion => "CREATE VIEW",
+    };
     let view = |view: &String| view.replacen("CREATE VIEW", own, 1);
     all.extend(views.iter().map(view).map(|view| each_word(engine, &view)));
     all.push(question);
@@ -182,7 +187,7 @@ impl Sources<'_> {
             self.condition()
         );
         let months = format!("SELECT * FROM {function}('{months}', Parquet)");
-        vec![format!("CREATE VIEW {table} AS {}", self.joined(&loose, &months, " UNION ALL "))]
+        vec![format!("CREATE OR REPLACE VIEW {table} AS {}", self.joined(&loose, &months, " UNION ALL "))]
     }
 
     /// `month` and `host` come from the folders, as texts.

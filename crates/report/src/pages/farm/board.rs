@@ -27,7 +27,8 @@ pub fn board(board: &FarmBoard, series: Option<&RunSeries>, answer: &FarmAnswer)
         match series {
             Some(series) if !series.points.is_empty() => {
                 let (picture, figures) = course(series, None);
-                let picture = picture.meaning("of each run, over all its repeats, the CPU with the largest figure");
+                let picture =
+                    picture.meaning("of each run, over all its repeats, the CPU with the largest figure");
                 let all = Section::new("figures", "The figure of each run").depth(Depth::Folded);
                 picture.with(all.with(figures))
             }

@@ -135,3 +135,32 @@ fn strip(series: &FarmSeries) -> Strip {
         failed: series.runs.iter().map(|run| run.verdict == Some(Verdict::Fail)).collect(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boards_without_an_alarm_are_in_groups_by_a_label() {
+        let board = |host: &str, labels: &[&str], verdict| {
+            let labels = labels.iter().map(|it| (*it).to_owned()).collect();
+            let run = FarmRun { labels, verdict: Some(verdict), ..FarmRun::default() };
+            let series = vec![FarmSeries { runs: vec![run], ..FarmSeries::default() }];
+            FarmBoard { host: host.to_owned(), series }
+        };
+        let boards = [
+            board("a", &["rack=2", "soc=n100"], Verdict::Pass),
+            board("b", &["rack=1"], Verdict::Pass),
+            board("c", &["rack=2"], Verdict::Fail),
+            board("d", &["racks=7"], Verdict::Pass),
+        ];
+        let titles = |by: &str| -> Vec<String> {
+            let page = wall(&boards, 4, by, &FarmAnswer::default(), |_| String::new());
+            page.sections.into_iter().map(|section| section.title.to_string()).collect()
+        };
+        assert_eq!(titles(""), ["1 board needs attention", "3 boards without an alarm"]);
+        let one = "1 board without an alarm";
+        let groups = ["no rack", "rack=1", "rack=2"].map(|group| format!("{group}: {one}"));
+        assert_eq!(titles("rack")[1..], groups);
+    }
+}
