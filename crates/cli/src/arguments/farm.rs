@@ -15,7 +15,7 @@ Examples:
   whylate push results/* file:///srv/lake               all runs into a folder
   whylate push RUN gs://latency/farm --replace          in the place of one that was pushed before
   whylate push RUN s3://latency/farm --plan quick --kernel 6.12
-  whylate push RUN s3://latency/farm --farm farm.toml   with the labels that the file has for its machine
+  whylate push RUN s3://latency/farm --farm farm.toml   with the labels of its machine
 
 A push that was cut off goes on where it stopped; a run that is there already stays as it is.
 What was asked for and is not so makes the run INCOMPLETE in the lake, as `farm verify` says it.
@@ -227,10 +227,10 @@ Examples:
   whylate farm query bounds --lake s3://latency/farm --engine spark --print
 
 Engines are Python modules (duckdb, chdb, pyspark, datafusion); WHYLATE_QUERY_PYTHON names the
-Python that has them. `--print` prints the statements, for a cluster to run. The objects that a question uses are
-compared with their checksums first; damaged ones are named and left out: exit code 1. Exit code 69:
-the engine is not installed. A file of your own runs in the engine with your rights: it can read and
-write what you can.")]
+Python that has them. `--print` prints the statements, for a cluster to run. The objects that a
+question uses are compared with their checksums first; damaged ones are named and left out: exit
+code 1. Exit code 69: the engine is not installed. A file of your own runs in the engine with your
+rights: it can read and write what you can.")]
 pub(crate) struct QueryArguments {
     /// A question of the library, or a file of SQL
     #[arg(required_unless_present = "list")]
