@@ -168,7 +168,7 @@ fn what_could_boot_for_ever_or_not_at_all_is_refused() {
         assert_eq!(fs::read_to_string(root.path("/boot/grub/custom.cfg")).unwrap(), OWN);
     };
     refused("/dev/sda1 / btrfs rw 0 0\n", &plain, "cannot record that an entry was booted once");
-    refused("/dev/mapper/vg-root / ext4 rw 0 0\n", &plain, "cannot note");
+    refused("/dev/mapper/vg-root / ext4 rw 0 0\n", &plain, "cannot record");
     refused(DISK, &["6.12.9".to_owned()].into(), "no menu entry of /boot/grub boots Linux 6.12.9");
     let Fake { root, grub, _folder } = fake(DISK);
     fs::write(root.path("/boot/grub/grub.cfg"), CONFIGURATION.replace("custom.cfg", "mine.cfg")).unwrap();
