@@ -2,15 +2,19 @@
 # What the BPF programs cost: `perf bench sched pipe` alone, beside `whylate histograms`, with histograms and causes, beside
 # bpftrace's run-queue latency script, and beside `perf sched record`, in alternating rounds; then the mean time of each
 # program under a periodic real-time task, from the kernel's own statistics, without and with a probe whose spikes are
-# explained. Needs root, perf, bpftrace and cyclictest.
+# explained; and at 1,000 and 5,000 wake-ups a second the time of all programs for each wake-up of that task, in alternating
+# rounds with bpftrace's script. Needs root, perf, bpftrace and cyclictest.
 #
 # The goals: beside the histograms the pipe loses at most half of what it loses beside bpftrace, and a quarter of what it
-# loses beside perf; each program costs at most an empty one (63 ns) and 150 ns.
+# loses beside perf; each program costs at most an empty one (63 ns) and 150 ns; of the script's time for a wake-up, all
+# histograms take at most 0.5 at 1,000 a second and 0.35 at 5,000, with causes 0.6 and 0.5.
 #
-#     benches/bpf_cost.sh [ROUNDS] [PIPE_LOOPS]
+#     benches/bpf_cost.sh [ROUNDS] [PIPE_LOOPS]; with `rates ROUNDS` the last part alone
 #
 # HOLD names the example `hold` and WHYLATE the binary where they are built already.
 set -eu
+only=all
+[ "${1:-}" != rates ] || { only=rates; shift; }
 rounds=${1:-7}
 loops=${2:-200000}
 # On one CPU: between two of them, leaving idle takes many times as long as the switch.
@@ -46,6 +50,49 @@ beside() {
     kill -TERM "$tool" 2>/dev/null || true
     wait "$tool" 2>/dev/null || true
 }
+
+# The time of all programs in 4 s, in microseconds; of the output of `hold`.
+sum() {
+    awk '$2 == "runs" { for (i = 2; i < NF; i++) { if ($i == "runs") runs = $(i + 1); if ($i == "mean_ns") all += runs * $(i + 1) } }
+         END { printf "%d", all / 1000 }'
+}
+
+# The programs of bpftrace's script, by the same statistics.
+runqlat() {
+    bpftrace "$scratch/runqlat.bt" > /dev/null 2>&1 &
+    tool=$!
+    sleep 2
+    "$hold" 4 others | sum
+    kill -TERM "$tool" 2>/dev/null || true
+    wait "$tool" 2>/dev/null || true
+}
+
+rates() {
+    for period in 1000 200; do
+        echo "round histograms all bpftrace_runqlat (us in 4 s, a task with a period of $period us)"
+        cyclictest -q -m -t1 -a"$last" -p95 -i"$period" -D1h > /dev/null 2>&1 &
+        cyclic=$!
+        sleep 1
+        round=0
+        while [ "$round" -lt "$rounds" ]; do
+            round=$((round + 1))
+            echo "$round $("$hold" 4 histograms "0-$last" | sum) $("$hold" 4 all "0-$last" | sum) $(runqlat)"
+        done | tee "$scratch/rates"
+        kill "$cyclic"
+        wait "$cyclic" 2>/dev/null || true
+        for column in 2 3 4; do
+            sort -n -k"$column" "$scratch/rates" | awk -v column="$column" '{ value[NR] = $column }
+                END { print value[int((NR + 1) / 2)] }'
+        done | awk -v wakeups=$((4000000 / period)) '{ median[NR] = $1 }
+            END { printf "median for a wake-up: histograms %.2f us, all %.2f us, bpftrace %.2f us; histograms/bpftrace %.2f, all/bpftrace %.2f\n",
+                  median[1] / wakeups, median[2] / wakeups, median[3] / wakeups, median[1] / median[3], median[2] / median[3] }'
+    done
+}
+
+if [ "$only" = rates ]; then
+    rates
+    exit
+fi
 
 echo "round alone histograms all bpftrace_runqlat perf_sched_record (seconds for $loops round trips)"
 round=0
@@ -99,3 +146,4 @@ for what in timer stall; do
     "$hold" 5 others
     wait "$measuring"
 done
+rates

@@ -12,7 +12,7 @@ const USAGE: &str = "\
 usage: cargo xtask lab COMMAND
 
   build [IMAGE…] [KERNEL…]      kernels, plant.ko and root file systems (default: base and graphics) into the cache;
-                                kernels of arm64 and what they need only when they are named
+                                rt-5.10, and arm64 with what it needs, only when they are named
   run [MACHINE…] -- SCRIPT…     boots a machine and runs a shell script in it
   shell [MACHINE…]              boots a machine and reads commands, one per line
   tools                         installs the programs that the lab needs, where it may
@@ -195,22 +195,19 @@ fn corpus(names: &[&str]) -> Result<ExitCode, LabError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The kernels of which a test's words may speak: those that they name, else all with `--all-kernels`, else those of x86.
+/// The kernels of which a test's words may speak: those that they name, else all with `--all-kernels`, else the usual ones.
 fn kernels(words: &[&str]) -> Vec<Kernel> {
     let named: Vec<Kernel> = words.iter().filter_map(|word| Kernel::named(word)).collect();
     let has_all = words.contains(&"--all-kernels");
-    let is_chosen = |kernel: &Kernel| has_all || kernel.architecture() == Architecture::X86;
+    let is_chosen = |kernel: &Kernel| has_all || Kernel::USUAL.contains(kernel);
     if named.is_empty() { Kernel::ALL.into_iter().filter(is_chosen).collect() } else { named }
 }
 
 /// Builds the lab and the program for guests, and becomes the tests.
 fn test(names: &[&str]) -> Result<ExitCode, LabError> {
     let kernels = kernels(names);
-    let others: Vec<&str> = kernels
-        .iter()
-        .filter(|kernel| kernel.architecture() != Architecture::X86)
-        .map(|kernel| kernel.name())
-        .collect();
+    let others: Vec<&str> =
+        kernels.iter().filter(|kernel| !Kernel::USUAL.contains(kernel)).map(|kernel| kernel.name()).collect();
     build(&others)?;
     let architectures: BTreeSet<Architecture> = kernels.iter().map(|kernel| kernel.architecture()).collect();
     let cargo = || Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

@@ -3,7 +3,7 @@
 use crate::cache::Cache;
 use crate::error::LabError;
 use crate::host;
-use crate::machine::{Architecture, Kernel, Machine};
+use crate::machine::{Architecture, Machine};
 use crate::packages::PackageRoot;
 use std::path::PathBuf;
 use std::process::Command;
@@ -24,10 +24,10 @@ pub(crate) enum Emulator {
 }
 
 impl Emulator {
-    /// The one that a machine runs in. The kernels of 6.1 run in the host's where that has the profile: in QEMU 10 with one CPU and
+    /// The one that a machine runs in. The kernels of 5.10 and 6.1 run in the host's where that has the profile: in QEMU 10 with one CPU and
     /// counted time, some spikes of rt-6.1 are not explained (records/2026-11-22/kernels.md).
     pub(crate) fn of(cache: &Cache, machine: &Machine) -> Self {
-        let is_old = Kernel::NEEDED.contains(&machine.kernel) && Self::Host.unable(machine).is_none();
+        let is_old = machine.kernel.is_old() && Self::Host.unable(machine).is_none();
         let own = cache.qemu(machine.kernel.architecture());
         if is_old { Self::Host } else { own.map_or(Self::Host, Self::Own) }
     }

@@ -51,7 +51,7 @@ use std::time::Duration;
 /// Parts of the cache that newer ones have replaced are kept this long.
 const REPLACED_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Builds what is missing in the cache: the kernels of x86 and those that are asked for, the module that plants causes, and the
+/// Builds what is missing in the cache: the usual kernels and those that are asked for, the module that plants causes, and the
 /// root file systems. What was built before stays, so that a broken build is continued by building again.
 ///
 /// # Errors
@@ -83,18 +83,21 @@ fn kernels(cache: &Cache, more: &[Kernel], say: &dyn Fn(&str)) -> Result<(), Lab
     let tools = packages.as_ref();
     Emulator::ensure(cache, tools, Architecture::X86, say)?;
     let module = |version: String| plant_module::ensure(cache, &version, say);
-    for kernel in Kernel::OF_X86 {
+    let (of_x86, others): (Vec<Kernel>, Vec<Kernel>) =
+        more.iter().partition(|kernel| kernel.architecture() == Architecture::X86);
+    let more_of_x86 = of_x86.into_iter().filter(|kernel| !Kernel::USUAL.contains(kernel));
+    for kernel in Kernel::USUAL.into_iter().chain(more_of_x86) {
         left_out(kernel, kernel::ensure(cache, tools, tools, kernel, say).and_then(module), say)?;
     }
-    for kernel in more.iter().filter(|kernel| kernel.architecture() != Architecture::X86) {
+    for kernel in others {
         let architecture = kernel.architecture();
         let built = Emulator::ensure(cache, tools, architecture, say).and_then(|()| {
             let packages = PackageRoot::open(cache, architecture);
-            let version = kernel::ensure(cache, packages.as_ref(), tools, *kernel, say)?;
+            let version = kernel::ensure(cache, packages.as_ref(), tools, kernel, say)?;
             rootfs::ensure_unpacked(cache, packages.as_ref(), architecture, say)?;
             module(version)
         });
-        left_out(*kernel, built, say)?;
+        left_out(kernel, built, say)?;
     }
     Ok(())
 }

@@ -102,6 +102,8 @@ impl Architecture {
 /// A kernel of Debian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kernel {
+    /// 5.10 with PREEMPT_RT: the oldest on which everything has to work.
+    RealTime510,
     /// 6.1 with PREEMPT_RT.
     RealTime,
     /// 6.1, the distribution's usual one.
@@ -118,7 +120,8 @@ pub enum Kernel {
 
 impl Kernel {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
+        Self::RealTime510,
         Self::RealTime,
         Self::Plain,
         Self::RealTime612,
@@ -126,8 +129,8 @@ impl Kernel {
         Self::PlainNew,
         Self::Arm64RealTimeNew,
     ];
-    /// Those that run on x86.
-    pub const OF_X86: [Self; 5] =
+    /// Those that are built and tested unless others are named; the rest only where it is named, or with `--all-kernels`.
+    pub const USUAL: [Self; 5] =
         [Self::RealTime, Self::Plain, Self::RealTime612, Self::RealTimeNew, Self::PlainNew];
     /// Without these there is no lab; the others are skipped where they cannot be had.
     pub const NEEDED: [Self; 2] = [Self::RealTime, Self::Plain];
@@ -138,6 +141,7 @@ impl Kernel {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
+            Self::RealTime510 => "rt-5.10",
             Self::RealTime => "rt-6.1",
             Self::Plain => "plain-6.1",
             Self::RealTime612 => "rt-6.12",
@@ -170,10 +174,17 @@ impl Kernel {
     #[must_use]
     pub fn version_prefix(self) -> &'static str {
         match self {
+            Self::RealTime510 => "5.10.",
             Self::RealTime | Self::Plain => "6.1.",
             Self::RealTime612 => "6.12.",
             Self::RealTimeNew | Self::PlainNew | Self::Arm64RealTimeNew => "",
         }
+    }
+
+    /// Whether it is one of those before 6.12, for which QEMU 7 does.
+    #[must_use]
+    pub(crate) fn is_old(self) -> bool {
+        matches!(self, Self::RealTime510 | Self::RealTime | Self::Plain)
     }
 
     /// Whether it has PREEMPT_RT.

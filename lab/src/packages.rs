@@ -12,7 +12,9 @@ use std::time::Duration;
 /// The keys that Debian signs its package lists with.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// Releases that have the kernels of the lab, beside those of the host; a mirror that lacks one has fewer kernels.
-const RELEASES: [&str; 3] = ["bookworm", "trixie", ROLLING];
+const RELEASES: [&str; 4] = [OLD, "bookworm", "trixie", ROLLING];
+/// The one that is no longer supported: what its security archive lists is not all to be had any more.
+const OLD: &str = "bullseye";
 /// The one that has no security archive.
 const ROLLING: &str = "sid";
 /// What stands for all releases.
@@ -65,7 +67,7 @@ fn own_lines(host: &[String], architecture: Architecture) -> Vec<String> {
             .find(|line| release_of(line).is_some_and(|name| name.ends_with("-security") == security));
         // deb [options] URI RELEASE COMPONENT
         let Some(mirror) = line.and_then(|line| line.rsplitn(3, ' ').nth(2)) else { continue };
-        for release in RELEASES.iter().filter(|release| !security || **release != ROLLING) {
+        for release in RELEASES.iter().filter(|release| !security || ![OLD, ROLLING].contains(release)) {
             let ending = if security { "-security" } else { "" };
             let line = format!("{mirror} {release}{ending} main");
             lines.push(line.replacen(&arch(Architecture::X86), &arch(architecture), 1));
@@ -353,14 +355,14 @@ mod tests {
         ];
         let lines = own_lines(&host.map(str::to_owned), Architecture::X86);
         assert_eq!(
-            lines[..2],
+            lines[1..3],
             ["deb [o] http://mirror/debian bookworm main", "deb [o] http://mirror/debian trixie main"]
         );
-        assert_eq!(lines[4], "deb [o] http://mirror/security trixie-security main");
-        assert_eq!((lines.len(), own_lines(&[], Architecture::X86).len()), (5, 0));
+        assert_eq!(lines[5], "deb [o] http://mirror/security trixie-security main");
+        assert_eq!((lines.len(), own_lines(&[], Architecture::X86).len()), (6, 0));
         let line = "deb [arch=amd64 signed-by=k] http://mirror/debian stable main".to_owned();
         let lines = own_lines(&[line], Architecture::Arm64);
-        assert_eq!(lines[0], "deb [arch=arm64 signed-by=k] http://mirror/debian bookworm main");
+        assert_eq!(lines[1], "deb [arch=arm64 signed-by=k] http://mirror/debian bookworm main");
     }
 
     #[test]

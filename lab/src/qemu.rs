@@ -3,7 +3,7 @@
 use crate::counter;
 use crate::emulator::Emulator;
 use crate::error::LabError;
-use crate::machine::{Architecture, Device, Kernel, Machine, Profile};
+use crate::machine::{Architecture, Device, Machine, Profile};
 use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -94,7 +94,7 @@ fn start(qemu: &mut Command, machine: &Machine, parts: &Parts<'_>, words: &str) 
         Profile::Counted | Profile::CountedPair => line.push_str(" sysctl.kernel.hung_task_timeout_secs=0"),
         Profile::Threads if is_x86 => {
             // A busy host delivers the timer's interrupts too late for a newer kernel's test of them, which ends in a panic.
-            if !Kernel::NEEDED.contains(&machine.kernel) {
+            if !machine.kernel.is_old() {
                 line.push_str(" no_timer_check");
             }
             if let Some(khz) = counter::frequency_khz() {
@@ -179,6 +179,7 @@ pub(crate) fn connect(child: &mut Child, socket: &Path) -> Result<UnixStream, St
 mod tests {
     use super::*;
     use crate::host;
+    use crate::machine::Kernel;
 
     fn line(machine: &Machine) -> String {
         let folder = tempfile::tempdir().unwrap();

@@ -20,6 +20,8 @@ const volatile u32 tells_functions SECTION(".rodata");
  */
 #define SURE_NS 10000000
 #define UNSURE_NS 200000
+/* So much later at most the same request is seen again. */
+#define REPEATED_NS 20000
 
 struct {
 	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
@@ -52,13 +54,18 @@ struct __call_single_data {
 #define CSD_TYPE_SYNC 0x10
 
 /* This CPU asks a watched one, which has this ring, to run a function. */
-ALWAYS_INLINE void note_call(u32 cpu, u32 ring, u64 function, bool is_conditional, s64 stack)
+ALWAYS_INLINE void note_call(u32 cpu, u32 ring, u64 function, bool is_for_several, bool is_conditional, s64 stack)
 {
 	struct cpu_state *state = state_of(cpu);
 
 	if (!state)
 		return;
-	u64 number = __sync_fetch_and_add(&state->calls_asked, 1);
+	u64 number = take_number(&state->calls_asked);
+
+	if (UNLIKELY(number == NO_NUMBER)) {
+		__sync_fetch_and_add(&state->counters.ipis_lost, 1);
+		return;
+	}
 	u32 place = (ring - 1) * RING_CALLS + ((u32)number & (RING_CALLS - 1));
 	struct call *call = bpf_map_lookup_elem(&calls, &place);
 
@@ -75,9 +82,14 @@ ALWAYS_INLINE void note_call(u32 cpu, u32 ring, u64 function, bool is_conditiona
 	call->process = task >> 32;
 	call->cpu = bpf_get_smp_processor_id();
 	call->is_conditional = is_conditional;
+	call->is_for_several = is_for_several;
 	bpf_get_current_comm(call->command, COMMAND_BYTES);
 	BARRIER();
 	call->number = 1 + number;
+	BARRIER();
+	/* A later one was written and taken meanwhile. */
+	if (UNLIKELY(state->calls_taken > number))
+		__sync_fetch_and_add(&state->counters.ipis_lost, 1);
 }
 
 /* Counts one request on the CPU that handles it. */
@@ -112,6 +124,17 @@ ALWAYS_INLINE void count_reschedule(struct cpu_state *state, u32 cpu)
 		state->counters.ipis_lost++;
 }
 
+/*
+ * Whether it is the request before it, seen a second time: before 5.12 the kernel's function for several CPUs calls that for one
+ * where no other one is to be asked.
+ */
+ALWAYS_INLINE bool is_repeated(struct call *call, struct call *before)
+{
+	return before->is_for_several && !call->is_for_several && call->function == before->function &&
+	       call->thread == before->thread && call->cpu == before->cpu &&
+	       call->at_ns - before->at_ns < REPEATED_NS;
+}
+
 /* An interrupt for functions is over: it was for what had been asked for since the last one. */
 ALWAYS_INLINE void take_calls(struct cpu_state *state, u32 ring, u64 start_ns, u64 end_ns)
 {
@@ -124,15 +147,23 @@ ALWAYS_INLINE void take_calls(struct cpu_state *state, u32 ring, u64 start_ns, u
 		state->counters.ipis_lost += asked - taken - RING_CALLS;
 		taken = asked - RING_CALLS;
 	}
-	for (int i = 0; i < RING_CALLS && taken < asked; i++) {
-		u32 place = (ring - 1) * RING_CALLS + ((u32)taken & (RING_CALLS - 1));
+	u64 first = taken;
+
+	for (u32 i = 0; i < RING_CALLS && first + i < asked; i++) {
+		u32 place = (ring - 1) * RING_CALLS + ((u32)(first + i) & (RING_CALLS - 1));
 		struct call *call = bpf_map_lookup_elem(&calls, &place);
 
-		/* It is being written: its interrupt is still to come. */
-		if (!call || call->number != taken + 1 || call->at_ns > end_ns)
+		if (!call)
 			break;
-		taken++;
+		/* A number that was given up; or it is being written, and its interrupt is still to come. */
+		if (call->number != first + i + 1)
+			continue;
+		if (call->at_ns > end_ns)
+			break;
+		taken = first + i + 1;
 		if (start_ns > call->at_ns + (call->is_conditional ? UNSURE_NS : SURE_NS))
+			continue;
+		if (told && is_repeated(call, told))
 			continue;
 		count_call(state, cpu, call);
 		are_several |= told && call->function != function;

@@ -69,7 +69,9 @@ ALWAYS_INLINE struct cpu_state *watched(u32 *ring)
  */
 ALWAYS_INLINE struct segment *begin(struct cpu_state *state, u32 ring, u64 *number)
 {
-	*number = __sync_fetch_and_add(&state->segments, 1);
+	*number = take_number(&state->segments);
+	if (UNLIKELY(*number == NO_NUMBER))
+		return 0;
 	u32 place = (ring - 1) * ring_segments + ((u32)*number & (ring_segments - 1));
 
 	return bpf_map_lookup_elem(&segments, &place);

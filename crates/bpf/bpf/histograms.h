@@ -14,7 +14,7 @@ struct config config SECTION(".bss.config");
 /* Whether all tasks of the configured priorities are watched: see tasks.h. */
 const volatile u32 watches_priorities SECTION(".rodata");
 
-/* Whether this kernel has an event for the end of a switch. */
+/* Whether the end of a switch can be seen: by the kernel's event, or by a probe. */
 const volatile u32 sees_switch_end SECTION(".rodata");
 
 struct {
@@ -124,6 +124,12 @@ ALWAYS_INLINE bool is_enabled(u32 enabled, enum kind kind)
 	return enabled & (1u << kind);
 }
 
+/* Whether a histogram is on that needs the end of a switch. */
+ALWAYS_INLINE bool needs_switch_end(u32 enabled)
+{
+	return sees_switch_end && (enabled & (1u << SWITCH_OFF | 1u << TIMER_WAKEUP_SWITCH));
+}
+
 /* The histogram, emptied of its extremes when it has been reset. */
 ALWAYS_INLINE struct histogram *histogram_of(u32 cpu, enum kind kind)
 {
@@ -188,6 +194,21 @@ ALWAYS_INLINE void name_task(struct record *record, struct task_struct *task)
 	record->prio = task->prio;
 	record->syscall = syscall_of(task);
 	bpf_probe_read_kernel(record->command, COMMAND_BYTES, task->comm);
+}
+
+/* The same of the task that runs now. */
+ALWAYS_INLINE void name_current(struct record *record)
+{
+	if (HELPER_EXISTS(get_current_task_btf)) {
+		name_task(record, bpf_get_current_task_btf());
+		return;
+	}
+	struct task_struct *task = (void *)bpf_get_current_task();
+
+	record->pid = (u32)bpf_get_current_pid_tgid();
+	bpf_probe_read_kernel(&record->prio, sizeof(record->prio), &task->prio);
+	record->syscall = -1;
+	bpf_probe_read_kernel(record->command, COMMAND_BYTES, &task->comm);
 }
 
 /* Who ran before, in the record of a maximum. */

@@ -77,6 +77,7 @@ struct pt_regs___x86 {
 };
 
 struct pt_regs___arm64 {
+	u64 pstate;
 	s32 syscallno;
 };
 
@@ -102,6 +103,50 @@ static long (*bpf_get_stackid)(void *ctx, void *map, u64 flags) = (void *)27;
 static long (*bpf_get_stack)(void *ctx, void *to, u32 size, u64 flags) = (void *)67;
 static struct task_struct *(*bpf_get_current_task_btf)(void) = (void *)158;
 static struct pt_regs *(*bpf_task_pt_regs)(struct task_struct *task) = (void *)175;
+
+/* No number: take_number() failed. */
+#define NO_NUMBER (~0ull)
+/* So often a number is asked for, where others ask for one between the two looks at the count every time. */
+#define NUMBER_TRIES 32
+
+/*
+ * Takes the next number of a count that this CPU's interrupts (NMIs, too), other tasks and other CPUs may raise at any moment.
+ * An atomic addition that returns the value before it needs Linux 5.12; this needs what any kernel has: an atomic addition that
+ * returns nothing, and two looks at the count.
+ *
+ * Nobody else gets the same number: the count only rises, each time by one addition of 1, so exactly one addition raised it
+ * from n to n + 1. Where it was n before the own addition and n + 1 after it, that one was the own, and n is nobody else's.
+ * Where somebody came in between, it is not known which of the numbers is whose: the own one is given up, and another is taken.
+ * So a number may have no record; readers leave it out as they do one that is being written.
+ */
+ALWAYS_INLINE bool tries_number(volatile u64 *count, u64 *number)
+{
+	*number = *count;
+	BARRIER();
+	__sync_fetch_and_add(count, 1);
+	BARRIER();
+	return LIKELY(*count == *number + 1);
+}
+
+/* A function of its own: hardly ever needed. */
+NEVER_INLINE u64 take_another_number(volatile u64 *count)
+{
+	u64 number;
+
+	for (int i = 0; i < NUMBER_TRIES; i++) {
+		if (tries_number(count, &number))
+			return number;
+	}
+	return NO_NUMBER;
+}
+
+/* NO_NUMBER where somebody came in between each time. */
+ALWAYS_INLINE u64 take_number(u64 *count)
+{
+	u64 number;
+
+	return tries_number(count, &number) ? number : take_another_number(count);
+}
 
 #define FIELD_EXISTS(field) __builtin_preserve_field_info(field, 2)
 #define HELPER_EXISTS(name) \

@@ -341,7 +341,10 @@ struct call {
 	u32 process;
 	u32 cpu;
 	/* Whether the CPU runs it only if it meets a condition. */
-	u32 is_conditional;
+	u8 is_conditional;
+	/* Whether several CPUs may have been asked for it at once. */
+	u8 is_for_several;
+	u8 unused[2];
 	COMMAND(command);
 };
 _Static_assert(sizeof(struct call) == 64, "");

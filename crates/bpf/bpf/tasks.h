@@ -120,7 +120,9 @@ ALWAYS_INLINE struct stretch *begin_stretch(struct cpu_state *state, u64 *number
 
 	if (!ring)
 		return 0;
-	*number = __sync_fetch_and_add(&state->stretches, 1);
+	*number = take_number(&state->stretches);
+	if (UNLIKELY(*number == NO_NUMBER))
+		return 0;
 	u32 place = (ring - 1) * ring_stretches + ((u32)*number & (ring_stretches - 1));
 
 	return bpf_map_lookup_elem(&stretches, &place);

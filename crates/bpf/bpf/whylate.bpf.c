@@ -46,7 +46,6 @@ int timer_exit(u64 *ctx)
 ALWAYS_INLINE void count_offset(u32 cpu, struct task_struct *task, u64 expires_ns, u64 now_ns)
 {
 	struct histogram *histogram;
-	struct task_struct *current;
 	u64 offset_ns = now_ns - expires_ns;
 
 	histogram = histogram_of(cpu, MISSED_TIMER_OFFSETS);
@@ -54,10 +53,11 @@ ALWAYS_INLINE void count_offset(u32 cpu, struct task_struct *task, u64 expires_n
 		return;
 	set_parts(&histogram->record, offset_ns, expires_ns, now_ns, now_ns, now_ns);
 	name_task(&histogram->record, task);
-	if (HELPER_EXISTS(get_current_task_btf)) {
-		current = bpf_get_current_task_btf();
-		name_previous(&histogram->record, current->pid, current->prio, current->comm);
-	}
+	struct task_struct *current = (void *)bpf_get_current_task();
+	s32 prio = 0;
+
+	bpf_probe_read_kernel(&prio, sizeof(prio), &current->prio);
+	name_previous(&histogram->record, (u32)bpf_get_current_pid_tgid(), prio, &current->comm);
 }
 
 /* The programmed expiry of the timer whose handler runs, on CLOCK_MONOTONIC; 0 when none does. */
@@ -150,7 +150,7 @@ int waking(u64 *ctx)
 	return on_waking(ctx, 0, 0);
 }
 
-/* The variant for watched CPUs: it needs kernels from 5.12 on, for an atomic instruction. */
+/* The variant for watched CPUs. */
 SECTION("tp_btf/sched_waking")
 int waking_watched(u64 *ctx)
 {
@@ -246,7 +246,7 @@ ALWAYS_INLINE void comes(void *ctx, u32 cpu, u32 ring, struct cpu_state *state, 
 					    previous->pid);
 		pending->waking_ns = 0;
 	}
-	if (sees_switch_end && enabled) {
+	if (needs_switch_end(enabled)) {
 		state->previous = (u64)previous;
 		state->previous_pid = previous->pid;
 		state->previous_prio = previous->prio;
@@ -331,17 +331,14 @@ ALWAYS_INLINE void count_finished(u32 cpu, enum kind kind, u64 latency_ns, const
 	if (!histogram || LIKELY(!count(histogram, latency_ns)))
 		return;
 	set_parts(&histogram->record, latency_ns, state->expires_ns, state->waking_ns, state->switch_ns, now_ns);
-	if (HELPER_EXISTS(get_current_task_btf))
-		name_task(&histogram->record, bpf_get_current_task_btf());
+	name_current(&histogram->record);
 	/* Its memory is still valid: the kernel frees a task after a grace period. */
 	struct task_struct *previous = (void *)state->previous;
 
 	name_previous(&histogram->record, state->previous_pid, state->previous_prio, &previous->comm);
 }
 
-/* A call of the scheduler is over: from here on the new task runs. */
-SECTION("tp_btf/sched_exit_tp")
-int switch_end(u64 *ctx)
+ALWAYS_INLINE int on_switch_end(void)
 {
 	u32 cpu = bpf_get_smp_processor_id();
 	struct cpu_state *state = state_of(cpu);
@@ -357,6 +354,23 @@ int switch_end(u64 *ctx)
 		count_finished(cpu, TIMER_WAKEUP_SWITCH, now_ns - state->expires_ns, state, now_ns);
 	state->switch_ns = 0;
 	return 0;
+}
+
+/* A call of the scheduler is over: from here on the new task runs. */
+SECTION("tp_btf/sched_exit_tp")
+int switch_end(u64 *ctx)
+{
+	return on_switch_end();
+}
+
+/*
+ * Kernels before 6.14 have no such event: the function that the new task runs first. What it does itself, above all letting go
+ * of the other task's memory, is not counted then.
+ */
+SECTION("kprobe/finish_task_switch")
+int switch_end_probed(struct pt_regs *ctx)
+{
+	return on_switch_end();
 }
 
 /* ---- What takes a CPU ---- */
@@ -511,6 +525,19 @@ int page_fault_kernel(u64 *ctx)
 	return page_fault(ctx[0]);
 }
 
+/*
+ * arm64 has no events for page faults, but a function for them, of user space and of the kernel. Bit 55 tells the kernel's
+ * addresses; those of user space may have a tag above it.
+ */
+#define KERNEL_ADDRESS (1ull << 55)
+#define ADDRESS_BITS (KERNEL_ADDRESS - 1)
+
+SECTION("fentry/do_mem_abort")
+int page_fault_entered(u64 *ctx)
+{
+	return ctx[0] & KERNEL_ADDRESS ? 0 : page_fault(ctx[0] & ADDRESS_BITS);
+}
+
 /* A measured task is moved to another CPU. The CPU that it leaves is the one that this runs on. */
 SECTION("tp_btf/sched_migrate_task")
 int migration(u64 *ctx)
@@ -632,7 +659,7 @@ int single_asked(struct pt_regs *ctx)
 	if ((flags & CSD_TYPE_MASK) > CSD_TYPE_SYNC)
 		return 0;
 	bpf_probe_read_kernel(&function, sizeof(function), &request->func);
-	note_call(cpu, ring, function, 0, bpf_get_stackid(ctx, &sender_stacks, 0));
+	note_call(cpu, ring, function, 0, 0, bpf_get_stackid(ctx, &sender_stacks, 0));
 	return 0;
 }
 
@@ -657,7 +684,7 @@ int several_asked(struct pt_regs *ctx)
 			continue;
 		if (!stack)
 			stack = bpf_get_stackid(ctx, &sender_stacks, 0);
-		note_call(cpu, ring, function, is_conditional, stack);
+		note_call(cpu, ring, function, 1, is_conditional, stack);
 	}
 	return 0;
 }
@@ -757,8 +784,7 @@ int task_ended(u64 *ctx)
 	return 0;
 }
 
-SECTION("tp_btf/page_fault_user")
-int task_fault(u64 *ctx)
+ALWAYS_INLINE int task_faults(void)
 {
 	struct task_slot *slot = slot_of((u32)bpf_get_current_pid_tgid());
 
@@ -767,6 +793,21 @@ int task_fault(u64 *ctx)
 	slot->faults++;
 	slot->fault_ns = bpf_ktime_get_ns();
 	return 0;
+}
+
+SECTION("tp_btf/page_fault_user")
+int task_fault(u64 *ctx)
+{
+	return task_faults();
+}
+
+/* As page_fault_entered(), of user space alone. */
+#define PSTATE_MODE 0xf
+
+SECTION("fentry/do_mem_abort")
+int task_fault_entered(u64 *ctx)
+{
+	return ((struct pt_regs___arm64 *)ctx[2])->pstate & PSTATE_MODE ? 0 : task_faults();
 }
 
 /* A watched task waits, and shall do so on another CPU. */

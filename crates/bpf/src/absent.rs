@@ -28,7 +28,7 @@ impl Object {
         match *self {}
     }
 
-    pub(crate) fn attach_probe(&mut self, _event: Event) -> Result<(), BpfError> {
+    pub(crate) fn attach_probe(&mut self, _event: Event, _function: &str) -> Result<(), BpfError> {
         match *self {}
     }
 
@@ -63,6 +63,11 @@ impl Object {
     pub(crate) fn costs(&self) -> Vec<ProgramCost> {
         match *self {}
     }
+}
+
+/// Says that this build has no programs.
+pub(crate) fn kernel_has(_tracepoint: &str) -> Result<bool, BpfError> {
+    Err(BpfError::NotBuilt)
 }
 
 /// Says that this build has no programs.

@@ -8,7 +8,7 @@ use crate::missed::Missed;
 use crate::rings::{READ_MAX, Rings, ring_size};
 use crate::settings::{Activities, HistogramsConfig};
 use crate::snapshot::Facility;
-use crate::symbols::{Symbols, kernel_functions};
+use crate::symbols::{Symbols, kernel_functions, name_of_function};
 use crate::watching::{Watching, WatchingTasks};
 use std::collections::HashMap;
 use whylate_core::record::IpiRecord;
@@ -34,6 +34,11 @@ pub(crate) const BY_VECTOR: &str = "interrupts by vector";
 type IpiKeyBytes = [u8; size_of::<RawIpiKey>()];
 type IpiCountBytes = [u8; size_of::<RawIpiCount>()];
 
+/// The name of what is recorded of page faults.
+const PAGE_FAULTS: &str = "page faults";
+/// In place of their events on arm64, which has none.
+const PAGE_FAULT_ENTERED: Event = event("page_fault_entered", "do_mem_abort");
+
 /// What the events are for, and the programs for them.
 pub(crate) const EVENTS: [(&str, &[Event]); 9] = [
     ("interrupts by line", &[event("irq_entry", "irq_handler_entry"), event("irq_exit", "irq_handler_exit")]),
@@ -41,7 +46,7 @@ pub(crate) const EVENTS: [(&str, &[Event]); 9] = [
     ("non-maskable interrupts", &[event("nmi_handler", "nmi_handler")]),
     ("idle states", &[event("idle", "cpu_idle")]),
     (
-        "page faults",
+        PAGE_FAULTS,
         &[event("page_fault_user", "page_fault_user"), event("page_fault_kernel", "page_fault_kernel")],
     ),
     ("migrations", &[event("migration", "sched_migrate_task")]),
@@ -51,7 +56,7 @@ pub(crate) const EVENTS: [(&str, &[Event]); 9] = [
 ];
 
 /// What is recorded of one measured process on each CPU: watched tasks have programs of their own.
-const OF_PROCESSES: [&str; 2] = ["page faults", "migrations"];
+const OF_PROCESSES: [&str; 2] = [PAGE_FAULTS, "migrations"];
 
 /// The event of kernels from 6.5 on for a function that another CPU asked for.
 pub(crate) const FUNCTION_RUNS: &str = "csd_function_entry";
@@ -118,7 +123,10 @@ impl Causes {
         };
         let is_needed = |name: &str| !has_tasks || !OF_PROCESSES.contains(&name);
         for (name, events) in EVENTS.into_iter().filter(|(name, _)| is_needed(name)) {
-            let missing = causes.attach(events)?;
+            let mut missing = causes.attach(events)?;
+            if name == PAGE_FAULTS && missing.is_some() {
+                missing = causes.attach_instead(missing, PAGE_FAULT_ENTERED)?;
+            }
             causes.facilities.push(Facility { name: name.to_owned(), missing });
         }
         let missing = causes.attach_vectors()?;
@@ -142,6 +150,16 @@ impl Causes {
             }
         }
         Ok(missing)
+    }
+
+    /// Attaches a program in place of those that are missing; if it is missing, too, why.
+    pub(crate) fn attach_instead(
+        &mut self,
+        missing: Option<String>,
+        event: Event,
+    ) -> Result<Option<String>, BpfError> {
+        let further = self.attach(&[event])?;
+        Ok(missing.zip(further).map(|(reason, further)| format!("{reason}, and {further}")))
     }
 
     fn attach_vectors(&mut self) -> Result<Option<String>, BpfError> {
@@ -171,7 +189,10 @@ impl Causes {
             self.facilities.iter().any(|facility| facility.name == BY_VECTOR && facility.missing.is_none());
         let object = self.histograms.object_mut();
         let set = match has_vectors && self.cpus.len() <= WATCHED_MAX {
-            true => REQUESTS.into_iter().try_for_each(|event| object.attach_probe(event)),
+            true => REQUESTS.into_iter().try_for_each(|event| {
+                let name = name_of_function(event.tracepoint, false);
+                object.attach_probe(event, name.as_deref().unwrap_or(event.tracepoint))
+            }),
             false if has_vectors => {
                 Err(BpfError::program("its place", &format!("more than {WATCHED_MAX} CPUs are measured")))
             }

@@ -5,7 +5,7 @@
 pub(crate) struct Event {
     /// The C function.
     pub(crate) function: &'static str,
-    /// The kernel's tracepoint, or its function at whose begin a probe is set.
+    /// The kernel's tracepoint, or its function at whose begin the program runs.
     pub(crate) tracepoint: &'static str,
 }
 

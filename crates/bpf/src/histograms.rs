@@ -2,9 +2,10 @@
 
 use crate::causes::FUNCTION_RUNS;
 use crate::error::BpfError;
-use crate::events::{Event, Sizes, event};
+use crate::events::{Event, Sizes};
 use crate::layout::{CPUS_MAX, Command, Config, KINDS_STRIDE, RawCpuState, RawHistogram, Record};
 use crate::object::{Object, WHYLATE, possible_cpus};
+use crate::parts::{Parts, SwitchEnd};
 use crate::settings::{HistogramsChange, HistogramsConfig, TaskFilter};
 use crate::snapshot::{HistogramsSnapshot, ProgramCost, WakeupCounts};
 use crate::watching::{self, Watching};
@@ -19,11 +20,6 @@ use zerocopy::{FromZeros as _, transmute, transmute_ref};
 
 /// At most this many times a histogram that changes while it is read is read again.
 const READS_MAX: usize = 8;
-/// The event at which a switch is over.
-const SWITCH_END: Event = event("switch_end", "sched_exit_tp");
-/// The events of timers.
-const TIMERS: [Event; 2] =
-    [event("timer_entry", "hrtimer_expire_entry"), event("timer_exit", "hrtimer_expire_exit")];
 
 type CpuStateBytes = [u8; size_of::<RawCpuState>()];
 
@@ -34,7 +30,8 @@ pub struct Histograms {
     config: Box<Config>,
     enabled: BTreeSet<(CpuId, HistogramKind)>,
     unavailable: Vec<(HistogramKind, String)>,
-    sees_switch_end: bool,
+    parts: Parts,
+    with_causes: bool,
     possible_cpus: usize,
     /// What was counted before the last reset.
     baselines: BTreeMap<(CpuId, HistogramKind), Box<RawHistogram>>,
@@ -61,12 +58,30 @@ impl Histograms {
         if let Some(cpu) = cpus.find(|cpu| cpu.0 as usize >= possible_cpus.min(CPUS_MAX)) {
             return Err(BpfError::NoSuchCpu { cpu, count: possible_cpus });
         }
+        let end = SwitchEnd::find(&config.kinds)?;
+        let is_probed = matches!(end, SwitchEnd::Probe(_));
+        match Self::start_with(config, watching, possible_cpus, end) {
+            // The kernel may have no such probes, or refuse them: the rest goes without.
+            Err(BpfError::Program { reason, .. }) if is_probed => {
+                let end = SwitchEnd::missing(&format!("no probe can be set for it: {reason}"));
+                Self::start_with(config, watching, possible_cpus, end)
+            }
+            started => started,
+        }
+    }
+
+    fn start_with(
+        config: &HistogramsConfig,
+        watching: Option<&Watching>,
+        possible_cpus: usize,
+        end: SwitchEnd,
+    ) -> Result<Self, BpfError> {
         let histograms = (possible_cpus * KINDS_STRIDE) as u32;
         let mut maps = vec![("histograms", histograms), ("cpu_states", possible_cpus as u32)];
         maps.extend(watching.iter().flat_map(|watching| watching.maps()));
-        let has_tracepoint =
-            vec![("sees_switch_end", SWITCH_END.tracepoint), ("tells_functions", FUNCTION_RUNS)];
-        let constants = watching.iter().flat_map(|watching| watching.constants()).collect();
+        let has_tracepoint = vec![("tells_functions", FUNCTION_RUNS)];
+        let mut constants = vec![("sees_switch_end", u32::from(end.is_seen()))];
+        constants.extend(watching.iter().flat_map(|watching| watching.constants()));
         let mut object = Object::load(WHYLATE, &Sizes { maps, has_tracepoint, constants })?;
         for (ring, cpu) in watching.iter().flat_map(|watching| watching.cpus.iter()).enumerate() {
             let state = RawCpuState { ring: 1 + ring as u32, ..RawCpuState::new_zeroed() };
@@ -79,36 +94,17 @@ impl Histograms {
             config: raw_config(config, watching),
             enabled: BTreeSet::new(),
             unavailable: Vec::new(),
-            sees_switch_end: false,
+            parts: Parts::new(end),
+            with_causes: watching.is_some(),
             possible_cpus,
             baselines: BTreeMap::new(),
         };
-        running.attach_parts()?;
         running.change(HistogramsChange::Enable, &config.kinds, &config.cpus)?;
         if watching.is_none() && (running.enabled.is_empty() || running.cpus.is_empty()) {
             return Err(BpfError::Nothing);
         }
         running.attach_tasks(watching::task_events(watching))?;
         Ok(running)
-    }
-
-    /// Attaches the programs for timers and ends of switches, and notes the events that the kernel lacks.
-    fn attach_parts(&mut self) -> Result<(), BpfError> {
-        match self.object.attach(SWITCH_END)? {
-            None => self.sees_switch_end = true,
-            Some(reason) => self.unavailable.push((HistogramKind::SwitchOff, reason)),
-        }
-        for event in TIMERS {
-            if let Some(reason) = self.object.attach(event)? {
-                let kinds = [
-                    HistogramKind::MissedTimerOffsets,
-                    HistogramKind::TimerAndWakeup,
-                    HistogramKind::TimerWakeupSwitch,
-                ];
-                self.unavailable.extend(kinds.map(|kind| (kind, reason.clone())));
-            }
-        }
-        Ok(())
     }
 
     /// Attaches the programs for wake-ups and switches: counting begins.
@@ -131,6 +127,10 @@ impl Histograms {
         kinds: &[HistogramKind],
         cpus: &CpuSet,
     ) -> Result<(), BpfError> {
+        if change == HistogramsChange::Enable {
+            let missing = self.parts.attach(&mut self.object, kinds, self.with_causes)?;
+            self.unavailable.extend(missing);
+        }
         let cpus = self.cpus.intersection(cpus);
         let all = cpus.iter().flat_map(|cpu| kinds.iter().map(move |kind| (cpu, *kind)));
         let is_possible = |kind: HistogramKind| !self.unavailable.iter().any(|(none, _)| *none == kind);
@@ -167,10 +167,10 @@ impl Histograms {
         &self.unavailable
     }
 
-    /// Whether the kernel has an event for the end of a switch. Without it, `timerwakeupswitch` ends with the decision to
+    /// Whether the end of a switch is seen. Without it, `timerwakeupswitch` ends with the decision to
     /// run the task.
     pub fn sees_switch_end(&self) -> bool {
-        self.sees_switch_end
+        self.parts.switch_end.is_seen()
     }
 
     /// What the programs cost so far.
@@ -300,7 +300,7 @@ impl Histograms {
             kind,
             samples: histogram.count(),
             quantiles: histogram.quantiles(),
-            max_record: has_record.then(|| latency_record(kind, &raw.record, self.sees_switch_end)),
+            max_record: has_record.then(|| latency_record(kind, &raw.record, self.sees_switch_end())),
             histogram: interval.histogram,
         })
     }

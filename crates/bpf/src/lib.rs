@@ -20,6 +20,7 @@ mod layout;
 mod missed;
 #[cfg_attr(not(feature = "bpf"), path = "absent.rs")]
 mod object;
+mod parts;
 mod rings;
 mod settings;
 mod snapshot;

@@ -54,8 +54,20 @@ impl Object {
         Ok(Self { ebpf, btf, attached: Vec::new() })
     }
 
-    /// Loads and attaches a program; `Ok(Some(reason))` when the kernel does not have its event.
+    /// Loads and attaches a program; `Ok(Some(reason))` when the kernel does not have its event, or the function at whose
+    /// entry it runs.
     pub(crate) fn attach(&mut self, event: Event) -> Result<Option<String>, BpfError> {
+        if let Some(Program::FEntry(program)) = self.ebpf.program_mut(event.function) {
+            let function = event.tracepoint;
+            if self.btf.id_by_type_name_kind(function, aya_obj::btf::BtfKind::Func).is_err() {
+                return Ok(Some(format!("this kernel has no function {function}")));
+            }
+            let unfit = |error: ProgramError| program_error(&error, event);
+            program.load(function, self.btf).map_err(unfit)?;
+            program.attach().map_err(unfit)?;
+            self.attached.push(event);
+            return Ok(None);
+        }
         if !has_tracepoint(self.btf, event.tracepoint) {
             return Ok(Some(format!("this kernel has no event {}", event.tracepoint)));
         }
@@ -93,14 +105,14 @@ impl Object {
         Ok(())
     }
 
-    /// Loads a program and attaches it to the begin of a function of the kernel.
-    pub(crate) fn attach_probe(&mut self, event: Event) -> Result<(), BpfError> {
+    /// Loads a program and attaches it to the begin of a function of the kernel, which has this name there.
+    pub(crate) fn attach_probe(&mut self, event: Event, function: &str) -> Result<(), BpfError> {
         let failed = |reason: &str| BpfError::program(event.tracepoint, reason);
         let Some(Program::KProbe(program)) = self.ebpf.program_mut(event.function) else {
             return Err(failed(MISSING));
         };
         program.load().map_err(|error| failed(&program_reason(&error)))?;
-        program.attach(event.tracepoint, 0).map_err(|error| failed(&one_line(&error)))?;
+        program.attach(function, 0).map_err(|error| failed(&one_line(&error)))?;
         self.attached.push(event);
         Ok(())
     }
@@ -184,6 +196,7 @@ impl Object {
             Program::BtfTracePoint(program) => program.fd(),
             Program::RawTracePoint(program) => program.fd(),
             Program::KProbe(program) => program.fd(),
+            Program::FEntry(program) => program.fd(),
             Program::UProbe(program) => program.fd(),
             _ => return None,
         };
@@ -252,6 +265,11 @@ fn type_information() -> Result<&'static Btf, BpfError> {
     }
     let btf = Btf::from_sys_fs().map_err(|error| BpfError::NoTypeInformation(error.to_string()))?;
     Ok(READ.get_or_init(|| btf))
+}
+
+/// Whether the running kernel has an event, with type information of what it passes.
+pub(crate) fn kernel_has(tracepoint: &str) -> Result<bool, BpfError> {
+    type_information().map(|btf| has_tracepoint(btf, tracepoint))
 }
 
 /// Whether the kernel has a tracepoint, with type information of what it passes.

@@ -17,6 +17,30 @@ fn functions(lines: &str) -> String {
     lines.split_inclusive('\n').filter(is_function).collect()
 }
 
+/// The name under which the kernel has a function of its own; `None` for one that it does not have, or does not show.
+/// Compilers give some functions an ending: `.llvm.N` says nothing more, `.isra.N` and `.constprop.N` that the arguments may
+/// be others, which is right only for whom `any_arguments` will do.
+pub(crate) fn name_of_function(function: &str, any_arguments: bool) -> Option<String> {
+    name_among(&std::fs::read_to_string("/proc/kallsyms").unwrap_or_default(), function, any_arguments)
+}
+
+fn name_among(lines: &str, function: &str, any_arguments: bool) -> Option<String> {
+    let is_it = |name: &&str| match name.strip_prefix(function) {
+        Some("") => true,
+        Some(ending) if ending.starts_with(".llvm.") => true,
+        Some(ending) => any_arguments && [".isra.", ".constprop."].iter().any(|one| ending.starts_with(one)),
+        None => false,
+    };
+    let names = lines.lines().filter_map(|line| {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        // What follows the name is a module.
+        let (kind, name) = (words.next()?, words.next()?);
+        (matches!(kind, "t" | "T") && words.next().is_none()).then_some(name)
+    });
+    // `NAME.isra.0.cold` is not where it begins.
+    names.filter(is_it).min_by_key(|name| name.len()).map(str::to_owned)
+}
+
 /// All functions of the kernel and its modules, by address.
 pub struct Symbols {
     functions: Functions,
@@ -56,6 +80,18 @@ mod tests {
         assert_eq!(symbols.name(0xffff_2fff), "second");
         assert_eq!(symbols.name(0xffff_3abc), "third");
         assert_eq!(symbols.name(0xfff), "0xfff");
+    }
+
+    #[test]
+    fn functions_are_found_with_the_endings_of_compilers() {
+        let lines = "0 t plain\n0 t plain.cold\n0 t cut.isra.0.cold\n0 t cut.isra.0\n0 T moved\t[module]\n0 d data\n\
+                     0 t linked.llvm.123\n0 t longer_name\n";
+        let found = |name, any| name_among(lines, name, any);
+        assert_eq!(found("plain", false).as_deref(), Some("plain"));
+        assert_eq!(found("cut", true).as_deref(), Some("cut.isra.0"));
+        assert_eq!(found("cut", false), None, "its arguments may be others");
+        assert_eq!(found("linked", false).as_deref(), Some("linked.llvm.123"));
+        assert_eq!(["moved", "data", "longer"].map(|name| found(name, true)), [None, None, None]);
     }
 
     #[test]

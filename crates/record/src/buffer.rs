@@ -6,6 +6,7 @@
 use super::error::RecordError;
 use super::tracefs::{PLACES, Tracefs};
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use whylate_core::Warning;
 use whylate_host::HostRoot;
@@ -54,6 +55,11 @@ impl Buffer {
     pub(super) fn set(&self, file: &str, value: &str) -> Result<(), RecordError> {
         let path = self.folder.join(file);
         fs::write(&path, value).map_err(|source| RecordError::Write { path, value: value.to_owned(), source })
+    }
+
+    /// Adds one value to a list that is a file of the buffer; writing it otherwise replaces the list.
+    pub(super) fn add(&self, file: &str, value: &str) -> std::io::Result<()> {
+        fs::OpenOptions::new().append(true).open(self.folder.join(file))?.write_all(value.as_bytes())
     }
 
     /// Removes the buffer and puts back what was changed.

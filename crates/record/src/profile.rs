@@ -9,6 +9,17 @@ const SYSTEMS: &[&str] = &["irq_vectors", "ipi", "csd", "tlb"];
 /// Events of the systems above that say nothing of a delay: how vectors are allotted.
 const LEFT_OUT: &str = "irq_vectors/vector_";
 
+/// Functions that read the clock, as patterns of the function tracer. On arm64 they are traced as any other, and each record of a
+/// function needs the time, so that each function is followed by theirs. Nobody is late by them.
+pub(super) const CLOCK_READERS: [&str; 6] = [
+    "arch_counter_*",
+    "arch_timer_*read*",
+    "*read_cnt*",
+    "ktime_get*",
+    "sched_clock*",
+    "*timekeeping_get_ns*",
+];
+
 /// The events to record on this kernel, and those of [`TraceProfile::EVENTS`] that it lacks.
 pub(super) fn events(tracefs: &Tracefs, more: &[String]) -> (Vec<String>, Vec<&'static str>) {
     let (there, missing): (Vec<&str>, Vec<&str>) =

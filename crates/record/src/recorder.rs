@@ -130,9 +130,9 @@ pub fn try_function_tracer(host: &HostRoot) -> Result<(), RecordError> {
 }
 
 /// Switches the tracer on, and says why where the kernel does not.
-fn set_tracer(buffer: &Buffer, profile: Profile) -> Result<(), RecordError> {
-    let tracer = profile.tracer();
-    if profile == Profile::Light {
+fn set_tracer(buffer: &Buffer, wanted: Profile) -> Result<(), RecordError> {
+    let tracer = wanted.tracer();
+    if wanted == Profile::Light {
         return Ok(());
     }
     if !buffer.tracefs().tracers().iter().any(|known| known == tracer) {
@@ -157,6 +157,12 @@ fn set_tracer(buffer: &Buffer, profile: Profile) -> Result<(), RecordError> {
         }),
         _ => error,
     };
+    if cfg!(target_arch = "aarch64") {
+        for functions in profile::CLOCK_READERS {
+            // A kernel without such functions refuses the pattern. The list goes with the buffer.
+            let _ = buffer.add("set_ftrace_notrace", functions);
+        }
+    }
     buffer.set("current_tracer", tracer).map_err(refused)
 }
 

@@ -7,7 +7,7 @@ use whylate_lab::{Guest, Kernel, LabError, Machine, Profile};
 pub(crate) fn tests() -> Vec<LabTest> {
     let mut tests = Vec::new();
     let rows: [(Profile, &[Kernel]); 3] = [
-        (Profile::Counted, &Kernel::OF_X86),
+        (Profile::Counted, &Kernel::USUAL),
         (Profile::Threads, &Kernel::NEEDED),
         (Profile::CountedPair, &Kernel::NEEDED),
     ];

@@ -30,6 +30,8 @@ fn accounted(guest: &mut Guest) -> Result<(), LabError> {
         let ended = samples("wakeup") + samples("sharedprio") + count("without_switch") + count("elsewhere");
         let lost = document["lost"].as_u64().unwrap_or(0);
         assert!(count("seen") > 0 && samples("timerwakeupswitch") > 0, "{source}: {document}");
+        // Also where the kernel has no event for the end of a switch.
+        assert_eq!(samples("switchoff") > 0, source == "bpf", "{source}: {document}");
         assert!(ended <= count("seen") + lost && ended + 100 + lost > count("seen"), "{source}: {document}");
         let rest = guest.ok("ls /sys/kernel/tracing/instances 2>/dev/null | wc -l")?;
         assert_eq!(rest.trim(), "0", "the trace buffer is gone");

@@ -24,18 +24,9 @@ pub(crate) fn tests() -> Vec<LabTest> {
             // With one CPU: QEMU sometimes loses what one CPU writes into the code that another one runs, as the function
             // tracer does in every function, and that CPU then traps for ever.
             LabTest::new("tracing_is_given_back_after_a_kill", counted.clone(), kills),
+            LabTest::new("tracing_record_functions_names_the_function", counted.clone(), record_functions),
+            LabTest::new("tracing_record_graph_names_the_function", counted, record_graph),
         ]);
-        // On arm64 reading the clock is a traced function, too: the task is then late by tens of milliseconds all the time.
-        if kernel.architecture() == Architecture::X86 {
-            tests.extend([
-                LabTest::new(
-                    "tracing_record_functions_names_the_function",
-                    counted.clone(),
-                    record_functions,
-                ),
-                LabTest::new("tracing_record_graph_names_the_function", counted, record_graph),
-            ]);
-        }
     }
     for kernel in suite::kernels_and_arm64(&Kernel::NEEDED) {
         let counted = Machine::new(Profile::Counted, kernel);

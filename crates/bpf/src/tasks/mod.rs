@@ -46,6 +46,9 @@ const EVENTS: [(&str, Event); 5] = [
     ("moves of waiting tasks", event("task_moved", "sched_migrate_task")),
 ];
 
+/// In place of the event of page faults on arm64, which has none.
+const FAULT_ENTERED: (&str, Event) = (EVENTS[3].0, event("task_fault_entered", "do_mem_abort"));
+
 /// The programs at places of files that are marks: at the begin, at the end.
 const PLACE_MARKS: [&str; 2] = ["mark_begin", "mark_end"];
 /// The program that sees texts for trace_marker.
@@ -133,7 +136,11 @@ impl TaskWatch {
             .filter_map(|it| Some(format!("{}: {}", it.name, it.missing.as_ref()?)))
             .collect();
         for (name, event) in EVENTS {
-            missing.extend(causes.attach(&[event])?.map(|reason| format!("{name}: {reason}")));
+            let mut reason = causes.attach(&[event])?;
+            if reason.is_some() && name == FAULT_ENTERED.0 {
+                reason = causes.attach_instead(reason, FAULT_ENTERED.1)?;
+            }
+            missing.extend(reason.map(|reason| format!("{name}: {reason}")));
         }
         let rings = StretchRings::map(causes.histograms().object(), cpus.len(), RING_STRETCHES)?;
         let mut watch = Self {
@@ -252,7 +259,7 @@ impl TaskWatch {
         let now_ns = clock::now().0;
         for (ring, cpu) in self.cpus.clone().iter().enumerate() {
             let written = self.written(cpu)?;
-            self.rings.read(ring, cpu, written);
+            self.rings.read(ring, cpu, written, now_ns);
             let written = self.written(cpu)?;
             self.rings.confirm(cpu, written);
         }

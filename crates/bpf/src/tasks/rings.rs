@@ -13,6 +13,11 @@ const MAP: &str = "stretches";
 const WORDS: usize = size_of::<RawStretch>() / 8;
 /// A record of a CPU may be read this long after it was written on another one; until then it waits.
 const SETTLED_NS: u64 = 1_000_000;
+/// A record that is not there this long after a later one of the same CPU was written never will be: `take_number()` in
+/// `bpf/kernel.h` gave up its number. A program takes less time, even where another task comes in between.
+const GIVEN_UP_NS: u64 = 1_000_000_000;
+/// So many later records are looked at.
+const LATER_MAX: u64 = 64;
 
 /// The rings, one after another: `[ring][record]`.
 pub(super) struct StretchRings {
@@ -43,7 +48,7 @@ impl StretchRings {
     }
 
     /// Reads what is new in the ring of a CPU, in which so many records were `written`.
-    pub(super) fn read(&mut self, ring: usize, cpu: CpuId, written: u64) {
+    pub(super) fn read(&mut self, ring: usize, cpu: CpuId, written: u64, now_ns: u64) {
         let oldest = written.saturating_sub(self.ring_stretches);
         let mut number = self.next[ring];
         let before = self.waiting.len();
@@ -54,8 +59,12 @@ impl StretchRings {
         while number < written {
             match self.record(ring, number) {
                 Some(found) if found.number == number + 1 => self.waiting.push((cpu, found)),
-                // Being written just now.
-                Some(found) if found.number <= number => break,
+                Some(found) if found.number <= number => {
+                    // Else it is being written just now.
+                    if !self.is_given_up(ring, number, written, now_ns) {
+                        break;
+                    }
+                }
                 // Overwritten, or half so.
                 _ => self.lost += 1,
             }
@@ -86,6 +95,14 @@ impl StretchRings {
         taken
     }
 
+    /// Whether a later record than that number was written long ago.
+    fn is_given_up(&self, ring: usize, number: u64, written: u64, now_ns: u64) -> bool {
+        (number + 1..written.min(number + LATER_MAX)).any(|later| {
+            let record = self.record(ring, later).filter(|record| record.number == later + 1);
+            record.is_some_and(|record| record.end_ns + GIVEN_UP_NS < now_ns)
+        })
+    }
+
     /// The record at the place of that number; `None` for one that no program wrote like this.
     fn record(&self, ring: usize, number: u64) -> Option<RawStretch> {
         let place = ring as u64 * self.ring_stretches + number % self.ring_stretches;
@@ -99,5 +116,36 @@ impl StretchRings {
         }
         values[0] = complete;
         RawStretch::try_read_from_bytes(values.as_bytes()).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::offset_of;
+
+    #[test]
+    fn a_number_that_was_given_up_holds_nothing_up_for_long() {
+        let words = SharedWords::create(8 * WORDS).unwrap();
+        let mut rings =
+            StretchRings { words, ring_stretches: 8, next: vec![0], waiting: Vec::new(), fresh: 0, lost: 0 };
+        let cpu = CpuId(3);
+        let write = |rings: &StretchRings, number: usize, end_ns: u64| {
+            let record = &rings.words.words()[number * WORDS..][..WORDS];
+            record[offset_of!(RawStretch, end_ns) / 8].store(end_ns, Relaxed);
+            // A kind that there is.
+            record[offset_of!(RawStretch, kind) / 8].store(1, Relaxed);
+            record[0].store(number as u64 + 1, Relaxed);
+        };
+        for (number, end_ns) in [(0, 50), (2, 70), (3, 80)] {
+            write(&rings, number, end_ns);
+        }
+        let read = |rings: &mut StretchRings, now_ns: u64| {
+            rings.read(0, cpu, 4, now_ns);
+            rings.waiting.iter().map(|(_, record)| record.number).collect::<Vec<u64>>()
+        };
+        assert_eq!(read(&mut rings, 90), [1], "the second may be being written");
+        assert_eq!(read(&mut rings, GIVEN_UP_NS + 71), [1, 3, 4]);
+        assert_eq!(rings.lost(), 0, "there was none");
     }
 }

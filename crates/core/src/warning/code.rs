@@ -308,7 +308,7 @@ codes! {
     /// The stall probe runs as an ordinary task: the time of other tasks shows as gaps.
     StallWithoutPriority = "stall-without-priority";
     /// The end of a context switch is not seen.
-    SwitchEndUnknown = "switch-end-unknown", "a kernel with the tracepoint sched_exit_tp";
+    SwitchEndUnknown = "switch-end-unknown", "a kernel that lets probes be set (CONFIG_KPROBES, not locked down), or Linux 6.14 or newer";
     /// A thread cannot be moved.
     TaskBound = "task-bound";
     /// Threads were moved off their CPUs.

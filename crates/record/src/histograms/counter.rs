@@ -33,6 +33,8 @@ struct CpuState {
     /// With the thread in which the handler runs.
     expires_soft: Option<(u64, u32)>,
     running: Option<Who>,
+    /// The timer that was cancelled last, with its expiry: some kernels say that of one that expires, just before.
+    cancelled: Option<(u64, u64)>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -106,7 +108,9 @@ impl Counter {
                 self.timers.insert(*timer, *expires_ns);
             }
             What::Disarmed { timer } => {
-                self.timers.remove(timer);
+                let expires_ns = self.timers.remove(timer);
+                let cancelled = expires_ns.map(|expires_ns| (*timer, expires_ns));
+                self.states.entry(step.cpu).or_default().cancelled = cancelled;
             }
             What::Expired { timer, now_ns } => self.expired(step, *timer, *now_ns),
             What::Handled => {
@@ -125,12 +129,14 @@ impl Counter {
     }
 
     fn expired(&mut self, step: &Step, timer: u64, now_ns: u64) {
-        let Some(expires_ns) = self.timers.remove(&timer) else { return };
+        let state = self.states.entry(step.cpu).or_default();
+        let cancelled =
+            state.cancelled.take().filter(|(of, _)| *of == timer).map(|(_, expires_ns)| expires_ns);
+        let Some(expires_ns) = self.timers.remove(&timer).or(cancelled) else { return };
         // Expiries on other clocks are converted by the time of this event, which is known on both.
         let is_monotonic = now_ns.abs_diff(step.at_ns) < SAME_CLOCK_NS;
         let offset_ns = if is_monotonic { 0 } else { step.at_ns as i64 - now_ns as i64 };
         let expires_ns = expires_ns.saturating_add_signed(offset_ns);
-        let state = self.states.entry(step.cpu).or_default();
         if step.in_softirq {
             state.expires_soft = Some((expires_ns, step.pid));
         } else {

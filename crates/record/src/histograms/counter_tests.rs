@@ -51,6 +51,20 @@ fn a_wakeup_by_a_timer_is_in_each_histogram_with_its_parts() {
 }
 
 #[test]
+fn a_timer_that_is_cancelled_just_before_it_expires_has_an_expiry() {
+    let mut counter = counter();
+    let late = |counter: &Counter| of(counter, HistogramKind::MissedTimerOffsets).samples;
+    for (timer, cancelled) in [(7, 7), (8, 9)] {
+        counter.take(&step(100, What::Armed { timer: cancelled, expires_ns: 1_000 }));
+        counter.take(&step(1_390, What::Disarmed { timer: cancelled }));
+        counter.take(&step(1_400, What::Expired { timer, now_ns: 1_390 }));
+        counter.take(&step(1_500, What::Waking(who(42, 80))));
+        counter.take(&step(1_600, What::Handled));
+    }
+    assert_eq!(late(&counter), 1, "of another timer nothing is known");
+}
+
+#[test]
 fn a_timer_of_another_clock_is_brought_to_the_monotonic_one() {
     let mut counter = counter();
     let apart = 1_700_000_000_000_000_000;

@@ -80,9 +80,9 @@ const MEANINGS: [Meaning; 23] = [
     },
     Meaning {
         name: "histogram switchoff",
-        source: "sched_exit_tp",
+        source: "sched_exit_tp, or a probe",
         effect: "the time of the switch itself is not known, and timerwakeupswitch ends with the decision to run the task",
-        fix: "a kernel with the tracepoint sched_exit_tp",
+        fix: "a kernel with kprobes that is not locked down, or Linux 6.14 or newer, which has the tracepoint sched_exit_tp",
     },
     Meaning {
         name: "histogram missed_timer_offsets",
@@ -104,7 +104,7 @@ const MEANINGS: [Meaning; 23] = [
     },
     Meaning {
         name: "histogram timerwakeupswitch",
-        source: "timer:hrtimer_expire_entry, sched_exit_tp",
+        source: "timer:hrtimer_expire_entry, sched_exit_tp, or a probe",
         effect: EMPTY,
         fix: "",
     },
@@ -135,7 +135,7 @@ const MEANINGS: [Meaning; 23] = [
     Meaning {
         name: "non-maskable interrupts",
         source: "nmi:nmi_handler",
-        effect: "time in NMIs shows as unattributed",
+        effect: "time in NMIs shows as unattributed; arm64's pseudo-NMIs are interrupts by line",
         fix: "a kernel with the event nmi:nmi_handler (x86)",
     },
     Meaning {
@@ -146,9 +146,9 @@ const MEANINGS: [Meaning; 23] = [
     },
     Meaning {
         name: "page faults",
-        source: "exceptions:page_fault_user, _kernel",
+        source: "exceptions:page_fault_user, _kernel, or a function's entry",
         effect: "page faults of the measured process are not named",
-        fix: "a kernel with the events exceptions:page_fault_user and _kernel",
+        fix: "x86, or a kernel for arm64 whose functions BPF programs can be attached to (CONFIG_DYNAMIC_FTRACE_WITH_CALL_OPS, 6.4)",
     },
     Meaning {
         name: "migrations",
