@@ -22,7 +22,8 @@ pub use kinds::{
     AccessSpec, DispatchSpec, ProbeKind, RoundtripSpec, StallSpec, TimerSpec, find_tasks, store_after,
 };
 pub use measure::{
-    Batch, Elsewhere, LatencyTotals, Observer, Outcome, Progress, TaskLine, TaskSpike, TaskTotals, measure,
+    Batch, Elsewhere, KernelMonitorLine, LatencyTotals, Observer, Outcome, Progress, TaskLine, TaskSpike,
+    TaskTotals, measure,
 };
 pub use resolve::{Options, resolve};
 pub use spec::{LaneSpec, ProbeSpec};

@@ -16,6 +16,7 @@ use whylate_core::result::{
 };
 use whylate_core::{CpuId, CpuSet, Nanos, Warning, WarningCode};
 use whylate_host::{Host, HostRoot, shield};
+use whylate_stats::NativeBuckets;
 use whylate_sys::process::Launcher;
 use whylate_sys::{clock, schedule};
 
@@ -91,9 +92,31 @@ pub struct TaskLine {
     /// The worst activation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worst_spike: Option<TaskSpike>,
+    /// What the monitors of the kernel warned of.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kernel_monitors: Vec<KernelMonitorLine>,
     /// What a monitor counts from.
     #[serde(skip)]
     pub totals: TaskTotals,
+}
+
+/// What one runtime verification monitor of the kernel said of a watched thread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct KernelMonitorLine {
+    /// The kernel's name of it: `sleep`, `pagefault`, `wakeup`.
+    pub monitor: &'static str,
+    /// How often it warned.
+    pub warnings: u64,
+    /// The last time, on CLOCK_MONOTONIC.
+    pub last_at_ns: u64,
+    /// The thread to which that happened: others may have had the same name before.
+    pub last_thread: u32,
+    /// The response of the activation in which that was; absent where it was in none that was seen whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_response_ns: Option<u64>,
+    /// The longest response of all activations in which it warned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_response_ns: Option<u64>,
 }
 
 /// An explained activation, stage by stage.
@@ -121,11 +144,13 @@ pub struct TaskTotals {
     pub thieves: Vec<(CauseKind, Option<String>, u64, u64)>,
 }
 
-/// A histogram for monitors, whose buckets grow by 1, 2 and 5.
+/// A histogram for monitors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LatencyTotals {
-    /// Upper edge in nanoseconds, and how many samples are at most as large.
+    /// Upper edge in nanoseconds, growing by 1, 2 and 5, and how many samples are at most as large.
     pub buckets: Vec<(u64, u64)>,
+    /// The same samples in the buckets of a native histogram.
+    pub native: NativeBuckets,
     /// Number of samples.
     pub count: u64,
     /// Their sum.
