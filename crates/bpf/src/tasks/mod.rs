@@ -8,6 +8,7 @@ mod choose;
 mod losses;
 mod marked;
 mod monitors;
+mod neighbours;
 mod places;
 mod rings;
 mod suspension;
@@ -27,6 +28,7 @@ use crate::object::check_namespaces;
 use crate::settings::{HistogramsConfig, TaskFilter};
 use crate::watching::WatchingTasks;
 use build::Builder;
+use neighbours::Neighbours;
 use rings::StretchRings;
 use std::collections::{BTreeMap, BTreeSet};
 use suspension::{Clocks, Suspension};
@@ -318,6 +320,7 @@ impl TaskWatch {
         let within = |cpu: CpuId, from_ns: u64, to_ns: u64| {
             recordings.get(&cpu).map(|it| it.within(from_ns, to_ns)).unwrap_or_default()
         };
+        let mut neighbours = Neighbours::new(&self.host);
         let explained = activations.iter().zip(wakeups).map(|(activation, wakeups)| {
             let lost = activation
                 .stages
@@ -325,6 +328,7 @@ impl TaskWatch {
                 .map(|stage| within(stage.cpu, stage.from_ns, stage.to_ns).lost)
                 .sum();
             let mut causes = activation::explain(activation, &within, &self.surroundings);
+            neighbours.name(activation.thread.pid, &mut causes);
             if let Some(first) = causes.first_mut() {
                 first.evidence.extend(activation::told(&wakeups));
             }

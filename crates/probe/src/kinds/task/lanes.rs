@@ -1,5 +1,6 @@
 //! What all watched threads have brought, each in its lane.
 
+use super::deadlines::KernelDeadlines;
 use super::lane::{Lane, PARTS};
 use super::spike;
 use crate::measure::{Batch, TaskLine};
@@ -30,6 +31,7 @@ pub(super) struct Lanes {
     /// The lane of a thread.
     of_thread: BTreeMap<u32, usize>,
     deadline: Option<Nanos>,
+    kernel_deadlines: KernelDeadlines,
     worst: usize,
     spikes: Vec<SpikeRecord>,
     causes: Vec<SpikeCauses>,
@@ -66,6 +68,7 @@ impl Lanes {
             lanes: Vec::new(),
             of_thread: BTreeMap::new(),
             deadline,
+            kernel_deadlines: KernelDeadlines::default(),
             worst,
             spikes: Vec::new(),
             causes: Vec::new(),
@@ -74,9 +77,10 @@ impl Lanes {
         }
     }
 
-    /// Counts an activation; which of its latencies shall be explained.
+    /// Counts an activation; which of its latencies shall be explained. The deadline is the plan's, or else the kernel's.
     pub(super) fn add(&mut self, activation: &Activation, threads: &BTreeMap<u32, Watched>) -> Vec<Of> {
-        let (deadline, number) = (self.deadline, self.activations);
+        let number = self.activations;
+        let deadline = self.deadline.or_else(|| self.kernel_deadlines.of(&activation.thread));
         self.activations += 1;
         self.last_lane = self.lane(&Seen::of(activation), threads);
         let lane = &mut self.lanes[self.last_lane];

@@ -5,6 +5,7 @@
 //! another thread ran instead, and that it slept in the middle of its work. Nothing of the thread is changed. Where the plan has
 //! marks, an activation goes from one to the other, and every sleep between them is in the middle of its work.
 
+mod deadlines;
 mod hotplug;
 mod lane;
 mod lanes;
