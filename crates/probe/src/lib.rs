@@ -19,11 +19,11 @@ pub mod spec;
 
 pub use error::ProbeError;
 pub use kinds::{
-    AccessSpec, DispatchSpec, ProbeKind, RoundtripSpec, StallSpec, TimerSpec, find_tasks, store_after,
+    AccessSpec, DispatchSpec, KernelMonitorLine, ProbeKind, RoundtripSpec, StallSpec, TimerSpec, find_tasks,
+    store_after,
 };
 pub use measure::{
-    Batch, Elsewhere, KernelMonitorLine, LatencyTotals, Observer, Outcome, Progress, TaskLine, TaskSpike,
-    TaskTotals, measure,
+    Batch, Elsewhere, LatencyTotals, Observer, Outcome, Progress, TaskLine, TaskSpike, TaskTotals, measure,
 };
 pub use resolve::{Options, resolve};
 pub use spec::{LaneSpec, ProbeSpec};

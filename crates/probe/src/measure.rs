@@ -4,6 +4,7 @@
 use crate::accounting::Accounting;
 use crate::condition::{self, Condition, Starved, add_open_latencies};
 use crate::error::ProbeError;
+use crate::kinds::KernelMonitorLine;
 use crate::session::Session;
 use crate::spec::ProbeSpec;
 use serde::Serialize;
@@ -98,25 +99,6 @@ pub struct TaskLine {
     /// What a monitor counts from.
     #[serde(skip)]
     pub totals: TaskTotals,
-}
-
-/// What one runtime verification monitor of the kernel said of a watched thread.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct KernelMonitorLine {
-    /// The kernel's name of it: `sleep`, `pagefault`, `wakeup`.
-    pub monitor: &'static str,
-    /// How often it warned.
-    pub warnings: u64,
-    /// The last time, on CLOCK_MONOTONIC.
-    pub last_at_ns: u64,
-    /// The thread to which that happened: others may have had the same name before.
-    pub last_thread: u32,
-    /// The response of the activation in which that was; absent where it was in none that was seen whole.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_response_ns: Option<u64>,
-    /// The longest response of all activations in which it warned.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_response_ns: Option<u64>,
 }
 
 /// An explained activation, stage by stage.

@@ -93,7 +93,7 @@ mod tests {
     fn the_program_of_a_monitor_tells_of_which_thread_it_warned_and_in_which_activation() {
         let cpus = schedule::allowed_of_this_thread().unwrap();
         let target = TaskTarget::Name("wl-warned".to_owned());
-        let started = TaskWatch::start(&HostRoot::real(), &cpus, &target, &Facts::default());
+        let started = TaskWatch::start(&HostRoot::at("/"), &cpus, &target, &Facts::default());
         let Ok(mut watch) = started.inspect_err(|error| eprintln!("skipped: {error}")) else { return };
         if watch.has_monitors() {
             return eprintln!("skipped: this kernel has the monitors, and their programs are in use");

@@ -1,7 +1,8 @@
 //! What one watched thread has brought: histograms, the worst activations, who took its time.
 
 use super::lanes::OTHERS;
-use crate::measure::{Batch, KernelMonitorLine, LatencyTotals, TaskLine, TaskSpike, TaskTotals};
+use super::monitors::KernelMonitorLine;
+use crate::measure::{Batch, LatencyTotals, TaskLine, TaskSpike, TaskTotals};
 use std::collections::{BTreeMap, VecDeque};
 use whylate_bpf::tasks::{Activation, Doing, KernelMonitor, MonitorWarning, Thread, Wait, Waker};
 use whylate_core::CpuId;

@@ -14,6 +14,8 @@ mod spike;
 #[cfg(test)]
 mod tests;
 
+pub use monitors::KernelMonitorLine;
+
 use super::{Kind, Place, Resolve};
 use crate::error::ProbeError;
 use crate::measure::{Elsewhere, Measuring, Observer, Outcome};

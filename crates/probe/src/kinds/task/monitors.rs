@@ -3,7 +3,8 @@
 //! They are only read: a monitor costs time at many events of the whole machine, and may be set to panic, so that switching one
 //! on is left to whoever runs the machine.
 
-use crate::measure::{KernelMonitorLine, TaskLine};
+use crate::measure::TaskLine;
+use serde::Serialize;
 use whylate_bpf::tasks::KernelMonitor;
 use whylate_core::figure::{count, nanoseconds};
 use whylate_core::{Warning, WarningCode};
@@ -13,6 +14,25 @@ use whylate_host::HostRoot;
 const MONITORS: &str = "/sys/kernel/tracing/rv";
 /// So many of those that warned are told one by one.
 const TOLD_MAX: usize = 8;
+
+/// What one runtime verification monitor of the kernel said of a watched thread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct KernelMonitorLine {
+    /// The kernel's name of it: `sleep`, `pagefault`, `wakeup`.
+    pub monitor: &'static str,
+    /// How often it warned.
+    pub warnings: u64,
+    /// The last time, on CLOCK_MONOTONIC.
+    pub last_at_ns: u64,
+    /// The thread to which that happened: others may have had the same name before.
+    pub last_thread: u32,
+    /// The response of the activation in which that was; absent where it was in none that was seen whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_response_ns: Option<u64>,
+    /// The longest response of all activations in which it warned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_response_ns: Option<u64>,
+}
 
 /// That monitors which this kernel has are off, so that they cannot warn.
 pub(super) fn off(host: &HostRoot) -> Option<Warning> {
