@@ -1,9 +1,9 @@
-//! What a suspended machine, or a clock that is set, makes of activations.
+//! Activations during which the machine was suspended or its clock set.
 //!
 //! Times here are on CLOCK_MONOTONIC, which stands still while the machine is suspended. Two things go wrong all the same: threads
 //! are frozen before it and thawed after it, and the expiry of a timer of CLOCK_BOOTTIME or CLOCK_REALTIME, taken to
-//! CLOCK_MONOTONIC by the difference of the clocks, lies back by as much as that difference has grown. An activation that had
-//! begun by the time at which that is noticed says nothing of the thread, and is counted in place of being measured.
+//! CLOCK_MONOTONIC by the difference of the clocks, is too early by the amount by which that difference has grown. An activation that
+//! began before the jump is noticed is dropped and counted.
 
 use whylate_explain::activation::Activation;
 use whylate_sys::clock;
