@@ -413,6 +413,8 @@ enum task_event {
 	/* A watched task came by the mark at which its activations begin, or end; only who it is and `end_ns`. */
 	TASK_BEGIN,
 	TASK_END,
+	/* A monitor of the kernel warned of a watched task; `waker` is the monitor's number. */
+	TASK_WARNED,
 };
 
 /* How a stretch began; the counterpart is `Began` in layout.rs. */

@@ -19,7 +19,8 @@ pub mod spec;
 
 pub use error::ProbeError;
 pub use kinds::{
-    AccessSpec, DispatchSpec, ProbeKind, RoundtripSpec, StallSpec, TimerSpec, find_tasks, store_after,
+    AccessSpec, DispatchSpec, KernelMonitorLine, ProbeKind, RoundtripSpec, StallSpec, TimerSpec, find_tasks,
+    store_after,
 };
 pub use measure::{
     Batch, Elsewhere, LatencyTotals, Observer, Outcome, Progress, TaskLine, TaskSpike, TaskTotals, measure,

@@ -4,6 +4,7 @@
 use crate::accounting::Accounting;
 use crate::condition::{self, Condition, Starved, add_open_latencies};
 use crate::error::ProbeError;
+use crate::kinds::KernelMonitorLine;
 use crate::session::Session;
 use crate::spec::ProbeSpec;
 use serde::Serialize;
@@ -16,6 +17,7 @@ use whylate_core::result::{
 };
 use whylate_core::{CpuId, CpuSet, Nanos, Warning, WarningCode};
 use whylate_host::{Host, HostRoot, shield};
+use whylate_stats::NativeBuckets;
 use whylate_sys::process::Launcher;
 use whylate_sys::{clock, schedule};
 
@@ -91,6 +93,9 @@ pub struct TaskLine {
     /// The worst activation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worst_spike: Option<TaskSpike>,
+    /// What the monitors of the kernel warned of.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kernel_monitors: Vec<KernelMonitorLine>,
     /// What a monitor counts from.
     #[serde(skip)]
     pub totals: TaskTotals,
@@ -121,11 +126,13 @@ pub struct TaskTotals {
     pub thieves: Vec<(CauseKind, Option<String>, u64, u64)>,
 }
 
-/// A histogram for monitors, whose buckets grow by 1, 2 and 5.
+/// A histogram for monitors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LatencyTotals {
-    /// Upper edge in nanoseconds, and how many samples are at most as large.
+    /// Upper edge in nanoseconds, growing by 1, 2 and 5, and how many samples are at most as large.
     pub buckets: Vec<(u64, u64)>,
+    /// The same samples in the buckets of a native histogram.
+    pub native: NativeBuckets,
     /// Number of samples.
     pub count: u64,
     /// Their sum.

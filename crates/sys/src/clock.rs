@@ -1,8 +1,8 @@
-//! CLOCK_MONOTONIC: reading it and sleeping until one of its moments.
+//! CLOCK_MONOTONIC: reading it and sleeping until one of its moments, and how far others are ahead of it.
 
 use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, Timespec, clock_gettime};
-use whylate_core::{MonoTime, Nanos};
+use whylate_core::{MonoTime, Nanos, NanosDelta};
 
 /// Nanoseconds of a kernel time; kernel times of these clocks are never negative.
 fn nanos(time: Timespec) -> u64 {
@@ -27,8 +27,18 @@ pub fn raw_now() -> Nanos {
 
 /// How long the machine was suspended since it was booted: CLOCK_BOOTTIME counts that time, CLOCK_MONOTONIC does not.
 pub fn suspended() -> Nanos {
+    Nanos(u64::try_from(ahead_of(ClockId::Boottime).0).unwrap_or(0))
+}
+
+/// How far CLOCK_BOOTTIME and CLOCK_REALTIME are ahead of CLOCK_MONOTONIC: changes where the machine is suspended, or the time of
+/// day is set.
+pub fn ahead_of_monotonic() -> [NanosDelta; 2] {
+    [ClockId::Boottime, ClockId::Realtime].map(ahead_of)
+}
+
+fn ahead_of(id: ClockId) -> NanosDelta {
     let clock = |id| nanos(clock_gettime(id));
-    suspended_of(|| [clock(ClockId::Monotonic), clock(ClockId::Boottime), clock(ClockId::Monotonic)])
+    difference_of(|| [clock(ClockId::Monotonic), clock(id), clock(ClockId::Monotonic)])
 }
 
 /// Readings of the clocks that are closer than this are taken at once.
@@ -36,18 +46,17 @@ const CLOSE_NS: u64 = 20_000;
 /// The most readings that are tried.
 const READINGS: usize = 16;
 
-/// The difference by the reading that took the least time: a thread that does not run between two clocks is not a
-/// suspension.
-fn suspended_of(mut read: impl FnMut() -> [u64; 3]) -> Nanos {
+/// The difference by the reading that took the least time: a thread that does not run between two clocks is no jump.
+fn difference_of(mut read: impl FnMut() -> [u64; 3]) -> NanosDelta {
     let mut closest = (u64::MAX, 0);
     for _ in 0..READINGS {
-        let [before, boot, after] = read();
-        closest = closest.min((after.saturating_sub(before), boot.saturating_sub(before)));
+        let [before, other, after] = read();
+        closest = closest.min((after.saturating_sub(before), other as i64 - before as i64));
         if closest.0 < CLOSE_NS {
             break;
         }
     }
-    Nanos(closest.1)
+    NanosDelta(closest.1)
 }
 
 /// Processor time that this thread has used.
@@ -70,9 +79,9 @@ mod tests {
     fn a_thread_that_did_not_run_between_two_clocks_is_no_suspension() {
         let mut readings =
             [[100, 6_000_100, 6_000_200], [6_001_000, 6_001_300, 6_001_500]].into_iter().cycle();
-        assert_eq!(suspended_of(|| readings.next().unwrap()), Nanos(300));
+        assert_eq!(difference_of(|| readings.next().unwrap()), NanosDelta(300));
         // Nothing is close: the closest.
         let mut readings = [[0, 90_000, 900_000], [0, 70_000, 80_000]].into_iter().cycle();
-        assert_eq!(suspended_of(|| readings.next().unwrap()), Nanos(70_000));
+        assert_eq!(difference_of(|| readings.next().unwrap()), NanosDelta(70_000));
     }
 }

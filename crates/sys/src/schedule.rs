@@ -145,19 +145,31 @@ pub fn schedule_thread(tid: u32, scheduling: Scheduling) -> io::Result<()> {
 /// # Errors
 /// ESRCH when there is no such thread.
 pub fn scheduling_of_thread(tid: u32) -> io::Result<ThreadScheduling> {
-    let mut attributes = SchedAttr::default();
-    let size = size_of::<SchedAttr>() as u32;
-    // SAFETY: sched_getattr writes at most `size` bytes to the pointer, which points to a structure of that size.
-    let outcome = unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &raw mut attributes, size, 0) };
-    if outcome != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let attributes = attributes_of(tid)?;
     Ok(ThreadScheduling {
         policy: attributes.policy,
         priority: attributes.priority,
         nice: attributes.nice,
         reset_on_fork: attributes.flags & SCHED_FLAG_RESET_ON_FORK != 0,
     })
+}
+
+/// How long after its release a thread of SCHED_DEADLINE has to be done; `None` for one of another policy.
+///
+/// # Errors
+/// ESRCH when there is no such thread.
+pub fn deadline_of_thread(tid: u32) -> io::Result<Option<Nanos>> {
+    let attributes = attributes_of(tid)?;
+    let has_one = i32::try_from(attributes.policy) == Ok(libc::SCHED_DEADLINE);
+    Ok(has_one.then_some(Nanos(attributes.deadline_ns)))
+}
+
+fn attributes_of(tid: u32) -> io::Result<SchedAttr> {
+    let mut attributes = SchedAttr::default();
+    let size = size_of::<SchedAttr>() as u32;
+    // SAFETY: sched_getattr writes at most `size` bytes to the pointer, which points to a structure of that size.
+    let outcome = unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &raw mut attributes, size, 0) };
+    if outcome == 0 { Ok(attributes) } else { Err(io::Error::last_os_error()) }
 }
 
 /// How the calling thread is scheduled.

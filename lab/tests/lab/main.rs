@@ -9,6 +9,7 @@ mod causes;
 mod devices;
 mod fix;
 mod histograms;
+mod hotplug;
 mod measure;
 mod memtype;
 mod packages;
@@ -25,6 +26,7 @@ fn main() -> std::process::ExitCode {
     tests.extend(plant::machines().iter().flat_map(plant::tests));
     tests.extend(measure::tests());
     tests.extend(histograms::tests());
+    tests.extend(hotplug::tests());
     tests.extend(causes::tests());
     tests.extend(cases::tests());
     tests.extend(devices::tests());

@@ -1,6 +1,7 @@
 //! From records of single stretches to activations: what a task did from being woken to its next sleep.
 
 use super::marked::Come;
+use super::monitors::{KernelMonitor, MonitorWarning};
 use crate::causes::PRIORITY_TOP;
 use crate::layout::Command;
 use crate::layout::tasks::{Began, RawStretch, TaskEvent, Waker as RawWaker};
@@ -65,6 +66,8 @@ pub(super) struct Track {
     cpu: Option<CpuId>,
     /// Marks by which it came since it was given the CPU.
     pub(super) marks: Vec<Come>,
+    /// Warnings of the kernel's monitors that are in no activation that has ended.
+    pub(super) warned: Vec<MonitorWarning>,
 }
 
 /// Where more threads are known, those that have ended are forgotten: a watch may go on for months.
@@ -81,6 +84,8 @@ pub(super) struct Builder {
     pub(super) marked: bool,
     /// Activations that have ended and were not handed on.
     pub(super) ended: Vec<Activation>,
+    /// The same of warnings of the kernel's monitors.
+    pub(super) warned: Vec<MonitorWarning>,
 }
 
 impl Builder {
@@ -107,18 +112,39 @@ impl Builder {
             is_gone: raw.kind == TaskEvent::Gone,
         };
         match raw.kind {
-            TaskEvent::Stretch => self.stretch(cpu, raw, owner),
-            TaskEvent::New => {
-                // Perhaps another thread had the number before.
-                self.tracks.remove(&raw.thread);
+            TaskEvent::Stretch => {
+                let handed_on = self.ended.len();
+                let ended = self.stretch(cpu, raw, owner);
+                self.settle_warnings(raw.thread, handed_on, ended.as_ref());
+                ended
+            }
+            TaskEvent::Warned => {
+                let monitor = KernelMonitor::ALL.get(raw.waker as usize)?;
+                let warning = MonitorWarning {
+                    monitor: *monitor,
+                    thread: raw.thread,
+                    command: raw.command.text(),
+                    cpu,
+                    at_ns: raw.end_ns,
+                    response_ns: None,
+                };
+                self.tracks.entry(raw.thread).or_default().warned.push(warning);
                 None
             }
-            TaskEvent::Gone => {
-                // It ended in the middle of its work: no response.
-                self.tracks.remove(&raw.thread);
+            // Perhaps another thread had the number before. One that ended in the middle of its work has no response.
+            TaskEvent::New | TaskEvent::Gone => {
+                self.warned.extend(self.tracks.remove(&raw.thread).into_iter().flat_map(|it| it.warned));
                 None
             }
             TaskEvent::None | TaskEvent::Begin | TaskEvent::End => None,
+        }
+    }
+
+    /// Hands on the warnings of a thread whose activations are known by now: those behind the first `handed_on`, and `ended`.
+    fn settle_warnings(&mut self, thread: u32, handed_on: usize, ended: Option<&Activation>) {
+        if let Some(track) = self.tracks.get_mut(&thread).filter(|track| !track.warned.is_empty()) {
+            let all: Vec<&Activation> = self.ended[handed_on..].iter().chain(ended).collect();
+            self.warned.extend(track.settle_warnings(&all));
         }
     }
 
@@ -128,6 +154,7 @@ impl Builder {
             self.incomplete += u64::from(track.open.take().is_some());
             track.left = None;
             track.marks.clear();
+            self.warned.append(&mut track.warned);
         }
     }
 

@@ -5,12 +5,18 @@
 
 mod build;
 mod choose;
+mod losses;
 mod marked;
+mod monitors;
+mod neighbours;
 mod places;
 mod rings;
+mod suspension;
 
 pub use build::Watched;
 pub use choose::{Chosen, TaskTarget, unit_group};
+pub use losses::TaskLosses;
+pub use monitors::{KernelMonitor, MonitorWarning};
 pub use places::place_of;
 
 use crate::causes::Causes;
@@ -22,8 +28,10 @@ use crate::object::check_namespaces;
 use crate::settings::{HistogramsConfig, TaskFilter};
 use crate::watching::WatchingTasks;
 use build::Builder;
+use neighbours::Neighbours;
 use rings::StretchRings;
 use std::collections::{BTreeMap, BTreeSet};
+use suspension::{Clocks, Suspension};
 use whylate_core::plan::Mark;
 use whylate_core::result::{Cause, WakeLink};
 use whylate_core::{CpuId, CpuSet, Facts};
@@ -63,21 +71,6 @@ const CHAIN_RECORDS_MAX: u64 = 8_192;
 type SlotBytes = [u8; size_of::<RawSlot>()];
 type MarkTextBytes = [u8; size_of::<RawMarkText>()];
 
-/// What is missing in the activations so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TaskLosses {
-    /// Records that were overwritten before they were read, or found no ring.
-    pub records: u64,
-    /// Activations of which a part was not seen.
-    pub incomplete: u64,
-    /// Tasks that are not watched since another one has their slot.
-    pub unwatched: u64,
-    /// Events at which a program could not run.
-    pub missed: u64,
-    /// Texts for trace_marker that were not in memory when they were written, so that nobody knows whether they were marks.
-    pub unread_texts: u64,
-}
-
 /// Why an activation took so long.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Explained {
@@ -104,6 +97,8 @@ pub struct TaskWatch {
     collisions: u64,
     lost_seen: u64,
     missing: Vec<String>,
+    suspension: Suspension,
+    monitors: bool,
 }
 
 impl TaskWatch {
@@ -142,6 +137,10 @@ impl TaskWatch {
             }
             missing.extend(reason.map(|reason| format!("{name}: {reason}")));
         }
+        let mut monitors = false;
+        for monitor in KernelMonitor::ALL {
+            monitors |= causes.attach(&[monitor.event()])?.is_none();
+        }
         let rings = StretchRings::map(causes.histograms().object(), cpus.len(), RING_STRETCHES)?;
         let mut watch = Self {
             host: host.clone(),
@@ -156,6 +155,8 @@ impl TaskWatch {
             collisions: 0,
             lost_seen: 0,
             missing,
+            suspension: Suspension::new(Clocks::read()),
+            monitors,
         };
         watch.look_for_tasks()?;
         Ok(watch)
@@ -256,7 +257,11 @@ impl TaskWatch {
     /// # Errors
     /// When a map cannot be read.
     pub fn poll(&mut self) -> Result<Vec<Activation>, BpfError> {
+        let clocks = Clocks::read();
         let now_ns = clock::now().0;
+        if self.suspension.look(clocks, now_ns) {
+            self.builder.forget_open();
+        }
         for (ring, cpu) in self.cpus.clone().iter().enumerate() {
             let written = self.written(cpu)?;
             self.rings.read(ring, cpu, written, now_ns);
@@ -277,7 +282,22 @@ impl TaskWatch {
             let ended = self.builder.add(*cpu, raw, &owner);
             self.builder.ended.extend(ended);
         }
-        Ok(std::mem::take(&mut self.builder.ended))
+        Ok(self.suspension.whole(std::mem::take(&mut self.builder.ended)))
+    }
+
+    /// The warnings of the kernel's monitors up to the last call of [`Self::poll`] that were not handed out yet.
+    pub fn monitor_warnings(&mut self) -> Vec<MonitorWarning> {
+        std::mem::take(&mut self.builder.warned)
+    }
+
+    /// Whether this kernel has monitors that could warn.
+    pub fn has_monitors(&self) -> bool {
+        self.monitors
+    }
+
+    /// How often the machine was suspended, or its time of day set: what was before is no beginning of a period.
+    pub fn clock_jumps(&self) -> u64 {
+        self.suspension.jumps
     }
 
     fn written(&mut self, cpu: CpuId) -> Result<u64, BpfError> {
@@ -307,6 +327,7 @@ impl TaskWatch {
         let within = |cpu: CpuId, from_ns: u64, to_ns: u64| {
             recordings.get(&cpu).map(|it| it.within(from_ns, to_ns)).unwrap_or_default()
         };
+        let mut neighbours = Neighbours::new(&self.host);
         let explained = activations.iter().zip(wakeups).map(|(activation, wakeups)| {
             let lost = activation
                 .stages
@@ -314,6 +335,7 @@ impl TaskWatch {
                 .map(|stage| within(stage.cpu, stage.from_ns, stage.to_ns).lost)
                 .sum();
             let mut causes = activation::explain(activation, &within, &self.surroundings);
+            neighbours.name(activation.thread.pid, &mut causes);
             if let Some(first) = causes.first_mut() {
                 first.evidence.extend(activation::told(&wakeups));
             }
@@ -370,6 +392,7 @@ impl TaskWatch {
             unwatched: self.collisions + told.collisions,
             missed: self.causes.missed().in_window(true).count(),
             unread_texts: told.unread_texts,
+            suspended: self.suspension.dropped,
         }
     }
 

@@ -46,6 +46,11 @@ codes! {
     NoTracefs = "no-tracefs";
     /// Activations of watched tasks, or records of them, are missing.
     TaskRecordsLost = "task-records-lost", "watch fewer threads, or raise --worst less";
+    /// Runtime verification monitors of the kernel warned of watched threads.
+    KernelMonitorWarned = "kernel-monitor-warned", "Documentation/trace/rv/monitor_rtapp.rst says what each monitor looks for";
+    /// Runtime verification monitors of the kernel are off: what real-time threads do wrong is not told by them.
+    KernelMonitorsOff = "kernel-monitors-off",
+        "echo 1 >/sys/kernel/tracing/rv/monitoring_on; echo 1 >/sys/kernel/tracing/rv/monitors/rtapp/enable";
     /// The machine is a virtual one.
     VirtualMachine = "virtual-machine";
     /// The hypervisor ran something else on a target.

@@ -154,3 +154,59 @@ fn an_activation_goes_from_mark_to_mark_over_every_sleep_between_them() {
     assert_eq!((second.due_ns, second.response_ns(), second.stages.len()), (660, 10, 1));
     assert_eq!(builder.incomplete, 1);
 }
+
+fn warned(monitor: KernelMonitor, at_ns: u64) -> RawStretch {
+    RawStretch { kind: TaskEvent::Warned, waker: monitor as u32, ..stretch(Began::Unknown, 0, 0, at_ns) }
+}
+
+fn warnings(raws: &[(u32, RawStretch)]) -> Vec<(KernelMonitor, u64, Option<u64>)> {
+    let mut builder = Builder::default();
+    let count = raws.iter().filter_map(|(cpu, raw)| builder.add(CpuId(*cpu), raw, &names)).count();
+    assert!(count <= raws.len());
+    assert!(builder.warned.iter().all(|it| (it.thread, it.command.as_str()) == (5, "control")));
+    builder.warned.iter().map(|it| (it.monitor, it.at_ns, it.response_ns)).collect()
+}
+
+#[test]
+fn a_warning_of_a_monitor_belongs_to_the_activation_in_which_it_was() {
+    let (sleep, fault) = (KernelMonitor::Sleep, KernelMonitor::PageFault);
+    // While it ran, while it was preempted, and while it slept between two activations.
+    let raws = [
+        (0, warned(fault, 120)),
+        (0, preempted(&stretch(Began::Woken, 100, 110, 150))),
+        (0, warned(sleep, 160)),
+        (0, stretch(Began::Preempted, 0, 200, 230)),
+        (0, warned(sleep, 240)),
+        (0, stretch(Began::Woken, 300, 310, 320)),
+    ];
+    assert_eq!(warnings(&raws), [(fault, 120, Some(130)), (sleep, 160, Some(130)), (sleep, 240, None)]);
+}
+
+#[test]
+fn a_warning_in_an_activation_that_was_not_seen_whole_is_still_one() {
+    let fault = KernelMonitor::PageFault;
+    let begun = [(0, warned(fault, 20)), (0, stretch(Began::Unknown, 0, 10, 30))];
+    assert_eq!(warnings(&begun), [(fault, 20, None)]);
+    let gone = RawStretch { kind: TaskEvent::Gone, ..stretch(Began::Unknown, 0, 0, 40) };
+    let ended = [(0, warned(fault, 20)), (1, preempted(&stretch(Began::Woken, 5, 10, 30))), (1, gone)];
+    assert_eq!(warnings(&ended), [(fault, 20, None)]);
+}
+
+#[test]
+fn a_warning_belongs_to_the_activation_between_marks() {
+    let mut builder = Builder { marked: true, ..Builder::default() };
+    let mark = |kind, at_ns| RawStretch { kind, ..stretch(Began::Unknown, 0, 0, at_ns) };
+    let raws = [
+        mark(TaskEvent::Begin, 110),
+        warned(KernelMonitor::Sleep, 115),
+        stretch(Began::Woken, 100, 105, 120),
+        mark(TaskEvent::End, 210),
+        warned(KernelMonitor::Wakeup, 220),
+        stretch(Began::Woken, 200, 205, 230),
+    ];
+    for raw in &raws {
+        assert!(builder.add(CpuId(0), raw, &names).is_none());
+    }
+    let told: Vec<_> = builder.warned.iter().map(|it| (it.at_ns, it.response_ns)).collect();
+    assert_eq!((told, builder.ended.len()), (vec![(115, Some(100)), (220, None)], 1));
+}

@@ -31,7 +31,7 @@ pub(super) enum Points<'t> {
 
 pub(super) type Attributes<'t> = Vec<(&'static str, &'t str)>;
 
-const NANOSECONDS: f64 = 1e9;
+pub(super) const NANOSECONDS: f64 = 1e9;
 
 /// All of them.
 pub(super) fn figures(tasks: &[TaskLine]) -> [Figure<'_>; 6] {
@@ -90,7 +90,9 @@ pub(super) fn figures(tasks: &[TaskLine]) -> [Figure<'_>; 6] {
 
 #[cfg(test)]
 pub(super) fn example() -> TaskLine {
-    let totals = LatencyTotals { buckets: vec![(1_000, 3), (2_000, 5)], count: 6, sum_ns: 4_500_000_000 };
+    let native = whylate_stats::NativeBuckets { zeros: 0, buckets: vec![(-320, 3), (-319, 2), (-314, 1)] };
+    let totals =
+        LatencyTotals { buckets: vec![(1_000, 3), (2_000, 5)], native, count: 6, sum_ns: 4_500_000_000 };
     let thief = (whylate_core::result::CauseKind::Thread, Some("irq/31-\"eth0\"".to_owned()), 2_000_000, 4);
     TaskLine {
         name: "audio".to_owned(),

@@ -3,6 +3,7 @@
 mod figures;
 mod otlp;
 mod prometheus;
+mod protobuf;
 mod view;
 
 use super::run::{Print, conclude, default_run_path, run_name};
@@ -155,7 +156,7 @@ impl WatchScreen {
         if let Some(address) = arguments.prometheus {
             let token = super::serve::token(arguments.token_file.as_deref())?;
             let told = tasks.clone();
-            let page = move || prometheus::page(&lock(&told));
+            let page = move |accepted: &str| prometheus::page(&lock(&told), accepted);
             let address = whylate_serve::endpoint(address, token, page)?;
             output::message(&format!("figures for Prometheus: http://{address}/metrics"));
         }

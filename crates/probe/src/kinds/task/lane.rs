@@ -1,13 +1,14 @@
 //! What one watched thread has brought: histograms, the worst activations, who took its time.
 
 use super::lanes::OTHERS;
+use super::monitors::KernelMonitorLine;
 use crate::measure::{Batch, LatencyTotals, TaskLine, TaskSpike, TaskTotals};
 use std::collections::{BTreeMap, VecDeque};
-use whylate_bpf::tasks::{Activation, Doing, Thread, Wait, Waker};
+use whylate_bpf::tasks::{Activation, Doing, KernelMonitor, MonitorWarning, Thread, Wait, Waker};
 use whylate_core::CpuId;
 use whylate_core::record::{Interval, SourceRecord, TaskRecord};
 use whylate_core::result::{Cause, CauseKind};
-use whylate_stats::{Histogram, Largest};
+use whylate_stats::{Histogram, Largest, NativeBuckets};
 
 /// So many thieves of one thread are told apart: those that come later are counted by their kind alone.
 const THIEVES_MAX: usize = 256;
@@ -43,6 +44,8 @@ pub(super) struct Lane {
     totals: BTreeMap<(CauseKind, Option<String>), (u64, u64)>,
     pub(super) before_due_ns: Option<u64>,
     pub(super) strip: VecDeque<u64>,
+    /// What the monitors of the kernel warned of.
+    pub(super) monitors: BTreeMap<KernelMonitor, KernelMonitorLine>,
     /// Whether something of it was handed on under its name.
     pub(super) is_stored: bool,
 }
@@ -66,6 +69,7 @@ impl Lane {
             totals: BTreeMap::new(),
             before_due_ns: None,
             strip: VecDeque::from([0]),
+            monitors: BTreeMap::new(),
             is_stored: false,
         }
     }
@@ -78,6 +82,23 @@ impl Lane {
     pub(super) fn take_over(&mut self, thread: u32) {
         self.thread = thread;
         self.before_due_ns = None;
+    }
+
+    /// Counts a warning of a monitor of the kernel.
+    pub(super) fn warned(&mut self, warning: &MonitorWarning) {
+        let (response_ns, monitor) = (warning.response_ns, warning.monitor.name());
+        let line = self.monitors.entry(warning.monitor).or_insert(KernelMonitorLine {
+            monitor,
+            warnings: 0,
+            last_at_ns: 0,
+            last_thread: 0,
+            last_response_ns: None,
+            max_response_ns: None,
+        });
+        line.warnings += 1;
+        line.max_response_ns = line.max_response_ns.max(response_ns);
+        (line.last_at_ns, line.last_thread, line.last_response_ns) =
+            (warning.at_ns, warning.thread, response_ns);
     }
 
     pub(super) fn count(&mut self, activation: &Activation, is_missed: bool) {
@@ -210,6 +231,7 @@ impl Lane {
             worst: self.spikes[1].as_ref().map(|spike| (spike.latency_ns, spike.causes.clone())),
             last_spike: self.spikes[0].clone(),
             worst_spike: self.spikes[1].clone(),
+            kernel_monitors: self.monitors.values().cloned().collect(),
             totals: TaskTotals {
                 latencies: [&self.response.1, &self.wakeup_all].map(totals),
                 thieves: self
@@ -281,7 +303,7 @@ fn totals(histogram: &Histogram) -> LatencyTotals {
         *count = so_far;
     }
     let sum_ns = u64::try_from(histogram.sum()).unwrap_or(u64::MAX);
-    LatencyTotals { buckets, count: histogram.count(), sum_ns }
+    LatencyTotals { buckets, native: NativeBuckets::of(histogram), count: histogram.count(), sum_ns }
 }
 
 #[cfg(test)]

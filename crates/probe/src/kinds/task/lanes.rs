@@ -1,10 +1,11 @@
 //! What all watched threads have brought, each in its lane.
 
+use super::deadlines::KernelDeadlines;
 use super::lane::{Lane, PARTS};
 use super::spike;
 use crate::measure::{Batch, TaskLine};
 use std::collections::BTreeMap;
-use whylate_bpf::tasks::{Activation, Explained, Watched};
+use whylate_bpf::tasks::{Activation, Explained, MonitorWarning, Watched};
 use whylate_core::record::{SpikeCauses, SpikeRecord};
 use whylate_core::{CpuId, Nanos};
 
@@ -30,6 +31,7 @@ pub(super) struct Lanes {
     /// The lane of a thread.
     of_thread: BTreeMap<u32, usize>,
     deadline: Option<Nanos>,
+    kernel_deadlines: KernelDeadlines,
     worst: usize,
     spikes: Vec<SpikeRecord>,
     causes: Vec<SpikeCauses>,
@@ -46,12 +48,27 @@ pub(super) struct Counted {
     lane: usize,
 }
 
+/// Who was seen, and where.
+struct Seen<'s> {
+    thread: u32,
+    command: &'s str,
+    cpu: CpuId,
+}
+
+impl<'s> Seen<'s> {
+    fn of(activation: &'s Activation) -> Self {
+        let cpu = activation.stages.last().map_or(CpuId(0), |stage| stage.cpu);
+        Self { thread: activation.thread.pid, command: &activation.thread.command, cpu }
+    }
+}
+
 impl Lanes {
     pub(super) fn new(deadline: Option<Nanos>, worst: usize) -> Self {
         Self {
             lanes: Vec::new(),
             of_thread: BTreeMap::new(),
             deadline,
+            kernel_deadlines: KernelDeadlines::default(),
             worst,
             spikes: Vec::new(),
             causes: Vec::new(),
@@ -60,11 +77,12 @@ impl Lanes {
         }
     }
 
-    /// Counts an activation; which of its latencies shall be explained.
+    /// Counts an activation; which of its latencies shall be explained. The deadline is the plan's, or else the kernel's.
     pub(super) fn add(&mut self, activation: &Activation, threads: &BTreeMap<u32, Watched>) -> Vec<Of> {
-        let (deadline, number) = (self.deadline, self.activations);
+        let number = self.activations;
+        let deadline = self.deadline.or_else(|| self.kernel_deadlines.of(&activation.thread));
         self.activations += 1;
-        self.last_lane = self.lane(activation, threads);
+        self.last_lane = self.lane(&Seen::of(activation), threads);
         let lane = &mut self.lanes[self.last_lane];
         let (response_ns, wakeup_ns) = (activation.response_ns(), activation.wakeup_ns());
         let is_missed = deadline.is_some_and(|deadline| response_ns > deadline.0);
@@ -123,15 +141,27 @@ impl Lanes {
         self.causes.push(SpikeCauses { cpu, series, at_ns, latency_ns, causes, lost });
     }
 
-    /// The lane of the thread of an activation.
-    fn lane(&mut self, activation: &Activation, threads: &BTreeMap<u32, Watched>) -> usize {
-        let thread = activation.thread.pid;
-        let command = plain(&activation.thread.command);
+    /// Counts a warning of a monitor of the kernel.
+    pub(super) fn warned(&mut self, warning: &MonitorWarning, threads: &BTreeMap<u32, Watched>) {
+        let seen = Seen { thread: warning.thread, command: &warning.command, cpu: warning.cpu };
+        let nth = self.lane(&seen, threads);
+        self.lanes[nth].warned(warning);
+    }
+
+    /// The next activation of each thread is no period after the one before.
+    pub(super) fn break_periods(&mut self) {
+        self.lanes.iter_mut().for_each(|lane| lane.before_due_ns = None);
+    }
+
+    /// The lane of a thread.
+    fn lane(&mut self, seen: &Seen<'_>, threads: &BTreeMap<u32, Watched>) -> usize {
+        let thread = seen.thread;
+        let command = plain(seen.command);
         let known = self.of_thread.get(&thread).copied();
         if let Some(nth) = known.filter(|nth| self.lanes[*nth].is_of(&command)) {
             return nth;
         }
-        let nth = self.new_lane(activation, threads, known);
+        let nth = self.new_lane(seen, threads, known);
         if self.of_thread.len() > THREADS_MAX {
             self.of_thread.retain(|thread, _| threads.get(thread).is_some_and(|it| !it.is_gone));
         }
@@ -144,11 +174,11 @@ impl Lanes {
     /// the old one is stored already.
     fn new_lane(
         &mut self,
-        activation: &Activation,
+        seen: &Seen<'_>,
         threads: &BTreeMap<u32, Watched>,
         before: Option<usize>,
     ) -> usize {
-        let (command, thread) = (plain(&activation.thread.command), activation.thread.pid);
+        let (command, thread) = (plain(seen.command), seen.thread);
         let is_free = |lane: &Lane| {
             lane.thread == thread || threads.get(&lane.thread).is_none_or(|thread| thread.is_gone)
         };
@@ -167,8 +197,7 @@ impl Lanes {
             self.rename(nth, &name);
             return nth;
         }
-        let home = activation.stages.last().map_or(CpuId(0), |stage| stage.cpu);
-        self.lanes.push(Lane::new(name, home, thread, self.worst));
+        self.lanes.push(Lane::new(name, seen.cpu, thread, self.worst));
         self.lanes.len() - 1
     }
 

@@ -5,11 +5,16 @@
 //! another thread ran instead, and that it slept in the middle of its work. Nothing of the thread is changed. Where the plan has
 //! marks, an activation goes from one to the other, and every sleep between them is in the middle of its work.
 
+mod deadlines;
+mod hotplug;
 mod lane;
 mod lanes;
+mod monitors;
 mod spike;
 #[cfg(test)]
 mod tests;
+
+pub use monitors::KernelMonitorLine;
 
 use super::{Kind, Place, Resolve};
 use crate::error::ProbeError;
@@ -137,8 +142,9 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
     let _elsewhere = Elsewhere::move_to(&host.running, &spec.other_cpus);
     let (facts, _) = collect(&host.running);
     let target = target(plan, &host.running)?;
+    let cpus = hotplug::recorded(&host.running, &spec.cpus);
     let mut watch =
-        TaskWatch::start(&host.running, &spec.cpus, &target, &facts).map_err(|error| failed(&error))?;
+        TaskWatch::start(&host.running, &cpus, &target, &facts).map_err(|error| failed(&error))?;
     if let Some(marks) = marks(plan)? {
         watch.mark(&marks).map_err(|error| failed(&error))?;
     }
@@ -150,6 +156,7 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
         deadline: plan.deadline,
         stack_ns: STACK_MIN_NS,
         not_explained: 0,
+        clock_jumps: 0,
     };
     watching.watch.keep_stacks(STACK_MIN_NS).map_err(|error| failed(&error))?;
     let mut started = watching.start_command(&plan.command)?;
@@ -189,7 +196,7 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
         }
     };
     observer.tasks(&watching.lanes.lines());
-    Ok(Outcome { warnings: watching.warnings(), stopped, broke: None })
+    Ok(Outcome { warnings: watching.warnings(&host.running), stopped, broke: None })
 }
 
 struct Watching {
@@ -200,6 +207,7 @@ struct Watching {
     deadline: Option<Nanos>,
     stack_ns: u64,
     not_explained: u64,
+    clock_jumps: u64,
 }
 
 impl Watching {
@@ -219,6 +227,9 @@ impl Watching {
     /// Takes the activations that ended, and explains the worst of them.
     fn look(&mut self, observer: &mut dyn Observer) -> Result<(), ProbeError> {
         let ended = self.watch.poll().map_err(|error| failed(&error))?;
+        if std::mem::replace(&mut self.clock_jumps, self.watch.clock_jumps()) != self.watch.clock_jumps() {
+            self.lanes.break_periods();
+        }
         let mut wanted: Vec<(Of, Counted, Activation)> = Vec::new();
         for activation in ended {
             let worst = self.lanes.add(&activation, self.watch.threads());
@@ -227,6 +238,9 @@ impl Watching {
                 let part = if of == Of::Wakeup { activation.until_running() } else { activation.clone() };
                 wanted.push((of, counted, part));
             }
+        }
+        for warning in self.watch.monitor_warnings() {
+            self.lanes.warned(&warning, self.watch.threads());
         }
         // First of all: a trace of it has to be stopped before it is overwritten.
         let whole = wanted.iter().filter(|(of, ..)| *of == Of::Response);
@@ -262,8 +276,9 @@ impl Watching {
         Ok(())
     }
 
-    fn warnings(&self) -> Vec<Warning> {
-        let mut warnings: Vec<Warning> = Vec::new();
+    fn warnings(&mut self, host: &HostRoot) -> Vec<Warning> {
+        let off = self.watch.has_monitors().then(|| monitors::off(host)).flatten();
+        let mut warnings: Vec<Warning> = off.into_iter().chain(monitors::told(&self.lanes.lines())).collect();
         if !self.watch.missing().is_empty() {
             let text = format!("watched tasks: not recorded: {}", self.watch.missing().join("; "));
             warnings.push(Warning::new(WarningCode::CausesIncomplete, text));
@@ -272,6 +287,10 @@ impl Watching {
         let told = lost(&[
             (losses.records, "records were lost"),
             (losses.incomplete, "activations were not seen whole and are not counted"),
+            (
+                losses.suspended,
+                "activations are not counted: the machine was suspended, or its clock set, meanwhile",
+            ),
             (losses.unwatched, "tasks found no room"),
             (losses.missed, "events were missed"),
             (losses.unread_texts, "texts for trace_marker could not be read, and may have been marks"),

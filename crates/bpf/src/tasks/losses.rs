@@ -1,0 +1,18 @@
+//! What a watch counts of what it could not tell.
+
+/// What is missing in the activations so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskLosses {
+    /// Records that were overwritten before they were read, or found no ring.
+    pub records: u64,
+    /// Activations of which a part was not seen.
+    pub incomplete: u64,
+    /// Tasks that are not watched since another one has their slot.
+    pub unwatched: u64,
+    /// Events at which a program could not run.
+    pub missed: u64,
+    /// Texts for trace_marker that were not in memory when they were written, so that nobody knows whether they were marks.
+    pub unread_texts: u64,
+    /// Activations in which the machine was suspended or its time of day set.
+    pub suspended: u64,
+}

@@ -1,0 +1,64 @@
+//! The deadlines that threads of SCHED_DEADLINE have from the kernel.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use whylate_bpf::tasks::Thread;
+use whylate_core::Nanos;
+use whylate_sys::schedule;
+
+/// The priority of their threads, as tools print it.
+const PRIORITY_DEADLINE: i32 = 100;
+/// So long a deadline is taken for unchanged.
+const FRESH: Duration = Duration::from_secs(1);
+/// Where more threads are known, all are asked anew.
+const KNOWN_MAX: usize = 1_024;
+
+/// What the kernel said last, thread by thread.
+#[derive(Default)]
+pub(super) struct KernelDeadlines(BTreeMap<u32, (Instant, Option<Nanos>)>);
+
+impl KernelDeadlines {
+    /// The deadline of a thread, counted from its release; `None` for one of another policy, and for one that is gone.
+    pub(super) fn of(&mut self, thread: &Thread) -> Option<Nanos> {
+        if thread.priority != PRIORITY_DEADLINE {
+            return None;
+        }
+        let known = self.0.get(&thread.pid).filter(|(at, _)| at.elapsed() < FRESH);
+        if let Some((_, deadline)) = known {
+            return *deadline;
+        }
+        if self.0.len() >= KNOWN_MAX {
+            self.0.clear();
+        }
+        let deadline = schedule::deadline_of_thread(thread.pid).ok().flatten();
+        self.0.insert(thread.pid, (Instant::now(), deadline));
+        deadline
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whylate_sys::schedule::Scheduling;
+
+    #[test]
+    fn a_thread_of_sched_deadline_has_the_deadline_that_the_kernel_has() {
+        let thread =
+            |priority| Thread { pid: schedule::id_of_this_thread(), priority, command: String::new() };
+        let mut deadlines = KernelDeadlines::default();
+        assert_eq!(
+            deadlines.of(&thread(PRIORITY_DEADLINE)),
+            None,
+            "an ordinary thread, whatever was said of it"
+        );
+        let period = Nanos(50_000_000);
+        // Where the test may not do so (rights, a cpuset), the rest is skipped.
+        if schedule::schedule_this_thread(Scheduling::Deadline { runtime: Nanos(1_000_000), period }).is_err()
+        {
+            return;
+        }
+        let told = [40, PRIORITY_DEADLINE].map(|priority| KernelDeadlines::default().of(&thread(priority)));
+        schedule::schedule_this_thread(Scheduling::Other).unwrap();
+        assert_eq!(told, [None, Some(period)]);
+    }
+}

@@ -1,0 +1,46 @@
+//! CPUs that come online while threads are watched.
+
+use whylate_core::CpuSet;
+use whylate_host::HostRoot;
+
+const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
+const PRESENT: &str = "/sys/devices/system/cpu/present";
+const ONLINE: &str = "/sys/devices/system/cpu/online";
+
+/// So many CPUs that are not there yet are recorded, too: a hypervisor may allow hundreds, and the memory for each is kept.
+const ADDED_MAX: usize = 8;
+
+/// The CPUs that are recorded where those are watched. Where all that are online are, every one that can come online is: those
+/// that are present, and the next ones that a hypervisor may add. Nothing has to be done when one comes, so that nothing is lost.
+pub(super) fn recorded(host: &HostRoot, watched: &CpuSet) -> CpuSet {
+    let read = |path| host.read_cpus(path).ok().flatten().unwrap_or_default();
+    if !read(ONLINE).difference(watched).is_empty() {
+        return watched.clone();
+    }
+    let present = read(PRESENT);
+    let absent = read(POSSIBLE).difference(&present);
+    watched.iter().chain(present.iter()).chain(absent.iter().take(ADDED_MAX)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_that_may_come_are_recorded_where_all_are_watched() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |path: &str| folder.path().join(path.trim_start_matches('/'));
+        std::fs::create_dir_all(path(POSSIBLE).parent().unwrap()).unwrap();
+        for (file, cpus) in [(POSSIBLE, "0-127"), (PRESENT, "0-3"), (ONLINE, "0,2-3")] {
+            std::fs::write(path(file), cpus).unwrap();
+        }
+        let host = HostRoot::at(folder.path());
+        let of = |watched: &str| recorded(&host, &watched.parse().unwrap()).to_string();
+        assert_eq!(of("0,2-3"), "0-11");
+        assert_eq!(of("2"), "2", "who names CPUs means these");
+        std::fs::write(path(POSSIBLE), "0-3").unwrap();
+        assert_eq!(of("0,2-3"), "0-3");
+        let empty = HostRoot::at(tempfile::tempdir().unwrap().path());
+        assert_eq!(recorded(&empty, &"1".parse().unwrap()).to_string(), "1");
+    }
+}
