@@ -28,6 +28,9 @@ use whylate_core::result::FixPhase;
 
 /// Arms of a screening after the first.
 const AGAIN_MAX: usize = 6;
+/// Of so many arms of a screening the best one alone goes on; of those that answer a cause, which are likely to help, of more.
+const LAST: usize = 3;
+const LAST_OF_CAUSES: usize = 6;
 /// Pairs for one setting at most: that there is no difference takes more of them than that there is one.
 const SETTING_PAIRS_MAX: u32 = 80;
 /// This many confirmations in a row that prove nothing end the search.
@@ -262,7 +265,10 @@ impl Search {
         match chosen.as_slice() {
             [] => self.examine(),
             [_] => self.confirm(),
-            _ => self.work = Work::Screen(Screen::new(chosen, &mut self.random)),
+            _ => {
+                let last = if self.held_back > 0 { LAST_OF_CAUSES } else { LAST };
+                self.work = Work::Screen(Screen::new(chosen, last, &mut self.random));
+            }
         }
     }
 
