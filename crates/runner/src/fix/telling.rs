@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(
             said,
             format!(
-                "12 treatments, about 3 s for a repeat: about {} where one of them helps, {} where none does; never more than 30 min",
+                "12 treatments, about 3.00 s for a repeat: about {} where one of them helps, {} where none does; never more than 30.0 min",
                 expected(3, true),
                 expected(3, false)
             )
@@ -162,7 +162,7 @@ mod tests {
         let said = estimate(&search, &registration, 60_000_000_000, 600_000_000_000);
         assert!(
             said.ends_with(
-                "about 20 min where one of them helps, 20 min where none does; never more than 20 min"
+                "about 20.0 min where one of them helps, 20.0 min where none does; never more than 20.0 min"
             ),
             "{said}"
         );
