@@ -26,6 +26,9 @@ const BUDGET: u32 = 400;
 /// How often the cure is among the treatments that answer the causes; in the lab causes are named first in 188 of 190.
 const NAMED: f64 = 0.95;
 
+/// A search of a machine, with its seed: repeats until the proof.
+type OneSearch = Box<dyn Fn(World, u64) -> Option<u32>>;
+
 /// One machine: the arm that cures, and how many of the first arms answer the causes.
 struct World {
     machine: Machine,
@@ -136,7 +139,7 @@ fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let number = |text: &str| text.parse::<u32>().unwrap_or_else(|_| panic!("no number: {text}"));
-    let (name, searches, one): (&str, &str, Box<dyn Fn(World, u64) -> Option<u32>>) = match words[..] {
+    let (name, searches, one): (&str, &str, OneSearch) = match words[..] {
         ["serve", name] => return serve(name),
         ["guided", name, searches] => (name, searches, Box::new(|world, seed| searched(world, seed, true))),
         ["whole", name, searches] => (name, searches, Box::new(|world, seed| searched(world, seed, false))),
