@@ -281,6 +281,9 @@ impl Guest {
         match stuck::stuck_cpu(|| self.monitor("info registers -a"))? {
             Some((cpu, address)) => {
                 let machine = self.machine();
+                if hang::is_off(&machine, cpu) {
+                    return Ok(());
+                }
                 self.end();
                 Err(LabError::Stuck { cpu, address, machine })
             }

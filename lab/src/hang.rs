@@ -32,6 +32,17 @@ pub(crate) fn machine<E>(cpus: u32, mut ask: impl FnMut(&str) -> Result<String, 
     lines.join("\n")
 }
 
+/// Whether the kernel has switched a CPU off: it waits in a loop of one instruction, interrupts off, and its timer is masked and
+/// not set.
+pub(crate) fn is_off(machine: &str, cpu: u32) -> bool {
+    let controller = machine.split("dumping local APIC state for CPU ").skip(1);
+    let is_its = |text: &&str| text.split_whitespace().next() == Some(cpu.to_string().as_str());
+    controller.into_iter().find(is_its).is_some_and(|text| {
+        let line = |first: &str| text.lines().find(|line| line.starts_with(first)).unwrap_or_default();
+        line("LVTT").contains(" masked ") && line("Timer").contains("initial_count = 0 ")
+    })
+}
+
 /// Waits until the console, of which `length` tells how long it is, does not grow any more.
 pub(crate) fn wait_until_told(length: impl Fn() -> usize) {
     let deadline = Instant::now() + TELLING_LIMIT;
@@ -68,6 +79,16 @@ pub(crate) fn tasks(printed: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cpu_that_is_off_has_no_timer() {
+        let machine = "CPU#0\nRIP=ffffffff819f4dc7\nCPU#1\nRIP=ffffffff8106f6e5\n\
+                       dumping local APIC state for CPU 0\nLVTT\t 0x000000ec active-hi edge                 one-shot     Fixed  (vec 236)\n\
+                       Timer\t DCR=0x3 (divide by 16) initial_count = 245345 current_count = 0\n\
+                       dumping local APIC state for CPU 1\nLVTT\t 0x000100ec active-hi edge  masked         one-shot     Fixed  (vec 236)\n\
+                       Timer\t DCR=0x3 (divide by 16) initial_count = 0 current_count = 0";
+        assert!(is_off(machine, 1) && !is_off(machine, 0) && !is_off(machine, 2));
+    }
 
     #[test]
     fn registers_and_timers_are_told() {

@@ -7,6 +7,8 @@ use whylate_core::result::CauseKind;
 
 /// The actor of what this program does to the CPUs that it measures.
 pub const OWN: &str = "whylate itself";
+/// The actor of an interrupt between CPUs whose sender is not known.
+pub(crate) const ANOTHER_CPU: &str = "another CPU";
 /// The actor of a non-maskable interrupt.
 pub(crate) const NMI: &str = "NMI";
 

@@ -16,6 +16,14 @@ pub fn group_of<'a>(text: &'a str, controller: Option<&str>) -> Option<&'a str> 
     groups(text).find(|(controllers, _)| is_it(controllers)).map(|(_, path)| path)
 }
 
+/// The service of the system's systemd that a process belongs to; `None` for one of a user, in a container or in no service.
+pub fn service_of(root: &HostRoot, pid: u32) -> Option<String> {
+    let text = root.read(&format!("/proc/{pid}/cgroup")).ok()??;
+    let group = group_of(&text, Some("name=systemd")).or_else(|| group_of(&text, None))?;
+    let unit = group.strip_prefix("/system.slice/")?.split('/').find(|part| part.ends_with(".service"));
+    unit.map(str::to_owned)
+}
+
 /// The file and the text of the strictest quota that is visible between this process's group and the root: cgroup v2
 /// `cpu.max`, or v1 `cpu.cfs_quota_us`. `None` where there is none to be seen.
 pub fn cpu_quota(root: &HostRoot) -> Option<(String, String)> {
@@ -59,6 +67,20 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         archive::unpack(archive, folder.path()).unwrap();
         cpu_quota(&HostRoot::at(folder.path()))
+    }
+
+    #[test]
+    fn a_process_of_a_service_has_its_name() {
+        for (group, expected) in [
+            ("0::/system.slice/audio.service/inner", Some("audio.service")),
+            ("1:name=systemd:/system.slice/audio.service\n0::/", Some("audio.service")),
+            ("0::/user.slice/user-0.slice/user@0.service/app.slice/audio.service", None),
+            ("0::/init.scope", None),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            archive::unpack(&format!("== proc/7/cgroup\n{group}\n"), folder.path()).unwrap();
+            assert_eq!(service_of(&HostRoot::at(folder.path()), 7).as_deref(), expected, "{group}");
+        }
     }
 
     #[test]

@@ -1,47 +1,16 @@
 //! Searches over simulated machines: how often something is claimed that is not so, and how often what helps is found.
 
+mod simulated;
+
+use simulated::Machine;
 use std::collections::BTreeMap;
 use whylate_core::result::FixPhase;
 use whylate_stats::random::SplitMix;
 use whylate_stats::search::{ClaimEnd, Figure, Rules, Search};
 
-/// A machine whose values depend on those before: a first-order autoregression of their logarithms.
-struct Machine {
-    random: SplitMix,
-    state: f64,
-    spread: f64,
-    /// Logarithms of what the arms do, alone.
-    effects: Vec<f64>,
-    measured: u32,
-}
-
-impl Machine {
-    fn new(seed: u64, spread: f64, effects: Vec<f64>) -> Self {
-        Self { random: SplitMix(seed), state: 0.0, spread, effects, measured: 0 }
-    }
-
-    fn normal(&mut self) -> f64 {
-        let (a, b) = (self.random.unit(), self.random.unit());
-        (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()
-    }
-
-    fn measure(&mut self, arms: &[usize]) -> Figure {
-        self.measured += 1;
-        let innovation = self.normal() * (1.0f64 - 0.25).sqrt();
-        self.state = 0.5 * self.state + innovation;
-        let effect: f64 = arms.iter().map(|arm| self.effects[*arm]).sum();
-        let other = 0.1 * self.normal();
-        Figure {
-            value: (10.0 + effect + self.spread * self.state).exp(),
-            others: BTreeMap::from([("timer p50".to_owned(), (8.0 + other).exp())]),
-            rates: BTreeMap::new(),
-        }
-    }
-}
-
 /// A search to its end, with the repeats after which the first claim was made.
 fn searched(mut machine: Machine, seed: u64) -> (Search, u32) {
-    let rules = Rules { margin: 0.05, alpha: 0.05, seed, below: None };
+    let rules = Rules { margin: 0.05, alpha: 0.05, seed, below: None, first: 0 };
     let mut search = Search::new(rules, machine.effects.len());
     let mut first = u32::MAX;
     while let Some(trial) = search.next() {
@@ -132,7 +101,7 @@ fn a_part_that_others_replace_is_left_out() {
     let mut random = SplitMix(3);
     let mut searches_with_a_detour = 0;
     for seed in 0..50 {
-        let mut search = Search::new(Rules { margin: 0.05, alpha: 0.05, seed, below: None }, 2);
+        let mut search = Search::new(Rules { margin: 0.05, alpha: 0.05, seed, below: None, first: 0 }, 2);
         let mut screened = 0;
         while let Some(trial) = search.next() {
             screened += 1;
@@ -151,23 +120,23 @@ fn a_part_that_others_replace_is_left_out() {
 
 #[test]
 fn what_makes_something_else_worse_is_refused() {
-    let mut search = Search::new(Rules { margin: 0.05, alpha: 0.05, seed: 1, below: None }, 1);
+    let mut search = Search::new(Rules { margin: 0.05, alpha: 0.05, seed: 1, below: None, first: 0 }, 1);
     while let Some(trial) = search.next() {
         let is_treated = trial.arms == [0];
         let median = if is_treated { 300.0 } else { 200.0 };
         let value = if is_treated { 50.0 } else { 100.0 };
         let others = BTreeMap::from([("timer p50".to_owned(), median)]);
-        search.take(&Figure { value, others, rates: BTreeMap::new() });
+        search.take(&Figure { value, others, ..Figure::default() });
     }
     assert!(search.base().is_empty());
     let end = search.claims()[0].end.clone();
     assert!(matches!(&end, ClaimEnd::Refused(why) if why.contains("timer p50 is 50 % larger")), "{end:?}");
     // Less load is not a better latency.
-    let mut search = Search::new(Rules { margin: 0.05, alpha: 0.05, seed: 1, below: None }, 1);
+    let mut search = Search::new(Rules { margin: 0.05, alpha: 0.05, seed: 1, below: None, first: 0 }, 1);
     while let Some(trial) = search.next() {
         let (value, rate) = if trial.arms == [0] { (50.0, 4e9) } else { (100.0, 8e9) };
         let rates = BTreeMap::from([("l3".to_owned(), rate)]);
-        search.take(&Figure { value, others: BTreeMap::new(), rates });
+        search.take(&Figure { value, rates, ..Figure::default() });
     }
     assert!(
         matches!(&search.claims()[0].end, ClaimEnd::Refused(why) if why.contains("load l3 does 50 % less"))
@@ -176,7 +145,7 @@ fn what_makes_something_else_worse_is_refused() {
 
 #[test]
 fn what_was_proved_is_looked_at_again_as_one_claim() {
-    let rules = Rules { margin: 0.05, alpha: 0.05, seed: 4, below: None };
+    let rules = Rules { margin: 0.05, alpha: 0.05, seed: 4, below: None, first: 0 };
     for helps in [true, false] {
         let mut search = Search::of_whole(rules, 2);
         let mut pairs = 0;
@@ -194,7 +163,7 @@ fn what_was_proved_is_looked_at_again_as_one_claim() {
 
 #[test]
 fn an_arm_that_cannot_be_measured_is_left_behind() {
-    let mut search = Search::new(Rules { margin: 0.05, alpha: 0.05, seed: 4, below: None }, 5);
+    let mut search = Search::new(Rules { margin: 0.05, alpha: 0.05, seed: 4, below: None, first: 0 }, 5);
     let mut random = SplitMix(4);
     while let Some(trial) = search.next() {
         if trial.arms.contains(&2) {
@@ -207,7 +176,7 @@ fn an_arm_that_cannot_be_measured_is_left_behind() {
     assert_eq!(search.base(), [3]);
     assert_eq!(search.arms()[2].failed.as_deref(), Some("refused by the kernel"));
     // Where nothing can be measured, it ends too.
-    let mut search = Search::new(Rules { margin: 0.05, alpha: 0.05, seed: 4, below: None }, 5);
+    let mut search = Search::new(Rules { margin: 0.05, alpha: 0.05, seed: 4, below: None, first: 0 }, 5);
     let mut trials = 0;
     while search.next().is_some() {
         search.fail("no");
@@ -220,7 +189,7 @@ fn an_arm_that_cannot_be_measured_is_left_behind() {
 /// most of the useless ones are found.
 #[test]
 fn useless_settings_are_found() {
-    let rules = |seed| Rules { margin: 0.1, alpha: 0.05, seed, below: None };
+    let rules = |seed| Rules { margin: 0.1, alpha: 0.05, seed, below: None, first: 0 };
     let (mut useless, mut found, mut claims, mut false_claims) = (0, 0, 0, 0);
     for seed in 0..150u64 {
         let mut effects = vec![0.0; 12];
@@ -254,7 +223,7 @@ fn useless_settings_are_found() {
 /// An effect at the margin is the hardest to call: it is neither help nor harm, and nothing else is claimed too often.
 #[test]
 fn settings_at_the_margin_are_not_called_useful() {
-    let rules = |seed| Rules { margin: 0.1, alpha: 0.05, seed, below: None };
+    let rules = |seed| Rules { margin: 0.1, alpha: 0.05, seed, below: None, first: 0 };
     let claims = (0..1_000u64).filter(|seed| {
         let mut machine = Machine::new(400_000 + seed, 0.1, vec![-(1.1f64.ln())]);
         let mut search = Search::of_settings(rules(*seed), 1);
@@ -276,7 +245,8 @@ fn settings_that_stand_for_each_other_stay() {
     let mut kept = 0;
     for seed in 0..100u64 {
         let mut machine = Machine::new(500_000 + seed, 0.1, vec![0.0; 3]);
-        let mut search = Search::of_settings(Rules { margin: 0.1, alpha: 0.05, seed, below: None }, 3);
+        let mut search =
+            Search::of_settings(Rules { margin: 0.1, alpha: 0.05, seed, below: None, first: 0 }, 3);
         while let Some(trial) = search.next() {
             let mut figure = machine.measure(&trial.arms);
             if trial.arms.contains(&0) || trial.arms.contains(&1) {
@@ -294,7 +264,8 @@ fn settings_that_stand_for_each_other_stay() {
 #[test]
 fn settings_that_cannot_be_applied_are_left_behind() {
     let mut machine = Machine::new(9, 0.05, vec![-0.5, 0.0, 0.0]);
-    let mut search = Search::of_settings(Rules { margin: 0.1, alpha: 0.05, seed: 3, below: None }, 3);
+    let mut search =
+        Search::of_settings(Rules { margin: 0.1, alpha: 0.05, seed: 3, below: None, first: 0 }, 3);
     while let Some(trial) = search.next() {
         if trial.arms.contains(&1) {
             search.drop_setting(1, "refused");
@@ -305,11 +276,48 @@ fn settings_that_cannot_be_applied_are_left_behind() {
     }
     assert_eq!(search.base(), [0], "{:?}", search.claims());
     assert_eq!(search.arms()[1].failed.as_deref(), Some("refused"));
-    let mut search = Search::of_settings(Rules { margin: 0.1, alpha: 0.05, seed: 3, below: None }, 3);
+    let mut search =
+        Search::of_settings(Rules { margin: 0.1, alpha: 0.05, seed: 3, below: None, first: 0 }, 3);
     let mut trials = 0;
     while search.next().is_some() {
         search.fail("no");
         trials += 1;
     }
     assert!(trials < 20 && search.base() == [0, 1, 2], "{trials}");
+}
+
+/// Two arms of twelve answer the cause; the one that helps is among them, or nowhere there.
+#[test]
+fn arms_that_answer_the_cause_are_tried_first() {
+    let searched = |good: usize, first: usize, seed: u64| {
+        let mut effects = vec![0.0; 12];
+        effects[good] = 0.5f64.ln();
+        let mut machine = Machine::new(600_000 + seed, 0.15, effects);
+        let rules = Rules { margin: 0.05, alpha: 0.05, seed, below: None, first };
+        let mut search = Search::new(rules, 12);
+        let mut proved_after = 2_000;
+        while let Some(trial) = search.next() {
+            let figure = machine.measure(&trial.arms);
+            search.take(&figure);
+            if proved_after == 2_000 && !search.base().is_empty() {
+                proved_after = machine.measured;
+            }
+        }
+        (search.base() == [good], proved_after)
+    };
+    let median = |good: usize, first: usize| {
+        let mut all: Vec<u32> = (0..200)
+            .filter_map(|seed| {
+                let (is_right, after) = searched(good, first, seed);
+                is_right.then_some(after)
+            })
+            .collect();
+        assert!(all.len() >= 180, "arm {good} of the first {first}: {} of 200", all.len());
+        all.sort_unstable();
+        all[all.len() / 2]
+    };
+    let (guided, whole) = (median(1, 2), median(1, 0));
+    assert!(guided * 2 < whole, "{guided} repeats, {whole} without the cause");
+    // Where the cause is not what it seems, the others have their turn.
+    assert!(median(7, 2) > guided);
 }

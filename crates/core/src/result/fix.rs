@@ -1,61 +1,17 @@
 //! What `whylate fix` registers before it searches, notes down while it does, and prints.
 
+use super::fix_goal::FixGoal;
 use super::run::RunState;
-use crate::plan::{Share, Statistic, TreatmentPlan};
+use crate::plan::{Share, TreatmentPlan};
 use crate::units::Nanos;
-use crate::units::as_text;
 use crate::warning::Warning;
 use crate::words::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
 
 /// `format` of [`FixResult`].
 pub const FIX_FORMAT: &str = "whylate.fix/1";
-
-/// The statistic to lower: `timer p99.9`, `p99`, `max < 100us`, `misses`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FixGoal {
-    /// The series, or the probe for all its series; that of the plan's primary statistic where it is `None`.
-    pub series: Option<String>,
-    /// The statistic.
-    pub statistic: Statistic,
-    /// Small enough: no more treatments are sought then.
-    pub below: Option<Nanos>,
-}
-
-impl FromStr for FixGoal {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (what, below) = match text.split_once('<') {
-            Some((what, below)) => (what.trim(), Some(below.trim().parse().map_err(|it| format!("{it}"))?)),
-            None => (text.trim(), None),
-        };
-        let (series, statistic) = what.rsplit_once(' ').map_or((None, what), |(a, b)| (Some(a.trim()), b));
-        let statistic = match statistic {
-            "misses" => Statistic::SpikeRate,
-            name => name.parse()?,
-        };
-        if below.is_some() && statistic.unit() != "ns" {
-            return Err(format!("`{text}`: {statistic} is not a time; leave out `<`"));
-        }
-        Ok(Self { series: series.map(str::to_owned), statistic, below })
-    }
-}
-
-impl fmt::Display for FixGoal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(series) = &self.series {
-            write!(f, "{series} ")?;
-        }
-        write!(f, "{}", self.statistic)?;
-        self.below.map_or(Ok(()), |below| write!(f, " < {below}"))
-    }
-}
-
-as_text!(FixGoal, "timer p99.9", "A statistic to lower, and the value that is low enough: max < 100us");
 
 /// One treatment that is tried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -67,6 +23,9 @@ pub struct FixArm {
     pub reason: String,
     /// The causes (`irq`) and findings (`deep-idle-states`) that it answers.
     pub answers: Vec<String>,
+    /// The service of systemd to which the process belongs that it is about, where it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
 }
 
 /// A treatment that was not tried.
@@ -133,6 +92,9 @@ pub struct FixRegistration {
     /// What is tried; empty until it is known.
     #[serde(default)]
     pub arms: Vec<FixArm>,
+    /// So many of the first arms answer causes and are screened before the others; 0: all are screened at once.
+    #[serde(default)]
+    pub first: u32,
     /// What is not tried, and why.
     #[serde(default)]
     pub left_out: Vec<FixLeftOut>,
@@ -179,6 +141,9 @@ pub struct FixStep {
     /// What the loads achieved, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rates: BTreeMap<String, f64>,
+    /// What it cost beside: `power` in watts, where the processor counts it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub costs: BTreeMap<String, f64>,
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -205,6 +170,8 @@ words! {
         CannotTell = "cannot_tell",
         /// Others looked better; nothing is claimed of it.
         NotConfirmed = "not_confirmed",
+        /// Was not measured: the search ended before.
+        NotTried = "not_tried",
         /// It could not be applied, or not be measured.
         Failed = "failed",
     }
@@ -253,7 +220,7 @@ pub struct FixClaim {
     /// Upper end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio_high: Option<f64>,
-    /// Other statistics and rates of loads: median ratio candidate / control.
+    /// Other statistics, rates of loads and power: median ratio candidate / control.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub others: BTreeMap<String, f64>,
     /// Why a proof is refused.
@@ -302,6 +269,33 @@ pub struct FixFile {
     pub text: String,
 }
 
+/// What became of the recommendations of an earlier run, by their ids.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FixSince {
+    /// Those that are made again.
+    pub stand: Vec<String>,
+    /// Those that are new.
+    pub new: Vec<String>,
+    /// Those that nothing speaks for any more, or that cannot be tried any more.
+    pub gone: Vec<String>,
+}
+
+impl FixSince {
+    /// Compares what is proposed now with what was proposed.
+    pub fn of(now: &[FixArm], earlier: &[FixArm]) -> Self {
+        let only = |these: &[FixArm], those: &[FixArm], in_both: bool| -> Vec<String> {
+            let has = |id: &str| those.iter().any(|arm| arm.treatment.name == id);
+            let ids = these.iter().map(|arm| arm.treatment.name.clone());
+            ids.filter(|id| has(id) == in_both).collect()
+        };
+        Self {
+            stand: only(now, earlier, true),
+            new: only(now, earlier, false),
+            gone: only(earlier, now, false),
+        }
+    }
+}
+
 /// What `whylate fix` prints.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FixResult {
@@ -334,30 +328,13 @@ pub struct FixResult {
     /// Recommended treatments that no file can install, with why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_hand: Vec<FixLeftOut>,
+    /// What became of earlier recommendations; absent where none were given (`--since`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<FixSince>,
     /// Whether the machine is as it was; absent while that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored: Option<bool>,
     /// What was not measured, or less well.
     #[serde(default)]
     pub warnings: Vec<Warning>,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn goals_are_read_as_people_write_them() {
-        let goal: FixGoal = "max < 100us".parse().unwrap();
-        assert_eq!(
-            (goal.series.clone(), goal.statistic, goal.below),
-            (None, Statistic::Max, Some(Nanos(100_000)))
-        );
-        assert_eq!(goal.to_string().parse::<FixGoal>().unwrap(), goal);
-        let goal: FixGoal = "dispatch/timerfd p99.9".parse().unwrap();
-        assert_eq!(goal.series.as_deref(), Some("dispatch/timerfd"));
-        assert_eq!("misses".parse::<FixGoal>().unwrap().statistic, Statistic::SpikeRate);
-        assert!("timer p98".parse::<FixGoal>().unwrap_err().contains("choose"));
-        assert!("misses < 3us".parse::<FixGoal>().unwrap_err().contains("not a time"));
-    }
 }

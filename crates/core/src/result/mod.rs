@@ -13,6 +13,7 @@ mod differences;
 mod explain;
 mod farm;
 mod fix;
+mod fix_goal;
 mod histograms;
 mod late_time;
 mod live;
@@ -51,9 +52,10 @@ pub use explain::{
 };
 pub use farm::{FarmAlarm, FarmBoard, FarmComparison, FarmEffect, FarmRun, FarmSeries};
 pub use fix::{
-    FIX_FORMAT, FixAnswer, FixArm, FixArmResult, FixCause, FixClaim, FixFile, FixGoal, FixLeftOut, FixMode,
-    FixOutcome, FixPhase, FixRegistration, FixResult, FixStep,
+    FIX_FORMAT, FixAnswer, FixArm, FixArmResult, FixCause, FixClaim, FixFile, FixLeftOut, FixMode,
+    FixOutcome, FixPhase, FixRegistration, FixResult, FixSince, FixStep,
 };
+pub use fix_goal::FixGoal;
 pub use histograms::{
     CpuHistograms, HISTOGRAMS_FORMAT, HistogramKind, HistogramSource, HistogramsResult, KernelHistogram,
     LatencyRecord, WakeupTotals,

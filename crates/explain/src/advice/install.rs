@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use whylate_core::figure::between;
-use whylate_core::plan::TreatmentKind;
+use whylate_core::plan::{ShieldMethod, TreatmentKind};
 use whylate_core::result::{FixClaim, FixFile, FixLeftOut, FixResult};
 use whylate_core::{CpuSet, Facts};
 
@@ -20,6 +20,20 @@ const TUNED: &str = "/etc/tuned/profiles/whylate/tuned.conf";
 const SLICES: [&str; 3] = ["system.slice", "user.slice", "init.scope"];
 /// Where units go that run on the measured CPUs.
 const REALTIME_SLICE: &str = "realtime.slice";
+
+/// Makes the slice an isolated partition of cgroup v2: its CPUs are taken from all others and not balanced.
+const PARTITION: &str = "/etc/systemd/system/whylate-partition.service";
+const PARTITION_UNIT: &str = "\
+# Enable it: systemctl enable --now whylate-partition
+[Unit]
+Description=Isolated partition for realtime.slice
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+Slice=realtime.slice
+ExecStart=/bin/sh -c 'echo isolated >/sys/fs/cgroup/realtime.slice/cpuset.cpus.partition'
+[Install]
+WantedBy=multi-user.target";
 
 /// CPUs as a number, as tuned takes them.
 fn hexadecimal(cpus: &CpuSet) -> String {
@@ -45,6 +59,9 @@ pub fn install(result: &mut FixResult, facts: &Facts, target: &CpuSet) {
             continue;
         }
         let proof = proof(id, result);
+        if let Some(service) = &arm.service {
+            files.service(service, &arm.treatment.kind, &proof, &others);
+        }
         let known = files.add(&arm.treatment.kind, &proof, facts, (target, &others));
         if let Err(why) = known {
             files.by_hand.push(FixLeftOut { id: id.clone(), reason: proof, why });
@@ -236,6 +253,9 @@ impl Files {
             let path = format!("/etc/systemd/system/{REALTIME_SLICE}");
             self.line(&path, proof, format!("{use_it}\n[Slice]\nAllowedCPUs={target}"));
             self.write(proof, WORKQUEUES, &others.mask());
+            if plan.method != ShieldMethod::Affinity {
+                self.line(PARTITION, proof, PARTITION_UNIT);
+            }
         }
         if plan.interrupts {
             self.line(IRQBALANCE, proof, format!("IRQBALANCE_BANNED_CPULIST={target}"));
@@ -280,6 +300,24 @@ impl Files {
             proof,
             format!("{section}\n{setting}"),
         );
+    }
+
+    /// A process that systemd starts is so from its start.
+    fn service(&mut self, service: &str, kind: &TreatmentKind, proof: &str, others: &CpuSet) {
+        match kind {
+            // The first line forgets what the service's own file says.
+            TreatmentKind::Affinity(_) => {
+                self.unit(service, proof, &format!("CPUAffinity=\nCPUAffinity={others}"));
+            }
+            TreatmentKind::Priority(plan) => {
+                let policy = format!("CPUSchedulingPolicy={}", plan.policy);
+                let priority = plan.priority.map(|it| format!("\nCPUSchedulingPriority={it}"));
+                let nice = plan.nice.map(|it| format!("\nNice={it}"));
+                let more = priority.or(nice).unwrap_or_default();
+                self.unit(service, proof, &(policy + &more));
+            }
+            _ => {}
+        }
     }
 
     /// Threads by name, also those that start later, while tuned runs.

@@ -11,7 +11,7 @@ mod table;
 pub use install::install;
 pub use profile::{Profile, profile};
 
-use crate::vocabulary::OWN;
+use crate::vocabulary::{ANOTHER_CPU, OWN};
 use std::collections::BTreeMap;
 use table::{ROWS, Row};
 use whylate_core::cpus::CpuSelector;
@@ -28,6 +28,11 @@ pub const ARMS_MAX: usize = 12;
 /// Lines of interrupts that get a treatment of their own; and threads.
 const LINES_MAX: usize = 3;
 const THREADS_MAX: usize = 3;
+/// Causes of a smaller part of the spikes do not bring their treatments forward.
+const SHARE_MIN: f64 = 0.1;
+const WEIGHT_OF_SPIKE: f64 = 10.0;
+/// How names of threads that handle interrupts begin.
+const IRQ_THREAD: &str = "irq/";
 
 /// What was measured and found.
 #[derive(Clone, Copy, Debug)]
@@ -72,24 +77,39 @@ pub fn causes(cell: &CellResult, series: &str) -> Vec<FixCause> {
     causes
 }
 
+/// What may be tried, and what may not.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Candidates {
+    /// The treatments, those that answer the largest causes first.
+    pub arms: Vec<FixArm>,
+    /// So many of the first arms answer causes of a tenth of the spikes or more.
+    pub first: u32,
+    /// What is not tried, with why.
+    pub left_out: Vec<FixLeftOut>,
+}
+
 /// The treatments that may help, those that answer the largest causes first, as far as they are `possible` on the machine;
 /// and what is not tried, with why. Those of `wanted` are tried even if others answer larger causes.
 pub fn candidates(
     situation: &Situation<'_>,
     wanted: &[String],
     possible: &dyn Fn(&TreatmentPlan) -> Result<(), String>,
-) -> (Vec<FixArm>, Vec<FixLeftOut>) {
+) -> Candidates {
     let mut arms: Vec<(f64, FixArm)> = lines(situation);
     arms.extend(threads(situation));
     arms.extend(ROWS.iter().filter_map(|row| of_row(row, situation)));
     arms.sort_by(|a, b| b.0.total_cmp(&a.0));
     let mut left_out: Vec<FixLeftOut> = Vec::new();
     let mut kept: Vec<FixArm> = Vec::new();
-    for (_, arm) in arms {
+    let mut first = 0;
+    let spikes: u32 = situation.causes.iter().map(|cause| cause.spikes).sum();
+    let large = (f64::from(spikes) * SHARE_MIN).max(1.0) * WEIGHT_OF_SPIKE;
+    for (weight, arm) in arms {
         let is_wanted = wanted.contains(&arm.treatment.name);
         let why = match possible(&arm.treatment) {
             Ok(()) if kept.len() < ARMS_MAX || is_wanted => {
                 kept.push(arm);
+                first += u32::from(weight >= large);
                 continue;
             }
             Ok(()) => format!("{ARMS_MAX} other treatments act on larger causes; name it with --yes"),
@@ -98,7 +118,7 @@ pub fn candidates(
         left_out.push(FixLeftOut { id: arm.treatment.name, reason: arm.reason, why });
     }
     left_out.extend(untreatable(situation));
-    (kept, left_out)
+    Candidates { arms: kept, first, left_out }
 }
 
 /// The arm of a row, with its weight: the share of the causes that it answers, and little for a mere finding.
@@ -115,7 +135,8 @@ fn of_row(row: &Row, situation: &Situation<'_>) -> Option<(f64, FixArm)> {
         (None, None) => return None,
     };
     let kind = row.treatment()?;
-    let weight = caused.iter().map(|cause| f64::from(cause.spikes) + cause.share).sum::<f64>() * 10.0
+    let weight = caused.iter().map(|cause| f64::from(cause.spikes) + cause.share).sum::<f64>()
+        * WEIGHT_OF_SPIKE
         + found.len() as f64 * 0.1;
     let answers = caused.iter().map(|cause| cause.kind.clone()).chain(found.iter().map(|it| it.id.clone()));
     let mut answers: Vec<String> = answers.collect();
@@ -123,11 +144,15 @@ fn of_row(row: &Row, situation: &Situation<'_>) -> Option<(f64, FixArm)> {
     Some((weight, arm(row.id, kind, reason, answers)))
 }
 
-/// The interrupts that made spikes, each line on its own.
+/// The interrupts that made spikes, by their handlers or by their threads, each line on its own.
 fn lines(situation: &Situation<'_>) -> Vec<(f64, FixArm)> {
     let of_line = |cause: &FixCause| {
-        let line = cause.actor.as_deref()?.strip_prefix("irq ")?;
-        let number: u32 = line.split(' ').next()?.parse().ok()?;
+        let actor = cause.actor.as_deref()?;
+        let line = match cause.kind.as_str() {
+            kind if kind == CauseKind::Irq.name() => actor.strip_prefix("irq ")?.split(' ').next()?,
+            _ => actor.strip_prefix(IRQ_THREAD)?.split('-').next()?,
+        };
+        let number: u32 = line.parse().ok()?;
         let interrupts = vec![number.to_string()];
         let plan = IrqAffinityPlan { interrupts, cpus: CpuSelector::Others, new_interrupts: false };
         let kind = TreatmentKind::IrqAffinity(plan);
@@ -137,28 +162,32 @@ fn lines(situation: &Situation<'_>) -> Vec<(f64, FixArm)> {
             arm(&format!("irq-affinity-{number}"), kind, reason, vec![cause.kind.clone()]),
         ))
     };
-    situation
-        .causes
-        .iter()
-        .filter(|cause| cause.kind == CauseKind::Irq.name())
-        .filter_map(of_line)
-        .take(LINES_MAX)
-        .collect()
+    let is_of_line =
+        |cause: &&FixCause| [CauseKind::Irq, CauseKind::Thread].iter().any(|kind| kind.name() == cause.kind);
+    let mut lines: Vec<(f64, FixArm)> = Vec::new();
+    for (weight, arm) in situation.causes.iter().filter(is_of_line).filter_map(of_line) {
+        // Its handler and its thread are moved as one.
+        if lines.len() < LINES_MAX && !lines.iter().any(|it| it.1.treatment == arm.treatment) {
+            lines.push((weight, arm));
+        }
+    }
+    lines
 }
 
 /// That of a treatment of one actor: tried before one of many.
 fn own_weight(cause: &FixCause) -> f64 {
-    (f64::from(cause.spikes) + cause.share) * 10.0 + 0.5
+    (f64::from(cause.spikes) + cause.share) * WEIGHT_OF_SPIKE + 0.5
 }
 
 /// The threads that had the CPU, each on its own: elsewhere, or with a priority below that of the measured task.
 fn threads(situation: &Situation<'_>) -> Vec<(f64, FixArm)> {
-    const KINDS: [CauseKind; 4] =
-        [CauseKind::Thread, CauseKind::PreemptOff, CauseKind::IrqsOff, CauseKind::Lock];
+    // Whoever sends interrupts to the CPUs that its threads use sends none to a CPU that they leave.
+    const KINDS: [CauseKind; 5] =
+        [CauseKind::Thread, CauseKind::PreemptOff, CauseKind::IrqsOff, CauseKind::Lock, CauseKind::Ipi];
     let named = |cause: &'_ &FixCause| {
         let actor = cause.actor.as_deref().unwrap_or_default();
-        // Workers and the threads of interrupts go where their work and their interrupts go.
-        let is_moved_otherwise = ["kworker/", "irq/", OWN].iter().any(|first| actor.starts_with(first));
+        // Workers go where their work goes.
+        let is_moved_otherwise = ["kworker/", OWN, ANOTHER_CPU].iter().any(|first| actor.starts_with(first));
         KINDS.iter().any(|kind| kind.name() == cause.kind) && !actor.is_empty() && !is_moved_otherwise
     };
     let arms_of = |cause: &FixCause| {
@@ -169,20 +198,23 @@ fn threads(situation: &Situation<'_>) -> Vec<(f64, FixArm)> {
             (own_weight(cause) + more, arm(&format!("{name}-{actor}"), kind, reason.clone(), answers))
         };
         let plan = AffinityPlan { process: actor.clone(), cpus: CpuSelector::Others };
-        let elsewhere = of("affinity", TreatmentKind::Affinity(plan), 0.1);
+        // The threads of interrupts go where their interrupts go.
+        let elsewhere =
+            (!actor.starts_with(IRQ_THREAD)).then(|| of("affinity", TreatmentKind::Affinity(plan), 0.1));
         // With its CPU and its locks an ordinary task keeps a real-time one waiting; its priority does not.
         let below = (cause.kind == CauseKind::Thread.name()).then(|| {
             let (policy, priority) = (ThreadPolicy::Fifo, Some(1));
             let plan = PriorityPlan { thread: actor.clone(), policy, priority, nice: None };
             of("priority", TreatmentKind::Priority(plan), 0.0)
         });
-        [Some(elsewhere), below].into_iter().flatten()
+        [elsewhere, below].into_iter().flatten()
     };
     situation.causes.iter().filter(named).take(THREADS_MAX).flat_map(arms_of).collect()
 }
 
 fn arm(id: &str, kind: TreatmentKind, reason: String, answers: Vec<String>) -> FixArm {
-    FixArm { treatment: TreatmentPlan { name: id.to_owned(), optional: false, kind }, reason, answers }
+    let treatment = TreatmentPlan { name: id.to_owned(), optional: false, kind };
+    FixArm { treatment, reason, answers, service: None }
 }
 
 /// `irq 45 (nvme0q1) was the main cause of 5 of 9 spikes`.

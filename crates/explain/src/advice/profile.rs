@@ -79,7 +79,12 @@ fn of_plan(text: &str) -> Result<Profile, String> {
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
     let list = table.get("treatment").cloned().unwrap_or_else(|| toml::Value::Array(Vec::new()));
     let list: Vec<TreatmentPlan> = list.try_into().map_err(|error| error.to_string())?;
-    let arm = |treatment| FixArm { treatment, reason: "it is in the plan".to_owned(), answers: Vec::new() };
+    let arm = |treatment| FixArm {
+        treatment,
+        reason: "it is in the plan".to_owned(),
+        answers: Vec::new(),
+        service: None,
+    };
     Profile {
         form: "the treatments of a plan",
         arms: list.into_iter().map(arm).collect(),
@@ -218,7 +223,7 @@ impl Profile {
                 let treatment = TreatmentPlan { name: id.to_owned(), optional: false, kind };
                 // The last line of a file holds.
                 self.arms.retain(|arm| arm.treatment.name != id);
-                self.arms.push(FixArm { treatment, reason, answers: Vec::new() });
+                self.arms.push(FixArm { treatment, reason, answers: Vec::new(), service: None });
             }
             Err(error) => self.leave_out(id, place, error.to_string()),
         }

@@ -35,7 +35,7 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "shield",
         r#"{"kind":"shield"}"#,
-        &[Ipi, Softirq, Thread, Migration, ContextSwitch, PreemptOff],
+        &[Ipi, Softirq, Thread, Migration, ContextSwitch, PreemptOff, IrqsOff],
         &["not-isolated", "rcu-callbacks"],
     ),
     row("idle", r#"{"kind":"idle"}"#, &[IdleExit, TimerLate], &["deep-idle-states"]),
@@ -53,7 +53,18 @@ pub(super) const ROWS: &[Row] = &[
         &[Ipi, Softirq],
         &[],
     ),
-    row("workqueue-mask", r#"{"kind":"workqueue"}"#, &[Thread], &["workqueue-mask"]),
+    row(
+        "workqueue-mask",
+        r#"{"kind":"workqueue"}"#,
+        &[Thread, PreemptOff, IrqsOff, Ipi],
+        &["workqueue-mask"],
+    ),
+    row(
+        "softirq-priority",
+        r#"{"kind":"priority","thread":"ksoftirqd/*","policy":"fifo","priority":1}"#,
+        &[Softirq],
+        &[],
+    ),
     row(
         "governor",
         r#"{"kind":"governor","governor":"performance"}"#,
@@ -61,8 +72,9 @@ pub(super) const ROWS: &[Row] = &[
         &["governor-not-performance"],
     ),
     row("frequency-fixed", r#"{"kind":"governor","turbo":false}"#, &[Hardware], &["turbo"]),
-    row("smt-off", r#"{"kind":"smt-off","cpus":"target"}"#, &[Smt], &["smt-sibling-online"]),
+    row("smt-off", r#"{"kind":"smt-off","cpus":"target"}"#, &[Smt, Hardware], &["smt-sibling-online"]),
     row("cache-partition", r#"{"kind":"cache-partition"}"#, &[Hardware], &["cache-shared"]),
+    row("memory-bandwidth", r#"{"kind":"cache-partition","others_bandwidth_percent":50}"#, &[Hardware], &[]),
     row("thp", r#"{"kind":"thp","enabled":"never"}"#, &[PageFault], &["huge-pages-always"]),
     row("ksm", r#"{"kind":"ksm"}"#, &[PageFault], &["page-merging"]),
     row("numa-balancing", r#"{"kind":"numa-balancing"}"#, &[PageFault, Migration], &["numa-balancing"]),
@@ -90,7 +102,7 @@ impl Row {
     /// Whether it may take that cause away.
     pub(super) fn answers(&self, cause: &FixCause) -> bool {
         let is_own = cause.actor.as_deref().is_some_and(|actor| OWN_INTERRUPTS.contains(&actor));
-        let names_work = [Thread, Softirq].iter().any(|kind| kind.name() == cause.kind);
+        let names_work = [Thread, Softirq, PreemptOff, IrqsOff].iter().any(|kind| kind.name() == cause.kind);
         let of_actor = ACTORS.iter().find(|(id, _)| names_work && *id == self.id).zip(cause.actor.as_deref());
         let is_its = of_actor.is_none_or(|((_, known), actor)| known.iter().any(|it| actor.starts_with(it)));
         !is_own && is_its && self.causes.iter().any(|kind| kind.name() == cause.kind)

@@ -26,7 +26,8 @@ fn proposed(spikes: Vec<Spike>, findings: &[Finding]) -> (Vec<FixArm>, Vec<FixLe
         _ => Ok(()),
     };
     let situation = Situation { causes: &causes, findings, facts: &facts(), target: &target };
-    candidates(&situation, &[], &here)
+    let Candidates { arms, left_out, .. } = candidates(&situation, &[], &here);
+    (arms, left_out)
 }
 
 fn ids(arms: &[FixArm]) -> Vec<&str> {
@@ -95,7 +96,10 @@ fn only_what_is_proved_is_installed_each_with_its_proof() {
         spike(CauseKind::Irq, Some("irq 9 (eth0)"), 7_000),
         spike(CauseKind::Thread, Some("vision"), 6_000),
     ];
-    let (arms, _) = proposed(spikes, &[]);
+    let (mut arms, _) = proposed(spikes, &[]);
+    for arm in arms.iter_mut().filter(|arm| arm.treatment.name == "affinity-vision") {
+        arm.service = Some("vision.service".to_owned());
+    }
     let claim = FixClaim {
         phase: FixPhase::Confirm,
         control: Vec::new(),
@@ -121,6 +125,7 @@ fn only_what_is_proved_is_installed_each_with_its_proof() {
         causes: Vec::new(),
         arms,
         left_out: Vec::new(),
+        first: 0,
         begun: true,
     };
     let mut result = FixResult {
@@ -139,6 +144,7 @@ fn only_what_is_proved_is_installed_each_with_its_proof() {
         took_ns: 0,
         files: Vec::new(),
         by_hand: Vec::new(),
+        since: None,
         restored: None,
         warnings: Vec::new(),
     };
@@ -164,6 +170,13 @@ fn only_what_is_proved_is_installed_each_with_its_proof() {
     );
     // What the shield keeps free is open to units that name its slice, and the rest of what it sets is there, too.
     assert!(file("/etc/systemd/system/realtime.slice").unwrap().ends_with("[Slice]\nAllowedCPUs=1\n"));
+    assert!(
+        file("/etc/systemd/system/whylate-partition.service")
+            .unwrap()
+            .contains("realtime.slice/cpuset.cpus.partition")
+    );
+    let service = file("/etc/systemd/system/vision.service.d/90-whylate.conf").unwrap();
+    assert!(service.ends_with("[Service]\nCPUAffinity=\nCPUAffinity=0\n"), "{service}");
     let sysctl = file("/etc/sysctl.d/90-whylate.conf").unwrap();
     for line in ["kernel.watchdog_cpumask = 0", "kernel.timer_migration = 0", "vm.stat_interval = 120"] {
         assert_eq!(sysctl.matches(line).count(), 1, "{sysctl}");
@@ -177,7 +190,9 @@ fn a_thread_that_has_the_cpu_is_sent_elsewhere_or_below() {
     let (arms, _) = proposed(vec![spike(CauseKind::Thread, Some("kworker/1:2"), 5_000)], &[]);
     assert_eq!(ids(&arms), ["shield", "vm-stat-interval", "workqueue-mask"]);
     let (arms, _) = proposed(vec![spike(CauseKind::Thread, Some("irq/9-eth0"), 5_000)], &[]);
-    assert_eq!(ids(&arms), ["irq-affinity", "shield"]);
+    assert_eq!(ids(&arms), ["irq-affinity-9", "priority-irq/9-eth0", "irq-affinity", "shield"]);
+    let (arms, _) = proposed(vec![spike(CauseKind::IrqsOff, Some("kworker/u4:1"), 5_000)], &[]);
+    assert_eq!(ids(&arms), ["shield", "workqueue-mask"]);
     let (arms, _) = proposed(vec![spike(CauseKind::PreemptOff, Some("rustc"), 5_000)], &[]);
     assert_eq!(ids(&arms), ["affinity-rustc", "shield"]);
 }
@@ -187,6 +202,33 @@ fn what_is_not_possible_here_takes_no_place() {
     let (arms, left_out) = proposed(vec![spike(CauseKind::PageFault, None, 5_000)], &[]);
     assert_eq!(ids(&arms), ["thp", "numa-balancing"]);
     assert!(left_out.iter().any(|it| it.id == "ksm" && it.why == "no such file"));
+}
+
+/// What answers a cause of many spikes is tried before what answers a few, or a mere finding.
+#[test]
+fn treatments_of_the_large_causes_are_tried_first() {
+    let mut spikes = vec![spike(CauseKind::Irq, Some("irq 45 (nvme0q1)"), 90_000); 19];
+    spikes.push(spike(CauseKind::IdleExit, None, 50_000));
+    let probe = ProbeResult { spikes, ..ProbeResult::default() };
+    let causes = causes(&CellResult { probes: vec![probe], ..CellResult::default() }, "timer");
+    let target = CpuSet::single(CpuId(1));
+    let facts = facts();
+    let situation = Situation { causes: &causes, findings: &[], facts: &facts, target: &target };
+    let proposed = candidates(&situation, &[], &|_| Ok(()));
+    assert_eq!(ids(&proposed.arms), ["irq-affinity-45", "irq-affinity", "idle", "governor"]);
+    assert_eq!(proposed.first, 2);
+}
+
+/// Who sends interrupts because its threads use the CPU is moved; of an unknown sender nothing can be moved.
+#[test]
+fn the_sender_of_interrupts_leaves_the_cpu() {
+    let (arms, _) = proposed(vec![spike(CauseKind::Ipi, Some("allocator"), 5_000)], &[]);
+    assert_eq!(
+        ids(&arms),
+        ["affinity-allocator", "shield", "vm-stat-interval", "timer-migration", "workqueue-mask"]
+    );
+    let (arms, _) = proposed(vec![spike(CauseKind::Ipi, Some("another CPU"), 5_000)], &[]);
+    assert_eq!(ids(&arms), ["shield", "vm-stat-interval", "timer-migration", "workqueue-mask"]);
 }
 
 /// The tick of the CPU itself cannot be sent to another one.

@@ -197,7 +197,7 @@ impl Activity {
             Self::Nmi { handler } => (CauseKind::Nmi, vocabulary::NMI.to_owned(), Some(handler.clone())),
             Self::Function { function, sender } => {
                 let name = sender.as_ref().map(|sender| sender.command.as_str());
-                let name = name.filter(|name| !name.is_empty()).unwrap_or("another CPU");
+                let name = name.filter(|name| !name.is_empty()).unwrap_or(vocabulary::ANOTHER_CPU);
                 (CauseKind::Ipi, name.to_owned(), Some(function.clone()))
             }
             Self::Thread { thread, .. } if thread.pid != 0 => {

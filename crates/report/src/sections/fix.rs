@@ -55,8 +55,18 @@ fn wrong(fix: &FixResult) -> Section {
 /// Every arm: its way through the screening, and what is known of it.
 fn tried(fix: &FixResult) -> Section {
     if fix.answer == FixAnswer::Advised {
-        let item = |arm: &FixArm| Item::from(format!("`{}`: {}", arm.treatment.name, arm.reason));
-        let items: Vec<Item> = fix.registration.arms.iter().map(item).collect();
+        let item = |arm: &FixArm| {
+            let id = &arm.treatment.name;
+            let since = match &fix.since {
+                Some(since) if since.stand.contains(id) => " (stands as before)",
+                Some(_) => " (new)",
+                None => "",
+            };
+            Item::from(format!("`{id}`{since}: {}", arm.reason))
+        };
+        let gone = fix.since.iter().flat_map(|since| &since.gone);
+        let gone = gone.map(|id| Item::from(format!("`{id}`: does not stand any more")));
+        let items: Vec<Item> = fix.registration.arms.iter().map(item).chain(gone).collect();
         return Section::new("fix-tried", "What may help").with(items).with_all(in_plans(fix));
     }
     let columns = ["treatment", "why", "screened", "rounds", "outcome"];
@@ -167,6 +177,7 @@ fn outcome(result: &FixArmResult) -> (String, Tone) {
         FixOutcome::Harms => ("harms", Tone::Bad),
         FixOutcome::CannotTell => ("not proved", Tone::Plain),
         FixOutcome::NotConfirmed => ("others looked better", Tone::Soft),
+        FixOutcome::NotTried => ("not measured: the search ended before", Tone::Soft),
         FixOutcome::Failed => ("failed", Tone::Warn),
     };
     let why = result.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();

@@ -55,6 +55,7 @@ impl Place {
             causes: Vec::new(),
             arms: Vec::new(),
             left_out: Vec::new(),
+            first: 0,
             begun: false,
         };
         let plan = Plan::parse(&Source { name: "plan.toml", text: PLAN }, &[]).unwrap();

@@ -7,6 +7,7 @@
 
 mod boot;
 mod heat;
+mod power;
 mod telling;
 
 pub use boot::Boot;
@@ -19,6 +20,7 @@ use crate::live::Live;
 use crate::machine::Machine;
 use crate::prepare::{Experiment, PreparedCell};
 use boot::Before;
+use power::Energy;
 use std::path::Path;
 use std::time::Instant;
 use whylate_core::figure::nanoseconds;
@@ -43,6 +45,8 @@ pub struct Proposal {
     pub causes: Vec<FixCause>,
     /// What is tried.
     pub arms: Vec<FixArm>,
+    /// So many of the first of them are tried before the others; 0 for all at once.
+    pub first: u32,
     /// What is not, and why.
     pub left_out: Vec<FixLeftOut>,
 }
@@ -165,8 +169,15 @@ pub fn resume_fix(
 /// All of a search that is not done yet.
 fn search(run: &mut RunInProgress<'_>, adviser: &mut dyn Adviser) -> Result<RunEnd, RunError> {
     let registration = registration(run);
+    let mut each_ns = run.experiment.plan.repeat_duration().0;
     if !registration.begun {
+        let begun = Instant::now();
+        let measured = run.info.executions.len();
         let end = first_look(run)?;
+        let measured = run.info.executions.len() - measured;
+        if measured > 0 {
+            each_ns = begun.elapsed().as_nanos() as u64 / measured as u64;
+        }
         if end != RunEnd::Completed {
             return Ok(end);
         }
@@ -179,7 +190,9 @@ fn search(run: &mut RunInProgress<'_>, adviser: &mut dyn Adviser) -> Result<RunE
     let steps = fix_steps(run.directory.path())?;
     let search = replay(&registration, &steps)?;
     let took_ns = steps.iter().map(|step| step.took_ns).sum();
-    Steps { took_ns, booted_ns: 0, registration, search, steps, told: None }.go_on(run, adviser)
+    let steps = Steps { took_ns, booted_ns: 0, registration, search, steps, told: None };
+    steps.tell_estimate(run, each_ns);
+    steps.go_on(run, adviser)
 }
 
 fn registration(run: &RunInProgress<'_>) -> FixRegistration {
@@ -234,6 +247,7 @@ fn choose(run: &mut RunInProgress<'_>, adviser: &mut dyn Adviser) -> Result<Opti
             return Ok(Some(RunEnd::Interrupted));
         };
         (registration.causes, registration.arms) = (proposal.causes, proposal.arms);
+        registration.first = proposal.first;
         (registration.left_out, registration.begun) = (proposal.left_out, true);
         run.info.plan.treatment = registration.arms.iter().map(|arm| arm.treatment.clone()).collect();
     }
@@ -296,11 +310,17 @@ impl Steps {
         let (segment, begun) = (run.directory.next_segment(), Instant::now());
         let (total, done) = trial.part;
         let block = FIRST_REPEATS + self.steps.len() as u32;
+        let energy = Energy::read(run.machine.running());
         let end = run.one_repeat(&cell, repeat, block, (done, total))?;
         if end != RunEnd::Completed {
             return Ok(end);
         }
-        let measured = self.figure(run, &name, repeat, segment)?;
+        let used = energy.zip(Energy::read(run.machine.running()));
+        let power = used.map(|(before, now)| ("power".to_owned(), before.watts(&now, begun.elapsed())));
+        let mut measured = self.figure(run, &name, repeat, segment)?;
+        if let Ok(figure) = &mut measured {
+            figure.costs = power.into_iter().collect();
+        }
         let took_ns = self.booted_ns + begun.elapsed().as_nanos() as u64;
         let (figure, error) = match measured {
             Ok(figure) => (Some(figure), None),
@@ -314,6 +334,7 @@ impl Steps {
             value: figure.as_ref().map(|figure| figure.value),
             others: figure.as_ref().map(|figure| figure.others.clone()).unwrap_or_default(),
             rates: figure.as_ref().map(|figure| figure.rates.clone()).unwrap_or_default(),
+            costs: figure.as_ref().map(|figure| figure.costs.clone()).unwrap_or_default(),
             error: error.clone(),
             took_ns,
         };

@@ -1,12 +1,22 @@
 //! What is said of a search while it goes on: what is measured next and why, how long it takes at most, and what things are called.
 
 use super::Steps;
+use crate::campaign::boot_of;
 use crate::experiment::RunInProgress;
 use whylate_core::figure::nanoseconds;
-use whylate_core::result::FixPhase;
-use whylate_stats::search::{Trial, pairs_max};
+use whylate_core::result::{FixMode, FixPhase, FixRegistration};
+use whylate_stats::search::{Search, Trial, pairs_max};
 
 impl Steps {
+    /// Says how long the search will take, by what a repeat took until now; not of boots, which nobody has timed yet.
+    pub(super) fn tell_estimate(&self, run: &mut RunInProgress<'_>, each_ns: u64) {
+        let has_boots = self.registration.arms.iter().any(|arm| boot_of(arm).is_some());
+        let each_ns = if self.steps.is_empty() { each_ns } else { self.each_ns() };
+        if !has_boots && self.search.next().is_some() {
+            run.audience.said(&estimate(&self.search, &self.registration, each_ns, self.took_ns));
+        }
+    }
+
     /// What a repeat took on average.
     pub(super) fn each_ns(&self) -> u64 {
         self.took_ns / (self.steps.len() as u64).max(1)
@@ -81,5 +91,94 @@ impl Steps {
             FixPhase::Combine => format!("confirming what is left: `{names}` (at most {at_most})"),
         };
         run.audience.said(&line);
+    }
+}
+
+/// `12 treatments, about 3 s for a repeat: about 6 min where one of them is what helps, …`.
+fn estimate(search: &Search, registration: &FixRegistration, each_ns: u64, took_ns: u64) -> String {
+    let left_ns = registration.budget.0.saturating_sub(took_ns);
+    let time = |one_helps: bool| {
+        nanoseconds((u64::from(search.repeats_left(one_helps)).saturating_mul(each_ns)).min(left_ns))
+    };
+    let count = registration.arms.len();
+    let what = match registration.mode {
+        FixMode::Audit => "settings",
+        _ => "treatments",
+    };
+    format!(
+        "{count} {what}, about {} for a repeat: about {} where one of them helps, {} where none does; never more than {}",
+        nanoseconds(each_ns),
+        time(true),
+        time(false),
+        nanoseconds(left_ns)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whylate_core::Nanos;
+    use whylate_core::plan::builtin::find;
+    use whylate_core::plan::{Plan, Share, Source};
+    use whylate_core::result::FixArm;
+    use whylate_stats::search::replay;
+
+    fn registration(arms: usize) -> FixRegistration {
+        let arm = |index: usize| {
+            let text = format!("{{\"name\":\"a{index}\",\"kind\":\"ksm\",\"reason\":\"\",\"answers\":[]}}");
+            serde_json::from_str::<FixArm>(&text).unwrap()
+        };
+        FixRegistration {
+            mode: FixMode::Search,
+            goal: "timer p99".parse().unwrap(),
+            margin: Share(0.05),
+            alpha: 0.05,
+            seed: 1,
+            budget: Nanos::from_secs(1_800),
+            cell: None,
+            causes: Vec::new(),
+            arms: (0..arms).map(arm).collect(),
+            first: 0,
+            left_out: Vec::new(),
+            begun: true,
+        }
+    }
+
+    #[test]
+    fn the_estimate_is_repeats_times_their_length_within_the_budget() {
+        let registration = registration(12);
+        let search = replay(&registration, &[]).unwrap();
+        let expected =
+            |each_s: u64, helps| nanoseconds(u64::from(search.repeats_left(helps)) * each_s * 1_000_000_000);
+        let said = estimate(&search, &registration, 3_000_000_000, 0);
+        assert_eq!(
+            said,
+            format!(
+                "12 treatments, about 3.00 s for a repeat: about {} where one of them helps, {} where none does; never more than 30.0 min",
+                expected(3, true),
+                expected(3, false)
+            )
+        );
+        let said = estimate(&search, &registration, 60_000_000_000, 600_000_000_000);
+        assert!(
+            said.ends_with(
+                "about 20.0 min where one of them helps, 20.0 min where none does; never more than 20.0 min"
+            ),
+            "{said}"
+        );
+    }
+
+    /// Twelve treatments with the probes of `quick`, with a second for what a repeat takes besides.
+    #[test]
+    fn twelve_treatments_with_the_quick_plan_take_less_than_35_minutes() {
+        let registration = registration(12);
+        let search = replay(&registration, &[]).unwrap();
+        let quick = find("quick").unwrap();
+        let plan = Plan::parse(&Source { name: quick.name, text: quick.text }, &[]).unwrap();
+        let each_ns = plan.repeat_duration().0 + 1_000_000_000;
+        for one_helps in [true, false] {
+            let time = Nanos(u64::from(search.repeats_left(one_helps)) * each_ns);
+            assert!(time <= Nanos::from_secs(35 * 60), "{time}");
+        }
     }
 }

@@ -114,7 +114,7 @@ impl FakeMachine {
             let plan = BootPlan::of(text).unwrap();
             let treatment =
                 TreatmentPlan { name: plan.name(), optional: false, kind: TreatmentKind::Boot(plan) };
-            FixArm { treatment, reason: "it was named".to_owned(), answers: Vec::new() }
+            FixArm { treatment, reason: "it was named".to_owned(), answers: Vec::new(), service: None }
         };
         let registration = FixRegistration {
             mode: FixMode::Search,
@@ -127,6 +127,7 @@ impl FakeMachine {
             causes: Vec::new(),
             arms: ARMS.iter().map(arm).collect(),
             left_out: Vec::new(),
+            first: 0,
             begun: false,
         };
         let plan = Plan::parse(&Source { name: "mock.toml", text: PLAN }, &[]).unwrap();

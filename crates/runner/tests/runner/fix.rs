@@ -22,7 +22,12 @@ impl MockAdviser {
         let arm = |(name, kind): (&str, &str)| {
             let text = format!("{{\"name\":\"{name}\",\"kind\":\"{kind}\"}}");
             let treatment: TreatmentPlan = serde_json::from_str(&text).unwrap();
-            FixArm { treatment, reason: format!("{name} may help"), answers: vec!["irq".to_owned()] }
+            FixArm {
+                treatment,
+                reason: format!("{name} may help"),
+                answers: vec!["irq".to_owned()],
+                service: None,
+            }
         };
         Self([("quiet", "irq-affinity"), ("awake", "idle"), ("calm", "ksm")].map(arm).to_vec())
     }
@@ -53,6 +58,7 @@ fn rules() -> FixRegistration {
         causes: Vec::new(),
         arms: Vec::new(),
         left_out: Vec::new(),
+        first: 0,
         begun: false,
     }
 }
@@ -174,6 +180,7 @@ fn what_was_proved_is_looked_at_again() {
         mode: FixMode::Verify,
         cell: Some("a+b".to_owned()),
         arms: vec![arm],
+        first: 0,
         begun: true,
         ..rules()
     };

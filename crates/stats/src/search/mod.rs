@@ -1,7 +1,7 @@
 //! Which of many treatments helps: a search that says what to measure next and takes one figure for each repeat.
 //!
 //! Two phases. *Screening* halves the arms in blocks, each block with every arm once in an order drawn at random; it claims
-//! nothing. *Confirming* compares the best one with the control on fresh data: pairs in an order that a coin decides, until the
+//! nothing. Arms that answer a cause can be screened first, and the others only where those do not help. *Confirming* compares the best one with the control on fresh data: pairs in an order that a coin decides, until the
 //! [`evidence`] is enough, or cannot become so within [`PAIRS_MAX`] pairs. A proved arm becomes part of the control; the k-th
 //! claim needs 1/(α/2^k), so that all claims together are false with probability α at most. At last each part of the
 //! set is left out once, so that nothing useless stays. Settings that are used already are looked at in the same way.
@@ -10,6 +10,7 @@
 //! figures end. Not known here: what an arm is, and how a figure is measured.
 
 mod audit;
+mod estimate;
 mod evidence;
 mod outcome;
 mod pairs;
@@ -27,6 +28,9 @@ use whylate_core::result::FixPhase;
 
 /// Arms of a screening after the first.
 const AGAIN_MAX: usize = 6;
+/// Of so many arms of a screening the best one alone goes on; of those that answer a cause, which are likely to help, of more.
+const LAST: usize = 3;
+const LAST_OF_CAUSES: usize = 6;
 /// Pairs for one setting at most: that there is no difference takes more of them than that there is one.
 const SETTING_PAIRS_MAX: u32 = 80;
 /// This many confirmations in a row that prove nothing end the search.
@@ -43,6 +47,8 @@ pub struct Rules {
     pub seed: u64,
     /// Values below it are small enough: nothing more is sought then.
     pub below: Option<f64>,
+    /// So many of the first arms are screened on their own, the others only where those do not help; 0 for all at once.
+    pub first: usize,
 }
 
 /// More pairs are not measured for a claim of that phase.
@@ -64,6 +70,8 @@ pub struct Figure {
     pub others: BTreeMap<String, f64>,
     /// What the loads achieved.
     pub rates: BTreeMap<String, f64>,
+    /// What is told of it and judges nothing: power.
+    pub costs: BTreeMap<String, f64>,
 }
 
 /// What to measure next.
@@ -82,12 +90,14 @@ pub struct Trial {
 /// What became of an arm.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ArmState {
-    /// Its values in the first screening.
+    /// Its values in the screening beside nothing else.
     pub screened: Vec<f64>,
     /// Rounds that it survived there.
     pub rounds: u32,
     /// Why it cannot be measured.
     pub failed: Option<String>,
+    /// Whether a screening had it.
+    pub is_measured: bool,
     is_tried: bool,
 }
 
@@ -113,6 +123,8 @@ pub struct Search {
     /// Claims of help that were begun.
     begun: u32,
     futile: u32,
+    /// Arms at the end of `ranked` that no screening has had.
+    held_back: usize,
     /// Parts that were left out already.
     examined: usize,
     work: Work,
@@ -130,10 +142,13 @@ impl Search {
             claims: Vec::new(),
             begun: 0,
             futile: 0,
+            held_back: 0,
             examined: 0,
             work: Work::Done,
         };
-        search.screen(arms);
+        let first = if rules.first == 0 { arms } else { rules.first.min(arms) };
+        search.held_back = arms - first;
+        search.screen(first);
         search
     }
 
@@ -161,9 +176,9 @@ impl Search {
     pub fn take(&mut self, figure: &Figure) {
         match &mut self.work {
             Work::Screen(screen) => {
-                let is_first = self.begun == 0;
                 let arm = screen.take(figure.value, &mut self.random);
-                if is_first {
+                self.arms[arm].is_measured = true;
+                if self.base.is_empty() {
                     self.arms[arm].screened.push(figure.value);
                 }
                 self.screened();
@@ -250,7 +265,10 @@ impl Search {
         match chosen.as_slice() {
             [] => self.examine(),
             [_] => self.confirm(),
-            _ => self.work = Work::Screen(Screen::new(chosen, &mut self.random)),
+            _ => {
+                let last = if self.held_back > 0 { LAST_OF_CAUSES } else { LAST };
+                self.work = Work::Screen(Screen::new(chosen, last, &mut self.random));
+            }
         }
     }
 
@@ -258,7 +276,7 @@ impl Search {
     fn screened(&mut self) {
         let Work::Screen(screen) = &self.work else { return };
         let Some(ranking) = screen.ranking() else { return };
-        if self.begun == 0 {
+        if self.base.is_empty() {
             ranking.iter().for_each(|(arm, rounds)| self.arms[*arm].rounds = *rounds);
         }
         let ranked: Vec<usize> = ranking.iter().map(|(arm, _)| *arm).collect();
@@ -267,10 +285,22 @@ impl Search {
         self.confirm();
     }
 
+    /// Goes on with the arms that no screening has had, where there are such.
+    fn screen_held_back(&mut self) {
+        let held_back = std::mem::take(&mut self.held_back);
+        if held_back == 0 {
+            return self.examine();
+        }
+        self.futile = 0;
+        let tried_less = self.ranked.len() - held_back;
+        self.ranked.rotate_left(tried_less);
+        self.screen(held_back);
+    }
+
     /// Begins to confirm the best untried arm.
     fn confirm(&mut self) {
-        if self.ranked.is_empty() {
-            return self.examine();
+        if self.ranked.len() <= self.held_back {
+            return self.screen_held_back();
         }
         let arm = self.ranked.remove(0);
         self.arms[arm].is_tried = true;
@@ -303,12 +333,13 @@ impl Search {
         match phase {
             FixPhase::Confirm | FixPhase::Screen if is_proved => {
                 self.base.extend(pairs.tested());
-                self.futile = 0;
+                // What is still held back answers no cause: it takes its place behind those that were screened.
+                (self.futile, self.held_back) = (0, 0);
                 if is_enough { self.examine() } else { self.screen(AGAIN_MAX) }
             }
             FixPhase::Confirm | FixPhase::Screen => {
                 self.futile += 1;
-                if self.futile < FUTILE_MAX { self.confirm() } else { self.examine() }
+                if self.futile < FUTILE_MAX { self.confirm() } else { self.screen_held_back() }
             }
             FixPhase::LeaveOut => {
                 if is_proved {

@@ -46,6 +46,7 @@ pub fn replay(registration: &FixRegistration, steps: &[FixStep]) -> Result<Searc
         alpha: registration.alpha,
         seed: registration.seed,
         below: registration.goal.below.map(|below| below.0 as f64),
+        first: registration.first as usize,
     };
     let mut search = match registration.mode {
         FixMode::Search => Search::new(rules, registration.arms.len()),
@@ -59,8 +60,8 @@ pub fn replay(registration: &FixRegistration, steps: &[FixStep]) -> Result<Searc
         }
         match (step.value, &step.error) {
             (Some(value), None) => {
-                let (others, rates) = (step.others.clone(), step.rates.clone());
-                search.take(&Figure { value, others, rates });
+                let (others, rates, costs) = (step.others.clone(), step.rates.clone(), step.costs.clone());
+                search.take(&Figure { value, others, rates, costs });
             }
             (_, why) => failed(&mut search, registration, why.as_deref().unwrap_or("no value")),
         }
@@ -115,6 +116,7 @@ pub fn answer(
         took_ns: steps.iter().map(|step| step.took_ns).sum(),
         files: Vec::new(),
         by_hand: Vec::new(),
+        since: None,
         restored: None,
         warnings: Vec::new(),
     };
@@ -220,7 +222,11 @@ fn shown(claim: &Claim, registration: &FixRegistration) -> FixClaim {
         effects.sort_by(f64::total_cmp);
         median(&effects).map_or(1.0, f64::exp)
     };
-    let others = claim.others().into_iter().map(|(name, effects)| (name.to_owned(), middle(effects)));
+    let others = claim
+        .others()
+        .into_iter()
+        .chain(claim.costs())
+        .map(|(name, effects)| (name.to_owned(), middle(effects)));
     let rates = claim.rates().into_iter().map(|(name, rate)| (format!("rate of {name}"), rate));
     let within = |end: Option<f64>| end.is_some_and(|end| end.abs() <= margin.ln_1p());
     let outcome = match &claim.end {
@@ -268,6 +274,7 @@ fn results(
             None if registration.mode == FixMode::Verify => {
                 claims.last().map_or(FixOutcome::NotConfirmed, |claim| claim.outcome)
             }
+            None if registration.mode == FixMode::Search && !state.is_measured => FixOutcome::NotTried,
             None => FixOutcome::NotConfirmed,
         };
         FixArmResult {

@@ -3,7 +3,7 @@
 use super::{Figure, Trial, evidence, interval, pairs_max};
 use crate::contrast::median;
 use crate::random::SplitMix;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use whylate_core::result::FixPhase;
 
 /// More pairs are not measured for one claim.
@@ -79,11 +79,20 @@ impl Claim {
 
     /// The other statistics that both sides of every pair have, with the logarithms of their ratios.
     pub fn others(&self) -> Vec<(&str, Vec<f64>)> {
-        let sides = || self.pairs.iter().flatten();
-        let names: BTreeSet<&str> = sides().flat_map(|it| it.others.keys()).map(String::as_str).collect();
-        let complete = names.into_iter().filter(|name| sides().all(|it| it.others.contains_key(*name)));
+        self.ratios(|figure| &figure.others)
+    }
+
+    /// The same of what it costs.
+    pub fn costs(&self) -> Vec<(&str, Vec<f64>)> {
+        self.ratios(|figure| &figure.costs)
+    }
+
+    fn ratios(&self, of: fn(&Figure) -> &BTreeMap<String, f64>) -> Vec<(&str, Vec<f64>)> {
+        let Some([first, _]) = self.pairs.first() else { return Vec::new() };
+        let has = |name: &str| self.pairs.iter().flatten().all(|it| of(it).contains_key(name));
+        let complete = of(first).keys().map(String::as_str).filter(|name| has(name));
         let ratios = |name: &str| -> Vec<f64> {
-            self.pairs.iter().map(|[a, b]| logarithm(b.others[name]) - logarithm(a.others[name])).collect()
+            self.pairs.iter().map(|[a, b]| logarithm(of(b)[name]) - logarithm(of(a)[name])).collect()
         };
         complete.map(|name| (name, ratios(name))).collect()
     }

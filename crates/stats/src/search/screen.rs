@@ -7,8 +7,6 @@ use whylate_core::result::FixPhase;
 
 /// Blocks of the rounds; further rounds have as many as the last.
 const BLOCKS: [u32; 3] = [2, 3, 4];
-/// From this many arms down only the best one goes on.
-const LAST: usize = 3;
 
 #[derive(Clone, Debug)]
 pub(super) struct Screen {
@@ -25,11 +23,13 @@ pub(super) struct Screen {
     /// Sum of the logarithms of each arm's values: all that are left were in the same blocks.
     sums: BTreeMap<usize, f64>,
     done: u32,
+    /// From this many arms down only the best one goes on.
+    last: usize,
     is_over: bool,
 }
 
 impl Screen {
-    pub(super) fn new(arms: Vec<usize>, random: &mut SplitMix) -> Self {
+    pub(super) fn new(arms: Vec<usize>, last: usize, random: &mut SplitMix) -> Self {
         let sums = arms.iter().map(|arm| (*arm, 0.0)).collect();
         let mut screen = Self {
             order: Vec::new(),
@@ -40,6 +40,7 @@ impl Screen {
             sums,
             done: 0,
             is_over: false,
+            last,
             arms,
         };
         screen.shuffle(random);
@@ -67,7 +68,7 @@ impl Screen {
         let (mut arms, mut round) = (self.arms.len(), self.round);
         let here = blocks(round).saturating_sub(self.block + 1);
         let mut left = self.order.len() as u32 + here * arms as u32;
-        while arms > LAST {
+        while arms > self.last {
             (arms, round) = (kept(arms), round + 1);
             left += blocks(round) * arms as u32;
         }
@@ -110,7 +111,7 @@ impl Screen {
     fn halve(&mut self) {
         let sum = |arm: &usize| self.sums.get(arm).copied().unwrap_or_default();
         self.arms.sort_by(|a, b| sum(a).total_cmp(&sum(b)));
-        let keep = if self.arms.len() <= LAST { 1 } else { kept(self.arms.len()) };
+        let keep = if self.arms.len() <= self.last { 1 } else { kept(self.arms.len()) };
         let left: Vec<(usize, u32)> =
             self.arms.drain(keep.min(self.arms.len())..).map(|it| (it, self.round)).collect();
         self.behind.splice(0..0, left);

@@ -3,13 +3,14 @@
 use crate::output;
 use anyhow::{Context, Result, bail};
 use std::io::{IsTerminal, stdin};
-use whylate_core::plan::TreatmentPlan;
+use whylate_core::plan::{TreatmentKind, TreatmentPlan};
 use whylate_core::result::{
     FIX_FORMAT, FixAnswer, FixArm, FixLeftOut, FixMode, FixRegistration, FixResult, RunResult, RunState,
 };
-use whylate_explain::advice::{self, Situation};
+use whylate_explain::advice::{self, Candidates, Situation};
 use whylate_host::cpu_table::Sampler;
-use whylate_host::{Host, facts};
+use whylate_host::threads::Threads;
+use whylate_host::{Host, HostRoot, cgroup, facts};
 use whylate_runner::{Adviser, Proposal, possible};
 
 /// What the user said of treatments.
@@ -17,6 +18,8 @@ use whylate_runner::{Adviser, Proposal, possible};
 pub(super) struct Choice<'a> {
     pub(super) yes: &'a [String],
     pub(super) never: &'a [String],
+    /// Whether all are tried at once, as if nothing were known of causes.
+    pub(super) ignores_causes: bool,
 }
 
 /// Looks at this machine.
@@ -44,7 +47,7 @@ impl MachineAdviser<'_> {
         let causes = advice::causes(cell, rules.goal.series.as_deref().unwrap_or_default());
         let situation =
             Situation { causes: &causes, findings: &check.findings, facts: &now, target: &target };
-        let Choice { yes, never } = self.choice;
+        let Choice { yes, never, .. } = self.choice;
         let is_possible = |treatment: &TreatmentPlan| {
             if never.contains(&treatment.name) {
                 return Err("--never names it".to_owned());
@@ -53,10 +56,13 @@ impl MachineAdviser<'_> {
         };
         if rules.mode == FixMode::Audit {
             let (arms, left_out) = settings(rules, &is_possible);
-            return Ok(Proposal { causes, arms, left_out });
+            return Ok(Proposal { causes, arms, first: 0, left_out });
         }
-        let (arms, left_out) = advice::candidates(&situation, yes, &is_possible);
-        Ok(Proposal { causes, arms, left_out })
+        let Candidates { mut arms, first, left_out } = advice::candidates(&situation, yes, &is_possible);
+        let threads = Threads::read(root).context("reading the threads of this machine")?;
+        arms.iter_mut().for_each(|arm| arm.service = service(&arm.treatment.kind, &threads, root));
+        let first = if self.choice.ignores_causes { 0 } else { first };
+        Ok(Proposal { causes, arms, first, left_out })
     }
 
     /// Leaves what the user wants tried; `None` for nothing.
@@ -77,7 +83,10 @@ impl MachineAdviser<'_> {
         }
         if !yes.is_empty() {
             if !yes.iter().any(|id| id == "all") {
-                proposal.arms.retain(|arm| yes.contains(&arm.treatment.name));
+                let is_agreed = |arm: &FixArm| yes.contains(&arm.treatment.name);
+                let first = proposal.arms.iter().take(proposal.first as usize).filter(|arm| is_agreed(arm));
+                proposal.first = first.count() as u32;
+                proposal.arms.retain(is_agreed);
             }
             return Ok(Some(proposal));
         }
@@ -99,6 +108,21 @@ impl MachineAdviser<'_> {
         stdin().read_line(&mut answer)?;
         Ok(answer.trim().eq_ignore_ascii_case("y").then_some(proposal))
     }
+}
+
+/// The service whose processes a treatment is about; `None` where they belong to several or to none.
+fn service(kind: &TreatmentKind, threads: &Threads, root: &HostRoot) -> Option<String> {
+    let name = match kind {
+        TreatmentKind::Affinity(plan) => &plan.process,
+        TreatmentKind::Priority(plan) => &plan.thread,
+        _ => return None,
+    };
+    // One thread of several has its own priority, which a service cannot give.
+    let mut all = threads
+        .named(name)
+        .map(|thread| (thread.pid == thread.tid).then(|| cgroup::service_of(root, thread.pid)).flatten());
+    let first = all.next().flatten()?;
+    all.all(|other| other.as_ref() == Some(&first)).then_some(first)
 }
 
 /// The settings of an audit that can be left out on this machine, and the others.
@@ -161,6 +185,7 @@ pub(super) fn advice(
             cell: Some(cell),
             causes: proposal.causes,
             arms: proposal.arms,
+            first: proposal.first,
             left_out: proposal.left_out,
             ..rules
         },
@@ -171,6 +196,7 @@ pub(super) fn advice(
         took_ns: 0,
         files: Vec::new(),
         by_hand: Vec::new(),
+        since: None,
         restored: measured.restored,
         warnings: Vec::new(),
     }

@@ -96,6 +96,7 @@ fn arms(boots: &[BootPlan]) -> Result<Vec<FixArm>> {
         },
         reason: "it was named with --boot".to_owned(),
         answers: Vec::new(),
+        service: None,
     };
     let arms: Vec<FixArm> = boots.iter().map(arm).collect();
     let names: BTreeSet<&String> = arms.iter().map(|arm| &arm.treatment.name).collect();

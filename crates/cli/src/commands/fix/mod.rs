@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use whylate_core::plan::{Plan, Share};
-use whylate_core::result::{FixAnswer, FixGoal, FixMode, FixRegistration, FixResult, RunState};
+use whylate_core::result::{FixAnswer, FixGoal, FixMode, FixRegistration, FixResult, FixSince, RunState};
 use whylate_core::{Nanos, WarningCode};
 use whylate_explain::advice::profile;
 use whylate_host::Host;
@@ -56,7 +56,8 @@ fn searched(arguments: &FixArguments, host: &Host) -> Result<(PathBuf, RunInfo)>
         output::message(&format!("note: {}", warning.text));
     }
     let quiet = arguments.printing.quiet || arguments.printing.json;
-    let choice = Choice { yes: &arguments.yes, never: &arguments.never };
+    let FixArguments { yes, never, ignore_causes, .. } = arguments;
+    let choice = Choice { yes, never, ignores_causes: *ignore_causes };
     let mut adviser = MachineAdviser { host, choice };
     if let Some(path) = &arguments.resume {
         let prepare = |plan: Plan| {
@@ -110,6 +111,7 @@ fn again(proved: &Path, arguments: &FixArguments) -> Result<(Plan, FixRegistrati
         budget: arguments.budget,
         arms,
         left_out: Vec::new(),
+        first: 0,
         begun: true,
         ..registration
     };
@@ -187,6 +189,7 @@ fn rules(arguments: &FixArguments, goal: FixGoal, margin: Share) -> FixRegistrat
         causes: Vec::new(),
         arms: Vec::new(),
         left_out: Vec::new(),
+        first: 0,
         begun: false,
     }
 }
@@ -231,10 +234,24 @@ fn advise(arguments: &FixArguments, host: &Host) -> Result<Ending> {
     let margin = Share(measured.plan.margin.0);
     let rules = FixRegistration { seed: 0, budget: Nanos(0), ..rules(arguments, goal, margin) };
     let cell = adviser::latest_cell(&measured).context("no cell without treatments was measured")?;
-    let choice = Choice { yes: &[], never: &[] };
+    let choice = Choice { yes: &[], never: &[], ignores_causes: false };
     let proposal = MachineAdviser { host, choice }.proposal(&rules, &measured, &cell)?;
-    let result = adviser::advice(&measured, cell, rules, proposal);
+    let mut result = adviser::advice(&measured, cell, rules, proposal);
+    if let Some(path) = &arguments.since {
+        result.since = Some(FixSince::of(&result.registration.arms, &earlier(path)?.registration.arms));
+    }
     conclude(arguments, &result, None)
+}
+
+/// What was proposed earlier: a search, or what `--advise --json` printed.
+fn earlier(path: &Path) -> Result<FixResult> {
+    if path.is_dir() {
+        return result_of(path);
+    }
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    serde_json::from_str(&text).with_context(|| {
+        format!("{} is not what `whylate fix --advise --json` prints, nor a search", path.display())
+    })
 }
 
 /// The plan, measured twice without treatments.

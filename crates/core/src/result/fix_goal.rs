@@ -1,0 +1,69 @@
+//! What a search makes smaller.
+
+use crate::plan::Statistic;
+use crate::units::Nanos;
+use crate::units::as_text;
+use std::fmt;
+use std::str::FromStr;
+
+/// The statistic to lower: `timer p99.9`, `p99`, `max < 100us`, `misses`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FixGoal {
+    /// The series, or the probe for all its series; that of the plan's primary statistic where it is `None`.
+    pub series: Option<String>,
+    /// The statistic.
+    pub statistic: Statistic,
+    /// Small enough: no more treatments are sought then.
+    pub below: Option<Nanos>,
+}
+
+impl FromStr for FixGoal {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (what, below) = match text.split_once('<') {
+            Some((what, below)) => (what.trim(), Some(below.trim().parse().map_err(|it| format!("{it}"))?)),
+            None => (text.trim(), None),
+        };
+        let (series, statistic) = what.rsplit_once(' ').map_or((None, what), |(a, b)| (Some(a.trim()), b));
+        let statistic = match statistic {
+            "misses" => Statistic::SpikeRate,
+            name => name.parse()?,
+        };
+        if below.is_some() && statistic.unit() != "ns" {
+            return Err(format!("`{text}`: {statistic} is not a time; leave out `<`"));
+        }
+        Ok(Self { series: series.map(str::to_owned), statistic, below })
+    }
+}
+
+impl fmt::Display for FixGoal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(series) = &self.series {
+            write!(f, "{series} ")?;
+        }
+        write!(f, "{}", self.statistic)?;
+        self.below.map_or(Ok(()), |below| write!(f, " < {below}"))
+    }
+}
+
+as_text!(FixGoal, "timer p99.9", "A statistic to lower, and the value that is low enough: max < 100us");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn goals_are_read_as_people_write_them() {
+        let goal: FixGoal = "max < 100us".parse().unwrap();
+        assert_eq!(
+            (goal.series.clone(), goal.statistic, goal.below),
+            (None, Statistic::Max, Some(Nanos(100_000)))
+        );
+        assert_eq!(goal.to_string().parse::<FixGoal>().unwrap(), goal);
+        let goal: FixGoal = "dispatch/timerfd p99.9".parse().unwrap();
+        assert_eq!(goal.series.as_deref(), Some("dispatch/timerfd"));
+        assert_eq!("misses".parse::<FixGoal>().unwrap().statistic, Statistic::SpikeRate);
+        assert!("timer p98".parse::<FixGoal>().unwrap_err().contains("choose"));
+        assert!("misses < 3us".parse::<FixGoal>().unwrap_err().contains("not a time"));
+    }
+}
