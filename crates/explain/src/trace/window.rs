@@ -2,6 +2,7 @@
 
 use super::late::Late;
 use std::collections::HashMap;
+use whylate_core::CpuId;
 use whylate_trace::event::{Context, Event, EventKind, Name, NoiseSource, Vector};
 use whylate_trace::parse::ParseError;
 use whylate_trace::reader::{Reader, Selection};
@@ -23,22 +24,30 @@ const AFTER_PART_MAX_NS: u64 = 20_000_000;
 
 /// Timers that are armed, and when each expires on its own clock.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ArmedTimers(HashMap<u64, u64>);
+pub(super) struct ArmedTimers {
+    armed: HashMap<u64, u64>,
+    /// On each CPU the timer that was cancelled last, with its expiry: some kernels say that of one that expires, just before.
+    cancelled: HashMap<CpuId, (u64, u64)>,
+}
 
 impl ArmedTimers {
     /// Takes what an event says of timers. Of one that expires and was known, by how many nanoseconds it is late.
     pub(super) fn follow(&mut self, event: &Event) -> Option<u64> {
         match event.kind {
             EventKind::TimerStart { timer, expires_ns, .. } => {
-                self.0.insert(timer, expires_ns);
+                self.armed.insert(timer, expires_ns);
                 None
             }
             EventKind::TimerCancel { timer } => {
-                self.0.remove(&timer);
+                if let Some(expires_ns) = self.armed.remove(&timer) {
+                    self.cancelled.insert(event.cpu, (timer, expires_ns));
+                }
                 None
             }
             EventKind::TimerExpire { timer, now_ns, .. } => {
-                self.0.remove(&timer).map(|expires_ns| now_ns.saturating_sub(expires_ns))
+                let cancelled = self.cancelled.remove(&event.cpu).filter(|(of, _)| *of == timer);
+                let expires_ns = self.armed.remove(&timer).or(cancelled.map(|(_, expires_ns)| expires_ns));
+                expires_ns.map(|expires_ns| now_ns.saturating_sub(expires_ns))
             }
             _ => None,
         }
@@ -149,6 +158,28 @@ impl Window {
             if start_ns < event.at_ns {
                 self.events.push(Event { at_ns: start_ns, pid, kind, context, ..event });
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whylate_trace::event::Symbol;
+
+    #[test]
+    fn a_timer_that_is_cancelled_just_before_it_expires_is_known() {
+        let mut timers = ArmedTimers::default();
+        let mut follow = |cpu: u32, kind: EventKind| {
+            let (cpu, context) = (CpuId(cpu), Context::default());
+            timers.follow(&Event { at_ns: 0, cpu, pid: None, command: None, context, offset: 0, kind })
+        };
+        let function = Symbol::Address(9);
+        for (cancelled_on, late_ns) in [(0, Some(40)), (1, None)] {
+            follow(0, EventKind::TimerStart { timer: 7, function, expires_ns: 100 });
+            follow(cancelled_on, EventKind::TimerCancel { timer: 7 });
+            assert_eq!(follow(0, EventKind::TimerExpire { timer: 7, function, now_ns: 140 }), late_ns);
+            assert_eq!(follow(0, EventKind::TimerExpire { timer: 7, function, now_ns: 140 }), None, "over");
         }
     }
 }
