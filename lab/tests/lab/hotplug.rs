@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::time::Duration;
 use whylate_lab::suite::LabTest;
 use whylate_lab::{Device, Guest, Kernel, LabError, Machine, Profile};
 
@@ -10,39 +11,32 @@ pub(crate) fn tests() -> Vec<LabTest> {
     vec![LabTest::new("watch_loses_nothing_on_cpus_that_come", machine, follows_to_new_cpus)]
 }
 
-/// Watches a shell in the background. Every activation is above that deadline, and so is explained.
-const WATCH: &str = r#"echo 0 >/sys/devices/system/cpu/cpu1/online
-rm -rf /tmp/watched /tmp/end
-nohup whylate watch --json --deadline 1ns -o /tmp/watched -- \
- sh -c 'echo $$ >/tmp/pid; while [ ! -e /tmp/end ]; do sleep 0.02; done' >/tmp/lines 2>/tmp/said </dev/null &
-for attempt in $(seq 600); do [ "$(wc -l </tmp/lines)" -lt 2 ] || break; sleep 0.1; done
-wc -l </tmp/lines"#;
-
-fn move_to(guest: &mut Guest, cpu: u32) -> Result<(), LabError> {
-    let folder = format!("/sys/devices/system/cpu/cpu{cpu}");
-    guest.ok(&format!(
-        "for attempt in $(seq 600); do [ ! -e {folder}/online ] || break; sleep 0.1; done\n\
-         echo 1 >{folder}/online 2>/dev/null || true\n\
-         taskset -pc {cpu} $(cat /tmp/pid)\nsleep 3"
-    ))?;
-    Ok(())
-}
+/// Watches a shell, and moves it to each CPU that comes. Every activation is above that deadline, and so is explained.
+const WATCH: &str = r#"cd /sys/devices/system/cpu
+echo 0 >cpu1/online
+whylate watch --json --deadline 1ns -o /tmp/watched -- \
+ sh -c 'echo $$ >/tmp/pid; while [ ! -e /tmp/end ]; do sleep 0.02; done' >$OUT/lines 2>$OUT/said & watch=$!
+for attempt in $(seq 600); do [ "$(wc -l <$OUT/lines)" -lt 2 ] || break; sleep 0.1; done
+[ ! -e cpu2 ] || exit 3
+echo 1 >cpu1/online
+taskset -pc 1 $(cat /tmp/pid)
+sleep 3
+for attempt in $(seq 1200); do [ ! -e cpu2/online ] || break; sleep 0.1; done
+echo 1 >cpu2/online 2>/dev/null || true
+taskset -pc 2 $(cat /tmp/pid)
+sleep 3
+touch /tmp/end
+wait $watch || true"#;
 
 fn follows_to_new_cpus(guest: &mut Guest) -> Result<(), LabError> {
-    let lines = guest.ok(WATCH)?;
-    assert!(
-        lines.trim().parse::<u32>().is_ok_and(|lines| lines >= 2),
-        "{lines}: {}",
-        guest.ok("cat /tmp/said")?
-    );
-    move_to(guest, 1)?;
-    let answer = guest.monitor("device_add max-x86_64-cpu,id=extra,socket-id=2,core-id=0,thread-id=0")?;
-    assert!(!answer.contains("Error"), "{answer}");
-    move_to(guest, 2)?;
-    let output = guest.run(
-        "touch /tmp/end\nfor attempt in $(seq 600); do pidof whylate >/dev/null || break; sleep 0.1; done\n\
-         cp /tmp/lines /tmp/said $OUT",
-    )?;
+    let mut script = guest.start(WATCH)?;
+    // The script waits for that CPU when it has seen the watch begin.
+    script.is_done_within(Duration::from_secs(45))?;
+    let plugged =
+        script.guest().monitor("device_add max-x86_64-cpu,id=extra,socket-id=2,core-id=0,thread-id=0")?;
+    assert!(!plugged.contains("Error"), "{plugged}");
+    let output = script.wait(Duration::from_secs(240))?;
+    assert_eq!(output.status, 0, "{}{}", output.stdout, output.stderr);
     let lines = std::fs::read_to_string(output.files.join("lines")).expect("what the watch printed");
     let lines: Vec<Value> = lines.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let (result, before) = lines.split_last().expect("a result");

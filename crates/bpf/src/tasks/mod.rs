@@ -4,6 +4,7 @@
 //! from here twenty times a second. The rings of [`Causes`] beside them say what else the CPUs did.
 
 mod build;
+mod chains;
 mod choose;
 mod losses;
 mod marked;
@@ -35,7 +36,7 @@ use suspension::{Clocks, Suspension};
 use whylate_core::plan::Mark;
 use whylate_core::result::{Cause, WakeLink};
 use whylate_core::{CpuId, CpuSet, Facts};
-use whylate_explain::activation::{self, CHAIN_BEFORE_NS, HELD_BEFORE_NS};
+use whylate_explain::activation::{self, HELD_BEFORE_NS};
 pub use whylate_explain::activation::{Activation, Doing, Stage, Wait, Waker};
 pub use whylate_explain::segments::Thread;
 use whylate_explain::segments::{Activity, Recording, Segment, Surroundings};
@@ -61,12 +62,6 @@ const FAULT_ENTERED: (&str, Event) = (EVENTS[3].0, event("task_fault_entered", "
 const PLACE_MARKS: [&str; 2] = ["mark_begin", "mark_end"];
 /// The program that sees texts for trace_marker.
 const WRITTEN_MARK: Event = event("mark_written", "sys_enter");
-
-/// Chains of wake-ups that are put together at one look: all CPUs have to be read for them.
-const CHAINS_MAX: usize = 16;
-
-/// So many records of each CPU are read for them: where more happens in 100 ms, chains go back less far.
-const CHAIN_RECORDS_MAX: u64 = 8_192;
 
 type SlotBytes = [u8; size_of::<RawSlot>()];
 type MarkTextBytes = [u8; size_of::<RawMarkText>()];
@@ -342,25 +337,6 @@ impl TaskWatch {
             Explained { causes, wakeups, lost }
         });
         Ok(explained.collect())
-    }
-
-    /// The chains of wake-ups of activations, as far as a thread began them; the first ones only, where there are many.
-    fn wakeups(&self, activations: &[&Activation]) -> Result<Vec<Vec<WakeLink>>, BpfError> {
-        let has_chain = |one: &&&Activation| matches!(one.waker, Waker::Thread(..));
-        let wanted: Vec<&Activation> =
-            activations.iter().filter(has_chain).take(CHAINS_MAX).copied().collect();
-        let Some(first_ns) = wanted.iter().map(|one| one.woken_ns).min() else {
-            return Ok(vec![Vec::new(); activations.len()]);
-        };
-        let from_ns = first_ns.saturating_sub(CHAIN_BEFORE_NS);
-        let read = |cpu| Ok((cpu, self.causes.newest_since(cpu, from_ns, CHAIN_RECORDS_MAX)?));
-        let recordings =
-            self.cpus.iter().map(read).collect::<Result<BTreeMap<CpuId, Recording>, BpfError>>()?;
-        let of = |one: &&Activation| match wanted.iter().any(|it| std::ptr::eq(*it, *one)) {
-            true => activation::chain(one, &recordings, &self.surroundings),
-            false => Vec::new(),
-        };
-        Ok(activations.iter().map(of).collect())
     }
 
     /// The latency above which the kernel's stack is recorded; it takes some microseconds.
