@@ -212,13 +212,13 @@ fn a_machine_that_ends_while_it_is_measured_has_a_failed_repeat() {
     assert_eq!(found.answer, FixAnswer::Proved, "{}", found.sentence);
     let steps = fix_steps(&Campaign::search(&machine.folder)).unwrap();
     let failed: Vec<&str> = steps.iter().filter_map(|step| step.error.as_deref()).collect();
-    assert!(failed.len() == 1 && failed[0].contains("did not come back"), "{failed:?}");
+    assert!(failed.len() == 1 && failed[0].contains("runs its default boot entry instead"), "{failed:?}");
 }
 
 #[test]
 fn an_arm_that_does_not_boot_is_given_up_and_the_others_go_on() {
     for (hangs_with, loses, expected) in [
-        (Some("nohz_full=3"), None, "did not come back"),
+        (Some("nohz_full=3"), None, "runs its default boot entry instead"),
         (None, Some("rcu_nocbs=3"), "did not boot as asked: the kernel was booted without `rcu_nocbs=3`"),
     ] {
         let folder = folder();
