@@ -156,7 +156,7 @@ mod tests {
         ];
         let titles = |by: &str| -> Vec<String> {
             let page = wall(&boards, 4, by, &FarmAnswer::default(), |_| String::new());
-            page.sections.into_iter().map(|section| section.title.to_string()).collect()
+            page.sections.into_iter().map(|section| section.title).collect()
         };
         assert_eq!(titles(""), ["1 board needs attention", "3 boards without an alarm"]);
         let one = "1 board without an alarm";
