@@ -26,14 +26,31 @@ static noinline void plant_work_stall(struct work_struct *work)
 	plant_log(request, begin, plant_now(), 1);
 }
 
-static int work(const struct plant_request *request)
+static void stall_in(struct workqueue_struct *queue, const struct plant_request *request)
 {
 	struct planted_work planted = { .request = request };
 
 	INIT_WORK_ONSTACK(&planted.work, plant_work_stall);
-	queue_work_on(request->cpu, system_highpri_wq, &planted.work);
+	queue_work_on(request->cpu, queue, &planted.work);
 	flush_work(&planted.work);
 	destroy_work_on_stack(&planted.work);
+}
+
+static int work(const struct plant_request *request)
+{
+	stall_in(system_highpri_wq, request);
+	return 0;
+}
+
+/* Its worker is bound to no CPU: only on a machine with one CPU it stalls that for certain. */
+static int unbound_work(const struct plant_request *request)
+{
+	struct workqueue_struct *queue = alloc_workqueue("plant", WQ_UNBOUND, 0);
+
+	if (!queue)
+		return -ENOMEM;
+	stall_in(queue, request);
+	destroy_workqueue(queue);
 	return 0;
 }
 
@@ -104,6 +121,7 @@ static int warning(const struct plant_request *request)
 
 const struct plant_cause plant_thread_causes[] = {
 	{ .name = "work", .function = "plant_work_stall", .stall = work },
+	{ .name = "unbound-work", .function = "plant_work_stall", .stall = unbound_work },
 	{ .name = "rt-thread", .function = "plant_rt_thread_stall", .priority = 98, .stall = plant_rt_thread_stall },
 	{ .name = "rt-mutex", .function = "plant_rt_mutex_owner", .priority = 98, .stall = rt_mutex },
 	{ .name = "warning", .function = "warning", .stall = warning },

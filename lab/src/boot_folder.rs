@@ -19,12 +19,13 @@ const PREFIX: &str = "whylate-lab-";
 const LOCK: &str = "lock";
 
 /// Programs of the shared folder that plant causes from user space, or look at what the kernel did.
-const PLANTERS: [(&str, &str); 6] = [
+const PLANTERS: [(&str, &str); 7] = [
     ("gaps", include_str!("../planters/gaps")),
     ("memory-type", include_str!("../planters/memory-type")),
     ("page-fault", include_str!("../planters/page-fault")),
     ("page-faults", include_str!("../planters/page-faults")),
     ("smi", include_str!("../planters/smi")),
+    ("task", include_str!("../planters/task")),
     ("throttle", include_str!("../planters/throttle")),
 ];
 

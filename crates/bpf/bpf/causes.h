@@ -195,6 +195,27 @@ ALWAYS_INLINE bool is_running(struct task_struct *task)
 	return !((struct task_struct___old *)(void *)task)->state;
 }
 
+/* Priorities from this one on are those of ordinary threads; below 0 is SCHED_DEADLINE, which has a budget of its own. */
+#define ORDINARY_PRIO 100
+
+/*
+ * Real-time throttling, or the fair server: a real-time thread that could run on gives way to an ordinary one. Every switch is
+ * recorded from then on until a real-time thread comes, so that who is woken meanwhile is known to wait for that.
+ */
+ALWAYS_INLINE bool is_throttling(struct cpu_state *state, struct task_struct *previous, struct task_struct *next,
+				 bool is_runnable)
+{
+	s32 prio = previous->prio;
+	bool was = state->is_throttled, begins = is_runnable && prio >= 0 && prio < ORDINARY_PRIO;
+
+	if (LIKELY(!was && !begins))
+		return 0;
+	bool is_on = next->prio >= ORDINARY_PRIO;
+
+	state->is_throttled = is_on;
+	return was || is_on;
+}
+
 /*
  * Skips the clock read, which is most of the cost, when one thread follows another and no counted task is waiting. The
  * time of the switch is calculated later from the run time of the new thread.

@@ -167,7 +167,9 @@ struct cpu_state {
 	u8 is_waited;
 	/* Whether there was a switch since thread_ns whose time was not read: see skips_clock(). */
 	u8 has_switched;
-	u8 unused[2];
+	/* Whether an ordinary thread runs since it was chosen in place of a real-time one: see is_throttling(). */
+	u8 is_throttled;
+	u8 unused;
 	/* The run time of the current thread at that switch. */
 	u64 runtime_ns;
 	/* How many records of watched tasks were written. */

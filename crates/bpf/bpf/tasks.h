@@ -69,12 +69,16 @@ struct pt_regs___futex_arm64 {
 #define FUTEX_X86 202
 #define FUTEX_ARM64 98
 #define FUTEX_COMMAND_MASK 0x7f
+/* No other process has the lock. */
+#define FUTEX_PRIVATE 0x80
 #define FUTEX_WAIT 0
 #define FUTEX_LOCK_PI 6
 #define FUTEX_WAIT_BITSET 9
 #define FUTEX_LOCK_PI2 13
 /* What a waiter for a mutex expects to find: "locked, and others wait" in glibc, Rust and Go. */
 #define FUTEX_CONTENDED 2
+/* The same for a robust one, whose word has the thread id of its owner besides. */
+#define FUTEX_WAITERS 0x80000000
 /* Where glibc's pthread_mutex_t keeps the thread id of its owner. */
 #define GLIBC_OWNER_OFFSET 8
 
@@ -184,6 +188,23 @@ NEVER_INLINE struct task_slot *claim(struct task_struct *task, u32 flags, u32 pa
 	return slot;
 }
 
+/* The CPU that a task had last, or waits for. The kernel sets it whenever it gives a task a CPU, after the event of a move. */
+ALWAYS_INLINE u32 last_cpu(struct task_struct *task)
+{
+	struct task_struct___smp *placed = (void *)task;
+
+	return FIELD_EXISTS(placed->wake_cpu) ? (u32)placed->wake_cpu : (u32)-1;
+}
+
+/* A watched task waits for a CPU, which is often not the one that wakes it: every switch there is recorded until it runs. */
+ALWAYS_INLINE void waits_on(u32 cpu)
+{
+	struct cpu_state *state = state_of(cpu);
+
+	if (state)
+		state->is_waited = 1;
+}
+
 /* By the priority range of the configuration. */
 ALWAYS_INLINE bool is_chosen(s32 prio)
 {
@@ -290,11 +311,12 @@ ALWAYS_INLINE void note_futex(struct stretch *stretch, struct task_struct *task)
 	} else {
 		return;
 	}
-	command &= FUTEX_COMMAND_MASK;
 	stretch->futex = address;
-	stretch->futex_command = command;
+	stretch->futex_command = command & (FUTEX_COMMAND_MASK | FUTEX_PRIVATE);
 	stretch->futex_value = value;
-	bool is_plain = (command == FUTEX_WAIT || command == FUTEX_WAIT_BITSET) && (u32)value == FUTEX_CONTENDED;
+	command &= FUTEX_COMMAND_MASK;
+	bool is_contended = (u32)value == FUTEX_CONTENDED || (u32)value & FUTEX_WAITERS;
+	bool is_plain = (command == FUTEX_WAIT || command == FUTEX_WAIT_BITSET) && is_contended;
 
 	if (is_plain)
 		bpf_probe_read_user(&stretch->futex_owner, 4, (void *)(address + GLIBC_OWNER_OFFSET));

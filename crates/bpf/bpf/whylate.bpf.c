@@ -132,7 +132,9 @@ ALWAYS_INLINE int on_waking(u64 *ctx, bool with_causes, bool with_tasks)
 	pending->waking_ns = now_ns;
 	u32 ring = with_causes ? state->ring : 0;
 
-	if (ring)
+	if (with_tasks)
+		waits_on(last_cpu(task));
+	else if (ring)
 		state->is_waited = 1;
 	if (!expires_ns)
 		return 0;
@@ -275,11 +277,12 @@ ALWAYS_INLINE int on_switch(u64 *ctx, bool with_causes, bool with_tasks)
 		return 0;
 	if (ring) {
 		bool is_runnable = is_preempted || is_running(previous);
+		bool is_throttled = is_throttling(state, previous, next, is_runnable);
 
 		if (!next_counts) {
 			if (previous_counts)
 				state->is_waited = is_runnable;
-			else if (LIKELY(skips_clock(state, previous, next)))
+			else if (LIKELY(!is_throttled && skips_clock(state, previous, next)))
 				return 0;
 		}
 		now_ns = bpf_ktime_get_ns();
@@ -819,13 +822,11 @@ int task_moved(u64 *ctx)
 
 	if (LIKELY(!slot))
 		return 0;
-	slot->moved_ns = bpf_ktime_get_ns();
-	slot->moved_from = 0;
-	/* The kernel sets it whenever it gives a task a CPU; the event comes before that. */
-	struct task_struct___smp *placed = (void *)task;
+	u32 from = last_cpu(task);
 
-	if (FIELD_EXISTS(placed->wake_cpu) && (u32)placed->wake_cpu < 255)
-		slot->moved_from = 1 + (u8)placed->wake_cpu;
+	slot->moved_ns = bpf_ktime_get_ns();
+	slot->moved_from = from < 255 ? 1 + (u8)from : 0;
+	waits_on((u32)ctx[1]);
 	return 0;
 }
 

@@ -10,14 +10,17 @@
 //! only the thread is known that ended the wait, the cause says so, and is at best likely.
 
 mod chain;
+mod convoy;
 mod inversion;
+mod throttling;
 
 pub use chain::{CHAIN_BEFORE_NS, chain, told};
-pub use inversion::HELD_BEFORE_NS;
+pub use convoy::convoy_from;
 
 use crate::confidence::{self, LIKELY, POSSIBLE, RECORDED, STATED};
 use crate::divide::{Blame, Piece};
 use crate::segments::{Activity, NO_RIGHT, Recording, Surroundings, Thread, Window, causes_of, pieces};
+use std::collections::BTreeMap;
 use whylate_core::CpuId;
 use whylate_core::result::{Cause, CauseKind as Kind};
 
@@ -213,10 +216,12 @@ impl Activation {
     }
 }
 
-/// The causes of a response, the largest share first; never empty. `recordings` says what a CPU did over some time.
+/// The causes of a response, the largest share first; never empty. `recordings` says what a CPU did over some time, `wakes` has
+/// the wake-ups by all CPUs, from [`convoy_from`] on.
 pub fn explain(
     activation: &Activation,
     recordings: &dyn Fn(CpuId, u64, u64) -> Recording,
+    wakes: &BTreeMap<CpuId, Recording>,
     surroundings: &Surroundings,
 ) -> Vec<Cause> {
     let mut all: Vec<Piece<()>> = Vec::new();
@@ -224,8 +229,12 @@ pub fn explain(
     for (nth, stage) in activation.stages.iter().enumerate().filter(|(_, stage)| stage.length_ns() > 0) {
         match &stage.what {
             Doing::Blocked { wait, waker } => {
-                let blame = blocked(wait, waker);
-                all.push(whole(stage, inversion::inverted(blame, stage, activation, recordings)));
+                let holders = convoy::holders(stage, wakes)
+                    .unwrap_or_else(|| vec![(stage.from_ns, stage.to_ns, blocked(wait, waker))]);
+                for (from_ns, to_ns, blame) in holders {
+                    let part = Stage { from_ns, to_ns, ..stage.clone() };
+                    all.push(whole(&part, inversion::inverted(blame, &part, activation, recordings)));
+                }
             }
             Doing::Preempted { out_of_quota: true, .. } | Doing::Waking { out_of_quota: true, .. } => {
                 let evidence =
@@ -246,7 +255,12 @@ pub fn explain(
                     process: activation.process,
                     priority,
                 };
-                let recording = of_thread(recording, activation);
+                let mut recording = of_thread(recording, activation);
+                if let Some(before_ns) = looks_back(stage, activation.thread.priority) {
+                    let before =
+                        recordings(stage.cpu, stage.from_ns.saturating_sub(before_ns), stage.from_ns);
+                    recording.segments.extend(throttling::begun_in(&before, stage.from_ns));
+                }
                 let mut found = pieces(&window, &recording, surroundings);
                 let woken_ns = if nth == 0 { activation.woken_ns } else { stage.from_ns };
                 found.iter_mut().for_each(|piece| complete(piece, what, woken_ns, priority));
@@ -255,6 +269,18 @@ pub fn explain(
         }
     }
     causes_of(&all, activation.response_ns(), lost)
+}
+
+/// How long before a stage its CPU has to be looked at: who holds a lock may have been preempted before the wait for it began, and
+/// real-time throttling may have begun before a wake-up. `None` where that tells nothing.
+pub fn looks_back(stage: &Stage, priority: i32) -> Option<u64> {
+    match &stage.what {
+        Doing::Blocked { wait: Wait::Lock { .. }, .. } => Some(inversion::HELD_BEFORE_NS),
+        Doing::Waking { .. } | Doing::Preempted { .. } => {
+            (priority > 0 && stage.length_ns() >= throttling::LEAST_NS).then_some(throttling::BEFORE_NS)
+        }
+        _ => None,
+    }
 }
 
 /// Without the wake-ups, timers and faults of the other threads of its process.
@@ -322,6 +348,12 @@ fn blocked(wait: &Wait, waker: &Waker) -> Blame {
         Wait::Lock { address, owner, inherits_priority } => {
             let lock = if *inherits_priority { "lock with priority inheritance" } else { "lock" };
             match (owner, waker) {
+                (Some((pid, command)), Waker::Thread(last, name)) if last != pid => {
+                    let evidence = format!(
+                        "the {lock} at {address:#x} named its owner when the wait began, and {name} (thread {last}) released it: how long each of them held it is not known"
+                    );
+                    Blame::new(Kind::Lock, POSSIBLE, evidence).thread(command, *pid)
+                }
                 (Some((pid, command)), _) => {
                     let evidence = format!("the {lock} at {address:#x} named its owner when the wait began");
                     Blame::new(Kind::Lock, STATED, evidence).thread(command, *pid)

@@ -20,6 +20,7 @@ mod shield;
 mod trace;
 mod tracing;
 mod treat;
+mod watch;
 
 fn main() -> std::process::ExitCode {
     let mut tests = boot::tests();
@@ -38,6 +39,7 @@ fn main() -> std::process::ExitCode {
     tests.extend(series::tests());
     tests.extend(packages::tests());
     tests.extend(tracing::tests());
+    tests.extend(watch::tests());
     tests.extend(arm64::tests());
     suite::run(tests)
 }

@@ -25,8 +25,11 @@ const FUTEX_LOCK_PI: u32 = 6;
 const FUTEX_WAIT_BITSET: u32 = 9;
 const FUTEX_LOCK_PI2: u32 = 13;
 const FUTEX_CONTENDED: u32 = 2;
-/// The thread id in the word of a futex with priority inheritance.
+/// Set in the command where no other process has the lock.
+const FUTEX_PRIVATE: u32 = 0x80;
+/// The thread id in the word of a futex with priority inheritance, or of a robust one; and that others wait for it.
 const FUTEX_TID_MASK: u32 = 0x3fff_ffff;
+const FUTEX_WAITERS: u32 = 0x8000_0000;
 /// Real-time priorities end here, in the kernel's numbers.
 const SYSCALL_NONE: i32 = -1;
 
@@ -73,6 +76,9 @@ pub(super) struct Track {
 /// Where more threads are known, those that have ended are forgotten: a watch may go on for months.
 const THREADS_MAX: usize = 16_384;
 
+/// The name of a thread that holds a lock: by the process that waits, the thread, and whether another process may have it.
+pub(super) type Owner<'f> = dyn Fn(u32, u32, bool) -> Option<String> + 'f;
+
 /// Puts activations together.
 #[derive(Default)]
 pub(super) struct Builder {
@@ -90,12 +96,7 @@ pub(super) struct Builder {
 
 impl Builder {
     /// Takes the next record; the activation that it ends.
-    pub(super) fn add(
-        &mut self,
-        cpu: CpuId,
-        raw: &RawStretch,
-        owner: &dyn Fn(u32, u32) -> Option<String>,
-    ) -> Option<Activation> {
+    pub(super) fn add(&mut self, cpu: CpuId, raw: &RawStretch, owner: &Owner<'_>) -> Option<Activation> {
         if self.threads.len() > THREADS_MAX {
             self.threads.retain(|_, thread| !thread.is_gone);
         }
@@ -158,12 +159,7 @@ impl Builder {
         }
     }
 
-    fn stretch(
-        &mut self,
-        cpu: CpuId,
-        raw: &RawStretch,
-        owner: &dyn Fn(u32, u32) -> Option<String>,
-    ) -> Option<Activation> {
+    fn stretch(&mut self, cpu: CpuId, raw: &RawStretch, owner: &Owner<'_>) -> Option<Activation> {
         let track = self.tracks.entry(raw.thread).or_default();
         if raw.lost > 0 {
             self.incomplete += u64::from(track.open.take().is_some());
@@ -185,7 +181,13 @@ impl Builder {
                 track.open = None;
             }
         }
-        let wait = (raw.is_runnable == 0).then(|| wait_of(raw, owner));
+        let threads = &self.threads;
+        // It may have ended since.
+        let known = |process: u32, thread: u32, is_shared: bool| {
+            let watched = || threads.get(&thread).filter(|it| it.process == process);
+            owner(process, thread, is_shared).or_else(|| watched().map(|it| it.command.clone()))
+        };
+        let wait = (raw.is_runnable == 0).then(|| wait_of(raw, &known));
         if self.marked {
             self.incomplete += track.come_by(cpu, raw, &mut self.ended);
         } else if let Some(open) = &mut track.open {
@@ -300,8 +302,8 @@ fn waker(raw: &RawStretch) -> Waker {
     }
 }
 
-/// For what a task fell asleep. `owner` gives the name of a thread of a process, if that has one of that number.
-fn wait_of(raw: &RawStretch, owner: &dyn Fn(u32, u32) -> Option<String>) -> Wait {
+/// For what a task fell asleep.
+fn wait_of(raw: &RawStretch, owner: &Owner<'_>) -> Wait {
     let call = u32::try_from(raw.syscall)
         .ok()
         .and_then(|number| Sysno::new(number as usize))
@@ -309,11 +311,16 @@ fn wait_of(raw: &RawStretch, owner: &dyn Fn(u32, u32) -> Option<String>) -> Wait
     if raw.state & STOPPED != 0 {
         return Wait::Unknown;
     }
-    let is_contended = raw.futex_value == FUTEX_CONTENDED;
-    let found =
-        |thread: u32| Some(thread).filter(|it| *it > 0).and_then(|it| Some((it, owner(raw.process, it)?)));
+    let robust = Some(raw.futex_value).filter(|value| value & FUTEX_WAITERS != 0);
+    let is_contended = raw.futex_value == FUTEX_CONTENDED
+        || robust.is_some_and(|value| value & FUTEX_TID_MASK == raw.futex_owner);
+    let is_shared = raw.futex_command & FUTEX_PRIVATE == 0;
+    let found = |thread: u32| {
+        let thread = Some(thread).filter(|it| *it > 0)?;
+        Some((thread, owner(raw.process, thread, is_shared)?))
+    };
     let lock = |owner, inherits_priority| Wait::Lock { address: raw.futex, owner, inherits_priority };
-    match raw.futex_command {
+    match raw.futex_command & !FUTEX_PRIVATE {
         FUTEX_LOCK_PI | FUTEX_LOCK_PI2 if raw.futex > 0 => {
             return lock(found(raw.futex_word & FUTEX_TID_MASK), true);
         }

@@ -37,7 +37,7 @@ pub struct Chosen {
 /// The threads of a target that are there now and that the programs do not find themselves.
 pub(super) fn chosen(host: &HostRoot, target: &TaskTarget) -> Vec<Chosen> {
     let threads: Vec<(u32, u32)> = match target {
-        TaskTarget::Process(pid) => threads_of(host, *pid),
+        TaskTarget::Process(pid) => family(host, *pid),
         TaskTarget::Group(folder) => {
             let mut processes = Vec::new();
             processes_of(host, folder, 0, &mut processes);
@@ -64,6 +64,27 @@ fn threads_of(host: &HostRoot, pid: u32) -> Vec<(u32, u32)> {
     threads.into_iter().map(|tid| (pid, tid)).collect()
 }
 
+/// Those of a process and of all that it started before, as a server with a process for each client does.
+fn family(host: &HostRoot, pid: u32) -> Vec<(u32, u32)> {
+    let (mut found, mut processes, mut nth) = (Vec::new(), vec![pid], 0);
+    while let Some(process) = processes.get(nth).copied() {
+        nth += 1;
+        let threads = threads_of(host, process);
+        for (_, thread) in &threads {
+            let children = host.read(&format!("/proc/{process}/task/{thread}/children"));
+            let children = children.ok().flatten().unwrap_or_default();
+            let children = children.split_whitespace().filter_map(|child| child.parse().ok());
+            children.for_each(|child| {
+                if !processes.contains(&child) {
+                    processes.push(child)
+                }
+            });
+        }
+        found.extend(threads);
+    }
+    found
+}
+
 fn known(host: &HostRoot, pid: u32, tid: u32) -> Option<Chosen> {
     let text = host.read(&format!("/proc/{pid}/task/{tid}/stat")).ok()??;
     let stat = Stat::parse(&text)?;
@@ -83,6 +104,20 @@ fn processes_of(host: &HostRoot, folder: &Path, depth: usize, found: &mut Vec<u3
             processes_of(host, &folder.join(name), depth + 1, found);
         }
     }
+}
+
+/// The name of a thread that holds a lock for which `process` waits; `None` where there is no such thread. A lock that
+/// processes share has its owner's number in a namespace of process ids: only that of the kernel tells who it is.
+pub(super) fn owner(host: &HostRoot, process: u32, thread: u32, is_shared: bool) -> Option<String> {
+    let name = |folder: &str| host.read_trimmed(&format!("{folder}/comm")).ok().flatten();
+    let own = name(&format!("/proc/{process}/task/{thread}"));
+    let is_of_kernel = |pid: u32| {
+        let status = host.read(&format!("/proc/{pid}/status")).ok().flatten().unwrap_or_default();
+        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+        numbers.is_some_and(|numbers| numbers.split_whitespace().count() == 1)
+    };
+    let is_known = || is_shared && is_of_kernel(process) && is_of_kernel(thread);
+    own.or_else(|| is_known().then(|| name(&format!("/proc/{thread}")))?)
 }
 
 fn folders_in(host: &HostRoot, folder: &Path) -> Vec<String> {
@@ -171,9 +206,31 @@ mod tests {
     }
 
     #[test]
+    fn the_owner_of_a_shared_lock_may_be_of_another_process_but_not_of_another_namespace() {
+        let files = [
+            ("/proc/7/task/8/comm", "audio\n"),
+            ("/proc/7/status", "Name:\taudio\nNSpid:\t7\n"),
+            ("/proc/9/comm", "logger\n"),
+            ("/proc/9/status", "NSpid:\t9\n"),
+            ("/proc/11/comm", "inside\n"),
+            ("/proc/11/status", "NSpid:\t11\t1\n"),
+        ];
+        let (_folder, host) = host(&files);
+        let of = |process, thread, is_shared| owner(&host, process, thread, is_shared);
+        assert_eq!(of(7, 8, false).as_deref(), Some("audio"));
+        assert_eq!((of(7, 9, true).as_deref(), of(7, 9, false)), (Some("logger"), None));
+        // To a process of a container, 9 is another thread; and so is 11 to one outside.
+        assert_eq!((of(11, 9, true), of(7, 11, true), of(7, 12, true)), (None, None, None));
+    }
+
+    #[test]
     fn a_name_is_that_of_a_thread_and_a_process_has_all_its_threads() {
         let files = [
             ("/proc/7/task/7/stat", stat(7, "audio", 20)),
+            ("/proc/7/task/7/children", "12 \n".to_owned()),
+            ("/proc/12/task/12/stat", stat(12, "audio client", 20)),
+            ("/proc/12/task/12/children", "7 13\n".to_owned()),
+            ("/proc/13/task/13/stat", stat(13, "codec", 20)),
             ("/proc/7/task/8/stat", stat(8, "a very long nam", 20)),
             ("/proc/9/task/9/stat", stat(9, "audio", 20)),
         ];
@@ -183,7 +240,8 @@ mod tests {
             |target: TaskTarget| -> Vec<u32> { chosen(&host, &target).iter().map(|it| it.thread).collect() };
         assert_eq!(threads(TaskTarget::Name("audio".to_owned())), [7, 9]);
         assert_eq!(threads(TaskTarget::Name("a very long name".to_owned())), [8]);
-        assert_eq!(threads(TaskTarget::Process(7)), [7, 8]);
+        assert_eq!(threads(TaskTarget::Process(7)), [7, 8, 12, 13], "and what it started");
+        assert_eq!(threads(TaskTarget::Process(9)), [9]);
         assert!(threads(TaskTarget::Children).is_empty());
     }
 }

@@ -36,7 +36,7 @@ use suspension::{Clocks, Suspension};
 use whylate_core::plan::Mark;
 use whylate_core::result::{Cause, WakeLink};
 use whylate_core::{CpuId, CpuSet, Facts};
-use whylate_explain::activation::{self, HELD_BEFORE_NS};
+use whylate_explain::activation::{self, looks_back};
 pub use whylate_explain::activation::{Activation, Doing, Stage, Wait, Waker};
 pub use whylate_explain::segments::Thread;
 use whylate_explain::segments::{Activity, Recording, Segment, Surroundings};
@@ -268,10 +268,7 @@ impl TaskWatch {
             self.builder.forget_open();
         }
         let host = &self.host;
-        let owner = |process: u32, thread: u32| {
-            let name = host.read_trimmed(&format!("/proc/{process}/task/{thread}/comm")).ok()??;
-            Some(name)
-        };
+        let owner = |process, thread, is_shared| choose::owner(host, process, thread, is_shared);
         let taken = self.rings.take(now_ns);
         for (cpu, raw) in &taken {
             let ended = self.builder.add(*cpu, raw, &owner);
@@ -304,12 +301,13 @@ impl TaskWatch {
     /// # Errors
     /// When a map cannot be read.
     pub fn explain(&self, activations: &[&Activation]) -> Result<Vec<Explained>, BpfError> {
-        let wakeups = self.wakeups(activations)?;
+        let (wakeups, all) = self.wakeups(activations)?;
         let mut from: BTreeMap<CpuId, u64> = BTreeMap::new();
-        for stage in activations.iter().flat_map(|activation| &activation.stages) {
-            // Who holds a lock may have been preempted before the wait for it began.
-            let is_lock = matches!(stage.what, Doing::Blocked { wait: Wait::Lock { .. }, .. });
-            let from_ns = stage.from_ns.saturating_sub(if is_lock { HELD_BEFORE_NS } else { 0 });
+        let stages =
+            activations.iter().flat_map(|one| one.stages.iter().map(|stage| (stage, one.thread.priority)));
+        for (stage, priority) in stages {
+            let before_ns = looks_back(stage, priority).unwrap_or_default();
+            let from_ns = stage.from_ns.saturating_sub(before_ns);
             let least = from.entry(stage.cpu).or_insert(from_ns);
             *least = (*least).min(from_ns);
         }
@@ -329,7 +327,7 @@ impl TaskWatch {
                 .iter()
                 .map(|stage| within(stage.cpu, stage.from_ns, stage.to_ns).lost)
                 .sum();
-            let mut causes = activation::explain(activation, &within, &self.surroundings);
+            let mut causes = activation::explain(activation, &within, &all, &self.surroundings);
             neighbours.name(activation.thread.pid, &mut causes);
             if let Some(first) = causes.first_mut() {
                 first.evidence.extend(activation::told(&wakeups));

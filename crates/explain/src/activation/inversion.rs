@@ -10,7 +10,7 @@ use whylate_core::{CpuId, figure};
 /// A holder that is taken off the CPU for at least this part of a wait made it longer.
 const INVERTED_LEAST: f64 = 0.1;
 /// A holder is preempted at the earliest that long before the wait for its lock.
-pub const HELD_BEFORE_NS: u64 = 100_000_000;
+pub(super) const HELD_BEFORE_NS: u64 = 100_000_000;
 
 /// Priority inversion: who had the CPU that the holder of the lock wanted meanwhile, where a CPU of the task shows it.
 pub(super) fn inverted(

@@ -25,7 +25,8 @@ fn waking(previous: Thread) -> Doing {
 
 fn causes(activation: &Activation, segments: &[Segment]) -> Vec<Cause> {
     let recording = Recording { segments: segments.to_vec(), ..Recording::default() };
-    explain(activation, &|_, from_ns, to_ns| recording.within(from_ns, to_ns), &Surroundings::default())
+    let within = |_, from_ns, to_ns| recording.within(from_ns, to_ns);
+    explain(activation, &within, &BTreeMap::new(), &Surroundings::default())
 }
 
 fn share(causes: &[Cause], kind: Kind) -> f64 {
@@ -103,9 +104,15 @@ fn held_by_is_not_released_by() {
         causes(&activation(40, stages), &[]).remove(0)
     };
     let last = || Waker::Thread(8, "last".to_owned());
-    let held = blocked(Some((7, "logger".to_owned())), last());
+    let held = blocked(Some((7, "logger".to_owned())), Waker::Thread(7, "logger".to_owned()));
     assert_eq!((held.kind, held.actor.as_deref(), held.pid), (Kind::Lock, Some("logger"), Some(7)));
     assert!(held.confidence.unwrap() > 0.9);
+    let handed_on = blocked(Some((7, "logger".to_owned())), last());
+    assert_eq!(handed_on.actor.as_deref(), Some("logger"));
+    assert!(
+        handed_on.confidence.unwrap() < 0.7 && handed_on.evidence[0].contains("last (thread 8) released"),
+        "{handed_on:?}"
+    );
     let released = blocked(None, last());
     assert_eq!(released.actor.as_deref(), Some("last"));
     assert!(released.confidence.unwrap() <= 0.8 && released.evidence[0].contains("released"), "{released:?}");
@@ -145,4 +152,37 @@ fn a_lock_whose_holder_was_preempted_says_by_whom() {
         inverted.evidence.iter().any(|line| line.contains("hog (thread 8)") && line.contains("800 us"));
     assert!(told, "{inverted:?}");
     assert_eq!(of(false).actor.as_deref(), Some("logger"), "it slept by itself");
+}
+
+#[test]
+fn a_task_that_is_woken_while_others_are_throttled_waits_for_the_same() {
+    let ran = |from_ns, to_ns, who: Thread, was_runnable, next_priority| Segment {
+        from_ns,
+        to_ns,
+        what: Activity::Thread { process: who.pid, thread: who, was_runnable, next_priority },
+    };
+    let spinner = || thread(9, -21, "spinner");
+    let first = |segments: &[Segment]| {
+        let stages = vec![stage(1_000_000, 31_000_000, waking(spinner()))];
+        let woken = Activity::Wakeup { pid: TASK, process: 4, previous: spinner(), stack: Vec::new() };
+        let mut all = segments.to_vec();
+        all.push(Segment { from_ns: 1_000_000, to_ns: 31_000_000, what: woken });
+        let timer = Activity::Timer { pid: TASK, process: 4, stack: Vec::new() };
+        all.push(Segment { from_ns: 1_000_000, to_ns: 1_000_000, what: timer });
+        causes(&activation(40, stages), &all).remove(0)
+    };
+    let loops = |was_runnable| ran(100_000, 500_000, thread(8, 20, "loop"), was_runnable, -21);
+    let waits = || ran(500_000, 31_000_000, spinner(), true, 40);
+    let throttled = first(&[loops(true), waits()]);
+    assert_eq!((throttled.kind, throttled.confidence), (Kind::Throttled, Some(STATED)), "{throttled:?}");
+    // It slept, or it came again before the wake-up.
+    let slept = first(&[loops(false), waits()]);
+    assert_eq!((slept.kind, slept.actor.as_deref()), (Kind::PreemptOff, Some("spinner")), "{slept:?}");
+    let again = [
+        loops(true),
+        ran(500_000, 700_000, spinner(), true, 20),
+        ran(700_000, 800_000, thread(8, 20, "loop"), false, -21),
+        ran(800_000, 31_000_000, spinner(), true, 40),
+    ];
+    assert_eq!(first(&again).kind, Kind::PreemptOff);
 }

@@ -14,6 +14,9 @@ use whylate_core::result::CauseKind as Kind;
 /// A CPU with two threads that want it has a tick, every 10 ms at the slowest: this is two of them and a half.
 const TICKS_MISSED_NS: u64 = 25_000_000;
 
+/// From here on priorities are those of SCHED_DEADLINE, where each thread has a budget of its own.
+pub(crate) const DEADLINE: i32 = 100;
+
 /// What the whole recording says, for the explanation of its pieces.
 pub(super) struct Context<'r> {
     window: &'r Window,
@@ -128,6 +131,14 @@ impl<'r> Context<'r> {
                 (*was_runnable && *next_priority < self.priority).then_some(segment.to_ns)
             }
             // A thread of lower priority began to run after the wake-up.
+            // Another real-time thread gave way to one before, and no such thread came since.
+            Activity::Thread { thread, was_runnable: true, next_priority, .. }
+                if segment.to_ns <= self.window.from_ns
+                    && (1..DEADLINE).contains(&thread.priority)
+                    && *next_priority < self.priority.min(thread.priority) =>
+            {
+                Some(self.woken.map_or(self.window.from_ns, |(woken_ns, _)| woken_ns))
+            }
             Activity::Thread { thread, .. } => {
                 let is_lesser = thread.priority < self.priority;
                 (is_lesser && segment.from_ns > woken_ns).then_some(segment.from_ns)

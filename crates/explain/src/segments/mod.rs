@@ -6,6 +6,7 @@ mod recorded;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use blame::DEADLINE;
 pub use decompose::{Surroundings, Window, decompose};
 pub(crate) use decompose::{causes_of, pieces};
 

@@ -98,7 +98,7 @@ impl CellData {
         });
         let place = (shapes.position(name), nth, key.probe.clone(), cpu);
         // A repeat keeps figures only: no spikes, one point of the timeline.
-        let new = || Summary::new(cpu, shape).of_series(name).with_spikes_kept(shapes.spikes_kept);
+        let new = || Summary::new(cpu, shape).of_series(name).with_spikes_kept(shapes.spikes_kept_of(name));
         let brief = || new().with_spikes_kept(0).with_timeline_points_max(1);
         let repeat = self.repeats.entry((key.repeat, place.clone())).or_insert_with(brief);
         Ok((self.probes.entry(place).or_insert_with(new), repeat))
@@ -280,7 +280,8 @@ impl CellData {
         for probe in &mut probes {
             probe.cpus =
                 join_parts(results.extract_if(.., |(name, _)| SeriesName::of(name).probe == probe.probe));
-            probe.spikes = largest_spikes(std::mem::take(&mut probe.spikes), shapes.spikes_kept);
+            let kept = shapes.spikes_kept_in(&probe.probe);
+            probe.spikes = largest_spikes(std::mem::take(&mut probe.spikes), kept);
             number_events(&mut probe.spikes);
         }
         probes

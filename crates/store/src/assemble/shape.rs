@@ -7,10 +7,15 @@ use whylate_core::{CpuId, CpuSet, Nanos, SeriesName, WarningCode};
 use whylate_stats::SampleShape;
 use whylate_stats::throttling::{Circumstances, fair_server_in};
 
+/// The probe of which each series is a thread of the user.
+const TASK: &str = "task";
+
 /// The probes of the plan.
 pub(super) struct Shapes {
     /// How many of the largest spikes of a probe are kept.
     pub(super) spikes_kept: usize,
+    /// How many of each series of the probe `task`: each watched thread has its worst activations.
+    tasks_kept: usize,
     /// What the scheduler takes from real-time tasks here; what is known of one probe is left out.
     pub(super) scheduler: Circumstances,
     /// Names of their series in the plan's order.
@@ -38,7 +43,13 @@ impl Shapes {
             fair_server: fair_server_in(&info.facts.kernel.release),
             ..Circumstances::default()
         };
-        let mut shapes = Self { spikes_kept, scheduler, names: Vec::new(), known: HashMap::new() };
+        let worst = info.plan.probe.iter().find_map(|probe| match probe {
+            ProbePlan::Task(plan) => Some(plan.worst()),
+            _ => None,
+        });
+        let tasks_kept = worst.unwrap_or_default().max(spikes_kept);
+        let mut shapes =
+            Self { spikes_kept, tasks_kept, scheduler, names: Vec::new(), known: HashMap::new() };
         for probe in &info.plan.probe {
             let cpus = probe.cpus(&context, &target).unwrap_or_default();
             for name in probe.series_names() {
@@ -46,6 +57,16 @@ impl Shapes {
             }
         }
         shapes
+    }
+
+    /// How many of the largest spikes are kept of a series on a CPU.
+    pub(super) fn spikes_kept_of(&self, name: SeriesName<'_>) -> usize {
+        if name.probe == TASK { self.tasks_kept } else { self.spikes_kept }
+    }
+
+    /// How many of the largest spikes of `probe` are kept in all.
+    pub(super) fn spikes_kept_in(&self, probe: &str) -> usize {
+        if probe == TASK { usize::MAX } else { self.spikes_kept }
     }
 
     fn add(&mut self, name: String, probe: &ProbePlan, cpus: &CpuSet) {

@@ -312,6 +312,31 @@ fn spikes_of_two_cpus_at_one_moment_are_one_event() {
 }
 
 #[test]
+fn each_watched_thread_keeps_its_worst_activations_beside_one_that_is_late_more() {
+    let mut info = complete_info();
+    let task = serde_json::json!({ "kind": "task", "name": "a", "worst": 40 });
+    info.plan.probe.push(serde_json::from_value(task).unwrap());
+    let result = result_of(&info, |directory| {
+        for (thread, latency_ns) in [("loud", 200), ("quiet", 100)] {
+            let key = key("idle", 1, 1, &format!("task/{thread}"));
+            let samples: Vec<u64> = (0..50).map(|nth| latency_ns + nth).collect();
+            directory.rows().add_intervals(&key, [interval(1, 1, &samples)]);
+            let spike = |latency_ns: &u64| SpikeRecord {
+                series: None,
+                cpu: CpuId(1),
+                at_ns: SECOND + latency_ns,
+                latency_ns: *latency_ns,
+                sample: 0,
+            };
+            directory.rows().add_spikes(&key, samples.iter().map(spike));
+        }
+    });
+    let spikes = &result.cells[0].probes.iter().find(|probe| probe.probe == "task").unwrap().spikes;
+    let of = |thread: &str| spikes.iter().filter(|spike| spike.probe.as_deref() == Some(thread)).count();
+    assert_eq!((of("task/loud"), of("task/quiet")), (40, 40));
+}
+
+#[test]
 fn throttling_is_labelled_from_the_stored_counters() {
     let mut info = complete_info();
     info.facts.settings.rt_runtime_us = Some(950_000);

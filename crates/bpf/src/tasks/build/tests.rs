@@ -26,9 +26,9 @@ fn preempted(raw: &RawStretch) -> RawStretch {
     RawStretch { is_runnable: 1, next: 9, next_command: Command::new("thief"), ..raw.clone() }
 }
 
-/// The process has the threads 5 and 6.
-fn names(_: u32, thread: u32) -> Option<String> {
-    (5..7).contains(&thread).then(|| format!("thread-{thread}"))
+/// The process has the threads 5 and 6, another one 7.
+fn names(_: u32, thread: u32, is_shared: bool) -> Option<String> {
+    (5..if is_shared { 8 } else { 7 }).contains(&thread).then(|| format!("thread-{thread}"))
 }
 
 fn built(raws: &[(u32, RawStretch)]) -> (Vec<Activation>, u64) {
@@ -90,6 +90,12 @@ fn the_owner_of_a_lock_is_the_one_that_the_lock_names() {
     assert_eq!(waits(wait(FUTEX_LOCK_PI, 0, 0x8000_0006, 0)), lock(Some(6), true));
     assert_eq!(waits(wait(FUTEX_WAIT, 2, 0, 6)), lock(Some(6), false));
     assert_eq!(waits(wait(FUTEX_WAIT_BITSET, 2, 0, 77)), lock(None, false), "no thread of the process");
+    assert_eq!(waits(wait(FUTEX_WAIT, 2, 0, 7)), lock(Some(7), false), "of another process");
+    assert_eq!(waits(wait(FUTEX_WAIT | FUTEX_PRIVATE, 2, 0, 7)), lock(None, false));
+    assert_eq!(waits(wait(FUTEX_LOCK_PI | FUTEX_PRIVATE, 0, 0x8000_0006, 0)), lock(Some(6), true));
+    assert_eq!(waits(wait(FUTEX_WAIT, 0x8000_0006, 0, 6)), lock(Some(6), false), "a robust one");
+    let other = waits(wait(FUTEX_WAIT, 0x8000_0006, 0, 5));
+    assert_eq!(other, Wait::Work(Some("futex".to_owned())), "a number that is no lock's word");
     assert_eq!(
         waits(wait(FUTEX_WAIT, 0, 0, 6)),
         Wait::Work(Some("futex".to_owned())),

@@ -149,11 +149,11 @@ impl Lane {
             sleeps_in,
             woken_by,
         });
-        self.count_thieves(activation);
     }
 
-    /// Who had the CPU, or what the task waited for, while it had something to do.
-    fn count_thieves(&mut self, activation: &Activation) {
+    /// Who had the CPU, or what the task waited for, while it had something to do, of an activation that is not explained: of
+    /// several that had the CPU in one wait, the one that the record names has all of it.
+    pub(super) fn count_thieves(&mut self, activation: &Activation) {
         for stage in activation.stages.iter().filter(|stage| stage.length_ns() > 0) {
             let took_ns = stage.length_ns();
             match &stage.what {
@@ -192,15 +192,19 @@ impl Lane {
         }
     }
 
-    /// Interrupts are known of the activations that are explained.
-    pub(super) fn count_interrupts(&mut self, activation: &Activation, causes: &[Cause]) {
-        let is_interrupt = |kind: CauseKind| {
-            matches!(kind, CauseKind::Irq | CauseKind::Softirq | CauseKind::Nmi | CauseKind::Ipi)
-        };
-        for cause in causes.iter().filter(|cause| is_interrupt(cause.kind)) {
+    /// The same of an activation that is explained: each has what it took.
+    pub(super) fn count_causes(&mut self, activation: &Activation, causes: &[Cause]) {
+        let is_known = |cause: &&Cause| !matches!(cause.kind, CauseKind::OwnWork | CauseKind::Unattributed);
+        for cause in causes.iter().filter(is_known) {
             let took_ns = (cause.share.unwrap_or(0.0) * activation.response_ns() as f64) as u64;
-            self.lost_ns += took_ns;
-            self.steal((cause.kind, cause.actor.clone(), cause.function.clone()), took_ns);
+            let is_interrupt =
+                matches!(cause.kind, CauseKind::Irq | CauseKind::Softirq | CauseKind::Nmi | CauseKind::Ipi);
+            if is_interrupt {
+                self.lost_ns += took_ns;
+            }
+            if is_interrupt || took_ns >= THEFT_MIN_NS {
+                self.steal((cause.kind, cause.actor.clone(), cause.function.clone()), took_ns);
+            }
         }
     }
 

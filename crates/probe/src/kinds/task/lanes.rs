@@ -90,11 +90,20 @@ impl Lanes {
         let mut wanted = Vec::new();
         if lane.worst[0].offer((response_ns, number)) || is_missed {
             wanted.push(Of::Response);
+        } else {
+            lane.count_thieves(activation);
         }
         if wakeup_ns > 0 && lane.worst[1].offer((wakeup_ns, number)) {
             wanted.push(Of::Wakeup);
         }
         wanted
+    }
+
+    /// Counts who took the time of a response that was to be explained and is not.
+    pub(super) fn leave(&mut self, of: Of, counted: Counted, activation: &Activation) {
+        if of == Of::Response {
+            self.lanes[counted.lane].count_thieves(activation);
+        }
     }
 
     /// The series in which an activation was counted.
@@ -123,7 +132,7 @@ impl Lanes {
             Of::Wakeup => format!("{}/{}", lane.name, PARTS[0]),
         };
         if of == Of::Response {
-            lane.count_interrupts(activation, &causes);
+            lane.count_causes(activation, &causes);
             let told = spike::told(activation, causes.clone(), wakeups);
             if lane.spikes[1].as_ref().is_none_or(|worst| worst.latency_ns < latency_ns) {
                 lane.spikes[1] = Some(told.clone());

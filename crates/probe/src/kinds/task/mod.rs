@@ -257,6 +257,7 @@ impl Watching {
         let is_late =
             |activation: &Activation| self.deadline.is_some_and(|it| activation.response_ns() > it.0);
         self.not_explained += left.iter().filter(|(_, _, activation)| is_late(activation)).count() as u64;
+        left.iter().for_each(|(of, counted, activation)| self.lanes.leave(*of, *counted, activation));
         let parts: Vec<&Activation> = wanted.iter().map(|(_, _, activation)| activation).collect();
         let explained = self.watch.explain(&parts).map_err(|error| failed(&error))?;
         for ((of, counted, activation), explained) in wanted.iter().zip(explained) {

@@ -4,7 +4,7 @@ use super::lanes::{Lanes, OTHERS, Of, SERIES_MAX};
 use super::lost;
 use std::collections::BTreeMap;
 use whylate_bpf::tasks::{Activation, Doing, Explained, Stage, Watched};
-use whylate_core::result::CauseKind;
+use whylate_core::result::{Cause, CauseKind};
 use whylate_core::{CpuId, Nanos};
 use whylate_stats::buckets::lower_edge;
 
@@ -37,8 +37,10 @@ fn an_interval_holds_what_came_since_the_last_one() {
     for number in 0..4 {
         let stages =
             [(5_000, waking()), (20_000 + 10_000 * number, Doing::Running), (15_000, preempted("thief"))];
-        let wanted = lanes.add(&activation(5, "a/b", 1_000_000 * number, &stages), &none);
+        let late = activation(5, "a/b", 1_000_000 * number, &stages);
+        let wanted = lanes.add(&late, &none);
         assert!(wanted.contains(&Of::Response), "each is worse than the ones before");
+        lanes.leave(Of::Response, lanes.last(), &late);
     }
     let batch = lanes.take(0, 4_000_000);
     let of = |series: &str| {
@@ -70,11 +72,15 @@ fn a_lesser_thread_that_had_the_cpu_at_the_wake_up_took_nothing() {
         let mut found =
             activation(5, "audio", 1_000_000 * number as u64, &[(30_000, stage), (9, Doing::Running)]);
         found.thread.priority = 80;
-        lanes.add(&found, &BTreeMap::new());
+        if lanes.add(&found, &BTreeMap::new()).contains(&Of::Response) {
+            lanes.leave(Of::Response, lanes.last(), &found);
+        }
     }
     let mut ordinary = activation(5, "audio", 9_000_000, &[(40_000, woken_over(-1)), (9, Doing::Running)]);
     ordinary.thread.priority = -1;
-    lanes.add(&ordinary, &BTreeMap::new());
+    if lanes.add(&ordinary, &BTreeMap::new()).contains(&Of::Response) {
+        lanes.leave(Of::Response, lanes.last(), &ordinary);
+    }
     let batch = lanes.take(0, 10_000_000);
     let told: Vec<_> =
         batch.sources.iter().map(|(_, it)| (it.kind, it.actor.as_deref(), it.gaps, it.total_ns)).collect();
@@ -84,6 +90,30 @@ fn a_lesser_thread_that_had_the_cpu_at_the_wake_up_took_nothing() {
         (CauseKind::Throttled, None, 1, 30_000),
     ];
     assert_eq!(told, expected);
+}
+
+#[test]
+fn who_took_the_time_of_an_explained_response_is_taken_from_its_causes() {
+    let mut lanes = Lanes::new(None, 2);
+    // Three had the CPU while it waited; the record names the last one.
+    let late = activation(5, "audio", 0, &[(900_000, preempted("last")), (100_000, Doing::Running)]);
+    assert!(lanes.add(&late, &BTreeMap::new()).contains(&Of::Response));
+    let cause = |kind, actor: &str, share| Cause {
+        actor: Some(actor.to_owned()),
+        share: Some(share),
+        ..Cause::new(kind)
+    };
+    let causes = vec![
+        cause(CauseKind::Thread, "first", 0.6),
+        cause(CauseKind::Softirq, "NET_RX softirq", 0.2),
+        cause(CauseKind::Thread, "last", 0.1),
+        cause(CauseKind::OwnWork, "", 0.1),
+    ];
+    lanes.explain(Of::Response, lanes.last(), &late, Explained { causes, ..Explained::default() });
+    let batch = lanes.take(0, 1_000_000);
+    let told: Vec<(&str, u64)> =
+        batch.sources.iter().map(|(_, it)| (it.actor.as_deref().unwrap(), it.total_ns)).collect();
+    assert_eq!(told, [("NET_RX softirq", 200_000), ("first", 600_000), ("last", 100_000)]);
 }
 
 #[test]

@@ -1,0 +1,31 @@
+//! Real-time throttling, or the fair server, that had begun before a real-time task was woken.
+//!
+//! The scheduler chose an ordinary thread although a real-time one could run on, and no real-time thread came since: a task
+//! that is woken then waits for the same. Without that the ordinary thread would look as if it kept preemption off.
+
+use crate::segments::{Activity, DEADLINE, Recording, Segment};
+
+/// So long before a wake-up throttling begins at the earliest: by default it lasts 50 of 1,000 ms.
+pub(super) const BEFORE_NS: u64 = 100_000_000;
+/// Shorter waits are not those of throttling.
+pub(super) const LEAST_NS: u64 = 1_000_000;
+
+/// The switch by which it began, where it still goes on at `until_ns`.
+pub(super) fn begun_in(recording: &Recording, until_ns: u64) -> Option<Segment> {
+    let mut switches: Vec<(&Segment, i32, bool, i32)> = recording
+        .segments
+        .iter()
+        .filter(|segment| segment.to_ns <= until_ns)
+        .filter_map(|segment| match &segment.what {
+            Activity::Thread { thread, was_runnable, next_priority, .. } => {
+                Some((segment, thread.priority, *was_runnable, *next_priority))
+            }
+            _ => None,
+        })
+        .collect();
+    switches.sort_by_key(|(segment, ..)| segment.to_ns);
+    // The last switch to or from a real-time thread.
+    let last = switches.into_iter().rev().find(|(_, priority, _, next)| *priority > 0 || *next > 0);
+    let (segment, priority, was_runnable, next) = last?;
+    (was_runnable && next <= 0 && (1..DEADLINE).contains(&priority)).then(|| segment.clone())
+}

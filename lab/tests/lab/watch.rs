@@ -1,0 +1,251 @@
+//! `whylate watch`: what is planted beside a watched task is named first, and as nothing else with certainty.
+
+use serde_json::Value;
+use std::time::Duration;
+use whylate_lab::suite::{self, LabTest};
+use whylate_lab::{Guest, Kernel, LOAD_PLANT, LabError, Machine, Profile, Stall};
+
+/// Guests in counted time are slow.
+const PATIENCE: Duration = Duration::from_secs(400);
+/// So much of what was planted and felt has to be named first.
+const NAMED_LEAST: f64 = 0.97;
+/// No wrong claim may be as sure as this.
+const SURE: f64 = 0.9;
+/// Where several share the time, how far the share of each may be from the planted one.
+const SHARE_TOLERANCE: f64 = 0.05;
+
+/// A kind of `/lab/task`, and how it is to be named.
+struct Planted {
+    task: &'static str,
+    kind: &'static str,
+    names: Names,
+}
+
+/// Which part of a cause names the plant.
+enum Names {
+    /// Nothing but the kind.
+    Kind,
+    /// The function, or one of its callers: the plant's own.
+    Function,
+    /// The actor contains that.
+    Actor(&'static str),
+    /// Several take the time one after the other: each is named with its share.
+    Shares,
+}
+
+const fn row(task: &'static str, kind: &'static str, names: Names) -> Planted {
+    Planted { task, kind, names }
+}
+
+/// The shortest of them, for each commit.
+const BRIEF: [Planted; 4] = [
+    row("preempt", "thread", Names::Actor("thief")),
+    row("futex-pi", "lock", Names::Actor("holder")),
+    row("convoy", "lock", Names::Shares),
+    row("fault", "page_fault", Names::Kind),
+];
+/// What needs one CPU, and no module.
+const LOCAL: [Planted; 7] = [
+    row("rr99", "thread", Names::Actor("multipathd")),
+    row("futex", "lock", Names::Actor("holder")),
+    row("futex-thread", "lock", Names::Actor("holder")),
+    row("inversion", "lock", Names::Actor("holder (preempted by hog)")),
+    row("throttled", "throttled", Names::Kind),
+    row("quota", "quota", Names::Kind),
+    row("disk", "wait", Names::Kind),
+];
+/// What the module plants.
+const MODULE: [Planted; 7] = [
+    row("rt-thread", "thread", Names::Actor("rt-thread")),
+    row("irq-thread", "thread", Names::Actor("plant")),
+    row("hard-irq", "irq", Names::Kind),
+    row("softirq", "softirq", Names::Kind),
+    row("irq-off", "irqs_off", Names::Function),
+    row("work", "thread", Names::Actor("kworker/")),
+    row("unbound-work", "thread", Names::Actor("kworker/u")),
+];
+/// What needs two CPUs.
+const PAIRS: [Planted; 1] = [row("moved", "thread", Names::Shares)];
+
+pub(crate) fn tests() -> Vec<LabTest> {
+    let kernels = suite::kernels(&[Kernel::RealTime, Kernel::RealTimeNew]);
+    let mut tests = Vec::new();
+    for kernel in kernels.into_iter().take(if suite::is_brief() { 1 } else { usize::MAX }) {
+        let counted = Machine::new(Profile::Counted, kernel);
+        tests.push(LabTest::new("watch_names_thieves_locks_and_pages", counted.clone(), brief));
+        if suite::is_brief() {
+            continue;
+        }
+        tests.extend([
+            LabTest::new("watch_names_what_user_space_plants", counted.clone(), local),
+            LabTest::new("watch_names_what_the_kernel_plants", counted.clone(), module),
+            LabTest::new("watch_counts_from_mark_to_mark", counted, marks),
+            LabTest::new(
+                "watch_follows_a_task_to_another_cpu",
+                Machine::new(Profile::Threads, kernel),
+                pairs,
+            ),
+        ]);
+    }
+    tests
+}
+
+fn brief(guest: &mut Guest) -> Result<(), LabError> {
+    named(guest, &BRIEF, 0)
+}
+
+fn local(guest: &mut Guest) -> Result<(), LabError> {
+    named(guest, &LOCAL, 0)
+}
+
+fn module(guest: &mut Guest) -> Result<(), LabError> {
+    named(guest, &MODULE, 0)
+}
+
+fn pairs(guest: &mut Guest) -> Result<(), LabError> {
+    named(guest, &PAIRS, 1)
+}
+
+fn named(guest: &mut Guest, plants: &[Planted], cpu: u32) -> Result<(), LabError> {
+    let tasks: Vec<&str> = plants.iter().map(|planted| planted.task).collect();
+    let (stalls, result) = watch(guest, "", cpu, &tasks)?;
+    for planted in plants {
+        check(guest, planted, &stalls, &result);
+    }
+    Ok(())
+}
+
+/// Watches the tasks and all that they start; returns what was planted and the result.
+fn watch(guest: &mut Guest, flags: &str, cpu: u32, tasks: &[&str]) -> Result<(Vec<Stall>, Value), LabError> {
+    let tasks = tasks.join(" ");
+    let script = format!(
+        "set -e\ntaskset -pc 0 $$ >/dev/null\n{LOAD_PLANT}cp /lab/task /tmp/task\nrm -rf /tmp/watch /tmp/planted\n\
+         mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing\n\
+         whylate watch -q --json --worst 400 {flags} -o /tmp/watch -- /tmp/task /tmp/planted {cpu} {tasks} >/tmp/lines\n\
+         tail -n 1 /tmp/lines >$OUT/result.json\ncat /tmp/planted"
+    );
+    let output = guest.start(&script)?.wait(PATIENCE)?;
+    assert_eq!(output.status, 0, "{}", output.stderr);
+    let result = output.json("result.json")?;
+    Ok((Stall::read(&output.stdout)?, result))
+}
+
+/// The explained activations of a task.
+fn spikes_of<'r>(result: &'r Value, task: &str) -> Vec<&'r Value> {
+    let spikes = result["cells"][0]["probes"][0]["spikes"].as_array().into_iter().flatten();
+    let probe = format!("task/v-{task}");
+    spikes.filter(|spike| spike["probe"] == *probe).collect()
+}
+
+/// Looks how each stall was named, prints it as a row of the confusion table, and fails where too few are named for what they
+/// are, or one is named as something else with certainty.
+#[allow(clippy::print_stdout, reason = "rows of the confusion table, for the record")]
+fn check(guest: &Guest, planted: &Planted, stalls: &[Stall], result: &Value) {
+    let spikes = spikes_of(result, planted.task);
+    let own: Vec<&Stall> = stalls.iter().filter(|stall| stall.cause == planted.task).collect();
+    let (mut named, mut wrong): (Vec<String>, Vec<String>) = Default::default();
+    let mut seen: Vec<u64> = Vec::new();
+    for stall in &own {
+        let felt = spikes.iter().filter(|spike| is_of(spike, stall)).max_by_key(|spike| latency(spike));
+        let Some(spike) = felt.filter(|spike| !seen.contains(&at(spike))) else { continue };
+        seen.push(at(spike));
+        let kind = spike["cause"]["kind"].as_str().unwrap_or_default();
+        named.push(kind.to_owned());
+        let is_right = match planted.names {
+            Names::Shares => has_shares(spike, planted.kind, &own),
+            _ => kind == planted.kind && planted.names.are_in(&spike["cause"], stall),
+        };
+        if !is_right {
+            let line = format!("{}: {stall:?} is {spike}", planted.task);
+            let is_sure = spike["cause"]["confidence"].as_f64().is_some_and(|it| it >= SURE);
+            assert!(!is_sure, "named with certainty: {line}");
+            wrong.push(line);
+        }
+    }
+    named.sort_unstable();
+    let kinds: Vec<String> = named
+        .chunk_by(|one, other| one == other)
+        .map(|same| format!("`{}` {}", same[0], same.len()))
+        .collect();
+    let (felt, right) = (named.len(), named.len() - wrong.len());
+    println!(
+        "         {} | {} | {} | {felt} | {} | {right} |",
+        guest.kernel_version(),
+        planted.task,
+        own.len(),
+        kinds.join(", ")
+    );
+    wrong.iter().for_each(|line| println!("         {line}"));
+    assert!(
+        felt * 2 >= own.len() || matches!(planted.names, Names::Shares) && felt * 4 >= own.len(),
+        "{}: only {felt} of {} were felt",
+        planted.task,
+        own.len()
+    );
+    assert!(right as f64 >= NAMED_LEAST * felt as f64 && right > 0, "{}: {right} of {felt}", planted.task);
+}
+
+fn at(spike: &Value) -> u64 {
+    spike["at_ns"].as_u64().unwrap_or_default()
+}
+
+fn latency(spike: &Value) -> u64 {
+    spike["latency_ns"].as_u64().unwrap_or_default()
+}
+
+/// How much of the spike lies in the stall.
+fn overlap(spike: &Value, stall: &Stall) -> u64 {
+    let (at, latency) = (at(spike), latency(spike));
+    at.min(stall.end_ns).saturating_sub((at - latency).max(stall.begin_ns))
+}
+
+/// Whether at least half of the spike lies in the stall.
+fn is_of(spike: &Value, stall: &Stall) -> bool {
+    let inside = overlap(spike, stall);
+    inside > 0 && inside * 2 >= latency(spike)
+}
+
+/// Whether each stall has the share of the spike that it took.
+fn has_shares(spike: &Value, kind: &str, stalls: &[&Stall]) -> bool {
+    let causes = || std::iter::once(&spike["cause"]).chain(spike["also"].as_array().into_iter().flatten());
+    stalls.iter().filter(|stall| overlap(spike, stall) > 0).all(|stall| {
+        let is_it = |cause: &&Value| cause["kind"] == kind && cause["actor"] == stall.function;
+        let share: f64 = causes().filter(is_it).filter_map(|cause| cause["share"].as_f64()).sum();
+        let took = overlap(spike, stall) as f64 / latency(spike) as f64;
+        (share - took).abs() <= SHARE_TOLERANCE
+    })
+}
+
+impl Names {
+    fn are_in(&self, cause: &Value, stall: &Stall) -> bool {
+        match self {
+            Self::Kind | Self::Shares => true,
+            Self::Actor(name) => cause["actor"].as_str().is_some_and(|actor| actor.contains(name)),
+            Self::Function => {
+                let mut callers = cause["callers"].as_array().into_iter().flatten();
+                cause["function"] == stall.function || callers.any(|caller| caller == &stall.function)
+            }
+        }
+    }
+}
+
+/// Texts that the task writes into trace_marker are the begin and the end of its activations; a sleep between them is a part
+/// of its work.
+fn marks(guest: &mut Guest) -> Result<(), LabError> {
+    let flags = "--begin 'marker:cycle begin' --end 'marker:cycle end'";
+    let (stalls, result) = watch(guest, flags, 0, &["marks"])?;
+    let cpus = result["cells"][0]["probes"][0]["cpus"].as_array().cloned().unwrap_or_default();
+    let [series] = &cpus[..] else { panic!("nobody else writes such texts: {cpus:#?}") };
+    assert_eq!(
+        (&series["series"], series["samples"].as_u64()),
+        (&"v-marks".into(), Some(stalls.len() as u64))
+    );
+    for spike in spikes_of(&result, "marks") {
+        assert_eq!(
+            (&spike["cause"]["kind"], &spike["cause"]["function"]),
+            (&"wait".into(), &"clock_nanosleep".into())
+        );
+        assert!(stalls.iter().any(|stall| overlap(spike, stall) == stall.length_ns()), "{spike}");
+    }
+    Ok(())
+}
