@@ -11,14 +11,8 @@ const LEFT_OUT: &str = "irq_vectors/vector_";
 
 /// Functions that read the clock, as patterns of the function tracer. On arm64 they are traced as any other, and each record of a
 /// function needs the time, so that each function is followed by theirs. Nobody is late by them.
-pub(super) const CLOCK_READERS: [&str; 6] = [
-    "arch_counter_*",
-    "arch_timer_*read*",
-    "*read_cnt*",
-    "ktime_get*",
-    "sched_clock*",
-    "*timekeeping_get_ns*",
-];
+pub(super) const CLOCK_READERS: [&str; 4] =
+    ["arch_counter_*", "arch_timer_*read*", "ktime_get*", "sched_clock*"];
 
 /// The events to record on this kernel, and those of [`TraceProfile::EVENTS`] that it lacks.
 pub(super) fn events(tracefs: &Tracefs, more: &[String]) -> (Vec<String>, Vec<&'static str>) {
