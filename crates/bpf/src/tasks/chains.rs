@@ -14,13 +14,13 @@ const CHAINS_MAX: usize = 16;
 /// So many records of each CPU are read for them: where more happens in 100 ms, chains go back less far.
 const CHAIN_RECORDS_MAX: u64 = 8_192;
 
+/// The chains of some activations, one after another, and what the CPUs recorded meanwhile.
+pub(super) type Chains = (Vec<Vec<WakeLink>>, BTreeMap<CpuId, Recording>);
+
 impl TaskWatch {
     /// The chains of wake-ups of activations, as far as a thread began them, and all that the CPUs recorded then; of the first
     /// ones only, where there are many.
-    pub(super) fn wakeups(
-        &self,
-        activations: &[&Activation],
-    ) -> Result<(Vec<Vec<WakeLink>>, BTreeMap<CpuId, Recording>), BpfError> {
+    pub(super) fn wakeups(&self, activations: &[&Activation]) -> Result<Chains, BpfError> {
         let has_chain = |one: &Activation| matches!(one.waker, Waker::Thread(..));
         let begin = |one: &Activation| {
             let chain_ns = has_chain(one).then(|| one.woken_ns.saturating_sub(CHAIN_BEFORE_NS));

@@ -76,7 +76,7 @@ fn family(host: &HostRoot, pid: u32) -> Vec<(u32, u32)> {
             let children = children.split_whitespace().filter_map(|child| child.parse().ok());
             children.for_each(|child| {
                 if !processes.contains(&child) {
-                    processes.push(child)
+                    processes.push(child);
                 }
             });
         }

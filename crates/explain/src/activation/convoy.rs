@@ -15,6 +15,9 @@ use whylate_core::result::CauseKind as Kind;
 /// From when to when, and who held the lock.
 type Held = (u64, u64, Blame);
 
+/// A thread: its id and its name.
+type Who<'s> = (u32, &'s str);
+
 /// A wake-up of a thread by another one: its time, by whom.
 type Wake<'r> = (u64, u32, &'r str);
 
@@ -24,7 +27,7 @@ pub fn convoy_from(activation: &Activation) -> Option<u64> {
 }
 
 /// Who held the lock when the wait began, and who released it, where these are two.
-fn ends(stage: &Stage) -> Option<((u32, &str), (u32, &str))> {
+fn ends(stage: &Stage) -> Option<(Who<'_>, Who<'_>)> {
     let Doing::Blocked { wait: Wait::Lock { owner: Some((first, first_name)), .. }, waker } = &stage.what
     else {
         return None;
