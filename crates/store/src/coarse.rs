@@ -25,6 +25,14 @@ pub(crate) struct Merged {
     pub(crate) end_ns: u64,
 }
 
+impl Merged {
+    /// A segment with these rows, as they were measured.
+    pub(crate) fn new(segment: u32, bytes: u64, rows: &Rows) -> Self {
+        let end_ns = rows.intervals.iter().map(|(_, one)| one.end_ns).max().unwrap_or(0);
+        Self { segment, bytes, level: 0, end_ns }
+    }
+}
+
 /// How much of a run stays as it was measured; all of it where nothing is said. The rest is made coarser.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keeping {
@@ -51,6 +59,12 @@ pub(crate) struct Room {
 const LEVELS_MAX: u32 = 4;
 
 impl Room {
+    /// Takes in a segment that holds all single ones so far.
+    pub(crate) fn add(&mut self, merged: Merged) {
+        self.merged.push(merged);
+        self.single = 0;
+    }
+
     /// The segment that is made coarser next: one that is too old to stay as it is; else, where there is too little room, of
     /// those that are the least coarse the oldest. The newest one stays as it is.
     pub(crate) fn next(&self) -> Option<usize> {

@@ -217,14 +217,17 @@ impl RunDirectory {
         Ok(Flush { segment: self.next_segment, replaces, of: parts_of(rows), tables })
     }
 
-    /// Makes one segment of those that are kept, if they are `least` or more. Where that fails (a full disk), they stay as they are.
+    /// Makes one segment of those that are kept, if they are `least` or more; on a full disk they stay as they are. One that is
+    /// too large to be joined stays, too, and is made coarser later.
     fn merge(&mut self, least: usize) {
-        let Some((rows, segments)) = self.kept.take(least) else { return };
-        if let Some(merged) = self.replace(&rows, &segments)
-            && let Some(room) = &mut self.room
-        {
-            room.merged.push(merged);
-            room.single = 0;
+        let (rows, segments) = self.kept.take();
+        let merged = match (&segments[..], &self.room) {
+            ([segment], Some(room)) => Some(Merged::new(*segment, room.single, &rows)),
+            (all, _) if all.len() >= least => self.replace(&rows, all),
+            _ => None,
+        };
+        if let (Some(merged), Some(room)) = (merged, &mut self.room) {
+            room.add(merged);
         }
         self.thin();
     }
@@ -238,8 +241,7 @@ impl RunDirectory {
             Ok(()) => {
                 self.next_segment += 1;
                 self.remove_segments(segments);
-                let end_ns = rows.intervals.iter().map(|(_, one)| one.end_ns).max().unwrap_or(0);
-                Some(Merged { segment, bytes, level: 0, end_ns })
+                Some(Merged::new(segment, bytes, rows))
             }
             Err(_) => {
                 self.remove_segments(&[segment]);

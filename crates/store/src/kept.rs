@@ -33,9 +33,9 @@ impl Kept {
         self.segments.push(number);
     }
 
-    /// The rows and the segments that hold them, if they are `least` or more. Nothing is kept then.
-    pub(crate) fn take(&mut self, least: usize) -> Option<(Rows, Vec<u32>)> {
+    /// The rows and the segments that hold them. Nothing is kept then.
+    pub(crate) fn take(&mut self) -> (Rows, Vec<u32>) {
         let Self { rows, segments } = std::mem::take(self);
-        (segments.len() >= least).then_some((rows, segments))
+        (rows, segments)
     }
 }

@@ -104,6 +104,32 @@ fn older_intervals_become_longer_and_every_sample_stays() {
 }
 
 #[test]
+fn segments_too_large_to_be_joined_become_coarser_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("large");
+    let mut directory = RunDirectory::create(&path, &info()).unwrap();
+    directory.limit(Keeping { bytes: Some(1), whole_ns: None });
+    let task = key("idle", 1, 1, "task/audio");
+    const SPIKES: u64 = 50_000;
+    for second in 0..4 {
+        directory.rows().add_intervals(&task, vec![interval(1, second, &[7])]);
+        let spike = |nth| SpikeRecord {
+            cpu: CpuId(1),
+            at_ns: second * SECOND + nth,
+            latency_ns: nth,
+            ..SpikeRecord::default()
+        };
+        directory.rows().add_spikes(&task, (0..SPIKES).map(spike));
+        directory.flush().unwrap();
+    }
+    assert!(directory.thinned().is_some());
+    let reader = Reader::open(&path).unwrap();
+    let spikes: Vec<usize> = reader.segments().map(|segment| segment.rows.spikes.len()).collect();
+    let whole = spikes.iter().filter(|number| **number == SPIKES as usize).count();
+    assert!(spikes.len() == 4 && whole == 2, "the last two may be as they were: {spikes:?}");
+}
+
+#[test]
 fn what_is_older_than_it_is_kept_becomes_coarser_although_there_is_room() {
     let folder = tempfile::tempdir().unwrap();
     let [whole, aged] = ["whole", "aged"].map(|name| folder.path().join(name));
