@@ -211,7 +211,9 @@ mod tests {
         let all = figures(std::slice::from_ref(&task));
         for (nth, kind, field, value) in [(2, 0, 3, 2.0), (3, 1, 2, 0.0)] {
             let bytes = family("x", &all[nth]);
-            let family = fields(&bytes[2..]);
+            let mut rest = bytes.as_slice();
+            assert_eq!(number(&mut rest) as usize, rest.len());
+            let family = fields(rest);
             assert_eq!(family[2], (3, Value::Number(kind)), "{family:?}");
             assert_eq!(inner(&inner(&family, 4)[0], field)[0], [(1, Value::Double(value))]);
         }
