@@ -180,7 +180,11 @@ fn what_cannot_be_asked_is_said_in_plain_words() {
         (asked("worst", &lake), "holds no run"),
         (asked("worst", &folder.path().join("nolake")), "nolake: there is no such folder; `whylate push RUN"),
         (whylate(&["pull", text(&folder.path().join("nolake"))]), "there is no such folder"),
-        (whylate(&["pull", text(&folder.path().join("nolake/run")), "back"]), "there is no such folder"),
+        // Which part of it is the lake, only the lake could say.
+        (
+            whylate(&["pull", text(&folder.path().join("nolake/run")), "back"]),
+            "nolake/run: no such run in the lake",
+        ),
         (whylate(&["farm", "compare", "6.1", "6.6", "--lake", text(&lake)]), "holds no run"),
     ] {
         assert!(said.code == Some(1) && said.stderr.contains(expected), "{said:?}");
