@@ -204,7 +204,7 @@ fn a_board_has_its_history_with_changes_and_only_plain_names_are_asked_for() {
     );
     for statistic in ["max", "p42"] {
         let (status, said) = get(address, &format!("/farm/board/late?statistic={statistic}"));
-        assert!(status == 400 && said.contains("there are p50, p99, p99.9, p99.99\n"), "{said}");
+        assert!(status == 400 && said.contains("choose p50, p99, p99.9, p99.99\n"), "{said}");
     }
     assert_eq!(asked.0.lock().unwrap().len(), 1, "one answer has all of it");
     assert_eq!(get(address, "/farm/board/nobody").0, 404);
