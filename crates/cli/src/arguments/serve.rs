@@ -17,8 +17,8 @@ Examples:
 
 It only reads. A run that goes on is shown live. /metrics is for Prometheus, /runs.json for scripts.
 Of a lake /farm is the wall of its boards, /farm/board/NAME one of them, /farm/compare compares two
-groups of runs. The engine (the one of `farm query`) is asked once and its answers are kept: an answer
-older than ten minutes is shown while a new one is fetched.")]
+groups of runs. The engine (the one of `farm query`) is asked once and its answers are kept: an
+answer older than ten minutes is shown while a new one is fetched.")]
 pub(crate) struct ServeArguments {
     /// The folder of runs [default: where `run` keeps them; with --lake: none]
     #[arg(long, value_name = "DIR")]
