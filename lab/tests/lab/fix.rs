@@ -93,6 +93,18 @@ const WORK: Trouble = Trouble {
     ..USUAL
 };
 
+/// What the other thread of the core does to this one. Threads of the emulator share no core: what the other one's work
+/// does is planted, and is over when that CPU is off. Other treatments are not tried, which would move all that runs in this
+/// guest to the CPU that is at fault.
+const SIBLING: Trouble = Trouble {
+    name: "fix_switches_off_the_other_thread_of_the_core",
+    cpu: 0,
+    treatments: "smt-off,vm-stat-interval",
+    plant: "sh -c 'while :; do echo \"ipi 60ms cpu=0 from=1\" >/proc/plant; sleep 0.2; done' 2>/dev/null & planter=$!\n",
+    cures: &["smt-off"],
+    ..USUAL
+};
+
 /// The kernel's detector of lockups, of which each look keeps interrupts off.
 const WATCHDOG: Trouble = Trouble {
     name: "fix_switches_off_a_watchdog_that_takes_long",
@@ -120,11 +132,13 @@ pub(crate) fn tests() -> Vec<LabTest> {
     let of_kernel = |kernel| {
         let machine = Machine::new(Profile::Threads, kernel);
         let with_disk = machine.clone().with(&[Device::SecondDisk]);
+        let siblings = machine.clone().with(&[Device::Siblings]);
         [
             LabTest::new(THREAD.name, machine.clone(), |guest| search(guest, &THREAD)),
             LabTest::new(INTERRUPTS.name, machine.clone(), |guest| search(guest, &INTERRUPTS)),
             LabTest::new(FLUSHES.name, machine.clone(), |guest| search(guest, &FLUSHES)),
             LabTest::new(WORK.name, machine.clone(), |guest| search(guest, &WORK)),
+            LabTest::new(SIBLING.name, siblings, |guest| search(guest, &SIBLING)),
             LabTest::new(WATCHDOG.name, machine.clone(), |guest| search(guest, &WATCHDOG)),
             LabTest::new(THROTTLED.name, machine, |guest| search(guest, &THROTTLED)),
             LabTest::new("fix_proves_a_word_of_the_command_line", with_disk, campaign),
