@@ -2,13 +2,10 @@
 
 use crate::info::RunInfo;
 use std::collections::HashMap;
-use whylate_core::plan::{Policy, ProbePlan};
+use whylate_core::plan::{MeasuringTask, Policy, ProbePlan};
 use whylate_core::{CpuId, CpuSet, Nanos, SeriesName, WarningCode};
 use whylate_stats::SampleShape;
 use whylate_stats::throttling::{Circumstances, fair_server_in};
-
-/// The probe of which each series is a thread of the user.
-const TASK: &str = "task";
 
 /// The probes of the plan.
 pub(super) struct Shapes {
@@ -61,12 +58,12 @@ impl Shapes {
 
     /// How many of the largest spikes are kept of a series on a CPU.
     pub(super) fn spikes_kept_of(&self, name: SeriesName<'_>) -> usize {
-        if name.probe == TASK { self.tasks_kept } else { self.spikes_kept }
+        if is_of_user(name) { self.tasks_kept } else { self.spikes_kept }
     }
 
     /// How many of the largest spikes of `probe` are kept in all.
     pub(super) fn spikes_kept_in(&self, probe: &str) -> usize {
-        if probe == TASK { usize::MAX } else { self.spikes_kept }
+        if is_of_user(SeriesName::of(probe)) { usize::MAX } else { self.spikes_kept }
     }
 
     fn add(&mut self, name: String, probe: &ProbePlan, cpus: &CpuSet) {
@@ -110,4 +107,9 @@ impl Shapes {
         let whole = name.whole().to_string();
         self.names.iter().position(|known| *known == whole).unwrap_or(self.names.len())
     }
+}
+
+/// Whether each series is a thread of the user.
+fn is_of_user(name: SeriesName<'_>) -> bool {
+    name.facts().is_some_and(|facts| facts.task == MeasuringTask::Users)
 }
