@@ -10,6 +10,7 @@ pub mod cpu_table;
 pub mod cpuinfo;
 pub mod environment;
 pub mod facts;
+pub mod hotplug;
 pub mod interrupts;
 pub mod irq_lines;
 mod program;

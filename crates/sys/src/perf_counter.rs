@@ -5,24 +5,29 @@ use std::io::{self, Read};
 use std::os::fd::{FromRawFd, OwnedFd};
 use whylate_core::CpuId;
 
-/// `struct perf_event_attr` of the kernel (include/uapi/linux/perf_event.h), as far as its first published size
-/// (`PERF_ATTR_SIZE_VER0`): the kernel takes the rest for zero.
+/// `struct perf_event_attr` of the kernel (include/uapi/linux/perf_event.h), as far as its size of Linux 3.7
+/// (`PERF_ATTR_SIZE_VER3`): the kernel takes the rest for zero.
 #[repr(C)]
 #[derive(Default)]
-struct EventAttributes {
-    kind: u32,
-    size: u32,
-    config: u64,
-    sample_period: u64,
-    sample_type: u64,
-    read_format: u64,
-    flags: u64,
-    wakeup_events: u32,
-    breakpoint_type: u32,
-    config1: u64,
+pub(crate) struct EventAttributes {
+    pub(crate) kind: u32,
+    pub(crate) size: u32,
+    pub(crate) config: u64,
+    pub(crate) sample_period: u64,
+    pub(crate) sample_type: u64,
+    pub(crate) read_format: u64,
+    pub(crate) flags: u64,
+    pub(crate) wakeup_events: u32,
+    pub(crate) breakpoint_type: u32,
+    pub(crate) config1: u64,
+    pub(crate) config2: u64,
+    pub(crate) branch_sample_type: u64,
+    pub(crate) user_registers: u64,
+    pub(crate) user_stack: u32,
+    pub(crate) clock_id: i32,
 }
 
-const _: () = assert!(size_of::<EventAttributes>() == 64);
+const _: () = assert!(size_of::<EventAttributes>() == 96);
 
 /// `PERF_FLAG_FD_CLOEXEC` of the same header.
 const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
@@ -41,30 +46,9 @@ impl PerfCounter {
     /// EACCES or EPERM without CAP_PERFMON (see `kernel.perf_event_paranoid`), ENOENT or EINVAL for an event that
     /// the CPU does not have.
     pub fn open(kind: u32, config: u64, cpu: CpuId) -> io::Result<Self> {
-        let attributes = EventAttributes {
-            kind,
-            size: size_of::<EventAttributes>() as u32,
-            config,
-            ..EventAttributes::default()
-        };
-        let (any_process, no_group) = (-1, -1);
-        // SAFETY: perf_event_open reads `size` bytes from the pointer, which points to a structure of that size, and
-        // keeps no reference to it.
-        let descriptor = unsafe {
-            libc::syscall(
-                libc::SYS_perf_event_open,
-                &raw const attributes,
-                any_process,
-                cpu.0 as libc::c_int,
-                no_group,
-                CLOSE_ON_EXEC,
-            )
-        };
-        if descriptor < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel has just made this descriptor, and nobody else owns it.
-        Ok(Self { file: unsafe { OwnedFd::from_raw_fd(descriptor as i32) }.into() })
+        let attributes = EventAttributes { kind, config, ..EventAttributes::default() };
+        let any_process = -1;
+        Ok(Self { file: open(attributes, any_process, cpu)? })
     }
 
     /// How often the event happened since the counter was opened.
@@ -76,4 +60,27 @@ impl PerfCounter {
         (&self.file).read_exact(&mut count)?;
         Ok(u64::from_ne_bytes(count))
     }
+}
+
+/// Opens an event of a thread on a CPU.
+pub(crate) fn open(attributes: EventAttributes, thread: libc::pid_t, cpu: CpuId) -> io::Result<File> {
+    let attributes = EventAttributes { size: size_of::<EventAttributes>() as u32, ..attributes };
+    let no_group = -1;
+    // SAFETY: perf_event_open reads `size` bytes from the pointer, which points to a structure of that size, and
+    // keeps no reference to it.
+    let descriptor = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            &raw const attributes,
+            thread,
+            cpu.0 as libc::c_int,
+            no_group,
+            CLOSE_ON_EXEC,
+        )
+    };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made this descriptor, and nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor as i32) }.into())
 }

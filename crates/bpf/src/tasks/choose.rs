@@ -85,7 +85,7 @@ fn family(host: &HostRoot, pid: u32) -> Vec<(u32, u32)> {
     found
 }
 
-fn known(host: &HostRoot, pid: u32, tid: u32) -> Option<Chosen> {
+pub(super) fn known(host: &HostRoot, pid: u32, tid: u32) -> Option<Chosen> {
     let text = host.read(&format!("/proc/{pid}/task/{tid}/stat")).ok()??;
     let stat = Stat::parse(&text)?;
     // Of ordinary tasks the nice value + 20, of others -1 - the priority.

@@ -9,6 +9,8 @@ pub struct TaskLosses {
     pub incomplete: u64,
     /// Tasks that are not watched since another one has their slot.
     pub unwatched: u64,
+    /// Threads of other users, which an ordinary user may not watch.
+    pub refused: u64,
     /// Events at which a program could not run.
     pub missed: u64,
     /// Texts for trace_marker that were not in memory when they were written, so that nobody knows whether they were marks.

@@ -10,6 +10,7 @@ mod losses;
 mod marked;
 mod monitors;
 mod neighbours;
+mod own;
 mod places;
 mod rings;
 mod suspension;
@@ -18,6 +19,7 @@ pub use build::Watched;
 pub use choose::{Chosen, TaskTarget, unit_group};
 pub use losses::TaskLosses;
 pub use monitors::{KernelMonitor, MonitorWarning};
+pub use own::OwnTaskWatch;
 pub use places::place_of;
 
 use crate::causes::Causes;
@@ -364,6 +366,7 @@ impl TaskWatch {
             records: self.rings.lost() + told.events,
             incomplete: self.builder.incomplete,
             unwatched: self.collisions + told.collisions,
+            refused: 0,
             missed: self.causes.missed().in_window(true).count(),
             unread_texts: told.unread_texts,
             suspended: self.suspension.dropped,

@@ -19,7 +19,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 use view::WatchView;
-use whylate_bpf::tasks::{TaskTarget, TaskWatch};
 use whylate_core::figure::{count, nanoseconds};
 use whylate_core::plan::{CellPlan, KeyError, Plan, ProbePlan, TracePlan};
 use whylate_core::result::{Cause, CauseKind};
@@ -56,8 +55,7 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
     let collector = |base: &String| Collector::new(base, &facts.host, variable);
     let collector = arguments.otlp.as_ref().map(collector).transpose()?;
     // Whoever lacks the rights hears it before there is a directory.
-    TaskWatch::start(&host.running, &facts.cpu_sets.online, &TaskTarget::Children, &facts)
-        .context("tasks cannot be watched")?;
+    whylate_runner::try_to_watch(&task, &host.running, &facts.cpu_sets.online, &facts)?;
     let experiment = prepare(plan, facts, false)?;
     let started_at = SystemTime::now();
     let path = match &arguments.output {
