@@ -229,7 +229,7 @@ fn a_user_watches_his_own_program_and_nobody_elses() {
         Ok(user) => user,
         Err(reason) => return skipped(&reason),
     };
-    let naps = "sh -c 'for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.02; done'";
+    let naps = "sh -c 'for i in 1 2 3 4 5 6 7 8 9 10; do (:); sleep 0.02; done'";
     let said = user.shell(&format!("./whylate watch -q --json -o run -- {naps}")).unwrap();
     if said.code == Some(69) {
         assert!(said.stderr.contains("perf_event_paranoid") && !user.path().join("run").exists(), "{said:?}");
@@ -239,16 +239,23 @@ fn a_user_watches_his_own_program_and_nobody_elses() {
     assert!(codes(&result).iter().any(|code| code == "causes-incomplete"), "{result:#}");
     let probe = &result["cells"][0]["probes"][0];
     let shell = list(probe, "cpus").iter().find(|cpu| cpu["series"] == "sh").unwrap();
-    assert!(shell["samples"].as_u64().unwrap() >= 8 && shell["task"]["run_ns"].as_u64().unwrap() > 0, "{shell:#}");
-    assert!(shell["task"]["faults"].as_u64().unwrap() > 0, "a shell that forks writes to new pages: {shell:#}");
+    assert!(
+        shell["samples"].as_u64().unwrap() >= 8 && shell["task"]["run_ns"].as_u64().unwrap() > 0,
+        "{shell:#}"
+    );
+    assert!(
+        shell["task"]["faults"].as_u64().unwrap() > 0,
+        "a shell that forks writes to new pages: {shell:#}"
+    );
     let parts: Vec<&str> = list(shell, "parts").iter().map(|part| word(part, "part")).collect();
     assert!(parts.contains(&"run") && !parts.contains(&"wakeup"), "no wake-up is known: {parts:?}");
     let kinds = list(probe, "spikes").iter().map(|spike| word(&spike["cause"], "kind"));
     kinds.for_each(|kind| assert!(["own_work", "thread"].contains(&kind), "{kind}"));
     if rustix::process::geteuid().is_root() {
-        // The process of this test is root's.
-        let other = user.shell(&format!("./whylate watch -q -D 1s --pid {}", std::process::id())).unwrap();
-        assert!(other.code == Some(69) && other.stderr.contains("those of another user cannot"), "{other:?}");
+        let mut other = Command::new("sleep").arg("60").spawn().unwrap();
+        let said = user.shell(&format!("./whylate watch -q -D 1s -o other --pid {}", other.id())).unwrap();
+        other.kill().and_then(|()| other.wait()).unwrap();
+        assert!(said.code == Some(69) && said.stderr.contains("those of another user cannot"), "{said:?}");
     }
 }
 
