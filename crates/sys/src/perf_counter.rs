@@ -1,4 +1,4 @@
-//! Counting performance events of one CPU: `perf_event_open` without sampling.
+//! Counting performance events of one CPU or thread: `perf_event_open` without sampling.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -27,7 +27,7 @@ const _: () = assert!(size_of::<EventAttributes>() == 64);
 /// `PERF_FLAG_FD_CLOEXEC` of the same header.
 const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
 
-/// A counter of one event on one CPU, running.
+/// A counter of one event on one CPU or of one thread, running.
 #[derive(Debug)]
 pub struct PerfCounter {
     file: File,
@@ -41,21 +41,35 @@ impl PerfCounter {
     /// EACCES or EPERM without CAP_PERFMON (see `kernel.perf_event_paranoid`), ENOENT or EINVAL for an event that
     /// the CPU does not have.
     pub fn open(kind: u32, config: u64, cpu: CpuId) -> io::Result<Self> {
+        let any_process = -1;
+        Self::of(kind, config, any_process, cpu.0 as libc::c_int)
+    }
+
+    /// Counts the event of one thread, wherever it runs.
+    ///
+    /// # Errors
+    /// As [`PerfCounter::open`]; ESRCH when there is no such thread.
+    pub fn of_thread(kind: u32, config: u64, thread: u32) -> io::Result<Self> {
+        let any_cpu = -1;
+        Self::of(kind, config, thread as libc::pid_t, any_cpu)
+    }
+
+    fn of(kind: u32, config: u64, process: libc::pid_t, cpu: libc::c_int) -> io::Result<Self> {
         let attributes = EventAttributes {
             kind,
             size: size_of::<EventAttributes>() as u32,
             config,
             ..EventAttributes::default()
         };
-        let (any_process, no_group) = (-1, -1);
+        let no_group = -1;
         // SAFETY: perf_event_open reads `size` bytes from the pointer, which points to a structure of that size, and
         // keeps no reference to it.
         let descriptor = unsafe {
             libc::syscall(
                 libc::SYS_perf_event_open,
                 &raw const attributes,
-                any_process,
-                cpu.0 as libc::c_int,
+                process,
+                cpu,
                 no_group,
                 CLOSE_ON_EXEC,
             )
