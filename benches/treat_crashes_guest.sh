@@ -2,7 +2,7 @@
 # Runs in a guest of the lab (benches/treat_crashes_lab.sh, and the lab's tests): ends `treat apply`, cells with treatments
 # and `treat restore` at random moments, COUNT times: by a signal, Ctrl-C twice, a terminal that closes, or the kernel for
 # want of memory. Then `restore` has to bring back every value. Says `restored KIND END CHANGES-LEFT SECONDS` for each (when
-# it was ended), and ends with the first that is not restored exactly. 105 in a row have each kind ended in each way.
+# it was ended), and ends with the first that is not restored exactly. 126 in a row have each kind ended in each way.
 #
 # COUNT: how many; SEED: a number for the random moments; FIRST: the number of the first one.
 set -u
@@ -98,6 +98,7 @@ case \$1 in
 2) exec whylate treat apply sysfs /sys/devices/system/cpu/cpu1/online 0 ;;
 3) exec whylate treat apply irq-affinity all --cpus 0 ;;
 4) exec whylate treat apply affinity $anywhere --cpus 0 ;;
+5) exec whylate treat apply cpu-quota $anywhere --percent 20 ;;
 run) exec whylate run $state/plan.toml -o $state/run -q --json ;;
 esac
 END
@@ -188,11 +189,14 @@ mkdir -p /sys/fs/cgroup/memory-of-crashes || exit 29
 ulimit -c 0
 settings >$state/settings
 threads >$state/threads
+# Before Linux 6.18 quotas are refused on PREEMPT_RT.
+treatments=6
+whylate treat apply cpu-quota $anywhere --percent 20 --dry-run >/dev/null 2>&1 || treatments=5
 SEED=${SEED:-1}
 number=${FIRST:-0}
 last=$((number + ${COUNT:-6}))
 while [ $number -lt $last ]; do
-    treatment=$((number / 3 % 5))
+    treatment=$((number / 3 % treatments))
     end=$(echo KILL HUP QUIT TERM INT-twice terminal memory | cut -d' ' -f$(((number / 3 + number % 3 * 2) % 7 + 1)))
     time_of $treatment
     time_of run

@@ -161,7 +161,7 @@ fn errors_say_where_and_what_would_be_right() {
         (
             "[[cell]]",
             "[[treatment]]\nname = \"s\"\n[[cell]]",
-            "plan.toml:20:1: treatment[0]: has no `kind`; the kinds are shield, irq-affinity, affinity, cgroup, priority, workqueue, fair-server, network, ethtool, governor, smt-off, idle, cache-partition, gpu-power, pci-power, thp, ksm, numa-balancing, watchdog, rt-throttling, sysfs, sysctl, module-parameter, boot",
+            "plan.toml:20:1: treatment[0]: has no `kind`; the kinds are shield, irq-affinity, affinity, cgroup, cpu-quota, priority, workqueue, fair-server, network, ethtool, governor, smt-off, idle, cache-partition, gpu-power, pci-power, thp, ksm, numa-balancing, watchdog, rt-throttling, sysfs, sysctl, module-parameter, boot",
         ),
         (
             "[[cell]]",

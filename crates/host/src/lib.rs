@@ -3,6 +3,7 @@
 //! Everything is read under a [`HostRoot`], a folder that tests can replace. Nothing here changes a machine, except
 //! for a thread that enters a shield by itself ([`shield`]).
 
+pub mod busy;
 pub mod cgroup;
 pub mod cpu_frequency;
 pub mod cpu_stat;

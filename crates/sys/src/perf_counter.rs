@@ -1,4 +1,4 @@
-//! Counting performance events of one CPU: `perf_event_open` without sampling.
+//! Counting performance events of one CPU or thread: `perf_event_open` without sampling.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -32,7 +32,7 @@ const _: () = assert!(size_of::<EventAttributes>() == 96);
 /// `PERF_FLAG_FD_CLOEXEC` of the same header.
 const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
 
-/// A counter of one event on one CPU, running.
+/// A counter of one event on one CPU or of one thread, running.
 #[derive(Debug)]
 pub struct PerfCounter {
     file: File,
@@ -46,9 +46,21 @@ impl PerfCounter {
     /// EACCES or EPERM without CAP_PERFMON (see `kernel.perf_event_paranoid`), ENOENT or EINVAL for an event that
     /// the CPU does not have.
     pub fn open(kind: u32, config: u64, cpu: CpuId) -> io::Result<Self> {
-        let attributes = EventAttributes { kind, config, ..EventAttributes::default() };
         let any_process = -1;
-        Ok(Self { file: open(attributes, any_process, cpu)? })
+        Self::of(kind, config, any_process, Some(cpu))
+    }
+
+    /// Counts the event of one thread, wherever it runs.
+    ///
+    /// # Errors
+    /// As [`PerfCounter::open`]; ESRCH when there is no such thread.
+    pub fn of_thread(kind: u32, config: u64, thread: u32) -> io::Result<Self> {
+        Self::of(kind, config, thread as libc::pid_t, None)
+    }
+
+    fn of(kind: u32, config: u64, thread: libc::pid_t, cpu: Option<CpuId>) -> io::Result<Self> {
+        let attributes = EventAttributes { kind, config, ..EventAttributes::default() };
+        Ok(Self { file: open(attributes, thread, cpu)? })
     }
 
     /// How often the event happened since the counter was opened.
@@ -62,8 +74,8 @@ impl PerfCounter {
     }
 }
 
-/// Opens an event of a thread on a CPU.
-pub(crate) fn open(attributes: EventAttributes, thread: libc::pid_t, cpu: CpuId) -> io::Result<File> {
+/// Opens an event of a thread, or of any (-1), on a CPU, or on any.
+pub(crate) fn open(attributes: EventAttributes, thread: libc::pid_t, cpu: Option<CpuId>) -> io::Result<File> {
     let attributes = EventAttributes { size: size_of::<EventAttributes>() as u32, ..attributes };
     let no_group = -1;
     // SAFETY: perf_event_open reads `size` bytes from the pointer, which points to a structure of that size, and
@@ -73,7 +85,7 @@ pub(crate) fn open(attributes: EventAttributes, thread: libc::pid_t, cpu: CpuId)
             libc::SYS_perf_event_open,
             &raw const attributes,
             thread,
-            cpu.0 as libc::c_int,
+            cpu.map_or(-1, |cpu| cpu.0 as libc::c_int),
             no_group,
             CLOSE_ON_EXEC,
         )

@@ -115,7 +115,7 @@ impl SwitchRing {
             clock_id: libc::CLOCK_MONOTONIC,
             ..EventAttributes::default()
         };
-        let event = open(attributes, thread as libc::pid_t, self.cpu)?;
+        let event = open(attributes, thread as libc::pid_t, Some(self.cpu))?;
         match &self.ring {
             Some(_) => {
                 let first = self.events[0].as_raw_fd();

@@ -6,7 +6,7 @@
 
 use crate::change::{Change, Hierarchy, Target, Undoing};
 use crate::ethernet;
-use crate::kinds::{cache, interrupts, is_setting, offline};
+use crate::kinds::{cache, interrupts, is_setting, offline, quota};
 use crate::nvidia::UNLOCKED;
 use crate::priority;
 use crate::reading::Reading;
@@ -58,7 +58,9 @@ pub(crate) fn check(change: &Change, old: &str, root: &HostRoot) -> Result<(), &
         Target::Membership { hierarchy, mount, .. } => {
             let is_mount = match hierarchy {
                 Hierarchy::Resctrl => mount == cache::MOUNT,
-                Hierarchy::CgroupV1(_) | Hierarchy::CgroupV2 => mounts(root).contains(mount),
+                Hierarchy::CgroupV1(_) | Hierarchy::CgroupV2 => {
+                    quota::MOUNTS.contains(&mount.as_str()) || mounts(root).contains(mount)
+                }
             };
             (is_mount, both(&|group| group.starts_with('/') && is_clean(group)))
         }
@@ -91,12 +93,13 @@ fn is_below(path: &str, folder: &str) -> bool {
     path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Groups that whylate makes: of cpusets, of resctrl, and trace buffers.
+/// Groups that whylate makes: of cpusets, of CPU time, of resctrl, and trace buffers.
 fn is_group(path: &str, root: &HostRoot) -> bool {
     let Some((around, name)) = path.rsplit_once('/') else { return false };
     let is_buffer = TRACEFS.iter().any(|tracefs| around.strip_prefix(tracefs) == Some("/instances"));
     let is_named = |first: &str| name.strip_prefix(first).is_some_and(|rest| !rest.is_empty());
     (around == cache::MOUNT && name == cache::GROUP)
+        || (quota::MOUNTS.contains(&around) && name == quota::GROUP)
         || (is_buffer && is_named("whylate-"))
         || (mounts(root).iter().any(|mount| mount == around) && [GROUP, OTHERS_GROUP].contains(&name))
 }
@@ -151,6 +154,7 @@ mod tests {
             (Target::file_with("/dev/cpuset/rt/cpuset.cpus", Reading::CpuList), "1\n", ""),
             (Target::file_with(MARK, Reading::Text), Target::ABSENT, "1"),
             (Target::Directory { path: "/sys/fs/cgroup/whylate-shield".to_owned() }, "absent", "present"),
+            (Target::Directory { path: "/sys/fs/cgroup/cpu/whylate-quota".to_owned() }, "absent", "present"),
             (
                 Target::Directory { path: "/sys/kernel/tracing/instances/whylate-trace-7".to_owned() },
                 "absent",
@@ -187,6 +191,7 @@ mod tests {
             (directory("/etc/whylate"), "absent", "present", place),
             (directory("/sys/fs/cgroup/system.slice"), "absent", "present", place),
             (directory("/sys/kernel/tracing/instances/other"), "absent", "present", place),
+            (directory("/sys/fs/cgroup/system.slice/whylate-quota"), "absent", "present", place),
             (mount("/etc", "tmpfs"), "absent", "present", place),
             (mount("/etc", "tracefs"), "absent", "present", place),
             (Target::Stopped { task: task("sshd") }, "running", "stopped", place),

@@ -31,6 +31,8 @@ pub enum Reading {
     Schemata,
     /// Whether the cpuset controller is among those of `cgroup.subtree_control`: `+cpuset` or `-cpuset`.
     CpusetController,
+    /// The same of the controller of CPU time: `+cpu` or `-cpu`.
+    CpuController,
     /// A text file on disk: every byte counts, and it may be absent.
     Text,
 }
@@ -54,10 +56,8 @@ impl Reading {
             },
             Self::CpuList => trimmed.parse::<CpuSet>().map_or(trimmed.to_owned(), |cpus| cpus.to_string()),
             Self::CpuMask => CpuSet::from_mask(trimmed).map_or(trimmed.to_owned(), |cpus| cpus.to_string()),
-            Self::CpusetController => {
-                let is_on = trimmed.split_whitespace().any(|name| matches!(name, "cpuset" | "+cpuset"));
-                if is_on { "+cpuset" } else { "-cpuset" }.to_owned()
-            }
+            Self::CpusetController => controller(trimmed, "cpuset"),
+            Self::CpuController => controller(trimmed, "cpu"),
             Self::Schemata => {
                 let mut lines: Vec<String> = trimmed.lines().map(|line| line.trim().to_owned()).collect();
                 lines.sort_unstable();
@@ -81,7 +81,9 @@ impl Reading {
     /// The text to write so that the file holds again what was read from it.
     pub fn restoring(self, text: &str) -> String {
         match self {
-            Self::Bracketed | Self::CpusetController => self.written(&self.normal(text)),
+            Self::Bracketed | Self::CpusetController | Self::CpuController => {
+                self.written(&self.normal(text))
+            }
             _ => text.to_owned(),
         }
     }
@@ -100,6 +102,12 @@ impl Reading {
             _ => self.normal(new) == found,
         }
     }
+}
+
+/// `+cpuset` where the list of controllers has it, which may itself be written so, else `-cpuset`.
+fn controller(text: &str, name: &str) -> String {
+    let is_on = text.split_whitespace().any(|it| it.strip_prefix('+').unwrap_or(it) == name);
+    format!("{}{name}", if is_on { '+' } else { '-' })
 }
 
 /// `[resource, domain, value]` of every domain in a schemata text.
@@ -140,6 +148,8 @@ mod tests {
             (Reading::Schemata, "    MB:0=100\n    L3:0=ff;1=f\n", "L3:0=ff;1=f\nMB:0=100"),
             (Reading::CpusetController, "cpuset cpu io\n", "+cpuset"),
             (Reading::CpusetController, "cpu io\n", "-cpuset"),
+            (Reading::CpuController, "cpuset io\n", "-cpu"),
+            (Reading::CpuController, "+cpu\n", "+cpu"),
             (Reading::Text, " a\n", " a\n"),
         ];
         for (reading, text, normal) in cases {

@@ -12,7 +12,7 @@ const KILLS: u32 = 4;
 /// terminal that closes, or for want of memory.
 const RANDOM_ENDS: u32 = 6;
 /// After so many all of them have been, each in each way.
-const ALL_ENDS: u32 = 105;
+const ALL_ENDS: u32 = 126;
 
 const LIMIT: Duration = Duration::from_secs(600);
 
@@ -30,6 +30,9 @@ pub(crate) fn tests() -> Vec<LabTest> {
     for kernel in suite::kernels_unless_brief(&Kernel::NEEDED) {
         let test = LabTest::new("treat_refuses_in_one_line_and_changes_nothing", machine(kernel), refusals);
         tests.push(test);
+    }
+    for kernel in suite::kernels_unless_brief(&[Kernel::Plain, Kernel::RealTimeNew]) {
+        tests.push(LabTest::new("treat_limits_what_a_program_uses", machine(kernel), quota));
     }
     let siblings = machine(Kernel::Plain).with(&[Device::Siblings]);
     tests.push(LabTest::new("treat_takes_the_other_thread_of_a_core_offline", siblings, smt));
@@ -199,6 +202,42 @@ whylate treat restore || exit 13
 whylate treat apply smt-off >/dev/null & sleep 0.3; kill -9 $! 2>/dev/null; wait $!
 whylate treat restore || exit 15
 [ "$(cat $cpu/online)" = 0-1 ] || exit 16
+"#;
+    succeed(guest, script).map(drop)
+}
+
+/// A loop gets a fifth of a CPU, by a group that is made for it and goes again; on kernels where that may stop the machine it
+/// is refused.
+fn quota(guest: &mut Guest) -> Result<(), LabError> {
+    let script = r#"export WHYLATE_STATE_DIR=/tmp/state
+sh -c 'while :; do :; done' & loud=$!
+sleep 600 & beside=$!
+group=/sys/fs/cgroup/whylate-quota
+groups() { cat /proc/$loud/cgroup /proc/$beside/cgroup /sys/fs/cgroup/cgroup.subtree_control; find /sys/fs/cgroup -mindepth 1 -type d; }
+groups >/tmp/before
+end() { kill $loud $beside; exit $1; }
+if ! whylate treat apply cpu-quota $loud --percent 20 >/tmp/said 2>&1; then
+    cat /tmp/said
+    grep -q 'PREEMPT_RT before Linux 6.18' /tmp/said || end 10
+    groups | diff /tmp/before - || end 11
+    end 0
+fi
+[ "$(cat $group/cpu.max)" = '20000 100000' ] || end 12
+grep -q "^$loud$" $group/cgroup.procs || end 13
+grep -q "^$beside$" $group/cgroup.procs && end 14
+throttled() { sed -n 's/^nr_throttled //p' $group/cpu.stat; }
+for try in $(seq 200); do [ "$(throttled)" -ge 10 ] && break; sleep 0.1; done
+[ "$(throttled)" -ge 10 ] || { cat $group/cpu.stat; end 15; }
+whylate treat restore || end 16
+groups | diff /tmp/before - || end 17
+# Killed: its group is there, and goes with the rest.
+for kill in 1 2 3; do
+    whylate treat apply cpu-quota $loud --percent 20 >/dev/null 2>&1 & apply=$!
+    sleep 0.$((kill * 3)); kill -9 $apply 2>/dev/null; wait $apply
+    whylate treat restore || end 18
+    groups | diff /tmp/before - || end 19
+done
+end 0
 "#;
     succeed(guest, script).map(drop)
 }

@@ -61,6 +61,9 @@ pub fn install(result: &mut FixResult, facts: &Facts, target: &CpuSet) {
         let proof = proof(id, result);
         if let Some(service) = &arm.service {
             files.service(service, &arm.treatment.kind, &proof, &others);
+            if matches!(arm.treatment.kind, TreatmentKind::CpuQuota(_)) {
+                continue;
+            }
         }
         let known = files.add(&arm.treatment.kind, &proof, facts, (target, &others));
         if let Err(why) = known {
@@ -315,6 +318,9 @@ impl Files {
                 let nice = plan.nice.map(|it| format!("\nNice={it}"));
                 let more = priority.or(nice).unwrap_or_default();
                 self.unit(service, proof, &(policy + &more));
+            }
+            TreatmentKind::CpuQuota(plan) => {
+                self.unit(service, proof, &format!("CPUQuota={}%", plan.percent));
             }
             _ => {}
         }

@@ -4,10 +4,12 @@
 //! Nothing here knows whether a treatment is possible on the machine: its planner does. Nothing here claims that a treatment
 //! helps: a search does.
 
+mod bandwidth;
 mod install;
 mod profile;
 mod table;
 
+pub use bandwidth::{Busy, Paced};
 pub use install::install;
 pub use profile::{Profile, profile};
 
@@ -45,6 +47,10 @@ pub struct Situation<'a> {
     pub facts: &'a Facts,
     /// The measured CPUs.
     pub target: &'a CpuSet,
+    /// Who else uses the machine; looked at only where that may be to blame.
+    pub busy: &'a [Busy],
+    /// The loads of the cell that move memory.
+    pub paced: &'a [Paced],
 }
 
 /// The causes of the spikes of a cell in the series to be improved, or in all where that has none; those of most
@@ -97,6 +103,7 @@ pub fn candidates(
 ) -> Candidates {
     let mut arms: Vec<(f64, FixArm)> = lines(situation);
     arms.extend(threads(situation));
+    arms.extend(bandwidth::quotas(situation));
     arms.extend(ROWS.iter().filter_map(|row| of_row(row, situation)));
     arms.sort_by(|a, b| b.0.total_cmp(&a.0));
     let mut left_out: Vec<FixLeftOut> = Vec::new();
@@ -117,6 +124,7 @@ pub fn candidates(
         };
         left_out.push(FixLeftOut { id: arm.treatment.name, reason: arm.reason, why });
     }
+    left_out.extend(bandwidth::pacing(situation));
     left_out.extend(untreatable(situation));
     Candidates { arms: kept, first, left_out }
 }

@@ -25,7 +25,8 @@ fn proposed(spikes: Vec<Spike>, findings: &[Finding]) -> (Vec<FixArm>, Vec<FixLe
         "ksm" => Err("no such file".to_owned()),
         _ => Ok(()),
     };
-    let situation = Situation { causes: &causes, findings, facts: &facts(), target: &target };
+    let situation =
+        Situation { causes: &causes, findings, facts: &facts(), target: &target, busy: &[], paced: &[] };
     let Candidates { arms, left_out, .. } = candidates(&situation, &[], &here);
     (arms, left_out)
 }
@@ -97,6 +98,13 @@ fn only_what_is_proved_is_installed_each_with_its_proof() {
         spike(CauseKind::Thread, Some("vision"), 6_000),
     ];
     let (mut arms, _) = proposed(spikes, &[]);
+    for (process, service) in [("backup", Some("backup.service")), ("cc", None)] {
+        let quota = format!(
+            "{{\"name\":\"quota-{process}\",\"kind\":\"cpu-quota\",\"process\":\"{process}\",\"percent\":35,\"reason\":\"\",\"answers\":[]}}"
+        );
+        let arm = serde_json::from_str::<FixArm>(&quota).unwrap();
+        arms.push(FixArm { service: service.map(str::to_owned), ..arm });
+    }
     for arm in arms.iter_mut().filter(|arm| arm.treatment.name == "affinity-vision") {
         arm.service = Some("vision.service".to_owned());
     }
@@ -135,9 +143,16 @@ fn only_what_is_proved_is_installed_each_with_its_proof() {
         answer: FixAnswer::Proved,
         sentence: String::new(),
         registration,
-        recommended: ["vm-stat-interval", "irq-affinity-9", "shield", "affinity-vision"]
-            .map(str::to_owned)
-            .to_vec(),
+        recommended: [
+            "vm-stat-interval",
+            "irq-affinity-9",
+            "shield",
+            "affinity-vision",
+            "quota-backup",
+            "quota-cc",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
         results: Vec::new(),
         claims: vec![claim],
         repeats: 0,
@@ -177,6 +192,11 @@ fn only_what_is_proved_is_installed_each_with_its_proof() {
     );
     let service = file("/etc/systemd/system/vision.service.d/90-whylate.conf").unwrap();
     assert!(service.ends_with("[Service]\nCPUAffinity=\nCPUAffinity=0\n"), "{service}");
+    let quota = file("/etc/systemd/system/backup.service.d/90-whylate.conf").unwrap();
+    assert!(quota.ends_with("[Service]\nCPUQuota=35%\n"), "{quota}");
+    let by_hand: Vec<(&str, &str)> =
+        result.by_hand.iter().map(|left| (left.id.as_str(), left.why.as_str())).collect();
+    assert_eq!(by_hand, [("quota-cc", "no file installs it: whylate treat apply cpu-quota")]);
     let sysctl = file("/etc/sysctl.d/90-whylate.conf").unwrap();
     for line in ["kernel.watchdog_cpumask = 0", "kernel.timer_migration = 0", "vm.stat_interval = 120"] {
         assert_eq!(sysctl.matches(line).count(), 1, "{sysctl}");
@@ -213,7 +233,8 @@ fn treatments_of_the_large_causes_are_tried_first() {
     let causes = causes(&CellResult { probes: vec![probe], ..CellResult::default() }, "timer");
     let target = CpuSet::single(CpuId(1));
     let facts = facts();
-    let situation = Situation { causes: &causes, findings: &[], facts: &facts, target: &target };
+    let situation =
+        Situation { causes: &causes, findings: &[], facts: &facts, target: &target, busy: &[], paced: &[] };
     let proposed = candidates(&situation, &[], &|_| Ok(()));
     assert_eq!(ids(&proposed.arms), ["irq-affinity-45", "irq-affinity", "idle", "governor"]);
     assert_eq!(proposed.first, 2);
@@ -251,4 +272,53 @@ fn spikes_of_the_probe_that_shall_become_better_count() {
         |series: &str| -> Vec<String> { causes(&cell, series).into_iter().map(|it| it.kind).collect() };
     assert_eq!(kinds("timer"), ["idle_exit"]);
     assert_eq!(kinds("dispatch/timerfd").len(), 2, "nothing is known of it");
+}
+
+/// What takes the memory's bandwidth is slowed down where hardware is to blame; loads of the plan are the user's to pace.
+#[test]
+fn who_takes_bandwidth_may_get_a_quota() {
+    let probe = |kind| ProbeResult { spikes: vec![spike(kind, None, 5_000)], ..ProbeResult::default() };
+    let program = |name: &str, cpus, bytes_per_s| Busy { name: name.to_owned(), cpus, bytes_per_s };
+    let busy = [program("cc", 1.9, Some(4e9)), program("solver", 1.0, Some(1e6)), program("vm", 0.6, None)];
+    let paced = [Paced { name: "memory".to_owned(), bytes_per_s: 3e9 }];
+    let found = |kind| {
+        let causes = causes(&CellResult { probes: vec![probe(kind)], ..CellResult::default() }, "stall");
+        let (facts, target) = (facts(), CpuSet::single(CpuId(1)));
+        let situation = Situation {
+            causes: &causes,
+            findings: &[],
+            facts: &facts,
+            target: &target,
+            busy: &busy,
+            paced: &paced,
+        };
+        candidates(&situation, &[], &|_| Ok(()))
+    };
+    let Candidates { arms, left_out, .. } = found(CauseKind::Hardware);
+    let quotas: Vec<(&TreatmentKind, &str)> = arms
+        .iter()
+        .filter(|arm| arm.treatment.name.starts_with("quota-"))
+        .map(|arm| (&arm.treatment.kind, arm.reason.as_str()))
+        .collect();
+    let quota = |process: &str, percent| {
+        TreatmentKind::CpuQuota(whylate_core::plan::CpuQuotaPlan { process: process.to_owned(), percent })
+    };
+    let first = "`hardware` was the main cause of 1 of 1 spikes; ";
+    assert_eq!(
+        quotas,
+        [
+            (&quota("cc", 95), &*format!("{first}cc uses 190 % of a CPU and reads 4.0 GB/s from memory")),
+            (
+                &quota("vm", 30),
+                &*format!(
+                    "{first}vm uses 60 % of a CPU and may take memory bandwidth, which this machine does not count"
+                )
+            ),
+        ]
+    );
+    let pacing = left_out.iter().find(|it| it.id == "load-pacing-memory").unwrap();
+    assert!(pacing.why.contains("it moved 3.0 GB/s; measure it with `rate = \"1.5GB/s\"`"), "{}", pacing.why);
+    let Candidates { arms, left_out, .. } = found(CauseKind::IdleExit);
+    assert!(!arms.iter().any(|arm| arm.treatment.name.starts_with("quota-")), "{:?}", ids(&arms));
+    assert!(!left_out.iter().any(|it| it.id.starts_with("load-pacing")), "{left_out:?}");
 }

@@ -39,7 +39,11 @@ impl Planner for AffinityPlan {
 }
 
 /// The processes of that number or name.
-fn find(process: &str, surroundings: &Surroundings, threads: &[ThreadRow]) -> Result<Vec<u32>, Impossible> {
+pub(super) fn find(
+    process: &str,
+    surroundings: &Surroundings,
+    threads: &[ThreadRow],
+) -> Result<Vec<u32>, Impossible> {
     let mut processes = threads.iter().filter(|thread| thread.pid == thread.tid);
     if let Ok(pid) = process.parse::<u32>() {
         let reason = format!("there is no process {pid}");

@@ -16,6 +16,7 @@ mod network;
 pub mod offline;
 mod pci;
 mod priority;
+pub(crate) mod quota;
 mod scheduling;
 mod shield;
 mod smt;
@@ -41,6 +42,7 @@ fn planner(kind: &TreatmentKind) -> &dyn Planner {
         TreatmentKind::IrqAffinity(plan) => plan,
         TreatmentKind::Affinity(plan) => plan,
         TreatmentKind::Cgroup(plan) => plan,
+        TreatmentKind::CpuQuota(plan) => plan,
         TreatmentKind::Priority(plan) => plan,
         TreatmentKind::Workqueue(plan) => plan,
         TreatmentKind::FairServer(plan) => plan,

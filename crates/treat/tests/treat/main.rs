@@ -5,5 +5,6 @@ mod gpu;
 mod guard;
 mod machine;
 mod planners;
+mod quota;
 mod real;
 mod refusals;

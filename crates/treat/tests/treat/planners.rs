@@ -17,7 +17,7 @@ pub(crate) fn plan(machine: &Machine, target: Option<&str>, section: &str) -> Re
 }
 
 /// `path: new` of each change, shortened.
-fn lines(planned: &Planned) -> Vec<String> {
+pub(crate) fn lines(planned: &Planned) -> Vec<String> {
     let line = |path: String, new: &str| {
         let short = path.replace("/sys/devices/system/cpu/", "").replace("/proc/irq/", "irq ");
         format!("{short}: {new}")
@@ -26,7 +26,7 @@ fn lines(planned: &Planned) -> Vec<String> {
 }
 
 /// Applies and undoes it, and looks that nothing is left.
-fn there_and_back(machine: &Machine, planned: &Planned) {
+pub(crate) fn there_and_back(machine: &Machine, planned: &Planned) {
     let before = machine.everything();
     let mut guard = machine.guard(false).unwrap();
     guard.apply("x", &planned.changes).unwrap();

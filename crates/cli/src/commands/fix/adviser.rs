@@ -3,15 +3,22 @@
 use crate::output;
 use anyhow::{Context, Result, bail};
 use std::io::{IsTerminal, stdin};
+use std::time::Duration;
 use whylate_core::plan::{TreatmentKind, TreatmentPlan};
 use whylate_core::result::{
-    FIX_FORMAT, FixAnswer, FixArm, FixLeftOut, FixMode, FixRegistration, FixResult, RunResult, RunState,
+    CauseKind, FIX_FORMAT, FixAnswer, FixArm, FixCause, FixLeftOut, FixMode, FixRegistration, FixResult,
+    RunResult, RunState,
 };
-use whylate_explain::advice::{self, Candidates, Situation};
+use whylate_explain::advice::{self, Busy, Candidates, Paced, Situation};
 use whylate_host::cpu_table::Sampler;
 use whylate_host::threads::Threads;
-use whylate_host::{Host, HostRoot, cgroup, facts};
+use whylate_host::{Host, HostError, HostRoot, busy, cgroup, facts};
 use whylate_runner::{Adviser, Proposal, possible};
+
+/// How long is looked who keeps CPUs busy, and who counts: half a CPU, and a few of them.
+const BUSY_WINDOW: Duration = Duration::from_secs(1);
+const BUSY_MIN: f64 = 0.5;
+const BUSY_MAX: usize = 3;
 
 /// What the user said of treatments.
 #[derive(Clone, Copy, Debug)]
@@ -45,8 +52,10 @@ impl MachineAdviser<'_> {
             .context("reading what runs on the CPUs")?;
         let check = facts::check(root, &now, &target, &table, warnings).context("checking this machine")?;
         let causes = advice::causes(cell, rules.goal.series.as_deref().unwrap_or_default());
-        let situation =
-            Situation { causes: &causes, findings: &check.findings, facts: &now, target: &target };
+        let busy = busy(&causes, root).context("reading what keeps the CPUs busy")?;
+        let paced = Paced::of(&measured.plan, cell);
+        let (findings, busy, paced) = (&check.findings[..], &busy[..], &paced[..]);
+        let situation = Situation { causes: &causes, findings, facts: &now, target: &target, busy, paced };
         let Choice { yes, never, .. } = self.choice;
         let is_possible = |treatment: &TreatmentPlan| {
             if never.contains(&treatment.name) {
@@ -110,10 +119,20 @@ impl MachineAdviser<'_> {
     }
 }
 
+/// The programs that may take the memory's bandwidth, where hardware is to blame for spikes.
+fn busy(causes: &[FixCause], root: &HostRoot) -> Result<Vec<Busy>, HostError> {
+    if !causes.iter().any(|cause| cause.kind == CauseKind::Hardware.name() && cause.spikes > 0) {
+        return Ok(Vec::new());
+    }
+    let found = busy::busy(root, BUSY_WINDOW, BUSY_MIN, BUSY_MAX)?.into_iter();
+    Ok(found.map(|it| Busy { name: it.name, cpus: it.cpus, bytes_per_s: it.bytes_per_s }).collect())
+}
+
 /// The service whose processes a treatment is about; `None` where they belong to several or to none.
 fn service(kind: &TreatmentKind, threads: &Threads, root: &HostRoot) -> Option<String> {
     let name = match kind {
         TreatmentKind::Affinity(plan) => &plan.process,
+        TreatmentKind::CpuQuota(plan) => &plan.process,
         TreatmentKind::Priority(plan) => &plan.thread,
         _ => return None,
     };

@@ -43,6 +43,8 @@ kinds! {
         "affinity" => Affinity(AffinityPlan),
         /// Moves a group of processes (cgroup v2) to certain CPUs.
         "cgroup" => Cgroup(CgroupPlan),
+        /// Limits what a program may use of the CPUs.
+        "cpu-quota" => CpuQuota(CpuQuotaPlan),
         /// Gives threads a scheduling policy and a priority.
         "priority" => Priority(PriorityPlan),
         /// Keeps the kernel's unbound work queues on certain CPUs.

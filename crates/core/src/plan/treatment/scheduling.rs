@@ -93,6 +93,23 @@ pub struct CgroupPlan {
     pub cpus: CpuSelector,
 }
 
+/// Limits what the ordinary threads of a process may use of the CPUs: they stop for the rest of each tenth of a second once they
+/// have used their part of it. Real-time threads are not limited.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("x-examples" = "\
+Examples:
+  whylate treat apply cpu-quota backup --percent 25
+  whylate treat apply cpu-quota 4711 --percent 150     one CPU and a half
+The group of its service gets the quota, or a group that is made for it. Permanent: CPUQuota= of its unit."))]
+pub struct CpuQuotaPlan {
+    /// The process by its number or name; all of that name share the quota.
+    #[schemars(extend("x-flag" = Flag::positional("process")))]
+    pub process: String,
+    /// What they may use, in percent of one CPU.
+    pub percent: u32,
+}
+
 impl Words for WorkqueuePlan {}
 impl Words for FairServerPlan {}
 
@@ -109,6 +126,16 @@ impl Words for PriorityPlan {
             (_, Some(_)) if !has_nice => wrong("nice", "only `other` and `batch` have one"),
             (_, Some(nice)) if !(-20..=19).contains(&nice) => wrong("nice", "is out of range: -20 to 19"),
             _ => Ok(()),
+        }
+    }
+}
+
+impl Words for CpuQuotaPlan {
+    fn check(&self) -> Result<(), KeyError> {
+        // The kernel takes no less than a millisecond of each tenth of a second.
+        match self.percent {
+            1..=100_000 => Ok(()),
+            _ => Err(KeyError::new("percent", "is out of range; 100 is one CPU, 1 the least")),
         }
     }
 }

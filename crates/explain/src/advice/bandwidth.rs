@@ -1,0 +1,93 @@
+//! What takes the memory's bandwidth, where hardware is to blame: programs that could do less in a given time, and loads of
+//! the plan that could be paced.
+
+use super::{Situation, arm, caused_reason, own_weight};
+use whylate_core::plan::{CpuQuotaPlan, TreatmentKind};
+use whylate_core::result::{CauseKind, CellResult, FixArm, FixCause, FixLeftOut};
+use whylate_core::units::BytesPerSec;
+use whylate_core::{Plan, figure};
+
+/// A program that reads less than this from memory does not make others wait for it.
+const BYTES_PER_S_MIN: f64 = 200e6;
+/// The least quota that is tried, and its steps.
+const PERCENT_STEP: f64 = 5.0;
+
+/// An ordinary program that keeps CPUs busy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Busy {
+    /// Its name.
+    pub name: String,
+    /// How many CPUs it keeps busy.
+    pub cpus: f64,
+    /// What it reads from memory; `None` where nobody counts that.
+    pub bytes_per_s: Option<f64>,
+}
+
+/// A load of the measured cell that moves memory and could do so more slowly.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Paced {
+    /// Its name in the plan.
+    pub name: String,
+    /// What it moved.
+    pub bytes_per_s: f64,
+}
+
+impl Paced {
+    /// Those of a cell.
+    pub fn of(plan: &Plan, cell: &CellResult) -> Vec<Self> {
+        let is_paced = |name: &str| {
+            let load = plan.load.iter().find(|load| load.name == name);
+            load.is_some_and(|load| load.kind.without_rate().is_some())
+        };
+        let of_cell = cell.rates.iter().filter(|rate| rate.unit == "bytes_per_s" && is_paced(&rate.load));
+        of_cell.map(|rate| Self { name: rate.load.clone(), bytes_per_s: rate.mean }).collect()
+    }
+}
+
+fn hardware<'a>(situation: &Situation<'a>) -> Option<&'a FixCause> {
+    situation.causes.iter().find(|cause| cause.kind == CauseKind::Hardware.name() && cause.spikes > 0)
+}
+
+/// Half of what each program uses now.
+pub(super) fn quotas(situation: &Situation<'_>) -> Vec<(f64, FixArm)> {
+    let Some(cause) = hardware(situation) else { return Vec::new() };
+    let is_loud = |it: &&Busy| it.bytes_per_s.is_none_or(|rate| rate >= BYTES_PER_S_MIN);
+    let of = |program: &Busy| {
+        let used = program.cpus * 100.0;
+        let percent = ((used / 2.0 / PERCENT_STEP).round() * PERCENT_STEP).max(PERCENT_STEP) as u32;
+        let bandwidth = match program.bytes_per_s {
+            Some(rate) => format!("reads {} from memory", BytesPerSec(rate)),
+            None => "may take memory bandwidth, which this machine does not count".to_owned(),
+        };
+        let reason = format!(
+            "{}; {} uses {used:.0} % of a CPU and {bandwidth}",
+            caused_reason(&[cause], situation.causes),
+            program.name
+        );
+        let plan = CpuQuotaPlan { process: program.name.clone(), percent };
+        let id = format!("quota-{}", program.name);
+        // After what leaves the program as fast as it is.
+        let weight = own_weight(cause) - 1.0;
+        (weight, arm(&id, TreatmentKind::CpuQuota(plan), reason, vec![cause.kind.clone()]))
+    };
+    situation.busy.iter().filter(is_loud).map(of).collect()
+}
+
+/// Loads are what is measured, and not for a search to change: whoever wrote the plan is told.
+pub(super) fn pacing(situation: &Situation<'_>) -> Vec<FixLeftOut> {
+    let Some(cause) = hardware(situation) else { return Vec::new() };
+    let of = |load: &Paced| {
+        let half = BytesPerSec(load.bytes_per_s / 2.0).to_string().replace(' ', "");
+        FixLeftOut {
+            id: format!("load-pacing-{}", load.name),
+            reason: caused_reason(&[cause], situation.causes),
+            why: format!(
+                "the load `{}` is the plan's own: it moved {}; measure it with `rate = \"{half}\"`, and where that is calm, let the \
+                 program that it stands for move less at a time",
+                load.name,
+                figure::rate(load.bytes_per_s, "bytes_per_s")
+            ),
+        }
+    };
+    situation.paced.iter().map(of).collect()
+}
