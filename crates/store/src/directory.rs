@@ -378,7 +378,10 @@ fn make_empty_folder(path: &Path) -> Result<(), StoreError> {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(occupied()),
             made => made.at("create", path),
         },
-        Err(error) if error.kind() == io::ErrorKind::NotADirectory => Err(occupied()),
+        // It is a file, and not something above it.
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory && path.symlink_metadata().is_ok() => {
+            Err(occupied())
+        }
         Err(error) => Err(error).at("read", path),
     }
 }
