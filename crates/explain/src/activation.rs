@@ -9,15 +9,17 @@
 //! "Held by" is not "released by". The owner of a lock is known where the lock itself told it when the wait began; where
 //! only the thread is known that ended the wait, the cause says so, and is at best likely.
 
+mod alone;
 mod chain;
 mod convoy;
 mod inversion;
 mod throttling;
 
+pub use alone::explain_alone;
 pub use chain::{CHAIN_BEFORE_NS, chain, told};
 pub use convoy::convoy_from;
 
-use crate::confidence::{self, LEFT_OVER, LIKELY, POSSIBLE, RECORDED, STATED};
+use crate::confidence::{self, LIKELY, POSSIBLE, RECORDED, STATED};
 use crate::divide::{Blame, Piece};
 use crate::segments::{Activity, NO_RIGHT, Recording, Surroundings, Thread, Window, causes_of, pieces};
 use std::collections::BTreeMap;
@@ -269,31 +271,6 @@ pub fn explain(
         }
     }
     causes_of(&all, activation.response_ns(), lost)
-}
-
-/// The causes of a response of which only the stages are known, and no CPU was recorded; never empty.
-pub fn explain_alone(activation: &Activation) -> Vec<Cause> {
-    let stages = activation.stages.iter().filter(|stage| stage.length_ns() > 0);
-    let all: Vec<Piece<()>> = stages
-        .map(|stage| {
-            let blame = match &stage.what {
-                Doing::Running => Blame::new(
-                    Kind::OwnWork,
-                    POSSIBLE,
-                    "it had the CPU; interrupts meanwhile are not told from its work",
-                ),
-                Doing::Preempted { .. } => Blame::new(
-                    Kind::Thread,
-                    LEFT_OVER,
-                    "it could have run, and lost its CPU: to another thread, or as its control group had no CPU time left; \
-                     an ordinary user is not told which",
-                ),
-                Doing::Waking { .. } | Doing::Blocked { .. } => Blame::unattributed(),
-            };
-            whole(stage, blame)
-        })
-        .collect();
-    causes_of(&all, activation.response_ns(), 0)
 }
 
 /// How long before a stage its CPU has to be looked at: who holds a lock may have been preempted before the wait for it began, and

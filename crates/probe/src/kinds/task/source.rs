@@ -78,8 +78,11 @@ impl Source {
     pub(super) fn look_for_tasks(&mut self) -> Result<(), ProbeError> {
         match self {
             Self::Kernel(watch) => watch.look_for_tasks().map_err(|error| failed(&error)),
-            // A thread of another user may come at any time.
-            Self::Own(watch, _) => Ok(drop(watch.look_for_tasks())),
+            Self::Own(watch, _) => {
+                // A thread of another user may come at any time.
+                let _ = watch.look_for_tasks();
+                Ok(())
+            }
         }
     }
 
