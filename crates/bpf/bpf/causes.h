@@ -298,3 +298,35 @@ ALWAYS_INLINE struct sender *sender_of(u64 request)
 
 	return bpf_map_lookup_elem(&senders, &place);
 }
+
+/*
+ * Another thread gets the CPU, and one of the two is in the middle of a softirq, as on real-time kernels: what is recorded of a
+ * softirq is the time in which its thread ran. Without that the softirq would have had the CPU while its thread waited, and the
+ * begin of one would be taken for that of another one.
+ */
+NEVER_INLINE void softirq_switches(struct cpu_state *state, u32 ring, u64 now_ns, u32 previous, u32 next)
+{
+	struct left_softirq *left = state->left_softirqs;
+
+	if (state->softirq_ns) {
+		NOTE(state, ring, SEGMENT_SOFTIRQ, state->softirq_ns, now_ns, softirq.number, state->softirq);
+		state->softirq_ns = 0;
+		for (u32 i = 0; i < SOFTIRQS_LEFT_MAX; i++) {
+			if (left[i].thread)
+				continue;
+			left[i].thread = previous;
+			left[i].number = state->softirq;
+			state->softirqs_left++;
+			break;
+		}
+	}
+	for (u32 i = 0; i < SOFTIRQS_LEFT_MAX; i++) {
+		if (!next || left[i].thread != next)
+			continue;
+		left[i].thread = 0;
+		state->softirqs_left--;
+		state->softirq = left[i].number;
+		state->softirq_ns = now_ns;
+		break;
+	}
+}

@@ -27,6 +27,8 @@ enum Names {
     Kind,
     /// The actor contains that.
     Actor(&'static str),
+    /// The function contains that.
+    Function(&'static str),
     /// Several take the time one after the other: each is named with its share.
     Shares,
 }
@@ -43,26 +45,30 @@ const BRIEF: [Planted; 4] = [
     row("fault", "page_fault", Names::Kind),
 ];
 /// What needs one CPU, and no module.
-const LOCAL: [Planted; 6] = [
+const LOCAL: [Planted; 7] = [
     row("rr99", "thread", Names::Actor("multipathd")),
     row("futex", "lock", Names::Actor("holder")),
     row("futex-thread", "lock", Names::Actor("holder")),
     row("inversion", "lock", Names::Actor("holder (preempted by hog)")),
     row("throttled", "throttled", Names::Kind),
     row("quota", "quota", Names::Kind),
+    row("disk", "wait", Names::Function("pread")),
 ];
 /// What the module plants.
-const MODULE: [Planted; 6] = [
+const MODULE: [Planted; 7] = [
     row("rt-thread", "thread", Names::Actor("rt-thread")),
     row("irq-thread", "thread", Names::Actor("plant")),
     row("hard-irq", "irq", Names::Kind),
-    row("softirq", "softirq", Names::Kind),
+    row("softirq", "softirq", Names::Actor("TASKLET")),
     row("irq-off", "irqs_off", Names::Kind),
     row("work", "thread", Names::Actor("kworker/")),
+    row("unbound-work", "thread", Names::Actor("kworker/u")),
 ];
+/// A softirq that the task preempts, as only a real-time kernel lets it: nothing kept the task.
+const PREEMPTED: [Planted; 1] = [row("softirq-below", "own_work", Names::Kind)];
 
 pub(crate) fn tests() -> Vec<LabTest> {
-    let kernels = suite::kernels(&[Kernel::RealTime]);
+    let kernels = suite::kernels(&[Kernel::RealTime, Kernel::RealTimeNew]);
     let mut tests = Vec::new();
     for kernel in kernels.into_iter().take(if suite::is_brief() { 1 } else { usize::MAX }) {
         let counted = Machine::new(Profile::Counted, kernel);
@@ -73,8 +79,11 @@ pub(crate) fn tests() -> Vec<LabTest> {
         tests.extend([
             LabTest::new("watch_names_what_user_space_plants", counted.clone(), local),
             LabTest::new("watch_names_what_the_kernel_plants", counted.clone(), module),
-            LabTest::new("watch_counts_from_mark_to_mark", counted, marks),
+            LabTest::new("watch_counts_from_mark_to_mark", counted.clone(), marks),
         ]);
+        if kernel.is_realtime() {
+            tests.push(LabTest::new("watch_blames_no_softirq_that_it_preempts", counted, preempted));
+        }
     }
     tests
 }
@@ -89,6 +98,10 @@ fn local(guest: &mut Guest) -> Result<(), LabError> {
 
 fn module(guest: &mut Guest) -> Result<(), LabError> {
     named(guest, &MODULE, 0)
+}
+
+fn preempted(guest: &mut Guest) -> Result<(), LabError> {
+    named(guest, &PREEMPTED, 0)
 }
 
 fn named(guest: &mut Guest, plants: &[Planted], cpu: u32) -> Result<(), LabError> {
@@ -161,6 +174,10 @@ fn check(guest: &Guest, planted: &Planted, stalls: &[Stall], result: &Value) {
         kinds.join(", ")
     );
     wrong.iter().for_each(|line| println!("         {line}"));
+    if felt == 0 {
+        println!("         {own:?}");
+        spikes.iter().take(12).for_each(|spike| println!("         {spike}"));
+    }
     // Of a convoy each has two; a group's quota may be used up at the end of an activation.
     assert!(felt * 4 >= own.len(), "{}: only {felt} of {} were felt", planted.task, own.len());
     assert!(right as f64 >= NAMED_LEAST * felt as f64 && right > 0, "{}: {right} of {felt}", planted.task);
@@ -202,6 +219,7 @@ impl Names {
         match self {
             Self::Kind | Self::Shares => true,
             Self::Actor(name) => cause["actor"].as_str().is_some_and(|actor| actor.contains(name)),
+            Self::Function(name) => cause["function"].as_str().is_some_and(|it| it.contains(name)),
         }
     }
 }

@@ -2,11 +2,12 @@
 
 use super::blame::Context;
 use super::decompose::Slice;
-use super::{Activity, Segment, Sender};
+use super::{Activity, Segment, Sender, Thread};
 use crate::confidence::{CONCLUDED, LIKELY, RECORDED, STATED};
 use crate::divide::Blame;
 use crate::stack;
 use crate::vocabulary::{self, Interrupt, OWN};
+use whylate_core::figure;
 use whylate_core::result::CauseKind as Kind;
 
 /// A hypervisor may have stopped the CPU during a piece of at least this length: a guest's timer interrupts, which take
@@ -56,7 +57,8 @@ impl Context<'_> {
 
     /// Softirqs run with interrupts on: one delays a task, and not the timer's interrupt.
     fn softirq(&self, slice: &Slice<'_>) -> Blame {
-        let recorded = self.by_record(Kind::Softirq, slice, "its start and end were recorded".to_owned());
+        let evidence = format!("its start and end were recorded{}", self.softirq_thread(slice));
+        let recorded = self.by_record(Kind::Softirq, slice, evidence);
         if !self.is_pending(slice) {
             return recorded;
         }
@@ -69,6 +71,24 @@ impl Context<'_> {
             None => (LIKELY, ", and no stack tells why: softirqs run with interrupts on"),
         };
         Blame { confidence, evidence: format!("{late}{more}").into(), ..recorded }.named(named)
+    }
+
+    /// The thread that serves softirqs and ran this one, whose priority decides which tasks it delays.
+    fn softirq_thread(&self, slice: &Slice<'_>) -> String {
+        let ran = self.recording.segments.iter().find_map(|segment| match &segment.what {
+            Activity::Thread { thread, .. }
+                if segment.from_ns <= slice.from_ns
+                    && segment.to_ns >= slice.to_ns
+                    && vocabulary::serves_softirqs(&thread.command) =>
+            {
+                Some(thread)
+            }
+            _ => None,
+        });
+        let told = |thread: &Thread| {
+            format!(", in {} at priority {}", thread.command, figure::priority(thread.priority))
+        };
+        ran.map(told).unwrap_or_default()
     }
 
     /// Blames what was recorded with its start and end.
