@@ -88,7 +88,7 @@ pub(crate) fn tests() -> Vec<LabTest> {
     tests
 }
 
-fn brief(guest: &mut Guest) -> Result<(), LabError> {
+pub(crate) fn brief(guest: &mut Guest) -> Result<(), LabError> {
     named(guest, &BRIEF, 0)
 }
 
