@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """Repeats until a search has proved the cure: `whylate fix` guided by causes, not guided, random draws, and Optuna.
 
-On simulated machines (crates/stats/tests/simulated), twelve treatments of which one helps, first-order autoregression of 0.5.
+On simulated machines (crates/stats/tests/simulated), twelve treatments of which one helps, first-order autoregression of 0.5;
+or, with --measured, on values that guests of the lab showed with each of twelve treatments while a trouble was planted
+(benches/fix_arms_guest.py), of which each repeat draws one.
 Everybody proves by the same rule: pairs with the untreated machine, evidence of 1 / (0.05 / 2^k) for the k-th claim.
 Random search and Optuna have no rule for when they have drawn enough: several numbers of draws are tried.
 
     python3 -m venv /tmp/optuna && /tmp/optuna/bin/pip install optuna
-    /tmp/optuna/bin/python benches/fix_ablation.py [SEARCHES]
+    /tmp/optuna/bin/python benches/fix_ablation.py [SEARCHES] [--measured FILE…]
 """
 
+import os
 import statistics
 import subprocess
 import sys
@@ -16,7 +19,6 @@ import warnings
 
 import optuna
 
-ARMS = 12
 BUDGET = 400
 DRAWS = (12, 24, 36, 52)
 PROGRAM = ["cargo", "run", "--quiet", "-p", "whylate-stats", "--example", "fix_ablation", "--"]
@@ -46,12 +48,12 @@ class Machine:
 
 def by_optuna(machine, seed, draws):
     """Draws by the sampler of Optuna, then proofs of the arms with the best means."""
-    good = int(machine.ask("new", seed)[0])
+    arms, *good = map(int, machine.ask("new", seed))
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
     values = {}
     for _ in range(draws):
         trial = study.ask()
-        arm = trial.suggest_categorical("arm", list(range(ARMS)))
+        arm = trial.suggest_categorical("arm", list(range(arms)))
         value = float(machine.ask("measure", arm)[0])
         values.setdefault(arm, []).append(value)
         study.tell(trial, value)
@@ -59,7 +61,7 @@ def by_optuna(machine, seed, draws):
     for claim, arm in enumerate(order, 1):
         end, repeats = machine.ask("confirm", arm, claim)
         if end == "proved":
-            return int(repeats) if arm == good else None
+            return int(repeats) if arm in good else None
         if int(repeats) >= BUDGET:
             return None
     return None
@@ -75,12 +77,17 @@ def row(name, results):
 
 
 def main():
-    searches = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+    words, files = sys.argv[1:], []
+    if "--measured" in words:
+        at = words.index("--measured")
+        # The program knows a file by its slash.
+        words, files = words[:at], [os.path.abspath(path) for path in words[at + 1 :]]
+    searches = int(words[0]) if words else 200
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.filterwarnings("ignore")
     print(f"Optuna {optuna.__version__}, {searches} searches each")
-    for world in ("quantile", "maximum", "planted"):
-        print(f"\n{world}\n\n| search | cure proved | repeats, median | mean |\n|---|---|--:|--:|")
+    for world in files or ("quantile", "maximum", "planted"):
+        print(f"\n{os.path.basename(world)}\n\n| search | cure proved | repeats, median | mean |\n|---|---|--:|--:|")
         guided = row("guided by causes", ran("guided", world, searches))
         others = {"not guided": row("not guided", ran("whole", world, searches))}
         for draws in DRAWS:

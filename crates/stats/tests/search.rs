@@ -321,3 +321,22 @@ fn arms_that_answer_the_cause_are_tried_first() {
     // Where the cause is not what it seems, the others have their turn.
     assert!(median(7, 2) > guided);
 }
+
+/// One block of the arms that answer a cause is enough where one of them is far below another.
+#[test]
+fn a_clear_screening_of_causes_is_short() {
+    let screened = |values: [f64; 3], first| {
+        let rules = Rules { margin: 0.05, alpha: 0.05, seed: 1, below: None, first };
+        let mut search = Search::new(rules, 6);
+        let mut repeats = 0;
+        while let Some(trial) = search.next().filter(|trial| trial.phase == FixPhase::Screen) {
+            let value = *values.get(trial.arms[0]).unwrap_or(&60.0);
+            search.take(&Figure { value, ..Figure::default() });
+            repeats += 1;
+        }
+        repeats
+    };
+    assert_eq!(screened([60.0, 10.0, 58.0], 3), 3);
+    assert_eq!(screened([60.0, 13.0, 58.0], 3), 2 * 3);
+    assert_eq!(screened([60.0, 10.0, 58.0], 0), 2 * 6 + 3 * 3);
+}

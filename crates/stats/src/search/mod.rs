@@ -28,9 +28,6 @@ use whylate_core::result::FixPhase;
 
 /// Arms of a screening after the first.
 const AGAIN_MAX: usize = 6;
-/// Of so many arms of a screening the best one alone goes on; of those that answer a cause, which are likely to help, of more.
-const LAST: usize = 3;
-const LAST_OF_CAUSES: usize = 6;
 /// Pairs for one setting at most: that there is no difference takes more of them than that there is one.
 const SETTING_PAIRS_MAX: u32 = 80;
 /// This many confirmations in a row that prove nothing end the search.
@@ -266,8 +263,8 @@ impl Search {
             [] => self.examine(),
             [_] => self.confirm(),
             _ => {
-                let last = if self.held_back > 0 { LAST_OF_CAUSES } else { LAST };
-                self.work = Work::Screen(Screen::new(chosen, last, &mut self.random));
+                let is_of_causes = self.held_back > 0;
+                self.work = Work::Screen(Screen::new(chosen, is_of_causes, &mut self.random));
             }
         }
     }

@@ -7,6 +7,11 @@ use whylate_core::result::FixPhase;
 
 /// Blocks of the rounds; further rounds have as many as the last.
 const BLOCKS: [u32; 3] = [2, 3, 4];
+/// Of so many arms of a screening the best one alone goes on; of those that answer a cause, which are likely to help, of more.
+const LAST: usize = 3;
+const LAST_OF_CAUSES: usize = 6;
+/// The worst of the arms that answer a cause is so many times the best, and one block is enough.
+const CLEAR_FACTOR: f64 = 5.0;
 
 #[derive(Clone, Debug)]
 pub(super) struct Screen {
@@ -23,13 +28,13 @@ pub(super) struct Screen {
     /// Sum of the logarithms of each arm's values: all that are left were in the same blocks.
     sums: BTreeMap<usize, f64>,
     done: u32,
-    /// From this many arms down only the best one goes on.
-    last: usize,
+    /// Whether all of them answer a cause.
+    is_of_causes: bool,
     is_over: bool,
 }
 
 impl Screen {
-    pub(super) fn new(arms: Vec<usize>, last: usize, random: &mut SplitMix) -> Self {
+    pub(super) fn new(arms: Vec<usize>, is_of_causes: bool, random: &mut SplitMix) -> Self {
         let sums = arms.iter().map(|arm| (*arm, 0.0)).collect();
         let mut screen = Self {
             order: Vec::new(),
@@ -40,11 +45,16 @@ impl Screen {
             sums,
             done: 0,
             is_over: false,
-            last,
+            is_of_causes,
             arms,
         };
         screen.shuffle(random);
         screen
+    }
+
+    /// From this many arms down only the best one goes on.
+    fn last(&self) -> usize {
+        if self.is_of_causes { LAST_OF_CAUSES } else { LAST }
     }
 
     fn shuffle(&mut self, random: &mut SplitMix) {
@@ -68,7 +78,7 @@ impl Screen {
         let (mut arms, mut round) = (self.arms.len(), self.round);
         let here = blocks(round).saturating_sub(self.block + 1);
         let mut left = self.order.len() as u32 + here * arms as u32;
-        while arms > self.last {
+        while arms > self.last() {
             (arms, round) = (kept(arms), round + 1);
             left += blocks(round) * arms as u32;
         }
@@ -100,7 +110,9 @@ impl Screen {
             return;
         }
         (self.block, self.blocks) = (self.block + 1, self.blocks + 1);
-        if self.block >= *BLOCKS.get(self.round as usize).unwrap_or(&BLOCKS[BLOCKS.len() - 1]) {
+        if self.is_clear()
+            || self.block >= *BLOCKS.get(self.round as usize).unwrap_or(&BLOCKS[BLOCKS.len() - 1])
+        {
             self.halve();
         }
         if !self.is_over {
@@ -108,10 +120,18 @@ impl Screen {
         }
     }
 
+    /// Whether one block of arms that answer a cause tells enough: the best is so far below the worst that a second one would hardly
+    /// choose another arm. A wrong choice claims nothing, and costs a few pairs.
+    fn is_clear(&self) -> bool {
+        let sums = || self.arms.iter().filter_map(|arm| self.sums.get(arm).copied());
+        let (least, most) = (sums().fold(f64::INFINITY, f64::min), sums().fold(f64::NEG_INFINITY, f64::max));
+        self.is_of_causes && self.blocks == 1 && least < most - CLEAR_FACTOR.ln()
+    }
+
     fn halve(&mut self) {
         let sum = |arm: &usize| self.sums.get(arm).copied().unwrap_or_default();
         self.arms.sort_by(|a, b| sum(a).total_cmp(&sum(b)));
-        let keep = if self.arms.len() <= self.last { 1 } else { kept(self.arms.len()) };
+        let keep = if self.arms.len() <= self.last() { 1 } else { kept(self.arms.len()) };
         let left: Vec<(usize, u32)> =
             self.arms.drain(keep.min(self.arms.len())..).map(|it| (it, self.round)).collect();
         self.behind.splice(0..0, left);
