@@ -47,6 +47,8 @@ pub struct Activation {
     pub faults: u64,
     /// How often it was on another CPU than before.
     pub migrations: u64,
+    /// Only its runs and preemptions are known: not when it was woken, nor for what it slept.
+    pub is_partial: bool,
 }
 
 /// What woke a task.

@@ -90,7 +90,7 @@ impl OwnTaskWatch {
     pub fn look_for_tasks(&mut self) -> Option<io::Error> {
         let inherits = !matches!(self.target, TaskTarget::Name(_) | TaskTarget::Priorities(..));
         let mut refused = None;
-        for Chosen { thread, known } in choose::chosen(&self.host, &self.target) {
+        for Chosen { thread, known } in choose::all(&self.host, &self.target) {
             // What a watched thread has started comes with it.
             let is_known = self.added.contains(&thread) || self.refused.contains(&thread);
             if is_known || (inherits && self.tracks.contains_key(&thread)) {
@@ -268,12 +268,13 @@ fn only_what_is_known(mut activation: Activation) -> Activation {
             *by = Thread::default();
         }
     }
-    Activation { waker: Waker::Unknown, slept: Wait::Unknown, ..activation }
+    Activation { waker: Waker::Unknown, slept: Wait::Unknown, is_partial: true, ..activation }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use whylate_core::result::CauseKind;
 
     fn watch() -> OwnTaskWatch {
         OwnTaskWatch {

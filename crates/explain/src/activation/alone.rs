@@ -1,7 +1,7 @@
 //! What is known of an activation where nobody recorded what the CPUs did.
 
 use super::{Activation, Doing, whole};
-use crate::confidence::{LEFT_OVER, POSSIBLE};
+use crate::confidence::POSSIBLE;
 use crate::divide::{Blame, Piece};
 use crate::segments::causes_of;
 use whylate_core::result::{Cause, CauseKind as Kind};
@@ -17,11 +17,9 @@ pub fn explain_alone(activation: &Activation) -> Vec<Cause> {
                     POSSIBLE,
                     "it had the CPU; interrupts meanwhile are not told from its work",
                 ),
-                Doing::Preempted { .. } => Blame::new(
-                    Kind::Thread,
-                    LEFT_OVER,
-                    "it could have run, and lost its CPU: to another thread, or as its control group had no CPU time left; \
-                     an ordinary user is not told which",
+                Doing::Preempted { .. } => Blame::unattributed_as(
+                    "it could run and did not have the CPU: another thread had it, or its control group had no CPU time left; without rights nobody \
+                     is told which",
                 ),
                 Doing::Waking { .. } | Doing::Blocked { .. } => Blame::unattributed(),
             };

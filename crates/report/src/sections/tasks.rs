@@ -5,7 +5,9 @@ use crate::words::cause_and_share;
 use std::cmp::Reverse;
 use whylate_core::SeriesName;
 use whylate_core::figure::{count, nanoseconds, priority};
-use whylate_core::result::{Cause, CpuResult, HourResult, ProbeResult, Quantiles, RunResult, Spike};
+use whylate_core::result::{
+    Cause, CpuResult, HourResult, PartResult, ProbeResult, Quantiles, RunResult, Spike,
+};
 
 /// The probe that watches threads.
 const PROBE: &str = "task";
@@ -20,8 +22,8 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let of_cell = |cell: &str, probe: &ProbeResult| rows(probe, many.then_some(cell));
     let probes = || run.cells.iter().flat_map(|cell| cell.probes.iter().map(move |probe| (cell, probe)));
     let worst = worst(probes().flat_map(|(_, probe)| &probe.spikes));
-    let mut sections =
-        section(probes().flat_map(|(cell, probe)| of_cell(&cell.name, probe)).collect(), worst);
+    let rows = probes().flat_map(|(cell, probe)| of_cell(&cell.name, probe)).collect();
+    let mut sections = section(rows, worst, meaning(probes().map(|(_, probe)| probe)));
     sections.extend(probes().flat_map(|(_, probe)| hours(probe)));
     sections
 }
@@ -77,7 +79,21 @@ fn sentence(thread: &str, spike: &Spike) -> String {
     format!("{} of {thread}: {why}", nanoseconds(spike.latency_ns))
 }
 
-fn section(rows: Vec<Row>, worst: Vec<String>) -> Vec<Section> {
+/// What the figures are of; without the programs in the kernel no wake-up is known.
+fn meaning<'r>(mut probes: impl Iterator<Item = &'r ProbeResult>) -> &'static str {
+    let is_wakeup = |part: &PartResult| part.part == "wakeup" && part.quantiles.is_some();
+    let mut own = probes.by_ref().filter(|probe| probe.probe == PROBE).flat_map(|probe| &probe.cpus);
+    match own.any(|cpu| cpu.parts.iter().any(is_wakeup)) {
+        true => {
+            "response: from being due or woken to the next sleep; jitter: how far the 99.9 % of periods is from the median"
+        }
+        false => {
+            "response: from the first run, or the mark, to the next sleep, or mark; jitter: how far the 99.9 % of periods is from the median"
+        }
+    }
+}
+
+fn section(rows: Vec<Row>, worst: Vec<String>, meaning: &'static str) -> Vec<Section> {
     let columns = vec![
         Column::text("cell"),
         Column::text("thread"),
@@ -103,7 +119,7 @@ fn section(rows: Vec<Row>, worst: Vec<String>) -> Vec<Section> {
         Column::text("woken by").importance(3),
     ];
     Section::new("tasks", "The watched threads")
-        .meaning("response: from being due or woken to the next sleep; jitter: how far the 99.9 % of periods is from the median")
+        .meaning(meaning)
         .with(Table::new(columns, rows))
         .with(sentences(worst))
         .unless_empty()
@@ -154,7 +170,7 @@ mod tests {
     use crate::write::Style;
     use whylate_core::CpuId;
     use whylate_core::record::TaskRecord;
-    use whylate_core::result::{CauseKind, PartResult};
+    use whylate_core::result::CauseKind;
 
     #[test]
     fn a_thread_has_a_line_with_its_parts() {
@@ -193,7 +209,7 @@ mod tests {
             ..Spike::unexplained(CpuId(1), 9, 4_000_000)
         };
         let spikes = [spike("task/audio"), spike("task/audio/wakeup")];
-        let sections = section(rows(&probe, None), worst(spikes.iter()));
+        let sections = section(rows(&probe, None), worst(spikes.iter()), meaning(std::iter::once(&probe)));
         let page = crate::section::Page { sections, ..Default::default() };
         let text = page.terminal(Style::default());
         for expected in ["audio", "80", "1,000", "7", "99.0 us", "600 us", "1.80 ms"] {

@@ -22,7 +22,7 @@ use view::WatchView;
 use whylate_core::figure::{count, nanoseconds};
 use whylate_core::plan::{CellPlan, KeyError, Plan, ProbePlan, TracePlan};
 use whylate_core::result::{Cause, CauseKind};
-use whylate_core::{Nanos, Warning};
+use whylate_core::{Nanos, Warning, WarningCode};
 use whylate_host::{Host, facts};
 use whylate_runner::{Audience, Progress, RunOptions, Stage, TaskLine, prepare};
 use whylate_store::Keeping;
@@ -71,8 +71,9 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
     screen.finish();
     if lock(&screen.tasks).is_empty() {
         let failed = info.executions.iter().find_map(|it| it.error.as_deref());
-        let why =
-            failed.map_or_else(|| nobody(arguments), |error| error.trim_start_matches("task: ").to_owned());
+        let failed = failed.map(|error| error.trim_start_matches("task: ").to_owned());
+        let program = info.warnings.iter().find(|it| it.code == WarningCode::CommandFailed);
+        let why = failed.or_else(|| program.map(|it| it.text.clone())).unwrap_or_else(|| nobody(arguments));
         if arguments.output.is_some() {
             bail!("no samples: {why}; what was looked at is in {}", path.display());
         }

@@ -129,7 +129,8 @@ impl Lane {
         self.response.0.record(response_ns);
         self.response.1.record(response_ns);
         wakeup_ns.into_iter().for_each(|wakeup_ns| self.wakeup_all.record(wakeup_ns));
-        let parts = [wakeup_ns, Some(run_ns), Some(preempted_ns), Some(blocked_ns), period_ns];
+        let blocked_part = (!activation.is_partial).then_some(blocked_ns);
+        let parts = [wakeup_ns, Some(run_ns), Some(preempted_ns), blocked_part, period_ns];
         for (histogram, value) in self.parts.iter_mut().zip(parts) {
             value.into_iter().for_each(|value| histogram.record(value));
         }

@@ -71,6 +71,12 @@ impl Started {
     fn has_ended(&mut self) -> bool {
         !matches!(self.0.try_wait(), Ok(None))
     }
+
+    /// How it ended, where that was not well: `exit status: 3`, `signal: 9 (SIGKILL)`.
+    fn failure(&mut self) -> Option<String> {
+        let status = self.0.try_wait().ok().flatten()?;
+        (!status.success()).then(|| status.to_string())
+    }
 }
 
 impl Drop for Started {
@@ -200,7 +206,12 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
         }
     };
     observer.tasks(&watching.lanes.lines());
-    Ok(Outcome { warnings: watching.warnings(&host.running), stopped, broke: None })
+    let mut warnings = watching.warnings(&host.running);
+    if let Some(failure) = started.as_mut().and_then(Started::failure) {
+        let text = format!("`{}` ended with {failure}", plan.command.join(" "));
+        warnings.push(Warning::new(WarningCode::CommandFailed, text));
+    }
+    Ok(Outcome { warnings, stopped, broke: None })
 }
 
 struct Watching {
@@ -295,7 +306,6 @@ impl Watching {
                 "activations are not counted: the machine was suspended, or its clock set, meanwhile",
             ),
             (losses.unwatched, "tasks found no room"),
-            (losses.refused, "threads are another user's and were not watched"),
             (losses.missed, "events were missed"),
             (losses.unread_texts, "texts for trace_marker could not be read, and may have been marks"),
             (self.not_explained, "late ones came too many at once to be explained"),

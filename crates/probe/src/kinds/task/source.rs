@@ -14,8 +14,8 @@ use whylate_host::HostRoot;
 use whylate_sys::schedule;
 
 /// What is missing without programs in the kernel.
-const WITHOUT_PROGRAMS: &str = "an activation begins when the thread first runs and ends with its next sleep: latencies of wake-ups, who had the \
-     CPU, what it slept for and who woke it are not known";
+const WITHOUT_PROGRAMS: &str = "an activation begins when the thread first runs, and ends with its next sleep. Not known: how long wake-ups took, who had \
+     the CPU, what the thread slept for, who woke it";
 
 /// The watch of the threads.
 pub(super) enum Source {
@@ -131,7 +131,14 @@ impl Source {
         match self {
             Self::Kernel(watch) if watch.missing().is_empty() => None,
             Self::Kernel(watch) => Some(format!("not recorded: {}", watch.missing().join("; "))),
-            Self::Own(_, refusal) => Some(format!("{WITHOUT_PROGRAMS} ({refusal})")),
+            Self::Own(watch, refusal) => {
+                let others = match watch.losses().refused {
+                    0 => String::new(),
+                    1 => ". One thread belongs to another user and is not watched".to_owned(),
+                    many => format!(". {many} threads belong to other users and are not watched"),
+                };
+                Some(format!("{WITHOUT_PROGRAMS}{others}. Reason: {refusal}"))
+            }
         }
     }
 
@@ -145,12 +152,12 @@ impl Source {
 
 /// Neither is to be had.
 fn without_either(refusal: &BpfError, error: &io::Error) -> ProbeError {
-    let remedy = match error.kind() {
-        io::ErrorKind::PermissionDenied => {
-            "your own processes can be watched without it where `sysctl kernel.perf_event_paranoid` is 2 or less; those of \
-             another user cannot"
-        }
-        _ => "perf_event_open is what else could tell",
+    let text = match error.kind() {
+        io::ErrorKind::PermissionDenied => format!(
+            "tasks cannot be watched: an ordinary user may watch only his own, and these where `sysctl kernel.perf_event_paranoid` is 2 or less; \
+             {refusal}"
+        ),
+        _ => format!("tasks cannot be watched: {refusal}; perf_event_open: {error}"),
     };
-    ProbeError::Unavailable(format!("tasks cannot be watched: {refusal}; {remedy} ({error})"))
+    ProbeError::Unavailable(text)
 }
