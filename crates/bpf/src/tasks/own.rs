@@ -328,6 +328,10 @@ mod tests {
         let shares: f64 = causes.iter().filter_map(|cause| cause.share).sum();
         assert!((shares - 1.0).abs() < 1e-9 && causes.len() == 2, "{causes:?}");
         assert!(
+            causes.iter().any(|cause| cause.kind == CauseKind::Unattributed),
+            "nobody is told who ran: {causes:?}"
+        );
+        assert!(
             causes.iter().all(|cause| cause.actor.is_none() && cause.confidence.is_none_or(|it| it < 0.9))
         );
     }
