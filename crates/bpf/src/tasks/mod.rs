@@ -362,12 +362,14 @@ impl TaskWatch {
             .get::<[u8; size_of::<RawTaskLosses>()]>("task_losses", 0)
             .map(|bytes| transmute!(bytes))
             .unwrap_or_default();
+        let missed = self.causes.missed().in_window(true);
         TaskLosses {
             records: self.rings.lost() + told.events,
             incomplete: self.builder.incomplete,
             unwatched: self.collisions + told.collisions,
             refused: 0,
-            missed: self.causes.missed().in_window(true).count(),
+            missed: missed.count(),
+            missed_at: missed.to_string(),
             unread_texts: told.unread_texts,
             suspended: self.suspension.dropped,
         }

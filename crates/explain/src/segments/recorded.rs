@@ -125,3 +125,34 @@ impl Context<'_> {
         self.by_record(kind, slice, "the interrupt's start and end were recorded".to_owned()).actor(actor)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::segments::{Recording, Surroundings, Window, decompose};
+    use whylate_core::CpuId;
+
+    #[test]
+    fn a_softirq_tells_which_thread_ran_it() {
+        let window = Window {
+            cpu: CpuId(1),
+            from_ns: 1_000_000,
+            to_ns: 1_300_000,
+            is_timer: false,
+            process: 100,
+            priority: 40,
+        };
+        let segment = |to_ns, what| Segment { from_ns: 900_000, to_ns, what };
+        let evidence = |command: &str| {
+            let thread = Thread { pid: 16, priority: 80, command: command.to_owned() };
+            let ran = Activity::Thread { thread, process: 16, was_runnable: false, next_priority: 40 };
+            let segments = vec![segment(1_290_000, Activity::Softirq { number: 6 }), segment(1_300_000, ran)];
+            let recording = Recording { segments, ..Recording::default() };
+            let cause = decompose(&window, &recording, &Surroundings::default()).remove(0);
+            assert_eq!((cause.kind, cause.actor.as_deref()), (Kind::Softirq, Some("TASKLET softirq")));
+            cause.evidence[0].clone()
+        };
+        assert_eq!(evidence("ksoftirqd/1"), "its start and end were recorded, in ksoftirqd/1 at priority 80");
+        assert_eq!(evidence("audio"), "its start and end were recorded", "it was in the way");
+    }
+}

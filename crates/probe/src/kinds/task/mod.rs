@@ -298,26 +298,53 @@ impl Watching {
             warnings.push(Warning::new(WarningCode::CausesIncomplete, format!("watched tasks: {missing}")));
         }
         let losses = self.watch.losses();
+        let missed =
+            ["event was missed", "events were missed"].map(|it| format!("{it} ({})", losses.missed_at));
         let told = lost(&[
-            (losses.records, "records were lost"),
-            (losses.incomplete, "activations were not seen whole and are not counted"),
+            (losses.records, ["record was lost", "records were lost"]),
+            (
+                losses.incomplete,
+                [
+                    "activation was not seen whole and is not counted",
+                    "activations were not seen whole and are not counted",
+                ],
+            ),
             (
                 losses.suspended,
-                "activations are not counted: the machine was suspended, or its clock set, meanwhile",
+                [
+                    "activation is not counted: the machine was suspended, or its clock set, meanwhile",
+                    "activations are not counted: the machine was suspended, or its clock set, meanwhile",
+                ],
             ),
-            (losses.unwatched, "tasks found no room"),
-            (losses.missed, "events were missed"),
-            (losses.unread_texts, "texts for trace_marker could not be read, and may have been marks"),
-            (self.not_explained, "late ones came too many at once to be explained"),
+            (losses.unwatched, ["task found no room", "tasks found no room"]),
+            (losses.missed, missed.each_ref().map(String::as_str)),
+            (
+                losses.unread_texts,
+                [
+                    "text for trace_marker could not be read, and may have been a mark",
+                    "texts for trace_marker could not be read, and may have been marks",
+                ],
+            ),
+            (
+                self.not_explained,
+                [
+                    "late one came with too many at once to be explained",
+                    "late ones came too many at once to be explained",
+                ],
+            ),
         ]);
         warnings.extend(told.map(|text| Warning::new(WarningCode::TaskRecordsLost, text)));
         warnings
     }
 }
 
-/// What was lost, without what was not; nothing where nothing was.
-fn lost(counts: &[(u64, &str)]) -> Option<String> {
-    let named = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+/// What was lost, of one and of several, without what was not; nothing where nothing was.
+fn lost(counts: &[(u64, [&str; 2])]) -> Option<String> {
+    let words = |count: u64, [one, several]: [&str; 2]| match count {
+        1 => format!("1 {one}"),
+        _ => format!("{count} {several}"),
+    };
+    let named = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| words(*count, *what));
     let named = named.collect::<Vec<String>>().join(", ");
     (!named.is_empty()).then(|| format!("watched tasks: {named}"))
 }

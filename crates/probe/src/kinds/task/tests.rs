@@ -201,9 +201,15 @@ fn very_many_threads_share_a_series_and_none_is_dropped() {
 
 #[test]
 fn only_what_was_lost_is_named() {
-    assert_eq!(lost(&[(0, "records were lost"), (0, "events were missed")]), None);
-    let told = lost(&[(0, "records were lost"), (3, "events were missed")]);
-    assert_eq!(told.as_deref(), Some("watched tasks: 3 events were missed"));
+    let lost_of = |records, events| {
+        lost(&[
+            (records, ["record was lost", "records were lost"]),
+            (events, ["event was missed", "events were missed"]),
+        ])
+    };
+    assert_eq!(lost_of(0, 0), None);
+    assert_eq!(lost_of(0, 3).as_deref(), Some("watched tasks: 3 events were missed"));
+    assert_eq!(lost_of(2, 1).as_deref(), Some("watched tasks: 2 records were lost, 1 event was missed"));
 }
 
 #[test]
