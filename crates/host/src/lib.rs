@@ -13,6 +13,7 @@ pub mod facts;
 pub mod interrupts;
 pub mod irq_lines;
 mod program;
+pub mod release;
 mod root;
 pub mod shield;
 pub mod smi;

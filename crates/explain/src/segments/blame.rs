@@ -283,14 +283,14 @@ impl<'r> Context<'r> {
                 "the timer's interrupt was late, and no stack of that moment was kept",
             );
         };
-        let Some(innermost) = below.first() else {
+        if below.is_empty() {
             let whose = thread.map(|thread| format!(" of {}", thread.command)).unwrap_or_default();
             let evidence = format!("{late}it interrupted user mode{whose}, where interrupts are on");
             return self.counted(&evidence).unwrap_or_else(|| {
                 let evidence = format!("{evidence}; the CPU may have stood still");
                 Blame::new(Kind::TimerLate, LIKELY, evidence)
             });
-        };
+        }
         let sure = if is_released && self.let_in_until_ns.is_none() { STATED } else { CONCLUDED };
         let (confidence, more) = match self.surroundings.is_virtual {
             true => (LIKELY, "; the hypervisor may have sent it late"),
