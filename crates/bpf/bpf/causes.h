@@ -99,11 +99,14 @@ ALWAYS_INLINE void complete(struct segment *segment, enum segment_kind kind, u64
 		}										\
 	} while (0)
 
+/* A stack takes no more than a 25th of this. */
+#define LATE_ENOUGH_NS 500000
+
 /*
  * Whether to record a stack, which takes 3 us, and 8 to 20 us with cold caches: when the latency is above the threshold
- * of the loader (a probe on this CPU would keep the spike) and above `bound`, which about one latency in 130 exceeds: in
- * a virtual machine nearly everything is late. The bound rises by an eighth with each latency above it and falls by a
- * 1024th with each other one.
+ * of the loader (a probe on this CPU would keep the spike) and so long that a stack hardly matters, or above `bound`, which
+ * about one latency in 130 exceeds: in a virtual machine nearly everything is late. The bound rises by an eighth with each
+ * latency above it and falls by a 1024th with each other one.
  */
 ALWAYS_INLINE bool is_unusual(u32 cpu, u64 *bound_ns, u64 late_ns)
 {
@@ -115,7 +118,7 @@ ALWAYS_INLINE bool is_unusual(u32 cpu, u64 *bound_ns, u64 late_ns)
 
 	if (LIKELY(late_ns <= bound)) {
 		*bound_ns = bound - (bound >> 10);
-		return 0;
+		return UNLIKELY(late_ns >= LATE_ENOUGH_NS) && late_ns >= least_ns;
 	}
 	*bound_ns = bound ? bound + (bound >> 3) : late_ns;
 	return late_ns >= least_ns;

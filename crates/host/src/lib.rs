@@ -15,6 +15,7 @@ pub mod hotplug;
 pub mod interrupts;
 pub mod irq_lines;
 mod program;
+pub mod release;
 mod root;
 pub mod shield;
 pub mod smi;
