@@ -99,11 +99,14 @@ ALWAYS_INLINE void complete(struct segment *segment, enum segment_kind kind, u64
 		}										\
 	} while (0)
 
+/* A stack takes no more than a 25th of this. */
+#define LATE_ENOUGH_NS 500000
+
 /*
  * Whether to record a stack, which takes 3 us, and 8 to 20 us with cold caches: when the latency is above the threshold
- * of the loader (a probe on this CPU would keep the spike) and above `bound`, which about one latency in 130 exceeds: in
- * a virtual machine nearly everything is late. The bound rises by an eighth with each latency above it and falls by a
- * 1024th with each other one.
+ * of the loader (a probe on this CPU would keep the spike) and so long that a stack hardly matters, or above `bound`, which
+ * about one latency in 130 exceeds: in a virtual machine nearly everything is late. The bound rises by an eighth with each
+ * latency above it and falls by a 1024th with each other one.
  */
 ALWAYS_INLINE bool is_unusual(u32 cpu, u64 *bound_ns, u64 late_ns)
 {
@@ -115,7 +118,7 @@ ALWAYS_INLINE bool is_unusual(u32 cpu, u64 *bound_ns, u64 late_ns)
 
 	if (LIKELY(late_ns <= bound)) {
 		*bound_ns = bound - (bound >> 10);
-		return 0;
+		return UNLIKELY(late_ns >= LATE_ENOUGH_NS) && late_ns >= least_ns;
 	}
 	*bound_ns = bound ? bound + (bound >> 3) : late_ns;
 	return late_ns >= least_ns;
@@ -297,4 +300,36 @@ ALWAYS_INLINE struct sender *sender_of(u64 request)
 	u32 place = (u32)(request >> 5) & (SENDERS - 1);
 
 	return bpf_map_lookup_elem(&senders, &place);
+}
+
+/*
+ * Another thread gets the CPU, and one of the two is in the middle of a softirq, as on real-time kernels: what is recorded of a
+ * softirq is the time in which its thread ran. Without that the softirq would have had the CPU while its thread waited, and the
+ * begin of one would be taken for that of another one.
+ */
+NEVER_INLINE void softirq_switches(struct cpu_state *state, u32 ring, u64 now_ns, u32 previous, u32 next)
+{
+	struct left_softirq *left = state->left_softirqs;
+
+	if (state->softirq_ns) {
+		NOTE(state, ring, SEGMENT_SOFTIRQ, state->softirq_ns, now_ns, softirq.number, state->softirq);
+		state->softirq_ns = 0;
+		for (u32 i = 0; i < SOFTIRQS_LEFT_MAX; i++) {
+			if (left[i].thread)
+				continue;
+			left[i].thread = previous;
+			left[i].number = state->softirq;
+			state->softirqs_left++;
+			break;
+		}
+	}
+	for (u32 i = 0; i < SOFTIRQS_LEFT_MAX; i++) {
+		if (!next || left[i].thread != next)
+			continue;
+		left[i].thread = 0;
+		state->softirqs_left--;
+		state->softirq = left[i].number;
+		state->softirq_ns = now_ns;
+		break;
+	}
 }

@@ -123,6 +123,15 @@ struct counters {
 };
 _Static_assert(sizeof(struct counters) == 48, "layout.rs");
 
+#define SOFTIRQS_LEFT_MAX 4
+
+/* A softirq in whose middle another thread got the CPU. */
+struct left_softirq {
+	/* Who runs it; 0: this place is free. */
+	u32 thread;
+	u32 number;
+};
+
 /* What is in progress on one CPU. */
 struct cpu_state {
 	struct counters counters;
@@ -169,13 +178,20 @@ struct cpu_state {
 	u8 has_switched;
 	/* Whether an ordinary thread runs since it was chosen in place of a real-time one: see is_throttling(). */
 	u8 is_throttled;
-	u8 unused;
+	/* How many of `left_softirqs` are in use. */
+	u8 softirqs_left;
 	/* The run time of the current thread at that switch. */
 	u64 runtime_ns;
 	/* How many records of watched tasks were written. */
 	u64 stretches;
+	/* The softirq that began at softirq_ns. */
+	u32 softirq;
+	u32 unused;
+	/* A real-time kernel preempts softirqs, and other threads may run further ones meanwhile. */
+	struct left_softirq left_softirqs[SOFTIRQS_LEFT_MAX];
+	u64 unused_too[3];
 };
-_Static_assert(sizeof(struct cpu_state) == 256, "layout.rs");
+_Static_assert(sizeof(struct cpu_state) == 320, "layout.rs");
 _Static_assert(__builtin_offsetof(struct cpu_state, segments) == 128, "layout.rs");
 _Static_assert(__builtin_offsetof(struct cpu_state, ring) == 184, "layout.rs");
 

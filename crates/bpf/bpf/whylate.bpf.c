@@ -278,14 +278,17 @@ ALWAYS_INLINE int on_switch(u64 *ctx, bool with_causes, bool with_tasks)
 	if (ring) {
 		bool is_runnable = is_preempted || is_running(previous);
 		bool is_throttled = is_throttling(state, previous, next, is_runnable);
+		bool in_softirq = state->softirq_ns || state->softirqs_left;
 
 		if (!next_counts) {
 			if (previous_counts)
 				state->is_waited = is_runnable;
-			else if (LIKELY(!is_throttled && skips_clock(state, previous, next)))
+			else if (LIKELY(!is_throttled && !in_softirq && skips_clock(state, previous, next)))
 				return 0;
 		}
 		now_ns = bpf_ktime_get_ns();
+		if (UNLIKELY(in_softirq))
+			softirq_switches(state, ring, now_ns, previous->pid, next->pid);
 		note_thread(state, ring, now_ns, previous, next, is_runnable);
 	}
 	if (with_tasks && !now_ns)
@@ -437,8 +440,10 @@ int softirq_entry(u64 *ctx)
 	u32 ring;
 	struct cpu_state *state = watched(&ring);
 
-	if (state)
-		state->softirq_ns = bpf_ktime_get_ns();
+	if (!state)
+		return 0;
+	state->softirq = (u32)ctx[0];
+	state->softirq_ns = bpf_ktime_get_ns();
 	return 0;
 }
 

@@ -157,9 +157,11 @@ pub(crate) struct RawCpuState {
     pub(crate) rest: [u64; 7],
     /// How many records of watched tasks were written.
     pub(crate) stretches: u64,
+    /// Softirqs in progress.
+    pub(crate) softirqs: [u64; 8],
 }
 
-const _: () = assert!(size_of::<RawCounters>() == 48 && size_of::<RawCpuState>() == 256);
+const _: () = assert!(size_of::<RawCounters>() == 48 && size_of::<RawCpuState>() == 320);
 const _: () = assert!(offset_of!(RawCpuState, segments) == 128 && offset_of!(RawCpuState, ring) == 184);
 
 /// What took a CPU, from when to when.

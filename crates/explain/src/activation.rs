@@ -9,11 +9,13 @@
 //! "Held by" is not "released by". The owner of a lock is known where the lock itself told it when the wait began; where
 //! only the thread is known that ended the wait, the cause says so, and is at best likely.
 
+mod alone;
 mod chain;
 mod convoy;
 mod inversion;
 mod throttling;
 
+pub use alone::explain_alone;
 pub use chain::{CHAIN_BEFORE_NS, chain, told};
 pub use convoy::convoy_from;
 
@@ -45,6 +47,8 @@ pub struct Activation {
     pub faults: u64,
     /// How often it was on another CPU than before.
     pub migrations: u64,
+    /// Only its runs and preemptions are known: not when it was woken, nor for what it slept.
+    pub is_partial: bool,
 }
 
 /// What woke a task.

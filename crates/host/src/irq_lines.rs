@@ -3,7 +3,7 @@
 //! From /proc/irq and /proc/interrupts. Lines of the architecture (timer, inter-processor interrupts) have no number
 //! and are not here: no line of theirs can be moved.
 
-use crate::{HostError, HostRoot};
+use crate::{HostError, HostRoot, release};
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
 use whylate_core::result::LineRow;
@@ -53,9 +53,7 @@ pub fn of_device(root: &HostRoot, folder: &str) -> Result<(Vec<u32>, bool), Host
 
 /// Whether the files' permissions say which lines can be moved (since Linux 6.15 at the latest).
 fn kernel_shows_which(root: &HostRoot) -> Result<bool, HostError> {
-    let release = root.read_trimmed("/proc/sys/kernel/osrelease")?.unwrap_or_default();
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|digits| digits.parse::<u32>().ok());
-    Ok(numbers.next().flatten().zip(numbers.next().flatten()) >= Some((6, 15)))
+    release::is_from(root, (6, 15))
 }
 
 /// Lines that Linux manages itself or keeps on a CPU, by the names that their drivers give them: request queues of

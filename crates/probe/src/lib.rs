@@ -20,7 +20,7 @@ pub mod spec;
 pub use error::ProbeError;
 pub use kinds::{
     AccessSpec, DispatchSpec, KernelMonitorLine, ProbeKind, RoundtripSpec, StallSpec, TimerSpec, find_tasks,
-    store_after,
+    store_after, try_to_watch,
 };
 pub use measure::{
     Batch, Elsewhere, LatencyTotals, Observer, Outcome, Progress, TaskLine, TaskSpike, TaskTotals, measure,

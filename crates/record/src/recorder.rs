@@ -11,7 +11,7 @@ use whylate_bpf::BpfError;
 use whylate_core::plan::TraceProfile as Profile;
 use whylate_core::units::Bytes;
 use whylate_core::{CpuId, CpuSet, Warning, WarningCode};
-use whylate_host::HostRoot;
+use whylate_host::{HostRoot, hotplug};
 
 /// The trace's clock.
 const CLOCK: &str = "mono";
@@ -34,7 +34,10 @@ pub struct Request {
 pub struct Recorder {
     buffer: Buffer,
     prologue: Prologue,
-    cpus: Vec<CpuId>,
+    host: HostRoot,
+    /// The CPUs of the request, and those that may come.
+    cpus: CpuSet,
+    may_come: CpuSet,
 }
 
 impl Recorder {
@@ -51,7 +54,8 @@ impl Recorder {
         // CLOCK_MONOTONIC, the clock of the probes.
         buffer.set("trace_clock", CLOCK)?;
         buffer.set("buffer_size_kb", &(request.buffer.0 >> 10).max(64).to_string())?;
-        buffer.set("tracing_cpumask", &cpu_mask(&request.cpus))?;
+        let all = hotplug::recorded(host, &request.cpus);
+        buffer.set("tracing_cpumask", &cpu_mask(&all))?;
         let (events, missing) = profile::events(buffer.tracefs(), &request.events);
         let mut warnings = Vec::new();
         for event in &events {
@@ -68,7 +72,9 @@ impl Recorder {
         let prologue = Prologue::read(buffer.tracefs(), &events, CLOCK, &uname())?;
         set_tracer(&buffer, request.profile)?;
         buffer.set("tracing_on", "1")?;
-        Ok((Self { buffer, prologue, cpus: request.cpus.iter().collect() }, warnings))
+        let (host, cpus) = (host.clone(), request.cpus.clone());
+        let may_come = all.difference(&cpus);
+        Ok((Self { buffer, prologue, host, cpus, may_come }, warnings))
     }
 }
 
@@ -89,7 +95,10 @@ impl Ring for Recorder {
 
     fn save(&self, path: &Path) -> Result<Saved, RecordError> {
         self.pause()?;
-        self.prologue.save(self.buffer.folder(), &self.cpus, path)
+        // The ring of a CPU that has come belongs to the trace.
+        let come = hotplug::online(&self.host).intersection(&self.may_come);
+        let cpus: Vec<CpuId> = self.cpus.union(&come).iter().collect();
+        self.prologue.save(self.buffer.folder(), &cpus, path)
     }
 
     fn finish(self: Box<Self>) -> Result<(), RecordError> {

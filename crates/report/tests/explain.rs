@@ -3,7 +3,8 @@
 mod fixture;
 
 use fixture::pages::explanation as result;
-use whylate_core::result::{ExplainAnswer, ExplainResult, LateTask, LateWhat, ThresholdFrom};
+use whylate_core::CpuId;
+use whylate_core::result::{ExplainAnswer, ExplainResult, LateTask, LateWhat, Spike, ThresholdFrom};
 use whylate_report::{Style, explain};
 
 fn html(result: &ExplainResult) -> String {
@@ -101,7 +102,7 @@ fn none_says_the_largest_and_who_else_was_late() {
         task: task.to_owned(),
         pid: Some(3),
         priority: Some(120),
-        cpu: whylate_core::CpuId(2),
+        cpu: CpuId(2),
         what: LateWhat::Preempted,
         latency_ns,
         at_ns: 5_000_000_000,
@@ -124,4 +125,19 @@ fn the_count_never_claims_more_than_there_is() {
         terminal(&kept, Style::default())
             .contains("2 latencies, the largest 112 us; the 1 largest are explained.")
     );
+}
+
+#[test]
+fn the_begin_of_a_response_that_is_listed_is_not_listed_again() {
+    let spike = |probe: &str, at_ns, latency_ns| Spike {
+        probe: Some(probe.to_owned()),
+        ..Spike::unexplained(CpuId(1), at_ns, latency_ns)
+    };
+    let both = [spike("task/audio", 9_000_000, 8_000_000), spike("task/audio/wakeup", 8_000_000, 7_000_000)];
+    // The wake-up of another activation, whose response is not among the worst.
+    let other = spike("task/audio/wakeup", 70_000_000, 6_000_000);
+    let measured = both.into_iter().chain([other]).collect();
+    let text = terminal(&ExplainResult { measured, ..result("task") }, Style::default());
+    let has = |latency: &str| text.contains(&format!("{latency} task/audio"));
+    assert!(has("8.00 ms") && has("6.00 ms") && !has("7.00 ms"), "{text}");
 }

@@ -9,7 +9,7 @@
 
 use crate::exposure::{self, JudgedSeries, judged};
 use whylate_core::figure::{nanoseconds, nanoseconds_apart};
-use whylate_core::plan::{Judged, MeasuringTask, Plan, ProbeFacts, ProbePlan, Samples};
+use whylate_core::plan::{Judged, Plan, ProbeFacts, ProbePlan, Samples};
 use whylate_core::result::{CellResult, CpuResult, Exposure, ProbeResult, Verdict};
 use whylate_core::{CpuId, Nanos, SeriesName};
 
@@ -87,7 +87,7 @@ fn by_deadline(
     deadline: Nanos,
     missing: &[String],
 ) -> Judgement {
-    let is_task = |probe: &str| SeriesName::of(probe).facts().is_some_and(|facts| is_watched(&facts));
+    let is_task = |probe: &str| SeriesName::of(probe).facts().is_some_and(|facts| facts.is_of_user());
     let of_tasks = |cell: &CellResult| {
         let probes = cell.probes.iter().filter(|probe| is_task(&probe.probe)).cloned().collect();
         let (name, skipped) = (cell.name.clone(), cell.skipped.clone());
@@ -108,7 +108,7 @@ fn by_deadline(
 fn missed(cells: &[CellResult], plan: &Plan) -> Option<String> {
     let deadline = plan.deadline()?;
     let probes = cells.iter().flat_map(|cell| &cell.probes);
-    let probes = probes.filter(|probe| probe.facts().is_some_and(|facts| is_watched(&facts)));
+    let probes = probes.filter(|probe| probe.facts().is_some_and(|facts| facts.is_of_user()));
     let late = probes.flat_map(|probe| &probe.cpus).filter(|task| task.overruns.is_some_and(|it| it > 0));
     let late: Vec<&CpuResult> = late.collect();
     let worst = late.iter().max_by_key(|task| task.quantiles.map(|figures| figures.max_ns))?;
@@ -124,11 +124,6 @@ fn missed(cells: &[CellResult], plan: &Plan) -> Option<String> {
     Some(format!(
         "{missed} of {all} responses of {name}{more} missed the deadline of {deadline}; the longest took {value}"
     ))
-}
-
-/// Whether the samples are of watched tasks, which have a deadline.
-fn is_watched(facts: &ProbeFacts) -> bool {
-    facts.task == MeasuringTask::Users
 }
 
 fn by_limit(

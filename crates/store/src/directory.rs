@@ -378,7 +378,7 @@ fn make_empty_folder(path: &Path) -> Result<(), StoreError> {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(occupied()),
             made => made.at("create", path),
         },
-        Err(error) if error.kind() == io::ErrorKind::NotADirectory => Err(occupied()),
+        Err(_) if path.is_file() => Err(occupied()),
         Err(error) => Err(error).at("read", path),
     }
 }

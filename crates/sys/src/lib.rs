@@ -21,6 +21,7 @@ pub mod private;
 pub mod process;
 pub mod schedule;
 pub mod shared;
+pub mod switch_ring;
 pub mod terminal;
 pub mod timer_file;
 pub mod tracing;

@@ -5,24 +5,29 @@ use std::io::{self, Read};
 use std::os::fd::{FromRawFd, OwnedFd};
 use whylate_core::CpuId;
 
-/// `struct perf_event_attr` of the kernel (include/uapi/linux/perf_event.h), as far as its first published size
-/// (`PERF_ATTR_SIZE_VER0`): the kernel takes the rest for zero.
+/// `struct perf_event_attr` of the kernel (include/uapi/linux/perf_event.h), as far as its size of Linux 3.7
+/// (`PERF_ATTR_SIZE_VER3`): the kernel takes the rest for zero.
 #[repr(C)]
 #[derive(Default)]
-struct EventAttributes {
-    kind: u32,
-    size: u32,
-    config: u64,
-    sample_period: u64,
-    sample_type: u64,
-    read_format: u64,
-    flags: u64,
-    wakeup_events: u32,
-    breakpoint_type: u32,
-    config1: u64,
+pub(crate) struct EventAttributes {
+    pub(crate) kind: u32,
+    pub(crate) size: u32,
+    pub(crate) config: u64,
+    pub(crate) sample_period: u64,
+    pub(crate) sample_type: u64,
+    pub(crate) read_format: u64,
+    pub(crate) flags: u64,
+    pub(crate) wakeup_events: u32,
+    pub(crate) breakpoint_type: u32,
+    pub(crate) config1: u64,
+    pub(crate) config2: u64,
+    pub(crate) branch_sample_type: u64,
+    pub(crate) user_registers: u64,
+    pub(crate) user_stack: u32,
+    pub(crate) clock_id: i32,
 }
 
-const _: () = assert!(size_of::<EventAttributes>() == 64);
+const _: () = assert!(size_of::<EventAttributes>() == 96);
 
 /// `PERF_FLAG_FD_CLOEXEC` of the same header.
 const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
@@ -42,7 +47,7 @@ impl PerfCounter {
     /// the CPU does not have.
     pub fn open(kind: u32, config: u64, cpu: CpuId) -> io::Result<Self> {
         let any_process = -1;
-        Self::of(kind, config, any_process, cpu.0 as libc::c_int)
+        Self::of(kind, config, any_process, Some(cpu))
     }
 
     /// Counts the event of one thread, wherever it runs.
@@ -50,35 +55,12 @@ impl PerfCounter {
     /// # Errors
     /// As [`PerfCounter::open`]; ESRCH when there is no such thread.
     pub fn of_thread(kind: u32, config: u64, thread: u32) -> io::Result<Self> {
-        let any_cpu = -1;
-        Self::of(kind, config, thread as libc::pid_t, any_cpu)
+        Self::of(kind, config, thread as libc::pid_t, None)
     }
 
-    fn of(kind: u32, config: u64, process: libc::pid_t, cpu: libc::c_int) -> io::Result<Self> {
-        let attributes = EventAttributes {
-            kind,
-            size: size_of::<EventAttributes>() as u32,
-            config,
-            ..EventAttributes::default()
-        };
-        let no_group = -1;
-        // SAFETY: perf_event_open reads `size` bytes from the pointer, which points to a structure of that size, and
-        // keeps no reference to it.
-        let descriptor = unsafe {
-            libc::syscall(
-                libc::SYS_perf_event_open,
-                &raw const attributes,
-                process,
-                cpu,
-                no_group,
-                CLOSE_ON_EXEC,
-            )
-        };
-        if descriptor < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel has just made this descriptor, and nobody else owns it.
-        Ok(Self { file: unsafe { OwnedFd::from_raw_fd(descriptor as i32) }.into() })
+    fn of(kind: u32, config: u64, thread: libc::pid_t, cpu: Option<CpuId>) -> io::Result<Self> {
+        let attributes = EventAttributes { kind, config, ..EventAttributes::default() };
+        Ok(Self { file: open(attributes, thread, cpu)? })
     }
 
     /// How often the event happened since the counter was opened.
@@ -90,4 +72,27 @@ impl PerfCounter {
         (&self.file).read_exact(&mut count)?;
         Ok(u64::from_ne_bytes(count))
     }
+}
+
+/// Opens an event of a thread, or of any (-1), on a CPU, or on any.
+pub(crate) fn open(attributes: EventAttributes, thread: libc::pid_t, cpu: Option<CpuId>) -> io::Result<File> {
+    let attributes = EventAttributes { size: size_of::<EventAttributes>() as u32, ..attributes };
+    let no_group = -1;
+    // SAFETY: perf_event_open reads `size` bytes from the pointer, which points to a structure of that size, and
+    // keeps no reference to it.
+    let descriptor = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            &raw const attributes,
+            thread,
+            cpu.map_or(-1, |cpu| cpu.0 as libc::c_int),
+            no_group,
+            CLOSE_ON_EXEC,
+        )
+    };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made this descriptor, and nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor as i32) }.into())
 }

@@ -67,6 +67,14 @@ impl SharedWords {
         Self::map(file, length)
     }
 
+    /// Maps the ring of a performance event, which has `length` words with the page before them.
+    ///
+    /// # Errors
+    /// EPERM where more memory would be locked than an ordinary user may (`kernel.perf_event_mlock_kb`).
+    pub(crate) fn of_event(file: OwnedFd, length: usize) -> io::Result<Self> {
+        Self::map(file, length)
+    }
+
     fn map(file: OwnedFd, length: usize) -> io::Result<Self> {
         let bytes = (length * size_of::<u64>()).max(1);
         // SAFETY: a fresh mapping at an address of the kernel's choice touches no existing memory; the file is at

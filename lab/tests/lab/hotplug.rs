@@ -32,6 +32,7 @@ sleep 3
 touch /tmp/end
 wait $watch || true"#;
 
+#[allow(clippy::print_stdout, reason = "what the watch could not tell, for the record")]
 fn follows_to_new_cpus(guest: &mut Guest) -> Result<(), LabError> {
     let mut script = guest.start(WATCH)?;
     // The script waits for that CPU when it has seen the watch begin.
@@ -51,5 +52,8 @@ fn follows_to_new_cpus(guest: &mut Guest) -> Result<(), LabError> {
         shell.flat_map(|task| task["last_spike"]["timeline"].as_array().cloned().unwrap_or_default());
     let cpus: BTreeSet<u64> = stages.filter_map(|stage| stage["cpu"].as_u64()).collect();
     assert!(cpus.is_superset(&BTreeSet::from([0, 1, 2])), "{cpus:?}");
+    for warning in result["warnings"].as_array().into_iter().flatten() {
+        println!("         {warning}");
+    }
     Ok(())
 }

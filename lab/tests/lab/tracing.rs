@@ -25,8 +25,11 @@ pub(crate) fn tests() -> Vec<LabTest> {
             // tracer does in every function, and that CPU then traps for ever.
             LabTest::new("tracing_is_given_back_after_a_kill", counted.clone(), kills),
             LabTest::new("tracing_record_functions_names_the_function", counted.clone(), record_functions),
-            LabTest::new("tracing_record_graph_names_the_function", counted, record_graph),
         ]);
+        // On arm64 each function takes 15 us of the counted time with it, so that a task is late all the time.
+        if kernel.architecture() == Architecture::X86 {
+            tests.push(LabTest::new("tracing_record_graph_names_the_function", counted, record_graph));
+        }
     }
     for kernel in suite::kernels_and_arm64(&Kernel::NEEDED) {
         let counted = Machine::new(Profile::Counted, kernel);

@@ -11,6 +11,8 @@ const PATIENCE: Duration = Duration::from_secs(400);
 const NAMED_LEAST: f64 = 0.97;
 /// No wrong claim may be as sure as this.
 const SURE: f64 = 0.9;
+/// An activation with less of a stall than this part of it got the CPU meanwhile: the stall did not delay it.
+const FELT_LEAST: f64 = 1.0 / 3.0;
 /// Where several share the time, how far the share of each may be from the planted one.
 const SHARE_TOLERANCE: f64 = 0.05;
 
@@ -27,6 +29,8 @@ enum Names {
     Kind,
     /// The actor contains that.
     Actor(&'static str),
+    /// The function contains that.
+    Function(&'static str),
     /// Several take the time one after the other: each is named with its share.
     Shares,
 }
@@ -43,26 +47,30 @@ const BRIEF: [Planted; 4] = [
     row("fault", "page_fault", Names::Kind),
 ];
 /// What needs one CPU, and no module.
-const LOCAL: [Planted; 6] = [
+const LOCAL: [Planted; 7] = [
     row("rr99", "thread", Names::Actor("multipathd")),
     row("futex", "lock", Names::Actor("holder")),
     row("futex-thread", "lock", Names::Actor("holder")),
     row("inversion", "lock", Names::Actor("holder (preempted by hog)")),
     row("throttled", "throttled", Names::Kind),
     row("quota", "quota", Names::Kind),
+    row("disk", "wait", Names::Function("pread")),
 ];
 /// What the module plants.
-const MODULE: [Planted; 6] = [
+const MODULE: [Planted; 7] = [
     row("rt-thread", "thread", Names::Actor("rt-thread")),
     row("irq-thread", "thread", Names::Actor("plant")),
     row("hard-irq", "irq", Names::Kind),
-    row("softirq", "softirq", Names::Kind),
+    row("softirq", "softirq", Names::Actor("TASKLET")),
     row("irq-off", "irqs_off", Names::Kind),
     row("work", "thread", Names::Actor("kworker/")),
+    row("unbound-work", "thread", Names::Actor("kworker/u")),
 ];
+/// A softirq that the task preempts, as only a real-time kernel lets it: nothing kept the task.
+const PREEMPTED: [Planted; 1] = [row("softirq-below", "own_work", Names::Kind)];
 
 pub(crate) fn tests() -> Vec<LabTest> {
-    let kernels = suite::kernels(&[Kernel::RealTime]);
+    let kernels = suite::kernels(&[Kernel::RealTime, Kernel::RealTimeNew]);
     let mut tests = Vec::new();
     for kernel in kernels.into_iter().take(if suite::is_brief() { 1 } else { usize::MAX }) {
         let counted = Machine::new(Profile::Counted, kernel);
@@ -73,13 +81,16 @@ pub(crate) fn tests() -> Vec<LabTest> {
         tests.extend([
             LabTest::new("watch_names_what_user_space_plants", counted.clone(), local),
             LabTest::new("watch_names_what_the_kernel_plants", counted.clone(), module),
-            LabTest::new("watch_counts_from_mark_to_mark", counted, marks),
+            LabTest::new("watch_counts_from_mark_to_mark", counted.clone(), marks),
         ]);
+        if kernel.is_realtime() {
+            tests.push(LabTest::new("watch_blames_no_softirq_that_it_preempts", counted, preempted));
+        }
     }
     tests
 }
 
-fn brief(guest: &mut Guest) -> Result<(), LabError> {
+pub(crate) fn brief(guest: &mut Guest) -> Result<(), LabError> {
     named(guest, &BRIEF, 0)
 }
 
@@ -91,9 +102,17 @@ fn module(guest: &mut Guest) -> Result<(), LabError> {
     named(guest, &MODULE, 0)
 }
 
+fn preempted(guest: &mut Guest) -> Result<(), LabError> {
+    named(guest, &PREEMPTED, 0)
+}
+
+#[allow(clippy::print_stdout, reason = "what the watch could not tell, for the record")]
 fn named(guest: &mut Guest, plants: &[Planted], cpu: u32) -> Result<(), LabError> {
     let tasks: Vec<&str> = plants.iter().map(|planted| planted.task).collect();
     let (stalls, result) = watch(guest, "", cpu, &tasks)?;
+    for warning in result["warnings"].as_array().into_iter().flatten() {
+        println!("         {warning}");
+    }
     for planted in plants {
         check(guest, planted, &stalls, &result);
     }
@@ -131,7 +150,8 @@ fn check(guest: &Guest, planted: &Planted, stalls: &[Stall], result: &Value) {
     let (mut named, mut wrong): (Vec<String>, Vec<String>) = Default::default();
     let mut seen: Vec<u64> = Vec::new();
     for stall in &own {
-        let felt = spikes.iter().filter(|spike| is_of(spike, stall)).max_by_key(|spike| latency(spike));
+        let is_it = |spike: &&&Value| is_of(spike, stall) && planted.is_felt(spike, stall);
+        let felt = spikes.iter().filter(is_it).max_by_key(|spike| latency(spike));
         let Some(spike) = felt.filter(|spike| !seen.contains(&at(spike))) else { continue };
         seen.push(at(spike));
         let kind = spike["cause"]["kind"].as_str().unwrap_or_default();
@@ -197,11 +217,19 @@ fn has_shares(spike: &Value, kind: &str, stalls: &[&Stall]) -> bool {
     })
 }
 
+impl Planted {
+    /// Whether the activation has enough of the stall. Where nothing is to be blamed it got the CPU meanwhile.
+    fn is_felt(&self, spike: &Value, stall: &Stall) -> bool {
+        self.kind == "own_work" || overlap(spike, stall) as f64 >= FELT_LEAST * stall.length_ns() as f64
+    }
+}
+
 impl Names {
     fn are_in(&self, cause: &Value) -> bool {
         match self {
             Self::Kind | Self::Shares => true,
             Self::Actor(name) => cause["actor"].as_str().is_some_and(|actor| actor.contains(name)),
+            Self::Function(name) => cause["function"].as_str().is_some_and(|it| it.contains(name)),
         }
     }
 }

@@ -43,10 +43,7 @@ pub(super) fn chosen(host: &HostRoot, target: &TaskTarget) -> Vec<Chosen> {
             processes_of(host, folder, 0, &mut processes);
             processes.into_iter().flat_map(|pid| threads_of(host, pid)).collect()
         }
-        TaskTarget::Name(_) => {
-            let processes = host.list_numbered("/proc", "").unwrap_or_default();
-            processes.into_iter().flat_map(|pid| threads_of(host, pid)).collect()
-        }
+        TaskTarget::Name(_) => everyone(host).collect(),
         TaskTarget::Priorities(..) | TaskTarget::Children => Vec::new(),
     };
     let known = threads.into_iter().filter_map(|(pid, tid)| known(host, pid, tid));
@@ -56,6 +53,19 @@ pub(super) fn chosen(host: &HostRoot, target: &TaskTarget) -> Vec<Chosen> {
         _ => true,
     };
     known.filter(is_named).collect()
+}
+
+/// The same, where no program finds any.
+pub(super) fn all(host: &HostRoot, target: &TaskTarget) -> Vec<Chosen> {
+    let TaskTarget::Priorities(least, most) = target else { return chosen(host, target) };
+    let known = everyone(host).filter_map(|(pid, tid)| known(host, pid, tid));
+    known.filter(|it| (*least..=*most).contains(&it.known.priority)).collect()
+}
+
+/// Process and thread ids of all that there are.
+fn everyone(host: &HostRoot) -> impl Iterator<Item = (u32, u32)> {
+    let processes = host.list_numbered("/proc", "").unwrap_or_default();
+    processes.into_iter().flat_map(|pid| threads_of(host, pid))
 }
 
 /// Process and thread ids.
@@ -85,7 +95,7 @@ fn family(host: &HostRoot, pid: u32) -> Vec<(u32, u32)> {
     found
 }
 
-fn known(host: &HostRoot, pid: u32, tid: u32) -> Option<Chosen> {
+pub(super) fn known(host: &HostRoot, pid: u32, tid: u32) -> Option<Chosen> {
     let text = host.read(&format!("/proc/{pid}/task/{tid}/stat")).ok()??;
     let stat = Stat::parse(&text)?;
     // Of ordinary tasks the nice value + 20, of others -1 - the priority.
@@ -243,5 +253,7 @@ mod tests {
         assert_eq!(threads(TaskTarget::Process(7)), [7, 8, 12, 13], "and what it started");
         assert_eq!(threads(TaskTarget::Process(9)), [9]);
         assert!(threads(TaskTarget::Children).is_empty());
+        let of = |least, most| all(&host, &TaskTarget::Priorities(least, most)).len();
+        assert_eq!((of(-21, -21), of(1, 100)), (5, 0));
     }
 }

@@ -1,7 +1,7 @@
 //! What a watch counts of what it could not tell.
 
 /// What is missing in the activations so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskLosses {
     /// Records that were overwritten before they were read, or found no ring.
     pub records: u64,
@@ -9,8 +9,12 @@ pub struct TaskLosses {
     pub incomplete: u64,
     /// Tasks that are not watched since another one has their slot.
     pub unwatched: u64,
-    /// Events at which a program could not run.
+    /// Threads of other users, which an ordinary user may not watch.
+    pub refused: u64,
+    /// Events at which a program could not run, because it was already running on that CPU: how many.
     pub missed: u64,
+    /// The same by event, such as `1 at sched_waking`; empty where there were none.
+    pub missed_at: String,
     /// Texts for trace_marker that were not in memory when they were written, so that nobody knows whether they were marks.
     pub unread_texts: u64,
     /// Activations in which the machine was suspended or its time of day set.

@@ -10,6 +10,7 @@ mod losses;
 mod marked;
 mod monitors;
 mod neighbours;
+mod own;
 mod places;
 mod rings;
 mod suspension;
@@ -18,6 +19,7 @@ pub use build::Watched;
 pub use choose::{Chosen, TaskTarget, unit_group};
 pub use losses::TaskLosses;
 pub use monitors::{KernelMonitor, MonitorWarning};
+pub use own::OwnTaskWatch;
 pub use places::place_of;
 
 use crate::causes::Causes;
@@ -360,11 +362,14 @@ impl TaskWatch {
             .get::<[u8; size_of::<RawTaskLosses>()]>("task_losses", 0)
             .map(|bytes| transmute!(bytes))
             .unwrap_or_default();
+        let missed = self.causes.missed().in_window(true);
         TaskLosses {
             records: self.rings.lost() + told.events,
             incomplete: self.builder.incomplete,
             unwatched: self.collisions + told.collisions,
-            missed: self.causes.missed().in_window(true).count(),
+            refused: 0,
+            missed: missed.count(),
+            missed_at: missed.to_string(),
             unread_texts: told.unread_texts,
             suspended: self.suspension.dropped,
         }

@@ -28,7 +28,7 @@ is its response. Nothing of the thread is changed. The worst activations are exp
 kept in a run directory: whylate report DIR, whylate explain DIR, whylate compare DIR OTHER.
 On a terminal, Enter opens the last explained activation as a timeline, ? tells the other keys.
 Exit code 2 when a response was above --limit or --deadline, 69 without the rights (root, or
-CAP_BPF and CAP_PERFMON)."
+CAP_BPF and CAP_PERFMON; an ordinary user watches processes of his own, without their causes)."
 )]
 pub(crate) struct WatchArguments {
     /// Every thread of this name (the kernel keeps 15 letters of it), also those that come later

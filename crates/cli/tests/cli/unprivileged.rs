@@ -223,6 +223,47 @@ fn the_unit_gives_the_rights_that_a_measurement_needs() {
 }
 
 #[test]
+fn a_user_watches_his_own_program_and_nobody_elses() {
+    let _alone = alone();
+    let user = match Unprivileged::new() {
+        Ok(user) => user,
+        Err(reason) => return skipped(&reason),
+    };
+    let naps = "sh -c 'for i in 1 2 3 4 5 6 7 8 9 10; do (:); sleep 0.02; done'";
+    let said = user.shell(&format!("./whylate watch -q --json -o run -- {naps}")).unwrap();
+    if said.code == Some(69) {
+        assert!(said.stderr.contains("perf_event_paranoid") && !user.path().join("run").exists(), "{said:?}");
+        return skipped("the kernel tells ordinary users nothing of their threads");
+    }
+    let result = said.json();
+    assert!(codes(&result).iter().any(|code| code == "causes-incomplete"), "{result:#}");
+    let probe = &result["cells"][0]["probes"][0];
+    let shell = list(probe, "cpus").iter().find(|cpu| cpu["series"] == "sh").unwrap();
+    assert!(
+        shell["samples"].as_u64().unwrap() >= 8 && shell["task"]["run_ns"].as_u64().unwrap() > 0,
+        "{shell:#}"
+    );
+    assert!(
+        shell["task"]["faults"].as_u64().unwrap() > 0,
+        "a shell that forks writes to new pages: {shell:#}"
+    );
+    let parts: Vec<&str> = list(shell, "parts").iter().map(|part| word(part, "part")).collect();
+    assert!(parts.contains(&"run") && !parts.contains(&"wakeup"), "no wake-up is known: {parts:?}");
+    assert!(!parts.contains(&"blocked"), "nor for what it slept: {parts:?}");
+    let kinds = list(probe, "spikes").iter().map(|spike| word(&spike["cause"], "kind"));
+    kinds.for_each(|kind| assert!(["own_work", "unattributed"].contains(&kind), "{kind}"));
+    if rustix::process::geteuid().is_root() {
+        let mut other = Command::new("sleep").arg("60").spawn().unwrap();
+        let said = user.shell(&format!("./whylate watch -q -D 1s -o other --pid {}", other.id())).unwrap();
+        other.kill().and_then(|()| other.wait()).unwrap();
+        assert!(
+            said.code == Some(69) && said.stderr.contains("an ordinary user may watch only his own"),
+            "{said:?}"
+        );
+    }
+}
+
+#[test]
 fn systemd_takes_the_units_and_finds_them_closed() {
     if Command::new("systemd-analyze").arg("--version").output().is_err() {
         return skipped("there is no `systemd-analyze` here");

@@ -192,7 +192,7 @@ causes! {
     /// The other thread of the same core slowed it down.
     Smt = "smt", Thread, ["the other thread of the core slowed it down"];
     /// Nothing explains it.
-    Unattributed = "unattributed", Unknown, ["nothing in the trace says why; {who} was on the CPU", "nothing in the trace says why"];
+    Unattributed = "unattributed", Unknown, ["nothing that was recorded says why; {who} was on the CPU", "nothing that was recorded says why"];
 }
 
 /// What several kinds of causes have in common; reports give each a colour.

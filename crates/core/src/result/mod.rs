@@ -138,6 +138,25 @@ pub struct ProbeResult {
     /// What each load of the cell achieved while this probe ran, without its time series.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rates: Vec<RateResult>,
+    /// The worst of each hour, of a measurement that took longer than one (task only).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hours: Vec<HourResult>,
+}
+
+/// The worst activations of one hour of a watch.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HourResult {
+    /// How long after the begin of the watch it began.
+    pub after_ns: u64,
+    /// The longest responses of all threads, longest first.
+    pub spikes: Vec<Spike>,
+}
+
+impl HourResult {
+    /// An hour.
+    pub const LENGTH_NS: u64 = 3_600_000_000_000;
+    /// So many responses are kept of each hour.
+    pub const KEPT: usize = 3;
 }
 
 impl ProbeResult {

@@ -45,7 +45,9 @@ codes! {
     /// tracefs can neither be written nor mounted.
     NoTracefs = "no-tracefs";
     /// Activations of watched tasks, or records of them, are missing.
-    TaskRecordsLost = "task-records-lost", "watch fewer threads, or raise --worst less";
+    TaskRecordsLost = "task-records-lost", "watch fewer threads, or choose a smaller --worst";
+    /// The program that was started to be watched ended with an error.
+    CommandFailed = "command-failed";
     /// Runtime verification monitors of the kernel warned of watched threads.
     KernelMonitorWarned = "kernel-monitor-warned", "Documentation/trace/rv/monitor_rtapp.rst says what each monitor looks for";
     /// Runtime verification monitors of the kernel are off: what real-time threads do wrong is not told by them.

@@ -112,6 +112,15 @@ pub fn candidates(
     let spikes: u32 = situation.causes.iter().map(|cause| cause.spikes).sum();
     let large = (f64::from(spikes) * SHARE_MIN).max(1.0) * WEIGHT_OF_SPIKE;
     for (weight, arm) in arms {
+        // One thread may be the actor of causes of several kinds: the largest one is the reason.
+        let is_known = |id: &str| id == arm.treatment.name;
+        if let Some(known) = kept.iter_mut().find(|it| is_known(&it.treatment.name)) {
+            known.answers.extend(arm.answers);
+            continue;
+        }
+        if left_out.iter().any(|it| is_known(&it.id)) {
+            continue;
+        }
         let is_wanted = wanted.contains(&arm.treatment.name);
         let why = match possible(&arm.treatment) {
             Ok(()) if kept.len() < ARMS_MAX || is_wanted => {

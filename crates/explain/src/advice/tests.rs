@@ -215,6 +215,10 @@ fn a_thread_that_has_the_cpu_is_sent_elsewhere_or_below() {
     assert_eq!(ids(&arms), ["shield", "workqueue-mask"]);
     let (arms, _) = proposed(vec![spike(CauseKind::PreemptOff, Some("rustc"), 5_000)], &[]);
     assert_eq!(ids(&arms), ["affinity-rustc", "shield"]);
+    let both = [CauseKind::PreemptOff, CauseKind::IrqsOff].map(|kind| spike(kind, Some("rustc"), 5_000));
+    let (arms, _) = proposed(both.to_vec(), &[]);
+    assert_eq!(ids(&arms), ["shield", "affinity-rustc"]);
+    assert_eq!(arms[1].answers.len(), 2, "once, for both: {arms:?}");
 }
 
 #[test]

@@ -33,8 +33,8 @@ pub(super) struct Context<'r> {
     first_fault_ns: Option<u64>,
     /// When the measured task was moved, and where to.
     moved: Option<(u64, CpuId)>,
-    /// An interrupt came in and returned while the timer's was due, and the timer's came only later.
-    let_others_in: bool,
+    /// Until when interrupts came in and returned while the timer's was due, which came only later.
+    let_in_until_ns: Option<u64>,
 }
 
 impl<'r> Context<'r> {
@@ -49,7 +49,7 @@ impl<'r> Context<'r> {
             throttled_from_ns: None,
             first_fault_ns: None,
             moved: None,
-            let_others_in: false,
+            let_in_until_ns: None,
         };
         let measured = context.measured_thread();
         let priority = context.recorded_priority(measured).unwrap_or(window.priority);
@@ -59,7 +59,7 @@ impl<'r> Context<'r> {
             context.look_at(segment, measured);
         }
         context.throttled_from_ns = context.throttled();
-        context.let_others_in = context.others_came_in();
+        context.let_in_until_ns = context.others_came_in();
         context
     }
 
@@ -148,17 +148,18 @@ impl<'r> Context<'r> {
         chosen.filter(|at_ns| *at_ns < self.window.to_ns).min()
     }
 
-    /// Whether the CPU took another interrupt while the timer's was due. What was let in right before the timer's waited
+    /// When the CPU last ended another interrupt while the timer's was due. What was let in right before the timer's waited
     /// as it did.
-    fn others_came_in(&self) -> bool {
-        let Some((woken_ns, _)) = self.woken.filter(|_| self.window.is_timer) else { return false };
+    fn others_came_in(&self) -> Option<u64> {
+        let (woken_ns, _) = self.woken.filter(|_| self.window.is_timer)?;
         let margin_ns = self.surroundings.margin_ns();
         let due_ns = self.window.from_ns.saturating_add(margin_ns);
-        self.recording.segments.iter().any(|segment| {
+        let came_in = self.recording.segments.iter().filter(|segment| {
             matches!(segment.what, Activity::Irq { .. } | Activity::Vector { .. })
                 && segment.from_ns > due_ns
                 && segment.to_ns.saturating_add(2 * margin_ns) < woken_ns
-        })
+        });
+        came_in.map(|segment| segment.to_ns).max()
     }
 
     /// Whether the timer should have expired by then and its interrupt had not come.
@@ -258,8 +259,8 @@ impl<'r> Context<'r> {
             return ran();
         }
         match self.woken {
-            None => self.timer_pending(Some(thread)),
-            Some(_) if self.is_pending(slice) => self.timer_pending(Some(thread)),
+            None => self.timer_pending(slice, Some(thread)),
+            Some(_) if self.is_pending(slice) => self.timer_pending(slice, Some(thread)),
             Some(_) if thread.priority >= self.priority => ran(),
             Some(_) => self.not_preempted(slice, thread),
         }
@@ -267,9 +268,12 @@ impl<'r> Context<'r> {
 
     /// The timer should have expired and its interrupt did not come. Who ran meanwhile with interrupts on did not
     /// delay it: such a thread is named in the evidence, and is not the actor.
-    fn timer_pending(&self, thread: Option<&Thread>) -> Blame {
+    fn timer_pending(&self, slice: &Slice<'_>, thread: Option<&Thread>) -> Blame {
         let late = "the timer's interrupt was late, and ";
-        if self.let_others_in {
+        let innermost = self.interrupted().and_then(|below| below.first());
+        let is_released = innermost.is_some_and(|name| vocabulary::is_release(name));
+        // Who switches interrupts on at last may have had them off since the last of the others.
+        if self.let_in_until_ns.is_some_and(|until_ns| slice.from_ns < until_ns || !is_released) {
             let ran = thread.map(|thread| format!(" while {} ran", thread.command)).unwrap_or_default();
             let evidence = format!("{late}others were let in meanwhile{ran}: interrupts were on");
             return Blame::new(Kind::TimerLate, CONCLUDED, evidence);
@@ -279,15 +283,15 @@ impl<'r> Context<'r> {
                 "the timer's interrupt was late, and no stack of that moment was kept",
             );
         };
-        let Some(innermost) = below.first() else {
+        if below.is_empty() {
             let whose = thread.map(|thread| format!(" of {}", thread.command)).unwrap_or_default();
             let evidence = format!("{late}it interrupted user mode{whose}, where interrupts are on");
             return self.counted(&evidence).unwrap_or_else(|| {
                 let evidence = format!("{evidence}; the CPU may have stood still");
                 Blame::new(Kind::TimerLate, LIKELY, evidence)
             });
-        };
-        let sure = if vocabulary::is_release(innermost) { STATED } else { CONCLUDED };
+        }
+        let sure = if is_released && self.let_in_until_ns.is_none() { STATED } else { CONCLUDED };
         let (confidence, more) = match self.surroundings.is_virtual {
             true => (LIKELY, "; the hypervisor may have sent it late"),
             false => (sure, ""),
@@ -328,7 +332,11 @@ impl<'r> Context<'r> {
             return Blame::new(Kind::PageFault, SHOWN, "the task touched memory that was not there");
         }
         if self.window.is_timer {
-            return if self.is_pending(slice) { self.timer_pending(None) } else { Blame::unattributed() };
+            return if self.is_pending(slice) {
+                self.timer_pending(slice, None)
+            } else {
+                Blame::unattributed()
+            };
         }
         if let Some(neighbour) = slice.neighbour {
             return self.beside(slice, neighbour);

@@ -2,11 +2,12 @@
 
 use super::blame::Context;
 use super::decompose::Slice;
-use super::{Activity, Segment, Sender};
+use super::{Activity, Segment, Sender, Thread};
 use crate::confidence::{CONCLUDED, LIKELY, RECORDED, STATED};
 use crate::divide::Blame;
 use crate::stack;
 use crate::vocabulary::{self, Interrupt, OWN};
+use whylate_core::figure;
 use whylate_core::result::CauseKind as Kind;
 
 /// A hypervisor may have stopped the CPU during a piece of at least this length: a guest's timer interrupts, which take
@@ -56,7 +57,8 @@ impl Context<'_> {
 
     /// Softirqs run with interrupts on: one delays a task, and not the timer's interrupt.
     fn softirq(&self, slice: &Slice<'_>) -> Blame {
-        let recorded = self.by_record(Kind::Softirq, slice, "its start and end were recorded".to_owned());
+        let evidence = format!("its start and end were recorded{}", self.softirq_thread(slice));
+        let recorded = self.by_record(Kind::Softirq, slice, evidence);
         if !self.is_pending(slice) {
             return recorded;
         }
@@ -69,6 +71,24 @@ impl Context<'_> {
             None => (LIKELY, ", and no stack tells why: softirqs run with interrupts on"),
         };
         Blame { confidence, evidence: format!("{late}{more}").into(), ..recorded }.named(named)
+    }
+
+    /// The thread that serves softirqs and ran this one, whose priority decides which tasks it delays.
+    fn softirq_thread(&self, slice: &Slice<'_>) -> String {
+        let ran = self.recording.segments.iter().find_map(|segment| match &segment.what {
+            Activity::Thread { thread, .. }
+                if segment.from_ns <= slice.from_ns
+                    && segment.to_ns >= slice.to_ns
+                    && vocabulary::serves_softirqs(&thread.command) =>
+            {
+                Some(thread)
+            }
+            _ => None,
+        });
+        let told = |thread: &Thread| {
+            format!(", in {} at priority {}", thread.command, figure::priority(thread.priority))
+        };
+        ran.map(told).unwrap_or_default()
     }
 
     /// Blames what was recorded with its start and end.
@@ -103,5 +123,36 @@ impl Context<'_> {
             None => (Kind::Irq, format!("vector {vector:#x}")),
         };
         self.by_record(kind, slice, "the interrupt's start and end were recorded".to_owned()).actor(actor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::segments::{Recording, Surroundings, Window, decompose};
+    use whylate_core::CpuId;
+
+    #[test]
+    fn a_softirq_tells_which_thread_ran_it() {
+        let window = Window {
+            cpu: CpuId(1),
+            from_ns: 1_000_000,
+            to_ns: 1_300_000,
+            is_timer: false,
+            process: 100,
+            priority: 40,
+        };
+        let segment = |to_ns, what| Segment { from_ns: 900_000, to_ns, what };
+        let evidence = |command: &str| {
+            let thread = Thread { pid: 16, priority: 80, command: command.to_owned() };
+            let ran = Activity::Thread { thread, process: 16, was_runnable: false, next_priority: 40 };
+            let segments = vec![segment(1_290_000, Activity::Softirq { number: 6 }), segment(1_300_000, ran)];
+            let recording = Recording { segments, ..Recording::default() };
+            let cause = decompose(&window, &recording, &Surroundings::default()).remove(0);
+            assert_eq!((cause.kind, cause.actor.as_deref()), (Kind::Softirq, Some("TASKLET softirq")));
+            cause.evidence[0].clone()
+        };
+        assert_eq!(evidence("ksoftirqd/1"), "its start and end were recorded, in ksoftirqd/1 at priority 80");
+        assert_eq!(evidence("audio"), "its start and end were recorded", "it was in the way");
     }
 }

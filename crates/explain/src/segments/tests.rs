@@ -398,6 +398,12 @@ fn a_timer_whose_interrupt_is_late_while_others_come_in_is_late_itself() {
         "{:?}",
         cause.evidence
     );
+    // Whoever then keeps interrupts off has the rest of the time.
+    let kept_off = "hrtimer_wakeup asm_sysvec_apic_timer_interrupt _raw_spin_unlock_irqrestore stall kthread";
+    let cause = named(Some((1_010_000, 1_012_000)), kept_off);
+    assert_eq!((cause.kind, cause.function.as_deref()), (CauseKind::IrqsOff, Some("stall")));
+    assert_eq!((cause.actor.as_deref(), cause.confidence), (Some("worker"), Some(0.89)));
+    assert_eq!(cause.from_ns, Some(1_012_000));
     // What came right before it had waited with it.
     let silent = named(Some((1_121_000, 1_124_000)), "");
     assert_eq!((silent.kind, silent.confidence), (CauseKind::Unattributed, None));

@@ -4,17 +4,16 @@ use super::events::{Act, Acts, Keys};
 use crate::error::LoadError;
 use std::io;
 use std::path::Path;
-use whylate_core::CpuSet;
 use whylate_core::plan::{BufferSource, PageattrPlan};
+use whylate_core::{CpuId, CpuSet};
 use whylate_host::interrupts::Counts;
 use whylate_sys::disturb::pages::{Buffers, Origin};
 use whylate_sys::drm::Card;
-use whylate_sys::schedule::current_cpu;
+use whylate_sys::schedule;
 
 /// A read of a line that has just been read takes longer than this only where the memory is not cached.
 const UNCACHED_NS: f64 = 40.0;
-/// Buffers that are made to see whether other CPUs are interrupted for them: for at least half of them, since this thread
-/// may change its CPU meanwhile.
+/// Buffers that are made to see whether other CPUs are interrupted for them: for at least half of them.
 const TRIED: u64 = 16;
 /// What to do without such a device.
 const FIX: &str =
@@ -97,7 +96,17 @@ fn write_combining(buffers: &mut Buffers) -> io::Result<Option<String>> {
     if read_ns > UNCACHED_NS {
         return Ok(Some(format!("write-combining: {read_ns:.0} ns per read")));
     }
-    let here = current_cpu();
+    let allowed = schedule::allowed_of_this_thread()?;
+    let here = schedule::current_cpu();
+    // Nobody interrupts the CPU that it runs on.
+    schedule::pin_this_thread(&CpuSet::single(here))?;
+    let least = least_interrupted(buffers, here);
+    schedule::pin_this_thread(&allowed)?;
+    Ok(least?.filter(|calls| *calls >= TRIED / 2).map(|_| "write-combining: every CPU is flushed".to_owned()))
+}
+
+/// How often the CPU with the fewest function-call interrupts, of all but this one, got one while buffers were made.
+fn least_interrupted(buffers: &mut Buffers, here: CpuId) -> io::Result<Option<u64>> {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let online: CpuSet = read("/sys/devices/system/cpu/online").trim().parse().unwrap_or_default();
     let counts = || Counts::parse(&read("/proc/interrupts"), "");
@@ -108,8 +117,7 @@ fn write_combining(buffers: &mut Buffers) -> io::Result<Option<String>> {
     let after = counts();
     let calls = |counts: &Counts, cpu| counts.of("CAL", cpu).unwrap_or(0);
     let others = online.iter().filter(|cpu| *cpu != here);
-    let least = others.map(|cpu| calls(&after, cpu).saturating_sub(calls(&before, cpu))).min();
-    Ok(least.filter(|calls| *calls >= TRIED / 2).map(|_| "write-combining: every CPU is flushed".to_owned()))
+    Ok(others.map(|cpu| calls(&after, cpu).saturating_sub(calls(&before, cpu))).min())
 }
 
 impl Act for Filled {

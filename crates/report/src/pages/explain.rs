@@ -59,7 +59,10 @@ pub(super) fn sections(result: &ExplainResult) -> Vec<Section> {
     // What a trace shows as well has a section of its own, with the same cause.
     let is_told =
         |spike: &&Spike| !result.spikes.iter().any(|told| told.cpu == spike.cpu && told.cause == spike.cause);
-    let measured = measured.with(sentences(result.measured.iter().filter(is_told).map(line))).unless_empty();
+    // The begin of a response that is listed has its causes among those of the response.
+    let is_own = |spike: &&Spike| !result.measured.iter().any(|whole| is_begin_of(spike, whole));
+    let listed = result.measured.iter().filter(is_told).filter(is_own);
+    let measured = measured.with(sentences(listed.map(line))).unless_empty();
     let spikes = result.spikes.iter().enumerate().map(|(index, spike)| {
         let line = format!("{} s: {}", moment(spike.expected_ns), finding::finding(spike));
         let depth = if index < DRAWN_MAX { Depth::Main } else { Depth::Brief(line) };
@@ -71,6 +74,14 @@ pub(super) fn sections(result: &ExplainResult) -> Vec<Section> {
     let guide = guide::of_explanation(result);
     let all = measured.into_iter().chain(spikes).chain(also).chain(guide);
     all.chain(warnings::section(&result.warnings)).collect()
+}
+
+/// Whether a spike is that of a part (`task/audio/wakeup`) of another one, which began at the same moment.
+fn is_begin_of(part: &Spike, whole: &Spike) -> bool {
+    let name = |spike: &Spike| spike.probe.clone().unwrap_or_default();
+    let begin_ns = |spike: &Spike| spike.at_ns.saturating_sub(spike.latency_ns);
+    let is_part = name(part).strip_prefix(&name(whole)).is_some_and(|rest| rest.starts_with('/'));
+    is_part && part.cpu == whole.cpu && begin_ns(part) == begin_ns(whole)
 }
 
 /// Other tasks, with the worst moment of each.

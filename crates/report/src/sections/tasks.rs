@@ -1,23 +1,59 @@
 //! The user's own threads: what each did, and why its worst activations took long.
 
-use crate::section::{Column, Row, Section, Table, sentences};
+use crate::section::{Block, Cell, Column, Depth, Row, Section, Table, sentences};
+use crate::words::cause_and_share;
 use std::cmp::Reverse;
 use whylate_core::SeriesName;
 use whylate_core::figure::{count, nanoseconds, priority};
-use whylate_core::result::{Cause, CpuResult, ProbeResult, Quantiles, RunResult, Spike};
+use whylate_core::result::{
+    Cause, CpuResult, HourResult, PartResult, ProbeResult, Quantiles, RunResult, Spike,
+};
 
 /// The probe that watches threads.
 const PROBE: &str = "task";
 /// The most activations that are listed, worst first, and the most causes of each.
 const WORST_MAX: usize = 5;
 const CAUSES_MAX: usize = 4;
+/// The most hours that are listed, the last ones.
+const HOURS_MAX: usize = 48;
 
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let many = run.cells.len() > 1;
     let of_cell = |cell: &str, probe: &ProbeResult| rows(probe, many.then_some(cell));
     let probes = || run.cells.iter().flat_map(|cell| cell.probes.iter().map(move |probe| (cell, probe)));
     let worst = worst(probes().flat_map(|(_, probe)| &probe.spikes));
-    section(probes().flat_map(|(cell, probe)| of_cell(&cell.name, probe)).collect(), worst)
+    let rows = probes().flat_map(|(cell, probe)| of_cell(&cell.name, probe)).collect();
+    let mut sections = section(rows, worst, meaning(probes().map(|(_, probe)| probe)));
+    sections.extend(probes().flat_map(|(_, probe)| hours(probe)));
+    sections
+}
+
+/// The worst responses of each hour.
+fn hours(probe: &ProbeResult) -> Vec<Section> {
+    let columns = vec![
+        Column::number("hour"),
+        Column::number("response"),
+        Column::text("thread"),
+        Column::number("CPU"),
+        Column::text("cause").wraps(),
+    ];
+    let skipped = probe.hours.len().saturating_sub(HOURS_MAX);
+    let shown = probe.hours.iter().skip(skipped);
+    let row = |hour: &HourResult, spike: &Spike| {
+        let thread = spike.probe.as_deref().and_then(|name| SeriesName::of(name).series.map(str::to_owned));
+        Row::of::<Cell>([
+            (1 + hour.after_ns / HourResult::LENGTH_NS).to_string().into(),
+            nanoseconds(spike.latency_ns).into(),
+            thread.into(),
+            spike.cpu.to_string().into(),
+            cause_and_share(&spike.cause).into(),
+        ])
+    };
+    let rows = shown.flat_map(|hour| hour.spikes.iter().map(move |spike| row(hour, spike)));
+    let table = Table::new(columns, rows.collect());
+    let note = (skipped > 0).then(|| format!("{skipped} earlier hours are in the JSON of the report."));
+    let section = Section::new("hours", "The worst of each hour").depth(Depth::Detail).with(table);
+    note.into_iter().fold(section, |section, note| section.with(Block::note(note))).unless_empty()
 }
 
 /// The worst responses, each with all of its causes in one sentence.
@@ -43,7 +79,21 @@ fn sentence(thread: &str, spike: &Spike) -> String {
     format!("{} of {thread}: {why}", nanoseconds(spike.latency_ns))
 }
 
-fn section(rows: Vec<Row>, worst: Vec<String>) -> Vec<Section> {
+/// What the figures are of; without the programs in the kernel no wake-up is known.
+fn meaning<'r>(mut probes: impl Iterator<Item = &'r ProbeResult>) -> &'static str {
+    let is_wakeup = |part: &PartResult| part.part == "wakeup" && part.quantiles.is_some();
+    let mut own = probes.by_ref().filter(|probe| probe.probe == PROBE).flat_map(|probe| &probe.cpus);
+    match own.any(|cpu| cpu.parts.iter().any(is_wakeup)) {
+        true => {
+            "response: from being due or woken to the next sleep; jitter: how far the 99.9 % of periods is from the median"
+        }
+        false => {
+            "response: from the first run, or the mark, to the next sleep, or mark; jitter: how far the 99.9 % of periods is from the median"
+        }
+    }
+}
+
+fn section(rows: Vec<Row>, worst: Vec<String>, meaning: &'static str) -> Vec<Section> {
     let columns = vec![
         Column::text("cell"),
         Column::text("thread"),
@@ -69,7 +119,7 @@ fn section(rows: Vec<Row>, worst: Vec<String>) -> Vec<Section> {
         Column::text("woken by").importance(3),
     ];
     Section::new("tasks", "The watched threads")
-        .meaning("response: from being due or woken to the next sleep; jitter: how far the 99.9 % of periods is from the median")
+        .meaning(meaning)
         .with(Table::new(columns, rows))
         .with(sentences(worst))
         .unless_empty()
@@ -120,7 +170,7 @@ mod tests {
     use crate::write::Style;
     use whylate_core::CpuId;
     use whylate_core::record::TaskRecord;
-    use whylate_core::result::{CauseKind, PartResult};
+    use whylate_core::result::CauseKind;
 
     #[test]
     fn a_thread_has_a_line_with_its_parts() {
@@ -159,7 +209,7 @@ mod tests {
             ..Spike::unexplained(CpuId(1), 9, 4_000_000)
         };
         let spikes = [spike("task/audio"), spike("task/audio/wakeup")];
-        let sections = section(rows(&probe, None), worst(spikes.iter()));
+        let sections = section(rows(&probe, None), worst(spikes.iter()), meaning(std::iter::once(&probe)));
         let page = crate::section::Page { sections, ..Default::default() };
         let text = page.terminal(Style::default());
         for expected in ["audio", "80", "1,000", "7", "99.0 us", "600 us", "1.80 ms"] {
@@ -172,5 +222,23 @@ mod tests {
             [priority(100), priority(1), priority(-21), priority(-26)],
             ["deadline", "1", "nice 0", "nice 5"]
         );
+    }
+
+    #[test]
+    fn the_worst_of_each_hour_are_listed() {
+        let spike = |latency_ns| Spike {
+            probe: Some("task/audio".to_owned()),
+            ..Spike::unexplained(CpuId(1), 9, latency_ns)
+        };
+        let hour = |number: u64| HourResult {
+            after_ns: number * HourResult::LENGTH_NS,
+            spikes: vec![spike(4_000_000 + number)],
+        };
+        let of = |count: u64| ProbeResult { hours: (0..count).map(hour).collect(), ..ProbeResult::default() };
+        assert!(hours(&of(0)).is_empty());
+        let page = crate::section::Page { sections: hours(&of(50)), ..Default::default() };
+        let text = page.detailed(true).terminal(Style::default());
+        assert!(text.contains("audio") && text.contains("2 earlier hours"), "{text}");
+        assert!(text.lines().any(|line| line.trim_start().starts_with("50 ")), "{text}");
     }
 }

@@ -2,15 +2,16 @@
 
 use super::Taken;
 use super::causes::Causes;
+use super::hours::Hours;
 use super::noise::NoiseData;
-use super::shape::Shapes;
+use super::shape::{Shapes, is_of_user};
 use crate::info::RunInfo;
 use crate::latency_records::Line;
 use crate::tables::{RateKey, RowKey};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::record::{
-    CounterRecord, GpuRecord, InterruptRecord, Interval, RateRecord, SpikeRecord, TaskRecord,
+    CounterRecord, GpuRecord, InterruptRecord, Interval, RateRecord, SpikeCauses, SpikeRecord, TaskRecord,
 };
 use whylate_core::result::{
     CellResult, CpuResult, GpuResult, LatencyRecord, ProbeResult, RateResult, RepeatProbe, RepeatResult,
@@ -52,6 +53,7 @@ pub(super) struct CellData {
     /// What is known of watched threads, by the series.
     tasks: BTreeMap<(String, CpuId), TaskRecord>,
     pub(super) causes: Causes,
+    hours: Hours,
     noise: NoiseData,
 }
 
@@ -68,6 +70,17 @@ impl CellData {
         let (whole, repeat) = self.summaries(key, interval.cpu, shapes)?;
         whole.add_interval(interval, Some(key.repeat)).map_err(|error| error.to_string())?;
         repeat.add_interval(interval, Some(key.repeat)).map_err(|error| error.to_string())
+    }
+
+    /// Takes the explanation of a spike.
+    pub(super) fn add_causes(&mut self, key: &RowKey, explained: SpikeCauses, shapes: &Shapes) -> Taken {
+        let name = SeriesName::of(&key.probe);
+        if is_of_user(name) && name.part.is_none() {
+            // Intervals come before the causes of their time.
+            let span = self.spans.get(&(name.probe.to_owned(), key.repeat));
+            self.hours.add(name.probe, &key.probe, span.map_or(0, |span| span.0), &explained);
+        }
+        self.causes.add(key, explained, shapes.spikes_kept_of(name))
     }
 
     pub(super) fn add_spike(&mut self, key: &RowKey, spike: &SpikeRecord, shapes: &Shapes) -> Taken {
@@ -272,7 +285,7 @@ impl CellData {
                 Some(known) => known.spikes.extend(spikes),
                 None => {
                     let probe = name.probe.to_owned();
-                    probes.push(ProbeResult { probe, cpus: Vec::new(), spikes, rates: Vec::new() });
+                    probes.push(ProbeResult { probe, spikes, ..ProbeResult::default() });
                 }
             }
             results.push((full_name, result));
@@ -283,6 +296,7 @@ impl CellData {
             let kept = shapes.spikes_kept_in(&probe.probe);
             probe.spikes = largest_spikes(std::mem::take(&mut probe.spikes), kept);
             number_events(&mut probe.spikes);
+            probe.hours = self.hours.take(&probe.probe);
         }
         probes
     }

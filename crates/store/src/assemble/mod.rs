@@ -6,6 +6,7 @@
 
 mod causes;
 mod cell;
+mod hours;
 mod memory;
 mod noise;
 mod shape;
@@ -29,7 +30,7 @@ use whylate_core::result::{
     Answer, CellResult, Comparison, ProbeResult, RUN_FORMAT, RepeatResult, RunResult, RunState, SpikeTrace,
 };
 use whylate_core::warning::push_all_once;
-use whylate_core::{CpuId, SeriesName, Warning, WarningCode};
+use whylate_core::{CpuId, Warning, WarningCode};
 use whylate_stats::summary::SPIKES_KEPT;
 use whylate_stats::{EarlierMaximum, Judgement};
 
@@ -245,9 +246,7 @@ impl Collector<'_> {
         self.keep_maxima_of_replaced(&rows.intervals);
         self.take(rows.intervals, |cell, key, interval| cell.add_interval(key, &interval, shapes));
         self.take(rows.spikes, |cell, key, spike| cell.add_spike(key, &spike, shapes));
-        self.take(rows.causes, |cell, key, spike| {
-            cell.causes.add(key, spike, shapes.spikes_kept_of(SeriesName::of(&key.probe)))
-        });
+        self.take(rows.causes, |cell, key, spike| cell.add_causes(key, spike, shapes));
         self.take(rows.tasks, |cell, key, row| cell.add_task(key, row.record));
         self.take(rows.hwlat, |cell, key, row| cell.causes.add_hwlat(key, row, shapes.spikes_kept));
         self.take(rows.ipis, |cell, key, row| cell.causes.add_ipi(key, row.record));

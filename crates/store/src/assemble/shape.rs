@@ -2,7 +2,7 @@
 
 use crate::info::RunInfo;
 use std::collections::HashMap;
-use whylate_core::plan::{MeasuringTask, Policy, ProbePlan};
+use whylate_core::plan::{Policy, ProbePlan};
 use whylate_core::{CpuId, CpuSet, Nanos, SeriesName, WarningCode};
 use whylate_stats::SampleShape;
 use whylate_stats::throttling::{Circumstances, fair_server_in};
@@ -110,6 +110,6 @@ impl Shapes {
 }
 
 /// Whether each series is a thread of the user.
-fn is_of_user(name: SeriesName<'_>) -> bool {
-    name.facts().is_some_and(|facts| facts.task == MeasuringTask::Users)
+pub(super) fn is_of_user(name: SeriesName<'_>) -> bool {
+    name.facts().is_some_and(|facts| facts.is_of_user())
 }

@@ -76,6 +76,8 @@ fn an_empty_directory_is_taken_and_anything_else_is_left_alone() {
     fs::write(&file, "mine").unwrap();
     occupied(&file);
     assert_eq!(fs::read(&file).unwrap(), b"mine");
+    let below = RunDirectory::create(&file.join("run"), &info()).unwrap_err();
+    assert!(matches!(below, StoreError::Io { .. }), "nothing is there that could be taken: {below}");
     let dangling = folder.path().join("link");
     symlink(folder.path().join("nowhere"), &dangling).unwrap();
     occupied(&dangling);

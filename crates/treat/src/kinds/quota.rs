@@ -161,6 +161,28 @@ impl Groups {
         Change::required(Target::file_with(path, Reading::Words), new, effect)
     }
 
+    /// Refuses to take a thread out of a group that limits it, as those of containers: it would get more than it has.
+    fn keeps_limits(&self, root: &HostRoot, thread: &ThreadRow) -> Result<(), Impossible> {
+        let path = format!("/proc/{}/task/{}/cgroup", thread.pid, thread.tid);
+        let text = root.read(&path)?.unwrap_or_default();
+        let group = cgroup::group_of(&text, (!self.is_v2).then_some(CONTROLLER)).unwrap_or_default();
+        let mut above = Some(group.trim_end_matches('/'));
+        while let Some(group) = above.filter(|group| !group.is_empty()) {
+            for (file, unlimited) in LIMITS {
+                let path = format!("{}{group}/{file}", self.mount);
+                let text = root.read_trimmed(&path)?.unwrap_or_default();
+                if text.split_whitespace().next().is_some_and(|word| word != unlimited) {
+                    return Err(Impossible::new(format!(
+                        "{} ({}) is in a group with a limit of its own, which it would lose: {path} is {text}; limit that group",
+                        thread.name, thread.tid
+                    )));
+                }
+            }
+            above = group.rsplit_once('/').map(|(above, _)| above);
+        }
+        Ok(())
+    }
+
     /// A group with that quota, made for these threads.
     fn made(
         &self,
@@ -171,7 +193,13 @@ impl Groups {
         let root = &surroundings.root;
         let group = format!("{}/{GROUP}", self.mount);
         if root.exists(&group) {
-            return Err(Impossible::new(format!("{group} is there already; see `whylate treat status`")));
+            let reason = format!(
+                "{group} is there already, with the quota of another program: `whylate treat restore` gives it back"
+            );
+            return Err(Impossible::new(reason));
+        }
+        for thread in threads {
+            self.keeps_limits(root, thread)?;
         }
         writable(surroundings, &format!("{}/cgroup.procs", self.mount))?;
         let mut changes: Vec<Change> = self.is_v2.then(|| self.offering("")).into_iter().collect();
@@ -193,6 +221,10 @@ impl Groups {
         Ok(changes)
     }
 }
+
+/// What a group is limited by: the file, and its first word where it limits nothing.
+const LIMITS: [(&str, &str); 4] =
+    [("cpu.max", "max"), ("cpu.weight", "100"), ("cpu.cfs_quota_us", "-1"), ("cpu.shares", "1024")];
 
 fn quota_us(period_us: u64, percent: u32) -> u64 {
     (period_us * u64::from(percent) / 100).max(1_000)

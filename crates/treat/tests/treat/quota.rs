@@ -88,6 +88,9 @@ fn what_no_quota_limits_is_refused() {
         format!("{V2}{ordinary}{version}== proc/sys/kernel/osrelease := {release}\n")
     };
     assert!(plan(&Machine::fixture("desktop-smt", &kernel("6.18.0-rt")), None, SECTION).is_ok());
+    let limited = |file: &str, text: &str, group: &str| {
+        format!("{V2}{}== sys/fs/cgroup/{file} := {text}\n", process(812, "loud", 0, group))
+    };
     let made = format!("{V2}{ordinary}== sys/fs/cgroup/whylate-quota/cpu.max := max 100000\n");
     for (more, expected) in [
         (format!("{V2}{real_time}"), "`loud` has real-time threads only, which no quota limits"),
@@ -95,6 +98,8 @@ fn what_no_quota_limits_is_refused() {
         (V2.to_owned(), "no process is called `loud`"),
         (format!("== sys/fs/cgroup/cgroup.controllers := io\n{ordinary}"), "no group here limits CPU time"),
         (made, "/sys/fs/cgroup/whylate-quota is there already"),
+        (limited("docker/4f/cpu.max", "50000 100000", "0::/docker/4f"), "docker/4f/cpu.max is 50000 100000"),
+        (limited("docker/cpu.weight", "10", "0::/docker/4f"), "docker/cpu.weight is 10; limit that group"),
     ] {
         let error = plan(&Machine::fixture("desktop-smt", &more), None, SECTION).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");

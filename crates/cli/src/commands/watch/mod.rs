@@ -19,11 +19,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 use view::WatchView;
-use whylate_bpf::tasks::{TaskTarget, TaskWatch};
 use whylate_core::figure::{count, nanoseconds};
 use whylate_core::plan::{CellPlan, KeyError, Plan, ProbePlan, TracePlan};
 use whylate_core::result::{Cause, CauseKind};
-use whylate_core::{Nanos, Warning};
+use whylate_core::{Nanos, Warning, WarningCode};
 use whylate_host::{Host, facts};
 use whylate_runner::{Audience, Progress, RunOptions, Stage, TaskLine, prepare};
 use whylate_store::Keeping;
@@ -56,8 +55,7 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
     let collector = |base: &String| Collector::new(base, &facts.host, variable);
     let collector = arguments.otlp.as_ref().map(collector).transpose()?;
     // Whoever lacks the rights hears it before there is a directory.
-    TaskWatch::start(&host.running, &facts.cpu_sets.online, &TaskTarget::Children, &facts)
-        .context("tasks cannot be watched")?;
+    whylate_runner::try_to_watch(&task, &host.running, &facts.cpu_sets.online, &facts)?;
     let experiment = prepare(plan, facts, false)?;
     let started_at = SystemTime::now();
     let path = match &arguments.output {
@@ -73,8 +71,9 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
     screen.finish();
     if lock(&screen.tasks).is_empty() {
         let failed = info.executions.iter().find_map(|it| it.error.as_deref());
-        let why =
-            failed.map_or_else(|| nobody(arguments), |error| error.trim_start_matches("task: ").to_owned());
+        let failed = failed.map(|error| error.trim_start_matches("task: ").to_owned());
+        let program = info.warnings.iter().find(|it| it.code == WarningCode::CommandFailed);
+        let why = failed.or_else(|| program.map(|it| it.text.clone())).unwrap_or_else(|| nobody(arguments));
         if arguments.output.is_some() {
             bail!("no samples: {why}; what was looked at is in {}", path.display());
         }

@@ -71,6 +71,11 @@ pub enum MeasuringTask {
 }
 
 impl ProbeFacts {
+    /// Whether it watches threads of the user.
+    pub fn is_of_user(&self) -> bool {
+        self.task == MeasuringTask::Users
+    }
+
     /// Facts that hold for most probes; the table of probes adds name and meaning.
     pub(super) const fn of(samples: Samples) -> Self {
         Self {

@@ -101,7 +101,8 @@ pub struct CgroupPlan {
 Examples:
   whylate treat apply cpu-quota backup --percent 25
   whylate treat apply cpu-quota 4711 --percent 150     one CPU and a half
-The group of its service gets the quota, or a group that is made for it. Permanent: CPUQuota= of its unit."))]
+The group of its service gets the quota, or a group that is made for it, of which there is one at a
+time. Permanent: CPUQuota= of its unit."))]
 pub struct CpuQuotaPlan {
     /// The process by its number or name; all of that name share the quota.
     #[schemars(extend("x-flag" = Flag::positional("process")))]

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use whylate_bpf::tasks::{Activation, Doing, KernelMonitor, MonitorWarning, Thread, Wait, Waker};
 use whylate_core::CpuId;
 use whylate_core::record::{Interval, SourceRecord, TaskRecord};
-use whylate_core::result::{Cause, CauseKind};
+use whylate_core::result::{Cause, CauseKind, HourResult};
 use whylate_stats::{Histogram, Largest, NativeBuckets};
 
 /// So many thieves of one thread are told apart: those that come later are counted by their kind alone.
@@ -39,6 +39,9 @@ pub(super) struct Lane {
     pub(super) lost_ns: u64,
     pub(super) thieves: BTreeMap<Thief, SourceRecord>,
     pub(super) worst: [Largest<(u64, u64)>; 2],
+    /// The same of responses of the present hour.
+    hour: (u64, Largest<(u64, u64)>),
+    kept_of_hour: usize,
     pub(super) spikes: [Option<TaskSpike>; 2],
     /// Time and number since the begin.
     totals: BTreeMap<(CauseKind, Option<String>), (u64, u64)>,
@@ -65,6 +68,8 @@ impl Lane {
             lost_ns: 0,
             thieves: BTreeMap::new(),
             worst: [Largest::new(worst), Largest::new(worst)],
+            hour: (0, Largest::new(worst.min(HourResult::KEPT))),
+            kept_of_hour: worst.min(HourResult::KEPT),
             spikes: [None, None],
             totals: BTreeMap::new(),
             before_due_ns: None,
@@ -82,6 +87,15 @@ impl Lane {
     pub(super) fn take_over(&mut self, thread: u32) {
         self.thread = thread;
         self.before_due_ns = None;
+    }
+
+    /// Whether a response is among the worst so far, or among those of its hour.
+    pub(super) fn is_worst(&mut self, response: (u64, u64), hour: u64) -> bool {
+        if self.hour.0 != hour {
+            self.hour = (hour, Largest::new(self.kept_of_hour));
+        }
+        let is_of_hour = self.hour.1.offer(response);
+        self.worst[0].offer(response) || is_of_hour
     }
 
     /// Counts a warning of a monitor of the kernel.
@@ -102,7 +116,10 @@ impl Lane {
     }
 
     pub(super) fn count(&mut self, activation: &Activation, is_missed: bool) {
-        let (response_ns, wakeup_ns) = (activation.response_ns(), activation.wakeup_ns());
+        let response_ns = activation.response_ns();
+        // One that begins with its run, at a mark or without the kernel's programs, has no wake-up that is known.
+        let is_woken = activation.stages.first().is_some_and(|stage| stage.what != Doing::Running);
+        let wakeup_ns = is_woken.then(|| activation.wakeup_ns());
         let period_ns = self
             .before_due_ns
             .replace(activation.due_ns)
@@ -111,8 +128,9 @@ impl Lane {
             (activation.running_ns(), activation.preempted_ns(), activation.blocked_ns());
         self.response.0.record(response_ns);
         self.response.1.record(response_ns);
-        self.wakeup_all.record(wakeup_ns);
-        let parts = [Some(wakeup_ns), Some(run_ns), Some(preempted_ns), Some(blocked_ns), period_ns];
+        wakeup_ns.into_iter().for_each(|wakeup_ns| self.wakeup_all.record(wakeup_ns));
+        let blocked_part = (!activation.is_partial).then_some(blocked_ns);
+        let parts = [wakeup_ns, Some(run_ns), Some(preempted_ns), blocked_part, period_ns];
         for (histogram, value) in self.parts.iter_mut().zip(parts) {
             value.into_iter().for_each(|value| histogram.record(value));
         }

@@ -7,6 +7,7 @@ use crate::measure::{Batch, TaskLine};
 use std::collections::BTreeMap;
 use whylate_bpf::tasks::{Activation, Explained, MonitorWarning, Watched};
 use whylate_core::record::{SpikeCauses, SpikeRecord};
+use whylate_core::result::HourResult;
 use whylate_core::{CpuId, Nanos};
 
 /// So many threads have a series of their own; what the others did is in one series.
@@ -27,6 +28,7 @@ pub(super) enum Of {
 
 /// All threads.
 pub(super) struct Lanes {
+    begin_ns: u64,
     lanes: Vec<Lane>,
     /// The lane of a thread.
     of_thread: BTreeMap<u32, usize>,
@@ -63,8 +65,9 @@ impl<'s> Seen<'s> {
 }
 
 impl Lanes {
-    pub(super) fn new(deadline: Option<Nanos>, worst: usize) -> Self {
+    pub(super) fn new(begin_ns: u64, deadline: Option<Nanos>, worst: usize) -> Self {
         Self {
+            begin_ns,
             lanes: Vec::new(),
             of_thread: BTreeMap::new(),
             deadline,
@@ -88,7 +91,8 @@ impl Lanes {
         let is_missed = deadline.is_some_and(|deadline| response_ns > deadline.0);
         lane.count(activation, is_missed);
         let mut wanted = Vec::new();
-        if lane.worst[0].offer((response_ns, number)) || is_missed {
+        let hour = activation.end_ns().saturating_sub(self.begin_ns) / HourResult::LENGTH_NS;
+        if lane.is_worst((response_ns, number), hour) || is_missed {
             wanted.push(Of::Response);
         } else {
             lane.count_thieves(activation);

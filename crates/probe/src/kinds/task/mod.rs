@@ -6,10 +6,10 @@
 //! marks, an activation goes from one to the other, and every sleep between them is in the middle of its work.
 
 mod deadlines;
-mod hotplug;
 mod lane;
 mod lanes;
 mod monitors;
+mod source;
 mod spike;
 #[cfg(test)]
 mod tests;
@@ -20,16 +20,16 @@ use super::{Kind, Place, Resolve};
 use crate::error::ProbeError;
 use crate::measure::{Elsewhere, Measuring, Observer, Outcome};
 use lanes::{Counted, Lanes, Of};
+use source::Source;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
-use whylate_bpf::BpfError;
-use whylate_bpf::tasks::{Activation, TaskTarget, TaskWatch, place_of, unit_group};
+use whylate_bpf::tasks::{Activation, TaskTarget, place_of, unit_group};
 use whylate_core::plan::{Mark, TaskPlan};
 use whylate_core::record::SpikeRecord;
-use whylate_core::{Nanos, Warning, WarningCode};
+use whylate_core::{CpuSet, Facts, Nanos, Warning, WarningCode};
 use whylate_host::facts::collect;
-use whylate_host::{HostRoot, find_program};
-use whylate_sys::{clock, process, schedule};
+use whylate_host::{HostRoot, find_program, hotplug};
+use whylate_sys::{clock, process};
 
 /// How often the records are read.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -71,6 +71,12 @@ impl Started {
     fn has_ended(&mut self) -> bool {
         !matches!(self.0.try_wait(), Ok(None))
     }
+
+    /// How it ended, where that was not well: `exit status: 3`, `signal: 9 (SIGKILL)`.
+    fn failure(&mut self) -> Option<String> {
+        let status = self.0.try_wait().ok().flatten()?;
+        (!status.success()).then(|| status.to_string())
+    }
 }
 
 impl Drop for Started {
@@ -81,11 +87,6 @@ impl Drop for Started {
             let _ = self.0.wait();
         }
     }
-}
-
-fn failed(error: &BpfError) -> ProbeError {
-    let text = format!("tasks cannot be watched: {error}");
-    if error.is_unavailable() { ProbeError::Unavailable(text) } else { ProbeError::Failed(text) }
 }
 
 /// Whom to watch.
@@ -136,6 +137,19 @@ pub fn find_tasks(plan: &TaskPlan, host: &HostRoot) -> Result<(), ProbeError> {
     }
 }
 
+/// Looks whether those tasks can be watched on these CPUs.
+///
+/// # Errors
+/// [`ProbeError::Unavailable`] without the rights.
+pub fn try_to_watch(
+    plan: &TaskPlan,
+    host: &HostRoot,
+    cpus: &CpuSet,
+    facts: &Facts,
+) -> Result<(), ProbeError> {
+    Source::start(host, cpus, &target(plan, host)?, facts, marks(plan)?.as_ref()).map(drop)
+}
+
 /// Watches until the duration is over, the observer wants it to end, or the process has ended.
 fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> Result<Outcome, ProbeError> {
     let Measuring { host, spec, stored, .. } = *of;
@@ -143,22 +157,18 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
     let (facts, _) = collect(&host.running);
     let target = target(plan, &host.running)?;
     let cpus = hotplug::recorded(&host.running, &spec.cpus);
-    let mut watch =
-        TaskWatch::start(&host.running, &cpus, &target, &facts).map_err(|error| failed(&error))?;
-    if let Some(marks) = marks(plan)? {
-        watch.mark(&marks).map_err(|error| failed(&error))?;
-    }
+    let watch = Source::start(&host.running, &cpus, &target, &facts, marks(plan)?.as_ref())?;
     let begin_ns = clock::now().0;
     let mut watching = Watching {
         watch,
-        lanes: Lanes::new(plan.deadline, plan.worst()),
+        lanes: Lanes::new(begin_ns, plan.deadline, plan.worst()),
         start_ns: begin_ns,
         deadline: plan.deadline,
         stack_ns: STACK_MIN_NS,
         not_explained: 0,
         clock_jumps: 0,
     };
-    watching.watch.keep_stacks(STACK_MIN_NS).map_err(|error| failed(&error))?;
+    watching.watch.keep_stacks(STACK_MIN_NS)?;
     let mut started = watching.start_command(&plan.command)?;
     observer.armed(std::process::id(), begin_ns);
     let end_ns = begin_ns.saturating_add(spec.duration.0);
@@ -196,11 +206,16 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
         }
     };
     observer.tasks(&watching.lanes.lines());
-    Ok(Outcome { warnings: watching.warnings(&host.running), stopped, broke: None })
+    let mut warnings = watching.warnings(&host.running);
+    if let Some(failure) = started.as_mut().and_then(Started::failure) {
+        let text = format!("`{}` ended with {failure}", plan.command.join(" "));
+        warnings.push(Warning::new(WarningCode::CommandFailed, text));
+    }
+    Ok(Outcome { warnings, stopped, broke: None })
 }
 
 struct Watching {
-    watch: TaskWatch,
+    watch: Source,
     lanes: Lanes,
     /// Begin of the interval.
     start_ns: u64,
@@ -214,19 +229,18 @@ impl Watching {
     /// Starts a program whose threads are watched from the first moment on.
     fn start_command(&mut self, command: &[String]) -> Result<Option<Started>, ProbeError> {
         let [program, arguments @ ..] = command else { return Ok(None) };
-        let own = schedule::id_of_this_thread();
-        self.watch.follow_children(own, true).map_err(|error| failed(&error))?;
+        self.watch.follow_children(true)?;
         let mut command = Command::new(program);
         process::end_with_this_thread(command.args(arguments));
         let started = command.spawn();
-        self.watch.follow_children(own, false).map_err(|error| failed(&error))?;
+        self.watch.follow_children(false)?;
         let cannot = |error| ProbeError::Failed(format!("cannot start `{program}`: {error}"));
         Ok(Some(Started(started.map_err(cannot)?)))
     }
 
     /// Takes the activations that ended, and explains the worst of them.
     fn look(&mut self, observer: &mut dyn Observer) -> Result<(), ProbeError> {
-        let ended = self.watch.poll().map_err(|error| failed(&error))?;
+        let ended = self.watch.poll()?;
         if std::mem::replace(&mut self.clock_jumps, self.watch.clock_jumps()) != self.watch.clock_jumps() {
             self.lanes.break_periods();
         }
@@ -259,7 +273,7 @@ impl Watching {
         self.not_explained += left.iter().filter(|(_, _, activation)| is_late(activation)).count() as u64;
         left.iter().for_each(|(of, counted, activation)| self.lanes.leave(*of, *counted, activation));
         let parts: Vec<&Activation> = wanted.iter().map(|(_, _, activation)| activation).collect();
-        let explained = self.watch.explain(&parts).map_err(|error| failed(&error))?;
+        let explained = self.watch.explain(&parts)?;
         for ((of, counted, activation), explained) in wanted.iter().zip(explained) {
             self.lanes.explain(*of, *counted, activation, explained);
         }
@@ -267,12 +281,12 @@ impl Watching {
     }
 
     fn search(&mut self) -> Result<(), ProbeError> {
-        self.watch.look_for_tasks().map_err(|error| failed(&error))?;
+        self.watch.look_for_tasks()?;
         let least_ns = self.lanes.least_worst_wakeup_ns().map_or(STACK_MIN_NS, |least_ns| least_ns / 2);
         let stack_ns = least_ns.max(STACK_MIN_NS);
         if stack_ns > self.stack_ns + self.stack_ns / 8 || stack_ns < self.stack_ns / 2 {
             self.stack_ns = stack_ns;
-            self.watch.keep_stacks(stack_ns).map_err(|error| failed(&error))?;
+            self.watch.keep_stacks(stack_ns)?;
         }
         Ok(())
     }
@@ -280,31 +294,57 @@ impl Watching {
     fn warnings(&mut self, host: &HostRoot) -> Vec<Warning> {
         let off = self.watch.has_monitors().then(|| monitors::off(host)).flatten();
         let mut warnings: Vec<Warning> = off.into_iter().chain(monitors::told(&self.lanes.lines())).collect();
-        if !self.watch.missing().is_empty() {
-            let text = format!("watched tasks: not recorded: {}", self.watch.missing().join("; "));
-            warnings.push(Warning::new(WarningCode::CausesIncomplete, text));
+        if let Some(missing) = self.watch.missing() {
+            warnings.push(Warning::new(WarningCode::CausesIncomplete, format!("watched tasks: {missing}")));
         }
         let losses = self.watch.losses();
+        let missed =
+            ["event was missed", "events were missed"].map(|it| format!("{it} ({})", losses.missed_at));
         let told = lost(&[
-            (losses.records, "records were lost"),
-            (losses.incomplete, "activations were not seen whole and are not counted"),
+            (losses.records, ["record was lost", "records were lost"]),
+            (
+                losses.incomplete,
+                [
+                    "activation was not seen whole and is not counted",
+                    "activations were not seen whole and are not counted",
+                ],
+            ),
             (
                 losses.suspended,
-                "activations are not counted: the machine was suspended, or its clock set, meanwhile",
+                [
+                    "activation is not counted: the machine was suspended, or its clock set, meanwhile",
+                    "activations are not counted: the machine was suspended, or its clock set, meanwhile",
+                ],
             ),
-            (losses.unwatched, "tasks found no room"),
-            (losses.missed, "events were missed"),
-            (losses.unread_texts, "texts for trace_marker could not be read, and may have been marks"),
-            (self.not_explained, "late ones came too many at once to be explained"),
+            (losses.unwatched, ["task found no room", "tasks found no room"]),
+            (losses.missed, missed.each_ref().map(String::as_str)),
+            (
+                losses.unread_texts,
+                [
+                    "text for trace_marker could not be read, and may have been a mark",
+                    "texts for trace_marker could not be read, and may have been marks",
+                ],
+            ),
+            (
+                self.not_explained,
+                [
+                    "late one came with too many at once to be explained",
+                    "late ones came too many at once to be explained",
+                ],
+            ),
         ]);
         warnings.extend(told.map(|text| Warning::new(WarningCode::TaskRecordsLost, text)));
         warnings
     }
 }
 
-/// What was lost, without what was not; nothing where nothing was.
-fn lost(counts: &[(u64, &str)]) -> Option<String> {
-    let named = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+/// What was lost, of one and of several, without what was not; nothing where nothing was.
+fn lost(counts: &[(u64, [&str; 2])]) -> Option<String> {
+    let words = |count: u64, [one, several]: [&str; 2]| match count {
+        1 => format!("1 {one}"),
+        _ => format!("{count} {several}"),
+    };
+    let named = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| words(*count, *what));
     let named = named.collect::<Vec<String>>().join(", ");
     (!named.is_empty()).then(|| format!("watched tasks: {named}"))
 }

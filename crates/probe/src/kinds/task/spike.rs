@@ -64,6 +64,7 @@ fn doing(what: &Doing) -> String {
         Doing::Waking { previous, .. } => {
             format!("waits; {} ({}) has the CPU", previous.command, figure::priority(previous.priority))
         }
+        Doing::Preempted { by, .. } if by.pid == 0 => "could run; something else has the CPU".to_owned(),
         Doing::Preempted { by, .. } => {
             format!("preempted by {} ({})", by.command, figure::priority(by.priority))
         }

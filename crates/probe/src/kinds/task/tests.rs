@@ -4,7 +4,7 @@ use super::lanes::{Lanes, OTHERS, Of, SERIES_MAX};
 use super::lost;
 use std::collections::BTreeMap;
 use whylate_bpf::tasks::{Activation, Doing, Explained, Stage, Watched};
-use whylate_core::result::{Cause, CauseKind};
+use whylate_core::result::{Cause, CauseKind, HourResult};
 use whylate_core::{CpuId, Nanos};
 use whylate_stats::buckets::lower_edge;
 
@@ -32,7 +32,7 @@ fn preempted(command: &str) -> Doing {
 
 #[test]
 fn an_interval_holds_what_came_since_the_last_one() {
-    let mut lanes = Lanes::new(Some(Nanos(50_000)), 2);
+    let mut lanes = Lanes::new(0, Some(Nanos(50_000)), 2);
     let none = BTreeMap::new();
     for number in 0..4 {
         let stages =
@@ -60,7 +60,7 @@ fn an_interval_holds_what_came_since_the_last_one() {
 
 #[test]
 fn a_lesser_thread_that_had_the_cpu_at_the_wake_up_took_nothing() {
-    let mut lanes = Lanes::new(None, 1);
+    let mut lanes = Lanes::new(0, None, 1);
     let other = |priority| {
         let mut thread = Activation::default().thread;
         (thread.pid, thread.priority, thread.command) = (9, priority, format!("of-{priority}"));
@@ -94,7 +94,7 @@ fn a_lesser_thread_that_had_the_cpu_at_the_wake_up_took_nothing() {
 
 #[test]
 fn who_took_the_time_of_an_explained_response_is_taken_from_its_causes() {
-    let mut lanes = Lanes::new(None, 2);
+    let mut lanes = Lanes::new(0, None, 2);
     // Three had the CPU while it waited; the record names the last one.
     let late = activation(5, "audio", 0, &[(900_000, preempted("last")), (100_000, Doing::Running)]);
     assert!(lanes.add(&late, &BTreeMap::new()).contains(&Of::Response));
@@ -118,7 +118,7 @@ fn who_took_the_time_of_an_explained_response_is_taken_from_its_causes() {
 
 #[test]
 fn threads_of_one_name_are_told_apart_and_one_that_returns_goes_on() {
-    let mut lanes = Lanes::new(None, 1);
+    let mut lanes = Lanes::new(0, None, 1);
     let mut threads = BTreeMap::new();
     let add = |lanes: &mut Lanes, threads: &BTreeMap<u32, Watched>, pid| {
         lanes.add(&activation(pid, "audio", 10, &[(5, waking()), (9, Doing::Running)]), threads);
@@ -137,7 +137,7 @@ fn threads_of_one_name_are_told_apart_and_one_that_returns_goes_on() {
 
 #[test]
 fn a_thread_that_runs_another_program_has_its_name() {
-    let mut lanes = Lanes::new(None, 1);
+    let mut lanes = Lanes::new(0, None, 1);
     let threads: BTreeMap<u32, Watched> = [5, 6].map(|pid| (pid, Watched::default())).into();
     let add = |lanes: &mut Lanes, pid, command, due_ns| {
         let activation = activation(pid, command, due_ns, &[(5, waking()), (9, Doing::Running)]);
@@ -167,7 +167,7 @@ fn a_thread_that_runs_another_program_has_its_name() {
 
 #[test]
 fn a_spike_is_in_the_series_that_counts_it_although_its_thread_runs_another_program_since() {
-    let mut lanes = Lanes::new(None, 1);
+    let mut lanes = Lanes::new(0, None, 1);
     let mut threads: BTreeMap<u32, Watched> = [5, 6].map(|pid| (pid, Watched::default())).into();
     let of = |pid, command, run_ns| activation(pid, command, 10, &[(5, waking()), (run_ns, Doing::Running)]);
     lanes.add(&of(5, "player", 9), &threads);
@@ -188,7 +188,7 @@ fn a_spike_is_in_the_series_that_counts_it_although_its_thread_runs_another_prog
 
 #[test]
 fn very_many_threads_share_a_series_and_none_is_dropped() {
-    let mut lanes = Lanes::new(None, 1);
+    let mut lanes = Lanes::new(0, None, 1);
     let threads: BTreeMap<u32, Watched> = (1..=10_000).map(|pid| (pid, Watched::default())).collect();
     for pid in 1..=10_000 {
         lanes.add(&activation(pid, &format!("t{pid}"), 10, &[(5, waking()), (9, Doing::Running)]), &threads);
@@ -201,7 +201,29 @@ fn very_many_threads_share_a_series_and_none_is_dropped() {
 
 #[test]
 fn only_what_was_lost_is_named() {
-    assert_eq!(lost(&[(0, "records were lost"), (0, "events were missed")]), None);
-    let told = lost(&[(0, "records were lost"), (3, "events were missed")]);
-    assert_eq!(told.as_deref(), Some("watched tasks: 3 events were missed"));
+    let lost_of = |records, events| {
+        lost(&[
+            (records, ["record was lost", "records were lost"]),
+            (events, ["event was missed", "events were missed"]),
+        ])
+    };
+    assert_eq!(lost_of(0, 0), None);
+    assert_eq!(lost_of(0, 3).as_deref(), Some("watched tasks: 3 events were missed"));
+    assert_eq!(lost_of(2, 1).as_deref(), Some("watched tasks: 2 records were lost, 1 event was missed"));
+}
+
+#[test]
+fn each_hour_has_its_worst_whatever_was_before() {
+    let mut lanes = Lanes::new(0, None, 1);
+    let none = BTreeMap::new();
+    let hour = HourResult::LENGTH_NS;
+    let mut is_wanted = |due_ns, length_ns| {
+        let one = activation(5, "audio", due_ns, &[(length_ns, Doing::Running)]);
+        lanes.add(&one, &none).contains(&Of::Response)
+    };
+    assert!(is_wanted(10, 900));
+    assert!(!is_wanted(2_000, 500));
+    assert!(is_wanted(hour, 500), "the first of its hour");
+    assert!(!is_wanted(hour + 1_000, 400));
+    assert!(is_wanted(hour + 2_000, 600));
 }

@@ -9,6 +9,7 @@ use whylate_core::plan::ShieldMethod;
 use whylate_core::result::{ThreadKind, ThreadRow};
 use whylate_core::{CpuSet, Warning, WarningCode};
 use whylate_host::cgroup::group_of;
+use whylate_host::release;
 use whylate_host::shield::{GROUP, Hierarchy, MARK, OTHERS_GROUP};
 use whylate_host::threads::Threads;
 
@@ -133,13 +134,18 @@ fn remember(threads: &[ThreadRow], surroundings: &Surroundings) -> Vec<Change> {
     own.filter_map(change).collect()
 }
 
-/// An isolated partition: the kernel itself keeps everything else away, also what is started later. Its group takes
-/// single threads, so that a measuring process can have its other threads elsewhere.
+/// A partition: the kernel itself keeps everything else away, also what is started later. Its group takes single threads, so
+/// that a measuring process can have its other threads elsewhere.
 fn v2(sides: &Sides, hierarchy: &Hierarchy, surroundings: &Surroundings) -> Result<Vec<Change>, Impossible> {
     let (mount, group, cpus) = (&hierarchy.mount, hierarchy.group(), &sides.shielded);
     let controllers = format!("{mount}/cgroup.subtree_control");
     writable(surroundings, &controllers)?;
     let file = |name: &str| Target::file(format!("{group}/{name}"));
+    // Before 6.1 load is balanced in every partition.
+    let (kind, balanced) = match release::is_from(&surroundings.root, (6, 1))? {
+        true => ("isolated", ", and no load is balanced there"),
+        false => ("root", ""),
+    };
     let inside =
         |target, new: &str, effect: String| Change::required(target, new, effect).undone(Undoing::WithFolder);
     Ok(vec![
@@ -159,11 +165,7 @@ fn v2(sides: &Sides, hierarchy: &Hierarchy, surroundings: &Surroundings) -> Resu
             &cpus.to_string(),
             format!("its CPUs are {cpus}"),
         ),
-        inside(
-            file("cpuset.cpus.partition"),
-            "isolated",
-            format!("nothing else runs on CPU {cpus}, and no load is balanced there"),
-        ),
+        inside(file("cpuset.cpus.partition"), kind, format!("nothing else runs on CPU {cpus}{balanced}")),
     ])
 }
 

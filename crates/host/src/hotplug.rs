@@ -1,7 +1,7 @@
-//! CPUs that come online while threads are watched.
+//! CPUs that come online while something is measured.
 
+use crate::HostRoot;
 use whylate_core::CpuSet;
-use whylate_host::HostRoot;
 
 const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
 const PRESENT: &str = "/sys/devices/system/cpu/present";
@@ -12,14 +12,22 @@ const ADDED_MAX: usize = 8;
 
 /// The CPUs that are recorded where those are watched. Where all that are online are, every one that can come online is: those
 /// that are present, and the next ones that a hypervisor may add. Nothing has to be done when one comes, so that nothing is lost.
-pub(super) fn recorded(host: &HostRoot, watched: &CpuSet) -> CpuSet {
-    let read = |path| host.read_cpus(path).ok().flatten().unwrap_or_default();
-    if !read(ONLINE).difference(watched).is_empty() {
+pub fn recorded(host: &HostRoot, watched: &CpuSet) -> CpuSet {
+    if !online(host).difference(watched).is_empty() {
         return watched.clone();
     }
-    let present = read(PRESENT);
-    let absent = read(POSSIBLE).difference(&present);
+    let present = read(host, PRESENT);
+    let absent = read(host, POSSIBLE).difference(&present);
     watched.iter().chain(present.iter()).chain(absent.iter().take(ADDED_MAX)).collect()
+}
+
+/// The CPUs that are online now.
+pub fn online(host: &HostRoot) -> CpuSet {
+    read(host, ONLINE)
+}
+
+fn read(host: &HostRoot, path: &str) -> CpuSet {
+    host.read_cpus(path).ok().flatten().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,0 +1,348 @@
+//! The threads of an ordinary user, watched without programs in the kernel.
+//!
+//! To a user without rights the kernel tells when his own threads were given a CPU and left it, whether they fell asleep then
+//! or could have run on, and their page faults ([`whylate_sys::switch_ring`]). It does not tell when they were woken, by whom, for what they
+//! sleep, and who had the CPU meanwhile: an activation begins here when the thread first runs, and ends with its next sleep,
+//! whatever that is for.
+
+use super::build::{Builder, Watched};
+use super::choose::{self, Chosen};
+use super::{Explained, TaskLosses, TaskTarget};
+use crate::causes::PRIORITY_TOP;
+use crate::layout::Command;
+use crate::layout::tasks::{Began, RawStretch, TaskEvent};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use whylate_core::{CpuId, CpuSet};
+use whylate_explain::activation::{Activation, Doing, Wait, Waker, explain_alone};
+use whylate_explain::segments::Thread;
+use whylate_host::HostRoot;
+use whylate_sys::clock;
+use whylate_sys::switch_ring::{Switch, SwitchRecord, SwitchRing};
+use zerocopy::TryFromBytes as _;
+
+/// Records of this age are in their ring: they are put in order over all CPUs.
+const SETTLED_NS: u64 = 1_000_000;
+/// In the kernel's numbers: that of an ordinary task without a nice value.
+const PRIORITY_ORDINARY: i32 = 120;
+/// A state of a sleeping task.
+const INTERRUPTIBLE: u32 = 1;
+
+/// How a thread left its CPU.
+#[derive(Clone, Copy)]
+enum Left {
+    Asleep,
+    Preempted,
+}
+
+/// What is in progress for a thread.
+struct Track {
+    known: Watched,
+    left: Option<Left>,
+    /// When and where it was given its CPU.
+    since: Option<(u64, CpuId)>,
+    faults: u32,
+}
+
+/// The watch, running. It ends when this is dropped.
+pub struct OwnTaskWatch {
+    host: HostRoot,
+    target: TaskTarget,
+    rings: Vec<SwitchRing>,
+    /// Threads that were added by their number. What they start comes by itself, where it is wanted.
+    added: BTreeSet<u32>,
+    /// Threads of other users.
+    refused: BTreeSet<u32>,
+    tracks: BTreeMap<u32, Track>,
+    builder: Builder,
+    /// Records that may have an older one on another CPU.
+    waiting: Vec<(CpuId, SwitchRecord)>,
+    lost: u64,
+}
+
+impl OwnTaskWatch {
+    /// Begins to watch tasks wherever they run among `cpus`.
+    ///
+    /// # Errors
+    /// EACCES or EPERM where the kernel refuses it, or every one of the threads is another user's.
+    pub fn start(host: &HostRoot, cpus: &CpuSet, target: &TaskTarget) -> io::Result<Self> {
+        let mut watch = Self {
+            host: host.clone(),
+            target: target.clone(),
+            rings: cpus.iter().map(SwitchRing::new).collect(),
+            added: BTreeSet::new(),
+            refused: BTreeSet::new(),
+            tracks: BTreeMap::new(),
+            builder: Builder::default(),
+            waiting: Vec::new(),
+            lost: 0,
+        };
+        // Asks for the right even where there is no thread yet.
+        SwitchRing::new(cpus.iter().next().unwrap_or_default()).add(0, false)?;
+        let refused = watch.look_for_tasks();
+        match refused {
+            Some(error) if watch.added.is_empty() => Err(error),
+            _ => Ok(watch),
+        }
+    }
+
+    /// Looks which tasks there are now; why one of them cannot be watched, if that is so.
+    pub fn look_for_tasks(&mut self) -> Option<io::Error> {
+        let inherits = !matches!(self.target, TaskTarget::Name(_) | TaskTarget::Priorities(..));
+        let mut refused = None;
+        for Chosen { thread, known } in choose::all(&self.host, &self.target) {
+            // What a watched thread has started comes with it.
+            let is_known = self.added.contains(&thread) || self.refused.contains(&thread);
+            if is_known || (inherits && self.tracks.contains_key(&thread)) {
+                continue;
+            }
+            match self.add(thread, inherits) {
+                Ok(()) => {
+                    self.added.insert(thread);
+                    self.tracks.insert(thread, Track::new(known));
+                }
+                // It has ended since.
+                Err(error) if error.raw_os_error() == Some(ESRCH) => {}
+                Err(error) => {
+                    self.refused.insert(thread);
+                    refused = Some(error);
+                }
+            }
+        }
+        refused
+    }
+
+    /// A CPU that is offline has no records; all others have to.
+    fn add(&mut self, thread: u32, inherits: bool) -> io::Result<()> {
+        let mut is_anywhere = Err(io::Error::from_raw_os_error(ENODEV));
+        for ring in &mut self.rings {
+            match ring.add(thread, inherits) {
+                Err(error) if error.raw_os_error() == Some(ENODEV) => {}
+                Err(error) => return Err(error),
+                Ok(()) => is_anywhere = Ok(()),
+            }
+        }
+        is_anywhere
+    }
+
+    /// Watches what this thread starts from now on.
+    ///
+    /// # Errors
+    /// When the kernel refuses it.
+    pub fn follow_children(&mut self) -> io::Result<()> {
+        self.add(0, true)
+    }
+
+    /// The activations that ended since the last call, in that order. Call it twenty times a second.
+    pub fn poll(&mut self) -> Vec<Activation> {
+        let settled_ns = clock::now().0.saturating_sub(SETTLED_NS);
+        let mut lost = 0;
+        for ring in &self.rings {
+            let (cpu, waiting) = (ring.cpu(), &mut self.waiting);
+            lost += ring.read(&mut |record| waiting.push((cpu, record)));
+        }
+        if lost > 0 {
+            self.lost += lost;
+            self.builder.forget_open();
+            self.tracks.values_mut().for_each(|track| (track.left, track.since) = (None, None));
+        }
+        self.waiting.sort_by_key(|(_, record)| record.at_ns);
+        let later = self.waiting.partition_point(|(_, record)| record.at_ns <= settled_ns);
+        let settled: Vec<(CpuId, SwitchRecord)> = self.waiting.drain(..later).collect();
+        for (cpu, record) in settled {
+            self.take(cpu, &record);
+        }
+        std::mem::take(&mut self.builder.ended)
+    }
+
+    fn take(&mut self, cpu: CpuId, record: &SwitchRecord) {
+        let SwitchRecord { process, thread, at_ns, ref what } = *record;
+        // Its own thread is recorded for what it starts.
+        if process == std::process::id() {
+            return;
+        }
+        let host = &self.host;
+        let track = self.tracks.entry(thread).or_insert_with(|| {
+            let known = choose::known(host, process, thread).map(|it| it.known);
+            Track::new(known.unwrap_or_else(|| Watched { process, ..Watched::default() }))
+        });
+        let raw = match what {
+            Switch::In => {
+                track.since = Some((at_ns, cpu));
+                return;
+            }
+            Switch::Fault => {
+                track.faults += 1;
+                return;
+            }
+            Switch::Named(name) => {
+                track.known.command.clone_from(name);
+                return;
+            }
+            Switch::Out { is_preempted } => {
+                let since = track.since.take().filter(|(_, before)| *before == cpu);
+                let left = if *is_preempted { Left::Preempted } else { Left::Asleep };
+                let before = track.left.replace(left);
+                let Some((in_ns, _)) = since else { return };
+                let faults = std::mem::take(&mut track.faults);
+                RawStretch {
+                    kind: TaskEvent::Stretch,
+                    began: match before {
+                        None => Began::Unknown,
+                        Some(Left::Asleep) => Began::Woken,
+                        Some(Left::Preempted) => Began::Preempted,
+                    },
+                    ready_ns: in_ns,
+                    run_ns: in_ns,
+                    end_ns: at_ns,
+                    is_runnable: u8::from(*is_preempted),
+                    faults,
+                    ..raw(&track.known, thread)
+                }
+            }
+            Switch::Ended => {
+                let gone = RawStretch { kind: TaskEvent::Gone, ..raw(&track.known, thread) };
+                self.tracks.remove(&thread);
+                self.added.remove(&thread);
+                gone
+            }
+        };
+        let nobody = |_: u32, _: u32, _: bool| None;
+        let ended = self.builder.add(cpu, &raw, &nobody);
+        self.builder.ended.extend(ended.map(only_what_is_known));
+    }
+
+    /// Why an activation took so long, as far as it is known.
+    pub fn explain(&self, activations: &[&Activation]) -> Vec<Explained> {
+        let explained = |one: &&Activation| Explained { causes: explain_alone(one), ..Explained::default() };
+        activations.iter().map(explained).collect()
+    }
+
+    /// Every thread that was watched, by its id.
+    pub fn threads(&self) -> &BTreeMap<u32, Watched> {
+        &self.builder.threads
+    }
+
+    /// What is missing so far.
+    pub fn losses(&self) -> TaskLosses {
+        let refused = self.refused.len() as u64;
+        TaskLosses {
+            records: self.lost,
+            incomplete: self.builder.incomplete,
+            refused,
+            ..TaskLosses::default()
+        }
+    }
+}
+
+const ESRCH: i32 = 3;
+const ENODEV: i32 = 19;
+
+impl Track {
+    fn new(known: Watched) -> Self {
+        Self { known, left: None, since: None, faults: 0 }
+    }
+}
+
+/// A record of a thread in which nothing has happened.
+fn raw(known: &Watched, thread: u32) -> RawStretch {
+    let nothing = [0; size_of::<RawStretch>()];
+    let Ok(nothing) = RawStretch::try_read_from_bytes(&nothing) else { unreachable!("zeros are a record") };
+    let prio = if known.command.is_empty() { PRIORITY_ORDINARY } else { PRIORITY_TOP - known.priority };
+    RawStretch {
+        thread,
+        process: known.process,
+        prio,
+        state: INTERRUPTIBLE,
+        syscall: -1,
+        command: Command::new(&known.command),
+        ..nothing
+    }
+}
+
+/// Without what a record of the kernel's programs would tell and these do not.
+fn only_what_is_known(mut activation: Activation) -> Activation {
+    activation.stages.retain(|stage| !matches!(stage.what, Doing::Waking { .. }));
+    for stage in &mut activation.stages {
+        if let Doing::Preempted { by, .. } = &mut stage.what {
+            *by = Thread::default();
+        }
+    }
+    Activation { waker: Waker::Unknown, slept: Wait::Unknown, is_partial: true, ..activation }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whylate_core::result::CauseKind;
+
+    fn watch() -> OwnTaskWatch {
+        OwnTaskWatch {
+            host: HostRoot::at("/nowhere"),
+            target: TaskTarget::Children,
+            rings: Vec::new(),
+            added: BTreeSet::new(),
+            refused: BTreeSet::new(),
+            tracks: BTreeMap::new(),
+            builder: Builder::default(),
+            waiting: Vec::new(),
+            lost: 0,
+        }
+    }
+
+    fn play(watch: &mut OwnTaskWatch, records: &[(u32, u64, Switch)]) -> Vec<Activation> {
+        for (cpu, at_ns, what) in records {
+            let record = SwitchRecord { process: 7, thread: 8, at_ns: *at_ns, what: what.clone() };
+            watch.take(CpuId(*cpu), &record);
+        }
+        std::mem::take(&mut watch.builder.ended)
+    }
+
+    const ASLEEP: Switch = Switch::Out { is_preempted: false };
+    const PREEMPTED: Switch = Switch::Out { is_preempted: true };
+
+    #[test]
+    fn an_activation_goes_from_the_first_run_to_the_next_sleep_over_preemptions_and_cpus() {
+        let mut watch = watch();
+        let records = [
+            (0, 10, Switch::Named("audio".to_owned())),
+            (0, 20, ASLEEP),
+            (0, 100, Switch::In),
+            (0, 130, Switch::Fault),
+            (0, 150, PREEMPTED),
+            (1, 250, Switch::In),
+            (1, 300, ASLEEP),
+            (1, 400, Switch::Ended),
+        ];
+        let ended = play(&mut watch, &records);
+        let [one] = &ended[..] else { panic!("{ended:?}") };
+        assert_eq!((one.due_ns, one.response_ns(), one.wakeup_ns()), (100, 200, 0));
+        assert_eq!((one.running_ns(), one.preempted_ns(), one.faults, one.migrations), (100, 100, 1, 1));
+        assert_eq!((one.thread.command.as_str(), one.process), ("audio", 7));
+        assert!(!matches!(one.stages[0].what, Doing::Waking { .. }), "the wake-up is not known: {one:?}");
+        let waited = one.stages.iter().filter(|stage| stage.what != Doing::Running && stage.length_ns() > 0);
+        let waited: Vec<(u64, u64)> = waited.map(|stage| (stage.from_ns, stage.to_ns)).collect();
+        assert_eq!(waited, [(150, 250)]);
+        assert!(watch.threads()[&8].is_gone);
+        let causes = &watch.explain(&[one])[0].causes;
+        let shares: f64 = causes.iter().filter_map(|cause| cause.share).sum();
+        assert!((shares - 1.0).abs() < 1e-9 && causes.len() == 2, "{causes:?}");
+        assert!(
+            causes.iter().any(|cause| cause.kind == CauseKind::Unattributed),
+            "nobody is told who ran: {causes:?}"
+        );
+        assert!(
+            causes.iter().all(|cause| cause.actor.is_none() && cause.confidence.is_none_or(|it| it < 0.9))
+        );
+    }
+
+    #[test]
+    fn what_was_before_the_first_sleep_is_not_counted() {
+        let mut watch = watch();
+        assert!(
+            play(&mut watch, &[(0, 100, Switch::In), (0, 150, PREEMPTED), (0, 180, Switch::In)]).is_empty()
+        );
+        assert!(play(&mut watch, &[(0, 200, ASLEEP)]).is_empty(), "nobody knows when it began");
+        assert_eq!(play(&mut watch, &[(0, 300, Switch::In), (0, 310, ASLEEP)]).len(), 1);
+    }
+}

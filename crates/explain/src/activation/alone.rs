@@ -1,0 +1,30 @@
+//! What is known of an activation where nobody recorded what the CPUs did.
+
+use super::{Activation, Doing, whole};
+use crate::confidence::POSSIBLE;
+use crate::divide::{Blame, Piece};
+use crate::segments::causes_of;
+use whylate_core::result::{Cause, CauseKind as Kind};
+
+/// The causes of a response of which only the stages are known, and no CPU was recorded; never empty.
+pub fn explain_alone(activation: &Activation) -> Vec<Cause> {
+    let stages = activation.stages.iter().filter(|stage| stage.length_ns() > 0);
+    let all: Vec<Piece<()>> = stages
+        .map(|stage| {
+            let blame = match &stage.what {
+                Doing::Running => Blame::new(
+                    Kind::OwnWork,
+                    POSSIBLE,
+                    "it had the CPU; interrupts meanwhile are not told from its work",
+                ),
+                Doing::Preempted { .. } => Blame::unattributed_as(
+                    "it could run and did not have the CPU: another thread had it, or its control group had no CPU time left; without rights nobody \
+                     is told which",
+                ),
+                Doing::Waking { .. } | Doing::Blocked { .. } => Blame::unattributed(),
+            };
+            whole(stage, blame)
+        })
+        .collect();
+    causes_of(&all, activation.response_ns(), 0)
+}

@@ -1,0 +1,163 @@
+//! Where activations come from: programs in the kernel, or, for the processes of an ordinary user, what the kernel tells anybody of his own
+//! threads.
+
+use crate::error::ProbeError;
+use std::collections::BTreeMap;
+use std::io;
+use whylate_bpf::BpfError;
+use whylate_bpf::tasks::{
+    Activation, Explained, MonitorWarning, OwnTaskWatch, TaskLosses, TaskTarget, TaskWatch, Watched,
+};
+use whylate_core::plan::Mark;
+use whylate_core::{CpuSet, Facts};
+use whylate_host::HostRoot;
+use whylate_sys::schedule;
+
+/// What is missing without programs in the kernel.
+const WITHOUT_PROGRAMS: &str = "an activation begins when the thread first runs, and ends with its next sleep. Not known: how long wake-ups took, who had \
+     the CPU, what the thread slept for, who woke it";
+
+/// The watch of the threads.
+pub(super) enum Source {
+    Kernel(Box<TaskWatch>),
+    Own(Box<OwnTaskWatch>, String),
+}
+
+fn failed(error: &BpfError) -> ProbeError {
+    let text = format!("tasks cannot be watched: {error}");
+    if error.is_unavailable() { ProbeError::Unavailable(text) } else { ProbeError::Failed(text) }
+}
+
+impl Source {
+    /// Begins to watch: by programs in the kernel, and where it refuses them, without.
+    pub(super) fn start(
+        host: &HostRoot,
+        cpus: &CpuSet,
+        target: &TaskTarget,
+        facts: &Facts,
+        marks: Option<&[Mark; 2]>,
+    ) -> Result<Self, ProbeError> {
+        let refusal = match TaskWatch::start(host, cpus, target, facts) {
+            Ok(mut watch) => {
+                if let Some(marks) = marks {
+                    watch.mark(marks).map_err(|error| failed(&error))?;
+                }
+                return Ok(Self::Kernel(Box::new(watch)));
+            }
+            Err(error) if error.is_unavailable() && marks.is_none() => error,
+            Err(error) => return Err(failed(&error)),
+        };
+        match OwnTaskWatch::start(host, cpus, target) {
+            Ok(watch) => Ok(Self::Own(Box::new(watch), refusal.to_string())),
+            Err(error) => Err(without_either(&refusal, &error)),
+        }
+    }
+
+    pub(super) fn follow_children(&mut self, follow: bool) -> Result<(), ProbeError> {
+        match self {
+            Self::Kernel(watch) => {
+                watch.follow_children(schedule::id_of_this_thread(), follow).map_err(|error| failed(&error))
+            }
+            Self::Own(watch, refusal) if follow => watch.follow_children().map_err(|error| {
+                ProbeError::Unavailable(format!(
+                    "tasks cannot be watched: {refusal}; perf_event_open: {error}"
+                ))
+            }),
+            // Who is followed until then stays so.
+            Self::Own(..) => Ok(()),
+        }
+    }
+
+    pub(super) fn poll(&mut self) -> Result<Vec<Activation>, ProbeError> {
+        match self {
+            Self::Kernel(watch) => watch.poll().map_err(|error| failed(&error)),
+            Self::Own(watch, _) => Ok(watch.poll()),
+        }
+    }
+
+    pub(super) fn look_for_tasks(&mut self) -> Result<(), ProbeError> {
+        match self {
+            Self::Kernel(watch) => watch.look_for_tasks().map_err(|error| failed(&error)),
+            Self::Own(watch, _) => {
+                // A thread of another user may come at any time.
+                let _ = watch.look_for_tasks();
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn explain(&self, activations: &[&Activation]) -> Result<Vec<Explained>, ProbeError> {
+        match self {
+            Self::Kernel(watch) => watch.explain(activations).map_err(|error| failed(&error)),
+            Self::Own(watch, _) => Ok(watch.explain(activations)),
+        }
+    }
+
+    /// The latency above which the kernel's stack is recorded.
+    pub(super) fn keep_stacks(&mut self, above_ns: u64) -> Result<(), ProbeError> {
+        match self {
+            Self::Kernel(watch) => watch.keep_stacks(above_ns).map_err(|error| failed(&error)),
+            Self::Own(..) => Ok(()),
+        }
+    }
+
+    pub(super) fn threads(&self) -> &BTreeMap<u32, Watched> {
+        match self {
+            Self::Kernel(watch) => watch.threads(),
+            Self::Own(watch, _) => watch.threads(),
+        }
+    }
+
+    pub(super) fn monitor_warnings(&mut self) -> Vec<MonitorWarning> {
+        match self {
+            Self::Kernel(watch) => watch.monitor_warnings(),
+            Self::Own(..) => Vec::new(),
+        }
+    }
+
+    pub(super) fn has_monitors(&self) -> bool {
+        matches!(self, Self::Kernel(watch) if watch.has_monitors())
+    }
+
+    pub(super) fn clock_jumps(&self) -> u64 {
+        match self {
+            Self::Kernel(watch) => watch.clock_jumps(),
+            Self::Own(..) => 0,
+        }
+    }
+
+    /// What is not recorded here, with the reason.
+    pub(super) fn missing(&self) -> Option<String> {
+        match self {
+            Self::Kernel(watch) if watch.missing().is_empty() => None,
+            Self::Kernel(watch) => Some(format!("not recorded: {}", watch.missing().join("; "))),
+            Self::Own(watch, refusal) => {
+                let others = match watch.losses().refused {
+                    0 => String::new(),
+                    1 => ". One thread belongs to another user and is not watched".to_owned(),
+                    many => format!(". {many} threads belong to other users and are not watched"),
+                };
+                Some(format!("{WITHOUT_PROGRAMS}{others}. Reason: {refusal}"))
+            }
+        }
+    }
+
+    pub(super) fn losses(&self) -> TaskLosses {
+        match self {
+            Self::Kernel(watch) => watch.losses(),
+            Self::Own(watch, _) => watch.losses(),
+        }
+    }
+}
+
+/// Neither is to be had.
+fn without_either(refusal: &BpfError, error: &io::Error) -> ProbeError {
+    let text = match error.kind() {
+        io::ErrorKind::PermissionDenied => format!(
+            "tasks cannot be watched: an ordinary user may watch only his own, and these where `sysctl kernel.perf_event_paranoid` is 2 or less; \
+             {refusal}"
+        ),
+        _ => format!("tasks cannot be watched: {refusal}; perf_event_open: {error}"),
+    };
+    ProbeError::Unavailable(text)
+}
