@@ -331,6 +331,7 @@ fn required(kind: &str) -> &'static str {
         "cgroup" => "group = \"system.slice\"\n",
         "priority" => "thread = \"x\"\npolicy = \"idle\"\n",
         "affinity" => "process = \"Xorg\"\n",
+        "cpu-quota" => "process = \"cc\"\npercent = 25\n",
         "governor" => "governor = \"performance\"\n",
         "sysfs" => "path = \"/sys/a\"\nvalue = \"1\"\n",
         "sysctl" => "key = \"vm.swappiness\"\nvalue = \"1\"\n",
