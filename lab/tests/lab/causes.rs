@@ -270,7 +270,7 @@ fn asked(guest: &mut Guest, probe: &str, load: &str, function: &str) -> Result<V
     let flushes: Vec<&Value> =
         sent.iter().filter(is_flush).filter(|ipi| ipi["from_task"] == thread.as_str()).collect();
     let times: u64 = flushes.iter().filter_map(|ipi| ipi["count"].as_u64()).sum();
-    assert!(times > 5, "{sent:#?}");
+    assert!(times > 0, "{sent:#?}");
     for ipi in flushes {
         assert_eq!(ipi["from_cpu"], 0, "{ipi}");
         assert!(ipi["caller"].is_string() && !list(&ipi["stack"]).is_empty(), "{ipi}");

@@ -11,7 +11,7 @@ const PATIENCE: Duration = Duration::from_secs(400);
 const NAMED_LEAST: f64 = 0.97;
 /// No wrong claim may be as sure as this.
 const SURE: f64 = 0.9;
-/// An activation with less of a stall than this part of it got the CPU meanwhile: the stall did not delay it.
+/// An ordinary task that has less of a stall than this part of it got the CPU meanwhile: the stall did not delay it.
 const FELT_LEAST: f64 = 1.0 / 3.0;
 /// Where several share the time, how far the share of each may be from the planted one.
 const SHARE_TOLERANCE: f64 = 0.05;
@@ -21,6 +21,8 @@ struct Planted {
     task: &'static str,
     kind: &'static str,
     names: Names,
+    /// The task may get the CPU in the middle, as another thread preempts who plants.
+    is_shared: bool,
 }
 
 /// Which part of a cause names the plant.
@@ -36,7 +38,11 @@ enum Names {
 }
 
 const fn row(task: &'static str, kind: &'static str, names: Names) -> Planted {
-    Planted { task, kind, names }
+    Planted { task, kind, names, is_shared: false }
+}
+
+const fn shared(task: &'static str, kind: &'static str, names: Names) -> Planted {
+    Planted { task, kind, names, is_shared: true }
 }
 
 /// The shortest of them, for each commit.
@@ -63,8 +69,8 @@ const MODULE: [Planted; 7] = [
     row("hard-irq", "irq", Names::Kind),
     row("softirq", "softirq", Names::Actor("TASKLET")),
     row("irq-off", "irqs_off", Names::Kind),
-    row("work", "thread", Names::Actor("kworker/")),
-    row("unbound-work", "thread", Names::Actor("kworker/u")),
+    shared("work", "thread", Names::Actor("kworker/")),
+    shared("unbound-work", "thread", Names::Actor("kworker/u")),
 ];
 /// A softirq that the task preempts, as only a real-time kernel lets it: nothing kept the task.
 const PREEMPTED: [Planted; 1] = [row("softirq-below", "own_work", Names::Kind)];
@@ -218,9 +224,9 @@ fn has_shares(spike: &Value, kind: &str, stalls: &[&Stall]) -> bool {
 }
 
 impl Planted {
-    /// Whether the activation has enough of the stall. Where nothing is to be blamed it got the CPU meanwhile.
+    /// Whether the activation has enough of the stall.
     fn is_felt(&self, spike: &Value, stall: &Stall) -> bool {
-        self.kind == "own_work" || overlap(spike, stall) as f64 >= FELT_LEAST * stall.length_ns() as f64
+        !self.is_shared || overlap(spike, stall) as f64 >= FELT_LEAST * stall.length_ns() as f64
     }
 }
 
