@@ -220,8 +220,7 @@ impl Activation {
     }
 }
 
-/// The causes of a response, the largest share first; never empty. `recordings` says what a CPU did over some time, `wakes` has
-/// the wake-ups by all CPUs, from [`convoy_from`] on.
+/// The causes of a response, largest share first, never empty, by what CPUs did and all wake-ups from [`convoy_from`] on.
 pub fn explain(
     activation: &Activation,
     recordings: &dyn Fn(CpuId, u64, u64) -> Recording,
