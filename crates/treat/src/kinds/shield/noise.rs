@@ -34,7 +34,7 @@ pub(super) fn work(sides: &Sides, surroundings: &Surroundings) -> Result<Planned
     Ok(planned)
 }
 
-/// Takes the shielded CPUs out of a set that holds others, too.
+/// Takes the shielded CPUs out of a set; where nothing is left, all others take their place.
 fn narrowed(
     target: Target,
     cpus: Option<CpuSet>,
@@ -43,7 +43,8 @@ fn narrowed(
 ) -> Option<Change> {
     let cpus = cpus?;
     let left = cpus.difference(&sides.shielded);
-    (left != cpus && !left.is_empty()).then(|| Change::optional(target, left.to_string(), effect(&left)))
+    let left = if left.is_empty() && !cpus.is_empty() { sides.others.clone() } else { left };
+    (left != cpus).then(|| Change::optional(target, left.to_string(), effect(&left)))
 }
 
 /// CPUs whose RCU callbacks are run by threads that can be moved.

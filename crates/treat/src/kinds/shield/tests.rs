@@ -107,6 +107,22 @@ fn by_affinity_where_there_is_no_cpuset() {
 }
 
 #[test]
+fn work_that_was_kept_on_the_shielded_cpu_goes_to_all_others() {
+    let machine_of = |mask: &str| {
+        machine(&MACHINE.replace("workqueue/cpumask := 3", &format!("workqueue/cpumask := {mask}")))
+    };
+    let (_folder, surroundings) = machine_of("2");
+    let planned = shield("1").plan(&surroundings).unwrap();
+    assert!(written(&planned.changes).contains(&"/sys/devices/virtual/workqueue/cpumask = 0".to_owned()));
+    let (_folder, surroundings) = machine_of("1");
+    let planned = shield("1").plan(&surroundings).unwrap();
+    assert!(
+        !written(&planned.changes).iter().any(|change| change.contains("workqueue")),
+        "it is there already"
+    );
+}
+
+#[test]
 fn by_cpusets_of_version_1() {
     let (_folder, surroundings) = machine(&format!("{MACHINE}{V1}"));
     let planned = shield("1").plan(&surroundings).unwrap();
