@@ -19,14 +19,14 @@ pub(super) fn plan(
     surroundings: &Surroundings,
 ) -> Result<Planned, Impossible> {
     let threads = movable(surroundings)?;
-    let hierarchy = Hierarchy::find(&surroundings.root)?;
+    let hierarchy = cpusets(surroundings)?;
     match (method, hierarchy) {
         (ShieldMethod::Auto | ShieldMethod::Cpuset, Some(hierarchy)) => {
             by_cpuset(sides, &hierarchy, &threads, surroundings)
         }
         (ShieldMethod::Cpuset, None) => Err(Impossible::new(
-            "method: there is no cpuset controller here (cgroup v1 `cpuset` or cgroup v2 is not mounted, or this \
-                 is a container); use `affinity`",
+            "method: there is no cpuset controller here (cgroup v1 `cpuset` or cgroup v2 is not mounted, this is a \
+                 container, or cgroup v2 is that of a kernel before 6.1); use `affinity`",
         )),
         (ShieldMethod::Auto | ShieldMethod::Affinity, _) => {
             let mut planned = Planned::changes(vec![mark(sides)]);
@@ -37,6 +37,13 @@ pub(super) fn plan(
             Ok(planned)
         }
     }
+}
+
+/// The cpusets that can be used. Before 6.1 cgroup v2 has no isolated partitions, and the others take the kernel's bound
+/// threads off their CPUs as well: its workqueues stop.
+fn cpusets(surroundings: &Surroundings) -> Result<Option<Hierarchy>, Impossible> {
+    let has_isolated = release::is_from(&surroundings.root, (6, 1))?;
+    Ok(Hierarchy::find(&surroundings.root)?.filter(|found| found.version == 1 || has_isolated))
 }
 
 /// Affinities do not show that there is a shield: those who look for it find it written down.
@@ -53,7 +60,7 @@ pub(super) fn stragglers(
     surroundings: &Surroundings,
 ) -> Result<Vec<Change>, Impossible> {
     let threads = movable(surroundings)?;
-    let hierarchy = Hierarchy::find(&surroundings.root)?.filter(|_| method != ShieldMethod::Affinity);
+    let hierarchy = cpusets(surroundings)?.filter(|_| method != ShieldMethod::Affinity);
     Ok(match hierarchy {
         Some(Hierarchy { version: 1, mount }) => {
             let members = threads.iter().filter_map(|thread| Some((thread, task(thread, surroundings)?)));
@@ -134,18 +141,13 @@ fn remember(threads: &[ThreadRow], surroundings: &Surroundings) -> Vec<Change> {
     own.filter_map(change).collect()
 }
 
-/// A partition: the kernel itself keeps everything else away, also what is started later. Its group takes single threads, so
-/// that a measuring process can have its other threads elsewhere.
+/// An isolated partition: the kernel itself keeps everything else away, also what is started later. Its group takes
+/// single threads, so that a measuring process can have its other threads elsewhere.
 fn v2(sides: &Sides, hierarchy: &Hierarchy, surroundings: &Surroundings) -> Result<Vec<Change>, Impossible> {
     let (mount, group, cpus) = (&hierarchy.mount, hierarchy.group(), &sides.shielded);
     let controllers = format!("{mount}/cgroup.subtree_control");
     writable(surroundings, &controllers)?;
     let file = |name: &str| Target::file(format!("{group}/{name}"));
-    // Before 6.1 load is balanced in every partition.
-    let (kind, balanced) = match release::is_from(&surroundings.root, (6, 1))? {
-        true => ("isolated", ", and no load is balanced there"),
-        false => ("root", ""),
-    };
     let inside =
         |target, new: &str, effect: String| Change::required(target, new, effect).undone(Undoing::WithFolder);
     Ok(vec![
@@ -165,7 +167,11 @@ fn v2(sides: &Sides, hierarchy: &Hierarchy, surroundings: &Surroundings) -> Resu
             &cpus.to_string(),
             format!("its CPUs are {cpus}"),
         ),
-        inside(file("cpuset.cpus.partition"), kind, format!("nothing else runs on CPU {cpus}{balanced}")),
+        inside(
+            file("cpuset.cpus.partition"),
+            "isolated",
+            format!("nothing else runs on CPU {cpus}, and no load is balanced there"),
+        ),
     ])
 }
 
