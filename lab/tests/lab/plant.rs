@@ -252,6 +252,10 @@ fn page_faults(guest: &mut Guest) -> Result<(), LabError> {
 
 fn throttling(guest: &mut Guest) -> Result<(), LabError> {
     let free = number(&guest.ok("cat /proc/sys/kernel/sched_rt_runtime_us")?);
+    if free == 1_000_000 {
+        // Kernels from 7 on leave it to the fair server, which has nothing to do here: no ordinary task waits.
+        return Ok(());
+    }
     assert_eq!(free, 950_000, "the guest's kernel has another limit than the usual one");
     let stalls = Stall::read(&guest.ok("/lab/throttle 0 2500")?)?;
     // 50 ms of each second, counted in ticks. Shorter ones are those of a busy host.

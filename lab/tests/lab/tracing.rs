@@ -296,7 +296,8 @@ fn kills(guest: &mut Guest) -> Result<(), LabError> {
          for wait in 0.6 2; do rm -f /tmp/late.dat\n\
          whylate trace record --until 10s --profile functions --cpu 0 -o /tmp/late.dat -q >/dev/null 2>&1 & run=$!\n\
          sleep $wait; kill -9 $run; wait $run\nwhylate treat restore >/dev/null || exit 12\n\
-         snapshot | diff /tmp/before - || exit 13\necho record-restored\ndone"
+         snapshot | diff /tmp/before - || exit 13\necho record-restored\ndone\n\
+         echo 0 >/sys/kernel/tracing/tracing_thresh"
     );
     let output = guest.start(&script)?.wait(PATIENCE)?;
     assert_eq!(output.status, 0, "{}\n{}", output.stdout, output.stderr);
