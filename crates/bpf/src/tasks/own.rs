@@ -66,7 +66,19 @@ impl OwnTaskWatch {
     /// # Errors
     /// EACCES or EPERM where the kernel refuses it, or every one of the threads is another user's.
     pub fn start(host: &HostRoot, cpus: &CpuSet, target: &TaskTarget) -> io::Result<Self> {
-        let mut watch = Self {
+        let mut watch = Self::new(host, cpus, target);
+        // Asks for the right even where there is no thread yet.
+        SwitchRing::new(cpus.iter().next().unwrap_or_default()).add(0, false)?;
+        let refused = watch.look_for_tasks();
+        match refused {
+            Some(error) if watch.added.is_empty() => Err(error),
+            _ => Ok(watch),
+        }
+    }
+
+    /// One that records nobody yet.
+    fn new(host: &HostRoot, cpus: &CpuSet, target: &TaskTarget) -> Self {
+        Self {
             host: host.clone(),
             target: target.clone(),
             rings: cpus.iter().map(SwitchRing::new).collect(),
@@ -76,13 +88,6 @@ impl OwnTaskWatch {
             builder: Builder::default(),
             waiting: Vec::new(),
             lost: 0,
-        };
-        // Asks for the right even where there is no thread yet.
-        SwitchRing::new(cpus.iter().next().unwrap_or_default()).add(0, false)?;
-        let refused = watch.look_for_tasks();
-        match refused {
-            Some(error) if watch.added.is_empty() => Err(error),
-            _ => Ok(watch),
         }
     }
 
@@ -277,17 +282,7 @@ mod tests {
     use whylate_core::result::CauseKind;
 
     fn watch() -> OwnTaskWatch {
-        OwnTaskWatch {
-            host: HostRoot::at("/nowhere"),
-            target: TaskTarget::Children,
-            rings: Vec::new(),
-            added: BTreeSet::new(),
-            refused: BTreeSet::new(),
-            tracks: BTreeMap::new(),
-            builder: Builder::default(),
-            waiting: Vec::new(),
-            lost: 0,
-        }
+        OwnTaskWatch::new(&HostRoot::at("/nowhere"), &CpuSet::default(), &TaskTarget::Children)
     }
 
     fn play(watch: &mut OwnTaskWatch, records: &[(u32, u64, Switch)]) -> Vec<Activation> {
