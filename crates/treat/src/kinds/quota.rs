@@ -6,7 +6,7 @@
 
 use crate::change::{Change, Hierarchy, Target, Task, Undoing};
 use crate::kinds::affinity::find;
-use crate::kinds::{boot, writable};
+use crate::kinds::writable;
 use crate::planner::{Impossible, Planned, Planner, Surroundings};
 use crate::reading::Reading;
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use whylate_core::plan::CpuQuotaPlan;
 use whylate_core::result::ThreadRow;
 use whylate_core::{Warning, WarningCode};
 use whylate_host::threads::Threads;
-use whylate_host::{HostRoot, cgroup};
+use whylate_host::{HostRoot, cgroup, release};
 
 /// Where groups with CPU time are mounted: twice v1, then v2.
 pub(crate) const MOUNTS: [&str; 4] =
@@ -82,10 +82,7 @@ fn check(process: &str, pids: &[u32], threads: &[&ThreadRow]) -> Result<Vec<Warn
 /// Whether threads of the kernel, which take part in that on PREEMPT_RT, may wait for ever.
 fn stops_tasks_with_locks(root: &HostRoot) -> Result<bool, Impossible> {
     let version = root.read("/proc/sys/kernel/version")?.unwrap_or_default();
-    let release = boot::release(root)?;
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse::<u32>().ok());
-    let release = numbers.next().flatten().zip(numbers.next().flatten());
-    Ok(version.contains("PREEMPT_RT") && release.is_some_and(|release| release < SAFE_RELEASE))
+    Ok(version.contains("PREEMPT_RT") && !release::is_from(root, SAFE_RELEASE)?)
 }
 
 /// The mounted groups that share CPU time out.
