@@ -99,16 +99,20 @@ ALWAYS_INLINE void complete(struct segment *segment, enum segment_kind kind, u64
 		}										\
 	} while (0)
 
+/* One in 130 latencies of a probe, which keeps many spikes. */
+#define RARITY_OF_PROBES 10
+/* One in 1,000 of a watched task, whose own p99 a stack must not move: it is recorded before the task runs. */
+#define RARITY_OF_TASKS 13
 /* A stack takes no more than a 25th of this. */
 #define LATE_ENOUGH_NS 500000
 
 /*
  * Whether to record a stack, which takes 3 us, and 8 to 20 us with cold caches: when the latency is above the threshold
  * of the loader (a probe on this CPU would keep the spike) and so long that a stack hardly matters, or above `bound`, which
- * about one latency in 130 exceeds: in a virtual machine nearly everything is late. The bound rises by an eighth with each
- * latency above it and falls by a 1024th with each other one.
+ * about one latency in 2^rarity / 8 exceeds: in a virtual machine nearly everything is late. The bound rises by an eighth with each
+ * latency above it and falls by a part in 2^rarity with each other one.
  */
-ALWAYS_INLINE bool is_unusual(u32 cpu, u64 *bound_ns, u64 late_ns)
+ALWAYS_INLINE bool is_unusual(u32 cpu, u64 *bound_ns, u64 late_ns, u32 rarity)
 {
 	u32 least_ns = config.late_ns[cpu & (CPUS_MAX - 1)];
 
@@ -117,10 +121,10 @@ ALWAYS_INLINE bool is_unusual(u32 cpu, u64 *bound_ns, u64 late_ns)
 	u64 bound = *bound_ns;
 
 	if (LIKELY(late_ns <= bound)) {
-		*bound_ns = bound - (bound >> 10);
+		*bound_ns = bound - (bound >> rarity);
 		return UNLIKELY(late_ns >= LATE_ENOUGH_NS) && late_ns >= least_ns;
 	}
-	*bound_ns = bound ? bound + (bound >> 3) : late_ns;
+	*bound_ns = bound ? bound + (bound >> 3) : least_ns;
 	return late_ns >= least_ns;
 }
 
@@ -332,4 +336,33 @@ NEVER_INLINE void softirq_switches(struct cpu_state *state, u32 ring, u64 now_ns
 		state->softirq_ns = now_ns;
 		break;
 	}
+}
+
+/*
+ * A switch on a CPU that has a ring. `left_counts` and `came_counts`: whether the tasks are those whose waits are recorded. Whether
+ * the time was read, into `now_ns`, or the switch needs no more.
+ */
+ALWAYS_INLINE bool threads_switch(struct cpu_state *state, u32 ring, u64 *now_ns, struct task_struct *previous,
+				  struct task_struct *next, bool is_runnable, bool left_counts, bool came_counts)
+{
+	bool is_throttled = is_throttling(state, previous, next, is_runnable);
+
+	/* No interrupt goes on where threads change. Some guests do not show every end: wake-ups of the threads would be its. */
+	state->irq_ns = 0;
+	state->vector_ns = 0;
+	if (!PREEMPTS_SOFTIRQS)
+		state->softirq_ns = 0;
+	bool in_softirq = PREEMPTS_SOFTIRQS && (state->softirq_ns || state->softirqs_left);
+
+	if (!came_counts) {
+		if (left_counts)
+			state->is_waited = is_runnable;
+		else if (LIKELY(!is_throttled && !in_softirq && skips_clock(state, previous, next)))
+			return 0;
+	}
+	*now_ns = bpf_ktime_get_ns();
+	if (UNLIKELY(in_softirq))
+		softirq_switches(state, ring, *now_ns, previous->pid, next->pid);
+	note_thread(state, ring, *now_ns, previous, next, is_runnable);
+	return 1;
 }

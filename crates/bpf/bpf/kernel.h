@@ -51,6 +51,11 @@ struct task_struct___smp {
 	int wake_cpu;
 };
 
+/* Only real-time kernels have it. */
+struct task_struct___realtime {
+	int softirq_disable_cnt;
+};
+
 struct rb_node {
 	unsigned long __rb_parent_color;
 };
@@ -153,6 +158,9 @@ ALWAYS_INLINE u64 take_number(u64 *count)
 	__builtin_preserve_enum_value(*(typeof(enum bpf_func_id) *)BPF_FUNC_##name, 0)
 
 #define PF_KTHREAD 0x00200000
+
+/* Whether another thread may get the CPU in the middle of a softirq. */
+#define PREEMPTS_SOFTIRQS FIELD_EXISTS(((struct task_struct___realtime *)0)->softirq_disable_cnt)
 
 /* Maps are described by a structure whose members' types carry the numbers. */
 #define MAP_NUMBER(name, value) int(*name)[value]

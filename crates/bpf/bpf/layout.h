@@ -459,11 +459,19 @@ struct woken {
 	COMMAND(waker_command);
 };
 
-/* What is in progress for one watched task. */
-struct task_slot {
+/*
+ * Which thread has a slot. In a table of their own, so that most threads are known not to be watched after one look at a
+ * line that threads of about the same age share.
+ */
+struct task_place {
 	/* 0: free. */
 	u32 thread;
 	u32 flags;
+};
+_Static_assert(sizeof(struct task_place) == 8, "layout.rs");
+
+/* What is in progress for one watched task. */
+struct task_slot {
 	u64 waking_ns;
 	u64 left_ns;
 	u64 run_ns;
@@ -486,7 +494,7 @@ struct task_slot {
 	struct woken waking;
 	struct woken woken;
 };
-_Static_assert(sizeof(struct task_slot) == 160, "layout.rs");
+_Static_assert(sizeof(struct task_slot) == 152, "layout.rs");
 
 /* A watched task had a CPU: from one switch to the next. */
 struct stretch {

@@ -14,6 +14,13 @@ struct {
 	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
 	MAP_NUMBER(max_entries, 1);
 	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct task_place);
+} task_places SECTION(".maps");
+
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	MAP_NUMBER(max_entries, 1);
+	MAP_TYPE(key, u32);
 	MAP_TYPE(value, struct task_slot);
 } task_slots SECTION(".maps");
 
@@ -91,19 +98,27 @@ ALWAYS_INLINE void count_loss(u64 offset)
 		__sync_fetch_and_add(offset ? &losses->collisions : &losses->events, 1);
 }
 
-ALWAYS_INLINE struct task_slot *place_of(u32 thread)
+ALWAYS_INLINE struct task_place *place_of(u32 thread)
 {
-	u32 place = thread & (TASK_SLOTS - 1);
+	u32 number = thread & (TASK_SLOTS - 1);
 
-	return bpf_map_lookup_elem(&task_slots, &place);
+	return bpf_map_lookup_elem(&task_places, &number);
+}
+
+/* Whether a thread has a slot and this flag. */
+ALWAYS_INLINE bool has_flag(u32 thread, u32 flag)
+{
+	struct task_place *place = place_of(thread);
+
+	return place && place->thread == thread && place->flags & flag;
 }
 
 /* The slot of a watched task; 0 for others. */
 ALWAYS_INLINE struct task_slot *slot_of(u32 thread)
 {
-	struct task_slot *slot = place_of(thread);
+	u32 number = thread & (TASK_SLOTS - 1);
 
-	return slot && slot->thread == thread && slot->flags & SLOT_WATCHED ? slot : 0;
+	return UNLIKELY(has_flag(thread, SLOT_WATCHED)) ? bpf_map_lookup_elem(&task_slots, &number) : 0;
 }
 
 /* Whether there is a slot, as a number: the verifier allows no arithmetic with pointers, which the compiler likes. */
@@ -162,16 +177,17 @@ ALWAYS_INLINE void tell(u32 kind, struct task_struct *task, u32 parent)
 /* Watches a task from now on. */
 NEVER_INLINE struct task_slot *claim(struct task_struct *task, u32 flags, u32 parent)
 {
-	u32 thread = task->pid;
-	struct task_slot *slot = place_of(thread);
+	u32 thread = task->pid, number = thread & (TASK_SLOTS - 1);
+	struct task_place *place = place_of(thread);
+	struct task_slot *slot = bpf_map_lookup_elem(&task_slots, &number);
 
-	if (!slot || !thread)
+	if (!place || !slot || !thread)
 		return 0;
-	if (slot->thread && slot->thread != thread) {
+	if (place->thread && place->thread != thread) {
 		count_loss(1);
 		return 0;
 	}
-	slot->flags = 0;
+	place->flags = 0;
 	slot->waking_ns = 0;
 	slot->left_ns = 0;
 	slot->run_ns = 0;
@@ -181,11 +197,24 @@ NEVER_INLINE struct task_slot *claim(struct task_struct *task, u32 flags, u32 pa
 	slot->faults = 0;
 	slot->lost = 0;
 	slot->was_runnable = 0;
-	slot->thread = thread;
+	place->thread = thread;
 	BARRIER();
-	slot->flags = flags;
+	place->flags = flags;
 	tell(TASK_NEW, task, parent);
 	return slot;
+}
+
+/* Watches a task no more. */
+NEVER_INLINE int let_go(struct task_struct *task)
+{
+	struct task_place *place = place_of(task->pid);
+
+	if (!place)
+		return 0;
+	place->flags = 0;
+	place->thread = 0;
+	tell(TASK_GONE, task, 0);
+	return 0;
 }
 
 /* The CPU that a task had last, or waits for. The kernel sets it whenever it gives a task a CPU, after the event of a move. */
@@ -225,8 +254,17 @@ ALWAYS_INLINE u32 waker_kind(struct cpu_state *state, u64 expires_ns)
 	return WAKER_THREAD;
 }
 
+/* The name of the thread that runs. */
+ALWAYS_INLINE void copy_own_name(u8 *to)
+{
+	if (HELPER_EXISTS(get_current_task_btf))
+		copy_name(to, bpf_get_current_task_btf());
+	else
+		bpf_get_current_comm(to, COMMAND_BYTES);
+}
+
 /* This CPU wakes a thread: a link of the chain that leads to the wake-up of a watched one. */
-ALWAYS_INLINE void note_waking(struct cpu_state *state, struct task_struct *task, u64 expires_ns, u64 now_ns)
+NEVER_INLINE void note_waking(struct cpu_state *state, struct task_struct *task, u64 expires_ns, u64 now_ns)
 {
 	u64 number, waker = bpf_get_current_pid_tgid();
 	struct segment *segment = state->ring ? begin(state, state->ring, &number) : 0;
@@ -237,12 +275,15 @@ ALWAYS_INLINE void note_waking(struct cpu_state *state, struct task_struct *task
 	segment->waking.thread = task->pid;
 	segment->waking.waker = (u32)waker;
 	segment->waking.waker_process = waker >> 32;
-	bpf_get_current_comm(segment->waking.waker_command, COMMAND_BYTES);
+	copy_own_name(segment->waking.waker_command);
 	complete(segment, SEGMENT_WAKING, expires_ns ? expires_ns : now_ns, now_ns, number);
 }
 
 ALWAYS_INLINE bool is_quota_used_up(struct task_struct *task)
 {
+	/* The quotas of real-time tasks are those of real-time throttling, which is told in another way. */
+	if (task->prio < ORDINARY_PRIO)
+		return 0;
 	if (FIELD_EXISTS(((struct task_struct___throttled *)0)->throttled) &&
 	    ((struct task_struct___throttled *)(void *)task)->throttled)
 		return 1;
@@ -260,14 +301,16 @@ ALWAYS_INLINE void task_woken(struct cpu_state *state, struct task_slot *slot, s
 	slot->waking.expires_ns = expires_ns;
 	slot->waking.waker_kind = waker_kind(state, expires_ns);
 	slot->waking.waker = (u32)bpf_get_current_pid_tgid();
-	bpf_get_current_comm(slot->waking.waker_command, COMMAND_BYTES);
+	copy_own_name(slot->waking.waker_command);
 	slot->is_out_of_quota = is_quota_used_up(task);
 }
 
 /* A watched task gets a CPU. */
-ALWAYS_INLINE void task_comes(struct task_slot *slot, u32 cpu, u64 now_ns, struct task_struct *previous)
+ALWAYS_INLINE void task_comes(void *ctx, struct cpu_state *state, struct task_slot *slot, u32 cpu, u64 now_ns,
+			      struct task_struct *previous, struct task_struct *next)
 {
 	u64 left_ns = slot->left_ns, waking_ns = slot->waking_ns;
+	u32 ring = state->ring;
 
 	if (left_ns && slot->was_runnable) {
 		slot->began = BEGAN_PREEMPTED;
@@ -275,6 +318,10 @@ ALWAYS_INLINE void task_comes(struct task_slot *slot, u32 cpu, u64 now_ns, struc
 	} else if (waking_ns > left_ns) {
 		slot->began = BEGAN_WOKEN;
 		slot->ready_ns = waking_ns;
+		if (ring)
+			note_wakeup(ctx, state, ring, waking_ns, now_ns, next, previous,
+				    is_unusual(cpu, &state->switch_bound_ns, now_ns - waking_ns, RARITY_OF_TASKS) &&
+					    previous->pid);
 	} else if (left_ns && waking_ns + WAKING_RACE_NS > left_ns) {
 		/* Another CPU woke it while it left. */
 		slot->began = BEGAN_WOKEN;

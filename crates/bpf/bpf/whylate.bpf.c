@@ -73,36 +73,13 @@ ALWAYS_INLINE u64 expiry_of(struct cpu_state *state, u64 now_ns)
 	return expires_ns > now_ns ? now_ns : expires_ns;
 }
 
-/* A task that is not watched is woken: it may wake one that is. */
-ALWAYS_INLINE void other_waking(struct task_struct *task)
-{
-	struct cpu_state *state = state_of(bpf_get_smp_processor_id());
-
-	if (!state)
-		return;
-	u64 now_ns = bpf_ktime_get_ns();
-
-	note_waking(state, task, expiry_of(state, now_ns), now_ns);
-}
-
-/* A task is about to be woken. With tasks, those that are watched count. */
-ALWAYS_INLINE int on_waking(u64 *ctx, bool with_causes, bool with_tasks)
+/* A task is about to be woken. */
+ALWAYS_INLINE int on_waking(u64 *ctx, bool with_causes)
 {
 	struct task_struct *task = (void *)ctx[0];
-	s32 prio = task->prio;
-	struct task_slot *slot = 0;
 
-	if (with_tasks) {
-		slot = slot_of(task->pid);
-		if (!slot && UNLIKELY(is_chosen(prio)))
-			slot = claim(task, SLOT_WATCHED, 0);
-		if (LIKELY(!slot)) {
-			other_waking(task);
-			return 0;
-		}
-	} else if (LIKELY(!priority_counts(prio)) || !task_counts(task)) {
+	if (LIKELY(!priority_counts(task->prio)) || !task_counts(task))
 		return 0;
-	}
 	u64 now_ns = bpf_ktime_get_ns();
 	u32 cpu = bpf_get_smp_processor_id();
 	struct cpu_state *state = state_of(cpu);
@@ -117,10 +94,6 @@ ALWAYS_INLINE int on_waking(u64 *ctx, bool with_causes, bool with_tasks)
 	if (with_causes && (u32)task->tgid == config.processes[cpu & (CPUS_MAX - 1)] &&
 	    now_ns >= config.starts_ns[cpu & (CPUS_MAX - 1)])
 		state->counters.own_wakings++;
-	if (slot) {
-		task_woken(state, slot, task, expires_ns, now_ns);
-		note_waking(state, task, expires_ns, now_ns);
-	}
 	if (UNLIKELY(pending->waking_ns)) {
 		if (pending->pid == pid)
 			state->counters.without_switch++;
@@ -132,9 +105,7 @@ ALWAYS_INLINE int on_waking(u64 *ctx, bool with_causes, bool with_tasks)
 	pending->waking_ns = now_ns;
 	u32 ring = with_causes ? state->ring : 0;
 
-	if (with_tasks)
-		waits_on(last_cpu(task));
-	else if (ring)
+	if (ring)
 		state->is_waited = 1;
 	if (!expires_ns)
 		return 0;
@@ -142,28 +113,21 @@ ALWAYS_INLINE int on_waking(u64 *ctx, bool with_causes, bool with_tasks)
 		count_offset(cpu, task, expires_ns, now_ns);
 	if (ring)
 		note_timer(ctx, state, ring, expires_ns, now_ns, task,
-			   is_unusual(cpu, &state->timer_bound_ns, now_ns - expires_ns));
+			   is_unusual(cpu, &state->timer_bound_ns, now_ns - expires_ns, RARITY_OF_PROBES));
 	return 0;
 }
 
 SECTION("tp_btf/sched_waking")
 int waking(u64 *ctx)
 {
-	return on_waking(ctx, 0, 0);
+	return on_waking(ctx, 0);
 }
 
 /* The variant for watched CPUs. */
 SECTION("tp_btf/sched_waking")
 int waking_watched(u64 *ctx)
 {
-	return on_waking(ctx, 1, 0);
-}
-
-/* The variant for watched tasks. */
-SECTION("tp_btf/sched_waking")
-int waking_tasks(u64 *ctx)
-{
-	return on_waking(ctx, 1, 1);
+	return on_waking(ctx, 1);
 }
 
 /* A latency that ends with the decision to run the task. */
@@ -244,7 +208,8 @@ ALWAYS_INLINE void comes(void *ctx, u32 cpu, u32 ring, struct cpu_state *state, 
 			state->counters.elsewhere++;
 		if (ring)
 			note_wakeup(ctx, state, ring, pending->waking_ns, now_ns, next, previous,
-				    is_unusual(cpu, &state->switch_bound_ns, now_ns - pending->waking_ns) &&
+				    is_unusual(cpu, &state->switch_bound_ns, now_ns - pending->waking_ns,
+					       RARITY_OF_PROBES) &&
 					    previous->pid);
 		pending->waking_ns = 0;
 	}
@@ -257,14 +222,12 @@ ALWAYS_INLINE void comes(void *ctx, u32 cpu, u32 ring, struct cpu_state *state, 
 }
 
 /* The scheduler has decided which task runs next. */
-ALWAYS_INLINE int on_switch(u64 *ctx, bool with_causes, bool with_tasks)
+ALWAYS_INLINE int on_switch(u64 *ctx, bool with_causes)
 {
 	bool is_preempted = ctx[0];
 	struct task_struct *previous = (void *)ctx[1], *next = (void *)ctx[2];
-	struct task_slot *left = with_tasks ? slot_of(previous->pid) : 0;
-	struct task_slot *came = with_tasks ? slot_of(next->pid) : 0;
-	bool previous_counts = with_tasks ? is_there(left) : priority_counts(previous->prio);
-	bool next_counts = with_tasks ? is_there(came) : priority_counts(next->prio);
+	bool previous_counts = priority_counts(previous->prio);
+	bool next_counts = priority_counts(next->prio);
 	u32 cpu = bpf_get_smp_processor_id();
 	u32 ring = with_causes ? ring_of(cpu) : 0;
 
@@ -275,28 +238,9 @@ ALWAYS_INLINE int on_switch(u64 *ctx, bool with_causes, bool with_tasks)
 
 	if (!state)
 		return 0;
-	if (ring) {
-		bool is_runnable = is_preempted || is_running(previous);
-		bool is_throttled = is_throttling(state, previous, next, is_runnable);
-		bool in_softirq = state->softirq_ns || state->softirqs_left;
-
-		if (!next_counts) {
-			if (previous_counts)
-				state->is_waited = is_runnable;
-			else if (LIKELY(!is_throttled && !in_softirq && skips_clock(state, previous, next)))
-				return 0;
-		}
-		now_ns = bpf_ktime_get_ns();
-		if (UNLIKELY(in_softirq))
-			softirq_switches(state, ring, now_ns, previous->pid, next->pid);
-		note_thread(state, ring, now_ns, previous, next, is_runnable);
-	}
-	if (with_tasks && !now_ns)
-		now_ns = bpf_ktime_get_ns();
-	if (left)
-		task_leaves(state, left, cpu, now_ns, previous, next, is_preempted || is_running(previous));
-	if (came)
-		task_comes(came, cpu, now_ns, previous);
+	if (ring && !threads_switch(state, ring, &now_ns, previous, next, is_preempted || is_running(previous),
+				    previous_counts, next_counts))
+		return 0;
 	if (UNLIKELY(state->switch_ns)) {
 		state->counters.unfinished++;
 		state->switch_ns = 0;
@@ -311,21 +255,14 @@ ALWAYS_INLINE int on_switch(u64 *ctx, bool with_causes, bool with_tasks)
 SECTION("tp_btf/sched_switch")
 int task_switch(u64 *ctx)
 {
-	return on_switch(ctx, 0, 0);
+	return on_switch(ctx, 0);
 }
 
 /* As waking_watched. */
 SECTION("tp_btf/sched_switch")
 int task_switch_watched(u64 *ctx)
 {
-	return on_switch(ctx, 1, 0);
-}
-
-/* As waking_tasks. */
-SECTION("tp_btf/sched_switch")
-int task_switch_tasks(u64 *ctx)
-{
-	return on_switch(ctx, 1, 1);
+	return on_switch(ctx, 1);
 }
 
 /* A latency that ends with the task that runs. */
@@ -741,14 +678,71 @@ int function_exit(u64 *ctx)
 
 /* ---- Watched tasks ---- */
 
+/* Any task is woken: a watched one, or one that may wake one. */
+SECTION("tp_btf/sched_waking")
+int waking_tasks(u64 *ctx)
+{
+	struct task_struct *task = (void *)ctx[0];
+	u32 cpu = bpf_get_smp_processor_id();
+	struct cpu_state *state = state_of(cpu);
+	struct task_slot *slot = slot_of(task->pid);
+
+	if (!slot && UNLIKELY(is_chosen(task->prio)))
+		slot = claim(task, SLOT_WATCHED, 0);
+	if (!state)
+		return 0;
+	u64 now_ns = bpf_ktime_get_ns();
+	u64 expires_ns = expiry_of(state, now_ns);
+	u32 ring = state->ring;
+
+	if (slot) {
+		task_woken(state, slot, task, expires_ns, now_ns);
+		waits_on(last_cpu(task));
+	}
+	if (UNLIKELY(!ring))
+		return 0;
+	/* The record of a timer says as much. */
+	if (slot && expires_ns)
+		note_timer(ctx, state, ring, expires_ns, now_ns, task,
+			   is_unusual(cpu, &state->timer_bound_ns, now_ns - expires_ns, RARITY_OF_TASKS));
+	else
+		note_waking(state, task, expires_ns, now_ns);
+	return 0;
+}
+
+/* A task follows another one: either may be watched. */
+SECTION("tp_btf/sched_switch")
+int task_switch_tasks(u64 *ctx)
+{
+	struct task_struct *previous = (void *)ctx[1], *next = (void *)ctx[2];
+	u32 cpu = bpf_get_smp_processor_id();
+	struct cpu_state *state = state_of(cpu);
+	struct task_slot *left = slot_of(previous->pid), *came = slot_of(next->pid);
+	u64 now_ns = 0;
+
+	if (!state)
+		return 0;
+	bool is_runnable = ctx[0] || is_running(previous);
+	u32 ring = state->ring;
+
+	if (ring && !threads_switch(state, ring, &now_ns, previous, next, is_runnable, is_there(left), is_there(came)))
+		return 0;
+	if (!now_ns)
+		now_ns = bpf_ktime_get_ns();
+	if (left)
+		task_leaves(state, left, cpu, now_ns, previous, next, is_runnable);
+	if (came)
+		task_comes(ctx, state, came, cpu, now_ns, previous, next);
+	return 0;
+}
+
 /* What a watched task starts is watched as well, and what has the name. */
 SECTION("tp_btf/sched_process_fork")
 int task_forked(u64 *ctx)
 {
 	struct task_struct *parent = (void *)ctx[0], *child = (void *)ctx[1];
-	struct task_slot *slot = place_of(parent->pid);
 
-	if (slot && slot->thread == (u32)parent->pid && slot->flags & SLOT_INHERITS)
+	if (UNLIKELY(has_flag(parent->pid, SLOT_INHERITS)))
 		claim(child, SLOT_WATCHED | SLOT_INHERITS, parent->pid);
 	else if (UNLIKELY(config.has_command) && task_counts(child))
 		claim(child, SLOT_WATCHED, parent->pid);
@@ -765,16 +759,12 @@ int task_renamed(u64 *ctx)
 	if (LIKELY(!config.has_command))
 		return 0;
 	bpf_probe_read_kernel_str(name, sizeof(name), (void *)ctx[1]);
-	struct task_slot *slot = slot_of(task->pid);
-	bool has_name = is_command(name);
+	bool is_watched = has_flag(task->pid, SLOT_WATCHED), has_name = is_command(name);
 
-	if (has_name && !slot) {
+	if (has_name && !is_watched)
 		claim(task, SLOT_WATCHED, 0);
-	} else if (!has_name && slot) {
-		slot->flags = 0;
-		slot->thread = 0;
-		tell(TASK_GONE, task, 0);
-	}
+	else if (!has_name && is_watched)
+		let_go(task);
 	return 0;
 }
 
@@ -782,14 +772,8 @@ SECTION("tp_btf/sched_process_exit")
 int task_ended(u64 *ctx)
 {
 	struct task_struct *task = (void *)ctx[0];
-	struct task_slot *slot = slot_of(task->pid);
 
-	if (LIKELY(!slot))
-		return 0;
-	slot->flags = 0;
-	slot->thread = 0;
-	tell(TASK_GONE, task, 0);
-	return 0;
+	return LIKELY(!has_flag(task->pid, SLOT_WATCHED)) ? 0 : let_go(task);
 }
 
 ALWAYS_INLINE int task_faults(void)
@@ -840,7 +824,7 @@ ALWAYS_INLINE int on_warning(u64 *ctx, u32 monitor)
 {
 	struct task_struct *task = (void *)ctx[0];
 
-	if (slot_of(task->pid))
+	if (has_flag(task->pid, SLOT_WATCHED))
 		tell(TASK_WARNED, task, monitor);
 	return 0;
 }
@@ -886,7 +870,7 @@ int mark_written(u64 *ctx)
 	u32 call = (u32)ctx[1];
 	struct written written = {};
 
-	if (LIKELY(!is_write(call)) || LIKELY(!slot_of((u32)bpf_get_current_pid_tgid())))
+	if (LIKELY(!is_write(call)) || LIKELY(!has_flag((u32)bpf_get_current_pid_tgid(), SLOT_WATCHED)))
 		return 0;
 	find_written((void *)ctx[0], call, &written);
 	if (is_trace_marker(written.file))

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use whylate_core::record::{IpiRecord, SourceRecord, SpikeCauses, SpikeRecord};
 use whylate_core::result::CauseKind;
 use whylate_core::{CpuId, CpuSet, Facts, Nanos, Warning, WarningCode};
-use whylate_explain::segments::{Surroundings, Window, decompose};
+use whylate_explain::segments::{Surroundings, Window, decompose, looks_back};
 use whylate_host::HostRoot;
 use whylate_host::cpu_stat::StealTimes;
 use whylate_host::interrupts::Counts;
@@ -253,7 +253,10 @@ impl LiveFinder {
     fn explain_cpu(&mut self, cpu: CpuId, spikes: &[&SpikeRecord], missed: u64) -> Result<(), BpfError> {
         let begin = |spike: &SpikeRecord| spike.at_ns.saturating_sub(spike.latency_ns);
         let Some(first_ns) = spikes.iter().map(|spike| begin(spike)).min() else { return Ok(()) };
-        let recording = self.activities.since(cpu, first_ns)?;
+        let priority = self.probe(cpu).map_or(0, |probe| probe.measured.priority);
+        let longest_ns = spikes.iter().map(|spike| spike.latency_ns).max().unwrap_or(0);
+        let before_ns = looks_back(priority, longest_ns).unwrap_or(0);
+        let recording = self.activities.since(cpu, first_ns.saturating_sub(before_ns))?;
         let began = Instant::now();
         for (nth, spike) in spikes.iter().enumerate() {
             let is_kept = nth < AT_ONCE_MAX;
@@ -261,7 +264,7 @@ impl LiveFinder {
                 break;
             }
             let Some(window) = self.window(cpu, begin(spike), spike.at_ns) else { continue };
-            let mut within = recording.within(window.from_ns, window.to_ns);
+            let mut within = recording.within_throttled(&window);
             within.lost += missed;
             self.surroundings.smis = None;
             let mut causes = decompose(&window, &within, &self.surroundings);

@@ -39,7 +39,8 @@ impl Watching {
             ("ipis", IPIS),
         ];
         if let Some(tasks) = &self.tasks {
-            maps.extend([("task_slots", TASK_SLOTS), ("stretches", cpus * tasks.ring_stretches)]);
+            let tables = [("task_places", TASK_SLOTS), ("task_slots", TASK_SLOTS)];
+            maps.extend(tables.into_iter().chain([("stretches", cpus * tasks.ring_stretches)]));
         }
         maps
     }

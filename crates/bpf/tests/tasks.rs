@@ -209,12 +209,12 @@ fn a_lock_that_does_not_tell_its_owner_is_released_by_somebody_with_little_confi
         assert_eq!(cause.actor.as_deref(), Some("wl-holder"));
         assert!(cause.confidence.unwrap() <= 0.8, "{cause:?}");
     }
-    // Some guests do not show every event to the programs. On a loaded one a wait was now and then ended by no thread: nobody is
-    // named then, which is no error.
-    let is_unnamed = |one: &&Explained| of_lock(one).is_some_and(|cause| cause.actor.is_none());
-    let unnamed: Vec<&Explained> = found.iter().filter(is_unnamed).collect();
-    assert!(3 * unnamed.len() <= found.len(), "{} of {}: {unnamed:#?}", unnamed.len(), found.len());
-    unnamed.iter().for_each(|one| eprintln!("released by nobody: {:?}", one.0.stages));
+    // Some guests do not show every event to the programs: where an interrupt seems to have ended the wait, nobody is named.
+    let unnamed = |one: &&Explained| of_lock(one).filter(|cause| cause.actor.is_none());
+    for cause in found.iter().filter_map(|one| unnamed(&one)) {
+        assert!(cause.confidence.unwrap() <= 0.8, "{cause:?}");
+        assert!(cause.evidence.iter().any(|line| line.contains("who held it is not known")), "{cause:?}");
+    }
 }
 
 /// A shell and all that it starts; ended when this is dropped.

@@ -13,7 +13,6 @@ mod alone;
 mod chain;
 mod convoy;
 mod inversion;
-mod throttling;
 
 pub use alone::explain_alone;
 pub use chain::{CHAIN_BEFORE_NS, chain, told};
@@ -21,7 +20,7 @@ pub use convoy::convoy_from;
 
 use crate::confidence::{self, LIKELY, POSSIBLE, RECORDED, STATED};
 use crate::divide::{Blame, Piece};
-use crate::segments::{Activity, NO_RIGHT, Recording, Surroundings, Thread, Window, causes_of, pieces};
+use crate::segments::{self, Activity, NO_RIGHT, Recording, Surroundings, Thread, Window, causes_of, pieces};
 use std::collections::BTreeMap;
 use whylate_core::CpuId;
 use whylate_core::result::{Cause, CauseKind as Kind};
@@ -262,7 +261,7 @@ pub fn explain(
                 if let Some(before_ns) = looks_back(stage, activation.thread.priority) {
                     let before =
                         recordings(stage.cpu, stage.from_ns.saturating_sub(before_ns), stage.from_ns);
-                    recording.segments.extend(throttling::begun_in(&before, stage.from_ns));
+                    recording.segments.extend(segments::begun_in(&before, stage.from_ns));
                 }
                 let mut found = pieces(&window, &recording, surroundings);
                 let woken_ns = if nth == 0 { activation.woken_ns } else { stage.from_ns };
@@ -279,9 +278,7 @@ pub fn explain(
 pub fn looks_back(stage: &Stage, priority: i32) -> Option<u64> {
     match &stage.what {
         Doing::Blocked { wait: Wait::Lock { .. }, .. } => Some(inversion::HELD_BEFORE_NS),
-        Doing::Waking { .. } | Doing::Preempted { .. } => {
-            (priority > 0 && stage.length_ns() >= throttling::LEAST_NS).then_some(throttling::BEFORE_NS)
-        }
+        Doing::Waking { .. } | Doing::Preempted { .. } => segments::looks_back(priority, stage.length_ns()),
         _ => None,
     }
 }

@@ -12,17 +12,19 @@ pub(crate) const SLOT_WATCHED: u32 = 1;
 /// The threads and processes that it starts are watched, too.
 pub(crate) const SLOT_INHERITS: u32 = 2;
 
-/// What is in progress for one watched task, as far as the loader has to do with it.
-#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+/// Which thread has a slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(crate) struct RawSlot {
+pub(crate) struct RawPlace {
     /// 0: free.
     pub(crate) thread: u32,
     pub(crate) flags: u32,
-    pub(crate) rest: [u64; 19],
 }
 
-const _: () = assert!(size_of::<RawSlot>() == 160);
+const _: () = assert!(size_of::<RawPlace>() == 8);
+
+/// Bytes of what is in progress for one watched task.
+pub(crate) const SLOT_BYTES: usize = 152;
 
 /// What a record of a watched task is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, TryFromBytes, IntoBytes, Immutable, KnownLayout)]

@@ -26,7 +26,9 @@ use crate::causes::Causes;
 use crate::error::BpfError;
 use crate::events::{Event, event};
 use crate::finder::surroundings;
-use crate::layout::tasks::{RawMarkText, RawSlot, RawTaskLosses, SLOT_INHERITS, SLOT_WATCHED, TASK_SLOTS};
+use crate::layout::tasks::{
+    RawMarkText, RawPlace, RawTaskLosses, SLOT_BYTES, SLOT_INHERITS, SLOT_WATCHED, TASK_SLOTS,
+};
 use crate::object::check_namespaces;
 use crate::settings::{HistogramsConfig, TaskFilter};
 use crate::watching::WatchingTasks;
@@ -44,7 +46,7 @@ pub use whylate_explain::segments::Thread;
 use whylate_explain::segments::{Activity, Recording, Segment, Surroundings};
 use whylate_host::HostRoot;
 use whylate_sys::clock;
-use zerocopy::{FromZeros as _, transmute};
+use zerocopy::transmute;
 
 /// Records that the ring of a CPU holds.
 const RING_STRETCHES: u32 = 4_096;
@@ -65,7 +67,7 @@ const PLACE_MARKS: [&str; 2] = ["mark_begin", "mark_end"];
 /// The program that sees texts for trace_marker.
 const WRITTEN_MARK: Event = event("mark_written", "sys_enter");
 
-type SlotBytes = [u8; size_of::<RawSlot>()];
+type PlaceBytes = [u8; size_of::<RawPlace>()];
 type MarkTextBytes = [u8; size_of::<RawMarkText>()];
 
 /// Why an activation took so long.
@@ -232,7 +234,7 @@ impl TaskWatch {
     fn set_slot(&mut self, thread: u32, flags: u32) -> Result<bool, BpfError> {
         let place = thread % TASK_SLOTS;
         let object = self.causes.histograms().object_mut();
-        let known: RawSlot = transmute!(object.get::<SlotBytes>("task_slots", place)?);
+        let known: RawPlace = transmute!(object.get::<PlaceBytes>("task_places", place)?);
         if known.thread != thread && known.thread != 0 {
             self.collisions += u64::from(flags != 0);
             return Ok(false);
@@ -240,12 +242,12 @@ impl TaskWatch {
         if flags != 0 && known.thread == thread && known.flags == flags {
             return Ok(true);
         }
-        let slot = match flags {
-            0 => RawSlot::new_zeroed(),
-            flags => RawSlot { thread, flags, ..RawSlot::new_zeroed() },
-        };
-        let bytes: SlotBytes = transmute!(slot);
-        object.set("task_slots", place, &bytes)?;
+        if flags != 0 {
+            object.set("task_slots", place, &[0u8; SLOT_BYTES])?;
+        }
+        let new = if flags == 0 { RawPlace::default() } else { RawPlace { thread, flags } };
+        let bytes: PlaceBytes = transmute!(new);
+        object.set("task_places", place, &bytes)?;
         Ok(true)
     }
 

@@ -56,11 +56,17 @@ pub fn chain(activation: &Activation, recordings: &Recordings, surroundings: &Su
 /// The last wake-up of a thread up to then.
 fn last_wake(thread: u32, until_ns: u64, recordings: &Recordings) -> Option<Wake<'_>> {
     let found = recordings.iter().flat_map(|(cpu, recording)| {
-        recording.segments.iter().filter_map(|segment| match &segment.what {
-            Activity::Waking { pid, waker } if *pid == thread && segment.to_ns <= until_ns => {
-                Some(Wake { cpu: *cpu, at_ns: segment.to_ns, waker })
-            }
-            _ => None,
+        recording.segments.iter().filter_map(|segment| {
+            let (woken, waker) = match &segment.what {
+                Activity::Waking { pid, waker } => (*pid, waker),
+                Activity::Timer { pid, .. } => (*pid, &Waker::Timer),
+                _ => return None,
+            };
+            (woken == thread && segment.to_ns <= until_ns).then_some(Wake {
+                cpu: *cpu,
+                at_ns: segment.to_ns,
+                waker,
+            })
         })
     });
     found.max_by_key(|wake| wake.at_ns)
@@ -202,6 +208,18 @@ mod tests {
         let told = told(&links).unwrap();
         assert!(told.starts_with("woken by logger (ran 600 us of 1.60 ms, behind make) <- reader"), "{told}");
         assert!(told.ends_with("<- irq 31 (eth0) on CPU 0"), "{told}");
+    }
+
+    #[test]
+    fn a_chain_goes_back_to_the_timer_of_a_watched_thread() {
+        let mut recordings = recordings();
+        let first = recordings.get_mut(&CpuId(0)).unwrap();
+        // Of a watched thread that its timer woke there is no other record.
+        let timer = Activity::Timer { pid: 20, process: 20, stack: Vec::new() };
+        first.segments[2] = segment(140_000, 150_000, timer);
+        let links = chain(&activation(), &recordings, &Surroundings::default());
+        let names: Vec<&str> = links.iter().map(|link| link.by.as_str()).collect();
+        assert_eq!(names, ["logger", "reader", "a timer"]);
     }
 
     #[test]

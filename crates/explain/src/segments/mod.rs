@@ -5,10 +5,13 @@ mod decompose;
 mod recorded;
 #[cfg(test)]
 mod tests;
+mod throttling;
 
 pub(crate) use blame::DEADLINE;
 pub use decompose::{Surroundings, Window, decompose};
 pub(crate) use decompose::{causes_of, pieces};
+pub(crate) use throttling::begun_in;
+pub use throttling::looks_back;
 
 use crate::activation::Waker;
 use crate::vocabulary;

@@ -153,6 +153,40 @@ fn a_lesser_thread_that_is_chosen_after_the_wakeup_is_throttling() {
     assert_eq!(first(&window(true, 50_001_000), segments).kind, CauseKind::Throttled);
 }
 
+/// The fair server of newer kernels chose the ordinary thread before the timer expired: its switch is before the window.
+#[test]
+fn throttling_that_goes_on_at_the_wakeup_is_told() {
+    let left = |from_ns, to_ns, thread: Thread, next_priority| {
+        segment(from_ns, to_ns, Activity::Thread { process: 7, thread, was_runnable: true, next_priority })
+    };
+    let first_of = |switches: &[Segment]| {
+        let window = window(true, 31_000_000);
+        let mut segments = switches.to_vec();
+        segments.extend([timer(1_003_000, ""), wakeup(1_003_000, 31_000_000, "")]);
+        let recording = Recording { segments, complete_from_ns: 0, lost: 0 };
+        decompose(&window, &recording.within_throttled(&window), &Surroundings::default()).remove(0)
+    };
+    let begins = left(100_000, 600_000, thread(8, 1, "loop"), -21);
+    let ordinary = left(600_000, 30_990_000, thread(9, -21, "spinner"), 95);
+    let told = first_of(&[begins.clone(), ordinary.clone()]);
+    assert_eq!(told.kind, CauseKind::Throttled, "{told:?}");
+    let gave_back = left(600_000, 700_000, thread(9, -21, "spinner"), 1);
+    let slept = Activity::Thread {
+        thread: thread(8, 1, "loop"),
+        process: 7,
+        was_runnable: false,
+        next_priority: -21,
+    };
+    let again = [
+        begins,
+        gave_back,
+        segment(700_000, 800_000, slept),
+        left(800_000, 30_990_000, thread(9, -21, "spinner"), 95),
+    ];
+    let other = first_of(&again);
+    assert_ne!(other.kind, CauseKind::Throttled, "a real-time thread came since: {other:?}");
+}
+
 #[test]
 fn a_loop_that_gives_way_to_a_lesser_thread_is_throttled() {
     let own = Activity::Thread {

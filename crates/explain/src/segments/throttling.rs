@@ -3,15 +3,32 @@
 //! The scheduler chose an ordinary thread although a real-time one could run on, and no real-time thread came since: a task
 //! that is woken then waits for the same. Without that the ordinary thread would look as if it kept preemption off.
 
-use crate::segments::{Activity, DEADLINE, Recording, Segment};
+use super::{Activity, DEADLINE, Recording, Segment, Window};
 
 /// So long before a wake-up throttling begins at the earliest: by default it lasts 50 of 1,000 ms.
-pub(super) const BEFORE_NS: u64 = 100_000_000;
+const BEFORE_NS: u64 = 100_000_000;
 /// Shorter waits are not those of throttling.
-pub(super) const LEAST_NS: u64 = 1_000_000;
+const LEAST_NS: u64 = 1_000_000;
+
+/// How long before the wait of a real-time task its CPU has to be looked at: throttling may have begun before the task was woken.
+/// `None` where that tells nothing: an ordinary task, and a wait that is too short.
+pub fn looks_back(priority: i32, wait_ns: u64) -> Option<u64> {
+    (priority > 0 && wait_ns >= LEAST_NS).then_some(BEFORE_NS)
+}
+
+impl Recording {
+    /// What reaches into the window, and the switch before it by which throttling began that goes on in it.
+    pub fn within_throttled(&self, window: &Window) -> Self {
+        let mut within = self.within(window.from_ns, window.to_ns);
+        if looks_back(window.priority, window.to_ns.saturating_sub(window.from_ns)).is_some() {
+            within.segments.extend(begun_in(self, window.from_ns).filter(|it| it.to_ns < window.from_ns));
+        }
+        within
+    }
+}
 
 /// The switch by which it began, where it still goes on at `until_ns`.
-pub(super) fn begun_in(recording: &Recording, until_ns: u64) -> Option<Segment> {
+pub(crate) fn begun_in(recording: &Recording, until_ns: u64) -> Option<Segment> {
     let mut switches: Vec<(&Segment, i32, bool, i32)> = recording
         .segments
         .iter()
