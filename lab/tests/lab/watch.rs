@@ -75,6 +75,9 @@ const MODULE: [Planted; 7] = [
 /// A softirq that the task preempts, as only a real-time kernel lets it: nothing kept the task.
 const PREEMPTED: [Planted; 1] = [row("softirq-below", "own_work", Names::Kind)];
 
+/// A wait on two CPUs: the task is moved in its middle, and somebody else keeps it waiting on each.
+const MOVED: [Planted; 1] = [row("moved", "thread", Names::Shares)];
+
 pub(crate) fn tests() -> Vec<LabTest> {
     let kernels = suite::kernels(&[Kernel::RealTime, Kernel::RealTimeNew]);
     let mut tests = Vec::new();
@@ -84,7 +87,9 @@ pub(crate) fn tests() -> Vec<LabTest> {
         if suite::is_brief() {
             continue;
         }
+        let pair = Machine::new(Profile::CountedPair, kernel);
         tests.extend([
+            LabTest::new("watch_shares_a_wait_on_two_cpus", pair, on_two_cpus),
             LabTest::new("watch_names_what_user_space_plants", counted.clone(), local),
             LabTest::new("watch_names_what_the_kernel_plants", counted.clone(), module),
             LabTest::new("watch_counts_from_mark_to_mark", counted.clone(), marks),
@@ -106,6 +111,10 @@ fn local(guest: &mut Guest) -> Result<(), LabError> {
 
 fn module(guest: &mut Guest) -> Result<(), LabError> {
     named(guest, &MODULE, 0)
+}
+
+fn on_two_cpus(guest: &mut Guest) -> Result<(), LabError> {
+    named(guest, &MOVED, 1)
 }
 
 fn preempted(guest: &mut Guest) -> Result<(), LabError> {
