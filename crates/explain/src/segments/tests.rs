@@ -168,7 +168,7 @@ fn throttling_that_goes_on_at_the_wakeup_is_told() {
     };
     let begins = left(100_000, 600_000, thread(8, 1, "loop"), -21);
     let ordinary = left(600_000, 30_990_000, thread(9, -21, "spinner"), 95);
-    let told = first_of(&[begins.clone(), ordinary.clone()]);
+    let told = first_of(&[begins.clone(), ordinary]);
     assert_eq!(told.kind, CauseKind::Throttled, "{told:?}");
     let gave_back = left(600_000, 700_000, thread(9, -21, "spinner"), 1);
     let slept = Activity::Thread {
