@@ -165,12 +165,29 @@ ALWAYS_INLINE bool count(struct histogram *histogram, u64 latency_ns)
 	return 1;
 }
 
+/* Kernel stacks of x86-64, and what lies at the top of one, before Linux 5.15. */
+#define X86_STACK_BYTES 16384
+#define X86_REGISTERS_BYTES 168
+
+#define KNOWS_REGISTERS (HELPER_EXISTS(task_pt_regs) || FIELD_EXISTS(((struct pt_regs___x86 *)0)->orig_ax))
+
+/* What the task had in its registers when it entered the kernel; 0 where that is not known. */
+ALWAYS_INLINE void *registers_of(struct task_struct *task)
+{
+	if (HELPER_EXISTS(task_pt_regs))
+		return bpf_task_pt_regs(task);
+	/* Kernels before 5.15 have no helper for it. */
+	if (FIELD_EXISTS(((struct pt_regs___x86 *)0)->orig_ax))
+		return task->stack + X86_STACK_BYTES - X86_REGISTERS_BYTES;
+	return 0;
+}
+
 /* The system call that the task entered the kernel by; -1 for none or not known. */
 ALWAYS_INLINE s64 syscall_of(struct task_struct *task)
 {
-	if (!HELPER_EXISTS(task_pt_regs) || task->flags & PF_KTHREAD)
+	if (task->flags & PF_KTHREAD)
 		return -1;
-	void *regs = bpf_task_pt_regs(task);
+	void *regs = registers_of(task);
 
 	if (FIELD_EXISTS(((struct pt_regs___x86 *)0)->orig_ax)) {
 		u64 number = 0;

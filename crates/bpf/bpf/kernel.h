@@ -31,6 +31,7 @@ struct sched_entity {
 };
 
 struct task_struct {
+	void *stack;
 	struct sched_entity se;
 	int pid;
 	int tgid;

@@ -341,7 +341,7 @@ ALWAYS_INLINE void task_comes(void *ctx, struct cpu_state *state, struct task_sl
 ALWAYS_INLINE void note_futex(struct stretch *stretch, struct task_struct *task)
 {
 	u64 address = 0, command = 0, value = 0;
-	void *registers = bpf_task_pt_regs(task);
+	void *registers = registers_of(task);
 
 	if (FIELD_EXISTS(((struct pt_regs___futex_x86 *)0)->di)) {
 		if (stretch->syscall != FUTEX_X86)
@@ -413,7 +413,7 @@ ALWAYS_INLINE void task_leaves(struct cpu_state *state, struct task_slot *slot, 
 	stretch->futex_word = 0;
 	stretch->futex_owner = 0;
 	stretch->syscall = SYSCALL_NOT_KNOWN;
-	if (!is_runnable && HELPER_EXISTS(task_pt_regs)) {
+	if (!is_runnable && KNOWS_REGISTERS) {
 		stretch->syscall = syscall_of(previous);
 		if (!(previous->flags & PF_KTHREAD))
 			note_futex(stretch, previous);

@@ -44,10 +44,10 @@ impl Shares {
 /// What the causes of a class have in common, in a few words.
 pub(crate) const fn class_name(class: CauseClass) -> &'static str {
     match class {
-        CauseClass::Section => "interrupts or preemption off, locks",
+        CauseClass::Section => "interrupts or preemption off, locks, waits",
         CauseClass::Interrupt => "interrupts",
         CauseClass::Thread => "other threads",
-        CauseClass::Idle => "timer, idle exit, page faults",
+        CauseClass::Idle => "own work, timer, idle exit, page faults",
         CauseClass::Machine => "hypervisor, firmware, hardware",
         CauseClass::Scheduler => "throttled",
         CauseClass::Unknown => "not explained",

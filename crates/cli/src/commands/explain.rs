@@ -159,7 +159,9 @@ fn of_run(directory: &Path, options: &Options, part: &Part<'_>) -> Result<Explai
     };
     paths.retain(|path| part.has_trace(path) && is_wanted(path));
     if paths.is_empty() {
-        let text = "the run kept no traces: its spikes have the causes that its probes saw";
+        let seen = "the run kept no traces: its spikes have the causes that its probes saw";
+        let unused = "; --task, --period, --threshold and --what choose in traces, and chose nothing here";
+        let text = format!("{seen}{}", if as_kept { "" } else { unused });
         all.warnings.push(Warning::new(WarningCode::NoTraces, text));
     }
     for path in paths {

@@ -164,7 +164,7 @@ causes! {
     /// An interrupt that another CPU sent was handled.
     Ipi = "ipi", Interrupt, ["another CPU had {function} run by {actor|an interrupt}", "an interrupt from another CPU ran ({actor|IPI})"];
     /// The timer itself expired late, with interrupts on.
-    TimerLate = "timer_late", Idle, ["the timer interrupt came late though interrupts were on ({who} ran)", "the timer interrupt came late though the CPU was idle"];
+    TimerLate = "timer_late", Idle, ["the timer interrupt came late though interrupts were on ({who} ran)", "the timer interrupt came late, and nothing that was recorded held it back"];
     /// The CPU needed the time to leave an idle state.
     IdleExit = "idle_exit", Idle, ["the CPU took the time to leave idle"];
     /// The task itself had a page fault.
