@@ -367,6 +367,15 @@ impl Facts {
     }
 }
 
+impl KernelFacts {
+    /// Whether the kernel has this version (such as 6 and 15) or a newer one; not where its release cannot be read.
+    pub fn is_from(&self, version: (u32, u32)) -> bool {
+        let mut numbers =
+            self.release.split(|c: char| !c.is_ascii_digit()).map(|digits| digits.parse::<u32>().ok());
+        numbers.next().flatten().zip(numbers.next().flatten()) >= Some(version)
+    }
+}
+
 impl CpuFacts {
     /// The size of this CPU's data or unified cache of that level; `None` when it reports none.
     pub fn cache_bytes(&self, level: u32) -> Option<u64> {

@@ -35,6 +35,16 @@ ExecStart=/bin/sh -c 'echo isolated >/sys/fs/cgroup/realtime.slice/cpuset.cpus.p
 [Install]
 WantedBy=multi-user.target";
 
+/// What remains to be done after each boot where there is no such partition.
+const NOT_MOVED: &str = "the files keep processes away; no file moves threads of the kernel without an isolated partition \
+    (cgroup v2 of Linux 6.1): after each boot, whylate treat apply shield";
+
+/// Whether cgroup v2 of this kernel has isolated partitions. Those of the kind `root`, which earlier kernels have, stop the
+/// kernel's workers there.
+fn has_isolated_partitions(facts: &Facts) -> bool {
+    facts.kernel.is_from((6, 1)) && facts.environment.cgroup_version != Some(1)
+}
+
 /// CPUs as a number, as tuned takes them.
 fn hexadecimal(cpus: &CpuSet) -> String {
     let digits = cpus.mask().replace(',', "");
@@ -182,7 +192,7 @@ impl Files {
                 }
             }
             TreatmentKind::IrqAffinity(plan) => self.interrupts(plan, proof, target, others),
-            TreatmentKind::Shield(plan) => self.shield(plan, proof, target, others),
+            TreatmentKind::Shield(plan) => self.shield(plan, proof, facts, (target, others))?,
             TreatmentKind::Boot(plan) => self.boot(plan, proof)?,
             other => {
                 return Err(format!("no file installs it: whylate treat apply {}", other.kind()));
@@ -245,9 +255,10 @@ impl Files {
         &mut self,
         plan: &whylate_core::plan::ShieldPlan,
         proof: &str,
-        target: &CpuSet,
-        others: &CpuSet,
-    ) {
+        facts: &Facts,
+        (target, others): (&CpuSet, &CpuSet),
+    ) -> Result<(), String> {
+        let is_by_cpuset = plan.method != ShieldMethod::Affinity && has_isolated_partitions(facts);
         if plan.processes {
             for slice in SLICES {
                 self.unit(slice, proof, &format!("AllowedCPUs={others}"));
@@ -256,7 +267,7 @@ impl Files {
             let path = format!("/etc/systemd/system/{REALTIME_SLICE}");
             self.line(&path, proof, format!("{use_it}\n[Slice]\nAllowedCPUs={target}"));
             self.write(proof, WORKQUEUES, &others.mask());
-            if plan.method != ShieldMethod::Affinity {
+            if is_by_cpuset {
                 self.line(PARTITION, proof, PARTITION_UNIT);
             }
         }
@@ -271,6 +282,10 @@ impl Files {
             self.sysctl(proof, "vm.stat_interval", "120");
             self.sysctl(proof, "kernel.timer_migration", "0");
         }
+        if plan.processes && !is_by_cpuset {
+            return Err(NOT_MOVED.to_owned());
+        }
+        Ok(())
     }
 
     /// The kernel's command line, as GRUB's configuration is made from it (`update-grub`), and through tuned.

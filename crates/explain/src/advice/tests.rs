@@ -89,8 +89,8 @@ fn findings_propose_their_treatments_and_boots_are_listed() {
     assert_eq!(left_out[0].why, "needs a reboot (`--campaign` tries it): boot with `x`");
 }
 
-#[test]
-fn only_what_is_proved_is_installed_each_with_its_proof() {
+/// A search that proved several treatments.
+fn proved() -> FixResult {
     let spikes = vec![
         spike(CauseKind::Ipi, None, 9_000),
         spike(CauseKind::Throttled, None, 8_000),
@@ -136,7 +136,7 @@ fn only_what_is_proved_is_installed_each_with_its_proof() {
         first: 0,
         begun: true,
     };
-    let mut result = FixResult {
+    FixResult {
         format: String::new(),
         run: String::new(),
         state: RunState::Complete,
@@ -162,9 +162,20 @@ fn only_what_is_proved_is_installed_each_with_its_proof() {
         since: None,
         restored: None,
         warnings: Vec::new(),
-    };
-    install(&mut result, &facts(), &CpuSet::single(CpuId(1)));
-    let file = |path: &str| result.files.iter().find(|file| file.path == path).map(|file| file.text.as_str());
+    }
+}
+
+fn text_of<'r>(result: &'r FixResult, path: &str) -> Option<&'r str> {
+    result.files.iter().find(|file| file.path == path).map(|file| file.text.as_str())
+}
+
+#[test]
+fn only_what_is_proved_is_installed_each_with_its_proof() {
+    let mut result = proved();
+    let mut facts = facts();
+    facts.kernel.release = "6.1.0-56-rt-amd64".to_owned();
+    install(&mut result, &facts, &CpuSet::single(CpuId(1)));
+    let file = |path: &str| text_of(&result, path);
     assert!(file("/etc/sysctl.d/90-whylate.conf").unwrap().contains(
         "# whylate fix: vm-stat-interval: timer p99 x 0.50 (95 %: 0.40 to 0.60), 8 pairs, evidence 57\n\
          vm.stat_interval = 120\n"
@@ -188,7 +199,7 @@ fn only_what_is_proved_is_installed_each_with_its_proof() {
     assert!(
         file("/etc/systemd/system/whylate-partition.service")
             .unwrap()
-            .contains("realtime.slice/cpuset.cpus.partition")
+            .contains("echo isolated >/sys/fs/cgroup/realtime.slice/cpuset.cpus.partition")
     );
     let service = file("/etc/systemd/system/vision.service.d/90-whylate.conf").unwrap();
     assert!(service.ends_with("[Service]\nCPUAffinity=\nCPUAffinity=0\n"), "{service}");
@@ -200,6 +211,35 @@ fn only_what_is_proved_is_installed_each_with_its_proof() {
     let sysctl = file("/etc/sysctl.d/90-whylate.conf").unwrap();
     for line in ["kernel.watchdog_cpumask = 0", "kernel.timer_migration = 0", "vm.stat_interval = 120"] {
         assert_eq!(sysctl.matches(line).count(), 1, "{sysctl}");
+    }
+}
+
+/// Where the kernel has no isolated partitions of cgroup v2, processes are kept away all the same, and what is missing is said.
+#[test]
+fn a_partition_is_installed_only_where_the_kernel_has_isolated_ones() {
+    let installed = |release: &str, cgroup_version: u32| {
+        let mut facts = facts();
+        facts.kernel.release = release.to_owned();
+        facts.environment.cgroup_version = Some(cgroup_version);
+        let mut result = proved();
+        install(&mut result, &facts, &CpuSet::single(CpuId(1)));
+        let slice = text_of(&result, "/etc/systemd/system/system.slice.d/90-whylate.conf");
+        assert!(slice.is_some_and(|text| text.ends_with("[Slice]\nAllowedCPUs=0\n")), "{release}");
+        let why = result.by_hand.iter().find(|left| left.id == "shield").map(|left| left.why.clone());
+        let mentions = result.files.iter().filter(|file| file.text.contains("cpuset.cpus.partition")).count();
+        (mentions, why)
+    };
+    for release in ["6.1.0-56-rt-amd64", "6.12.118+deb13-rt-amd64", "7.2.13+deb14-amd64"] {
+        assert_eq!(installed(release, 2), (1, None), "{release}");
+    }
+    for (release, cgroup_version) in [("5.10.0-32-rt-amd64", 2), ("6.0.9", 2), ("6.1.0-56-amd64", 1), ("", 2)]
+    {
+        let (mentions, why) = installed(release, cgroup_version);
+        assert_eq!(mentions, 0, "{release}");
+        assert!(
+            why.is_some_and(|why| why.contains("isolated partition (cgroup v2 of Linux 6.1)")),
+            "{release}"
+        );
     }
 }
 
