@@ -4,8 +4,8 @@ use super::events::{Act, Acts, Keys};
 use crate::error::LoadError;
 use std::io;
 use std::path::Path;
+use whylate_core::CpuSet;
 use whylate_core::plan::{BufferSource, PageattrPlan};
-use whylate_core::{CpuId, CpuSet};
 use whylate_host::interrupts::Counts;
 use whylate_sys::disturb::pages::{Buffers, Origin};
 use whylate_sys::drm::Card;
@@ -73,7 +73,12 @@ impl Filled {
         };
         let evidence = write_combining(&mut made(false)?)
             .map_err(|error| format!("{name}: {error}"))?
-            .ok_or_else(|| format!("{name} maps its buffers cached, so no CPU is flushed for them"))?;
+            .ok_or_else(|| {
+                format!(
+                    "no other CPU is interrupted for buffers of {name}: they are cached, or its driver leaves the kernel's \
+                     own mapping of them as it is (as vgem of Linux 5.10 does)"
+                )
+            })?;
         let how = Self::how(plan, &format!("{name} ({evidence})"));
         Ok(Self { buffers: made(plan.reuse)?, how })
     }
@@ -96,17 +101,17 @@ fn write_combining(buffers: &mut Buffers) -> io::Result<Option<String>> {
     if read_ns > UNCACHED_NS {
         return Ok(Some(format!("write-combining: {read_ns:.0} ns per read")));
     }
-    let allowed = schedule::allowed_of_this_thread()?;
-    let here = schedule::current_cpu();
-    // Nobody interrupts the CPU that it runs on.
-    schedule::pin_this_thread(&CpuSet::single(here))?;
-    let least = least_interrupted(buffers, here);
-    schedule::pin_this_thread(&allowed)?;
-    Ok(least?.filter(|calls| *calls >= TRIED / 2).map(|_| "write-combining: every CPU is flushed".to_owned()))
+    let least = std::thread::scope(|scope| scope.spawn(|| least_interrupted(buffers)).join());
+    let least = least.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+    Ok(least.filter(|calls| *calls >= TRIED / 2).map(|_| "write-combining: every CPU is flushed".to_owned()))
 }
 
-/// How often the CPU with the fewest function-call interrupts, of all but this one, got one while buffers were made.
-fn least_interrupted(buffers: &mut Buffers, here: CpuId) -> io::Result<Option<u64>> {
+/// How often the CPU with the fewest function-call interrupts, of all but this one, got one while buffers were made. For a
+/// thread of its own, which stays on its CPU, since nobody interrupts that: a thread that takes back the CPUs that it has while
+/// another one is shielded would keep to them when the shield is gone.
+fn least_interrupted(buffers: &mut Buffers) -> io::Result<Option<u64>> {
+    let here = schedule::current_cpu();
+    schedule::pin_this_thread(&CpuSet::single(here))?;
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let online: CpuSet = read("/sys/devices/system/cpu/online").trim().parse().unwrap_or_default();
     let counts = || Counts::parse(&read("/proc/interrupts"), "");
