@@ -92,6 +92,12 @@ pub enum LabError {
         /// Its stderr.
         stderr: String,
     },
+    /// The guest's kernel lacks what a test is of, as the test has seen for itself. The test is skipped.
+    #[error("{reason}")]
+    NotThere {
+        /// What is missing, and what was seen of it.
+        reason: String,
+    },
     /// Something that the guest wrote is not in the expected form.
     #[error("cannot read {what}: {text}")]
     Form {
@@ -111,6 +117,12 @@ impl LabError {
             }
             other => Self::Unavailable { reason: other.brief(), fix: "see lab/README.md".into() },
         }
+    }
+
+    /// For a test whose guest lacks what it is of.
+    #[must_use]
+    pub fn not_there(reason: impl Into<String>) -> Self {
+        Self::NotThere { reason: reason.into() }
     }
 
     /// Whether it is QEMU's doing, which nothing that runs in the guest can cause.

@@ -248,11 +248,12 @@ fn in_one_guest(lab: &Lab, machine: &Machine, tests: &[&LabTest]) -> Vec<Outcome
         }
         let outcome = match result {
             Ok(Ok(())) => Outcome::Passed,
+            Ok(Err(LabError::NotThere { reason })) => Outcome::Skipped(reason),
             Ok(Err(error)) => Outcome::Failed(error.to_string()),
             // The assertion has been printed by the panic itself.
             Err(_) => Outcome::Failed("an assertion failed, see above".into()),
         };
-        if outcome != Outcome::Passed {
+        if matches!(outcome, Outcome::Failed(_)) {
             // What a failed test left behind must not make others fail.
             guest = None;
         }
