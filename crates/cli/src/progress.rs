@@ -2,6 +2,8 @@
 
 use crate::output;
 use indicatif::{ProgressBar, ProgressStyle};
+use ratatui::crossterm::terminal::size;
+use ratatui::text::Line;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 use whylate_core::figure::nanoseconds;
@@ -12,6 +14,8 @@ use whylate_runner::Progress;
 const LINE_EVERY: Duration = Duration::from_secs(10);
 /// Steps of a bar.
 const STEPS: u64 = 1_000;
+/// What a bar takes of a line beside its label and its text; a line that fills the terminal would be broken.
+const BAR_WIDTH: usize = 36;
 /// A part that takes longer than expected is not done before its end.
 const NEARLY: f64 = 0.97;
 
@@ -52,7 +56,9 @@ impl Meter {
         match self {
             Self::Bar(bar) => {
                 bar.set_position((done * STEPS as f64) as u64);
-                bar.set_message(text::line(text));
+                let width = size().map_or(usize::MAX, |(columns, _)| usize::from(columns));
+                let left = width.saturating_sub(Line::raw(bar.prefix()).width() + BAR_WIDTH);
+                bar.set_message(cut(&text::line(text), left));
             }
             Self::Lines { label, next } => {
                 if Instant::now() >= *next {
@@ -70,6 +76,16 @@ impl Meter {
             bar.finish_and_clear();
         }
     }
+}
+
+/// As much of a line as fits; `…` where it goes on.
+fn cut(text: &str, width: usize) -> String {
+    if Line::raw(text).width() <= width {
+        return text.to_owned();
+    }
+    let mut fits = text.to_owned();
+    while fits.pop().is_some() && Line::raw(fits.as_str()).width() >= width {}
+    format!("{fits}…")
 }
 
 /// How far a run is: by the repeats that are done, and by how long those took.
@@ -170,6 +186,13 @@ mod tests {
         }
         assert!(pace.fraction(at(1_000)) < 1.0);
         assert!(fraction(Nanos(7), Nanos(5)) < 1.0);
+    }
+
+    #[test]
+    fn a_text_that_is_cut_says_so() {
+        assert_eq!(cut("3 threads", 9), "3 threads");
+        assert_eq!(cut("3 threads, worst 4.10 ms", 9), "3 thread…");
+        assert_eq!(cut("3 threads", 0), "…");
     }
 
     #[test]

@@ -150,6 +150,20 @@ pub fn priority(priority: i32) -> String {
     }
 }
 
+/// The same in a sentence: `priority 80`, `deadline`, `nice 5`.
+pub fn scheduled(priority: i32) -> String {
+    match priority {
+        0..100 => format!("priority {priority}"),
+        other => self::priority(other),
+    }
+}
+
+/// A priority as the kernel counts and traces have it (0 to 99 real-time, 120 for `nice 0`, -1 for deadline), as
+/// [`priority`] takes it.
+pub fn of_kernel(priority: i32) -> i32 {
+    99 - priority
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

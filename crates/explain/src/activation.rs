@@ -22,8 +22,8 @@ use crate::confidence::{self, LIKELY, POSSIBLE, RECORDED, STATED};
 use crate::divide::{Blame, Piece};
 use crate::segments::{self, Activity, NO_RIGHT, Recording, Surroundings, Thread, Window, causes_of, pieces};
 use std::collections::BTreeMap;
-use whylate_core::CpuId;
 use whylate_core::result::{Cause, CauseKind as Kind};
+use whylate_core::{CpuId, figure};
 
 /// What one task did from being due to its next sleep. Times are CLOCK_MONOTONIC nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -338,7 +338,7 @@ fn behind(thread: &Thread, priority: i32, evidence: &'static str) -> Blame {
         let evidence = format!("{evidence}, {} of lower priority: real-time throttling", thread.command);
         return Blame::new(Kind::Throttled, LIKELY, format!("{evidence}, or the fair server"));
     }
-    Blame::new(Kind::Thread, LIKELY, format!("{evidence}; its priority is {}", thread.priority))
+    Blame::new(Kind::Thread, LIKELY, format!("{evidence}; it has {}", figure::scheduled(thread.priority)))
         .thread(&thread.command, thread.pid)
 }
 

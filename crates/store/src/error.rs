@@ -8,9 +8,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The place for a new run is taken: nothing was changed there.
-    #[error(
-        "{0}: exists and is not an empty directory; name another place with `-o DIR`, or continue that run with `--resume`"
-    )]
+    #[error("{0}: exists and is not an empty directory; name another place with `-o DIR`")]
     Occupied(PathBuf),
     /// A path that holds no `run.json`.
     #[error("{0}: not a run directory (it has no `run.json`); give the directory that `whylate run` printed")]
@@ -39,7 +37,7 @@ pub enum StoreError {
     Damaged(PathBuf, String),
     /// No space is left (or the quota is used up). What was written before stays readable.
     #[error(
-        "{0}: the disk is full ({1}); what was stored before is kept: free some space, then continue with `--resume`"
+        "{0}: the disk is full ({1}); what was stored before is kept: free some space, then go on with `whylate run --resume`, or begin anew"
     )]
     DiskFull(PathBuf, #[source] io::Error),
     /// Reading or writing failed otherwise. First what was tried.

@@ -1,7 +1,7 @@
 //! Flags of `whylate fix`.
 
 use super::Printing;
-use super::parsers::microseconds;
+use super::parsers::{microseconds, minutes};
 use clap::Args;
 use std::path::PathBuf;
 use whylate_core::Nanos;
@@ -57,7 +57,7 @@ pub(crate) struct FixArguments {
     #[arg(long, value_name = "STATISTIC")]
     pub(crate) goal: Option<FixGoal>,
     /// How long the search may take
-    #[arg(long, value_name = "TIME", default_value = "30m")]
+    #[arg(long, value_name = "TIME", default_value = "30m", value_parser = minutes)]
     pub(crate) budget: Nanos,
     /// The smallest change that matters [default: the plan's]
     #[arg(long, value_name = "SHARE")]

@@ -1,6 +1,7 @@
 //! The kinds of probes, loads and treatments as commands. The flags of a kind are its keys in a plan, by the same names
 //! and with the same values; what is different, its plan type says ([`Flag`]).
 
+use super::parsers::whole_number;
 use anyhow::{Result, anyhow};
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, Subcommand};
 use serde_json::Value;
@@ -247,6 +248,7 @@ impl Key {
             Takes::State => argument.value_parser(["on", "off"]).default_values(self.default.clone()),
             Takes::List => argument.num_args(1..).default_values(self.default.clone()),
             Takes::Command => argument.num_args(1..).trailing_var_arg(true),
+            Takes::Number => argument.value_parser(whole_number).default_values(self.default.clone()),
             _ => argument.default_values(self.default.clone()),
         }
     }

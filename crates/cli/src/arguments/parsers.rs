@@ -14,6 +14,26 @@ pub(crate) fn or_endless(duration: Nanos) -> Nanos {
     if duration.0 == 0 { ENDLESS } else { duration }
 }
 
+/// How long something may take that takes minutes.
+pub(super) fn minutes(text: &str) -> Result<Nanos, UnitError> {
+    text.parse().map_err(|error| match error {
+        UnitError::MissingUnit { text, .. } => UnitError::MissingUnit { text, example: "30m" },
+        UnitError::NotANumber { text, what, .. } => UnitError::NotANumber { text, what, example: "30m" },
+        other => other,
+    })
+}
+
+/// A whole number, as the text that was given: a key of a plan is checked where the plan is.
+pub(super) fn whole_number(text: &str) -> Result<String, String> {
+    if text.parse::<i64>().is_ok() {
+        return Ok(text.to_owned());
+    }
+    // `25%` and `25.0` nearly are.
+    let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
+    let example = if digits.is_empty() { "10" } else { &digits };
+    Err(format!("`{text}` is not a whole number; write for example `{example}`"))
+}
+
 pub(super) fn microseconds(text: &str) -> Result<Nanos, UnitError> {
     Nanos::parse_with_default(text, "us")
 }

@@ -6,7 +6,7 @@ use crate::arguments::RunArguments;
 use crate::exit::Ending;
 use crate::screen::Screen;
 use crate::{machine, output, signals};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -14,12 +14,12 @@ use std::time::SystemTime;
 use whylate_core::Warning;
 use whylate_core::WarningCode;
 use whylate_core::plan::builtin;
-use whylate_core::plan::{Plan, ProbePlan, Source};
+use whylate_core::plan::{Plan, Source};
 use whylate_core::result::{RunEnd, RunResult, RunState, Verdict};
 use whylate_host::Host;
 use whylate_host::facts::{self, preflight};
 use whylate_runner::{
-    Experiment, RealMachine, RunOptions, check_tracers, check_treatments, left_behind, prepare,
+    Experiment, RealMachine, RunError, RunOptions, check_tracers, check_treatments, left_behind, prepare,
     recover_treatments,
 };
 use whylate_store::{Keeping, Reader, RunInfo, StoreError, default_path};
@@ -99,10 +99,28 @@ fn begin(
     }
     let options = RunOptions { name: run_name(&path), started_at, warnings, keeping: Keeping::default() };
     let mut screen = screen(quiet, &experiment.plan, arguments, asked_to_stop);
-    let info = whylate_runner::run(&experiment, &path, &options, machine, &mut screen)
-        .with_context(|| format!("run {}", path.display()))?;
+    let info =
+        whylate_runner::run(&experiment, &path, &options, machine, &mut screen).map_err(
+            |error| match way_on(&error, &path) {
+                Some(told) => told,
+                None => anyhow::Error::new(error).context(format!("run {}", path.display())),
+            },
+        )?;
     screen.finish();
     Ok(Some((path, info)))
+}
+
+/// Where a run or a search is in the way that can be continued: how.
+pub(super) fn way_on(error: &RunError, path: &Path) -> Option<anyhow::Error> {
+    let RunError::Store(StoreError::Occupied(_)) = error else { return None };
+    let reader = Reader::open(path).ok()?;
+    let info = reader.info();
+    if info.state == RunState::Complete || info.plan.is_watch() {
+        return None;
+    }
+    let command = if info.fix.is_some() { "fix" } else { "run" };
+    let path = path.display();
+    Some(anyhow!("{error}; to go on with what is there: `whylate {command} --resume {path}`"))
 }
 
 fn screen(quiet: bool, plan: &Plan, arguments: &RunArguments, asked_to_stop: Arc<AtomicBool>) -> Screen {
@@ -242,7 +260,7 @@ fn ending(result: &RunResult, info: &RunInfo) -> Ending {
     if let Some(error) = &info.error {
         output::message(&format!("whylate: the run is incomplete: {error}"));
         // A watch that ended has nothing to go on with: what it would have seen is over.
-        if !info.plan.probe.iter().all(|probe| matches!(probe, ProbePlan::Task(_))) {
+        if !info.plan.is_watch() {
             output::message(&format!("    to go on: whylate run --resume {}", result.run));
         }
     }

@@ -77,6 +77,9 @@ fn a_killed_search_is_undone_and_goes_on() {
     child.wait().unwrap();
     let restored = fake.whylate(&["treat", "restore"]);
     assert_eq!((restored.code, merging().as_str()), (Some(0), "1\n"), "{restored:?}");
+    let taken = fake.whylate(&arguments);
+    let way_on = format!("to go on with what is there: `whylate fix --resume {}`", text(&path));
+    assert!(taken.error().contains(&way_on), "{taken:?}");
     let said = fake.whylate(&["fix", "--resume", text(&path), "--yes", "ksm", "-q", "--json"]);
     let result: serde_json::Value = serde_json::from_str(&said.stdout).unwrap_or_else(|_| panic!("{said:?}"));
     assert_eq!(word(&result, "state"), "complete", "{said:?}");
@@ -88,7 +91,16 @@ fn what_is_wrong_is_one_line() {
     let fake = Fake::new(FILES);
     let folder = folder();
     let plan = write(&folder, "plan.toml", PLAN);
+    let path = folder.path().join("fix");
     for (arguments, expected) in [
+        // Nobody can be asked; that is said before anything is measured.
+        (vec!["fix", &plan, "-o", text(&path), "--write", "install"], "there is no terminal to ask on"),
+        (vec!["fix", &plan, "--budget", "abc"], "`abc` is not a duration; write for example `30m`"),
+        (vec!["fix", &plan, "--budget", "30"], "`30` has no unit; write for example `30m`"),
+        (
+            vec!["treat", "apply", "cpu-quota", "x", "--percent", "25%"],
+            "`25%` is not a whole number; write for example `25`",
+        ),
         (vec!["fix", &plan, "--goal", "stall p99"], "the plan measures no `stall`; it has timer"),
         (vec!["fix", &plan, "--goal", "timer p98"], "is not a statistic"),
         (vec!["fix", "--task", "nobody-at-all"], "no thread is called `nobody-at-all`"),
@@ -108,6 +120,7 @@ fn what_is_wrong_is_one_line() {
         let said = fake.whylate(&arguments);
         assert!(said.code != Some(0) && said.stderr.contains(expected), "{arguments:?}: {said:?}");
     }
+    assert!(!path.exists(), "nothing was measured");
 }
 
 #[test]

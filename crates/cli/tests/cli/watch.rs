@@ -293,6 +293,22 @@ fn whom_to_watch_must_be_said_once_and_be_there() {
     }
 }
 
+/// A watch does not go on: where its directory is taken, another one is named.
+#[test]
+fn a_place_that_is_taken_is_refused_without_a_way_on_that_watch_does_not_have() {
+    let _alone = alone();
+    let folder = folder();
+    std::fs::create_dir_all(folder.path().join("run")).unwrap();
+    std::fs::write(folder.path().join("run/run.json"), "{}").unwrap();
+    let said = watch(folder.path(), &["-q", "-D", "100ms", "--", "sleep", "1"]);
+    if said.code == Some(69) {
+        assert!(said.stderr.contains("tasks cannot be watched"), "{said:?}");
+        return;
+    }
+    let error = said.error();
+    assert!(error.contains("is not an empty directory") && !error.contains("resume"), "{said:?}");
+}
+
 #[test]
 fn a_watch_that_saw_nobody_leaves_no_run_behind() {
     let _alone = alone();

@@ -197,6 +197,11 @@ impl Plan {
         self.probe.iter().filter_map(deadline).min()
     }
 
+    /// Whether it watches tasks and measures nothing itself.
+    pub fn is_watch(&self) -> bool {
+        self.probe.iter().all(|probe| matches!(probe, ProbePlan::Task(_)))
+    }
+
     /// The statistic that decides: the plan's, else of the first probe that a limit judges (or the first) the maximum where
     /// there is a limit, and the 0.999 quantile where there is none.
     pub fn primary_statistic(&self) -> Option<SeriesStatistic> {

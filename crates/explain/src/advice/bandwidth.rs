@@ -1,5 +1,5 @@
-//! What takes the memory's bandwidth, where hardware is to blame: programs that could do less in a given time, and loads of
-//! the plan that could be paced.
+//! What takes the memory's bandwidth, where hardware is to blame, or the CPU of an ordinary task: programs that could do less
+//! in a given time, and loads of the plan that could be paced.
 
 use super::{Situation, arm, caused_reason, own_weight};
 use whylate_core::plan::{CpuQuotaPlan, TreatmentKind};
@@ -48,19 +48,40 @@ fn hardware<'a>(situation: &Situation<'a>) -> Option<&'a FixCause> {
     situation.causes.iter().find(|cause| cause.kind == CauseKind::Hardware.name() && cause.spikes > 0)
 }
 
-/// Half of what each program uses now.
+/// Where an ordinary program has the CPU that an ordinary task waits for.
+fn thread<'a>(program: &Busy, situation: &Situation<'a>) -> Option<&'a FixCause> {
+    let is_its = |cause: &&FixCause| {
+        let is_thread = cause.kind == CauseKind::Thread.name() && cause.spikes > 0;
+        is_thread && cause.actor.as_ref() == Some(&program.name)
+    };
+    situation.causes.iter().find(is_its)
+}
+
+/// Whether it is to be looked who keeps CPUs busy.
+pub fn asks_who_is_busy(causes: &[FixCause]) -> bool {
+    let kinds = [CauseKind::Hardware, CauseKind::Thread];
+    causes.iter().any(|cause| cause.spikes > 0 && kinds.iter().any(|kind| kind.name() == cause.kind))
+}
+
+/// Half of what each program uses now: of those that may take the bandwidth, and of those that have the CPU.
 pub(super) fn quotas(situation: &Situation<'_>) -> Vec<(f64, FixArm)> {
-    let Some(cause) = hardware(situation) else { return Vec::new() };
-    let is_loud = |it: &&Busy| it.bytes_per_s.is_none_or(|rate| rate >= BYTES_PER_S_MIN);
+    let is_loud = |it: &Busy| it.bytes_per_s.is_none_or(|rate| rate >= BYTES_PER_S_MIN);
     let of = |program: &Busy| {
         let used = program.cpus * 100.0;
         let percent = ((used / 2.0 / PERCENT_STEP).round() * PERCENT_STEP).max(PERCENT_STEP) as u32;
-        let bandwidth = match program.bytes_per_s {
-            Some(rate) => format!("reads {} from memory", BytesPerSec(rate)),
-            None => "may take memory bandwidth, which this machine does not count".to_owned(),
+        let (cause, takes) = match (thread(program, situation), program.bytes_per_s) {
+            (Some(cause), _) => (cause, String::new()),
+            (None, _) if !is_loud(program) => return None,
+            (None, Some(rate)) => {
+                (hardware(situation)?, format!(" and reads {} from memory", BytesPerSec(rate)))
+            }
+            (None, None) => {
+                let takes = " and may take memory bandwidth, which this machine does not count";
+                (hardware(situation)?, takes.to_owned())
+            }
         };
         let reason = format!(
-            "{}; {} uses {used:.0} % of a CPU and {bandwidth}",
+            "{}; {} uses {used:.0} % of a CPU{takes}",
             caused_reason(&[cause], situation.causes),
             program.name
         );
@@ -68,9 +89,9 @@ pub(super) fn quotas(situation: &Situation<'_>) -> Vec<(f64, FixArm)> {
         let id = format!("quota-{}", program.name);
         // After what leaves the program as fast as it is.
         let weight = own_weight(cause) - 1.0;
-        (weight, arm(&id, TreatmentKind::CpuQuota(plan), reason, vec![cause.kind.clone()]))
+        Some((weight, arm(&id, TreatmentKind::CpuQuota(plan), reason, vec![cause.kind.clone()])))
     };
-    situation.busy.iter().filter(is_loud).map(of).collect()
+    situation.busy.iter().filter_map(of).collect()
 }
 
 /// Loads are what is measured, and not for a search to change: whoever wrote the plan is told.

@@ -9,7 +9,7 @@ mod install;
 mod profile;
 mod table;
 
-pub use bandwidth::{Busy, Paced};
+pub use bandwidth::{Busy, Paced, asks_who_is_busy};
 pub use install::install;
 pub use profile::{Profile, profile};
 
@@ -234,13 +234,22 @@ fn arm(id: &str, kind: TreatmentKind, reason: String, answers: Vec<String>) -> F
     FixArm { treatment, reason, answers, service: None }
 }
 
-/// `irq 45 (nvme0q1) was the main cause of 5 of 9 spikes`.
+/// `irq 45 (nvme0q1) was the main cause of 5 of 9 spikes`; causes of several kinds with the spikes of each:
+/// `irqs_off` (3) and `ipi` (1) were the main causes of 4 of 9 spikes.
 fn caused_reason(caused: &[&FixCause], all: &[FixCause]) -> String {
     let spikes: u32 = caused.iter().map(|cause| cause.spikes).sum();
     let total: u32 = all.iter().map(|cause| cause.spikes).sum();
+    let mut kinds: Vec<(&str, u32)> = Vec::new();
+    for cause in caused.iter().filter(|cause| cause.spikes > 0 || spikes == 0) {
+        match kinds.iter_mut().find(|(kind, _)| *kind == cause.kind) {
+            Some((_, sum)) => *sum += cause.spikes,
+            None => kinds.push((&cause.kind, cause.spikes)),
+        }
+    }
     let first = caused.first();
     let kind = first.map_or("", |cause| cause.kind.as_str());
     let (who, were) = match (first.and_then(|cause| cause.actor.as_deref()), caused.len()) {
+        _ if kinds.len() > 1 => (several(&kinds), "were the main causes"),
         (Some(actor), 1) => (format!("{actor} ({kind})"), "was the main cause"),
         (Some(actor), 2) => (format!("{actor} ({kind}) and 1 other"), "were the main causes"),
         (Some(actor), more) => (format!("{actor} ({kind}) and {} others", more - 1), "were the main causes"),
@@ -250,6 +259,16 @@ fn caused_reason(caused: &[&FixCause], all: &[FixCause]) -> String {
         0 => format!("{who} took part in spikes"),
         _ => format!("{who} {were} of {spikes} of {total} spikes"),
     }
+}
+
+/// `irqs_off` (3), `ipi` (2) and `thread` (1).
+fn several(kinds: &[(&str, u32)]) -> String {
+    let one = |(kind, spikes): &(&str, u32)| match spikes {
+        0 => format!("`{kind}`"),
+        _ => format!("`{kind}` ({spikes})"),
+    };
+    let all: Vec<String> = kinds.iter().map(one).collect();
+    all.split_last().map_or_else(String::new, |(last, others)| format!("{} and {last}", others.join(", ")))
 }
 
 /// What nothing can be done about while the machine runs: causes outside of the kernel, and findings that need a boot.
@@ -268,7 +287,8 @@ fn untreatable(situation: &Situation<'_>) -> Vec<FixLeftOut> {
             }
             _ => return None,
         };
-        let reason = caused_reason(&[cause], situation.causes);
+        let of_kind: Vec<&FixCause> = situation.causes.iter().filter(|it| it.kind == cause.kind).collect();
+        let reason = caused_reason(&of_kind, situation.causes);
         Some(FixLeftOut { id: cause.kind.clone(), reason, why: why.to_owned() })
     };
     let mut left_out: Vec<FixLeftOut> = Vec::new();

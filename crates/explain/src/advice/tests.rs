@@ -49,6 +49,20 @@ fn an_interrupt_that_made_spikes_is_moved_first() {
     assert!(!ids(&arms).contains(&"shield"), "nothing speaks for it: {:?}", ids(&arms));
 }
 
+/// The spikes of a kind are the same number wherever they are told.
+#[test]
+fn causes_of_several_kinds_are_told_with_the_spikes_of_each() {
+    let spikes = [("a", CauseKind::IrqsOff), ("b", CauseKind::IrqsOff), ("a", CauseKind::IrqsOff)];
+    let mut spikes: Vec<Spike> = spikes.map(|(actor, kind)| spike(kind, Some(actor), 9_000)).to_vec();
+    spikes.extend([spike(CauseKind::Ipi, None, 8_000), spike(CauseKind::IdleExit, None, 7_000)]);
+    let (arms, left_out) = proposed(spikes, &[]);
+    let shield = arms.iter().find(|arm| arm.treatment.name == "shield").unwrap();
+    let several = "`irqs_off` (3) and `ipi` (1) were the main causes of 4 of 5 spikes";
+    assert_eq!(shield.reason, several);
+    let left = left_out.iter().find(|left| left.id == "irqs_off").unwrap();
+    assert_eq!(left.reason, "a (irqs_off) and 1 other were the main causes of 3 of 5 spikes");
+}
+
 #[test]
 fn work_for_packets_is_moved_or_done_less_often() {
     let of = |softirq: &str| proposed(vec![spike(CauseKind::Softirq, Some(softirq), 50_000)], &[]).0;
@@ -359,6 +373,19 @@ fn who_takes_bandwidth_may_get_a_quota() {
                 )
             ),
         ]
+    );
+    let causes = [spike(CauseKind::Thread, Some("solver"), 5_000)];
+    let causes = causes.map(|spike| ProbeResult { spikes: vec![spike], ..ProbeResult::default() });
+    let causes = super::causes(&CellResult { probes: causes.to_vec(), ..CellResult::default() }, "stall");
+    assert!(asks_who_is_busy(&causes));
+    let (facts, target) = (facts(), CpuSet::single(CpuId(1)));
+    let situation =
+        Situation { causes: &causes, findings: &[], facts: &facts, target: &target, busy: &busy, paced: &[] };
+    let arms_of_thread = candidates(&situation, &[], &|_| Ok(())).arms;
+    assert_eq!(
+        ids(&arms_of_thread),
+        ["affinity-solver", "priority-solver", "shield", "quota-solver"],
+        "after what leaves it as fast as it is"
     );
     let pacing = left_out.iter().find(|it| it.id == "load-pacing-memory").unwrap();
     assert!(pacing.why.contains("it moved 3.0 GB/s; measure it with `rate = \"1.5GB/s\"`"), "{}", pacing.why);

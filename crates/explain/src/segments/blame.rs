@@ -247,7 +247,7 @@ impl<'r> Context<'r> {
             return throttled("a thread of lower priority was chosen although the task could have run");
         }
         let ran = || {
-            let ran = format!("it ran at priority {}", figure::priority(thread.priority));
+            let ran = format!("it ran at {}", figure::scheduled(thread.priority));
             let (sure, evidence) =
                 match self.surroundings.is_virtual && slice.to_ns - slice.from_ns >= TICKS_MISSED_NS {
                     true => (CONCLUDED, format!("{ran}, without an interrupt; {MAY_HAVE_STOPPED}")),
@@ -307,8 +307,8 @@ impl<'r> Context<'r> {
     /// A lesser thread went on running after the wake-up.
     fn not_preempted(&self, slice: &Slice<'_>, thread: &Thread) -> Blame {
         let named = self.running.and_then(|(_, stack)| stack::preempted(stack));
-        let priority = figure::priority(thread.priority);
-        let evidence = format!("it kept the CPU after the wake-up of the task, at priority {priority}");
+        let scheduled = figure::scheduled(thread.priority);
+        let evidence = format!("it kept the CPU after the wake-up of the task, at {scheduled}");
         let blame = if self.lacks_ticks(slice) {
             let evidence = format!("{evidence}; no tick came meanwhile, and an interrupt at once after it");
             Blame::new(Kind::IrqsOff, CONCLUDED, evidence)

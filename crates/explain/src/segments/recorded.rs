@@ -85,9 +85,8 @@ impl Context<'_> {
             }
             _ => None,
         });
-        let told = |thread: &Thread| {
-            format!(", in {} at priority {}", thread.command, figure::priority(thread.priority))
-        };
+        let told =
+            |thread: &Thread| format!(", in {} at {}", thread.command, figure::scheduled(thread.priority));
         ran.map(told).unwrap_or_default()
     }
 

@@ -14,6 +14,7 @@ use crate::confidence::{CONCLUDED, FAINT, LEFT_OVER, LIKELY, POSSIBLE, SEEN, SHO
 use crate::divide::{Blame, IDLE_EXIT_MAX_NS};
 use crate::vocabulary;
 use std::collections::HashMap;
+use whylate_core::figure::{self, of_kernel, scheduled};
 use whylate_core::result::CauseKind;
 use whylate_trace::reader::Reader;
 
@@ -290,10 +291,11 @@ impl Labeller<'_> {
         match (priority, who.priority) {
             (Some(other @ PRIORITY_NORMAL..), Some(own @ PRIORITY_NORMAL..)) if other > own => {
                 let reason = "an ordinary task ran, with which the late one shares the CPU";
-                by(Thread, &format!("priority {other}, shares the CPU"), CONCLUDED, reason)
+                by(Thread, &format!("{}, shares the CPU", scheduled(of_kernel(other))), CONCLUDED, reason)
             }
             (Some(other), Some(own)) if other <= own => {
-                let what = format!("priority {other}, not below {own}");
+                let own = figure::priority(of_kernel(own));
+                let what = format!("{}, not below {own}", scheduled(of_kernel(other)));
                 let lent = state.pid.is_some_and(|pid| self.priorities.changes(pid));
                 if lent {
                     let reason = "a thread ran with an inherited priority: another task waits for a lock that it holds";

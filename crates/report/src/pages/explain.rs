@@ -7,7 +7,7 @@ use crate::section::{
 };
 use crate::sections::{guide, warnings};
 use crate::words;
-use whylate_core::figure::{nanoseconds, share};
+use whylate_core::figure::{nanoseconds, of_kernel, priority, share};
 use whylate_core::result::{
     CauseKind, EvidenceLine, ExpectedFrom, ExplainAnswer, ExplainResult, ExplainedRun, ExplainedSpike,
     ExplainedTrace, LateTask, Spike, ThresholdFrom, TimelineSegment,
@@ -93,7 +93,7 @@ fn also_late(result: &ExplainResult) -> Option<Table> {
         Row::of::<Cell>([
             named(&late.task, late.pid).into(),
             late.cpu.to_string().into(),
-            late.priority.map_or_else(String::new, |priority| priority.to_string()).into(),
+            late.priority.map(|it| priority(of_kernel(it))).unwrap_or_default().into(),
             nanoseconds(late.latency_ns).into(),
             late.what.name().into(),
             format!("{} s", moment(late.at_ns)).into(),

@@ -39,7 +39,7 @@ fn answer(fix: &FixResult) -> Section {
 }
 
 fn wrong(fix: &FixResult) -> Section {
-    let causes = fix.registration.causes.iter().filter(|cause| cause.spikes > 0).take(CAUSES_MAX);
+    let mut causes = fix.registration.causes.iter().filter(|cause| cause.spikes > 0);
     let item = |cause: &whylate_core::result::FixCause| {
         let who = cause.actor.as_ref().map(|actor| format!(" ({actor})")).unwrap_or_default();
         let spikes = counted(cause.spikes, "spike");
@@ -49,7 +49,13 @@ fn wrong(fix: &FixResult) -> Section {
         Some(cell) => format!("What was wrong in `{cell}`"),
         None => "What was wrong".to_owned(),
     };
-    Section::new("fix-causes", title).with(causes.map(item).collect::<Vec<Item>>())
+    let mut items: Vec<Item> = causes.by_ref().take(CAUSES_MAX).map(item).collect();
+    let (others, spikes) = causes.fold((0u32, 0), |(causes, sum), cause| (causes + 1, sum + cause.spikes));
+    if others > 0 {
+        let (causes, spikes) = (counted(others, "other cause"), counted(spikes, "spike"));
+        items.push(Item::from(format!("{causes}: {spikes} together")));
+    }
+    Section::new("fix-causes", title).with(items)
 }
 
 /// Every arm: its way through the screening, and what is known of it.
@@ -279,7 +285,11 @@ fn not_tried(fix: &FixResult) -> Section {
         Item::from(format!("`{}` ({}): {}", left.id, left.reason, left.why))
     };
     let items: Vec<Item> = fix.registration.left_out.iter().map(item).collect();
-    Section::new("fix-left-out", "What was not tried").with(items)
+    let title = match fix.answer {
+        FixAnswer::Advised => "What is not proposed, and why",
+        _ => "What was not tried",
+    };
+    Section::new("fix-left-out", title).with(items)
 }
 
 fn install(fix: &FixResult) -> Section {

@@ -2,7 +2,7 @@
 
 use crate::section::{Section, sentences};
 use whylate_core::CpuSet;
-use whylate_core::figure::nanoseconds;
+use whylate_core::figure::{nanoseconds, scheduled};
 use whylate_core::result::{CellResult, HistogramKind, LatencyRecord, ProbeResult, RunResult};
 
 /// For each cell and CPU with the probe `histograms`, who was late most.
@@ -34,15 +34,15 @@ pub(crate) fn record(record: &LatencyRecord) -> String {
         parts.iter().filter_map(|(name, part)| Some(format!("{name} {}", nanoseconds((*part)?)))).collect();
     let syscall = record.syscall.as_ref().map(|name| format!(" in {}", name)).unwrap_or_default();
     format!(
-        "{} ({}): {} ({}, priority {}){syscall} <- {} ({}, priority {}) at {}.{:06} s",
+        "{} ({}): {} ({}, {}){syscall} <- {} ({}, {}) at {}.{:06} s",
         nanoseconds(record.latency_ns),
         parts.join(", "),
         record.command,
         record.pid,
-        record.priority,
+        scheduled(record.priority),
         record.previous_command,
         record.previous_pid,
-        record.previous_priority,
+        scheduled(record.previous_priority),
         record.at_ns / 1_000_000_000,
         record.at_ns / 1000 % 1_000_000,
     )
@@ -89,7 +89,10 @@ mod tests {
         let lines: Vec<String> = of_cell(&cell);
         assert_eq!(lines.len(), 2, "{lines:?}");
         assert!(lines[1].starts_with("idle on CPU 2, wakeup: 4.00 us"), "{lines:?}");
-        let begin = "idle on CPU 1, timerwakeupswitch: 5.00 us (wake-up 5.00 us): control (7, ";
+        let begin =
+            "idle on CPU 1, timerwakeupswitch: 5.00 us (wake-up 5.00 us): control (7, priority 0) <- ";
         assert!(lines[0].starts_with(begin), "{lines:?}");
+        let after_idle = LatencyRecord { priority: 99, previous_priority: -21, ..late(1_000, "control") };
+        assert!(record(&after_idle).contains("control (7, priority 99) <-  (0, nice 0) at "));
     }
 }

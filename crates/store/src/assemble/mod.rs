@@ -196,6 +196,10 @@ fn of_no_cell(trace: &SpikeTrace) -> Warning {
 fn unfinished(reader: &Reader) -> Option<String> {
     let text = match (reader.info().state, reader.is_in_progress()) {
         (RunState::Running, true) => "the run is still going on",
+        // A watch that ended has nothing to go on with: what it would have seen is over.
+        (RunState::Running, false) if reader.info().plan.is_watch() => {
+            "the watch was killed: its end was not recorded"
+        }
         (RunState::Running, false) => {
             "the run was killed: its end was not recorded; continue it with `--resume`"
         }

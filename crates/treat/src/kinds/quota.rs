@@ -21,6 +21,8 @@ pub(crate) const MOUNTS: [&str; 4] =
     ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 /// Name of the group that is made.
 pub(crate) const GROUP: &str = "whylate-quota";
+/// The process that the kernel starts first.
+const INIT: u32 = 1;
 /// The kernel's usual period.
 const PERIOD_US: u64 = 100_000;
 /// The controller of v1.
@@ -64,6 +66,13 @@ impl Planner for CpuQuotaPlan {
 fn check(process: &str, pids: &[u32], threads: &[&ThreadRow]) -> Result<Vec<Warning>, Impossible> {
     if pids.contains(&std::process::id()) {
         return Err(Impossible::new("process: it is this whylate"));
+    }
+    if pids.contains(&INIT) {
+        let reason = format!(
+            "`{process}` is process {INIT}, which starts and ends all others: with a quota the whole machine may stop to answer; \
+             name the process that takes the time"
+        );
+        return Err(Impossible::new(reason));
     }
     if threads.iter().any(|thread| thread.kernel) {
         return Err(Impossible::new(format!("`{process}` is of the kernel, which no quota limits")));

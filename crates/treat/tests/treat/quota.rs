@@ -91,9 +91,11 @@ fn what_no_quota_limits_is_refused() {
     let limited = |file: &str, text: &str, group: &str| {
         format!("{V2}{}== sys/fs/cgroup/{file} := {text}\n", process(812, "loud", 0, group))
     };
+    let init = format!("{V2}{}", process(1, "loud", 0, "0::/init.scope"));
     let made = format!("{V2}{ordinary}== sys/fs/cgroup/whylate-quota/cpu.max := max 100000\n");
     for (more, expected) in [
         (format!("{V2}{real_time}"), "`loud` has real-time threads only, which no quota limits"),
+        (init, "`loud` is process 1, which starts and ends all others"),
         (kernel("6.12.48+deb13-rt-amd64"), "on PREEMPT_RT before Linux 6.18"),
         (V2.to_owned(), "no process is called `loud`"),
         (format!("== sys/fs/cgroup/cgroup.controllers := io\n{ordinary}"), "no group here limits CPU time"),

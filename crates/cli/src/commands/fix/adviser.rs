@@ -6,8 +6,8 @@ use std::io::{IsTerminal, stdin};
 use std::time::Duration;
 use whylate_core::plan::{TreatmentKind, TreatmentPlan};
 use whylate_core::result::{
-    CauseKind, FIX_FORMAT, FixAnswer, FixArm, FixCause, FixLeftOut, FixMode, FixRegistration, FixResult,
-    RunResult, RunState,
+    FIX_FORMAT, FixAnswer, FixArm, FixCause, FixLeftOut, FixMode, FixRegistration, FixResult, RunResult,
+    RunState,
 };
 use whylate_explain::advice::{self, Busy, Candidates, Paced, Situation};
 use whylate_host::cpu_table::Sampler;
@@ -109,9 +109,7 @@ impl MachineAdviser<'_> {
             _ => "these treatments may help; each is applied and given back in every repeat:",
         });
         proposal.arms.iter().for_each(|arm| output::message(&line(arm)));
-        if !stdin().is_terminal() {
-            bail!("there is no terminal to ask on; add `--yes all`, or the ids that may be tried");
-        }
+        can_ask()?;
         output::message("try them? [y/N]");
         let mut answer = String::new();
         stdin().read_line(&mut answer)?;
@@ -119,9 +117,20 @@ impl MachineAdviser<'_> {
     }
 }
 
-/// The programs that may take the memory's bandwidth, where hardware is to blame for spikes.
+/// Refuses where nobody can be asked which treatments may be tried.
+pub(super) fn can_ask() -> Result<()> {
+    if !stdin().is_terminal() {
+        bail!(
+            "there is no terminal to ask on which treatments may be tried; add `--yes all` or the ids of those that may, or \
+             `--advise`, which proposes them and tries none"
+        );
+    }
+    Ok(())
+}
+
+/// The programs that may take the memory's bandwidth, or the CPU of an ordinary task, where that may be to blame.
 fn busy(causes: &[FixCause], root: &HostRoot) -> Result<Vec<Busy>, HostError> {
-    if !causes.iter().any(|cause| cause.kind == CauseKind::Hardware.name() && cause.spikes > 0) {
+    if !advice::asks_who_is_busy(causes) {
         return Ok(Vec::new());
     }
     let found = busy::busy(root, BUSY_WINDOW, BUSY_MIN, BUSY_MAX)?.into_iter();

@@ -4,7 +4,7 @@ mod adviser;
 mod campaign;
 mod task;
 
-use super::run::{default_run_path, is_restored, read_plan, run_name};
+use super::run::{default_run_path, is_restored, read_plan, run_name, way_on};
 use crate::arguments::FixArguments;
 use crate::exit::Ending;
 use crate::screen::Screen;
@@ -72,7 +72,14 @@ fn searched(arguments: &FixArguments, host: &Host) -> Result<(PathBuf, RunInfo)>
     }
     let (plan, registration) = match &arguments.verify {
         Some(proved) => again(proved, arguments)?,
-        None => planned(arguments, host)?,
+        None => {
+            let (plan, rules) = planned(arguments, host)?;
+            // A goal with a limit may be met, and then nothing is asked.
+            if yes.is_empty() && rules.goal.below.is_none() {
+                adviser::can_ask()?;
+            }
+            (plan, rules)
+        }
     };
     let (facts, mut warnings) = facts::collect(&host.running);
     let experiment = check_tracers(prepare(plan, facts, false)?, &host.settings)?;
@@ -89,7 +96,8 @@ fn searched(arguments: &FixArguments, host: &Host) -> Result<(PathBuf, RunInfo)>
     let options = RunOptions { name: run_name(&path), started_at, warnings, keeping: Keeping::default() };
     let mut screen = Screen::of_run(quiet, experiment.plan.repeat_duration(), None, asked_to_stop);
     let info =
-        whylate_runner::fix(&experiment, registration, &path, &options, &machine, &mut screen, &mut adviser)?;
+        whylate_runner::fix(&experiment, registration, &path, &options, &machine, &mut screen, &mut adviser)
+            .map_err(|error| way_on(&error, &path).unwrap_or_else(|| error.into()))?;
     screen.finish();
     Ok((path, info))
 }

@@ -19,7 +19,7 @@ const HELP: [&str; 17] = [
     "Esc              back to the threads",
     "s                sorts by worst response, p99.9, p50, late, name",
     "q, Ctrl-C        ends the watch and prints its result",
-    "?                this help",
+    "?                this help, and back",
     "",
     "p50, p99.9, max  of the responses: from being due or woken to the next sleep",
     "wake             the largest latency from being due or woken to running",
@@ -31,6 +31,9 @@ const HELP: [&str; 17] = [
     "An activation is explained when it is above the deadline, or among the worst",
     "so far. whylate explain DIR shows all of them afterwards.",
 ];
+
+/// The head of the column of priorities.
+const PRIORITY: &str = "prio";
 
 /// So many rows at the bottom say what is lost, where something is.
 const WARNING_ROWS: u16 = 2;
@@ -135,32 +138,46 @@ impl WatchView {
         self.chosen = self.tasks.get(row.min(last)).map(|task| task.name.clone());
     }
 
-    fn draw_threads(&mut self, area: Rect, buffer: &mut Buffer) {
-        let head = format!(
-            "{:<13} {:>4} {:>7} {:>7} {:>7} {:>7} {:>5} {:<10} worst cause",
-            "thread", "prio", "p50", "p99.9", "max", "wake", "late", "last"
-        );
-        line(buffer, area, 1, &head, Style::new().add_modifier(Modifier::UNDERLINED));
-        let (row, rows) = (self.row(), usize::from(area.height.saturating_sub(4)).max(1));
-        self.first = self.first.min(row).max((row + 1).saturating_sub(rows));
-        for (nth, task) in self.tasks.iter().enumerate().skip(self.first).take(rows) {
-            let style = if nth == row { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
-            line(buffer, area, nth - self.first + 2, &thread_line(task), style);
+    fn title(&self) -> String {
+        if self.elapsed.0 == 0 {
+            return "whylate watch: begins".to_owned();
         }
-    }
-}
-
-impl View for WatchView {
-    fn draw(&mut self, area: Rect, buffer: &mut Buffer) {
         let activations: u64 = self.tasks.iter().map(|task| task.activations).sum();
-        let title = format!(
+        format!(
             "whylate watch: {} {}, {} activations in {}, by {}",
             self.tasks.len(),
             if self.tasks.len() == 1 { "thread" } else { "threads" },
             count(activations),
             nanoseconds(self.elapsed.0),
             self.order.name()
+        )
+    }
+
+    fn draw_threads(&mut self, area: Rect, buffer: &mut Buffer) {
+        let of_priority = self.tasks.iter().map(|task| priority(task.priority).len()).max();
+        let wide = of_priority.unwrap_or(0).max(PRIORITY.len());
+        let head = format!(
+            "{:<13} {:>wide$} {:>7} {:>7} {:>7} {:>7} {:>5} {:<10} worst cause",
+            "thread", PRIORITY, "p50", "p99.9", "max", "wake", "late", "last"
         );
+        line(buffer, area, 1, &head, Style::new().add_modifier(Modifier::UNDERLINED));
+        let (row, rows) = (self.row(), usize::from(area.height.saturating_sub(4)).max(1));
+        self.first = self.first.min(row).max((row + 1).saturating_sub(rows));
+        for (nth, task) in self.tasks.iter().enumerate().skip(self.first).take(rows) {
+            let style = if nth == row { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
+            line(buffer, area, nth - self.first + 2, &thread_line(task, wide), style);
+        }
+        // The row of a narrow terminal has no room for it.
+        if let Some((task, why)) = self.tasks.get(row).and_then(|task| Some((task, cause(task)?))) {
+            let text = format!("worst of {}: {}", task.name, why.sentence());
+            line(buffer, area, usize::from(area.height.saturating_sub(2)), &text, Style::new());
+        }
+    }
+}
+
+impl View for WatchView {
+    fn draw(&mut self, area: Rect, buffer: &mut Buffer) {
+        let title = self.title();
         let whole = area;
         let told = u16::from(self.warning.is_some()) * WARNING_ROWS;
         let area = Rect { height: area.height.saturating_sub(told), ..area };
@@ -184,10 +201,10 @@ impl View for WatchView {
             let rows = Rect { y, height: told.min(whole.bottom().saturating_sub(y)), ..area };
             paragraphs(buffer, rows, &[&format!("warning: {warning}")]);
         }
-        let keys = if self.page == Page::Threads {
-            "Enter last spike, w worst, s sort, ? help, q end"
-        } else {
-            "Esc back, q end"
+        let keys = match self.page {
+            Page::Threads => "Enter last spike, w worst, s sort, ? help, q end",
+            Page::Help => "? or Esc back, q end",
+            Page::Last | Page::Worst => "Esc back, q end",
         };
         line(buffer, whole, usize::from(whole.height.saturating_sub(1)), keys, Style::new());
     }
@@ -198,7 +215,9 @@ impl View for WatchView {
             KeyCode::Down | KeyCode::Char('j') => self.choose(self.row() + 1),
             KeyCode::Enter => self.page = Page::Last,
             KeyCode::Char('w') => self.page = Page::Worst,
-            KeyCode::Char('?') => self.page = Page::Help,
+            KeyCode::Char('?') => {
+                self.page = if self.page == Page::Help { Page::Threads } else { Page::Help };
+            }
             KeyCode::Esc | KeyCode::Backspace => self.page = Page::Threads,
             KeyCode::Char('s') => {
                 self.order = self.order.next();
@@ -209,22 +228,26 @@ impl View for WatchView {
     }
 }
 
-fn thread_line(task: &TaskLine) -> String {
+/// What made the worst activation late, but for the thread's own work.
+fn cause(task: &TaskLine) -> Option<&Cause> {
+    task.worst.as_ref()?.1.iter().find(|it| it.kind != CauseKind::OwnWork)
+}
+
+/// The row of a thread; its priority has a column of that width.
+fn thread_line(task: &TaskLine, wide: usize) -> String {
     let time = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), nanoseconds);
     let response = task.response;
-    let why =
-        task.worst.as_ref().and_then(|(_, causes)| causes.iter().find(|it| it.kind != CauseKind::OwnWork));
     format!(
-        "{:<13.13} {:>4} {:>7} {:>7} {:>7} {:>7} {:>5} {:<10} {}",
+        "{:<13.13} {:>wide$} {:>7} {:>7} {:>7} {:>7} {:>5} {:<10} {}",
         task.name,
-        priority(task.priority).replace("nice ", "n").replace("deadline", "dl"),
+        priority(task.priority),
         time(response.map(|it| it.p50_ns)),
         time(response.map(|it| it.p999_ns)),
         time(response.map(|it| it.max_ns)),
         time(task.wakeup.map(|it| it.max_ns)),
         count(task.missed),
         strip(&task.strip),
-        [why.map(short), warned(task)].into_iter().flatten().collect::<Vec<_>>().join("; ")
+        [cause(task).map(short), warned(task)].into_iter().flatten().collect::<Vec<_>>().join("; ")
     )
 }
 

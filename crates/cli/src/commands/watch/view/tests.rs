@@ -135,6 +135,26 @@ fn help_and_warnings_are_not_cut_off() {
     view.key(KeyCode::Char('?'));
     let text = narrow(&mut view);
     assert!(HELP.iter().all(|words| text.contains(words)), "{text}");
+    view.key(KeyCode::Char('?'));
+    assert!(narrow(&mut view).contains("worst cause"), "the same key goes back");
+}
+
+#[test]
+fn before_the_first_figures_none_are_told() {
+    let text = narrow(&mut WatchView::new());
+    assert!(text.starts_with("whylate watch: begins\n") && !text.contains(" 0 "), "{text}");
+}
+
+#[test]
+fn a_cause_that_a_narrow_row_cuts_is_told_below() {
+    let mut long = task("control", 4_000_000);
+    long.worst.as_mut().unwrap().1[1].actor = Some("a-very-long-name-of-a-program".to_owned());
+    let mut ordinary = task("worker", 2_000_000);
+    ordinary.priority = -21;
+    let text = narrow(&mut shown(&[long, ordinary]));
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[3].contains(" nice 0 ") && lines[2].ends_with('…'), "{text}");
+    assert!(text.contains("worst of control: a-very-long-name-of-a-program had the CPU"), "{text}");
 }
 
 #[test]
