@@ -1,9 +1,10 @@
 //! What the records of the rings tell, in the explainer's words.
 
-use crate::causes::{Causes, PRIORITY_TOP};
+use crate::causes::Causes;
 use crate::layout::tasks::Waker as RawWaker;
 use crate::layout::{Command, RawSegment, What};
 use whylate_core::CpuId;
+use whylate_core::figure::PRIORITY_TOP;
 use whylate_explain::activation::Waker;
 use whylate_explain::segments::{Activity, Segment, Sender, Thread};
 use zerocopy::{IntoBytes as _, TryFromBytes as _};

@@ -20,9 +20,6 @@ use zerocopy::transmute;
 /// How far before the begin of a window segments are read.
 const BEFORE_NS: u64 = 200_000;
 
-/// The kernel's number of the highest real-time priority, from which tools count down.
-pub(crate) const PRIORITY_TOP: i32 = 99;
-
 /// The facility that names the functions which other CPUs asked for.
 pub(crate) const FUNCTIONS: &str = "functions run for other CPUs";
 /// The facility that names the senders of interrupts.

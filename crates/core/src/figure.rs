@@ -150,6 +150,9 @@ pub fn priority(priority: i32) -> String {
     }
 }
 
+/// What the kernel's number of a priority and the priority that tools print add up to.
+pub const PRIORITY_TOP: i32 = 99;
+
 /// The same in a sentence: `priority 80`, `deadline`, `nice 5`.
 pub fn scheduled(priority: i32) -> String {
     match priority {
@@ -161,7 +164,7 @@ pub fn scheduled(priority: i32) -> String {
 /// A priority as the kernel counts and traces have it (0 to 99 real-time, 120 for `nice 0`, -1 for deadline), as
 /// [`priority`] takes it.
 pub fn of_kernel(priority: i32) -> i32 {
-    99 - priority
+    PRIORITY_TOP - priority
 }
 
 #[cfg(test)]

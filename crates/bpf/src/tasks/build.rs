@@ -2,12 +2,12 @@
 
 use super::marked::Come;
 use super::monitors::{KernelMonitor, MonitorWarning};
-use crate::causes::PRIORITY_TOP;
 use crate::layout::Command;
 use crate::layout::tasks::{Began, RawStretch, TaskEvent, Waker as RawWaker};
 use std::collections::BTreeMap;
 use syscalls::Sysno;
 use whylate_core::CpuId;
+use whylate_core::figure::PRIORITY_TOP;
 use whylate_explain::activation::{Activation, Doing, Stage, Wait, Waker};
 use whylate_explain::segments::Thread;
 

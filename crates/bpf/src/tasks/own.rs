@@ -8,11 +8,11 @@
 use super::build::{Builder, Watched};
 use super::choose::{self, Chosen};
 use super::{Explained, TaskLosses, TaskTarget};
-use crate::causes::PRIORITY_TOP;
 use crate::layout::Command;
 use crate::layout::tasks::{Began, RawStretch, TaskEvent};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use whylate_core::figure::PRIORITY_TOP;
 use whylate_core::{CpuId, CpuSet};
 use whylate_explain::activation::{Activation, Doing, Wait, Waker, explain_alone};
 use whylate_explain::segments::Thread;

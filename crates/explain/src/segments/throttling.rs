@@ -29,20 +29,16 @@ impl Recording {
 
 /// The switch by which it began, where it still goes on at `until_ns`.
 pub(crate) fn begun_in(recording: &Recording, until_ns: u64) -> Option<Segment> {
-    let mut switches: Vec<(&Segment, i32, bool, i32)> = recording
-        .segments
-        .iter()
-        .filter(|segment| segment.to_ns <= until_ns)
-        .filter_map(|segment| match &segment.what {
-            Activity::Thread { thread, was_runnable, next_priority, .. } => {
-                Some((segment, thread.priority, *was_runnable, *next_priority))
+    let switches =
+        recording.segments.iter().filter(|segment| segment.to_ns <= until_ns).filter_map(|segment| {
+            match &segment.what {
+                Activity::Thread { thread, was_runnable, next_priority, .. } => {
+                    Some((segment, thread.priority, *was_runnable, *next_priority))
+                }
+                _ => None,
             }
-            _ => None,
-        })
-        .collect();
-    switches.sort_by_key(|(segment, ..)| segment.to_ns);
-    // The last switch to or from a real-time thread.
-    let last = switches.into_iter().rev().find(|(_, priority, _, next)| *priority > 0 || *next > 0);
-    let (segment, priority, was_runnable, next) = last?;
+        });
+    let of_real_time = switches.filter(|(_, priority, _, next)| *priority > 0 || *next > 0);
+    let (segment, priority, was_runnable, next) = of_real_time.max_by_key(|(segment, ..)| segment.to_ns)?;
     (was_runnable && next <= 0 && (1..DEADLINE).contains(&priority)).then(|| segment.clone())
 }

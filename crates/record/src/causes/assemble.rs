@@ -7,12 +7,11 @@
 use super::own::{OwnThreads, Seen};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use whylate_core::CpuId;
+use whylate_core::figure::PRIORITY_TOP;
 use whylate_explain::segments::{Activity, Recording, Segment, Thread};
 use whylate_trace::event::{Event, EventKind, Names, Symbol, Task, TaskState, Vector};
 use whylate_trace::reader::Reader;
 
-/// The kernel's number of the highest real-time priority, from which tools count down.
-const PRIORITY_TOP: i32 = 99;
 /// A timer whose clock differs by more than this from CLOCK_MONOTONIC has another clock.
 const SAME_CLOCK_NS: u64 = 1_000_000_000;
 /// At most this many segments of a CPU are kept.

@@ -7,12 +7,11 @@
 use super::step::{Step, What, Who};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use whylate_bpf::{HistogramsChange, HistogramsConfig, HistogramsSnapshot, TaskFilter, WakeupCounts};
+use whylate_core::figure::PRIORITY_TOP;
 use whylate_core::result::{CpuHistograms, HistogramKind, KernelHistogram, LatencyRecord};
 use whylate_core::{CpuId, CpuSet};
 use whylate_stats::Histogram;
 
-/// The kernel's number of the highest real-time priority, from which tools count down.
-const PRIORITY_TOP: i32 = 99;
 /// A timer whose clock differs by more than this from CLOCK_MONOTONIC has another clock.
 const SAME_CLOCK_NS: u64 = 1_000_000_000;
 /// Used for a name that is not in the trace.
