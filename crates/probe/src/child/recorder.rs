@@ -35,13 +35,19 @@ impl<'a> BreakOff<'a> {
         value_ns > self.above_ns
     }
 
-    /// Stops tracing first, so that the trace ends with the spike, then everything else.
+    /// Stops tracing, so that the trace ends with the spike. Before the spike is told: whoever reads it stops tracing too, and
+    /// the trace would lack the marker.
     #[cold]
-    pub(crate) fn now(&mut self, value_ns: u64) {
+    pub(crate) fn mark(&mut self, value_ns: u64) {
         if let Some(tracing) = &mut self.tracing {
             let limit = self.above_ns;
             tracing.mark_and_stop(&format!("hit latency threshold ({value_ns} ns > {limit} ns)\n"));
         }
+    }
+
+    /// Stops everything else.
+    #[cold]
+    pub(crate) fn now(&mut self, value_ns: u64) {
         self.header.broke_ns().store(value_ns, Relaxed);
         self.header.stop().store(1, Relaxed);
         // The first one counts, whatever comes until the loop looks.
@@ -69,6 +75,9 @@ impl<'a> Recorder<'a> {
     pub(crate) fn count(&mut self, now: u64, latency: u64, period: u64) -> bool {
         let samples = self.lane.count_sample(latency);
         let is_broken = self.break_off.is_above(latency);
+        if is_broken {
+            self.break_off.mark(latency);
+        }
         if latency >= self.lane.floor().load(Relaxed) || is_broken {
             self.lane.push(RingRecord { at: now, value: latency, sample: period });
         }

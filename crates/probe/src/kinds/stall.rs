@@ -212,6 +212,9 @@ impl Stall<'_> {
             }
         }
         let is_broken = self.break_off.is_above(nanos);
+        if is_broken {
+            self.break_off.mark(nanos);
+        }
         if cycles >= self.threshold || is_broken {
             add(self.lane.gaps(), 1);
             add(self.lane.lost_cycles(), cycles);

@@ -271,7 +271,11 @@ impl Asker<'_> {
             samples = lane.count_sample(whole);
             let is_broken = self.break_off.is_above(whole);
             if candidates.is_one(whole, lane.floor().load(Relaxed)) || is_broken {
-                lane.push(RingRecord { at: clock::now().0, value: whole, sample: samples - 1 });
+                let at = clock::now().0;
+                if is_broken {
+                    self.break_off.mark(whole);
+                }
+                lane.push(RingRecord { at, value: whole, sample: samples - 1 });
             }
             if is_broken {
                 self.break_off.now(whole);
