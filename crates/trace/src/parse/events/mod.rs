@@ -64,6 +64,12 @@ pub(super) trait Fields<'a> {
     fn symbol(&mut self, key: &str) -> Option<Symbol> {
         self.number(key).map(Symbol::Address)
     }
+    /// The function that another CPU asked this one to call; `None` where this one calls its own, for which nothing was queued.
+    #[inline]
+    fn asked_of_another(&mut self) -> Option<Symbol> {
+        let function = self.symbol("func")?;
+        (self.code("csd") != Some(0)).then_some(function)
+    }
     /// A function that records have as a distance from the start of the kernel's code, `KEY_offs`.
     fn caller(&mut self, key: &str) -> Option<Symbol>;
     /// A name that is the last of the fields and can have spaces.

@@ -133,8 +133,8 @@ events! { fields:
         };
     }
     "csd" {
-        "csd_function_entry" => RemoteFunctionEntry { function: fields.symbol("func")? };
-        "csd_function_exit" => RemoteFunctionExit { function: fields.symbol("func")? };
+        "csd_function_entry" => RemoteFunctionEntry { function: fields.asked_of_another()? };
+        "csd_function_exit" => RemoteFunctionExit { function: fields.asked_of_another()? };
         "csd_queue_cpu";
     }
     "preemptirq" {
