@@ -66,7 +66,10 @@ struct timerqueue_node {
 	s64 expires;
 };
 
+struct hrtimer;
+
 struct hrtimer_clock_base {
+	struct hrtimer *running;
 	s64 offset;
 };
 

@@ -48,6 +48,8 @@ pub struct Activation {
     pub migrations: u64,
     /// Only its runs and preemptions are known: not when it was woken, nor for what it slept.
     pub is_partial: bool,
+    /// It had not ended when the watch did: its last stage goes on.
+    pub is_unended: bool,
 }
 
 /// What woke a task.
@@ -103,6 +105,8 @@ pub enum Doing {
         /// Its control group had no CPU time left.
         out_of_quota: bool,
     },
+    /// It had the CPU or waited for one: the kernel did not show when it came.
+    Unseen,
     /// It slept in the middle of its work.
     Blocked {
         /// For what.
@@ -242,6 +246,11 @@ pub fn explain(
                 let evidence =
                     "the CPU time of its control group was used up when it left the CPU or was woken";
                 all.push(whole(stage, Blame::new(Kind::Quota, STATED, evidence)));
+            }
+            Doing::Unseen => {
+                let evidence =
+                    "it ran or could run, and the kernel did not show the switch at which it got the CPU";
+                all.push(whole(stage, Blame::unattributed_as(evidence)));
             }
             what => {
                 let recording = recordings(stage.cpu, stage.from_ns, stage.to_ns);

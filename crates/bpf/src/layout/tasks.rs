@@ -23,8 +23,6 @@ pub(crate) struct RawPlace {
 
 const _: () = assert!(size_of::<RawPlace>() == 8);
 
-/// Bytes of what is in progress for one watched task.
-pub(crate) const SLOT_BYTES: usize = 152;
 
 /// What a record of a watched task is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -67,6 +65,49 @@ pub(crate) enum Waker {
     Vector,
     Softirq,
 }
+
+/// What woke a task, and when its timer was to expire.
+#[derive(Clone, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct RawWoken {
+    /// 0: no timer.
+    pub(crate) expires_ns: u64,
+    pub(crate) waker: u32,
+    pub(crate) waker_kind: Waker,
+    pub(crate) waker_command: Command,
+}
+
+/// What is in progress for one watched task.
+#[derive(Clone, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct RawSlot {
+    /// Its last wake-up; 0: none was seen.
+    pub(crate) waking_ns: u64,
+    /// When it last left a CPU; 0: it did not.
+    pub(crate) left_ns: u64,
+    /// Since when it has the CPU; 0: it has none.
+    pub(crate) run_ns: u64,
+    /// When it could run, before it did.
+    pub(crate) ready_ns: u64,
+    pub(crate) moved_ns: u64,
+    pub(crate) fault_ns: u64,
+    pub(crate) began: Began,
+    pub(crate) faults: u32,
+    pub(crate) lost: u32,
+    pub(crate) previous: u32,
+    pub(crate) previous_prio: i32,
+    /// Whether it could run when it left the CPU.
+    pub(crate) was_runnable: u8,
+    pub(crate) is_out_of_quota: u8,
+    pub(crate) moved_from: u8,
+    pub(crate) unused: u8,
+    pub(crate) previous_command: Command,
+    /// The last wake-up, and the one after which it runs.
+    pub(crate) waking: RawWoken,
+    pub(crate) woken: RawWoken,
+}
+
+const _: () = assert!(size_of::<RawSlot>() == 152 && offset_of!(RawSlot, waking) == 88);
 
 /// A watched task had a CPU: from one switch to the next. Of tasks that come and go, only who they are and `waker`, the
 /// thread that started it.

@@ -12,7 +12,7 @@ use whylate_explain::activation::{Activation, Doing, Stage, Wait, Waker};
 use whylate_explain::segments::Thread;
 
 /// An activation with more stages than this is a task that hardly ever sleeps: it is given up.
-const STAGES_MAX: usize = 4_096;
+const STAGES_MAX: usize = 32_768;
 /// State bits of the kernel: uninterruptible, stopped or traced, without load (a thread of the kernel that has nothing to
 /// do), waiting for a sleeping spinlock of a real-time kernel.
 const UNINTERRUPTIBLE: u32 = 0x2;
@@ -47,11 +47,11 @@ pub struct Watched {
 }
 
 /// How it left its CPU.
-struct Left {
-    at_ns: u64,
-    cpu: CpuId,
+pub(super) struct Left {
+    pub(super) at_ns: u64,
+    pub(super) cpu: CpuId,
     /// `None`: it was preempted.
-    wait: Option<Wait>,
+    pub(super) wait: Option<Wait>,
     next: Thread,
     out_of_quota: bool,
 }
@@ -65,7 +65,7 @@ impl Left {
 #[derive(Default)]
 pub(super) struct Track {
     pub(super) open: Option<Activation>,
-    left: Option<Left>,
+    pub(super) left: Option<Left>,
     cpu: Option<CpuId>,
     /// Marks by which it came since it was given the CPU.
     pub(super) marks: Vec<Come>,
@@ -82,7 +82,7 @@ pub(super) type Owner<'f> = dyn Fn(u32, u32, bool) -> Option<String> + 'f;
 /// Puts activations together.
 #[derive(Default)]
 pub(super) struct Builder {
-    tracks: BTreeMap<u32, Track>,
+    pub(super) tracks: BTreeMap<u32, Track>,
     pub(super) threads: BTreeMap<u32, Watched>,
     /// Activations of which a part was not seen.
     pub(super) incomplete: u64,
@@ -159,7 +159,7 @@ impl Builder {
         }
     }
 
-    fn stretch(&mut self, cpu: CpuId, raw: &RawStretch, owner: &Owner<'_>) -> Option<Activation> {
+    pub(super) fn stretch(&mut self, cpu: CpuId, raw: &RawStretch, owner: &Owner<'_>) -> Option<Activation> {
         let track = self.tracks.entry(raw.thread).or_default();
         if raw.lost > 0 {
             self.incomplete += u64::from(track.open.take().is_some());
@@ -175,6 +175,13 @@ impl Builder {
                 track.wake(cpu, raw, left);
             }
             (Began::Preempted, Some(left)) if left.wait.is_none() => track.go_on(cpu, raw, left),
+            // The switch to it was not shown.
+            (Began::Unknown, Some(Left { at_ns, wait: None, cpu, .. })) if is_open && !self.marked && raw.run_ns == 0 =>
+            {
+                if let Some(open) = &mut track.open {
+                    open.stages.push(Stage { from_ns: at_ns, to_ns: raw.end_ns, cpu, what: Doing::Unseen });
+                }
+            }
             // What was before is not known.
             _ => {
                 self.incomplete += u64::from(is_open);
@@ -190,7 +197,7 @@ impl Builder {
         let wait = (raw.is_runnable == 0).then(|| wait_of(raw, &known));
         if self.marked {
             self.incomplete += track.come_by(cpu, raw, &mut self.ended);
-        } else if let Some(open) = &mut track.open {
+        } else if let Some(open) = track.open.as_mut().filter(|_| raw.run_ns > 0) {
             open.stages.push(Stage { from_ns: raw.run_ns, to_ns: raw.end_ns, cpu, what: Doing::Running });
         }
         if let Some(open) = &mut track.open {

@@ -2,6 +2,7 @@
 
 use super::Watched;
 use std::path::{Path, PathBuf};
+use whylate_core::CpuId;
 use whylate_host::HostRoot;
 use whylate_host::threads::Stat;
 
@@ -103,6 +104,12 @@ pub(super) fn known(host: &HostRoot, pid: u32, tid: u32) -> Option<Chosen> {
     let known =
         Watched { process: pid, command: stat.name.to_owned(), priority: -1 - priority, is_gone: false };
     Some(Chosen { thread: tid, known })
+}
+
+/// The CPU on which a thread runs, or ran last.
+pub(super) fn cpu(host: &HostRoot, pid: u32, tid: u32) -> Option<CpuId> {
+    let text = host.read(&format!("/proc/{pid}/task/{tid}/stat")).ok()??;
+    Some(CpuId(Stat::parse(&text)?.field(39)?.parse().ok()?))
 }
 
 fn processes_of(host: &HostRoot, folder: &Path, depth: usize, found: &mut Vec<u32>) {

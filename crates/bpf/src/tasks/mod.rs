@@ -14,6 +14,7 @@ mod own;
 mod places;
 mod rings;
 mod suspension;
+mod unended;
 
 pub use build::Watched;
 pub use choose::{Chosen, TaskTarget, unit_group};
@@ -27,7 +28,7 @@ use crate::error::BpfError;
 use crate::events::{Event, event};
 use crate::finder::surroundings;
 use crate::layout::tasks::{
-    RawMarkText, RawPlace, RawTaskLosses, SLOT_BYTES, SLOT_INHERITS, SLOT_WATCHED, TASK_SLOTS,
+    RawMarkText, RawPlace, RawSlot, RawTaskLosses, SLOT_INHERITS, SLOT_WATCHED, TASK_SLOTS,
 };
 use crate::object::check_namespaces;
 use crate::settings::{HistogramsConfig, TaskFilter};
@@ -98,6 +99,8 @@ pub struct TaskWatch {
     missing: Vec<String>,
     suspension: Suspension,
     monitors: bool,
+    /// When the threads that were there at the end were watched no more.
+    left_alone: BTreeMap<u32, u64>,
 }
 
 impl TaskWatch {
@@ -156,6 +159,7 @@ impl TaskWatch {
             missing,
             suspension: Suspension::new(Clocks::read()),
             monitors,
+            left_alone: BTreeMap::new(),
         };
         watch.look_for_tasks()?;
         Ok(watch)
@@ -243,7 +247,7 @@ impl TaskWatch {
             return Ok(true);
         }
         if flags != 0 {
-            object.set("task_slots", place, &[0u8; SLOT_BYTES])?;
+            object.set("task_slots", place, &[0u8; size_of::<RawSlot>()])?;
         }
         let new = if flags == 0 { RawPlace::default() } else { RawPlace { thread, flags } };
         let bytes: PlaceBytes = transmute!(new);

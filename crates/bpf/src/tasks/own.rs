@@ -250,7 +250,7 @@ impl Track {
 }
 
 /// A record of a thread in which nothing has happened.
-fn raw(known: &Watched, thread: u32) -> RawStretch {
+pub(super) fn raw(known: &Watched, thread: u32) -> RawStretch {
     let nothing = [0; size_of::<RawStretch>()];
     let Ok(nothing) = RawStretch::try_read_from_bytes(&nothing) else { unreachable!("zeros are a record") };
     let prio = if known.command.is_empty() { PRIORITY_ORDINARY } else { PRIORITY_TOP - known.priority };

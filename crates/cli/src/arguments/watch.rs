@@ -13,6 +13,7 @@ use whylate_core::{Bytes, CpuSelector, Nanos};
 #[command(
     override_usage = "whylate watch [OPTIONS] --task NAME|--pid PID|--unit UNIT|--cgroup GROUP|--priority RANGE\n       \
                       whylate watch [OPTIONS] -- COMMAND...",
+    mut_arg("json", |json| json.help("Prints a JSON document each second, and that of `whylate run` at the end (-q: only that)")),
     group = clap::ArgGroup::new("target").required(true).multiple(false),
     after_help = "\
 Examples:

@@ -70,6 +70,27 @@ fn a_command_is_watched_to_its_end_and_kept_as_a_run() {
 }
 
 #[test]
+fn an_activation_that_never_ends_is_the_longest() {
+    let _alone = alone();
+    let folder = folder();
+    let busy = "sleep 0.05; while :; do :; done";
+    let said = watch(folder.path(), &["--json", "-q", "-D", "2s", "--", "/bin/sh", "-c", busy]);
+    if !is_possible(&said, folder.path()) {
+        return;
+    }
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let result: Value = serde_json::from_str(&said.stdout).unwrap();
+    let spikes = result["cells"][0]["spikes"].as_array().unwrap();
+    let longest = spikes.iter().max_by_key(|spike| spike["latency_ns"].as_u64()).unwrap();
+    let evidence = longest["cause"]["evidence"].as_array().unwrap();
+    assert!(evidence.iter().any(|it| it == "it had not ended when the watch did"), "{longest:#}");
+    // It slept for 50 ms, and began before the watch was over by far.
+    assert!(longest["latency_ns"].as_u64().unwrap() > 500_000_000, "{longest:#}");
+    let told = |warning: &Value| warning["text"].as_str().unwrap().contains("had not ended and counts");
+    assert!(result["warnings"].as_array().unwrap().iter().any(told), "{result:#}");
+}
+
+#[test]
 fn a_response_above_the_deadline_or_the_limit_is_exit_code_2() {
     let _alone = alone();
     for flag in ["--deadline", "--limit"] {
@@ -280,11 +301,13 @@ fn whom_to_watch_must_be_said_once_and_be_there() {
     assert!(said.error().contains("real-time priority from 1 to 99"), "{said:?}");
     assert!(said.error().contains("--priority: ") && !said.error().contains("--priorities"), "{said:?}");
     let folder = folder();
-    let mistyped: [(&[&str], &str); 4] = [
+    let mistyped: [(&[&str], &str); 6] = [
         (&["--pid", "4194304"], "there is no process 4194304"),
         (&["--unit", "no-such-unit.service"], "there is no control group, unit or container"),
         (&["--cgroup", "no/such/group"], "systemd-cgls"),
         (&["--", "no-such-program"], "cannot start `no-such-program`"),
+        (&["--", "/etc/passwd"], "cannot start `/etc/passwd`: it may not be executed"),
+        (&["--task", "audio", "--limit", "0"], "--limit 0: every response is longer"),
     ];
     for (target, why) in mistyped {
         let said = watch(folder.path(), &[&["-q"], target].concat());

@@ -21,7 +21,7 @@ pub fn explain_alone(activation: &Activation) -> Vec<Cause> {
                     "it could run and did not have the CPU: another thread had it, or its control group had no CPU time left; without rights nobody \
                      is told which",
                 ),
-                Doing::Waking { .. } | Doing::Blocked { .. } => Blame::unattributed(),
+                Doing::Waking { .. } | Doing::Blocked { .. } | Doing::Unseen => Blame::unattributed(),
             };
             whole(stage, blame)
         })

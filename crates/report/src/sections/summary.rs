@@ -6,7 +6,9 @@ use crate::words::counted;
 use crate::worst::{self, CellSeries};
 use whylate_core::figure::{between, nanoseconds, nanoseconds_apart, share};
 use whylate_core::plan::{ProbePlan, Samples};
-use whylate_core::result::{CellResult, Comparison, LateTime, Outcome, RunResult, Spike, Verdict, late_time};
+use whylate_core::result::{
+    CellResult, Comparison, CpuResult, LateTime, Outcome, RunResult, Spike, Verdict, late_time,
+};
 use whylate_core::{SeriesName, WarningCode};
 
 /// The most culprits that are named.
@@ -42,10 +44,8 @@ pub(super) fn deciding(run: &RunResult) -> Option<Vec<CellSeries<'_>>> {
     let is_primary = |name: &str| primary.as_ref().is_some_and(|primary| primary.is_of(name));
     let is_late =
         |name: &str| SeriesName::of(name).facts().is_some_and(|facts| facts.samples == Samples::Lateness);
-    // Of watched threads the one that was the latest: its whole response is longer than its parts.
-    let largest = |cells: &[CellSeries<'_>]| cells.iter().filter_map(CellSeries::max_ns).max();
     let of_threads = all.iter().enumerate().filter(|(_, (name, _))| thread(name).is_some());
-    let latest = of_threads.rev().max_by_key(|(_, (_, cells))| largest(cells)).map(|(at, _)| at);
+    let latest = of_threads.rev().max_by_key(|(_, (_, cells))| weight(cells)).map(|(at, _)| at);
     let at = all.iter().position(|(name, _)| is_primary(name));
     let at = match at {
         Some(at) if thread(&all[at].0).is_some() => latest,
@@ -53,6 +53,15 @@ pub(super) fn deciding(run: &RunResult) -> Option<Vec<CellSeries<'_>>> {
     };
     let at = at.or_else(|| all.iter().position(|(name, _)| is_late(name))).unwrap_or(0);
     (at < all.len()).then(|| all.swap_remove(at).1)
+}
+
+/// Which watched thread matters most: one that missed its deadline, one with a real-time priority, the one that was the latest. Its
+/// whole response is longer than its parts.
+fn weight(cells: &[CellSeries<'_>]) -> (bool, bool, Option<u64>) {
+    let any = |is_it: fn(&CpuResult) -> bool| cells.iter().flat_map(|cell| &cell.cpus).any(|cpu| is_it(cpu));
+    let is_missed = any(|cpu| cpu.overruns.is_some_and(|missed| missed > 0));
+    let is_realtime = any(|cpu| cpu.task.as_ref().is_some_and(|task| task.priority > 0));
+    (is_missed, is_realtime, cells.iter().filter_map(CellSeries::max_ns).max())
 }
 
 /// The watched thread of a series.
@@ -120,7 +129,7 @@ pub(super) fn how_bad(cells: &[CellSeries<'_>]) -> Option<String> {
 /// What the scheduler stops on purpose is shown separately.
 fn of_scheduler(run: &RunResult) -> Option<String> {
     let cpus = run.cells.iter().flat_map(|cell| &cell.probes).flat_map(|probe| &probe.cpus);
-    let made = |cpu: &whylate_core::result::CpuResult| {
+    let made = |cpu: &CpuResult| {
         let throttled = cpu.throttled.filter(|throttled| throttled.gaps > 0)?;
         let largest = cpu.quantiles?.max_ns;
         (largest > throttled.other_max_ns).then_some((largest, throttled.other_max_ns))

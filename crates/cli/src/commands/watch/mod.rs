@@ -33,6 +33,9 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
     let task = arguments.plan();
     let task_deadline = arguments.limit.or(task.deadline);
     // Whoever mistyped something hears it before there is a directory.
+    if arguments.limit == Some(Nanos(0)) {
+        bail!("--limit 0: every response is longer; give the longest that may be, for example --limit 1ms");
+    }
     let probe = ProbePlan::Task(task.clone());
     probe.check().map_err(|error| as_flag(&error))?;
     whylate_runner::find_tasks(&task, &host.running)?;

@@ -175,7 +175,7 @@ impl Lane {
         for stage in activation.stages.iter().filter(|stage| stage.length_ns() > 0) {
             let took_ns = stage.length_ns();
             match &stage.what {
-                Doing::Running => {}
+                Doing::Running | Doing::Unseen => {}
                 Doing::Preempted { out_of_quota: true, .. } | Doing::Waking { out_of_quota: true, .. } => {
                     self.steal((CauseKind::Quota, None, None), took_ns);
                 }

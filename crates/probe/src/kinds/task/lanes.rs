@@ -103,6 +103,15 @@ impl Lanes {
         wanted
     }
 
+    /// Whether a response is longer than all of its thread, or than its deadline.
+    pub(super) fn is_longest(&mut self, activation: &Activation, threads: &BTreeMap<u32, Watched>) -> bool {
+        let deadline = self.deadline.or_else(|| self.kernel_deadlines.of(&activation.thread));
+        let nth = self.lane(&Seen::of(activation), threads);
+        let longest_ns = self.lanes[nth].response.1.max().unwrap_or_default();
+        let response_ns = activation.response_ns();
+        response_ns > longest_ns || deadline.is_some_and(|deadline| response_ns > deadline.0)
+    }
+
     /// Counts who took the time of a response that was to be explained and is not.
     pub(super) fn leave(&mut self, of: Of, counted: Counted, activation: &Activation) {
         if of == Of::Response {
@@ -128,7 +137,10 @@ impl Lanes {
         activation: &Activation,
         explained: Explained,
     ) {
-        let Explained { causes, wakeups, lost } = explained;
+        let Explained { mut causes, wakeups, lost } = explained;
+        if let Some(first) = causes.first_mut().filter(|_| activation.is_unended) {
+            first.evidence.push("it had not ended when the watch did".to_owned());
+        }
         let lane = &mut self.lanes[counted.lane];
         let (at_ns, latency_ns) = (activation.end_ns(), activation.response_ns());
         let series = match of {

@@ -131,7 +131,9 @@ pub fn find_tasks(plan: &TaskPlan, host: &HostRoot) -> Result<(), ProbeError> {
     let path = std::env::var_os("PATH");
     match plan.command.first().filter(|program| find_program(program, path.as_deref()).is_none()) {
         Some(program) => {
-            Err(ProbeError::Failed(format!("cannot start `{program}`: there is no such program")))
+            let is_there = program.contains('/') && std::path::Path::new(program).exists();
+            let why = if is_there { "it may not be executed" } else { "there is no such program" };
+            Err(ProbeError::Failed(format!("cannot start `{program}`: {why}")))
         }
         None => Ok(()),
     }
@@ -166,6 +168,7 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
         deadline: plan.deadline,
         stack_ns: STACK_MIN_NS,
         not_explained: 0,
+        unended: 0,
         clock_jumps: 0,
     };
     watching.watch.keep_stacks(STACK_MIN_NS)?;
@@ -190,9 +193,11 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
         };
         let is_over = stopped || has_ended || now_ns >= end_ns;
         if is_over {
+            watching.watch.leave_alone()?;
             // What ended last has settled by then.
             std::thread::sleep(LOOK_EVERY);
             watching.look(observer)?;
+            watching.look_at_unended(observer)?;
         }
         let [so_far, longest] = [watching.start_ns - begin_ns, stored.0].map(Duration::from_nanos);
         let interval_ns = store_after(so_far, longest).as_nanos() as u64;
@@ -222,6 +227,8 @@ struct Watching {
     deadline: Option<Nanos>,
     stack_ns: u64,
     not_explained: u64,
+    /// Activations that are counted and had not ended.
+    unended: u64,
     clock_jumps: u64,
 }
 
@@ -238,9 +245,21 @@ impl Watching {
         Ok(Some(Started(started.map_err(cannot)?)))
     }
 
+    /// Counts the activations that have not ended, where they are longer than all that did, or too long.
+    fn look_at_unended(&mut self, observer: &mut dyn Observer) -> Result<(), ProbeError> {
+        let mut open = self.watch.unended();
+        open.retain(|one| self.lanes.is_longest(one, self.watch.threads()));
+        self.unended = open.len() as u64;
+        self.take(open, observer)
+    }
+
     /// Takes the activations that ended, and explains the worst of them.
     fn look(&mut self, observer: &mut dyn Observer) -> Result<(), ProbeError> {
         let ended = self.watch.poll()?;
+        self.take(ended, observer)
+    }
+
+    fn take(&mut self, ended: Vec<Activation>, observer: &mut dyn Observer) -> Result<(), ProbeError> {
         if std::mem::replace(&mut self.clock_jumps, self.watch.clock_jumps()) != self.watch.clock_jumps() {
             self.lanes.break_periods();
         }
@@ -314,6 +333,13 @@ impl Watching {
                 [
                     "activation is not counted: the machine was suspended, or its clock set, meanwhile",
                     "activations are not counted: the machine was suspended, or its clock set, meanwhile",
+                ],
+            ),
+            (
+                self.unended,
+                [
+                    "activation had not ended and counts as long as it was by then",
+                    "activations had not ended and count as long as they were by then",
                 ],
             ),
             (losses.unwatched, ["task found no room", "tasks found no room"]),

@@ -75,6 +75,22 @@ impl Source {
         }
     }
 
+    /// Watches no thread any more: what comes from then on is in no record.
+    pub(super) fn leave_alone(&mut self) -> Result<(), ProbeError> {
+        match self {
+            Self::Kernel(watch) => watch.leave_alone().map_err(|error| failed(&error)),
+            Self::Own(..) => Ok(()),
+        }
+    }
+
+    /// Those that had not ended by then.
+    pub(super) fn unended(&mut self) -> Vec<Activation> {
+        match self {
+            Self::Kernel(watch) => watch.unended(),
+            Self::Own(..) => Vec::new(),
+        }
+    }
+
     pub(super) fn look_for_tasks(&mut self) -> Result<(), ProbeError> {
         match self {
             Self::Kernel(watch) => watch.look_for_tasks().map_err(|error| failed(&error)),

@@ -39,7 +39,7 @@ fn segment(stage: &Stage, what: String) -> TimelineSegment {
         Doing::Blocked { wait: Wait::Lock { .. }, .. } => Some(CauseKind::Lock),
         Doing::Blocked { wait: Wait::Page, .. } => Some(CauseKind::PageFault),
         Doing::Blocked { .. } => Some(CauseKind::Wait),
-        Doing::Waking { .. } => None,
+        Doing::Waking { .. } | Doing::Unseen => None,
     };
     let (from_ns, to_ns, cpu) = (stage.from_ns, stage.to_ns, stage.cpu);
     TimelineSegment { from_ns, to_ns, cpu, what, kind, function: None }
@@ -57,6 +57,7 @@ fn woken(waker: &Waker) -> String {
 fn doing(what: &Doing) -> String {
     match what {
         Doing::Running => "runs".to_owned(),
+        Doing::Unseen => "runs or could run; the kernel did not show when it got the CPU".to_owned(),
         Doing::Waking { out_of_quota: true, .. } | Doing::Preempted { out_of_quota: true, .. } => {
             "its control group has no CPU time left".to_owned()
         }

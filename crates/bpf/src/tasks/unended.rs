@@ -1,0 +1,184 @@
+//! The activations that had not ended when the watch did, with what they were made of so far.
+
+use super::build::{Builder, Owner};
+use super::own::raw;
+use super::{TaskWatch, choose};
+use crate::error::BpfError;
+use crate::layout::tasks::{Began, RawSlot, RawStretch, RawWoken, TASK_SLOTS, TaskEvent};
+use whylate_core::CpuId;
+use whylate_explain::activation::{Activation, Doing, Stage, Waker};
+use whylate_sys::clock;
+use zerocopy::TryFromBytes as _;
+
+impl TaskWatch {
+    /// Watches no thread any more; what was recorded of them until then comes with the next [`Self::poll`].
+    ///
+    /// # Errors
+    /// When the kernel does not take the change.
+    pub fn leave_alone(&mut self) -> Result<(), BpfError> {
+        let alive = self.builder.threads.iter().filter(|(_, known)| !known.is_gone);
+        for thread in alive.map(|(thread, _)| *thread).collect::<Vec<u32>>() {
+            if self.set_slot(thread, 0)? {
+                self.left_alone.insert(thread, clock::now().0);
+            }
+        }
+        Ok(())
+    }
+
+    /// The activations that had not ended at [`Self::leave_alone`]: call it once, after the [`Self::poll`] that takes the last records.
+    pub fn unended(&mut self) -> Vec<Activation> {
+        let (host, object) = (&self.host, self.causes.histograms.object());
+        let owner = |process, thread, is_shared| choose::owner(host, process, thread, is_shared);
+        let mut found = Vec::new();
+        for (thread, at_ns) in std::mem::take(&mut self.left_alone) {
+            let slot = object.get::<[u8; size_of::<RawSlot>()]>("task_slots", thread % TASK_SLOTS);
+            let slot = slot.ok().and_then(|slot| RawSlot::try_read_from_bytes(&slot).ok());
+            let process = self.builder.threads.get(&thread).map(|known| known.process);
+            let cpu = process.and_then(|process| choose::cpu(host, process, thread));
+            if let (Some(slot), Some(cpu)) = (slot, cpu) {
+                found.extend(self.builder.unended(thread, &slot, cpu, at_ns, &owner));
+            }
+        }
+        found
+    }
+}
+
+impl Builder {
+    /// What a thread is at since its last wake-up, by its slot at `at_ns`; `None` where it does nothing, where its begin is not known,
+    /// or where a record of it is missing.
+    pub(super) fn unended(
+        &mut self,
+        thread: u32,
+        slot: &RawSlot,
+        cpu: CpuId,
+        at_ns: u64,
+        owner: &Owner<'_>,
+    ) -> Option<Activation> {
+        let nothing = raw(self.threads.get(&thread)?, thread);
+        let left = self.tracks.get(&thread).and_then(|track| track.left.as_ref());
+        let left_ns = left.map_or(0, |left| left.at_ns);
+        if left_ns != slot.left_ns || at_ns < left_ns {
+            return None;
+        }
+        if let Some((began, ready_ns, run_ns, woken)) = present(slot, at_ns) {
+            let raw = RawStretch {
+                kind: TaskEvent::Stretch,
+                began,
+                ready_ns,
+                run_ns,
+                end_ns: at_ns,
+                is_runnable: 1,
+                expires_ns: woken.expires_ns,
+                waker: woken.waker,
+                waker_kind: woken.waker_kind,
+                waker_command: woken.waker_command,
+                moved_ns: slot.moved_ns,
+                moved_from: slot.moved_from,
+                fault_ns: slot.fault_ns,
+                faults: slot.faults,
+                lost: slot.lost,
+                was_out_of_quota: slot.is_out_of_quota,
+                previous: slot.previous,
+                previous_prio: slot.previous_prio,
+                previous_command: slot.previous_command,
+                ..nothing
+            };
+            self.stretch(cpu, &raw, owner);
+            let open = self.tracks.get_mut(&thread)?.open.take()?;
+            return Some(Activation { is_unended: true, ..open });
+        }
+        let track = self.tracks.get_mut(&thread)?;
+        let left = track.left.take()?;
+        let wait = left.wait?;
+        let mut open = track.open.take()?;
+        let what = Doing::Blocked { wait, waker: Waker::Unknown };
+        open.stages.push(Stage { from_ns: left_ns, to_ns: at_ns, cpu: left.cpu, what });
+        Some(Activation { is_unended: true, ..open })
+    }
+}
+
+/// How the stretch began that a thread has a CPU for or waits for: how, since when it could run, when it got the CPU, who woke it. `None`
+/// where it sleeps.
+fn present(slot: &RawSlot, at_ns: u64) -> Option<(Began, u64, u64, &RawWoken)> {
+    match slot {
+        _ if slot.run_ns > at_ns || slot.waking_ns > at_ns => None,
+        _ if slot.run_ns > 0 => Some((slot.began, slot.ready_ns, slot.run_ns, &slot.woken)),
+        _ if slot.was_runnable != 0 => Some((Began::Preempted, slot.left_ns, at_ns, &slot.woken)),
+        _ if slot.waking_ns > slot.left_ns => Some((Began::Woken, slot.waking_ns, at_ns, &slot.waking)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Watched;
+    use super::*;
+    use whylate_explain::activation::Wait;
+
+    const THREAD: u32 = 5;
+
+    fn slot() -> RawSlot {
+        RawSlot::try_read_from_bytes(&[0; size_of::<RawSlot>()]).unwrap()
+    }
+
+    fn nobody(_: u32, _: u32, _: bool) -> Option<String> {
+        None
+    }
+
+    /// Of a thread that was woken at 100, ran from 110 to 150, and then was preempted or slept in a page fault.
+    fn begun(is_runnable: bool) -> Builder {
+        let mut builder = Builder::default();
+        let known = Watched { process: 4, command: "control".to_owned(), priority: 80, is_gone: false };
+        let raw = RawStretch {
+            kind: TaskEvent::Stretch,
+            began: Began::Woken,
+            ready_ns: 100,
+            run_ns: 110,
+            end_ns: 150,
+            is_runnable: is_runnable.into(),
+            fault_ns: 140,
+            ..raw(&known, THREAD)
+        };
+        assert_eq!(builder.add(CpuId(1), &raw, &nobody), None);
+        builder
+    }
+
+    fn unended(builder: &mut Builder, slot: &RawSlot) -> Option<Activation> {
+        builder.unended(THREAD, slot, CpuId(1), 1_000, &nobody)
+    }
+
+    #[test]
+    fn what_a_thread_is_at_counts_up_to_now() {
+        let left = || RawSlot { waking_ns: 100, left_ns: 150, ..slot() };
+        let waits = unended(&mut begun(true), &RawSlot { was_runnable: 1, ..left() }).unwrap();
+        assert_eq!((waits.due_ns, waits.response_ns(), waits.preempted_ns()), (100, 900, 850));
+        let again = RawSlot { began: Began::Preempted, ready_ns: 150, run_ns: 200, ..left() };
+        let runs = unended(&mut begun(true), &again).unwrap();
+        assert_eq!((runs.response_ns(), runs.running_ns(), runs.preempted_ns()), (900, 840, 50));
+        let sleeps = unended(&mut begun(false), &left()).unwrap();
+        assert_eq!((sleeps.response_ns(), sleeps.blocked_ns(), sleeps.is_unended), (900, 850, true));
+        assert!(matches!(sleeps.stages[2].what, Doing::Blocked { wait: Wait::Page, .. }), "{sleeps:?}");
+        let woken = unended(&mut begun(false), &RawSlot { waking_ns: 400, ..left() }).unwrap();
+        assert_eq!((woken.blocked_ns(), woken.preempted_ns()), (250, 600));
+    }
+
+    #[test]
+    fn a_thread_without_a_record_counts_from_its_wake_up_where_that_was_seen() {
+        let mut builder = begun(true);
+        builder.tracks.clear();
+        let first = RawSlot { waking_ns: 100, began: Began::Woken, ready_ns: 100, run_ns: 130, ..slot() };
+        let one = unended(&mut builder, &first).unwrap();
+        assert_eq!((one.response_ns(), one.wakeup_ns(), one.running_ns()), (900, 30, 870));
+        let unknown = RawSlot { began: Began::Unknown, run_ns: 130, ..slot() };
+        assert_eq!(unended(&mut builder, &unknown), None, "its begin is not known");
+    }
+
+    #[test]
+    fn a_missing_record_and_idling_are_nothing() {
+        let later = RawSlot { waking_ns: 100, left_ns: 700, was_runnable: 1, ..slot() };
+        assert_eq!(unended(&mut begun(true), &later), None);
+        let mut idle = Builder::default();
+        idle.threads.insert(THREAD, Watched::default());
+        assert_eq!(unended(&mut idle, &slot()), None);
+    }
+}
