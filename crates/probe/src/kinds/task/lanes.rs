@@ -214,9 +214,16 @@ impl Lanes {
         if let Some(nth) = self.lanes.iter().position(|lane| lane.name == OTHERS) {
             return nth;
         }
-        let numbers = (2..SERIES_MAX).map(|number| format!("{command}#{number}"));
+        let numbered = |number: usize| match number {
+            1 => command.clone(),
+            _ => format!("{command}#{number}"),
+        };
+        // In the order in which they were started, whichever runs first: the next watch of the program calls them the same.
+        let is_older =
+            |id: u32, it: &Watched| id < thread && !it.is_gone && plain(&it.command) == command;
+        let place = 1 + threads.iter().filter(|(id, it)| is_older(**id, it)).count();
         let is_new = |name: &String| self.lanes.iter().all(|lane| lane.name != *name);
-        let own = std::iter::once(command.clone()).chain(numbers).find(is_new);
+        let own = std::iter::once(place).chain(1..SERIES_MAX).map(numbered).find(is_new);
         let name = own.filter(|_| self.lanes.len() + 1 < SERIES_MAX).unwrap_or_else(|| OTHERS.to_owned());
         if let Some(nth) = before.filter(|nth| !self.lanes[*nth].is_stored) {
             self.rename(nth, &name);

@@ -136,6 +136,19 @@ fn threads_of_one_name_are_told_apart_and_one_that_returns_goes_on() {
 }
 
 #[test]
+fn threads_of_one_name_have_their_numbers_by_age_whichever_runs_first() {
+    let known = |command: &str| Watched { command: command.to_owned(), ..Watched::default() };
+    let threads: BTreeMap<u32, Watched> =
+        [(4, "other"), (5, "audio"), (6, "audio"), (7, "audio")].map(|(pid, it)| (pid, known(it))).into();
+    let mut lanes = Lanes::new(0, None, 1);
+    for pid in [7, 5, 6] {
+        lanes.add(&activation(pid, "audio", 10, &[(5, waking()), (9, Doing::Running)]), &threads);
+    }
+    let told: Vec<(String, u32)> = lanes.lines().into_iter().map(|line| (line.name, line.thread)).collect();
+    assert_eq!(told, [("audio#3".to_owned(), 7), ("audio".to_owned(), 5), ("audio#2".to_owned(), 6)]);
+}
+
+#[test]
 fn a_thread_that_runs_another_program_has_its_name() {
     let mut lanes = Lanes::new(0, None, 1);
     let threads: BTreeMap<u32, Watched> = [5, 6].map(|pid| (pid, Watched::default())).into();
