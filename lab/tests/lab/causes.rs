@@ -250,7 +250,7 @@ fn asked_for(guest: &mut Guest) -> Result<(), LabError> {
 }
 
 /// Why a cell was skipped that makes buffers of vgem, on the kernel whose vgem asks no CPU for anything.
-pub(crate) fn vgem_asks_nobody(guest: &Guest, cell: &Value) -> Option<String> {
+fn vgem_asks_nobody(guest: &Guest, cell: &Value) -> Option<String> {
     let why = cell["skipped"].as_str()?;
     let is_known = guest.kernel_version().starts_with("5.10.") && why.contains("no other CPU is interrupted");
     is_known.then(|| why.to_owned())

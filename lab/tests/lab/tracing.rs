@@ -10,6 +10,8 @@ use whylate_lab::{Architecture, Guest, Kernel, LOAD_PLANT, LabError, Machine, Ou
 const STALL_NS: u64 = 6_000_000;
 /// Length of stalls beside a recording of functions, which makes everything late in counted time.
 const LONG_STALL_NS: u64 = 30_000_000;
+/// Entries and exits of all functions make an emulated CPU late by tens of milliseconds by themselves.
+const GRAPH_STALL_NS: u64 = 150_000_000;
 /// How far a length may be from the planted one.
 const TOLERANCE: f64 = 0.05;
 /// Guests in counted time are slow.
@@ -72,7 +74,7 @@ fn record(guest: &mut Guest, profile: &str, length_ns: u64) -> Result<Output, La
          >$OUT/recorded.json & record=$!\n\
          until grep -qs 1 /sys/kernel/tracing/instances/whylate-trace-*/tracing_on; do\n\
          kill -0 $record || break; sleep 0.1; done\n\
-         for turn in $(seq 60); do kill -0 $record 2>/dev/null || break\n\
+         for turn in $(seq 180); do kill -0 $record 2>/dev/null || break\n\
          echo 'irq-off {length_ns}ns cpu=0' >/proc/plant; sleep 1; done\ncat /proc/plant >$OUT/plant\n\
          wait $record; status=$?; [ $status = 2 ] || {{ echo ended with $status; exit 10; }}\n\
          whylate explain /tmp/late.dat --json >$OUT/explained.json || exit 11\n\
@@ -142,7 +144,7 @@ fn record_graph(guest: &mut Guest) -> Result<(), LabError> {
         assert!(told.stderr.contains("function_graph tracer"), "{}", told.stderr);
         return Ok(());
     }
-    assert_named(&record(guest, "graph", LONG_STALL_NS)?)
+    assert_named(&record(guest, "graph", GRAPH_STALL_NS)?)
 }
 
 /// A plan of one cell, measured on CPU 0.
