@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use whylate_bpf::DispatchSteps;
 use whylate_core::record::{CounterRecord, Interval, SpikeRecord};
 use whylate_core::{CpuId, Warning};
-use whylate_sys::clock;
 use whylate_sys::counter::{Calibration, CounterKind};
 use whylate_sys::process::{self, Launcher};
 use whylate_sys::shared::SharedWords;
+use whylate_sys::{clock, schedule};
 
 /// How many gaps of a stall probe are kept one by one, over all its CPUs; after that only those among the largest.
 const GAPS_KEPT: usize = 1_000_000;
@@ -25,6 +25,8 @@ const GAPS_KEPT: usize = 1_000_000;
 const PENDING_MAX: usize = 4_096;
 /// How long a measuring process may take to get ready: locking memory and large working sets take time.
 const READY_WITHIN: Duration = Duration::from_secs(20);
+/// The same while each function is traced, which makes a slow machine many times as slow.
+const READY_WITHIN_TRACED: Duration = Duration::from_secs(90);
 
 /// A measuring thread that has not ended.
 #[derive(Clone, Copy, Debug)]
@@ -101,7 +103,8 @@ impl<'s> Session<'s> {
 
     /// Returns when all its threads are ready.
     pub(crate) fn wait_until_armed(&mut self) -> Result<(), ProbeError> {
-        let deadline = Instant::now() + READY_WITHIN;
+        let within = if self.spec.trace_folder.is_some() { READY_WITHIN_TRACED } else { READY_WITHIN };
+        let deadline = Instant::now() + within;
         loop {
             match self.messages.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(Message::Warning(warning)) => self.warnings.push(warning),
@@ -113,7 +116,7 @@ impl<'s> Session<'s> {
                     return Ok(());
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    let seconds = READY_WITHIN.as_secs();
+                    let seconds = within.as_secs();
                     return Err(ProbeError::NotReady { cpus: self.spec.cpus.clone(), seconds });
                 }
                 Err(RecvTimeoutError::Disconnected) => return Err(self.died()),
@@ -311,6 +314,10 @@ impl<'s> Session<'s> {
 impl Drop for Session<'_> {
     fn drop(&mut self) {
         if !matches!(self.child.try_wait(), Ok(Some(_))) {
+            // A thread needs a CPU to end, too, and may not get its own behind a real-time loop that never sleeps.
+            for thread in self.unfinished().iter().filter(|_| !self.spec.other_cpus.is_empty()) {
+                let _ = schedule::pin_thread(thread.tid, &self.spec.other_cpus);
+            }
             // Its shared memory is no longer read.
             let _ = self.child.kill();
             let _ = self.child.wait();

@@ -8,6 +8,7 @@ use crate::lane_reader::LaneReader;
 use crate::layout::{Header, Lane, words_needed};
 use crate::spec::ProbeSpec;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 use whylate_core::plan::{DispatchSource, Policy, TimerMethod};
@@ -299,6 +300,46 @@ fn a_task_that_never_ran_while_it_was_to_be_measured_was_late_by_all_of_it() {
         found.push(interval);
     }
     panic!("{found:?}");
+}
+
+/// A real-time loop of a lower priority has the CPU when the measuring thread goes there, and for longer than is measured.
+#[test]
+fn a_loop_of_a_lower_priority_does_not_keep_a_thread_from_getting_ready() {
+    let _alone = ALONE.lock();
+    let spec = spec(timer(Nanos::from_millis(1), TimerMethod::Nanosleep), Nanos::from_millis(50));
+    if spec.other_cpus.is_empty() {
+        println!("skipped: the loop would have the only CPU");
+        return;
+    }
+    // On a busy machine what is not measured may take longer than the loop.
+    for _ in 0..5 {
+        let (cpus, is_over) = (spec.cpus.clone(), AtomicBool::new(false));
+        let (began, wait) = std::sync::mpsc::channel();
+        let ended_first = std::thread::scope(|scope| {
+            let is_over = &is_over;
+            scope.spawn(move || {
+                schedule::pin_this_thread(&cpus).unwrap();
+                let may_be_realtime = schedule::schedule_this_thread(Scheduling::Fifo(1)).is_ok();
+                began.send(may_be_realtime).unwrap();
+                let end = clock::now().0 + 900_000_000;
+                while may_be_realtime && clock::now().0 < end {}
+                is_over.store(true, Relaxed);
+            });
+            wait.recv().unwrap().then(|| {
+                measure(&spec, None);
+                !is_over.load(Relaxed)
+            })
+        });
+        match ended_first {
+            Some(false) => {}
+            Some(true) => return,
+            None => {
+                println!("skipped: planting needs the right to set real-time priorities");
+                return;
+            }
+        }
+    }
+    panic!("the thread never got ready before the loop was over");
 }
 
 #[test]

@@ -238,7 +238,11 @@ fn thread(cpu: CpuId, station: &Station<'_>) {
     if let Err(reason) = prepared.and_then(|()| prepare::unchanged(cpu)) {
         team.fail(reason);
     }
-    // Back to an ordinary task, so that the end of the process disturbs nobody at real-time priority.
+    // Back to an ordinary task, so that the end of the process disturbs nobody at real-time priority; and elsewhere, because behind
+    // a real-time loop that never sleeps an ordinary thread may not even end. What a shield keeps there stays.
+    if !team.spec.other_cpus.is_empty() {
+        let _ = schedule::pin_this_thread(&team.spec.other_cpus);
+    }
     let _ = schedule::schedule_this_thread(schedule::Scheduling::Other);
     team.barrier.wait();
 }

@@ -48,12 +48,23 @@ pub(super) fn process(team: &Team<'_>) -> Option<LatencyRequest> {
 
 /// Prepares the calling measuring thread.
 pub(super) fn thread(team: &Team<'_>, cpu: CpuId) -> Result<(), Failure> {
-    shield::pin_this_thread(team.host, &CpuSet::single(cpu))
-        .map_err(|error| format!("CPU {cpu}: cannot pin a thread there: {error}"))?;
     let wanted = scheduling(team);
-    if wanted != Scheduling::Other
-        && let Err(error) = schedule::schedule_this_thread(wanted)
-    {
+    // Before it goes there: behind a real-time loop that never sleeps an ordinary thread may wait for ever, with its priority
+    // still to be set. A thread that has a deadline goes nowhere any more.
+    let mut is_scheduled = match wanted {
+        Scheduling::Other => true,
+        Scheduling::Deadline { .. } => false,
+        Scheduling::Fifo(_) | Scheduling::RoundRobin(_) => schedule::schedule_this_thread(wanted).is_ok(),
+    };
+    let pin = || shield::pin_this_thread(team.host, &CpuSet::single(cpu));
+    let pinned = pin().or_else(|_| {
+        // The group of a shield may take ordinary threads only.
+        schedule::schedule_this_thread(Scheduling::Other)?;
+        is_scheduled = wanted == Scheduling::Other;
+        pin()
+    });
+    pinned.map_err(|error| format!("CPU {cpu}: cannot pin a thread there: {error}"))?;
+    if !is_scheduled && let Err(error) = schedule::schedule_this_thread(wanted) {
         if let Scheduling::Deadline { .. } = wanted {
             return Err(Failure::Unavailable(format!(
                 "SCHED_DEADLINE on CPU {cpu} was refused ({error}): the kernel takes a deadline task only when it \
