@@ -9,7 +9,7 @@ Beside nothing, `watch` of the process, `watch` of another one, `perf sched reco
 offcputime in one script (by tracepoints; stacks as offcputime keeps them). `--before` adds another build of whylate.
 
 Prints each round (mean of a round trip in microseconds), then for each tool the median of what it adds to "none" of the same
-round, for one activation (half a round trip). Needs root, perf and bpftrace; `--also NAME=COMMAND` adds a tool.
+round, for one activation (half a round trip). Needs root; perf and bpftrace where they are installed; `--also NAME=COMMAND` adds a tool.
 
     benches/watch_peers.py latency [--binary …] [--rounds 30] [--seconds 3]
 
@@ -24,6 +24,7 @@ import os
 import random
 import re
 import shlex
+import shutil
 import signal
 import statistics
 import subprocess
@@ -149,8 +150,10 @@ def main():
             if binary:
                 tools[f"{name}, of it"] = lambda binary=binary: watch(binary, "roundtrip_peer")
                 tools[f"{name}, of another"] = lambda binary=binary: watch(binary, "nobody")
+        peers = [name for name, program in [("perf sched record", "perf"), ("bpftrace", "bpftrace")] if shutil.which(program)]
         tools["perf sched record"] = lambda: ["perf", "sched", "record", "-a", "-o", str(folder / "perf.data")]
         tools["bpftrace"] = lambda: ["bpftrace", str(script)]
+        tools = {name: tool for name, tool in tools.items() if name in peers or name not in ["perf sched record", "bpftrace"]}
         for name, command in (one.split("=", 1) for one in options.also):
             tools[name] = lambda command=command: shlex.split(command)
         seen = {name: [] for name in tools}
@@ -162,9 +165,9 @@ def main():
     print(f"none: median {statistics.median(none):.2f} us for a round trip")
     cost = {name: statistics.median((one - alone) / 2 for one, alone in zip(values, none)) for name, values in seen.items()}
     for name, adds in cost.items():
-        peers = ", ".join(f"{adds / cost[peer]:.2f} of {peer}" for peer in ["perf sched record", "bpftrace"])
+        beside_peers = ", ".join(f"{adds / cost[peer]:.2f} of {peer}" for peer in peers)
         if name != "none":
-            print(f"{name}: {adds:.2f} us for an activation ({peers})")
+            print(f"{name}: {adds:.2f} us for an activation ({beside_peers})")
 
 
 main()
