@@ -61,8 +61,8 @@ fn kernel_shows_which(root: &HostRoot) -> Result<bool, HostError> {
 /// kernels that do not show it.
 fn is_managed_by_name(description: &str) -> bool {
     // Linux has two dummy interrupt controllers; lines that a driver raises in software use one of them.
-    let has_no_controller =
-        ["dummy", "none"].contains(&description.split_whitespace().next().unwrap_or_default());
+    let controller = description.split_whitespace().next().unwrap_or_default();
+    let has_no_controller = ["dummy", "none"].contains(&controller);
     let device = description.split_whitespace().last().unwrap_or_default();
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let virtio_disk = device.strip_prefix("virtio").and_then(|rest| rest.split_once("-req."));
@@ -71,7 +71,8 @@ fn is_managed_by_name(description: &str) -> bool {
         || virtio_disk.is_some_and(|(disk, queue)| is_number(disk) && is_number(queue))
         || nvme.is_some_and(|(disk, queue)| is_number(disk) && is_number(queue) && queue != "0")
         || device == "timer"
-        || device.strip_prefix("hpet").is_some_and(is_number)
+        // One that signals by messages is the timer of a CPU; the line of one that a program has opened can be moved.
+        || device.strip_prefix("hpet").is_some_and(is_number) && controller.contains("HPET")
 }
 
 /// Linux 6.11 and newer give the file no write permission when the line is managed or belongs to one CPU; before that,
@@ -110,10 +111,19 @@ mod tests {
             "PCI-MSI 16386-edge virtio0-req.1",
             "IR-PCI-MSIX 3-edge nvme1q3",
             "IO-APIC 2-edge timer",
+            "HPET-MSI 3-edge hpet3",
             "dummy plant",
         ];
         assert!(managed.iter().all(|line| is_managed_by_name(line)));
-        let movable = ["nvme0q0", "virtio1-req", "virtio2-input.0", "eth0-rx-1", "rtc0", ""];
+        let movable = [
+            "nvme0q0",
+            "virtio1-req",
+            "virtio2-input.0",
+            "eth0-rx-1",
+            "rtc0",
+            "IO-APIC 16-fasteoi hpet2",
+            "",
+        ];
         assert!(!movable.iter().any(|line| is_managed_by_name(line)));
         let folder = tempfile::tempdir().unwrap();
         let root = HostRoot::at(folder.path());

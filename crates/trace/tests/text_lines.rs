@@ -96,7 +96,10 @@ const BODIES: &[(&str, &str)] = &[
         "csd_function_entry: func=do_flush_tlb_all, csd=00000000abc",
         r#"RemoteFunctionEntry { function: "do_flush_tlb_all" }"#,
     ),
-    ("csd_function_entry: func=do_flush_tlb_all csd=0000000000000000", r#"Other { system: Some("csd"), name: "csd_function_entry" }"#),
+    (
+        "csd_function_entry: func=do_flush_tlb_all csd=0000000000000000",
+        r#"Other { system: Some("csd"), name: "csd_function_entry" }"#,
+    ),
     (
         "nmi_handler: perf_event_nmi_handler() delta_ns: 2358 handled: 1",
         r#"Nmi { handler: "perf_event_nmi_handler", duration_ns: 2358 }"#,

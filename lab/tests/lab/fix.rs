@@ -48,6 +48,10 @@ struct Trouble {
     plant: &'static str,
     /// Each of these alone takes it away; a name that ends in `-` stands for all that begin so.
     cures: &'static [&'static str],
+    /// What is looked at once the search is over, while what is planted is still there; fails where it is not as before.
+    after: &'static str,
+    /// What a file has that installs the cure.
+    installs: Option<&'static str>,
 }
 
 /// What most of them have: a task on CPU 1, every treatment that is proposed.
@@ -60,6 +64,8 @@ const USUAL: Trouble = Trouble {
     treatments: "all",
     plant: "",
     cures: &[],
+    after: ":",
+    installs: None,
 };
 
 /// The planted 60 ms are above it. Once that is reached nothing more is sought, which saves half of the repeats.
@@ -76,16 +82,20 @@ const THREAD: Trouble = Trouble {
     ..USUAL
 };
 
-/// The interrupts of a device, sent to the CPU of the task, of which some take long. On these kernels handlers are threads.
+/// The interrupts of a timer with a line of its own, sent to the CPU of the task, of which some take long. On these kernels handlers
+/// are threads. Counted time waits for no disk of the host; it does for this device.
 const INTERRUPTS: Trouble = Trouble {
     name: "fix_moves_interrupts_that_take_long",
-    plant: "line=$(sed -n 's/^ *\\([0-9]*\\):.*-requests.*/\\1/p' /proc/interrupts | head -n 1)\n\
-            affinity=$(cat /proc/irq/$line/smp_affinity_list)\n\
-            undo() { echo $affinity >/proc/irq/$line/smp_affinity_list; }\n\
-            echo 1 >/proc/irq/$line/smp_affinity_list || exit 7\n\
-            sh -c 'while :; do cat /lab/plant.ko >/dev/null; sleep 0.1; done' & planter=$!\n\
+    // HPET_IRQFREQ and HPET_IE_ON of include/uapi/linux/hpet.h.
+    plant: "python3 -c 'import fcntl, os\ntimer = os.open(\"/dev/hpet\", os.O_RDONLY)\n\
+            fcntl.ioctl(timer, 0x40086806, 20)\nfcntl.ioctl(timer, 0x6801)\nwhile True: os.read(timer, 8)' & planter=$!\n\
+            for try in $(seq 100); do\n\
+            line=$(sed -n 's/^ *\\([0-9]*\\):.*hpet[0-9].*/\\1/p' /proc/interrupts | head -n 1)\n\
+            [ -z \"$line\" ] || break; sleep 0.1; done\n\
+            echo 1 >/proc/irq/$line/smp_affinity_list || { kill $planter; exit 7; }\n\
             sh -c 'while :; do echo \"irq-off-in 60ms in=irq_default_primary_handler cpu=1\" >/proc/plant; sleep 0.2; done' 2>/dev/null & planter=\"$planter $!\"\n",
-    cures: &["irq-affinity-", "irq-affinity"],
+    // A shield sends the interrupts of devices to the other CPUs, too.
+    cures: &["irq-affinity-", "irq-affinity", "shield"],
     ..USUAL
 };
 
@@ -148,20 +158,56 @@ const THROTTLED: Trouble = Trouble {
     ..USUAL
 };
 
+/// The same where a server of the scheduler gives ordinary tasks their part, beside whatever real-time task there is: the task
+/// waits for it, too. The maximum of `stall` is without what that server takes, and so a timer looks.
+const SERVED: Trouble = Trouble {
+    name: "fix_lets_a_task_run_that_waits_for_the_fair_server",
+    // Its turns leave the CPU to the kernel's threads of the same priority. With SCHED_FIFO, rcuc/1 would never run: no grace period
+    // would end, and whoever waits for one, as who loads programs into the kernel does, would wait for ever.
+    plant: "taskset -c 1 chrt -r 1 sh -c 'while :; do :; done' & planter=$!\n\
+            taskset -c 1 sh -c 'while :; do :; done' & planter=\"$planter $!\"\n",
+    cures: &["fair-server"],
+    ..USUAL
+};
+
+/// A service of ordinary programs that take most of a CPU from an ordinary task: by its weight ten times as much as that gets. Half of
+/// what it uses while nobody else wants the CPU is less than that. Where they run is not for this search to say.
+const SERVICE: Trouble = Trouble {
+    name: "fix_gives_a_service_a_quota",
+    probe: "kind = \"stall\"\nthreshold = \"1ms\"\npolicy = \"other\"\n",
+    goal: "stall lost_share",
+    treatments: "quota-hog,vm-stat-interval",
+    plant: "ln -sf $(command -v python3) /tmp/hog\n\
+            slice=/sys/fs/cgroup/system.slice; service=$slice/hog.service\n\
+            echo +cpu >/sys/fs/cgroup/cgroup.subtree_control\n\
+            mkdir -p $service && echo 1000 >$slice/cpu.weight && echo +cpu >$slice/cgroup.subtree_control || exit 8\n\
+            planter=; for nth in 1 2 3 4; do\n\
+            sh -c 'echo $$ >/sys/fs/cgroup/system.slice/hog.service/cgroup.procs\n\
+            exec taskset -c 1 /tmp/hog -c \"while True: pass\"' & planter=\"$planter $!\"; done\n\
+            undo() { rmdir $service $slice; echo -cpu >/sys/fs/cgroup/cgroup.subtree_control; }\n",
+    cures: &["quota-hog"],
+    after: "[ \"$(cat $service/cpu.max)\" = 'max 100000' ] && [ \"$(cat $slice/cpu.weight)\" = 1000 ]",
+    installs: Some("[Service]\nCPUQuota="),
+    ..USUAL
+};
+
 type Body = fn(&mut Guest) -> Result<(), LabError>;
 
-/// What is planted, and whether its search is known to end right on the newest kernel, too.
-const TROUBLES: [(&Trouble, Body, bool); 7] = [
-    (&THREAD, |guest| search(guest, &THREAD), true),
-    // It reads from the host's disk, for which counted time does not wait.
-    (&INTERRUPTS, |guest| search(guest, &INTERRUPTS), false),
-    (&FLUSHES, |guest| search(guest, &FLUSHES), true),
-    (&WORK, |guest| search(guest, &WORK), true),
-    (&SIBLING, |guest| search(guest, &SIBLING), true),
-    (&WATCHDOG, |guest| search(guest, &WATCHDOG), true),
-    // The maximum of `stall` is without what the fair server takes.
-    (&THROTTLED, |guest| search(guest, &THROTTLED), false),
+/// What is planted, and on which kernels.
+const TROUBLES: [(&Trouble, Body, &[Kernel]); 9] = [
+    (&THREAD, |guest| search(guest, &THREAD), &BOTH),
+    (&INTERRUPTS, |guest| search(guest, &INTERRUPTS), &BOTH),
+    (&FLUSHES, |guest| search(guest, &FLUSHES), &BOTH),
+    (&WORK, |guest| search(guest, &WORK), &BOTH),
+    (&SIBLING, |guest| search(guest, &SIBLING), &BOTH),
+    (&WATCHDOG, |guest| search(guest, &WATCHDOG), &BOTH),
+    (&THROTTLED, |guest| search(guest, &THROTTLED), &[Kernel::RealTime]),
+    (&SERVED, |guest| search(guest, &SERVED), &[Kernel::RealTimeNew]),
+    // Before Linux 6.18 PREEMPT_RT has no quota that is safe, and it is refused.
+    (&SERVICE, |guest| search(guest, &SERVICE), &[Kernel::RealTimeNew]),
 ];
+
+const BOTH: [Kernel; 2] = [Kernel::RealTime, Kernel::RealTimeNew];
 
 pub(crate) fn tests() -> Vec<LabTest> {
     // A search takes minutes of two emulated CPUs.
@@ -169,10 +215,12 @@ pub(crate) fn tests() -> Vec<LabTest> {
         return Vec::new();
     }
     let of_kernel = |kernel| {
-        let is_newest = kernel == Kernel::RealTimeNew;
         // In counted time nothing that the host does is taken for an effect; a search takes longer there.
+        let is_newest = kernel == Kernel::RealTimeNew;
         let profile = if is_newest { Profile::CountedPair } else { Profile::Threads };
-        let searched = TROUBLES.iter().filter(move |(_, _, is_on_newest)| *is_on_newest || !is_newest);
+        // A kernel that is none of the two is searched as the older one is.
+        let like = if BOTH.contains(&kernel) { kernel } else { Kernel::RealTime };
+        let searched = TROUBLES.iter().filter(move |(_, _, kernels)| kernels.contains(&like));
         searched.map(move |(trouble, body, _)| {
             LabTest::new(trouble.name, Machine::new(profile, kernel).with(trouble.devices), *body)
         })
@@ -181,7 +229,7 @@ pub(crate) fn tests() -> Vec<LabTest> {
         let machine = Machine::new(Profile::Threads, kernel).with(&[Device::SecondDisk]);
         LabTest::new("fix_proves_a_word_of_the_command_line", machine, campaign)
     });
-    let kernels = suite::kernels(&[Kernel::RealTime, Kernel::RealTimeNew]);
+    let kernels = suite::kernels(&BOTH);
     kernels.into_iter().flat_map(of_kernel).chain(campaigns).collect()
 }
 
@@ -191,7 +239,7 @@ fn list(value: &Value) -> Vec<&str> {
 
 /// What is planted ends with the search, also where that fails.
 fn search(guest: &mut Guest, trouble: &Trouble) -> Result<(), LabError> {
-    let Trouble { cpu, probe, goal, treatments, plant, cures, .. } = trouble;
+    let Trouble { cpu, probe, goal, treatments, plant, cures, after, installs, .. } = trouble;
     let plan = plan(*cpu, probe);
     let variable = |name: &str| std::env::var(name).ok();
     let seed = variable(SEED_VARIABLE).unwrap_or_else(|| "1".to_owned());
@@ -199,7 +247,7 @@ fn search(guest: &mut Guest, trouble: &Trouble) -> Result<(), LabError> {
     let script = |what: &str| {
         format!(
             "taskset -pc 0 $$ >/dev/null\nundo() {{ :; }}\n{LOAD_PLANT}cat >/tmp/plan.toml <<'END'\n{plan}END\n{plant}\
-             taskset -c 0-1 {what}\nstatus=$?\nkill $planter\nwait $planter\nundo\nrm -rf /tmp/fix\nexit $status"
+             taskset -c 0-1 {what}\nstatus=$?\n{after} || status=30\nkill $planter\nwait $planter\nundo\nrm -rf /tmp/fix\nexit $status"
         )
     };
     if let Some(folder) = variable(ARMS_VARIABLE) {
@@ -218,7 +266,11 @@ fn search(guest: &mut Guest, trouble: &Trouble) -> Result<(), LabError> {
     );
     let output = guest.start(&script(&search))?.wait(SEARCH)?;
     assert!(output.status <= 1, "{}", output.stderr);
-    proves(&output.json("result.json")?, cures);
+    let result = output.json("result.json")?;
+    proves(&result, cures);
+    let texts = result["files"].as_array().into_iter().flatten().filter_map(|file| file["text"].as_str());
+    let is_installed = installs.is_none_or(|line| texts.clone().any(|text| text.contains(line)));
+    assert!(is_installed, "{:#}", result["files"]);
     Ok(())
 }
 

@@ -23,7 +23,6 @@ pub(crate) struct RawPlace {
 
 const _: () = assert!(size_of::<RawPlace>() == 8);
 
-
 /// What a record of a watched task is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(u32)]

@@ -176,7 +176,8 @@ impl Builder {
             }
             (Began::Preempted, Some(left)) if left.wait.is_none() => track.go_on(cpu, raw, left),
             // The switch to it was not shown.
-            (Began::Unknown, Some(Left { at_ns, wait: None, cpu, .. })) if is_open && !self.marked && raw.run_ns == 0 =>
+            (Began::Unknown, Some(Left { at_ns, wait: None, cpu, .. }))
+                if is_open && !self.marked && raw.run_ns == 0 =>
             {
                 if let Some(open) = &mut track.open {
                     open.stages.push(Stage { from_ns: at_ns, to_ns: raw.end_ns, cpu, what: Doing::Unseen });

@@ -219,8 +219,7 @@ impl Lanes {
             _ => format!("{command}#{number}"),
         };
         // In the order in which they were started, whichever runs first: the next watch of the program calls them the same.
-        let is_older =
-            |id: u32, it: &Watched| id < thread && !it.is_gone && plain(&it.command) == command;
+        let is_older = |id: u32, it: &Watched| id < thread && !it.is_gone && plain(&it.command) == command;
         let place = 1 + threads.iter().filter(|(id, it)| is_older(**id, it)).count();
         let is_new = |name: &String| self.lanes.iter().all(|lane| lane.name != *name);
         let own = std::iter::once(place).chain(1..SERIES_MAX).map(numbered).find(is_new);

@@ -1,0 +1,72 @@
+//! Who is to blame for the time in which a task waited for the CPU, or for what it slept for.
+
+use super::{Wait, Waker};
+use crate::confidence::{self, LIKELY, POSSIBLE, STATED};
+use crate::divide::Blame;
+use crate::segments::Thread;
+use whylate_core::figure;
+use whylate_core::result::CauseKind as Kind;
+
+/// The thread that had the CPU while the task, of that priority, could run.
+pub(super) fn behind(thread: &Thread, priority: i32, evidence: &'static str) -> Blame {
+    if thread.pid == 0 {
+        return Blame::unattributed_as("the CPU was idle although the task could run");
+    }
+    if thread.priority < priority {
+        let evidence = format!("{evidence}, {} of lower priority: real-time throttling", thread.command);
+        return Blame::new(Kind::Throttled, LIKELY, format!("{evidence}, or the fair server"));
+    }
+    Blame::new(Kind::Thread, LIKELY, format!("{evidence}; it has {}", figure::scheduled(thread.priority)))
+        .thread(&thread.command, thread.pid)
+}
+
+/// For what it slept, and who had it.
+pub(super) fn blocked(wait: &Wait, waker: &Waker) -> Blame {
+    match wait {
+        Wait::Lock { address, owner, inherits_priority } => {
+            let lock = if *inherits_priority { "lock with priority inheritance" } else { "lock" };
+            match (owner, waker) {
+                (Some((pid, command)), Waker::Thread(last, name)) if last != pid => {
+                    let evidence = format!(
+                        "the {lock} at {address:#x} named its owner when the wait began, and {name} (thread {last}) released it: how long each of them held it is not known"
+                    );
+                    Blame::new(Kind::Lock, POSSIBLE, evidence).thread(command, *pid)
+                }
+                (Some((pid, command)), _) => {
+                    let evidence = format!("the {lock} at {address:#x} named its owner when the wait began");
+                    Blame::new(Kind::Lock, STATED, evidence).thread(command, *pid)
+                }
+                (None, Waker::Thread(pid, command)) => {
+                    let evidence = format!(
+                        "it waited for the {lock} at {address:#x}, which this thread released; who held it before is not known"
+                    );
+                    Blame::new(Kind::Lock, LIKELY, evidence).thread(command, *pid)
+                }
+                (None, _) => {
+                    let evidence =
+                        format!("it waited for the {lock} at {address:#x}; who held it is not known");
+                    Blame::new(Kind::Lock, LIKELY, evidence)
+                }
+            }
+        }
+        Wait::Page => {
+            Blame::new(Kind::PageFault, STATED, "it slept in a page fault, until the page was there")
+        }
+        Wait::Kernel(call) => {
+            let evidence = "it slept in the kernel in a state that signals do not end";
+            let named = call.clone().map(|call| (call, Vec::new()));
+            Blame::new(Kind::Wait, confidence::SHOWN, evidence).named(named)
+        }
+        // In the middle of its work only where the user said where that begins and ends.
+        Wait::Work(Some(call)) => {
+            let evidence = match waker {
+                Waker::Thread(_, command) => format!("it slept in {call} until {command} woke it"),
+                Waker::Timer => format!("it slept in {call} until its timer expired"),
+                Waker::Interrupt => format!("it slept in {call} until an interrupt woke it"),
+                Waker::Unknown => format!("it slept in {call}"),
+            };
+            Blame::new(Kind::Wait, STATED, evidence).named(Some((call.clone(), Vec::new())))
+        }
+        Wait::Work(None) | Wait::Unknown => Blame::unattributed(),
+    }
+}
