@@ -27,6 +27,8 @@ const PENDING_MAX: usize = 4_096;
 const READY_WITHIN: Duration = Duration::from_secs(20);
 /// The same while each function is traced, which makes a slow machine many times as slow.
 const READY_WITHIN_TRACED: Duration = Duration::from_secs(90);
+/// How long it may take to end once it has measured: unlocking its memory takes time beside a function tracer.
+const ENDED_WITHIN: Duration = Duration::from_secs(60);
 
 /// A measuring thread that has not ended.
 #[derive(Clone, Copy, Debug)]
@@ -300,11 +302,18 @@ impl<'s> Session<'s> {
 
     /// Waits for the end of the process, which is near once it has finished.
     pub(crate) fn finish(&mut self) -> Result<(), ProbeError> {
-        let deadline = Instant::now() + Duration::from_secs(5);
+        let deadline = Instant::now() + ENDED_WITHIN;
         loop {
             match self.child.try_wait() {
                 Ok(Some(status)) if status.success() => return Ok(()),
                 Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(2)),
+                Ok(None) => {
+                    let seconds = ENDED_WITHIN.as_secs();
+                    let text = format!(
+                        "the measuring process had measured, and did not end within {seconds} s after that"
+                    );
+                    return Err(ProbeError::Failed(text));
+                }
                 _ => return Err(self.died()),
             }
         }
