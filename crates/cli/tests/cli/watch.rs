@@ -72,22 +72,29 @@ fn a_command_is_watched_to_its_end_and_kept_as_a_run() {
 #[test]
 fn an_activation_that_never_ends_is_the_longest() {
     let _alone = alone();
-    let folder = folder();
     let busy = "sleep 0.05; while :; do :; done";
-    let said = watch(folder.path(), &["--json", "-q", "-D", "2s", "--", "/bin/sh", "-c", busy]);
-    if !is_possible(&said, folder.path()) {
-        return;
+    let mut seen = Vec::new();
+    // Some guests do not show every wake-up, and then its begin is not known.
+    for _ in 0..5 {
+        let folder = folder();
+        let said = watch(folder.path(), &["--json", "-q", "-D", "2s", "--", "/bin/sh", "-c", busy]);
+        if !is_possible(&said, folder.path()) {
+            return;
+        }
+        let result: Value = serde_json::from_str(&said.stdout).unwrap_or_default();
+        let spikes = result["cells"][0]["spikes"].as_array().cloned().unwrap_or_default();
+        let longest = spikes.into_iter().max_by_key(|spike| spike["latency_ns"].as_u64()).unwrap_or_default();
+        let has = |texts: &Value, words: &str| texts.to_string().contains(words);
+        // It slept for 50 ms, and began before the watch was over by far.
+        if longest["latency_ns"].as_u64() > Some(500_000_000) {
+            assert_eq!(said.code, Some(0), "{said:?}");
+            assert!(has(&longest["cause"]["evidence"], "it had not ended when the watch did"), "{longest:#}");
+            assert!(has(&result["warnings"], "had not ended and counts"), "{result:#}");
+            return;
+        }
+        seen.push((said.stderr, longest));
     }
-    assert_eq!(said.code, Some(0), "{said:?}");
-    let result: Value = serde_json::from_str(&said.stdout).unwrap();
-    let spikes = result["cells"][0]["spikes"].as_array().unwrap();
-    let longest = spikes.iter().max_by_key(|spike| spike["latency_ns"].as_u64()).unwrap();
-    let evidence = longest["cause"]["evidence"].as_array().unwrap();
-    assert!(evidence.iter().any(|it| it == "it had not ended when the watch did"), "{longest:#}");
-    // It slept for 50 ms, and began before the watch was over by far.
-    assert!(longest["latency_ns"].as_u64().unwrap() > 500_000_000, "{longest:#}");
-    let told = |warning: &Value| warning["text"].as_str().unwrap().contains("had not ended and counts");
-    assert!(result["warnings"].as_array().unwrap().iter().any(told), "{result:#}");
+    panic!("{seen:?}");
 }
 
 #[test]
