@@ -14,6 +14,9 @@ use whylate_core::CpuId;
 use whylate_trace::event::{Context, Event, EventKind, TaskState, Vector};
 use whylate_trace::reader::Reader;
 
+/// Flags of interrupts so far apart are of two, where the trace has no event of a handler: two ticks, mostly.
+const TWO_INTERRUPTS_NS: u64 = 500_000;
+
 /// All that the sweep gives.
 #[derive(Debug, Default)]
 pub(super) struct States {
@@ -27,6 +30,8 @@ pub(super) struct States {
     pub(super) irq_events: bool,
     /// Whether functions were traced.
     pub(super) has_functions: bool,
+    /// Whether anything but flags told of handlers of interrupts.
+    pub(super) has_handlers: bool,
     /// Whether the scheduler's switches were traced.
     pub(super) has_switches: bool,
     /// Moments at which events of a CPU contradict each other: some between them are not in the trace.
@@ -40,6 +45,7 @@ pub(super) fn sweep(window: &Window, reader: &dyn Reader) -> States {
             .events
             .iter()
             .any(|event| matches!(event.kind, EventKind::IrqsOff { .. } | EventKind::IrqsOn { .. })),
+        has_handlers: window.events.iter().any(tells_of_handlers),
         has_switches: window.events.iter().any(|event| matches!(event.kind, EventKind::Switch { .. })),
         ..States::default()
     };
@@ -59,6 +65,21 @@ pub(super) fn sweep(window: &Window, reader: &dyn Reader) -> States {
         states.close(cpu, window, last.at_ns, (&end, Class::Ordinary), cpu.last);
     }
     states
+}
+
+fn tells_of_handlers(event: &Event) -> bool {
+    matches!(
+        event.kind,
+        EventKind::VectorEntry { .. }
+            | EventKind::VectorExit { .. }
+            | EventKind::IrqEntry { .. }
+            | EventKind::IrqExit { .. }
+            | EventKind::TimerExpire { .. }
+            | EventKind::Function { .. }
+            | EventKind::GraphEntry { .. }
+            | EventKind::Timerlat { .. }
+            | EventKind::Noise { .. }
+    )
 }
 
 impl States {
@@ -114,7 +135,8 @@ impl States {
             None => Knowledge::Unknown,
         };
         let flags = after.context;
-        let left = cpu.by_flags && !flags.hard_irq && !flags.softirq && !flags.nmi;
+        let apart = !self.has_handlers && after.at_ns - begin > TWO_INTERRUPTS_NS;
+        let left = cpu.by_flags && (apart || (!flags.hard_irq && !flags.softirq && !flags.nmi));
         let level = if left { Level::Thread } else { cpu.level() };
         // A switch that was not recorded: the thread that the interrupt found had interrupts off.
         let found = after.pid.filter(|_| ends_in_interrupt && !self.has_switches);

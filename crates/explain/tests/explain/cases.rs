@@ -104,6 +104,20 @@ fn a_handler_that_runs_long_delays_the_timer() {
     assert_eq!(only(&result), (3023, CauseKind::Irq, "irq 45 (nvkm)", ""));
 }
 
+/// As in records of `perf sched`, whose ticks show only by the flags of what they do.
+#[test]
+fn flags_of_two_interrupts_are_no_long_one() {
+    let result = explained(
+        "100 1 audio-7 d...2.. switch audio-7:19 S > stress-9:19
+         1000 1 stress-9 d..h1.. waking audio-7:19 1
+         1001 1 stress-9 dn.h2.. wakeup audio-7:19 1
+         2000 1 stress-9 dn.h1.. waking other-55:120 0
+         6000 1 stress-9 dn.h1.. waking other-55:120 0
+         9000 1 stress-9 d...2.. switch stress-9:19 S > audio-7:19",
+    );
+    assert_eq!(only(&result), (8000, CauseKind::Thread, "stress", ""));
+}
+
 #[test]
 fn a_function_that_another_cpu_sent() {
     let result = explained(&timer_task(&format!(
