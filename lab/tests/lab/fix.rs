@@ -152,7 +152,7 @@ const WATCHDOG: Trouble = Trouble {
 const THROTTLED: Trouble = Trouble {
     name: "fix_lets_a_loop_run_that_is_throttled",
     probe: "kind = \"stall\"\nthreshold = \"20ms\"\npolicy = \"fifo\"\n",
-    goal: "stall max",
+    goal: "stall max < 30ms",
     plant: "taskset -c 1 sh -c 'while :; do :; done' & planter=$!\n",
     cures: &["rt-throttling", "fair-server"],
     ..USUAL
