@@ -2,7 +2,7 @@
 
 use whylate_core::SeriesName;
 use whylate_core::plan::Samples;
-use whylate_core::result::{CellResult, CpuResult, Quantiles, RunResult};
+use whylate_core::result::{CellResult, CpuResult, Quantiles, RunResult, Spike};
 
 /// A series of a probe in one cell, over its CPUs.
 pub(crate) struct CellSeries<'r> {
@@ -81,4 +81,40 @@ pub(crate) fn gaps(cpu: &CpuResult) -> (Option<u64>, Option<f64>) {
         cpu.gaps.map(|all| all.saturating_sub(throttled.gaps)),
         cpu.lost_share.map(|share| share * kept.max(0.0)),
     )
+}
+
+/// The largest spikes of a series in a cell: among those of the cell, or, where those of others are longer than all of them, its own.
+pub(crate) fn spikes<'c>(cell: &'c CellResult, series: &str) -> Vec<&'c Spike> {
+    let of_series = |spike: &&'c Spike| spike.probe.as_deref() == Some(series);
+    let among_all: Vec<&Spike> = cell.spikes.iter().filter(of_series).collect();
+    if among_all.is_empty() {
+        return cell.probes.iter().flat_map(|probe| &probe.spikes).filter(of_series).collect();
+    }
+    among_all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whylate_core::CpuId;
+    use whylate_core::result::ProbeResult;
+
+    #[test]
+    fn a_series_has_its_own_spikes_where_others_are_longer() {
+        let spike = |thread: &str, latency_ns| Spike {
+            probe: Some(format!("task/{thread}")),
+            ..Spike::unexplained(CpuId(1), 9, latency_ns)
+        };
+        let probe = ProbeResult {
+            spikes: vec![spike("logger", 900), spike("logger", 800), spike("audio", 70), spike("audio", 60)],
+            ..ProbeResult::default()
+        };
+        let all = vec![spike("logger", 900), spike("logger", 800)];
+        let cell = CellResult { spikes: all, probes: vec![probe], ..CellResult::default() };
+        let of =
+            |series: &str| -> Vec<u64> { spikes(&cell, series).iter().map(|it| it.latency_ns).collect() };
+        assert_eq!(of("task/audio"), [70, 60]);
+        assert_eq!(of("task/logger"), [900, 800]);
+        assert_eq!(of("task/nobody"), [0_u64; 0]);
+    }
 }

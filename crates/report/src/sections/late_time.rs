@@ -2,6 +2,7 @@
 
 use crate::pictures::{SharePart, ShareRow, Shares, class_name};
 use crate::section::Section;
+use crate::worst;
 use std::collections::BTreeMap;
 use whylate_core::figure::{nanoseconds_f64, share};
 use whylate_core::result::{CauseClass, CellResult, RunResult, Spike, late_time};
@@ -23,8 +24,7 @@ const NOT_KNOWN: &str = class_name(CauseClass::Unknown);
 
 /// Late time by class, the largest first; what is not known is last.
 fn bar(cell: &CellResult, series: &str) -> Option<ShareRow> {
-    let of_series = |spike: &&Spike| spike.probe.as_deref() == Some(series);
-    let spikes: Vec<&Spike> = cell.spikes.iter().filter(of_series).collect();
+    let spikes: Vec<&Spike> = worst::spikes(cell, series);
     let found = late_time(spikes.iter().copied());
     let total: f64 = found.iter().map(|one| one.ns).sum();
     let mut classes: Vec<(SharePart, Vec<String>)> = Vec::new();

@@ -144,8 +144,7 @@ fn of_scheduler(run: &RunResult) -> Option<String> {
 
 fn who(run: &RunResult, deciding: Option<&[CellSeries<'_>]>) -> String {
     let name = deciding.and_then(|cells| cells.first()).map(|cell| cell.name.clone()).unwrap_or_default();
-    let all = run.cells.iter().flat_map(|cell| &cell.spikes);
-    let spikes: Vec<&Spike> = all.filter(|spike| spike.probe.as_deref() == Some(name.as_str())).collect();
+    let spikes: Vec<&Spike> = run.cells.iter().flat_map(|cell| worst::spikes(cell, &name)).collect();
     let found = late_time(spikes.iter().copied());
     let is_known = found.iter().any(LateTime::is_explained);
     match (!is_known, spikes.is_empty(), run.plan.causes) {
