@@ -30,7 +30,20 @@ pub(super) fn lines(shares: &Shares, width: usize) -> Vec<Line> {
         .collect();
     let legend =
         shares.classes().into_iter().map(|class| format!("{} {}", class_fill(class), class_name(class)));
-    lines.push(vec![(shortened(&legend.collect::<Vec<_>>().join("   "), width), "2")]);
+    lines.extend(in_lines(legend, width).into_iter().map(|line| vec![(shortened(&line, width), "2")]));
+    lines
+}
+
+/// As many to a line as it has room for.
+fn in_lines(parts: impl Iterator<Item = String>, width: usize) -> Vec<String> {
+    const BETWEEN: &str = "   ";
+    let mut lines: Vec<String> = Vec::new();
+    for part in parts {
+        match lines.last_mut().filter(|line| length(line) + BETWEEN.len() + length(&part) <= width) {
+            Some(line) => *line = format!("{line}{BETWEEN}{part}"),
+            None => lines.push(part),
+        }
+    }
     lines
 }
 
@@ -65,5 +78,7 @@ mod tests {
         assert_eq!(columns([0.5, 0.3, 0.2].into_iter(), 10), [5, 3, 2]);
         assert_eq!(columns([1.0 / 3.0; 3].into_iter(), 10).iter().sum::<usize>(), 10);
         assert_eq!(shortened("abcdef", 4), "abc…");
+        let parts = ["one", "two", "three"].map(str::to_owned);
+        assert_eq!(in_lines(parts.into_iter(), 9), ["one   two", "three"]);
     }
 }
