@@ -66,10 +66,7 @@ struct timerqueue_node {
 	s64 expires;
 };
 
-struct hrtimer;
-
 struct hrtimer_clock_base {
-	struct hrtimer *running;
 	s64 offset;
 };
 

@@ -135,14 +135,9 @@ struct left_softirq {
 /* What is in progress on one CPU. */
 struct cpu_state {
 	struct counters counters;
-	/*
-	 * Programmed expiry of the timer whose handler began last, in a hard interrupt and in a softirq, 0 for none; and the
-	 * kernel's base of that timer, which says whether the handler still runs.
-	 */
+	/* Programmed expiry of the timer whose handler runs: in a hard interrupt, in a softirq; 0 for none. */
 	u64 expires_hard_ns;
-	u64 hard_base;
 	u64 expires_soft_ns;
-	u64 soft_base;
 	/* The switch to a counted task, from its decision to its end; switch_ns 0: none. */
 	u64 switch_ns;
 	u64 waking_ns;
@@ -153,6 +148,9 @@ struct cpu_state {
 	u32 is_shared;
 	/* The thread in which a timer's softirq handler runs. */
 	u32 soft_thread;
+	/* Functions that other CPUs asked for, and how many of them this CPU was interrupted for: see calls.h. */
+	u64 calls_asked;
+	u64 calls_taken;
 	/* Here begins the cache line that every event of a watched CPU needs. How many segments were written. */
 	u64 segments;
 	/* When what runs now began. */
@@ -191,10 +189,7 @@ struct cpu_state {
 	u32 unused;
 	/* A real-time kernel preempts softirqs, and other threads may run further ones meanwhile. */
 	struct left_softirq left_softirqs[SOFTIRQS_LEFT_MAX];
-	/* Functions that other CPUs asked for, and how many of them this CPU was interrupted for: see calls.h. */
-	u64 calls_asked;
-	u64 calls_taken;
-	u64 unused_too;
+	u64 unused_too[3];
 };
 _Static_assert(sizeof(struct cpu_state) == 320, "layout.rs");
 _Static_assert(__builtin_offsetof(struct cpu_state, segments) == 128, "layout.rs");

@@ -20,12 +20,26 @@ int timer_entry(u64 *ctx)
 
 	if (UNLIKELY(timer->is_soft)) {
 		state->expires_soft_ns = expires_ns;
-		state->soft_base = (u64)timer->base;
 		state->soft_thread = (u32)bpf_get_current_pid_tgid();
 	} else {
 		state->expires_hard_ns = expires_ns;
-		state->hard_base = (u64)timer->base;
 	}
+	return 0;
+}
+
+/* A timer's handler is over: later wake-ups are not its. */
+SECTION("tp_btf/hrtimer_expire_exit")
+int timer_exit(u64 *ctx)
+{
+	struct cpu_state *state = state_of(bpf_get_smp_processor_id());
+
+	if (!state)
+		return 0;
+	/* A hard interrupt may come into a softirq, never the other way round. */
+	if (LIKELY(state->expires_hard_ns))
+		state->expires_hard_ns = 0;
+	else
+		state->expires_soft_ns = 0;
 	return 0;
 }
 
@@ -46,32 +60,15 @@ ALWAYS_INLINE void count_offset(u32 cpu, struct task_struct *task, u64 expires_n
 	name_previous(&histogram->record, (u32)bpf_get_current_pid_tgid(), prio, &current->comm);
 }
 
-/*
- * Whether a handler of that base runs. The kernel's own mark spares a program at the end of each handler. A mark of another timer
- * than the one that began last is not possible: each begin is seen.
- */
-ALWAYS_INLINE bool runs_handler(u64 base)
-{
-	u64 running = 0;
-
-	bpf_probe_read_kernel(&running, sizeof(running), &((struct hrtimer_clock_base *)base)->running);
-	return running;
-}
-
 /* The programmed expiry of the timer whose handler runs, on CLOCK_MONOTONIC; 0 when none does. */
 ALWAYS_INLINE u64 expiry_of(struct cpu_state *state, u64 now_ns)
 {
 	u64 expires_ns = state->expires_hard_ns;
 
-	if (expires_ns && UNLIKELY(!runs_handler(state->hard_base)))
-		expires_ns = state->expires_hard_ns = 0;
-	if (UNLIKELY(!expires_ns && state->expires_soft_ns)) {
-		/* Real-time kernels run softirqs in threads, and another thread may run before the handler goes on. */
-		if (!runs_handler(state->soft_base))
-			state->expires_soft_ns = 0;
-		else if (state->soft_thread == (u32)bpf_get_current_pid_tgid())
-			expires_ns = state->expires_soft_ns;
-	}
+	/* Real-time kernels run softirqs in threads, and another thread may run before the handler goes on. */
+	if (UNLIKELY(!expires_ns && state->expires_soft_ns &&
+		     state->soft_thread == (u32)bpf_get_current_pid_tgid()))
+		expires_ns = state->expires_soft_ns;
 	/* Timers may expire early by their slack: no latency. */
 	return expires_ns > now_ns ? now_ns : expires_ns;
 }

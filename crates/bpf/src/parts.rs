@@ -12,8 +12,9 @@ const SWITCH_END: Event = event("switch_end", "sched_exit_tp");
 /// The function that a task runs first after a switch, for kernels without that event. Its arguments are not read.
 const FIRST_FUNCTION: Event = event("switch_end_probed", "finish_task_switch");
 const OF_SWITCH_END: [HistogramKind; 2] = [HistogramKind::SwitchOff, HistogramKind::TimerWakeupSwitch];
-/// The event of timers.
-const TIMERS: [Event; 1] = [event("timer_entry", "hrtimer_expire_entry")];
+/// The events of timers.
+const TIMERS: [Event; 2] =
+    [event("timer_entry", "hrtimer_expire_entry"), event("timer_exit", "hrtimer_expire_exit")];
 const OF_TIMERS: [HistogramKind; 3] =
     [HistogramKind::MissedTimerOffsets, HistogramKind::TimerAndWakeup, HistogramKind::TimerWakeupSwitch];
 
