@@ -25,7 +25,7 @@ const GAPS_KEPT: usize = 1_000_000;
 const PENDING_MAX: usize = 4_096;
 /// How long a measuring process may take to get ready: locking memory and large working sets take time.
 const READY_WITHIN: Duration = Duration::from_secs(20);
-/// The same while each function is traced, which makes a slow machine many times as slow.
+/// The same beside a recording: one of all functions makes a slow machine many times as slow.
 const READY_WITHIN_TRACED: Duration = Duration::from_secs(90);
 /// How long it may take to end once it has measured: unlocking its memory takes time beside a function tracer.
 const ENDED_WITHIN: Duration = Duration::from_secs(60);

@@ -1,6 +1,6 @@
 //! The cases: the built-in plans find what is planted, and what loads draw over is written back.
 
-use crate::causes::plant_beside;
+use crate::causes::{plant_beside, vgem_asks_nobody};
 use crate::tracing::needs;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -99,7 +99,7 @@ fn run(guest: &mut Guest, plan: &str, before: &str, sets: &[&str]) -> Result<Val
     if output.status == 0 {
         return output.json("result.json");
     }
-    if guest.kernel_version().starts_with("5.10.") && output.stderr.contains("no other CPU is interrupted") {
+    if vgem_asks_nobody(guest, &output.stderr) {
         return Err(LabError::not_there(output.stderr));
     }
     let result = output.json("result.json").unwrap_or_default();

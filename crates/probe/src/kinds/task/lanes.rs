@@ -80,15 +80,20 @@ impl Lanes {
         }
     }
 
-    /// Counts an activation; which of its latencies shall be explained. The deadline is the plan's, or else the kernel's.
+    /// Whether a response is longer than its deadline: the plan's, or else the kernel's.
+    fn is_missed(&mut self, activation: &Activation) -> bool {
+        let deadline = self.deadline.or_else(|| self.kernel_deadlines.of(&activation.thread));
+        deadline.is_some_and(|deadline| activation.response_ns() > deadline.0)
+    }
+
+    /// Counts an activation; which of its latencies shall be explained.
     pub(super) fn add(&mut self, activation: &Activation, threads: &BTreeMap<u32, Watched>) -> Vec<Of> {
         let number = self.activations;
-        let deadline = self.deadline.or_else(|| self.kernel_deadlines.of(&activation.thread));
+        let is_missed = self.is_missed(activation);
         self.activations += 1;
         self.last_lane = self.lane(&Seen::of(activation), threads);
         let lane = &mut self.lanes[self.last_lane];
         let (response_ns, wakeup_ns) = (activation.response_ns(), activation.wakeup_ns());
-        let is_missed = deadline.is_some_and(|deadline| response_ns > deadline.0);
         lane.count(activation, is_missed);
         let mut wanted = Vec::new();
         let hour = activation.end_ns().saturating_sub(self.begin_ns) / HourResult::LENGTH_NS;
@@ -105,11 +110,9 @@ impl Lanes {
 
     /// Whether a response is longer than all of its thread, or than its deadline.
     pub(super) fn is_longest(&mut self, activation: &Activation, threads: &BTreeMap<u32, Watched>) -> bool {
-        let deadline = self.deadline.or_else(|| self.kernel_deadlines.of(&activation.thread));
         let nth = self.lane(&Seen::of(activation), threads);
         let longest_ns = self.lanes[nth].response.1.max().unwrap_or_default();
-        let response_ns = activation.response_ns();
-        response_ns > longest_ns || deadline.is_some_and(|deadline| response_ns > deadline.0)
+        activation.response_ns() > longest_ns || self.is_missed(activation)
     }
 
     /// Counts who took the time of a response that was to be explained and is not.
