@@ -72,6 +72,7 @@ extern const struct plant_cause plant_local_causes[];
 extern const struct plant_cause plant_remote_causes[];
 extern const struct plant_cause plant_thread_causes[];
 extern const struct plant_cause plant_timer_causes[];
+extern const struct plant_cause plant_power_causes[];
 extern const struct plant_cause plant_probe_causes[];
 
 /* The file /proc/plant_memory_type. */

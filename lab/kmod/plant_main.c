@@ -37,7 +37,7 @@ struct log_entry {
 static const struct plant_cause *const tables[] = {
 	plant_local_causes, plant_remote_causes, plant_thread_causes, plant_probe_causes,
 #ifdef CONFIG_X86
-	plant_timer_causes,
+	plant_timer_causes, plant_power_causes,
 #endif
 };
 

@@ -6,7 +6,7 @@ use crate::host;
 use std::path::PathBuf;
 
 /// The sources of the module, by name.
-const SOURCES: [(&str, &str); 11] = [
+const SOURCES: [(&str, &str); 12] = [
     ("Makefile", include_str!("../kmod/Makefile")),
     ("plant.h", include_str!("../kmod/plant.h")),
     ("plant_main.c", include_str!("../kmod/plant_main.c")),
@@ -16,6 +16,7 @@ const SOURCES: [(&str, &str); 11] = [
     ("plant_thread.c", include_str!("../kmod/plant_thread.c")),
     ("plant_probe.c", include_str!("../kmod/plant_probe.c")),
     ("plant_timer.c", include_str!("../kmod/plant_timer.c")),
+    ("plant_power.c", include_str!("../kmod/plant_power.c")),
     ("whylate_memtype.c", include_str!("../../kmod/whylate_memtype/whylate_memtype.c")),
     ("whylate_memtype.h", include_str!("../../kmod/whylate_memtype/whylate_memtype.h")),
 ];

@@ -94,6 +94,26 @@ pub fn is_brief() -> bool {
     std::env::args().any(|word| word == "--brief")
 }
 
+/// With `--brief`: without the tests of that name on that machine, written as they are reported.
+///
+/// # Panics
+/// When there is no such test any more.
+#[must_use]
+pub fn without(mut tests: Vec<LabTest>, left_out: &[&str]) -> Vec<LabTest> {
+    let named = |test: &LabTest| format!("{} [{}]", test.name, test.machine.label());
+    // With kernels on the command line other machines are asked for.
+    if is_brief() && !std::env::args().any(|word| Kernel::named(&word).is_some()) {
+        for name in left_out {
+            assert!(
+                tests.iter().any(|test| named(test) == *name),
+                "{name}: no such test is in the brief suite"
+            );
+        }
+        tests.retain(|test| !left_out.contains(&named(test).as_str()));
+    }
+    tests
+}
+
 /// How a test ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Outcome {

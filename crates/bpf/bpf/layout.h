@@ -433,6 +433,8 @@ enum task_event {
 	TASK_END,
 	/* A monitor of the kernel warned of a watched task; `waker` is the monitor's number. */
 	TASK_WARNED,
+	/* No task: the clock of the CPU `next` has `waker` kHz from now on. */
+	TASK_FREQUENCY,
 };
 
 /* How a stretch began; the counterpart is `Began` in layout.rs. */

@@ -822,6 +822,22 @@ int task_moved(u64 *ctx)
 	return 0;
 }
 
+/* The clock of a CPU, mostly of this one, has another frequency from now on. */
+SECTION("tp_btf/cpu_frequency")
+int frequency(u64 *ctx)
+{
+	u64 number;
+	struct cpu_state *state = state_of(bpf_get_smp_processor_id());
+	struct stretch *stretch = state ? begin_stretch(state, &number) : 0;
+
+	if (!stretch)
+		return 0;
+	stretch->waker = (u32)ctx[0];
+	stretch->next = (u32)ctx[1];
+	complete_stretch(stretch, TASK_FREQUENCY, bpf_ktime_get_ns(), number);
+	return 0;
+}
+
 /* A monitor of the kernel warns of a task; the numbers of the monitors are those of tasks/monitors.rs. */
 ALWAYS_INLINE int on_warning(u64 *ctx, u32 monitor)
 {

@@ -62,6 +62,9 @@ pub enum BpfError {
          matched with what a probe measures; run whylate outside of it"
     )]
     OtherClock,
+    /// Programs would be loaded for ever: why, and what helps.
+    #[error("the kernel would never be done with loading BPF programs: {0}")]
+    Starved(String),
     /// The kernel's events cannot be read from a trace buffer.
     #[error("causes are not found in a trace buffer: {0}")]
     TraceBuffer(String),
@@ -101,8 +104,14 @@ impl BpfError {
                 | Self::Program { .. }
                 | Self::Namespace
                 | Self::OtherClock
+                | Self::Starved(_)
                 | Self::TraceBuffer(_)
                 | Self::NoSource { .. }
         )
+    }
+
+    /// Whether another source may tell what the programs cannot: what keeps the kernel from loading them keeps it from tracing as well.
+    pub fn has_substitute(&self) -> bool {
+        self.is_unavailable() && !matches!(self, Self::Starved(_))
     }
 }

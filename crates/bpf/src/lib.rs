@@ -15,6 +15,8 @@ mod error;
 mod events;
 mod facilities;
 mod finder;
+#[cfg(feature = "bpf")]
+mod grace;
 mod histograms;
 mod layout;
 mod missed;

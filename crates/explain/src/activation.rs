@@ -12,6 +12,7 @@
 mod alone;
 mod chain;
 mod convoy;
+mod frequency;
 mod inversion;
 mod waits;
 
@@ -277,7 +278,7 @@ pub fn explain(
                 let mut found = pieces(&window, &recording, surroundings);
                 let woken_ns = if nth == 0 { activation.woken_ns } else { stage.from_ns };
                 found.iter_mut().for_each(|piece| complete(piece, what, woken_ns, priority));
-                all.append(&mut found);
+                all.extend(frequency::slowed(found, &recording));
             }
         }
     }

@@ -22,6 +22,25 @@ mod tracing;
 mod treat;
 mod watch;
 
+/// What takes long and says in a brief run little more than the same test on another machine.
+const NOT_IN_BRIEF: [&str; 15] = [
+    "boot_is_the_machine_that_was_asked_for [icount-pair plain-6.1]",
+    "boot_is_the_machine_that_was_asked_for [icount rt-6.12]",
+    "plant_local_stalls_are_what_their_log_says [multi rt-6.1]",
+    "plant_local_stalls_are_what_their_log_says [multi plain-6.1]",
+    "measure_run_quick_measures_all_cells [icount rt-6.1]",
+    "causes_of_what_another_cpu_plants [multi plain-6.1]",
+    "causes_of_a_storm_of_interrupt_threads [icount plain-6.1]",
+    "causes_of_a_storm_of_interrupt_threads [icount plain-new]",
+    "causes_of_a_stopped_and_a_throttled_loop [multi plain-6.1]",
+    "causes_name_what_other_cpus_ask_for [multi plain-6.1]",
+    "cases_only_proven_memory_is_chosen [multi rt-new]",
+    "cases_what_interrupts_a_loop_adds_up [multi rt-new]",
+    "cases_a_stall_in_the_graphics_interrupt_is_named [multi rt-new +virtio-gpu]",
+    "devices_xorg_draws [multi rt-6.1 graphics +bochs]",
+    "treat_takes_the_other_thread_of_a_core_offline [multi plain-6.1 +smt]",
+];
+
 fn main() -> std::process::ExitCode {
     let mut tests = boot::tests();
     tests.extend(plant::machines().iter().flat_map(plant::tests));
@@ -41,5 +60,5 @@ fn main() -> std::process::ExitCode {
     tests.extend(tracing::tests());
     tests.extend(watch::tests());
     tests.extend(arm64::tests());
-    suite::run(tests)
+    suite::run(suite::without(tests, &NOT_IN_BRIEF))
 }

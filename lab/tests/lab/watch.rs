@@ -72,6 +72,9 @@ const MODULE: [Planted; 7] = [
     shared("work", "thread", Names::Actor("kworker/")),
     shared("unbound-work", "thread", Names::Actor("kworker/u")),
 ];
+/// What saves power, by drivers of the module, which are those of x86.
+const POWER: [Planted; 2] =
+    [row("idle-exit", "idle_exit", Names::Kind), row("frequency", "frequency", Names::Kind)];
 /// A softirq that the task preempts, as only a real-time kernel lets it: nothing kept the task.
 const PREEMPTED: [Planted; 1] = [row("softirq-below", "own_work", Names::Kind)];
 
@@ -92,6 +95,7 @@ pub(crate) fn tests() -> Vec<LabTest> {
             LabTest::new("watch_shares_a_wait_on_two_cpus", pair, on_two_cpus),
             LabTest::new("watch_names_what_user_space_plants", counted.clone(), local),
             LabTest::new("watch_names_what_the_kernel_plants", counted.clone(), module),
+            LabTest::new("watch_names_what_saves_power", counted.clone(), power),
             LabTest::new("watch_counts_from_mark_to_mark", counted.clone(), marks),
         ]);
         if kernel.is_realtime() {
@@ -111,6 +115,10 @@ fn local(guest: &mut Guest) -> Result<(), LabError> {
 
 fn module(guest: &mut Guest) -> Result<(), LabError> {
     named(guest, &MODULE, 0)
+}
+
+fn power(guest: &mut Guest) -> Result<(), LabError> {
+    named(guest, &POWER, 0)
 }
 
 fn on_two_cpus(guest: &mut Guest) -> Result<(), LabError> {

@@ -137,7 +137,7 @@ impl Builder {
                 self.warned.extend(self.tracks.remove(&raw.thread).into_iter().flat_map(|it| it.warned));
                 None
             }
-            TaskEvent::None | TaskEvent::Begin | TaskEvent::End => None,
+            TaskEvent::None | TaskEvent::Begin | TaskEvent::End | TaskEvent::Frequency => None,
         }
     }
 

@@ -6,6 +6,7 @@
 mod build;
 mod chains;
 mod choose;
+mod frequencies;
 mod losses;
 mod marked;
 mod monitors;
@@ -28,12 +29,13 @@ use crate::error::BpfError;
 use crate::events::{Event, event};
 use crate::finder::surroundings;
 use crate::layout::tasks::{
-    RawMarkText, RawPlace, RawSlot, RawTaskLosses, SLOT_INHERITS, SLOT_WATCHED, TASK_SLOTS,
+    RawMarkText, RawPlace, RawSlot, RawTaskLosses, SLOT_INHERITS, SLOT_WATCHED, TASK_SLOTS, TaskEvent,
 };
 use crate::object::check_namespaces;
 use crate::settings::{HistogramsConfig, TaskFilter};
 use crate::watching::WatchingTasks;
 use build::Builder;
+use frequencies::Frequencies;
 use neighbours::Neighbours;
 use rings::StretchRings;
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,12 +54,13 @@ use zerocopy::transmute;
 /// Records that the ring of a CPU holds.
 const RING_STRETCHES: u32 = 4_096;
 /// The facilities without which fewer tasks are found or less is told of them.
-const EVENTS: [(&str, Event); 5] = [
+const EVENTS: [(&str, Event); 6] = [
     ("tasks that come later", event("task_forked", "sched_process_fork")),
     ("tasks that change their name", event("task_renamed", "task_rename")),
     ("ends of tasks", event("task_ended", "sched_process_exit")),
     ("page faults of tasks", event("task_fault", "page_fault_user")),
     ("moves of waiting tasks", event("task_moved", "sched_migrate_task")),
+    ("clock frequencies", event("frequency", "cpu_frequency")),
 ];
 
 /// In place of the event of page faults on arm64, which has none.
@@ -90,6 +93,7 @@ pub struct TaskWatch {
     causes: Causes,
     rings: StretchRings,
     builder: Builder,
+    frequencies: Frequencies,
     surroundings: Surroundings,
     /// The threads that were given a slot from here.
     slots: BTreeSet<u32>,
@@ -151,6 +155,7 @@ impl TaskWatch {
             causes,
             rings,
             builder: Builder::default(),
+            frequencies: Frequencies::read(host, cpus, clock::now().0),
             surroundings: surroundings(host, facts),
             slots: BTreeSet::new(),
             has_looked: false,
@@ -279,6 +284,10 @@ impl TaskWatch {
         let owner = |process, thread, is_shared| choose::owner(host, process, thread, is_shared);
         let taken = self.rings.take(now_ns);
         for (cpu, raw) in &taken {
+            if raw.kind == TaskEvent::Frequency {
+                self.frequencies.note(CpuId(raw.next), raw.end_ns, raw.waker.into());
+                continue;
+            }
             let ended = self.builder.add(*cpu, raw, &owner);
             self.builder.ended.extend(ended);
         }
@@ -324,7 +333,10 @@ impl TaskWatch {
             from.iter().map(read).collect::<Result<BTreeMap<CpuId, Recording>, BpfError>>()?;
         // They would cut what goes on into pieces.
         let is_waking = |segment: &Segment| matches!(segment.what, Activity::Waking { .. });
-        recordings.values_mut().for_each(|it| it.segments.retain(|segment| !is_waking(segment)));
+        for (cpu, recording) in &mut recordings {
+            recording.segments.retain(|segment| !is_waking(segment));
+            recording.segments.extend(self.frequencies.slow(*cpu, from[cpu]));
+        }
         let within = |cpu: CpuId, from_ns: u64, to_ns: u64| {
             recordings.get(&cpu).map(|it| it.within(from_ns, to_ns)).unwrap_or_default()
         };

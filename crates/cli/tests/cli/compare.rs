@@ -49,9 +49,10 @@ fn a_change_over_runs_is_found() {
     let plan = write(&folder, "plan.toml", SMALL_PLAN);
     let runs = folder.path().join("runs");
     std::fs::create_dir(&runs).unwrap();
-    let _alone = alone();
+    let measuring = alone();
     let said = whylate(&["run", &plan, "-o", text(&runs.join("r")), "--quiet"]);
     assert_eq!(said.code, Some(0), "{said:?}");
+    drop(measuring);
     let show = |more: &[&str]| {
         let words = ["runs", "--dir", text(&runs), "--series", "timer p99"];
         whylate(&words.into_iter().chain(more.iter().copied()).collect::<Vec<_>>())
@@ -180,9 +181,10 @@ fn what_cannot_be_compared_has_a_page_too() {
     let folder = folder();
     let plan = write(&folder, "plan.toml", SMALL_PLAN);
     let (whole, empty) = (folder.path().join("whole"), folder.path().join("empty"));
-    let _alone = alone();
+    let measuring = alone();
     let said = whylate(&["run", &plan, "-o", text(&whole), "--quiet"]);
     assert_eq!(said.code, Some(0), "{said:?}");
+    drop(measuring);
     // A run that was stopped before its first sample: the tables are not there.
     std::fs::create_dir(&empty).unwrap();
     let info = std::fs::read_to_string(whole.join("run.json")).unwrap();

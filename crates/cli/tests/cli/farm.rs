@@ -28,10 +28,11 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 
 #[test]
 fn a_run_comes_back_as_it_was_and_damage_is_named() {
-    let _alone = alone();
+    let measuring = alone();
     let folder = folder();
     let (plan, run) = (write(&folder, "plan.toml", SMALL_PLAN), folder.path().join("run-1"));
     assert_eq!(whylate(&["run", &plan, "-o", text(&run), "--quiet"]).code, Some(0));
+    drop(measuring);
     let (lake, back) = (folder.path().join("lake"), folder.path().join("back"));
     let pushed = whylate(&["push", text(&run), text(&lake)]);
     assert!(pushed.code == Some(0) && pushed.stdout.contains("run-1"), "{pushed:?}");
@@ -90,10 +91,11 @@ fn a_run_comes_back_as_it_was_and_damage_is_named() {
 
 #[test]
 fn what_a_push_asks_for_is_said_and_a_damaged_run_is_no_run() {
-    let _alone = alone();
+    let measuring = alone();
     let folder = folder();
     let (plan, run) = (write(&folder, "plan.toml", SMALL_PLAN), folder.path().join("run-1"));
     assert_eq!(whylate(&["run", &plan, "-o", text(&run), "--quiet"]).code, Some(0));
+    drop(measuring);
     let lake = folder.path().join("lake");
     let push = ["push", text(&run), text(&lake), "--plan", &plan, "--kernel", "0.0", "--host", "another"];
     let pushed = whylate(&push);
@@ -122,10 +124,11 @@ fn what_a_push_asks_for_is_said_and_a_damaged_run_is_no_run() {
 
 #[test]
 fn months_are_merged_and_a_push_that_did_not_end_is_named() {
-    let _alone = alone();
+    let measuring = alone();
     let folder = folder();
     let (plan, run) = (write(&folder, "plan.toml", SMALL_PLAN), folder.path().join("run-1"));
     assert_eq!(whylate(&["run", &plan, "-o", text(&run), "--quiet"]).code, Some(0));
+    drop(measuring);
     let (lake, back) = (folder.path().join("lake"), folder.path().join("back"));
     let (lake_text, run_text) = (text(&lake), text(&run));
     assert_eq!(whylate(&["push", run_text, lake_text]).code, Some(0));
@@ -200,10 +203,11 @@ fn what_cannot_be_asked_is_said_in_plain_words() {
 
 #[test]
 fn pushes_at_once_lose_nothing() {
-    let _alone = alone();
+    let measuring = alone();
     let folder = folder();
     let (plan, run) = (write(&folder, "plan.toml", SMALL_PLAN), folder.path().join("run-1"));
     assert_eq!(whylate(&["run", &plan, "-o", text(&run), "--quiet"]).code, Some(0));
+    drop(measuring);
     let (lake, back) = (folder.path().join("lake"), folder.path().join("back"));
     std::thread::scope(|scope| {
         let push = || whylate(&["push", text(&run), text(&lake)]);
@@ -220,10 +224,11 @@ fn pushes_at_once_lose_nothing() {
 
 #[test]
 fn what_was_not_measured_is_no_pass() {
-    let _alone = alone();
+    let measuring = alone();
     let folder = folder();
     let (plan, run) = (write(&folder, "plan.toml", SMALL_PLAN), folder.path().join("run"));
     assert_eq!(whylate(&["run", &plan, "-o", text(&run), "--quiet"]).code, Some(0));
+    drop(measuring);
     let other = write(&folder, "other.toml", &SMALL_PLAN.replacen("repeats = ", "repeats = 1", 1));
     let wanted: [(&[&str], &str); 3] = [
         (&["--plan", &other], "plan: the run has other values of repeats"),

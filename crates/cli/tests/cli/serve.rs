@@ -62,7 +62,7 @@ impl Drop for Server {
 
 #[test]
 fn runs_are_listed_shown_compared_and_given_away() {
-    let _alone = alone();
+    let measuring = alone();
     let folder = folder();
     let plan = write(&folder, "plan.toml", SMALL_PLAN);
     // Names with markup and with what has a meaning in addresses.
@@ -71,6 +71,7 @@ fn runs_are_listed_shown_compared_and_given_away() {
         let said = whylate(&["run", &plan, "-o", text(&folder.path().join("runs").join(name)), "--quiet"]);
         assert!(said.code == Some(0), "{said:?}");
     }
+    drop(measuring);
     // What is no run, and what leads out of the folder.
     std::fs::create_dir(folder.path().join("runs/empty")).unwrap();
     std::os::unix::fs::symlink("/etc", folder.path().join("runs/out")).unwrap();
@@ -132,10 +133,11 @@ fn runs_are_listed_shown_compared_and_given_away() {
 
 #[test]
 fn a_lake_is_shown_or_it_is_said_what_is_missing() {
-    let _alone = alone();
+    let measuring = alone();
     let folder = folder();
     let (plan, run) = (write(&folder, "plan.toml", SMALL_PLAN), folder.path().join("runs/first"));
     assert_eq!(whylate(&["run", &plan, "-o", text(&run), "--quiet"]).code, Some(0));
+    drop(measuring);
     let lake = folder.path().join("lake");
     assert_eq!(whylate(&["push", text(&run), text(&lake)]).code, Some(0));
 

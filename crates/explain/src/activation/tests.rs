@@ -34,6 +34,23 @@ fn share(causes: &[Cause], kind: Kind) -> f64 {
 }
 
 #[test]
+fn a_slow_clock_has_what_the_work_took_longer() {
+    let stages = vec![stage(1_000_000, 2_000_000, Doing::Running)];
+    let slow = Segment {
+        from_ns: 500_000,
+        to_ns: 1_800_000,
+        what: Activity::SlowClock { khz: 500_000, highest_khz: 2_500_000 },
+    };
+    let softirq = Segment { from_ns: 1_300_000, to_ns: 1_400_000, what: Activity::Softirq { number: 3 } };
+    let found = causes(&activation(40, stages), &[slow, softirq]);
+    // 0.7 ms of own work at a fifth of the frequency would have taken 0.14 ms; the softirq is nobody's own work.
+    let shares = [Kind::Frequency, Kind::OwnWork, Kind::Softirq].map(|kind| share(&found, kind));
+    assert!((shares[0] - 0.56).abs() < 1e-6 && (shares[1] - 0.34).abs() < 1e-6, "{shares:?}");
+    assert!((shares[2] - 0.1).abs() < 1e-6, "{shares:?}");
+    assert_eq!(found[0].evidence[0], "its clock ran at 500 of 2500 MHz");
+}
+
+#[test]
 fn own_work_is_what_no_interrupt_took() {
     let stages = vec![
         stage(1_000_000, 1_100_000, waking(thread(7, 50, "thief"))),

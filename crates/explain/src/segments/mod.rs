@@ -112,6 +112,13 @@ pub enum Activity {
         /// Who did it.
         waker: Waker,
     },
+    /// The clock of the CPU was below its highest frequency.
+    SlowClock {
+        /// Its frequency, in kHz.
+        khz: u64,
+        /// The highest one, which the processor has for all of its work, in kHz.
+        highest_khz: u64,
+    },
     /// From the programmed expiry of a timer to the wake-up of its thread.
     Timer {
         /// The thread that was woken.
@@ -227,6 +234,7 @@ impl Activity {
             | Self::Migration { .. }
             | Self::Timer { .. }
             | Self::Wakeup { .. }
+            | Self::SlowClock { .. }
             | Self::Waking { .. } => return None,
         })
     }

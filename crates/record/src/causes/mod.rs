@@ -30,7 +30,7 @@ pub fn find_causes(
         Some(HistogramSource::Tracefs) => None,
         _ => match whylate_bpf::find_causes(&host.running, probes, facts) {
             Err(error)
-                if source.is_none() && error.is_unavailable() && !matches!(error, BpfError::OtherClock) =>
+                if source.is_none() && error.has_substitute() && !matches!(error, BpfError::OtherClock) =>
             {
                 Some(error)
             }

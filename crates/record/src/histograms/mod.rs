@@ -74,7 +74,7 @@ impl LatencyHistograms {
         let new = |source| Self { source, cpus: config.cpus.clone(), ipis: Vec::new() };
         let refused = match bpf {
             Some(Ok((source, warnings))) => return Ok((new(source), warnings)),
-            Some(Err(error)) if source.is_some() || !error.is_unavailable() => return Err(error.into()),
+            Some(Err(error)) if source.is_some() || !error.has_substitute() => return Err(error.into()),
             Some(Err(error)) => Some(error),
             None => None,
         };

@@ -44,7 +44,7 @@ impl Source {
                 }
                 return Ok(Self::Kernel(Box::new(watch)));
             }
-            Err(error) if error.is_unavailable() && marks.is_none() => error,
+            Err(error) if error.has_substitute() && marks.is_none() => error,
             Err(error) => return Err(failed(&error)),
         };
         match OwnTaskWatch::start(host, cpus, target) {
