@@ -11,10 +11,11 @@ offcputime in one script (by tracepoints; stacks as offcputime keeps them). `--b
 Prints each round (mean of a round trip in microseconds), then for each tool the median of what it adds to "none" of the same
 round, for one activation (half a round trip). Needs root; perf and bpftrace where they are installed; `--also NAME=COMMAND` adds a tool.
 
-    benches/watch_peers.py latency [--binary …] [--rounds 30] [--seconds 3]
+    benches/watch_peers.py latency [--binary …] [--rounds 30] [--seconds 3] [--threads 1] [--traced]
 
-In place of that: cyclictest at 1 kHz with and without a watch of it, in pairs whose order is drawn; the ratios of p50 and p99 with
-the interval that holds their median with 95 %.
+In place of that: cyclictest at 1 kHz, each thread on a CPU of its own, with and without a watch of it, in rounds whose order is drawn; the
+ratios of p50 and p99 with the interval that holds their median with 95 %. `--traced` adds a round with the kernel's own trace buffer taking
+wake-ups and switches alone: less than that no tool can attach.
 """
 
 import argparse
@@ -34,6 +35,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
+TRACEFS = Path("/sys/kernel/tracing")
 SCRIPT = """
 tracepoint:sched:sched_wakeup, tracepoint:sched:sched_wakeup_new { @queued[args->pid] = nsecs; }
 tracepoint:sched:sched_switch {
@@ -77,52 +79,69 @@ def beside(command, program, seconds, folder):
     return found
 
 
-def quantiles_us(seconds):
-    command = ["cyclictest", "-q", "-m", "-t1", "-a", str(os.cpu_count() - 1), "-p80", "-i1000", f"-D{seconds}", "-N", "-h3000000"]
+def quantiles_us(seconds, threads):
+    """p50 and p99 of each thread of cyclictest, one on each of the last CPUs."""
+    last = os.cpu_count() - 1
+    where = ["-t", str(threads), "-a", f"{last - threads + 1}-{last}"]
+    command = ["cyclictest", "-q", "-m", *where, "-p80", "-i1000", "-d0", f"-D{seconds}", "-N", "-h300000"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    rows = sorted((int(value), int(count)) for value, count in re.findall(r"^(\d+)\s+(\d+)\s*$", text, re.M) if int(count))
-    total = sum(count for _, count in rows)
+    rows = [[int(word) for word in line.split()] for line in text.splitlines() if re.match(r"\d+\s+\d", line)]
+    longer = [int(word) for word in re.search(r"^# Histogram Overflows:(.*)$", text, re.M)[1].split()]
     found = []
-    for part in (0.5, 0.99):
-        seen = 0
-        for value, count in rows:
+    for thread in range(1, threads + 1):
+        counts = [(row[0], row[thread]) for row in sorted(rows) if row[thread]] + [(300_000, longer[thread - 1])]
+        total, seen, quantiles = sum(count for _, count in counts), 0, []
+        for value, count in counts:
             seen += count
-            if seen >= part * total:
-                found.append(value / 1000)
-                break
+            while len(quantiles) < 2 and seen >= [0.5, 0.99][len(quantiles)] * total:
+                quantiles.append(value / 1000)
+        found.append(quantiles)
     return found
 
 
+def switch_events(on):
+    """The kernel's own trace buffer takes wake-ups and switches, as `trace-cmd start` would."""
+    for event in ["sched_waking", "sched_switch"]:
+        (TRACEFS / "events/sched" / event / "enable").write_text(str(int(on)))
+
+
 def latency(options, folder):
-    """The ratios of p50 and p99, watched to not watched, of pairs of runs of cyclictest."""
-    pairs = []
+    """The ratios of p50 and p99 to those of cyclictest alone, of rounds: of each round the median of its threads."""
+    arms, rounds = ["alone", "watched"] + ["traced"] * options.traced, []
     for number in range(options.rounds):
-        pair = {}
-        for watched in random.sample([False, True], 2):
-            if watched:
+        found = {}
+        for arm in random.sample(arms, len(arms)):
+            if arm == "watched":
                 command = [options.binary, "watch", "-q", "-D", "600s", "--task", "cyclictest", "-o", str(folder / f"run-{number}")]
                 with open(folder / "tool", "w") as told:
                     tool = subprocess.Popen(command, stdout=told, stderr=told)
                     time.sleep(2.5)
-                    pair[True] = quantiles_us(options.seconds)
+                    found[arm] = quantiles_us(options.seconds, options.threads)
                     tool.send_signal(signal.SIGINT)
                     tool.wait(60)
-            else:
-                pair[False] = quantiles_us(options.seconds)
-        pairs.append(pair)
-        print(number + 1, "alone", pair[False], "watched", pair[True], flush=True)
-    for which, name in enumerate(["p50", "p99"]):
-        ratios = sorted(pair[True][which] / pair[False][which] for pair in pairs)
-        # The order statistics that the sign test keeps at 5 %.
-        count, outside, chance = len(ratios), 0, 0.0
-        while chance + math.comb(count, outside) / 2**count <= 0.025:
-            chance += math.comb(count, outside) / 2**count
-            outside += 1
-        low, high = ratios[max(outside - 1, 0)], ratios[count - max(outside, 1)]
-        alone = statistics.median(pair[False][which] for pair in pairs)
-        watched = statistics.median(pair[True][which] for pair in pairs)
-        middle = statistics.median(ratios)
-        print(f"{name}: {alone:.2f} us alone, {watched:.2f} us watched (medians); ratio {middle:.3f}, 95 % {low:.3f} to {high:.3f}")
+                continue
+            try:
+                if arm == "traced":
+                    switch_events(True)
+                found[arm] = quantiles_us(options.seconds, options.threads)
+            finally:
+                if arm == "traced":
+                    switch_events(False)
+        rounds.append(found)
+        print(number + 1, {arm: [round(statistics.median(of_one), 2) for of_one in zip(*found[arm])] for arm in arms}, flush=True)
+    for arm in arms[1:]:
+        for which, name in enumerate(["p50", "p99"]):
+            ratio = lambda found: statistics.median(one[which] / alone[which] for one, alone in zip(found[arm], found["alone"]))
+            ratios = sorted(map(ratio, rounds))
+            # The order statistics that the sign test keeps at 5 %.
+            count, outside, chance = len(ratios), 0, 0.0
+            while chance + math.comb(count, outside) / 2**count <= 0.025:
+                chance += math.comb(count, outside) / 2**count
+                outside += 1
+            low, high = ratios[max(outside - 1, 0)], ratios[count - max(outside, 1)]
+            alone, other = (statistics.median(one[which] for found in rounds for one in found[it]) for it in ["alone", arm])
+            middle = statistics.median(ratios)
+            print(f"{arm} {name}: {alone:.2f} us alone, {other:.2f} us (medians); ratio {middle:.3f}, 95 % {low:.3f} to {high:.3f}")
 
 
 def main():
@@ -132,6 +151,8 @@ def main():
     arguments.add_argument("--before")
     arguments.add_argument("--rounds", type=int, default=9)
     arguments.add_argument("--seconds", type=int, default=2)
+    arguments.add_argument("--threads", type=int, default=1)
+    arguments.add_argument("--traced", action="store_true")
     arguments.add_argument("--also", action="append", default=[], metavar="NAME=COMMAND")
     options = arguments.parse_args()
     with tempfile.TemporaryDirectory() as scratch:

@@ -35,30 +35,29 @@ struct Clock {
 impl Frequencies {
     /// What they are at `now_ns`; nothing of CPUs whose frequency the kernel does not set.
     pub(super) fn read(host: &HostRoot, cpus: &CpuSet, now_ns: u64) -> Self {
-        let clock = |cpu: CpuId| {
-            let folder = format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq");
-            let text = |name: &str| host.read_trimmed(&format!("{folder}/{name}")).ok().flatten();
-            let kilohertz = |name: &str| text(name)?.parse::<u64>().ok();
-            let driver = text("scaling_driver")?;
-            let highest_khz = kilohertz("cpuinfo_max_freq").filter(|khz| *khz > 0)?;
-            if CHOSEN_BY_HARDWARE.contains(&driver.as_str()) {
-                return None;
-            }
-            let governor = text("scaling_governor");
-            let constant = CONSTANT.iter().find(|(name, _)| governor.as_deref() == Some(name));
-            let present = constant.and_then(|(_, file)| kilohertz(file)).map(|khz| (now_ns, khz));
-            Some((cpu, Clock { highest_khz, changes: present.into_iter().collect() }))
-        };
-        Self { clocks: cpus.iter().filter_map(clock).collect() }
+        let mut frequencies = Self::default();
+        for cpu in cpus.iter() {
+            let known = clock(host, cpu);
+            frequencies.clocks.extend(known.map(|(highest_khz, present)| {
+                let changes = present.map(|khz| (now_ns, khz)).into_iter().collect();
+                (cpu, Clock { highest_khz, changes })
+            }));
+        }
+        frequencies
     }
 
     /// A CPU has that frequency from now on.
-    pub(super) fn note(&mut self, cpu: CpuId, at_ns: u64, khz: u64) {
-        let Some(clock) = self.clocks.get_mut(&cpu) else { return };
-        if clock.changes.len() >= CHANGES_MAX {
-            clock.changes.pop_front();
+    pub(super) fn note(&mut self, host: &HostRoot, cpu: CpuId, at_ns: u64, khz: u64) {
+        if !self.clocks.contains_key(&cpu) {
+            // It came later, or its driver did.
+            let Some((highest_khz, _)) = clock(host, cpu) else { return };
+            self.clocks.insert(cpu, Clock { highest_khz, changes: VecDeque::new() });
         }
-        clock.changes.push_back((at_ns, khz));
+        let Some(Clock { changes, .. }) = self.clocks.get_mut(&cpu) else { return };
+        if changes.len() >= CHANGES_MAX {
+            changes.pop_front();
+        }
+        changes.push_back((at_ns, khz));
     }
 
     /// The times since `from_ns` at which a CPU ran below its highest frequency.
@@ -74,6 +73,18 @@ impl Frequencies {
         })
         .collect()
     }
+}
+
+/// The highest frequency of a CPU, and the present one where that is constant; `None` where the kernel sets none.
+fn clock(host: &HostRoot, cpu: CpuId) -> Option<(u64, Option<u64>)> {
+    let folder = format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq");
+    let text = |name: &str| host.read_trimmed(&format!("{folder}/{name}")).ok().flatten();
+    let kilohertz = |name: &str| text(name)?.parse::<u64>().ok();
+    let driver = text("scaling_driver").filter(|driver| !CHOSEN_BY_HARDWARE.contains(&driver.as_str()));
+    let highest_khz = driver.and_then(|_| kilohertz("cpuinfo_max_freq")).filter(|khz| *khz > 0)?;
+    let governor = text("scaling_governor");
+    let constant = CONSTANT.iter().find(|(name, _)| governor.as_deref() == Some(name));
+    Some((highest_khz, constant.and_then(|(_, file)| kilohertz(file))))
 }
 
 #[cfg(test)]
@@ -108,7 +119,7 @@ mod tests {
         let mut frequencies = Frequencies::read(&root, &cpus, 100);
         assert_eq!(frequencies.slow(cpu, 0), [slow(100, u64::MAX, 800_000)]);
         for (at_ns, khz) in [(200, 1_500_000), (300, 3_000_000), (400, 800_000)] {
-            frequencies.note(cpu, at_ns, khz);
+            frequencies.note(&root, cpu, at_ns, khz);
         }
         let all = [slow(100, 200, 800_000), slow(200, 300, 1_500_000), slow(400, u64::MAX, 800_000)];
         assert_eq!(frequencies.slow(cpu, 0), all);
@@ -130,11 +141,11 @@ mod tests {
         let (_folder, root) = host(&files("acpi-cpufreq", "schedutil"));
         let mut frequencies = Frequencies::read(&root, &cpus, 100);
         assert_eq!(frequencies.slow(CpuId(1), 0), []);
-        frequencies.note(CpuId(1), 200, 800_000);
+        frequencies.note(&root, CpuId(1), 200, 800_000);
         assert_eq!(frequencies.slow(CpuId(1), 0), [slow(200, u64::MAX, 800_000)]);
         let (_folder, root) = host(&files("intel_pstate", "powersave"));
         let mut frequencies = Frequencies::read(&root, &cpus, 100);
-        frequencies.note(CpuId(1), 200, 800_000);
+        frequencies.note(&root, CpuId(1), 200, 800_000);
         assert_eq!(frequencies.slow(CpuId(1), 0), [], "the hardware chooses, whatever the kernel asks for");
     }
 }

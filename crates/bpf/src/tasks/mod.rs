@@ -285,7 +285,7 @@ impl TaskWatch {
         let taken = self.rings.take(now_ns);
         for (cpu, raw) in &taken {
             if raw.kind == TaskEvent::Frequency {
-                self.frequencies.note(CpuId(raw.next), raw.end_ns, raw.waker.into());
+                self.frequencies.note(&self.host, CpuId(raw.next), raw.end_ns, raw.waker.into());
                 continue;
             }
             let ended = self.builder.add(*cpu, raw, &owner);
