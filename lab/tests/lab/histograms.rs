@@ -9,7 +9,33 @@ pub(crate) fn tests() -> Vec<LabTest> {
     let machines = suite::kernels_and_arm64_unless_brief(&Kernel::NEEDED)
         .into_iter()
         .map(|kernel| Machine::new(Profile::Counted, kernel));
-    machines.map(|machine| LabTest::new("histograms_account_for_every_wakeup", machine, accounted)).collect()
+    let accounted =
+        machines.map(|machine| LabTest::new("histograms_account_for_every_wakeup", machine, accounted));
+    let refused = suite::kernels(&[Kernel::RealTime, Kernel::RealTimeNew])
+        .into_iter()
+        .filter(|kernel| kernel.is_realtime());
+    let refused = refused.map(|kernel| {
+        let threads = Machine::new(Profile::Threads, kernel);
+        LabTest::new("histograms_are_refused_while_no_grace_period_ends", threads, refused_at_once)
+    });
+    accounted.chain(refused.filter(|_| !suite::is_brief())).collect()
+}
+
+/// A loop above the thread that ends grace periods: who loads a program then waits in the kernel for ever.
+fn refused_at_once(guest: &mut Guest) -> Result<(), LabError> {
+    let output = guest.start(
+        "taskset -pc 0 $$ >/dev/null\ntaskset -c 1 chrt -f 60 sh -c 'while :; do :; done' & loop=$!\nsleep 2\n\
+         whylate histograms -D 1s --json -q; status=$?\nkill $loop\nwait $loop\n\
+         whylate histograms -D 1s --json -q >/dev/null || exit 20\nexit $status",
+    )?;
+    let output = output.wait(std::time::Duration::from_secs(60))?;
+    assert_eq!(output.status, 69, "{}", output.stderr);
+    let said = output.stderr.trim();
+    assert!(
+        said.contains("rcuc/1 could not run, as sh (thread ") && said.contains("`chrt -f -p 61 "),
+        "{said}"
+    );
+    Ok(())
 }
 
 /// A periodic task under the histograms of each source; the guest does nothing else.
