@@ -31,7 +31,7 @@ use whylate_core::result::{
 use whylate_core::warning::push_all_once;
 use whylate_core::{CpuSet, Facts, Nanos, Plan, WarningCode};
 use whylate_host::HostRoot;
-use whylate_stats::search::{Figure, Search, Trial, failed, figure_of, replay};
+use whylate_stats::search::{Figure, Search, Trial, failed, felt_figure_of, replay};
 use whylate_store::{CellInfo, ExecutionState, Reader, RunDirectory, RunInfo, assemble_newest, fix_steps};
 use whylate_treat::{Change, Planner as _, Surroundings, Target};
 
@@ -226,7 +226,7 @@ fn choose(run: &mut RunInProgress<'_>, adviser: &mut dyn Adviser) -> Result<Opti
     let measured = crate::assemble(run.directory.path())?;
     let worst = |cell: &whylate_core::result::CellResult| {
         let repeats = 1..=FIRST_REPEATS;
-        let values = repeats.filter_map(|it| figure_of(cell, it, &registration.goal)).map(|it| it.value);
+        let values = repeats.filter_map(|it| felt_figure_of(cell, it, &registration.goal)).map(|it| it.value);
         values.reduce(f64::max).map(|value| (cell.name.clone(), value))
     };
     let cells = measured.cells.iter().filter(|cell| cell.treatments.is_empty()).filter_map(worst);
@@ -364,7 +364,7 @@ impl Steps {
         }
         let measured = assemble_newest(run.directory.path(), cell, segment)?;
         let Some(measured) = measured else { return Ok(Err("it left nothing".to_owned())) };
-        let mut figure = figure_of(&measured, repeat, &self.registration.goal);
+        let mut figure = felt_figure_of(&measured, repeat, &self.registration.goal);
         if let Some(figure) = &mut figure {
             figure.rates = measured.rates.iter().map(|rate| (rate.load.clone(), rate.mean)).collect();
         }

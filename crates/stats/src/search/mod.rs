@@ -17,7 +17,7 @@ mod pairs;
 mod screen;
 
 pub use evidence::{evidence, interval};
-pub use outcome::{answer, failed, figure_of, replay};
+pub use outcome::{answer, failed, felt_figure_of, figure_of, replay};
 pub use pairs::{Claim, ClaimEnd, PAIRS_MAX};
 
 use crate::random::SplitMix;

@@ -18,11 +18,27 @@ const SHOWN: f64 = 0.05;
 
 /// What one repeat of a cell shows of the goal; `None` without such a statistic.
 pub fn figure_of(cell: &CellResult, repeat: u32, goal: &FixGoal) -> Option<Figure> {
-    let mut alone = CellResult { rates: cell.rates.clone(), ..CellResult::default() };
-    alone.repeats = cell.repeats.iter().filter(|it| it.repeat == repeat).cloned().collect();
+    figure(&alone(cell, repeat), goal)
+}
+
+/// The same with the gaps that the scheduler makes on purpose: they are no latency of the machine, and left out where cells are compared, but
+/// the task feels them, and a treatment may end them.
+pub fn felt_figure_of(cell: &CellResult, repeat: u32, goal: &FixGoal) -> Option<Figure> {
+    let mut alone = alone(cell, repeat);
+    alone.repeats.iter_mut().flat_map(|it| &mut it.probes).for_each(|probe| probe.throttled = None);
+    figure(&alone, goal)
+}
+
+/// One repeat of the cell.
+fn alone(cell: &CellResult, repeat: u32) -> CellResult {
+    let repeats = cell.repeats.iter().filter(|it| it.repeat == repeat).cloned().collect();
+    CellResult { rates: cell.rates.clone(), repeats, ..CellResult::default() }
+}
+
+fn figure(alone: &CellResult, goal: &FixGoal) -> Option<Figure> {
     let goal = SeriesStatistic { series: goal.series.clone()?, statistic: goal.statistic };
     let is_goal = |series: &str, statistic: Statistic| goal.statistic == statistic && goal.is_of(series);
-    let values = values_of(&alone, &is_goal);
+    let values = values_of(alone, &is_goal);
     let mut figure = Figure { value: f64::NEG_INFINITY, ..Figure::default() };
     for ((series, statistic), observed) in values {
         let Some(one) = observed.first() else { continue };
@@ -286,4 +302,34 @@ fn results(
         }
     };
     registration.arms.iter().zip(search.arms()).map(of_arm).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whylate_core::result::{Quantiles, RepeatProbe, RepeatResult, ThrottledGaps};
+
+    #[test]
+    fn a_search_counts_what_the_scheduler_takes() {
+        let throttled = ThrottledGaps { gaps: 2, lost_ns: 100_000_000, other_max_ns: 3_000_000 };
+        let probe = RepeatProbe {
+            probe: "stall".to_owned(),
+            quantiles: Some(Quantiles { max_ns: 50_000_000, ..Quantiles::default() }),
+            lost_share: Some(0.06),
+            throttled: Some(throttled),
+            measured_ns: 2_000_000_000,
+            ..RepeatProbe::default()
+        };
+        let repeat = RepeatResult { repeat: 1, probes: vec![probe], ..RepeatResult::default() };
+        let cell = CellResult { repeats: vec![repeat], ..CellResult::default() };
+        let goal = |statistic| FixGoal { series: Some("stall".into()), statistic, below: None };
+        let values = |statistic| {
+            let goal = goal(statistic);
+            [felt_figure_of(&cell, 1, &goal), figure_of(&cell, 1, &goal)].map(|it| it.unwrap().value)
+        };
+        assert_eq!(values(Statistic::Max), [50e6, 3e6]);
+        let [felt, others] = values(Statistic::LostShare);
+        assert!((felt - 0.06).abs() < 1e-9 && (others - 0.01).abs() < 1e-9, "{felt} {others}");
+        assert_eq!(felt_figure_of(&cell, 2, &goal(Statistic::Max)), None);
+    }
 }
