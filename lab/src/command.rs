@@ -105,9 +105,10 @@ fn lab() -> Result<Lab, LabError> {
     Ok(Lab::new(Cache::of_user()?, binaries))
 }
 
-/// Where the program for guests is built, which is where this program was built, too.
+/// The program for guests: the one that the environment names, or where it is built, which is where this program was built, too.
 fn binary(architecture: Architecture) -> Option<PathBuf> {
-    results().map(|target| target.join(architecture.target()).join("dist/whylate"))
+    let named = std::env::var_os(architecture.binary_variable()).map(PathBuf::from);
+    named.or_else(|| results().map(|target| target.join(architecture.target()).join("dist/whylate")))
 }
 
 /// Where `cargo xtask package` puts the packages, when it has.
