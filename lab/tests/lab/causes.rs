@@ -279,6 +279,10 @@ fn asked(guest: &mut Guest, probe: &str, load: &str, function: &str) -> Result<V
     let flushes: Vec<&Value> =
         sent.iter().filter(is_flush).filter(|ipi| ipi["from_task"] == thread.as_str()).collect();
     let times: u64 = flushes.iter().filter_map(|ipi| ipi["count"].as_u64()).sum();
+    if times == 0 && load == "pageattr" && guest.kernel_version().starts_with("5.10.") {
+        // The product sees that mostly, and refuses the load; not where others interrupt all CPUs just then.
+        return Err(LabError::not_there("vgem of Linux 5.10 flushes no CPU for its buffers"));
+    }
     assert!(times > 0, "{sent:#?}");
     for ipi in flushes {
         assert_eq!(ipi["from_cpu"], 0, "{ipi}");
