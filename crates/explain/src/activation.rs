@@ -12,8 +12,8 @@
 mod alone;
 mod chain;
 mod convoy;
-mod frequency;
 mod inversion;
+mod slow_clock;
 mod waits;
 
 pub use alone::explain_alone;
@@ -278,7 +278,7 @@ pub fn explain(
                 let mut found = pieces(&window, &recording, surroundings);
                 let woken_ns = if nth == 0 { activation.woken_ns } else { stage.from_ns };
                 found.iter_mut().for_each(|piece| complete(piece, what, woken_ns, priority));
-                all.extend(frequency::slowed(found, &recording));
+                all.extend(slow_clock::slowed(found, &recording));
             }
         }
     }

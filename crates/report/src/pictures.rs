@@ -47,7 +47,7 @@ pub(crate) const fn class_name(class: CauseClass) -> &'static str {
         CauseClass::Section => "interrupts or preemption off, locks, waits",
         CauseClass::Interrupt => "interrupts",
         CauseClass::Thread => "other threads",
-        CauseClass::Idle => "own work, timer, idle exit, page faults",
+        CauseClass::Idle => "own work, timer, idle exit, slow clock, page faults",
         CauseClass::Machine => "hypervisor, firmware, hardware",
         CauseClass::Scheduler => "throttled",
         CauseClass::Unknown => "not explained",

@@ -220,7 +220,7 @@ fn sibling(guest: &mut Guest) -> Result<(), LabError> {
 /// Calls of the firmware while a task is measured are counted as such. Such a guest's processor is one of Intel, which counts
 /// them.
 fn firmware(guest: &mut Guest) -> Result<(), LabError> {
-    let before = "modprobe msr\nrm -f /tmp/smi\nsh -c 'while :; do /lab/smi 1 >>/tmp/smi; sleep 0.1; done' & beside=$!";
+    let before = "modprobe msr\nrm -f /tmp/smi\n/lab/smi 1000 0.1 >/tmp/smi & beside=$!";
     let sets = [
         "cell=[{name=\"as-is\"}]",
         "probe=[{kind=\"timer\"}]",

@@ -74,7 +74,7 @@ const MODULE: [Planted; 7] = [
 ];
 /// What saves power, by drivers of the module, which are those of x86.
 const POWER: [Planted; 2] =
-    [row("idle-exit", "idle_exit", Names::Kind), row("frequency", "frequency", Names::Kind)];
+    [row("idle-exit", "idle_exit", Names::Kind), row("frequency", "slow_clock", Names::Kind)];
 /// A softirq that the task preempts, as only a real-time kernel lets it: nothing kept the task.
 const PREEMPTED: [Planted; 1] = [row("softirq-below", "own_work", Names::Kind)];
 

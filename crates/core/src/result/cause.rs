@@ -184,7 +184,7 @@ causes! {
     /// The task itself ran: its own work took the time.
     OwnWork = "own_work", Idle, ["its own work took the time"];
     /// The clock of the CPU was slow: at its highest frequency the task's own work would have taken less.
-    Frequency = "frequency", Idle, ["the CPU's clock was below its highest frequency"];
+    SlowClock = "slow_clock", Idle, ["the CPU's clock was below its highest frequency"];
     /// The hypervisor ran something else.
     Steal = "steal", Machine, ["the hypervisor ran something else"];
     /// The firmware took the CPU (a system-management interrupt was counted).

@@ -98,6 +98,12 @@ pub struct FixRegistration {
     /// What is not tried, and why.
     #[serde(default)]
     pub left_out: Vec<FixLeftOut>,
+    /// What the user agreed to beforehand: ids of treatments, or `all`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub yes: Vec<String>,
+    /// What the user forbade.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub never: Vec<String>,
     /// Whether the arms are chosen: the search has begun.
     #[serde(default)]
     pub begun: bool,

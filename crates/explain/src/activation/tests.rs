@@ -44,7 +44,7 @@ fn a_slow_clock_has_what_the_work_took_longer() {
     let softirq = Segment { from_ns: 1_300_000, to_ns: 1_400_000, what: Activity::Softirq { number: 3 } };
     let found = causes(&activation(40, stages), &[slow, softirq]);
     // 0.7 ms of own work at a fifth of the frequency would have taken 0.14 ms; the softirq is nobody's own work.
-    let shares = [Kind::Frequency, Kind::OwnWork, Kind::Softirq].map(|kind| share(&found, kind));
+    let shares = [Kind::SlowClock, Kind::OwnWork, Kind::Softirq].map(|kind| share(&found, kind));
     assert!((shares[0] - 0.56).abs() < 0.01 && (shares[1] - 0.34).abs() < 0.01, "{shares:?}");
     assert!((shares[2] - 0.1).abs() < 0.01, "{shares:?}");
     assert_eq!(found[0].evidence[0], "its clock ran at 500 of 2500 MHz");

@@ -53,6 +53,14 @@ pub struct Situation<'a> {
     pub paced: &'a [Paced],
 }
 
+/// How the ids of treatments begin that are about a program, a thread or an interrupt by its name.
+const NAMED: [&str; 4] = ["affinity-", "priority-", "quota-", "irq-affinity-"];
+
+/// Whether a treatment may have that id, whatever was measured.
+pub fn is_id(id: &str) -> bool {
+    ROWS.iter().any(|row| row.id == id) || NAMED.iter().any(|start| id.starts_with(start))
+}
+
 /// The causes of the spikes of a cell in the series to be improved, or in all where that has none; those of most
 /// spikes first.
 pub fn causes(cell: &CellResult, series: &str) -> Vec<FixCause> {

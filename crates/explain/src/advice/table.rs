@@ -68,7 +68,7 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "governor",
         r#"{"kind":"governor","governor":"performance"}"#,
-        &[Hardware, TimerLate, IdleExit, Frequency],
+        &[Hardware, TimerLate, IdleExit, SlowClock],
         &["governor-not-performance"],
     ),
     row("frequency-fixed", r#"{"kind":"governor","turbo":false}"#, &[Hardware], &["turbo"]),

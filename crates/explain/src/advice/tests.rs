@@ -147,6 +147,8 @@ fn proved() -> FixResult {
         causes: Vec::new(),
         arms,
         left_out: Vec::new(),
+        yes: Vec::new(),
+        never: Vec::new(),
         first: 0,
         begun: true,
     };

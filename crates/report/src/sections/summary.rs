@@ -254,6 +254,10 @@ fn circumstances(run: &RunResult, it: &Comparison) -> String {
 }
 
 fn helps(run: &RunResult, treatments: &[&Comparison]) -> String {
+    // A search compares on fresh data, by rules of its own.
+    if let Some(fix) = &run.fix {
+        return format!("{}.", fix.sentence);
+    }
     if !treatments.is_empty() {
         return effects(run, treatments, |cell| &cell.treatments);
     }

@@ -55,6 +55,8 @@ impl Place {
             causes: Vec::new(),
             arms: Vec::new(),
             left_out: Vec::new(),
+            yes: Vec::new(),
+            never: Vec::new(),
             first: 0,
             begun: false,
         };

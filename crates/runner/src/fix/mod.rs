@@ -244,7 +244,8 @@ fn choose(run: &mut RunInProgress<'_>, adviser: &mut dyn Adviser) -> Result<Opti
         ));
         let proposed = adviser.propose(&registration, &measured, &cell).map_err(RunError::Adviser)?;
         let Some(proposal) = proposed else {
-            return Ok(Some(RunEnd::Interrupted));
+            let reason = "nobody agreed to what is proposed: nothing was tried".to_owned();
+            return Ok(Some(RunEnd::Failed { reason }));
         };
         (registration.causes, registration.arms) = (proposal.causes, proposal.arms);
         registration.first = proposal.first;

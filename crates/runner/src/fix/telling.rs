@@ -66,7 +66,9 @@ impl Steps {
         }
         let each = self.each_ns();
         let each = if each == 0 { run.experiment.plan.repeat_duration().0 } else { each };
-        let at_most = nanoseconds(each * u64::from(trial.part.0.saturating_sub(trial.part.1)));
+        let left_ns = self.registration.budget.0.saturating_sub(self.took_ns);
+        let at_most = each * u64::from(trial.part.0.saturating_sub(trial.part.1));
+        let at_most = nanoseconds(at_most.min(left_ns));
         let names = self.names(&arms).join(" + ");
         let reason = arms.last().map(|arm| self.registration.arms[*arm].reason.clone()).unwrap_or_default();
         let line = match trial.phase {
@@ -140,6 +142,8 @@ mod tests {
             arms: (0..arms).map(arm).collect(),
             first: 0,
             left_out: Vec::new(),
+            yes: Vec::new(),
+            never: Vec::new(),
             begun: true,
         }
     }

@@ -127,6 +127,8 @@ impl FakeMachine {
             causes: Vec::new(),
             arms: ARMS.iter().map(arm).collect(),
             left_out: Vec::new(),
+            yes: Vec::new(),
+            never: Vec::new(),
             first: 0,
             begun: false,
         };

@@ -58,6 +58,8 @@ fn rules() -> FixRegistration {
         causes: Vec::new(),
         arms: Vec::new(),
         left_out: Vec::new(),
+        yes: Vec::new(),
+        never: Vec::new(),
         first: 0,
         begun: false,
     }

@@ -116,8 +116,13 @@ pub fn answer(
         search.stop();
     }
     let claims: Vec<FixClaim> = search.claims().iter().map(|claim| shown(claim, registration)).collect();
-    let recommended = names(registration, search.base());
+    let mut recommended = names(registration, search.base());
     let results = results(&search, registration, &claims, &recommended);
+    if registration.mode == FixMode::Audit {
+        // That a setting is used already is no reason to install it.
+        let helps = |it: &&FixArmResult| it.outcome == FixOutcome::Helps;
+        recommended = results.iter().filter(helps).map(|it| it.id.clone()).collect();
+    }
     let mut result = FixResult {
         format: FIX_FORMAT.to_owned(),
         run: String::new(),
@@ -149,9 +154,7 @@ fn sentence(result: &FixResult, is_over: bool) -> (FixAnswer, String) {
         _ if !registration.begun && result.state == RunState::Complete => {
             (FixAnswer::NothingNeeded, format!("the goal `{goal}` is met already"))
         }
-        _ if !registration.begun => {
-            (FixAnswer::Unfinished, "the first measurement is not complete".to_owned())
-        }
+        _ if !registration.begun => (FixAnswer::Unfinished, "no treatment was tried yet".to_owned()),
         _ if registration.arms.is_empty() => {
             let text = match registration.mode {
                 FixMode::Audit => "none of these settings can be tried while this machine runs",

@@ -78,17 +78,15 @@ impl MachineAdviser<'_> {
     fn agreed(&self, rules: &FixRegistration, mut proposal: Proposal) -> Result<Option<Proposal>> {
         let yes = self.choice.yes;
         let known = |id: &str| proposal.arms.iter().any(|arm| arm.treatment.name == id);
-        if let Some(unknown) = yes.iter().find(|id| *id != "all" && !known(id)) {
-            let left = proposal.left_out.iter().find(|left| left.id == **unknown);
-            let why = left.map_or_else(
-                || {
-                    let ids: Vec<&str> =
-                        proposal.arms.iter().map(|arm| arm.treatment.name.as_str()).collect();
-                    format!("there is no evidence for it; proposed are {}", ids.join(", "))
-                },
-                |left| left.why.clone(),
-            );
-            bail!("--yes {unknown}: {why}");
+        let is_missing = |id: &&String| *id != "all" && !known(id);
+        for missing in yes.iter().filter(is_missing) {
+            let left = proposal.left_out.iter().find(|left| left.id == *missing);
+            let why = left.map_or("nothing that was measured or is set here speaks for it", |left| &left.why);
+            output::message(&format!("--yes {missing}: not tried: {why}"));
+        }
+        if !yes.is_empty() && yes.iter().all(|id| is_missing(&id)) && !proposal.arms.is_empty() {
+            let ids: Vec<&str> = proposal.arms.iter().map(|arm| arm.treatment.name.as_str()).collect();
+            bail!("nothing that --yes names is proposed; proposed are {}", ids.join(", "));
         }
         if !yes.is_empty() {
             if !yes.iter().any(|id| id == "all") {

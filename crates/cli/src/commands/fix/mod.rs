@@ -16,7 +16,7 @@ use std::time::SystemTime;
 use whylate_core::plan::{Plan, Share};
 use whylate_core::result::{FixAnswer, FixGoal, FixMode, FixRegistration, FixResult, FixSince, RunState};
 use whylate_core::{Nanos, WarningCode};
-use whylate_explain::advice::profile;
+use whylate_explain::advice::{self, profile};
 use whylate_host::Host;
 use whylate_host::facts::{self, preflight};
 use whylate_runner::{Experiment, RunOptions, check_tracers, drawn_seed, prepare, recover_treatments};
@@ -56,8 +56,8 @@ fn searched(arguments: &FixArguments, host: &Host) -> Result<(PathBuf, RunInfo)>
         output::message(&format!("note: {}", warning.text));
     }
     let quiet = arguments.printing.quiet || arguments.printing.json;
-    let FixArguments { yes, never, ignore_causes, .. } = arguments;
-    let choice = Choice { yes, never, ignores_causes: *ignore_causes };
+    let (yes, never) = wanted(arguments)?;
+    let choice = Choice { yes: &yes, never: &never, ignores_causes: arguments.ignore_causes };
     let mut adviser = MachineAdviser { host, choice };
     if let Some(path) = &arguments.resume {
         let prepare = |plan: Plan| {
@@ -69,6 +69,9 @@ fn searched(arguments: &FixArguments, host: &Host) -> Result<(PathBuf, RunInfo)>
         let info = whylate_runner::resume_fix(path, &prepare, &machine, &mut screen, &mut adviser)?;
         screen.finish();
         return Ok((path.clone(), info));
+    }
+    if arguments.budget.0 == 0 {
+        bail!("--budget 0s: nothing can be measured in that time; write for example 30m");
     }
     let (plan, registration) = match &arguments.verify {
         Some(proved) => again(proved, arguments)?,
@@ -100,6 +103,32 @@ fn searched(arguments: &FixArguments, host: &Host) -> Result<(PathBuf, RunInfo)>
             .map_err(|error| way_on(&error, &path).unwrap_or_else(|| error.into()))?;
     screen.finish();
     Ok((path, info))
+}
+
+/// What may be tried, and what may not; a search that goes on has what was said when it began.
+fn wanted(arguments: &FixArguments) -> Result<(Vec<String>, Vec<String>)> {
+    let (mut yes, mut never) = (arguments.yes.clone(), arguments.never.clone());
+    if let Some(path) = &arguments.resume {
+        let reader = Reader::open(path)?;
+        let rules = reader.info().fix.as_ref();
+        if yes.is_empty() {
+            yes = rules.map(|rules| rules.yes.clone()).unwrap_or_default();
+        }
+        never.extend(rules.into_iter().flat_map(|rules| rules.never.iter().cloned()));
+    }
+    // The settings of an audit have names of their own, which a search of it has as arms.
+    let is_unknown = |id: &&String| *id != "all" && !advice::is_id(id);
+    if arguments.audit.is_none() && arguments.resume.is_none() {
+        if let Some(id) = yes.iter().find(is_unknown) {
+            bail!(
+                "--yes: there is no treatment `{id}`; `whylate fix --advise` lists those that may help here"
+            );
+        }
+        for id in never.iter().filter(is_unknown) {
+            output::message(&format!("note: --never {id}: there is no such treatment"));
+        }
+    }
+    Ok((yes, never))
 }
 
 /// The plan of an earlier search with its cell alone, and the rules by which what it proved is looked at again.
@@ -197,6 +226,8 @@ fn rules(arguments: &FixArguments, goal: FixGoal, margin: Share) -> FixRegistrat
         causes: Vec::new(),
         arms: Vec::new(),
         left_out: Vec::new(),
+        yes: arguments.yes.clone(),
+        never: arguments.never.clone(),
         first: 0,
         begun: false,
     }
