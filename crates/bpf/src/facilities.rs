@@ -1,6 +1,7 @@
 //! What BPF programs can record on this machine: each facility is tried, not guessed.
 
 use crate::causes::{BY_VECTOR, Causes, EVENTS};
+use crate::grace::check_grace_periods;
 use crate::object::check_namespaces;
 use crate::settings::HistogramsConfig;
 use crate::snapshot::Facility;
@@ -39,7 +40,9 @@ pub fn facilities(host: &HostRoot) -> Vec<Facility> {
     let facility = |name: &str, missing| Facility { name: name.to_owned(), missing };
     let cpus =
         schedule::allowed_of_this_thread().unwrap_or_else(|_| CpuSet::from_iter([schedule::current_cpu()]));
-    let mut causes = match Causes::start(&cpus, &HistogramsConfig::new(cpus.clone())) {
+    let started =
+        check_grace_periods(host).and_then(|()| Causes::start(&cpus, &HistogramsConfig::new(cpus.clone())));
+    let mut causes = match started {
         Ok(causes) => causes,
         Err(error) => return vec![facility(PROGRAMS, Some(error.to_string()))],
     };

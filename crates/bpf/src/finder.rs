@@ -7,6 +7,7 @@ use crate::causes::{Causes, FUNCTIONS, SENDERS};
 use crate::device::device;
 use crate::error::BpfError;
 use crate::facilities::broadcast_flushes;
+use crate::grace::check_grace_periods;
 use crate::missed::Missed;
 use crate::object::check_namespaces;
 use crate::settings::{Activities, FindsCauses, HistogramsConfig, Measured};
@@ -85,6 +86,7 @@ pub fn find_causes(
     facts: &Facts,
 ) -> Result<Box<dyn FindsCauses>, BpfError> {
     check_namespaces()?;
+    check_grace_periods(host)?;
     let cpus: CpuSet = probes.iter().flat_map(|probe| probe.cpus.iter()).collect();
     let mut config = HistogramsConfig::new(cpus.clone());
     config.kinds.clear();

@@ -11,7 +11,7 @@ use whylate_host::threads::{Stat, Threads};
 
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// A thread that could not run for so long waits behind one that never sleeps.
-pub(crate) const STARVED: Duration = Duration::from_secs(1);
+const STARVED: Duration = Duration::from_secs(1);
 
 /// A thread that would run, and how often and how long it did so far.
 #[derive(PartialEq, Eq)]
@@ -20,11 +20,19 @@ struct Waiting {
     ran: String,
 }
 
+/// Waits a second for threads of grace periods that want to run. Call it before programs are loaded.
+///
+/// # Errors
+/// [`BpfError::Starved`] where one of them did not.
+pub fn check_grace_periods(host: &HostRoot) -> Result<(), BpfError> {
+    check(host, STARVED)
+}
+
 /// Waits up to `patience` for threads of grace periods that want to run.
 ///
 /// # Errors
 /// [`BpfError::Starved`] where one of them did not.
-pub(crate) fn check(host: &HostRoot, patience: Duration) -> Result<(), BpfError> {
+fn check(host: &HostRoot, patience: Duration) -> Result<(), BpfError> {
     let mut waiting = waiting(host);
     let begin = Instant::now();
     while !waiting.is_empty() {

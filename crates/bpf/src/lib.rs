@@ -15,7 +15,6 @@ mod error;
 mod events;
 mod facilities;
 mod finder;
-#[cfg(feature = "bpf")]
 mod grace;
 mod histograms;
 mod layout;
@@ -38,6 +37,7 @@ pub use dispatch::DispatchSteps;
 pub use error::BpfError;
 pub use facilities::facilities;
 pub use finder::{find_causes, find_causes_in};
+pub use grace::check_grace_periods;
 pub use histograms::Histograms;
 pub use missed::Missed;
 pub use settings::{Activities, FindsCauses, HistogramsChange, HistogramsConfig, Measured, TaskFilter};

@@ -6,7 +6,6 @@
 
 use crate::error::BpfError;
 use crate::events::{Event, Sizes};
-use crate::grace;
 use crate::snapshot::ProgramCost;
 use aya::maps::stack_trace::StackTraceMap;
 use aya::maps::{Array, HashMap, Map, MapData};
@@ -18,7 +17,6 @@ use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::OnceLock;
-use whylate_host::HostRoot;
 
 /// The programs for histograms and causes.
 pub(crate) static WHYLATE: &[u8] = aya::include_bytes_aligned!("../objects/whylate.bpf.o");
@@ -38,7 +36,6 @@ impl Object {
     /// Loads the maps of an object and prepares its programs.
     pub(crate) fn load(object: &[u8], sizes: &Sizes<'_>) -> Result<Self, BpfError> {
         let btf = type_information()?;
-        grace::check(&HostRoot::real(), grace::STARVED)?;
         let constants: Vec<(&str, u32)> = sizes
             .has_tracepoint
             .iter()

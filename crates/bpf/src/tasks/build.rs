@@ -97,6 +97,9 @@ pub(super) struct Builder {
 impl Builder {
     /// Takes the next record; the activation that it ends.
     pub(super) fn add(&mut self, cpu: CpuId, raw: &RawStretch, owner: &Owner<'_>) -> Option<Activation> {
+        if raw.kind == TaskEvent::Frequency {
+            return None;
+        }
         if self.threads.len() > THREADS_MAX {
             self.threads.retain(|_, thread| !thread.is_gone);
         }

@@ -3,6 +3,7 @@
 //! Where the processor chooses its frequency by itself (intel_pstate and amd-pstate in their active modes), there is no such event,
 //! and nothing is said of it.
 
+use crate::layout::tasks::{RawStretch, TaskEvent};
 use std::collections::{BTreeMap, VecDeque};
 use whylate_core::{CpuId, CpuSet};
 use whylate_explain::segments::{Activity, Segment};
@@ -46,8 +47,15 @@ impl Frequencies {
         frequencies
     }
 
+    /// What a record says, if it is about that.
+    pub(super) fn take(&mut self, host: &HostRoot, raw: &RawStretch) {
+        if raw.kind == TaskEvent::Frequency {
+            self.note(host, CpuId(raw.next), raw.end_ns, raw.waker.into());
+        }
+    }
+
     /// A CPU has that frequency from now on.
-    pub(super) fn note(&mut self, host: &HostRoot, cpu: CpuId, at_ns: u64, khz: u64) {
+    fn note(&mut self, host: &HostRoot, cpu: CpuId, at_ns: u64, khz: u64) {
         if !self.clocks.contains_key(&cpu) {
             // It came later, or its driver did.
             let Some((highest_khz, _)) = clock(host, cpu) else { return };

@@ -28,8 +28,9 @@ use crate::causes::Causes;
 use crate::error::BpfError;
 use crate::events::{Event, event};
 use crate::finder::surroundings;
+use crate::grace::check_grace_periods;
 use crate::layout::tasks::{
-    RawMarkText, RawPlace, RawSlot, RawTaskLosses, SLOT_INHERITS, SLOT_WATCHED, TASK_SLOTS, TaskEvent,
+    RawMarkText, RawPlace, RawSlot, RawTaskLosses, SLOT_INHERITS, SLOT_WATCHED, TASK_SLOTS,
 };
 use crate::object::check_namespaces;
 use crate::settings::{HistogramsConfig, TaskFilter};
@@ -118,7 +119,7 @@ impl TaskWatch {
         target: &TaskTarget,
         facts: &Facts,
     ) -> Result<Self, BpfError> {
-        check_namespaces()?;
+        check_namespaces().and_then(|()| check_grace_periods(host))?;
         let mut config = HistogramsConfig::new(cpus.clone());
         config.kinds.clear();
         let mut priorities = false;
@@ -284,10 +285,7 @@ impl TaskWatch {
         let owner = |process, thread, is_shared| choose::owner(host, process, thread, is_shared);
         let taken = self.rings.take(now_ns);
         for (cpu, raw) in &taken {
-            if raw.kind == TaskEvent::Frequency {
-                self.frequencies.note(&self.host, CpuId(raw.next), raw.end_ns, raw.waker.into());
-                continue;
-            }
+            self.frequencies.take(host, raw);
             let ended = self.builder.add(*cpu, raw, &owner);
             self.builder.ended.extend(ended);
         }

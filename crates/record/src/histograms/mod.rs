@@ -13,6 +13,7 @@ use live::TraceHistograms;
 pub(crate) use live::threads_of;
 use whylate_bpf::{
     BpfError, Causes, Histograms, HistogramsChange, HistogramsConfig, HistogramsSnapshot, ProgramCost,
+    check_grace_periods,
 };
 use whylate_core::record::IpiRecord;
 use whylate_core::result::{HistogramKind, HistogramSource};
@@ -69,7 +70,7 @@ impl LatencyHistograms {
     ) -> Result<(Self, Vec<Warning>), RecordError> {
         let bpf = match source {
             Some(HistogramSource::Tracefs) => None,
-            _ => Some(start_bpf(config, with_ipis)),
+            _ => Some(start_bpf(host, config, with_ipis)),
         };
         let new = |source| Self { source, cpus: config.cpus.clone(), ipis: Vec::new() };
         let refused = match bpf {
@@ -205,7 +206,12 @@ impl LatencyHistograms {
     }
 }
 
-fn start_bpf(config: &HistogramsConfig, with_ipis: bool) -> Result<(Source, Vec<Warning>), BpfError> {
+fn start_bpf(
+    host: &HostRoot,
+    config: &HistogramsConfig,
+    with_ipis: bool,
+) -> Result<(Source, Vec<Warning>), BpfError> {
+    check_grace_periods(host)?;
     if !with_ipis {
         let running = Histograms::start(config)?;
         let warnings = bpf_warnings(&running, config);
