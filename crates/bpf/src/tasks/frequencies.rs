@@ -4,6 +4,7 @@
 //! and nothing is said of it.
 
 use crate::layout::tasks::{RawStretch, TaskEvent};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use whylate_core::{CpuId, CpuSet};
 use whylate_explain::segments::{Activity, Segment};
@@ -56,12 +57,16 @@ impl Frequencies {
 
     /// A CPU has that frequency from now on.
     fn note(&mut self, host: &HostRoot, cpu: CpuId, at_ns: u64, khz: u64) {
-        if !self.clocks.contains_key(&cpu) {
-            // It came later, or its driver did.
-            let Some((highest_khz, _)) = clock(host, cpu) else { return };
-            self.clocks.insert(cpu, Clock { highest_khz, changes: VecDeque::new() });
-        }
-        let Some(Clock { changes, .. }) = self.clocks.get_mut(&cpu) else { return };
+        // It may have come later, or its driver.
+        let begun =
+            || clock(host, cpu).map(|(highest_khz, _)| Clock { highest_khz, changes: VecDeque::new() });
+        let Clock { changes, .. } = match self.clocks.entry(cpu) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => match begun() {
+                Some(clock) => place.insert(clock),
+                None => return,
+            },
+        };
         if changes.len() >= CHANGES_MAX {
             changes.pop_front();
         }
