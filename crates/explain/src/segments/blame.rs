@@ -222,7 +222,7 @@ impl<'r> Context<'r> {
             Some((woken_ns, _)) if slice.from_ns >= woken_ns => ("after the wake-up", SHOWN),
             _ => ("when the timer should have expired", LIKELY),
         };
-        if slice.to_ns - slice.from_ns > IDLE_EXIT_MAX_NS {
+        if self.idled_ns(slice) > IDLE_EXIT_MAX_NS {
             let evidence =
                 format!("the CPU was in {state} {when}, for longer than any idle state takes to leave");
             return self.counted(&evidence).unwrap_or_else(|| match confidence {
@@ -236,6 +236,17 @@ impl<'r> Context<'r> {
         }
         let hypervisor = if self.surroundings.is_virtual { ", under a hypervisor" } else { "" };
         Blame::new(Kind::IdleExit, confidence, format!("the CPU was in {state} {when}{hypervisor}"))
+    }
+
+    /// How long the CPU was in the idle state of a slice, which other records may cut into pieces: without what interrupted it.
+    fn idled_ns(&self, slice: &Slice<'_>) -> u64 {
+        let Some(idle) = slice.segment else { return 0 };
+        let (from_ns, to_ns) = (idle.from_ns.max(self.window.from_ns), idle.to_ns.min(self.window.to_ns));
+        let overlap =
+            |segment: &Segment| segment.to_ns.min(to_ns).saturating_sub(segment.from_ns.max(from_ns));
+        let interrupts =
+            self.recording.segments.iter().filter(|segment| segment.what.rank() > idle.what.rank());
+        to_ns.saturating_sub(from_ns).saturating_sub(interrupts.map(overlap).sum())
     }
 
     fn is_throttled(&self, slice: &Slice<'_>) -> bool {

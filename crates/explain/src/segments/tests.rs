@@ -513,7 +513,20 @@ fn no_idle_state_takes_milliseconds_to_leave() {
     assert_eq!((cause.kind, cause.confidence), (CauseKind::TimerLate, Some(0.75)));
     assert!(cause.evidence[0].contains("longer than any idle state takes"), "{:?}", cause.evidence);
     let stolen = Surroundings { steal_ns: Some(8_000_000), ..Surroundings::default() };
-    assert_eq!(decompose(&window, &recording(segments), &stolen)[0].kind, CauseKind::Steal);
+    assert_eq!(decompose(&window, &recording(segments.clone()), &stolen)[0].kind, CauseKind::Steal);
+    // Other records cut it into pieces.
+    let mut cut = segments.clone();
+    cut.extend(
+        (1..9)
+            .map(|nth| segment(nth * 1_000_000, nth * 1_000_000, Activity::PageFault { pid: 7, address: 1 })),
+    );
+    assert_eq!(first(&window, cut).kind, CauseKind::TimerLate);
+    // What interrupts it is no idling.
+    let mut interrupted = segments;
+    interrupted.push(segment(1_001_000, 8_900_000, Activity::Irq { line: 9 }));
+    let causes = decompose(&window, &recording(interrupted), &Surroundings::default());
+    let kinds: Vec<CauseKind> = causes.iter().map(|cause| cause.kind).collect();
+    assert_eq!(kinds[..2], [CauseKind::Irq, CauseKind::IdleExit], "{causes:#?}");
 }
 
 #[test]
