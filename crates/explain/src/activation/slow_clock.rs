@@ -2,7 +2,7 @@
 
 use crate::confidence::CONCLUDED;
 use crate::divide::{Blame, Piece};
-use crate::segments::{Activity, Recording};
+use crate::segments::{Activity, Recording, Segment};
 use whylate_core::result::CauseKind as Kind;
 
 /// Cuts off from each piece of a task's own work what it would not have taken at the highest frequency, if the work goes with the clock;
@@ -17,9 +17,7 @@ pub(super) fn slowed(pieces: Vec<Piece<()>>, recording: &Recording) -> Vec<Piece
         })
         .collect();
     let cut = |mut piece: Piece<()>| {
-        let covers = |slow: &&(&crate::segments::Segment, u64, u64)| {
-            slow.0.from_ns <= piece.from && slow.0.to_ns >= piece.to
-        };
+        let covers = |slow: &&(&Segment, u64, u64)| slow.0.from_ns <= piece.from && slow.0.to_ns >= piece.to;
         let is_own = piece.blame.kind == Some(Kind::OwnWork);
         let Some((_, khz, highest_khz)) = slow.iter().find(covers).filter(|_| is_own) else {
             return [Some(piece), None];
