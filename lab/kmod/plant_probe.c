@@ -9,8 +9,6 @@
 
 /* So long is waited for a call of the function. */
 #define WAIT_MS_MAX 2000
-/* Of a function's name. */
-#define NAME_BYTES 64
 
 static const struct plant_request *probed_request;
 static atomic_t is_armed = ATOMIC_INIT(0);
@@ -32,7 +30,7 @@ NOKPROBE_SYMBOL(plant_irq_off_in_stall);
 
 static int on_call(struct kprobe *probe, struct pt_regs *registers)
 {
-	if (atomic_read(&is_armed) && raw_smp_processor_id() == probed_request->cpu && atomic_cmpxchg(&is_armed, 1, 0) == 1) {
+	if (raw_smp_processor_id() == probed_request->cpu && atomic_cmpxchg(&is_armed, 1, 0) == 1) {
 		plant_irq_off_in_stall();
 		atomic_set(&is_over, 1);
 	}
@@ -40,57 +38,29 @@ static int on_call(struct kprobe *probe, struct pt_regs *registers)
 }
 NOKPROBE_SYMBOL(on_call);
 
-/* Where calls are met. It stays until another function is asked for: taking it away waits for all CPUs, seconds on a busy host. */
-static struct kprobe probe;
-static char probed_name[NAME_BYTES];
-
-static void remove_probe(void)
-{
-	if (probed_name[0])
-		unregister_kprobe(&probe);
-	probed_name[0] = 0;
-}
-
-static int set_probe(const char *name)
-{
-	int error;
-
-	if (!strcmp(name, probed_name))
-		return 0;
-	remove_probe();
-	if (strlen(name) >= sizeof(probed_name))
-		return -ENAMETOOLONG;
-	probe = (struct kprobe) { .symbol_name = name, .pre_handler = on_call };
-	error = register_kprobe(&probe);
-	if (!error)
-		strscpy(probed_name, name, sizeof(probed_name));
-	return error;
-}
-
 static int irq_off_in(const struct plant_request *request)
 {
+	struct kprobe probe = { .symbol_name = request->in, .pre_handler = on_call };
 	unsigned int waited;
 	int error;
 
 	if (!request->in)
 		return -EINVAL;
-	error = set_probe(request->in);
-	if (error)
-		return error;
 	probed_request = request;
 	atomic_set(&is_over, 0);
 	atomic_set(&is_armed, 1);
+	error = register_kprobe(&probe);
+	if (error)
+		return error;
 	for (waited = 0; waited < WAIT_MS_MAX && !atomic_read(&is_over); waited++)
 		usleep_range(1000, 1100);
-	if (atomic_cmpxchg(&is_armed, 1, 0) == 1)
-		return -ETIMEDOUT;
-	/* A call that it met keeps using the request. */
-	while (!atomic_read(&is_over))
-		usleep_range(1000, 1100);
-	return 0;
+	atomic_set(&is_armed, 0);
+	/* Waits for those who are inside the handler. */
+	unregister_kprobe(&probe);
+	return atomic_read(&is_over) ? 0 : -ETIMEDOUT;
 }
 
 const struct plant_cause plant_probe_causes[] = {
-	{ .name = "irq-off-in", .function = "plant_irq_off_in_stall", .stall = irq_off_in, .unload = remove_probe },
+	{ .name = "irq-off-in", .function = "plant_irq_off_in_stall", .stall = irq_off_in },
 	{ }
 };
