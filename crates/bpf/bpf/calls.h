@@ -63,7 +63,7 @@ ALWAYS_INLINE void note_call(u32 cpu, u32 ring, u64 function, bool is_for_severa
 	u64 number = take_number(&state->calls_asked);
 
 	if (UNLIKELY(number == NO_NUMBER)) {
-		__sync_fetch_and_add(&state->counters.ipis_lost, 1);
+		__sync_fetch_and_add(&state->ipis_lost, 1);
 		return;
 	}
 	u32 place = (ring - 1) * RING_CALLS + ((u32)number & (RING_CALLS - 1));
@@ -89,7 +89,7 @@ ALWAYS_INLINE void note_call(u32 cpu, u32 ring, u64 function, bool is_for_severa
 	BARRIER();
 	/* A later one was written and taken meanwhile. */
 	if (UNLIKELY(state->calls_taken > number))
-		__sync_fetch_and_add(&state->counters.ipis_lost, 1);
+		__sync_fetch_and_add(&state->ipis_lost, 1);
 }
 
 /* Counts one request on the CPU that handles it. */
@@ -108,7 +108,7 @@ ALWAYS_INLINE void count_call(struct cpu_state *state, u32 cpu, struct call *cal
 	if (LIKELY(found))
 		__sync_fetch_and_add(&found->count, 1);
 	else if (bpf_map_update_elem(&ipis, &key, &fresh, BPF_NOEXIST))
-		state->counters.ipis_lost++;
+		state->ipis_lost++;
 }
 
 /* Counts an interrupt that asks for a look at the tasks; its sender is not known. */
@@ -121,7 +121,7 @@ ALWAYS_INLINE void count_reschedule(struct cpu_state *state, u32 cpu)
 	if (LIKELY(found))
 		__sync_fetch_and_add(&found->count, 1);
 	else if (bpf_map_update_elem(&ipis, &key, &fresh, BPF_NOEXIST))
-		state->counters.ipis_lost++;
+		state->ipis_lost++;
 }
 
 /*
@@ -144,7 +144,7 @@ ALWAYS_INLINE void take_calls(struct cpu_state *state, u32 ring, u64 start_ns, u
 	bool are_several = 0;
 
 	if (asked - taken > RING_CALLS) {
-		state->counters.ipis_lost += asked - taken - RING_CALLS;
+		state->ipis_lost += asked - taken - RING_CALLS;
 		taken = asked - RING_CALLS;
 	}
 	u64 first = taken;

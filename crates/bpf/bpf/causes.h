@@ -46,10 +46,12 @@ struct {
 	MAP_TYPE(value, struct ipi_count);
 } ipis SECTION(".maps");
 
-/* 1 + the number of a CPU's ring; 0: it is not watched. For the current CPU, cpu_state.ring is cheaper. */
+/* 1 + the number of a CPU's ring; 0: it is not watched. */
 ALWAYS_INLINE u32 ring_of(u32 cpu)
 {
-	return config.rings[cpu & (CPUS_MAX - 1)];
+	struct cpu_state *state = state_of(cpu);
+
+	return state ? state->settings.ring : 0;
 }
 
 /* The state of this CPU, if it is watched. */
@@ -59,7 +61,7 @@ ALWAYS_INLINE struct cpu_state *watched(u32 *ring)
 
 	if (!state)
 		return 0;
-	*ring = state->ring;
+	*ring = state->settings.ring;
 	return LIKELY(*ring) ? state : 0;
 }
 
@@ -112,9 +114,9 @@ ALWAYS_INLINE void complete(struct segment *segment, enum segment_kind kind, u64
  * about one latency in 2^rarity / 8 exceeds: in a virtual machine nearly everything is late. The bound rises by an eighth with each
  * latency above it and falls by a part in 2^rarity with each other one.
  */
-ALWAYS_INLINE bool is_unusual(u32 cpu, u64 *bound_ns, u64 late_ns, u32 rarity)
+ALWAYS_INLINE bool is_unusual(struct cpu_state *state, u64 *bound_ns, u64 late_ns, u32 rarity)
 {
-	u32 least_ns = config.late_ns[cpu & (CPUS_MAX - 1)];
+	u32 least_ns = state->settings.late_ns;
 
 	if (!least_ns)
 		return 0;
@@ -294,7 +296,7 @@ ALWAYS_INLINE void count_ipi(void *ctx, u32 cpu, u64 function, u64 call_site)
 		struct cpu_state *state = state_of(key.from_cpu);
 
 		if (state)
-			state->counters.ipis_lost++;
+			state->ipis_lost++;
 	}
 }
 

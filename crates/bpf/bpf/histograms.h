@@ -24,8 +24,10 @@ struct {
 	MAP_TYPE(value, struct histogram);
 } histograms SECTION(".maps");
 
+/* Mapped by the loader. */
 struct {
 	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	MAP_NUMBER(map_flags, BPF_F_MMAPABLE);
 	MAP_NUMBER(max_entries, 1);
 	MAP_TYPE(key, u32);
 	MAP_TYPE(value, struct cpu_state);
@@ -50,9 +52,9 @@ ALWAYS_INLINE struct pending *pending_of(u32 pid)
 	return bpf_map_lookup_elem(&pending_wakeups, &slot);
 }
 
-ALWAYS_INLINE bool priority_counts(s32 prio)
+ALWAYS_INLINE bool priority_counts(struct cpu_state *state, s32 prio)
 {
-	return prio >= config.prio_min && prio <= config.prio_max;
+	return prio >= state->settings.prio_min && prio <= state->settings.prio_max;
 }
 
 /* Whether it is the name of the configuration. */
@@ -130,39 +132,37 @@ ALWAYS_INLINE bool needs_switch_end(u32 enabled)
 	return sees_switch_end && (enabled & (1u << SWITCH_OFF | 1u << TIMER_WAKEUP_SWITCH));
 }
 
-/* The histogram, emptied of its extremes when it has been reset. */
-ALWAYS_INLINE struct histogram *histogram_of(u32 cpu, enum kind kind)
+/*
+ * Counts a latency; whether it is the largest since the last reset. A function of its own, which the programs call for each kind: its
+ * instructions are fetched once.
+ */
+NEVER_INLINE bool count(struct cpu_state *state, u32 cpu, u32 kind, u64 latency_ns)
+{
+	u32 key = cpu * KINDS_STRIDE + kind, bucket = bucket_of(latency_ns);
+	u32 short_ns = latency_ns < ~0u ? (u32)latency_ns : ~0u;
+	struct histogram *histogram = bpf_map_lookup_elem(&histograms, &key);
+
+	if (!histogram || kind >= KINDS || bucket >= BUCKETS)
+		return 0;
+	histogram->buckets[bucket]++;
+	state->sum_ns[kind] += latency_ns;
+	if (UNLIKELY(short_ns < state->min_ns[kind]))
+		state->min_ns[kind] = short_ns;
+	if (LIKELY(short_ns <= state->max_ns[kind] && short_ns != ~0u))
+		return 0;
+	bool is_largest = short_ns > state->max_ns[kind] || latency_ns > histogram->record.latency_ns;
+
+	state->max_ns[kind] = short_ns;
+	return is_largest;
+}
+
+/* The record of the largest latency of a kind. */
+ALWAYS_INLINE struct record *record_of(u32 cpu, u32 kind)
 {
 	u32 key = cpu * KINDS_STRIDE + kind;
 	struct histogram *histogram = bpf_map_lookup_elem(&histograms, &key);
 
-	if (!histogram)
-		return 0;
-	u32 epoch = config.epochs[cpu & (CPUS_MAX - 1)][kind];
-	if (UNLIKELY(histogram->epoch != epoch)) {
-		histogram->min_ns = ~0ull;
-		histogram->max_ns = 0;
-		histogram->record.latency_ns = 0;
-		histogram->epoch = epoch;
-	}
-	return histogram;
-}
-
-/* Counts a latency; whether it is the largest since the last reset. */
-ALWAYS_INLINE bool count(struct histogram *histogram, u64 latency_ns)
-{
-	u32 bucket = bucket_of(latency_ns);
-
-	if (bucket < BUCKETS)
-		histogram->buckets[bucket]++;
-	histogram->samples++;
-	histogram->sum_ns += latency_ns;
-	if (UNLIKELY(latency_ns < histogram->min_ns))
-		histogram->min_ns = latency_ns;
-	if (LIKELY(latency_ns <= histogram->max_ns && histogram->record.latency_ns))
-		return 0;
-	histogram->max_ns = latency_ns;
-	return 1;
+	return histogram ? &histogram->record : 0;
 }
 
 /* Kernel stacks of x86-64, and what lies at the top of one, before Linux 5.15. */
@@ -228,12 +228,12 @@ ALWAYS_INLINE void name_current(struct record *record)
 	bpf_probe_read_kernel(record->command, COMMAND_BYTES, &task->comm);
 }
 
-/* Who ran before, in the record of a maximum. */
-ALWAYS_INLINE void name_previous(struct record *record, s32 pid, s32 prio, const void *comm)
+/* Who ran before, in the record of a maximum: a task whose memory is still valid, but which may be the program's no more. */
+ALWAYS_INLINE void name_previous(struct record *record, struct task_struct *previous)
 {
-	record->previous_pid = pid;
-	record->previous_prio = prio;
-	bpf_probe_read_kernel(record->previous_command, COMMAND_BYTES, comm);
+	bpf_probe_read_kernel(&record->previous_pid, sizeof(record->previous_pid), &previous->pid);
+	bpf_probe_read_kernel(&record->previous_prio, sizeof(record->previous_prio), &previous->prio);
+	bpf_probe_read_kernel(record->previous_command, COMMAND_BYTES, &previous->comm);
 }
 
 ALWAYS_INLINE void set_parts(struct record *record, u64 latency_ns, u64 expires_ns, u64 waking_ns,

@@ -9,7 +9,6 @@
 /* The bucket layout of every histogram: 256 exact values, then 128 buckets in each octave. */
 #define BUCKETS (256 + 56 * 128)
 #define OCTAVE_BITS 7
-#define CPUS_MAX 8192
 #define COMMAND_BYTES 16
 /* Requests to so many CPUs are recorded where the kernel has no events for them. */
 #define WATCHED_MAX 64
@@ -26,11 +25,8 @@ enum kind {
 /* Histograms lie in strides of a power of two in their map. */
 #define KINDS_STRIDE 8
 
-/* The loader writes it; it may change at any time. */
+/* The loader writes it, before anything runs. */
 struct config {
-	/* Which tasks count, as in task_struct: -1 deadline, 0..98 real time (99 - priority), 100.. others. */
-	s32 prio_min;
-	s32 prio_max;
 	/* Only this thread or process; 0 for all. */
 	u32 pid;
 	/* Whether only tasks of that name count. */
@@ -39,22 +35,10 @@ struct config {
 	/* The process that measures: interrupts that it sends are counted as its own; 0 for none. */
 	u32 own_process;
 	u32 watched_count;
-	/* Per CPU, the moment from which samples of the measured process count; wake-ups before it are its warm-up. */
-	u64 starts_ns[CPUS_MAX];
-	/* Per CPU, one bit for each kind that is on there. */
-	u8 enabled[CPUS_MAX];
-	/* Per CPU, 1 + the number of its ring of segments; 0: it has none. */
-	u16 rings[CPUS_MAX];
-	/* Per CPU and kind, goes up by one with each reset, and is never 0. */
-	u16 epochs[CPUS_MAX][KINDS_STRIDE];
-	/* Per CPU, the process that is measured there: its page faults are causes; 0 for none. */
-	u32 processes[CPUS_MAX];
-	/* Per CPU, the latency above which a stack is recorded; 0: never. */
-	u32 late_ns[CPUS_MAX];
 	/* The first CPUs that have a ring. */
 	u16 watched[WATCHED_MAX];
 };
-_Static_assert(sizeof(struct config) == 40 + (19 + 2 * KINDS_STRIDE) * CPUS_MAX + 2 * WATCHED_MAX, "layout.rs");
+_Static_assert(sizeof(struct config) == 32 + 2 * WATCHED_MAX, "layout.rs");
 
 /* The largest latency since the last reset. */
 struct record {
@@ -80,16 +64,10 @@ _Static_assert(sizeof(struct record) == 104, "layout.rs");
 
 /* One histogram of one CPU; written only on that CPU, with interrupts off. */
 struct histogram {
-	u32 epoch;
-	u32 unused;
-	u64 samples;
-	u64 sum_ns;
-	u64 min_ns;
-	u64 max_ns;
 	struct record record;
 	u64 buckets[BUCKETS];
 };
-_Static_assert(sizeof(struct histogram) == 40 + 104 + 8 * BUCKETS, "layout.rs");
+_Static_assert(sizeof(struct histogram) == 104 + 8 * BUCKETS, "layout.rs");
 
 /* A wake-up whose task does not run yet. */
 struct pending {
@@ -104,25 +82,6 @@ struct pending {
 _Static_assert(sizeof(struct pending) == 32, "");
 #define PENDING_SLOTS 32768
 
-/* Counts of one CPU that the loader reads. Counted tasks are those that pass the filter of the configuration. */
-struct counters {
-	/* Wake-ups of counted tasks. */
-	u64 wakings;
-	/* Wake-ups of tasks that were still running: no latency. */
-	u64 without_switch;
-	/* Wake-ups that were lost because another task's took their slot. */
-	u64 collisions;
-	/* Wake-ups that ended on a CPU where nothing is measured. */
-	u64 elsewhere;
-	/* Switches to a counted task whose end was not seen: the first one of a new thread. */
-	u64 unfinished;
-	/* Sent interrupts for which the table had no room. */
-	u32 ipis_lost;
-	/* Wake-ups of the threads of the process that measures on the CPU, since its samples count; wraps around. */
-	u32 own_wakings;
-};
-_Static_assert(sizeof(struct counters) == 48, "layout.rs");
-
 #define SOFTIRQS_LEFT_MAX 4
 
 /* A softirq in whose middle another thread got the CPU. */
@@ -132,46 +91,73 @@ struct left_softirq {
 	u32 number;
 };
 
-/* What is in progress on one CPU. */
+/* What the loader sets for one CPU, which may change at any time. */
+struct settings {
+	/* Which tasks count, as in task_struct: -1 deadline, 0..98 real time (99 - priority), 100.. others. */
+	s32 prio_min;
+	s32 prio_max;
+	/* 1 + the number of the CPU's ring of segments; 0: it has none. */
+	u32 ring;
+	/* The process that is measured there: its page faults are causes; 0 for none. */
+	u32 process;
+	/* The moment from which samples of that process count; wake-ups before it are its warm-up. */
+	u64 starts_ns;
+	/* The latency above which a stack is recorded; 0: never. */
+	u32 late_ns;
+	/* One bit for each kind of histogram that is on. */
+	u32 enabled;
+};
+_Static_assert(sizeof(struct settings) == 32, "layout.rs");
+
+/*
+ * What one CPU does, and what its histograms have in common, by cache lines: after some time without work, each line that a
+ * program needs costs more than its instructions.
+ */
 struct cpu_state {
-	struct counters counters;
-	/* Programmed expiry of the timer whose handler runs: in a hard interrupt, in a softirq; 0 for none. */
+	/* What a wake-up needs. No program writes the settings. */
+	struct settings settings;
+	/* Programmed expiry of the timer whose handler runs in a hard interrupt; 0 for none. */
 	u64 expires_hard_ns;
-	u64 expires_soft_ns;
-	/* The switch to a counted task, from its decision to its end; switch_ns 0: none. */
-	u64 switch_ns;
-	u64 waking_ns;
-	u64 expires_ns;
-	u64 previous;
-	s32 previous_pid;
-	s32 previous_prio;
+	/* 1 + the time from a timer's expiry to the last wake-up here, if it is not counted yet; 0: it is. */
+	u64 offset_ns;
+	/* Wake-ups of tasks that pass the filter of the configuration. */
+	u64 wakings;
+	/* Wake-ups of the threads of the process that measures on the CPU, since its samples count; wraps around. */
+	u32 own_wakings;
+	/* Whether the task that has the CPU waited for one that it could not preempt. */
 	u32 is_shared;
-	/* The thread in which a timer's softirq handler runs. */
-	u32 soft_thread;
-	/* Functions that other CPUs asked for, and how many of them this CPU was interrupted for: see calls.h. */
-	u64 calls_asked;
-	u64 calls_taken;
-	/* Here begins the cache line that every event of a watched CPU needs. How many segments were written. */
+
+	/*
+	 * The wake-up of the counted task that has the CPU: its expiry and wake-up (0: none), the decision for it, the end of the
+	 * switch (0: not seen). decided_ns is 0 where there is no such task or its wake-up is counted already.
+	 */
+	u64 expires_ns;
+	u64 waking_ns;
+	u64 decided_ns;
+	u64 ended_ns;
+	/* The task that had the CPU before it. */
+	u64 previous;
+	/* Goes up before and after latencies are counted: odd meanwhile. */
+	u64 countings;
+	u64 unused_wakeup[2];
+
+	/* The extremes of each histogram since its last reset; what is longer than 4 s counts as that. */
+	u32 max_ns[KINDS_STRIDE];
+	u32 min_ns[KINDS_STRIDE];
+
+	/* The sums of the latencies of each histogram. */
+	u64 sum_ns[KINDS];
+	u64 unused_sums[2];
+
+	/* What every event of a watched CPU needs: how many segments were written, and when what runs now began. */
 	u64 segments;
-	/* When what runs now began. */
 	u64 irq_ns;
 	u64 vector_ns;
 	u64 softirq_ns;
 	u64 function_ns;
 	u64 idle_ns;
 	u64 thread_ns;
-	/* 1 + the number of the CPU's ring; 0: it has none. Written by the loader, before anything runs. */
-	u32 ring;
 	u32 idle_state;
-	u64 lock_ns;
-	u64 lock;
-	u32 lock_flags;
-	u32 lock_thread;
-	/* See is_unusual(). */
-	u64 timer_bound_ns;
-	u64 switch_bound_ns;
-	/* How many stacks were recorded. */
-	u32 stacks;
 	/* Whether a counted task was woken or preempted here and has not run since. */
 	u8 is_waited;
 	/* Whether there was a switch since thread_ns whose time was not read: see skips_clock(). */
@@ -180,20 +166,50 @@ struct cpu_state {
 	u8 is_throttled;
 	/* How many of `left_softirqs` are in use. */
 	u8 softirqs_left;
-	/* The run time of the current thread at that switch. */
-	u64 runtime_ns;
+
 	/* How many records of watched tasks were written. */
 	u64 stretches;
+	/* See is_unusual(). */
+	u64 timer_bound_ns;
+	u64 switch_bound_ns;
+	/* The run time of the current thread at the last switch whose time was not read. */
+	u64 runtime_ns;
+	u64 lock_ns;
+	u64 lock;
+	u32 lock_flags;
+	u32 lock_thread;
 	/* The softirq that began at softirq_ns. */
 	u32 softirq;
-	u32 unused;
+	/* How many stacks were recorded. */
+	u32 stacks;
+
+	/* What is seldom: wake-ups of tasks that were still running, which have no latency. */
+	u64 without_switch;
+	/* Wake-ups that were lost because another task's took their slot. */
+	u64 collisions;
+	/* Wake-ups that ended on a CPU where nothing is measured. */
+	u64 elsewhere;
+	/* Switches to a counted task whose end was not seen: the first one of a new thread. */
+	u64 unfinished;
+	/* Programmed expiry of the timer whose handler runs in a softirq, and the thread that runs it. */
+	u64 expires_soft_ns;
+	u32 soft_thread;
+	/* Sent interrupts for which the table had no room. */
+	u32 ipis_lost;
+	/* Functions that other CPUs asked for, and how many of them this CPU was interrupted for: see calls.h. */
+	u64 calls_asked;
+	u64 calls_taken;
+
 	/* A real-time kernel preempts softirqs, and other threads may run further ones meanwhile. */
 	struct left_softirq left_softirqs[SOFTIRQS_LEFT_MAX];
-	u64 unused_too[3];
+	u64 unused[4];
 };
-_Static_assert(sizeof(struct cpu_state) == 320, "layout.rs");
-_Static_assert(__builtin_offsetof(struct cpu_state, segments) == 128, "layout.rs");
-_Static_assert(__builtin_offsetof(struct cpu_state, ring) == 184, "layout.rs");
+_Static_assert(sizeof(struct cpu_state) == 512, "layout.rs");
+_Static_assert(__builtin_offsetof(struct cpu_state, max_ns) == 128, "layout.rs");
+_Static_assert(__builtin_offsetof(struct cpu_state, sum_ns) == 192, "layout.rs");
+_Static_assert(__builtin_offsetof(struct cpu_state, segments) == 256, "layout.rs");
+_Static_assert(__builtin_offsetof(struct cpu_state, stretches) == 320, "layout.rs");
+_Static_assert(__builtin_offsetof(struct cpu_state, without_switch) == 384, "layout.rs");
 
 /* What a segment tells of; the counterpart is `What` in layout.rs, and a test compares them. */
 enum segment_kind {

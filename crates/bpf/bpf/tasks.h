@@ -135,7 +135,7 @@ ALWAYS_INLINE bool is_there(struct task_slot *slot)
 /* Reserves a record on this CPU; complete_stretch() makes it valid. */
 ALWAYS_INLINE struct stretch *begin_stretch(struct cpu_state *state, u64 *number)
 {
-	u32 ring = state->ring;
+	u32 ring = state->settings.ring;
 
 	if (!ring)
 		return 0;
@@ -235,9 +235,9 @@ ALWAYS_INLINE void waits_on(u32 cpu)
 }
 
 /* By the priority range of the configuration. */
-ALWAYS_INLINE bool is_chosen(s32 prio)
+ALWAYS_INLINE bool is_chosen(struct cpu_state *state, s32 prio)
 {
-	return watches_priorities && priority_counts(prio);
+	return watches_priorities && priority_counts(state, prio);
 }
 
 /* What woke a task: what this CPU does now. A task that an interrupt interrupts has no part in it. */
@@ -267,7 +267,7 @@ ALWAYS_INLINE void copy_own_name(u8 *to)
 NEVER_INLINE void note_waking(struct cpu_state *state, struct task_struct *task, u64 expires_ns, u64 now_ns)
 {
 	u64 number, waker = bpf_get_current_pid_tgid();
-	struct segment *segment = state->ring ? begin(state, state->ring, &number) : 0;
+	struct segment *segment = state->settings.ring ? begin(state, state->settings.ring, &number) : 0;
 
 	if (!segment)
 		return;
@@ -310,7 +310,7 @@ ALWAYS_INLINE void task_comes(void *ctx, struct cpu_state *state, struct task_sl
 			      struct task_struct *previous, struct task_struct *next)
 {
 	u64 left_ns = slot->left_ns, waking_ns = slot->waking_ns;
-	u32 ring = state->ring;
+	u32 ring = state->settings.ring;
 
 	if (left_ns && slot->was_runnable) {
 		slot->began = BEGAN_PREEMPTED;
@@ -320,7 +320,7 @@ ALWAYS_INLINE void task_comes(void *ctx, struct cpu_state *state, struct task_sl
 		slot->ready_ns = waking_ns;
 		if (ring)
 			note_wakeup(ctx, state, ring, waking_ns, now_ns, next, previous,
-				    is_unusual(cpu, &state->switch_bound_ns, now_ns - waking_ns, RARITY_OF_TASKS) &&
+				    is_unusual(state, &state->switch_bound_ns, now_ns - waking_ns, RARITY_OF_TASKS) &&
 					    previous->pid);
 	} else if (left_ns && waking_ns + WAKING_RACE_NS > left_ns) {
 		/* Another CPU woke it while it left. */

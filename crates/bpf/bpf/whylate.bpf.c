@@ -43,21 +43,28 @@ int timer_exit(u64 *ctx)
 	return 0;
 }
 
-ALWAYS_INLINE void count_offset(u32 cpu, struct task_struct *task, u64 expires_ns, u64 now_ns)
+/* Counts the time from a timer's expiry to the wake-up, a largest one with who was late. */
+NEVER_INLINE void count_largest_offset(struct cpu_state *state, u32 cpu, struct task_struct *task, u64 expires_ns, u64 now_ns)
 {
-	struct histogram *histogram;
+	struct record *record = record_of(cpu, MISSED_TIMER_OFFSETS);
 	u64 offset_ns = now_ns - expires_ns;
 
-	histogram = histogram_of(cpu, MISSED_TIMER_OFFSETS);
-	if (!histogram || LIKELY(!count(histogram, offset_ns)))
-		return;
-	set_parts(&histogram->record, offset_ns, expires_ns, now_ns, now_ns, now_ns);
-	name_task(&histogram->record, task);
-	struct task_struct *current = (void *)bpf_get_current_task();
-	s32 prio = 0;
+	state->countings++;
+	if (count(state, cpu, MISSED_TIMER_OFFSETS, offset_ns) && record) {
+		set_parts(record, offset_ns, expires_ns, now_ns, now_ns, now_ns);
+		name_task(record, task);
+		name_previous(record, (void *)bpf_get_current_task());
+	}
+	state->countings++;
+}
 
-	bpf_probe_read_kernel(&prio, sizeof(prio), &current->prio);
-	name_previous(&histogram->record, (u32)bpf_get_current_pid_tgid(), prio, &current->comm);
+/* Counts that of a wake-up before. */
+NEVER_INLINE void count_offset(struct cpu_state *state, u32 cpu)
+{
+	state->countings++;
+	count(state, cpu, MISSED_TIMER_OFFSETS, state->offset_ns - 1);
+	state->offset_ns = 0;
+	state->countings++;
 }
 
 /* The programmed expiry of the timer whose handler runs, on CLOCK_MONOTONIC; 0 when none does. */
@@ -77,43 +84,48 @@ ALWAYS_INLINE u64 expiry_of(struct cpu_state *state, u64 now_ns)
 ALWAYS_INLINE int on_waking(u64 *ctx, bool with_causes)
 {
 	struct task_struct *task = (void *)ctx[0];
-
-	if (LIKELY(!priority_counts(task->prio)) || !task_counts(task))
-		return 0;
-	u64 now_ns = bpf_ktime_get_ns();
 	u32 cpu = bpf_get_smp_processor_id();
 	struct cpu_state *state = state_of(cpu);
+
+	if (!state || LIKELY(!priority_counts(state, task->prio)) || !task_counts(task))
+		return 0;
+	u64 now_ns = bpf_ktime_get_ns();
 	u32 pid = task->pid;
 	struct pending *pending = pending_of(pid);
 
-	if (!state || !pending)
+	if (!pending)
 		return 0;
 	u64 expires_ns = expiry_of(state, now_ns);
 
-	state->counters.wakings++;
-	if (with_causes && (u32)task->tgid == config.processes[cpu & (CPUS_MAX - 1)] &&
-	    now_ns >= config.starts_ns[cpu & (CPUS_MAX - 1)])
-		state->counters.own_wakings++;
+	state->wakings++;
+	if (with_causes && (u32)task->tgid == state->settings.process && now_ns >= state->settings.starts_ns)
+		state->own_wakings++;
 	if (UNLIKELY(pending->waking_ns)) {
 		if (pending->pid == pid)
-			state->counters.without_switch++;
+			state->without_switch++;
 		else
-			state->counters.collisions++;
+			state->collisions++;
 	}
 	pending->pid = pid;
 	pending->expires_ns = expires_ns;
 	pending->waking_ns = now_ns;
-	u32 ring = with_causes ? state->ring : 0;
+	u32 ring = with_causes ? state->settings.ring : 0;
 
 	if (ring)
 		state->is_waited = 1;
 	if (!expires_ns)
 		return 0;
-	if (is_enabled(config.enabled[cpu & (CPUS_MAX - 1)], MISSED_TIMER_OFFSETS))
-		count_offset(cpu, task, expires_ns, now_ns);
+	if (is_enabled(state->settings.enabled, MISSED_TIMER_OFFSETS)) {
+		if (UNLIKELY(state->offset_ns))
+			count_offset(state, cpu);
+		if (UNLIKELY(now_ns - expires_ns > state->max_ns[MISSED_TIMER_OFFSETS]))
+			count_largest_offset(state, cpu, task, expires_ns, now_ns);
+		else
+			state->offset_ns = 1 + now_ns - expires_ns;
+	}
 	if (ring)
 		note_timer(ctx, state, ring, expires_ns, now_ns, task,
-			   is_unusual(cpu, &state->timer_bound_ns, now_ns - expires_ns, RARITY_OF_PROBES));
+			   is_unusual(state, &state->timer_bound_ns, now_ns - expires_ns, RARITY_OF_PROBES));
 	return 0;
 }
 
@@ -130,44 +142,95 @@ int waking_watched(u64 *ctx)
 	return on_waking(ctx, 1);
 }
 
-/* A latency that ends with the decision to run the task. */
-ALWAYS_INLINE void count_decided(u32 cpu, enum kind kind, u64 latency_ns, const struct pending *pending,
-				 u64 now_ns, struct task_struct *previous, struct task_struct *next)
+/* The histograms in which the wake-up of the task that has the CPU counts, as bits. */
+ALWAYS_INLINE u32 kinds_of(struct cpu_state *state)
 {
-	struct histogram *histogram = histogram_of(cpu, kind);
+	u32 kinds = 0;
 
-	if (!histogram || LIKELY(!count(histogram, latency_ns)))
-		return;
-	set_parts(&histogram->record, latency_ns, pending->expires_ns, pending->waking_ns, now_ns, now_ns);
-	name_task(&histogram->record, next);
-	name_previous(&histogram->record, previous->pid, previous->prio, previous->comm);
+	if (state->waking_ns && state->is_shared) {
+		kinds = 1u << SHARED_PRIORITY;
+	} else if (state->waking_ns) {
+		kinds = 1u << WAKEUP;
+		if (state->expires_ns)
+			kinds |= 1u << TIMER_AND_WAKEUP;
+		if (state->expires_ns && (state->ended_ns || !sees_switch_end))
+			kinds |= 1u << TIMER_WAKEUP_SWITCH;
+	}
+	if (state->ended_ns)
+		kinds |= 1u << SWITCH_OFF;
+	return kinds & state->settings.enabled;
 }
 
-/* The scheduler has decided to run the woken task. */
-ALWAYS_INLINE void woken_runs(u32 cpu, u32 enabled, struct cpu_state *state, const struct pending *pending,
-			      u64 now_ns, struct task_struct *previous, struct task_struct *next)
+/* When the latency of a kind ended, and how long it was. */
+ALWAYS_INLINE u64 end_of(struct cpu_state *state, u32 kind)
 {
-	u64 wakeup_ns = now_ns - pending->waking_ns;
+	bool has_end = kind == SWITCH_OFF || kind == TIMER_WAKEUP_SWITCH;
 
-	state->waking_ns = pending->waking_ns;
-	state->expires_ns = pending->expires_ns;
-	/* It waited for a task that it could not preempt. The idle task has the priority of nice 0. */
-	state->is_shared = previous->pid && previous->prio <= next->prio;
-	if (state->is_shared) {
-		if (is_enabled(enabled, SHARED_PRIORITY))
-			count_decided(cpu, SHARED_PRIORITY, wakeup_ns, pending, now_ns, previous, next);
-		return;
+	return has_end && state->ended_ns ? state->ended_ns : state->decided_ns;
+}
+
+ALWAYS_INLINE u64 latency_of(struct cpu_state *state, u32 kind)
+{
+	u64 end_ns = end_of(state, kind);
+
+	if (kind == SWITCH_OFF)
+		return end_ns - state->decided_ns;
+	return end_ns - (kind == WAKEUP || kind == SHARED_PRIORITY ? state->waking_ns : state->expires_ns);
+}
+
+/* Whether one of its latencies is the largest since the last reset. */
+ALWAYS_INLINE bool has_largest(struct cpu_state *state)
+{
+	u32 kinds = kinds_of(state);
+
+	for (u32 kind = WAKEUP; kind < KINDS; kind++) {
+		if (kinds & 1u << kind && latency_of(state, kind) > state->max_ns[kind])
+			return 1;
 	}
-	if (is_enabled(enabled, WAKEUP))
-		count_decided(cpu, WAKEUP, wakeup_ns, pending, now_ns, previous, next);
-	if (!pending->expires_ns)
-		return;
-	if (is_enabled(enabled, TIMER_AND_WAKEUP))
-		count_decided(cpu, TIMER_AND_WAKEUP, now_ns - pending->expires_ns, pending, now_ns, previous,
-			      next);
-	if (!sees_switch_end && is_enabled(enabled, TIMER_WAKEUP_SWITCH))
-		count_decided(cpu, TIMER_WAKEUP_SWITCH, now_ns - pending->expires_ns, pending, now_ns, previous,
-			      next);
+	return 0;
+}
+
+/* Counts the wake-up of the task that has the CPU; the histograms, as bits, whose largest latency it has. */
+NEVER_INLINE u32 count_wakeup(struct cpu_state *state, u32 cpu)
+{
+	u32 kinds = kinds_of(state), largest = 0;
+
+	state->countings++;
+	if (state->offset_ns) {
+		count(state, cpu, MISSED_TIMER_OFFSETS, state->offset_ns - 1);
+		state->offset_ns = 0;
+	}
+	for (u32 kind = WAKEUP; kind < KINDS; kind++) {
+		if (kinds & 1u << kind && count(state, cpu, kind, latency_of(state, kind)))
+			largest |= 1u << kind;
+	}
+	state->countings++;
+	return largest;
+}
+
+/*
+ * Counts it at once, since it has a largest latency, with who was late: `woken`, or the task that runs where that is 0. All others
+ * are counted when their task leaves the CPU again, which keeps it from its work no longer than necessary.
+ */
+ALWAYS_INLINE void count_largest(struct cpu_state *state, u32 cpu, struct task_struct *woken)
+{
+	u32 largest = count_wakeup(state, cpu);
+
+	for (u32 kind = WAKEUP; kind < KINDS; kind++) {
+		struct record *record = largest & 1u << kind ? record_of(cpu, kind) : 0;
+
+		if (!record)
+			continue;
+		set_parts(record, latency_of(state, kind), state->expires_ns, state->waking_ns, state->decided_ns,
+			  end_of(state, kind));
+		if (woken)
+			name_task(record, woken);
+		else
+			name_current(record);
+		/* Its memory is still valid: the kernel frees a task after a grace period. */
+		name_previous(record, (void *)state->previous);
+	}
+	state->decided_ns = 0;
 }
 
 /* A counted task leaves: a wake-up while it was still running has no latency. */
@@ -178,7 +241,7 @@ ALWAYS_INLINE void leaves(struct cpu_state *state, struct task_struct *previous)
 
 	if (pending && UNLIKELY(pending->waking_ns) && pending->pid == pid) {
 		pending->waking_ns = 0;
-		state->counters.without_switch++;
+		state->without_switch++;
 	}
 }
 
@@ -186,7 +249,7 @@ ALWAYS_INLINE void leaves(struct cpu_state *state, struct task_struct *previous)
 ALWAYS_INLINE void comes(void *ctx, u32 cpu, u32 ring, struct cpu_state *state, u64 now_ns,
 			 struct task_struct *previous, struct task_struct *next)
 {
-	u32 enabled = config.enabled[cpu & (CPUS_MAX - 1)];
+	u32 enabled = state->settings.enabled;
 	u32 pid = next->pid;
 	struct pending *pending = pending_of(pid);
 
@@ -198,27 +261,35 @@ ALWAYS_INLINE void comes(void *ctx, u32 cpu, u32 ring, struct cpu_state *state, 
 		return;
 	if (!now_ns)
 		now_ns = bpf_ktime_get_ns();
-	state->waking_ns = 0;
-	state->expires_ns = 0;
-	state->is_shared = 0;
-	if (was_woken) {
-		if (enabled)
-			woken_runs(cpu, enabled, state, pending, now_ns, previous, next);
-		else
-			state->counters.elsewhere++;
-		if (ring)
-			note_wakeup(ctx, state, ring, pending->waking_ns, now_ns, next, previous,
-				    is_unusual(cpu, &state->switch_bound_ns, now_ns - pending->waking_ns,
-					       RARITY_OF_PROBES) &&
-					    previous->pid);
-		pending->waking_ns = 0;
-	}
-	if (needs_switch_end(enabled)) {
+	if (enabled) {
+		state->waking_ns = was_woken ? pending->waking_ns : 0;
+		state->expires_ns = was_woken ? pending->expires_ns : 0;
+		state->decided_ns = now_ns;
+		state->ended_ns = 0;
+		/* It waited for a task that it could not preempt. The idle task has the priority of nice 0. */
+		state->is_shared = previous->pid && previous->prio <= next->prio;
 		state->previous = (u64)previous;
-		state->previous_pid = previous->pid;
-		state->previous_prio = previous->prio;
-		state->switch_ns = now_ns;
+		if (!needs_switch_end(enabled) && has_largest(state))
+			count_largest(state, cpu, next);
+	} else if (was_woken) {
+		state->elsewhere++;
 	}
+	if (!was_woken)
+		return;
+	if (ring)
+		note_wakeup(ctx, state, ring, pending->waking_ns, now_ns, next, previous,
+			    is_unusual(state, &state->switch_bound_ns, now_ns - pending->waking_ns, RARITY_OF_PROBES) &&
+				    previous->pid);
+	pending->waking_ns = 0;
+}
+
+/* The task that has the CPU leaves it, and its wake-up is not counted yet. */
+ALWAYS_INLINE void count_pending(struct cpu_state *state, u32 cpu)
+{
+	if (UNLIKELY(!state->ended_ns && needs_switch_end(state->settings.enabled)))
+		state->unfinished++;
+	count_wakeup(state, cpu);
+	state->decided_ns = 0;
 }
 
 /* The scheduler has decided which task runs next. */
@@ -226,25 +297,24 @@ ALWAYS_INLINE int on_switch(u64 *ctx, bool with_causes)
 {
 	bool is_preempted = ctx[0];
 	struct task_struct *previous = (void *)ctx[1], *next = (void *)ctx[2];
-	bool previous_counts = priority_counts(previous->prio);
-	bool next_counts = priority_counts(next->prio);
 	u32 cpu = bpf_get_smp_processor_id();
-	u32 ring = with_causes ? ring_of(cpu) : 0;
-
-	if (LIKELY(!previous_counts && !next_counts && !ring))
-		return 0;
 	struct cpu_state *state = state_of(cpu);
-	u64 now_ns = 0;
 
 	if (!state)
 		return 0;
+	bool previous_counts = priority_counts(state, previous->prio);
+	bool next_counts = priority_counts(state, next->prio);
+	u32 ring = with_causes ? state->settings.ring : 0;
+
+	if (LIKELY(!previous_counts && !next_counts && !ring))
+		return 0;
+	u64 now_ns = 0;
+
 	if (ring && !threads_switch(state, ring, &now_ns, previous, next, is_preempted || is_running(previous),
 				    previous_counts, next_counts))
 		return 0;
-	if (UNLIKELY(state->switch_ns)) {
-		state->counters.unfinished++;
-		state->switch_ns = 0;
-	}
+	if (state->decided_ns)
+		count_pending(state, cpu);
 	if (previous_counts)
 		leaves(state, previous);
 	if (next_counts)
@@ -265,37 +335,16 @@ int task_switch_watched(u64 *ctx)
 	return on_switch(ctx, 1);
 }
 
-/* A latency that ends with the task that runs. */
-ALWAYS_INLINE void count_finished(u32 cpu, enum kind kind, u64 latency_ns, const struct cpu_state *state,
-				  u64 now_ns)
-{
-	struct histogram *histogram = histogram_of(cpu, kind);
-
-	if (!histogram || LIKELY(!count(histogram, latency_ns)))
-		return;
-	set_parts(&histogram->record, latency_ns, state->expires_ns, state->waking_ns, state->switch_ns, now_ns);
-	name_current(&histogram->record);
-	/* Its memory is still valid: the kernel frees a task after a grace period. */
-	struct task_struct *previous = (void *)state->previous;
-
-	name_previous(&histogram->record, state->previous_pid, state->previous_prio, &previous->comm);
-}
-
 ALWAYS_INLINE int on_switch_end(void)
 {
 	u32 cpu = bpf_get_smp_processor_id();
 	struct cpu_state *state = state_of(cpu);
 
-	if (!state || LIKELY(!state->switch_ns))
+	if (!state || LIKELY(!state->decided_ns || state->ended_ns))
 		return 0;
-	u64 now_ns = bpf_ktime_get_ns();
-	u32 enabled = config.enabled[cpu & (CPUS_MAX - 1)];
-
-	if (is_enabled(enabled, SWITCH_OFF))
-		count_finished(cpu, SWITCH_OFF, now_ns - state->switch_ns, state, now_ns);
-	if (state->expires_ns && !state->is_shared && is_enabled(enabled, TIMER_WAKEUP_SWITCH))
-		count_finished(cpu, TIMER_WAKEUP_SWITCH, now_ns - state->expires_ns, state, now_ns);
-	state->switch_ns = 0;
+	state->ended_ns = bpf_ktime_get_ns();
+	if (UNLIKELY(has_largest(state)))
+		count_largest(state, cpu, 0);
 	return 0;
 }
 
@@ -444,7 +493,7 @@ ALWAYS_INLINE int page_fault(u64 address)
 	u64 task = bpf_get_current_pid_tgid();
 	u32 process = task >> 32;
 
-	if (!process || process != config.processes[bpf_get_smp_processor_id() & (CPUS_MAX - 1)])
+	if (!process || process != state->settings.process)
 		return 0;
 	struct segment *segment = begin(state, ring, &number);
 
@@ -492,7 +541,7 @@ int migration(u64 *ctx)
 	struct task_struct *task = (void *)ctx[0];
 	struct cpu_state *state = watched(&ring);
 
-	if (!state || (u32)task->tgid != config.processes[bpf_get_smp_processor_id() & (CPUS_MAX - 1)])
+	if (!state || (u32)task->tgid != state->settings.process)
 		return 0;
 	struct segment *segment = begin(state, ring, &number);
 
@@ -690,13 +739,13 @@ int waking_tasks(u64 *ctx)
 	struct cpu_state *state = state_of(cpu);
 	struct task_slot *slot = slot_of(task->pid);
 
-	if (!slot && UNLIKELY(is_chosen(task->prio)))
-		slot = claim(task, SLOT_WATCHED, 0);
 	if (!state)
 		return 0;
+	if (!slot && UNLIKELY(is_chosen(state, task->prio)))
+		slot = claim(task, SLOT_WATCHED, 0);
 	u64 now_ns = bpf_ktime_get_ns();
 	u64 expires_ns = expiry_of(state, now_ns);
-	u32 ring = state->ring;
+	u32 ring = state->settings.ring;
 
 	if (slot) {
 		task_woken(state, slot, task, expires_ns, now_ns);
@@ -707,7 +756,7 @@ int waking_tasks(u64 *ctx)
 	/* The record of a timer says as much. */
 	if (slot && expires_ns)
 		note_timer(ctx, state, ring, expires_ns, now_ns, task,
-			   is_unusual(cpu, &state->timer_bound_ns, now_ns - expires_ns, RARITY_OF_TASKS));
+			   is_unusual(state, &state->timer_bound_ns, now_ns - expires_ns, RARITY_OF_TASKS));
 	else
 		note_waking(state, task, expires_ns, now_ns);
 	return 0;
@@ -726,7 +775,7 @@ int task_switch_tasks(u64 *ctx)
 	if (!state)
 		return 0;
 	bool is_runnable = ctx[0] || is_running(previous);
-	u32 ring = state->ring;
+	u32 ring = state->settings.ring;
 
 	if (ring && !threads_switch(state, ring, &now_ns, previous, next, is_runnable, is_there(left), is_there(came)))
 		return 0;

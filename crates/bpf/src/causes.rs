@@ -234,7 +234,7 @@ impl Causes {
 
     /// Interrupts from other CPUs for which the table had no room.
     pub(crate) fn ipis_lost(&self) -> u64 {
-        (0..).map_while(|cpu| Some(u64::from(self.histograms.cpu_state(cpu).ok()?.counters.ipis_lost))).sum()
+        (0..).map_while(|cpu| Some(u64::from(self.histograms.cpu_state(cpu).ok()?.ipis_lost))).sum()
     }
 
     /// What took a CPU since `from_ns` and has ended by now. Call it soon: at most the last 65,536 segments of the CPU
@@ -331,11 +331,13 @@ impl Activities for Causes {
     }
 
     fn watch_process(&mut self, cpus: &CpuSet, process: u32, start_ns: u64) -> Result<(), BpfError> {
-        self.histograms.watch_process(cpus, process, start_ns)
+        self.histograms.watch_process(cpus, process, start_ns);
+        Ok(())
     }
 
     fn keep_stacks(&mut self, from_ns: &[(CpuId, u64)]) -> Result<(), BpfError> {
-        self.histograms.keep_stacks(from_ns)
+        self.histograms.keep_stacks(from_ns);
+        Ok(())
     }
 
     fn missed(&self) -> Missed {
@@ -351,7 +353,7 @@ impl Activities for Causes {
     }
 
     fn wakeups(&mut self, cpu: CpuId) -> Result<Option<u32>, BpfError> {
-        Ok(Some(self.histograms.cpu_state(cpu.0)?.counters.own_wakings))
+        Ok(Some(self.histograms.cpu_state(cpu.0)?.own_wakings))
     }
 }
 

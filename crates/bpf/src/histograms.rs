@@ -3,38 +3,58 @@
 use crate::causes::FUNCTION_RUNS;
 use crate::error::BpfError;
 use crate::events::{Event, Sizes};
-use crate::layout::{CPUS_MAX, Command, Config, KINDS_STRIDE, RawCpuState, RawHistogram, Record};
+use crate::layout::{
+    Command, Config, KINDS_STRIDE, MAX_WORD, MIN_WORD, RawCpuState, RawHistogram, Record, STATE_WORDS,
+    Settings,
+};
 use crate::object::{Object, WHYLATE, possible_cpus};
 use crate::parts::{Parts, SwitchEnd};
 use crate::settings::{HistogramsChange, HistogramsConfig, TaskFilter};
 use crate::snapshot::{HistogramsSnapshot, ProgramCost, WakeupCounts};
 use crate::watching::{self, Watching};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering::Relaxed;
 use syscalls::Sysno;
 use whylate_core::record::Interval;
 use whylate_core::result::{CpuHistograms, HistogramKind, KernelHistogram, LatencyRecord};
 use whylate_core::{CpuId, CpuSet};
 use whylate_stats::Histogram;
-use whylate_stats::buckets::{BUCKETS, lower_edge};
-use zerocopy::{FromZeros as _, transmute, transmute_ref};
+use whylate_stats::buckets::{BUCKETS, index_of, lower_edge};
+use whylate_sys::clock;
+use whylate_sys::shared::SharedWords;
+use zerocopy::{FromZeros as _, transmute};
 
 /// At most this many times a histogram that changes while it is read is read again.
 const READS_MAX: usize = 8;
 
 type CpuStateBytes = [u8; size_of::<RawCpuState>()];
 
+/// The map of the states of CPUs.
+const STATES: &str = "cpu_states";
+
+/// What a histogram held when it was reset, with the latency that was not counted yet.
+struct Baseline {
+    at_ns: u64,
+    current_ns: Option<u64>,
+    sum_ns: u64,
+    histogram: Box<RawHistogram>,
+}
+
 /// Running histograms. They end when this is dropped.
 pub struct Histograms {
     object: Object,
     cpus: CpuSet,
-    config: Box<Config>,
+    /// The states of all CPUs, mapped.
+    states: SharedWords,
+    /// What the programs look at on each CPU.
+    settings: Vec<Settings>,
     enabled: BTreeSet<(CpuId, HistogramKind)>,
     unavailable: Vec<(HistogramKind, String)>,
     parts: Parts,
     with_causes: bool,
     possible_cpus: usize,
     /// What was counted before the last reset.
-    baselines: BTreeMap<(CpuId, HistogramKind), Box<RawHistogram>>,
+    baselines: BTreeMap<(CpuId, HistogramKind), Baseline>,
 }
 
 impl Histograms {
@@ -55,7 +75,7 @@ impl Histograms {
         let possible_cpus = possible_cpus()?;
         let watched = watching.iter().flat_map(|watching| watching.cpus.iter());
         let mut cpus = config.cpus.iter().chain(watched);
-        if let Some(cpu) = cpus.find(|cpu| cpu.0 as usize >= possible_cpus.min(CPUS_MAX)) {
+        if let Some(cpu) = cpus.find(|cpu| cpu.0 as usize >= possible_cpus) {
             return Err(BpfError::NoSuchCpu { cpu, count: possible_cpus });
         }
         let end = SwitchEnd::find(&config.kinds)?;
@@ -77,21 +97,21 @@ impl Histograms {
         end: SwitchEnd,
     ) -> Result<Self, BpfError> {
         let histograms = (possible_cpus * KINDS_STRIDE) as u32;
-        let mut maps = vec![("histograms", histograms), ("cpu_states", possible_cpus as u32)];
+        let mut maps = vec![("histograms", histograms), (STATES, possible_cpus as u32)];
         maps.extend(watching.iter().flat_map(|watching| watching.maps()));
         let has_tracepoint = vec![("tells_functions", FUNCTION_RUNS)];
         let mut constants = vec![("sees_switch_end", u32::from(end.is_seen()))];
         constants.extend(watching.iter().flat_map(|watching| watching.constants()));
         let mut object = Object::load(WHYLATE, &Sizes { maps, has_tracepoint, constants })?;
-        for (ring, cpu) in watching.iter().flat_map(|watching| watching.cpus.iter()).enumerate() {
-            let state = RawCpuState { ring: 1 + ring as u32, ..RawCpuState::new_zeroed() };
-            let bytes: CpuStateBytes = transmute!(state);
-            object.set("cpu_states", cpu.0, &bytes)?;
-        }
+        let bytes: [u8; size_of::<Config>()] = transmute!(raw_config(config, watching));
+        object.set(".bss.config", 0, &bytes)?;
+        let states = SharedWords::of_map(object.array_file(STATES)?, possible_cpus * STATE_WORDS)
+            .map_err(|error| BpfError::map(STATES, &error))?;
         let mut running = Self {
             object,
             cpus: config.cpus.clone(),
-            config: raw_config(config, watching),
+            states,
+            settings: settings(config, watching, possible_cpus),
             enabled: BTreeSet::new(),
             unavailable: Vec::new(),
             parts: Parts::new(end),
@@ -99,6 +119,9 @@ impl Histograms {
             possible_cpus,
             baselines: BTreeMap::new(),
         };
+        for cpu in 0..possible_cpus {
+            running.empty_extremes(cpu, &HistogramKind::ALL);
+        }
         running.change(HistogramsChange::Enable, &config.kinds, &config.cpus)?;
         if watching.is_none() && (running.enabled.is_empty() || running.cpus.is_empty()) {
             return Err(BpfError::Nothing);
@@ -141,20 +164,35 @@ impl Histograms {
             }
             HistogramsChange::Reset => return self.reset(&all.collect::<Vec<_>>()),
         }
-        self.write_config()
+        self.write_settings();
+        Ok(())
     }
 
     fn reset(&mut self, histograms: &[(CpuId, HistogramKind)]) -> Result<(), BpfError> {
         for (cpu, kind) in histograms {
-            let epoch = &mut self.config.epochs[cpu.0 as usize][*kind as usize];
-            *epoch = epoch.wrapping_add(1).max(1);
-        }
-        self.write_config()?;
-        for (cpu, kind) in histograms {
-            let raw = self.raw(*cpu, *kind)?;
-            self.baselines.insert((*cpu, *kind), raw);
+            self.empty_extremes(cpu.0 as usize, &[*kind]);
+            let at_ns = clock::now().0;
+            let (state, mut histogram) = self.raw(*cpu, *kind)?;
+            let current_ns = in_progress(&state, *kind, self.sees_switch_end());
+            if let Some(current_ns) = current_ns {
+                histogram.buckets[index_of(current_ns)] += 1;
+            }
+            let sum_ns = state.sum_ns[*kind as usize] + current_ns.unwrap_or(0);
+            self.baselines.insert((*cpu, *kind), Baseline { at_ns, current_ns, sum_ns, histogram });
         }
         Ok(())
+    }
+
+    /// The next latency of these histograms is the longest and the shortest.
+    fn empty_extremes(&self, cpu: usize, kinds: &[HistogramKind]) {
+        for kind in kinds {
+            // Two of them share a word, which a program may write meanwhile.
+            let (word, shift) = (*kind as usize / 2, 32 * (*kind as usize % 2));
+            let mask = u64::from(u32::MAX) << shift;
+            let words = &self.states.words()[cpu * STATE_WORDS..];
+            words[MAX_WORD + word].fetch_and(!mask, Relaxed);
+            words[MIN_WORD + word].fetch_or(mask, Relaxed);
+        }
     }
 
     /// The histograms that are on, CPU by CPU.
@@ -199,7 +237,7 @@ impl Histograms {
     pub fn counts(&self) -> Result<WakeupCounts, BpfError> {
         let mut counts = WakeupCounts::default();
         for cpu in 0..self.possible_cpus as u32 {
-            let raw = self.cpu_state(cpu)?.counters;
+            let raw = self.cpu_state(cpu)?;
             counts.wakeups += raw.wakings;
             counts.without_switch += raw.without_switch;
             counts.elsewhere += raw.elsewhere;
@@ -215,31 +253,23 @@ impl Histograms {
     }
 
     /// The process whose page faults and migrations are recorded from now on, and whose wake-ups are counted from then on.
-    pub(crate) fn watch_process(
-        &mut self,
-        cpus: &CpuSet,
-        process: u32,
-        start_ns: u64,
-    ) -> Result<(), BpfError> {
-        let config = &mut self.config;
+    pub(crate) fn watch_process(&mut self, cpus: &CpuSet, process: u32, start_ns: u64) {
         for cpu in cpus.iter() {
-            let known =
-                config.processes.get_mut(cpu.0 as usize).zip(config.starts_ns.get_mut(cpu.0 as usize));
-            if let Some((known, from_ns)) = known {
-                (*known, *from_ns) = (process, start_ns);
+            if let Some(settings) = self.settings.get_mut(cpu.0 as usize) {
+                (settings.process, settings.starts_ns) = (process, start_ns);
             }
         }
-        self.write_config()
+        self.write_settings();
     }
 
     /// The latency above which a stack is recorded on these CPUs; 0: never.
-    pub(crate) fn keep_stacks(&mut self, from_ns: &[(CpuId, u64)]) -> Result<(), BpfError> {
+    pub(crate) fn keep_stacks(&mut self, from_ns: &[(CpuId, u64)]) {
         for (cpu, from_ns) in from_ns {
-            if let Some(known) = self.config.late_ns.get_mut(cpu.0 as usize) {
-                *known = u32::try_from(*from_ns).unwrap_or(u32::MAX);
+            if let Some(settings) = self.settings.get_mut(cpu.0 as usize) {
+                settings.late_ns = u32::try_from(*from_ns).unwrap_or(u32::MAX);
             }
         }
-        self.write_config()
+        self.write_settings();
     }
 
     /// The programs and their maps.
@@ -252,76 +282,85 @@ impl Histograms {
         &mut self.object
     }
 
-    fn write_config(&mut self) -> Result<(), BpfError> {
-        self.config.enabled.fill(0);
-        for (cpu, kind) in &self.enabled {
-            self.config.enabled[cpu.0 as usize] |= 1 << (*kind as u8);
+    fn write_settings(&self) {
+        for (cpu, settings) in self.settings.iter().enumerate() {
+            let is_on = |kind: &HistogramKind| self.enabled.contains(&(CpuId(cpu as u32), *kind));
+            let enabled = HistogramKind::ALL.into_iter().filter(is_on).map(|kind| 1 << kind as u32).sum();
+            let settings = Settings { enabled, ..settings.clone() };
+            let words: [u64; size_of::<Settings>() / 8] = transmute!(settings);
+            for (word, value) in self.states.words()[cpu * STATE_WORDS..].iter().zip(words) {
+                word.store(value, Relaxed);
+            }
         }
-        let bytes: &[u8; size_of::<Config>()] = transmute_ref!(&*self.config);
-        self.object.set(".bss.config", 0, bytes)
     }
 
-    /// A histogram as it is in its map, read again until its parts agree.
-    fn raw(&self, cpu: CpuId, kind: HistogramKind) -> Result<Box<RawHistogram>, BpfError> {
+    /// A histogram as it is in its map, with the state of its CPU; read again until nothing was counted meanwhile.
+    fn raw(&self, cpu: CpuId, kind: HistogramKind) -> Result<(RawCpuState, Box<RawHistogram>), BpfError> {
         let index = (cpu.0 as usize * KINDS_STRIDE + kind as usize) as u32;
         let mut reads = 0;
         loop {
+            let state = self.cpu_state(cpu.0)?;
             let raw: RawHistogram =
                 transmute!(self.object.get::<[u8; size_of::<RawHistogram>()]>("histograms", index)?);
             reads += 1;
-            let agrees =
-                raw.buckets.iter().sum::<u64>() == raw.samples && raw.record.latency_ns == raw.max_ns;
-            if agrees || reads == READS_MAX {
-                return Ok(Box::new(raw));
+            let is_whole = state.countings % 2 == 0 && self.cpu_state(cpu.0)?.countings == state.countings;
+            if is_whole || reads == READS_MAX {
+                return Ok((state, Box::new(raw)));
             }
         }
     }
 
     fn histogram(&self, cpu: CpuId, kind: HistogramKind) -> Result<KernelHistogram, BpfError> {
-        let raw = self.raw(cpu, kind)?;
+        let (state, raw) = self.raw(cpu, kind)?;
         let baseline = self.baselines.get(&(cpu, kind));
-        let before = |index: usize| baseline.map_or(0, |baseline| baseline.buckets[index]);
-        let differences = (0..BUCKETS).map(|index| (lower_edge(index), raw.buckets[index] - before(index)));
-        let is_current = raw.epoch == u32::from(self.config.epochs[cpu.0 as usize][kind as usize]);
-        let rows: Vec<(u64, u64)> = differences.filter(|(_, count)| *count > 0).collect();
+        let before = |index: usize| baseline.map_or(0, |baseline| baseline.histogram.buckets[index]);
+        let current_ns = in_progress(&state, kind, self.sees_switch_end());
+        let current = current_ns.map(index_of);
+        let count = |index: usize| {
+            (raw.buckets[index] + u64::from(current == Some(index))).saturating_sub(before(index))
+        };
+        let counts = (0..BUCKETS).map(|index| (lower_edge(index), count(index)));
+        let rows: Vec<(u64, u64)> = counts.filter(|(_, count)| *count > 0).collect();
+        let [min_ns, max_ns] = [state.min_ns, state.max_ns].map(|of| u64::from(of[kind as usize]));
+        let is_new =
+            |current_ns: &u64| baseline.is_none_or(|baseline| baseline.current_ns != Some(*current_ns));
+        let min_ns = current_ns.filter(is_new).map_or(min_ns, |current_ns| current_ns.min(min_ns));
+        let record = Some(&raw.record).filter(|record| {
+            let is_current = baseline.is_none_or(|baseline| record.at_ns >= baseline.at_ns);
+            is_current && record.latency_ns > 0 && record.latency_ns.min(u32::MAX.into()) == max_ns
+        });
         let interval = Interval {
             cpu,
-            samples: raw.samples - baseline.map_or(0, |baseline| baseline.samples),
-            sum_ns: raw.sum_ns - baseline.map_or(0, |baseline| baseline.sum_ns),
-            min_ns: Some(raw.min_ns).filter(|_| is_current && !rows.is_empty()),
-            max_ns: Some(raw.max_ns).filter(|_| is_current && !rows.is_empty()),
+            samples: rows.iter().map(|(_, count)| count).sum(),
+            sum_ns: (state.sum_ns[kind as usize] + current_ns.unwrap_or(0))
+                .saturating_sub(baseline.map_or(0, |baseline| baseline.sum_ns)),
+            min_ns: Some(min_ns).filter(|_| !rows.is_empty()),
+            max_ns: Some(record.map_or(max_ns, |record| record.latency_ns)).filter(|_| !rows.is_empty()),
             histogram: rows,
             ..Interval::default()
         };
         let histogram =
             Histogram::from_interval(&interval).map_err(|error| BpfError::map("histograms", &error))?;
-        let has_record = is_current && raw.record.latency_ns > 0;
         Ok(KernelHistogram {
             kind,
             samples: histogram.count(),
             quantiles: histogram.quantiles(),
-            max_record: has_record.then(|| latency_record(kind, &raw.record, self.sees_switch_end())),
+            max_record: record.map(|record| latency_record(kind, record, self.sees_switch_end())),
             histogram: interval.histogram,
         })
     }
 }
 
-/// The configuration of the programs, with nothing on yet.
-fn raw_config(config: &HistogramsConfig, watching: Option<&Watching>) -> Box<Config> {
-    let mut raw = Config::nothing();
+/// What counts on all CPUs.
+fn raw_config(config: &HistogramsConfig, watching: Option<&Watching>) -> Config {
+    let mut raw = Config::new_zeroed();
     if let Some(watching) = watching {
         raw.own_process = std::process::id();
-        for (ring, cpu) in watching.cpus.iter().enumerate() {
-            raw.rings[cpu.0 as usize] = 1 + ring as u16;
-        }
         for (place, cpu) in raw.watched.iter_mut().zip(watching.cpus.iter()) {
             *place = cpu.0 as u16;
             raw.watched_count += 1;
         }
     }
-    // In the kernel, 0 is the highest real-time priority.
-    raw.prio_min = 99i32.saturating_sub(config.priority_max);
-    raw.prio_max = 99i32.saturating_sub(config.priority_min);
     match &config.task {
         None => {}
         Some(TaskFilter::Pid(pid)) => raw.pid = *pid,
@@ -331,6 +370,41 @@ fn raw_config(config: &HistogramsConfig, watching: Option<&Watching>) -> Box<Con
         }
     }
     raw
+}
+
+/// What counts on each CPU, with no histogram on yet.
+fn settings(config: &HistogramsConfig, watching: Option<&Watching>, possible_cpus: usize) -> Vec<Settings> {
+    // In the kernel, 0 is the highest real-time priority.
+    let prio_min = 99i32.saturating_sub(config.priority_max);
+    let prio_max = 99i32.saturating_sub(config.priority_min);
+    let mut all = vec![Settings { prio_min, prio_max, ..Settings::default() }; possible_cpus];
+    for (ring, cpu) in (1..).zip(watching.iter().flat_map(|watching| watching.cpus.iter())) {
+        all[cpu.0 as usize].ring = ring;
+    }
+    all
+}
+
+/// The latency of the wake-up that a program counts when its task leaves the CPU again: as `kinds_of` and `latency_of` in the
+/// programs.
+fn in_progress(state: &RawCpuState, kind: HistogramKind, sees_switch_end: bool) -> Option<u64> {
+    use HistogramKind as Kind;
+    let known = |at_ns: u64| (at_ns > 0).then_some(at_ns);
+    if kind == Kind::MissedTimerOffsets {
+        return state.offset_ns.checked_sub(1);
+    }
+    let decided_ns = known(state.decided_ns)?;
+    let is_shared = state.is_shared != 0;
+    let (from_ns, to_ns) = match kind {
+        Kind::SwitchOff => (decided_ns, known(state.ended_ns)?),
+        Kind::SharedPriority if is_shared => (known(state.waking_ns)?, decided_ns),
+        _ if is_shared => return None,
+        Kind::Wakeup => (known(state.waking_ns)?, decided_ns),
+        Kind::TimerAndWakeup => (known(state.expires_ns)?, decided_ns),
+        Kind::TimerWakeupSwitch if sees_switch_end => (known(state.expires_ns)?, known(state.ended_ns)?),
+        Kind::TimerWakeupSwitch => (known(state.expires_ns)?, decided_ns),
+        Kind::MissedTimerOffsets | Kind::SharedPriority => return None,
+    };
+    Some(to_ns - from_ns)
 }
 
 /// The record with those parts that the kind's latency consists of.

@@ -4,12 +4,12 @@
 pub(crate) mod tasks;
 
 use std::mem::offset_of;
+use whylate_core::result::HistogramKind;
 use whylate_stats::buckets::BUCKETS;
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, TryFromBytes};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
-/// Most CPUs that the programs tell apart.
-pub(crate) const CPUS_MAX: usize = 8192;
-/// Histograms lie in strides of a power of two in their map.
+/// Kinds of histograms, which lie in strides of a power of two in their map.
+pub(crate) const KINDS: usize = HistogramKind::ALL.len();
 pub(crate) const KINDS_STRIDE: usize = 8;
 /// Addresses in a stack.
 pub(crate) const STACK_DEPTH: usize = 46;
@@ -45,46 +45,21 @@ impl Command {
     }
 }
 
-/// What counts; the programs look at it at each event.
+/// What counts on all CPUs.
 #[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Config {
-    pub(crate) prio_min: i32,
-    pub(crate) prio_max: i32,
     pub(crate) pid: u32,
     pub(crate) has_command: u32,
     pub(crate) command: Command,
     /// The process that measures; 0 for none.
     pub(crate) own_process: u32,
     pub(crate) watched_count: u32,
-    /// Per CPU, the moment from which samples of the measured process count.
-    pub(crate) starts_ns: [u64; CPUS_MAX],
-    /// Per CPU, one bit for each kind.
-    pub(crate) enabled: [u8; CPUS_MAX],
-    /// Per CPU, 1 + the number of its ring; 0: it has none.
-    pub(crate) rings: [u16; CPUS_MAX],
-    /// Per CPU and kind: goes up by one with each reset, and is never 0.
-    pub(crate) epochs: [[u16; KINDS_STRIDE]; CPUS_MAX],
-    /// Per CPU, the process whose page faults are causes there; 0 for none.
-    pub(crate) processes: [u32; CPUS_MAX],
-    /// Per CPU, the latency above which a stack is recorded; 0: never.
-    pub(crate) late_ns: [u32; CPUS_MAX],
     /// The first CPUs that have a ring.
     pub(crate) watched: [u16; WATCHED_MAX],
 }
 
-const _: () = assert!(size_of::<Config>() == 40 + (19 + 2 * KINDS_STRIDE) * CPUS_MAX + 2 * WATCHED_MAX);
-const _: () = assert!(offset_of!(Config, own_process) == 32 && offset_of!(Config, starts_ns) == 40);
-
-impl Config {
-    /// Nothing counts anywhere.
-    pub(crate) fn nothing() -> Box<Self> {
-        let mut config = Box::new(Self::new_zeroed());
-        // A histogram that was never written has epoch 0 and no valid minimum and maximum.
-        config.epochs.fill([1; KINDS_STRIDE]);
-        config
-    }
-}
+const _: () = assert!(size_of::<Config>() == 32 + 2 * WATCHED_MAX && offset_of!(Config, own_process) == 24);
 
 /// The largest latency since the last reset.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -109,60 +84,91 @@ pub(crate) struct Record {
 const _: () = assert!(size_of::<Record>() == 104);
 const _: () = assert!(offset_of!(Record, pid) == 48 && offset_of!(Record, is_timer) == 96);
 
-/// One histogram of one CPU. The counts never go back; the extremes do at a reset.
+/// One histogram of one CPU. The counts never go back.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct RawHistogram {
-    pub(crate) epoch: u32,
-    pub(crate) unused: u32,
-    pub(crate) samples: u64,
-    pub(crate) sum_ns: u64,
-    pub(crate) min_ns: u64,
-    pub(crate) max_ns: u64,
     pub(crate) record: Record,
     pub(crate) buckets: [u64; BUCKETS],
 }
 
-const _: () = assert!(size_of::<RawHistogram>() == 144 + 8 * BUCKETS);
-const _: () = assert!(offset_of!(RawHistogram, record) == 40 && offset_of!(RawHistogram, buckets) == 144);
+const _: () = assert!(size_of::<RawHistogram>() == 104 + 8 * BUCKETS);
 
-/// What one CPU has counted besides latencies.
-#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+/// What the programs look at on one CPU at each event.
+#[derive(Clone, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(crate) struct RawCounters {
-    pub(crate) wakings: u64,
-    pub(crate) without_switch: u64,
-    pub(crate) collisions: u64,
-    pub(crate) elsewhere: u64,
-    pub(crate) unfinished: u64,
-    pub(crate) ipis_lost: u32,
-    /// Wake-ups of the threads of the process that measures on the CPU; wraps around.
-    pub(crate) own_wakings: u32,
+pub(crate) struct Settings {
+    pub(crate) prio_min: i32,
+    pub(crate) prio_max: i32,
+    /// 1 + the number of the CPU's ring; 0: it has none.
+    pub(crate) ring: u32,
+    /// The process whose page faults are causes there; 0 for none.
+    pub(crate) process: u32,
+    /// The moment from which samples of that process count.
+    pub(crate) starts_ns: u64,
+    /// The latency above which a stack is recorded; 0: never.
+    pub(crate) late_ns: u32,
+    /// One bit for each kind.
+    pub(crate) enabled: u32,
 }
+
+const _: () = assert!(size_of::<Settings>() == 32 && offset_of!(Settings, starts_ns) == 16);
 
 /// The state of a CPU, as far as the loader has to do with it.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct RawCpuState {
-    pub(crate) counters: RawCounters,
-    /// The wake-up in progress.
-    pub(crate) wakeup: [u64; 10],
+    pub(crate) settings: Settings,
+    pub(crate) expires_hard_ns: u64,
+    /// 1 + the offset of the last timer here that is not counted yet; 0: it is.
+    pub(crate) offset_ns: u64,
+    /// Wake-ups of tasks that count.
+    pub(crate) wakings: u64,
+    /// Wake-ups of the threads of the process that measures on the CPU; wraps around.
+    pub(crate) own_wakings: u32,
+    pub(crate) is_shared: u32,
+    /// The wake-up in progress; `decided_ns` is 0 where it is counted already.
+    pub(crate) expires_ns: u64,
+    pub(crate) waking_ns: u64,
+    pub(crate) decided_ns: u64,
+    pub(crate) ended_ns: u64,
+    pub(crate) previous: u64,
+    /// Odd while latencies are counted.
+    pub(crate) countings: u64,
+    pub(crate) unused_wakeup: [u64; 2],
+    /// The extremes of each histogram; what is longer than they can say counts as the longest.
+    pub(crate) max_ns: [u32; KINDS_STRIDE],
+    pub(crate) min_ns: [u32; KINDS_STRIDE],
+    pub(crate) sum_ns: [u64; KINDS],
+    pub(crate) unused_sums: [u64; 2],
     /// How many segments were written.
     pub(crate) segments: u64,
     /// When what runs now began.
-    pub(crate) begins: [u64; 6],
-    /// 1 + the number of the CPU's ring; 0: it has none.
-    pub(crate) ring: u32,
-    pub(crate) idle_state: u32,
-    pub(crate) rest: [u64; 7],
+    pub(crate) begins: [u64; 7],
     /// How many records of watched tasks were written.
     pub(crate) stretches: u64,
+    pub(crate) rest: [u64; 7],
+    pub(crate) without_switch: u64,
+    pub(crate) collisions: u64,
+    pub(crate) elsewhere: u64,
+    pub(crate) unfinished: u64,
+    pub(crate) expires_soft_ns: u64,
+    pub(crate) soft_thread: u32,
+    pub(crate) ipis_lost: u32,
+    pub(crate) calls: [u64; 2],
     /// Softirqs in progress.
     pub(crate) softirqs: [u64; 8],
 }
 
-const _: () = assert!(size_of::<RawCounters>() == 48 && size_of::<RawCpuState>() == 320);
-const _: () = assert!(offset_of!(RawCpuState, segments) == 128 && offset_of!(RawCpuState, ring) == 184);
+/// 64-bit words of a CPU's state, and where among them the extremes are.
+pub(crate) const STATE_WORDS: usize = size_of::<RawCpuState>() / 8;
+pub(crate) const MAX_WORD: usize = offset_of!(RawCpuState, max_ns) / 8;
+pub(crate) const MIN_WORD: usize = offset_of!(RawCpuState, min_ns) / 8;
+
+const _: () = assert!(size_of::<RawCpuState>() == 512 && offset_of!(RawCpuState, max_ns) == 128);
+const _: () = assert!(offset_of!(RawCpuState, sum_ns) == 192 && offset_of!(RawCpuState, segments) == 256);
+const _: () = assert!(offset_of!(RawCpuState, stretches) == 320);
+const _: () = assert!(offset_of!(RawCpuState, without_switch) == 384);
 
 /// What took a CPU, from when to when.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -256,7 +262,6 @@ const _: () = assert!(size_of::<RawIpiCount>() == 16);
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use whylate_core::result::HistogramKind;
 
     const HEADER: &str = include_str!("../bpf/layout.h");
 
@@ -301,7 +306,6 @@ pub(crate) mod tests {
     #[test]
     fn both_sides_have_the_same_constants() {
         let own = [
-            ("CPUS_MAX", CPUS_MAX),
             ("COMMAND_BYTES", COMMAND_BYTES),
             ("KINDS_STRIDE", KINDS_STRIDE),
             ("STACK_DEPTH", STACK_DEPTH),

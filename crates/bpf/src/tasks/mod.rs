@@ -356,12 +356,9 @@ impl TaskWatch {
     }
 
     /// The latency above which the kernel's stack is recorded; it takes some microseconds.
-    ///
-    /// # Errors
-    /// When the kernel does not take the change.
-    pub fn keep_stacks(&mut self, above_ns: u64) -> Result<(), BpfError> {
+    pub fn keep_stacks(&mut self, above_ns: u64) {
         let all: Vec<(CpuId, u64)> = self.cpus.iter().map(|cpu| (cpu, above_ns)).collect();
-        self.causes.histograms().keep_stacks(&all)
+        self.causes.histograms().keep_stacks(&all);
     }
 
     /// Every thread that was watched, by its id.

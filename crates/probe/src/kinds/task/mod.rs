@@ -171,7 +171,7 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
         unended: 0,
         clock_jumps: 0,
     };
-    watching.watch.keep_stacks(STACK_MIN_NS)?;
+    watching.watch.keep_stacks(STACK_MIN_NS);
     let mut started = watching.start_command(&plan.command)?;
     observer.armed(std::process::id(), begin_ns);
     let end_ns = begin_ns.saturating_add(spec.duration.0);
@@ -305,7 +305,7 @@ impl Watching {
         let stack_ns = least_ns.max(STACK_MIN_NS);
         if stack_ns > self.stack_ns + self.stack_ns / 8 || stack_ns < self.stack_ns / 2 {
             self.stack_ns = stack_ns;
-            self.watch.keep_stacks(stack_ns)?;
+            self.watch.keep_stacks(stack_ns);
         }
         Ok(())
     }

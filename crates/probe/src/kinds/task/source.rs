@@ -110,10 +110,9 @@ impl Source {
     }
 
     /// The latency above which the kernel's stack is recorded.
-    pub(super) fn keep_stacks(&mut self, above_ns: u64) -> Result<(), ProbeError> {
-        match self {
-            Self::Kernel(watch) => watch.keep_stacks(above_ns).map_err(|error| failed(&error)),
-            Self::Own(..) => Ok(()),
+    pub(super) fn keep_stacks(&mut self, above_ns: u64) {
+        if let Self::Kernel(watch) = self {
+            watch.keep_stacks(above_ns);
         }
     }
 
