@@ -132,37 +132,43 @@ ALWAYS_INLINE bool needs_switch_end(u32 enabled)
 	return sees_switch_end && (enabled & (1u << SWITCH_OFF | 1u << TIMER_WAKEUP_SWITCH));
 }
 
-/*
- * Counts a latency; whether it is the largest since the last reset. A function of its own, which the programs call for each kind: its
- * instructions are fetched once.
- */
-NEVER_INLINE bool count(struct cpu_state *state, u32 cpu, u32 kind, u64 latency_ns)
+/* Counts a latency, but for its extremes: see is_extreme(). */
+GLOBAL int count(u32 cpu, u32 kind, u64 latency_ns)
 {
 	u32 key = cpu * KINDS_STRIDE + kind, bucket = bucket_of(latency_ns);
-	u32 short_ns = latency_ns < ~0u ? (u32)latency_ns : ~0u;
 	struct histogram *histogram = bpf_map_lookup_elem(&histograms, &key);
+	struct cpu_state *state = state_of(cpu);
 
-	if (!histogram || kind >= KINDS || bucket >= BUCKETS)
+	if (!histogram || !state || kind >= KINDS || bucket >= BUCKETS)
 		return 0;
 	histogram->buckets[bucket]++;
 	state->sum_ns[kind] += latency_ns;
-	if (UNLIKELY(short_ns < state->min_ns[kind]))
-		state->min_ns[kind] = short_ns;
-	if (LIKELY(short_ns <= state->max_ns[kind] && short_ns != ~0u))
-		return 0;
-	bool is_largest = short_ns > state->max_ns[kind] || latency_ns > histogram->record.latency_ns;
-
-	state->max_ns[kind] = short_ns;
-	return is_largest;
+	return 0;
 }
 
-/* The record of the largest latency of a kind. */
-ALWAYS_INLINE struct record *record_of(u32 cpu, u32 kind)
+/*
+ * Whether a latency is the longest or the shortest since the last reset. Such a one is counted at once: one that is counted later may
+ * be from before a reset.
+ */
+ALWAYS_INLINE bool is_extreme(struct cpu_state *state, u32 kind, u64 latency_ns)
 {
-	u32 key = cpu * KINDS_STRIDE + kind;
+	return latency_ns > state->max_ns[kind] || latency_ns < state->min_ns[kind];
+}
+
+/* Keeps the extremes; the record to be filled where it is the longest. */
+ALWAYS_INLINE struct record *keep_extreme(struct cpu_state *state, u32 cpu, u32 kind, u64 latency_ns)
+{
+	u32 key = cpu * KINDS_STRIDE + kind, short_ns = latency_ns < ~0u ? (u32)latency_ns : ~0u;
+	u32 max_ns = state->max_ns[kind];
 	struct histogram *histogram = bpf_map_lookup_elem(&histograms, &key);
 
-	return histogram ? &histogram->record : 0;
+	if (short_ns < state->min_ns[kind])
+		state->min_ns[kind] = short_ns;
+	/* Of those that are longer than this can say, the record tells. */
+	if (!histogram || latency_ns <= (max_ns == ~0u ? histogram->record.latency_ns : max_ns))
+		return 0;
+	state->max_ns[kind] = short_ns;
+	return &histogram->record;
 }
 
 /* Kernel stacks of x86-64, and what lies at the top of one, before Linux 5.15. */

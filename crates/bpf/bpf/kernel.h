@@ -19,6 +19,8 @@ typedef _Bool bool;
 #define SECTION(name) __attribute__((section(name), used))
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 #define NEVER_INLINE static __attribute__((noinline))
+/* A function that the verifier looks at once, whoever calls it, and which takes numbers alone (before Linux 5.12). */
+#define GLOBAL __attribute__((noinline))
 #define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 #define LIKELY(condition) __builtin_expect(!!(condition), 1)
 /* Keeps the compiler from moving memory accesses across it. */

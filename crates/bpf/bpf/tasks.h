@@ -306,7 +306,7 @@ ALWAYS_INLINE void task_woken(struct cpu_state *state, struct task_slot *slot, s
 }
 
 /* A watched task gets a CPU. */
-ALWAYS_INLINE void task_comes(void *ctx, struct cpu_state *state, struct task_slot *slot, u32 cpu, u64 now_ns,
+ALWAYS_INLINE void task_comes(void *ctx, struct cpu_state *state, struct task_slot *slot, u64 now_ns,
 			      struct task_struct *previous, struct task_struct *next)
 {
 	u64 left_ns = slot->left_ns, waking_ns = slot->waking_ns;
@@ -318,10 +318,9 @@ ALWAYS_INLINE void task_comes(void *ctx, struct cpu_state *state, struct task_sl
 	} else if (waking_ns > left_ns) {
 		slot->began = BEGAN_WOKEN;
 		slot->ready_ns = waking_ns;
-		if (ring)
-			note_wakeup(ctx, state, ring, waking_ns, now_ns, next, previous,
-				    is_unusual(state, &state->switch_bound_ns, now_ns - waking_ns, RARITY_OF_TASKS) &&
-					    previous->pid);
+		/* The record of the stretch says as much, but for the stack. */
+		if (ring && is_unusual(state, &state->switch_bound_ns, now_ns - waking_ns, RARITY_OF_TASKS) && previous->pid)
+			note_wakeup(ctx, state, ring, waking_ns, now_ns, next, previous, 1);
 	} else if (left_ns && waking_ns + WAKING_RACE_NS > left_ns) {
 		/* Another CPU woke it while it left. */
 		slot->began = BEGAN_WOKEN;
@@ -379,7 +378,7 @@ ALWAYS_INLINE u32 state_bits(struct task_struct *task)
 }
 
 /* A watched task leaves its CPU: the record of the time since it came. */
-ALWAYS_INLINE void task_leaves(struct cpu_state *state, struct task_slot *slot, u32 cpu, u64 now_ns,
+ALWAYS_INLINE void task_leaves(struct cpu_state *state, struct task_slot *slot, u64 now_ns,
 			       struct task_struct *previous, struct task_struct *next, bool is_runnable)
 {
 	u64 number;

@@ -43,14 +43,16 @@ int timer_exit(u64 *ctx)
 	return 0;
 }
 
-/* Counts the time from a timer's expiry to the wake-up, a largest one with who was late. */
-NEVER_INLINE void count_largest_offset(struct cpu_state *state, u32 cpu, struct task_struct *task, u64 expires_ns, u64 now_ns)
+/* Counts the time from a timer's expiry to the wake-up that is an extreme. */
+NEVER_INLINE void count_extreme_offset(struct cpu_state *state, u32 cpu, struct task_struct *task, u64 expires_ns, u64 now_ns)
 {
-	struct record *record = record_of(cpu, MISSED_TIMER_OFFSETS);
 	u64 offset_ns = now_ns - expires_ns;
 
 	state->countings++;
-	if (count(state, cpu, MISSED_TIMER_OFFSETS, offset_ns) && record) {
+	count(cpu, MISSED_TIMER_OFFSETS, offset_ns);
+	struct record *record = keep_extreme(state, cpu, MISSED_TIMER_OFFSETS, offset_ns);
+
+	if (record) {
 		set_parts(record, offset_ns, expires_ns, now_ns, now_ns, now_ns);
 		name_task(record, task);
 		name_previous(record, (void *)bpf_get_current_task());
@@ -62,7 +64,7 @@ NEVER_INLINE void count_largest_offset(struct cpu_state *state, u32 cpu, struct 
 NEVER_INLINE void count_offset(struct cpu_state *state, u32 cpu)
 {
 	state->countings++;
-	count(state, cpu, MISSED_TIMER_OFFSETS, state->offset_ns - 1);
+	count(cpu, MISSED_TIMER_OFFSETS, state->offset_ns - 1);
 	state->offset_ns = 0;
 	state->countings++;
 }
@@ -118,8 +120,8 @@ ALWAYS_INLINE int on_waking(u64 *ctx, bool with_causes)
 	if (is_enabled(state->settings.enabled, MISSED_TIMER_OFFSETS)) {
 		if (UNLIKELY(state->offset_ns))
 			count_offset(state, cpu);
-		if (UNLIKELY(now_ns - expires_ns > state->max_ns[MISSED_TIMER_OFFSETS]))
-			count_largest_offset(state, cpu, task, expires_ns, now_ns);
+		if (UNLIKELY(is_extreme(state, MISSED_TIMER_OFFSETS, now_ns - expires_ns)))
+			count_extreme_offset(state, cpu, task, expires_ns, now_ns);
 		else
 			state->offset_ns = 1 + now_ns - expires_ns;
 	}
@@ -178,50 +180,56 @@ ALWAYS_INLINE u64 latency_of(struct cpu_state *state, u32 kind)
 	return end_ns - (kind == WAKEUP || kind == SHARED_PRIORITY ? state->waking_ns : state->expires_ns);
 }
 
-/* Whether one of its latencies is the largest since the last reset. */
-ALWAYS_INLINE bool has_largest(struct cpu_state *state)
+/* Whether one of its latencies is an extreme. */
+ALWAYS_INLINE bool has_extreme(struct cpu_state *state)
 {
 	u32 kinds = kinds_of(state);
 
 	for (u32 kind = WAKEUP; kind < KINDS; kind++) {
-		if (kinds & 1u << kind && latency_of(state, kind) > state->max_ns[kind])
+		if (kinds & 1u << kind && is_extreme(state, kind, latency_of(state, kind)))
 			return 1;
 	}
 	return 0;
 }
 
-/* Counts the wake-up of the task that has the CPU; the histograms, as bits, whose largest latency it has. */
-NEVER_INLINE u32 count_wakeup(struct cpu_state *state, u32 cpu)
+/* Counts the wake-up of the task that has the CPU. */
+GLOBAL int count_wakeup(u32 cpu)
 {
-	u32 kinds = kinds_of(state), largest = 0;
+	struct cpu_state *state = state_of(cpu);
+
+	if (!state)
+		return 0;
+	u32 kinds = kinds_of(state);
 
 	state->countings++;
 	if (state->offset_ns) {
-		count(state, cpu, MISSED_TIMER_OFFSETS, state->offset_ns - 1);
+		count(cpu, MISSED_TIMER_OFFSETS, state->offset_ns - 1);
 		state->offset_ns = 0;
 	}
 	for (u32 kind = WAKEUP; kind < KINDS; kind++) {
-		if (kinds & 1u << kind && count(state, cpu, kind, latency_of(state, kind)))
-			largest |= 1u << kind;
+		if (kinds & 1u << kind)
+			count(cpu, kind, latency_of(state, kind));
 	}
+	state->decided_ns = 0;
 	state->countings++;
-	return largest;
+	return 0;
 }
 
 /*
- * Counts it at once, since it has a largest latency, with who was late: `woken`, or the task that runs where that is 0. All others
- * are counted when their task leaves the CPU again, which keeps it from its work no longer than necessary.
+ * Counts it at once, since it has an extreme, with who was late: `woken`, or the task that runs where that is 0. All others are
+ * counted when their task leaves the CPU again, which does not keep it from its work.
  */
-ALWAYS_INLINE void count_largest(struct cpu_state *state, u32 cpu, struct task_struct *woken)
+ALWAYS_INLINE void count_extreme(struct cpu_state *state, u32 cpu, struct task_struct *woken)
 {
-	u32 largest = count_wakeup(state, cpu);
+	u32 kinds = kinds_of(state);
 
 	for (u32 kind = WAKEUP; kind < KINDS; kind++) {
-		struct record *record = largest & 1u << kind ? record_of(cpu, kind) : 0;
+		u64 latency_ns = latency_of(state, kind);
+		struct record *record = kinds & 1u << kind ? keep_extreme(state, cpu, kind, latency_ns) : 0;
 
 		if (!record)
 			continue;
-		set_parts(record, latency_of(state, kind), state->expires_ns, state->waking_ns, state->decided_ns,
+		set_parts(record, latency_ns, state->expires_ns, state->waking_ns, state->decided_ns,
 			  end_of(state, kind));
 		if (woken)
 			name_task(record, woken);
@@ -230,7 +238,7 @@ ALWAYS_INLINE void count_largest(struct cpu_state *state, u32 cpu, struct task_s
 		/* Its memory is still valid: the kernel frees a task after a grace period. */
 		name_previous(record, (void *)state->previous);
 	}
-	state->decided_ns = 0;
+	count_wakeup(cpu);
 }
 
 /* A counted task leaves: a wake-up while it was still running has no latency. */
@@ -269,8 +277,8 @@ ALWAYS_INLINE void comes(void *ctx, u32 cpu, u32 ring, struct cpu_state *state, 
 		/* It waited for a task that it could not preempt. The idle task has the priority of nice 0. */
 		state->is_shared = previous->pid && previous->prio <= next->prio;
 		state->previous = (u64)previous;
-		if (!needs_switch_end(enabled) && has_largest(state))
-			count_largest(state, cpu, next);
+		if (!needs_switch_end(enabled) && has_extreme(state))
+			count_extreme(state, cpu, next);
 	} else if (was_woken) {
 		state->elsewhere++;
 	}
@@ -288,8 +296,7 @@ ALWAYS_INLINE void count_pending(struct cpu_state *state, u32 cpu)
 {
 	if (UNLIKELY(!state->ended_ns && needs_switch_end(state->settings.enabled)))
 		state->unfinished++;
-	count_wakeup(state, cpu);
-	state->decided_ns = 0;
+	count_wakeup(cpu);
 }
 
 /* The scheduler has decided which task runs next. */
@@ -343,8 +350,8 @@ ALWAYS_INLINE int on_switch_end(void)
 	if (!state || LIKELY(!state->decided_ns || state->ended_ns))
 		return 0;
 	state->ended_ns = bpf_ktime_get_ns();
-	if (UNLIKELY(has_largest(state)))
-		count_largest(state, cpu, 0);
+	if (UNLIKELY(has_extreme(state)))
+		count_extreme(state, cpu, 0);
 	return 0;
 }
 
@@ -782,9 +789,9 @@ int task_switch_tasks(u64 *ctx)
 	if (!now_ns)
 		now_ns = bpf_ktime_get_ns();
 	if (left)
-		task_leaves(state, left, cpu, now_ns, previous, next, is_runnable);
+		task_leaves(state, left, now_ns, previous, next, is_runnable);
 	if (came)
-		task_comes(ctx, state, came, cpu, now_ns, previous, next);
+		task_comes(ctx, state, came, now_ns, previous, next);
 	return 0;
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 use whylate_bpf::internal::{CostCounting, costs_of_all};
 use whylate_bpf::{BpfError, Causes, Histograms, HistogramsConfig, ProgramCost};
 use whylate_core::CpuSet;
+use whylate_host::HostRoot;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -40,7 +41,7 @@ fn hold(duration: Duration, what: &str, cpus: &CpuSet) -> Result<Vec<ProgramCost
     if what == "causes" {
         config.kinds.clear();
     }
-    let mut running = Causes::start(cpus, &config)?;
+    let mut running = Causes::start(&HostRoot::real(), cpus, &config)?;
     std::thread::sleep(duration);
     Ok(running.histograms().costs())
 }

@@ -15,6 +15,7 @@ use whylate_core::record::IpiRecord;
 use whylate_core::{CpuId, CpuSet};
 use whylate_explain::OWN;
 use whylate_explain::segments::Recording;
+use whylate_host::HostRoot;
 use zerocopy::transmute;
 
 /// How far before the begin of a window segments are read.
@@ -31,6 +32,12 @@ pub(crate) const BY_VECTOR: &str = "interrupts by vector";
 type IpiKeyBytes = [u8; size_of::<RawIpiKey>()];
 type IpiCountBytes = [u8; size_of::<RawIpiCount>()];
 
+/// The name of what is recorded of idle states, and the kernel's driver of them. Without one there is one state, and the records of
+/// the idle task say as much.
+const IDLE_STATES: &str = "idle states";
+const IDLE_DRIVERS: [&str; 2] =
+    ["/sys/devices/system/cpu/cpuidle/current_driver", "/sys/devices/system/cpu/cpuidle/current_driver_ro"];
+
 /// The name of what is recorded of page faults.
 const PAGE_FAULTS: &str = "page faults";
 /// In place of their events on arm64, which has none.
@@ -41,7 +48,7 @@ pub(crate) const EVENTS: [(&str, &[Event]); 9] = [
     ("interrupts by line", &[event("irq_entry", "irq_handler_entry"), event("irq_exit", "irq_handler_exit")]),
     ("softirqs", &[event("softirq_entry", "softirq_entry"), event("softirq_exit", "softirq_exit")]),
     ("non-maskable interrupts", &[event("nmi_handler", "nmi_handler")]),
-    ("idle states", &[event("idle", "cpu_idle")]),
+    (IDLE_STATES, &[event("idle", "cpu_idle")]),
     (
         PAGE_FAULTS,
         &[event("page_fault_user", "page_fault_user"), event("page_fault_kernel", "page_fault_kernel")],
@@ -95,11 +102,12 @@ impl Causes {
     ///
     /// # Errors
     /// When the kernel refuses programs, has no type information, or lacks the events of the scheduler.
-    pub fn start(cpus: &CpuSet, histograms: &HistogramsConfig) -> Result<Self, BpfError> {
-        Self::start_watching(cpus, histograms, None)
+    pub fn start(host: &HostRoot, cpus: &CpuSet, histograms: &HistogramsConfig) -> Result<Self, BpfError> {
+        Self::start_watching(host, cpus, histograms, None)
     }
 
     pub(crate) fn start_watching(
+        host: &HostRoot,
         cpus: &CpuSet,
         histograms: &HistogramsConfig,
         tasks: Option<WatchingTasks>,
@@ -120,6 +128,7 @@ impl Causes {
         };
         let is_needed = |name: &str| !has_tasks || !OF_PROCESSES.contains(&name);
         for (name, events) in EVENTS.into_iter().filter(|(name, _)| is_needed(name)) {
+            let events = if name == IDLE_STATES && !has_idle_states(host) { &[] } else { events };
             let mut missing = causes.attach(events)?;
             if name == PAGE_FAULTS && missing.is_some() {
                 missing = causes.attach_instead(missing, PAGE_FAULT_ENTERED)?;
@@ -355,6 +364,12 @@ impl Activities for Causes {
     fn wakeups(&mut self, cpu: CpuId) -> Result<Option<u32>, BpfError> {
         Ok(Some(self.histograms.cpu_state(cpu.0)?.own_wakings))
     }
+}
+
+/// Whether the kernel has a driver of idle states.
+fn has_idle_states(host: &HostRoot) -> bool {
+    let driver = IDLE_DRIVERS.iter().find_map(|path| host.read_trimmed(path).ok().flatten());
+    driver.is_some_and(|driver| driver != "none")
 }
 
 /// The thread that sent an interrupt; `None` for a reschedule.

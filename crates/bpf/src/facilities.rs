@@ -40,8 +40,8 @@ pub fn facilities(host: &HostRoot) -> Vec<Facility> {
     let facility = |name: &str, missing| Facility { name: name.to_owned(), missing };
     let cpus =
         schedule::allowed_of_this_thread().unwrap_or_else(|_| CpuSet::from_iter([schedule::current_cpu()]));
-    let started =
-        check_grace_periods(host).and_then(|()| Causes::start(&cpus, &HistogramsConfig::new(cpus.clone())));
+    let started = check_grace_periods(host)
+        .and_then(|()| Causes::start(host, &cpus, &HistogramsConfig::new(cpus.clone())));
     let mut causes = match started {
         Ok(causes) => causes,
         Err(error) => return vec![facility(PROGRAMS, Some(error.to_string()))],

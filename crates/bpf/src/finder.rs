@@ -92,7 +92,7 @@ pub fn find_causes(
     config.kinds.clear();
     let lowest = probes.iter().map(|probe| probe.priority).min();
     config.priority_min = lowest.map_or(config.priority_min, |lowest| lowest.min(config.priority_min));
-    let causes = Causes::start(&cpus, &config)?;
+    let causes = Causes::start(host, &cpus, &config)?;
     let mut warnings: Vec<Warning> = causes.facilities().iter().filter_map(warning).collect();
     let flushes = broadcast_flushes(host).map(|reason| format!("flushes of other CPUs' TLB: {reason}"));
     warnings.extend(flushes.map(|text| Warning::new(WarningCode::FlushesUnseen, text)));

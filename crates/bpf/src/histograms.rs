@@ -32,10 +32,9 @@ type CpuStateBytes = [u8; size_of::<RawCpuState>()];
 /// The map of the states of CPUs.
 const STATES: &str = "cpu_states";
 
-/// What a histogram held when it was reset, with the latency that was not counted yet.
+/// What a histogram held when it was reset.
 struct Baseline {
     at_ns: u64,
-    current_ns: Option<u64>,
     sum_ns: u64,
     histogram: Box<RawHistogram>,
 }
@@ -172,13 +171,9 @@ impl Histograms {
         for (cpu, kind) in histograms {
             self.empty_extremes(cpu.0 as usize, &[*kind]);
             let at_ns = clock::now().0;
-            let (state, mut histogram) = self.raw(*cpu, *kind)?;
-            let current_ns = in_progress(&state, *kind, self.sees_switch_end());
-            if let Some(current_ns) = current_ns {
-                histogram.buckets[index_of(current_ns)] += 1;
-            }
-            let sum_ns = state.sum_ns[*kind as usize] + current_ns.unwrap_or(0);
-            self.baselines.insert((*cpu, *kind), Baseline { at_ns, current_ns, sum_ns, histogram });
+            let (state, histogram) = self.raw(*cpu, *kind)?;
+            let sum_ns = state.sum_ns[*kind as usize];
+            self.baselines.insert((*cpu, *kind), Baseline { at_ns, sum_ns, histogram });
         }
         Ok(())
     }
@@ -294,17 +289,22 @@ impl Histograms {
         }
     }
 
-    /// A histogram as it is in its map, with the state of its CPU; read again until nothing was counted meanwhile.
+    /// A histogram as it is in its map, with the state of its CPU, and with what is not counted yet; read again until nothing was
+    /// counted meanwhile.
     fn raw(&self, cpu: CpuId, kind: HistogramKind) -> Result<(RawCpuState, Box<RawHistogram>), BpfError> {
         let index = (cpu.0 as usize * KINDS_STRIDE + kind as usize) as u32;
         let mut reads = 0;
         loop {
-            let state = self.cpu_state(cpu.0)?;
-            let raw: RawHistogram =
+            let mut state = self.cpu_state(cpu.0)?;
+            let mut raw: RawHistogram =
                 transmute!(self.object.get::<[u8; size_of::<RawHistogram>()]>("histograms", index)?);
             reads += 1;
             let is_whole = state.countings % 2 == 0 && self.cpu_state(cpu.0)?.countings == state.countings;
             if is_whole || reads == READS_MAX {
+                if let Some(latency_ns) = in_progress(&state, kind, self.sees_switch_end()) {
+                    raw.buckets[index_of(latency_ns)] += 1;
+                    state.sum_ns[kind as usize] += latency_ns;
+                }
                 return Ok((state, Box::new(raw)));
             }
         }
@@ -314,17 +314,10 @@ impl Histograms {
         let (state, raw) = self.raw(cpu, kind)?;
         let baseline = self.baselines.get(&(cpu, kind));
         let before = |index: usize| baseline.map_or(0, |baseline| baseline.histogram.buckets[index]);
-        let current_ns = in_progress(&state, kind, self.sees_switch_end());
-        let current = current_ns.map(index_of);
-        let count = |index: usize| {
-            (raw.buckets[index] + u64::from(current == Some(index))).saturating_sub(before(index))
-        };
+        let count = |index: usize| raw.buckets[index].saturating_sub(before(index));
         let counts = (0..BUCKETS).map(|index| (lower_edge(index), count(index)));
         let rows: Vec<(u64, u64)> = counts.filter(|(_, count)| *count > 0).collect();
         let [min_ns, max_ns] = [state.min_ns, state.max_ns].map(|of| u64::from(of[kind as usize]));
-        let is_new =
-            |current_ns: &u64| baseline.is_none_or(|baseline| baseline.current_ns != Some(*current_ns));
-        let min_ns = current_ns.filter(is_new).map_or(min_ns, |current_ns| current_ns.min(min_ns));
         let record = Some(&raw.record).filter(|record| {
             let is_current = baseline.is_none_or(|baseline| record.at_ns >= baseline.at_ns);
             is_current && record.latency_ns > 0 && record.latency_ns.min(u32::MAX.into()) == max_ns
@@ -332,7 +325,7 @@ impl Histograms {
         let interval = Interval {
             cpu,
             samples: rows.iter().map(|(_, count)| count).sum(),
-            sum_ns: (state.sum_ns[kind as usize] + current_ns.unwrap_or(0))
+            sum_ns: state.sum_ns[kind as usize]
                 .saturating_sub(baseline.map_or(0, |baseline| baseline.sum_ns)),
             min_ns: Some(min_ns).filter(|_| !rows.is_empty()),
             max_ns: Some(record.map_or(max_ns, |record| record.latency_ns)).filter(|_| !rows.is_empty()),

@@ -25,7 +25,7 @@ fn start(cpu: CpuId) -> Option<Causes> {
 fn start_from_priority(cpu: CpuId, priority_min: i32) -> Option<Causes> {
     let cpus = CpuSet::from_iter([cpu]);
     let config = HistogramsConfig { kinds: Vec::new(), priority_min, ..HistogramsConfig::new(cpus.clone()) };
-    unless_refused(Causes::start(&cpus, &config))
+    unless_refused(Causes::start(&HostRoot::real(), &cpus, &config))
 }
 
 fn last_cpu() -> CpuId {

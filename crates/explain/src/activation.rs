@@ -23,7 +23,9 @@ use waits::{behind, blocked};
 
 use crate::confidence::{POSSIBLE, RECORDED, STATED};
 use crate::divide::{Blame, Piece};
-use crate::segments::{self, Activity, NO_RIGHT, Recording, Surroundings, Thread, Window, causes_of, pieces};
+use crate::segments::{
+    self, Activity, NO_RIGHT, Recording, Segment, Surroundings, Thread, Window, causes_of, pieces,
+};
 use std::collections::BTreeMap;
 use whylate_core::CpuId;
 use whylate_core::result::{Cause, CauseKind as Kind};
@@ -270,6 +272,7 @@ pub fn explain(
                     priority,
                 };
                 let mut recording = of_thread(recording, activation);
+                recording.segments.extend(wakeup(activation, nth));
                 if let Some(before_ns) = looks_back(stage, activation.thread.priority) {
                     let before =
                         recordings(stage.cpu, stage.from_ns.saturating_sub(before_ns), stage.from_ns);
@@ -306,6 +309,19 @@ fn of_thread(mut recording: Recording, activation: &Activation) -> Recording {
         _ => true,
     });
     recording
+}
+
+/// The wake-up that ended with a stage: the programs record only those with a stack.
+fn wakeup(activation: &Activation, nth: usize) -> Option<Segment> {
+    let stage = activation.stages.get(nth)?;
+    // Where it waited for a second CPU, it got that one.
+    let goes_on =
+        activation.stages.get(nth + 1).is_some_and(|next| matches!(next.what, Doing::Waking { .. }));
+    let Doing::Waking { previous, .. } = stage.what.clone() else { return None };
+    let from_ns = if nth == 0 { activation.woken_ns.max(stage.from_ns) } else { stage.from_ns };
+    let (pid, process) = (activation.thread.pid, activation.process);
+    let what = Activity::Wakeup { pid, process, previous, stack: Vec::new() };
+    (!goes_on).then_some(Segment { from_ns, to_ns: stage.to_ns, what })
 }
 
 fn whole(stage: &Stage, blame: Blame) -> Piece<()> {

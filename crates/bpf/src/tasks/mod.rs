@@ -131,7 +131,7 @@ impl TaskWatch {
             TaskTarget::Process(_) | TaskTarget::Group(_) | TaskTarget::Children => {}
         }
         let tasks = WatchingTasks { ring_stretches: RING_STRETCHES, priorities };
-        let mut causes = Causes::start_watching(cpus, &config, Some(tasks))?;
+        let mut causes = Causes::start_watching(host, cpus, &config, Some(tasks))?;
         let mut missing: Vec<String> = causes
             .facilities()
             .iter()

@@ -217,7 +217,7 @@ fn start_bpf(
         let warnings = bpf_warnings(&running, config);
         return Ok((Source::Bpf(Box::new(running)), warnings));
     }
-    let mut causes = Causes::start(&config.cpus, config)?;
+    let mut causes = Causes::start(host, &config.cpus, config)?;
     let mut warnings = bpf_warnings(causes.histograms(), config);
     let senders = causes.facilities().iter().find(|facility| facility.name == "senders of interrupts");
     if let Some(reason) = senders.and_then(|facility| facility.missing.as_ref()) {
