@@ -11,7 +11,7 @@ offcputime in one script (by tracepoints; stacks as offcputime keeps them). `--b
 Prints each round (mean of a round trip in microseconds), then for each tool the median of what it adds to "none" of the same
 round, for one activation (half a round trip). Needs root; perf and bpftrace where they are installed; `--also NAME=COMMAND` adds a tool.
 
-    benches/watch_peers.py latency [--binary …] [--rounds 30] [--seconds 3] [--threads 1] [--traced]
+    benches/watch_peers.py latency [--binary …] [--rounds 30] [--seconds 3] [--threads 1] [--traced] [--before OTHER_BINARY]
 
 In place of that: cyclictest at 1 kHz, each thread on a CPU of its own, with and without a watch of it, in rounds whose order is drawn; the
 ratios of p50 and p99 with the interval that holds their median with 95 %. `--traced` adds a round with the kernel's own trace buffer taking
@@ -107,12 +107,14 @@ def switch_events(on):
 
 def latency(options, folder):
     """The ratios of p50 and p99 to those of cyclictest alone, of rounds: of each round the median of its threads."""
-    arms, rounds = ["alone", "watched"] + ["traced"] * options.traced, []
+    binaries = {"watched": options.binary, "before": options.before}
+    arms, rounds = ["alone", "watched"] + ["before"] * bool(options.before) + ["traced"] * options.traced, []
     for number in range(options.rounds):
         found = {}
         for arm in random.sample(arms, len(arms)):
-            if arm == "watched":
-                command = [options.binary, "watch", "-q", "-D", "600s", "--task", "cyclictest", "-o", str(folder / f"run-{number}")]
+            if arm in binaries:
+                run = str(folder / f"run-{arm}-{number}")
+                command = [binaries[arm], "watch", "-q", "-D", "600s", "--task", "cyclictest", "-o", run]
                 with open(folder / "tool", "w") as told:
                     tool = subprocess.Popen(command, stdout=told, stderr=told)
                     time.sleep(2.5)

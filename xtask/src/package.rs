@@ -50,6 +50,11 @@ pub(crate) fn step(root: &Path) -> Result<()> {
     }
 }
 
+/// Whether [`step`] makes packages.
+pub(crate) fn can_pack(root: &Path) -> bool {
+    nfpm(root).is_some()
+}
+
 /// nfpm as it is installed, where Go installs, or beside the results of the build.
 fn nfpm(root: &Path) -> Option<PathBuf> {
     let home = std::env::var_os("HOME").map(|home| Path::new(&home).join("go/bin/nfpm"));
