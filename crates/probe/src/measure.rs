@@ -7,6 +7,7 @@ use crate::error::ProbeError;
 use crate::kinds::KernelMonitorLine;
 use crate::session::Session;
 use crate::spec::ProbeSpec;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::Duration;
 use whylate_core::record::{
@@ -65,7 +66,7 @@ pub struct Progress {
 }
 
 /// How a watched thread does so far.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct TaskLine {
     /// Its series.
     pub name: String,
@@ -102,7 +103,7 @@ pub struct TaskLine {
 }
 
 /// An explained activation, stage by stage.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct TaskSpike {
     /// When it was due, on CLOCK_MONOTONIC.
     pub due_ns: u64,

@@ -229,11 +229,17 @@ fn is_of(spike: &Value, stall: &Stall) -> bool {
     inside > 0 && inside * 2 >= latency(spike)
 }
 
-/// Whether each stall has the share of the spike that it took.
+/// Whether each stall has the share of the spike that it took. A task that waits for the lock before the second holder does gets it
+/// before it, and the second one is all of a short spike: then it has to be named, as what it does after its stall is a large share.
 fn has_shares(spike: &Value, kind: &str, stalls: &[&Stall]) -> bool {
     let causes = || std::iter::once(&spike["cause"]).chain(spike["also"].as_array().into_iter().flatten());
-    stalls.iter().filter(|stall| overlap(spike, stall) > 0).all(|stall| {
-        let is_it = |cause: &&Value| cause["kind"] == kind && cause["actor"] == stall.function;
+    let took_part: Vec<&&Stall> = stalls.iter().filter(|stall| overlap(spike, stall) > 0).collect();
+    let is_by = |cause: &Value, stall: &Stall| cause["kind"] == kind && cause["actor"] == stall.function;
+    if let [only] = took_part[..] {
+        return is_by(&spike["cause"], only);
+    }
+    took_part.into_iter().all(|stall| {
+        let is_it = |cause: &&Value| is_by(cause, stall);
         let share: f64 = causes().filter(is_it).filter_map(|cause| cause["share"].as_f64()).sum();
         let took = overlap(spike, stall) as f64 / latency(spike) as f64;
         (share - took).abs() <= SHARE_TOLERANCE

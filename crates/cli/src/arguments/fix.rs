@@ -56,9 +56,9 @@ pub(crate) struct FixArguments {
     /// The statistic to lower: `timer p99.9`, `max < 100us`, `misses` [default: the plan's primary statistic]
     #[arg(long, value_name = "STATISTIC")]
     pub(crate) goal: Option<FixGoal>,
-    /// How long the search may take
-    #[arg(long, value_name = "TIME", default_value = "30m", value_parser = minutes)]
-    pub(crate) budget: Nanos,
+    /// How long the search may take [default: 30m]; one that goes on keeps what it began with
+    #[arg(long, value_name = "TIME", value_parser = minutes)]
+    pub(crate) budget: Option<Nanos>,
     /// The smallest change that matters [default: the plan's]
     #[arg(long, value_name = "SHARE")]
     pub(crate) margin: Option<Share>,
@@ -101,7 +101,7 @@ pub(crate) struct FixArguments {
     /// Words of the kernel command line that are tried together, `kernel=VERSION` for another kernel; once for each treatment
     #[arg(long, value_name = "WORDS", requires = "campaign", value_parser = BootPlan::of)]
     pub(crate) boot: Vec<BootPlan>,
-    /// What boots the machine: grub, systemd-boot, or a script by its path [default: what is found]
+    /// What boots the machine: grub, systemd-boot, or a script by its path (docs/FORMAT.md) [default: what is found]
     #[arg(long, value_name = "LOADER", requires = "campaign")]
     pub(crate) boot_loader: Option<LoaderName>,
     /// Goes on with the campaign after a boot

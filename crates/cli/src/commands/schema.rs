@@ -1,17 +1,27 @@
 //! `whylate schema`.
 
+use super::watch;
 use crate::arguments::SchemaArguments;
 use crate::exit::Ending;
 use crate::output;
 use anyhow::{Result, bail};
+use schemars::schema_for;
 use whylate_core::schema;
+
+/// What a watch under way prints, whose lines are no result.
+const WATCH: &str = "watch";
+
+fn names() -> Vec<&'static str> {
+    [&schema::NAMES[..], &[WATCH]].concat()
+}
 
 pub(super) fn execute(arguments: &SchemaArguments) -> Result<Ending> {
     match &arguments.name {
-        None => output::print(&schema::NAMES.join("\n"))?,
+        None => output::print(&names().join("\n"))?,
+        Some(name) if name == WATCH => output::print_json(&schema_for!(watch::Line<'_>))?,
         Some(name) => match schema::schema(name) {
             Some(schema) => output::print_json(&schema)?,
-            None => bail!("there is no schema `{name}`; there is {}", schema::NAMES.join(", ")),
+            None => bail!("there is no schema `{name}`; there is {}", names().join(", ")),
         },
     }
     Ok(Ending::Pass)

@@ -1,5 +1,6 @@
 //! `whylate watch` on this machine's kernel. Where it allows no BPF programs, the tests check that this is said.
 
+use crate::json::validate;
 use crate::tool::{
     Said, alone, command, finish, folder, mark, marked, signal, skipped, start, until, wait, whylate,
 };
@@ -51,6 +52,7 @@ fn a_command_is_watched_to_its_end_and_kept_as_a_run() {
     let lines: Vec<Value> = said.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let (result, before) = lines.split_last().unwrap();
     assert!(before.iter().all(|line| line["format"] == "whylate.watch/1"), "{before:?}");
+    before.iter().for_each(|line| validate("watch", line));
     assert_eq!((&result["format"], &result["state"]), (&"whylate.run/1".into(), &"complete".into()));
     let probe = &result["cells"][0]["probes"][0];
     assert_eq!(probe["probe"], "task");

@@ -24,6 +24,8 @@ use whylate_store::{Keeping, Reader, RunInfo};
 
 /// The plan that is searched when none is named.
 const DEFAULT_PLAN: &str = "quick";
+/// How long a search may take where nothing is said.
+const BUDGET_S: u64 = 30 * 60;
 /// Probability of one false claim or more in a search.
 const ALPHA: f64 = 0.05;
 
@@ -64,13 +66,20 @@ fn searched(arguments: &FixArguments, host: &Host) -> Result<(PathBuf, RunInfo)>
             let experiment = prepare(plan, facts::collect(&host.running).0, false)?;
             check_tracers(experiment, &host.settings)
         };
-        let plan = Reader::open(path)?.info().plan.clone();
+        let reader = Reader::open(path)?;
+        let plan = reader.info().plan.clone();
+        if let Some(rules) = reader.info().fix.as_ref().filter(|_| arguments.budget.is_some()) {
+            output::message(&format!(
+                "note: --budget: a search that goes on keeps the budget that it began with, {}",
+                rules.budget
+            ));
+        }
         let mut screen = Screen::of_run(quiet, plan.repeat_duration(), None, asked_to_stop);
         let info = whylate_runner::resume_fix(path, &prepare, &machine, &mut screen, &mut adviser)?;
         screen.finish();
         return Ok((path.clone(), info));
     }
-    if arguments.budget.0 == 0 {
+    if budget(arguments).0 == 0 {
         bail!("--budget 0s: nothing can be measured in that time; write for example 30m");
     }
     let (plan, registration) = match &arguments.verify {
@@ -103,6 +112,10 @@ fn searched(arguments: &FixArguments, host: &Host) -> Result<(PathBuf, RunInfo)>
             .map_err(|error| way_on(&error, &path).unwrap_or_else(|| error.into()))?;
     screen.finish();
     Ok((path, info))
+}
+
+fn budget(arguments: &FixArguments) -> Nanos {
+    arguments.budget.unwrap_or(Nanos::from_secs(BUDGET_S))
 }
 
 /// What may be tried, and what may not; a search that goes on has what was said when it began.
@@ -145,7 +158,7 @@ fn again(proved: &Path, arguments: &FixArguments) -> Result<(Plan, FixRegistrati
     let rules = FixRegistration {
         mode: FixMode::Verify,
         seed: arguments.seed.unwrap_or_else(drawn_seed),
-        budget: arguments.budget,
+        budget: budget(arguments),
         arms,
         left_out: Vec::new(),
         first: 0,
@@ -221,7 +234,7 @@ fn rules(arguments: &FixArguments, goal: FixGoal, margin: Share) -> FixRegistrat
         margin: arguments.margin.unwrap_or(margin),
         alpha: ALPHA,
         seed: arguments.seed.unwrap_or_else(drawn_seed),
-        budget: arguments.budget,
+        budget: budget(arguments),
         cell: None,
         causes: Vec::new(),
         arms: Vec::new(),

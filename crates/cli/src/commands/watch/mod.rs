@@ -14,6 +14,7 @@ use crate::progress::{self, Meter};
 use crate::{machine, output, signals};
 use anyhow::{Context as _, Result, anyhow, bail};
 use otlp::{Collector, Exporter};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -118,10 +119,13 @@ fn nobody(arguments: &WatchArguments) -> String {
 }
 
 /// What `--json` prints of a watch under way, a line each second.
-#[derive(Serialize)]
-struct Line<'t> {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Line<'t> {
+    /// `whylate.watch/1`
     format: &'static str,
+    /// Since the watch began.
     elapsed_ns: u64,
+    /// The watched threads.
     tasks: &'t [TaskLine],
 }
 

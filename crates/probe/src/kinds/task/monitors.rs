@@ -4,6 +4,7 @@
 //! on is left to whoever runs the machine.
 
 use crate::measure::TaskLine;
+use schemars::JsonSchema;
 use serde::Serialize;
 use whylate_bpf::tasks::KernelMonitor;
 use whylate_core::figure::{count, nanoseconds};
@@ -16,7 +17,7 @@ const MONITORS: &str = "/sys/kernel/tracing/rv";
 const TOLD_MAX: usize = 8;
 
 /// What one runtime verification monitor of the kernel said of a watched thread.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct KernelMonitorLine {
     /// The kernel's name of it: `sleep`, `pagefault`, `wakeup`.
     pub monitor: &'static str,
