@@ -2,6 +2,7 @@
 
 use crate::error::BpfError;
 use crate::events::{Event, event};
+use crate::facilities::has_idle_states;
 use crate::histograms::Histograms;
 use crate::layout::{NO_CPU, RING_STACKS, RawIpiCount, RawIpiKey, RawStack, WATCHED_MAX};
 use crate::missed::Missed;
@@ -32,12 +33,8 @@ pub(crate) const BY_VECTOR: &str = "interrupts by vector";
 type IpiKeyBytes = [u8; size_of::<RawIpiKey>()];
 type IpiCountBytes = [u8; size_of::<RawIpiCount>()];
 
-/// The name of what is recorded of idle states, and the kernel's driver of them. Without one there is one state, and the records of
-/// the idle task say as much.
+/// The name of what is recorded of idle states.
 const IDLE_STATES: &str = "idle states";
-const IDLE_DRIVERS: [&str; 2] =
-    ["/sys/devices/system/cpu/cpuidle/current_driver", "/sys/devices/system/cpu/cpuidle/current_driver_ro"];
-
 /// The name of what is recorded of page faults.
 const PAGE_FAULTS: &str = "page faults";
 /// In place of their events on arm64, which has none.
@@ -364,12 +361,6 @@ impl Activities for Causes {
     fn wakeups(&mut self, cpu: CpuId) -> Result<Option<u32>, BpfError> {
         Ok(Some(self.histograms.cpu_state(cpu.0)?.own_wakings))
     }
-}
-
-/// Whether the kernel has a driver of idle states.
-fn has_idle_states(host: &HostRoot) -> bool {
-    let driver = IDLE_DRIVERS.iter().find_map(|path| host.read_trimmed(path).ok().flatten());
-    driver.is_some_and(|driver| driver != "none")
 }
 
 /// The thread that sent an interrupt; `None` for a reschedule.

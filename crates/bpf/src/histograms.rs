@@ -1,15 +1,15 @@
 //! Latency histograms that BPF programs count: started, changed and read.
 
 use crate::causes::FUNCTION_RUNS;
+use crate::configuration;
 use crate::error::BpfError;
 use crate::events::{Event, Sizes};
 use crate::layout::{
-    Command, Config, KINDS_STRIDE, MAX_WORD, MIN_WORD, RawCpuState, RawHistogram, Record, STATE_WORDS,
-    Settings,
+    Config, KINDS_STRIDE, MAX_WORD, MIN_WORD, RawCpuState, RawHistogram, Record, STATE_WORDS, Settings,
 };
 use crate::object::{Object, WHYLATE, possible_cpus};
 use crate::parts::{Parts, SwitchEnd};
-use crate::settings::{HistogramsChange, HistogramsConfig, TaskFilter};
+use crate::settings::{HistogramsChange, HistogramsConfig};
 use crate::snapshot::{HistogramsSnapshot, ProgramCost, WakeupCounts};
 use crate::watching::{self, Watching};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +22,7 @@ use whylate_stats::Histogram;
 use whylate_stats::buckets::{BUCKETS, index_of, lower_edge};
 use whylate_sys::clock;
 use whylate_sys::shared::SharedWords;
-use zerocopy::{FromZeros as _, transmute};
+use zerocopy::transmute;
 
 /// At most this many times a histogram that changes while it is read is read again.
 const READS_MAX: usize = 8;
@@ -102,7 +102,7 @@ impl Histograms {
         let mut constants = vec![("sees_switch_end", u32::from(end.is_seen()))];
         constants.extend(watching.iter().flat_map(|watching| watching.constants()));
         let mut object = Object::load(WHYLATE, &Sizes { maps, has_tracepoint, constants })?;
-        let bytes: [u8; size_of::<Config>()] = transmute!(raw_config(config, watching));
+        let bytes: [u8; size_of::<Config>()] = transmute!(configuration::shared(config, watching));
         object.set(".bss.config", 0, &bytes)?;
         let states = SharedWords::of_map(object.array_file(STATES)?, possible_cpus * STATE_WORDS)
             .map_err(|error| BpfError::map(STATES, &error))?;
@@ -110,7 +110,7 @@ impl Histograms {
             object,
             cpus: config.cpus.clone(),
             states,
-            settings: settings(config, watching, possible_cpus),
+            settings: configuration::of_cpus(config, watching, possible_cpus),
             enabled: BTreeSet::new(),
             unavailable: Vec::new(),
             parts: Parts::new(end),
@@ -342,39 +342,6 @@ impl Histograms {
             histogram: interval.histogram,
         })
     }
-}
-
-/// What counts on all CPUs.
-fn raw_config(config: &HistogramsConfig, watching: Option<&Watching>) -> Config {
-    let mut raw = Config::new_zeroed();
-    if let Some(watching) = watching {
-        raw.own_process = std::process::id();
-        for (place, cpu) in raw.watched.iter_mut().zip(watching.cpus.iter()) {
-            *place = cpu.0 as u16;
-            raw.watched_count += 1;
-        }
-    }
-    match &config.task {
-        None => {}
-        Some(TaskFilter::Pid(pid)) => raw.pid = *pid,
-        Some(TaskFilter::Command(command)) => {
-            raw.command = Command::new(command);
-            raw.has_command = 1;
-        }
-    }
-    raw
-}
-
-/// What counts on each CPU, with no histogram on yet.
-fn settings(config: &HistogramsConfig, watching: Option<&Watching>, possible_cpus: usize) -> Vec<Settings> {
-    // In the kernel, 0 is the highest real-time priority.
-    let prio_min = 99i32.saturating_sub(config.priority_max);
-    let prio_max = 99i32.saturating_sub(config.priority_min);
-    let mut all = vec![Settings { prio_min, prio_max, ..Settings::default() }; possible_cpus];
-    for (ring, cpu) in (1..).zip(watching.iter().flat_map(|watching| watching.cpus.iter())) {
-        all[cpu.0 as usize].ring = ring;
-    }
-    all
 }
 
 /// The latency of the wake-up that a program counts when its task leaves the CPU again: as `kinds_of` and `latency_of` in the

@@ -8,6 +8,7 @@ mod account;
 mod activity;
 mod by_kind;
 mod causes;
+mod configuration;
 mod device;
 pub mod dispatch;
 mod error;

@@ -95,7 +95,7 @@ pub struct TaskLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worst_spike: Option<TaskSpike>,
     /// What the monitors of the kernel warned of.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernel_monitors: Vec<KernelMonitorLine>,
     /// What a monitor counts from.
     #[serde(skip)]
@@ -112,7 +112,7 @@ pub struct TaskSpike {
     /// Its causes.
     pub causes: Vec<Cause>,
     /// The wake-ups that led to it, the last one first; empty where none was recorded.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wakeups: Vec<WakeLink>,
     /// What it did, without gap or overlap.
     pub timeline: Vec<TimelineSegment>,

@@ -120,6 +120,7 @@ fn nobody(arguments: &WatchArguments) -> String {
 
 /// What `--json` prints of a watch under way, a line each second.
 #[derive(Serialize, JsonSchema)]
+#[schemars(rename = "WatchLine")]
 pub(super) struct Line<'t> {
     /// `whylate.watch/1`
     format: &'static str,
