@@ -3,10 +3,11 @@
 
 use crate::elf::{self, MACHINE_AARCH64, MACHINE_X86_64};
 use crate::process;
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use cargo_metadata::MetadataCommand;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 /// What is built for.
@@ -18,40 +19,53 @@ const PROFILE: &str = "dist";
 /// That of a program for another machine where it is only tested whether it builds: optimizing the whole of it takes minutes.
 const PROFILE_OF_OTHERS: &str = "release";
 
+/// The profiles of both programs, in the order of [`TARGETS`].
+pub(crate) type Profiles = [&'static str; 2];
+/// Those of what is shipped.
+pub(crate) const SHIPPED: Profiles = [PROFILE; 2];
+
+/// Those for tests that run on this machine: the other machine's program is less optimized, which is quicker.
+pub(crate) fn profiles_for_tests() -> Profiles {
+    let of = |is_own| if is_own { PROFILE } else { PROFILE_OF_OTHERS };
+    [of(cfg!(target_arch = "x86_64")), of(cfg!(target_arch = "aarch64"))]
+}
+
+/// Begins to build both programs: at once, since the last crate of each takes minutes on one CPU, but with one cargo for each
+/// profile, as two of one profile would wait for each other. `is_nice`: without a word, and after all else that runs here.
+///
+/// # Errors
+/// When cargo cannot be started.
+pub(crate) fn start(root: &Path, profiles: Profiles, is_nice: bool) -> Result<Vec<Child>> {
+    let different: BTreeSet<&str> = profiles.into_iter().collect();
+    let builds = different.into_iter().map(|profile| {
+        let cargo = process::cargo(root);
+        let mut build = if is_nice { Command::new("nice") } else { Command::new(cargo.get_program()) };
+        if is_nice {
+            build.args(["-n", "19"]).arg(cargo.get_program());
+            build.stdout(Stdio::null()).stderr(Stdio::null());
+        }
+        build.current_dir(root).stdin(Stdio::null());
+        build.args(["build", "--package", "whylate", "--profile", profile]);
+        for (target, _) in TARGETS.into_iter().zip(profiles).filter(|(_, of)| *of == profile) {
+            build.args(["--target", target]);
+        }
+        build.spawn().with_context(|| format!("cannot start a build of profile {profile}"))
+    });
+    builds.collect()
+}
+
 /// Builds both binaries and returns where they are, in the order of [`TARGETS`].
 ///
 /// # Errors
 /// When one does not build, is not static, is for another machine or is too big.
-pub(crate) fn run(root: &Path) -> Result<[PathBuf; 2]> {
-    build(root, [PROFILE; 2])
-}
-
-/// The same for tests that run on this machine: the other machine's program is less optimized, which is quicker.
-///
-/// # Errors
-/// As [`run`].
-pub(crate) fn run_for_tests(root: &Path) -> Result<[PathBuf; 2]> {
-    let of = |is_own| if is_own { PROFILE } else { PROFILE_OF_OTHERS };
-    build(root, [of(cfg!(target_arch = "x86_64")), of(cfg!(target_arch = "aarch64"))])
-}
-
-fn build(root: &Path, profiles: [&'static str; 2]) -> Result<[PathBuf; 2]> {
+pub(crate) fn run(root: &Path, profiles: Profiles) -> Result<[PathBuf; 2]> {
     let metadata = MetadataCommand::new().current_dir(root).no_deps().exec()?;
     let target_folder = metadata.target_directory.into_std_path_buf();
     let started = Instant::now();
-    // At once: the last crate of each takes minutes on one CPU. Two cargos of one profile would wait for each other.
-    std::thread::scope(|scope| {
-        let builds = profiles.iter().collect::<BTreeSet<_>>().into_iter().map(|profile| {
-            let mut cargo = process::cargo(root);
-            cargo.args(["build", "--package", "whylate", "--profile", profile]);
-            for (target, _) in TARGETS.into_iter().zip(profiles).filter(|(_, of)| of == profile) {
-                cargo.args(["--target", target]);
-            }
-            scope.spawn(move || process::run(&mut cargo))
-        });
-        let builds: Vec<_> = builds.collect();
-        builds.into_iter().try_for_each(|build| build.join().map_err(|_| anyhow!("a build panicked"))?)
-    })?;
+    for mut build in start(root, profiles, false)? {
+        let status = build.wait()?;
+        ensure!(status.success(), "cargo build failed ({status})");
+    }
     println!("xtask: static binaries built in {:.0} s", started.elapsed().as_secs_f64());
     // It loads drivers at run time, which a static program cannot: built for the machine's own C library.
     let mut cargo = process::cargo(root);

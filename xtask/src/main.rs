@@ -60,7 +60,7 @@ fn run(arguments: &[String]) -> Result<()> {
         ["bpf"] => bpf::run(&root),
         ["dist"] => {
             toolchain::ensure_targets(&dist::TARGETS)?;
-            dist::run(&root).map(|_| ())
+            dist::run(&root, dist::SHIPPED).map(|_| ())
         }
         ["package"] => {
             toolchain::ensure_targets(&dist::TARGETS)?;

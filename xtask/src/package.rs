@@ -29,7 +29,7 @@ pub(crate) fn run(root: &Path, folder: Option<&Path>) -> Result<()> {
             fs::canonicalize(folder).with_context(|| format!("no folder {}", folder.display()))?
         }
         None => {
-            dist::run(root)?;
+            dist::run(root, dist::SHIPPED)?;
             target_folder(root)?
         }
     };

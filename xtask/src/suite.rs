@@ -84,18 +84,35 @@ fn documentation(root: &Path) -> Result<()> {
 
 fn tests(root: &Path) -> Result<()> {
     // The lab's tests are a step of their own: they need what the steps after this one build.
-    let mut cargo = process::cargo(root);
-    cargo.args(["test", "--workspace"]).env_remove("WHYLATE_LAB");
-    // What fails here was broken by the change, not found by chance; a plain `cargo test` draws new cases each time.
-    if std::env::var_os(DRAW).is_none() {
-        cargo.env(DRAW, "1");
+    let cargo = |more: &[&str]| {
+        let mut cargo = process::cargo(root);
+        cargo.args(["test", "--workspace"]).args(more).env_remove("WHYLATE_LAB");
+        // What fails here was broken by the change, not found by chance; a plain `cargo test` draws new cases each time.
+        if std::env::var_os(DRAW).is_none() {
+            cargo.env(DRAW, "1");
+        }
+        cargo
+    };
+    process::run(&mut cargo(&["--no-run"]))?;
+    // Most tests wait most of the time. What fails to build here fails in the next step once more, which says why.
+    let builds = dist::start(root, profiles(root), true)?;
+    let result = process::run(&mut cargo(&[]));
+    for mut build in builds {
+        if result.is_err() {
+            build.kill()?;
+        }
+        build.wait()?;
     }
-    process::run(&mut cargo)
+    result
+}
+
+/// Packages have what is shipped for both machines.
+fn profiles(root: &Path) -> dist::Profiles {
+    if package::can_pack(root) { dist::SHIPPED } else { dist::profiles_for_tests() }
 }
 
 fn static_binaries(root: &Path) -> Result<()> {
-    // Packages have what is shipped for both machines.
-    let [native, _] = if package::can_pack(root) { dist::run(root)? } else { dist::run_for_tests(root)? };
+    let [native, _] = dist::run(root, profiles(root))?;
     if cfg!(target_arch = "x86_64") {
         let median = help_median(&native)?;
         println!(

@@ -133,17 +133,15 @@ ALWAYS_INLINE bool needs_switch_end(u32 enabled)
 }
 
 /* Counts a latency, but for its extremes: see is_extreme(). */
-GLOBAL int count(u32 cpu, u32 kind, u64 latency_ns)
+ALWAYS_INLINE void count(struct cpu_state *state, u32 cpu, u32 kind, u64 latency_ns)
 {
 	u32 key = cpu * KINDS_STRIDE + kind, bucket = bucket_of(latency_ns);
 	struct histogram *histogram = bpf_map_lookup_elem(&histograms, &key);
-	struct cpu_state *state = state_of(cpu);
 
-	if (!histogram || !state || kind >= KINDS || bucket >= BUCKETS)
-		return 0;
+	if (!histogram || kind >= KINDS || bucket >= BUCKETS)
+		return;
 	histogram->buckets[bucket]++;
 	state->sum_ns[kind] += latency_ns;
-	return 0;
 }
 
 /*

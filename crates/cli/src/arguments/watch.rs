@@ -28,8 +28,9 @@ An activation is what a thread does from its timer or wake-up to its next sleep;
 is its response. Nothing of the thread is changed. The worst activations are explained, and all is
 kept in a run directory: whylate report DIR, whylate explain DIR, whylate compare DIR OTHER.
 On a terminal, Enter opens the last explained activation as a timeline, ? tells the other keys.
-Exit code 2 when a response was above --limit or --deadline, 69 without the rights (root, or
-CAP_BPF and CAP_PERFMON; an ordinary user watches processes of his own, without their causes)."
+Exit code 2 when a response was above --limit or --deadline, 1 when the program that was started
+failed, 69 without the rights (root, or CAP_BPF and CAP_PERFMON; an ordinary user watches processes
+of his own, without their causes)."
 )]
 pub(crate) struct WatchArguments {
     /// Every thread of this name (the kernel keeps 15 letters of it), also those that come later

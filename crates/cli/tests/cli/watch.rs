@@ -41,6 +41,20 @@ fn is_possible(said: &Said, folder: &Path) -> bool {
 const NAPS: &str = "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.03; done";
 
 #[test]
+fn a_program_that_fails_is_no_success() {
+    let _alone = alone();
+    let folder = folder();
+    let said = watch(folder.path(), &["--json", "--", "/bin/sh", "-c", &format!("{NAPS}; exit 3")]);
+    if !is_possible(&said, folder.path()) {
+        return;
+    }
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.stderr.contains("exit 3` ended with"), "{said:?}");
+    let result: Value = serde_json::from_str(said.stdout.lines().next_back().unwrap()).unwrap();
+    assert_eq!(result["state"], "complete");
+}
+
+#[test]
 fn a_command_is_watched_to_its_end_and_kept_as_a_run() {
     let _alone = alone();
     let folder = folder();

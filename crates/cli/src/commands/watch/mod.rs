@@ -26,7 +26,7 @@ use whylate_core::result::{Cause, CauseKind};
 use whylate_core::{Nanos, Warning, WarningCode};
 use whylate_host::{Host, facts};
 use whylate_runner::{Audience, Progress, RunOptions, Stage, TaskLine, prepare};
-use whylate_store::Keeping;
+use whylate_store::{Keeping, RunInfo};
 
 pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending> {
     let machine = machine::real(host)?;
@@ -76,7 +76,7 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
     if lock(&screen.tasks).is_empty() {
         let failed = info.executions.iter().find_map(|it| it.error.as_deref());
         let failed = failed.map(|error| error.trim_start_matches("task: ").to_owned());
-        let program = info.warnings.iter().find(|it| it.code == WarningCode::CommandFailed);
+        let program = failed_program(&info);
         let why = failed.or_else(|| program.map(|it| it.text.clone())).unwrap_or_else(|| nobody(arguments));
         if arguments.output.is_some() {
             bail!("no samples: {why}; what was looked at is in {}", path.display());
@@ -87,7 +87,19 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
     }
     // Everything that it prints as JSON is one document in a line.
     let json = arguments.printing.json.then_some(output::print_json_line as Print);
-    conclude(&path, &info, json)
+    let ending = conclude(&path, &info, json)?;
+    Ok(match failed_program(&info).filter(|_| ending == Ending::Pass) {
+        Some(failed) => {
+            output::message(&format!("whylate: {}", failed.text));
+            Ending::Incomplete
+        }
+        None => ending,
+    })
+}
+
+/// That the program which was started failed.
+fn failed_program(info: &RunInfo) -> Option<&Warning> {
+    info.warnings.iter().find(|it| it.code == WarningCode::CommandFailed)
 }
 
 /// What is wrong with a key of the plan, by the flag of this command that has its value.
