@@ -4,6 +4,7 @@ use crate::causes::FUNCTION_RUNS;
 use crate::configuration;
 use crate::error::BpfError;
 use crate::events::{Event, Sizes};
+use crate::in_progress::in_progress;
 use crate::layout::{
     Config, KINDS_STRIDE, MAX_WORD, MIN_WORD, RawCpuState, RawHistogram, Record, STATE_WORDS, Settings,
 };
@@ -299,9 +300,15 @@ impl Histograms {
             let mut raw: RawHistogram =
                 transmute!(self.object.get::<[u8; size_of::<RawHistogram>()]>("histograms", index)?);
             reads += 1;
-            let is_whole = state.countings % 2 == 0 && self.cpu_state(cpu.0)?.countings == state.countings;
+            let after = self.cpu_state(cpu.0)?;
+            let [current_ns, current_after_ns] =
+                [&state, &after].map(|state| in_progress(state, kind, self.sees_switch_end()));
+            let is_whole = state.countings % 2 == 0
+                && after.countings == state.countings
+                && current_ns == current_after_ns;
             if is_whole || reads == READS_MAX {
-                if let Some(latency_ns) = in_progress(&state, kind, self.sees_switch_end()) {
+                // One that is being written just now is in the next reading.
+                if let Some(latency_ns) = current_ns.filter(|_| is_whole) {
                     raw.buckets[index_of(latency_ns)] += 1;
                     state.sum_ns[kind as usize] += latency_ns;
                 }
@@ -342,29 +349,6 @@ impl Histograms {
             histogram: interval.histogram,
         })
     }
-}
-
-/// The latency of the wake-up that a program counts when its task leaves the CPU again: as `kinds_of` and `latency_of` in the
-/// programs.
-fn in_progress(state: &RawCpuState, kind: HistogramKind, sees_switch_end: bool) -> Option<u64> {
-    use HistogramKind as Kind;
-    let known = |at_ns: u64| (at_ns > 0).then_some(at_ns);
-    if kind == Kind::MissedTimerOffsets {
-        return state.offset_ns.checked_sub(1);
-    }
-    let decided_ns = known(state.decided_ns)?;
-    let is_shared = state.is_shared != 0;
-    let (from_ns, to_ns) = match kind {
-        Kind::SwitchOff => (decided_ns, known(state.ended_ns)?),
-        Kind::SharedPriority if is_shared => (known(state.waking_ns)?, decided_ns),
-        _ if is_shared => return None,
-        Kind::Wakeup => (known(state.waking_ns)?, decided_ns),
-        Kind::TimerAndWakeup => (known(state.expires_ns)?, decided_ns),
-        Kind::TimerWakeupSwitch if sees_switch_end => (known(state.expires_ns)?, known(state.ended_ns)?),
-        Kind::TimerWakeupSwitch => (known(state.expires_ns)?, decided_ns),
-        Kind::MissedTimerOffsets | Kind::SharedPriority => return None,
-    };
-    Some(to_ns - from_ns)
 }
 
 /// The record with those parts that the kind's latency consists of.

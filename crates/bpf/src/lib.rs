@@ -18,6 +18,7 @@ mod facilities;
 mod finder;
 mod grace;
 mod histograms;
+mod in_progress;
 mod layout;
 mod missed;
 #[cfg_attr(not(feature = "bpf"), path = "absent.rs")]

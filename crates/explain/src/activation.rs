@@ -272,7 +272,14 @@ pub fn explain(
                     priority,
                 };
                 let mut recording = of_thread(recording, activation);
-                recording.segments.extend(wakeup(activation, nth));
+                if let Some(wakeup) = wakeup(activation, nth) {
+                    let is_it = |segment: &Segment| {
+                        matches!(segment.what, Activity::Wakeup { .. }) && segment.to_ns == wakeup.to_ns
+                    };
+                    if !recording.segments.iter().any(is_it) {
+                        recording.segments.push(wakeup);
+                    }
+                }
                 if let Some(before_ns) = looks_back(stage, activation.thread.priority) {
                     let before =
                         recordings(stage.cpu, stage.from_ns.saturating_sub(before_ns), stage.from_ns);

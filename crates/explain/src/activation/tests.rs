@@ -172,6 +172,25 @@ fn a_lock_whose_holder_was_preempted_says_by_whom() {
 }
 
 #[test]
+fn the_stack_of_a_late_wake_up_is_kept_and_one_without_is_known_all_the_same() {
+    let spinner = || thread(9, -21, "spinner");
+    let ran = Activity::Thread { process: 9, thread: spinner(), was_runnable: true, next_priority: 40 };
+    let ran = Segment { from_ns: 500_000, to_ns: 31_000_000, what: ran };
+    let first = |stack: &[&str]| {
+        let stack: Vec<String> = stack.iter().map(|name| (*name).to_owned()).collect();
+        let woken = Activity::Wakeup { pid: TASK, process: 4, previous: spinner(), stack };
+        let woken = Segment { from_ns: 1_000_000, to_ns: 31_000_000, what: woken };
+        let stages = vec![stage(1_000_000, 31_000_000, waking(spinner()))];
+        causes(&activation(40, stages), &[ran.clone(), woken]).remove(0)
+    };
+    let known = first(&["__schedule", "preempt_schedule", "stall", "kthread"]);
+    assert_eq!((known.kind, known.function.as_deref()), (Kind::PreemptOff, Some("stall")), "{known:?}");
+    let stages = vec![stage(1_000_000, 31_000_000, waking(spinner()))];
+    let unknown = causes(&activation(40, stages), &[ran.clone()]).remove(0);
+    assert_eq!((unknown.kind, unknown.function), (Kind::PreemptOff, None));
+}
+
+#[test]
 fn a_task_that_is_woken_while_others_are_throttled_waits_for_the_same() {
     let ran = |from_ns, to_ns, who: Thread, was_runnable, next_priority| Segment {
         from_ns,
