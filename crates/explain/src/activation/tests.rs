@@ -186,7 +186,7 @@ fn the_stack_of_a_late_wake_up_is_kept_and_one_without_is_known_all_the_same() {
     let known = first(&["__schedule", "preempt_schedule", "stall", "kthread"]);
     assert_eq!((known.kind, known.function.as_deref()), (Kind::PreemptOff, Some("stall")), "{known:?}");
     let stages = vec![stage(1_000_000, 31_000_000, waking(spinner()))];
-    let unknown = causes(&activation(40, stages), &[ran.clone()]).remove(0);
+    let unknown = causes(&activation(40, stages), std::slice::from_ref(&ran)).remove(0);
     assert_eq!((unknown.kind, unknown.function), (Kind::PreemptOff, None));
 }
 
