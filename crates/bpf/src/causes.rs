@@ -2,7 +2,6 @@
 
 use crate::error::BpfError;
 use crate::events::{Event, event};
-use crate::facilities::has_idle_states;
 use crate::histograms::Histograms;
 use crate::layout::{NO_CPU, RING_STACKS, RawIpiCount, RawIpiKey, RawStack, WATCHED_MAX};
 use crate::missed::Missed;
@@ -16,7 +15,7 @@ use whylate_core::record::IpiRecord;
 use whylate_core::{CpuId, CpuSet};
 use whylate_explain::OWN;
 use whylate_explain::segments::Recording;
-use whylate_host::HostRoot;
+use whylate_host::{HostRoot, idle_driver::idle_driver};
 use zerocopy::transmute;
 
 /// How far before the begin of a window segments are read.
@@ -124,8 +123,10 @@ impl Causes {
             ipis_before: HashMap::new(),
         };
         let is_needed = |name: &str| !has_tasks || !OF_PROCESSES.contains(&name);
+        // Without a driver there is one idle state, and the records of the idle task say as much.
+        let has_idle_states = idle_driver(|path| host.read_trimmed(path).ok().flatten()).is_some();
         for (name, events) in EVENTS.into_iter().filter(|(name, _)| is_needed(name)) {
-            let events = if name == IDLE_STATES && !has_idle_states(host) { &[] } else { events };
+            let events = if name == IDLE_STATES && !has_idle_states { &[] } else { events };
             let mut missing = causes.attach(events)?;
             if name == PAGE_FAULTS && missing.is_some() {
                 missing = causes.attach_instead(missing, PAGE_FAULT_ENTERED)?;

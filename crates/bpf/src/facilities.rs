@@ -20,10 +20,6 @@ const FUNCTION_NAMES: &str = "names of kernel functions";
 /// Flushes that interrupt other CPUs.
 const FLUSHES: &str = "TLB flushes by interrupts";
 
-/// The kernel's driver of idle states.
-const IDLE_DRIVERS: [&str; 2] =
-    ["/sys/devices/system/cpu/cpuidle/current_driver", "/sys/devices/system/cpu/cpuidle/current_driver_ro"];
-
 /// The names of everything that [`facilities`] tries, in its order.
 pub fn facility_names() -> Vec<String> {
     if !cfg!(feature = "bpf") {
@@ -78,10 +74,4 @@ pub(crate) fn broadcast_flushes(host: &HostRoot) -> Option<String> {
         return None;
     };
     Some(format!("the processor broadcasts {broadcast}: they interrupt nobody, and are not counted"))
-}
-
-/// Whether the kernel has a driver of idle states. Without one there is one state, and the records of the idle task say as much.
-pub(crate) fn has_idle_states(host: &HostRoot) -> bool {
-    let driver = IDLE_DRIVERS.iter().find_map(|path| host.read_trimmed(path).ok().flatten());
-    driver.is_some_and(|driver| driver != "none")
 }

@@ -12,6 +12,7 @@ pub mod cpuinfo;
 pub mod environment;
 pub mod facts;
 pub mod hotplug;
+pub mod idle_driver;
 pub mod interrupts;
 pub mod irq_lines;
 mod program;

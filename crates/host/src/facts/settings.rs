@@ -3,6 +3,7 @@
 use super::processor::is_x86;
 use super::{Reader, value_of};
 use crate::cpuinfo::CpuInfo;
+use crate::idle_driver::idle_driver;
 use whylate_core::cpus::CpuSet;
 use whylate_core::facts::{ClockFacts, MemoryFacts, SettingsFacts};
 
@@ -22,15 +23,12 @@ pub(super) fn clock(reader: &Reader, info: &CpuInfo, architecture: &str) -> Cloc
 pub(super) fn settings(reader: &Reader, online: &CpuSet) -> SettingsFacts {
     let huge_pages = reader.text("/sys/kernel/mm/transparent_hugepage/enabled");
     let driver = |cpu| reader.text(&format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_driver"));
-    let idle_driver = ["current_driver", "current_driver_ro"]
-        .iter()
-        .find_map(|name| reader.text(&format!("/sys/devices/system/cpu/cpuidle/{name}")));
     SettingsFacts {
         rt_runtime_us: reader.number("/proc/sys/kernel/sched_rt_runtime_us"),
         rt_period_us: reader.number("/proc/sys/kernel/sched_rt_period_us"),
         transparent_huge_pages: huge_pages.as_deref().and_then(chosen).map(str::to_owned),
         smt_active: reader.flag("/sys/devices/system/cpu/smt/active"),
-        idle_driver: idle_driver.filter(|name| name != "none"),
+        idle_driver: idle_driver(|path| reader.text(path)),
         frequency_driver: online.iter().find_map(driver),
         watchdog: reader.flag("/proc/sys/kernel/watchdog"),
         numa_balancing: reader.flag("/proc/sys/kernel/numa_balancing"),
