@@ -40,8 +40,9 @@ pub fn combine(run: &Explained, from: CauseSource, trace: &Explained) -> Explain
         _ => (trace, run, CauseSource::Trace, own),
     };
     let mut answer = better.clone();
+    // A trace tells of the time after the timer was due, so it says nothing of the slack before.
     let is_silent = |cause: &Cause| cause.kind == CauseKind::Unattributed;
-    if is_silent(&other.cause) {
+    if is_silent(&other.cause) || answer.cause.kind == CauseKind::TimerSlack {
         if !is_silent(&better.cause) {
             answer.cause.sources = vec![source];
         }
@@ -82,6 +83,9 @@ fn preferred(run: &Cause, trace: &Cause) -> Option<Side> {
         CauseKind::Smi | CauseKind::Steal => Some(3),
         _ => None,
     };
+    if run.kind == CauseKind::TimerSlack {
+        return Some(Side::Run);
+    }
     if run.kind != trace.kind {
         return match exactness(run.kind)?.cmp(&exactness(trace.kind)?) {
             std::cmp::Ordering::Less => Some(Side::Trace),
@@ -182,6 +186,18 @@ mod tests {
 
     fn said(kind: CauseKind, actor: Option<&str>, confidence: f64) -> Explained {
         Explained { cause: cause(kind, actor, confidence), also: Vec::new(), lost: 0 }
+    }
+
+    #[test]
+    fn a_trace_begins_when_the_timer_is_due_and_says_nothing_of_its_slack() {
+        let slack = said(CauseKind::TimerSlack, None, 1.0);
+        let trace = said(CauseKind::IdleExit, None, 0.95);
+        let cause = combine(&slack, CauseSource::Bpf, &trace).cause;
+        assert_eq!(
+            (cause.kind, cause.confidence, cause.sources),
+            (CauseKind::TimerSlack, Some(1.0), vec![CauseSource::Bpf])
+        );
+        assert_eq!(cause.evidence.len(), 1);
     }
 
     #[test]

@@ -165,6 +165,8 @@ causes! {
     Ipi = "ipi", Interrupt, ["another CPU had {function} run by {actor|an interrupt}", "an interrupt from another CPU ran ({actor|IPI})"];
     /// The timer itself expired late, with interrupts on.
     TimerLate = "timer_late", Idle, ["the timer interrupt came late though interrupts were on ({who} ran)", "the timer interrupt came late, and nothing that was recorded held it back"];
+    /// The timer of an ordinary thread was not due yet: the kernel may let it expire later by the thread's slack.
+    TimerSlack = "timer_slack", Scheduler, ["its timer was not due yet: as an ordinary thread it has a timer slack"];
     /// The CPU needed the time to leave an idle state.
     IdleExit = "idle_exit", Idle, ["the CPU took the time to leave idle"];
     /// The task itself had a page fault.
@@ -204,7 +206,7 @@ pub enum CauseClass {
     Interrupt,
     /// Other threads.
     Thread,
-    /// The scheduler, on purpose: throttling.
+    /// The scheduler, on purpose: throttling, quotas, timer slack.
     Scheduler,
     /// Sections that keep others out: interrupts off, preemption off, locks.
     Section,

@@ -287,6 +287,9 @@ fn untreatable(situation: &Situation<'_>) -> Vec<FixLeftOut> {
             CauseKind::Wait => {
                 "the task itself waits in the kernel: keep disks and memory out of its real-time part"
             }
+            CauseKind::TimerSlack => {
+                "ordinary threads have a timer slack: give the task a real-time policy, or a smaller `TimerSlackNSec=`"
+            }
             CauseKind::OwnWork => "the work of the task itself takes the time: no setting shortens it",
             CauseKind::Steal => "the hypervisor decides it: pin the virtual CPUs on the host",
             CauseKind::Smi => "the firmware decides it: look for settings of the firmware",

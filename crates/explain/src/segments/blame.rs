@@ -19,13 +19,15 @@ pub(crate) const DEADLINE: i32 = 100;
 
 /// What the whole recording says, for the explanation of its pieces.
 pub(super) struct Context<'r> {
-    window: &'r Window,
+    pub(super) window: &'r Window,
     /// That of the measured thread.
-    priority: i32,
+    pub(super) priority: i32,
     pub(super) recording: &'r Recording,
     pub(super) surroundings: &'r Surroundings,
     /// When the measured task was woken, and the stack of that moment.
-    woken: Option<(u64, &'r [String])>,
+    pub(super) woken: Option<(u64, &'r [String])>,
+    /// When the timer that woke it was due at the latest.
+    pub(super) due_ns: Option<u64>,
     /// When it got the CPU after that, and the stack of the thread that had it.
     running: Option<(u64, &'r [String])>,
     /// From when on it could have run and the scheduler chose a lesser thread.
@@ -34,7 +36,7 @@ pub(super) struct Context<'r> {
     /// When the measured task was moved, and where to.
     moved: Option<(u64, CpuId)>,
     /// Until when interrupts came in and returned while the timer's was due, which came only later.
-    let_in_until_ns: Option<u64>,
+    pub(super) let_in_until_ns: Option<u64>,
 }
 
 impl<'r> Context<'r> {
@@ -45,6 +47,7 @@ impl<'r> Context<'r> {
             recording,
             surroundings,
             woken: None,
+            due_ns: None,
             running: None,
             throttled_from_ns: None,
             first_fault_ns: None,
@@ -98,6 +101,7 @@ impl<'r> Context<'r> {
                 if is_measured(*process, *pid) && self.is_inside(segment.to_ns) =>
             {
                 self.woken = Some((segment.to_ns, stack));
+                self.due_ns = Some(segment.from_ns);
             }
             Activity::Wakeup { pid, process, stack, .. }
                 if is_measured(*process, *pid) && self.is_inside(segment.to_ns) =>
@@ -148,36 +152,15 @@ impl<'r> Context<'r> {
         chosen.filter(|at_ns| *at_ns < self.window.to_ns).min()
     }
 
-    /// When the CPU last ended another interrupt while the timer's was due. What was let in right before the timer's waited
-    /// as it did.
-    fn others_came_in(&self) -> Option<u64> {
-        let (woken_ns, _) = self.woken.filter(|_| self.window.is_timer)?;
-        let margin_ns = self.surroundings.margin_ns();
-        let due_ns = self.window.from_ns.saturating_add(margin_ns);
-        let came_in = self.recording.segments.iter().filter(|segment| {
-            matches!(segment.what, Activity::Irq { .. } | Activity::Vector { .. })
-                && segment.from_ns > due_ns
-                && segment.to_ns.saturating_add(2 * margin_ns) < woken_ns
-        });
-        came_in.map(|segment| segment.to_ns).max()
-    }
-
-    /// Whether the timer should have expired by then and its interrupt had not come.
-    pub(super) fn is_pending(&self, slice: &Slice<'_>) -> bool {
-        self.window.is_timer && self.woken.is_some_and(|(woken_ns, _)| slice.from_ns < woken_ns)
-    }
-
-    /// What the timer's late interrupt interrupted, innermost first; empty for user mode.
-    pub(super) fn interrupted(&self) -> Option<&'r [String]> {
-        self.woken.and_then(|(_, stack)| stack::below_interrupt(stack))
-    }
-
     /// Whether it is the measured process, where that is known.
     fn is_measured(&self, process: u32) -> bool {
         self.window.process != 0 && process == self.window.process
     }
 
     pub(super) fn blame(&self, slice: &Slice<'_>) -> Blame {
+        if let Some(blame) = self.slack(slice) {
+            return blame;
+        }
         let Some(segment) = slice.segment else {
             return self.migration(slice).unwrap_or_else(|| self.nothing_recorded(slice));
         };
@@ -277,44 +260,6 @@ impl<'r> Context<'r> {
         }
     }
 
-    /// The timer should have expired and its interrupt did not come. Who ran meanwhile with interrupts on did not
-    /// delay it: such a thread is named in the evidence, and is not the actor.
-    fn timer_pending(&self, slice: &Slice<'_>, thread: Option<&Thread>) -> Blame {
-        let late = "the timer's interrupt was late, and ";
-        let innermost = self.interrupted().and_then(|below| below.first());
-        let is_released = innermost.is_some_and(|name| vocabulary::is_release(name));
-        // Who switches interrupts on at last may have had them off since the last of the others.
-        if self.let_in_until_ns.is_some_and(|until_ns| slice.from_ns < until_ns || !is_released) {
-            let ran = thread.map(|thread| format!(" while {} ran", thread.command)).unwrap_or_default();
-            let evidence = format!("{late}others were let in meanwhile{ran}: interrupts were on");
-            return Blame::new(Kind::TimerLate, CONCLUDED, evidence);
-        }
-        let Some(below) = self.interrupted() else {
-            return Blame::unattributed_as(
-                "the timer's interrupt was late, and no stack of that moment was kept",
-            );
-        };
-        if below.is_empty() {
-            let whose = thread.map(|thread| format!(" of {}", thread.command)).unwrap_or_default();
-            let evidence = format!("{late}it interrupted user mode{whose}, where interrupts are on");
-            return self.counted(&evidence).unwrap_or_else(|| {
-                let evidence = format!("{evidence}; the CPU may have stood still");
-                Blame::new(Kind::TimerLate, LIKELY, evidence)
-            });
-        }
-        let sure = if is_released && self.let_in_until_ns.is_none() { STATED } else { CONCLUDED };
-        let (confidence, more) = match self.surroundings.is_virtual {
-            true => (LIKELY, "; the hypervisor may have sent it late"),
-            false => (sure, ""),
-        };
-        let evidence = format!("{late}this is what it interrupted{more}");
-        let blame = Blame::new(Kind::IrqsOff, confidence, evidence).named(stack::innermost(below));
-        match thread {
-            Some(thread) => blame.thread(&thread.command, thread.pid),
-            None => blame,
-        }
-    }
-
     /// A lesser thread went on running after the wake-up.
     fn not_preempted(&self, slice: &Slice<'_>, thread: &Thread) -> Blame {
         let named = self.running.and_then(|(_, stack)| stack::preempted(stack));
@@ -385,7 +330,7 @@ impl<'r> Context<'r> {
     }
 
     /// What took the CPU from the kernel, where somebody counts that.
-    fn counted(&self, evidence: &str) -> Option<Blame> {
+    pub(super) fn counted(&self, evidence: &str) -> Option<Blame> {
         let (kind, more) = match (self.surroundings.smis, self.surroundings.steal_ns) {
             (Some(1..), _) => (Kind::Smi, "a system-management interrupt was counted"),
             (_, Some(1..)) => (Kind::Steal, "the hypervisor counted stolen time"),

@@ -6,6 +6,7 @@ mod recorded;
 #[cfg(test)]
 mod tests;
 mod throttling;
+mod timer;
 
 pub(crate) use blame::DEADLINE;
 pub use decompose::{Surroundings, Window, decompose};

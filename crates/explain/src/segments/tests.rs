@@ -487,6 +487,32 @@ fn a_page_fault_takes_what_nobody_else_took() {
 }
 
 #[test]
+fn an_ordinary_thread_waits_for_the_slack_of_its_timer() {
+    let due_ns = 1_050_000;
+    let waited = |priority: i32| {
+        let segments = vec![
+            segment(due_ns, due_ns + 10_000, Activity::Timer { pid: 101, process: OWN, stack: stack("") }),
+            segment(1_020_000, 1_030_000, Activity::Irq { line: 9 }),
+            segment(500_000, due_ns + 15_000, Activity::Idle { state: 1 }),
+            ran(400_000, due_ns + 20_000, thread(0, -21, "swapper/1")),
+            wakeup(due_ns + 10_000, due_ns + 20_000, ""),
+        ];
+        let window = Window { priority, ..window(true, due_ns + 20_000) };
+        decompose(&window, &recording(segments), &Surroundings::default())
+    };
+    let causes = waited(-1);
+    let shares: Vec<_> = causes.iter().map(|cause| (cause.kind, cause.from_ns, cause.to_ns)).collect();
+    assert_eq!(shares[0], (CauseKind::TimerSlack, Some(1_000_000), Some(due_ns)), "with the interrupt in it");
+    assert_eq!(shares[1].0, CauseKind::IdleExit);
+    assert_eq!((shares.len(), causes[0].confidence), (2, Some(1.0)), "{causes:#?}");
+    assert!(causes[0].evidence[0].contains("50.0 us after the moment"), "{:?}", causes[0].evidence);
+    assert!(
+        waited(95).iter().all(|cause| cause.kind != CauseKind::TimerSlack),
+        "a real-time thread has none"
+    );
+}
+
+#[test]
 fn leaving_an_idle_state_is_named() {
     let segments = vec![
         timer(1_060_000, ""),

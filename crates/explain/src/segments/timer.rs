@@ -1,0 +1,86 @@
+//! What is known of the timer for which the measured thread waited: when it was due, and what kept its interrupt away.
+
+use super::blame::Context;
+use super::decompose::Slice;
+use super::{Activity, NO_RIGHT, Thread};
+use crate::confidence::{CONCLUDED, LIKELY, RECORDED, STATED};
+use crate::divide::Blame;
+use crate::stack;
+use crate::vocabulary;
+use whylate_core::figure;
+use whylate_core::result::CauseKind as Kind;
+
+impl<'r> Context<'r> {
+    /// The kernel lets the timer of an ordinary thread expire later than it asked for, so that one interrupt serves several timers.
+    /// Until then whoever has the CPU keeps nobody waiting.
+    pub(super) fn slack(&self, slice: &Slice<'_>) -> Option<Blame> {
+        let due_ns = self.due_ns.filter(|due_ns| self.window.is_timer && slice.to_ns <= *due_ns)?;
+        let slack = figure::nanoseconds(due_ns.saturating_sub(self.window.from_ns));
+        let evidence = format!(
+            "the timer was set to expire {slack} after the moment that the thread asked for, at the latest"
+        );
+        (self.priority == NO_RIGHT).then(|| Blame::new(Kind::TimerSlack, RECORDED, evidence))
+    }
+
+    /// When the CPU last ended another interrupt while the timer's was due. What was let in right before the timer's waited
+    /// as it did.
+    pub(super) fn others_came_in(&self) -> Option<u64> {
+        let (woken_ns, _) = self.woken.filter(|_| self.window.is_timer)?;
+        let margin_ns = self.surroundings.margin_ns();
+        let due_ns = self.due_ns.unwrap_or_default().max(self.window.from_ns).saturating_add(margin_ns);
+        let came_in = self.recording.segments.iter().filter(|segment| {
+            matches!(segment.what, Activity::Irq { .. } | Activity::Vector { .. })
+                && segment.from_ns > due_ns
+                && segment.to_ns.saturating_add(2 * margin_ns) < woken_ns
+        });
+        came_in.map(|segment| segment.to_ns).max()
+    }
+
+    /// Whether the timer should have expired by then and its interrupt had not come.
+    pub(super) fn is_pending(&self, slice: &Slice<'_>) -> bool {
+        self.window.is_timer && self.woken.is_some_and(|(woken_ns, _)| slice.from_ns < woken_ns)
+    }
+
+    /// What the timer's late interrupt interrupted, innermost first; empty for user mode.
+    pub(super) fn interrupted(&self) -> Option<&'r [String]> {
+        self.woken.and_then(|(_, stack)| stack::below_interrupt(stack))
+    }
+
+    /// The timer should have expired and its interrupt did not come. Who ran meanwhile with interrupts on did not
+    /// delay it: such a thread is named in the evidence, and is not the actor.
+    pub(super) fn timer_pending(&self, slice: &Slice<'_>, thread: Option<&Thread>) -> Blame {
+        let late = "the timer's interrupt was late, and ";
+        let innermost = self.interrupted().and_then(|below| below.first());
+        let is_released = innermost.is_some_and(|name| vocabulary::is_release(name));
+        // Who switches interrupts on at last may have had them off since the last of the others.
+        if self.let_in_until_ns.is_some_and(|until_ns| slice.from_ns < until_ns || !is_released) {
+            let ran = thread.map(|thread| format!(" while {} ran", thread.command)).unwrap_or_default();
+            let evidence = format!("{late}others were let in meanwhile{ran}: interrupts were on");
+            return Blame::new(Kind::TimerLate, CONCLUDED, evidence);
+        }
+        let Some(below) = self.interrupted() else {
+            return Blame::unattributed_as(
+                "the timer's interrupt was late, and no stack of that moment was kept",
+            );
+        };
+        if below.is_empty() {
+            let whose = thread.map(|thread| format!(" of {}", thread.command)).unwrap_or_default();
+            let evidence = format!("{late}it interrupted user mode{whose}, where interrupts are on");
+            return self.counted(&evidence).unwrap_or_else(|| {
+                let evidence = format!("{evidence}; the CPU may have stood still");
+                Blame::new(Kind::TimerLate, LIKELY, evidence)
+            });
+        }
+        let sure = if is_released && self.let_in_until_ns.is_none() { STATED } else { CONCLUDED };
+        let (confidence, more) = match self.surroundings.is_virtual {
+            true => (LIKELY, "; the hypervisor may have sent it late"),
+            false => (sure, ""),
+        };
+        let evidence = format!("{late}this is what it interrupted{more}");
+        let blame = Blame::new(Kind::IrqsOff, confidence, evidence).named(stack::innermost(below));
+        match thread {
+            Some(thread) => blame.thread(&thread.command, thread.pid),
+            None => blame,
+        }
+    }
+}
