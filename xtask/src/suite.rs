@@ -1,7 +1,9 @@
 //! `cargo xtask test`: everything continuous integration does, one step after another, until one fails.
 
 use crate::{bpf, deny, dist, lab, package, process, tidy, toolchain};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
+use cargo_metadata::MetadataCommand;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -10,6 +12,9 @@ use std::time::{Duration, Instant};
 const HELP_REPEATS: usize = 20;
 /// From which number the tests of properties draw their cases.
 const DRAW: &str = "PROPTEST_RNG_SEED";
+
+/// The tests that take the longest, most of it by measuring one after the other: they run beside all others.
+const COMMAND_LINE: &str = "cli";
 
 /// A step: its name and what it does.
 type Step = (&'static str, fn(&Path) -> Result<()>);
@@ -96,7 +101,20 @@ fn tests(root: &Path) -> Result<()> {
     process::run(&mut cargo(&["--no-run"]))?;
     // Most tests wait most of the time. What fails to build here fails in the next step once more, which says why.
     let builds = dist::start(root, profiles(root), true)?;
-    let result = process::run(&mut cargo(&[]));
+    let others = targets_but(root, COMMAND_LINE)?;
+    let others: Vec<&str> = others.iter().flat_map(|name| ["--test", name]).collect();
+    let (of_command_line, of_others) = std::thread::scope(|scope| {
+        let of_command_line = scope.spawn(|| cargo(&["--test", COMMAND_LINE]).stdin(Stdio::null()).output());
+        let of_others = process::run(&mut cargo(&[&["--lib", "--bins"], others.as_slice()].concat()))
+            .and_then(|()| process::run(&mut cargo(&["--doc"])));
+        (of_command_line.join(), of_others)
+    });
+    let said = of_command_line.map_err(|_panic| anyhow!("no thread for `{COMMAND_LINE}`"))??;
+    print!("{}{}", String::from_utf8_lossy(&said.stderr), String::from_utf8_lossy(&said.stdout));
+    let result = of_others.and_then(|()| {
+        ensure!(said.status.success(), "`cargo test --test {COMMAND_LINE}` failed ({})", said.status);
+        Ok(())
+    });
     for mut build in builds {
         if result.is_err() {
             build.kill()?;
@@ -104,6 +122,14 @@ fn tests(root: &Path) -> Result<()> {
         build.wait()?;
     }
     result
+}
+
+/// The integration tests of all packages but those of that name.
+fn targets_but(root: &Path, name: &str) -> Result<BTreeSet<String>> {
+    let metadata = MetadataCommand::new().current_dir(root).no_deps().exec()?;
+    let targets = metadata.packages.into_iter().flat_map(|package| package.targets);
+    let tests = targets.filter(|target| target.is_test() && target.name != name);
+    Ok(tests.map(|target| target.name).collect())
 }
 
 /// Packages have what is shipped for both machines.
