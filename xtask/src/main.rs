@@ -17,6 +17,7 @@ mod fuzz;
 mod lab;
 mod package;
 mod process;
+mod programs;
 mod suite;
 mod tidy;
 mod toolchain;

@@ -1,20 +1,13 @@
 //! `cargo xtask test`: everything continuous integration does, one step after another, until one fails.
 
-use crate::{bpf, deny, dist, lab, package, process, tidy, toolchain};
-use anyhow::{Context, Result, anyhow, ensure};
-use cargo_metadata::MetadataCommand;
-use std::collections::BTreeSet;
+use crate::{bpf, deny, dist, lab, package, process, programs, tidy, toolchain};
+use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How often `whylate --help` is timed.
 const HELP_REPEATS: usize = 20;
-/// From which number the tests of properties draw their cases.
-const DRAW: &str = "PROPTEST_RNG_SEED";
-
-/// The tests that take the longest, most of it by measuring one after the other: they run beside all others.
-const COMMAND_LINE: &str = "cli";
 
 /// A step: its name and what it does.
 type Step = (&'static str, fn(&Path) -> Result<()>);
@@ -88,48 +81,18 @@ fn documentation(root: &Path) -> Result<()> {
 }
 
 fn tests(root: &Path) -> Result<()> {
-    // The lab's tests are a step of their own: they need what the steps after this one build.
-    let cargo = |more: &[&str]| {
-        let mut cargo = process::cargo(root);
-        cargo.args(["test", "--workspace"]).args(more).env_remove("WHYLATE_LAB");
-        // What fails here was broken by the change, not found by chance; a plain `cargo test` draws new cases each time.
-        if std::env::var_os(DRAW).is_none() {
-            cargo.env(DRAW, "1");
-        }
-        cargo
-    };
-    process::run(&mut cargo(&["--no-run"]))?;
+    let programs = programs::build(root)?;
     // Most tests wait most of the time. What fails to build here fails in the next step once more, which says why.
     let builds = dist::start(root, profiles(root), true)?;
-    let others = targets_but(root, COMMAND_LINE)?;
-    let others: Vec<&str> = others.iter().flat_map(|name| ["--test", name]).collect();
-    let (of_command_line, of_others) = std::thread::scope(|scope| {
-        let of_command_line = scope.spawn(|| cargo(&["--test", COMMAND_LINE]).stdin(Stdio::null()).output());
-        let of_others = process::run(&mut cargo(&[&["--lib", "--bins"], others.as_slice()].concat()))
-            .and_then(|()| process::run(&mut cargo(&["--doc"])));
-        (of_command_line.join(), of_others)
-    });
-    let said = of_command_line.map_err(|_panic| anyhow!("no thread for `{COMMAND_LINE}`"))??;
-    print!("{}{}", String::from_utf8_lossy(&said.stderr), String::from_utf8_lossy(&said.stdout));
-    let result = of_others.and_then(|()| {
-        ensure!(said.status.success(), "`cargo test --test {COMMAND_LINE}` failed ({})", said.status);
-        Ok(())
-    });
+    let result = programs::run(programs);
     for mut build in builds {
         if result.is_err() {
             build.kill()?;
         }
         build.wait()?;
     }
-    result
-}
-
-/// The integration tests of all packages but those of that name.
-fn targets_but(root: &Path, name: &str) -> Result<BTreeSet<String>> {
-    let metadata = MetadataCommand::new().current_dir(root).no_deps().exec()?;
-    let targets = metadata.packages.into_iter().flat_map(|package| package.targets);
-    let tests = targets.filter(|target| target.is_test() && target.name != name);
-    Ok(tests.map(|target| target.name).collect())
+    result?;
+    process::run(process::cargo(root).args(["test", "--workspace", "--doc"]))
 }
 
 /// Packages have what is shipped for both machines.

@@ -3,6 +3,7 @@
 //! Nothing here reads a file, asks the kernel or looks at a clock: every other crate can depend on it, and
 //! everything in it can be tested anywhere.
 
+mod busy;
 mod copying;
 pub mod cpus;
 pub mod facts;
@@ -20,6 +21,7 @@ pub mod units;
 pub mod warning;
 mod words;
 
+pub use busy::BusyProgram;
 pub use copying::{CopyMethod, Frame, MemoryMode, PixelFormat};
 pub use cpus::{CpuContext, CpuSelector, CpuSet};
 pub use facts::Facts;

@@ -7,6 +7,7 @@ use crate::threads::Stat;
 use crate::{HostError, HostRoot};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
+use whylate_core::BusyProgram;
 use whylate_sys::perf_counter::PerfCounter;
 
 /// `PERF_TYPE_HARDWARE` and `PERF_COUNT_HW_CACHE_MISSES` of include/uapi/linux/perf_event.h.
@@ -16,17 +17,6 @@ const LINE_BYTES: u64 = 64;
 const PF_KTHREAD: u64 = 0x0020_0000;
 /// Threads of one program that are counted; the others are few or idle.
 const THREADS_MAX: usize = 64;
-
-/// A program: all processes of one name.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Busy {
-    /// Its name.
-    pub name: String,
-    /// How many CPUs it kept busy.
-    pub cpus: f64,
-    /// What it read from memory; `None` where nobody counts that.
-    pub bytes_per_s: Option<f64>,
-}
 
 /// CPU time of each ordinary process of another one's, in clock ticks, with its name.
 fn times(root: &HostRoot) -> Result<BTreeMap<u32, (String, u64)>, HostError> {
@@ -47,13 +37,18 @@ fn times(root: &HostRoot) -> Result<BTreeMap<u32, (String, u64)>, HostError> {
 ///
 /// # Errors
 /// [`HostError`] when the processes cannot be listed.
-pub fn busy(root: &HostRoot, window: Duration, least: f64, count: usize) -> Result<Vec<Busy>, HostError> {
+pub fn busy(
+    root: &HostRoot,
+    window: Duration,
+    least: f64,
+    count: usize,
+) -> Result<Vec<BusyProgram>, HostError> {
     let (before, since) = (times(root)?, Instant::now());
     std::thread::sleep(window);
     let mut programs = programs(&before, &times(root)?, since.elapsed());
     programs.retain(|(program, _)| program.cpus >= least);
     programs.truncate(count);
-    let counted: Vec<(Busy, Option<Vec<PerfCounter>>)> =
+    let counted: Vec<(BusyProgram, Option<Vec<PerfCounter>>)> =
         programs.into_iter().map(|(program, pids)| (program, counters(root, &pids))).collect();
     let since = Instant::now();
     if counted.iter().any(|(_, counters)| counters.is_some()) {
@@ -64,7 +59,7 @@ pub fn busy(root: &HostRoot, window: Duration, least: f64, count: usize) -> Resu
     let rate = |counters: &Vec<PerfCounter>| (read(counters) * LINE_BYTES) as f64 / elapsed;
     Ok(counted
         .into_iter()
-        .map(|(program, counters)| Busy { bytes_per_s: counters.as_ref().map(rate), ..program })
+        .map(|(program, counters)| BusyProgram { bytes_per_s: counters.as_ref().map(rate), ..program })
         .collect())
 }
 
@@ -73,7 +68,7 @@ fn programs(
     before: &BTreeMap<u32, (String, u64)>,
     after: &BTreeMap<u32, (String, u64)>,
     elapsed: Duration,
-) -> Vec<(Busy, Vec<u32>)> {
+) -> Vec<(BusyProgram, Vec<u32>)> {
     let mut sums: BTreeMap<&str, (u64, Vec<u32>)> = BTreeMap::new();
     for (pid, (name, ticks)) in after {
         // One that began meanwhile has used all of its time meanwhile.
@@ -84,9 +79,9 @@ fn programs(
     }
     let per_second = rustix::param::clock_ticks_per_second() as f64 * elapsed.as_secs_f64().max(1e-3);
     let program = |(name, (ticks, pids)): (&str, (u64, Vec<u32>))| {
-        (Busy { name: name.to_owned(), cpus: ticks as f64 / per_second, bytes_per_s: None }, pids)
+        (BusyProgram { name: name.to_owned(), cpus: ticks as f64 / per_second, bytes_per_s: None }, pids)
     };
-    let mut programs: Vec<(Busy, Vec<u32>)> = sums.into_iter().map(program).collect();
+    let mut programs: Vec<(BusyProgram, Vec<u32>)> = sums.into_iter().map(program).collect();
     programs.sort_by(|a, b| b.0.cpus.total_cmp(&a.0.cpus));
     programs
 }
@@ -118,7 +113,7 @@ mod tests {
         let after =
             at(&[(1, "init", 500), (7, "cc", 900 + second), (8, "cc", second / 2), (9, "cc", second / 2)]);
         let programs = programs(&before, &after, Duration::from_secs(1));
-        let cc = Busy { name: "cc".to_owned(), cpus: 2.0, bytes_per_s: None };
+        let cc = BusyProgram { name: "cc".to_owned(), cpus: 2.0, bytes_per_s: None };
         assert_eq!(programs[0], (cc, vec![7, 8, 9]));
         assert_eq!((programs[1].0.name.as_str(), programs[1].0.cpus), ("init", 0.0));
     }

@@ -48,6 +48,9 @@ codes! {
     TaskRecordsLost = "task-records-lost", "watch fewer threads, or choose a smaller --worst";
     /// The program that was started to be watched ended with an error.
     CommandFailed = "command-failed";
+    /// Ordinary threads that are watched sleep for a time: the kernel may let their timers expire later.
+    TimerSlack = "timer-slack",
+        "give the thread a real-time policy, or a smaller slack: TimerSlackNSec= of its unit, prctl(PR_SET_TIMERSLACK) in the thread";
     /// Runtime verification monitors of the kernel warned of watched threads.
     KernelMonitorWarned = "kernel-monitor-warned", "Documentation/trace/rv/monitor_rtapp.rst says what each monitor looks for";
     /// Runtime verification monitors of the kernel are off: what real-time threads do wrong is not told by them.

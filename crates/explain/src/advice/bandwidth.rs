@@ -5,23 +5,12 @@ use super::{Situation, arm, caused_reason, own_weight};
 use whylate_core::plan::{CpuQuotaPlan, TreatmentKind};
 use whylate_core::result::{CauseKind, CellResult, FixArm, FixCause, FixLeftOut};
 use whylate_core::units::BytesPerSec;
-use whylate_core::{Plan, figure};
+use whylate_core::{BusyProgram, Plan, figure};
 
 /// A program that reads less than this from memory does not make others wait for it.
 const BYTES_PER_S_MIN: f64 = 200e6;
 /// The least quota that is tried, and its steps.
 const PERCENT_STEP: f64 = 5.0;
-
-/// An ordinary program that keeps CPUs busy.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Busy {
-    /// Its name.
-    pub name: String,
-    /// How many CPUs it keeps busy.
-    pub cpus: f64,
-    /// What it reads from memory; `None` where nobody counts that.
-    pub bytes_per_s: Option<f64>,
-}
 
 /// A load of the measured cell that moves memory and could do so more slowly.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,7 +38,7 @@ fn hardware<'a>(situation: &Situation<'a>) -> Option<&'a FixCause> {
 }
 
 /// Where an ordinary program has the CPU that an ordinary task waits for.
-fn thread<'a>(program: &Busy, situation: &Situation<'a>) -> Option<&'a FixCause> {
+fn thread<'a>(program: &BusyProgram, situation: &Situation<'a>) -> Option<&'a FixCause> {
     let is_its = |cause: &&FixCause| {
         let is_thread = cause.kind == CauseKind::Thread.name() && cause.spikes > 0;
         is_thread && cause.actor.as_ref() == Some(&program.name)
@@ -65,8 +54,8 @@ pub fn asks_who_is_busy(causes: &[FixCause]) -> bool {
 
 /// Half of what each program uses now: of those that may take the bandwidth, and of those that have the CPU.
 pub(super) fn quotas(situation: &Situation<'_>) -> Vec<(f64, FixArm)> {
-    let is_loud = |it: &Busy| it.bytes_per_s.is_none_or(|rate| rate >= BYTES_PER_S_MIN);
-    let of = |program: &Busy| {
+    let is_loud = |it: &BusyProgram| it.bytes_per_s.is_none_or(|rate| rate >= BYTES_PER_S_MIN);
+    let of = |program: &BusyProgram| {
         let used = program.cpus * 100.0;
         let percent = ((used / 2.0 / PERCENT_STEP).round() * PERCENT_STEP).max(PERCENT_STEP) as u32;
         let (cause, takes) = match (thread(program, situation), program.bytes_per_s) {

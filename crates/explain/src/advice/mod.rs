@@ -9,7 +9,7 @@ mod install;
 mod profile;
 mod table;
 
-pub use bandwidth::{Busy, Paced, asks_who_is_busy};
+pub use bandwidth::{Paced, asks_who_is_busy};
 pub use install::install;
 pub use profile::{Profile, profile};
 
@@ -23,7 +23,7 @@ use whylate_core::plan::{
 use whylate_core::result::{
     CauseKind, CellResult, Finding, FixArm, FixCause, FixLeftOut, ProbeResult, Severity, shares,
 };
-use whylate_core::{CpuSet, Facts, SeriesName};
+use whylate_core::{BusyProgram, CpuSet, Facts, SeriesName};
 
 /// More treatments than this are not tried in one search; those that answer larger causes come first.
 pub const ARMS_MAX: usize = 12;
@@ -48,7 +48,7 @@ pub struct Situation<'a> {
     /// The measured CPUs.
     pub target: &'a CpuSet,
     /// Who else uses the machine; looked at only where that may be to blame.
-    pub busy: &'a [Busy],
+    pub busy: &'a [BusyProgram],
     /// The loads of the cell that move memory.
     pub paced: &'a [Paced],
 }

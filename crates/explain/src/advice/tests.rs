@@ -1,10 +1,10 @@
 use super::*;
-use whylate_core::CpuId;
 use whylate_core::plan::{Plan, Share};
 use whylate_core::result::{
     Cause, FixAnswer, FixClaim, FixMode, FixOutcome, FixPhase, FixRegistration, FixResult, ProbeResult,
     RunState, Spike,
 };
+use whylate_core::{BusyProgram, CpuId};
 
 fn spike(kind: CauseKind, actor: Option<&str>, latency_ns: u64) -> Spike {
     let cause = Cause { actor: actor.map(str::to_owned), share: Some(0.8), ..Cause::new(kind) };
@@ -338,7 +338,7 @@ fn spikes_of_the_probe_that_shall_become_better_count() {
 #[test]
 fn who_takes_bandwidth_may_get_a_quota() {
     let probe = |kind| ProbeResult { spikes: vec![spike(kind, None, 5_000)], ..ProbeResult::default() };
-    let program = |name: &str, cpus, bytes_per_s| Busy { name: name.to_owned(), cpus, bytes_per_s };
+    let program = |name: &str, cpus, bytes_per_s| BusyProgram { name: name.to_owned(), cpus, bytes_per_s };
     let busy = [program("cc", 1.9, Some(4e9)), program("solver", 1.0, Some(1e6)), program("vm", 0.6, None)];
     let paced = [Paced { name: "memory".to_owned(), bytes_per_s: 3e9 }];
     let found = |kind| {

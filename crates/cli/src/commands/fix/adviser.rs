@@ -4,12 +4,13 @@ use crate::output;
 use anyhow::{Context, Result, bail};
 use std::io::{IsTerminal, stdin};
 use std::time::Duration;
+use whylate_core::BusyProgram;
 use whylate_core::plan::{TreatmentKind, TreatmentPlan};
 use whylate_core::result::{
     FIX_FORMAT, FixAnswer, FixArm, FixCause, FixLeftOut, FixMode, FixRegistration, FixResult, RunResult,
     RunState,
 };
-use whylate_explain::advice::{self, Busy, Candidates, Paced, Situation};
+use whylate_explain::advice::{self, Candidates, Paced, Situation};
 use whylate_host::cpu_table::Sampler;
 use whylate_host::threads::Threads;
 use whylate_host::{Host, HostError, HostRoot, busy, cgroup, facts};
@@ -127,12 +128,11 @@ pub(super) fn can_ask() -> Result<()> {
 }
 
 /// The programs that may take the memory's bandwidth, or the CPU of an ordinary task, where that may be to blame.
-fn busy(causes: &[FixCause], root: &HostRoot) -> Result<Vec<Busy>, HostError> {
+fn busy(causes: &[FixCause], root: &HostRoot) -> Result<Vec<BusyProgram>, HostError> {
     if !advice::asks_who_is_busy(causes) {
         return Ok(Vec::new());
     }
-    let found = busy::busy(root, BUSY_WINDOW, BUSY_MIN, BUSY_MAX)?.into_iter();
-    Ok(found.map(|it| Busy { name: it.name, cpus: it.cpus, bytes_per_s: it.bytes_per_s }).collect())
+    busy::busy(root, BUSY_WINDOW, BUSY_MIN, BUSY_MAX)
 }
 
 /// The service whose processes a treatment is about; `None` where they belong to several or to none.

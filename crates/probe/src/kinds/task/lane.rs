@@ -46,6 +46,8 @@ pub(super) struct Lane {
     /// Time and number since the begin.
     totals: BTreeMap<(CauseKind, Option<String>), (u64, u64)>,
     pub(super) before_due_ns: Option<u64>,
+    /// Whether it slept for a time as an ordinary thread, whose timers the kernel may let expire later.
+    pub(super) has_timer_slack: bool,
     pub(super) strip: VecDeque<u64>,
     /// What the monitors of the kernel warned of.
     pub(super) monitors: BTreeMap<KernelMonitor, KernelMonitorLine>,
@@ -73,6 +75,7 @@ impl Lane {
             spikes: [None, None],
             totals: BTreeMap::new(),
             before_due_ns: None,
+            has_timer_slack: false,
             strip: VecDeque::from([0]),
             monitors: BTreeMap::new(),
             is_stored: false,
@@ -141,6 +144,9 @@ impl Lane {
         if let Some(last) = self.strip.back_mut() {
             *last = (*last).max(response_ns);
         }
+        let is_sleep = matches!(&activation.slept, Wait::Work(Some(call)) if call.ends_with("nanosleep"));
+        self.has_timer_slack |=
+            is_sleep && activation.waker == Waker::Timer && activation.thread.priority <= 0;
         let sleeps_in = match &activation.slept {
             Wait::Unknown | Wait::Work(None) => None,
             wait => Some(wait.describe().to_owned()),

@@ -2,13 +2,13 @@
 
 use super::deadlines::KernelDeadlines;
 use super::lane::{Lane, PARTS};
-use super::spike;
+use super::{TOLD_MAX, spike};
 use crate::measure::{Batch, TaskLine};
 use std::collections::BTreeMap;
 use whylate_bpf::tasks::{Activation, Explained, MonitorWarning, Watched};
 use whylate_core::record::{SpikeCauses, SpikeRecord};
 use whylate_core::result::HourResult;
-use whylate_core::{CpuId, Nanos};
+use whylate_core::{CpuId, Nanos, Warning, WarningCode};
 
 /// So many threads have a series of their own; what the others did is in one series.
 pub(super) const SERIES_MAX: usize = 64;
@@ -253,6 +253,20 @@ impl Lanes {
     /// The largest of the worst wake-up latencies that are still kept of any thread: below it no stack is needed.
     pub(super) fn least_worst_wakeup_ns(&self) -> Option<u64> {
         self.lanes.iter().map(|lane| lane.worst[1].least().map(|(latency_ns, _)| *latency_ns)).min().flatten()
+    }
+
+    /// Threads whose timers may expire later than they asked for, which is in none of their latencies.
+    pub(super) fn timer_slack(&self) -> Option<Warning> {
+        let lanes = self.lanes.iter().filter(|lane| lane.has_timer_slack);
+        let names: Vec<&str> = lanes.map(|lane| lane.name.as_str()).collect();
+        let (first, others) = names.split_at(names.len().min(TOLD_MAX));
+        let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
+        let text = format!(
+            "watched tasks: the kernel may wake ordinary threads later than they asked for, by their timer slack \
+             (50 us unless changed), which is in no latency here: {}{more}",
+            first.join(", ")
+        );
+        (!names.is_empty()).then(|| Warning::new(WarningCode::TimerSlack, text))
     }
 
     /// How the threads do so far.

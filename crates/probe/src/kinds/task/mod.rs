@@ -41,6 +41,8 @@ const FIRST_STORED: Duration = Duration::from_secs(5);
 const AT_ONCE_MAX: usize = 64;
 /// The kernel's stack is never recorded below this latency; and above the half of the least of the worst latencies.
 const STACK_MIN_NS: u64 = 20_000;
+/// So many threads or monitors of which a warning speaks are named.
+const TOLD_MAX: usize = 8;
 
 /// How long after the last time, which was at `elapsed`, what was seen of tasks is stored again, at most after `longest`: short
 /// intervals first, so that a watch that is killed soon has kept something.
@@ -312,7 +314,8 @@ impl Watching {
 
     fn warnings(&mut self, host: &HostRoot) -> Vec<Warning> {
         let off = self.watch.has_monitors().then(|| monitors::off(host)).flatten();
-        let mut warnings: Vec<Warning> = off.into_iter().chain(monitors::told(&self.lanes.lines())).collect();
+        let told = [off, monitors::told(&self.lanes.lines()), self.lanes.timer_slack()];
+        let mut warnings: Vec<Warning> = told.into_iter().flatten().collect();
         if let Some(missing) = self.watch.missing() {
             warnings.push(Warning::new(WarningCode::CausesIncomplete, format!("watched tasks: {missing}")));
         }

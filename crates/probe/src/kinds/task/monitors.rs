@@ -3,6 +3,7 @@
 //! They are only read: a monitor costs time at many events of the whole machine, and may be set to panic, so that switching one
 //! on is left to whoever runs the machine.
 
+use super::TOLD_MAX;
 use crate::measure::TaskLine;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -13,9 +14,6 @@ use whylate_host::HostRoot;
 
 /// Where the kernel has them.
 const MONITORS: &str = "/sys/kernel/tracing/rv";
-/// So many of those that warned are told one by one.
-const TOLD_MAX: usize = 8;
-
 /// What one runtime verification monitor of the kernel said of a watched thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct KernelMonitorLine {

@@ -3,7 +3,7 @@
 use super::lanes::{Lanes, OTHERS, Of, SERIES_MAX};
 use super::lost;
 use std::collections::BTreeMap;
-use whylate_bpf::tasks::{Activation, Doing, Explained, Stage, Watched};
+use whylate_bpf::tasks::{Activation, Doing, Explained, Stage, Wait, Waker, Watched};
 use whylate_core::result::{Cause, CauseKind, HourResult};
 use whylate_core::{CpuId, Nanos};
 use whylate_stats::buckets::lower_edge;
@@ -56,6 +56,27 @@ fn an_interval_holds_what_came_since_the_last_one() {
     assert_eq!((batch.tasks[0].thread, batch.tasks[0].run_ns), (5, 140_000));
     let next = lanes.take(4_000_000, 5_000_000);
     assert!(next.intervals.iter().all(|interval| interval.samples == 0) && next.tasks.is_empty());
+}
+
+#[test]
+fn the_slack_of_ordinary_threads_that_sleep_is_told() {
+    let mut lanes = Lanes::new(0, None, 1);
+    let mut slept = |pid: u32, command: &str, priority: i32, waker: Waker, call: &str| {
+        let mut found = activation(pid, command, 1_000_000, &[(5_000, waking()), (9, Doing::Running)]);
+        (found.thread.priority, found.waker, found.slept) =
+            (priority, waker, Wait::Work(Some(call.to_owned())));
+        lanes.add(&found, &BTreeMap::new());
+        lanes.timer_slack().map(|warning| warning.text)
+    };
+    assert_eq!(slept(5, "audio", 80, Waker::Timer, "clock_nanosleep"), None, "a real-time thread has none");
+    assert_eq!(slept(6, "reader", -1, Waker::Interrupt, "read"), None, "no timer woke it");
+    assert_eq!(
+        slept(7, "looper", -1, Waker::Timer, "epoll_wait"),
+        None,
+        "it may be a timerfd, which has none"
+    );
+    let told = slept(8, "logger", -1, Waker::Timer, "clock_nanosleep").unwrap();
+    assert!(told.ends_with("in no latency here: logger"), "{told}");
 }
 
 #[test]
