@@ -1,0 +1,12 @@
+//! A program that keeps CPUs busy: what the host's counters tell and advice is made from.
+
+/// An ordinary program: all processes of one name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BusyProgram {
+    /// Its name.
+    pub name: String,
+    /// How many CPUs it keeps busy.
+    pub cpus: f64,
+    /// What it reads from memory; `None` where nobody counts that.
+    pub bytes_per_s: Option<f64>,
+}
