@@ -225,7 +225,7 @@ fn test(names: &[&str]) -> Result<ExitCode, LabError> {
         return Err(LabError::Command { command: "cargo build --package whylate".into(), status, output });
     }
     let mut tests = cargo();
-    tests.args(["test", "--package", "whylate-lab", "--test", "lab", "--"]).args(names);
+    tests.args(["test", "--workspace", "--test", "lab", "--"]).args(names);
     for architecture in architectures {
         tests.envs(binary(architecture).map(|binary| (architecture.binary_variable(), binary)));
     }

@@ -4,7 +4,6 @@
 use crate::elf::{self, MACHINE_AARCH64, MACHINE_X86_64};
 use crate::process;
 use anyhow::{Context, Result, ensure};
-use cargo_metadata::MetadataCommand;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -59,8 +58,7 @@ pub(crate) fn start(root: &Path, profiles: Profiles, is_nice: bool) -> Result<Ve
 /// # Errors
 /// When one does not build, is not static, is for another machine or is too big.
 pub(crate) fn run(root: &Path, profiles: Profiles) -> Result<[PathBuf; 2]> {
-    let metadata = MetadataCommand::new().current_dir(root).no_deps().exec()?;
-    let target_folder = metadata.target_directory.into_std_path_buf();
+    let target_folder = process::target_folder(root)?;
     let started = Instant::now();
     for mut build in start(root, profiles, false)? {
         let status = build.wait()?;

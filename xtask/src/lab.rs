@@ -43,8 +43,11 @@ pub(crate) fn test(root: &Path) -> Result<()> {
 /// Runs a command of the lab. A machine that can have no lab is told, and is no failure unless `WHYLATE_LAB` is
 /// `required`.
 fn step(root: &Path, words: &[&str]) -> Result<()> {
-    process::run(process::cargo(root).args(["build", "--quiet", "--package", "whylate-lab"]))?;
-    let status = program(root, words).stdin(Stdio::null()).status();
+    // With the features that the step `tests` builds with, so that nothing is built twice.
+    process::run(process::cargo(root).args(["test", "--quiet", "--workspace", "--no-run", "--test", "lab"]))?;
+    let mut program = Command::new(process::target_folder(root)?.join("debug/whylate-lab"));
+    program.args(words).current_dir(root).env("CARGO_MANIFEST_DIR", root.join("lab"));
+    let status = program.stdin(Stdio::null()).status();
     let status = status.context("cannot start the lab's program")?;
     judge(status.code(), std::env::var("WHYLATE_LAB").is_ok_and(|mode| mode == "required"))
 }

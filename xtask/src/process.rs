@@ -1,7 +1,8 @@
 //! Runs other programs: without input, in the root of the workspace, with errors that say what was run.
 
 use anyhow::{Context, Result, bail};
-use std::path::Path;
+use cargo_metadata::MetadataCommand;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The cargo that runs this program, so that all steps use one toolchain.
@@ -10,6 +11,15 @@ pub(crate) fn cargo(root: &Path) -> Command {
     let mut command = Command::new(program);
     command.current_dir(root);
     command
+}
+
+/// Where cargo puts what it builds.
+///
+/// # Errors
+/// When cargo does not say it.
+pub(crate) fn target_folder(root: &Path) -> Result<PathBuf> {
+    let metadata = MetadataCommand::new().current_dir(root).no_deps().exec()?;
+    Ok(metadata.target_directory.into_std_path_buf())
 }
 
 /// Runs a command to its end.

@@ -23,7 +23,7 @@ mod treat;
 mod watch;
 
 /// What takes long and says in a brief run little more than the same test on another machine.
-const NOT_IN_BRIEF: [&str; 37] = [
+const NOT_IN_BRIEF: [&str; 38] = [
     "boot_is_the_machine_that_was_asked_for [icount-pair plain-6.1]",
     "boot_is_the_machine_that_was_asked_for [icount rt-6.12]",
     "boot_is_the_machine_that_was_asked_for [icount plain-new]",
@@ -49,6 +49,7 @@ const NOT_IN_BRIEF: [&str; 37] = [
     "causes_of_a_storm_of_interrupt_threads [icount plain-new]",
     "causes_of_a_stopped_and_a_throttled_loop [multi plain-6.1]",
     "causes_name_what_other_cpus_ask_for [multi plain-6.1]",
+    "causes_name_what_other_cpus_ask_for [multi rt-6.1]",
     "causes_of_what_one_cpu_plants [icount plain-new]",
     "causes_of_a_storm_of_interrupt_threads [icount rt-new]",
     "cases_only_proven_memory_is_chosen [multi rt-new]",
