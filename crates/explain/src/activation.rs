@@ -285,9 +285,14 @@ pub fn explain(
                         recordings(stage.cpu, stage.from_ns.saturating_sub(before_ns), stage.from_ns);
                     recording.segments.extend(segments::begun_in(&before, stage.from_ns));
                 }
+                let next = activation.stages.get(nth + 1).map(|next| &next.what);
+                let is_moved = is_timer && matches!(next, Some(Doing::Waking { .. }));
                 let mut found = pieces(&window, &recording, surroundings);
                 let woken_ns = if nth == 0 { activation.woken_ns } else { stage.from_ns };
                 found.iter_mut().for_each(|piece| complete(piece, what, woken_ns, priority));
+                if is_moved {
+                    found.iter_mut().for_each(moved_away);
+                }
                 all.extend(slow_clock::slowed(found, &recording));
             }
         }
@@ -318,17 +323,14 @@ fn of_thread(mut recording: Recording, activation: &Activation) -> Recording {
     recording
 }
 
-/// The wake-up that ended with a stage: the programs record only those with a stack.
+/// The wake-up that ended with a stage, or with a move to a second CPU: the programs record only those with a stack.
 fn wakeup(activation: &Activation, nth: usize) -> Option<Segment> {
     let stage = activation.stages.get(nth)?;
-    // Where it waited for a second CPU, it got that one.
-    let goes_on =
-        activation.stages.get(nth + 1).is_some_and(|next| matches!(next.what, Doing::Waking { .. }));
     let Doing::Waking { previous, .. } = stage.what.clone() else { return None };
     let from_ns = if nth == 0 { activation.woken_ns.max(stage.from_ns) } else { stage.from_ns };
     let (pid, process) = (activation.thread.pid, activation.process);
     let what = Activity::Wakeup { pid, process, previous, stack: Vec::new() };
-    (!goes_on).then_some(Segment { from_ns, to_ns: stage.to_ns, what })
+    Some(Segment { from_ns, to_ns: stage.to_ns, what })
 }
 
 fn whole(stage: &Stage, blame: Blame) -> Piece<()> {
@@ -362,6 +364,15 @@ fn complete(piece: &mut Piece<()>, what: &Doing, woken_ns: u64, priority: i32) {
             piece.blame = Blame { confidence: POSSIBLE, ..blame };
         }
         _ => {}
+    }
+}
+
+/// A thread that has a CPU all the time leaves no record there until it gives it up, and the task was moved before.
+fn moved_away(piece: &mut Piece<()>) {
+    if piece.blame == Blame::unattributed() {
+        piece.blame = Blame::unattributed_as(
+            "it waited for a CPU that somebody had, who is not recorded yet, and was moved to another one",
+        );
     }
 }
 

@@ -98,6 +98,20 @@ fn nobody_is_accused_of_the_time_before_the_wake_up() {
 }
 
 #[test]
+fn a_wait_for_a_first_cpu_is_no_late_timer() {
+    let woken_by = Waker::Thread(9, "reader".to_owned());
+    let stages = vec![
+        stage(1_000_000, 1_600_000, waking(Thread::default())),
+        Stage { cpu: CpuId(2), ..stage(1_600_000, 1_700_000, waking(thread(7, 90, "thief"))) },
+        Stage { cpu: CpuId(2), ..stage(1_700_000, 1_800_000, Doing::Running) },
+    ];
+    let moved = Activation { waker: woken_by, ..activation(80, stages) };
+    let first = causes(&moved, &[]).remove(0);
+    assert_eq!((first.kind, first.share), (Kind::Unattributed, Some(0.75)));
+    assert!(first.evidence[0].contains("was moved to another one"), "{:?}", first.evidence);
+}
+
+#[test]
 fn who_took_the_cpu_is_blamed_even_without_a_recording_unless_it_had_no_right() {
     let preempted = |by: Thread, out_of_quota| {
         let stages = vec![
