@@ -14,6 +14,7 @@ use whylate_host::HostRoot;
 
 /// Where the kernel has them.
 const MONITORS: &str = "/sys/kernel/tracing/rv";
+
 /// What one runtime verification monitor of the kernel said of a watched thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct KernelMonitorLine {
