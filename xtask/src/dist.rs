@@ -29,28 +29,35 @@ pub(crate) fn profiles_for_tests() -> Profiles {
     [of(cfg!(target_arch = "x86_64")), of(cfg!(target_arch = "aarch64"))]
 }
 
-/// Begins to build both programs: at once, since the last crate of each takes minutes on one CPU, but with one cargo for each
-/// profile, as two of one profile would wait for each other. `is_nice`: without a word, and after all else that runs here.
+/// Begins to build both programs, and the helper for graphics processors: at once, since the last crate of each takes minutes on
+/// one CPU, but with one cargo for each profile, as two of one profile would wait for each other. `is_nice`: without a word, and
+/// after all else that runs here.
 ///
 /// # Errors
 /// When cargo cannot be started.
 pub(crate) fn start(root: &Path, profiles: Profiles, is_nice: bool) -> Result<Vec<Child>> {
-    let different: BTreeSet<&str> = profiles.into_iter().collect();
-    let builds = different.into_iter().map(|profile| {
+    let build = |package: &str, profile: &str, targets: &[&str]| {
         let cargo = process::cargo(root);
         let mut build = if is_nice { Command::new("nice") } else { Command::new(cargo.get_program()) };
         if is_nice {
-            build.args(["-n", "19"]).arg(cargo.get_program());
+            // The end of what is shipped takes minutes on one CPU, so it comes before what only has to build.
+            build.args(["-n", if profile == PROFILE { "5" } else { "19" }]).arg(cargo.get_program());
             build.stdout(Stdio::null()).stderr(Stdio::null());
         }
         build.current_dir(root).stdin(Stdio::null());
-        build.args(["build", "--package", "whylate", "--profile", profile]);
-        for (target, _) in TARGETS.into_iter().zip(profiles).filter(|(_, of)| *of == profile) {
-            build.args(["--target", target]);
-        }
-        build.spawn().with_context(|| format!("cannot start a build of profile {profile}"))
-    });
-    builds.collect()
+        build.args(["build", "--package", package, "--profile", profile]);
+        build.args(targets.iter().flat_map(|target| ["--target", target]));
+        build.spawn().with_context(|| format!("cannot start a build of {package}, profile {profile}"))
+    };
+    let different: BTreeSet<&str> = profiles.into_iter().collect();
+    let mut builds = Vec::new();
+    for profile in different {
+        let targets = TARGETS.into_iter().zip(profiles).filter(|(_, of)| *of == profile);
+        builds.push(build("whylate", profile, &targets.map(|(target, _)| target).collect::<Vec<_>>())?);
+    }
+    // It loads drivers at run time, which a static program cannot: built for the machine's own C library.
+    builds.push(build("whylate-gpu", PROFILE, &[])?);
+    Ok(builds)
 }
 
 /// Builds both binaries and returns where they are, in the order of [`TARGETS`].
@@ -65,9 +72,6 @@ pub(crate) fn run(root: &Path, profiles: Profiles) -> Result<[PathBuf; 2]> {
         ensure!(status.success(), "cargo build failed ({status})");
     }
     println!("xtask: static binaries built in {:.0} s", started.elapsed().as_secs_f64());
-    // It loads drivers at run time, which a static program cannot: built for the machine's own C library.
-    let mut cargo = process::cargo(root);
-    process::run(cargo.args(["build", "--package", "whylate-gpu", "--profile", PROFILE]))?;
     println!("xtask: {}", target_folder.join(PROFILE).join("whylate-gpu").display());
     let checked = |of: usize, machine: u16| -> Result<PathBuf> {
         let binary = target_folder.join(TARGETS[of]).join(profiles[of]).join("whylate");
