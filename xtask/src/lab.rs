@@ -19,8 +19,7 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
     if words.first() == Some(&"test") {
         toolchain::ensure_targets(&[GUEST_TARGET])?;
     }
-    process::run(process::cargo(root).args(["build", "--quiet", "--package", "whylate-lab"]))?;
-    Err(program(root, words).exec()).context("cannot start the lab's program")
+    Err(program(root, words)?.exec()).context("cannot start the lab's program")
 }
 
 /// A step of `cargo xtask test`: installs the programs that the lab needs, so that a machine where there has to be a lab
@@ -43,11 +42,7 @@ pub(crate) fn test(root: &Path) -> Result<()> {
 /// Runs a command of the lab. A machine that can have no lab is told, and is no failure unless `WHYLATE_LAB` is
 /// `required`.
 fn step(root: &Path, words: &[&str]) -> Result<()> {
-    // With the features that the step `tests` builds with, so that nothing is built twice.
-    process::run(process::cargo(root).args(["test", "--quiet", "--workspace", "--no-run", "--test", "lab"]))?;
-    let mut program = Command::new(process::target_folder(root)?.join("debug/whylate-lab"));
-    program.args(words).current_dir(root).env("CARGO_MANIFEST_DIR", root.join("lab"));
-    let status = program.stdin(Stdio::null()).status();
+    let status = program(root, words)?.stdin(Stdio::null()).status();
     let status = status.context("cannot start the lab's program")?;
     judge(status.code(), std::env::var("WHYLATE_LAB").is_ok_and(|mode| mode == "required"))
 }
@@ -65,11 +60,13 @@ fn judge(status: Option<i32>, is_required: bool) -> Result<()> {
     }
 }
 
-/// The lab's program, which has been built, with its arguments.
-fn program(root: &Path, words: &[&str]) -> Command {
-    let mut cargo = process::cargo(root);
-    cargo.args(["run", "--quiet", "--package", "whylate-lab", "--"]).args(words);
-    cargo
+/// Builds the lab's program and its tests, with the features that the step `tests` builds with, so that nothing is built twice; the
+/// program with its arguments.
+fn program(root: &Path, words: &[&str]) -> Result<Command> {
+    process::run(process::cargo(root).args(["test", "--quiet", "--workspace", "--no-run", "--test", "lab"]))?;
+    let mut program = Command::new(process::target_folder(root)?.join("debug/whylate-lab"));
+    program.args(words).current_dir(root).env("CARGO_MANIFEST_DIR", root.join("lab"));
+    Ok(program)
 }
 
 #[cfg(test)]

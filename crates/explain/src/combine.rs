@@ -34,15 +34,20 @@ impl Explained {
 pub fn combine(run: &Explained, from: CauseSource, trace: &Explained) -> Explained {
     // Throttling is also concluded from the kernel's counters; such a cause has no grade.
     let own = if run.cause.confidence.is_some() { from } else { CauseSource::Counters };
+    // A trace tells of the time after the timer was due, so it says nothing of the slack before.
+    if run.cause.kind == CauseKind::TimerSlack {
+        let mut answer = run.clone();
+        answer.cause.sources = vec![own];
+        return answer;
+    }
     let run_wins = grade(&run.cause) >= grade(&trace.cause);
     let (better, other, source, other_source) = match (run_wins, preferred(&run.cause, &trace.cause)) {
         (_, Some(Side::Run)) | (true, None | Some(Side::Either)) => (run, trace, own, CauseSource::Trace),
         _ => (trace, run, CauseSource::Trace, own),
     };
     let mut answer = better.clone();
-    // A trace tells of the time after the timer was due, so it says nothing of the slack before.
     let is_silent = |cause: &Cause| cause.kind == CauseKind::Unattributed;
-    if is_silent(&other.cause) || answer.cause.kind == CauseKind::TimerSlack {
+    if is_silent(&other.cause) {
         if !is_silent(&better.cause) {
             answer.cause.sources = vec![source];
         }
@@ -83,9 +88,6 @@ fn preferred(run: &Cause, trace: &Cause) -> Option<Side> {
         CauseKind::Smi | CauseKind::Steal => Some(3),
         _ => None,
     };
-    if run.kind == CauseKind::TimerSlack {
-        return Some(Side::Run);
-    }
     if run.kind != trace.kind {
         return match exactness(run.kind)?.cmp(&exactness(trace.kind)?) {
             std::cmp::Ordering::Less => Some(Side::Trace),
