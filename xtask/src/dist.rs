@@ -32,10 +32,7 @@ pub(crate) fn profiles_for_tests() -> Profiles {
 /// Begins to build both programs, and the helper for graphics processors: at once, since the last crate of each takes minutes on
 /// one CPU, but with one cargo for each profile, as two of one profile would wait for each other. `is_nice`: without a word, and
 /// after all else that runs here.
-///
-/// # Errors
-/// When cargo cannot be started.
-pub(crate) fn start(root: &Path, profiles: Profiles, is_nice: bool) -> Result<Vec<Child>> {
+fn start(root: &Path, profiles: Profiles, is_nice: bool) -> Result<Vec<Child>> {
     let build = |package: &str, profile: &str, targets: &[&str]| {
         let cargo = process::cargo(root);
         let mut build = if is_nice { Command::new("nice") } else { Command::new(cargo.get_program()) };
@@ -58,6 +55,17 @@ pub(crate) fn start(root: &Path, profiles: Profiles, is_nice: bool) -> Result<Ve
     // It loads drivers at run time, which a static program cannot: built for the machine's own C library.
     builds.push(build("whylate-gpu", PROFILE, &[])?);
     Ok(builds)
+}
+
+/// Builds as [`run`], for tests that go on beside it. What fails to build here fails in `run` once more, which says why.
+///
+/// # Errors
+/// When cargo cannot be started.
+pub(crate) fn build_nicely(root: &Path, profiles: Profiles) -> Result<()> {
+    for mut build in start(root, profiles, true)? {
+        build.wait()?;
+    }
+    Ok(())
 }
 
 /// Builds both binaries and returns where they are, in the order of [`TARGETS`].

@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 
 /// The exit status with which the lab's program says that there can be no lab on this machine.
 const UNAVAILABLE: i32 = 69;
+/// Tests that measure run beside those of the lab.
+const NICENESS: &str = "10";
 /// The target that the program under test is built for.
 const GUEST_TARGET: &str = "x86_64-unknown-linux-musl";
 
@@ -42,7 +44,11 @@ pub(crate) fn test(root: &Path) -> Result<()> {
 /// Runs a command of the lab. A machine that can have no lab is told, and is no failure unless `WHYLATE_LAB` is
 /// `required`.
 fn step(root: &Path, words: &[&str]) -> Result<()> {
-    let status = program(root, words)?.stdin(Stdio::null()).status();
+    let program = program(root, words)?;
+    let mut nice = Command::new("nice");
+    nice.args(["-n", NICENESS]).arg(program.get_program()).args(program.get_args());
+    nice.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?)))).current_dir(root);
+    let status = nice.stdin(Stdio::null()).status();
     let status = status.context("cannot start the lab's program")?;
     judge(status.code(), std::env::var("WHYLATE_LAB").is_ok_and(|mode| mode == "required"))
 }

@@ -1,7 +1,7 @@
-//! The programs of all tests: those that measure on this machine's CPUs run one after the other, all others beside them.
+//! The programs of all tests: those that measure on this machine's CPUs, and all others.
 
 use crate::process;
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use cargo_metadata::Message;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,8 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    fn measures(&self) -> bool {
+    /// Whether it measures on this machine's CPUs.
+    pub(crate) fn measures(&self) -> bool {
         self.folder.file_name().and_then(|name| name.to_str()).is_some_and(|name| MEASURING.contains(&name))
     }
 
@@ -66,22 +67,13 @@ pub(crate) fn build(root: &Path) -> Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// Runs them all, whichever of them fail.
+/// Runs them one after the other, whichever of them fail.
 ///
 /// # Errors
 /// Names those that failed.
-pub(crate) fn run(programs: Vec<Program>) -> Result<()> {
-    let lanes: (Vec<Program>, Vec<Program>) = programs.into_iter().partition(Program::measures);
-    let failures = |lane: &[Program]| -> Vec<String> {
-        let failed = lane.iter().filter_map(|program| program.run().err());
-        failed.map(|error| format!("{error:#}")).collect()
-    };
-    let failed = std::thread::scope(|scope| {
-        let measuring = scope.spawn(|| failures(&lanes.0));
-        let others = failures(&lanes.1);
-        measuring.join().map(|measuring| [measuring, others].concat())
-    });
-    let failed = failed.map_err(|_panic| anyhow!("the tests that measure were not run to their end"))?;
+pub(crate) fn run(programs: &[Program]) -> Result<()> {
+    let failed = programs.iter().filter_map(|program| program.run().err());
+    let failed: Vec<String> = failed.map(|error| format!("{error:#}")).collect();
     ensure!(failed.is_empty(), "{}", failed.join("; "));
     Ok(())
 }
@@ -98,11 +90,11 @@ mod tests {
             std::fs::create_dir_all(place(package)).unwrap();
             Program { executable: executable.into(), folder: place(package) }
         };
-        let all = || vec![program("probe", "/bin/true"), program("store", "/bin/true")];
-        run(all()).unwrap();
-        let mut some = all();
-        some.extend([program("cli", "/bin/false"), program("report", "/bin/false")]);
-        let error = run(some).unwrap_err().to_string();
+        let mut all = vec![program("probe", "/bin/true"), program("store", "/bin/true")];
+        assert_eq!(all.iter().map(Program::measures).collect::<Vec<_>>(), [true, false]);
+        run(&all).unwrap();
+        all.splice(1..1, [program("cli", "/bin/false"), program("report", "/bin/false")]);
+        let error = run(&all).unwrap_err().to_string();
         assert_eq!(error.matches("/bin/false failed").count(), 2, "{error}");
         assert!(error.contains("/cli; ") && error.contains("/report"), "{error}");
     }

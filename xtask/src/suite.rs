@@ -1,9 +1,12 @@
-//! `cargo xtask test`: everything continuous integration does, one step after another, until one fails.
+//! `cargo xtask test`: everything continuous integration does, one step after another, until one fails. The last step is most of
+//! it: three lanes beside each other.
 
 use crate::{bpf, deny, dist, lab, package, process, programs, tidy, toolchain};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How often `whylate --help` is timed.
@@ -13,7 +16,7 @@ const HELP_REPEATS: usize = 20;
 type Step = (&'static str, fn(&Path) -> Result<()>);
 
 /// Cheap steps first, so that most mistakes are found early.
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 9] = [
     ("toolchain", toolchain_parts),
     ("fmt", format),
     ("tidy", tidy::run),
@@ -23,10 +26,10 @@ const STEPS: [Step; 12] = [
     ("docs", documentation),
     ("lab-tools", lab::tools),
     ("tests", tests),
-    ("dist", static_binaries),
-    ("package", package::step),
-    ("lab", lab::test),
 ];
+
+/// Steps that follow each other, beside other lanes.
+type Lane<'a> = Vec<(&'static str, &'a (dyn Fn() -> Result<()> + Sync))>;
 
 /// Runs the steps and prints how long each took.
 ///
@@ -80,19 +83,54 @@ fn documentation(root: &Path) -> Result<()> {
     process::run(Command::new("mdbook").args(["build", "docs"]).current_dir(root))
 }
 
+/// Tests that measure wait most of the time, and must not be disturbed by each other. So they are one lane, all other tests another
+/// one, and at a lower priority what guests of the lab need is built, and the lab runs.
 fn tests(root: &Path) -> Result<()> {
-    let programs = programs::build(root)?;
-    // Most tests wait most of the time. What fails to build here fails in the next step once more, which says why.
-    let builds = dist::start(root, profiles(root), true)?;
-    let result = programs::run(programs);
-    for mut build in builds {
-        if result.is_err() {
-            build.kill()?;
+    let (measuring, others): (Vec<_>, Vec<_>) =
+        programs::build(root)?.into_iter().partition(programs::Program::measures);
+    let doc_tests = || process::run(process::cargo(root).args(["test", "--workspace", "--doc"]));
+    run_lanes(vec![
+        vec![("tests-that-measure", &|| programs::run(&measuring))],
+        vec![("other-tests", &|| programs::run(&others)), ("doc-tests", &doc_tests)],
+        vec![
+            ("static-builds", &|| dist::build_nicely(root, profiles(root))),
+            ("dist", &|| static_binaries(root)),
+            ("package", &|| package::step(root)),
+            ("lab", &|| lab::test(root)),
+        ],
+    ])
+}
+
+/// Runs lanes beside each other, prints how long each of their steps took, and names all that failed. Where one has failed, the
+/// others end after the step that they are in.
+fn run_lanes(lanes: Vec<Lane<'_>>) -> Result<()> {
+    let has_failed = AtomicBool::new(false);
+    let failures = Mutex::new(Vec::new());
+    let run = |lane: Lane<'_>| {
+        for (name, step) in lane {
+            if has_failed.load(Ordering::Relaxed) {
+                break;
+            }
+            let started = Instant::now();
+            let result = step();
+            println!("xtask: --- {name} took {:.1} s", started.elapsed().as_secs_f64());
+            if let Err(error) = result {
+                has_failed.store(true, Ordering::Relaxed);
+                println!("xtask: {name} FAILED: {error:#}");
+                let mut failures = failures.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                failures.push(format!("{name}: {error:#}"));
+            }
         }
-        build.wait()?;
-    }
-    result?;
-    process::run(process::cargo(root).args(["test", "--workspace", "--doc"]))
+    };
+    std::thread::scope(|scope| {
+        let running: Vec<_> = lanes.into_iter().map(|lane| scope.spawn(|| run(lane))).collect();
+        running
+            .into_iter()
+            .try_for_each(|lane| lane.join().map_err(|_panic| anyhow!("a lane was not run to its end")))
+    })?;
+    let failures = failures.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    ensure!(failures.is_empty(), "{}", failures.join("; "));
+    Ok(())
 }
 
 /// Packages have what is shipped for both machines.
@@ -150,6 +188,25 @@ mod tests {
         let error = run_steps(&steps, Path::new("/"), &mut done).unwrap_err();
         assert_eq!(format!("{error:#}"), "step `second` failed: the reason");
         assert_eq!(done.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["first"]);
+    }
+
+    #[test]
+    fn lanes_run_beside_each_other_and_all_failures_are_named() {
+        let (told, heard) = std::sync::mpsc::channel();
+        let heard = Mutex::new(heard);
+        // Each waits for the other one: one after the other they would never end.
+        let waits = || Ok(heard.lock().unwrap().recv()?);
+        let tells = || Ok(told.send(())?);
+        run_lanes(vec![vec![("waits", &waits)], vec![("tells", &tells)]]).unwrap();
+
+        let count = std::sync::atomic::AtomicU32::new(0);
+        let fails = || bail!("the reason");
+        let counts = || {
+            count.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        };
+        let error = run_lanes(vec![vec![("one", &fails), ("two", &counts)]]).unwrap_err().to_string();
+        assert_eq!((error.as_str(), count.into_inner()), ("one: the reason", 0));
     }
 
     #[test]
