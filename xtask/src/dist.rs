@@ -38,7 +38,7 @@ fn start(root: &Path, profiles: Profiles, is_nice: bool) -> Result<Vec<Child>> {
         let mut build = if is_nice { Command::new("nice") } else { Command::new(cargo.get_program()) };
         if is_nice {
             // The end of what is shipped takes minutes on one CPU, so it comes before what only has to build.
-            build.args(["-n", if profile == PROFILE { "10" } else { "19" }]).arg(cargo.get_program());
+            build.args(["-n", if profile == PROFILE { "5" } else { "19" }]).arg(cargo.get_program());
             build.stdout(Stdio::null()).stderr(Stdio::null());
         }
         build.current_dir(root).stdin(Stdio::null());

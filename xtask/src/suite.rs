@@ -1,5 +1,5 @@
 //! `cargo xtask test`: everything continuous integration does, one step after another, until one fails. The last step is most of
-//! it: three lanes beside each other.
+//! it: lanes beside each other.
 
 use crate::{bpf, deny, dist, lab, package, process, programs, tidy, toolchain};
 use anyhow::{Context, Result, anyhow, ensure};
@@ -16,16 +16,13 @@ const HELP_REPEATS: usize = 20;
 type Step = (&'static str, fn(&Path) -> Result<()>);
 
 /// Cheap steps first, so that most mistakes are found early.
-const STEPS: [Step; 9] = [
+const STEPS: [Step; 6] = [
     ("toolchain", toolchain_parts),
     ("fmt", format),
     ("tidy", tidy::run),
     ("deny", deny::check),
     ("bpf", bpf::check),
-    ("clippy", clippy),
-    ("docs", documentation),
-    ("lab-tools", lab::tools),
-    ("tests", tests),
+    ("all else", all_else),
 ];
 
 /// Steps that follow each other, beside other lanes.
@@ -83,8 +80,22 @@ fn documentation(root: &Path) -> Result<()> {
     process::run(Command::new("mdbook").args(["build", "docs"]).current_dir(root))
 }
 
-/// Tests that measure wait most of the time, and must not be disturbed by each other. So they are one lane, all other tests another
-/// one, and at a lower priority what guests of the lab need is built, and the lab runs.
+/// What takes minutes. The static programs end with minutes on one CPU, and tests that measure wait most of the time: so what guests of
+/// the lab need is built, and the lab runs, beside everything else and at a lower priority.
+fn all_else(root: &Path) -> Result<()> {
+    run_lanes(vec![
+        vec![("clippy", &|| clippy(root)), ("docs", &|| documentation(root)), ("tests", &|| tests(root))],
+        vec![
+            ("lab-tools", &|| lab::tools(root)),
+            ("static-builds", &|| dist::build_nicely(root, profiles(root))),
+            ("dist", &|| static_binaries(root)),
+            ("package", &|| package::step(root)),
+            ("lab", &|| lab::test(root)),
+        ],
+    ])
+}
+
+/// Tests that measure must not be disturbed by each other. So they are one lane, and all other tests another one.
 fn tests(root: &Path) -> Result<()> {
     let (measuring, others): (Vec<_>, Vec<_>) =
         programs::build(root)?.into_iter().partition(programs::Program::measures);
@@ -92,12 +103,6 @@ fn tests(root: &Path) -> Result<()> {
     run_lanes(vec![
         vec![("tests-that-measure", &|| programs::run(&measuring))],
         vec![("other-tests", &|| programs::run(&others)), ("doc-tests", &doc_tests)],
-        vec![
-            ("static-builds", &|| dist::build_nicely(root, profiles(root))),
-            ("dist", &|| static_binaries(root)),
-            ("package", &|| package::step(root)),
-            ("lab", &|| lab::test(root)),
-        ],
     ])
 }
 

@@ -41,8 +41,8 @@ fn section(rows: Vec<Row>) -> Vec<Section> {
     ];
     Section::new("sources", "Who took the time")
         .meaning(
-            "of a loop, all its gaps; of a watched thread, what had the CPU or the lock while it had work (its wake-ups \
-             themselves, from the timer or the interrupt to the switch, are in `not explained`)",
+            "of a loop, all its gaps; of a watched thread, what had the CPU or the lock while it had work (a wake-up itself \
+             is the time from its timer or interrupt to the switch)",
         )
         .with(Table::new(columns, rows))
         .unless_empty()
@@ -74,7 +74,8 @@ fn of_cpu(cpu: &CpuResult, cell: Option<&str>) -> Vec<Row> {
         ])
     };
     let rest = (!others.is_empty()).then(|| (words::counted(others.len(), "other"), sum(&others)));
-    let named = known.into_iter().chain(unknown).map(|source| (name(source), source.clone()));
+    let is_watched = cpu.series.is_some();
+    let named = known.into_iter().chain(unknown).map(|source| (name(source, is_watched), source.clone()));
     let (mut rows, last): (Vec<_>, Vec<_>) =
         named.partition(|(_, source)| source.kind != CauseKind::Unattributed);
     rows.extend(rest);
@@ -82,7 +83,10 @@ fn of_cpu(cpu: &CpuResult, cell: Option<&str>) -> Vec<Row> {
     rows.into_iter().map(|(name, source)| row(name, &source)).collect()
 }
 
-fn name(source: &SourceResult) -> String {
+fn name(source: &SourceResult, is_watched: bool) -> String {
+    if is_watched && source.kind == CauseKind::Unattributed {
+        return "its wake-ups themselves, and what is not explained".to_owned();
+    }
     let SourceResult { kind, actor, function, .. } = source.clone();
     words::cause_name(&Cause { actor, function, ..Cause::new(kind) })
 }

@@ -51,7 +51,7 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
         limit: arguments.limit,
         trace: arguments.trace.then(|| TracePlan { above: task_deadline, ..TracePlan::default() }),
         probe: vec![probe],
-        cell: vec![CellPlan::default()],
+        cell: vec![CellPlan { name: Some("watch".to_owned()), ..CellPlan::default() }],
         ..Plan::named("watch")
     };
     let (facts, warnings) = facts::collect(&host.running);
