@@ -11,10 +11,11 @@ offcputime in one script (by tracepoints; stacks as offcputime keeps them). `--b
 Prints each round (mean of a round trip in microseconds), then for each tool the median of what it adds to "none" of the same
 round, for one activation (half a round trip). Needs root; perf and bpftrace where they are installed; `--also NAME=COMMAND` adds a tool.
 
-    benches/watch_peers.py latency [--binary …] [--rounds 30] [--seconds 3] [--threads 1] [--traced] [--before OTHER_BINARY]
+    benches/watch_peers.py latency [--binary …] [--rounds 30] [--seconds 3] [--threads 1] [--busy] [--traced] [--before OTHER_BINARY]
 
 In place of that: cyclictest at 1 kHz, each thread on a CPU of its own, with and without a watch of it, in rounds whose order is drawn; the
-ratios of p50 and p99 with the interval that holds their median with 95 %. `--traced` adds a round with the kernel's own trace buffer taking
+ratios of p50 and p99 with the interval that holds their median with 95 %. `--busy`: an ordinary loop (nice 19) has each of these CPUs
+meanwhile, so that none idles, as with `idle=poll`. `--traced` adds a round with the kernel's own trace buffer taking
 wake-ups and switches alone: less than that no tool can attach.
 """
 
@@ -106,8 +107,20 @@ def switch_events(on):
 
 
 def latency(options, folder):
-    """The ratios of p50 and p99 to those of cyclictest alone, of rounds: of each round the median of its threads."""
+    """The rounds, with busy CPUs where that is asked for."""
     binaries = {"watched": options.binary, "before": options.before}
+    last = os.cpu_count()
+    cpus = range(last - options.threads, last) if options.busy else []
+    loops = [subprocess.Popen(["taskset", "-c", str(cpu), "nice", "-n", "19", "sh", "-c", "while :; do :; done"]) for cpu in cpus]
+    try:
+        in_rounds(options, folder, binaries)
+    finally:
+        for loop in loops:
+            loop.kill()
+
+
+def in_rounds(options, folder, binaries):
+    """The ratios of p50 and p99 to those of cyclictest alone, of rounds: of each round the median of its threads."""
     arms, rounds = ["alone", "watched"] + ["before"] * bool(options.before) + ["traced"] * options.traced, []
     for number in range(options.rounds):
         found = {}
@@ -154,6 +167,7 @@ def main():
     arguments.add_argument("--rounds", type=int, default=9)
     arguments.add_argument("--seconds", type=int, default=2)
     arguments.add_argument("--threads", type=int, default=1)
+    arguments.add_argument("--busy", action="store_true")
     arguments.add_argument("--traced", action="store_true")
     arguments.add_argument("--also", action="append", default=[], metavar="NAME=COMMAND")
     options = arguments.parse_args()

@@ -6,7 +6,7 @@ use crate::process;
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
 /// What is built for.
@@ -29,43 +29,46 @@ pub(crate) fn profiles_for_tests() -> Profiles {
     [of(cfg!(target_arch = "x86_64")), of(cfg!(target_arch = "aarch64"))]
 }
 
-/// Begins to build both programs, and the helper for graphics processors: at once, since the last crate of each takes minutes on
-/// one CPU, but with one cargo for each profile, as two of one profile would wait for each other. `is_nice`: without a word, and
-/// after all else that runs here.
-fn start(root: &Path, profiles: Profiles, is_nice: bool) -> Result<Vec<Child>> {
-    let build = |package: &str, profile: &str, targets: &[&str]| {
-        let cargo = process::cargo(root);
-        let mut build = if is_nice { Command::new("nice") } else { Command::new(cargo.get_program()) };
-        if is_nice {
-            // The end of what is shipped takes minutes on one CPU, so it comes before what only has to build.
-            build.args(["-n", if profile == PROFILE { "5" } else { "19" }]).arg(cargo.get_program());
-            build.stdout(Stdio::null()).stderr(Stdio::null());
-        }
-        build.current_dir(root).stdin(Stdio::null());
-        build.args(["build", "--package", package, "--profile", profile]);
-        build.args(targets.iter().flat_map(|target| ["--target", target]));
-        build.spawn().with_context(|| format!("cannot start a build of {package}, profile {profile}"))
-    };
-    let different: BTreeSet<&str> = profiles.into_iter().collect();
-    let mut builds = Vec::new();
-    for profile in different {
-        let targets = TARGETS.into_iter().zip(profiles).filter(|(_, of)| *of == profile);
-        builds.push(build("whylate", profile, &targets.map(|(target, _)| target).collect::<Vec<_>>())?);
-    }
-    // It loads drivers at run time, which a static program cannot: built for the machine's own C library.
-    builds.push(build("whylate-gpu", PROFILE, &[])?);
-    Ok(builds)
-}
-
-/// Builds as [`run`], for tests that go on beside it. What fails to build here fails in `run` once more, which says why.
-///
-/// # Errors
-/// When cargo cannot be started.
-pub(crate) fn build_nicely(root: &Path, profiles: Profiles) -> Result<()> {
-    for mut build in start(root, profiles, true)? {
-        build.wait()?;
+/// Builds those of the programs that have this profile; with what is shipped, the helper for graphics processors.
+fn build(root: &Path, profiles: Profiles, profile: &str, mut cargo: impl FnMut() -> Command) -> Result<()> {
+    let targets = TARGETS.into_iter().zip(profiles).filter(|(_, of)| *of == profile);
+    let targets: Vec<&str> = targets.flat_map(|(target, _)| ["--target", target]).collect();
+    // The helper loads drivers at run time, which a static program cannot: built for the machine's own C library.
+    let helper: &[_] = if profile == PROFILE { &[("whylate-gpu", Vec::new())] } else { &[] };
+    for (package, targets) in [("whylate", targets)].iter().chain(helper) {
+        let mut build = cargo();
+        build.args(["build", "--package", package, "--profile", profile]).args(targets).current_dir(root);
+        process::run(&mut build)?;
     }
     Ok(())
+}
+
+/// Builds what is shipped, beside other steps. It takes minutes, the last ones on one CPU, and the lab waits for it: so it is as
+/// urgent as they are.
+///
+/// # Errors
+/// When something does not build.
+pub(crate) fn build_shipped(root: &Path, profiles: Profiles) -> Result<()> {
+    build(root, profiles, PROFILE, || {
+        let mut cargo = process::cargo(root);
+        cargo.arg("--quiet");
+        cargo
+    })
+}
+
+/// Builds the program that is only tested whether it builds, after all else that runs here.
+///
+/// # Errors
+/// When it does not build.
+pub(crate) fn build_others(root: &Path, profiles: Profiles) -> Result<()> {
+    if profiles == SHIPPED {
+        return Ok(());
+    }
+    build(root, profiles, PROFILE_OF_OTHERS, || {
+        let mut nice = Command::new("nice");
+        nice.args(["-n", "19"]).arg(process::cargo(root).get_program()).arg("--quiet");
+        nice
+    })
 }
 
 /// Builds both binaries and returns where they are, in the order of [`TARGETS`].
@@ -75,9 +78,8 @@ pub(crate) fn build_nicely(root: &Path, profiles: Profiles) -> Result<()> {
 pub(crate) fn run(root: &Path, profiles: Profiles) -> Result<[PathBuf; 2]> {
     let target_folder = process::target_folder(root)?;
     let started = Instant::now();
-    for mut build in start(root, profiles, false)? {
-        let status = build.wait()?;
-        ensure!(status.success(), "cargo build failed ({status})");
+    for profile in BTreeSet::from(profiles) {
+        build(root, profiles, profile, || process::cargo(root))?;
     }
     println!("xtask: static binaries built in {:.0} s", started.elapsed().as_secs_f64());
     println!("xtask: {}", target_folder.join(PROFILE).join("whylate-gpu").display());

@@ -20,6 +20,7 @@ mod process;
 mod programs;
 mod suite;
 mod tidy;
+mod times;
 mod toolchain;
 
 use anyhow::{Context, Result, bail};

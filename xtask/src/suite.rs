@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything continuous integration does, one step after another, until one fails. The last step is most of
 //! it: lanes beside each other.
 
-use crate::{bpf, deny, dist, lab, package, process, programs, tidy, toolchain};
+use crate::{bpf, deny, dist, lab, package, process, programs, tidy, times, toolchain};
 use anyhow::{Context, Result, anyhow, ensure};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -16,7 +16,8 @@ const HELP_REPEATS: usize = 20;
 type Step = (&'static str, fn(&Path) -> Result<()>);
 
 /// Cheap steps first, so that most mistakes are found early.
-const STEPS: [Step; 6] = [
+const STEPS: [Step; 7] = [
+    ("times", times::restore),
     ("toolchain", toolchain_parts),
     ("fmt", format),
     ("tidy", tidy::run),
@@ -36,6 +37,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let started = Instant::now();
     let mut done = Vec::new();
     let result = run_steps(&STEPS, root, &mut done);
+    times::note(root)?;
     println!();
     for (name, duration) in &done {
         println!("xtask: {name:<10} {:>7.1} s", duration.as_secs_f64());
@@ -80,17 +82,21 @@ fn documentation(root: &Path) -> Result<()> {
     process::run(Command::new("mdbook").args(["build", "docs"]).current_dir(root))
 }
 
-/// What takes minutes. The static programs end with minutes on one CPU, and tests that measure wait most of the time: so what guests of
-/// the lab need is built, and the lab runs, beside everything else and at a lower priority.
+/// What takes minutes. The static program ends with minutes on one CPU, the lab waits for it, and tests that measure wait most of
+/// the time: so these are beside each other.
 fn all_else(root: &Path) -> Result<()> {
+    let profiles = profiles(root);
     run_lanes(vec![
         vec![("clippy", &|| clippy(root)), ("docs", &|| documentation(root)), ("tests", &|| tests(root))],
         vec![
             ("lab-tools", &|| lab::tools(root)),
-            ("static-builds", &|| dist::build_nicely(root, profiles(root))),
-            ("dist", &|| static_binaries(root)),
+            ("static-program", &|| dist::build_shipped(root, profiles)),
             ("package", &|| package::step(root)),
             ("lab", &|| lab::test(root)),
+        ],
+        vec![
+            ("program-of-others", &|| dist::build_others(root, profiles)),
+            ("dist", &|| static_binaries(root, profiles)),
         ],
     ])
 }
@@ -143,8 +149,8 @@ fn profiles(root: &Path) -> dist::Profiles {
     if package::can_pack(root) { dist::SHIPPED } else { dist::profiles_for_tests() }
 }
 
-fn static_binaries(root: &Path) -> Result<()> {
-    let [native, _] = dist::run(root, profiles(root))?;
+fn static_binaries(root: &Path, profiles: dist::Profiles) -> Result<()> {
+    let [native, _] = dist::run(root, profiles)?;
     if cfg!(target_arch = "x86_64") {
         let median = help_median(&native)?;
         println!(
