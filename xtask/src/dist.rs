@@ -43,8 +43,8 @@ fn build(root: &Path, profiles: Profiles, profile: &str, mut cargo: impl FnMut()
     Ok(())
 }
 
-/// Builds what is shipped, beside other steps. It takes minutes, the last ones on one CPU, and the lab waits for it: so it is as
-/// urgent as they are.
+/// Builds what is shipped, beside other steps. It takes minutes, the last ones on one CPU, and the lab waits for it: so it comes
+/// before other builds.
 ///
 /// # Errors
 /// When something does not build.
@@ -65,9 +65,9 @@ pub(crate) fn build_others(root: &Path, profiles: Profiles) -> Result<()> {
         return Ok(());
     }
     build(root, profiles, PROFILE_OF_OTHERS, || {
-        let mut nice = Command::new("nice");
-        nice.args(["-n", "19"]).arg(process::cargo(root).get_program()).arg("--quiet");
-        nice
+        let mut cargo = process::nice_cargo(root, 19);
+        cargo.arg("--quiet");
+        cargo
     })
 }
 

@@ -1,5 +1,6 @@
 //! `cargo xtask lab …`: builds the lab's program and becomes it, so that its exit status is the one that is seen.
 
+use crate::suite::NICENESS;
 use crate::{process, toolchain};
 use anyhow::{Context, Result, bail};
 use std::os::unix::process::CommandExt;
@@ -8,8 +9,6 @@ use std::process::{Command, Stdio};
 
 /// The exit status with which the lab's program says that there can be no lab on this machine.
 const UNAVAILABLE: i32 = 69;
-/// Tests that measure run beside those of the lab.
-const NICENESS: &str = "10";
 /// The target that the program under test is built for.
 const GUEST_TARGET: &str = "x86_64-unknown-linux-musl";
 
@@ -46,7 +45,8 @@ pub(crate) fn test(root: &Path) -> Result<()> {
 fn step(root: &Path, words: &[&str]) -> Result<()> {
     let program = program(root, words)?;
     let mut nice = Command::new("nice");
-    nice.args(["-n", NICENESS]).arg(program.get_program()).args(program.get_args());
+    // Tests that measure run beside those of the lab.
+    nice.args(["-n", &NICENESS.to_string()]).arg(program.get_program()).args(program.get_args());
     nice.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?)))).current_dir(root);
     let status = nice.stdin(Stdio::null()).status();
     let status = status.context("cannot start the lab's program")?;

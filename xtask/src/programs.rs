@@ -1,6 +1,7 @@
 //! The programs of all tests: those that measure on this machine's CPUs, and all others.
 
 use crate::process;
+use crate::suite::NICENESS;
 use anyhow::{Context, Result, ensure};
 use cargo_metadata::Message;
 use std::io::BufReader;
@@ -49,7 +50,7 @@ impl Program {
 /// # Errors
 /// When one does not build.
 pub(crate) fn build(root: &Path) -> Result<Vec<Program>> {
-    let mut cargo = process::cargo(root);
+    let mut cargo = process::nice_cargo(root, NICENESS);
     cargo.args(["test", "--workspace", "--no-run", "--message-format", "json-render-diagnostics"]);
     let mut building = cargo.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
     let said = building.stdout.take().context("cargo has no output")?;

@@ -172,7 +172,9 @@ fn histograms_say_why_they_are_not_possible() {
 
 /// Whether the slack of the thread's timer is known of some spike.
 fn names_slack(result: &Value) -> bool {
-    let causes = |spike: &Value| [vec![spike["cause"].clone()], list(spike, "also").clone()].concat();
+    // Other causes are absent where there is one alone.
+    let others = |spike: &Value| spike["also"].as_array().cloned().unwrap_or_default();
+    let causes = |spike: &Value| [vec![spike["cause"].clone()], others(spike)].concat();
     list(result, "spikes").iter().flat_map(causes).any(|cause| word(&cause, "kind") == "timer_slack")
 }
 
