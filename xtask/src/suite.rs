@@ -211,7 +211,7 @@ mod tests {
     fn lanes_run_beside_each_other_and_all_failures_are_named() {
         let (told, heard) = std::sync::mpsc::channel();
         let heard = Mutex::new(heard);
-        // Each waits for the other one: one after the other they would never end.
+        // One after the other, the first would wait for ever.
         let waits = || Ok(heard.lock().unwrap().recv()?);
         let tells = || Ok(told.send(())?);
         run_lanes(vec![vec![("waits", &waits)], vec![("tells", &tells)]]).unwrap();
