@@ -25,17 +25,7 @@ whylate=$(built "${WHYLATE:-}" whylate)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# The script of bpftrace's tool runqlat, with what it does at each event.
-cat > "$scratch/runqlat.bt" <<'SCRIPT'
-tracepoint:sched:sched_wakeup, tracepoint:sched:sched_wakeup_new { @queued[args->pid] = nsecs; }
-tracepoint:sched:sched_switch {
-    if (args->prev_state == 0) { @queued[args->prev_pid] = nsecs; }
-    $at = @queued[args->next_pid];
-    if ($at) { @usecs = hist((nsecs - $at) / 1000); }
-    delete(@queued[args->next_pid]);
-}
-END { clear(@queued); }
-SCRIPT
+runqlat_script=$(dirname "$0")/runqlat.bt
 
 pipe() {
     taskset -c "$last" perf bench -f simple sched pipe -l "$loops" 2>/dev/null | tail -1
@@ -59,7 +49,7 @@ sum() {
 
 # The programs of bpftrace's script, by the same statistics.
 runqlat() {
-    bpftrace "$scratch/runqlat.bt" > /dev/null 2>&1 &
+    bpftrace "$runqlat_script" > /dev/null 2>&1 &
     tool=$!
     sleep 2
     "$hold" 4 others | sum
@@ -101,7 +91,7 @@ while [ "$round" -lt "$rounds" ]; do
     alone=$(pipe)
     histograms=$(beside "$whylate" histograms --quiet --json -D 600)
     all=$(beside "$hold" 600 all "0-$last" uncounted)
-    runqlat=$(beside bpftrace "$scratch/runqlat.bt")
+    runqlat=$(beside bpftrace "$runqlat_script")
     record=$(beside perf sched record -a -o "$scratch/perf.data")
     echo "$round $alone $histograms $all $runqlat $record"
 done | tee "$scratch/rounds"

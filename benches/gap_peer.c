@@ -1,8 +1,7 @@
 /*
  * What each wake-up of a task takes of its CPU: a loop on that CPU, of an ordinary thread, reads the clock and notes each gap in which
- * it did not run. Between two readings it may walk through memory, so that what is interrupted and what interrupts find
- * their cache lines gone. Prints the median gap of each tenth of
- * a second in nanoseconds: a virtual machine's CPU is slower for seconds while its host is busy.
+ * another task ran. Between two readings it may walk through memory, so that what is interrupted and what interrupts find
+ * their cache lines gone. Prints, of each tenth of a second, how many gaps there were, and their median in nanoseconds: a virtual machine's CPU is slower for seconds while its host is busy.
  *
  *   cc -O2 -o /tmp/gap_peer benches/gap_peer.c
  *   /tmp/gap_peer 1 4 0                    # CPU, seconds, KiB of memory (0: none)

@@ -25,17 +25,6 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-# The script of bpftrace's tool runqlat, with what it does at each event.
-SCRIPT = """
-tracepoint:sched:sched_wakeup, tracepoint:sched:sched_wakeup_new { @queued[args->pid] = nsecs; }
-tracepoint:sched:sched_switch {
-    if (args->prev_state == 0) { @queued[args->prev_pid] = nsecs; }
-    $at = @queued[args->next_pid];
-    if ($at) { @usecs = hist((nsecs - $at) / 1000); }
-    delete(@queued[args->next_pid]);
-}
-END { clear(@queued); }
-"""
 PERIODS_US = [1000, 200]
 GOALS = {1000: {"histograms": 0.5, "all": 0.6}, 200: {"histograms": 0.35, "all": 0.5}}
 
@@ -82,9 +71,8 @@ def main():
         folder = Path(scratch)
         program = folder / "gap_peer"
         subprocess.run(["cc", "-O2", "-o", str(program), str(HERE / "gap_peer.c")], check=True)
-        (folder / "runqlat.bt").write_text(SCRIPT)
         hold = lambda what: [options.hold, "600", what, f"0-{cpu}", "uncounted"]
-        arms = {"nothing": [], "histograms": hold("histograms"), "all": hold("all"), "bpftrace": ["bpftrace", str(folder / "runqlat.bt")]}
+        arms = {"nothing": [], "histograms": hold("histograms"), "all": hold("all"), "bpftrace": ["bpftrace", str(HERE / "runqlat.bt")]}
         cases = [(period, int(kib)) for kib in options.kib.split(",") for period in PERIODS_US]
         seen = {case: {arm: [] for arm in arms} for case in cases}
         for number in range(options.rounds):

@@ -14,8 +14,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What was noted, in the folder of build results.
 const NOTED: &str = "xtask-file-times";
-/// This program is built before it can look.
+/// This program is built before it can look, so its results tell nothing, and its files stay as new as they are.
 const OWN_RESULTS: &str = "xtask-";
+const OWN_FILES: &str = "xtask/";
 
 /// Gives files the times that they had in the last run.
 ///
@@ -72,7 +73,7 @@ fn results(root: &Path) -> Result<Option<PathBuf>> {
     Ok(Some(process::target_folder(root)?).filter(|results| !results.starts_with(root)))
 }
 
-/// Each plain file whose content is the one that git knows: mode, hash, and name.
+/// Each plain file of others whose content is the one that git knows: mode, hash, and name.
 fn contents(root: &Path) -> Result<Vec<String>> {
     let git = |words: &[&str]| process::output(Command::new("git").args(words).current_dir(root));
     // Where times are others than git knows, it looks at the contents; what is changed makes it fail.
@@ -80,8 +81,10 @@ fn contents(root: &Path) -> Result<Vec<String>> {
     let changed = git(&["diff-files", "--name-only"])?;
     let changed: Vec<&str> = changed.lines().collect();
     let listed = git(&["ls-files", "--stage"])?;
-    let is_plain = |file: &&str| file.starts_with("100") && !changed.contains(&name(file));
-    Ok(listed.lines().filter(is_plain).map(str::to_owned).collect())
+    let counts = |file: &&str| {
+        file.starts_with("100") && !name(file).starts_with(OWN_FILES) && !changed.contains(&name(file))
+    };
+    Ok(listed.lines().filter(counts).map(str::to_owned).collect())
 }
 
 /// The name in a line of [`contents`].
@@ -121,7 +124,8 @@ mod tests {
         let (root, results) = (folder.path().join("checkout"), folder.path().join("results"));
         fs::create_dir_all(results.join("debug/.fingerprint/unit-1")).unwrap();
         fs::create_dir(&root).unwrap();
-        for file in ["one.rs", "two.rs"] {
+        fs::create_dir(root.join("xtask")).unwrap();
+        for file in ["one.rs", "two.rs", "xtask/main.rs"] {
             fs::write(root.join(file), file).unwrap();
         }
         git(&root, &["init", "-q"]);
