@@ -77,7 +77,8 @@ struct pending {
 	u64 waking_ns;
 	/* The programmed expiry of the timer that woke it, on CLOCK_MONOTONIC; 0 when it was no timer. */
 	u64 expires_ns;
-	u64 unused_end;
+	/* When it last left the CPU of itself, where timers are counted. */
+	u64 left_ns;
 };
 _Static_assert(sizeof(struct pending) == 32, "");
 #define PENDING_SLOTS 32768

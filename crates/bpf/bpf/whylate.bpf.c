@@ -82,6 +82,19 @@ ALWAYS_INLINE u64 expiry_of(struct cpu_state *state, u64 now_ns)
 	return expires_ns > now_ns ? now_ns : expires_ns;
 }
 
+/*
+ * From when on a timer kept its task waiting: its expiry, or a little after it was set, where its moment had come by then; 0 when
+ * the task still has the CPU.
+ */
+ALWAYS_INLINE u64 waited_since(struct pending *pending, struct task_struct *task, u64 expires_ns)
+{
+	if (UNLIKELY((u64)task == bpf_get_current_task()))
+		return 0;
+	if (UNLIKELY(pending->left_ns > expires_ns) && pending->pid == (u32)task->pid)
+		return pending->left_ns;
+	return expires_ns;
+}
+
 /* A task is about to be woken. */
 ALWAYS_INLINE int on_waking(u64 *ctx, bool with_causes)
 {
@@ -108,8 +121,10 @@ ALWAYS_INLINE int on_waking(u64 *ctx, bool with_causes)
 		else
 			state->collisions++;
 	}
+	u64 since_ns = expires_ns ? waited_since(pending, task, expires_ns) : 0;
+
 	pending->pid = pid;
-	pending->expires_ns = expires_ns;
+	pending->expires_ns = since_ns;
 	pending->waking_ns = now_ns;
 	u32 ring = with_causes ? state->settings.ring : 0;
 
@@ -117,13 +132,13 @@ ALWAYS_INLINE int on_waking(u64 *ctx, bool with_causes)
 		state->is_waited = 1;
 	if (!expires_ns)
 		return 0;
-	if (is_enabled(state->settings.enabled, MISSED_TIMER_OFFSETS)) {
+	if (is_enabled(state->settings.enabled, MISSED_TIMER_OFFSETS) && LIKELY(since_ns)) {
 		if (UNLIKELY(state->offset_ns))
 			count_offset(state, cpu);
-		if (UNLIKELY(is_extreme(state, MISSED_TIMER_OFFSETS, now_ns - expires_ns)))
-			count_extreme_offset(state, cpu, task, expires_ns, now_ns);
+		if (UNLIKELY(is_extreme(state, MISSED_TIMER_OFFSETS, now_ns - since_ns)))
+			count_extreme_offset(state, cpu, task, since_ns, now_ns);
 		else
-			state->offset_ns = 1 + now_ns - expires_ns;
+			state->offset_ns = 1 + now_ns - since_ns;
 	}
 	if (ring)
 		note_timer(ctx, state, ring, expires_ns, now_ns, task,
@@ -242,16 +257,23 @@ ALWAYS_INLINE void count_extreme(struct cpu_state *state, u32 cpu, struct task_s
 	state->countings++;
 }
 
-/* A counted task leaves: a wake-up while it was still running has no latency. */
-ALWAYS_INLINE void leaves(struct cpu_state *state, struct task_struct *previous)
+/* A counted task leaves: a wake-up while it was still running has no latency. As in `comes` the clock is read where it has to be. */
+ALWAYS_INLINE void leaves(struct cpu_state *state, u64 *now_ns, struct task_struct *previous, bool is_preempted)
 {
 	u32 pid = previous->pid;
 	struct pending *pending = pending_of(pid);
 
-	if (pending && UNLIKELY(pending->waking_ns) && pending->pid == pid) {
+	if (!pending || UNLIKELY(pending->pid != pid))
+		return;
+	if (UNLIKELY(pending->waking_ns)) {
 		pending->waking_ns = 0;
 		state->without_switch++;
 	}
+	if (is_preempted || !(state->settings.enabled & OF_TIMERS))
+		return;
+	if (!*now_ns)
+		*now_ns = bpf_ktime_get_ns();
+	pending->left_ns = *now_ns;
 }
 
 /* A counted task comes. The clock is read here if the caller has not done so. */
@@ -329,7 +351,7 @@ ALWAYS_INLINE int on_switch(u64 *ctx, bool with_causes)
 	if (state->decided_ns)
 		count_pending(state, cpu);
 	if (previous_counts)
-		leaves(state, previous);
+		leaves(state, &now_ns, previous, is_preempted);
 	if (next_counts)
 		comes(ctx, cpu, ring, state, now_ns, previous, next);
 	return 0;

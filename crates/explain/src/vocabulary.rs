@@ -9,6 +9,9 @@ use whylate_core::result::CauseKind;
 pub const OWN: &str = "whylate itself";
 /// The actor of an interrupt between CPUs whose sender is not known.
 pub(crate) const ANOTHER_CPU: &str = "another CPU";
+/// What a task was doing that had not gone to sleep when its timer was due.
+pub(crate) const STILL_AT_WORK: &str =
+    "the task was still at work, and set its timer when it was due already";
 /// The actor of a non-maskable interrupt.
 pub(crate) const NMI: &str = "NMI";
 

@@ -4,11 +4,16 @@
 use crate::json::validate;
 use crate::tool::{Said, alone, command, finish, signal, start, until, wait, whylate};
 use rustix::process::Signal;
+use rustix::thread::{ClockId, clock_nanosleep_absolute};
+use rustix::time::Timespec;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// A command whose socket and journal are in a folder of the test.
@@ -92,6 +97,41 @@ fn every_wakeup_is_accounted_for_whatever_the_source() {
             assert_eq!(one["max_ns"], record["latency_ns"]);
         }
     }
+}
+
+/// A task that is behind its time asks for moments that are over: the kernel is not late by that.
+#[test]
+fn a_timer_that_is_set_too_late_keeps_nobody_waiting() {
+    const BEHIND_S: i64 = 100;
+    let _alone = alone();
+    let folder = TempDir::new().unwrap();
+    let (end, is_over) = mpsc::channel::<()>();
+    let catch_up = move || {
+        while is_over.try_recv() == Err(mpsc::TryRecvError::Empty) {
+            let now = rustix::time::clock_gettime(ClockId::Monotonic);
+            let behind = Timespec { tv_sec: now.tv_sec.saturating_sub(BEHIND_S), ..now };
+            clock_nanosleep_absolute(ClockId::Monotonic, &behind).unwrap();
+            thread::sleep(Duration::from_millis(5));
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(catch_up);
+        // Ends the thread, also where the test fails.
+        let _end = end;
+        let own = std::process::id().to_string();
+        for source in ["bpf", "tracefs"] {
+            let arguments = ["-D", "1s", "--json", "--priority", "all", "--task", &own, "--source", source];
+            let said = finish(histograms(folder.path(), &arguments));
+            if !is_possible(&said) {
+                continue;
+            }
+            let document = said.json();
+            let offsets = of(&document, "missed_timer_offsets");
+            assert!(offsets.iter().any(|one| one["samples"].as_u64() > Some(10)), "{source}: {document}");
+            let max_ns = offsets.iter().filter_map(|one| one["max_ns"].as_u64()).max();
+            assert!(max_ns < Some(BEHIND_S.unsigned_abs() * 1_000_000_000), "{source}: {document}");
+        }
+    });
 }
 
 fn is_warned_of_zeros(document: &Value) -> bool {

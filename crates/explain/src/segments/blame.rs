@@ -28,6 +28,8 @@ pub(super) struct Context<'r> {
     pub(super) woken: Option<(u64, &'r [String])>,
     /// When the timer that woke it was due at the latest.
     pub(super) due_ns: Option<u64>,
+    /// When it went to sleep before that, where the timer was due already: until then it was on the CPU, or waited for it.
+    pub(super) slept_ns: Option<u64>,
     /// When it got the CPU after that, and the stack of the thread that had it.
     running: Option<(u64, &'r [String])>,
     /// From when on it could have run and the scheduler chose a lesser thread.
@@ -48,6 +50,7 @@ impl<'r> Context<'r> {
             surroundings,
             woken: None,
             due_ns: None,
+            slept_ns: None,
             running: None,
             throttled_from_ns: None,
             first_fault_ns: None,
@@ -61,6 +64,7 @@ impl<'r> Context<'r> {
         for segment in &recording.segments {
             context.look_at(segment, measured);
         }
+        context.slept_ns = context.slept_late(measured);
         context.throttled_from_ns = context.throttled();
         context.let_in_until_ns = context.others_came_in();
         context
@@ -124,6 +128,17 @@ impl<'r> Context<'r> {
 
     fn is_own(&self, process: u32) -> bool {
         self.window.process == 0 || process == self.window.process
+    }
+
+    /// A task that was late may still be at its work, or be preempted in it, when its next timer is due.
+    fn slept_late(&self, measured: Option<u32>) -> Option<u64> {
+        let until_ns = self.woken.map_or(self.window.to_ns, |(woken_ns, _)| woken_ns);
+        let sleeps = self.recording.segments.iter().filter(|segment| match &segment.what {
+            Activity::Thread { thread, was_runnable, .. } => !was_runnable && measured == Some(thread.pid),
+            _ => false,
+        });
+        let last = sleeps.map(|segment| segment.to_ns).filter(|at_ns| *at_ns <= until_ns).max();
+        last.filter(|at_ns| self.window.is_timer && *at_ns > self.window.from_ns)
     }
 
     /// When the scheduler first chose a thread of lower priority although the measured one could have run.
@@ -256,6 +271,7 @@ impl<'r> Context<'r> {
             None => self.timer_pending(slice, Some(thread)),
             Some(_) if self.is_pending(slice) => self.timer_pending(slice, Some(thread)),
             Some(_) if thread.priority >= self.priority => ran(),
+            Some(_) if self.is_before_sleep(slice) => Blame::unattributed(),
             Some(_) => self.not_preempted(slice, thread),
         }
     }
@@ -290,6 +306,10 @@ impl<'r> Context<'r> {
         if self.window.is_timer {
             return if self.is_pending(slice) {
                 self.timer_pending(slice, None)
+            } else if self.is_before_sleep(slice) {
+                Blame::unattributed_as(
+                    "the task was still at work, and set its timer when it was due already",
+                )
             } else {
                 Blame::unattributed()
             };

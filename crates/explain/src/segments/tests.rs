@@ -413,6 +413,34 @@ fn the_other_thread_of_the_core_may_have_slowed_a_loop_down() {
 }
 
 #[test]
+fn a_task_that_is_kept_from_going_to_sleep_waits_for_no_timer() {
+    let leaves = |was_runnable: bool| Activity::Thread {
+        thread: thread(101, 95, "probe"),
+        process: OWN,
+        was_runnable,
+        next_priority: 98,
+    };
+    let causes = |was_runnable: bool| {
+        let segments = vec![
+            ran(900_000, 1_300_000, thread(489, 98, "irq/45-plant")),
+            segment(1_040_000, 1_043_000, Activity::Vector { vector: 0xec }),
+            segment(1_300_000, 1_340_000, leaves(was_runnable)),
+            timer(1_344_000, ""),
+            segment(1_342_000, 1_345_000, Activity::Vector { vector: 0xec }),
+            ran(1_340_000, 1_350_000, thread(0, -21, "swapper/1")),
+            wakeup(1_344_000, 1_350_000, ""),
+        ];
+        decompose(&window(true, 1_351_000), &recording(segments), &Surroundings::default())
+    };
+    let late = causes(false);
+    assert_eq!((late[0].kind, late[0].actor.as_deref()), (CauseKind::Thread, Some("irq/45-plant")));
+    let own = late.iter().find(|cause| cause.kind == CauseKind::Unattributed).expect("its own work");
+    assert!(own.evidence[0].contains("set its timer when it was due already"), "{own:?}");
+    // Nothing says that it slept only then.
+    assert_eq!(causes(true)[0].kind, CauseKind::TimerLate);
+}
+
+#[test]
 fn a_timer_whose_interrupt_is_late_while_others_come_in_is_late_itself() {
     let named = |other: Option<(u64, u64)>, names: &str| {
         let mut segments = vec![

@@ -19,7 +19,8 @@ impl<'r> Context<'r> {
         let evidence = format!(
             "the timer was set to expire {slack} after the moment that the thread asked for, at the latest"
         );
-        (self.priority == NO_RIGHT).then(|| Blame::new(Kind::TimerSlack, RECORDED, evidence))
+        (self.priority == NO_RIGHT && !self.is_before_sleep(slice))
+            .then(|| Blame::new(Kind::TimerSlack, RECORDED, evidence))
     }
 
     /// When the CPU last ended another interrupt while the timer's was due. What was let in right before the timer's waited
@@ -27,7 +28,8 @@ impl<'r> Context<'r> {
     pub(super) fn others_came_in(&self) -> Option<u64> {
         let (woken_ns, _) = self.woken.filter(|_| self.window.is_timer)?;
         let margin_ns = self.surroundings.margin_ns();
-        let due_ns = self.due_ns.unwrap_or_default().max(self.window.from_ns).saturating_add(margin_ns);
+        let asked_ns = self.window.from_ns.max(self.slept_ns.unwrap_or_default());
+        let due_ns = self.due_ns.unwrap_or_default().max(asked_ns).saturating_add(margin_ns);
         let came_in = self.recording.segments.iter().filter(|segment| {
             matches!(segment.what, Activity::Irq { .. } | Activity::Vector { .. })
                 && segment.from_ns > due_ns
@@ -38,7 +40,14 @@ impl<'r> Context<'r> {
 
     /// Whether the timer should have expired by then and its interrupt had not come.
     pub(super) fn is_pending(&self, slice: &Slice<'_>) -> bool {
-        self.window.is_timer && self.woken.is_some_and(|(woken_ns, _)| slice.from_ns < woken_ns)
+        self.window.is_timer
+            && self.woken.is_some_and(|(woken_ns, _)| slice.from_ns < woken_ns)
+            && !self.is_before_sleep(slice)
+    }
+
+    /// Whether the task did not sleep yet, although the moment for which it was going to wait had come.
+    pub(super) fn is_before_sleep(&self, slice: &Slice<'_>) -> bool {
+        self.slept_ns.is_some_and(|slept_ns| slice.from_ns < slept_ns)
     }
 
     /// What the timer's late interrupt interrupted, innermost first; empty for user mode.

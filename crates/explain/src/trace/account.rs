@@ -11,7 +11,7 @@ use super::window::Window;
 use crate::vocabulary;
 use whylate_core::CpuId;
 use whylate_core::result::CauseKind;
-use whylate_trace::event::{Event, EventKind};
+use whylate_trace::event::{Event, EventKind, TaskState};
 
 /// Wakers of wakers are followed so far.
 const DEPTH_MAX: u32 = 3;
@@ -106,6 +106,12 @@ impl Accountant<'_> {
     /// `who` should have run on `cpu` from `from`, and ran at `to`.
     fn wait(&mut self, who: Who, cpu: CpuId, from: u64, to: u64, depth: u32) {
         let wake = self.wake_of(who, to);
+        let until = wake.map_or(to, |wake| wake.at_ns);
+        let slept = self.slept_late(who, from, until).filter(|_| depth == 0);
+        if let Some((slept, cpu)) = slept {
+            self.walk(Phase::AtWork, who, cpu, from, slept);
+        }
+        let from = slept.map_or(from, |(slept, _)| slept);
         let Some(wake) = wake else {
             let entry = self.timer_entry(cpu, from.saturating_sub(self.late.error_ns), to, false);
             let entry = entry.map_or(from, |at| at.clamp(from, to));
@@ -149,6 +155,17 @@ impl Accountant<'_> {
             }
         }
         wake
+    }
+
+    /// When and where the task went to sleep at last, if that was only then.
+    fn slept_late(&self, who: Who, from: u64, until: u64) -> Option<(u64, CpuId)> {
+        let sleeps = self.before(until).take_while(|event| event.at_ns > from);
+        { sleeps }.find_map(|event| match event.kind {
+            EventKind::Switch { previous, state, .. } if Some(previous.pid) == who.pid => {
+                (state != TaskState::Runnable).then_some((event.at_ns, event.cpu))
+            }
+            _ => None,
+        })
     }
 
     /// A timer interrupt of the CPU between two moments: the last one, or the first.

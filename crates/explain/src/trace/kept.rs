@@ -62,6 +62,11 @@ pub fn explain_kept(reader: &mut dyn Reader, moment: &KeptMoment) -> Result<Expl
     let by_timer =
         found.lates.iter().filter(|_| moment.sleeps).filter(is_it).min_by_key(|late| distance(late));
     let late = match by_timer {
+        // It slept when its timer was due already: the probe knows for which moment it was going to wait.
+        Some(late) if late.expected_ns == late.since_ns => {
+            let asked_ns = moment.at_ns.saturating_sub(moment.latency_ns);
+            Some(Late { expected_ns: late.expected_ns.min(asked_ns), ..*late })
+        }
         Some(late) => Some(*late),
         None => measured(reader, moment)?,
     };

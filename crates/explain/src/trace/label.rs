@@ -12,7 +12,7 @@ pub(super) use super::warn::Need;
 use super::window::Window;
 use crate::confidence::{CONCLUDED, FAINT, LEFT_OVER, LIKELY, POSSIBLE, SEEN, SHOWN, STATED, UNENDED};
 use crate::divide::{Blame, IDLE_EXIT_MAX_NS};
-use crate::vocabulary;
+use crate::vocabulary::{self, STILL_AT_WORK};
 use std::collections::HashMap;
 use whylate_core::figure::{self, of_kernel, scheduled};
 use whylate_core::result::CauseKind;
@@ -34,6 +34,8 @@ const THROTTLED_LEAST_NS: u64 = 1_000_000;
 /// What the waiting task waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
+    /// It is still at work, or preempted in it, and has not set its timer, which is due already.
+    AtWork,
     /// Its timer is due, and the interrupt has not come.
     TimerDue,
     /// The timer's interrupt came, and has not woken it yet.
@@ -158,11 +160,14 @@ impl Labeller<'_> {
         }
         if state.pid == who.pid && state.pid.is_some() && !matches!(phase, Phase::Waker { .. } | Phase::Fault)
         {
+            if phase == Phase::AtWork {
+                return Label::unattributed(STILL_AT_WORK);
+            }
             return Label::needed(format!("{} gets the CPU", self.thread(state.pid)));
         }
         match phase {
             Phase::TimerDue => self.timer_due(span, length_ns),
-            Phase::Handling | Phase::Runnable => self.runnable(who, span, length_ns),
+            Phase::AtWork | Phase::Handling | Phase::Runnable => self.runnable(who, span, length_ns),
             Phase::Waker { pid, owner } => self.waker(pid, owner, span, length_ns),
             Phase::Fault => {
                 let reason = "the task had a page fault and slept on it";
@@ -197,10 +202,7 @@ impl Labeller<'_> {
         let state = &span.state;
         let by = |kind, what, confidence, reason| self.by(kind, state, what, confidence, reason);
         // Who ran with interrupts on did not delay the timer: the timeline alone names it.
-        let late_timer = |what, confidence, reason| {
-            let label = by(TimerLate, what, confidence, reason);
-            Label { blame: Blame { actor: None, pid: None, ..label.blame }, ..label }
-        };
+        let late_timer = |what, confidence, reason| by(TimerLate, what, confidence, reason).nobody();
         if state.pid == Some(0) && state.irqs_off != Knowledge::ByEvent {
             return self.timer_due_in_idle(state, length_ns);
         }

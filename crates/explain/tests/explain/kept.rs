@@ -69,6 +69,32 @@ fn it_is_explained_from_the_expiry_of_its_own_timer() {
 }
 
 #[test]
+fn a_task_that_is_kept_from_going_to_sleep_waits_for_no_timer() {
+    // Late before, it is preempted in its work until after 1000 us, for which it is going to wait.
+    let lines = "100 1 whylate-7 d...2.. switch whylate-7:4 R > irq/30-plant-9:1
+         3900 1 irq/30-plant-9 d...2.. switch irq/30-plant-9:1 S > whylate-7:4
+         3990 1 whylate-7 d...... timer_start 1000
+         4000 1 whylate-7 d...2.. switch whylate-7:4 S > swapper-0:120
+         4010 1 swapper-0 d..h... vec local_timer
+         4012 1 swapper-0 d..h... expire 4012
+         4014 1 swapper-0 d..h1.. waking whylate-7:4 1
+         4016 1 swapper-0 dn.h2.. wakeup whylate-7:4 1
+         4018 1 swapper-0 dn.h... vecx local_timer
+         4025 1 swapper-0 d...2.. switch swapper-0:120 R > whylate-7:4
+         4030 1 whylate-7 d...... timer_start 15000";
+    let result = explained(lines, &MOMENT);
+    let spike = only_spike(&result);
+    assert_eq!((spike.expected_from, spike.expected_ns), (ExpectedFrom::Probe, 1_000_000));
+    assert_eq!((spike.cause.kind, spike.cause.actor.as_deref()), (CauseKind::Thread, Some("irq/30-plant")));
+    let own = spike.timeline.iter().find(|piece| piece.what.contains("still at work"));
+    assert_eq!(own.map(|piece| (piece.from_ns, piece.to_ns)), Some((3_900_000, 4_000_000)), "{spike:#?}");
+    // Where the trace shows most of the latency, the rest is the probe's too.
+    let result = explained(lines, &KeptMoment { latency_ns: 40_000, ..MOMENT });
+    let spike = only_spike(&result);
+    assert_eq!((spike.expected_from, spike.expected_ns), (ExpectedFrom::Timer, 3_987_000));
+}
+
+#[test]
 fn what_the_reader_noticed_is_told() {
     let mut script = Script::new(&late());
     script.info.remarks = vec!["functions have no names".to_owned()];

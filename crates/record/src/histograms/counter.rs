@@ -25,6 +25,15 @@ struct Pending {
     expires_ns: Option<u64>,
 }
 
+/// A timer that is set.
+#[derive(Clone, Copy, Debug)]
+struct Armed {
+    /// On its own clock.
+    expires_ns: u64,
+    /// When it was set.
+    at_ns: u64,
+}
+
 /// What is in progress on one CPU.
 #[derive(Clone, Debug, Default)]
 struct CpuState {
@@ -32,8 +41,8 @@ struct CpuState {
     /// With the thread in which the handler runs.
     expires_soft: Option<(u64, u32)>,
     running: Option<Who>,
-    /// The timer that was cancelled last, with its expiry: some kernels say that of one that expires, just before.
-    cancelled: Option<(u64, u64)>,
+    /// The timer that was cancelled last: some kernels say that of one that expires, just before.
+    cancelled: Option<(u64, Armed)>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -52,8 +61,7 @@ pub(super) struct Counter {
     threads: BTreeSet<u32>,
     enabled: BTreeSet<(CpuId, HistogramKind)>,
     series: BTreeMap<(CpuId, HistogramKind), Series>,
-    /// The expiry of each armed timer, on its own clock.
-    timers: HashMap<u64, u64>,
+    timers: HashMap<u64, Armed>,
     states: HashMap<CpuId, CpuState>,
     pending: HashMap<u32, Pending>,
     counts: WakeupCounts,
@@ -104,11 +112,10 @@ impl Counter {
     pub(super) fn take(&mut self, step: &Step) {
         match &step.what {
             What::Armed { timer, expires_ns } => {
-                self.timers.insert(*timer, *expires_ns);
+                self.timers.insert(*timer, Armed { expires_ns: *expires_ns, at_ns: step.at_ns });
             }
             What::Disarmed { timer } => {
-                let expires_ns = self.timers.remove(timer);
-                let cancelled = expires_ns.map(|expires_ns| (*timer, expires_ns));
+                let cancelled = self.timers.remove(timer).map(|armed| (*timer, armed));
                 self.states.entry(step.cpu).or_default().cancelled = cancelled;
             }
             What::Expired { timer, now_ns } => self.expired(step, *timer, *now_ns),
@@ -129,13 +136,13 @@ impl Counter {
 
     fn expired(&mut self, step: &Step, timer: u64, now_ns: u64) {
         let state = self.states.entry(step.cpu).or_default();
-        let cancelled =
-            state.cancelled.take().filter(|(of, _)| *of == timer).map(|(_, expires_ns)| expires_ns);
-        let Some(expires_ns) = self.timers.remove(&timer).or(cancelled) else { return };
+        let cancelled = state.cancelled.take().filter(|(of, _)| *of == timer).map(|(_, armed)| armed);
+        let Some(armed) = self.timers.remove(&timer).or(cancelled) else { return };
         // Expiries on other clocks are converted by the time of this event, which is known on both.
         let is_monotonic = now_ns.abs_diff(step.at_ns) < SAME_CLOCK_NS;
         let offset_ns = if is_monotonic { 0 } else { step.at_ns as i64 - now_ns as i64 };
-        let expires_ns = expires_ns.saturating_add_signed(offset_ns);
+        // One that was set when its moment had come keeps nobody waiting before.
+        let expires_ns = armed.expires_ns.saturating_add_signed(offset_ns).max(armed.at_ns);
         if step.in_softirq {
             state.expires_soft = Some((expires_ns, step.pid));
         } else {
@@ -165,6 +172,8 @@ impl Counter {
             state.expires_soft.filter(|(_, thread)| *thread == step.pid).map(|(expires, _)| expires);
         // Timers may expire early by their slack: no latency.
         let expires_ns = state.expires_hard_ns.or(soft_ns).map(|expires_ns| expires_ns.min(step.at_ns));
+        // A task that still has the CPU does not wait.
+        let expires_ns = expires_ns.filter(|_| task.pid != step.pid);
         let running = state.running.clone().filter(|running| running.pid == step.pid);
         self.counts.wakeups += 1;
         let waking = Pending { waking_ns: step.at_ns, expires_ns };

@@ -65,6 +65,19 @@ fn a_timer_that_is_cancelled_just_before_it_expires_has_an_expiry() {
 }
 
 #[test]
+fn a_timer_that_is_set_when_its_moment_is_over_is_late_from_then_on() {
+    let mut counter = counter();
+    counter.take(&step(1_300, What::Armed { timer: 7, expires_ns: 1_000 }));
+    counter.take(&step(1_400, What::Expired { timer: 7, now_ns: 1_390 }));
+    counter.take(&step(1_500, What::Waking(who(42, 80))));
+    assert_eq!(of(&counter, HistogramKind::MissedTimerOffsets).quantiles.unwrap().max_ns, 200);
+    // The task that has the CPU itself was on its way to sleep.
+    counter.take(&Step { pid: 43, ..step(1_550, What::Waking(who(43, 80))) });
+    assert_eq!(of(&counter, HistogramKind::MissedTimerOffsets).samples, 1);
+    assert_eq!(counter.counts.wakeups, 2);
+}
+
+#[test]
 fn a_timer_of_another_clock_is_brought_to_the_monotonic_one() {
     let mut counter = counter();
     let apart = 1_700_000_000_000_000_000;
