@@ -249,9 +249,12 @@ impl Track {
                 let to_ns = raw.run_ns.max(woken_ns);
                 open.stages.extend(waits(Stage { from_ns: woken_ns, to_ns, cpu, what }, raw));
             }
-            _ => {
+            (_, left) => {
                 let is_timer = raw.waker_kind == RawWaker::Timer && raw.expires_ns > 0;
                 let due_ns = if is_timer { raw.expires_ns.min(raw.ready_ns) } else { raw.ready_ns };
+                // Behind its time it may have asked for a moment that was over: its work until then is another activation.
+                let slept_ns = left.map_or(0, |left| left.at_ns);
+                let due_ns = due_ns.max(slept_ns.min(raw.ready_ns));
                 self.open = Some(Activation {
                     thread: thread(raw.thread, raw.prio, &raw.command),
                     process: raw.process,

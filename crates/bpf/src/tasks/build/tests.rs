@@ -55,6 +55,17 @@ fn an_activation_reaches_from_the_timer_to_the_sleep_over_cpus_and_thieves() {
 }
 
 #[test]
+fn a_task_that_asks_for_a_moment_that_is_over_is_due_when_it_sleeps() {
+    let first = stretch(Began::Woken, 100, 110, 200);
+    let timer =
+        RawStretch { waker_kind: RawWaker::Timer, expires_ns: 50, ..stretch(Began::Woken, 230, 240, 300) };
+    let (found, _) = built(&[(0, first), (0, timer)]);
+    let [first, second] = &found[..] else { panic!("{found:#?}") };
+    assert_eq!((first.due_ns, first.response_ns()), (100, 100));
+    assert_eq!((second.due_ns, second.wakeup_ns(), second.response_ns()), (200, 40, 100));
+}
+
+#[test]
 fn a_task_that_is_moved_before_it_runs_waits_for_two_cpus() {
     let woken = || stretch(Began::Woken, 100, 900, 950);
     let moved = RawStretch { moved_ns: 800, moved_from: 1 + 3, ..woken() };
