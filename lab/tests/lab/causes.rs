@@ -157,8 +157,8 @@ pub(crate) fn plant_beside(
 #[allow(clippy::print_stdout, reason = "rows of the confusion table, for the record")]
 fn check(guest: &Guest, plants: &[&Planted], stalls: &[Stall], result: &Value, named_min: usize) {
     let spikes = result["spikes"].as_array().cloned().unwrap_or_default();
-    let mut wrong = Vec::new();
     for planted in plants {
+        let mut wrong = Vec::new();
         let (mut right, mut measured) = (0, 0);
         let mut named: Vec<String> = Vec::new();
         let own: Vec<&Stall> = stalls.iter().filter(|stall| stall.cause == planted.cause).collect();

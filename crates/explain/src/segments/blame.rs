@@ -132,13 +132,28 @@ impl<'r> Context<'r> {
 
     /// A task that was late may still be at its work, or be preempted in it, when its next timer is due.
     fn slept_late(&self, measured: Option<u32>) -> Option<u64> {
-        let until_ns = self.woken.map_or(self.window.to_ns, |(woken_ns, _)| woken_ns);
-        let sleeps = self.recording.segments.iter().filter(|segment| match &segment.what {
-            Activity::Thread { thread, was_runnable, .. } => !was_runnable && measured == Some(thread.pid),
-            _ => false,
-        });
-        let last = sleeps.map(|segment| segment.to_ns).filter(|at_ns| *at_ns <= until_ns).max();
-        last.filter(|at_ns| self.window.is_timer && *at_ns > self.window.from_ns)
+        let Window { from_ns, to_ns, .. } = *self.window;
+        let threads = || {
+            self.recording.segments.iter().filter_map(|segment| match &segment.what {
+                Activity::Thread { thread, process, was_runnable, .. } => {
+                    Some((segment, thread.pid, *process, *was_runnable))
+                }
+                _ => None,
+            })
+        };
+        let slept_ns = match self.woken {
+            Some((woken_ns, _)) => threads()
+                .filter(|(.., pid, _, was_runnable)| !was_runnable && measured == Some(*pid))
+                .map(|(segment, ..)| segment.to_ns)
+                .filter(|at_ns| *at_ns <= woken_ns)
+                .max(),
+            // Nothing woke it, and it has the CPU: it did not sleep at all.
+            None => threads()
+                .filter(|(.., process, _)| self.recording.lost == 0 && self.is_measured(*process))
+                .find(|(segment, ..)| (segment.from_ns..=segment.to_ns).contains(&to_ns))
+                .map(|_| to_ns),
+        };
+        slept_ns.filter(|at_ns| self.window.is_timer && *at_ns > from_ns)
     }
 
     /// When the scheduler first chose a thread of lower priority although the measured one could have run.
@@ -268,6 +283,7 @@ impl<'r> Context<'r> {
             return ran();
         }
         match self.woken {
+            None if self.is_before_sleep(slice) && thread.priority >= self.priority => ran(),
             None => self.timer_pending(slice, Some(thread)),
             Some(_) if self.is_pending(slice) => self.timer_pending(slice, Some(thread)),
             Some(_) if thread.priority >= self.priority => ran(),
@@ -306,7 +322,7 @@ impl<'r> Context<'r> {
         if self.window.is_timer {
             return if self.is_pending(slice) {
                 self.timer_pending(slice, None)
-            } else if self.is_before_sleep(slice) {
+            } else if self.woken.is_some() && self.is_before_sleep(slice) {
                 Blame::unattributed_as(
                     "the task was still at work, and set its timer when it was due already",
                 )

@@ -438,6 +438,15 @@ fn a_task_that_is_kept_from_going_to_sleep_waits_for_no_timer() {
     assert!(own.evidence[0].contains("set its timer when it was due already"), "{own:?}");
     // Nothing says that it slept only then.
     assert_eq!(causes(true)[0].kind, CauseKind::TimerLate);
+    // Nothing woke it: the moment was over when it asked, and it did not sleep at all.
+    let segments =
+        vec![ran(900_000, 1_300_000, thread(489, 98, "plant")), segment(1_300_000, 1_340_000, leaves(false))];
+    let awake = |lost: u64| {
+        let recording = Recording { segments: segments.clone(), complete_from_ns: 0, lost };
+        decompose(&window(true, 1_310_000), &recording, &Surroundings::default()).remove(0)
+    };
+    assert_eq!((awake(0).kind, awake(0).actor.as_deref()), (CauseKind::Thread, Some("plant")));
+    assert_eq!(awake(1).kind, CauseKind::Unattributed, "its wake-up may be among what was lost");
 }
 
 #[test]
