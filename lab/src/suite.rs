@@ -322,7 +322,7 @@ fn report(test: &LabTest, outcome: Outcome, duration: Duration) -> Outcome {
     let machine = test.machine.label();
     match &outcome {
         Outcome::Passed | Outcome::PassedAgain => {
-            println!("passed:  {} [{machine}] {:.1} s", test.name, duration.as_secs_f64())
+            println!("passed:  {} [{machine}] {:.1} s", test.name, duration.as_secs_f64());
         }
         Outcome::Failed(why) => {
             println!("FAILED:  {} [{machine}] {:.1} s: {why}", test.name, duration.as_secs_f64());

@@ -126,9 +126,6 @@ ALWAYS_INLINE bool is_enabled(u32 enabled, enum kind kind)
 	return enabled & (1u << kind);
 }
 
-/* Those whose latencies begin with a timer's expiry, as bits. */
-#define OF_TIMERS (1u << MISSED_TIMER_OFFSETS | 1u << TIMER_AND_WAKEUP | 1u << TIMER_WAKEUP_SWITCH)
-
 /* Whether a histogram is on that needs the end of a switch. */
 ALWAYS_INLINE bool needs_switch_end(u32 enabled)
 {

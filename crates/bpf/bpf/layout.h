@@ -77,8 +77,7 @@ struct pending {
 	u64 waking_ns;
 	/* The programmed expiry of the timer that woke it, on CLOCK_MONOTONIC; 0 when it was no timer. */
 	u64 expires_ns;
-	/* When it last left the CPU of itself, where timers are counted. */
-	u64 left_ns;
+	u64 unused_end;
 };
 _Static_assert(sizeof(struct pending) == 32, "");
 #define PENDING_SLOTS 32768
@@ -140,7 +139,9 @@ struct cpu_state {
 	u64 previous;
 	/* Goes up before and after latencies are counted: odd meanwhile. */
 	u64 countings;
-	u64 unused_wakeup[2];
+	/* The timer that was set here last when its moment was over, and when that was: it expires at once, and is not late by more. */
+	u64 over_timer;
+	u64 over_ns;
 
 	/* The extremes of each histogram since its last reset; what is longer than 4 s counts as that. */
 	u32 max_ns[KINDS_STRIDE];

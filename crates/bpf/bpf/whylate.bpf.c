@@ -6,7 +6,25 @@
 #include "marks.h"
 #include "origin.h"
 
-/* A timer's handler begins: keep the programmed expiry. */
+/* A timer is set. */
+SECTION("tp_btf/hrtimer_start")
+int timer_start(u64 *ctx)
+{
+	struct hrtimer *timer = (void *)ctx[0];
+	s64 expires_ns = timer->node.expires - timer->base->offset, now_ns = bpf_ktime_get_ns();
+
+	if (LIKELY(expires_ns > now_ns))
+		return 0;
+	struct cpu_state *state = state_of(bpf_get_smp_processor_id());
+
+	if (!state)
+		return 0;
+	state->over_timer = (u64)timer;
+	state->over_ns = now_ns;
+	return 0;
+}
+
+/* A timer's handler begins: keep the programmed expiry, or when it was set if that was later. */
 SECTION("tp_btf/hrtimer_expire_entry")
 int timer_entry(u64 *ctx)
 {
@@ -18,6 +36,11 @@ int timer_entry(u64 *ctx)
 	/* Converts the expiry from the timer's clock to CLOCK_MONOTONIC. */
 	u64 expires_ns = timer->node.expires - timer->base->offset;
 
+	if (UNLIKELY(state->over_timer == (u64)timer)) {
+		state->over_timer = 0;
+		if ((s64)expires_ns < (s64)state->over_ns)
+			expires_ns = state->over_ns;
+	}
 	if (UNLIKELY(timer->is_soft)) {
 		state->expires_soft_ns = expires_ns;
 		state->soft_thread = (u32)bpf_get_current_pid_tgid();
@@ -82,19 +105,6 @@ ALWAYS_INLINE u64 expiry_of(struct cpu_state *state, u64 now_ns)
 	return expires_ns > now_ns ? now_ns : expires_ns;
 }
 
-/*
- * From when on a timer kept its task waiting: its expiry, or a little after it was set, where its moment had come by then; 0 when
- * the task still has the CPU.
- */
-ALWAYS_INLINE u64 waited_since(struct pending *pending, struct task_struct *task, u64 expires_ns)
-{
-	if (UNLIKELY((u64)task == bpf_get_current_task()))
-		return 0;
-	if (UNLIKELY(pending->left_ns > expires_ns) && pending->pid == (u32)task->pid)
-		return pending->left_ns;
-	return expires_ns;
-}
-
 /* A task is about to be woken. */
 ALWAYS_INLINE int on_waking(u64 *ctx, bool with_causes)
 {
@@ -121,10 +131,8 @@ ALWAYS_INLINE int on_waking(u64 *ctx, bool with_causes)
 		else
 			state->collisions++;
 	}
-	u64 since_ns = expires_ns ? waited_since(pending, task, expires_ns) : 0;
-
 	pending->pid = pid;
-	pending->expires_ns = since_ns;
+	pending->expires_ns = expires_ns;
 	pending->waking_ns = now_ns;
 	u32 ring = with_causes ? state->settings.ring : 0;
 
@@ -132,13 +140,13 @@ ALWAYS_INLINE int on_waking(u64 *ctx, bool with_causes)
 		state->is_waited = 1;
 	if (!expires_ns)
 		return 0;
-	if (is_enabled(state->settings.enabled, MISSED_TIMER_OFFSETS) && LIKELY(since_ns)) {
+	if (is_enabled(state->settings.enabled, MISSED_TIMER_OFFSETS)) {
 		if (UNLIKELY(state->offset_ns))
 			count_offset(state, cpu);
-		if (UNLIKELY(is_extreme(state, MISSED_TIMER_OFFSETS, now_ns - since_ns)))
-			count_extreme_offset(state, cpu, task, since_ns, now_ns);
+		if (UNLIKELY(is_extreme(state, MISSED_TIMER_OFFSETS, now_ns - expires_ns)))
+			count_extreme_offset(state, cpu, task, expires_ns, now_ns);
 		else
-			state->offset_ns = 1 + now_ns - since_ns;
+			state->offset_ns = 1 + now_ns - expires_ns;
 	}
 	if (ring)
 		note_timer(ctx, state, ring, expires_ns, now_ns, task,
@@ -257,23 +265,16 @@ ALWAYS_INLINE void count_extreme(struct cpu_state *state, u32 cpu, struct task_s
 	state->countings++;
 }
 
-/* A counted task leaves: a wake-up while it was still running has no latency. As in `comes` the clock is read where it has to be. */
-ALWAYS_INLINE void leaves(struct cpu_state *state, u64 *now_ns, struct task_struct *previous, bool is_preempted)
+/* A counted task leaves: a wake-up while it was still running has no latency. */
+ALWAYS_INLINE void leaves(struct cpu_state *state, struct task_struct *previous)
 {
 	u32 pid = previous->pid;
 	struct pending *pending = pending_of(pid);
 
-	if (!pending || UNLIKELY(pending->pid != pid))
-		return;
-	if (UNLIKELY(pending->waking_ns)) {
+	if (pending && UNLIKELY(pending->waking_ns) && pending->pid == pid) {
 		pending->waking_ns = 0;
 		state->without_switch++;
 	}
-	if (is_preempted || !(state->settings.enabled & OF_TIMERS))
-		return;
-	if (!*now_ns)
-		*now_ns = bpf_ktime_get_ns();
-	pending->left_ns = *now_ns;
 }
 
 /* A counted task comes. The clock is read here if the caller has not done so. */
@@ -351,7 +352,7 @@ ALWAYS_INLINE int on_switch(u64 *ctx, bool with_causes)
 	if (state->decided_ns)
 		count_pending(state, cpu);
 	if (previous_counts)
-		leaves(state, &now_ns, previous, is_preempted);
+		leaves(state, previous);
 	if (next_counts)
 		comes(ctx, cpu, ring, state, now_ns, previous, next);
 	return 0;

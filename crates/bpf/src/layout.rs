@@ -135,7 +135,8 @@ pub(crate) struct RawCpuState {
     pub(crate) previous: u64,
     /// Odd while latencies are counted.
     pub(crate) countings: u64,
-    pub(crate) unused_wakeup: [u64; 2],
+    pub(crate) over_timer: u64,
+    pub(crate) over_ns: u64,
     /// The extremes of each histogram; what is longer than they can say counts as the longest.
     pub(crate) max_ns: [u32; KINDS_STRIDE],
     pub(crate) min_ns: [u32; KINDS_STRIDE],

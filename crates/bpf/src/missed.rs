@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// Events that matter only to a task that waits for a timer.
-const OF_TIMERS: [&str; 2] = ["hrtimer_expire_entry", "hrtimer_expire_exit"];
+const OF_TIMERS: [&str; 3] = ["hrtimer_start", "hrtimer_expire_entry", "hrtimer_expire_exit"];
 
 /// How often programs did not run at their events because they were already running on that CPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

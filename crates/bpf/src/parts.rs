@@ -13,8 +13,11 @@ const SWITCH_END: Event = event("switch_end", "sched_exit_tp");
 const FIRST_FUNCTION: Event = event("switch_end_probed", "finish_task_switch");
 const OF_SWITCH_END: [HistogramKind; 2] = [HistogramKind::SwitchOff, HistogramKind::TimerWakeupSwitch];
 /// The events of timers.
-const TIMERS: [Event; 2] =
-    [event("timer_entry", "hrtimer_expire_entry"), event("timer_exit", "hrtimer_expire_exit")];
+const TIMERS: [Event; 3] = [
+    event("timer_start", "hrtimer_start"),
+    event("timer_entry", "hrtimer_expire_entry"),
+    event("timer_exit", "hrtimer_expire_exit"),
+];
 const OF_TIMERS: [HistogramKind; 3] =
     [HistogramKind::MissedTimerOffsets, HistogramKind::TimerAndWakeup, HistogramKind::TimerWakeupSwitch];
 

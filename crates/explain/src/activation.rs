@@ -53,6 +53,8 @@ pub struct Activation {
     pub migrations: u64,
     /// Only its runs and preemptions are known: not when it was woken, nor for what it slept.
     pub is_partial: bool,
+    /// Whether something between the activation before and this one was not seen: the time from that one is no period.
+    pub is_after_gap: bool,
     /// It had not ended when the watch did: its last stage goes on.
     pub is_unended: bool,
 }

@@ -154,14 +154,15 @@ pub fn scheduling_of_thread(tid: u32) -> io::Result<ThreadScheduling> {
     })
 }
 
-/// How long after its release a thread of SCHED_DEADLINE has to be done; `None` for one of another policy.
+/// How long after its release a thread of SCHED_DEADLINE has to be done; `None` for one of another policy, and for one that has
+/// ended and is still there: the kernel says 0 of it.
 ///
 /// # Errors
 /// ESRCH when there is no such thread.
 pub fn deadline_of_thread(tid: u32) -> io::Result<Option<Nanos>> {
     let attributes = attributes_of(tid)?;
     let has_one = i32::try_from(attributes.policy) == Ok(libc::SCHED_DEADLINE);
-    Ok(has_one.then_some(Nanos(attributes.deadline_ns)))
+    Ok((has_one && attributes.deadline_ns > 0).then_some(Nanos(attributes.deadline_ns)))
 }
 
 fn attributes_of(tid: u32) -> io::Result<SchedAttr> {

@@ -67,6 +67,8 @@ pub(super) struct Track {
     pub(super) open: Option<Activation>,
     pub(super) left: Option<Left>,
     cpu: Option<CpuId>,
+    /// Whether something of it was not seen since its last activation that is whole.
+    has_gap: bool,
     /// Marks by which it came since it was given the CPU.
     pub(super) marks: Vec<Come>,
     /// Warnings of the kernel's monitors that are in no activation that has ended.
@@ -156,6 +158,7 @@ impl Builder {
     pub(super) fn forget_open(&mut self) {
         for track in self.tracks.values_mut() {
             self.incomplete += u64::from(track.open.take().is_some());
+            track.has_gap = true;
             track.left = None;
             track.marks.clear();
             self.warned.append(&mut track.warned);
@@ -166,6 +169,7 @@ impl Builder {
         let track = self.tracks.entry(raw.thread).or_default();
         if raw.lost > 0 {
             self.incomplete += u64::from(track.open.take().is_some());
+            track.has_gap = true;
             track.left = None;
         }
         let left = track.left.take();
@@ -186,9 +190,11 @@ impl Builder {
                     open.stages.push(Stage { from_ns: at_ns, to_ns: raw.end_ns, cpu, what: Doing::Unseen });
                 }
             }
-            // What was before is not known.
-            _ => {
-                self.incomplete += u64::from(is_open);
+            // What was before is not known; where it slept, neither its wake-up nor the switch to it was shown.
+            (_, left) => {
+                let was_asleep = !self.marked && left.as_ref().is_some_and(Left::is_asleep);
+                self.incomplete += u64::from(is_open || was_asleep);
+                track.has_gap |= is_open || was_asleep;
                 track.open = None;
             }
         }
@@ -261,6 +267,7 @@ impl Track {
                     due_ns,
                     woken_ns: raw.ready_ns,
                     waker,
+                    is_after_gap: std::mem::take(&mut self.has_gap),
                     stages: waits(Stage { from_ns: due_ns, to_ns: raw.run_ns, cpu, what }, raw),
                     ..Activation::default()
                 });

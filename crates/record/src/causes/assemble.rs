@@ -108,8 +108,8 @@ impl CpuState {
 #[derive(Debug, Default)]
 pub(super) struct Assembler {
     cpus: BTreeMap<CpuId, CpuState>,
-    /// The expiry of each armed timer, on its own clock.
-    timers: HashMap<u64, u64>,
+    /// The expiry of each armed timer, on its own clock, and when it was set.
+    timers: HashMap<u64, (u64, u64)>,
     /// When measured threads were woken that do not run yet.
     woken: HashMap<u32, u64>,
     /// How late a timer is on each CPU whose stack is named; none: never.
@@ -158,7 +158,9 @@ impl Assembler {
         };
         match event.kind {
             EventKind::Lost { .. } => return self.lost(event),
-            EventKind::TimerStart { timer, expires_ns, .. } => return self.armed(timer, expires_ns),
+            EventKind::TimerStart { timer, expires_ns, .. } => {
+                return self.armed(timer, expires_ns, event.at_ns);
+            }
             EventKind::TimerExpire { timer, now_ns, .. } => return self.expired(event, timer, now_ns),
             EventKind::Waking { task, .. } => {
                 let own = own.process(seen(event, task, names)).map(|process| (task.pid, process));
@@ -205,19 +207,20 @@ impl Assembler {
         self.woken.clear();
     }
 
-    fn armed(&mut self, timer: u64, expires_ns: u64) {
+    fn armed(&mut self, timer: u64, expires_ns: u64, at_ns: u64) {
         if self.timers.len() >= TIMERS_MAX {
             self.timers.clear();
         }
-        self.timers.insert(timer, expires_ns);
+        self.timers.insert(timer, (expires_ns, at_ns));
     }
 
     fn expired(&mut self, event: &Event, timer: u64, now_ns: u64) {
-        let Some(expires_ns) = self.timers.remove(&timer) else { return };
+        let Some((expires_ns, armed_ns)) = self.timers.remove(&timer) else { return };
         // Expiries on other clocks are converted by the time of this event, which is known on both.
         let is_monotonic = now_ns.abs_diff(event.at_ns) < SAME_CLOCK_NS;
         let offset_ns = if is_monotonic { 0 } else { event.at_ns as i64 - now_ns as i64 };
-        let expires_ns = expires_ns.saturating_add_signed(offset_ns);
+        // One that was set when its moment was over keeps nobody waiting before.
+        let expires_ns = expires_ns.saturating_add_signed(offset_ns).max(armed_ns);
         let state = self.cpus.entry(event.cpu).or_default();
         state.stack.clear();
         if event.context.hard_irq {

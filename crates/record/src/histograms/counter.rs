@@ -172,8 +172,6 @@ impl Counter {
             state.expires_soft.filter(|(_, thread)| *thread == step.pid).map(|(expires, _)| expires);
         // Timers may expire early by their slack: no latency.
         let expires_ns = state.expires_hard_ns.or(soft_ns).map(|expires_ns| expires_ns.min(step.at_ns));
-        // A task that still has the CPU does not wait.
-        let expires_ns = expires_ns.filter(|_| task.pid != step.pid);
         let running = state.running.clone().filter(|running| running.pid == step.pid);
         self.counts.wakeups += 1;
         let waking = Pending { waking_ns: step.at_ns, expires_ns };

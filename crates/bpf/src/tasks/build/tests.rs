@@ -66,6 +66,20 @@ fn a_task_that_asks_for_a_moment_that_is_over_is_due_when_it_sleeps() {
 }
 
 #[test]
+fn an_activation_whose_begin_was_not_shown_is_counted_and_no_part_of_a_period() {
+    let raws = [
+        stretch(Began::Unknown, 0, 0, 50),
+        stretch(Began::Woken, 100, 110, 150),
+        stretch(Began::Unknown, 0, 0, 250),
+        stretch(Began::Woken, 300, 310, 350),
+        stretch(Began::Woken, 400, 410, 450),
+    ];
+    let (found, incomplete) = built(&raws.map(|raw| (0, raw)));
+    let seen: Vec<_> = found.iter().map(|one| (one.due_ns, one.is_after_gap)).collect();
+    assert_eq!((seen, incomplete), (vec![(100, false), (300, true), (400, false)], 1));
+}
+
+#[test]
 fn a_task_that_is_moved_before_it_runs_waits_for_two_cpus() {
     let woken = || stretch(Began::Woken, 100, 900, 950);
     let moved = RawStretch { moved_ns: 800, moved_from: 1 + 3, ..woken() };

@@ -18,19 +18,22 @@ const KNOWN_MAX: usize = 1_024;
 pub(super) struct KernelDeadlines(BTreeMap<u32, (Instant, Option<Nanos>)>);
 
 impl KernelDeadlines {
-    /// The deadline of a thread, counted from its release; `None` for one of another policy, and for one that is gone.
+    /// The deadline of a thread, counted from its release; `None` for one of another policy, and for one that was gone before it was
+    /// asked for.
     pub(super) fn of(&mut self, thread: &Thread) -> Option<Nanos> {
         if thread.priority != PRIORITY_DEADLINE {
             return None;
         }
-        let known = self.0.get(&thread.pid).filter(|(at, _)| at.elapsed() < FRESH);
-        if let Some((_, deadline)) = known {
-            return *deadline;
+        let known = self.0.get(&thread.pid).copied();
+        if let Some((_, deadline)) = known.filter(|(at, _)| at.elapsed() < FRESH) {
+            return deadline;
         }
         if self.0.len() >= KNOWN_MAX {
             self.0.clear();
         }
-        let deadline = schedule::deadline_of_thread(thread.pid).ok().flatten();
+        let told = schedule::deadline_of_thread(thread.pid).ok().flatten();
+        // Its last activations are looked at when it may have ended.
+        let deadline = told.or(known.and_then(|(_, deadline)| deadline));
         self.0.insert(thread.pid, (Instant::now(), deadline));
         deadline
     }
@@ -60,5 +63,16 @@ mod tests {
         let told = [40, PRIORITY_DEADLINE].map(|priority| KernelDeadlines::default().of(&thread(priority)));
         schedule::schedule_this_thread(Scheduling::Other).unwrap();
         assert_eq!(told, [None, Some(period)]);
+    }
+
+    #[test]
+    fn the_deadline_of_a_thread_that_has_ended_is_its_last_one() {
+        // No thread has this number.
+        let gone =
+            Thread { pid: i32::MAX.cast_unsigned(), priority: PRIORITY_DEADLINE, command: String::new() };
+        let before = Instant::now().checked_sub(2 * FRESH).expect("the machine runs for longer");
+        let mut deadlines = KernelDeadlines([(gone.pid, (before, Some(Nanos(7))))].into());
+        assert_eq!([deadlines.of(&gone), deadlines.of(&gone)], [Some(Nanos(7)); 2]);
+        assert_eq!(KernelDeadlines::default().of(&gone), None);
     }
 }

@@ -126,6 +126,7 @@ impl Lane {
         let period_ns = self
             .before_due_ns
             .replace(activation.due_ns)
+            .filter(|_| !activation.is_after_gap)
             .map(|before| activation.due_ns.saturating_sub(before));
         let (run_ns, preempted_ns, blocked_ns) =
             (activation.running_ns(), activation.preempted_ns(), activation.blocked_ns());
