@@ -1,5 +1,6 @@
 //! Records traces: a buffer of its own in tracefs, filled until something is late, saved as `trace.dat`.
 
+mod armed;
 mod buffer;
 pub mod causes;
 mod error;

@@ -157,9 +157,7 @@ impl Builder {
     /// Gives up what is not complete: records were lost.
     pub(super) fn forget_open(&mut self) {
         for track in self.tracks.values_mut() {
-            self.incomplete += u64::from(track.open.take().is_some());
-            track.has_gap = true;
-            track.left = None;
+            self.incomplete += track.give_up();
             track.marks.clear();
             self.warned.append(&mut track.warned);
         }
@@ -168,9 +166,7 @@ impl Builder {
     pub(super) fn stretch(&mut self, cpu: CpuId, raw: &RawStretch, owner: &Owner<'_>) -> Option<Activation> {
         let track = self.tracks.entry(raw.thread).or_default();
         if raw.lost > 0 {
-            self.incomplete += u64::from(track.open.take().is_some());
-            track.has_gap = true;
-            track.left = None;
+            self.incomplete += track.give_up();
         }
         let left = track.left.take();
         let is_open = track.open.is_some();
@@ -238,6 +234,13 @@ impl Builder {
 }
 
 impl Track {
+    /// Records were lost: how many activations are given up with them.
+    fn give_up(&mut self) -> u64 {
+        self.has_gap = true;
+        self.left = None;
+        u64::from(self.open.take().is_some())
+    }
+
     /// It was woken: its work begins, or goes on after a wait in its middle.
     fn wake(&mut self, cpu: CpuId, raw: &RawStretch, left: Option<Left>) {
         let previous = thread(raw.previous, raw.previous_prio, &raw.previous_command);

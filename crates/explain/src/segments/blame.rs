@@ -323,9 +323,7 @@ impl<'r> Context<'r> {
             return if self.is_pending(slice) {
                 self.timer_pending(slice, None)
             } else if self.woken.is_some() && self.is_before_sleep(slice) {
-                Blame::unattributed_as(
-                    "the task was still at work, and set its timer when it was due already",
-                )
+                Blame::unattributed_as(vocabulary::STILL_AT_WORK)
             } else {
                 Blame::unattributed()
             };

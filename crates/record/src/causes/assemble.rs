@@ -5,6 +5,7 @@
 //! page faults) is that of the measured threads.
 
 use super::own::{OwnThreads, Seen};
+use crate::armed::Armed;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use whylate_core::CpuId;
 use whylate_core::figure::PRIORITY_TOP;
@@ -12,8 +13,6 @@ use whylate_explain::segments::{Activity, Recording, Segment, Thread};
 use whylate_trace::event::{Event, EventKind, Names, Symbol, Task, TaskState, Vector};
 use whylate_trace::reader::Reader;
 
-/// A timer whose clock differs by more than this from CLOCK_MONOTONIC has another clock.
-const SAME_CLOCK_NS: u64 = 1_000_000_000;
 /// At most this many segments of a CPU are kept.
 const KEPT_MAX: usize = 1 << 16;
 /// Armed timers that are kept; where there are more, those that were cancelled fill the table, and it is started again.
@@ -108,8 +107,7 @@ impl CpuState {
 #[derive(Debug, Default)]
 pub(super) struct Assembler {
     cpus: BTreeMap<CpuId, CpuState>,
-    /// The expiry of each armed timer, on its own clock, and when it was set.
-    timers: HashMap<u64, (u64, u64)>,
+    timers: HashMap<u64, Armed>,
     /// When measured threads were woken that do not run yet.
     woken: HashMap<u32, u64>,
     /// How late a timer is on each CPU whose stack is named; none: never.
@@ -159,7 +157,7 @@ impl Assembler {
         match event.kind {
             EventKind::Lost { .. } => return self.lost(event),
             EventKind::TimerStart { timer, expires_ns, .. } => {
-                return self.armed(timer, expires_ns, event.at_ns);
+                return self.armed(timer, Armed { expires_ns, at_ns: event.at_ns });
             }
             EventKind::TimerExpire { timer, now_ns, .. } => return self.expired(event, timer, now_ns),
             EventKind::Waking { task, .. } => {
@@ -207,20 +205,16 @@ impl Assembler {
         self.woken.clear();
     }
 
-    fn armed(&mut self, timer: u64, expires_ns: u64, at_ns: u64) {
+    fn armed(&mut self, timer: u64, armed: Armed) {
         if self.timers.len() >= TIMERS_MAX {
             self.timers.clear();
         }
-        self.timers.insert(timer, (expires_ns, at_ns));
+        self.timers.insert(timer, armed);
     }
 
     fn expired(&mut self, event: &Event, timer: u64, now_ns: u64) {
-        let Some((expires_ns, armed_ns)) = self.timers.remove(&timer) else { return };
-        // Expiries on other clocks are converted by the time of this event, which is known on both.
-        let is_monotonic = now_ns.abs_diff(event.at_ns) < SAME_CLOCK_NS;
-        let offset_ns = if is_monotonic { 0 } else { event.at_ns as i64 - now_ns as i64 };
-        // One that was set when its moment was over keeps nobody waiting before.
-        let expires_ns = expires_ns.saturating_add_signed(offset_ns).max(armed_ns);
+        let Some(armed) = self.timers.remove(&timer) else { return };
+        let expires_ns = armed.due_ns(now_ns, event.at_ns);
         let state = self.cpus.entry(event.cpu).or_default();
         state.stack.clear();
         if event.context.hard_irq {

@@ -5,6 +5,7 @@
 //! not counted, and `timerwakeupswitch` ends with the decision to run the task.
 
 use super::step::{Step, What, Who};
+use crate::armed::Armed;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use whylate_bpf::{HistogramsChange, HistogramsConfig, HistogramsSnapshot, TaskFilter, WakeupCounts};
 use whylate_core::figure::PRIORITY_TOP;
@@ -12,8 +13,6 @@ use whylate_core::result::{CpuHistograms, HistogramKind, KernelHistogram, Latenc
 use whylate_core::{CpuId, CpuSet};
 use whylate_stats::Histogram;
 
-/// A timer whose clock differs by more than this from CLOCK_MONOTONIC has another clock.
-const SAME_CLOCK_NS: u64 = 1_000_000_000;
 /// Used for a name that is not in the trace.
 const UNKNOWN: &str = "<...>";
 
@@ -23,15 +22,6 @@ struct Pending {
     waking_ns: u64,
     /// The programmed expiry of the timer that woke it.
     expires_ns: Option<u64>,
-}
-
-/// A timer that is set.
-#[derive(Clone, Copy, Debug)]
-struct Armed {
-    /// On its own clock.
-    expires_ns: u64,
-    /// When it was set.
-    at_ns: u64,
 }
 
 /// What is in progress on one CPU.
@@ -138,11 +128,7 @@ impl Counter {
         let state = self.states.entry(step.cpu).or_default();
         let cancelled = state.cancelled.take().filter(|(of, _)| *of == timer).map(|(_, armed)| armed);
         let Some(armed) = self.timers.remove(&timer).or(cancelled) else { return };
-        // Expiries on other clocks are converted by the time of this event, which is known on both.
-        let is_monotonic = now_ns.abs_diff(step.at_ns) < SAME_CLOCK_NS;
-        let offset_ns = if is_monotonic { 0 } else { step.at_ns as i64 - now_ns as i64 };
-        // One that was set when its moment had come keeps nobody waiting before.
-        let expires_ns = armed.expires_ns.saturating_add_signed(offset_ns).max(armed.at_ns);
+        let expires_ns = armed.due_ns(now_ns, step.at_ns);
         if step.in_softirq {
             state.expires_soft = Some((expires_ns, step.pid));
         } else {
