@@ -16,7 +16,6 @@ pub(crate) fn backends() -> Value {
     json!(BACKENDS.iter().map(|backend| backend_facts(*backend, None)).collect::<Vec<_>>())
 }
 
-/// Reads a request and measures.
 pub(crate) fn execute() -> ExitCode {
     typed::add(BACKENDS);
     let mut line = String::new();

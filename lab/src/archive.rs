@@ -26,23 +26,15 @@ pub enum ArchiveError {
     Line {
         /// Line in the archive, from 1.
         line: usize,
-        /// What is wrong with it.
         problem: String,
     },
-    /// A file cannot be written.
     #[error("{}: {source}", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// The kernel's answer.
-        source: io::Error,
-    },
+    Write { path: PathBuf, source: io::Error },
 }
 
 /// What an archive holds at one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// A file with this text.
     File(String),
     /// A symbolic link to this target.
     Link(String),
@@ -81,9 +73,6 @@ pub fn parse(text: &str) -> Result<Vec<(String, Entry)>, ArchiveError> {
 }
 
 /// Unpacks an archive below `folder`.
-///
-/// # Errors
-/// As [`parse`], and [`ArchiveError::Write`].
 pub fn unpack(text: &str, folder: &Path) -> Result<(), ArchiveError> {
     for (path, entry) in parse(text)? {
         let path = folder.join(path);

@@ -15,7 +15,6 @@ use std::path::{Path, PathBuf};
 const INIT: &str = include_str!("../guest/init");
 /// What the names of these folders begin with.
 const PREFIX: &str = "whylate-lab-";
-/// The locked file.
 const LOCK: &str = "lock";
 
 /// Programs of the shared folder that plant causes from user space, or look at what the kernel did.
@@ -76,12 +75,10 @@ impl BootFolder {
         Ok(Self { folder, _lock: lock })
     }
 
-    /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The initial RAM file system.
     pub(crate) fn initramfs(&self) -> PathBuf {
         self.path().join("initramfs")
     }

@@ -21,9 +21,6 @@ const COMPRESSIONS: [(&[u8], &str); 3] =
     [(b"\xfd7zXZ\0", "xz"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"\x1f\x8b\x08", "gzip")];
 
 /// The compressed kernel within an image.
-///
-/// # Errors
-/// What is wrong with the image.
 fn payload(image: &[u8]) -> Result<&[u8], String> {
     let number = |offset: usize| -> Result<usize, String> {
         let bytes = image.get(offset..offset + 4).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok());

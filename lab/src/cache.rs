@@ -13,7 +13,6 @@ const WORK_PREFIX: &str = "work-";
 /// Raised when kernels are kept in another way.
 const KERNEL_RECIPE: &str = "2";
 
-/// The folder of the cache.
 #[derive(Clone, Debug)]
 pub struct Cache {
     root: PathBuf,
@@ -38,7 +37,6 @@ impl Cache {
         Ok(Self { root })
     }
 
-    /// The folder.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root

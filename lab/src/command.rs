@@ -29,7 +29,6 @@ Exit status 69: the lab cannot be had on this machine.";
 /// A command typed into the shell may take this long.
 const SHELL_LIMIT: Duration = Duration::from_secs(3600);
 
-/// Carries out a command line.
 pub(crate) fn run(words: &[&str]) -> Result<ExitCode, LabError> {
     match words {
         ["build", images @ ..] => build(images),
@@ -183,7 +182,6 @@ fn list() -> Result<ExitCode, LabError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Records the corpus anew.
 fn corpus(names: &[&str]) -> Result<ExitCode, LabError> {
     build(&["base"])?;
     // While running: a target folder that several checkouts share may hold a program that was built in another one.

@@ -14,7 +14,6 @@ const VERSION: &str = "1:10.";
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 const DATA: [&str; 3] = ["usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu"];
 
-/// A QEMU.
 #[derive(Clone, Debug)]
 pub(crate) enum Emulator {
     /// The root that the lab's own was unpacked to.
@@ -33,9 +32,6 @@ impl Emulator {
     }
 
     /// Makes sure that there is one for an architecture: the lab's own, else the one that the cache has, else the host's.
-    ///
-    /// # Errors
-    /// [`LabError::Unavailable`] when there is none.
     pub(crate) fn ensure(
         cache: &Cache,
         packages: Result<&PackageRoot, &LabError>,
@@ -82,9 +78,6 @@ impl Emulator {
     }
 
     /// The major version.
-    ///
-    /// # Errors
-    /// [`LabError::Unavailable`] when it does not run.
     fn major(&self, architecture: Architecture) -> Result<u32, LabError> {
         let version = host::run(self.command(architecture.qemu().0).arg("--version"));
         let text = version.map_err(|error| LabError::Unavailable {

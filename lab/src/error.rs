@@ -3,57 +3,36 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
-/// An error of the lab.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// The lab cannot be had on this machine as it is. Tests that need it are skipped; commands exit with 69.
     #[error("the lab is unavailable: {reason}; {fix}")]
-    Unavailable {
-        /// What is missing.
-        reason: String,
-        /// What to do about it.
-        fix: String,
-    },
+    Unavailable { reason: String, fix: String },
     /// A file of the cache, the checkout or a guest's folder could not be read or written.
     #[error("cannot {action} {}: {source}", path.display())]
     File {
         /// What was tried: `read`, `write`, `create`.
         action: &'static str,
-        /// The file.
         path: PathBuf,
-        /// Why.
         source: std::io::Error,
     },
     /// A program of the host could not be started.
     #[error("cannot start `{command}`: {source}")]
-    Start {
-        /// The command line.
-        command: String,
-        /// Why.
-        source: std::io::Error,
-    },
+    Start { command: String, source: std::io::Error },
     /// A program of the host failed.
     #[error("`{command}` failed ({status}): {output}")]
     Command {
-        /// The command line.
         command: String,
-        /// How it ended.
         status: ExitStatus,
         /// The end of what it wrote.
         output: String,
     },
     /// A kernel image is not laid out as expected.
     #[error("{}: {what}", path.display())]
-    KernelImage {
-        /// The image.
-        path: PathBuf,
-        /// What is wrong with it.
-        what: String,
-    },
+    KernelImage { path: PathBuf, what: String },
     /// The guest did not come up, ended, or did not answer in time. It has been killed.
     #[error("the guest {what}; the end of its console:\n{console}")]
     Guest {
-        /// What happened.
         what: String,
         /// The last lines of its console.
         console: String,
@@ -63,35 +42,20 @@ pub enum LabError {
         "CPU {cpu} of the guest came back to the instruction at {address:#x} again and again:\n{machine}"
     )]
     Stuck {
-        /// The guest's CPU.
         cpu: u32,
-        /// Where it is.
         address: u64,
         /// The registers and timers of all CPUs.
         machine: String,
     },
     /// A CPU of the guest does not get its timer's interrupts any more. The guest has been killed.
     #[error("a CPU of the guest has lost its timer, as its kernel says:\n{lines}")]
-    TimerLost {
-        /// The lines of its log.
-        lines: String,
-    },
+    TimerLost { lines: String },
     /// The guest's kernel complained: a warning, an oops, a lockup.
     #[error("the guest's kernel reported trouble:\n{lines}")]
-    Kernel {
-        /// The lines of its log.
-        lines: String,
-    },
+    Kernel { lines: String },
     /// A script in the guest ended with another status than 0.
     #[error("the script ended with {status}; its stderr:\n{stderr}\nits stdout:\n{stdout}")]
-    Script {
-        /// Its exit status.
-        status: i32,
-        /// Its stdout.
-        stdout: String,
-        /// Its stderr.
-        stderr: String,
-    },
+    Script { status: i32, stdout: String, stderr: String },
     /// The guest's kernel lacks what a test is of, as the test has seen for itself. The test is skipped.
     #[error("{reason}")]
     NotThere {
@@ -100,12 +64,7 @@ pub enum LabError {
     },
     /// Something that the guest wrote is not in the expected form.
     #[error("cannot read {what}: {text}")]
-    Form {
-        /// What was being read.
-        what: &'static str,
-        /// The text.
-        text: String,
-    },
+    Form { what: &'static str, text: String },
 }
 
 impl LabError {

@@ -49,7 +49,6 @@ pub struct Guest {
     jobs: u32,
     /// Length of the console's log up to which complaints have been told.
     console_told: usize,
-    /// Version of the running kernel.
     version: String,
     /// It was killed and runs nothing any more.
     ended: bool,
@@ -83,17 +82,11 @@ impl Guest {
     }
 
     /// Cuts the power of the machine, whatever it does, and boots it again. Its second disk keeps what had got there.
-    ///
-    /// # Errors
-    /// When it does not come up again.
     pub fn cut_power(&mut self) -> Result<(), LabError> {
         self.cut_power_and_boot("")
     }
 
     /// As [`Guest::cut_power`], with `words` behind the usual ones on the kernel's command line of this one boot.
-    ///
-    /// # Errors
-    /// When it does not come up again.
     pub fn cut_power_and_boot(&mut self, words: &str) -> Result<(), LabError> {
         self.end();
         (self.child, self.agent, self.monitor) = begin(&self.machine, &self.files, &self.folder, words)?;
@@ -101,7 +94,6 @@ impl Guest {
         self.come_up()
     }
 
-    /// What its kernel is for.
     #[must_use]
     pub fn architecture(&self) -> Architecture {
         self.machine.kernel.architecture()
@@ -134,9 +126,6 @@ impl Guest {
     }
 
     /// Runs a shell script that is to succeed, and returns its stdout without white space at its ends.
-    ///
-    /// # Errors
-    /// As [`Guest::run`], and when the script ends with another status than 0.
     pub fn ok(&mut self, script: &str) -> Result<String, LabError> {
         let Output { status, stdout, stderr, .. } = self.run(&format!("set -e\n{script}"))?;
         if status == 0 {
@@ -147,9 +136,6 @@ impl Guest {
     }
 
     /// Starts a shell script in the guest, so that the host can do something while it runs.
-    ///
-    /// # Errors
-    /// When the guest has ended.
     pub fn start(&mut self, script: &str) -> Result<Running<'_>, LabError> {
         if self.ended {
             return Err(self.failure("was given up before"));
@@ -165,9 +151,6 @@ impl Guest {
     }
 
     /// Runs a command of QEMU's monitor, for example `nmi` or `info cpus`, and returns its answer.
-    ///
-    /// # Errors
-    /// When the monitor does not answer.
     pub fn monitor(&mut self, command: &str) -> Result<String, LabError> {
         let path = self.folder.path().join("monitor");
         let failed = LabError::file("use", &path);
@@ -195,9 +178,6 @@ impl Guest {
 
     /// Stops the whole virtual machine for a time, as firmware or a hypervisor would: nothing in the guest sees why
     /// time has passed. Returns how long all of it was stopped for certain.
-    ///
-    /// # Errors
-    /// When the guest's process is gone.
     pub fn freeze(&mut self, duration: Duration) -> Result<Duration, LabError> {
         let gone = |error: rustix::io::Errno| LabError::Guest {
             what: format!("cannot be stopped: {error}"),

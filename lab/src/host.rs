@@ -18,9 +18,6 @@ pub(crate) const TOOLS: [(&str, &str); 6] = [
 const OUTPUT_SHOWN_BYTES: usize = 2000;
 
 /// Runs a command without input and returns its stdout.
-///
-/// # Errors
-/// When it cannot be started or fails.
 pub(crate) fn run(command: &mut Command) -> Result<String, LabError> {
     let shown = shown(command);
     let output = command
@@ -50,7 +47,6 @@ pub(crate) fn enclosed(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// Where a program is.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
@@ -94,12 +90,10 @@ pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Reads a file as text.
 pub(crate) fn read_text(path: &Path) -> Result<String, LabError> {
     std::fs::read_to_string(path).map_err(LabError::file("read", path))
 }
 
-/// Writes a file.
 pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<(), LabError> {
     std::fs::write(path, content).map_err(LabError::file("write", path))
 }

@@ -1,7 +1,6 @@
 //! Writes an initial RAM file system: the `newc` cpio format of the kernel's
 //! `Documentation/driver-api/early-userspace/buffer-format.rst`, uncompressed.
 
-/// What ends an archive.
 const TRAILER: &str = "TRAILER!!!";
 
 /// An archive that grows by one entry after the other.
@@ -27,7 +26,6 @@ impl Archive {
         self.entry(name, 0o020_600, (major, minor), &[]);
     }
 
-    /// The finished archive.
     pub(crate) fn finish(mut self) -> Vec<u8> {
         self.entry(TRAILER, 0, (0, 0), &[]);
         self.bytes

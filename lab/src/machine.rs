@@ -14,7 +14,6 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// Name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -33,7 +32,6 @@ impl Profile {
         }
     }
 
-    /// The profile of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         [Self::Counted, Self::CountedPair, Self::Threads].into_iter().find(|profile| profile.name() == name)
@@ -99,7 +97,6 @@ impl Architecture {
     }
 }
 
-/// A kernel of Debian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kernel {
     /// 5.10 with PREEMPT_RT: the oldest on which everything has to work.
@@ -161,7 +158,6 @@ impl Kernel {
         }
     }
 
-    /// What it runs on.
     #[must_use]
     pub fn architecture(self) -> Architecture {
         match self {
@@ -187,7 +183,6 @@ impl Kernel {
         matches!(self, Self::RealTime510 | Self::RealTime | Self::Plain)
     }
 
-    /// Whether it has PREEMPT_RT.
     #[must_use]
     pub fn is_realtime(self) -> bool {
         !matches!(self, Self::Plain | Self::PlainNew)
@@ -206,7 +201,6 @@ impl Kernel {
 /// What is installed in the guest's root file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Image {
-    /// Measuring and tracing tools, Python.
     Base,
     /// The same with Xorg and x11perf.
     Graphics,
@@ -222,7 +216,6 @@ impl Image {
         }
     }
 
-    /// The image of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         [Self::Base, Self::Graphics].into_iter().find(|image| image.name() == name)
@@ -260,7 +253,6 @@ impl Device {
         Self::Siblings,
     ];
 
-    /// Name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -274,7 +266,6 @@ impl Device {
         }
     }
 
-    /// The device of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|device| device.name() == name)
@@ -284,13 +275,9 @@ impl Device {
 /// A guest as a test asks for it. Tests that ask for the same share one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Machine {
-    /// Clock and CPUs.
     pub profile: Profile,
-    /// Kernel.
     pub kernel: Kernel,
-    /// Root file system.
     pub image: Image,
-    /// Devices beyond the usual ones.
     pub devices: Vec<Device>,
 }
 

@@ -9,9 +9,7 @@ use std::path::PathBuf;
 pub struct Output {
     /// Its exit status; 128 and more when a signal ended it.
     pub status: i32,
-    /// Its stdout.
     pub stdout: String,
-    /// Its stderr.
     pub stderr: String,
     /// What the kernel logged while it ran.
     pub kernel_log: String,

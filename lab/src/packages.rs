@@ -25,9 +25,6 @@ const LISTS_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
 const LEFT_OUT: [&str; 4] = ["share/doc", "share/man", "share/locale", "share/info"];
 
 /// The lines of the host's package sources that lead to Debian itself, in the form of `sources.list`.
-///
-/// # Errors
-/// [`LabError::Unavailable`] when the host has none.
 pub(crate) fn debian_sources() -> Result<Vec<String>, LabError> {
     let mut apt = Command::new("apt-get");
     apt.args(["indextargets", "--format", "$(ORIGIN)|$(ARCHITECTURE)|$(REPO_URI)|$(RELEASE)|$(COMPONENT)"]);
@@ -180,9 +177,6 @@ impl PackageRoot {
     }
 
     /// Fetches the lists anew. A release that cannot be had is left out.
-    ///
-    /// # Errors
-    /// [`LabError::Unavailable`] when none can be had.
     pub(crate) fn refresh(&self) -> Result<(), LabError> {
         // apt takes a server that it cannot reach for a success otherwise.
         let mut apt = self.apt("apt-get", ALL);
@@ -198,9 +192,6 @@ impl PackageRoot {
     }
 
     /// The newest version of a package that begins with `prefix`.
-    ///
-    /// # Errors
-    /// [`LabError::Unavailable`] when no release has one.
     pub(crate) fn newest(&self, package: &str, prefix: &str) -> Result<Offer, LabError> {
         let mut offers = offers_of(&self.table(package)).into_iter();
         offers
@@ -209,9 +200,6 @@ impl PackageRoot {
     }
 
     /// The names of the packages that a package (`NAME` or `NAME=VERSION`) depends on.
-    ///
-    /// # Errors
-    /// [`LabError::Unavailable`] when no release has the package.
     pub(crate) fn dependencies(&self, package: &str) -> Result<Vec<String>, LabError> {
         let record = host::run(self.apt("apt-cache", ALL).args(["show", "--no-all-versions", package]));
         let record = record.map_err(|_| no_packages(&format!("apt does not know the package {package}")))?;
@@ -219,9 +207,6 @@ impl PackageRoot {
     }
 
     /// Fetches packages of a release to a folder, those that are there already excepted, and unpacks them to another.
-    ///
-    /// # Errors
-    /// [`LabError::Unavailable`] when they cannot be fetched.
     pub(crate) fn unpack(
         &self,
         release: &str,
@@ -241,9 +226,6 @@ impl PackageRoot {
 
     /// A folder with packages of a release and all that they need, as if it were a file system's root; none of their
     /// scripts has run. Returns its name below the cache's `trees`.
-    ///
-    /// # Errors
-    /// [`LabError::Unavailable`] when they cannot be fetched.
     pub(crate) fn tree(&self, cache: &Cache, release: &str, packages: &[&str]) -> Result<String, LabError> {
         let files = self.files(release, packages)?;
         let name = format!("{}-{}", packages[0], cache::key(files.iter().map(|file| file.as_bytes())));
@@ -275,9 +257,6 @@ impl PackageRoot {
     }
 
     /// Unpacks packages of a release and all that they need to one folder; the files are fetched to another.
-    ///
-    /// # Errors
-    /// [`LabError::Unavailable`] when they cannot be fetched.
     pub(crate) fn unpack_all(
         &self,
         release: &str,

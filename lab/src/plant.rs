@@ -14,7 +14,6 @@ pub const LOAD_PLANT: &str = "[ -e /proc/plant ] || insmod /lab/plant.ko\n\
 pub struct Stall {
     /// Name of the cause, for example `irq-off`.
     pub cause: String,
-    /// The function that did it.
     pub function: String,
     /// The CPU that was to be late.
     pub cpu: u32,
@@ -29,7 +28,6 @@ pub struct Stall {
 }
 
 impl Stall {
-    /// How long it was.
     #[must_use]
     pub fn length_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.begin_ns)
@@ -80,9 +78,6 @@ impl Guest {
     }
 
     /// As [`Guest::plant`], beside what these shell commands start in the background; it ends with the plant.
-    ///
-    /// # Errors
-    /// As [`Guest::plant`].
     pub fn plant_beside(&mut self, beside: &str, command: &str) -> Result<Vec<Stall>, LabError> {
         let log = self.ok(&format!(
             "{LOAD_PLANT}{beside}\necho clear >/proc/plant\necho '{command}' >/proc/plant\n\

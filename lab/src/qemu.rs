@@ -10,7 +10,6 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The guest's memory, in MiB.
 const MEMORY_MIB: u32 = 1024;
 /// The processor of arm64: one that real boards have, without pointer authentication, which is slow to emulate.
 const ARM64_CPU: &str = "cortex-a76";
@@ -25,7 +24,6 @@ const SOCKET_LIMIT: Duration = Duration::from_secs(60);
 
 /// What a guest is made of: files of the cache and the folder of this boot.
 pub(crate) struct Parts<'a> {
-    /// What runs it.
     pub(crate) emulator: &'a Emulator,
     /// Folder of the kernel in the cache.
     pub(crate) kernel: &'a Path,
@@ -71,7 +69,6 @@ pub(crate) fn command(machine: &Machine, parts: &Parts<'_>, words: &str) -> Resu
     Ok(qemu)
 }
 
-/// The board and its processor.
 fn board(machine: &Machine) -> (&'static str, &'static str) {
     match machine.kernel.architecture() {
         Architecture::Arm64 => ("virt,gic-version=3", ARM64_CPU),

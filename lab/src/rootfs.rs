@@ -37,7 +37,6 @@ const LEFT_OUT: [&str; 4] =
 /// The release from which a guest of another architecture than the host's has its programs: the first in which all of them
 /// are below `usr`, so that unpacking is enough.
 const UNPACKED_RELEASE: &str = "trixie";
-/// What mmdebstrap installs anyway.
 const ESSENTIAL: [&str; 15] = [
     "base-files",
     "base-passwd",
@@ -105,9 +104,6 @@ pub(crate) fn ensure(cache: &Cache, image: Image, say: &dyn Fn(&str)) -> Result<
 
 /// Makes sure that the base file system of an architecture that the host cannot run is in the cache. Its packages are
 /// unpacked; their scripts cannot run here.
-///
-/// # Errors
-/// As [`ensure`].
 pub(crate) fn ensure_unpacked(
     cache: &Cache,
     packages: Result<&PackageRoot, &LabError>,

@@ -27,9 +27,6 @@ struct Registers {
 
 /// Looks at the registers of all CPUs, as `info registers -a` of the monitor tells them, and says which CPU is stuck and
 /// at which address.
-///
-/// # Errors
-/// Whatever `look` fails with.
 pub(crate) fn stuck_cpu<E>(mut look: impl FnMut() -> Result<String, E>) -> Result<Option<(u32, u64)>, E> {
     let mut looks = Vec::new();
     for _ in 0..LOOKS {

@@ -35,7 +35,6 @@ pub struct LabTest {
 }
 
 impl LabTest {
-    /// A test; its body asserts.
     #[must_use]
     pub fn new(name: &'static str, machine: Machine, body: Body) -> Self {
         Self { name, machine, body }
@@ -117,7 +116,6 @@ pub fn without(mut tests: Vec<LabTest>, left_out: &[&str]) -> Vec<LabTest> {
     tests
 }
 
-/// How a test ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Outcome {
     Passed,
@@ -172,7 +170,6 @@ pub fn run(tests: Vec<LabTest>) -> ExitCode {
     if has_failed { ExitCode::from(101) } else { ExitCode::SUCCESS }
 }
 
-/// How many ended how.
 fn tally(outcomes: &[Outcome]) -> String {
     let count = |wanted: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| wanted(outcome)).count();
     let passed = count(|outcome| matches!(outcome, Outcome::Passed | Outcome::PassedAgain));
@@ -206,9 +203,6 @@ fn binaries() -> BTreeMap<Architecture, PathBuf> {
 }
 
 /// Runs tests, two guests at a time unless told otherwise.
-///
-/// # Errors
-/// When there is no lab at all.
 fn in_guests(tests: &[LabTest]) -> Result<Vec<Outcome>, LabError> {
     let cache = Cache::of_user()?;
     let lab = Lab::new(cache, binaries());

@@ -8,7 +8,6 @@ use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The C sources.
 const SOURCES: &str = "crates/bpf/bpf";
 /// The compiled objects, and the file of which each is made; those include the others.
 const OBJECTS: [(&str, &str); 2] = [
@@ -33,9 +32,6 @@ pub(crate) fn run(root: &Path) -> Result<()> {
 }
 
 /// Checks that the objects belong to the sources.
-///
-/// # Errors
-/// When one does not.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let here = compiler().ok();
     let expected = source_hash(root)?;

@@ -10,9 +10,6 @@ use std::process::Command;
 const VARIABLE: &str = "WHYLATE_DENY";
 
 /// Checks them with cargo-deny, where it is installed.
-///
-/// # Errors
-/// When a dependency breaks a rule.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let Some(program) = program(root) else {
         println!("skipped: the rules of deny.toml; to check them: cargo install --locked cargo-deny");

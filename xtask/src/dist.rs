@@ -9,9 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-/// What is built for.
 pub(crate) const TARGETS: [&str; 2] = ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"];
-/// A binary must be smaller.
 const SIZE_LIMIT_BYTES: u64 = 21_500_000;
 /// The Cargo profile of what is shipped.
 const PROFILE: &str = "dist";
@@ -20,7 +18,6 @@ const PROFILE_OF_OTHERS: &str = "release";
 
 /// The profiles of both programs, in the order of [`TARGETS`].
 pub(crate) type Profiles = [&'static str; 2];
-/// Those of what is shipped.
 pub(crate) const SHIPPED: Profiles = [PROFILE; 2];
 
 /// Those for tests that run on this machine: the other machine's program is less optimized, which is quicker.
@@ -45,9 +42,6 @@ fn build(root: &Path, profiles: Profiles, profile: &str, mut cargo: impl FnMut()
 
 /// Builds what is shipped, beside other steps. It takes minutes, the last ones on one CPU, and the lab waits for it: so it comes
 /// before other builds.
-///
-/// # Errors
-/// When something does not build.
 pub(crate) fn build_shipped(root: &Path, profiles: Profiles) -> Result<()> {
     build(root, profiles, PROFILE, || {
         let mut cargo = process::cargo(root);
@@ -57,9 +51,6 @@ pub(crate) fn build_shipped(root: &Path, profiles: Profiles) -> Result<()> {
 }
 
 /// Builds the program that is only tested whether it builds, after all else that runs here.
-///
-/// # Errors
-/// When it does not build.
 pub(crate) fn build_others(root: &Path, profiles: Profiles) -> Result<()> {
     if profiles == SHIPPED {
         return Ok(());

@@ -11,7 +11,6 @@ pub(crate) const MACHINE_AARCH64: u16 = 183;
 
 /// Type of the program header that names the dynamic loader.
 const PT_INTERP: u32 = 3;
-/// Size of the file header.
 const HEADER_BYTES: usize = 64;
 
 /// What the headers of an executable say.

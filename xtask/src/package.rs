@@ -13,9 +13,7 @@ use std::process::Command;
 const ARCHITECTURES: [&str; 2] = ["amd64", "arm64"];
 /// The units of systemd in `docs/systemd`.
 const UNITS: [&str; 2] = ["whylate-run@.service", "whylate-watch@.service"];
-/// The forms.
 const FORMS: [&str; 2] = ["deb", "rpm"];
-/// How nfpm is installed.
 const INSTALL: &str = "go install github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.4";
 
 /// The chore: builds what is missing, or takes what `dist` built into `folder`.
@@ -37,9 +35,6 @@ pub(crate) fn run(root: &Path, folder: Option<&Path>) -> Result<()> {
 }
 
 /// The step of continuous integration, after `dist`: skipped where there is no nfpm.
-///
-/// # Errors
-/// As [`run`].
 pub(crate) fn step(root: &Path) -> Result<()> {
     match nfpm(root) {
         Some(nfpm) => Packing::new(root, nfpm, target_folder(root)?)?.all(),
@@ -71,9 +66,7 @@ fn target_folder(root: &Path) -> Result<PathBuf> {
 struct Packing {
     root: PathBuf,
     nfpm: PathBuf,
-    /// The target folder.
     built: PathBuf,
-    /// Where the packages go.
     packages: PathBuf,
     /// What is generated: man pages, completions, the unit.
     stage: PathBuf,

@@ -21,9 +21,6 @@ pub(crate) fn nice_cargo(root: &Path, niceness: u8) -> Command {
 }
 
 /// Where cargo puts what it builds.
-///
-/// # Errors
-/// When cargo does not say it.
 pub(crate) fn target_folder(root: &Path) -> Result<PathBuf> {
     let metadata = MetadataCommand::new().current_dir(root).no_deps().exec()?;
     Ok(metadata.target_directory.into_std_path_buf())

@@ -71,9 +71,6 @@ fn failed_tests(said: &str) -> Vec<String> {
 }
 
 /// Builds all of them.
-///
-/// # Errors
-/// When one does not build.
 pub(crate) fn build(root: &Path) -> Result<Vec<Program>> {
     let mut cargo = process::nice_cargo(root, NICENESS);
     cargo.args(["test", "--workspace", "--no-run", "--message-format", "json-render-diagnostics"]);
@@ -94,9 +91,6 @@ pub(crate) fn build(root: &Path) -> Result<Vec<Program>> {
 }
 
 /// Runs them one after the other, whichever of them fail.
-///
-/// # Errors
-/// Names those that failed.
 pub(crate) fn run(programs: &[Program]) -> Result<()> {
     let failed = programs.iter().filter_map(|program| program.run().err());
     let failed: Vec<String> = failed.map(|error| format!("{error:#}")).collect();

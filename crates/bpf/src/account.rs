@@ -8,7 +8,6 @@ use whylate_core::result::{Cause, CauseKind};
 /// More sources than this are not told apart: those that come later are counted by their kind alone.
 const SOURCES_MAX: usize = 1_024;
 
-/// CPU, kind, actor, function.
 type Source = (CpuId, CauseKind, Option<String>, Option<String>);
 
 /// The sums since they were last taken.
@@ -41,7 +40,6 @@ impl Account {
         record.max_ns = record.max_ns.max(took_ns);
     }
 
-    /// The sums, which begin anew.
     pub(crate) fn take(&mut self) -> Vec<SourceRecord> {
         let named =
             |((cpu, kind, actor, function), record)| SourceRecord { cpu, kind, actor, function, ..record };

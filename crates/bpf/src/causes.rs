@@ -246,9 +246,6 @@ impl Causes {
 
     /// What took a CPU since `from_ns` and has ended by now. Call it soon: at most the last 65,536 segments of the CPU
     /// are read, and its ring may hold as few as 16,384.
-    ///
-    /// # Errors
-    /// When a map cannot be read.
     pub fn since(&self, cpu: CpuId, from_ns: u64) -> Result<Recording, BpfError> {
         self.newest_since(cpu, from_ns, READ_MAX)
     }
@@ -266,9 +263,6 @@ impl Causes {
     }
 
     /// The interrupts that other CPUs sent to the watched ones since the last call.
-    ///
-    /// # Errors
-    /// When a map cannot be read.
     pub fn ipis(&mut self) -> Result<Vec<IpiRecord>, BpfError> {
         let mut records = Vec::new();
         for (key_bytes, count_bytes) in

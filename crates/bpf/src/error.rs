@@ -11,12 +11,7 @@ pub enum BpfError {
     NotBuilt,
     /// The kernel refuses BPF programs to this process.
     #[error("the kernel refuses BPF programs ({source}): {remedy}")]
-    Refused {
-        /// The kernel's answer.
-        source: io::Error,
-        /// What can be done.
-        remedy: String,
-    },
+    Refused { source: io::Error, remedy: String },
     /// The kernel has no type information, which the programs need to find what they read; what was tried.
     #[error(
         "the kernel has no type information (/sys/kernel/btf/vmlinux): use a kernel built with \
@@ -28,28 +23,13 @@ pub enum BpfError {
     Object(String),
     /// A program that is needed cannot be loaded.
     #[error("the BPF program for the event {event} cannot be loaded: {reason}")]
-    Program {
-        /// The event of the kernel.
-        event: String,
-        /// Why.
-        reason: String,
-    },
+    Program { event: String, reason: String },
     /// A map of the programs cannot be read or written.
     #[error("the BPF map {name}: {reason}")]
-    Map {
-        /// Its name.
-        name: String,
-        /// Why.
-        reason: String,
-    },
+    Map { name: String, reason: String },
     /// A CPU that the programs have no room for.
     #[error("CPU {cpu} is beyond the {count} possible CPUs of this machine")]
-    NoSuchCpu {
-        /// The CPU.
-        cpu: CpuId,
-        /// How many there are.
-        count: usize,
-    },
+    NoSuchCpu { cpu: CpuId, count: usize },
     /// The process ids that this process sees are not the kernel's.
     #[error(
         "this process is in a process-id namespace of its own (a container), where the kernel's records cannot be \
@@ -79,7 +59,6 @@ pub enum BpfError {
     /// A mark of an activation is not in the file that should have it.
     #[error("no such mark: {0}")]
     NoMark(String),
-    /// Nothing was asked for.
     #[error("no CPU and no histogram is left to measure: name at least one of each")]
     Nothing,
 }

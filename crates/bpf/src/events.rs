@@ -3,7 +3,6 @@
 /// One program of an object, and the event that it is for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event {
-    /// The C function.
     pub(crate) function: &'static str,
     /// The kernel's tracepoint, or its function at whose begin the program runs.
     pub(crate) tracepoint: &'static str,
@@ -17,10 +16,8 @@ pub(crate) const fn event(function: &'static str, tracepoint: &'static str) -> E
 /// What is set before loading.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sizes<'a> {
-    /// Entries of maps.
     pub(crate) maps: Vec<(&'a str, u32)>,
     /// Constants of the programs that say whether the kernel has a tracepoint: 1 where it has.
     pub(crate) has_tracepoint: Vec<(&'a str, &'a str)>,
-    /// Other constants of the programs.
     pub(crate) constants: Vec<(&'a str, u32)>,
 }

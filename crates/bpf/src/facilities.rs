@@ -17,7 +17,6 @@ const PROGRAMS: &str = "BPF programs";
 const CAUSES: &str = "causes from BPF";
 /// Names of functions instead of addresses.
 const FUNCTION_NAMES: &str = "names of kernel functions";
-/// Flushes that interrupt other CPUs.
 const FLUSHES: &str = "TLB flushes by interrupts";
 
 /// The names of everything that [`facilities`] tries, in its order.

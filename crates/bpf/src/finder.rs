@@ -36,7 +36,6 @@ const KEPT_MAX: usize = 16_384;
 /// Reading the counter of firmware interrupts interrupts its CPU: not more often than this.
 const SMIS_READ_EVERY: Duration = Duration::from_secs(1);
 
-/// A probe that measures now.
 struct Probe {
     measured: Measured,
     /// 0 until it is known.
@@ -77,9 +76,6 @@ struct LiveFinder {
 }
 
 /// Begins to record what takes the CPUs of these probes; those that measure at one time have CPUs of their own.
-///
-/// # Errors
-/// As [`Causes::start`], and in a container whose process ids are not the kernel's.
 pub fn find_causes(
     host: &HostRoot,
     probes: &[Measured],

@@ -21,17 +21,11 @@ struct Waiting {
 }
 
 /// Waits a second for threads of grace periods that want to run. Call it before programs are loaded.
-///
-/// # Errors
-/// [`BpfError::Starved`] where one of them did not.
 pub fn check_grace_periods(host: &HostRoot) -> Result<(), BpfError> {
     check(host, STARVED)
 }
 
 /// Waits up to `patience` for threads of grace periods that want to run.
-///
-/// # Errors
-/// [`BpfError::Starved`] where one of them did not.
 fn check(host: &HostRoot, patience: Duration) -> Result<(), BpfError> {
     let mut waiting = waiting(host);
     let begin = Instant::now();

@@ -213,9 +213,6 @@ impl Histograms {
     }
 
     /// Reads everything that is on.
-    ///
-    /// # Errors
-    /// When a map cannot be read.
     pub fn read(&self) -> Result<HistogramsSnapshot, BpfError> {
         let mut cpus = Vec::with_capacity(self.cpus.len());
         for cpu in self.cpus.iter() {
@@ -227,9 +224,6 @@ impl Histograms {
     }
 
     /// What became of the wake-ups.
-    ///
-    /// # Errors
-    /// When a map cannot be read.
     pub fn counts(&self) -> Result<WakeupCounts, BpfError> {
         let mut counts = WakeupCounts::default();
         for cpu in 0..self.possible_cpus as u32 {
@@ -243,7 +237,6 @@ impl Histograms {
         Ok(counts)
     }
 
-    /// The state of a CPU.
     pub(crate) fn cpu_state(&self, cpu: u32) -> Result<RawCpuState, BpfError> {
         Ok(transmute!(self.object.get::<CpuStateBytes>("cpu_states", cpu)?))
     }
@@ -268,12 +261,10 @@ impl Histograms {
         self.write_settings();
     }
 
-    /// The programs and their maps.
     pub(crate) fn object(&self) -> &Object {
         &self.object
     }
 
-    /// The programs and their maps.
     pub(crate) fn object_mut(&mut self) -> &mut Object {
         &mut self.object
     }

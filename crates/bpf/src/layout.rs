@@ -11,7 +11,6 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes};
 /// Kinds of histograms, which lie in strides of a power of two in their map.
 pub(crate) const KINDS: usize = HistogramKind::ALL.len();
 pub(crate) const KINDS_STRIDE: usize = 8;
-/// Addresses in a stack.
 pub(crate) const STACK_DEPTH: usize = 46;
 /// Stacks that a CPU's ring holds.
 pub(crate) const RING_STACKS: u32 = 64;
@@ -122,7 +121,6 @@ pub(crate) struct RawCpuState {
     pub(crate) expires_hard_ns: u64,
     /// 1 + the offset of the last timer here that is not counted yet; 0: it is.
     pub(crate) offset_ns: u64,
-    /// Wake-ups of tasks that count.
     pub(crate) wakings: u64,
     /// Wake-ups of the threads of the process that measures on the CPU; wraps around.
     pub(crate) own_wakings: u32,
@@ -133,7 +131,6 @@ pub(crate) struct RawCpuState {
     pub(crate) decided_ns: u64,
     pub(crate) ended_ns: u64,
     pub(crate) previous: u64,
-    /// Odd while latencies are counted.
     pub(crate) countings: u64,
     pub(crate) over_timer: u64,
     pub(crate) over_ns: u64,
@@ -142,7 +139,6 @@ pub(crate) struct RawCpuState {
     pub(crate) min_ns: [u32; KINDS_STRIDE],
     pub(crate) sum_ns: [u64; KINDS],
     pub(crate) unused_sums: [u64; 2],
-    /// How many segments were written.
     pub(crate) segments: u64,
     /// When what runs now began.
     pub(crate) begins: [u64; 7],
@@ -157,7 +153,6 @@ pub(crate) struct RawCpuState {
     pub(crate) soft_thread: u32,
     pub(crate) ipis_lost: u32,
     pub(crate) calls: [u64; 2],
-    /// Softirqs in progress.
     pub(crate) softirqs: [u64; 8],
 }
 

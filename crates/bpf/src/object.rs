@@ -144,7 +144,6 @@ impl Object {
         has_tracepoint(self.btf, tracepoint)
     }
 
-    /// Everything in a hash map.
     pub(crate) fn entries<K: Pod, V: Pod>(&self, name: &str) -> Result<Vec<(K, V)>, BpfError> {
         let table: HashMap<&MapData, K, V> =
             HashMap::try_from(self.map(name)?).map_err(|error| BpfError::map(name, &error))?;
@@ -286,12 +285,10 @@ pub(crate) fn check_namespaces() -> Result<(), BpfError> {
     if whylate_sys::process::sees_kernel_clock() { Ok(()) } else { Err(BpfError::OtherClock) }
 }
 
-/// Number of possible CPUs.
 pub(crate) fn possible_cpus() -> Result<usize, BpfError> {
     aya::util::nr_cpus().map_err(|(path, error)| BpfError::Object(format!("{path}: {error}")))
 }
 
-/// The innermost I/O error.
 fn io_error<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e io::Error> {
     let mut next = Some(error);
     let mut found = None;

@@ -12,7 +12,6 @@ const SWITCH_END: Event = event("switch_end", "sched_exit_tp");
 /// The function that a task runs first after a switch, for kernels without that event. Its arguments are not read.
 const FIRST_FUNCTION: Event = event("switch_end_probed", "finish_task_switch");
 const OF_SWITCH_END: [HistogramKind; 2] = [HistogramKind::SwitchOff, HistogramKind::TimerWakeupSwitch];
-/// The events of timers.
 const TIMERS: [Event; 3] = [
     event("timer_start", "hrtimer_start"),
     event("timer_entry", "hrtimer_expire_entry"),
@@ -24,19 +23,14 @@ const OF_TIMERS: [HistogramKind; 3] =
 /// What tells that a switch is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SwitchEnd {
-    /// The kernel's event.
     Event,
     /// A probe at the function of this name.
     Probe(String),
-    /// Nothing, for this reason.
     Missing(String),
 }
 
 impl SwitchEnd {
     /// The kernel's event; where it has none, a probe if one of these histograms needs it.
-    ///
-    /// # Errors
-    /// When the kernel has no type information.
     pub(crate) fn find(kinds: &[HistogramKind]) -> Result<Self, BpfError> {
         if kernel_has(SWITCH_END.tracepoint)? {
             return Ok(Self::Event);
@@ -54,7 +48,6 @@ impl SwitchEnd {
         Self::Missing(format!("this kernel has no event {}, and {further}", SWITCH_END.tracepoint))
     }
 
-    /// Whether it is seen.
     pub(crate) fn is_seen(&self) -> bool {
         !matches!(self, Self::Missing(_))
     }
@@ -79,9 +72,6 @@ impl Parts {
 
     /// Attaches what these histograms need and does not run yet; with causes, timers are needed in any case. Returns the
     /// histograms that this kernel cannot do, each with the reason.
-    ///
-    /// # Errors
-    /// When the kernel refuses a program.
     pub(crate) fn attach(
         &mut self,
         object: &mut Object,

@@ -16,7 +16,6 @@ pub enum TaskFilter {
     Command(String),
 }
 
-/// What is measured.
 #[derive(Clone, Debug)]
 pub struct HistogramsConfig {
     /// The CPUs on which latencies count.
@@ -52,7 +51,6 @@ pub enum HistogramsChange {
 /// The probe whose spikes are to be explained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Measured {
-    /// The measured CPUs.
     pub cpus: CpuSet,
     /// Whether it waits for a timer, or is running all the time.
     pub is_timer: bool,

@@ -15,7 +15,6 @@ pub struct HistogramsSnapshot {
 /// `wakeup` and `sharedprio` and none of these counts still wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WakeupCounts {
-    /// Wake-ups seen.
     pub wakeups: u64,
     /// Of tasks that were still running: no latency.
     pub without_switch: u64,
@@ -41,7 +40,6 @@ pub struct ProgramCost {
 /// Something that programs may record, and whether they can.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facility {
-    /// What is recorded.
     pub name: String,
     /// Why it cannot be; `None` when it can.
     pub missing: Option<String>,

@@ -15,7 +15,6 @@ pub(crate) struct Watching {
     pub(crate) cpus: CpuSet,
     /// How many segments a ring holds: a power of two.
     pub(crate) ring_segments: u32,
-    /// Where tasks are watched.
     pub(crate) tasks: Option<WatchingTasks>,
 }
 
@@ -28,7 +27,6 @@ pub(crate) struct WatchingTasks {
 }
 
 impl Watching {
-    /// The sizes of its maps.
     pub(crate) fn maps(&self) -> Vec<(&'static str, u32)> {
         let cpus = self.cpus.len() as u32;
         let mut maps = vec![
@@ -45,7 +43,6 @@ impl Watching {
         maps
     }
 
-    /// The constants of its programs.
     pub(crate) fn constants(&self) -> Vec<(&'static str, u32)> {
         let mut constants = vec![("ring_segments", self.ring_segments)];
         if let Some(tasks) = &self.tasks {

@@ -3,7 +3,6 @@
 use std::io;
 use std::process::ExitCode;
 
-/// Something went wrong, usage included.
 pub(crate) const ERROR: u8 = 1;
 /// A limit was exceeded, or the machine is unfit.
 pub(crate) const EXCEEDED: u8 = 2;

@@ -27,7 +27,6 @@ const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█']
 /// Whether the terminal shows a view now.
 static HAS_SCREEN: AtomicBool = AtomicBool::new(false);
 
-/// What is shown.
 pub(crate) trait View: Send + 'static {
     /// Draws all of it.
     fn draw(&mut self, area: Rect, buffer: &mut Buffer);
@@ -35,7 +34,6 @@ pub(crate) trait View: Send + 'static {
     fn key(&mut self, key: KeyCode);
 }
 
-/// A view on the terminal.
 pub(crate) struct Live<V: View> {
     view: Arc<Mutex<V>>,
     ended: Arc<AtomicBool>,
@@ -73,7 +71,6 @@ impl<V: View> Live<V> {
         Ok(Self { view, ended, thread: Some(thread.inspect_err(|_| restore())?) })
     }
 
-    /// Changes what is shown.
     pub(crate) fn update(&self, change: impl FnOnce(&mut V)) {
         change(&mut lock(&self.view));
     }

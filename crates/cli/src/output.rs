@@ -13,7 +13,6 @@ use std::path::Path;
 use whylate_core::{Warning, text};
 use whylate_report::Style;
 
-/// Writes text to standard output.
 pub(crate) fn print(text: &str) -> Result<()> {
     drawn(&text::lines(text))
 }

@@ -12,14 +12,12 @@ use whylate_runner::Progress;
 
 /// How often a line is written where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
-/// Steps of a bar.
 const STEPS: u64 = 1_000;
 /// What a bar takes of a line beside its label and its text; a line that fills the terminal would be broken.
 const BAR_WIDTH: usize = 36;
 /// A part that takes longer than expected is not done before its end.
 const NEARLY: f64 = 0.97;
 
-/// Shows how far something is.
 pub(crate) enum Meter {
     Bar(ProgressBar),
     Lines { label: String, next: Instant },
@@ -27,7 +25,6 @@ pub(crate) enum Meter {
 }
 
 impl Meter {
-    /// A meter of nothing yet.
     pub(crate) fn new(quiet: bool) -> Self {
         if quiet {
             return Self::Quiet;
@@ -42,7 +39,6 @@ impl Meter {
         Self::Bar(bar)
     }
 
-    /// What is being done now.
     pub(crate) fn label(&mut self, text: &str) {
         match self {
             Self::Bar(bar) => bar.set_prefix(text::line(text)),
@@ -70,7 +66,6 @@ impl Meter {
         }
     }
 
-    /// Removes the bar.
     pub(crate) fn finish(&mut self) {
         if let Self::Bar(bar) = self {
             bar.finish_and_clear();
@@ -112,7 +107,6 @@ impl Pace {
         self.total = 0;
     }
 
-    /// How many repeats are done.
     pub(crate) fn reach(&mut self, done: u32, total: u32, now: Instant) {
         if self.total == 0 {
             (self.first, self.done, self.began, self.repeat_began) = (done, done, now, now);

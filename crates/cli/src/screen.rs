@@ -11,7 +11,6 @@ use whylate_core::record::RateRecord;
 use whylate_core::{Nanos, Warning};
 use whylate_runner::{Audience, Progress, Stage};
 
-/// Shows how far something is.
 pub(crate) struct Screen {
     meter: Meter,
     hook: Hook,

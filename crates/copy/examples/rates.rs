@@ -98,7 +98,6 @@ fn by_library(from: &[u8], to: &mut [u8], turns: usize) {
     }
 }
 
-/// In GB/s.
 fn trial(bytes: usize, mut copy: impl FnMut(usize)) -> f64 {
     let (mut turns, mut copied) = (1, 0);
     // Reading the clock is a system call: it must be rare beside what is measured.

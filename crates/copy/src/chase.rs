@@ -5,7 +5,6 @@ use super::random::Random;
 /// Size of a cache line on every CPU that is supported.
 pub const LINE_BYTES: usize = 64;
 
-/// Words of a line.
 const LINE_WORDS: usize = LINE_BYTES / 8;
 
 /// One random cycle through all cache lines of a buffer (Sattolo's algorithm), and where the walk stands.

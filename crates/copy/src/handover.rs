@@ -25,7 +25,6 @@ pub enum LineInstruction {
 }
 
 impl LineInstruction {
-    /// Whether this CPU has it.
     pub fn is_available(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]

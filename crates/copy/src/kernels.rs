@@ -25,7 +25,6 @@ pub(super) struct Table {
 /// Vector instructions that the kernels are written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InstructionSet {
-    /// Plain Rust.
     Portable,
     /// 128-bit vectors of every x86-64 CPU.
     Sse2,
@@ -56,7 +55,6 @@ impl InstructionSet {
         sets
     }
 
-    /// The field's name of it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Portable => "portable",
@@ -88,7 +86,6 @@ impl fmt::Display for InstructionSet {
     }
 }
 
-/// How loads are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadMethod {
     /// The hardware prefetchers alone: best inside the caches.
@@ -99,7 +96,6 @@ pub enum ReadMethod {
 }
 
 impl ReadMethod {
-    /// A word for people.
     pub fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain loads",
@@ -108,7 +104,6 @@ impl ReadMethod {
     }
 }
 
-/// How stores are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreMethod {
     /// Ordinary vector stores through the caches.
@@ -120,7 +115,6 @@ pub enum StoreMethod {
 }
 
 impl StoreMethod {
-    /// A word for people.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cached => "vector stores",
@@ -164,7 +158,6 @@ impl Kernels {
         InstructionSet::available().contains(&set).then(|| Self { set, table: set.table() })
     }
 
-    /// The instruction set in use.
     pub fn instruction_set(&self) -> InstructionSet {
         self.set
     }

@@ -26,7 +26,6 @@ const GAIN: f64 = 2.5;
 /// The type of memory, as far as timing shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Observed {
-    /// Cached, stores too.
     WriteBack,
     /// Loads are cached, stores go to memory.
     WriteThrough,
@@ -36,7 +35,6 @@ pub enum Observed {
     Uncached,
 }
 
-/// What was timed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Evidence {
     /// A load of 8 bytes that was loaded just before, in ns.

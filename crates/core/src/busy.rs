@@ -3,7 +3,6 @@
 /// An ordinary program: all processes of one name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BusyProgram {
-    /// Its name.
     pub name: String,
     /// How many CPUs it keeps busy.
     pub cpus: f64,

@@ -15,65 +15,31 @@ pub enum CpuError {
     #[error(
         "`{text}` is not a CPU list; write for example `1,3-5`, or `all`, `isolated`, `housekeeping`, `last`"
     )]
-    Syntax {
-        /// The text.
-        text: String,
-    },
+    Syntax { text: String },
     /// A range whose end comes before its start.
     #[error("`{text}`: the range `{range}` ends before it starts")]
-    Backwards {
-        /// The text.
-        text: String,
-        /// The range.
-        range: String,
-    },
+    Backwards { text: String, range: String },
     /// A number above the kernel's own limit.
     #[error("`{text}`: CPU {cpu} is above {CPU_MAX}, the most that Linux supports")]
-    TooLarge {
-        /// The text.
-        text: String,
-        /// The number.
-        cpu: u64,
-    },
+    TooLarge { text: String, cpu: u64 },
     /// The machine has no such CPU.
     #[error("CPU {cpu} does not exist; this machine has {present}")]
-    Absent {
-        /// The CPU.
-        cpu: CpuId,
-        /// What there is.
-        present: CpuSet,
-    },
+    Absent { cpu: CpuId, present: CpuSet },
     /// The CPU is there but switched off.
     #[error(
         "CPU {cpu} is offline; bring it up with `echo 1 > /sys/devices/system/cpu/cpu{cpu}/online`, or choose from {online}"
     )]
-    Offline {
-        /// The CPU.
-        cpu: CpuId,
-        /// What is online.
-        online: CpuSet,
-    },
+    Offline { cpu: CpuId, online: CpuSet },
     /// The cpuset of this process does not hold the CPU.
     #[error(
         "CPU {cpu} is not allowed for this process (cpuset or affinity); allowed are {allowed}: start outside the container or widen its cpuset"
     )]
-    NotAllowed {
-        /// The CPU.
-        cpu: CpuId,
-        /// What is allowed.
-        allowed: CpuSet,
-    },
+    NotAllowed { cpu: CpuId, allowed: CpuSet },
     /// The name stands for nothing here.
     #[error("`{name}` is empty on this machine: {reason}")]
-    Empty {
-        /// The name.
-        name: String,
-        /// Why, and what to do.
-        reason: &'static str,
-    },
+    Empty { name: String, reason: &'static str },
 }
 
-/// A set of logical CPUs.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct CpuSet(BTreeSet<CpuId>);
 
@@ -82,7 +48,6 @@ impl CpuSet {
     pub fn single(cpu: CpuId) -> Self {
         Self(BTreeSet::from([cpu]))
     }
-    /// Ascending.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = CpuId> + '_ {
         self.0.iter().copied()
     }
@@ -90,7 +55,6 @@ impl CpuSet {
     pub fn contains(&self, cpu: CpuId) -> bool {
         self.0.contains(&cpu)
     }
-    /// How many CPUs there are.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -110,11 +74,9 @@ impl CpuSet {
     pub fn difference(&self, other: &Self) -> Self {
         Self(self.0.difference(&other.0).copied().collect())
     }
-    /// Members of both.
     pub fn intersection(&self, other: &Self) -> Self {
         Self(self.0.intersection(&other.0).copied().collect())
     }
-    /// Members of either.
     pub fn union(&self, other: &Self) -> Self {
         Self(self.0.union(&other.0).copied().collect())
     }
@@ -209,7 +171,6 @@ as_text!(CpuSet, "1,3-5", "A CPU list in the kernel's syntax");
 pub struct CpuContext {
     /// Every CPU the machine has.
     pub present: CpuSet,
-    /// Those that are switched on.
     pub online: CpuSet,
     /// Those set apart at boot or by a cpuset partition.
     pub isolated: CpuSet,
@@ -232,11 +193,9 @@ impl CpuContext {
 /// CPUs by list or by name, before it is known which machine they are on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CpuSelector {
-    /// A list.
     List(CpuSet),
     /// Every usable CPU.
     All,
-    /// The isolated ones.
     Isolated,
     /// All but the isolated ones.
     Housekeeping,

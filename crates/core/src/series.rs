@@ -5,7 +5,6 @@
 
 use std::fmt;
 
-/// A name, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SeriesName<'a> {
     /// The probe: `roundtrip`.
@@ -17,7 +16,6 @@ pub struct SeriesName<'a> {
 }
 
 impl<'a> SeriesName<'a> {
-    /// Takes a name apart.
     pub fn of(name: &'a str) -> Self {
         match name.split_once('/') {
             None => Self { probe: name, series: None, part: None },

@@ -33,21 +33,17 @@ use whylate_core::result::{Cause, CauseKind as Kind};
 /// What one task did from being due to its next sleep. Times are CLOCK_MONOTONIC nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Activation {
-    /// The task.
     pub thread: Thread,
-    /// Its process.
     pub process: u32,
     /// When it was due: the programmed expiry of its timer, or the wake-up.
     pub due_ns: u64,
     /// When it was woken.
     pub woken_ns: u64,
-    /// Who woke it.
     pub waker: Waker,
     /// The stages, one after another without a gap, from `due_ns` to the end.
     pub stages: Vec<Stage>,
     /// Why it fell asleep at the end.
     pub slept: Wait,
-    /// Page faults.
     pub faults: u64,
     /// How often it was on another CPU than before.
     pub migrations: u64,
@@ -59,13 +55,11 @@ pub struct Activation {
     pub is_unended: bool,
 }
 
-/// What woke a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Waker {
     /// Not known.
     #[default]
     Unknown,
-    /// Its timer.
     Timer,
     /// An interrupt; what it interrupted has no part in it.
     Interrupt,
@@ -73,27 +67,21 @@ pub enum Waker {
     Thread(u32, String),
 }
 
-/// A stretch of an activation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stage {
-    /// Its begin.
     pub from_ns: u64,
-    /// Its end.
     pub to_ns: u64,
     /// The CPU on which it ran or waited.
     pub cpu: CpuId,
-    /// What it was.
     pub what: Doing,
 }
 
 impl Stage {
-    /// Its length.
     pub fn length_ns(&self) -> u64 {
         self.to_ns.saturating_sub(self.from_ns)
     }
 }
 
-/// What a task did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Doing {
     /// It was due or woken and did not run yet.
@@ -103,11 +91,9 @@ pub enum Doing {
         /// Its control group had no CPU time left.
         out_of_quota: bool,
     },
-    /// It ran.
     Running,
     /// It could run, and another thread did.
     Preempted {
-        /// To whom the CPU went.
         by: Thread,
         /// Its control group had no CPU time left.
         out_of_quota: bool,
@@ -116,14 +102,11 @@ pub enum Doing {
     Unseen,
     /// It slept in the middle of its work.
     Blocked {
-        /// For what.
         wait: Wait,
-        /// Who ended it.
         waker: Waker,
     },
 }
 
-/// What a task slept for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Wait {
     /// Not known.
@@ -133,7 +116,6 @@ pub enum Wait {
     Work(Option<String>),
     /// For a lock of its own program.
     Lock {
-        /// The address of its word.
         address: u64,
         /// Who held it when the wait began: thread id and name; `None` where the lock does not tell.
         owner: Option<(u32, String)>,
@@ -188,7 +170,6 @@ impl Activation {
         self.run_ns().saturating_sub(self.due_ns)
     }
 
-    /// How long it ran.
     pub fn running_ns(&self) -> u64 {
         self.sum(|what| *what == Doing::Running)
     }

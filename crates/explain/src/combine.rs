@@ -12,7 +12,6 @@ use whylate_core::{Warning, WarningCode};
 /// What one kind of evidence says of a spike.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explained {
-    /// Who did it.
     pub cause: Cause,
     /// The other contributors, largest share first.
     pub also: Vec<Cause>,

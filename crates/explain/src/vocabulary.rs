@@ -21,15 +21,12 @@ const LOCAL_TIMERS: [&str; 2] = ["arch_timer", "riscv-timer"];
 /// What a function's name says of the CPU's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// Nothing special.
     Ordinary,
-    /// Entry of an interrupt.
     InterruptEntry(Interrupt),
     /// The way out of an interrupt, whose handler has ended; softirqs that follow have flags and events of their own.
     InterruptTail,
     /// Last steps before user mode, or first ones after it.
     UserEdge,
-    /// Picks and switches tasks.
     Scheduler,
     /// The way into the scheduler of a task that is preempted.
     Preemption,
@@ -44,22 +41,18 @@ pub(crate) enum Class {
 /// Which interrupt a function belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interrupt {
-    /// The CPU's timer.
     Timer,
     /// Another CPU asked this one to schedule.
     Reschedule,
     /// Another CPU asked this one to run a function.
     CallFunction,
-    /// Deferred work.
     IrqWork,
-    /// A device.
     Device,
     /// Not maskable.
     Nmi,
 }
 
 impl Interrupt {
-    /// As the report names it.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Timer => "local timer",
@@ -155,7 +148,6 @@ fn is_interrupt_exit(function: &str) -> bool {
     matches!(function, "irq_exit_rcu" | "__irq_exit_rcu" | "irq_exit")
 }
 
-/// The way to user mode.
 #[rustfmt::skip]
 const USER_EDGE: &[&str] = &[
     "exit_to_user_mode_prepare", "exit_to_user_mode_loop", "syscall_exit_to_user_mode",
@@ -164,7 +156,6 @@ const USER_EDGE: &[&str] = &[
     "do_notify_resume", "prepare_exit_to_usermode",
 ];
 
-/// The scheduler's own.
 #[rustfmt::skip]
 const SCHEDULER: &[&str] = &[
     "__schedule", "schedule", "schedule_idle", "finish_task_switch", "__switch_to", "switch_mm_irqs_off",
@@ -350,7 +341,6 @@ pub(crate) fn serves_softirqs(command: &str) -> bool {
     starts_with_any(command, &["ktimers/", "ksoftirqd/", "ktimersoftd/"])
 }
 
-/// Names of this program's threads.
 pub(crate) fn is_own(command: &str) -> bool {
     command.starts_with("whylate")
 }

@@ -23,9 +23,6 @@ pub struct RunGroup {
 impl RunGroup {
     /// Terms as `whylate runs` has them (`kernel>=6.12 host~rack-1`; labels are tags: `tag=soc=rk3588`), or a number that the kernel's release begins with
     /// (`6.12`).
-    ///
-    /// # Errors
-    /// A term that no run could meet.
     pub fn of(text: &str) -> Result<Self, SearchError> {
         let is_release = |term: &&str| {
             term.starts_with(|c: char| c.is_ascii_digit()) && !term.contains(['=', '<', '>', '~', '!'])

@@ -11,23 +11,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// An engine that answers SQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
-    /// DuckDB.
     DuckDb,
-    /// ClickHouse, also as chDB.
     ClickHouse,
-    /// Spark.
     Spark,
-    /// DataFusion.
     DataFusion,
 }
 
-/// What an engine answered.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rows {
-    /// Names of the columns.
     pub columns: Vec<String>,
     /// A value of each column, of each row.
     pub rows: Vec<Vec<Value>>,
@@ -60,7 +53,6 @@ impl Row<'_> {
         self.value(column).and_then(Value::as_str).unwrap_or_default().to_owned()
     }
 
-    /// The words of a text.
     pub(crate) fn words(&self, column: &str) -> Vec<String> {
         self.text(column).split_whitespace().map(str::to_owned).collect()
     }
@@ -189,7 +181,6 @@ fn all_of(file: &mut File) -> Vec<u8> {
 }
 
 impl Engine {
-    /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::DuckDb => "duckdb",

@@ -75,10 +75,8 @@ pub enum FarmError {
     /// The place for a pulled run is taken.
     #[error("{0}: exists; give another directory")]
     Occupied(PathBuf),
-    /// A file of this machine.
     #[error("{1}: cannot {0}: {2}")]
     Io(&'static str, PathBuf, #[source] io::Error),
-    /// The run directory.
     #[error(transparent)]
     Run(#[from] StoreError),
     /// An engine that is not installed: its name, its module, the Python that was asked.
@@ -151,8 +149,6 @@ pub(crate) fn last_cause<'e>(
 
 /// Says of an input or output error what was tried, and where.
 pub(crate) trait At<T> {
-    /// # Errors
-    /// [`FarmError::Io`].
     fn at(self, action: &'static str, path: impl Into<PathBuf>) -> Result<T, FarmError>;
 }
 

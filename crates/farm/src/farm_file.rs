@@ -6,7 +6,6 @@ use crate::error::FarmError;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// A farm.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FarmFile {
@@ -20,7 +19,6 @@ pub struct FarmFile {
     /// Where whylate is on the machines.
     #[serde(default = "default_program")]
     pub program: String,
-    /// Image of the container (Kubernetes).
     #[serde(default)]
     pub image: Option<String>,
     /// CPUs that a job is given (Kubernetes: exclusive ones, with the static CPU manager).
@@ -29,10 +27,8 @@ pub struct FarmFile {
     /// A task that is watched on every machine, beside the plans (Kubernetes: a DaemonSet).
     #[serde(default)]
     pub watch: Option<String>,
-    /// The machines.
     #[serde(rename = "host")]
     pub hosts: Vec<Host>,
-    /// What runs on them.
     #[serde(default, rename = "plan")]
     pub plans: Vec<PlanRule>,
     /// The file itself, which jobs are given.
@@ -40,7 +36,6 @@ pub struct FarmFile {
     pub text: String,
 }
 
-/// A machine.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Host {

@@ -275,9 +275,6 @@ fn one_statement(question: &str) -> Result<String, FarmError> {
 }
 
 /// Answers a question over a lake, as [`answers`].
-///
-/// # Errors
-/// As [`answers`].
 pub fn answer(
     engine: Engine,
     lake: &Lake,
@@ -291,9 +288,6 @@ pub fn answer(
 /// Answers questions over a lake, all of them or none. What they need of a bucket is fetched into `cache` before, where it is not
 /// there yet; a lake in a folder has none. Damaged objects are left out, and named in each answer. `wait` is asked for before
 /// an engine begins, or links are made that have to be deleted: until then, a signal may end the process.
-///
-/// # Errors
-/// As [`statements`] and [`ask`], in [`FarmError::WithDamage`] where objects are damaged; [`FarmError::Storage`], [`FarmError::Io`].
 pub fn answers(
     engine: Engine,
     lake: &Lake,

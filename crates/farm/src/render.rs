@@ -6,52 +6,38 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use whylate_core::Plan;
 
-/// An engine that dispatches jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dispatcher {
-    /// Kubernetes, with kustomize.
     Kubernetes,
-    /// Slurm.
     Slurm,
-    /// Ansible.
     Ansible,
-    /// LAVA.
     Lava,
 }
 
-/// A plan that runs somewhere.
 #[derive(Clone, Debug)]
 pub struct PlanFile {
-    /// What it says.
     pub plan: Plan,
-    /// Its text.
     pub text: String,
 }
 
-/// A file to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rendered {
-    /// Its path below the directory.
     pub path: String,
-    /// What is in it.
     pub text: String,
 }
 
 impl Rendered {
-    /// Whether it is a program.
     pub fn is_program(&self) -> bool {
         self.text.starts_with("#!")
     }
 }
 
-/// A plan on a machine.
 struct Job<'a> {
     host: &'a Host,
     plan: &'a PlanFile,
 }
 
 impl Job<'_> {
-    /// The file of the plan.
     fn plan_file(&self) -> String {
         plan_file(self.plan)
     }

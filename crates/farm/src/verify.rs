@@ -14,14 +14,12 @@ use whylate_store::RunInfo;
 /// Less than this part of what was asked for is too little.
 const ENOUGH: f64 = 0.9;
 
-/// What a run shall be.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
     /// The plan that was to run; absent: the one of the run itself.
     pub plan: Option<Plan>,
     /// What the kernel's release begins with.
     pub kernel: Option<String>,
-    /// The name of the machine.
     pub host: Option<String>,
     /// Seconds since 1970 by the clock of the machine that compares; absent: that of the run is not looked at.
     pub now_s: Option<u64>,

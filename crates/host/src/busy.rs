@@ -34,9 +34,6 @@ fn times(root: &HostRoot) -> Result<BTreeMap<u32, (String, u64)>, HostError> {
 }
 
 /// The programs that keep at least `least` CPUs busy for that time, at most `count` of them, the busiest first.
-///
-/// # Errors
-/// [`HostError`] when the processes cannot be listed.
 pub fn busy(
     root: &HostRoot,
     window: Duration,

@@ -12,9 +12,6 @@ const NO_LIMIT_US: i32 = 2_000_000_000;
 
 /// The frequency of each CPU as cpufreq states it, else `cpu MHz` of /proc/cpuinfo (where the kernel cannot measure it,
 /// that is the nominal one).
-///
-/// # Errors
-/// As [`HostRoot::read_number`].
 pub fn read(root: &HostRoot, cpus: &CpuSet) -> Result<BTreeMap<CpuId, u64>, HostError> {
     let mut frequencies = parse(&root.read("/proc/cpuinfo")?.unwrap_or_default());
     frequencies.retain(|cpu, _| cpus.contains(*cpu));

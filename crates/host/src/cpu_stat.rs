@@ -16,9 +16,6 @@ pub struct StealTimes(BTreeMap<CpuId, Option<Nanos>>);
 
 impl StealTimes {
     /// Reads /proc/stat; empty when it is absent.
-    ///
-    /// # Errors
-    /// As [`HostRoot::read`].
     pub fn read(root: &HostRoot) -> Result<Self, HostError> {
         let text = root.read("/proc/stat")?.unwrap_or_default();
         Ok(Self::parse(&text, rustix::param::clock_ticks_per_second()))

@@ -47,7 +47,6 @@ impl Sampler {
     }
 }
 
-/// Everything but the interrupt counts.
 fn observe(root: &HostRoot, facts: &Facts, elapsed: Duration) -> Result<Observed, HostError> {
     let threads = Threads::read(root)?;
     let lines = irq_lines::read(root)?;

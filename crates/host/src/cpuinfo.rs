@@ -6,10 +6,8 @@ use crate::{HostError, HostRoot};
 use whylate_core::cpus::CpuSet;
 use whylate_core::units::CpuId;
 
-/// What /proc/cpuinfo says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuInfo {
-    /// The online CPUs.
     pub processors: CpuSet,
     /// x86 `vendor_id`: `GenuineIntel`, `AuthenticAMD`, …
     pub vendor: Option<String>,
@@ -25,9 +23,6 @@ pub struct CpuInfo {
 
 impl CpuInfo {
     /// Reads /proc/cpuinfo; the default when it is absent.
-    ///
-    /// # Errors
-    /// As [`HostRoot::read`].
     pub fn read(root: &HostRoot) -> Result<Self, HostError> {
         Ok(root.read("/proc/cpuinfo")?.map(|text| Self::parse(&text)).unwrap_or_default())
     }

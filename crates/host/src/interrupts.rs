@@ -27,9 +27,6 @@ struct Line {
 
 impl Counts {
     /// Reads /proc/interrupts and /proc/softirqs; what is absent is left out.
-    ///
-    /// # Errors
-    /// As [`HostRoot::read`].
     pub fn read(root: &HostRoot) -> Result<Self, HostError> {
         let interrupts = root.read("/proc/interrupts")?.unwrap_or_default();
         let softirqs = root.read("/proc/softirqs")?.unwrap_or_default();

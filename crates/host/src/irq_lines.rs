@@ -9,18 +9,12 @@ use std::os::unix::fs::PermissionsExt as _;
 use whylate_core::result::LineRow;
 
 /// Reads every line below /proc/irq that has a handler; empty where there is none (a container may hide it).
-///
-/// # Errors
-/// As [`all`].
 pub fn read(root: &HostRoot) -> Result<Vec<LineRow>, HostError> {
     // A line without a handler is unused and raises no interrupt.
     Ok(all(root)?.into_iter().filter(|line| !line.description.is_empty()).collect())
 }
 
 /// Reads every line below /proc/irq, also those that are free: their description is empty.
-///
-/// # Errors
-/// As [`HostRoot::list`] and [`HostRoot::read_cpus`].
 pub fn all(root: &HostRoot) -> Result<Vec<LineRow>, HostError> {
     let interrupts = root.read("/proc/interrupts")?.unwrap_or_default();
     let descriptions = descriptions(&interrupts);
@@ -39,9 +33,6 @@ pub fn all(root: &HostRoot) -> Result<Vec<LineRow>, HostError> {
 }
 
 /// The lines of a PCI device: those signalled by messages, else the one of its pin; and whether they are messages.
-///
-/// # Errors
-/// As [`HostRoot::list_numbered`] and [`HostRoot::read_number`].
 pub fn of_device(root: &HostRoot, folder: &str) -> Result<(Vec<u32>, bool), HostError> {
     let messages = root.list_numbered(&format!("{folder}/msi_irqs"), "")?;
     if !messages.is_empty() {

@@ -21,39 +21,18 @@ pub enum HostError {
     Read {
         /// The file or folder.
         path: PathBuf,
-        /// The kernel's answer.
         source: io::Error,
     },
     /// The file is longer than anything the kernel writes.
     #[error("{}: longer than {TEXT_BYTES_MAX} bytes", path.display())]
-    TooLong {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A number was expected.
+    TooLong { path: PathBuf },
     #[error("{}: `{text}` is not a number", path.display())]
-    NotANumber {
-        /// The file.
-        path: PathBuf,
-        /// What it holds.
-        text: String,
-    },
-    /// A CPU list was expected.
+    NotANumber { path: PathBuf, text: String },
     #[error("{}: {source}", path.display())]
-    NotACpuList {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: CpuError,
-    },
+    NotACpuList { path: PathBuf, source: CpuError },
     /// A file does not have the form that the kernel documents.
     #[error("{}: {problem}", path.display())]
-    Malformed {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-    },
+    Malformed { path: PathBuf, problem: String },
 }
 
 /// The folder under which `/proc`, `/sys`, `/dev` and `/etc` are looked up.
@@ -106,9 +85,6 @@ impl HostRoot {
     }
 
     /// Like [`HostRoot::read`], without white space and NUL bytes at the ends; `None` also when nothing is left.
-    ///
-    /// # Errors
-    /// As [`HostRoot::read`].
     pub fn read_trimmed(&self, path: &str) -> Result<Option<String>, HostError> {
         let text = self.read(path)?;
         let text = text.map(|text| text.trim_matches(|c: char| c.is_whitespace() || c == '\0').to_owned());
@@ -116,9 +92,6 @@ impl HostRoot {
     }
 
     /// A file that holds one number; `None` as in [`HostRoot::read_trimmed`].
-    ///
-    /// # Errors
-    /// As [`HostRoot::read`], and [`HostError::NotANumber`].
     pub fn read_number<T: FromStr>(&self, path: &str) -> Result<Option<T>, HostError> {
         match self.read_trimmed(path)? {
             None => Ok(None),
@@ -133,9 +106,6 @@ impl HostRoot {
     ///
     /// `(null)`, which `/sys/devices/system/cpu/nohz_full` holds on kernels booted without the option, is the
     /// empty set.
-    ///
-    /// # Errors
-    /// As [`HostRoot::read`], and [`HostError::NotACpuList`].
     pub fn read_cpus(&self, path: &str) -> Result<Option<CpuSet>, HostError> {
         match self.read(path)? {
             None => Ok(None),
@@ -148,9 +118,6 @@ impl HostRoot {
     }
 
     /// Names in a folder, sorted; empty when the machine does not offer the folder.
-    ///
-    /// # Errors
-    /// [`HostError::Read`] as for files.
     pub fn list(&self, folder: &str) -> Result<Vec<String>, HostError> {
         let path = self.path(folder);
         let entries = match std::fs::read_dir(&path) {
@@ -169,9 +136,6 @@ impl HostRoot {
 
     /// The numbers of the entries `PREFIX<number>` of a folder, ascending: `cpu` gives 0, 1, … for `cpu0`, `cpu1`
     /// and leaves `cpufreq` out.
-    ///
-    /// # Errors
-    /// As [`HostRoot::list`].
     pub fn list_numbered(&self, folder: &str, prefix: &str) -> Result<Vec<u32>, HostError> {
         let names = self.list(folder)?;
         let digits = names.iter().filter_map(|name| name.strip_prefix(prefix));

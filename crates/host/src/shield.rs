@@ -30,16 +30,12 @@ pub const MOUNTS: [&str; 4] =
 pub struct Hierarchy {
     /// 1 or 2.
     pub version: u32,
-    /// Where it is mounted.
     pub mount: String,
 }
 
 impl Hierarchy {
     /// The hierarchy of the cpuset controller; `None` where there is none, or where this process sees only a part of it
     /// (a container).
-    ///
-    /// # Errors
-    /// As [`HostRoot::read`].
     pub fn find(root: &HostRoot) -> Result<Option<Self>, HostError> {
         let (v1, v2) = MOUNTS.split_at(2);
         for &mount in v1 {
@@ -72,9 +68,6 @@ impl Hierarchy {
 }
 
 /// CPUs that are shielded now, by a group or by affinity.
-///
-/// # Errors
-/// As [`HostRoot::read_cpus`].
 pub fn shielded(root: &HostRoot) -> Result<CpuSet, HostError> {
     Ok(by_group(root)?.union(&by_affinity(root)?))
 }
@@ -89,9 +82,6 @@ fn by_affinity(root: &HostRoot) -> Result<CpuSet, HostError> {
 }
 
 /// Those of the shielded CPUs that this process could use: by entering the group, or just by setting its affinity.
-///
-/// # Errors
-/// As [`shielded`].
 pub fn open_to_this_process(root: &HostRoot) -> Result<CpuSet, HostError> {
     let by_affinity = by_affinity(root)?;
     let Some(hierarchy) = Hierarchy::find(root)? else { return Ok(by_affinity) };
@@ -101,9 +91,6 @@ pub fn open_to_this_process(root: &HostRoot) -> Result<CpuSet, HostError> {
 
 /// Pins the calling thread to `cpus`. When a cpuset of the machine below `root` shields them, it enters the group of
 /// the shield.
-///
-/// # Errors
-/// As [`schedule::pin_this_thread`], and when the kernel refuses the thread in the group of the shield.
 pub fn pin_this_thread(root: &HostRoot, cpus: &CpuSet) -> io::Result<()> {
     match schedule::pin_this_thread(cpus) {
         Err(error) if error.kind() == io::ErrorKind::InvalidInput && enter(root, cpus)? => {

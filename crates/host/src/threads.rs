@@ -20,9 +20,6 @@ pub struct Threads {
 
 impl Threads {
     /// Reads every thread below /proc.
-    ///
-    /// # Errors
-    /// [`HostError::Read`] when /proc itself cannot be listed.
     pub fn read(root: &HostRoot) -> Result<Self, HostError> {
         let mut rows = Vec::new();
         for pid in root.list_numbered("/proc", "")? {
@@ -69,7 +66,6 @@ fn parse(pid: u32, tid: u32, stat: &str, status: &str) -> Option<ThreadRow> {
     })
 }
 
-/// The text of /proc/PID/stat.
 #[derive(Clone, Copy, Debug)]
 pub struct Stat<'a> {
     /// The name, which may hold spaces and brackets itself.
@@ -89,7 +85,6 @@ impl<'a> Stat<'a> {
         self.after_name.split_ascii_whitespace().nth(number - 3)
     }
 
-    /// The number in that field.
     pub fn number(&self, number: usize) -> Option<u64> {
         self.field(number)?.parse().ok()
     }

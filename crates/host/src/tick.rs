@@ -14,9 +14,6 @@ pub struct CpuTimers {
 }
 
 /// Reads the state of every online CPU; `None` where the file cannot be read.
-///
-/// # Errors
-/// As [`HostRoot::read`].
 pub fn read(root: &HostRoot) -> Result<Option<BTreeMap<CpuId, CpuTimers>>, HostError> {
     Ok(root.read("/proc/timer_list")?.map(|text| parse(&text)))
 }

@@ -74,10 +74,8 @@ fn number(lines: &Lines<'_>, start: &str) -> Result<u64, Problem> {
     word.until(|letter| !letter.is_ascii_digit()).number()
 }
 
-/// A gap of a CPU.
 struct Gap {
     ns: u64,
-    /// Newer versions say it.
     cpu: Option<u32>,
 }
 

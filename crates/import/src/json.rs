@@ -17,7 +17,6 @@ struct Document {
     /// cyclictest with `--nsecs` counts nanoseconds.
     resolution_in_ns: Option<u8>,
     thread: Option<BTreeMap<u32, Thread>>,
-    /// jitterdebugger's threads are its CPUs.
     cpu: Option<BTreeMap<u32, Thread>>,
 }
 
@@ -58,7 +57,6 @@ impl TryFrom<RawThread> for Thread {
     }
 }
 
-/// The tool that wrote it.
 pub(crate) fn tool(text: &str) -> Option<&'static str> {
     let head: String = text.chars().take(4096).filter(|letter| !letter.is_whitespace()).collect();
     let of = |name: &str| head.contains(&format!("\":\"{name}")) || head.contains(&format!("/{name}"));

@@ -29,22 +29,16 @@ use whylate_core::{Facts, Warning, WarningCode};
 pub enum ImportError {
     /// None of the tools writes such a file.
     #[error("{}: is not a result that whylate reads; it reads those of cyclictest (-h, --histfile, --json), oslat, rtla timerlat and osnoise (hist, top), jitterdebugger, hwlatdetect and sysjitter", path.display())]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-    },
+    Foreign { path: PathBuf },
     /// It is of that tool, and is damaged or cut off.
     #[error("{}: line {line}, column {column}: {message} (a result of {tool})", path.display())]
     Broken {
-        /// The file.
         path: PathBuf,
-        /// The tool that wrote it.
         tool: &'static str,
         /// The line, from 1.
         line: usize,
         /// The byte in the line, from 1.
         column: usize,
-        /// What is wrong.
         message: String,
     },
 }
@@ -57,7 +51,6 @@ struct Problem {
     message: String,
 }
 
-/// What a file holds.
 #[derive(Debug, Default)]
 struct Imported {
     /// The probe of whylate that measures the same.

@@ -3,7 +3,6 @@
 use crate::Problem;
 use std::str::FromStr;
 
-/// A text, line by line.
 pub(crate) struct Lines<'t> {
     text: &'t str,
 }
@@ -17,7 +16,6 @@ pub(crate) struct Line<'t> {
     number: usize,
 }
 
-/// A word of a line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Word<'t> {
     pub(crate) text: &'t str,
@@ -107,12 +105,10 @@ impl<'t> Word<'t> {
         self.text.split(separator).map(move |text| Self { text, ..self })
     }
 
-    /// The word as a number.
     pub(crate) fn number<T: FromStr>(self) -> Result<T, Problem> {
         self.text.parse().map_err(|_| self.problem(format!("`{}` is not a number, or too large", self.text)))
     }
 
-    /// Something is wrong here.
     pub(crate) fn problem(self, message: impl Into<String>) -> Problem {
         let column = self.text.as_ptr() as usize - self.line.whole.as_ptr() as usize + 1;
         Problem { line: self.line.number, column, message: message.into() }

@@ -14,7 +14,6 @@ pub(crate) struct Series {
     pub(crate) buckets: Vec<(u64, u64)>,
     /// Samples that the histogram does not have, since they are at or above `limit_ns`.
     pub(crate) over: u64,
-    /// Where the histogram ends.
     pub(crate) limit_ns: u64,
     /// Number of samples, where the tool counts them itself.
     pub(crate) count: Option<u64>,

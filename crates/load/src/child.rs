@@ -23,11 +23,9 @@ pub(crate) enum Event {
     Prepared(HugePages),
     /// A thread is ready to act, or to be hit.
     Ready,
-    /// A thread cannot run.
     Failed(LoadError),
     /// A child process ended, in words.
     Exited {
-        /// Which.
         pid: u32,
         /// Exit status or signal.
         how: String,

@@ -13,12 +13,7 @@ use whylate_sys::memory::BufferError;
 pub enum LoadError {
     /// The CPUs named are not there.
     #[error("{key}: {source}")]
-    Cpus {
-        /// The key of the plan.
-        key: &'static str,
-        /// Why.
-        source: CpuError,
-    },
+    Cpus { key: &'static str, source: CpuError },
     /// The working set has no size on that CPU.
     #[error("working_set: {0}")]
     Size(#[from] SizeError),
@@ -27,14 +22,7 @@ pub enum LoadError {
     NoCpus,
     /// A working set of 0 bytes, or smaller than what the access needs.
     #[error("a working set of {working_set} is too small for `{access}`; the smallest is {smallest}")]
-    WorkingSet {
-        /// What was asked for.
-        working_set: Bytes,
-        /// The kind of traffic.
-        access: &'static str,
-        /// What it needs.
-        smallest: Bytes,
-    },
+    WorkingSet { working_set: Bytes, access: &'static str, smallest: Bytes },
     /// The buffers together would take more than half of the available memory.
     #[error(
         "{workers} buffers of {working_set} are {wanted}, more than half of the available memory ({available}); \
@@ -47,58 +35,31 @@ pub enum LoadError {
         working_set: Bytes,
         /// All together.
         wanted: Bytes,
-        /// MemAvailable of /proc/meminfo.
         available: Bytes,
     },
     /// A pace that is not a positive rate or a share in (0, 1].
     #[error(
         "the pace {pace} cannot be kept; give a positive rate or a share of time above 0 % and up to 100 %"
     )]
-    Pace {
-        /// The pace.
-        pace: String,
-    },
+    Pace { pace: String },
     /// A reporting interval of 0.
     #[error("the interval between two rates must be above 0")]
     Interval,
     /// A buffer could not be allocated.
     #[error("the buffer for CPU {cpu}: {source}")]
-    Buffer {
-        /// The CPU.
-        cpu: CpuId,
-        /// Why.
-        source: BufferError,
-    },
+    Buffer { cpu: CpuId, source: BufferError },
     /// The kernel refused to pin a thread.
     #[error("pinning to CPU {cpus} is refused: {source}; is it online and allowed by the cpuset?")]
-    Pin {
-        /// The CPUs.
-        cpus: CpuSet,
-        /// The kernel's answer.
-        source: io::Error,
-    },
+    Pin { cpus: CpuSet, source: io::Error },
     /// A thread of the load ended on its own.
     #[error("the thread on CPU {cpu} ended on its own")]
-    Worker {
-        /// The CPU.
-        cpu: CpuId,
-    },
+    Worker { cpu: CpuId },
     /// A turn of a load does not end: its driver or its device hangs.
     #[error("the {what} load hangs: its device or driver does not respond (see the kernel's log)")]
-    Hung {
-        /// The kind of load.
-        what: &'static str,
-    },
+    Hung { what: &'static str },
     /// The helper is of another version than this program.
     #[error("{program} is of version {found}, this program of {own}: install both from the same build")]
-    Version {
-        /// The helper.
-        program: PathBuf,
-        /// Its version.
-        found: String,
-        /// That of this program.
-        own: &'static str,
-    },
+    Version { program: PathBuf, found: String, own: &'static str },
     /// A command load without a command.
     #[error(
         "the command is empty; give the program and its arguments, for example [\"stress-ng\", \"--vm\", \"1\"]"
@@ -107,7 +68,6 @@ pub enum LoadError {
     /// There is no such program.
     #[error("the command `{command}` was not found{place}; install it or give its full path")]
     CommandNotFound {
-        /// The program.
         command: String,
         /// Where it was looked for, as the end of a sentence.
         place: String,
@@ -115,7 +75,6 @@ pub enum LoadError {
     /// The command ended before it was stopped.
     #[error("the command `{command}` ended by itself ({how}) before it was stopped{output}")]
     CommandEnded {
-        /// The program.
         command: String,
         /// Exit status or signal.
         how: String,
@@ -124,55 +83,27 @@ pub enum LoadError {
     },
     /// Some process of the command survives SIGKILL.
     #[error("processes {pids} of the command `{command}` do not end on SIGKILL (blocked in the kernel?)")]
-    CommandSurvives {
-        /// The program.
-        command: String,
-        /// Process numbers, separated by commas.
-        pids: String,
-    },
+    CommandSurvives { command: String, pids: String },
     /// The rate pattern is not a regular expression.
     #[error("the rate pattern `{pattern}` is not a regular expression: {reason}")]
-    Pattern {
-        /// The pattern.
-        pattern: String,
-        /// What is wrong, and where.
-        reason: String,
-    },
+    Pattern { pattern: String, reason: String },
     /// The rate pattern does not say which part of a line is the number.
     #[error(
         "the rate pattern `{pattern}` has {groups} groups; it needs exactly one, around the number: `([0-9.]+) MB/s`"
     )]
-    PatternGroups {
-        /// The pattern.
-        pattern: String,
-        /// Its number of capture groups.
-        groups: usize,
-    },
+    PatternGroups { pattern: String, groups: usize },
     /// The file for the command's output cannot be written.
     #[error("the output file {path}: {source}")]
-    Output {
-        /// The file.
-        path: PathBuf,
-        /// The system's answer.
-        source: io::Error,
-    },
+    Output { path: PathBuf, source: io::Error },
     /// A process or thread of the load could not be started, or talked to.
     #[error("{what}: {source}")]
-    System {
-        /// What was tried.
-        what: String,
-        /// The system's answer.
-        source: io::Error,
-    },
+    System { what: String, source: io::Error },
     /// The process of the load did not understand what it was asked for (another version of the binary?).
     #[error("the load's process got a request that it cannot read: {0}")]
     Request(String),
     /// The machine lacks what the load needs.
     #[error("{0}")]
-    Unavailable(
-        /// What, and what to do.
-        String,
-    ),
+    Unavailable(String),
     /// The process of the load reported an error and ended. The text is the child's own.
     #[error("{0}")]
     Reported(String),
@@ -189,10 +120,7 @@ pub enum LoadError {
     NotReady(Duration),
     /// The process of the load survives SIGKILL.
     #[error("the load's process {pid} does not end on SIGKILL (blocked in the kernel?)")]
-    Survives {
-        /// Its number.
-        pid: u32,
-    },
+    Survives { pid: u32 },
 }
 
 impl LoadError {

@@ -25,12 +25,10 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Time between two looks at a process that is ending.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// How a load is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoadStatus {
     /// Preparing: buffers are filled, the command is being started.
     Starting,
-    /// At work.
     Running,
     /// Ended as asked: its duration is over, or it was stopped.
     Finished,
@@ -38,7 +36,6 @@ pub enum LoadStatus {
     Died(String),
 }
 
-/// What ended the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoppedBy {
     /// The request, or its own duration.
@@ -56,7 +53,6 @@ pub struct LoadOutcome {
     pub rates: Vec<RateRecord>,
     /// What was not as asked for.
     pub warnings: Vec<Warning>,
-    /// What ended it.
     pub stopped_by: StoppedBy,
 }
 
@@ -73,7 +69,6 @@ struct Heard {
     words: VecDeque<String>,
     /// When the last message came.
     last: Option<Instant>,
-    /// Streams that are still open.
     open: u32,
 }
 
@@ -184,7 +179,6 @@ impl Load {
         thread.map(drop).map_err(LoadError::system("starting a thread"))
     }
 
-    /// Number of the process.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }

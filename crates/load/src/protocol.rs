@@ -37,7 +37,6 @@ pub enum Message {
 pub struct Ready {
     /// The process of the load (`exec`: the command's own).
     pub pid: u32,
-    /// CLOCK_MONOTONIC.
     pub at_ns: u64,
     /// How it is done, for people: instruction set, kind of stores, pages.
     pub detail: String,

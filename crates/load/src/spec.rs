@@ -9,7 +9,6 @@ use whylate_core::{BytesPerSec, CpuSet, Facts, Nanos};
 /// One load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoadSpec {
-    /// What it does.
     pub work: LoadWork,
     /// Time between two rates.
     pub interval: Nanos,

@@ -25,7 +25,6 @@ const OVERDUE_NS: u64 = 1_000_000_000;
 const LOOK_TWICE: Duration = Duration::from_millis(100);
 /// A pause of this process that long is not due to scheduling.
 const STANDSTILL_NS: u64 = 1_000_000_000;
-/// The CPUs that are online.
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 /// Suspensions shorter than this cannot be: the clocks are read one after the other.
 const SUSPENDED_MIN_NS: u64 = 1_000_000;
@@ -67,9 +66,6 @@ impl<'h> Condition<'h> {
     }
 
     /// Looks at everything that makes a measurement void.
-    ///
-    /// # Errors
-    /// [`ProbeError::Void`].
     pub(crate) fn check(&mut self, session: &Session<'_>) -> Result<(), ProbeError> {
         let void = |reason: String| Err(ProbeError::Void(reason));
         if process::is_stopped(session.process()) {

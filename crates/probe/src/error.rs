@@ -29,89 +29,51 @@ pub enum ProbeError {
     ),
     /// A device interrupts one CPU at a time.
     #[error("{source_of_interrupts} can be waited for on one CPU only, not on {cpus}; name one")]
-    OneCpuOnly {
-        /// The device.
-        source_of_interrupts: DispatchSource,
-        /// The CPUs asked for.
-        cpus: CpuSet,
-    },
+    OneCpuOnly { source_of_interrupts: DispatchSource, cpus: CpuSet },
     /// Two threads on one CPU, one of which would wait for the other without ever letting it run.
     #[error(
         "spin needs two CPUs: on CPU {cpu} alone, the loop that waits keeps the one that answers from running; name \
          two CPUs, or a method that sleeps (futex, eventfd, pipe, unix, udp)"
     )]
-    SpinOnOneCpu {
-        /// The CPU.
-        cpu: CpuId,
-    },
+    SpinOnOneCpu { cpu: CpuId },
     /// A busy loop on these CPUs would leave the rest of the system no CPU.
     #[error(
         "a stall probe on CPU {cpus} at real-time priority would leave no housekeeping CPU for the rest of the \
          system; leave one out, or run it as `--policy other`"
     )]
-    NoHousekeepingCpu {
-        /// The measured CPUs.
-        cpus: CpuSet,
-    },
+    NoHousekeepingCpu { cpus: CpuSet },
     /// The shared memory could not be made.
     #[error("cannot make the memory shared with the measuring process: {0}")]
     Memory(#[source] io::Error),
     /// The measuring process could not be started.
     #[error("cannot start the measuring process {program}: {source}")]
-    Start {
-        /// The program.
-        program: String,
-        /// Why.
-        source: io::Error,
-    },
+    Start { program: String, source: io::Error },
     /// The measuring process says why it cannot measure.
     #[error("{0}")]
-    Failed(
-        /// Its words.
-        String,
-    ),
+    Failed(String),
     /// The kernel refuses what was asked for explicitly.
     #[error("{0}")]
-    Unavailable(
-        /// Its words.
-        String,
-    ),
+    Unavailable(String),
     /// The measuring process ended without having said why.
     #[error("the measuring process ended early ({0})")]
-    Died(
-        /// Its exit status.
-        String,
-    ),
+    Died(String),
     /// The measuring process did not get ready.
     #[error(
         "the measuring process was not ready after {seconds} s: CPU {cpus} may be kept busy at a higher priority"
     )]
-    NotReady {
-        /// The measured CPUs.
-        cpus: CpuSet,
-        /// How long was waited.
-        seconds: u64,
-    },
+    NotReady { cpus: CpuSet, seconds: u64 },
     /// A measuring thread wanted to run and did not, up to the end.
     #[error("CPU {cpu}: the measuring thread never ran for {waited}, up to the end{by}")]
     Starved {
-        /// Its CPU.
         cpu: CpuId,
-        /// How long.
         waited: String,
         /// Who had the CPU, where that is known.
         by: String,
     },
     /// What was measured says nothing about the CPU.
     #[error("the measurement is not used: {0}")]
-    Void(
-        /// Why.
-        String,
-    ),
+    Void(String),
     /// The caller's observer failed (the store, for example).
     #[error("{0}")]
-    Observer(
-        /// Its words.
-        String,
-    ),
+    Observer(String),
 }

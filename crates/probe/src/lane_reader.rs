@@ -93,7 +93,6 @@ impl LaneReader {
         self.largest.largest().is_some_and(|(latency, at, _)| *latency >= length && *at >= from)
     }
 
-    /// The series.
     pub(crate) fn series(&self) -> Option<&str> {
         self.series.as_deref()
     }

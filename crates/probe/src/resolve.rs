@@ -11,11 +11,9 @@ use whylate_core::{CpuSet, Facts, Nanos, Warning};
 pub struct Options {
     /// How long each thread runs before its samples count.
     pub warmup: Nanos,
-    /// How long the samples count.
     pub duration: Nanos,
     /// Fail instead of warn when the policy or locked memory is refused.
     pub strict: bool,
-    /// Whether memory is locked.
     pub lock_memory: bool,
     /// How many of the largest spikes of each CPU are kept.
     pub spikes_kept: usize,

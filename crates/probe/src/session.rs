@@ -42,7 +42,6 @@ pub(crate) struct Unfinished {
     pub(crate) ran_ns: u64,
 }
 
-/// A measuring process.
 pub(crate) struct Session<'s> {
     spec: &'s ProbeSpec,
     child: Child,
@@ -60,7 +59,6 @@ pub(crate) struct Session<'s> {
 }
 
 impl<'s> Session<'s> {
-    /// Starts the process.
     pub(crate) fn start(launcher: &Launcher, spec: &'s ProbeSpec) -> Result<Self, ProbeError> {
         let memory =
             SharedWords::create(layout::words_needed(spec.lanes().len())).map_err(ProbeError::Memory)?;

@@ -9,7 +9,6 @@ use whylate_core::{CpuId, CpuSet, Nanos, SeriesName};
 /// One probe on one or several CPUs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProbeSpec {
-    /// What measures.
     pub kind: ProbeKind,
     /// The measured CPUs: one thread on each.
     pub cpus: CpuSet,
@@ -17,17 +16,14 @@ pub struct ProbeSpec {
     pub other_cpus: CpuSet,
     /// Scheduling policy of the measuring threads.
     pub policy: Policy,
-    /// Priority under SCHED_FIFO and SCHED_RR.
     pub priority: u32,
     /// How long each thread runs before its samples count.
     pub warmup: Nanos,
-    /// How long the samples count.
     pub duration: Nanos,
     /// Ends earlier, after that many samples of a series on a CPU (not stall).
     pub samples_max: Option<u64>,
     /// Fail instead of warn when the policy or locked memory is refused.
     pub strict: bool,
-    /// Whether memory is locked.
     pub lock_memory: bool,
     /// How many of the largest spikes of each CPU are kept.
     pub spikes_kept: usize,
@@ -41,7 +37,6 @@ pub struct ProbeSpec {
 /// What one lane of the shared memory holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneSpec {
-    /// The measured CPU.
     pub cpu: CpuId,
     /// As [`whylate_core::record::Interval::series`].
     pub series: Option<String>,
@@ -55,7 +50,6 @@ impl LaneSpec {
 }
 
 impl ProbeSpec {
-    /// The probe's name in results.
     pub fn name(&self) -> &'static str {
         self.kind.as_kind().name()
     }

@@ -50,7 +50,6 @@ fn measure(spec: &ProbeSpec) -> SharedWords {
     memory
 }
 
-/// Page faults of both threads.
 fn faults(memory: &SharedWords) -> (u64, u64) {
     let first = Lane::of(memory.words(), 0).unwrap();
     (first.page_faults().load(Relaxed), first.peer_page_faults().load(Relaxed))

@@ -7,7 +7,6 @@ use whylate_bpf::BpfError;
 use whylate_trace::parse::ParseError;
 use whylate_treat::TreatError;
 
-/// Why nothing is recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// The kernel does not offer it, or not to this user: what is missing, why, and what to do.
@@ -15,22 +14,10 @@ pub enum RecordError {
     Unavailable(String),
     /// A file of tracefs cannot be read.
     #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The kernel's answer.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// A file of tracefs refuses a value.
     #[error("cannot write `{value}` to {}: {source}", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// What was to be written.
-        value: String,
-        /// The kernel's answer.
-        source: io::Error,
-    },
+    Write { path: PathBuf, value: String, source: io::Error },
     /// The journal refuses, or a change through it failed.
     #[error(transparent)]
     Journal(TreatError),
@@ -45,12 +32,7 @@ pub enum RecordError {
     Parse(#[from] ParseError),
     /// The trace cannot be written to disk.
     #[error("cannot save the trace as {}: {source}", path.display())]
-    Save {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Save { path: PathBuf, source: io::Error },
 }
 
 impl RecordError {

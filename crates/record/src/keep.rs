@@ -19,19 +19,10 @@ pub trait Ring: fmt::Debug {
     /// Folder of the trace buffer, with `trace_marker` and `tracing_on`.
     fn folder(&self) -> &Path;
     /// Stops recording; what is in the ring stays.
-    ///
-    /// # Errors
-    /// [`RecordError::Write`].
     fn pause(&self) -> Result<(), RecordError>;
     /// Empties the ring and goes on.
-    ///
-    /// # Errors
-    /// [`RecordError::Write`].
     fn resume(&self) -> Result<(), RecordError>;
     /// Writes what is in the ring to a file that does not exist; pauses before.
-    ///
-    /// # Errors
-    /// [`RecordError`]; no file is left then.
     fn save(&self, path: &Path) -> Result<Saved, RecordError>;
     /// Ends the recording and puts everything back.
     ///
@@ -43,13 +34,10 @@ pub trait Ring: fmt::Debug {
 /// The trace of one spike.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// The file.
     pub path: PathBuf,
-    /// The CPU that was late.
     pub cpu: CpuId,
     /// When the task ran again, CLOCK_MONOTONIC, which is the trace's clock.
     pub at_ns: u64,
-    /// How late it was.
     pub latency_ns: u64,
 }
 
@@ -58,7 +46,6 @@ pub struct Kept {
 pub struct Change {
     /// The spike whose trace was saved.
     pub spike: SpikeRecord,
-    /// Its trace.
     pub kept: Kept,
     /// The trace that was removed for it.
     pub removed: Option<Kept>,
@@ -89,9 +76,6 @@ impl Keeper {
     }
 
     /// Empties the ring and records, where it was paused. New traces compete with those in `kept`.
-    ///
-    /// # Errors
-    /// [`RecordError::Write`].
     pub fn begin(&mut self, mut kept: Vec<Kept>) -> Result<(), RecordError> {
         kept.sort_by_key(|kept| Reverse(kept.latency_ns));
         self.kept = kept;
@@ -102,9 +86,6 @@ impl Keeper {
 
     /// Pauses; the traces, largest latency first, and how many latencies above the limit came since the last call while
     /// a trace was being saved.
-    ///
-    /// # Errors
-    /// [`RecordError::Write`].
     pub fn pause(&mut self) -> Result<(Vec<Kept>, u64), RecordError> {
         self.recording_since_ns = None;
         self.ring.pause()?;
@@ -113,9 +94,6 @@ impl Keeper {
 
     /// Stops recording at once where one of these spikes is worth its trace, which [`Self::spikes`] then saves: whatever else
     /// is done about them before would push the moment out of the ring.
-    ///
-    /// # Errors
-    /// [`RecordError::Write`].
     pub fn hold(&self, spikes: &[SpikeRecord]) -> Result<(), RecordError> {
         let Some(since_ns) = self.recording_since_ns else { return Ok(()) };
         let late = spikes.iter().filter(|spike| spike.latency_ns > self.above.0 && spike.at_ns >= since_ns);
@@ -132,9 +110,6 @@ impl Keeper {
 
     /// Looks at new spikes, and saves the trace when the largest of them is to be kept: as the file that `path` names,
     /// which must not exist.
-    ///
-    /// # Errors
-    /// [`RecordError`] when the trace cannot be saved.
     pub fn spikes(
         &mut self,
         spikes: &[SpikeRecord],
@@ -163,9 +138,6 @@ impl Keeper {
     }
 
     /// Ends the recording: as [`Self::pause`], and the buffer is removed.
-    ///
-    /// # Errors
-    /// [`RecordError::LeftBehind`].
     pub fn finish(self) -> Result<(Vec<Kept>, u64), RecordError> {
         self.ring.finish()?;
         Ok((self.kept, self.missed))

@@ -35,7 +35,6 @@ impl Pipe {
         Ok(Self { path, file })
     }
 
-    /// The file, for messages.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }

@@ -13,13 +13,10 @@ use whylate_core::units::Bytes;
 use whylate_core::{CpuId, CpuSet, Warning, WarningCode};
 use whylate_host::{HostRoot, hotplug};
 
-/// The trace's clock.
 const CLOCK: &str = "mono";
 
-/// What to record.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// How much.
     pub profile: Profile,
     /// On which CPUs; a wake-up may begin on one CPU and end on another.
     pub cpus: CpuSet,
@@ -128,9 +125,6 @@ pub(super) fn cpu_mask(cpus: &CpuSet) -> String {
 }
 
 /// Tries the function tracer as a recording uses it, in a trace buffer of its own, which records nothing.
-///
-/// # Errors
-/// [`RecordError::Unavailable`], with why; otherwise [`RecordError`].
 pub fn try_function_tracer(host: &HostRoot) -> Result<(), RecordError> {
     let buffer = Buffer::create(host, "check")?;
     let tried = set_tracer(&buffer, Profile::Functions);

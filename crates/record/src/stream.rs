@@ -96,7 +96,6 @@ impl Decoding {
     }
 }
 
-/// The pages that are there.
 fn read(pipe: &mut Pipe, page_bytes: usize) -> Result<Vec<u8>, RecordError> {
     let mut pages = Vec::new();
     let mut end = 0;

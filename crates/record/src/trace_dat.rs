@@ -16,10 +16,8 @@ use whylate_trace::parse::ByteOrder;
 const OPTION_TRACE_CLOCK: u16 = 4;
 /// The option that holds the kernel's name, release and machine.
 const OPTION_UNAME: u16 = 5;
-/// What was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Saved {
-    /// The file.
     pub path: PathBuf,
     /// Bytes of ring-buffer pages in it.
     pub bytes: u64,

@@ -11,7 +11,6 @@ use whylate_host::HostRoot;
 /// Where tracefs is mounted: by itself, or by the kernel below debugfs.
 pub(super) const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// A mounted tracefs.
 #[derive(Clone, Debug)]
 pub struct Tracefs {
     top: PathBuf,
@@ -40,7 +39,6 @@ impl Tracefs {
         }))
     }
 
-    /// Whether the kernel knows it.
     pub(super) fn is_known(host: &HostRoot) -> bool {
         let known = host.read("/proc/filesystems").ok().flatten().unwrap_or_default();
         known.split_ascii_whitespace().any(|name| name == "tracefs")

@@ -20,13 +20,11 @@ use whylate_treat::{Change, Reading, Target};
 
 /// How hwlat goes from CPU to CPU.
 const MODE_FILE: &str = "hwlat_detector/mode";
-/// How often hwlat looks.
 const WINDOW_FILE: &str = "hwlat_detector/window";
 
 /// One line of a tracer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// Where.
     pub cpu: CpuId,
     /// When the line was written, CLOCK_MONOTONIC.
     pub at_ns: u64,

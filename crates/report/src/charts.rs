@@ -34,7 +34,6 @@ const DOTS_MAX: usize = 200;
 #[derive(Debug)]
 pub(crate) struct Chart {
     pub(crate) caption: String,
-    /// How to read it.
     pub(crate) hint: String,
     /// Its description, for readers who cannot see it.
     pub(crate) label: String,
@@ -250,7 +249,6 @@ struct PanelCell<'a> {
     index: usize,
     name: &'a str,
     cpus: Vec<&'a CpuResult>,
-    /// Lower edge to count.
     buckets: BTreeMap<u64, u64>,
 }
 

@@ -10,7 +10,6 @@ use whylate_core::CpuId;
 use whylate_core::result::{HistogramKind, KernelHistogram, LatencyRecord, Quantiles};
 use whylate_core::text::is_hidden;
 
-/// Lines of a histogram.
 const MICROSECONDS: usize = 10_240;
 
 /// Folder of a kind, relative to the top of the tree.
@@ -35,7 +34,6 @@ pub const SWITCHES: [HistogramKind; 5] = [
 pub struct TreeFile {
     /// Where it is, relative to the top of the tree.
     pub path: String,
-    /// What it holds.
     pub text: String,
 }
 

@@ -14,11 +14,9 @@ pub(crate) struct ShareRow {
     pub(crate) label: String,
     /// From left to right.
     pub(crate) parts: Vec<SharePart>,
-    /// What stands beside the bar.
     pub(crate) note: String,
 }
 
-/// A part of a bar.
 #[derive(Debug)]
 pub(crate) struct SharePart {
     pub(crate) class: CauseClass,
@@ -102,7 +100,6 @@ impl Forest {
         ((ratio.ln() + reach) / (2.0 * reach)).clamp(0.0, 1.0)
     }
 
-    /// The ends of the axis.
     pub(crate) fn ends(&self) -> (f64, f64) {
         (1.0 / self.reach(), self.reach())
     }
@@ -119,7 +116,6 @@ pub(crate) struct Cards {
 /// One machine.
 #[derive(Debug)]
 pub(crate) struct Card {
-    /// Its page.
     pub(crate) address: String,
     pub(crate) name: String,
     /// The verdict of the newest run.

@@ -6,7 +6,6 @@ use std::cmp::Ordering;
 use whylate_core::figure::{between, probability, value};
 use whylate_core::result::{Comparison, Outcome};
 
-/// What stands for an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reading {
     pub(crate) sign: &'static str,
@@ -38,7 +37,6 @@ impl Reading {
     }
 }
 
-/// What the signs stand for.
 pub(crate) const SIGNS: &str = "▲ worse, ▼ better, = equivalent, ? cannot tell; ratio within blocks with its 95 % interval (none with too few \
     repeats) or corrected p-value.";
 
@@ -120,7 +118,6 @@ mod tests {
     use super::*;
     use whylate_core::plan::Statistic;
 
-    /// Numbers that are random enough.
     fn number(state: &mut u64) -> f64 {
         *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (*state >> 11) as f64 / (1u64 << 53) as f64

@@ -70,7 +70,6 @@ pub(crate) fn series_names<'r>(run: &'r RunResult, probe: &str) -> Vec<Option<&'
     names
 }
 
-/// The CPUs that were measured.
 pub(crate) fn measured_cpus(run: &RunResult) -> CpuSet {
     let probes = run.cells.iter().flat_map(|cell| &cell.probes);
     probes.flat_map(|probe| &probe.cpus).map(|cpu| cpu.cpu).collect()

@@ -124,7 +124,6 @@ impl Audience for Nobody {
     }
 }
 
-/// Kind and who.
 fn first(causes: &SpikeCauses) -> String {
     let name = |cause: &Cause| format!("{} {}", cause.kind.name(), cause.actor.as_deref().unwrap_or("-"));
     causes.causes.first().map_or_else(|| "none".to_owned(), name)

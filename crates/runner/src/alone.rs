@@ -23,11 +23,9 @@ use whylate_store::{MeasuredCell, Memory, RunInfo};
 /// A probe to be measured alone.
 #[derive(Clone, Debug)]
 pub struct ProbeAlone {
-    /// The probe.
     pub plan: ProbePlan,
     /// The measured CPUs, where the plan names none.
     pub cpus: CpuSet,
-    /// How long it measures.
     pub duration: Nanos,
     /// Length of an interval of its timeline; by default as in a plan.
     pub interval: Option<Nanos>,
@@ -48,11 +46,9 @@ pub struct ProbeAlone {
 /// A load to be run alone.
 #[derive(Clone, Debug)]
 pub struct LoadAlone {
-    /// The load.
     pub kind: LoadKind,
     /// What `target` means in it.
     pub target: CpuSet,
-    /// How long it runs.
     pub duration: Nanos,
     /// The file for what its command prints.
     pub output: PathBuf,

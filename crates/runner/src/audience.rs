@@ -4,7 +4,6 @@ use whylate_core::record::{RateRecord, SpikeRecord};
 use whylate_core::{Nanos, Warning};
 use whylate_probe::{Progress, TaskLine};
 
-/// Who watches a run.
 pub trait Audience {
     /// A new stage has begun; `done` of `total` repeats are behind it.
     fn stage(&mut self, stage: &Stage<'_>);
@@ -30,10 +29,8 @@ pub trait Audience {
     fn lost(&mut self, _warning: &Warning) {}
 }
 
-/// What is being done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stage<'a> {
-    /// The cell.
     pub cell: &'a str,
     /// The repeat, from 1.
     pub repeat: u32,

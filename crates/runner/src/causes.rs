@@ -44,9 +44,6 @@ fn priority(spec: &ProbeSpec) -> i32 {
 
 /// The result of the run in that directory, with one answer for a spike that has both a cause found while it measured
 /// and a trace.
-///
-/// # Errors
-/// As [`Reader::open`] and [`whylate_store::assemble`].
 pub fn assemble(path: &Path) -> Result<RunResult, StoreError> {
     let mut result = whylate_store::assemble(&Reader::open(path)?)?;
     combine_run(&mut result.cells, &result.warnings);
@@ -238,7 +235,6 @@ impl CauseSearch {
         self.untold = self.untold.saturating_add(spikes);
     }
 
-    /// What was lost, as warnings.
     pub(crate) fn losses(&self) -> Vec<Warning> {
         let mut losses = self.lost_before.clone();
         losses.extend(self.wakeups.unseen());

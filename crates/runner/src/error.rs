@@ -18,12 +18,7 @@ pub enum RunError {
     Target(#[source] CpuError),
     /// A probe cannot be set up on this machine.
     #[error("probe[{index}]: {source}")]
-    Probe {
-        /// Its place in the plan.
-        index: usize,
-        /// Why.
-        source: ProbeError,
-    },
+    Probe { index: usize, source: ProbeError },
     /// Two probes of one kind on one CPU could not be told apart.
     #[error(
         "probe[{index}]: another {kind} probe of the plan measures CPU {cpu} already; give them different `cpus`"
@@ -31,17 +26,12 @@ pub enum RunError {
     ProbeTwice {
         /// Place of the second in the plan.
         index: usize,
-        /// Its kind.
         kind: &'static str,
-        /// The CPU.
         cpu: whylate_core::CpuId,
     },
     /// The plan measures with tracers alone, and the kernel has none of them.
     #[error("the tracer probe: {source}")]
-    Tracer {
-        /// Why.
-        source: RecordError,
-    },
+    Tracer { source: RecordError },
     /// The probe that was asked for alone makes no sense.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -60,7 +50,6 @@ pub enum RunError {
     /// The run directory cannot be written.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Treatments cannot be held.
     #[error(transparent)]
     Treat(#[from] TreatError),
     /// No cell of the plan can run here.
@@ -71,37 +60,22 @@ pub enum RunError {
     ),
     /// A search goes on with another command.
     #[error("{0} is a search for treatments; go on with `whylate fix --resume {0}`")]
-    IsSearch(
-        /// Its directory.
-        String,
-    ),
+    IsSearch(String),
     /// A run that is not a search cannot go on as one.
     #[error("{0} is not a search for treatments; go on with `whylate run --resume {0}`")]
-    IsNoSearch(
-        /// Its directory.
-        String,
-    ),
+    IsNoSearch(String),
     /// The steps of a search are not those of its rules.
     #[error(transparent)]
     Search(#[from] whylate_stats::StatsError),
     /// Which treatments may be tried could not be found out.
     #[error("which treatments may be tried here: {0}")]
-    Adviser(
-        /// Why.
-        String,
-    ),
+    Adviser(String),
     /// A repeat of a search needs a boot that cannot be asked for.
     #[error("the next boot cannot be requested: {0}")]
-    Boot(
-        /// Why.
-        String,
-    ),
+    Boot(String),
     /// The run to be resumed is done.
     #[error("{0} is complete; there is nothing to resume")]
-    AlreadyComplete(
-        /// Its directory.
-        String,
-    ),
+    AlreadyComplete(String),
 }
 
 /// Why one repeat of a cell failed; the others go on.
@@ -112,29 +86,13 @@ pub enum RepeatError {
     Treat(#[from] TreatError),
     /// A load did not start or stop.
     #[error("load `{name}`: {source}")]
-    Load {
-        /// Its name in the plan.
-        name: String,
-        /// Why.
-        source: LoadError,
-    },
+    Load { name: String, source: LoadError },
     /// A load ended before it was stopped.
     #[error("load `{name}` ended early: {reason}")]
-    LoadDied {
-        /// Its name in the plan.
-        name: String,
-        /// Why.
-        reason: String,
-    },
+    LoadDied { name: String, reason: String },
     /// A probe did not measure.
     #[error("{probe}: {source}")]
-    Probe {
-        /// Its name.
-        probe: String,
-        /// Why.
-        source: ProbeError,
-    },
-    /// It took too long.
+    Probe { probe: String, source: ProbeError },
     #[error("took longer than {0} (`timeout` in the plan)")]
     Timeout(whylate_core::Nanos),
     /// What was measured cannot be stored.

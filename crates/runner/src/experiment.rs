@@ -120,7 +120,6 @@ pub(crate) fn record_skipped(info: &mut RunInfo, experiment: &Experiment) {
     }
 }
 
-/// A run under way.
 pub(crate) struct RunInProgress<'a> {
     /// A search adds treatments to it.
     pub(crate) experiment: Experiment,

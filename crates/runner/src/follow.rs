@@ -17,7 +17,6 @@ use whylate_core::result::RunEnd;
 use whylate_probe::{Batch, Observer, Outcome, ProbeError, ProbeKind, ProbeSpec, Progress, TaskLine};
 use whylate_store::RowKey;
 
-/// The most events that wait.
 pub(crate) const EVENTS_MAX: usize = 64;
 /// The most spikes of 50 ms that are passed on, the largest first: far more than are explained of one CPU.
 const TOLD_MAX: usize = 4_096;
@@ -27,16 +26,9 @@ pub(crate) enum Event {
     Progress(Progress),
     Batch(usize, Box<Batch>),
     FirstSpike(Nanos),
-    /// Spikes as they come.
     Spikes(usize, Vec<SpikeRecord>),
-    /// How watched tasks do.
     Tasks(Vec<TaskLine>),
-    /// The measuring process is ready.
-    Armed {
-        index: usize,
-        process: u32,
-        start_ns: u64,
-    },
+    Armed { index: usize, process: u32, start_ns: u64 },
     Ended(usize, Box<Result<Outcome, ProbeError>>),
 }
 

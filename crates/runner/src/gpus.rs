@@ -76,7 +76,6 @@ impl GpuWatch {
         }
     }
 
-    /// Keeps what came.
     pub(crate) fn keep(&self, sink: &mut dyn Sink) {
         self.found.try_iter().for_each(|records| sink.rows().add_gpus(&self.key, records));
     }

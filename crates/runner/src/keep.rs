@@ -56,7 +56,6 @@ impl Repeat<'_> {
         self.sink.flush_if_large()
     }
 
-    /// Notes how a probe ended.
     pub(crate) fn ended(&mut self, index: usize, outcome: Outcome, watch: &mut Watch<'_>) {
         for warning in outcome.warnings {
             if !self.warnings.iter().any(|known| known.code == warning.code) {

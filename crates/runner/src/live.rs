@@ -26,7 +26,6 @@ const READERS_MAX: usize = 200;
 pub struct Live<'a> {
     audience: &'a mut dyn Audience,
     run: PathBuf,
-    /// Readers are served elsewhere.
     measured: CpuSet,
     value: Arc<Mutex<LiveValue>>,
     has_begun: bool,

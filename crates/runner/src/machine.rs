@@ -24,9 +24,6 @@ use whylate_treat::TreatError;
 /// The machine of a run. Shared by threads: probes on different CPUs measure together.
 pub trait Machine: Sync {
     /// Measures with one probe, to its end.
-    ///
-    /// # Errors
-    /// As [`whylate_probe::measure()`].
     fn measure(
         &self,
         spec: &ProbeSpec,
@@ -35,9 +32,6 @@ pub trait Machine: Sync {
     ) -> Result<Outcome, ProbeError>;
 
     /// Starts a load and waits until it is running at full effect.
-    ///
-    /// # Errors
-    /// As [`Load::start`] and [`Load::wait_ready`].
     fn start_load(&self, spec: &LoadSpec) -> Result<Box<dyn RunningLoad>, LoadError>;
 
     /// Takes hold of the treatments for the run in `run`. A run without any holds none, and hears what is in force.
@@ -63,9 +57,6 @@ pub trait Machine: Sync {
     ) -> Result<Box<dyn FindsCauses>, BpfError>;
 
     /// Measures the table of copies, on one of the CPUs.
-    ///
-    /// # Errors
-    /// As [`copy_table`].
     fn copies(&self, plan: &CopiesPlan, cpus: &CpuSet) -> Result<CopyTable, ProbeError> {
         let request = CopyRequest {
             cpu: cpus.first().unwrap_or_default(),
@@ -92,14 +83,12 @@ pub trait Machine: Sync {
     /// The files of the running machine.
     fn running(&self) -> &HostRoot;
 
-    /// Lets time pass.
     fn pause(&self, time: Duration);
 
     /// Looks at the machine's facts again.
     fn facts(&self) -> Facts;
 }
 
-/// A load that runs.
 pub trait RunningLoad {
     /// What it achieved since the last call; never waits.
     fn take_rates(&mut self) -> Vec<RateRecord>;
@@ -128,7 +117,6 @@ pub struct LoadEnd {
 /// How long a load may take to be ready: filling a large working set takes time.
 const LOAD_READY_WITHIN: Duration = Duration::from_secs(120);
 
-/// This machine.
 #[derive(Clone, Debug)]
 pub struct RealMachine {
     launcher: Launcher,

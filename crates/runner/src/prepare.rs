@@ -16,17 +16,13 @@ pub const NOISE_FLOOR_THRESHOLD: Nanos = Nanos::from_micros(10);
 /// A plan resolved on a machine.
 #[derive(Clone, Debug)]
 pub struct Experiment {
-    /// The plan.
     pub plan: Plan,
-    /// The machine.
     pub facts: Facts,
-    /// The measured CPUs.
     pub target: CpuSet,
     /// The probes, in groups: those of a group are on different CPUs and measure together, with companions beside.
     pub probes: Vec<Vec<ProbeSpec>>,
     /// The stall check without load beside each cell; `None` when the plan leaves it out.
     pub noise_floor: Option<ProbeSpec>,
-    /// The cells.
     pub cells: Vec<PreparedCell>,
     /// What is not as the plan would have it.
     pub warnings: Vec<Warning>,
@@ -61,7 +57,6 @@ impl Experiment {
 /// A cell resolved on a machine.
 #[derive(Clone, Debug)]
 pub struct PreparedCell {
-    /// The cell.
     pub plan: CellPlan,
     /// Its loads, or why it cannot run here (its treatments included).
     pub loads: Result<Vec<PreparedLoad>, String>,
@@ -74,7 +69,6 @@ impl PreparedCell {
         Self { plan, loads, without: Vec::new() }
     }
 
-    /// The treatments that are applied.
     pub fn treatments(&self) -> impl Iterator<Item = &String> {
         self.plan.treatments.iter().filter(|name| !self.without.contains(name))
     }
@@ -83,11 +77,8 @@ impl PreparedCell {
 /// A load resolved on a machine.
 #[derive(Clone, Debug)]
 pub struct PreparedLoad {
-    /// Its name in the plan.
     pub name: String,
-    /// What it does.
     pub spec: LoadSpec,
-    /// Unit of its rate.
     pub unit: String,
 }
 
@@ -123,9 +114,6 @@ pub(crate) struct PreparedProbes {
 }
 
 /// Resolves the probes of `plan`.
-///
-/// # Errors
-/// [`RunError::Probe`] and [`RunError::ProbeTwice`].
 pub(crate) fn prepare_probes(
     plan: &Plan,
     target: &CpuSet,
@@ -234,9 +222,6 @@ fn loads(cell: &CellPlan, plan: &Plan, target: &CpuSet, facts: &Facts) -> Result
 }
 
 /// Resolves one load on this machine, and checks that it can run there.
-///
-/// # Errors
-/// As [`LoadSpec::resolve`].
 pub(crate) fn prepare_load(
     load: &LoadPlan,
     target: &CpuSet,
@@ -247,9 +232,6 @@ pub(crate) fn prepare_load(
 }
 
 /// Leaves out each tracer probe that this kernel cannot have, with a warning.
-///
-/// # Errors
-/// [`RunError::Tracer`] when no other probe is left.
 pub fn check_tracers(mut experiment: Experiment, root: &HostRoot) -> Result<Experiment, RunError> {
     let mut refused = None;
     for group in &mut experiment.probes {

@@ -32,7 +32,6 @@ const WAKEUP: &[HistogramKind] = &[HistogramKind::Wakeup, HistogramKind::SharedP
 /// Those by a timer, from its programmed expiry on.
 const TIMER: &[HistogramKind] = &[HistogramKind::TimerAndWakeup];
 
-/// CPU, kind, actor, function.
 type Thief = (CpuId, CauseKind, Option<String>, Option<String>);
 type Thieves = BTreeMap<Thief, SourceRecord>;
 type Buckets = BTreeMap<u64, u64>;
@@ -59,9 +58,6 @@ pub struct Top {
 
 impl Top {
     /// Begins to watch the CPUs that `config` names; its kinds of histograms do not count.
-    ///
-    /// # Errors
-    /// As [`LatencyHistograms::start`].
     pub fn start(host: &HostRoot, config: HistogramsConfig) -> Result<Self, RecordError> {
         let config = HistogramsConfig { kinds: [WAKEUP, TIMER].concat(), ..config };
         let (histograms, warnings) = LatencyHistograms::start(host, &config, None, true)?;
@@ -90,9 +86,6 @@ impl Top {
     }
 
     /// Reads what the kernel recorded; call it twenty times a second.
-    ///
-    /// # Errors
-    /// When the kernel's records cannot be read.
     pub fn poll(&mut self) -> Result<(), RecordError> {
         self.histograms.poll()?;
         for (cpu, seen_ns) in &mut self.seen_ns {
@@ -107,9 +100,6 @@ impl Top {
     }
 
     /// The interval since the last call.
-    ///
-    /// # Errors
-    /// When the kernel's counts cannot be read.
     pub fn interval(&mut self) -> Result<TopResult, RecordError> {
         let interval = std::mem::replace(&mut self.sampled, Instant::now()).elapsed();
         let snapshot = self.histograms.read()?;

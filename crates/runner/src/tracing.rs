@@ -140,7 +140,6 @@ impl Tracing {
         Ok(())
     }
 
-    /// Pauses: the probes have ended.
     pub(crate) fn pause(&mut self, cell: &str, specs: &[ProbeSpec], warnings: &mut Vec<Warning>) {
         let paused = self.keeper.as_mut().map(Keeper::pause);
         if let Some(paused) = paused

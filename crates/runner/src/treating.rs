@@ -25,7 +25,6 @@ pub trait Treating {
         target: &CpuSet,
     ) -> Result<Vec<Warning>, TreatError>;
 
-    /// The changes in force.
     fn in_force(&self) -> Vec<TreatChange>;
 
     /// Undoes everything that is in force, and verifies it.
@@ -162,9 +161,6 @@ pub fn recovery(recovered: &Report) -> Option<Warning> {
 }
 
 /// Skips each cell whose treatments cannot be applied to the machine below `root`, with the reason.
-///
-/// # Errors
-/// [`RunError::NothingToRun`] when no cell is left.
 pub fn check_treatments(mut experiment: Experiment, root: &HostRoot) -> Result<Experiment, RunError> {
     if !experiment.has_treatments() {
         return Ok(experiment);

@@ -36,7 +36,6 @@ pub(crate) struct Answers {
 #[derive(Default)]
 struct Kept {
     rows: Option<(Arc<Rows>, Instant)>,
-    /// Why the newest attempt failed.
     failed: Option<(String, Instant)>,
     asking: Option<Instant>,
 }

@@ -34,7 +34,6 @@ pub(crate) async fn result(
     Ok(([(CONTENT_TYPE, "application/json")], text.await?).into_response())
 }
 
-/// The directory with its tables.
 pub(crate) async fn archive(
     State(site): State<Arc<Site>>,
     Name(name): Name<String>,
@@ -66,7 +65,6 @@ fn pack(run: &Path, pieces: Pieces) -> io::Result<()> {
     archive.into_inner()?.flush()
 }
 
-/// Sends what is written.
 struct Pieces(Sender<io::Result<Bytes>>);
 
 impl Write for Pieces {

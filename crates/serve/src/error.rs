@@ -6,10 +6,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Why nothing is served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Another machine could read everything.
     #[error(
         "{0} is not a loopback address: readers need a token there (--token-file FILE or WHYLATE_TOKEN), and only a \
          proxy with TLS in front of it keeps that secret"
@@ -17,20 +15,10 @@ pub enum ServeError {
     NoToken(SocketAddr),
     /// There is no such folder, or it is not for us.
     #[error("cannot read {}", folder.display())]
-    Folder {
-        /// The folder of runs.
-        folder: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Folder { folder: PathBuf, source: io::Error },
     /// The address is taken, or not ours.
     #[error("cannot serve at {address}")]
-    Address {
-        /// The address.
-        address: SocketAddr,
-        /// Why.
-        source: io::Error,
-    },
+    Address { address: SocketAddr, source: io::Error },
     /// No threads could be started.
     #[error("cannot start threads")]
     Runtime(#[source] io::Error),

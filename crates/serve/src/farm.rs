@@ -16,7 +16,6 @@ use whylate_core::result::{FarmBoard, FarmRun, FarmSeries, RunSearch, RunState, 
 use whylate_farm::{Damaged, FIGURES, Rows, RunGroup};
 use whylate_report::{FarmAnswer, FarmGroups, Field, FieldValue, Form, Frame};
 
-/// The address of the wall.
 pub(crate) const WALL: &str = "/farm";
 const COMPARE: &str = "/farm/compare";
 /// After this many seconds the browser reloads a page that waits for an answer.
@@ -24,16 +23,13 @@ const REFRESH_S: u32 = 2;
 /// A difference of so much matters to nobody who says nothing else.
 const MARGIN: &str = "5%";
 
-/// A lake that is shown.
 pub(crate) struct Farm {
-    /// Its name.
     pub(crate) lake: String,
     pub(crate) answers: Arc<Answers>,
     /// Whether the same server shows a folder of runs.
     pub(crate) has_runs: bool,
 }
 
-/// Answers to several statements.
 struct Answered {
     rows: Vec<Arc<Rows>>,
     answer: FarmAnswer,
@@ -319,7 +315,6 @@ fn form_of_board(board: &FarmBoard, series: Option<&FarmSeries>, statistic: Stat
     Form { action: action.to_owned(), button: "Show".to_owned(), fields }
 }
 
-/// The two groups.
 #[derive(Debug, Deserialize)]
 pub(crate) struct AskedGroups {
     #[serde(default)]

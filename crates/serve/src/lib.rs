@@ -52,15 +52,12 @@ pub trait Source: Send + Sync + 'static {
 
 /// A folder of runs, and how results are made of it.
 pub struct Runs {
-    /// The folder.
     pub folder: PathBuf,
-    /// Makes results.
     pub source: Box<dyn Source>,
 }
 
 /// A lake, and what answers statements over it.
 pub struct Lake {
-    /// Its name, for readers.
     pub name: String,
     /// Answers a statement in a bounded time; several are asked at once.
     pub ask: Ask,

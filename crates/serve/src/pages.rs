@@ -266,7 +266,6 @@ fn address(run: &RunSummary) -> String {
     address_of(Path::new(&run.path))
 }
 
-/// The page of a run.
 fn address_of(run: &Path) -> String {
     format!("/runs/{}", encoded(&name_of(run)))
 }

@@ -14,9 +14,6 @@ const REPEATS_MAX: u32 = 1_000;
 
 /// Judges the repeats of a run by those of good and bad runs; smaller values are better. `margin`: the groups have to
 /// differ by more.
-///
-/// # Errors
-/// Why these groups cannot judge any run.
 pub fn bisect(
     good: &[f64],
     bad: &[f64],

@@ -9,10 +9,7 @@ pub enum StatsError {
     #[error(
         "{lower_edge_ns} ns is not the lower edge of a bucket; the histogram was not written by this version"
     )]
-    NotALowerEdge {
-        /// The edge that was given.
-        lower_edge_ns: u64,
-    },
+    NotALowerEdge { lower_edge_ns: u64 },
     /// Data of one CPU given to the summary of another one.
     #[error("data of CPU {found} was given to the summary of CPU {expected}")]
     ForeignCpu {

@@ -74,7 +74,6 @@ impl Histogram {
         self.add_sum(other.sum);
     }
 
-    /// Number of samples.
     pub fn count(&self) -> u64 {
         self.count
     }

@@ -14,7 +14,6 @@ pub const RUNS_MIN: usize = 3;
 /// The figures of a board's runs: positive ones, of each kind.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Board {
-    /// Its name.
     pub name: String,
     /// A figure of each run of the first kind.
     pub first: Vec<f64>,
@@ -48,9 +47,7 @@ pub struct Meta {
 /// What one board shows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BoardEffect {
-    /// Its name.
     pub name: String,
-    /// Runs of either kind.
     pub runs: (usize, usize),
     /// The second kind over the first one.
     pub ratio: f64,

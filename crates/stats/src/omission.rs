@@ -70,7 +70,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The definition, sample by sample.
     fn by_hand(values: &[u64], period: u64) -> Histogram {
         let mut histogram = Histogram::new();
         for &value in values {

@@ -13,7 +13,6 @@ pub const ROUNDS_PER_BLOCK: u32 = 2;
 /// One repeat of one cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Position of the cell.
     pub cell: usize,
     /// Number of the repeat, from 1.
     pub repeat: u32,

@@ -2,13 +2,9 @@
 
 /// The SplitMix64 generator (Steele, Lea, Flood 2014).
 #[derive(Clone, Debug)]
-pub struct SplitMix(
-    /// The seed.
-    pub u64,
-);
+pub struct SplitMix(pub u64);
 
 impl SplitMix {
-    /// The next number.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;

@@ -166,7 +166,6 @@ pub struct Throttling {
 }
 
 impl Gaps {
-    /// Adds a gap.
     pub fn add(&mut self, repeat: u32, at_ns: u64, length_ns: u64, circumstances: &Circumstances) {
         let of_repeat = self.0.entry(repeat).or_default();
         let is_long = length_ns >= LONG_NS || allowances(circumstances).any(|it| it.fits(length_ns));

@@ -19,13 +19,9 @@ const REASONS_NAMED: usize = 3;
 /// The largest value of a series in an attempt that a later one replaced: a violation that was seen stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EarlierMaximum {
-    /// Name of the cell.
     pub cell: String,
-    /// The series.
     pub probe: String,
-    /// The CPU.
     pub cpu: CpuId,
-    /// The value.
     pub value_ns: u64,
 }
 

@@ -90,7 +90,6 @@ fn explained(spike: &SpikeRecord) -> SpikeCauses {
     SpikeCauses { cpu, series: None, at_ns, latency_ns, causes, lost: 0 }
 }
 
-/// A line of /proc/self/status.
 fn memory(name: &str) -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name));

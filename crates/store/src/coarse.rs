@@ -49,9 +49,7 @@ pub(crate) struct Room {
     pub(crate) merged: Vec<Merged>,
     /// Bytes of the segments that are not merged yet.
     pub(crate) single: u64,
-    /// Segments that were made coarser.
     pub(crate) coarser: u64,
-    /// Spikes that were left out.
     pub(crate) spikes: u64,
 }
 

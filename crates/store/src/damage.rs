@@ -10,7 +10,6 @@ const SAID_MAX: usize = 20;
 /// One place in which the data of a run are not what was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// What it is.
     pub warning: Warning,
     /// Whose data it concerns; empty where that is not known.
     pub of: Vec<Part>,

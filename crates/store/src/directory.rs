@@ -133,7 +133,6 @@ impl RunDirectory {
         self.room.as_ref().and_then(Room::told)
     }
 
-    /// The directory.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
@@ -148,9 +147,6 @@ impl RunDirectory {
 
     /// Replaces `run.json` for the last time: the manifest says that the run has ended, and what its other files hold. What
     /// is written later breaks the seal.
-    ///
-    /// # Errors
-    /// [`StoreError::DiskFull`] or [`StoreError::Io`].
     pub fn seal(&mut self, info: &RunInfo) -> Result<(), StoreError> {
         self.merge(kept::LAST_MIN);
         let mut names =
@@ -178,18 +174,12 @@ impl RunDirectory {
     }
 
     /// Writes `result.json`.
-    ///
-    /// # Errors
-    /// [`StoreError::DiskFull`] or [`StoreError::Io`].
     pub fn write_result(&self, result: &RunResult) -> Result<(), StoreError> {
         let text = to_json(&self.path().join(RESULT_FILE), result)?;
         self.folder.write_atomically(RESULT_FILE, &text)
     }
 
     /// Adds a line of JSON to `treatments.jsonl`, the run's own copy of what treatments changed and undid.
-    ///
-    /// # Errors
-    /// [`StoreError::DiskFull`] or [`StoreError::Io`].
     pub fn add_treatments(&self, line: &str) -> Result<(), StoreError> {
         self.add_line_to(TREATMENTS_FILE, line)
     }
@@ -199,9 +189,6 @@ impl RunDirectory {
     }
 
     /// Adds a step of a search to `fix.jsonl`.
-    ///
-    /// # Errors
-    /// [`StoreError::DiskFull`] or [`StoreError::Io`].
     pub fn add_fix_step(&self, step: &FixStep) -> Result<(), StoreError> {
         let encoded = serde_json::to_string(step);
         let line =
@@ -295,7 +282,6 @@ impl RunDirectory {
         if matches!(text.last(), None | Some(b'\n')) { Ok(()) } else { self.add_line_to(name, "") }
     }
 
-    /// The folder for recorded traces.
     pub fn traces_path(&self) -> PathBuf {
         self.path().join(TRACES_FOLDER)
     }
@@ -348,7 +334,6 @@ pub(crate) fn file_name(text: &str) -> String {
 /// Writes the segments of one flush.
 pub(crate) struct FlushWriter<'d> {
     directory: &'d RunDirectory,
-    /// What was written.
     tables: RefCell<Vec<Listed>>,
 }
 

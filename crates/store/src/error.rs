@@ -56,8 +56,6 @@ pub enum StoreError {
 
 /// Says of an input or output error what was tried, and where.
 pub(crate) trait At<T> {
-    /// # Errors
-    /// [`StoreError::DiskFull`] for a full disk, else [`StoreError::Io`].
     fn at(self, action: &'static str, path: &Path) -> Result<T, StoreError>;
 }
 

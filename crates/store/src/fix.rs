@@ -6,13 +6,9 @@ use std::path::Path;
 use whylate_core::result::{FixResult, FixStep};
 use whylate_core::{Warning, WarningCode};
 
-/// Name of the file.
 pub(crate) const FILE: &str = "fix.jsonl";
 
 /// The steps of the search in that run directory. A line that a killed process did not end counts as not written.
-///
-/// # Errors
-/// [`StoreError::Io`] when the file cannot be read.
 pub fn fix_steps(path: &Path) -> Result<Vec<FixStep>, StoreError> {
     let file = path.join(FILE);
     let text = crate::folder::read(&file).at("read", &file)?.unwrap_or_default();

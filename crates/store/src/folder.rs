@@ -21,7 +21,6 @@ pub(crate) const TEMPORARY_SUFFIX: &str = ".tmp";
 /// No file of a run is nearly as large: a larger one is not read into memory.
 const READ_MAX: u64 = 1 << 30;
 
-/// An open folder.
 #[derive(Debug)]
 pub(crate) struct Folder {
     opened: File,
@@ -77,7 +76,6 @@ impl Folder {
         Err(StoreError::Busy(self.path.clone()))
     }
 
-    /// Whether another process holds it.
     pub(crate) fn is_held(&self) -> bool {
         matches!(self.opened.try_lock_shared(), Err(TryLockError::WouldBlock))
     }

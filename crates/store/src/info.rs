@@ -14,7 +14,6 @@ use whylate_core::{Facts, Plan, Warning};
 /// `format` of [`RunInfo`].
 pub const RUN_DIRECTORY_FORMAT: &str = "whylate.run-directory/1";
 
-/// Name of the file.
 pub(crate) const INFO_FILE: &str = "run.json";
 
 /// The content of `run.json`.
@@ -76,10 +75,8 @@ pub struct RunInfo {
 pub struct CellInfo {
     /// Its name; unique in the run.
     pub name: String,
-    /// Names of its loads.
     #[serde(default)]
     pub loads: Vec<String>,
-    /// Names of its treatments.
     #[serde(default)]
     pub treatments: Vec<String>,
     /// Why it cannot run on this machine; absent when it can.
@@ -90,7 +87,6 @@ pub struct CellInfo {
 /// One attempt at one repeat of one cell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Execution {
-    /// Name of the cell.
     pub cell: String,
     /// Number of the repeat, from 1.
     pub repeat: u32,
@@ -99,9 +95,7 @@ pub struct Execution {
     /// The block of slots in which it ran, from 0; its order was drawn within it.
     #[serde(default)]
     pub block: u32,
-    /// How far it came.
     pub state: ExecutionState,
-    /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Whether what it brought says nothing about the machine (a CPU went offline, whylate was stopped): its rows are
@@ -116,9 +110,7 @@ pub struct Execution {
 pub enum ExecutionState {
     /// Begun; without a process that writes: cut off.
     Running,
-    /// Complete.
     Done,
-    /// Ended by an error.
     Failed,
 }
 

@@ -23,11 +23,8 @@ use whylate_core::result::{CellResult, Comparison, ProbeResult, RunResult, Verdi
 /// A table of a run, as one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LakeTable {
-    /// Name of the table.
     pub name: &'static str,
-    /// Rows in it.
     pub rows: u64,
-    /// The Parquet file.
     pub bytes: Vec<u8>,
 }
 
@@ -42,9 +39,6 @@ pub struct LakeWords<'a> {
 
 /// The tables of a run, each sorted by cell, repeat and probe: those that have rows, and those that questions rest on.
 /// `runs` is the last one: a run without it is not there. `result` is absent for a run without samples.
-///
-/// # Errors
-/// [`StoreError::Encode`] when a table cannot be encoded.
 pub fn lake_tables(
     reader: &Reader,
     result: Option<&RunResult>,
@@ -72,9 +66,6 @@ pub fn lake_tables(
 }
 
 /// A table without rows, as one file; `None` where no run in a lake has a table of that name.
-///
-/// # Errors
-/// [`StoreError::Encode`].
 pub fn empty_lake_table(name: &str) -> Result<Option<Vec<u8>>, StoreError> {
     let failed = |error: parquet::errors::ParquetError| {
         StoreError::Encode(Path::new(name).to_owned(), error.to_string())
@@ -89,9 +80,6 @@ pub fn empty_lake_table(name: &str) -> Result<Option<Vec<u8>>, StoreError> {
 
 /// Whether the file of a table is what was written, by the checksum in it. A file that another program wrote, or a merge, has
 /// none: it is looked at as far as its footer.
-///
-/// # Errors
-/// What is wrong with it.
 pub fn check_lake_table(file: Vec<u8>) -> Result<(), String> {
     let verified = segment::verify(&file);
     if !matches!(verified, Err(Damage::NoMark)) {

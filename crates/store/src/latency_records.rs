@@ -12,7 +12,6 @@ use whylate_core::{CpuId, Warning, WarningCode};
 /// Its name in the run directory.
 pub(crate) const FILE: &str = "latency-records.jsonl";
 
-/// A line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Line {
     pub(crate) cell: String,
@@ -31,9 +30,6 @@ impl Line {
 
 impl RunDirectory {
     /// Stores which task had a new maximum of a kernel histogram: a line of `latency-records.jsonl`.
-    ///
-    /// # Errors
-    /// [`StoreError::DiskFull`] or [`StoreError::Io`].
     pub fn add_latency_record(
         &self,
         key: &RowKey,

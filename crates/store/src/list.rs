@@ -31,7 +31,6 @@ pub struct Labels {
     /// Words, sorted.
     #[serde(default)]
     pub tags: Vec<String>,
-    /// A sentence.
     #[serde(default)]
     pub note: Option<String>,
 }
@@ -52,9 +51,6 @@ impl Labels {
     }
 
     /// Replaces those that were there.
-    ///
-    /// # Errors
-    /// [`StoreError::NotARun`], or the file cannot be written.
     pub fn write(&self, run: &Path) -> Result<(), StoreError> {
         require_run(run)?;
         let text = serde_json::to_vec_pretty(self)
@@ -105,9 +101,6 @@ fn is_of_a_run(name: &str) -> bool {
 }
 
 /// Refuses what is not a run directory, and a link to one.
-///
-/// # Errors
-/// [`StoreError::NotARun`].
 pub fn require_run(run: &Path) -> Result<(), StoreError> {
     let is_folder = fs::symlink_metadata(run).is_ok_and(|it| it.is_dir());
     if is_folder && run.join(INFO_FILE).is_file() { Ok(()) } else { Err(StoreError::NotARun(run.to_owned())) }

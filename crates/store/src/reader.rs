@@ -45,11 +45,9 @@ pub struct Reader {
 pub struct Segment {
     /// Its number, from 1.
     pub number: u32,
-    /// Its rows.
     pub rows: Rows,
     /// What a killed process did not end.
     pub warnings: Vec<Warning>,
-    /// What of it is lost.
     pub damages: Vec<Damage>,
 }
 
@@ -186,7 +184,6 @@ impl Reader {
         Ok(())
     }
 
-    /// The directory.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use whylate_core::result::SpikeTrace;
 use whylate_core::{Warning, WarningCode};
 
-/// Folder of recorded traces.
 pub(crate) const TRACES_FOLDER: &str = "traces";
 /// Ending of the files with metadata.
 const METADATA: &str = "json";
@@ -28,9 +27,6 @@ impl RunDirectory {
     }
 
     /// Writes the metadata of a trace beside it.
-    ///
-    /// # Errors
-    /// [`StoreError::DiskFull`] or [`StoreError::Io`]; older metadata stays then.
     pub fn keep_trace_note(&self, trace: &SpikeTrace) -> Result<(), StoreError> {
         let name = note_name(Path::new(&trace.path));
         let text = to_json(&self.traces_path().join(&name), trace)?;
@@ -38,9 +34,6 @@ impl RunDirectory {
     }
 
     /// Removes the metadata of a trace that was removed.
-    ///
-    /// # Errors
-    /// [`StoreError::Io`].
     pub fn remove_trace_note(&self, trace: &Path) -> Result<(), StoreError> {
         self.folder(TRACES_FOLDER).remove(&note_name(trace))
     }

@@ -6,11 +6,9 @@
 use crate::clock;
 use whylate_core::{Cycles, Facts, Hz, MonoTime, Nanos, TscTime};
 
-/// A source of ticks.
 pub trait Counter: Copy + Send + 'static {
     /// What it is called in results.
     const NAME: &'static str;
-    /// Now.
     fn now() -> TscTime;
     /// Now, after everything that stands before it in the program: neither earlier loads nor earlier stores' own
     /// execution are overtaken. Costs a few nanoseconds more.
@@ -20,7 +18,6 @@ pub trait Counter: Copy + Send + 'static {
     }
 }
 
-/// The CPU's own counter.
 #[derive(Clone, Copy, Debug)]
 pub struct Hardware;
 
@@ -95,7 +92,6 @@ impl CounterKind {
         if built_for_it && facts.clock.counter_invariant { Self::Hardware } else { Self::KernelClock }
     }
 
-    /// Now.
     pub fn now(self) -> TscTime {
         match self {
             Self::Hardware => Hardware::now(),
@@ -150,7 +146,6 @@ impl CounterKind {
     }
 }
 
-/// How fast a counter ticks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Calibration {
     /// Ticks per second.
@@ -189,9 +184,7 @@ impl Calibration {
 /// One moment on the counter and on CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Anchor {
-    /// On the counter.
     pub counter: TscTime,
-    /// On CLOCK_MONOTONIC.
     pub monotonic: MonoTime,
 }
 

@@ -40,9 +40,6 @@ impl DeviceMemory {
     }
 
     /// The same with all pages present.
-    ///
-    /// # Errors
-    /// As [`DeviceMemory::map`].
     pub fn map_present(file: impl AsFd, offset: u64, length: usize) -> io::Result<Self> {
         Self::map_with(file, offset, length, MapFlags::SHARED | MapFlags::POPULATE)
     }

@@ -92,9 +92,6 @@ pub fn coalescing(interface: &str) -> io::Result<Coalescing> {
 }
 
 /// Sets when an interface interrupts; what else its driver has of it stays.
-///
-/// # Errors
-/// As [`coalescing`], and what the driver refuses; `EPERM` without the right (`CAP_NET_ADMIN`).
 pub fn set_coalescing(interface: &str, new: Coalescing) -> io::Result<()> {
     let mut words = read(COALESCE, interface)?;
     let values = [
@@ -112,17 +109,11 @@ pub fn set_coalescing(interface: &str, new: Coalescing) -> io::Result<()> {
 }
 
 /// Whether the link of an interface sleeps between packets (Energy-Efficient Ethernet).
-///
-/// # Errors
-/// As [`coalescing`].
 pub fn sleeps(interface: &str) -> io::Result<bool> {
     Ok(read(ENERGY, interface)?[ENABLED] != 0)
 }
 
 /// Lets the link of an interface sleep, or not.
-///
-/// # Errors
-/// As [`set_coalescing`].
 pub fn set_sleeps(interface: &str, sleeps: bool) -> io::Result<()> {
     let mut words = read(ENERGY, interface)?;
     words[ENABLED] = u32::from(sleeps);

@@ -26,7 +26,6 @@ const fn in_word(kind: u8, number: u8) -> u64 {
     1 << 30 | (size_of::<libc::c_ulong>() as u64) << 16 | in_out_none(kind, number)
 }
 
-/// An open device that interrupts.
 #[derive(Debug)]
 pub struct InterruptSource {
     file: File,
@@ -56,9 +55,6 @@ impl InterruptSource {
     }
 
     /// The real-time clock's update, once a second.
-    ///
-    /// # Errors
-    /// As [`InterruptSource::rtc_periodic`], and when the clock has no such interrupt.
     pub fn rtc_update() -> io::Result<Self> {
         let source = Self::open("/dev/rtc0", Kind::Rtc)?;
         source.control(RTC_UPDATE_ON, 0)?;

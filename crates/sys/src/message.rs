@@ -25,11 +25,9 @@ pub const STOP: u64 = 1 << 62;
 
 /// A link between two threads.
 pub trait Link: Sync {
-    /// Sends a question.
     fn ask(&self, question: u64);
     /// Waits for a question other than `last`.
     fn await_question(&self, last: u64) -> u64;
-    /// Sends an answer.
     fn answer(&self, answer: u64);
     /// Waits for an answer other than `last`.
     fn await_answer(&self, last: u64) -> u64;
@@ -37,7 +35,6 @@ pub trait Link: Sync {
 
 /// One direction of a link.
 trait Channel: Sync {
-    /// Sends a message.
     fn send(&self, value: u64);
     /// Waits for a message other than `last`.
     fn receive(&self, last: u64) -> u64;
@@ -99,7 +96,6 @@ impl Channel for Word {
 /// Shared words with a private futex each.
 pub type Futex = Duplex<FutexWord>;
 
-/// A word with a futex.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct FutexWord {

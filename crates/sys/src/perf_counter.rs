@@ -51,9 +51,6 @@ impl PerfCounter {
     }
 
     /// Counts the event of one thread, wherever it runs.
-    ///
-    /// # Errors
-    /// As [`PerfCounter::open`]; ESRCH when there is no such thread.
     pub fn of_thread(kind: u32, config: u64, thread: u32) -> io::Result<Self> {
         Self::of(kind, config, thread as libc::pid_t, None)
     }
@@ -64,9 +61,6 @@ impl PerfCounter {
     }
 
     /// How often the event happened since the counter was opened.
-    ///
-    /// # Errors
-    /// When the CPU went offline.
     pub fn read(&self) -> io::Result<u64> {
         let mut count = [0; 8];
         (&self.file).read_exact(&mut count)?;

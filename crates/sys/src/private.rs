@@ -20,15 +20,12 @@ pub enum PrivateError {
     Shared {
         /// The folder or file.
         path: PathBuf,
-        /// What is wrong with it.
         problem: String,
     },
-    /// The kernel refuses it.
     #[error("{}: {source}", path.display())]
     Io {
         /// The folder or file.
         path: PathBuf,
-        /// Its answer.
         source: io::Error,
     },
 }
@@ -49,18 +46,12 @@ pub struct PrivateFolder {
 
 impl PrivateFolder {
     /// Opens the folder.
-    ///
-    /// # Errors
-    /// [`PrivateError`]; [`PrivateError::is_absence`] when it is not there.
     pub fn open(path: &Path) -> Result<Self, PrivateError> {
         Self::walk(path, false)
     }
 
     /// Opens the folder, and makes it, and those around it, where they are missing: for this user alone, whatever the
     /// umask.
-    ///
-    /// # Errors
-    /// [`PrivateError`].
     pub fn make(path: &Path) -> Result<Self, PrivateError> {
         let it = Self::walk(path, true)?;
         let io = |source: Errno| PrivateError::Io { path: it.path.clone(), source: source.into() };
@@ -91,7 +82,6 @@ impl PrivateFolder {
         Ok(Self { path: at, folder })
     }
 
-    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -130,18 +120,12 @@ impl PrivateFolder {
     }
 
     /// Gives a file of it the name of another, at once.
-    ///
-    /// # Errors
-    /// [`PrivateError::Io`].
     pub fn rename(&self, from: &str, to: &str) -> Result<(), PrivateError> {
         let done = rustix::fs::renameat(&self.folder, from, &self.folder, to);
         done.map_err(|source| PrivateError::Io { path: self.path.join(from), source: source.into() })
     }
 
     /// Brings the names in it to the disk.
-    ///
-    /// # Errors
-    /// [`PrivateError::Io`].
     pub fn sync(&self) -> Result<(), PrivateError> {
         let done = rustix::fs::fsync(&self.folder);
         done.map_err(|source| PrivateError::Io { path: self.path.clone(), source: source.into() })

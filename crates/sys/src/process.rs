@@ -8,15 +8,11 @@ use std::process::Command;
 /// How to start this binary again for a hidden command, in a process of its own.
 #[derive(Clone, Debug)]
 pub struct Launcher {
-    /// The binary.
     pub program: PathBuf,
 }
 
 impl Launcher {
     /// The running binary.
-    ///
-    /// # Errors
-    /// When /proc is not mounted.
     pub fn current() -> io::Result<Self> {
         Ok(Self { program: std::env::current_exe()? })
     }
@@ -33,9 +29,6 @@ impl Launcher {
 
 /// Has the kernel send SIGKILL to this process when the thread that started it ends: a killed runner leaves no
 /// measuring process behind.
-///
-/// # Errors
-/// When the parent is gone already.
 pub fn die_with_parent(parent: u32) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let is_parent = rustix::process::getppid().is_some_and(|now| now.as_raw_nonzero().get() as u32 == parent);
@@ -52,9 +45,6 @@ pub fn end_with_this_thread(command: &mut Command) {
 
 /// Leaves a file open in processes that are started from now on; gives the number by which they take it
 /// ([`inherited`]).
-///
-/// # Errors
-/// The kernel's answer.
 pub fn leave_open(file: &OwnedFd) -> io::Result<RawFd> {
     rustix::io::fcntl_setfd(file, rustix::io::FdFlags::empty())?;
     Ok(file.as_raw_fd())

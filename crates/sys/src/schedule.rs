@@ -8,13 +8,11 @@ use whylate_core::{CpuId, CpuSet, Nanos};
 /// A scheduling policy with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheduling {
-    /// SCHED_OTHER.
     Other,
     /// SCHED_FIFO with a priority of 1 to 99.
     Fifo(u32),
     /// SCHED_RR with a priority of 1 to 99.
     RoundRobin(u32),
-    /// SCHED_DEADLINE.
     Deadline {
         /// Processor time guaranteed in each period.
         runtime: Nanos,
@@ -30,7 +28,6 @@ pub struct ThreadScheduling {
     pub policy: u32,
     /// Real-time priority; 0 without one.
     pub priority: u32,
-    /// Nice value.
     pub nice: i32,
     /// Whether its children are ordinary tasks.
     pub reset_on_fork: bool,
@@ -71,7 +68,6 @@ struct SchedAttr {
 }
 
 const _: () = assert!(size_of::<SchedAttr>() == 48);
-/// Of include/uapi/linux/sched.h.
 const SCHED_FLAG_RESET_ON_FORK: u64 = 1;
 
 /// The kernel's number of the calling thread.
@@ -88,10 +84,6 @@ pub fn pin_this_thread(cpus: &CpuSet) -> io::Result<()> {
 }
 
 /// Sets the CPUs that another thread may use.
-///
-/// # Errors
-/// As [`pin_this_thread`]; ESRCH when there is no such thread, EPERM without CAP_SYS_NICE for a thread of another
-/// user, EINVAL also for kernel threads that are bound to their CPU.
 pub fn pin_thread(tid: u32, cpus: &CpuSet) -> io::Result<()> {
     let pid = i32::try_from(tid).ok().and_then(rustix::process::Pid::from_raw);
     let pid = pid.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
@@ -132,18 +124,12 @@ pub fn schedule_this_thread(scheduling: Scheduling) -> io::Result<()> {
 }
 
 /// Gives another thread a scheduling policy; threads of the kernel too.
-///
-/// # Errors
-/// As [`schedule_this_thread`]; ESRCH when there is no such thread.
 pub fn schedule_thread(tid: u32, scheduling: Scheduling) -> io::Result<()> {
     let tid = i32::try_from(tid).ok().filter(|tid| *tid > 0);
     schedule(tid.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?, scheduling)
 }
 
 /// How a thread is scheduled.
-///
-/// # Errors
-/// ESRCH when there is no such thread.
 pub fn scheduling_of_thread(tid: u32) -> io::Result<ThreadScheduling> {
     let attributes = attributes_of(tid)?;
     Ok(ThreadScheduling {
@@ -156,9 +142,6 @@ pub fn scheduling_of_thread(tid: u32) -> io::Result<ThreadScheduling> {
 
 /// How long after its release a thread of SCHED_DEADLINE has to be done; `None` for one of another policy, and for one that has
 /// ended and is still there: the kernel says 0 of it.
-///
-/// # Errors
-/// ESRCH when there is no such thread.
 pub fn deadline_of_thread(tid: u32) -> io::Result<Option<Nanos>> {
     let attributes = attributes_of(tid)?;
     let has_one = i32::try_from(attributes.policy) == Ok(libc::SCHED_DEADLINE);
@@ -174,17 +157,11 @@ fn attributes_of(tid: u32) -> io::Result<SchedAttr> {
 }
 
 /// How the calling thread is scheduled.
-///
-/// # Errors
-/// None that is known.
 pub fn scheduling_of_this_thread() -> io::Result<ThreadScheduling> {
     scheduling_of_thread(0)
 }
 
 /// Sets how a thread is scheduled, all of it; not as `SCHED_DEADLINE`.
-///
-/// # Errors
-/// As [`schedule_thread`]; EINVAL for values that the kernel does not take.
 pub fn set_scheduling_of_thread(tid: u32, scheduling: ThreadScheduling) -> io::Result<()> {
     let ThreadScheduling { policy, priority, nice, reset_on_fork } = scheduling;
     let flags = if reset_on_fork { SCHED_FLAG_RESET_ON_FORK } else { 0 };
@@ -243,7 +220,6 @@ pub fn prefault_stack<const KIB: usize>() {
 /// What the kernel counted for the calling thread since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadUsage {
-    /// Page faults, minor and major.
     pub page_faults: u64,
     /// Times the thread was taken off its CPU against its will.
     pub involuntary_switches: u64,

@@ -37,9 +37,6 @@ impl SharedWords {
     }
 
     /// Maps the array that another process has made and passed on as a file descriptor.
-    ///
-    /// # Errors
-    /// When `file` is not such an array.
     pub fn open(file: OwnedFd) -> io::Result<Self> {
         let seals = rustix::fs::fcntl_get_seals(&file)?;
         if !seals.contains(SealFlags::SHRINK) {
@@ -51,9 +48,6 @@ impl SharedWords {
 
     /// Maps an array map of the kernel's BPF programs that has at least `length` words and may be mapped; such a map
     /// never shrinks.
-    ///
-    /// # Errors
-    /// When `file` is no such map.
     pub fn of_map(file: OwnedFd, length: usize) -> io::Result<Self> {
         let information = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd()))?;
         let field = |name: &str| -> Option<usize> {
@@ -93,7 +87,6 @@ impl SharedWords {
         Ok(Self { file, start: start.cast(), length })
     }
 
-    /// The words.
     pub fn words(&self) -> &[AtomicU64] {
         // SAFETY: the mapping is page-aligned, `length` words long, lives as long as `self`, and holds plain
         // integers, for which every bit pattern is valid; other processes change them only as atomics.

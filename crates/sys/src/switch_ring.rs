@@ -12,7 +12,6 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use whylate_core::CpuId;
 
-/// Names and numbers of include/uapi/linux/perf_event.h.
 const TYPE_SOFTWARE: u32 = 1;
 const COUNT_SW_PAGE_FAULTS: u64 = 2;
 const SAMPLE_TID_TIME_CPU: u64 = 1 << 1 | 1 << 2 | 1 << 7;
@@ -40,34 +39,25 @@ const IDENTITY_WORDS: usize = 3;
 /// (`kernel.perf_event_mlock_kb`).
 const PAGES: usize = 128;
 
-/// What a thread did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Switch {
-    /// It was given a CPU.
     In,
     /// It left the CPU: because it fell asleep, or although it could have run on.
     Out {
-        /// It could have run on.
         is_preempted: bool,
     },
-    /// It took a page fault.
     Fault,
     /// It has this name from now on.
     Named(String),
-    /// It ended.
     Ended,
 }
 
-/// A record of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchRecord {
-    /// Its process.
     pub process: u32,
-    /// Its id.
     pub thread: u32,
     /// When, in nanoseconds of CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// What.
     pub what: Switch,
 }
 
@@ -87,7 +77,6 @@ impl SwitchRing {
         Self { cpu, ring: None, page_words: rustix::param::page_size() / 8, events: Vec::new() }
     }
 
-    /// The CPU.
     pub fn cpu(&self) -> CpuId {
         self.cpu
     }

@@ -22,7 +22,6 @@ fn kind(event: &Event) -> String {
     text.split([' ', '(']).next().unwrap_or_default().to_owned()
 }
 
-/// What was asked for.
 struct Wanted {
     dump: bool,
     kinds: bool,
@@ -104,7 +103,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The functions in an event.
 fn functions(kind: &EventKind) -> impl Iterator<Item = Symbol> {
     let two = match *kind {
         EventKind::Function { function, caller } => [Some(function), Some(caller)],

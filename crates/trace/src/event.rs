@@ -30,7 +30,6 @@ impl Names {
         name
     }
 
-    /// Number of texts.
     pub fn len(&self) -> usize {
         self.texts.len()
     }
@@ -51,7 +50,6 @@ impl Names {
     }
 }
 
-/// A function of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Symbol {
     /// Its name is in the trace.
@@ -69,11 +67,8 @@ pub struct Context {
     pub need_resched: bool,
     /// The same, at the next point that lazy preemption allows.
     pub need_resched_lazy: bool,
-    /// In a hard interrupt.
     pub hard_irq: bool,
-    /// In a softirq.
     pub softirq: bool,
-    /// In a non-maskable interrupt.
     pub nmi: bool,
     /// Depth of disabled preemption; `None` where the trace does not say.
     pub preempt_depth: Option<u8>,
@@ -86,17 +81,14 @@ pub struct Context {
 pub struct Event {
     /// When, in nanoseconds of the trace's clock; text in microseconds ends in 000.
     pub at_ns: u64,
-    /// On which CPU.
     pub cpu: CpuId,
     /// Thread that ran there; 0 is idle. `None` where the trace does not say.
     pub pid: Option<u32>,
     /// Its command, when the trace says (`<...>` counts as unknown).
     pub command: Option<Name>,
-    /// State of the CPU.
     pub context: Context,
     /// Where in the file: byte offset of the line or record, for evidence.
     pub offset: u64,
-    /// What happened.
     pub kind: EventKind,
 }
 
@@ -106,9 +98,7 @@ pub struct Event {
 pub struct Task {
     /// Thread id; 0 is idle.
     pub pid: u32,
-    /// Its command.
     pub command: Name,
-    /// The kernel's priority.
     pub priority: i32,
 }
 
@@ -124,9 +114,7 @@ pub enum TaskState {
 /// Which hard interrupt other than a device's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Vector {
-    /// The CPU's own timer.
     LocalTimer,
-    /// Asks the CPU to schedule.
     Reschedule,
     /// Runs functions sent by other CPUs.
     CallFunction,
@@ -138,80 +126,176 @@ pub enum Vector {
     Other(Name),
 }
 
-/// What happened.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[allow(missing_docs, reason = "the fields are those of the kernel's events of the same names")]
 pub enum EventKind {
     /// `sched:sched_switch`.
-    Switch { previous: Task, state: TaskState, next: Task },
+    Switch {
+        previous: Task,
+        state: TaskState,
+        next: Task,
+    },
     /// `sched:sched_waking`: someone wakes the task up.
-    Waking { task: Task, target_cpu: CpuId },
+    Waking {
+        task: Task,
+        target_cpu: CpuId,
+    },
     /// `sched:sched_wakeup`, `sched:sched_wakeup_new`: the task is on the run queue.
-    Wakeup { task: Task, target_cpu: CpuId },
+    Wakeup {
+        task: Task,
+        target_cpu: CpuId,
+    },
     /// `sched:sched_migrate_task`.
-    Migrate { task: Task, from_cpu: CpuId, to_cpu: CpuId },
+    Migrate {
+        task: Task,
+        from_cpu: CpuId,
+        to_cpu: CpuId,
+    },
     /// `sched:sched_pi_setprio`: priority inheritance changes a priority.
-    PriorityInherited { task: Task, new_priority: i32 },
+    PriorityInherited {
+        task: Task,
+        new_priority: i32,
+    },
     /// `timer:hrtimer_start`; `expires_ns` is on the timer's clock (CLOCK_MONOTONIC mostly).
-    TimerStart { timer: u64, function: Symbol, expires_ns: u64 },
+    TimerStart {
+        timer: u64,
+        function: Symbol,
+        expires_ns: u64,
+    },
     /// `timer:hrtimer_cancel`.
-    TimerCancel { timer: u64 },
+    TimerCancel {
+        timer: u64,
+    },
     /// `timer:hrtimer_expire_entry`; `now_ns` is on the timer's clock.
-    TimerExpire { timer: u64, function: Symbol, now_ns: u64 },
+    TimerExpire {
+        timer: u64,
+        function: Symbol,
+        now_ns: u64,
+    },
     /// `timer:hrtimer_expire_exit`.
-    TimerExpireExit { timer: u64 },
+    TimerExpireExit {
+        timer: u64,
+    },
     /// `irq:irq_handler_entry`.
-    IrqEntry { irq: u32, name: Name },
+    IrqEntry {
+        irq: u32,
+        name: Name,
+    },
     /// `irq:irq_handler_exit`.
-    IrqExit { irq: u32 },
+    IrqExit {
+        irq: u32,
+    },
     /// `irq:softirq_raise`.
-    SoftirqRaise { vector: u32 },
+    SoftirqRaise {
+        vector: u32,
+    },
     /// `irq:softirq_entry`.
-    SoftirqEntry { vector: u32 },
+    SoftirqEntry {
+        vector: u32,
+    },
     /// `irq:softirq_exit`.
-    SoftirqExit { vector: u32 },
+    SoftirqExit {
+        vector: u32,
+    },
     /// `irq_vectors:*_entry`; `ipi:ipi_entry` on arm64.
-    VectorEntry { vector: Vector },
+    VectorEntry {
+        vector: Vector,
+    },
     /// `irq_vectors:*_exit`; `ipi:ipi_exit` on arm64.
-    VectorExit { vector: Vector },
+    VectorExit {
+        vector: Vector,
+    },
     /// `nmi:nmi_handler`: at its end.
-    Nmi { handler: Symbol, duration_ns: u64 },
+    Nmi {
+        handler: Symbol,
+        duration_ns: u64,
+    },
     /// `ipi:ipi_send_cpu`, `ipi:ipi_send_cpumask` and `ipi:ipi_raise`; `target_cpu` is absent for a mask.
-    IpiSend { target_cpu: Option<CpuId>, call_site: Option<Symbol>, callback: Option<Symbol> },
+    IpiSend {
+        target_cpu: Option<CpuId>,
+        call_site: Option<Symbol>,
+        callback: Option<Symbol>,
+    },
     /// `csd:csd_function_entry`.
-    RemoteFunctionEntry { function: Symbol },
+    RemoteFunctionEntry {
+        function: Symbol,
+    },
     /// `csd:csd_function_exit`.
-    RemoteFunctionExit { function: Symbol },
+    RemoteFunctionExit {
+        function: Symbol,
+    },
     /// `exceptions:page_fault_user`, `exceptions:page_fault_kernel`.
-    PageFault { address: u64, instruction: u64, user: bool },
+    PageFault {
+        address: u64,
+        instruction: u64,
+        user: bool,
+    },
     /// `raw_syscalls:sys_enter` (number), `syscalls:sys_enter_*` (name).
-    SyscallEnter { number: Option<u32>, name: Option<Name> },
+    SyscallEnter {
+        number: Option<u32>,
+        name: Option<Name>,
+    },
     /// `raw_syscalls:sys_exit`, `syscalls:sys_exit_*`.
-    SyscallExit { number: Option<u32>, name: Option<Name> },
+    SyscallExit {
+        number: Option<u32>,
+        name: Option<Name>,
+    },
     /// `power:cpu_idle`; `None` when the CPU leaves idle.
-    Idle { state: Option<u32> },
+    Idle {
+        state: Option<u32>,
+    },
     /// `preemptirq:irq_disable`.
-    IrqsOff { caller: Symbol, parent: Symbol },
+    IrqsOff {
+        caller: Symbol,
+        parent: Symbol,
+    },
     /// `preemptirq:irq_enable`.
-    IrqsOn { caller: Symbol, parent: Symbol },
+    IrqsOn {
+        caller: Symbol,
+        parent: Symbol,
+    },
     /// `preemptirq:preempt_disable`.
-    PreemptOff { caller: Symbol, parent: Symbol },
+    PreemptOff {
+        caller: Symbol,
+        parent: Symbol,
+    },
     /// `preemptirq:preempt_enable`.
-    PreemptOn { caller: Symbol, parent: Symbol },
+    PreemptOn {
+        caller: Symbol,
+        parent: Symbol,
+    },
     /// `lock:contention_begin`; `flags` are the kernel's `LCB_F_*`.
-    LockWait { lock: u64, flags: u32 },
+    LockWait {
+        lock: u64,
+        flags: u32,
+    },
     /// `lock:contention_end`.
-    LockWaitEnd { lock: u64 },
+    LockWaitEnd {
+        lock: u64,
+    },
     /// The function tracer: `function <-caller`.
-    Function { function: Symbol, caller: Symbol },
+    Function {
+        function: Symbol,
+        caller: Symbol,
+    },
     /// The function-graph tracer: a function is entered.
-    GraphEntry { function: Symbol, depth: u32 },
+    GraphEntry {
+        function: Symbol,
+        depth: u32,
+    },
     /// The function-graph tracer: a function returns (a leaf's entry and exit are one line in text).
-    GraphExit { function: Symbol, depth: u32, duration_ns: u64 },
+    GraphExit {
+        function: Symbol,
+        depth: u32,
+        duration_ns: u64,
+    },
     /// A kernel stack; its frames are [`Frames`] of the reader.
-    Stack { frames: Frames },
+    Stack {
+        frames: Frames,
+    },
     /// `trace_marker`, `trace_printk`, `bprint`, `bputs`; cyclictest's break marker is one of them.
-    Print { text: Name },
+    Print {
+        text: Name,
+    },
     /// A sample of the hwlat tracer; `wall_ns` is its own time, since 1970.
     Hwlat {
         sequence: u32,
@@ -225,15 +309,31 @@ pub enum EventKind {
     /// A sample of the osnoise tracer.
     Osnoise(OsnoiseSample),
     /// A sample of the timerlat tracer.
-    Timerlat { sequence: u32, context: TimerlatContext, latency_ns: u64 },
+    Timerlat {
+        sequence: u32,
+        context: TimerlatContext,
+        latency_ns: u64,
+    },
     /// `osnoise:*_noise`: noise that the tracer attributed itself; `start_ns` is on the trace's clock.
-    Noise { source: NoiseSource, start_ns: u64, duration_ns: u64 },
+    Noise {
+        source: NoiseSource,
+        start_ns: u64,
+        duration_ns: u64,
+    },
     /// `osnoise:sample_threshold`: a gap that the osnoise tracer saw.
-    NoiseGap { start_ns: u64, duration_ns: u64, interference: u32 },
+    NoiseGap {
+        start_ns: u64,
+        duration_ns: u64,
+        interference: u32,
+    },
     /// Summary line of a latency tracer (`wakeup_rt`, `irqsoff`, …): see the reader's info instead.
-    Lost { events: Option<u64> },
-    /// Anything else.
-    Other { system: Option<Name>, name: Name },
+    Lost {
+        events: Option<u64>,
+    },
+    Other {
+        system: Option<Name>,
+        name: Name,
+    },
 }
 
 /// A stack in the reader's store of stacks.
@@ -243,7 +343,6 @@ pub struct Frames(pub u32);
 /// The osnoise tracer's line for one period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OsnoiseSample {
-    /// Time in which it looked.
     pub runtime_ns: u64,
     /// Sum of the noise.
     pub noise_ns: u64,
@@ -253,39 +352,27 @@ pub struct OsnoiseSample {
     pub counts: [u64; 5],
 }
 
-/// Where the timerlat tracer measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TimerlatContext {
-    /// In the timer's interrupt handler.
     Irq,
-    /// In the tracer's thread.
     Thread,
-    /// In user space, on return.
     User,
 }
 
 /// What an `osnoise:*_noise` event names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NoiseSource {
-    /// A hard interrupt.
     Irq {
         /// Its number or vector.
         vector: i32,
-        /// Its name.
         name: Name,
     },
-    /// A softirq.
     Softirq {
-        /// Its vector.
         vector: u32,
     },
-    /// A non-maskable interrupt.
     Nmi,
-    /// A thread.
     Thread {
-        /// Its id.
         pid: u32,
-        /// Its command.
         command: Name,
     },
 }

@@ -32,12 +32,9 @@ pub struct TraceFacts {
     pub omissions: bool,
 }
 
-/// The task in a header.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FactTask {
-    /// Its command.
     pub command: String,
-    /// Its thread id.
     pub pid: u32,
     /// Its real-time priority as tools print it (1 to 99); 0 for an ordinary task.
     pub rt_priority: u32,
@@ -46,7 +43,6 @@ pub struct FactTask {
 /// The analysis of one latency that a tool printed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Analysis {
-    /// Where.
     pub cpu: CpuId,
     /// The whole latency (`Thread latency:`, or `IRQ latency:` where the tool stopped there), nanoseconds.
     pub latency_ns: u64,
@@ -59,7 +55,6 @@ pub struct Analysis {
 /// A part of an [`Analysis`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnalysisPart {
-    /// What took the time.
     pub what: AnalysisKind,
     /// How long; absent where it is only named (`Blocking thread: swapper/0:189`).
     pub duration_ns: Option<u64>,

@@ -12,7 +12,6 @@ use whylate_host::HostRoot;
 /// One value to change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// Where.
     pub target: Target,
     /// The value to set, in the normal form of the target (see [`Target`] and [`Reading`]).
     pub new: String,
@@ -21,12 +20,10 @@ pub struct Change {
     /// Whether the treatment is useless without it: then everything is undone when it fails. Otherwise the
     /// failure becomes a warning.
     pub required: bool,
-    /// What undoing it means.
     #[serde(default)]
     pub undoing: Undoing,
 }
 
-/// What undoing a change means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Undoing {
@@ -82,9 +79,7 @@ pub enum EthernetSetting {
 pub enum Target {
     /// A file with one value: /sys, /proc/sys, cgroupfs, resctrl, /run. A reboot undoes all of them.
     File {
-        /// Its path.
         path: String,
-        /// How it prints its value.
         #[serde(default)]
         reading: Reading,
     },
@@ -92,21 +87,12 @@ pub enum Target {
     ///
     /// One that is made is removed on undo; tasks that are still in it then (children of moved ones) go to the group
     /// around it.
-    Directory {
-        /// Its path.
-        path: String,
-    },
+    Directory { path: String },
     /// The CPUs that one thread may use; its value is a CPU list. Undoing it touches no thread that has the number
     /// of one that ended.
-    Affinity {
-        /// The thread.
-        task: Task,
-    },
+    Affinity { task: Task },
     /// How one thread is scheduled; its value is its policy and priority, or nice value: `fifo 50`, `other 0`.
-    Scheduling {
-        /// The thread.
-        task: Task,
-    },
+    Scheduling { task: Task },
     /// The group that one task belongs to; its value is the group's path below `mount`, beginning with `/`.
     ///
     /// Moving a task into a cpuset changes its affinity, and moving it back does not bring that back: a planner that
@@ -124,7 +110,6 @@ pub enum Target {
     Mount {
         /// Where: a folder that is there.
         path: String,
-        /// Its type.
         filesystem: String,
         /// Options of the mount: `cpuset`; mostly empty.
         #[serde(default)]
@@ -138,17 +123,9 @@ pub enum Target {
     },
     /// What the driver of a network interface was set to; its value is a list of `rx-usecs 8 rx-frames 0 …`, or `on`
     /// and `off`.
-    Ethernet {
-        /// The interface.
-        interface: String,
-        /// What of it.
-        setting: EthernetSetting,
-    },
+    Ethernet { interface: String, setting: EthernetSetting },
     /// Whether a process is stopped (SIGSTOP); its values are [`Target::STOPPED`] and [`Target::RUNNING`].
-    Stopped {
-        /// The process.
-        task: Task,
-    },
+    Stopped { task: Task },
 }
 
 impl Target {
@@ -220,10 +197,7 @@ impl fmt::Display for Target {
 #[serde(rename_all = "snake_case")]
 pub enum Hierarchy {
     /// A hierarchy of cgroup v1, by one of its controllers: `cpuset`. Threads move one by one.
-    CgroupV1(
-        /// The controller.
-        String,
-    ),
+    CgroupV1(String),
     /// cgroup v2: a process moves with all its threads.
     CgroupV2,
     /// Groups of the resource control file system. Threads move one by one.
@@ -243,13 +217,11 @@ impl Hierarchy {
 /// One thread, so that it cannot be taken for another that gets its number later.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Task {
-    /// Its process.
     pub pid: u32,
     /// Its own number; equal to `pid` for the first thread of a process.
     pub tid: u32,
     /// When it started, in clock ticks since boot (field 22 of /proc/PID/stat).
     pub start_ticks: u64,
-    /// Its name, for people.
     pub name: String,
 }
 

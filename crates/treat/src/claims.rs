@@ -16,7 +16,6 @@ use whylate_host::shield::{GROUP, MARK, MOUNTS, OTHERS_GROUP};
 
 /// Where trace buffers are, and the mount of their file system.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
-/// Longest value.
 const LENGTH_MAX: usize = 1 << 20;
 
 /// Whether a treatment, or a recording, can make this change from `old`.

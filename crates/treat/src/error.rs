@@ -17,7 +17,6 @@ pub enum TreatError {
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// The kernel's answer.
         source: io::Error,
     },
     /// Others could have written the journal, or exchange it.
@@ -33,22 +32,13 @@ pub enum TreatError {
         "the journal {} is damaged ({}); to undo what can still be read: whylate treat restore", path.display(), problems.join("; ")
     )]
     Damaged {
-        /// Its file.
         path: PathBuf,
         /// What is wrong with it, a sentence each.
         problems: Vec<String>,
     },
     /// No treatment of whylate changes this, so it is neither changed nor undone.
     #[error("{target} is not changed to `{value}`: {reason}")]
-    NotOurs {
-        /// Where.
-        target: String,
-        /// The value.
-        value: String,
-        /// Why.
-        reason: &'static str,
-    },
-    /// Another whylate holds treatments.
+    NotOurs { target: String, value: String, reason: &'static str },
     #[error(
         "treatments are held by {holder}; wait for its end, or stop it (`whylate treat status` shows what it changed)"
     )]
@@ -61,43 +51,23 @@ pub enum TreatError {
         "{count} changes by `{command}` are in force since {since}; restore them first: whylate treat restore"
     )]
     InForce {
-        /// How many.
         count: usize,
-        /// The command that made them.
         command: String,
         /// When.
         since: String,
     },
-    /// A value cannot be read.
     #[error("cannot read {target}: {source}")]
-    Read {
-        /// Where.
-        target: String,
-        /// The kernel's answer.
-        source: io::Error,
-    },
+    Read { target: String, source: io::Error },
     /// There is nothing of that name.
     #[error("{target} is not there")]
-    Absent {
-        /// Where.
-        target: String,
-    },
+    Absent { target: String },
     /// A value is not as it is documented.
     #[error("cannot understand {target}: {problem}")]
-    Malformed {
-        /// Where.
-        target: String,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// The kernel refuses a value.
+    Malformed { target: String, problem: String },
     #[error("cannot set {target} to `{value}`: {source}{remedy}")]
     Write {
-        /// Where.
         target: String,
-        /// The value.
         value: String,
-        /// The kernel's answer.
         source: io::Error,
         /// What to do, with `; ` before it; empty where nothing is known.
         remedy: &'static str,
@@ -106,38 +76,21 @@ pub enum TreatError {
     #[error(
         "{target} was set to `{wanted}` and reads `{found}`: the kernel or another program has changed it"
     )]
-    NotTaken {
-        /// Where.
-        target: String,
-        /// What was written.
-        wanted: String,
-        /// What is read.
-        found: String,
-    },
+    NotTaken { target: String, wanted: String, found: String },
     /// Tasks cannot be changed on a copy of a machine's files.
     #[error("{target}: below another root than / only files are changed")]
-    NotThisMachine {
-        /// The task.
-        target: String,
-    },
+    NotThisMachine { target: String },
     /// A treatment was not applied.
     #[error("{treatment}: {source}; {aftermath}")]
     NotApplied {
-        /// The treatment.
         treatment: String,
-        /// Why.
         source: Box<TreatError>,
         /// What became of the changes that it had made before.
         aftermath: String,
     },
     /// A treatment cannot be applied here.
     #[error("{treatment}: {source}")]
-    Impossible {
-        /// The treatment.
-        treatment: String,
-        /// Why.
-        source: Impossible,
-    },
+    Impossible { treatment: String, source: Impossible },
     /// A file of the machine cannot be understood.
     #[error(transparent)]
     Host(#[from] HostError),

@@ -6,7 +6,6 @@ use whylate_sys::ethtool::{self, Coalescing};
 
 const KEYS: [&str; 6] = ["rx-usecs", "rx-frames", "tx-usecs", "tx-frames", "adaptive-rx", "adaptive-tx"];
 
-/// How a switch is written.
 pub(crate) fn switch(is_on: bool) -> &'static str {
     if is_on { "on" } else { "off" }
 }

@@ -51,10 +51,6 @@ impl Guard {
     ///
     /// What was applied to stay (`kept`) is not touched: a holder that also keeps its changes adds to it, any other
     /// is refused.
-    ///
-    /// # Errors
-    /// [`TreatError::Held`], [`TreatError::InForce`], [`TreatError::State`], [`TreatError::Untrusted`],
-    /// [`TreatError::Damaged`].
     pub fn begin(place: &JournalPlace, root: &HostRoot, holder: Holder) -> Result<Self, TreatError> {
         let mut journal = Journal::open(place, root, &holder, IfDamaged::Refuse)?;
         let is_kept = |journal: &Journal, entry: &Entry| {
@@ -106,9 +102,6 @@ impl Guard {
     }
 
     /// Makes the changes for what appeared while those of `planner` were made, until nothing more does.
-    ///
-    /// # Errors
-    /// As [`Guard::apply`].
     pub fn settle(
         &mut self,
         treatment: &str,

@@ -41,14 +41,12 @@ impl Patience {
     }
 }
 
-/// What is at a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// A value; of a file the whole text.
     Value(String),
     /// No such file, or the device behind it is gone.
     Nothing,
-    /// The task ended.
     Ended,
 }
 
@@ -71,7 +69,6 @@ impl Target {
         }
     }
 
-    /// What is there now.
     pub(crate) fn read(&self, root: &HostRoot) -> Result<Found, TreatError> {
         if self.task().is_some_and(|task| !task.is_alive(root)) {
             return Ok(Found::Ended);

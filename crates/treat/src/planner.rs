@@ -10,7 +10,6 @@ use whylate_host::{HostError, HostRoot};
 pub struct Surroundings {
     /// Its files; tests put a folder of their own in their place.
     pub root: HostRoot,
-    /// Its CPUs.
     pub cpus: CpuContext,
     /// What `target` and `others` mean: the measured CPUs of a plan; `None` where there are none.
     pub target: Option<CpuSet>,
@@ -52,7 +51,6 @@ impl Planned {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Impossible {
-    /// The line.
     pub reason: String,
     /// Whether no machine could do it: what was asked for is wrong.
     pub is_wrong_request: bool,
@@ -87,9 +85,6 @@ pub trait Planner {
     /// What else has to be changed once the changes of [`Planner::plan`] are made, because it appeared meanwhile: tasks
     /// that were started by others which had not been moved yet, or what a file system offers that was only now mounted.
     /// Nothing for most treatments.
-    ///
-    /// # Errors
-    /// As [`Planner::plan`].
     fn again(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
         let _ = surroundings;
         Ok(Planned::default())

@@ -36,7 +36,6 @@ pub(crate) fn text(scheduling: ThreadScheduling) -> Option<String> {
     })
 }
 
-/// What a text stands for.
 pub(crate) fn parse(text: &str) -> Option<ThreadScheduling> {
     let mut words: Vec<&str> = text.split_whitespace().collect();
     let reset_on_fork = words.pop_if(|last| *last == RESET).is_some();
@@ -78,7 +77,6 @@ fn told_by_proc(task: &Task, root: &HostRoot) -> Option<ThreadScheduling> {
     Some(ThreadScheduling { policy: field(41)?, priority: field(40)?, nice, reset_on_fork: false })
 }
 
-/// Schedules it so.
 pub(crate) fn write(task: &Task, text: &str) -> io::Result<()> {
     let scheduling = parse(text).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
     set_scheduling_of_thread(task.tid, scheduling)

@@ -10,9 +10,6 @@ use whylate_host::HostRoot;
 
 impl Change {
     /// What it would do, without doing it.
-    ///
-    /// # Errors
-    /// [`TreatError::Read`], [`TreatError::Malformed`].
     pub fn preview(&self, treatment: &str, root: &HostRoot) -> Result<TreatChange, TreatError> {
         let old = match self.target.read(root)? {
             // It is still to be made, or the task ended.

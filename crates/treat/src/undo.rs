@@ -11,15 +11,11 @@ use whylate_host::HostRoot;
 /// What became of one change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Undone {
-    /// The treatment that wanted it.
     pub treatment: String,
-    /// Where.
     pub target: Target,
     /// The former value, in the normal form.
     pub old: String,
-    /// What it was changed to.
     pub new: String,
-    /// What became of it.
     pub fate: Fate,
 }
 

@@ -28,9 +28,6 @@ pub fn temporary(path: &Path) -> PathBuf {
 }
 
 /// Brings to the disk that a file is there, or no longer there.
-///
-/// # Errors
-/// The folder cannot be opened or written.
 pub fn sync_folder_of(path: &Path) -> io::Result<()> {
     File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
 }

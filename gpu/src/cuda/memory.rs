@@ -57,7 +57,6 @@ impl Drop for HostMemory {
     }
 }
 
-/// Memory of a device.
 pub(crate) struct DeviceMemory {
     address: Address,
     bytes: usize,

@@ -59,7 +59,6 @@ impl Program {
         Ok(Rc::new(program))
     }
 
-    /// Binds the two buffers.
     fn describe(&mut self, buffers: [&Rc<Buffer>; 2]) -> Result<(), GpuError> {
         let device = &self.gpu.device;
         let kind = vk::DescriptorType::STORAGE_BUFFER;
@@ -136,7 +135,6 @@ pub(crate) struct Commands {
     gpu: Rc<Gpu>,
 }
 
-/// Takes commands in.
 pub(crate) struct Recorder<'r> {
     pub(super) buffer: vk::CommandBuffer,
     pub(super) gpu: &'r Gpu,

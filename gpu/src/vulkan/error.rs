@@ -7,9 +7,7 @@ use std::io;
 /// Why something cannot be done on a device.
 #[derive(Debug)]
 pub(crate) enum GpuError {
-    /// The machine lacks it.
     Absent(String),
-    /// It was tried, and failed.
     Failed(String),
 }
 

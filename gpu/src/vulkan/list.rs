@@ -5,15 +5,12 @@ use super::{GpuError, Vulkan, check};
 use ash::vk;
 use std::ffi::CStr;
 
-/// A device.
 #[derive(Clone, Debug)]
 pub(crate) struct Listed {
-    /// Its place in Vulkan's list.
     pub(crate) number: usize,
     pub(crate) name: String,
     /// `discrete`, `integrated`, `virtual`, `cpu`, `other`.
     pub(crate) kind: &'static str,
-    /// The driver and its version.
     pub(crate) driver: String,
     /// Bytes of its own memory.
     pub(crate) memory_bytes: u64,

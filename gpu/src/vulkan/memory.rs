@@ -8,7 +8,6 @@ use whylate_sys::memory::Buffer as HostBuffer;
 /// Kinds of memory, as the processor sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Of the device.
     Device,
     /// Of the host, cached, mapped into the device for good.
     Pinned,
@@ -57,7 +56,6 @@ pub(crate) struct Buffer {
     memory: vk::DeviceMemory,
     /// Where this process sees it; null where it does not.
     host: *mut u8,
-    /// The pages that are lent.
     _lent: Option<HostBuffer>,
     gpu: Rc<Gpu>,
 }

@@ -6,13 +6,11 @@ use std::io;
 use std::rc::Rc;
 use whylate_load::Act;
 
-/// Threads of a group.
 const GROUP: usize = 256;
 /// The most groups of one command: each thread then adds up several numbers.
 const GROUPS_MOST: usize = 1024;
 const REDUCTION: &[u8] = shader!("reduction");
 const MATRIX: &[u8] = shader!("matrix");
-/// Threads of a tile's side.
 const TILE: usize = 16;
 /// The longest side whose products single precision holds exactly: 6 * 4 * 4096 is below 2^24.
 const SIDE_MOST: usize = 4096;
@@ -29,7 +27,6 @@ fn expected(bytes: usize) -> u32 {
     pairs.wrapping_mul(2_654_435_761).wrapping_add((count as u32).wrapping_mul(12_345))
 }
 
-/// Adds up a buffer.
 struct Sum {
     commands: Commands,
     sums: Rc<Buffer>,

@@ -15,9 +15,7 @@ pub(super) enum Way {
 
 pub(super) struct Copy {
     commands: Commands,
-    /// The host's end.
     host: Rc<Buffer>,
-    /// What is copied.
     data: Vec<u8>,
     /// Where a staged copy from the device ends.
     arrived: Vec<u8>,

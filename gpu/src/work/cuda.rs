@@ -13,7 +13,6 @@ use whylate_sys::memory::typed::Memory;
 /// How many bytes of a buffer are compared in each turn of a churn.
 const COMPARED: usize = 4096;
 
-/// What CUDA does here.
 pub(crate) const WORKS: [GpuWork; 4] =
     [GpuWork::CopyUp, GpuWork::CopyDown, GpuWork::AllocChurn, GpuWork::Preallocated];
 
@@ -122,7 +121,6 @@ impl Act for Copy {
     }
 }
 
-/// The buffers of a turn.
 struct Buffers {
     device: DeviceMemory,
     /// The host's, where the load is about that.

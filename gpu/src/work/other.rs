@@ -25,7 +25,6 @@ impl Act for Submits {
     }
 }
 
-/// Queries of the driver.
 pub(super) struct Queries(Rc<Gpu>, String);
 
 impl Queries {

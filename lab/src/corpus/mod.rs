@@ -97,7 +97,6 @@ fn name_of(recipe: &Recipe, kernel: Kernel, recording: Recording) -> String {
     format!("{}_{}_{}", recipe.name, word(kernel), recording.name())
 }
 
-/// What a recording became.
 struct Made {
     /// Ending of the name, and content.
     traces: Vec<(&'static str, Vec<u8>)>,

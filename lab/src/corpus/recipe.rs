@@ -2,7 +2,6 @@
 
 use crate::machine::Profile;
 
-/// How a cause comes about.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Planter {
     /// A command of plant.ko; `LENGTH` stands for the length.
@@ -15,7 +14,6 @@ pub(super) enum Planter {
     Nothing(&'static str),
 }
 
-/// What a recording has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recording {
     /// The events of the light profile, and the stack that each timer interrupt found: as `trace.dat` and as the kernel's
@@ -36,7 +34,6 @@ impl Recording {
         }
     }
 
-    /// In names of files.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Events => "events",
@@ -50,7 +47,6 @@ impl Recording {
 pub(super) enum Function {
     /// No recording does, or there is none.
     Never,
-    /// The function tracer alone.
     Traced(&'static str),
     /// Every recording: an event, or the stack that the late timer interrupt found.
     Always(&'static str),
@@ -59,12 +55,10 @@ pub(super) enum Function {
 /// A planted cause and its right answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Recipe {
-    /// Name of its files.
     pub(super) name: &'static str,
     /// What is done, in a sentence, for whoever reads the answer.
     pub(super) what: &'static str,
     pub(super) profile: Profile,
-    /// The measured task's CPU.
     pub(super) cpu: u32,
     /// Shell commands before anything is recorded.
     pub(super) prepare: &'static str,

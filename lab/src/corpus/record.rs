@@ -33,7 +33,6 @@ const BEGUN: &str = "corpus-begun";
 /// A recording may take this long.
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// What a recording left.
 #[derive(Debug)]
 pub(super) struct Recorded {
     pub(super) output: Output,
@@ -82,7 +81,6 @@ pub(super) fn prepare(guest: &mut Guest, kernel: Kernel) -> Result<Output, LabEr
     Err(LabError::Form { what: "the setup of a trace buffer", text: what })
 }
 
-/// Plants and records.
 pub(super) fn record(
     guest: &mut Guest,
     recipe: &Recipe,
@@ -114,7 +112,6 @@ pub(super) fn record(
 
 const POLL: Duration = Duration::from_millis(100);
 
-/// What the guest does.
 fn script(recipe: &Recipe, recording: Recording, length_us: u64) -> String {
     let (us, ms) = (length_us.to_string(), length_us.div_ceil(1000).to_string());
     let cpu = recipe.cpu;

@@ -21,9 +21,6 @@ impl Running<'_> {
     }
 
     /// Waits at most this long, and says whether the script is done. [`Running::wait`] returns what it left behind.
-    ///
-    /// # Errors
-    /// When the guest ends.
     pub fn is_done_within(&mut self, duration: Duration) -> Result<bool, LabError> {
         if self.done.is_none() {
             self.done = self.guest.look_for(&format!("done {} ", self.name), duration)?;

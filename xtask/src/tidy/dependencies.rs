@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 const RULE: &str = "dependencies";
-/// Where the tables are.
 const TABLE: &str = "xtask/src/tidy/dependencies.rs";
 /// The page that shows the table.
 const PAGE: &str = "docs/ARCHITECTURE.md";
@@ -134,10 +133,8 @@ const NEVER_REACHED: &[(&str, &str)] = &[
 /// The crate that tests of any crate may use.
 const LAB: &str = "whylate-lab";
 
-/// A crate of the workspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Crate {
-    /// Its name.
     name: String,
     /// Its manifest, relative to the root of the workspace.
     manifest: String,
@@ -149,16 +146,12 @@ pub(crate) struct Crate {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Dependency {
     name: String,
-    /// Where in the manifest.
     line: usize,
     /// Only tests, benchmarks and examples use it.
     only_tests: bool,
 }
 
 /// What Cargo knows about the workspace.
-///
-/// # Errors
-/// When a manifest cannot be read.
 pub(crate) fn crates(metadata: &Metadata, root: &Path) -> Result<Vec<Crate>> {
     let mut crates = Vec::new();
     for package in metadata.workspace_packages() {

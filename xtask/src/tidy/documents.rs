@@ -5,9 +5,7 @@ use super::{TextFile, Violation};
 
 /// Where the built-in plans are listed.
 const PLAN_LIST: &str = "crates/core/src/plan/builtin.rs";
-/// Where the plans are.
 const PLANS: &str = "plans/";
-/// Where the decision records are.
 const RECORDS: &str = "docs/adr/";
 /// The page that says where things are.
 const ARCHITECTURE: &str = "docs/ARCHITECTURE.md";

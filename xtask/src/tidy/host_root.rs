@@ -4,7 +4,6 @@ use super::Violation;
 use super::source::SourceFile;
 
 const RULE: &str = "host-root";
-/// What means the running machine.
 const REAL: &str = "HostRoot::real";
 
 /// Checks one file. Binaries, tests and examples may say it.

@@ -7,12 +7,10 @@
 use super::TextFile;
 use std::ops::Range;
 
-/// A source file.
 #[derive(Clone, Debug)]
 pub(crate) struct SourceFile {
     /// Relative to the root of the workspace.
     pub(crate) path: String,
-    /// The text as it is.
     pub(crate) text: String,
     /// The text with each character of comments and literals replaced by a blank; lines and columns stay.
     pub(crate) code: String,
@@ -23,7 +21,6 @@ pub(crate) struct SourceFile {
 }
 
 impl SourceFile {
-    /// Reads a file's text.
     pub(crate) fn read(file: &TextFile) -> Self {
         let code = code_of(&file.text);
         let is_test = is_test_file(&file.path);

@@ -62,7 +62,6 @@ struct Row {
     examples: Vec<String>,
 }
 
-/// What the process says.
 enum Said {
     Armed,
     Spike { cpu: u32, at_ns: u64, latency_ns: u64 },

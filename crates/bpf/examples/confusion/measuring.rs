@@ -10,7 +10,6 @@ use whylate_core::{CpuId, CpuSet};
 use whylate_sys::clock;
 use whylate_sys::schedule::{self, Scheduling};
 
-/// Records that fit.
 const RECORDS: usize = 1 << 20;
 /// Gaps from that length on are told.
 const THRESHOLD_NS: u64 = 1_000;

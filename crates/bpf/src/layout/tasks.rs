@@ -7,12 +7,10 @@ use zerocopy::{FromBytes, FromZeros as _, Immutable, IntoBytes, KnownLayout, Try
 
 /// The id of a thread gives its slot.
 pub(crate) const TASK_SLOTS: u32 = 65_536;
-/// A thread that is watched.
 pub(crate) const SLOT_WATCHED: u32 = 1;
 /// The threads and processes that it starts are watched, too.
 pub(crate) const SLOT_INHERITS: u32 = 2;
 
-/// Which thread has a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct RawPlace {
@@ -45,7 +43,6 @@ pub(crate) enum TaskEvent {
     Frequency,
 }
 
-/// How a stretch began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(u32)]
 #[allow(dead_code, reason = "the programs make them")]
@@ -55,7 +52,6 @@ pub(crate) enum Began {
     Preempted,
 }
 
-/// What woke a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(u32)]
 #[allow(dead_code, reason = "the programs make them")]
@@ -192,7 +188,6 @@ const _: () = assert!(Mark::TEXT_MAX == MARK_BYTES - 1);
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct RawMarkText {
-    /// Padded with zeros.
     text: [u8; MARK_BYTES],
     /// All ones where it has a byte.
     mask: [u8; MARK_BYTES],

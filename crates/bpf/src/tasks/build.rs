@@ -36,17 +36,14 @@ const SYSCALL_NONE: i32 = -1;
 /// What is known of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Watched {
-    /// Its process.
     pub process: u32,
     /// Its name, as it was last seen.
     pub command: String,
     /// Its priority as tools print it: below 0 for ordinary tasks.
     pub priority: i32,
-    /// Whether it has ended.
     pub is_gone: bool,
 }
 
-/// How it left its CPU.
 pub(super) struct Left {
     pub(super) at_ns: u64,
     pub(super) cpu: CpuId,
@@ -81,7 +78,6 @@ const THREADS_MAX: usize = 16_384;
 /// The name of a thread that holds a lock: by the process that waits, the thread, and whether another process may have it.
 pub(super) type Owner<'f> = dyn Fn(u32, u32, bool) -> Option<String> + 'f;
 
-/// Puts activations together.
 #[derive(Default)]
 pub(super) struct Builder {
     pub(super) tracks: BTreeMap<u32, Track>,

@@ -22,16 +22,13 @@ pub enum TaskTarget {
     Group(PathBuf),
     /// Every thread from the one priority to the other, as tools print them.
     Priorities(i32, i32),
-    /// What the watching thread starts.
     Children,
 }
 
 /// A thread that is there now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
-    /// Its id.
     pub thread: u32,
-    /// What is known of it.
     pub known: Watched,
 }
 
@@ -69,7 +66,6 @@ fn everyone(host: &HostRoot) -> impl Iterator<Item = (u32, u32)> {
     processes.into_iter().flat_map(|pid| threads_of(host, pid))
 }
 
-/// Process and thread ids.
 fn threads_of(host: &HostRoot, pid: u32) -> Vec<(u32, u32)> {
     let threads = host.list_numbered(&format!("/proc/{pid}/task"), "").unwrap_or_default();
     threads.into_iter().map(|tid| (pid, tid)).collect()

@@ -110,9 +110,6 @@ pub struct TaskWatch {
 
 impl TaskWatch {
     /// Begins to watch tasks wherever they run among `cpus`.
-    ///
-    /// # Errors
-    /// As [`Causes::start`], and in a container whose process ids are not the kernel's.
     pub fn start(
         host: &HostRoot,
         cpus: &CpuSet,
@@ -262,9 +259,6 @@ impl TaskWatch {
     }
 
     /// The activations that ended since the last call, in that order. Call it twenty times a second.
-    ///
-    /// # Errors
-    /// When a map cannot be read.
     pub fn poll(&mut self) -> Result<Vec<Activation>, BpfError> {
         let clocks = Clocks::read();
         let now_ns = clock::now().0;
@@ -312,9 +306,6 @@ impl TaskWatch {
     }
 
     /// Why activations took so long. Call it soon after [`Self::poll`].
-    ///
-    /// # Errors
-    /// When a map cannot be read.
     pub fn explain(&self, activations: &[&Activation]) -> Result<Vec<Explained>, BpfError> {
         let (wakeups, all) = self.wakeups(activations)?;
         let mut from: BTreeMap<CpuId, u64> = BTreeMap::new();
@@ -366,7 +357,6 @@ impl TaskWatch {
         &self.builder.threads
     }
 
-    /// What is missing so far.
     pub fn losses(&self) -> TaskLosses {
         let told: RawTaskLosses = self
             .causes

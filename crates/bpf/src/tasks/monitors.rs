@@ -23,7 +23,6 @@ impl KernelMonitor {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Sleep, Self::PageFault, Self::Wakeup];
 
-    /// As the kernel calls it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sleep => "sleep",
@@ -32,7 +31,6 @@ impl KernelMonitor {
         }
     }
 
-    /// The program for its event.
     pub(super) const fn event(self) -> Event {
         match self {
             Self::Sleep => event("warned_sleep", "error_sleep"),
@@ -47,11 +45,8 @@ impl KernelMonitor {
 pub struct MonitorWarning {
     /// Which one.
     pub monitor: KernelMonitor,
-    /// The thread.
     pub thread: u32,
-    /// Its name.
     pub command: String,
-    /// Where it was.
     pub cpu: CpuId,
     /// When, on CLOCK_MONOTONIC.
     pub at_ns: u64,

@@ -51,7 +51,6 @@ pub struct OwnTaskWatch {
     rings: Vec<SwitchRing>,
     /// Threads that were added by their number. What they start comes by itself, where it is wanted.
     added: BTreeSet<u32>,
-    /// Threads of other users.
     refused: BTreeSet<u32>,
     tracks: BTreeMap<u32, Track>,
     builder: Builder,
@@ -131,9 +130,6 @@ impl OwnTaskWatch {
     }
 
     /// Watches what this thread starts from now on.
-    ///
-    /// # Errors
-    /// When the kernel refuses it.
     pub fn follow_children(&mut self) -> io::Result<()> {
         self.add(0, true)
     }
@@ -228,7 +224,6 @@ impl OwnTaskWatch {
         &self.builder.threads
     }
 
-    /// What is missing so far.
     pub fn losses(&self) -> TaskLosses {
         let refused = self.refused.len() as u64;
         TaskLosses {

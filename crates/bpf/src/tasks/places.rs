@@ -19,9 +19,6 @@ const NOTE_ALIGNMENT: u64 = 4;
 const NUMBERS_LENGTH: usize = 24;
 
 /// The file and the offset in it; `None` of a text, which lies nowhere.
-///
-/// # Errors
-/// What is not there, for the user.
 pub fn place_of(mark: &Mark) -> Result<Option<(PathBuf, u64)>, String> {
     let (path, what) = match mark {
         Mark::Function { path, function } => (path, format!("function `{function}`")),

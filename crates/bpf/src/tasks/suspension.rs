@@ -34,7 +34,6 @@ pub(super) struct Suspension {
     clocks: Clocks,
     /// Activations that were due before it are not whole.
     whole_from_ns: u64,
-    /// How often clocks jumped.
     pub(super) jumps: u64,
     /// Activations that are not counted since they jumped.
     pub(super) dropped: u64,

@@ -19,7 +19,6 @@ const TRACER: &str =
 
 #[derive(Clone, Copy, PartialEq)]
 enum Value {
-    /// The flag alone.
     None,
     /// Digits behind it: alone it is another flag.
     Digits,

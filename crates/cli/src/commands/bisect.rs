@@ -67,7 +67,6 @@ fn require_distinct(good: &[Measured], bad: &[Measured]) -> Result<()> {
 
 /// A cell of a run that was named.
 struct Measured {
-    /// As the user named it.
     word: PathBuf,
     run: RunResult,
     cell: String,

@@ -88,7 +88,6 @@ pub(super) fn of_runs(runs: &[PathBuf]) -> Result<CompareResult> {
     compared(&CompareArguments::default(), &sides)
 }
 
-/// What sides are called.
 fn names() -> impl Iterator<Item = String> {
     ('A'..='Z').map(String::from).chain((27..).map(|number| format!("side {number}")))
 }

@@ -80,7 +80,6 @@ impl Preview {
         self.0.cells.iter().filter_map(line).collect()
     }
 
-    /// Everything, for people.
     pub(crate) fn text(&self) -> String {
         let drawn = if self.0.plan.seed.is_some() { "" } else { "; each run draws its own" };
         let mut lines = vec![

@@ -16,7 +16,6 @@ use whylate_stats::changes::{self, Change};
 use whylate_stats::compare::RunValues;
 use whylate_store::{Labels, default_path};
 
-/// Stands for the newest run.
 const LATEST: &str = "latest";
 
 pub(super) fn execute(arguments: &RunsArguments) -> Result<Ending> {

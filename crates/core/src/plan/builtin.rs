@@ -1,11 +1,8 @@
 //! The plans that come with whylate.
 
-/// A built-in plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BuiltinPlan {
-    /// Its name.
     pub name: &'static str,
-    /// Its TOML text.
     pub text: &'static str,
 }
 
@@ -21,7 +18,6 @@ pub const ALL: &[BuiltinPlan] = &[
     BuiltinPlan { name: "loaded-latency", text: include_str!("../../../../plans/loaded-latency.toml") },
 ];
 
-/// The plan of that name.
 pub fn find(name: &str) -> Option<BuiltinPlan> {
     ALL.iter().copied().find(|plan| plan.name == name)
 }

@@ -8,7 +8,6 @@ use super::{Plan, ProbePlan, SeriesStatistic};
 use crate::cpus::CpuSelector;
 use std::collections::BTreeSet;
 
-/// Checks a decoded plan.
 pub(super) fn check(plan: &Plan, document: &Document<'_>) -> Result<(), PlanError> {
     check_head(plan, document)?;
     plan.trace.iter().try_for_each(|trace| trace.check(document))?;

@@ -21,7 +21,6 @@ use toml::de::{DeArray, DeTable, DeValue, ValueDeserializer};
 pub struct Source<'a> {
     /// Path of the file, or name of the built-in plan.
     pub name: &'a str,
-    /// The TOML text.
     pub text: &'a str,
 }
 
@@ -36,19 +35,15 @@ pub struct PlanError {
     pub message: String,
 }
 
-/// Where in a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// In the text; line and column count from 1, the column in characters.
     Text {
         /// Path of the file, or name of the built-in plan.
         source: String,
-        /// Line.
         line: usize,
-        /// Column.
         column: usize,
     },
-    /// In an override.
     Override(
         /// `path=value`.
         String,

@@ -32,9 +32,6 @@ impl std::error::Error for KeyError {}
 /// What every kind of load and treatment says of itself beside its keys.
 pub trait Words {
     /// Refuses values that the types allow and that make no sense.
-    ///
-    /// # Errors
-    /// The first of them.
     fn check(&self) -> Result<(), KeyError> {
         Ok(())
     }

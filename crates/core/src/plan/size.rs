@@ -8,7 +8,6 @@ use std::str::FromStr;
 /// A size such as `3MiB`, `l2`, `l3/2` or `llc*4`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// Absolute.
     Absolute(Bytes),
     /// Relative to a cache.
     Cache {
@@ -35,23 +34,14 @@ pub enum SizeError {
         "CPU {cpu} reports no {cache} cache, so `{size}` has no meaning there; give a size in bytes, for example `8MiB`"
     )]
     NoCache {
-        /// The CPU.
         cpu: CpuId,
         /// The cache: `L3`, `last-level`.
         cache: String,
-        /// The size.
         size: Size,
     },
     /// The size is so small that not one cache line fits.
     #[error("`{size}` is {bytes} on CPU {cpu}, less than one cache line of 64 bytes")]
-    TooSmall {
-        /// The CPU.
-        cpu: CpuId,
-        /// The size.
-        size: Size,
-        /// Its value.
-        bytes: Bytes,
-    },
+    TooSmall { cpu: CpuId, size: Size, bytes: Bytes },
 }
 
 impl Size {

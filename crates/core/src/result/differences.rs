@@ -41,7 +41,6 @@ const NONE: &str = "none";
 /// One side of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct Described<'a> {
-    /// The machine.
     pub facts: &'a Facts,
     /// `None` for a result of another tool: then a fact that is as it is by default is not known.
     pub plan: Option<&'a Plan>,

@@ -3,7 +3,6 @@
 use super::{Outcome, Verdict};
 use serde::Serialize;
 
-/// A machine of a lake.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FarmBoard {
     /// Its name; a lake that others write to may hold any text.
@@ -15,7 +14,6 @@ pub struct FarmBoard {
 /// One cell and probe of a plan on one machine, over its runs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FarmSeries {
-    /// The plan.
     pub plan: String,
     /// The cell; empty where no run has a figure.
     pub cell: String,
@@ -27,26 +25,20 @@ pub struct FarmSeries {
     pub alarms: Vec<FarmAlarm>,
 }
 
-/// A run of a series.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FarmRun {
-    /// Its name.
     pub name: String,
     /// When it began: RFC 3339, UTC.
     pub started_at: String,
     /// The same in seconds since 1970.
     pub started_s: u64,
-    /// Its kernel.
     pub kernel: String,
-    /// The machine's architecture and processor.
     pub machine: String,
-    /// Against its limit.
     pub verdict: Option<Verdict>,
     /// What was asked for and is not so.
     pub mismatches: String,
     /// What the farm file said of the machine: `KEY=VALUE` each.
     pub labels: Vec<String>,
-    /// The plan's limit.
     pub limit_ns: Option<u64>,
     /// The largest latency in any cell.
     pub max_ns: Option<u64>,
@@ -64,22 +56,17 @@ impl FarmRun {
 pub struct FarmAlarm {
     /// `level`, `silent`, `incomplete`, `probe` or `exposure`.
     pub kind: String,
-    /// What it is about.
     pub what: String,
     /// What was measured, in the unit of the kind.
     pub measured: Option<f64>,
-    /// What is allowed.
     pub allowed: Option<f64>,
 }
 
 /// What two groups of runs show for one cell and probe of a plan, with the machine as the unit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FarmComparison {
-    /// The plan.
     pub plan: String,
-    /// The cell.
     pub cell: String,
-    /// The probe.
     pub probe: String,
     /// What may be said of the ratio.
     pub outcome: Outcome,
@@ -87,7 +74,6 @@ pub struct FarmComparison {
     pub ratio: f64,
     /// The lower end of its 95 % interval; absent with one machine.
     pub ratio_low: Option<f64>,
-    /// The upper end.
     pub ratio_high: Option<f64>,
     /// Of "no difference", corrected for the number of comparisons.
     pub p_value: f64,
@@ -97,7 +83,6 @@ pub struct FarmComparison {
     pub spread: f64,
     /// Each machine that has enough runs of both groups.
     pub boards: Vec<FarmEffect>,
-    /// Machines that have too few.
     pub left_out: Vec<String>,
     /// How many machines of either group were compared with each other; absent where each is compared with itself.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -107,15 +92,12 @@ pub struct FarmComparison {
 /// What one machine shows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FarmEffect {
-    /// The machine.
     pub host: String,
-    /// Runs of either group.
     pub runs: [usize; 2],
     /// The second group over the first one.
     pub ratio: f64,
     /// The lower end of its 95 % interval, by its own runs.
     pub ratio_low: f64,
-    /// The upper end.
     pub ratio_high: f64,
     /// Whether it differs from what the other machines show.
     pub disagrees: bool,

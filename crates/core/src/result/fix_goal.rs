@@ -11,7 +11,6 @@ use std::str::FromStr;
 pub struct FixGoal {
     /// The series, or the probe for all its series; that of the plan's primary statistic where it is `None`.
     pub series: Option<String>,
-    /// The statistic.
     pub statistic: Statistic,
     /// Small enough: no more treatments are sought then.
     pub below: Option<Nanos>,

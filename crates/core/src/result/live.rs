@@ -6,10 +6,8 @@ use serde::{Deserialize, Serialize};
 /// The socket in the directory of a run that goes on: a line of JSON ([`LiveValue`]) twice a second to each that connects.
 pub const LIVE_SOCKET: &str = "live.sock";
 
-/// Where a run is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LiveValue {
-    /// The cell.
     pub cell: String,
     /// The repeat, from 1.
     pub repeat: u32,
@@ -21,16 +19,13 @@ pub struct LiveValue {
     pub total: u32,
     /// Which part of the present measurement is done, in [0, 1].
     pub part: f64,
-    /// The measured CPUs.
     pub cpus: Vec<LiveCpu>,
 }
 
 /// What the present probe measured so far on one CPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LiveCpu {
-    /// The CPU.
     pub cpu: CpuId,
-    /// Samples.
     pub samples: u64,
     /// The largest one, in nanoseconds.
     pub max_ns: u64,

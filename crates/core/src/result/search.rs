@@ -13,7 +13,6 @@ pub enum SearchError {
     /// It asks for something that a run does not have.
     #[error("{term}: there is no `{key}`; choose {}", KEYS.join(", "))]
     Key {
-        /// As it was given.
         term: String,
         /// What stands before the sign.
         key: String,
@@ -21,7 +20,6 @@ pub enum SearchError {
     /// Its value does not exist.
     #[error("{term}: {problem}")]
     Value {
-        /// As it was given.
         term: String,
         /// What is wrong, and what there is.
         problem: String,

@@ -15,14 +15,11 @@ const PERCENT_STEP: f64 = 5.0;
 /// A load of the measured cell that moves memory and could do so more slowly.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Paced {
-    /// Its name in the plan.
     pub name: String,
-    /// What it moved.
     pub bytes_per_s: f64,
 }
 
 impl Paced {
-    /// Those of a cell.
     pub fn of(plan: &Plan, cell: &CellResult) -> Vec<Self> {
         let is_paced = |name: &str| {
             let load = plan.load.iter().find(|load| load.name == name);

@@ -36,16 +36,13 @@ const WEIGHT_OF_SPIKE: f64 = 10.0;
 /// How names of threads that handle interrupts begin.
 const IRQ_THREAD: &str = "irq/";
 
-/// What was measured and found.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation<'a> {
     /// The causes of the spikes, largest share first.
     pub causes: &'a [FixCause],
     /// What `check` finds.
     pub findings: &'a [Finding],
-    /// The machine.
     pub facts: &'a Facts,
-    /// The measured CPUs.
     pub target: &'a CpuSet,
     /// Who else uses the machine; looked at only where that may be to blame.
     pub busy: &'a [BusyProgram],

@@ -13,13 +13,11 @@ pub struct Profile {
     pub form: &'static str,
     /// The settings that can be applied while the machine runs.
     pub arms: Vec<FixArm>,
-    /// The others.
     pub left_out: Vec<FixLeftOut>,
 }
 
 const REBOOT: &str = "it needs a reboot";
 
-/// What a setting becomes.
 enum Meaning {
     Treatment(Value),
     /// A treatment of the running machine that does about the same as a word of the command line.

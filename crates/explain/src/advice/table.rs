@@ -7,7 +7,6 @@ use whylate_core::result::{CauseKind, CauseKind::*, FixCause};
 pub(super) struct Row {
     /// Stable id of the recommendation, and name of the treatment in plans.
     pub(super) id: &'static str,
-    /// The treatment as JSON.
     kind: &'static str,
     /// Causes that it may take away.
     pub(super) causes: &'static [CauseKind],
@@ -108,7 +107,6 @@ impl Row {
         !is_own && is_its && self.causes.iter().any(|kind| kind.name() == cause.kind)
     }
 
-    /// The treatment.
     pub(super) fn treatment(&self) -> Option<TreatmentKind> {
         serde_json::from_str(self.kind).ok()
     }

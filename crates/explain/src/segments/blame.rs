@@ -20,7 +20,6 @@ pub(crate) const DEADLINE: i32 = 100;
 /// What the whole recording says, for the explanation of its pieces.
 pub(super) struct Context<'r> {
     pub(super) window: &'r Window,
-    /// That of the measured thread.
     pub(super) priority: i32,
     pub(super) recording: &'r Recording,
     pub(super) surroundings: &'r Surroundings,

@@ -20,10 +20,8 @@ const MARGIN_NS: u64 = 1_500;
 /// day.
 const MARGIN_VIRTUAL_NS: u64 = 30_000;
 
-/// What a probe saw.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// The measured CPU.
     pub cpu: CpuId,
     /// When the task should have run, or when it was last seen running.
     pub from_ns: u64,
@@ -51,7 +49,6 @@ pub struct Surroundings {
     pub own_process: u32,
     /// The other threads of the core of each CPU that has any online.
     pub siblings: BTreeMap<CpuId, CpuSet>,
-    /// Devices by interrupt line.
     pub lines: BTreeMap<u32, String>,
 }
 

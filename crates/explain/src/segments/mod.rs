@@ -26,81 +26,60 @@ pub(crate) const NO_RIGHT: i32 = i32::MIN;
 /// Something that had a CPU, or an event that tells of it. Times are CLOCK_MONOTONIC nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Its begin.
     pub from_ns: u64,
-    /// Its end.
     pub to_ns: u64,
-    /// What it was.
     pub what: Activity,
 }
 
-/// What had a CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Activity {
     /// The handler of a device's interrupt.
     Irq {
-        /// The line.
         line: u32,
     },
     /// An interrupt that has a vector of its own (x86).
     Vector {
-        /// The vector.
         vector: u32,
     },
-    /// A softirq.
     Softirq {
-        /// Its number.
         number: u32,
     },
-    /// A handler of non-maskable interrupts.
     Nmi {
-        /// The handler's name.
         handler: String,
     },
     /// A function that another CPU asked for.
     Function {
-        /// Its name.
         function: String,
-        /// Who asked.
         sender: Option<Sender>,
     },
     /// A thread that has left the CPU.
     Thread {
-        /// Who.
         thread: Thread,
-        /// Its process.
         process: u32,
         /// Whether it would have run on.
         was_runnable: bool,
         /// Priority of the thread that ran next.
         next_priority: i32,
     },
-    /// The CPU was idle.
     Idle {
         /// The number of the idle state.
         state: u32,
     },
     /// A thread waited for a lock.
     Lock {
-        /// The thread.
         pid: u32,
-        /// Its process.
         process: u32,
         /// The kernel's flags of the kind of lock: 1 spin, 2 read, 4 write, 8 rt, 16 per-CPU, 32 mutex.
         flags: u32,
     },
     /// A thread of the measured process touched memory that was not there.
     PageFault {
-        /// The thread.
         pid: u32,
-        /// The address.
         address: u64,
     },
     /// A thread of the measured process was moved to another CPU.
     Migration {
-        /// The thread.
         pid: u32,
-        /// Its process.
         process: u32,
         /// Where it runs from now on.
         to: CpuId,
@@ -108,9 +87,7 @@ pub enum Activity {
     /// The CPU woke a thread, whoever that was; recorded where tasks are watched. From the programmed expiry of the timer that
     /// did it, where one did.
     Waking {
-        /// The thread that was woken.
         pid: u32,
-        /// Who did it.
         waker: Waker,
     },
     /// The clock of the CPU was below its highest frequency.
@@ -122,9 +99,7 @@ pub enum Activity {
     },
     /// From the programmed expiry of a timer to the wake-up of its thread.
     Timer {
-        /// The thread that was woken.
         pid: u32,
-        /// Its process.
         process: u32,
         /// Functions on the stack of the wake-up, innermost first: the interrupt, then what it interrupted. Kept only
         /// when it was later than usual.
@@ -132,9 +107,7 @@ pub enum Activity {
     },
     /// From a wake-up to the thread that got the CPU.
     Wakeup {
-        /// The thread that was woken.
         pid: u32,
-        /// Its process.
         process: u32,
         /// The thread that had the CPU before; its name is known only with the stack.
         previous: Thread,
@@ -144,27 +117,21 @@ pub enum Activity {
     },
 }
 
-/// A thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Thread {
     /// Its id; 0 is the idle task.
     pub pid: u32,
     /// Its priority: 99 minus the kernel's number.
     pub priority: i32,
-    /// Its name.
     pub command: String,
 }
 
 /// Who asked another CPU to run a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sender {
-    /// The CPU that asked.
     pub cpu: CpuId,
-    /// The thread that ran there.
     pub pid: u32,
-    /// Its process.
     pub process: u32,
-    /// Its name.
     pub command: String,
 }
 

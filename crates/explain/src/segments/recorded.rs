@@ -14,7 +14,6 @@ use whylate_core::result::CauseKind as Kind;
 /// some 5 us, were seen to take 50 to 120 us now and then.
 const STOPPED_MIN_NS: u64 = 50_000;
 
-/// What a guest cannot exclude.
 pub(super) const MAY_HAVE_STOPPED: &str = "a hypervisor may have stopped the CPU meanwhile";
 
 impl Context<'_> {

@@ -29,7 +29,6 @@ pub(super) struct Place {
     pub(super) span: Option<Span>,
 }
 
-/// A piece of the time.
 pub(super) type Piece = crate::divide::Piece<Place>;
 
 /// Moment, CPU and place of an event that made a task runnable.

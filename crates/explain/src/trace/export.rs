@@ -17,24 +17,17 @@ use whylate_trace::reader::Reader;
 
 /// Process number of the spikes themselves; CPUs have theirs from 1.
 const SPIKES_PROCESS: u64 = 1_000_000;
-/// Rows of a CPU.
 const THREAD_ROW: u64 = 1;
 const INTERRUPT_ROW: u64 = 2;
 const FUNCTION_ROW: u64 = 3;
 
-/// Forms of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Export {
-    /// JSON trace events.
     Perfetto,
-    /// Lines of text.
     Text,
 }
 
 /// The windows of `spikes`, which were found in the trace of `reader`.
-///
-/// # Errors
-/// Those of the reader.
 pub fn export(
     reader: &mut dyn Reader,
     spikes: &[ExplainedSpike],
@@ -74,7 +67,6 @@ fn window_of(reader: &mut dyn Reader, spike: &ExplainedSpike) -> Result<Window, 
     window::read(reader, &Late { pid: spike.pid, since_ns, ..late })
 }
 
-/// Trace events that grow.
 #[derive(Default)]
 struct Perfetto {
     events: Vec<Value>,
@@ -117,7 +109,6 @@ impl Perfetto {
         self.spike(spike);
     }
 
-    /// Threads, and interrupts above them.
     fn rows(&mut self, process: u64, spans: &[Span], window: &Window, states: &States, reader: &dyn Reader) {
         let thread = |span: &Span| {
             let command = span.state.pid.and_then(|pid| window.commands.get(&pid));
@@ -148,7 +139,6 @@ impl Perfetto {
         }
     }
 
-    /// Calls as nested slices.
     fn functions(&mut self, process: u64, spans: &[Span], states: &States) {
         let mut open: Vec<(FunctionId, u64)> = Vec::new();
         let mut end = 0;

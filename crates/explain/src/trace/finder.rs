@@ -28,7 +28,6 @@ struct CpuTrack {
     preempted: bool,
 }
 
-/// Which events the trace had.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
     pub(super) events: u64,
@@ -46,7 +45,6 @@ pub(super) struct Seen {
     pub(super) last_ns: u64,
 }
 
-/// Samples by thread.
 pub(super) type Samples = BTreeMap<u32, (Option<Name>, Largest)>;
 
 /// The first pass.
@@ -97,7 +95,6 @@ impl<'o> Finder<'o> {
         }
     }
 
-    /// Takes the next event.
     pub(super) fn event(&mut self, event: &Event, reader: &dyn Reader) {
         self.seen.events += 1;
         self.seen.last_ns = self.seen.last_ns.max(event.at_ns);

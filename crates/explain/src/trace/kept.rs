@@ -25,12 +25,10 @@ const KEPT_FOR: &str = "the trace was kept for its latency";
 /// What is read before the moment to see who had the CPU.
 const BEFORE_NS: u64 = 2_000_000;
 
-/// What a probe measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptMoment {
     /// Command of the measured task, where it is known.
     pub task: Option<String>,
-    /// Where.
     pub cpu: CpuId,
     /// When the task ran again, on the trace's clock.
     pub at_ns: u64,

@@ -44,7 +44,6 @@ pub(super) enum Phase {
     Runnable,
     /// The thread that is to wake it has not done so; with the lock that it holds, it is a lock's owner.
     Waker {
-        /// That thread.
         pid: u32,
         /// It holds what the task waits for.
         owner: bool,
@@ -81,7 +80,6 @@ impl Label {
         Self { what: what.into(), ..Self::default() }
     }
 
-    /// Nothing explains it.
     pub(super) fn unattributed(what: &str) -> Self {
         Self { blame: Blame::unattributed(), ..Self::needed(what) }
     }
@@ -99,7 +97,6 @@ pub(super) struct Labeller<'a> {
     pub(super) is_virtual: bool,
 }
 
-/// The task that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Who {
     pub(super) pid: Option<u32>,
@@ -107,7 +104,6 @@ pub(super) struct Who {
 }
 
 impl Labeller<'_> {
-    /// Names a thread.
     pub(super) fn thread(&self, pid: Option<u32>) -> String {
         match pid {
             Some(0) => "idle".to_owned(),
@@ -261,7 +257,6 @@ impl Labeller<'_> {
         Label { blame, need: state.idle_state.is_none().then_some(Need::IdleStates), ..Label::needed(what) }
     }
 
-    /// The task could run.
     fn runnable(&self, who: Who, span: &Span, length_ns: u64) -> Label {
         let state = &span.state;
         if state.scheduling && !state.user && !(state.switched && length_ns > SWITCH_MAX_NS) {
@@ -281,7 +276,6 @@ impl Labeller<'_> {
         self.behind_thread(who, span, length_ns, taken_off, asked)
     }
 
-    /// Another thread ran.
     fn behind_thread(&self, who: Who, span: &Span, length_ns: u64, taken_off: bool, asked: bool) -> Label {
         use CauseKind::{Migration, PreemptOff, Thread, Throttled};
         let state = &span.state;

@@ -15,7 +15,6 @@ pub(super) enum LateKind {
     Wakeup,
     /// The task was taken off the CPU though it wanted to go on.
     Preempted {
-        /// That CPU.
         cpu: CpuId,
         /// The CPU went to a task of lower priority, or became idle.
         for_lesser: bool,
@@ -29,26 +28,19 @@ pub(super) enum LateKind {
     },
     /// The hwlat tracer's sample: it looked with interrupts off.
     Hwlat(HwlatSample),
-    /// The osnoise tracer's gap.
     NoiseGap {
         /// What the tracer knows to have interrupted it.
         interference: u32,
     },
     /// A line of the osnoise tracer's table: its largest noise, and how many noises there were of hardware, NMIs,
     /// interrupts, softirqs and threads.
-    Noises {
-        /// In this time.
-        runtime_ns: u64,
-        /// The numbers.
-        counts: [u64; 5],
-    },
+    Noises { runtime_ns: u64, counts: [u64; 5] },
     /// One noise that the osnoise tracer attributed itself.
     Noise(NoiseSource),
     /// What the header of a wake-up tracer states, of which the events are not in the trace.
     Header,
 }
 
-/// A spike.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Late {
     pub(super) pid: Option<u32>,
@@ -155,7 +147,6 @@ impl Largest {
         Some(late)
     }
 
-    /// Adds those of others.
     pub(super) fn merge(&mut self, others: &Self, top: usize) {
         let found = self.found + others.found;
         for late in &others.lates {

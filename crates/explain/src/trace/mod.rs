@@ -56,7 +56,6 @@ use whylate_trace::reader::{Reader, Selection};
 /// The threshold where nothing else gives one.
 pub const THRESHOLD_NS: u64 = 100_000;
 
-/// What to look for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Whose spikes; `None` looks for the measured task.
@@ -91,7 +90,6 @@ impl Options {
 /// A task by name or number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskChoice {
-    /// A thread id.
     Pid(u32),
     /// A command; all threads of that name.
     Name(String),

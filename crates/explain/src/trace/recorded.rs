@@ -15,7 +15,6 @@ use whylate_trace::event::{Event, EventKind, NoiseSource};
 /// A noise's start may be given a little before the moment that is computed from a latency.
 const SLACK_NS: u64 = 1_000;
 
-/// A noise of the window.
 #[derive(Clone, Copy, Debug)]
 struct Noise {
     source: NoiseSource,

@@ -1,6 +1,5 @@
 //! The period of a task, from the moments at which it ran after a sleep.
 
-/// Intervals that are remembered.
 const REMEMBERED: usize = 64;
 /// Fewer intervals make no rhythm.
 const LEAST: usize = 8;

@@ -47,7 +47,6 @@ impl Finder<'_> {
         largest.push(Late { since_ns, ..late }, self.options.top, self.options.least_ns());
     }
 
-    /// What the trace ended in.
     pub(super) fn end(&mut self) {
         for (cpu, irq) in std::mem::take(&mut self.timerlat_irq) {
             self.alone(cpu, Some(irq));

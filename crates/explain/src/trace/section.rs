@@ -46,9 +46,6 @@ struct Section {
 }
 
 /// The spike of a section tracer's file; `None` where it is not such a file, or states no latency.
-///
-/// # Errors
-/// Those of the reader.
 pub(super) fn explain(reader: &mut dyn Reader) -> Result<Option<ExplainedSpike>, ParseError> {
     let tracer = reader.info().tracer.clone().unwrap_or_default();
     let bounded = tracer.is_empty() && reader.info().facts.started_at.is_some();

@@ -19,9 +19,6 @@ use whylate_trace::parse::ParseError;
 use whylate_trace::reader::Reader;
 
 /// Explains a spike; `None` when its window shows that it was not a spike.
-///
-/// # Errors
-/// Those of the reader.
 pub(super) fn explain(
     reader: &mut dyn Reader,
     late: &Late,

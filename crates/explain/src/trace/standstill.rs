@@ -29,7 +29,6 @@ const PART: f64 = 0.5;
 /// Idle states above this one may stop the CPU's own timer: then another CPU has to wake it.
 const IDLE_STATE_TICKING_MAX: u32 = 1;
 
-/// A timer that expired late.
 #[derive(Clone, Copy, Debug)]
 struct LateTimer {
     cpu: CpuId,

@@ -3,10 +3,8 @@
 use super::stacks::{FunctionId, PathId};
 use crate::vocabulary::Interrupt;
 
-/// How something is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Knowledge {
-    /// An event said so.
     ByEvent,
     /// The flags of the events around say so.
     ByFlags,
@@ -22,7 +20,6 @@ impl Knowledge {
     }
 }
 
-/// What the CPU was in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Level {
     /// A thread, the idle one included.
@@ -31,18 +28,15 @@ pub(super) enum Level {
     Softirq(Option<u32>),
     /// A hard interrupt, by its place in [`States::labels`].
     HardIrq(usize),
-    /// A non-maskable interrupt.
     Nmi,
 }
 
-/// A hard interrupt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct IrqLabel {
     pub(super) text: String,
     pub(super) interrupt: Interrupt,
 }
 
-/// State of a CPU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct State {
     pub(super) pid: Option<u32>,
@@ -59,7 +53,6 @@ pub(super) struct State {
     pub(super) switched: bool,
     /// The scheduler has chosen the thread, and the one before it still has the CPU: the switch itself.
     pub(super) switching: bool,
-    /// Functions of the level.
     pub(super) path: PathId,
     /// Start of a section of interrupts off that an event told, and who began it.
     pub(super) irqs_section: Option<(u64, FunctionId, FunctionId)>,

@@ -28,7 +28,6 @@ pub(super) struct States {
     pub(super) timer_entries: Vec<(CpuId, usize)>,
     /// Whether events told when interrupts went off and on.
     pub(super) irq_events: bool,
-    /// Whether functions were traced.
     pub(super) has_functions: bool,
     /// Whether anything but flags told of handlers of interrupts.
     pub(super) has_handlers: bool,
@@ -38,7 +37,6 @@ pub(super) struct States {
     pub(super) breaks: Vec<(CpuId, u64)>,
 }
 
-/// Sweeps over the window.
 pub(super) fn sweep(window: &Window, reader: &dyn Reader) -> States {
     let mut states = States {
         irq_events: window

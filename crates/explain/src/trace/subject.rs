@@ -15,7 +15,6 @@ pub(super) const MEASURED: &str = "its tracer measured the latencies itself";
 /// The chosen tasks and what is late of theirs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Subject {
-    /// As the report names it.
     pub(super) task: Option<String>,
     /// Why this one.
     pub(super) reason: String,
@@ -24,7 +23,6 @@ pub(super) struct Subject {
     pub(super) wakeups: u64,
     /// The inferred period of the first of its threads that has one.
     pub(super) period_ns: Option<u64>,
-    /// Its threads.
     pub(super) pids: Vec<u32>,
     /// A tracer took samples of it.
     pub(super) sampled: bool,
@@ -94,7 +92,6 @@ fn reason_of_choice(found: bool) -> String {
     if found { "as asked for" } else { "as asked for, but it is not in the trace" }.to_owned()
 }
 
-/// What the tracers sampled themselves.
 fn sampled(
     finder: &Finder<'_>,
     options: &Options,

@@ -11,13 +11,10 @@ use whylate_core::{Warning, WarningCode};
 pub(super) enum Need {
     /// When interrupts and preemption were off.
     Sections,
-    /// What ran in the kernel.
     Functions,
-    /// Idle states.
     IdleStates,
 }
 
-/// The warnings of a trace.
 pub(super) fn warnings(
     trace: &ExplainedTrace,
     seen: &Seen,

@@ -59,7 +59,6 @@ impl ArmedTimers {
 pub(super) struct Window {
     /// In the order of time.
     pub(super) events: Vec<Event>,
-    /// Start of what was read.
     pub(super) from: u64,
     /// End of what was asked for.
     pub(super) to: u64,
@@ -74,9 +73,6 @@ pub(super) struct Window {
 }
 
 /// Reads the window of a spike.
-///
-/// # Errors
-/// Those of the reader.
 pub(super) fn read(reader: &mut dyn Reader, late: &Late) -> Result<Window, ParseError> {
     let most = late.latency_ns().saturating_mul(2).saturating_add(BEFORE_NS);
     let from = late.since_ns.max(late.expected_ns.saturating_sub(most)).min(late.expected_ns);

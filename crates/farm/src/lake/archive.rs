@@ -11,9 +11,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// A packed run directory.
 pub(super) struct Packed {
-    /// The archive, at its begin.
     pub(super) file: File,
     pub(super) bytes: u64,
     pub(super) sha256: String,
@@ -22,9 +20,6 @@ pub(super) struct Packed {
 }
 
 /// Packs every folder and regular file below a directory.
-///
-/// # Errors
-/// [`FarmError::Io`].
 pub(super) fn pack(run: &Path) -> Result<Packed, FarmError> {
     let scratch = tempfile::tempfile().at("create a file for", run)?;
     let mut content = Sha256::new();

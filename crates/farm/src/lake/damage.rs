@@ -21,9 +21,7 @@ const SAID_MAX: usize = 20;
 /// An object of a lake that an answer had to do without.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Damaged {
-    /// Its name below the lake.
     pub object: String,
-    /// What is wrong with it.
     pub what: String,
 }
 
@@ -52,9 +50,6 @@ impl Damaged {
 
 impl Lake {
     /// The damaged objects of `tables`, by their names. Of a bucket, what is new is fetched into `cache` before.
-    ///
-    /// # Errors
-    /// [`FarmError::Storage`], [`FarmError::Io`].
     pub(crate) fn find_damaged(
         &self,
         cache: Option<&Path>,
@@ -163,9 +158,6 @@ fn names_below<'p>(place: &'p Path, folder: &str) -> impl Iterator<Item = String
 }
 
 /// A folder with links to all objects of `tables` in `place`, but for the damaged ones: in their place are tables without rows.
-///
-/// # Errors
-/// [`FarmError::Io`], [`FarmError::Run`].
 pub(crate) fn without(damaged: &[Damaged], place: &Path, tables: &[&str]) -> Result<Links, FarmError> {
     let folder = Links::new_in(&std::env::temp_dir()).at("create a folder for", place)?;
     let place = std::path::absolute(place).at("find", place)?;

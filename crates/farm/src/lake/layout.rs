@@ -12,7 +12,6 @@ pub(super) const MERGED: &str = "merged";
 pub struct Layout {
     /// Whether there are files of single runs.
     pub has_runs: bool,
-    /// Months that were merged.
     pub merged: Vec<MergedPart>,
     /// Runs that are in both: their files were about to be deleted when a merge was cut off.
     pub hidden: Vec<LakeRun>,
@@ -47,7 +46,6 @@ impl MergedPart {
         format!("{MERGED}/table={table}/month={}/{}.parquet", self.month, self.digest)
     }
 
-    /// Says that it is whole.
     pub(super) fn manifest(&self) -> String {
         format!("{MERGED}/parts/{}/{}.json", self.month, self.digest)
     }
@@ -69,9 +67,6 @@ impl MergedPart {
 
 impl Lake {
     /// Where rows are now.
-    ///
-    /// # Errors
-    /// [`FarmError::Storage`], [`FarmError::Damaged`].
     pub fn layout(&self) -> Result<Layout, FarmError> {
         let (merged, begun) = self.parts()?;
         let mut hidden = Vec::new();

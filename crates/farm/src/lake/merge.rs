@@ -29,13 +29,11 @@ pub type Checked = Result<(String, u64), FarmError>;
 pub struct Merged {
     /// `YYYY-MM`.
     pub month: String,
-    /// Runs that were merged.
     pub runs: usize,
     /// Files that they had, and those that there are now.
     pub files: (usize, usize),
 }
 
-/// Which objects a part has.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct PartManifest {
     format: String,
@@ -43,7 +41,6 @@ pub(super) struct PartManifest {
     pub(super) objects: Vec<Object>,
 }
 
-/// A run with its manifest.
 pub(super) type Known = (LakeRun, Manifest);
 
 impl Lake {
@@ -197,9 +194,6 @@ impl Lake {
     }
 
     /// Reads every merged file, and compares it with its manifest; the months with their bytes, or what is wrong.
-    ///
-    /// # Errors
-    /// [`FarmError::Storage`] where they cannot be listed.
     pub fn check_merged(&self) -> Result<Vec<Checked>, FarmError> {
         let (parts, _) = self.parts()?;
         Ok(parts.iter().map(|part| Ok((part.month.clone(), self.check_part(part)?))).collect())

@@ -16,9 +16,6 @@ const AT_ONCE: usize = 8;
 
 impl Lake {
     /// Makes the files of `tables` below `to` the objects of the lake, with the manifests of merged months.
-    ///
-    /// # Errors
-    /// [`FarmError::Storage`], [`FarmError::Io`].
     pub(crate) fn mirror(&self, to: &Path, tables: &[&str]) -> Result<(), FarmError> {
         for table in tables {
             for folder in [format!("table={table}"), format!("{MERGED}/table={table}")] {

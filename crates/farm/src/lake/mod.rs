@@ -49,7 +49,6 @@ const MANIFEST: &str = "manifest.json";
 const CLAIM: &str = "claim.json";
 const ARCHIVE: &str = "run.tar.gz";
 
-/// A lake that is open.
 #[derive(Debug)]
 pub struct Lake {
     url: String,
@@ -59,12 +58,9 @@ pub struct Lake {
     runtime: Runtime,
 }
 
-/// A run in a lake.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LakeRun {
-    /// The machine.
     pub host: String,
-    /// The run.
     pub run: String,
 }
 
@@ -112,9 +108,6 @@ struct Claim {
 
 impl Lake {
     /// Opens the lake at a URL or in a folder. `make` makes the folder.
-    ///
-    /// # Errors
-    /// [`FarmError::BadUrl`], [`FarmError::Io`] for a folder, [`FarmError::Storage`].
     pub fn open(url: &str, make: bool) -> Result<Self, FarmError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().at("begin", url)?;
         let (store, path) = match url.split_once("://") {
@@ -144,17 +137,11 @@ impl Lake {
     }
 
     /// The runs that are whole, by host and name.
-    ///
-    /// # Errors
-    /// [`FarmError::Storage`].
     pub fn runs(&self) -> Result<Vec<LakeRun>, FarmError> {
         self.runs_with(MANIFEST)
     }
 
     /// The runs whose push has begun and has not ended, or goes on.
-    ///
-    /// # Errors
-    /// [`FarmError::Storage`].
     pub fn unfinished(&self) -> Result<Vec<LakeRun>, FarmError> {
         let mut claimed = self.runs_with(CLAIM)?;
         // Listed afterwards: a push that has ended meanwhile is none of them.

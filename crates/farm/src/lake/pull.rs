@@ -10,10 +10,8 @@ use std::path::Path;
 /// What is asked for at once.
 const PART_BYTES: u64 = 8 << 20;
 
-/// What a pull brought.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pulled {
-    /// The run.
     pub run: LakeRun,
     /// Bytes that were read.
     pub bytes: u64,
@@ -21,9 +19,6 @@ pub struct Pulled {
 
 impl Lake {
     /// The run that a name means: `HOST/RUN`, or `RUN` where one host alone has it.
-    ///
-    /// # Errors
-    /// [`FarmError::NoSuchRun`], [`FarmError::Ambiguous`], [`FarmError::Storage`].
     pub fn find(&self, name: &str) -> Result<LakeRun, FarmError> {
         if let Some((host, run)) = name.split_once('/') {
             return Ok(LakeRun { host: host.to_owned(), run: run.to_owned() });
@@ -41,10 +36,6 @@ impl Lake {
     }
 
     /// Brings a run back as it was, into a directory that does not exist: whole or not at all.
-    ///
-    /// # Errors
-    /// [`FarmError::Occupied`], [`FarmError::NoSuchRun`], [`FarmError::NotComplete`], [`FarmError::Damaged`],
-    /// [`FarmError::Storage`], [`FarmError::Io`].
     pub fn pull(&self, run: &LakeRun, to: &Path) -> Result<Pulled, FarmError> {
         if to.symlink_metadata().is_ok() {
             return Err(FarmError::Occupied(to.to_owned()));
@@ -65,9 +56,6 @@ impl Lake {
     }
 
     /// Reads every object of a run, and compares it with the manifest; the bytes that were read.
-    ///
-    /// # Errors
-    /// As [`Lake::pull`]: [`FarmError::Damaged`] names the object.
     pub fn check(&self, run: &LakeRun) -> Result<u64, FarmError> {
         self.check_objects(&self.manifest(run)?.objects)
     }

@@ -22,7 +22,6 @@ const PART_BYTES: usize = 8 << 20;
 /// So many tables are sent at once: each waits for the disk or the network.
 const AT_ONCE: usize = 8;
 
-/// How a run is brought.
 #[derive(Clone, Debug, Default)]
 pub struct Push {
     /// A run of the same name makes room, and every object is sent anew.
@@ -33,10 +32,8 @@ pub struct Push {
     pub farm: Option<FarmFile>,
 }
 
-/// What a push did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pushed {
-    /// The run in the lake.
     pub run: LakeRun,
     /// Objects that were sent; 0 where the run was there already.
     pub objects: usize,

@@ -119,7 +119,6 @@ pub(super) struct Cgroups(String);
 pub(super) struct Controller {
     /// 1 or 2.
     pub(super) version: u32,
-    /// Its folder.
     pub(super) folder: String,
     /// Whether it is the root group of the machine.
     pub(super) is_root_group: bool,

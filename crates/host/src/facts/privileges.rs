@@ -61,7 +61,6 @@ fn has_capability(status: &str, capability: u32) -> bool {
     bits.is_some_and(|bits| bits >> capability & 1 == 1)
 }
 
-/// A resource limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Limit {
     Unlimited,

@@ -99,7 +99,6 @@ struct Copying {
     from: TypedMemory,
     to: TypedMemory,
     frame: usize,
-    /// Where the next frame begins.
     at: usize,
 }
 

@@ -45,13 +45,11 @@ pub trait Act {
 
 /// The plan of a load that is made of single acts.
 pub trait Acts: Clone + Send + 'static {
-    /// The name in plans.
     const NAME: &'static str;
     /// Whether one thread is the usual: of the CPUs `others` it takes the first.
     const ONE_THREAD: bool = false;
     /// The longest that preparing may take.
     const PREPARED_WITHIN: Option<Duration> = None;
-    /// What its rate counts.
     fn unit(&self) -> &'static str;
     /// The keys that all of them have.
     fn keys(&self) -> Keys<'_>;
@@ -69,11 +67,9 @@ pub trait Acts: Clone + Send + 'static {
 
 /// What a plan of such a load says beside what it does.
 pub struct Keys<'p> {
-    /// Where the acts are done.
     pub cpus: &'p CpuSelector,
     /// Where threads of the load's process run so that the acts reach them; `None` for kinds that need none.
     pub victims: Option<&'p CpuSelector>,
-    /// How many.
     pub rate: Pace,
 }
 
@@ -82,7 +78,6 @@ pub struct Keys<'p> {
 pub struct Events<P> {
     /// What they are, and how many.
     pub plan: P,
-    /// Where they are done.
     pub cpus: CpuSet,
     /// Where threads of the load's process run so that the acts reach them; `None` for kinds that need none.
     pub victims: Option<CpuSet>,
@@ -270,7 +265,6 @@ fn each_of(cpus: &CpuSet) -> String {
 
 /// One thread.
 struct Worker<P> {
-    /// Its place among the doers.
     index: usize,
     cpu: CpuId,
     host: HostRoot,
@@ -278,7 +272,6 @@ struct Worker<P> {
     shared: Arc<Shared>,
     /// Tells that the thread is ready, or why it cannot run.
     sender: Sender<Event>,
-    /// Tells how it is done.
     details: Sender<Details>,
     /// Lets it begin; closed when it must not.
     started: Receiver<()>,

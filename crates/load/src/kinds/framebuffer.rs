@@ -67,7 +67,6 @@ fn unavailable(why: &str) -> LoadError {
     LoadError::Unavailable(format!("the framebuffer load: {why}"))
 }
 
-/// Where the frames go.
 enum Destination {
     Mapped(Box<TypedMemory>, Copier),
     Written(File),

@@ -14,7 +14,6 @@ use whylate_core::plan::GpuPlan;
 use whylate_core::result::{BackendFacts, CopyTable};
 use whylate_sys::schedule::{Scheduling, schedule_this_thread};
 
-/// The helper's name, beside whylate.
 const NAME: &str = "whylate-gpu";
 /// The variable that names another one.
 const VARIABLE: &str = "WHYLATE_GPU";
@@ -36,9 +35,6 @@ pub(crate) fn set_maker(maker: Maker) {
 }
 
 /// The helper's executable.
-///
-/// # Errors
-/// [`LoadError::Unavailable`], saying where it was looked for.
 pub fn gpu_helper() -> Result<PathBuf, LoadError> {
     let (path, how) = match std::env::var_os(VARIABLE) {
         Some(path) => (PathBuf::from(path), VARIABLE.to_owned()),

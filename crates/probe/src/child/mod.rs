@@ -33,7 +33,6 @@ use whylate_sys::{allocation, clock, process, schedule};
 pub enum Message {
     /// Something is not as asked.
     Warning(Warning),
-    /// It cannot measure.
     Failed(String),
     /// It cannot measure because the kernel refuses what was asked for explicitly.
     Unavailable(String),
@@ -41,7 +40,6 @@ pub enum Message {
     Void(String),
     /// Every thread is ready; samples count from this moment on.
     Armed {
-        /// CLOCK_MONOTONIC.
         start_ns: u64,
     },
 }

@@ -46,7 +46,6 @@ pub(super) fn process(team: &Team<'_>) -> Option<LatencyRequest> {
     }
 }
 
-/// Prepares the calling measuring thread.
 pub(super) fn thread(team: &Team<'_>, cpu: CpuId) -> Result<(), Failure> {
     let wanted = scheduling(team);
     // Before it goes there: behind a real-time loop that never sleeps an ordinary thread may wait for ever, with its priority
@@ -99,9 +98,6 @@ fn remember() {
 
 /// Whether policy, priority and CPUs of the calling measuring thread are still what they were when whylate set them: while it
 /// measured, others may have changed them (`chrt`, `taskset`, a service manager, a move to another cgroup, a CPU that went offline).
-///
-/// # Errors
-/// [`Failure::Void`] with what has changed.
 pub(super) fn unchanged(cpu: CpuId) -> Result<(), Failure> {
     if let Ok(allowed) = schedule::allowed_of_this_thread()
         && allowed != CpuSet::single(cpu)

@@ -45,7 +45,6 @@ impl<'a> BreakOff<'a> {
         }
     }
 
-    /// Stops everything else.
     #[cold]
     pub(crate) fn now(&mut self, value_ns: u64) {
         self.header.broke_ns().store(value_ns, Relaxed);
@@ -88,13 +87,11 @@ impl<'a> Recorder<'a> {
         samples >= self.samples_max
     }
 
-    /// Counts periods that were missed.
     #[inline(always)]
     pub(crate) fn miss(&self, periods: u64) {
         add(self.lane.overruns(), periods);
     }
 
-    /// Whether the measurement must end.
     #[inline(always)]
     pub(crate) fn is_stopped(&self) -> bool {
         self.header.stop().load(Relaxed) != 0

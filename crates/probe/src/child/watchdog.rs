@@ -49,7 +49,6 @@ impl Watchdog {
         }
     }
 
-    /// The measurement is over.
     pub(super) fn done(&self) {
         if let Ok(mut is_done) = self.is_done.lock() {
             *is_done = true;

@@ -24,10 +24,8 @@ use whylate_sys::schedule;
 pub const BLOCKS: [u64; 10] =
     [256, 512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 64 << 10, 1 << 20, 3_110_400];
 
-/// What to measure.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CopyRequest {
-    /// Where.
     pub cpu: CpuId,
     /// Only rows from this type of memory.
     pub from: Option<MemoryMode>,
@@ -37,9 +35,7 @@ pub struct CopyRequest {
     pub methods: Vec<CopyMethod>,
     /// Only memory of this backend, beside ordinary memory.
     pub backend: Option<String>,
-    /// The device of that backend.
     pub device: Option<PathBuf>,
-    /// Sizes of blocks.
     pub blocks: Vec<u64>,
     /// The frame whose budget is asked for.
     pub frame: Option<Frame>,

@@ -14,13 +14,10 @@ const COMPARED: usize = 64 << 10;
 /// One side of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
-    /// Ordinary memory.
     Ordinary,
-    /// That memory of the stock.
     Other(usize),
 }
 
-/// A row to be timed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     from: Side,

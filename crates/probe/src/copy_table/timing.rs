@@ -9,7 +9,6 @@ use whylate_sys::clock;
 const TRIAL_NS: u64 = 1_000_000;
 /// With so many trials, a slow row and block is left alone once it has had its time.
 const TRIALS_MIN: usize = 3;
-/// That time.
 const BUDGET_NS: u64 = 60_000_000;
 
 /// The trials of one row and block.

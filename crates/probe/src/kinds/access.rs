@@ -22,13 +22,9 @@ const ACCESSES_MAX: u64 = 16_384;
 /// The access probe on this machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AccessSpec {
-    /// Size of the data.
     pub working_set_bytes: u64,
-    /// Accesses in a pass.
     pub accesses: u64,
-    /// Passes in a period.
     pub passes: u32,
-    /// The period.
     pub interval: Nanos,
 }
 
@@ -132,7 +128,6 @@ impl Worker for Access<'_> {
     }
 }
 
-/// The way through the data.
 struct Walk<'d> {
     chase: Chase<'d>,
     accesses: usize,

@@ -95,7 +95,6 @@ struct Before {
 struct Counting {
     histograms: LatencyHistograms,
     before: BTreeMap<(CpuId, HistogramKind), Before>,
-    /// Start of the interval.
     start_ns: u64,
     lost: u64,
 }

@@ -22,7 +22,6 @@ const CHECK_EVERY: Nanos = Nanos::from_micros(200);
 /// The stall probe on this machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StallSpec {
-    /// Which counter is read.
     pub hardware_counter: bool,
     /// Nanoseconds per tick of that counter, times 2^32.
     pub multiplier: u64,
@@ -161,7 +160,6 @@ impl Stall<'_> {
         }
     }
 
-    /// The loop.
     #[inline(never)]
     fn turns<C: Counter, const COUNTED: bool, const WALK: bool>(&mut self, end: MonoTime) {
         let check_every = self.calibration.cycles(CHECK_EVERY).0;

@@ -20,11 +20,9 @@ use whylate_sys::timer_file;
 /// The timer probe on this machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TimerSpec {
-    /// The period.
     pub interval: Nanos,
     /// By how much each further CPU begins later.
     pub distance: Nanos,
-    /// What wakes the task.
     pub method: TimerMethod,
     /// A latency above it stops everything.
     pub break_above: Option<Nanos>,
@@ -64,7 +62,6 @@ impl Kind for TimerSpec {
     }
 }
 
-/// What wakes the thread.
 trait Wake {
     /// Returns at `next` or later: one system call.
     fn wait_until(&mut self, next: MonoTime);
@@ -128,7 +125,6 @@ impl Worker for Timer<'_> {
 }
 
 impl Timer<'_> {
-    /// The warm-up, then the measurement.
     fn both<W: Wake>(&mut self, wake: &mut W, first: MonoTime, start: MonoTime) {
         let next = self.periods::<W, false>(wake, first, start, 0);
         let usage = Usage::begin();

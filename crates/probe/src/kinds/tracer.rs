@@ -189,7 +189,6 @@ impl Collector {
         whole.map(|lane| (lane.spec.cpu, lane.samples, lane.max_ns)).collect()
     }
 
-    /// Ends a stored interval.
     fn take(&mut self, end_ns: u64) -> Batch {
         let start_ns = std::mem::replace(&mut self.interval_start_ns, end_ns);
         let hwlat = std::mem::take(&mut self.hwlat);

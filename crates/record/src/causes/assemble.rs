@@ -28,7 +28,6 @@ struct CpuState {
     vector_ns: Option<u64>,
     softirq_ns: Option<u64>,
     function_ns: Option<u64>,
-    /// The idle state.
     idle: Option<(u32, u64)>,
     /// Address and flags of the lock, and the thread that waits.
     lock: Option<(u64, u32, u32, u64)>,
@@ -103,7 +102,6 @@ impl CpuState {
     }
 }
 
-/// Makes segments of events.
 #[derive(Debug, Default)]
 pub(super) struct Assembler {
     cpus: BTreeMap<CpuId, CpuState>,
@@ -270,7 +268,6 @@ impl Assembler {
     }
 }
 
-/// The task of an event.
 fn seen<'n>(event: &Event, task: Task, names: &'n Names) -> Seen<'n> {
     Seen { cpu: event.cpu, pid: task.pid, command: Some(names.text(task.command)) }
 }

@@ -55,9 +55,6 @@ pub fn find_causes(
 }
 
 /// Whether causes can be found from a trace buffer on these CPUs: records for a moment.
-///
-/// # Errors
-/// Why not.
 pub fn try_tracefs(host: &HostRoot, cpus: &CpuSet) -> Result<(), RecordError> {
     let (activities, _) = TraceActivities::start(host, cpus)?;
     activities.finish()

@@ -108,7 +108,6 @@ impl TraceActivities {
         buffer.remove()
     }
 
-    /// Reads what the rings hold.
     fn read(&mut self) -> Result<(), RecordError> {
         self.own.add(&self.processes, threads_of);
         let Self { stream, assembler, own, symbols, .. } = self;

@@ -41,7 +41,6 @@ struct Series {
     record: Option<LatencyRecord>,
 }
 
-/// The histograms.
 #[derive(Debug)]
 pub(super) struct Counter {
     cpus: CpuSet,
@@ -98,7 +97,6 @@ impl Counter {
         &self.enabled
     }
 
-    /// Takes the next event.
     pub(super) fn take(&mut self, step: &Step) {
         match &step.what {
             What::Armed { timer, expires_ns } => {

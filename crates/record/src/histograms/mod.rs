@@ -24,14 +24,11 @@ use whylate_treat::TreatError;
 
 enum Source {
     Bpf(Box<Histograms>),
-    /// With the senders of interrupts.
     Watching(Box<Causes>),
     Tracefs(Box<TraceHistograms>),
 }
 
-/// Who counts.
 enum Counting<'a> {
-    /// BPF programs.
     InKernel(&'a mut Histograms),
     /// This process, from a trace buffer.
     Here(&'a mut TraceHistograms),
@@ -95,15 +92,11 @@ impl LatencyHistograms {
         Ok((new(Source::Tracefs(Box::new(running))), warnings))
     }
 
-    /// The CPUs that are measured.
     pub fn cpus(&self) -> &CpuSet {
         &self.cpus
     }
 
     /// The interrupts that other CPUs sent to the measured ones since the start; `None` where they are not counted.
-    ///
-    /// # Errors
-    /// When the kernel's counts cannot be read.
     pub fn ipis(&mut self) -> Result<Option<Vec<IpiRecord>>, RecordError> {
         let Source::Watching(causes) = &mut self.source else { return Ok(None) };
         for new in causes.ipis()? {
@@ -122,9 +115,6 @@ impl LatencyHistograms {
 
     /// What had a CPU since `from_ns` and has ended by now; `None` where that is not recorded, as without the interrupts of
     /// other CPUs. Call it several times a second: the ring of a CPU may hold as few as 16,384 records.
-    ///
-    /// # Errors
-    /// When the kernel's records cannot be read.
     pub fn activity(&self, cpu: CpuId, from_ns: u64) -> Result<Option<Recording>, RecordError> {
         match &self.source {
             Source::Watching(causes) => Ok(Some(causes.since(cpu, from_ns)?)),
@@ -141,9 +131,6 @@ impl LatencyHistograms {
     }
 
     /// Call it several times a second: reads the trace buffer, where there is one.
-    ///
-    /// # Errors
-    /// When the kernel's events cannot be read.
     pub fn poll(&mut self) -> Result<(), RecordError> {
         match &mut self.source {
             Source::Bpf(_) | Source::Watching(_) => Ok(()),

@@ -23,27 +23,33 @@ impl Who {
 pub(super) struct Step {
     pub(super) at_ns: u64,
     pub(super) cpu: CpuId,
-    /// The thread that ran.
     pub(super) pid: u32,
     pub(super) in_softirq: bool,
     pub(super) what: What,
 }
 
-/// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum What {
     /// A timer is armed; its expiry is on its own clock.
-    Armed { timer: u64, expires_ns: u64 },
-    /// A timer is cancelled.
-    Disarmed { timer: u64 },
+    Armed {
+        timer: u64,
+        expires_ns: u64,
+    },
+    Disarmed {
+        timer: u64,
+    },
     /// A timer's handler begins; the time is on the timer's clock.
-    Expired { timer: u64, now_ns: u64 },
-    /// A timer's handler is over.
+    Expired {
+        timer: u64,
+        now_ns: u64,
+    },
     Handled,
-    /// The task is woken.
     Waking(Who),
     /// The scheduler has decided which task runs next.
-    Switch { previous: Who, next: Who },
+    Switch {
+        previous: Who,
+        next: Who,
+    },
     /// The kernel dropped events; how many, where it tells.
     Lost(Option<u64>),
 }

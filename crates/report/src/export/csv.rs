@@ -3,7 +3,6 @@
 use super::{ExportError, all};
 use whylate_core::result::RunResult;
 
-/// Which table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CsvTable {
     /// One row for each cell, probe and CPU.
@@ -19,9 +18,6 @@ pub enum CsvTable {
 }
 
 /// A table of a run. What is missing is an empty field; names end in their unit.
-///
-/// # Errors
-/// [`ExportError::Csv`].
 pub fn csv(run: &RunResult, table: CsvTable) -> Result<String, ExportError> {
     let rows = match table {
         CsvTable::Quantiles => quantiles(run),

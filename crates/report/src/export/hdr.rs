@@ -12,9 +12,6 @@ use whylate_core::result::RunResult;
 const DIGITS: u8 = 3;
 
 /// The whole run as one interval of each series; latencies in nanoseconds.
-///
-/// # Errors
-/// [`ExportError::Hdr`].
 pub fn hdr(run: &RunResult) -> Result<String, ExportError> {
     let (mut bytes, mut serializer) = (Vec::new(), V2DeflateSerializer::new());
     let failed = |series: &str, reason: String| ExportError::Hdr { series: series.to_owned(), reason };

@@ -16,17 +16,11 @@ use whylate_core::result::{CellResult, CpuResult, ProbeResult, RunResult};
 /// Why a run has no other form.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// A table cannot be written.
     #[error("cannot write the table: {0}")]
     Csv(String),
     /// A histogram does not fit the other tool's form.
     #[error("cannot write {series}: {reason}")]
-    Hdr {
-        /// Cell, probe and CPU.
-        series: String,
-        /// What its writer says.
-        reason: String,
-    },
+    Hdr { series: String, reason: String },
 }
 
 /// What one probe measured on one CPU in one cell.

@@ -15,10 +15,8 @@ use whylate_core::result::{
 
 /// Spikes that a terminal draws in full; the others have a line.
 const DRAWN_MAX: usize = 3;
-/// Lines of a spike's table.
 const LINES_MAX: usize = 100;
 
-/// The explanation.
 pub fn explain(result: &ExplainResult) -> Page {
     let (title, title_tone) = match result.spikes.first() {
         Some(spike) if spike.cause.kind == CauseKind::Unattributed => (finding::finding(spike), Tone::Warn),
@@ -217,7 +215,6 @@ pub(crate) fn moment(at_ns: u64) -> String {
     }
 }
 
-/// What was looked at.
 fn described(trace: &ExplainedTrace) -> String {
     let mut parts = vec![format!("{}: {}", trace.path, trace.format)];
     parts.extend(

@@ -6,7 +6,6 @@ use crate::words::counted;
 use whylate_core::figure::nanoseconds;
 use whylate_core::result::{FixAnswer, FixMode, FixResult};
 
-/// The answer of a search.
 pub fn fix(fix: &FixResult) -> Page {
     let registration = &fix.registration;
     let alpha = registration.alpha * 100.0;

@@ -14,7 +14,6 @@ pub fn guide(kind: CauseKind) -> Page {
     }
 }
 
-/// The parts of a page.
 pub(crate) fn sections(kind: CauseKind) -> Vec<Section> {
     let part = |text: &str| {
         let (title, body) = text.split_once('\n').unwrap_or((text, ""));

@@ -36,9 +36,6 @@ use whylate_core::result::{CopyResult, MeasureResult, ProbeResult, RunResult};
 use whylate_core::{Facts, Warning};
 
 /// The report of a run.
-///
-/// # Errors
-/// [`ReportError::NoSamples`] when no probe has a sample.
 pub fn run(run: &RunResult) -> Result<Page, ReportError> {
     let page = sections::head::page(run);
     if !run.cells.iter().flat_map(|cell| &cell.probes).any(ProbeResult::has_data) {
@@ -48,9 +45,6 @@ pub fn run(run: &RunResult) -> Result<Page, ReportError> {
 }
 
 /// The same with its charts, which only HTML shows.
-///
-/// # Errors
-/// As [`run`].
 pub fn run_with_charts(run: &RunResult) -> Result<Page, ReportError> {
     let mut page = self::run(run)?;
     charts::add(&mut page.sections, run);
@@ -58,9 +52,6 @@ pub fn run_with_charts(run: &RunResult) -> Result<Page, ReportError> {
 }
 
 /// The report of `whylate measure`: one line per CPU, a histogram of each, and causes.
-///
-/// # Errors
-/// [`ReportError::NoSamples`] when no CPU has a sample.
 pub fn measure(measure: &MeasureResult) -> Result<Page, ReportError> {
     require_samples(&measure.probe, &measure.warnings)?;
     let cpus = measure.probe.cpus.iter().map(|cpu| cpu.cpu).collect();

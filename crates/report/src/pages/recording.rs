@@ -10,9 +10,6 @@ use whylate_core::figure::nanoseconds;
 use whylate_core::result::RecordingResult;
 
 /// The report; `until` was the limit.
-///
-/// # Errors
-/// [`ReportError::NoSamples`] when no CPU has a sample.
 pub fn recording(recording: &RecordingResult, until: Nanos) -> Result<Page, ReportError> {
     require_samples(&recording.probe, &recording.warnings)?;
     let mut kept = Section::new("traces", "");

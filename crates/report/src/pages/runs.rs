@@ -110,7 +110,6 @@ pub(super) fn course(series: &RunSeries, address: Option<fn(&str) -> String>) ->
     )
 }
 
-/// The row of a run.
 fn anchor(index: usize) -> String {
     format!("run-{}", index + 1)
 }

@@ -61,7 +61,6 @@ fn of_cpu(cpu: &TopCpu, interval_ns: u64) -> Row {
     ])
 }
 
-/// What the figures lack.
 fn notes(result: &TopResult) -> Vec<Block> {
     let is_silent = result.cpus.iter().all(|cpu| cpu.samples == 0);
     let silent = is_silent.then(|| {

@@ -11,17 +11,14 @@ use whylate_core::result::{
 };
 use whylate_core::{CpuId, SeriesName};
 
-/// What corrected figures are.
 const CORRECTED_NOTE: &str = "Lines marked corrected count each missed period as late as it would have been \
     (coordinated omission undone); the others are as recorded: a task that is still late when its next period begins \
     misses that period and records nothing for it.";
-/// What unthrottled figures are.
 const UNTHROTTLED_NOTE: &str = "Lines marked unthrottled leave out the gaps that the scheduler makes on purpose in a real-time task \
     that never sleeps (real-time throttling, or the fair server): they are not a latency of the machine.";
 /// Why some columns are the same for every probe of a cell.
 const WHOLE_CELL_NOTE: &str = "Steal and interrupts are of the whole cell: all its probes and repeats.";
 
-/// What a line is of.
 struct Line<'r> {
     cell: Option<&'r CellResult>,
     rates: &'r [RateResult],
@@ -32,9 +29,7 @@ struct Line<'r> {
 /// What the figures of a line are.
 #[derive(Clone, Copy)]
 enum Of<'r> {
-    /// As recorded.
     Recorded,
-    /// Coordinated omission undone.
     Corrected(&'r Quantiles),
     /// Without the gaps that the scheduler makes.
     Unthrottled(&'r ThrottledGaps),
@@ -88,7 +83,6 @@ impl<'r> Line<'r> {
     }
 }
 
-/// A column.
 struct Field {
     title: &'static str,
     importance: u8,

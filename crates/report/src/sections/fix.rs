@@ -21,7 +21,6 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     run.fix.as_ref().map(of_fix).unwrap_or_default()
 }
 
-/// The sections of a search.
 pub(crate) fn of_fix(fix: &FixResult) -> Vec<Section> {
     let tried = if fix.registration.mode == FixMode::Audit { settings(fix) } else { tried(fix) };
     let sections = [answer(fix), wrong(fix), tried, proved(fix), not_tried(fix), install(fix)];

@@ -79,7 +79,6 @@ const MEASURE: &[fn(&MeasureResult) -> Vec<Section>] = &[
     warnings::of_measure,
 ];
 
-/// The sections of a run.
 pub(crate) fn of_run(run: &RunResult) -> Vec<Section> {
     RUN.iter().flat_map(|section| section(run)).collect()
 }

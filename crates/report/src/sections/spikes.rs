@@ -7,7 +7,6 @@ use whylate_core::SeriesName;
 use whylate_core::figure::{count, nanoseconds};
 use whylate_core::result::{CellResult, MeasureResult, ProbeResult, RunResult, Spike};
 
-/// Rows of the table.
 const SPIKES_MAX: usize = 20;
 /// The most further rows, in a folded table.
 const MORE_MAX: usize = 180;

@@ -9,7 +9,6 @@ use whylate_core::result::{
     Cause, CpuResult, HourResult, PartResult, ProbeResult, Quantiles, RunResult, Spike,
 };
 
-/// The probe that watches threads.
 const PROBE: &str = "task";
 /// The most activations that are listed, worst first, and the most causes of each.
 const WORST_MAX: usize = 5;

@@ -31,7 +31,6 @@ pub(super) fn lines(bars: &[(String, Vec<(u64, u64)>)], width: usize) -> Vec<Lin
     lines
 }
 
-/// A logarithmic axis of latencies.
 struct Axis {
     lowest: f64,
     decades: f64,

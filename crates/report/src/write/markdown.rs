@@ -132,7 +132,6 @@ fn cell(row: &Row, column: usize) -> String {
     }
 }
 
-/// Text with code in it.
 fn marked(words: &str) -> String {
     text(&Text::from(words))
 }

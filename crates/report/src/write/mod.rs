@@ -16,7 +16,6 @@ use crate::section::Page;
 use whylate_core::text::line as plain;
 
 impl Page {
-    /// As text for a terminal.
     pub fn terminal(&self, style: Style) -> String {
         terminal::page(self, style)
     }

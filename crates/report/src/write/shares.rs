@@ -4,7 +4,6 @@ use super::table::Line;
 use super::{length, plain};
 use crate::pictures::{Shares, class_fill, class_name};
 
-/// Characters of a bar.
 const BAR_MAX: usize = 32;
 const BAR_MIN: usize = 12;
 

@@ -17,7 +17,6 @@ pub(super) fn used(tables: &[&Table]) -> Vec<usize> {
     columns.filter(|column| tables.iter().any(|table| table.uses(*column))).collect()
 }
 
-/// The columns that are printed.
 pub(super) struct Layout {
     /// Place in the table, and width.
     columns: Vec<(usize, usize)>,
@@ -137,7 +136,6 @@ fn total(columns: &[(usize, usize)]) -> usize {
     columns.iter().map(|(_, width)| width + GAP).sum::<usize>().saturating_sub(GAP)
 }
 
-/// What is in a cell.
 fn text(row: &Row, column: usize) -> String {
     let cell = row.cells.get(column);
     let below = |cell: &Cell| {

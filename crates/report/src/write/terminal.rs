@@ -11,12 +11,9 @@ use whylate_core::Warning;
 /// Sentences are not set wider than this, however wide the terminal is, so that they stay readable.
 const TEXT_WIDTH_MAX: usize = 120;
 
-/// How the text looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
-    /// Whether to use ANSI colours.
     pub color: bool,
-    /// Columns of the terminal.
     pub width: usize,
 }
 

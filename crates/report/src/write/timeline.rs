@@ -9,13 +9,10 @@ use whylate_core::result::{CauseClass, CauseKind, TimelineSegment};
 
 /// Wider bars are not drawn.
 const WIDTH_MAX: usize = 100;
-/// Rows of a legend.
 const LEGEND_MAX: usize = 12;
 
-/// What a letter stands for.
 struct Key<'a> {
     letter: char,
-    /// The longest of its segments.
     segment: &'a TimelineSegment,
     time: u64,
 }

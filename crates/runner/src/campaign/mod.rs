@@ -43,11 +43,9 @@ const BOOT_MAX: Duration = Duration::from_secs(3_600);
 pub struct Boots<'a> {
     /// The machine, below `/`.
     pub root: &'a HostRoot,
-    /// The folder of the campaign.
     pub folder: &'a Path,
     /// Its state, which is on the disk.
     pub campaign: Campaign,
-    /// What boots it.
     pub loader: &'a dyn Loader,
 }
 
@@ -69,9 +67,6 @@ impl Boots<'_> {
     }
 
     /// Whether the machine runs in a boot that a campaign asked for.
-    ///
-    /// # Errors
-    /// Its command line cannot be read.
     pub fn is_booted_by_campaign(&self) -> Result<bool, CampaignError> {
         Ok(command_line(self.root)?.split_whitespace().any(|word| word.starts_with(MARK)))
     }
@@ -177,9 +172,6 @@ pub(crate) fn boot_of(arm: &FixArm) -> Option<&BootPlan> {
 }
 
 /// The default kernel, and its command line without what a campaign put there.
-///
-/// # Errors
-/// They cannot be read.
 pub fn every_day(root: &HostRoot) -> Result<(String, String), CampaignError> {
     let line = command_line(root)?;
     let words: Vec<&str> = line.split_whitespace().filter(|word| !word.starts_with(MARK)).collect();

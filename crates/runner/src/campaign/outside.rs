@@ -12,9 +12,7 @@ use whylate_host::HostRoot;
 pub struct Outside<'a> {
     /// The machine, below `/`.
     pub root: &'a HostRoot,
-    /// The folder of the campaign.
     pub folder: &'a Path,
-    /// What boots it.
     pub loader: &'a dyn Loader,
 }
 
@@ -24,18 +22,12 @@ impl Outside<'_> {
     }
 
     /// Looks whether a campaign can begin with these kernels; writes nothing.
-    ///
-    /// # Errors
-    /// Why it cannot.
     pub fn check(&self, kernels: &BTreeSet<String>) -> Result<(), CampaignError> {
         self.continuation().check()?;
         self.loader.check(kernels)
     }
 
     /// Writes the campaign, and what boots the machine and goes on after it. Where that fails, nothing of it stays.
-    ///
-    /// # Errors
-    /// What failed first.
     pub fn install(
         &self,
         campaign: &Campaign,
@@ -73,9 +65,6 @@ impl Outside<'_> {
     }
 
     /// Takes away all that the campaign wrote outside of its folder, each thing also where another one stays; says so in its file.
-    ///
-    /// # Errors
-    /// [`CampaignError::NotRemoved`], if something stays.
     pub fn remove(&self, mut campaign: Campaign) -> Result<(), CampaignError> {
         // The loader of a machine with another campaign has the entry of that one.
         let is_ours = self.continuation().other().is_none();

@@ -20,38 +20,15 @@ const SEARCH: &str = "search";
 pub enum CampaignError {
     /// A file cannot be read, written or removed.
     #[error("cannot {what} {}: {source}", path.display())]
-    File {
-        /// What was tried.
-        what: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    File { what: &'static str, path: PathBuf, source: io::Error },
     /// `campaign.json` has another format.
     #[error("{}: {problem}", path.display())]
-    Malformed {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        problem: String,
-    },
+    Malformed { path: PathBuf, problem: String },
     /// The machine cannot be booted in that way.
     #[error("{loader}: {problem}")]
-    Loader {
-        /// The loader.
-        loader: LoaderName,
-        /// Why, and what to do.
-        problem: String,
-    },
-    /// A program failed.
+    Loader { loader: LoaderName, problem: String },
     #[error("`{command}` failed: {problem}")]
-    Program {
-        /// The program with its arguments.
-        command: String,
-        /// What it said.
-        problem: String,
-    },
+    Program { command: String, problem: String },
     /// Something of the campaign stays outside of its folder.
     #[error("not all of the campaign could be removed: {problems}")]
     NotRemoved {
@@ -71,11 +48,8 @@ pub struct Campaign {
     pub plan: Plan,
     /// Goal, arms, margin, seed (all orders and coins come from it), budget, alpha.
     pub registration: FixRegistration,
-    /// What boots the machine.
     pub loader: LoaderName,
-    /// The default kernel.
     pub kernel: String,
-    /// Its command line.
     pub command_line: String,
     /// The boot that was asked for last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -123,15 +97,11 @@ impl Campaign {
     }
 
     /// Brings it to the disk, whole.
-    ///
-    /// # Errors
-    /// It cannot be written.
     pub fn write(&self, folder: &Path) -> Result<(), CampaignError> {
         let text = serde_json::to_string_pretty(self).unwrap_or_default();
         write_whole(&folder.join(FILE), &(text + "\n"))
     }
 
-    /// Where its search is.
     pub fn search(folder: &Path) -> PathBuf {
         folder.join(SEARCH)
     }
@@ -143,7 +113,6 @@ impl Campaign {
         (search.file_name()? == SEARCH && Self::exists(folder)).then(|| folder.to_owned())
     }
 
-    /// Takes the file away again.
     pub(super) fn delete(folder: &Path) -> Result<(), CampaignError> {
         remove(&folder.join(FILE))
     }

@@ -16,15 +16,11 @@ const START: &str = "ExecStart=/bin/sh \"";
 pub struct Continuation<'a> {
     /// Below what the unit is written.
     pub root: &'a HostRoot,
-    /// The campaign.
     pub folder: &'a Path,
 }
 
 impl Continuation<'_> {
     /// Refuses a machine whose unit is that of another campaign; names it.
-    ///
-    /// # Errors
-    /// There is one.
     pub fn check(&self) -> Result<(), CampaignError> {
         let Some(other) = self.other() else { return Ok(()) };
         let problem = match folder_of(&other) {
@@ -44,9 +40,6 @@ impl Continuation<'_> {
     }
 
     /// Writes both. A unit of another campaign is refused.
-    ///
-    /// # Errors
-    /// They cannot be written.
     pub fn install(&self, program: &Path) -> Result<(), CampaignError> {
         self.check()?;
         let folder = self.folder.display();
@@ -75,9 +68,6 @@ impl Continuation<'_> {
     }
 
     /// Removes the unit, if it is that of this campaign. The script stays with the folder.
-    ///
-    /// # Errors
-    /// It cannot be removed.
     pub fn remove(&self) -> Result<(), CampaignError> {
         let unit = self.root.path(UNIT);
         if std::fs::read_to_string(&unit).is_ok_and(|text| text.contains(&self.line())) {
@@ -87,7 +77,6 @@ impl Continuation<'_> {
         Ok(())
     }
 
-    /// Where the script is.
     pub fn script(&self) -> PathBuf {
         self.folder.join(SCRIPT)
     }

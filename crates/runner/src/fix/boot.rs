@@ -11,15 +11,11 @@ use whylate_stats::search::Trial;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Boot {
     /// It does; what the boot took counts as time of the search.
-    Ready {
-        /// How long.
-        took: Nanos,
-    },
+    Ready { took: Nanos },
     /// A boot is asked for; the search ends here and goes on after it.
     Asked,
     /// The boot that was asked for did not come.
     Failed {
-        /// Why.
         why: String,
         /// How long it was waited for.
         took: Nanos,

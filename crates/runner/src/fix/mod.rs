@@ -38,12 +38,10 @@ use whylate_treat::{Change, Planner as _, Surroundings, Target};
 /// Repeats of each cell before anything is changed.
 const FIRST_REPEATS: u32 = 2;
 
-/// What may be tried.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Proposal {
     /// The causes of the spikes in the chosen cell.
     pub causes: Vec<FixCause>,
-    /// What is tried.
     pub arms: Vec<FixArm>,
     /// So many of the first of them are tried before the others; 0 for all at once.
     pub first: u32,
@@ -54,9 +52,6 @@ pub struct Proposal {
 /// Says which treatments may be tried, given what was measured without any.
 pub trait Adviser {
     /// The treatments for that cell by these rules, which have the settings of an audit; `None` when the user wants none tried.
-    ///
-    /// # Errors
-    /// Why it cannot be told.
     fn propose(
         &mut self,
         rules: &FixRegistration,
@@ -65,9 +60,6 @@ pub trait Adviser {
     ) -> Result<Option<Proposal>, String>;
 
     /// Whether the machine is booted as the step of that number needs it, with these arms; always, where no arm needs a boot.
-    ///
-    /// # Errors
-    /// Why no boot can be asked for.
     fn boot(&mut self, step: usize, arms: &[&FixArm]) -> Result<Boot, String> {
         let _ = (step, arms);
         Ok(Boot::Ready { took: Nanos(0) })
@@ -75,9 +67,6 @@ pub trait Adviser {
 }
 
 /// Whether a treatment can be applied to the machine below `root` and changes anything there.
-///
-/// # Errors
-/// Why it cannot be tried.
 pub fn possible(root: &HostRoot, facts: &Facts, target: &CpuSet, kind: &TreatmentKind) -> Result<(), String> {
     let surroundings = Surroundings::new(root.clone(), facts, Some(target.clone()));
     let planned = kind.plan(&surroundings).map_err(|error| error.to_string())?;
@@ -101,9 +90,6 @@ pub fn possible(root: &HostRoot, facts: &Facts, target: &CpuSet, kind: &Treatmen
 }
 
 /// Searches treatments, or looks again at what was proved, by the rules of `registration`, into the new directory `path`.
-///
-/// # Errors
-/// As [`run`](crate::run()).
 pub fn fix(
     experiment: &Experiment,
     registration: FixRegistration,
@@ -130,9 +116,6 @@ pub fn fix(
 }
 
 /// Goes on with the search in `path` where its steps end.
-///
-/// # Errors
-/// As [`resume`](crate::resume()); [`RunError::Search`] when its steps are not those of its rules.
 pub fn resume_fix(
     path: &Path,
     prepare: &dyn Fn(Plan) -> Result<Experiment, RunError>,
@@ -257,7 +240,6 @@ fn choose(run: &mut RunInProgress<'_>, adviser: &mut dyn Adviser) -> Result<Opti
     Ok(is_met.then_some(RunEnd::Completed))
 }
 
-/// A search under way.
 struct Steps {
     registration: FixRegistration,
     search: Search,

@@ -22,14 +22,11 @@ pub const RUNS_PERMUTED_MIN: usize = 4;
 /// A history of fewer runs does not tell how much they differ.
 pub const HISTORY_MIN: usize = 5;
 
-/// What two sides rest on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
-    /// The runs of both sides.
     Runs,
     /// A history of that many runs.
     History(usize),
-    /// Nothing: too few runs.
     TooFew,
 }
 
@@ -51,7 +48,6 @@ pub struct Question<'a> {
     pub side: (&'a str, &'a [RunValues]),
     /// Runs as those of the baseline.
     pub history: &'a [RunValues],
-    /// The statistic that decides.
     pub primary: Option<&'a SeriesStatistic>,
     /// Effects up to this share do not matter.
     pub margin: f64,

@@ -7,14 +7,11 @@ use whylate_core::SeriesName;
 use whylate_core::plan::{SeriesStatistic, Statistic};
 use whylate_core::result::{CpuResult, MeasureResult, RunResult};
 
-/// Which value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ValueKey {
     /// The cell; empty where each side has one.
     pub cell: String,
-    /// The series.
     pub series: String,
-    /// The statistic.
     pub statistic: Statistic,
 }
 
@@ -87,7 +84,6 @@ fn statistics(cpu: &CpuResult) -> Vec<(Statistic, f64)> {
     of_quantiles.unwrap_or_else(|| largest().into_iter().collect())
 }
 
-/// What both sides have.
 pub(super) fn common(first: &[RunValues], second: &[RunValues]) -> BTreeSet<ValueKey> {
     let keys = |runs: &[RunValues]| -> BTreeSet<ValueKey> {
         runs.iter().flat_map(|run| run.0.keys().cloned()).collect()

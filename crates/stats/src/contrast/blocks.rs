@@ -27,7 +27,6 @@ pub(super) struct Tails {
 }
 
 impl Tails {
-    /// The two-sided p-value.
     pub(super) fn two_sided(self) -> f64 {
         (2.0 * self.lower.min(self.upper)).min(1.0)
     }

@@ -37,7 +37,6 @@ pub struct Study {
     /// 95 % interval of the effect; an end that the repeats do not bound is absent. Equivalent means that all of it lies within
     /// the margin: who sees it sees why.
     pub interval_95: (Option<f64>, Option<f64>),
-    /// Repeats of the smaller group.
     pub repeats: usize,
 }
 

@@ -2,7 +2,6 @@
 
 use std::f64::consts::FRAC_PI_2;
 
-/// Steps of the integral; even.
 const STEPS: u32 = 400;
 /// Halvings of the search for a quantile.
 const HALVINGS: u32 = 60;

@@ -33,7 +33,6 @@ const SETTING_PAIRS_MAX: u32 = 80;
 /// This many confirmations in a row that prove nothing end the search.
 const FUTILE_MAX: u32 = 2;
 
-/// The rules of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
     /// The smallest relative change that matters.
@@ -65,16 +64,13 @@ pub struct Figure {
     pub value: f64,
     /// Other statistics, which must not become worse.
     pub others: BTreeMap<String, f64>,
-    /// What the loads achieved.
     pub rates: BTreeMap<String, f64>,
     /// What is told of it and judges nothing: power.
     pub costs: BTreeMap<String, f64>,
 }
 
-/// What to measure next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trial {
-    /// What for.
     pub phase: FixPhase,
     /// The arms in force, in the order in which they are applied.
     pub arms: Vec<usize>,
@@ -84,21 +80,16 @@ pub struct Trial {
     pub part: (u32, u32),
 }
 
-/// What became of an arm.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ArmState {
     /// Its values in the screening beside nothing else.
     pub screened: Vec<f64>,
-    /// Rounds that it survived there.
     pub rounds: u32,
-    /// Why it cannot be measured.
     pub failed: Option<String>,
-    /// Whether a screening had it.
     pub is_measured: bool,
     is_tried: bool,
 }
 
-/// What is being done.
 #[derive(Clone, Debug)]
 enum Work {
     Screen(Screen),
@@ -106,7 +97,6 @@ enum Work {
     Done,
 }
 
-/// A search under way.
 #[derive(Clone, Debug)]
 pub struct Search {
     rules: Rules,
@@ -229,7 +219,6 @@ impl Search {
         &self.arms
     }
 
-    /// The rules.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
@@ -305,7 +294,6 @@ impl Search {
         self.claim(FixPhase::Confirm, self.base.clone(), candidate, Some(arm));
     }
 
-    /// Begins to compare two sets.
     fn claim(&mut self, phase: FixPhase, control: Vec<usize>, candidate: Vec<usize>, tested: Option<usize>) {
         // Leaving a part out takes a claim back at most: it spends nothing.
         let spent = if phase == FixPhase::LeaveOut {

@@ -13,7 +13,6 @@ use whylate_core::result::{
 
 /// The statistics that must not become worse.
 const GUARDED: [Statistic; 4] = [Statistic::Median, Statistic::P99, Statistic::P999, Statistic::Max];
-/// The intervals that are shown.
 const SHOWN: f64 = 0.05;
 
 /// What one repeat of a cell shows of the goal; `None` without such a statistic.
@@ -102,9 +101,6 @@ fn names(registration: &FixRegistration, arms: &[usize]) -> Vec<String> {
 }
 
 /// What a search shows. `state` is that of its run; one that has ended shows what is proved until then.
-///
-/// # Errors
-/// As [`replay`].
 pub fn answer(
     registration: &FixRegistration,
     steps: &[FixStep],
@@ -231,7 +227,6 @@ fn verified(result: &FixResult, is_over: bool) -> (FixAnswer, String) {
     (FixAnswer::Unfinished, text)
 }
 
-/// A claim with its effect.
 fn shown(claim: &Claim, registration: &FixRegistration) -> FixClaim {
     let margin = registration.margin.0;
     let mut effects = claim.effects();

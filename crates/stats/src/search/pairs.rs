@@ -20,7 +20,6 @@ pub(super) fn logarithm(value: f64) -> f64 {
     value.max(1e-9).ln()
 }
 
-/// How a claim ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClaimEnd {
     /// The candidate is better by more than the margin.
@@ -40,19 +39,13 @@ pub enum ClaimEnd {
 /// A comparison of two sets of arms.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
-    /// What for.
     pub phase: FixPhase,
-    /// The arms of the control.
     pub control: Vec<usize>,
-    /// The arms of the candidate.
     pub candidate: Vec<usize>,
     /// The arm in which they differ; `None` where it is more than one.
     pub tested: Option<usize>,
-    /// Evidence that proves it.
     pub needed: f64,
-    /// The pairs: control, candidate.
     pub pairs: Vec<[Figure; 2]>,
-    /// How it ended.
     pub end: ClaimEnd,
 }
 

@@ -15,7 +15,6 @@ const CLEAR_FACTOR: f64 = 5.0;
 
 #[derive(Clone, Debug)]
 pub(super) struct Screen {
-    /// The arms of this round.
     arms: Vec<usize>,
     /// Those that were left behind, the best first, with the rounds that each survived.
     behind: Vec<(usize, u32)>,

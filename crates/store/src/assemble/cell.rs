@@ -302,7 +302,6 @@ impl CellData {
     }
 }
 
-/// By series and CPU.
 type Throttled = BTreeMap<(String, CpuId), Throttling>;
 
 /// What the scheduler took in all repeats; the largest other gap is that of repeats without any, too.

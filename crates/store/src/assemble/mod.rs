@@ -130,9 +130,6 @@ fn compared(results: &[CellResult], info: &RunInfo) -> (Vec<Comparison>, Vec<Ans
 }
 
 /// One cell, of what was written from segment `from` on: what the newest repeat brought.
-///
-/// # Errors
-/// As [`Reader::open`].
 pub fn assemble_newest(path: &Path, cell: &str, from: u32) -> Result<Option<CellResult>, StoreError> {
     let mut reader = Reader::open(path)?;
     reader.keep_from(from);

@@ -7,7 +7,6 @@ use whylate_core::{CpuId, CpuSet, Nanos, SeriesName, WarningCode};
 use whylate_stats::SampleShape;
 use whylate_stats::throttling::{Circumstances, fair_server_in};
 
-/// The probes of the plan.
 pub(super) struct Shapes {
     /// How many of the largest spikes of a probe are kept.
     pub(super) spikes_kept: usize,

@@ -99,7 +99,6 @@ fn at(cpu: CpuId, reason: &str) -> String {
     format!("CPU {cpu}: {reason}")
 }
 
-/// The tables beside the samples.
 fn check_beside(rows: &mut Rows, found: &mut Found) {
     rows.causes.retain(|(key, spike)| keep(found, key, causes_problem(spike)));
     let mut seen = HashSet::new();

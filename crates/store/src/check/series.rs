@@ -12,7 +12,6 @@ pub(super) struct Checked {
     sum_max: u128,
 }
 
-/// Looks at an interval alone.
 pub(super) fn check_interval(interval: &Interval) -> Result<Checked, String> {
     let Interval { start_ns, end_ns, samples, min_ns, max_ns, histogram, .. } = interval;
     let length_ns = end_ns

@@ -25,19 +25,24 @@ const FORMAT: &str = "whylate.manifest/2";
 /// That of earlier versions, which replaced no segments.
 const FORMAT_BEFORE: &str = "whylate.manifest/1";
 
-/// What a line says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
 enum Entry {
     /// A process begins to write; its segments have numbers from `first_segment` on.
-    Begun { format: String, run: String, first_segment: u32 },
+    Begun {
+        format: String,
+        run: String,
+        first_segment: u32,
+    },
     /// A new `run.json`, about to be renamed into place.
-    Info { sha256: String },
+    Info {
+        sha256: String,
+    },
     /// All segments of a flush are in place, or those that several flushes became.
     Flushed(Flush),
-    /// The run has ended.
-    Sealed { files: Vec<Listed> },
-    /// Of a newer version.
+    Sealed {
+        files: Vec<Listed>,
+    },
     #[serde(other)]
     Other,
 }
@@ -49,19 +54,16 @@ pub(crate) struct Flush {
     /// The segments whose rows it holds, which do not count any more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) replaces: Vec<u32>,
-    /// Whose data they hold.
     pub(crate) of: Vec<Part>,
     pub(crate) tables: Vec<Listed>,
 }
 
 impl Flush {
-    /// The size of its files.
     pub(crate) fn bytes(&self) -> u64 {
         self.tables.iter().map(|listed| listed.bytes).sum()
     }
 }
 
-/// A file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Listed {
     /// Name of the table, or path below the run directory.
@@ -87,17 +89,12 @@ impl Listed {
 /// A part of what was measured: some time of one attempt.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// Name of the cell.
     pub cell: String,
-    /// Number of the repeat.
     pub repeat: u32,
-    /// Number of the attempt.
     pub attempt: u32,
     /// The probes; empty where only loads were recorded.
     pub probes: Vec<String>,
-    /// Over which time.
     pub start_ns: u64,
-    /// Its end.
     pub end_ns: u64,
 }
 
@@ -115,7 +112,6 @@ impl std::fmt::Display for Part {
     }
 }
 
-/// Whose data rows are.
 pub(crate) fn parts_of(rows: &Rows) -> Vec<Part> {
     let mut parts: BTreeMap<(&str, u32, u32), Part> = BTreeMap::new();
     let mut add = |(cell, repeat, attempt), probe: Option<&str>, span: Option<Span>| {

@@ -7,7 +7,6 @@ use std::io;
 use std::path::Path;
 use whylate_core::result::RunState;
 
-/// What the manifest says.
 #[derive(Debug, Default)]
 pub(crate) struct Manifest {
     flushes: BTreeMap<u32, Flush>,
@@ -21,9 +20,7 @@ pub(crate) struct Manifest {
     infos: (Option<String>, Option<String>),
     /// The other files, if its last line seals the run.
     pub(crate) sealed: Option<Vec<Listed>>,
-    /// What is wrong with it.
     pub(crate) problems: Vec<String>,
-    /// Length of its whole lines.
     pub(super) len: u64,
     /// The hash of the last of them.
     pub(super) chain: String,
@@ -32,7 +29,6 @@ pub(crate) struct Manifest {
 /// Where a segment comes from.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Origin<'m> {
-    /// It is listed.
     Listed(&'m Flush),
     /// Its rows are in a later one: a killed process did not remove it.
     Replaced,

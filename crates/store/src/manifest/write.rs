@@ -44,7 +44,6 @@ impl ManifestWriter {
         self.add(&Entry::Flushed(flush))
     }
 
-    /// The end of the run.
     pub(crate) fn seal(&mut self, files: Vec<Listed>) -> Result<(), StoreError> {
         self.add(&Entry::Sealed { files })
     }

@@ -16,7 +16,6 @@ pub(crate) struct CauseRow {
     latency_ns: u64,
     rank: u32,
     cause: Cause,
-    /// Its evidence, in lines.
     evidence: String,
     lost: u64,
 }

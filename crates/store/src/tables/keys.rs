@@ -9,7 +9,6 @@ use whylate_core::SeriesName;
 /// What a row of a probe belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RowKey {
-    /// Name of the cell.
     pub cell: String,
     /// Number of the repeat, from 1.
     pub repeat: u32,
@@ -25,7 +24,6 @@ pub const NOISE_FLOOR: &str = "noise-floor";
 /// What a row of a load belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RateKey {
-    /// Name of the cell.
     pub cell: String,
     /// Number of the repeat, from 1.
     pub repeat: u32,
@@ -37,21 +35,16 @@ pub struct RateKey {
     pub unit: String,
 }
 
-/// An interval of CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
-    /// Its begin.
     pub start_ns: u64,
-    /// Its end.
     pub end_ns: u64,
 }
 
 /// A record of what was counted over a span of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spanned<R> {
-    /// Over which time.
     pub span: Span,
-    /// CPU and counts.
     pub record: R,
 }
 

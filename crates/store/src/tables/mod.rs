@@ -209,9 +209,6 @@ pub trait Sink {
     fn flush(&mut self) -> Result<(), StoreError>;
 
     /// As [`Sink::flush`] where the rows take much memory; otherwise they stay.
-    ///
-    /// # Errors
-    /// As [`Sink::flush`].
     fn flush_if_large(&mut self) -> Result<(), StoreError> {
         if self.rows().bytes() < FLUSH_BYTES { Ok(()) } else { self.flush() }
     }

@@ -18,7 +18,6 @@ const PAGE: usize = 4096;
 /// Where buffers come from.
 #[derive(Clone, Debug)]
 pub enum Origin {
-    /// Dumb buffers of a card.
     Card(Card),
     /// `memfd_secret`.
     Secret,
@@ -72,9 +71,6 @@ impl Buffers {
     }
 
     /// Time to read a cached line of such a buffer: see [`DeviceMemory::read_ns`].
-    ///
-    /// # Errors
-    /// As [`Self::turn`].
     pub fn read_ns(&self) -> io::Result<f64> {
         let mut made = self.make()?;
         Ok(made.memory().read_ns())

@@ -51,7 +51,6 @@ const fn read_write<T>(number: u64) -> u64 {
 /// Pixels of a row of a buffer that nobody looks at; four bytes each.
 const WIDTH: u32 = 512;
 
-/// A card's node.
 #[derive(Clone, Debug)]
 pub struct Card {
     file: Arc<File>,
@@ -60,9 +59,6 @@ pub struct Card {
 
 impl Card {
     /// The nodes of cards below `/dev/dri`, in order.
-    ///
-    /// # Errors
-    /// When the folder is missing.
     pub fn paths() -> io::Result<Vec<PathBuf>> {
         let is_card = |path: &PathBuf| {
             path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"card"))
@@ -84,15 +80,11 @@ impl Card {
         Ok(Self { file: Arc::new(file), path: path.to_owned() })
     }
 
-    /// The node.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Makes a buffer of at least that many bytes, and maps it.
-    ///
-    /// # Errors
-    /// As [`Card::buffer`].
     pub fn buffer_of(&self, bytes: usize) -> io::Result<DumbBuffer> {
         let height = bytes.div_ceil(4 * WIDTH as usize);
         self.buffer(WIDTH, u32::try_from(height).map_err(|_| io::ErrorKind::InvalidInput)?)
@@ -117,7 +109,6 @@ impl Card {
 #[derive(Debug)]
 pub struct DumbBuffer {
     // Unmapped before its handle is given back.
-    /// What the CPU draws into.
     pub memory: DeviceMemory,
     /// Bytes of a row.
     pub pitch: u32,

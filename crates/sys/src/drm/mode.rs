@@ -171,7 +171,6 @@ impl Display {
         Err(io::Error::new(io::ErrorKind::NotFound, "no display is connected"))
     }
 
-    /// Whether it shows something now.
     pub fn is_in_use(&self) -> bool {
         self.before.mode_valid != 0 && self.before.framebuffer != 0
     }

@@ -16,31 +16,17 @@ const NODES_MAX: u32 = 1024;
 pub enum BufferError {
     /// A size of 0, or one that no address space holds.
     #[error("a buffer of {bytes} bytes cannot be made")]
-    Size {
-        /// The size.
-        bytes: usize,
-    },
+    Size { bytes: usize },
     /// The kernel refused the mapping or its pages.
     #[error("mapping {bytes} bytes failed: {source}")]
-    Map {
-        /// The size.
-        bytes: usize,
-        /// The kernel's answer.
-        source: io::Error,
-    },
+    Map { bytes: usize, source: io::Error },
     /// The memory cannot be on that NUMA node.
     #[error(
         "memory on NUMA node {node} is refused: {source}; the nodes are listed in /sys/devices/system/node/has_memory"
     )]
-    Node {
-        /// The node.
-        node: u32,
-        /// The kernel's answer.
-        source: io::Error,
-    },
+    Node { node: u32, source: io::Error },
 }
 
-/// Which pages a buffer got.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HugePages {
     /// None were asked for; the system's own policy applies.
@@ -53,10 +39,7 @@ pub enum HugePages {
         bytes: u64,
     },
     /// Asked for, and not available.
-    Unavailable {
-        /// Why.
-        reason: String,
-    },
+    Unavailable { reason: String },
 }
 
 /// Private anonymous memory, page-aligned, every page present.
@@ -96,7 +79,6 @@ impl Buffer {
         }
     }
 
-    /// Maps, binds and populates.
     fn map(bytes: usize, mapped: usize, flags: MapFlags, node: Option<u32>) -> Result<Self, BufferError> {
         let mut buffer = Self::reserve(bytes, mapped, flags)?;
         buffer.bind(node)?;
@@ -219,7 +201,6 @@ impl Buffer {
         self.bytes == 0
     }
 
-    /// Which pages it got.
     pub fn huge_pages(&self) -> &HugePages {
         &self.huge_pages
     }

@@ -11,7 +11,6 @@ pub enum ByteOrder {
 }
 
 impl ByteOrder {
-    /// That of this machine.
     pub const NATIVE: Self = if cfg!(target_endian = "big") { Self::Big } else { Self::Little };
 
     /// Two bytes at `at`; `None` beyond the end.

@@ -7,28 +7,10 @@ use std::path::PathBuf;
 pub enum ParseError {
     /// The file cannot be opened or read.
     #[error("cannot read {}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// Nothing that this version reads.
+    Read { path: PathBuf, source: std::io::Error },
     #[error("{}: is not a trace that whylate reads ({found}); it reads tracefs text (also of trace-cmd report, perf script, perf sched timehist, rtla, atrace, systrace), trace.dat, perf.data, Perfetto traces with ftrace events and trace_pipe_raw pages", path.display())]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-        /// What it looks like.
-        found: String,
-    },
+    Foreign { path: PathBuf, found: String },
     /// Damaged or truncated.
     #[error("{}: at byte {offset}: {message}", path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// Where.
-        offset: u64,
-        /// What is wrong.
-        message: String,
-    },
+    Damaged { path: PathBuf, offset: u64, message: String },
 }

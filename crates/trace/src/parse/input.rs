@@ -56,7 +56,6 @@ impl Input {
         Self { section: Some(offset), ..Self::memory(&self.path, bytes) }
     }
 
-    /// The path, for messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -121,7 +120,6 @@ impl Input {
 #[derive(Clone, Debug)]
 pub struct Scan<'a> {
     input: &'a Input,
-    /// Where the next thing is.
     pub position: u64,
     /// Byte order of numbers.
     pub order: ByteOrder,
@@ -131,7 +129,6 @@ pub struct Scan<'a> {
 const TEXT_BYTES_MAX: usize = 1 << 16;
 
 impl<'a> Scan<'a> {
-    /// What is scanned.
     pub fn input(&self) -> &'a Input {
         self.input
     }

@@ -11,7 +11,6 @@ pub(super) const LINE_BYTES_MAX: usize = 256 << 10;
 /// Where a line is: in the file, and in the buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line {
-    /// Offset in the file.
     pub(super) offset: u64,
     start: usize,
     end: usize,
@@ -19,7 +18,6 @@ pub(super) struct Line {
     pub(super) ended: bool,
 }
 
-/// A stream, line by line.
 pub(super) struct Lines {
     stream: Box<dyn Read + Send>,
     buffer: Box<[u8]>,
@@ -47,7 +45,6 @@ impl Lines {
         Self { stream, buffer, start: 0, end: 0, base: offset, at_end: false }
     }
 
-    /// Offset of the next line.
     pub(super) fn offset(&self) -> u64 {
         self.base + self.start as u64
     }

@@ -18,7 +18,6 @@ pub(super) struct Head {
     pub(super) version: String,
     /// Bytes of a `long` of the traced machine: 4 or 8.
     pub(super) long_bytes: usize,
-    /// Size of its pages.
     pub(super) page_bytes: u32,
 }
 

@@ -47,9 +47,6 @@ pub fn open(path: &Path) -> Result<Box<dyn Reader>, ParseError> {
 }
 
 /// A reader for the trace in `source`.
-///
-/// # Errors
-/// As [`open`].
 pub fn from_source(source: Source) -> Result<Box<dyn Reader>, ParseError> {
     let mut head = Vec::new();
     source

@@ -21,7 +21,6 @@ impl PrintkFormats {
         Self { texts: file.lines().filter_map(entry).collect() }
     }
 
-    /// The text at an address.
     pub fn text(&self, address: u64) -> Option<&str> {
         self.texts.get(&address).map(|text| &**text)
     }

@@ -21,7 +21,6 @@ const MAGIC_BYTES: usize = 6;
 /// How the bytes are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// As they are.
     None,
     /// gzip (`.gz`), any number of members.
     Gzip,
@@ -75,9 +74,6 @@ impl Source {
     }
 
     /// Bytes in memory; `name` stands for the path in messages.
-    ///
-    /// # Errors
-    /// None in fact: memory can be read.
     pub fn memory(name: &str, bytes: impl Into<Arc<[u8]>>) -> Result<Self, ParseError> {
         Self::new(Path::new(name), Origin::Memory(bytes.into()))
     }
@@ -99,12 +95,10 @@ impl Source {
         Ok(source)
     }
 
-    /// The file's path, for messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// How it is compressed.
     pub fn compression(&self) -> Compression {
         self.compression
     }

@@ -15,7 +15,6 @@ const DISTANCE_MAX: u64 = 1 << 20;
 pub(crate) struct Place {
     /// The file, or what a part of it was unpacked to.
     pub(crate) input: Input,
-    /// Where they are in it.
     pub(crate) offset: u64,
     /// How many bytes they have there.
     pub(crate) bytes: u64,

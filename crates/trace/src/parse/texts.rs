@@ -23,15 +23,12 @@ const ADDRESS_BASE: u64 = 0x4000_0000_0000_0000;
 /// Functions that get such an address.
 const ADDRESSES_MAX: usize = 1 << 12;
 
-/// What a thread is called.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     command: Name,
-    /// The file says so.
     saved: bool,
 }
 
-/// The texts of a trace.
 #[derive(Debug, Default)]
 pub struct Texts {
     /// All texts.

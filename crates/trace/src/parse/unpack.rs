@@ -6,15 +6,12 @@
 use std::io::Read;
 use structured_zstd::decoding::{ContentChecksum, FrameDecoder};
 
-/// How a trace.dat is compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Algorithm {
     /// Not at all.
     #[default]
     None,
-    /// zlib.
     Zlib,
-    /// Zstandard.
     Zstandard,
 }
 

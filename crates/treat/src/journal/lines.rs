@@ -39,7 +39,6 @@ pub(super) struct Mark {
 pub(super) enum Marked {
     /// There is none.
     Not,
-    /// It cannot be read.
     Damaged,
     /// The journal has at least so many lines.
     Lines(u64),
@@ -66,7 +65,6 @@ fn unseal<T: for<'a> Deserialize<'a>>(line: &[u8]) -> Option<(u64, T)> {
     Some((seq, of))
 }
 
-/// The text of a mark.
 pub(super) fn mark(lines: u64, boot_id: &str) -> serde_json::Result<Vec<u8>> {
     let mut text = seal(lines, &Mark { boot_id: boot_id.to_owned() })?;
     text.pop();

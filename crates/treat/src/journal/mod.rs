@@ -60,7 +60,6 @@ impl Holder {
         }
     }
 
-    /// Whether its process still runs.
     pub fn is_alive(&self) -> bool {
         process::started_ticks(self.pid) == Some(self.start_ticks)
     }

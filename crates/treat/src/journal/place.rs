@@ -21,7 +21,6 @@ const MARK_SUFFIX: &str = ".mark";
 /// How often a journal that looks damaged is read again without its lock: its writer may be at work.
 const READS_MAX: usize = 5;
 
-/// Where a journal is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct JournalPlace {
     pub(super) folder: PathBuf,
@@ -61,12 +60,10 @@ impl JournalPlace {
         Ok(std::iter::once(self.clone()).chain(others).collect())
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its file.
     pub fn path(&self) -> PathBuf {
         self.folder.join(self.file_name())
     }
@@ -140,9 +137,6 @@ impl JournalPlace {
     }
 
     /// Whether a journal can be kept here; tried without leaving anything behind but the folders.
-    ///
-    /// # Errors
-    /// [`TreatError::State`], [`TreatError::Untrusted`].
     pub fn check(&self, root: &HostRoot) -> Result<(), TreatError> {
         lock::open(self, &self.make_folder()?, root).map(drop)
     }

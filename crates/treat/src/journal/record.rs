@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 /// `format` of the line that begins a session.
 pub const JOURNAL_FORMAT: &str = "whylate.journal/2";
 
-/// Who makes changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
     /// The command: `whylate run`.
@@ -17,7 +16,6 @@ pub struct Holder {
     pub run: Option<String>,
     /// Whether the changes stay when the process ends, until they are taken back by hand.
     pub kept: bool,
-    /// Its process.
     pub pid: u32,
     /// When that started, in clock ticks since boot; 0 where /proc does not say.
     pub start_ticks: u64,
@@ -31,7 +29,6 @@ pub struct Holder {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
 pub(crate) enum Record {
-    /// A holder begins.
     Session {
         format: String,
         session: u64,
@@ -56,7 +53,6 @@ pub(crate) enum Record {
     Damaged { unknown: Vec<String>, kept: String },
 }
 
-/// What became of a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "fate", rename_all = "snake_case")]
 pub enum Fate {
@@ -64,7 +60,6 @@ pub enum Fate {
     Restored,
     /// The former value was there already: the change was never made, or was undone by others.
     Unchanged,
-    /// The task ended.
     Ended,
     /// The machine has rebooted since, which brings it back.
     Rebooted,
@@ -76,7 +71,6 @@ pub enum Fate {
     },
     /// Restoring failed; it stays in the journal, for another attempt.
     Failed {
-        /// Why.
         reason: String,
     },
 }
@@ -88,37 +82,27 @@ impl Fate {
     }
 }
 
-/// How far a change came.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// It may or may not have been made.
     Intended,
-    /// It was made.
     Applied {
         /// What was read afterwards, in the normal form.
         found: String,
     },
     /// It needs nothing any more.
-    Closed(
-        /// Why.
-        Fate,
-    ),
+    Closed(Fate),
 }
 
 /// One change in a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its number in the journal.
     pub entry: u64,
-    /// The session that made it.
     pub session: u64,
-    /// The treatment that wanted it.
     pub treatment: String,
-    /// The change.
     pub change: Change,
     /// The former value, as it was read.
     pub old: String,
-    /// How far it came.
     pub state: State,
 }
 
@@ -134,7 +118,6 @@ impl Entry {
     }
 }
 
-/// What a journal says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     /// Every holder, by the number of its session.
@@ -151,7 +134,6 @@ impl Contents {
         self.entries.iter().filter(|entry| entry.is_open())
     }
 
-    /// Who made a change.
     pub fn holder(&self, entry: &Entry) -> Option<&Holder> {
         self.sessions.get(&entry.session)
     }

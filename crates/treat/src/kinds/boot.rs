@@ -8,25 +8,16 @@ const COMMAND_LINE: &str = "/proc/cmdline";
 const RELEASE: &str = "/proc/sys/kernel/osrelease";
 
 /// What the kernel below `root` was started with; an empty text where that is not known.
-///
-/// # Errors
-/// [`HostError`] when it cannot be read.
 pub fn command_line(root: &HostRoot) -> Result<String, HostError> {
     Ok(root.read_trimmed(COMMAND_LINE)?.unwrap_or_default())
 }
 
 /// Its version, as `uname -r` prints it.
-///
-/// # Errors
-/// [`HostError`] when it cannot be read.
 pub fn release(root: &HostRoot) -> Result<String, HostError> {
     Ok(root.read_trimmed(RELEASE)?.unwrap_or_default())
 }
 
 /// What of `plan` the kernel below `root` lacks, as a sentence; `None` where it was booted so.
-///
-/// # Errors
-/// [`HostError`] when that cannot be read.
 pub fn lacks(root: &HostRoot, plan: &BootPlan) -> Result<Option<String>, HostError> {
     let (line, release) = (command_line(root)?, release(root)?);
     if let Some(kernel) = plan.kernel.as_ref().filter(|kernel| **kernel != release) {

@@ -29,9 +29,7 @@ struct Cache {
     level: u32,
     /// Every way.
     mask: u64,
-    /// Least ways of a group.
     ways_min: u32,
-    /// Ways that devices use, too.
     shared: u64,
     groups_max: usize,
 }
@@ -164,7 +162,6 @@ fn cache(root: &HostRoot) -> Result<Cache, Impossible> {
     )))
 }
 
-/// Groups that others made.
 fn groups(root: &HostRoot) -> Result<Vec<String>, Impossible> {
     let names = root.list(MOUNT)?.into_iter();
     let fixed = ["info", "mon_data", "mon_groups"];

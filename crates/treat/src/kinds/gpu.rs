@@ -15,11 +15,9 @@ use whylate_host::{HostError, HostRoot, uevent_value};
 const DRM: &str = "/sys/class/drm";
 const PCI: &str = "/sys/bus/pci/devices";
 
-/// A graphics device.
 struct Device {
     /// `card0`, or the PCI address of a device without one.
     name: String,
-    /// Its folder below /sys.
     folder: String,
     driver: String,
     address: Option<String>,

@@ -36,19 +36,16 @@ pub(super) fn affinity_of(line: u32) -> Target {
 /// One interrupt line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interrupt {
-    /// Its number.
     pub number: u32,
     /// Names of its handlers: `i915`, `virtio1-req.0`.
     pub actions: Vec<String>,
     /// PCI address of its device, where it is one.
     pub pci_address: Option<String>,
-    /// Driver of that device.
     pub driver: Option<String>,
     /// Whether that device is a graphics device.
     pub is_graphics: bool,
     /// Whether it is signalled by a message of a PCI device.
     pub is_msi: bool,
-    /// Where it may be handled.
     pub cpus: CpuSet,
     /// Whether it cannot be moved, as far as this kernel says.
     pub is_fixed: bool,
@@ -203,9 +200,6 @@ fn named(
 }
 
 /// irqbalance, where it runs, is stopped meanwhile: it would move interrupts back within seconds.
-///
-/// # Errors
-/// [`HostError`] when /proc cannot be listed.
 pub fn stop_irqbalance(surroundings: &Surroundings) -> Result<Vec<Change>, HostError> {
     let threads = Threads::read(&surroundings.root)?;
     let running = threads.named(BALANCER).filter(|thread| thread.pid == thread.tid);

@@ -84,9 +84,6 @@ pub(crate) fn required_file(
 }
 
 /// Refuses a file that this process cannot open for writing.
-///
-/// # Errors
-/// [`Impossible`] that says what to do.
 pub(crate) fn writable(surroundings: &Surroundings, path: &str) -> Result<(), Impossible> {
     let Err(error) = std::fs::OpenOptions::new().write(true).open(surroundings.root.path(path)) else {
         return Ok(());

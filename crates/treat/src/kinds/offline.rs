@@ -36,9 +36,6 @@ pub fn switched_off(changes: &[Change]) -> CpuSet {
 }
 
 /// Refuses to switch off what has to stay: CPU 0 where it must, target CPUs, the last housekeeping CPU.
-///
-/// # Errors
-/// [`Impossible`].
 pub fn check(surroundings: &Surroundings, off: &CpuSet) -> Result<(), Impossible> {
     if let Some(target) = &surroundings.target
         && let Some(cpu) = target.intersection(off).first()

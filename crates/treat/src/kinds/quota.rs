@@ -23,7 +23,6 @@ pub(crate) const MOUNTS: [&str; 4] =
 pub(crate) const GROUP: &str = "whylate-quota";
 /// The process that the kernel starts first.
 const INIT: u32 = 1;
-/// The kernel's usual period.
 const PERIOD_US: u64 = 100_000;
 /// The controller of v1.
 const CONTROLLER: &str = "cpu";

@@ -28,7 +28,6 @@ const TRACEFS: &str = "tracefs";
 const CAUSES_FROM_TRACEFS: &str = "causes from tracefs";
 /// Histograms that whylate makes from a trace buffer.
 const FROM_TRACEFS: &str = "histograms from tracefs";
-/// What brings tracefs back.
 const FIX_TRACEFS: &str = "run as root on the host, on a kernel with CONFIG_TRACING";
 
 /// What brings the events of trace buffers back.

@@ -30,7 +30,6 @@ pub(super) struct Choice<'a> {
     pub(super) ignores_causes: bool,
 }
 
-/// Looks at this machine.
 pub(super) struct MachineAdviser<'a> {
     pub(super) host: &'a Host,
     pub(super) choice: Choice<'a>,

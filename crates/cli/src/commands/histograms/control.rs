@@ -24,10 +24,8 @@ const FOLDER_VARIABLE: &str = "WHYLATE_RUNTIME_DIR";
 const PATIENCE: Duration = Duration::from_secs(5);
 /// After a connection that could not be taken.
 const REST: Duration = Duration::from_millis(100);
-/// Longest line that is read.
 const LINE_MAX: u64 = 64 << 10;
 
-/// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Act {
@@ -36,7 +34,6 @@ pub(super) enum Act {
     Reset,
 }
 
-/// A request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Request {
     pub(super) act: Act,

@@ -32,7 +32,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const INTERVAL_MIN: Nanos = Nanos::from_millis(100);
 /// After this time without a wake-up a warning is given: a machine with real-time tasks has woken one by then.
 const NOBODY_AFTER: Duration = Duration::from_secs(1);
-/// What counts more tasks.
 const ORDINARY_TOO: &str = "add --priority all, which counts ordinary tasks, too";
 
 pub(super) fn execute(arguments: &HistogramsArguments, host: &Host) -> Result<Ending> {
@@ -101,7 +100,6 @@ fn config(arguments: &HistogramsArguments, cpus: CpuSet) -> Result<HistogramsCon
     Ok(HistogramsConfig { cpus, kinds, priority_min, priority_max, task })
 }
 
-/// Counting under way.
 struct Session<'a> {
     arguments: &'a HistogramsArguments,
     /// `None`: until told to end.

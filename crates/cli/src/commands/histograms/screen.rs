@@ -37,7 +37,6 @@ impl Screen {
         frame
     }
 
-    /// Takes it away.
     pub(super) fn clear(self) -> Result<()> {
         let mut output = std::io::stdout().lock();
         output.write_all(format!("{}\u{1b}[J", self.back()).as_bytes())?;

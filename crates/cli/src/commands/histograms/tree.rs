@@ -19,7 +19,6 @@ const MARK: &str = ".whylate-histograms";
 /// End of the name of a file that is not whole yet.
 const UNFINISHED: &str = ".part";
 
-/// A tree under way.
 #[derive(Debug)]
 pub(super) struct Tree {
     top: PathBuf,

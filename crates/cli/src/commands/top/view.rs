@@ -41,7 +41,6 @@ enum Order {
     Longest,
 }
 
-/// What is on the screen.
 pub(super) struct TopView {
     host: String,
     shown: Option<TopResult>,

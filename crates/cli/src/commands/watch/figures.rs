@@ -4,7 +4,6 @@
 
 use whylate_runner::{LatencyTotals, TaskLine};
 
-/// A figure with its points.
 pub(super) struct Figure<'t> {
     /// With dots, as OpenTelemetry has it; Prometheus has underscores and the unit behind it.
     pub(super) name: &'static str,
@@ -13,11 +12,9 @@ pub(super) struct Figure<'t> {
     pub(super) points: Points<'t>,
 }
 
-/// What a value is in.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unit {
     Seconds,
-    /// A plain number of something.
     One,
 }
 

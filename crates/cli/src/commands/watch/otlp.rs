@@ -24,7 +24,6 @@ pub(super) struct Collector {
     headers: Vec<(String, String)>,
     interval: Duration,
     timeout: Duration,
-    /// What the figures are of.
     resource: Vec<(String, String)>,
 }
 

@@ -83,7 +83,6 @@ fn spans(indexes: impl Iterator<Item = i32>) -> Vec<(i32, u64)> {
     spans
 }
 
-/// The fields of a message.
 #[derive(Default)]
 struct Message(Vec<u8>);
 

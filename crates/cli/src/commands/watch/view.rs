@@ -73,7 +73,6 @@ impl Order {
     }
 }
 
-/// What is on the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Page {
     Threads,
@@ -82,7 +81,6 @@ enum Page {
     Help,
 }
 
-/// The view.
 pub(super) struct WatchView {
     tasks: Vec<TaskLine>,
     elapsed: Nanos,

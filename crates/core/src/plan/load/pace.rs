@@ -4,10 +4,8 @@ use crate::units::{BytesPerSec, UnitError, as_text};
 use std::fmt;
 use std::str::FromStr;
 
-/// How much of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Pace {
-    /// As much as goes.
     #[default]
     Full,
     /// That many bytes per second, over all CPUs.
@@ -55,10 +53,8 @@ impl fmt::Display for Pace {
 
 as_text!(Pace, "500MB/s", "A rate over all CPUs (500MB/s), a share of time (25%), or full");
 
-/// How many events.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum EventPace {
-    /// As many as possible.
     #[default]
     Full,
     /// That many per second, over all CPUs.

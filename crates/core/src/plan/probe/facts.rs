@@ -2,14 +2,12 @@
 
 use crate::warning::WarningCode;
 
-/// What a sample is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Samples {
     /// How much later than it should a task ran.
     Lateness,
     /// How long a task that wants to run all the time did not.
     Gap,
-    /// How long something took.
     Duration,
     /// How long an access to memory took.
     Access,
@@ -29,11 +27,9 @@ pub enum Judged {
 /// What is true of every sample of a series, whatever the plan says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeFacts {
-    /// The probe's name.
     pub name: &'static str,
     /// What it measures, in half a sentence.
     pub meaning: &'static str,
-    /// What its samples are.
     pub samples: Samples,
     /// What of it a limit judges.
     pub judged: Judged,
@@ -51,7 +47,6 @@ pub struct ProbeFacts {
     pub in_rows: bool,
     /// What its series are called in tables.
     pub series_title: &'static str,
-    /// Whose samples they are.
     pub task: MeasuringTask,
     /// The warning that says that it had to do without its real-time priority, where the machine would have allowed it.
     pub without_priority: Option<WarningCode>,
@@ -60,7 +55,6 @@ pub struct ProbeFacts {
 /// The task whose latency a probe measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeasuringTask {
-    /// A thread of whylate.
     Own,
     /// Threads of the user, which are watched.
     Users,

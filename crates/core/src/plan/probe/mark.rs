@@ -7,26 +7,11 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// The start of a function of a program or library: `/usr/bin/control:step`.
-    Function {
-        /// The file.
-        path: PathBuf,
-        /// The name of its symbol.
-        function: String,
-    },
+    Function { path: PathBuf, function: String },
     /// A static tracepoint of a program or library: `usdt:/usr/bin/control:control:cycle_start`.
-    Usdt {
-        /// The file.
-        path: PathBuf,
-        /// Who provides it.
-        provider: String,
-        /// Its name.
-        name: String,
-    },
+    Usdt { path: PathBuf, provider: String, name: String },
     /// Whatever the thread writes into the kernel's `trace_marker` that begins with this text: `marker:cycle begin`.
-    Marker {
-        /// The text.
-        text: String,
-    },
+    Marker { text: String },
 }
 
 /// The file of tracefs that takes texts.

@@ -58,9 +58,6 @@ pub trait ProbeWords {
         Self: Sized;
 
     /// Refuses values that the types allow and that make no sense, the priority left out.
-    ///
-    /// # Errors
-    /// The first of them.
     fn check(&self) -> Result<(), KeyError>;
 
     /// Scheduling policy and real-time priority of its threads.
@@ -70,9 +67,6 @@ pub trait ProbeWords {
     fn cpus(&self) -> Option<&CpuSelector>;
 
     /// Where it measures on this machine, given the plan's target CPUs.
-    ///
-    /// # Errors
-    /// As [`CpuSelector::resolve`].
     fn resolve_cpus(&self, context: &CpuContext, target: &CpuSet) -> Result<CpuSet, CpuError> {
         let resolve = |cpus: &CpuSelector| cpus.resolve(context, Some(target));
         self.cpus().map_or_else(|| Ok(target.clone()), resolve)
@@ -101,9 +95,6 @@ impl ProbePlan {
     }
 
     /// Where it measures, given the plan's target CPUs.
-    ///
-    /// # Errors
-    /// As [`CpuSelector::resolve`].
     pub fn cpus(&self, context: &CpuContext, target: &CpuSet) -> Result<CpuSet, CpuError> {
         self.words().resolve_cpus(context, target)
     }
@@ -119,9 +110,6 @@ impl ProbePlan {
     }
 
     /// Refuses values that the types allow and that make no sense.
-    ///
-    /// # Errors
-    /// The first of them.
     pub fn check(&self) -> Result<(), KeyError> {
         let (_, priority) = self.scheduling();
         if !(1..=99).contains(&priority) {

@@ -60,9 +60,6 @@ impl Default for RoundtripPlan {
 
 impl RoundtripPlan {
     /// The two CPUs on this machine.
-    ///
-    /// # Errors
-    /// As [`CpuSelector::resolve`] for a CPU that cannot be used.
     pub fn pair(&self, context: &CpuContext, target: &CpuSet) -> Result<CpuPair, CpuError> {
         let pair = self.cpus.unwrap_or_else(|| default_pair(context, target));
         CpuSelector::List(pair.cpus()).resolve(context, None)?;

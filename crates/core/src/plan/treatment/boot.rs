@@ -29,9 +29,6 @@ const LENGTH_MAX: usize = 400;
 
 impl BootPlan {
     /// From one text: `kernel=6.12.9-rt isolcpus=1`, where `kernel=` is not a word of the command line.
-    ///
-    /// # Errors
-    /// As [`Words::check`].
     pub fn of(text: &str) -> Result<Self, KeyError> {
         let (named, words): (Vec<&str>, Vec<&str>) =
             text.split_whitespace().partition(|word| word.starts_with(KERNEL));

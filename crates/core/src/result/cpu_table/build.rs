@@ -24,7 +24,6 @@ pub struct Observed {
     pub lines: Vec<LineRow>,
     /// Whether interrupt lines could be read at all.
     pub lines_known: bool,
-    /// Interrupts in the interval.
     pub interrupts: Vec<InterruptRecord>,
     /// CPUs whose tick the kernel shows: stopped or not.
     pub ticks_stopped: BTreeMap<CpuId, bool>,
@@ -38,7 +37,6 @@ pub struct Observed {
     pub warnings: Vec<Warning>,
 }
 
-/// The table of a machine.
 pub fn build(facts: &Facts, observed: &Observed) -> CpuTable {
     let Observed { interval_ns, mut threads, lines, warnings, .. } = observed.clone();
     let online = &facts.cpu_sets.online;

@@ -24,7 +24,6 @@ pub(super) fn cache_sizes(inquiry: &Inquiry, code: FindingCode) -> Option<Findin
     })
 }
 
-/// Documentation/admin-guide/mm/transhuge.rst.
 pub(super) fn huge_pages(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     const PATH: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
     let mode = inquiry.facts.settings.transparent_huge_pages.as_deref()?;

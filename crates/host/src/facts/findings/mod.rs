@@ -28,7 +28,6 @@ use whylate_core::cpus::CpuSet;
 use whylate_core::result::{CheckResult, CpuTable, Finding, Severity};
 use whylate_core::warning::{Warning, push_once};
 
-/// What the questions are about.
 struct Inquiry<'a> {
     facts: &'a Facts,
     targets: &'a CpuSet,

@@ -25,7 +25,6 @@ const NVIDIA: &str = "/proc/driver/nvidia/gpus";
 struct Place {
     /// `card0`, or the PCI address of one without a card.
     name: String,
-    /// Its folder.
     device: String,
     /// The folder of its PCI device.
     bus: String,

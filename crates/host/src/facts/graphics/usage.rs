@@ -18,7 +18,6 @@ const COUNTING: &[&str] = &["amdgpu", "i915", "virtio_gpu", "vgem"];
 /// The processes are looked through again after so many turns.
 const TURNS_PER_SEARCH: u32 = 10;
 
-/// What may be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GpuQuestion {
     /// What the kernel has counted itself: memory in use, the clock that was asked for, the time that processes had of the
@@ -42,7 +41,6 @@ pub struct GpuSampler {
 #[derive(Default)]
 struct Last {
     at_ns: Option<u64>,
-    /// By device, client and engine.
     engines: HashMap<(usize, u64, String), Engine>,
     /// By device, in microjoules.
     energy: HashMap<usize, u64>,
@@ -50,9 +48,7 @@ struct Last {
 
 struct Device {
     place: Place,
-    /// Its nodes in /dev/dri.
     nodes: Vec<String>,
-    /// Its sensors.
     sensors: Option<String>,
 }
 
@@ -140,7 +136,6 @@ impl GpuSampler {
         }
     }
 
-    /// Power and temperature.
     fn sensors(&self, index: usize, reader: &Reader, found: &mut Found, last: &mut Last) {
         let Some(folder) = &self.devices[index].sensors else { return };
         let number = |name: &str| reader.number::<u64>(&format!("{folder}/{name}"));

@@ -49,7 +49,6 @@ pub struct ExecSpec {
     /// Regular expression with one group, around the number: searched in every line of the output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_pattern: Option<String>,
-    /// What the number counts.
     pub rate_unit: String,
     /// Whether it is started again when it ends with status 0.
     #[serde(default)]
@@ -191,7 +190,6 @@ struct Running<'s> {
     output: Output,
     /// The process that has to stay while the command runs.
     server: Option<Pid>,
-    /// Where that is, as arguments.
     arguments: Vec<String>,
     /// Outputs that somebody can still write to.
     open: u32,

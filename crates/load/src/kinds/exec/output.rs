@@ -14,7 +14,6 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use whylate_sys::{clock, terminal};
 
-/// Lines that an error quotes.
 const LAST_LINES: usize = 5;
 /// Characters of each of them.
 const LAST_LINE_CHARS: usize = 200;
@@ -22,9 +21,6 @@ const LAST_LINE_CHARS: usize = 200;
 const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// Compiles a rate pattern.
-///
-/// # Errors
-/// [`LoadError::Pattern`], [`LoadError::PatternGroups`].
 pub(crate) fn pattern(text: &str) -> Result<Regex, LoadError> {
     let regex = Regex::new(text)
         .map_err(|error| LoadError::Pattern { pattern: text.to_owned(), reason: error.to_string() })?;

@@ -6,9 +6,6 @@ use std::path::{Path, PathBuf};
 use whylate_host::{PATH_DEFAULT, find_program};
 
 /// The file that `command` stands for: itself when it holds a slash, otherwise the first executable one in `path`.
-///
-/// # Errors
-/// [`LoadError::CommandNotFound`] saying where it was looked for.
 pub(crate) fn find(command: &str, path: Option<&OsStr>) -> Result<PathBuf, LoadError> {
     if let Some(file) = find_program(command, path) {
         return Ok(file);

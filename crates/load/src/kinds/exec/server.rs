@@ -19,7 +19,6 @@ const DISPLAY_WITHIN: Duration = Duration::from_secs(5);
 pub struct ServerSpec {
     /// `Xvfb`, `Xorg`.
     pub program: String,
-    /// Its arguments.
     pub arguments: Vec<String>,
     /// Where it may run; by default wherever the load's process may.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -30,9 +30,7 @@ use worker::{Shared, Worker};
 /// Memory traffic: one thread on each CPU, each with a buffer of random data of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemorySpec {
-    /// The CPUs.
     pub cpus: CpuSet,
-    /// Kind of traffic.
     pub access: MemoryAccess,
     /// Size of each thread's buffer (`copy`: source and destination together).
     pub working_set: Bytes,
@@ -42,7 +40,6 @@ pub struct MemorySpec {
     /// NUMA node of the buffers; by default each thread's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
-    /// How much.
     #[serde(default)]
     pub pace: Pace,
 }

@@ -18,7 +18,6 @@ pub(crate) enum Method {
 }
 
 impl Method {
-    /// For people.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Read(method) => method.name(),
@@ -80,10 +79,17 @@ impl Way {
 /// Where a worker is in its buffer.
 pub(crate) enum Traffic<'buffer> {
     /// Reading or writing it from end to end.
-    Linear { bytes: &'buffer mut [u8], position: usize, value: u64 },
+    Linear {
+        bytes: &'buffer mut [u8],
+        position: usize,
+        value: u64,
+    },
     /// Copying its first half to its second.
-    Copy { source: &'buffer [u8], destination: &'buffer mut [u8], position: usize },
-    /// Following a random cycle.
+    Copy {
+        source: &'buffer [u8],
+        destination: &'buffer mut [u8],
+        position: usize,
+    },
     Chase(Chase<'buffer>),
 }
 

@@ -49,7 +49,6 @@ impl Shared {
         &self.ways
     }
 
-    /// The way in use.
     pub(crate) fn way(&self) -> Way {
         self.ways[self.way.load(Relaxed)]
     }

@@ -26,7 +26,6 @@ use whylate_sys::{clock, timer_file};
 /// The dispatch probe on this machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DispatchSpec {
-    /// What interrupts.
     pub source: DispatchSource,
     /// Time between two interrupts.
     pub interval: Nanos,
@@ -124,9 +123,7 @@ fn steps(warnings: &mut Vec<Warning>) -> Option<(DispatchSteps, OwnedFd)> {
     started.map_err(explained).ok()
 }
 
-/// Something to wait for.
 trait Source {
-    /// Waits for the next interrupt.
     fn wait(&mut self, next_ns: u64) -> Arrival;
     /// Makes ready for the next one, after the clock was read.
     #[inline(always)]
@@ -218,7 +215,6 @@ impl Worker for Dispatch<'_> {
 }
 
 impl Dispatch<'_> {
-    /// The warm-up, then the measurement.
     fn both<S: Source, G: Grid>(&mut self, team: &Team<'_>, source: &mut S, mut grid: G, start: MonoTime) {
         self.interrupts::<S, G, false>(source, &mut grid, start.0);
         let usage = Usage::begin();

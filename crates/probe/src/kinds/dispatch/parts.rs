@@ -22,7 +22,6 @@ pub(crate) fn table(number: &str) -> io::Result<SharedWords> {
     SharedWords::of_map(process::inherited(number)?, TABLE_WORDS)
 }
 
-/// Where a thread's parts go.
 pub(super) struct Parts<'a> {
     slot: Slot<'a>,
     lanes: [Lane<'a>; DISPATCH_PARTS.len()],

@@ -139,10 +139,8 @@ pub(super) fn worker<'a>(station: &Station<'a>) -> Option<Box<dyn Worker + 'a>> 
     Some(Box::new(Asker { exchange, header, lanes, warmup, duration, samples_max, break_off }))
 }
 
-/// The answering thread.
 struct Answerer<'a> {
     exchange: &'a Exchange,
-    /// Where its counters go.
     lane: Lane<'a>,
 }
 

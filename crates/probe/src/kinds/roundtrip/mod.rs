@@ -23,7 +23,6 @@ pub struct RoundtripSpec {
     pub break_above: Option<Nanos>,
     /// Whether spinning is done as an ordinary task, since it would take the last housekeeping CPU otherwise.
     pub spin_ordinary: bool,
-    /// Which counter is read.
     pub hardware_counter: bool,
     /// Nanoseconds per tick of that counter, times 2^32.
     pub multiplier: u64,

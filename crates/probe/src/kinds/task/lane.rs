@@ -21,7 +21,6 @@ const NAMED_MAX: usize = 32;
 /// The parts of a response that have a histogram.
 pub(super) const PARTS: [&str; 5] = ["wakeup", "run", "preempted", "blocked", "period"];
 
-/// Kind, actor, function.
 type Thief = (CauseKind, Option<String>, Option<String>);
 
 /// What one thread brought; histograms since the last stored interval, and over all of the time.

@@ -30,7 +30,6 @@ pub(super) enum Of {
 pub(super) struct Lanes {
     begin_ns: u64,
     lanes: Vec<Lane>,
-    /// The lane of a thread.
     of_thread: BTreeMap<u32, usize>,
     deadline: Option<Nanos>,
     kernel_deadlines: KernelDeadlines,
@@ -50,7 +49,6 @@ pub(super) struct Counted {
     lane: usize,
 }
 
-/// Who was seen, and where.
 struct Seen<'s> {
     thread: u32,
     command: &'s str,
@@ -181,7 +179,6 @@ impl Lanes {
         self.lanes.iter_mut().for_each(|lane| lane.before_due_ns = None);
     }
 
-    /// The lane of a thread.
     fn lane(&mut self, seen: &Seen<'_>, threads: &BTreeMap<u32, Watched>) -> usize {
         let thread = seen.thread;
         let command = plain(seen.command);

@@ -91,7 +91,6 @@ impl Drop for Started {
     }
 }
 
-/// Whom to watch.
 fn target(plan: &TaskPlan, host: &HostRoot) -> Result<TaskTarget, ProbeError> {
     if let Some(name) = &plan.name {
         return Ok(TaskTarget::Name(name.clone()));
@@ -142,9 +141,6 @@ pub fn find_tasks(plan: &TaskPlan, host: &HostRoot) -> Result<(), ProbeError> {
 }
 
 /// Looks whether those tasks can be watched on these CPUs.
-///
-/// # Errors
-/// [`ProbeError::Unavailable`] without the rights.
 pub fn try_to_watch(
     plan: &TaskPlan,
     host: &HostRoot,
@@ -224,7 +220,6 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
 struct Watching {
     watch: Source,
     lanes: Lanes,
-    /// Begin of the interval.
     start_ns: u64,
     deadline: Option<Nanos>,
     stack_ns: u64,

@@ -17,7 +17,6 @@ use whylate_sys::schedule;
 const WITHOUT_PROGRAMS: &str = "an activation begins when the thread first runs, and ends with its next sleep. Not known: how long wake-ups took, who had \
      the CPU, what the thread slept for, who woke it";
 
-/// The watch of the threads.
 pub(super) enum Source {
     Kernel(Box<TaskWatch>),
     Own(Box<OwnTaskWatch>, String),
@@ -165,7 +164,6 @@ impl Source {
     }
 }
 
-/// Neither is to be had.
 fn without_either(refusal: &BpfError, error: &io::Error) -> ProbeError {
     let text = match error.kind() {
         io::ErrorKind::PermissionDenied => format!(

@@ -8,7 +8,6 @@ use crate::words::counted;
 use whylate_core::figure::{probability, share};
 use whylate_core::result::{FarmComparison, FarmEffect, Outcome};
 
-/// What was compared.
 #[derive(Clone, Copy, Debug)]
 pub struct FarmGroups<'a> {
     /// The first group, as it was asked for.

@@ -18,7 +18,6 @@ const TEXT_MAX: usize = 200;
 /// Where answers come from, and how old they are.
 #[derive(Clone, Debug, Default)]
 pub struct FarmAnswer {
-    /// The lake.
     pub lake: String,
     /// When it was asked: `asked 3 min ago`.
     pub asked: String,
@@ -73,7 +72,6 @@ fn about(run: &FarmRun) -> Vec<String> {
     parts.filter(|text| !text.is_empty()).collect()
 }
 
-/// An alarm as a sentence.
 fn sentence(alarm: &FarmAlarm) -> String {
     let figures = alarm.measured.zip(alarm.allowed);
     let what = shortened(&alarm.what);
@@ -97,12 +95,10 @@ fn sentence(alarm: &FarmAlarm) -> String {
     }
 }
 
-/// In hours below two days.
 fn days(days: f64) -> String {
     if days < 2.0 { format!("{:.1} hours", 24.0 * days) } else { format!("{days:.1} days") }
 }
 
-/// A text with an end.
 fn shortened(text: &str) -> String {
     match text.char_indices().nth(TEXT_MAX) {
         Some((end, _)) => format!("{} …", &text[..end]),

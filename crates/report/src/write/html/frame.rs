@@ -37,22 +37,16 @@ pub struct Frame {
 /// Fields whose values become the query of an address.
 #[derive(Clone, Debug, Default)]
 pub struct Form {
-    /// The address.
     pub action: String,
-    /// What its button says.
     pub button: String,
-    /// What is asked for.
     pub fields: Vec<Field>,
 }
 
-/// A field of a form.
 #[derive(Clone, Debug)]
 pub struct Field {
-    /// Its name in the query.
     pub name: &'static str,
     /// What stands before it.
     pub label: &'static str,
-    /// What it holds.
     pub value: Value,
 }
 
@@ -63,7 +57,6 @@ pub enum Value {
     Text(String, &'static str, Vec<String>),
     /// One of several texts.
     Choice(String, Vec<String>),
-    /// Whether it is ticked.
     Tick(bool),
 }
 

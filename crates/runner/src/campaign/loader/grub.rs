@@ -21,12 +21,10 @@ const END: &str = "# end of a campaign of whylate";
 /// File systems that GRUB can write to, so that an entry is booted once and not for ever.
 const WRITABLE: [&str; 6] = ["ext2", "ext3", "ext4", "xfs", "vfat", "fuseblk"];
 
-/// Where its configuration is.
 pub(super) fn folder(root: &HostRoot) -> Option<&'static str> {
     FOLDERS.into_iter().find(|folder| root.exists(&format!("{folder}/grub.cfg")))
 }
 
-/// GRUB below a root.
 #[derive(Debug)]
 pub(super) struct Grub {
     root: HostRoot,

@@ -26,13 +26,11 @@ pub struct Asked {
     pub step: usize,
     /// What is added to the command line.
     pub words: Vec<String>,
-    /// Version of the kernel.
     pub kernel: String,
     /// The boot in which it was asked for.
     pub from_boot: String,
     /// When, in seconds since 1970.
     pub at_s: u64,
-    /// Whether the loader was told.
     pub told: bool,
 }
 
@@ -52,43 +50,25 @@ impl Asked {
 /// Boots a machine once in another way.
 pub trait Loader {
     /// Looks whether the loader can do that, for these kernels; writes nothing.
-    ///
-    /// # Errors
-    /// Why it cannot.
     fn check(&self, kernels: &BTreeSet<String>) -> Result<(), CampaignError>;
 
     /// Looks the same, and writes what the loader needs once.
-    ///
-    /// # Errors
-    /// Why it cannot.
     fn install(&self, kernels: &BTreeSet<String>) -> Result<(), CampaignError> {
         self.check(kernels)
     }
 
     /// Has the next boot, and no other, be `asked`.
-    ///
-    /// # Errors
-    /// The loader cannot be told.
     fn once(&self, asked: &Asked) -> Result<(), CampaignError>;
 
     /// Has the next boot be the default one.
-    ///
-    /// # Errors
-    /// The loader cannot be told.
     fn forget(&self) -> Result<(), CampaignError>;
 
     /// Takes away the files that [`Loader::install`] and [`Loader::once`] wrote.
-    ///
-    /// # Errors
-    /// They cannot be removed.
     fn clear(&self) -> Result<(), CampaignError> {
         Ok(())
     }
 
     /// Does both, the second also where the first fails.
-    ///
-    /// # Errors
-    /// The first of them.
     fn remove(&self) -> Result<(), CampaignError> {
         let forgotten = self.forget();
         let cleared = self.clear();
@@ -96,9 +76,6 @@ pub trait Loader {
     }
 
     /// Boots the machine now.
-    ///
-    /// # Errors
-    /// It cannot be booted.
     fn reboot(&self) -> Result<(), CampaignError> {
         run(Command::new("systemctl").arg("reboot")).map(drop)
     }
@@ -108,9 +85,7 @@ pub trait Loader {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LoaderName {
-    /// GRUB.
     Grub,
-    /// systemd-boot.
     SystemdBoot,
     /// A command of the user, by its path.
     Script(String),

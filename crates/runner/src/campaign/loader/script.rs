@@ -13,7 +13,6 @@ use std::process::Command;
 /// The bits of a mode by which somebody may run a file.
 const EXECUTABLE: u32 = 0o111;
 
-/// The command.
 #[derive(Debug)]
 pub(super) struct Script {
     path: String,

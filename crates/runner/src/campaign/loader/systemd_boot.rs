@@ -14,7 +14,6 @@ const FOLDERS: [&str; 4] =
     ["/boot/loader/entries", "/efi/loader/entries", "/boot/efi/loader/entries", "/esp/loader/entries"];
 /// What the loader says of itself: it is running where this is.
 const INFO: &str = "/sys/firmware/efi/efivars/LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f";
-/// The entry that was booted.
 const SELECTED: &str = "/sys/firmware/efi/efivars/LoaderEntrySelected-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f";
 /// The default, where it is named by `bootctl set-default`.
 const DEFAULT: &str = "/sys/firmware/efi/efivars/LoaderEntryDefault-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f";
@@ -30,7 +29,6 @@ fn folder(root: &HostRoot) -> Option<&'static str> {
     FOLDERS.into_iter().find(|folder| has_entries(folder))
 }
 
-/// systemd-boot below a root.
 #[derive(Debug)]
 pub(super) struct SystemdBoot {
     root: HostRoot,

@@ -121,7 +121,6 @@ fn map_file(path: &Path, offset: u64, bytes: usize, flags: i32) -> io::Result<Bo
     Ok(Box::new(DeviceMemory::map_present(&file, offset, bytes)?))
 }
 
-/// A framebuffer device.
 #[derive(Debug)]
 pub(super) struct Framebuffer;
 

@@ -31,9 +31,6 @@ pub trait Backend: fmt::Debug + Sync {
     /// Why it offers nothing, and what to do.
     fn offers(&self, device: Option<&Path>) -> Result<Vec<Offer>, String>;
     /// Memory of at least that size, or the kernel's refusal.
-    ///
-    /// # Errors
-    /// The kernel's answer.
     fn open(&self, offer: &Offer, bytes: usize) -> io::Result<Box<dyn Memory>>;
 }
 
@@ -97,13 +94,11 @@ pub struct TypedMemory {
     pub backend: &'static str,
     /// The device; empty for ordinary memory.
     pub place: PathBuf,
-    /// What was asked for.
     pub requested: MemoryMode,
     /// What the page table says; `None` where nothing can read it.
     pub mapped: Option<MemoryMode>,
     /// What timing shows; `None` where its figures contradict each other.
     pub effective: Option<MemoryMode>,
-    /// Those figures.
     pub evidence: Option<Evidence>,
 }
 
@@ -174,9 +169,6 @@ impl TypedMemory {
 }
 
 /// Memory of that type from the first backend that has it, or from the one that is named.
-///
-/// # Errors
-/// Why there is none.
 pub fn open(
     mode: MemoryMode,
     backend: Option<&str>,

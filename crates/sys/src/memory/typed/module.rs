@@ -10,7 +10,6 @@ use std::io;
 use std::path::Path;
 use whylate_core::MemoryMode;
 
-/// The module's device.
 pub const MODULE_DEVICE: &str = "/dev/whylate_memtype";
 
 /// `struct whylate_memtype_allocate`.
@@ -48,7 +47,6 @@ const MODES: [MemoryMode; 5] = [
     MemoryMode::Uncached,
 ];
 
-/// The module, opened.
 #[derive(Debug)]
 pub struct Module(File);
 
@@ -63,9 +61,6 @@ impl Module {
 
     /// What the page tables say of an address of this process: of its own mapping, and of the kernel's direct mapping of
     /// the same page; `None` where there is no page, or of a type without a name here.
-    ///
-    /// # Errors
-    /// The kernel's answer.
     pub fn query(&self, bytes: &[u8]) -> io::Result<(Option<MemoryMode>, Option<MemoryMode>)> {
         let mut query = Query { address: bytes.as_ptr() as u64, mapped: u32::MAX, direct: u32::MAX };
         // SAFETY: the request's structure, without padding.
@@ -75,9 +70,6 @@ impl Module {
     }
 
     /// Pages that the module holds for all its users, and the most bytes it may hold.
-    ///
-    /// # Errors
-    /// The kernel's answer.
     pub fn pages(&self) -> io::Result<(u64, u64)> {
         let mut status = Status::default();
         // SAFETY: the request's structure, without padding.
@@ -101,7 +93,6 @@ pub(super) fn page_table_mode(bytes: &[u8]) -> Option<MemoryMode> {
     Module::open().and_then(|module| module.query(bytes)).ok()?.0
 }
 
-/// Pages of the module.
 #[derive(Debug)]
 pub(super) struct Memtype;
 

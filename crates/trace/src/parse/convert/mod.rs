@@ -68,7 +68,6 @@ pub(super) fn converted(source: &Source, head: &[u8]) -> Result<Option<(Source, 
     Ok(Some((written(source, converter.convert)?, converter.name)))
 }
 
-/// Makes text of a trace.
 type Convert = fn(&Source, &mut dyn Write) -> Result<(), ConvertError>;
 
 fn written(source: &Source, convert: Convert) -> Result<Source, ParseError> {

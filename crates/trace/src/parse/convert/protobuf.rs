@@ -1,7 +1,6 @@
 //! The wire format of protocol buffers, as far as a walk over known messages needs it: crates for it bring a compiler of
 //! descriptions and hundreds of messages, of which four are needed here.
 
-/// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value<'a> {
     Number(u64),

@@ -45,7 +45,6 @@ fn damaged(source: &Source, error: &io::Error) -> crate::parse::ParseError {
     crate::parse::ParseError::Damaged { path: source.path().to_owned(), offset: ATRACE.len() as u64, message }
 }
 
-/// Whether it is a page.
 pub(super) fn is_html(head: &[u8]) -> bool {
     let start = head.trim_ascii_start();
     let begins = |mark: &[u8]| start.get(..mark.len()).is_some_and(|start| start.eq_ignore_ascii_case(mark));

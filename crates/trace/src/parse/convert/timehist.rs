@@ -13,13 +13,11 @@ const ROWS_MAX: usize = 16 << 20;
 /// What an ordinary thread has, for texts without priorities.
 const PRIORITY: u32 = 120;
 
-/// Whether its head is there.
 pub(super) fn is(head: &[u8]) -> bool {
     let has = |mark: &[u8]| memchr::memmem::find(head, mark).is_some();
     has(b"sch delay") && has(b"run time") && has(b"task name")
 }
 
-/// A thread that ran.
 struct Row {
     cpu: u64,
     end_ns: u64,

@@ -30,11 +30,8 @@ use whylate_core::CpuId;
 pub(super) trait Fields<'a> {
     /// Name of the event; empty for records.
     fn event(&self) -> &'a [u8];
-    /// A text of the trace.
     fn intern(&mut self, text: &[u8]) -> Name;
-    /// A number.
     fn number(&mut self, key: &str) -> Option<u64>;
-    /// A number with a sign.
     #[inline]
     fn signed(&mut self, key: &str) -> Option<i64> {
         self.number(key).map(|value| value as i64)
@@ -49,7 +46,6 @@ pub(super) trait Fields<'a> {
     fn renamed(&mut self, key: &str, _text_key: &str) -> Option<u64> {
         self.number(key)
     }
-    /// The address of an object.
     #[inline]
     fn address(&mut self, key: &str) -> Option<u64> {
         self.number(key)
@@ -59,7 +55,6 @@ pub(super) trait Fields<'a> {
     fn code(&mut self, key: &str) -> Option<u64> {
         self.number(key)
     }
-    /// A function.
     #[inline]
     fn symbol(&mut self, key: &str) -> Option<Symbol> {
         self.number(key).map(Symbol::Address)
@@ -92,7 +87,6 @@ pub(super) trait Fields<'a> {
     fn last(&mut self, key: &str) -> Option<i64> {
         self.signed(key)
     }
-    /// A CPU behind a command.
     #[inline]
     fn cpu(&mut self, key: &str) -> Option<CpuId> {
         self.u32(key).map(CpuId)
@@ -104,7 +98,6 @@ pub(super) trait Fields<'a> {
     }
     /// The state of a task that is switched away from.
     fn state(&mut self, key: &str) -> Option<TaskState>;
-    /// A task.
     fn task(&mut self, command: &str, pid: &str, priority: &str) -> Option<Task>;
     /// A name (none in the records of some events) and a number: `name:7` in text.
     fn labelled(&mut self, label: Option<&str>, number: &str) -> Option<(Name, i64)>;
@@ -159,7 +152,6 @@ pub(super) fn vector_of_reason(reason: &[u8], intern: impl FnOnce(&[u8]) -> Name
     }
 }
 
-/// An event of the kernel.
 pub(super) struct Row {
     /// Its system: `sched`.
     pub(super) system: &'static str,
@@ -171,7 +163,6 @@ pub(super) struct Row {
     pub(super) text: Option<fn(&mut Text<'_>) -> Option<EventKind>>,
     /// Finds its fields in its format; gives an event that is the same for all records when it has none.
     pub(super) plan: fn(&mut Planning<'_>) -> Option<EventKind>,
-    /// Decodes a record.
     pub(super) record: DecodeRecord,
 }
 
@@ -213,7 +204,6 @@ pub(super) fn by_pattern(system: Option<&str>, name: &[u8]) -> Option<&'static R
     position(pattern).map(|position| &EVENTS[position])
 }
 
-/// The row of an event.
 pub(super) fn of(system: &str, name: &str) -> Option<&'static Row> {
     let row = position(name.as_bytes()).map(|position| &EVENTS[position]);
     row.filter(|row| row.system == system).or_else(|| by_pattern(Some(system), name.as_bytes()))

@@ -22,12 +22,10 @@ pub struct EventFormat {
     text: String,
 }
 
-/// A field of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     /// Its name: `prev_pid`.
     pub name: String,
-    /// Where its value is.
     pub slot: Slot,
 }
 
@@ -44,10 +42,7 @@ pub enum FormatError {
     NoName,
     /// It has no `ID:` line with a 16-bit number.
     #[error("the format of event `{event}` has no valid `ID:`")]
-    NoId {
-        /// The event.
-        event: String,
-    },
+    NoId { event: String },
     /// A field line lacks its declaration, offset or size.
     #[error("the field line `{line}` is not `field:TYPE NAME; offset:N; size:N; signed:N;`")]
     Field {

@@ -17,7 +17,6 @@ pub enum Place {
     /// Not readable: there is no such field, or it is a structure.
     #[default]
     Nothing,
-    /// A number.
     Number,
     /// An array, of as many bytes as the field has; to the end of the record when that is 0.
     Array,
@@ -37,12 +36,10 @@ pub struct Slot {
     pub size: u32,
     /// Whether a number has a sign.
     pub signed: bool,
-    /// What is there.
     pub place: Place,
 }
 
 impl Slot {
-    /// Whether it is an array.
     pub(crate) fn is_array(self) -> bool {
         !matches!(self.place, Place::Nothing | Place::Number)
     }

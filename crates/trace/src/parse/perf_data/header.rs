@@ -33,7 +33,6 @@ pub(super) struct Section {
     pub(super) bytes: u64,
 }
 
-/// An event that was recorded.
 #[derive(Clone, Debug)]
 pub(super) struct Attribute {
     /// The id of a tracepoint, which its records have as `common_type`.
@@ -44,7 +43,6 @@ pub(super) struct Attribute {
     pub(super) clock: Option<u32>,
 }
 
-/// What the head says.
 #[derive(Clone, Debug)]
 pub(super) struct Header {
     pub(super) order: ByteOrder,
@@ -60,7 +58,6 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Reads the head.
     pub(super) fn read(input: &Input) -> Result<Self, ParseError> {
         let mut magic = [0; 8];
         input.fill(0, &mut magic)?;

@@ -27,12 +27,10 @@ const LIST_BYTES_MAX: u64 = 256 << 20;
 pub(super) struct Places {
     /// The root of this machine's files.
     pub(super) root: PathBuf,
-    /// perf's cache.
     pub(super) cache: Option<PathBuf>,
 }
 
 impl Places {
-    /// Those of this machine.
     pub(super) fn of_this_machine() -> Self {
         let cache = std::env::var_os("HOME").map(|home| Path::new(&home).join(".debug"));
         Self { root: PathBuf::from("/"), cache }
@@ -55,7 +53,6 @@ fn read(path: &Path) -> Option<String> {
     String::from_utf8(list).ok()
 }
 
-/// Where a module was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Module {
     begin: u64,

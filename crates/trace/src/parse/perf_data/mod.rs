@@ -39,7 +39,6 @@ const THREADS_MAX: usize = 1 << 22;
 /// Rounds whose offsets are kept, for seeking.
 const ROUNDS_MAX: usize = 1 << 16;
 
-/// A reader of perf.data.
 pub(super) struct PerfDataReader {
     input: Input,
     header: Header,
@@ -48,7 +47,6 @@ pub(super) struct PerfDataReader {
     decoder: Decoder,
     texts: Texts,
     symbols: KernelSymbols,
-    /// By thread.
     commands: Vec<Option<Name>>,
     /// All samples are laid out so.
     only_layout: Option<Layout>,
@@ -64,7 +62,6 @@ pub(super) struct PerfDataReader {
     ended: bool,
 }
 
-/// Opens a perf.data.
 pub(super) fn open(input: Input) -> Result<PerfDataReader, ParseError> {
     open_with(input, &Places::of_this_machine())
 }
@@ -163,7 +160,6 @@ impl PerfDataReader {
         self.header.attributes.first().map_or(Layout::new(0, 0, false), |attribute| attribute.layout)
     }
 
-    /// The layout of a sample.
     fn layout(&self, body: &[u8]) -> Layout {
         if let Some(layout) = self.only_layout {
             return layout;

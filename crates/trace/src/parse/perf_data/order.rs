@@ -17,7 +17,6 @@ pub(super) struct Order {
     /// How many were taken, and how far they can go.
     taken: usize,
     ready: usize,
-    /// The latest time so far.
     max_ns: u64,
     /// The latest time when the last round ended.
     last_round_ns: u64,

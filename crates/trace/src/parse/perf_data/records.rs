@@ -47,7 +47,6 @@ pub(super) struct Place {
     unpacked: bool,
 }
 
-/// The records of a file.
 #[derive(Default)]
 pub(super) struct Records {
     order: ByteOrder,

@@ -34,7 +34,6 @@ pub(super) struct Layout {
     with_trailer: bool,
 }
 
-/// What a sample says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sample<'a> {
     pub(super) at_ns: Option<u64>,
@@ -42,7 +41,6 @@ pub(super) struct Sample<'a> {
     pub(super) cpu: Option<u32>,
     /// Addresses, eight bytes each.
     pub(super) chain: &'a [u8],
-    /// The record of a tracepoint.
     pub(super) raw: Option<&'a [u8]>,
 }
 
@@ -60,7 +58,6 @@ impl Layout {
         self.has(TIME) && self.has(CPU)
     }
 
-    /// Whether samples have call chains.
     pub(super) fn has_chains(self) -> bool {
         self.has(CALL_CHAIN)
     }

@@ -45,7 +45,6 @@ impl Bytes {
     }
 }
 
-/// A record: type, body.
 fn record(order: ByteOrder, kind: u32, body: &[u8]) -> Vec<u8> {
     let mut bytes = Bytes(Vec::new(), order);
     bytes.number(u64::from(kind), 4).number(0, 2).number(body.len() as u64 + 8, 2).raw(body);
@@ -78,7 +77,6 @@ fn tracing(order: ByteOrder) -> Vec<u8> {
     bytes.0
 }
 
-/// A file with these records.
 fn file(order: ByteOrder, records: &[u8]) -> Vec<u8> {
     let magic = if order == ByteOrder::Little { MAGIC } else { MAGIC_SWAPPED };
     let (ids, attributes, data) = (104, 112, 112 + 112);

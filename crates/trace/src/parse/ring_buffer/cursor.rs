@@ -8,12 +8,9 @@ use crate::parse::ParseError;
 use crate::parse::unpack::Unpacker;
 use whylate_core::CpuId;
 
-/// What a cursor stands at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item {
-    /// An event.
     Record(Record),
-    /// Events were lost here.
     Lost {
         /// Time of the page behind the loss.
         time: u64,
@@ -36,7 +33,6 @@ impl Item {
 /// The events of one CPU, one after the other.
 #[derive(Debug)]
 pub struct Cursor {
-    /// The CPU.
     pub cpu: CpuId,
     layout: PageLayout,
     pages: Pages,

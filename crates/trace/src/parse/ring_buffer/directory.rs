@@ -30,7 +30,6 @@ const TEXT_BYTES_MAX: u64 = 256 << 20;
 /// Pages that are looked at for the byte order.
 const PAGES_TRIED: u64 = 16;
 
-/// What is expected, for messages.
 pub(in crate::parse) const LAYOUT: &str = "a folder or an archive without raw pages of the ring buffer: `events/header_page` (or `formats/header_page`), \
      `events/SYSTEM/EVENT/format`, and `cpuN.raw`, `traces/cpuN` or `per_cpu/cpuN/trace_pipe_raw`";
 
@@ -39,7 +38,6 @@ pub fn is(path: &Path) -> bool {
     formats_folder(path).is_some()
 }
 
-/// Where the formats are.
 fn formats_folder(path: &Path) -> Option<PathBuf> {
     let folders = ["events", "formats"].map(|name| path.join(name));
     folders.into_iter().find(|folder| folder.join("header_page").is_file())

@@ -20,7 +20,6 @@ pub struct PageLayout {
     /// Width of the commit field: 8 on 64-bit kernels, 4 on 32-bit ones.
     pub commit_width: usize,
     commit_offset: usize,
-    /// Where the events begin.
     pub data_offset: usize,
     /// Size of a whole page with its header: the sub-buffer size, 4096 mostly.
     pub page_bytes: usize,
@@ -41,9 +40,6 @@ pub struct PageHeader {
 
 impl PageLayout {
     /// Reads the text of `header_page`.
-    ///
-    /// # Errors
-    /// What is wrong with it.
     pub fn parse(text: &str, order: ByteOrder) -> Result<Self, String> {
         let fields = fields(text).map_err(|error| error.to_string())?;
         let field = |name: &str| {
@@ -79,7 +75,6 @@ impl PageLayout {
         self.order.u64(page, 0)
     }
 
-    /// The header of a page.
     pub fn header(&self, page: &[u8]) -> Result<PageHeader, String> {
         let short = || "a page without a whole header".to_owned();
         let time = self.time(page).ok_or_else(short)?;

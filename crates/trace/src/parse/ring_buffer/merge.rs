@@ -21,7 +21,6 @@ impl Wanted {
         Self { all: true, bits: Vec::new() }
     }
 
-    /// The records with these ids.
     pub fn only(ids: impl IntoIterator<Item = u16>) -> Self {
         let mut bits = vec![0; 1 << 10];
         for id in ids {

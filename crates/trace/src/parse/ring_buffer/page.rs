@@ -14,27 +14,22 @@ const DELTA_BITS: u32 = 27;
 /// An absolute stamp has the bits below; those above come from the time before it.
 const STAMP_BITS: u32 = 59;
 
-/// An event in a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// When, on the buffer's clock.
     pub time: u64,
     /// Where in the page its data begins.
     pub begin: usize,
-    /// Where it ends.
     pub end: usize,
 }
 
 /// What is wrong in a page, and where in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PageError {
-    /// Offset in the page.
     pub at: usize,
-    /// What is wrong.
     pub message: &'static str,
 }
 
-/// A position in a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Walk {
     position: usize,

@@ -12,7 +12,6 @@ const CHUNK_BYTES_MAX: u32 = 64 << 20;
 /// Most chunks of a CPU: with trace-cmd's chunks these are 600 GB.
 const CHUNKS_MAX: u32 = 16 << 20;
 
-/// A packed piece.
 #[derive(Clone, Copy, Debug)]
 struct Chunk {
     /// Where its packed bytes are in the file.
@@ -105,7 +104,6 @@ impl Pages {
         }
     }
 
-    /// Number of pages.
     pub fn count(&self) -> u64 {
         self.count
     }

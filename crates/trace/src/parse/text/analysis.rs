@@ -18,10 +18,8 @@ const PARTS: [(&[u8], AnalysisKind); 8] = [
 
 /// Parts of an analysis, and functions of a stack, that are kept of a damaged file.
 const PARTS_MAX: usize = 1024;
-/// Analyses that are kept.
 const ANALYSES_MAX: usize = 1024;
 
-/// Reads analyses, line by line.
 #[derive(Debug, Default)]
 pub(super) struct Analyser {
     done: Vec<Analysis>,

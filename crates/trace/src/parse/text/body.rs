@@ -14,7 +14,6 @@ use std::collections::BTreeSet;
 /// Names of events beyond which they are not listed: what looks like a name can be a text.
 const NAMES_MAX: usize = 4096;
 
-/// CPUs whose functions are followed.
 const CPUS_MAX: usize = 8192;
 
 /// Which events were seen, for [`TraceInfo::recorded`].
@@ -45,7 +44,6 @@ impl Recorded {
         }
     }
 
-    /// A line of a tracer.
     pub(super) fn mark(&mut self, name: &'static str, info: &mut TraceInfo) {
         if !self.marks.contains(&name) {
             self.marks.push(name);

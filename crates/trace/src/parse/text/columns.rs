@@ -67,7 +67,6 @@ pub(super) fn of_count(count: usize) -> &'static [Column] {
     }
 }
 
-/// The letters of flags.
 const LETTERS: [bool; 256] = {
     let letters = b".0123456789abcdefDXnNplLBhsHzZ";
     let mut known = [false; 256];

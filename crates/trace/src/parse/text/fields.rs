@@ -13,9 +13,7 @@ use whylate_core::CpuId;
 /// Between the tasks of a switch.
 const ARROW: &[u8] = b" ==> ";
 
-/// The text of an event.
 pub(in crate::parse) struct Text<'a> {
-    /// Name of the event.
     pub(super) name: &'a [u8],
     /// What follows the name, without spaces around it; what was read from its end is taken away.
     pub(super) fields: &'a [u8],
@@ -120,7 +118,6 @@ impl<'a> Fields<'a> for Text<'a> {
         Some(self.texts.intern(self.name.strip_prefix(prefix.as_bytes())?))
     }
 
-    /// In parentheses at the end.
     fn reason(&mut self, _: &str) -> Option<Vector> {
         let (_, reason) = scan::split(self.fields, b"(")?;
         Some(vector_of_reason(scan::trim(reason.strip_suffix(b")")?), |text| self.texts.intern(text)))

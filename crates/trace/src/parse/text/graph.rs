@@ -15,7 +15,6 @@ use std::collections::BTreeMap;
 
 /// Depth beyond which calls are not followed: the kernel's own limit is 50.
 const DEPTH_MAX: usize = 256;
-/// CPUs whose state is kept.
 const CPUS_MAX: usize = 8192;
 
 /// A line, cut into its columns.
@@ -30,7 +29,6 @@ pub(super) struct Columns<'a> {
     pub(super) text: &'a [u8],
 }
 
-/// What a line says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call<'a> {
     /// `foo() {`

@@ -105,7 +105,6 @@ pub(super) struct Strange {
     in_a_row: u64,
 }
 
-/// What a line belongs to.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     pub(super) at_ns: u64,

@@ -13,7 +13,6 @@ const TASK_BYTES_MAX: usize = 96;
 /// The kernel pads commands to this.
 const COMMAND_WIDTH: usize = 16;
 
-/// The prefix of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Prefix<'a> {
     pub(super) command: &'a [u8],
@@ -25,12 +24,10 @@ pub(super) struct Prefix<'a> {
     pub(super) at_ns: u64,
     /// Smallest step of the time; `None` for a raw counter.
     pub(super) resolution_ns: Option<u64>,
-    /// The event.
     pub(super) rest: &'a [u8],
     pub(super) style: Style,
 }
 
-/// Which tool writes such lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Style {
     /// tracefs, or trace-cmd.

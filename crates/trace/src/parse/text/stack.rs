@@ -64,7 +64,6 @@ impl Pending {
         }
     }
 
-    /// The event.
     pub(super) fn finish(self, texts: &mut Texts) -> Event {
         Event { kind: EventKind::Stack { frames: texts.stack(&self.frames) }, ..self.event }
     }

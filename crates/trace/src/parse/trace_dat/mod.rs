@@ -58,9 +58,6 @@ struct Contents {
 }
 
 /// Opens a trace.dat, also one that keeps its trace as text.
-///
-/// # Errors
-/// As [`open`].
 pub(super) fn open_any(input: &Input) -> Result<Box<dyn Reader>, ParseError> {
     let (version, contents) = contents(input)?;
     match contents.text {

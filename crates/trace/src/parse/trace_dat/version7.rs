@@ -9,12 +9,10 @@ use crate::parse::unpack::Algorithm;
 use std::cell::Cell;
 use whylate_core::CpuId;
 
-/// The section is packed.
 const PACKED: u16 = 1;
 /// Bytes of the header of a section.
 const HEADER_BYTES: u64 = 16;
 
-/// The header of a section.
 struct Section {
     id: u16,
     packed: bool,

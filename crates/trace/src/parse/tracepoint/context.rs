@@ -82,7 +82,6 @@ impl Flags {
         }
     }
 
-    /// The context of a record.
     #[inline]
     pub(super) fn context(&self, record: Record<'_>) -> Context {
         let told = self.flags.value(record);

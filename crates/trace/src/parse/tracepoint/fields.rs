@@ -25,12 +25,8 @@ pub(in crate::parse) struct SlotList {
 /// How records of an event are decoded.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Plan {
-    /// Nothing of the record matters.
     Fixed(EventKind),
-    Record {
-        decode: DecodeRecord,
-        slots: SlotList,
-    },
+    Record { decode: DecodeRecord, slots: SlotList },
 }
 
 impl Plan {
@@ -126,7 +122,6 @@ pub(in crate::parse) struct Binary<'a, S> {
     texts: &'a mut Texts,
 }
 
-/// The fields of a format.
 pub(in crate::parse) type Planning<'a> = Binary<'a, Planned<'a>>;
 
 impl<'a> Binary<'a, Ready<'a>> {

@@ -64,7 +64,6 @@ pub(super) struct Machine {
     symbols: Symbols,
 }
 
-/// Decodes records.
 #[derive(Debug)]
 pub struct Decoder {
     machine: Machine,
@@ -77,14 +76,10 @@ pub struct Decoder {
     wakeup_places: Vec<(u16, u16)>,
 }
 
-/// What a record says.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Decoded {
-    /// The thread that ran.
     pub pid: Option<u32>,
-    /// The state of the CPU.
     pub context: Context,
-    /// The event.
     pub kind: EventKind,
 }
 

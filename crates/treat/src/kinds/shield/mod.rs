@@ -18,7 +18,6 @@ use whylate_core::{CpuId, CpuSet, Warning, WarningCode};
 
 /// The two sides of a shield.
 struct Sides {
-    /// Which CPUs are shielded.
     shielded: CpuSet,
     /// Where everything else goes: the other online CPUs.
     others: CpuSet,
