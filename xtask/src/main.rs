@@ -33,6 +33,7 @@ usage: cargo xtask CHORE
   test             everything continuous integration does: fmt, tidy, dependencies, clippy, docs,
                    tests, static binaries, the lab's tests where there is a lab
   tidy             the rules of the source tree: dependencies, unsafe code, sizes, leftovers
+  ratchets [NAME]  lowers the numbers of xtask/ratchets.txt that fell; NAME: lists what that number counts
   bpf              compiles the BPF programs into crates/bpf/objects; needs clang
   dist             the static binaries for x86_64 and aarch64
   package [FOLDER] deb and rpm of the static binaries, of the helper and of the kernel module (packaging/); needs nfpm;
@@ -59,6 +60,8 @@ fn run(arguments: &[String]) -> Result<()> {
     match words.as_slice() {
         ["test"] => suite::run(&root),
         ["tidy"] => tidy::run(&root),
+        ["ratchets"] => tidy::ratchets(&root, None),
+        ["ratchets", name] => tidy::ratchets(&root, Some(name)),
         ["bpf"] => bpf::run(&root),
         ["dist"] => {
             toolchain::ensure_targets(&dist::TARGETS)?;

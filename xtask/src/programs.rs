@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The packages whose tests measure, load or change this machine.
-const MEASURING: [&str; 10] =
+pub(crate) const MEASURING: [&str; 10] =
     ["cli", "bpf", "copy", "gpu", "load", "probe", "record", "runner", "sys", "treat"];
 /// So many failed tests of a program that measures are run again; more of them are not chance.
 const AGAIN_MAX: usize = 3;

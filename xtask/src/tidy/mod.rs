@@ -3,11 +3,14 @@
 //! Each rule is a function from texts to violations, so that it is tested on small texts; only [`run`] and
 //! [`collect`] read files. A violation says where, which rule, and what to do.
 
+mod circles;
+mod counts;
 mod dependencies;
 mod documents;
 mod host_root;
 mod leftovers;
 mod places;
+mod ratchets;
 mod sizes;
 mod source;
 mod unsafe_code;
@@ -59,6 +62,12 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     for warning in sizes::warnings(&sources) {
         println!("warning: {warning}");
     }
+    let risen = ratchets::check(root, &counts::all(&files, &sources))?;
+    if ratchets::IS_ENFORCED {
+        violations.extend(risen);
+    } else {
+        risen.iter().for_each(|risen| println!("warning: {risen}"));
+    }
     for violation in &violations {
         println!("{violation}");
     }
@@ -70,6 +79,22 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         1 => bail!("1 violation of the rules of the source tree"),
         count => bail!("{count} violations of the rules of the source tree"),
     }
+}
+
+/// `cargo xtask ratchets`: lowers the numbers of the table that fell; with a name, lists what it counts.
+///
+/// # Errors
+/// When a file cannot be read or written, or no count has that name.
+pub(crate) fn ratchets(root: &Path, name: Option<&str>) -> Result<()> {
+    let files = collect(root)?;
+    let sources: Vec<SourceFile> =
+        files.iter().filter(|file| file.path.ends_with(".rs")).map(SourceFile::read).collect();
+    let counts = counts::all(&files, &sources);
+    let Some(name) = name else { return ratchets::write(root, &counts) };
+    let Some(count) = counts.iter().find(|count| count.name == name) else { bail!("no count `{name}`") };
+    count.places.iter().for_each(|place| println!("{place}"));
+    println!("{name} {}", count.number);
+    Ok(())
 }
 
 /// All rules that look at texts.

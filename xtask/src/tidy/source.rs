@@ -43,6 +43,25 @@ impl SourceFile {
         line_of(&self.code, byte)
     }
 
+    /// The code without tests; lines and columns stay.
+    pub(crate) fn product_code(&self) -> String {
+        let lines = self.code.split('\n').enumerate();
+        let kept = lines.map(|(index, line)| if self.is_test(index + 1) { "" } else { line });
+        kept.collect::<Vec<_>>().join("\n")
+    }
+
+    /// Where the string literals stand, quotes included.
+    pub(crate) fn strings(&self) -> Vec<Range<usize>> {
+        let mut strings = Vec::new();
+        for_blanks(&self.text, |range| {
+            let token = &self.text[range.clone()];
+            if token.ends_with(['"', '#']) && !token.starts_with('/') {
+                strings.push(range);
+            }
+        });
+        strings
+    }
+
     /// Where `word` stands in the code, not as a part of a longer word.
     pub(crate) fn words(&self, word: &str) -> Vec<usize> {
         words(&self.code, word)
@@ -105,23 +124,27 @@ fn test_modules(code: &str) -> Vec<Range<usize>> {
 
 /// Replaces comments and literals by blanks.
 fn code_of(text: &str) -> String {
-    let mut code = String::with_capacity(text.len());
-    let mut rest = text;
+    let mut code = text.as_bytes().to_vec();
+    // Bytes, so that positions in the code are positions in the text.
+    for_blanks(text, |range| {
+        code[range].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
+    });
+    String::from_utf8(code).unwrap_or_default()
+}
+
+/// Calls `note` with the place of each comment and literal.
+fn for_blanks(text: &str, mut note: impl FnMut(Range<usize>)) {
+    let mut at = 0;
     let mut previous = None;
-    while let Some(first) = rest.chars().next() {
-        let length = blank_length(rest, previous).min(rest.len());
-        let token = if length == 0 { first.len_utf8() } else { length };
-        let (head, tail) = rest.split_at(token);
-        if length == 0 {
-            code.push(first);
-        } else {
-            // Bytes, so that positions in the code are positions in the text.
-            code.extend(head.bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }));
+    while let Some(first) = text[at..].chars().next() {
+        let length = blank_length(&text[at..], previous).min(text.len() - at);
+        let end = at + if length == 0 { first.len_utf8() } else { length };
+        if length > 0 {
+            note(at..end);
         }
-        previous = head.chars().next_back();
-        rest = tail;
+        previous = text[at..end].chars().next_back();
+        at = end;
     }
-    code
 }
 
 /// Length in bytes of the comment or literal at the start of `rest`; 0 when there is none.
