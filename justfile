@@ -12,6 +12,10 @@ run *arguments:
 test:
     cargo xtask test
 
+# the gate for each commit: what needs only a compiler
+check:
+    cargo xtask check
+
 # the rules of the source tree
 tidy:
     cargo xtask tidy

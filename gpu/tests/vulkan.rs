@@ -9,6 +9,7 @@ use whylate_core::result::{BackendFacts, CopyTable, MemoryFacts};
 use whylate_core::{Bytes, CpuSet, Nanos};
 use whylate_load::protocol::Message;
 use whylate_load::{Events, LoadSpec, LoadWork};
+use whylate_testing::{Need, skip};
 
 const HELPER: &str = env!("CARGO_BIN_EXE_whylate-gpu");
 /// Software drivers take all CPUs: one load at a time.
@@ -56,7 +57,7 @@ fn rate(what: &str, said: &[Message]) -> Option<f64> {
                 (turns, seconds) = (turns + rate.value * interval, seconds + interval);
             }
             Message::Unavailable(reason) => {
-                println!("skipped: {what}: {reason}");
+                skip(Need::Program("a Vulkan driver (mesa-vulkan-drivers)"), format!("{what}: {reason}"));
                 return None;
             }
             Message::Error(error) => panic!("{what}: {error}"),
@@ -162,7 +163,7 @@ fn it_ends_with_its_input() {
     let ended = Instant::now();
     let status = child.wait().unwrap();
     if first.contains("unavailable") {
-        return println!("skipped: {first}");
+        return skip(Need::Program("a Vulkan driver (mesa-vulkan-drivers)"), first);
     }
     assert!(status.success() && ended.elapsed() < Duration::from_secs(10), "{status} after {first}");
 }
@@ -206,7 +207,10 @@ fn memory_types_are_offered_and_copied_from_and_to() {
         let answers = copies(&request);
         let last = answers.last().unwrap();
         if let Some(reason) = backend.reason {
-            println!("skipped: {}: {reason}", backend.name);
+            skip(
+                Need::Program("a Vulkan driver (mesa-vulkan-drivers)"),
+                format!("{}: {reason}", backend.name),
+            );
             assert!(last["error"].as_str().is_some_and(|error| error.contains(&reason)), "{last}");
             continue;
         }

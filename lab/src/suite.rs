@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
+use whylate_testing::Need;
 
 /// Guests that run at the same time.
 const GUESTS_MAX: usize = 2;
@@ -321,7 +322,11 @@ fn report(test: &LabTest, outcome: Outcome, duration: Duration) -> Outcome {
         Outcome::Failed(why) => {
             println!("FAILED:  {} [{machine}] {:.1} s: {why}", test.name, duration.as_secs_f64());
         }
-        Outcome::Skipped(why) => println!("skipped: {} [{machine}]: {why}", test.name),
+        Outcome::Skipped(why) => {
+            println!("skipped: {} [{machine}]: {why}", test.name);
+            let need = Need::Machine("a machine with KVM and a new QEMU (lab/README.md)");
+            whylate_testing::note(&format!("{} [{machine}]", test.name), need, why);
+        }
     }
     outcome
 }

@@ -1,10 +1,11 @@
 //! The dependencies: their licences, where they come from, which of them are not wanted, which are there twice, and what is
 //! known against them. The rules are in `deny.toml`.
 
-use crate::process;
+use crate::{process, skips};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use whylate_testing::Need;
 
 /// Where it is to be installed when it is missing: in continuous integration.
 const VARIABLE: &str = "WHYLATE_DENY";
@@ -12,8 +13,8 @@ const VARIABLE: &str = "WHYLATE_DENY";
 /// Checks them with cargo-deny, where it is installed.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let Some(program) = program(root) else {
-        println!("skipped: the rules of deny.toml; to check them: cargo install --locked cargo-deny");
-        return Ok(());
+        let need = Need::Program("cargo-deny (cargo install --locked cargo-deny)");
+        return skips::note(root, "the rules of deny.toml", need, "cargo-deny cannot be started");
     };
     // As `cargo deny` calls it.
     let deny = |arguments: &[&str]| {

@@ -1,11 +1,12 @@
 //! `cargo xtask lab …`: builds the lab's program and becomes it, so that its exit status is the one that is seen.
 
 use crate::suite::NICENESS;
-use crate::{process, toolchain};
+use crate::{process, skips, toolchain};
 use anyhow::{Context, Result, bail};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use whylate_testing::{Need, SKIPS};
 
 /// The exit status with which the lab's program says that there can be no lab on this machine.
 const UNAVAILABLE: i32 = 69;
@@ -48,18 +49,20 @@ fn step(root: &Path, words: &[&str]) -> Result<()> {
     // Tests that measure run beside those of the lab.
     nice.args(["-n", &NICENESS.to_string()]).arg(program.get_program()).args(program.get_args());
     nice.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?)))).current_dir(root);
+    nice.env(SKIPS, skips::path(root)?);
     let status = nice.stdin(Stdio::null()).status();
     let status = status.context("cannot start the lab's program")?;
-    judge(status.code(), std::env::var("WHYLATE_LAB").is_ok_and(|mode| mode == "required"))
+    let is_required = std::env::var("WHYLATE_LAB").is_ok_and(|mode| mode == "required");
+    if status.code() == Some(UNAVAILABLE) && !is_required {
+        let need = Need::Machine("a machine with KVM and QEMU (lab/README.md)");
+        return skips::note(root, "the lab's tests", need, "there is no lab, for the reason above");
+    }
+    judge(status.code())
 }
 
-fn judge(status: Option<i32>, is_required: bool) -> Result<()> {
+fn judge(status: Option<i32>) -> Result<()> {
     match status {
         Some(0) => Ok(()),
-        Some(UNAVAILABLE) if !is_required => {
-            println!("xtask: the lab is SKIPPED, for the reason above");
-            Ok(())
-        }
         Some(UNAVAILABLE) => bail!("WHYLATE_LAB=required, and there is no lab, for the reason above"),
         Some(status) => bail!("the lab failed (exit status: {status})"),
         None => bail!("the lab's program was ended by a signal"),
@@ -80,11 +83,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_lab_fails_only_where_it_is_required() {
-        assert!(judge(Some(UNAVAILABLE), false).is_ok());
-        assert!(judge(Some(UNAVAILABLE), true).is_err());
-        assert!(judge(Some(0), true).is_ok());
-        assert!(judge(Some(101), false).unwrap_err().to_string().contains("101"));
-        assert!(judge(None, false).is_err());
+    fn a_lab_that_is_required_and_missing_fails() {
+        assert!(judge(Some(UNAVAILABLE)).is_err());
+        assert!(judge(Some(0)).is_ok());
+        assert!(judge(Some(101)).unwrap_err().to_string().contains("101"));
+        assert!(judge(None).is_err());
     }
 }

@@ -18,6 +18,7 @@ mod lab;
 mod package;
 mod process;
 mod programs;
+mod skips;
 mod suite;
 mod tidy;
 mod times;
@@ -32,6 +33,8 @@ usage: cargo xtask CHORE
 
   test             everything continuous integration does: fmt, tidy, dependencies, clippy, docs,
                    tests, static binaries, the lab's tests where there is a lab
+  check            the gate for each commit, at most five minutes from warm caches: fmt, tidy, clippy, and the tests
+                   that need no machine
   tidy             the rules of the source tree: dependencies, unsafe code, sizes, leftovers
   ratchets [NAME]  lowers the numbers of xtask/ratchets.txt that fell; NAME: lists what that number counts
   bpf              compiles the BPF programs into crates/bpf/objects; needs clang
@@ -59,6 +62,7 @@ fn run(arguments: &[String]) -> Result<()> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["test"] => suite::run(&root),
+        ["check"] => suite::check(&root),
         ["tidy"] => tidy::run(&root),
         ["ratchets"] => tidy::ratchets(&root, None),
         ["ratchets", name] => tidy::ratchets(&root, Some(name)),

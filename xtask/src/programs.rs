@@ -1,16 +1,19 @@
 //! The programs of all tests: those that measure on this machine's CPUs, and all others.
 
-use crate::process;
 use crate::suite::NICENESS;
+use crate::{process, skips};
 use anyhow::{Context, Error, Result, anyhow, ensure};
-use cargo_metadata::Message;
+use cargo_metadata::{Message, MetadataCommand};
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use whylate_testing::SKIPS;
 
 /// The packages whose tests measure, load or change this machine.
 pub(crate) const MEASURING: [&str; 10] =
     ["cli", "bpf", "copy", "gpu", "load", "probe", "record", "runner", "sys", "treat"];
+/// The tests that boot guests.
+const LAB_TESTS: &str = "lab";
 /// So many failed tests of a program that measures are run again; more of them are not chance.
 const AGAIN_MAX: usize = 3;
 /// From which number the tests of properties draw their cases.
@@ -20,6 +23,18 @@ const DRAW: &str = "PROPTEST_RNG_SEED";
 pub(crate) struct Program {
     executable: PathBuf,
     folder: PathBuf,
+    /// Where its tests note that they skip themselves.
+    skips: PathBuf,
+}
+
+/// The packages whose tests need only a compiler. The gate builds and runs them.
+pub(crate) fn pure_packages(root: &Path) -> Result<Vec<String>> {
+    let metadata = MetadataCommand::new().current_dir(root).no_deps().exec()?;
+    let folder = |manifest: &Path| Some(manifest.parent()?.file_name()?.to_str()?.to_owned());
+    let packages = metadata.workspace_packages().into_iter();
+    let is_pure = |manifest: &Path| folder(manifest).is_some_and(|name| !MEASURING.contains(&name.as_str()));
+    let pure = packages.filter(|package| is_pure(package.manifest_path.as_std_path()));
+    Ok(pure.map(|package| package.name.to_string()).collect())
 }
 
 impl Program {
@@ -47,7 +62,7 @@ impl Program {
         }
         command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder).stdin(Stdio::null());
         // The lab's tests are a step of their own: they need what the steps after this one build.
-        command.env_remove("WHYLATE_LAB");
+        command.env_remove("WHYLATE_LAB").env(SKIPS, &self.skips);
         // What fails here was broken by the change, not found by chance; a plain `cargo test` draws new cases each time.
         if std::env::var_os(DRAW).is_none() {
             command.env(DRAW, "1");
@@ -70,10 +85,15 @@ fn failed_tests(said: &str) -> Vec<String> {
     list.lines().map_while(|line| line.strip_prefix("    ")).map(str::to_owned).collect()
 }
 
-/// Builds all of them.
-pub(crate) fn build(root: &Path) -> Result<Vec<Program>> {
+/// Builds those of the packages, or all. The lab's tests are none of them: they are a step of their own.
+pub(crate) fn build(root: &Path, packages: &[String]) -> Result<Vec<Program>> {
+    let skips = skips::path(root)?;
     let mut cargo = process::nice_cargo(root, NICENESS);
-    cargo.args(["test", "--workspace", "--no-run", "--message-format", "json-render-diagnostics"]);
+    cargo.args(["test", "--no-run", "--message-format", "json-render-diagnostics"]);
+    match packages {
+        [] => cargo.arg("--workspace"),
+        packages => cargo.args(packages.iter().flat_map(|package| ["--package", package])),
+    };
     let mut building = cargo.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
     let said = building.stdout.take().context("cargo has no output")?;
     let mut programs = Vec::new();
@@ -82,7 +102,10 @@ pub(crate) fn build(root: &Path) -> Result<Vec<Program>> {
             && let Some(executable) = artifact.executable.filter(|_| artifact.profile.test)
         {
             let folder = artifact.manifest_path.parent().context("a manifest without a folder")?;
-            programs.push(Program { executable: executable.into(), folder: folder.into() });
+            if artifact.target.name != LAB_TESTS {
+                let (executable, folder) = (executable.into(), folder.into());
+                programs.push(Program { executable, folder, skips: skips.clone() });
+            }
         }
     }
     let status = building.wait()?;
@@ -108,7 +131,7 @@ mod tests {
         let place = |package: &str| folder.path().join(package);
         let program = |package: &str, executable: &str| {
             std::fs::create_dir_all(place(package)).unwrap();
-            Program { executable: executable.into(), folder: place(package) }
+            Program { executable: executable.into(), folder: place(package), skips: place("skips") }
         };
         let mut all = vec![program("probe", "/bin/true"), program("store", "/bin/true")];
         assert_eq!(all.iter().map(Program::measures).collect::<Vec<_>>(), [true, false]);
@@ -140,7 +163,8 @@ mod tests {
             process::run(&mut write).unwrap();
             std::fs::write(folder.join("chances"), chances).unwrap();
             let _ = std::fs::remove_file(folder.join("asked"));
-            let is_passed = Program { executable, folder: folder.clone() }.run().is_ok();
+            let is_passed =
+                Program { executable, folder: folder.clone(), skips: folder.join("skips") }.run().is_ok();
             (is_passed, std::fs::read_to_string(folder.join("asked")).unwrap())
         };
         assert_eq!(ended("probe", "one two\n"), (true, "\n--exact one two\n".to_owned()));

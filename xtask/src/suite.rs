@@ -1,13 +1,14 @@
 //! `cargo xtask test`: everything continuous integration does, one step after another, until one fails. The last step is most of
 //! it: lanes beside each other.
 
-use crate::{bpf, deny, dist, lab, package, process, programs, tidy, times, toolchain};
+use crate::{bpf, deny, dist, lab, package, process, programs, skips, tidy, times, toolchain};
 use anyhow::{Context, Result, anyhow, ensure};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use whylate_testing::Need;
 
 /// How often `whylate --help` is timed.
 const HELP_REPEATS: usize = 20;
@@ -31,6 +32,9 @@ const STEPS: [Step; 6] = [
 /// Steps that follow each other, beside other lanes.
 type Lane<'a> = Vec<(&'static str, &'a (dyn Fn() -> Result<()> + Sync))>;
 
+/// The steps of the gate, which takes minutes at most.
+const GATE: [Step; 3] = [("fmt", format), ("tidy", tidy::run), ("all else", gate_tests)];
+
 /// Runs the steps and prints how long each took.
 ///
 /// # Errors
@@ -44,13 +48,30 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     say(times::restore(root));
     let result = run_steps(&STEPS, root, &mut done);
     say(times::note(root));
+    finish(root, &done, result, started)
+}
+
+/// The gate: what needs only a compiler, for each commit.
+///
+/// # Errors
+/// When a step fails; the later ones do not run.
+pub(crate) fn check(root: &Path) -> Result<()> {
+    let started = Instant::now();
+    let mut done = Vec::new();
+    let result = run_steps(&GATE, root, &mut done);
+    finish(root, &done, result, started)
+}
+
+/// Prints how long each step took; the last line counts the tests that skipped themselves.
+fn finish(root: &Path, done: &[(&str, Duration)], result: Result<()>, started: Instant) -> Result<()> {
     println!();
-    for (name, duration) in &done {
+    for (name, duration) in done {
         println!("xtask: {name:<10} {:>7.1} s", duration.as_secs_f64());
     }
-    result?;
-    println!("xtask: all steps passed in {:.1} s", started.elapsed().as_secs_f64());
-    Ok(())
+    let (skipped, seconds) = (skips::summary(root)?, started.elapsed().as_secs_f64());
+    let outcome = if result.is_ok() { "all steps passed" } else { "a step failed" };
+    println!("xtask: {outcome} in {seconds:.1} s; tests: {skipped}");
+    result
 }
 
 /// Runs the steps until one fails, and notes those that passed.
@@ -64,7 +85,8 @@ fn run_steps(steps: &[Step], root: &Path, done: &mut Vec<(&'static str, Duration
     Ok(())
 }
 
-fn toolchain_parts(_root: &Path) -> Result<()> {
+fn toolchain_parts(root: &Path) -> Result<()> {
+    skips::clear(root)?;
     toolchain::ensure_components()?;
     toolchain::ensure_targets(&dist::TARGETS)
 }
@@ -82,8 +104,8 @@ fn documentation(root: &Path) -> Result<()> {
     let mut cargo = process::nice_cargo(root, NICENESS);
     process::run(cargo.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))?;
     if process::output(Command::new("mdbook").arg("--version")).is_err() {
-        println!("skipped: the site of docs/; to make it: cargo install --locked mdbook");
-        return Ok(());
+        let need = Need::Program("mdbook (cargo install --locked mdbook)");
+        return skips::note(root, "the site of docs/", need, "mdbook cannot be started");
     }
     process::run(Command::new("mdbook").args(["build", "docs"]).current_dir(root))
 }
@@ -107,10 +129,20 @@ fn all_else(root: &Path) -> Result<()> {
     ])
 }
 
+/// Clippy beside the tests that need no machine: the tests are built first, as two builds into one folder wait for each other.
+fn gate_tests(root: &Path) -> Result<()> {
+    skips::clear(root)?;
+    let programs = programs::build(root, &programs::pure_packages(root)?)?;
+    run_lanes(vec![
+        vec![("clippy", &|| clippy(root))],
+        vec![("tests-without-machine", &|| programs::run(&programs))],
+    ])
+}
+
 /// Tests that measure must not be disturbed by each other. So they are one lane, and all other tests another one.
 fn tests(root: &Path) -> Result<()> {
     let (measuring, others): (Vec<_>, Vec<_>) =
-        programs::build(root)?.into_iter().partition(programs::Program::measures);
+        programs::build(root, &[])?.into_iter().partition(programs::Program::measures);
     let doc_tests = || process::run(process::cargo(root).args(["test", "--workspace", "--doc"]));
     run_lanes(vec![
         vec![("tests-that-measure", &|| programs::run(&measuring))],

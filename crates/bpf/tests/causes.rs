@@ -1,7 +1,6 @@
 //! What takes a CPU, on this machine's kernel. Where it refuses BPF programs, the tests say so.
 
 #![cfg(feature = "bpf")]
-#![allow(clippy::print_stderr, reason = "a skipped test says why")]
 
 mod support;
 
@@ -16,6 +15,7 @@ use whylate_host::HostRoot;
 use whylate_sys::disturb::mapping::ChangingPage;
 use whylate_sys::schedule::Scheduling;
 use whylate_sys::{clock, schedule};
+use whylate_testing::{Need, skip};
 
 /// Starts the recording of a CPU, without histograms, or says why the rest of the test is skipped. Ordinary threads count.
 fn start(cpu: CpuId) -> Option<Causes> {
@@ -106,7 +106,7 @@ fn a_thread_that_nobody_waited_for_is_recorded_from_when_it_came() {
     });
     let spun: Vec<(u32, Vec<(u64, u64)>)> = spinning.into_iter().map(|one| one.join().unwrap()).collect();
     if !waking.join().unwrap() {
-        return eprintln!("skipped: no right to real-time priorities");
+        return skip(Need::Rights, "no right to real-time priorities");
     }
     let recording = causes.since(cpu, begin_ns).unwrap();
     let [(first, of_first), (second, of_second)] = spun.try_into().unwrap();
@@ -156,7 +156,7 @@ fn flushes_are_counted_by_function_and_sender() {
         facilities(&HostRoot::real()).into_iter().any(|one| one.name == name && one.missing.is_some())
     };
     if first == last || cannot("senders of interrupts") || cannot("TLB flushes by interrupts") {
-        return eprintln!("skipped: one CPU, no events for senders, or flushes without interrupts");
+        return skip(Need::Rights, "one CPU, no events for senders, or flushes without interrupts");
     }
     let Some(mut causes) = start(last) else { return };
     causes.ipis().unwrap();

@@ -1,7 +1,6 @@
 //! The steps of dispatches on this machine's kernel. Where it refuses BPF programs, the test says so.
 
 #![cfg(feature = "bpf")]
-#![allow(clippy::print_stderr, reason = "a skipped test says why")]
 
 mod support;
 
@@ -12,6 +11,7 @@ use whylate_bpf::dispatch::{DispatchSteps, Slot, Steps, TABLE_WORDS};
 use whylate_core::MonoTime;
 use whylate_sys::shared::SharedWords;
 use whylate_sys::{clock, schedule};
+use whylate_testing::{Need, skip};
 
 #[test]
 fn each_wake_up_by_a_timer_shows_its_steps_in_order() {
@@ -53,9 +53,9 @@ fn a_container_with_ids_of_its_own_is_refused() {
     unshare.args(["--exact", "a_container_with_ids_of_its_own_is_refused"]).env(INSIDE, "1");
     let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match unshare.output() {
-        Err(error) => eprintln!("skipped: unshare: {error}"),
+        Err(error) => skip(Need::Rights, format!("unshare: {error}")),
         Ok(output) if said(&output.stderr).starts_with("unshare: ") => {
-            eprintln!("skipped: {}", said(&output.stderr));
+            skip(Need::Rights, said(&output.stderr));
         }
         Ok(output) => {
             assert!(output.status.success() && said(&output.stdout).contains("1 passed"), "{output:?}");

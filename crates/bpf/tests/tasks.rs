@@ -2,7 +2,6 @@
 //! so.
 
 #![cfg(feature = "bpf")]
-#![allow(clippy::print_stderr, reason = "a skipped test says why")]
 
 mod support;
 
@@ -19,6 +18,7 @@ use whylate_core::{CpuId, CpuSet, Facts};
 use whylate_host::HostRoot;
 use whylate_sys::schedule;
 use whylate_sys::schedule::Scheduling;
+use whylate_testing::{Need, skip};
 
 /// An activation with its causes.
 type Explained = (Activation, Vec<Cause>);
@@ -342,7 +342,7 @@ fn texts_for_trace_marker_say_where_an_activation_begins_and_ends() {
         std::thread::sleep(Duration::from_millis(10));
     }
     if shell.0.try_wait().unwrap().is_some() {
-        return eprintln!("skipped: this machine has no tracefs, or lets nobody write into trace_marker");
+        return skip(Need::Rights, "this machine has no tracefs, or lets nobody write into trace_marker");
     }
     let Some(mut watch) = watch(&TaskTarget::Process(shell.0.id())) else { return };
     let marks = ["marker:control: begin", "marker:control: end"].map(|mark| mark.parse().unwrap());
@@ -374,7 +374,9 @@ fn library() -> Option<String> {
 #[test]
 fn marks_say_where_an_activation_begins_and_ends() {
     let _alone = alone();
-    let Some(library) = library() else { return eprintln!("skipped: no C library is mapped") };
+    let Some(library) = library() else {
+        return skip(Need::Machine("a system with a shared C library"), "no C library is mapped");
+    };
     let Some(mut watch) = watch(&TaskTarget::Name("wl-marked".to_owned())) else { return };
     let mark = |function: &str| format!("{library}:{function}").parse().unwrap();
     if unless_refused(watch.mark(&[mark("clock_nanosleep"), mark("sched_yield")])).is_none() {

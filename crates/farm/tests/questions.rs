@@ -6,7 +6,7 @@
 
 mod made;
 
-use made::{ENGINES, answer, answers, is_same, make_lake, make_run, skipped};
+use made::{ENGINES, answer, answers, is_same, make_lake, make_run};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use std::process::{Command, Stdio};
 use whylate_core::plan::Statistic;
 use whylate_farm::{Engine, Lake, Push, Rows, history_of, library};
 use whylate_store::{Reader, assemble};
+use whylate_testing::{Need, skip};
 
 /// Half of the months is merged, as in a lake that is in use. `PYSPARK_SUBMIT_ARGS` names Spark's workers.
 #[test]
@@ -177,7 +178,7 @@ fn make_farm(lake: &Path, arguments: &[&str]) -> Option<()> {
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/generate.py");
     let has_engine = Command::new(&python).args(["-c", "import duckdb"]).stderr(Stdio::null()).status();
     if !has_engine.is_ok_and(|status| status.success()) {
-        skipped(&format!("{python} has no duckdb"));
+        skip(Need::Program("duckdb, polars, chdb, pyspark (pip)"), format!("{python} has no duckdb"));
         return None;
     }
     let made = Command::new(&python).arg(program).arg(lake).args(arguments).status().unwrap();

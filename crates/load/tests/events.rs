@@ -12,17 +12,17 @@ use whylate_host::interrupts::Counts;
 use whylate_load::{Events, Load, LoadError, LoadOutcome, LoadSpec, LoadWork};
 use whylate_sys::process::Launcher;
 use whylate_sys::schedule::allowed_of_this_thread;
+use whylate_testing::{Need, skip};
 
 const CHILD: &str = env!("CARGO_BIN_EXE_whylate-load-child");
 const READY: Duration = Duration::from_secs(20);
 
 /// Last and first usable CPU; `None` when they are the same.
-#[allow(clippy::print_stdout, reason = "a skipped test says so")]
 fn two_cpus() -> Option<(CpuId, CpuId)> {
     let cpus = allowed_of_this_thread().unwrap();
     let (last, first) = (cpus.last().unwrap(), cpus.first().unwrap());
     if last == first {
-        println!("skipped: there is only one usable CPU");
+        skip(Need::Cpus, "there is only one usable CPU");
         return None;
     }
     Some((last, first))
@@ -77,7 +77,7 @@ fn acts<P>(plan: P, cpu: CpuId, victim: Option<CpuId>) -> Events<P> {
 fn changed_mappings_shoot_down_translations_on_the_victim() {
     let Some((victim, doer)) = two_cpus() else { return };
     if cfg!(target_arch = "aarch64") {
-        println!("skipped: arm64 flushes by broadcast instructions, without interrupts");
+        skip(Need::Machine("x86_64"), "arm64 flushes by broadcast instructions, without interrupts");
         return;
     }
     assert!(until_counted(LoadWork::Tlb(acts(TlbPlan::default(), doer, Some(victim))), "TLB", victim) > 0.0);
@@ -141,7 +141,7 @@ fn disk_reads_interrupt_some_cpu() {
                 "{interrupts} interrupts for {reads} reads"
             );
         }
-        Err(LoadError::Unavailable(reason)) => println!("skipped: {reason}"),
+        Err(LoadError::Unavailable(reason)) => skip(Need::Rights, reason),
         Err(error) => panic!("{error}"),
     }
 }
@@ -169,7 +169,7 @@ fn secret(reuse: bool) -> LoadWork {
 fn new_secret_memory_flushes_the_other_cpu_and_used_memory_does_not() {
     let Some((victim, _)) = two_cpus() else { return };
     if cfg!(target_arch = "aarch64") {
-        println!("skipped: arm64 flushes by broadcast instructions, without interrupts");
+        skip(Need::Machine("x86_64"), "arm64 flushes by broadcast instructions, without interrupts");
         return;
     }
     let _alone = ALONE.lock();
@@ -183,7 +183,7 @@ fn new_secret_memory_flushes_the_other_cpu_and_used_memory_does_not() {
     };
     let ((new, made), (kept, written)) = match calls(false).and_then(|new| Ok((new, calls(true)?))) {
         Ok(both) => both,
-        Err(LoadError::Unavailable(reason)) => return println!("skipped: {reason}"),
+        Err(LoadError::Unavailable(reason)) => return skip(Need::Rights, reason),
         Err(error) => panic!("{error}"),
     };
     // Each of the 16 pages of a buffer is a flush; a machine that stands still makes fewer buffers.

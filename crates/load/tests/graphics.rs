@@ -7,6 +7,7 @@ use whylate_core::{CpuId, CpuSelector, CpuSet, Facts};
 use whylate_load::{Load, LoadError, LoadSpec, LoadStatus};
 use whylate_sys::process::Launcher;
 use whylate_sys::schedule::allowed_of_this_thread;
+use whylate_testing::{Need, skip};
 
 const CHILD: &str = env!("CARGO_BIN_EXE_whylate-load-child");
 /// x11perf calibrates itself for some seconds, on a busy machine for many.
@@ -73,7 +74,7 @@ fn x11perf_and_its_server_run_where_they_shall_and_report_a_rate() {
     let output = folder.path().join("output");
     let spec = match spec(&xvfb(), &output) {
         Ok(spec) => spec,
-        Err(LoadError::Unavailable(reason)) => return println!("skipped: {reason}"),
+        Err(LoadError::Unavailable(reason)) => return skip(Need::Program("xvfb and x11-apps"), reason),
         Err(error) => panic!("{error}"),
     };
     let mut load = Load::start(&Launcher { program: CHILD.into() }, &spec).unwrap();
@@ -93,7 +94,9 @@ fn x11perf_and_its_server_run_where_they_shall_and_report_a_rate() {
 #[test]
 fn a_server_that_is_killed_ends_the_load() {
     let folder = tempfile::tempdir().unwrap();
-    let Ok(spec) = spec(&xvfb(), &folder.path().join("output")) else { return println!("skipped") };
+    let Ok(spec) = spec(&xvfb(), &folder.path().join("output")) else {
+        return skip(Need::Program("xvfb and x11-apps"), "no Xvfb here");
+    };
     let mut load = Load::start(&Launcher { program: CHILD.into() }, &spec).unwrap();
     let limit = Instant::now() + READY;
     let server = loop {

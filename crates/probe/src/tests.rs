@@ -19,6 +19,7 @@ use whylate_sys::counter::{Calibration, CounterKind};
 use whylate_sys::schedule::{self, Scheduling};
 use whylate_sys::shared::SharedWords;
 use whylate_sys::{allocation, clock};
+use whylate_testing::{Need, skip};
 
 /// One test at a time: each wants the last CPU for itself.
 pub(crate) static ALONE: Mutex<()> = Mutex::new(());
@@ -198,7 +199,7 @@ fn measuring_threads_allocate_nothing_and_take_no_page_fault() {
         assert!(measured.interval.samples > 0);
         assert_eq!(measured.allocations, 0, "{kind:?}");
         if measured.warnings.iter().any(|code| code == "no-memory-lock") {
-            println!("skipped: page faults are not asserted where memory cannot be locked");
+            skip(Need::Rights, "page faults are not asserted where memory cannot be locked");
         } else {
             assert_eq!(measured.page_faults, 0, "{kind:?}");
         }
@@ -260,7 +261,7 @@ fn no_planted_gap_is_lost() {
     });
     let measured = measure(&spec, Some(&calibration));
     if !intruder.join().unwrap() || measured.warnings.iter().any(|code| code == "no-realtime-priority") {
-        println!("skipped: planting needs the right to set real-time priorities");
+        skip(Need::Rights, "planting needs the right to set real-time priorities");
         return;
     }
     let found = measured.spikes.iter().filter(|spike| spike.latency_ns >= LENGTH_NS).count() as u64;
@@ -290,7 +291,7 @@ fn a_task_that_never_ran_while_it_was_to_be_measured_was_late_by_all_of_it() {
         });
         let measured = measure(&spec, None);
         if !intruder.join().unwrap() || measured.warnings.iter().any(|code| code == "no-realtime-priority") {
-            println!("skipped: planting needs the right to set real-time priorities");
+            skip(Need::Rights, "planting needs the right to set real-time priorities");
             return;
         }
         let interval = measured.interval;
@@ -308,7 +309,7 @@ fn a_loop_of_a_lower_priority_does_not_keep_a_thread_from_getting_ready() {
     let _alone = ALONE.lock();
     let spec = spec(timer(Nanos::from_millis(1), TimerMethod::Nanosleep), Nanos::from_millis(50));
     if spec.other_cpus.is_empty() {
-        println!("skipped: the loop would have the only CPU");
+        skip(Need::Cpus, "the loop would have the only CPU");
         return;
     }
     // Else this thread may be woken on the loop's CPU, and wait there until the loop is over.
@@ -336,7 +337,7 @@ fn a_loop_of_a_lower_priority_does_not_keep_a_thread_from_getting_ready() {
             Some(false) => {}
             Some(true) => return,
             None => {
-                println!("skipped: planting needs the right to set real-time priorities");
+                skip(Need::Rights, "planting needs the right to set real-time priorities");
                 return;
             }
         }
@@ -407,7 +408,10 @@ fn a_pinned_deadline_task_is_refused_with_the_way_out() {
     });
     // A pinned deadline task is refused with more than one CPU; on a machine with one it may be admitted.
     if spec.other_cpus.is_empty() {
-        println!("skipped: with one CPU the kernel takes a pinned deadline task");
+        skip(
+            Need::Machine("a kernel that refuses pinned deadline tasks"),
+            "with one CPU the kernel takes a pinned deadline task",
+        );
     } else {
         let Failure::Unavailable(reason) = outcome.unwrap_err() else {
             panic!("not a refusal of the kernel")

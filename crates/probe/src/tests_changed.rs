@@ -10,6 +10,7 @@ use whylate_core::plan::TimerMethod;
 use whylate_host::HostRoot;
 use whylate_sys::schedule::{self, Scheduling};
 use whylate_sys::shared::SharedWords;
+use whylate_testing::{Need, skip};
 
 /// What is said of a measurement whose thread `change` gets hold of while it measures.
 fn changed_meanwhile(change: impl FnOnce(u32) -> std::io::Result<()> + Send) -> Option<Failure> {
@@ -47,7 +48,7 @@ fn a_measurement_whose_thread_others_rescheduled_or_moved_is_void() {
         let lower = changed_meanwhile(|tid| schedule::schedule_thread(tid, Scheduling::Fifo(3)));
         void(lower, &["SCHED_FIFO 80", "SCHED_FIFO 3 now"]);
     } else {
-        println!("skipped: the probe was an ordinary task before, as no real-time priority may be set");
+        skip(Need::Rights, "the probe was an ordinary task before, as no real-time priority may be set");
     }
     let others = schedule::allowed_of_this_thread().unwrap();
     if others.len() > 1 {

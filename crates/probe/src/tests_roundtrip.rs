@@ -12,6 +12,7 @@ use whylate_host::HostRoot;
 use whylate_sys::counter::CounterKind;
 use whylate_sys::schedule;
 use whylate_sys::shared::SharedWords;
+use whylate_testing::{Need, skip};
 
 fn spec(pair: CpuPair, methods: &[RoundtripMethod]) -> ProbeSpec {
     ProbeSpec {
@@ -102,7 +103,7 @@ fn check(spec: &ProbeSpec, memory: &SharedWords) {
 fn every_method_counts_whole_round_trips_and_both_ways() {
     let _alone = ALONE.lock();
     if pair().is_one_cpu() {
-        println!("skipped: there is only one usable CPU");
+        skip(Need::Cpus, "there is only one usable CPU");
         return;
     }
     let spec = spec(pair(), &RoundtripMethod::ALL);

@@ -1,8 +1,6 @@
 //! Latency histograms from a trace buffer beside those of the BPF programs, on this machine's kernel: both see the same
 //! wake-ups. Where the machine allows neither or only one, the test says so.
 
-#![allow(clippy::print_stderr, reason = "a skipped test says why")]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use whylate_bpf::{HistogramsConfig, HistogramsSnapshot, TaskFilter};
@@ -12,6 +10,7 @@ use whylate_host::HostRoot;
 use whylate_record::RecordError;
 use whylate_record::histograms::LatencyHistograms;
 use whylate_sys::{clock, schedule};
+use whylate_testing::{Need, skip};
 use whylate_treat::TreatError;
 
 const SLEEPS: u64 = 2_000;
@@ -21,15 +20,15 @@ fn start(config: &HistogramsConfig, source: HistogramSource) -> Option<LatencyHi
     match LatencyHistograms::start(&HostRoot::real(), config, Some(source), false) {
         Ok((running, _)) => Some(running),
         Err(RecordError::Unavailable(reason)) => {
-            eprintln!("skipped: {reason}");
+            skip(Need::Rights, reason);
             None
         }
         Err(RecordError::Bpf(error)) if error.is_unavailable() => {
-            eprintln!("skipped: {error}");
+            skip(Need::Rights, error);
             None
         }
         Err(RecordError::Journal(TreatError::Held { holder })) => {
-            eprintln!("skipped: {holder} counts");
+            skip(Need::Rights, format!("{holder} counts"));
             None
         }
         Err(error) => panic!("{error}"),

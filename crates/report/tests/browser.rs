@@ -1,13 +1,12 @@
 //! The HTML report in a browser: pictures are drawn, a spike opens, nothing is fetched, nothing fails, a phone shows the
 //! maximum, print takes two pages. Needs `chromium`; skipped with the reason where it is not installed.
 
-#![allow(clippy::print_stderr)] // why it was skipped
-
 mod fixture;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 use whylate_core::result::RunResult;
+use whylate_testing::{Need, skip};
 
 /// Runs in the page, as the page does; what it finds goes to the frame's parent.
 const PROBE: &str = r##"<script>
@@ -97,7 +96,7 @@ fn chromium(arguments: &[&str]) -> Option<Vec<u8>> {
         Ok(output) if output.status.success() => Some(output.stdout),
         Ok(output) => panic!("chromium {arguments:?}: {}", output.status),
         Err(error) => {
-            eprintln!("skipped: chromium cannot be started: {error}");
+            skip(Need::Program("chromium"), format!("chromium cannot be started: {error}"));
             None
         }
     }
@@ -188,7 +187,10 @@ fn a_series_has_a_dot_per_run() {
 #[test]
 fn pictures_of_five_reports() {
     if std::env::var_os("WHYLATE_PICTURES").is_none() {
-        eprintln!("skipped: WHYLATE_PICTURES is not set: it writes docs/images");
+        skip(
+            Need::Variable("WHYLATE_PICTURES=1 (writes docs/images)"),
+            "WHYLATE_PICTURES is not set: it writes docs/images",
+        );
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -219,6 +219,7 @@ impl Descriptors {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use whylate_testing::{Need, skip};
 
     fn answers_arrive(link: &dyn Link) {
         std::thread::scope(|scope| {
@@ -251,7 +252,10 @@ mod tests {
         answers_arrive(&Descriptors::unix_sockets().unwrap());
         match Descriptors::udp_sockets() {
             Ok(sockets) => answers_arrive(&sockets),
-            Err(error) => println!("skipped: the loopback interface does not work here: {error}"),
+            Err(error) => skip(
+                Need::Machine("a machine with a loopback interface"),
+                format!("the loopback interface does not work here: {error}"),
+            ),
         }
     }
 }

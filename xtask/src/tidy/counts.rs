@@ -152,20 +152,16 @@ fn arguments_end(code: &str, open: usize, arguments: usize) -> usize {
 fn skips(sources: &[SourceFile]) -> Count {
     let mut places = Vec::new();
     for source in sources.iter().filter(|source| !source.path.starts_with("xtask/")) {
-        for string in source.strings() {
-            let line = source.line_of(string.start);
-            let text = source.text[string.clone()].trim_start_matches('"');
-            if text.starts_with("skipped") && source.is_test(line) && is_printed(source, string.start) {
-                places.push(format!("{}:{line}", source.path));
-            }
-        }
+        let calls = source.words("skip").into_iter().map(|start| (start, start + "skip".len()));
+        let calls = calls.filter(|(_, end)| is_of_need(&source.code[*end..]));
+        places.extend(calls.map(|(start, _)| format!("{}:{}", source.path, source.line_of(start))));
     }
     Count::of("skips", places)
 }
 
-fn is_printed(source: &SourceFile, start: usize) -> bool {
-    let before = source.code[..start].trim_end();
-    before.ends_with("println!(") || before.ends_with("format!(") || before.ends_with("stderr(),")
+/// Whether what follows `skip` is a call of `whylate_testing::skip`.
+fn is_of_need(rest: &str) -> bool {
+    rest.strip_prefix('(').is_some_and(|rest| rest.trim_start().starts_with("Need::"))
 }
 
 /// How often each word to avoid stands in code, texts and documents, records aside; and sentences that begin with “Of”.
@@ -268,10 +264,8 @@ mod tests {
 
     #[test]
     fn each_place_that_skips_a_test_counts() {
-        let text = "fn a() {\n    println!(\"skipped: no\");\n    let skipped = \"skipped: \";\n}\n";
-        assert_eq!(
-            skips(&[source("crates/a/tests/a.rs", text), source("crates/a/src/a.rs", text)]).number,
-            1
-        );
+        let text =
+            "fn a() {\n    skip(Need::Cpus, \"one\");\n    b.skip(1); skip(\n        Need::Rights, c)\n}\n";
+        assert_eq!(skips(&[source("crates/a/tests/a.rs", text)]).number, 2);
     }
 }

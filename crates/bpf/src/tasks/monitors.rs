@@ -73,7 +73,6 @@ impl Track {
 }
 
 #[cfg(all(test, feature = "bpf"))]
-#[allow(clippy::print_stderr, reason = "a skipped test says why")]
 mod tests {
     use super::super::{TaskTarget, TaskWatch};
     use super::*;
@@ -82,6 +81,7 @@ mod tests {
     use whylate_core::Facts;
     use whylate_host::HostRoot;
     use whylate_sys::schedule;
+    use whylate_testing::{Need, skip};
 
     /// Few kernels have these monitors: an event of others that tells of a thread in the same way stands for theirs.
     #[test]
@@ -89,9 +89,12 @@ mod tests {
         let cpus = schedule::allowed_of_this_thread().unwrap();
         let target = TaskTarget::Name("wl-warned".to_owned());
         let started = TaskWatch::start(&HostRoot::at("/"), &cpus, &target, &Facts::default());
-        let Ok(mut watch) = started.inspect_err(|error| eprintln!("skipped: {error}")) else { return };
+        let Ok(mut watch) = started.inspect_err(|error| skip(Need::Rights, error)) else { return };
         if watch.has_monitors() {
-            return eprintln!("skipped: this kernel has the monitors, and their programs are in use");
+            return skip(
+                Need::Machine("a kernel without runtime monitors"),
+                "this kernel has the monitors, and their programs are in use",
+            );
         }
         let Event { function, .. } = KernelMonitor::PageFault.event();
         assert_eq!(watch.causes.attach(&[event(function, "sched_wakeup")]).unwrap(), None);

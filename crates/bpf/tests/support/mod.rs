@@ -1,13 +1,14 @@
 //! What the tests of programs share.
 
 use whylate_bpf::BpfError;
+use whylate_testing::{Need, skip};
 
 /// What was started. `None` where this machine lets no programs run, which is said: the rest of the test is skipped.
 pub(crate) fn unless_refused<T>(started: Result<T, BpfError>) -> Option<T> {
     match started {
         Ok(running) => Some(running),
         Err(error @ (BpfError::Refused { .. } | BpfError::NoTypeInformation(_) | BpfError::Namespace)) => {
-            eprintln!("skipped: {error}");
+            skip(Need::Rights, error);
             None
         }
         Err(error) => panic!("{error}"),

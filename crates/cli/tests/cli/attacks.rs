@@ -1,7 +1,7 @@
 //! What another user of the machine may try against root's `whylate`, each of it refused: journals and folders of their
 //! own, links, locks, sockets, the environment of sudo, and names with control characters.
 
-use crate::tool::{Said, WHYLATE, copy_program, finish, folder, skipped};
+use crate::tool::{Said, WHYLATE, copy_program, finish, folder};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::os::unix::net::UnixListener;
@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 use whylate_lab::archive;
+use whylate_testing::{Need, skip};
 
 const NOBODY: u32 = 65_534;
 const SWAPPINESS: &str = "root/proc/sys/vm/swappiness";
@@ -296,7 +297,7 @@ fn names(scene: &Scene) -> Vec<&'static str> {
 fn another_user_can_neither_steer_nor_hold_off_what_root_does() {
     let scene = match Scene::new() {
         Ok(scene) => scene,
-        Err(reason) => return skipped(&reason),
+        Err(reason) => return skip(Need::Rights, reason),
     };
     let parts = [folders, files, writes, environment, names];
     let attempts: Vec<&str> = parts.into_iter().flat_map(|part| part(&scene)).collect();

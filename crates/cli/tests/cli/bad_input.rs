@@ -1,7 +1,8 @@
 //! Wrong input: one clear line, exit code 1, nothing changed.
 
-use crate::tool::{Said, command, finish, folder, skipped, text, whylate, write};
+use crate::tool::{Said, command, finish, folder, text, whylate, write};
 use std::fs;
+use whylate_testing::{Need, skip};
 
 const PLAN: &str = r#"name = "wrong"
 duration = "1s"
@@ -155,7 +156,7 @@ fn an_offline_cpu_is_named() {
     let count = |list: &str| list.parse::<whylate_core::CpuSet>().unwrap();
     let offline = count(&present()).difference(&count(&online));
     let Some(cpu) = offline.first() else {
-        skipped("every CPU of this machine is online");
+        skip(Need::Machine("a machine with an offline CPU"), "every CPU of this machine is online");
         return;
     };
     let error = whylate(&["measure", "timer", "--cpu", &cpu.to_string()]).error().to_owned();
@@ -205,7 +206,7 @@ fn root_does_not_run_the_commands_of_others_unasked() {
     let load = "kind = \"exec\"\ncommand = [\"touch\", \"made\"]\n";
     fs::write(&path, PLAN.replace("kind = \"memory\"\nworking_set = \"1MiB\"\n", load)).unwrap();
     if !rustix::process::geteuid().is_root() || std::os::unix::fs::chown(&path, Some(12_345), None).is_err() {
-        skipped("only root can have a plan of another user");
+        skip(Need::Rights, "only root can have a plan of another user");
         return;
     }
     let mut asked = command(&["run", path.to_str().unwrap(), "-o", "run"]);

@@ -2,8 +2,9 @@
 
 use crate::fields::{list, word};
 use crate::json::validate;
-use crate::tool::{alone, skipped, whylate};
+use crate::tool::{alone, whylate};
 use serde_json::Value;
+use whylate_testing::{Need, skip};
 
 #[test]
 fn causes_have_evidence_and_parts_of_the_window() {
@@ -14,7 +15,7 @@ fn causes_have_evidence_and_parts_of_the_window() {
         let said = whylate(&["measure", probe[0], probe[1], "-D", "700ms", "--causes", source, "--json"]);
         if said.code == Some(69) {
             assert!(said.stderr.contains("--causes"), "{}", said.stderr);
-            return skipped(said.stderr.trim());
+            return skip(Need::Rights, said.stderr.trim());
         }
         assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
         let result = said.document();
@@ -40,7 +41,7 @@ fn the_sources_of_gaps_add_up_to_the_time_that_was_lost() {
     let _alone = alone();
     let said = whylate(&["measure", "stall", "--threshold=1us", "-D", "1s", "--causes", "--json"]);
     if said.code == Some(69) {
-        return skipped(said.stderr.trim());
+        return skip(Need::Rights, said.stderr.trim());
     }
     let result = said.document();
     validate("measure", &result);
@@ -74,7 +75,7 @@ fn in_a_container_causes_come_from_the_trace_buffer() {
         command.output()
     };
     let Some(true) = run(&["--version"]).ok().map(|output| output.status.success()) else {
-        return skipped("no process-id namespace can be made here (unshare --pid, as root)");
+        return skip(Need::Rights, "no process-id namespace can be made here (unshare --pid, as root)");
     };
     let tried = run(&["check", "--tracing", "--json"]).unwrap();
     let tried: Value = serde_json::from_slice(&tried.stdout).unwrap();
@@ -86,7 +87,7 @@ fn in_a_container_causes_come_from_the_trace_buffer() {
     let said = String::from_utf8_lossy(&output.stderr);
     if output.status.code() == Some(69) {
         assert!(said.contains("namespace") && said.contains("nor from a trace buffer"), "{said}");
-        return skipped(said.trim());
+        return skip(Need::Rights, said.trim());
     }
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
     validate("measure", &result);
@@ -111,7 +112,7 @@ fn causes_are_refused_where_the_clock_is_not_the_kernels() {
         command.output()
     };
     let Some(true) = run(&["--version"]).ok().map(|output| output.status.success()) else {
-        return skipped("no time namespace can be made here (unshare --time, as root)");
+        return skip(Need::Rights, "no time namespace can be made here (unshare --time, as root)");
     };
     let output = run(&["measure", "timer", "--duration", "300ms", "--causes"]).unwrap();
     let said = String::from_utf8_lossy(&output.stderr);

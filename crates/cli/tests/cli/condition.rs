@@ -2,7 +2,7 @@
 
 use crate::fields::word;
 use crate::tool::{
-    SMALL_PLAN, alone, command, folder, mark, marked, skipped, start, text, until, wait, whylate, write,
+    SMALL_PLAN, alone, command, folder, mark, marked, start, text, until, wait, whylate, write,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -10,6 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
+use whylate_testing::{Need, skip};
 
 /// The process of a hidden command, of those with the mark.
 fn hidden(mark: &str, name: &str) -> Option<Pid> {
@@ -93,7 +94,7 @@ fn a_probe_that_others_rescheduled_or_moved_has_measured_nothing() {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     for (program, arguments, said) in ways {
         if program == "taskset" && cpus == 1 {
-            skipped("with one CPU there is no other one to move to");
+            skip(Need::Cpus, "with one CPU there is no other one to move to");
             continue;
         }
         let folder = folder();
@@ -106,7 +107,7 @@ fn a_probe_that_others_rescheduled_or_moved_has_measured_nothing() {
             refused = (!output.as_ref().is_ok_and(|it| it.status.success())).then(|| format!("{output:?}"));
         });
         if let Some(why) = refused {
-            skipped(&format!("{program}: {why}"));
+            skip(Need::Rights, format!("{program}: {why}"));
             continue;
         }
         assert_eq!((word(&result, "verdict"), code), ("incomplete", Some(1)), "{result}");
@@ -137,7 +138,7 @@ fn a_thread_that_never_runs_fails_the_limit() {
     let _alone = alone();
     let cpus = whylate(&["check", "--json"]).document();
     if cpus["facts"]["cpu_sets"]["online"].as_str() == Some("0") {
-        return skipped("with one CPU a busy real-time loop would stop everything");
+        return skip(Need::Cpus, "with one CPU a busy real-time loop would stop everything");
     }
     let folder = folder();
     let hog_path = folder.path().join("hog");
@@ -171,7 +172,7 @@ fn a_thread_that_never_runs_fails_the_limit() {
     if hog.stderr.contains("no-realtime-priority")
         || hog.document().to_string().contains("no-realtime-priority")
     {
-        return skipped("a real-time priority is refused here");
+        return skip(Need::Rights, "a real-time priority is refused here");
     }
     let result = said.document();
     assert_eq!((word(&result, "verdict"), said.code), ("fail", Some(2)), "{result}");

@@ -1,10 +1,11 @@
 //! The commands of the README and of the documents for newcomers, as a reader types them: blocks that begin with `sh test` run, one
 //! page in one folder, in order, with short durations. That every other command is understood at all is tested with the arguments.
 
-use crate::tool::{Said, alone, command, finish, folder, skipped};
+use crate::tool::{Said, alone, command, finish, folder};
 use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
+use whylate_testing::{Need, skip};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -74,7 +75,7 @@ fn try_page(path: &str) -> usize {
 #[test]
 fn what_the_documents_run_runs() {
     if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() < 2) {
-        return skipped("the documents measure CPU 1, and there is one CPU");
+        return skip(Need::Cpus, "the documents measure CPU 1, and there is one CPU");
     }
     let _alone = alone();
     let mut pages = ["README.md", "docs/TUTORIAL.md", "docs/FARM.md"].map(str::to_owned).to_vec();

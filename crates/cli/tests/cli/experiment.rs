@@ -2,11 +2,12 @@
 
 use crate::fields::{list, number, run, word};
 use crate::json::validate;
-use crate::tool::{SMALL_PLAN, alone, command, finish, folder, skipped, text, whylate, write};
+use crate::tool::{SMALL_PLAN, alone, command, finish, folder, text, whylate, write};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use whylate_core::figure::nanoseconds;
+use whylate_testing::{Need, skip};
 
 /// The largest latency of each probe in each cell, as reports print it.
 fn largest(result: &Value) -> Vec<String> {
@@ -154,7 +155,10 @@ fn a_cell_whose_load_is_not_there_is_skipped() {
     let place = folder.path().join("run");
     let said = whylate(&["run", &plan, "-o", text(&place), "--set", "repeats=1", "--set", "duration=100ms"]);
     if said.code == Some(0) && !said.stderr.contains("skipped") {
-        return skipped("this machine has a fourth level of cache");
+        return skip(
+            Need::Machine("a CPU without a level-4 cache"),
+            "this machine has a fourth level of cache",
+        );
     }
     assert_eq!(said.code, Some(0), "{said:?}");
     assert!(said.stderr.contains("skipped: cell `cache`: load `cache`: "), "{}", said.stderr);

@@ -3,6 +3,7 @@
 use crate::tool::{SMALL_PLAN, alone, folder, text, whylate, write};
 use serde_json::Value;
 use std::process::Command;
+use whylate_testing::{Need, skip};
 
 #[test]
 fn other_forms_say_what_the_run_says() {
@@ -82,7 +83,7 @@ fn hdr_logs_are_read_by_hdrhistogram() {
     let has_library =
         Command::new("python3").args(["-c", "import hdrh.log"]).output().is_ok_and(|it| it.status.success());
     if !has_library {
-        crate::tool::skipped("`pip install hdrhistogram` is missing");
+        skip(Need::Program("hdrhistogram (pip)"), "`pip install hdrhistogram` is missing");
         return;
     }
     let _alone = alone();

@@ -1,12 +1,13 @@
 //! Runs of many machines: into a lake and back, damaged objects, what was asked for.
 
-use crate::tool::{SMALL_PLAN, WHYLATE, alone, command, finish, folder, skipped, text, whylate, write};
+use crate::tool::{SMALL_PLAN, WHYLATE, alone, command, finish, folder, text, whylate, write};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
+use whylate_testing::{Need, skip};
 
 /// The files below a folder, with their content.
 fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
@@ -293,7 +294,7 @@ fn a_job_that_did_not_measure_never_passes() {
     let host = rustix::system::uname().nodename().to_str().unwrap().to_owned();
     let job = Job { folder, host };
     if job.run(&plan, "good", &[]) != Some(0) {
-        return skipped("this user may not set real-time priorities, so that no job passes here");
+        return skip(Need::Rights, "this user may not set real-time priorities, so that no job passes here");
     }
     assert_eq!(job.run(&plan, "good", &[]), Some(0), "the same job again goes on with its run");
 

@@ -4,6 +4,7 @@ use crate::fields::{list, number, real, warnings, word};
 use crate::json::validate;
 use crate::tool::{alone, command, finish, folder, mark, marked, text, until, whylate};
 use std::fs;
+use whylate_testing::{Need, skip};
 
 #[test]
 fn memory_traffic_of_every_kind_has_a_rate() {
@@ -64,7 +65,7 @@ fn a_paced_load_of_acts_keeps_its_rate() {
 #[test]
 fn without_a_graphics_device_write_combining_buffers_are_unavailable() {
     if fs::exists("/dev/dri").unwrap() {
-        return crate::tool::skipped("there is a graphics device");
+        return skip(Need::Machine("a machine without a GPU"), "there is a graphics device");
     }
     let said = whylate(&["load", "pageattr", "--source", "graphics", "-D", "1"]);
     assert_eq!((said.code, said.stdout.as_str()), (Some(69), ""), "{said:?}");
@@ -116,7 +117,7 @@ fn loads_of_single_acts_run_in_plans_and_are_skipped_where_something_lacks() {
         .collect();
     assert_eq!(rates, [("packets", "packets_per_s"), ("interrupts", "interrupts_per_s")]);
     if fs::exists("/dev/dri").unwrap() {
-        return crate::tool::skipped("there is a graphics device");
+        return skip(Need::Machine("a machine without a GPU"), "there is a graphics device");
     }
     let reason = word(&cells[1], "skipped");
     assert!(reason.contains("load `buffers`") && reason.contains("/dev/dri"), "{reason}");

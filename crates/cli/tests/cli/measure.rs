@@ -2,12 +2,13 @@
 
 use crate::fields::{codes, facts, interrupts, list, number, probe, warnings, word};
 use crate::json::validate;
-use crate::tool::{alone, command, folder, signal, skipped, start, text, until, wait, whylate};
+use crate::tool::{alone, command, folder, signal, start, text, until, wait, whylate};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
+use whylate_testing::{Need, skip};
 
 /// Measures, checks every field, and gives the document.
 pub(crate) fn measured(arguments: &[&str]) -> Value {
@@ -85,7 +86,7 @@ fn one_thread_on_each_cpu() {
     let _alone = alone();
     let usable = usable();
     if usable.len() < 2 {
-        return skipped("there is only one usable CPU");
+        return skip(Need::Cpus, "there is only one usable CPU");
     }
     for flags in [&["-S"][..], &["-a", "-t"], &["-t"], &["--cpus", "all"]] {
         let mut arguments = vec!["timer", "-D", "100ms"];
@@ -113,7 +114,10 @@ fn a_refused_deadline_is_a_missing_facility() {
     let said = whylate(&["measure", "timer", "--policy", "deadline", "-D", "100ms", "--json"]);
     if said.code == Some(0) {
         checked(said.document(), "timer");
-        return skipped("this kernel takes a pinned deadline task");
+        return skip(
+            Need::Machine("a kernel that refuses pinned deadline tasks"),
+            "this kernel takes a pinned deadline task",
+        );
     }
     assert_eq!((said.code, said.stdout.as_str()), (Some(69), ""), "{said:?}");
     assert_eq!(said.stderr.lines().count(), 1, "{said:?}");
@@ -134,9 +138,9 @@ fn a_break_leaves_the_tracing_of_others_as_it_was_unless_asked_to_stop_it() {
     let _alone = alone();
     let switch = "/sys/kernel/tracing/tracing_on";
     let read = || fs::read_to_string(switch).map(|text| text.trim().to_owned());
-    let Ok(before) = read() else { return skipped("tracefs cannot be read here") };
+    let Ok(before) = read() else { return skip(Need::Rights, "tracefs cannot be read here") };
     if fs::write(switch, "1").is_err() {
-        return skipped("tracefs cannot be written here");
+        return skip(Need::Rights, "tracefs cannot be written here");
     }
     let broken = |more: &[&str]| {
         let words = ["measure", "timer", "-b", "1us", "-D", "60", "--json"];

@@ -3,8 +3,9 @@
 use crate::fields::{list, number, run, word};
 use crate::json::validate;
 use crate::measure::{measured, usable};
-use crate::tool::{alone, folder, skipped, text, whylate, write};
+use crate::tool::{alone, folder, text, whylate, write};
 use serde_json::Value;
+use whylate_testing::{Need, skip};
 
 fn series(result: &Value) -> Vec<&str> {
     list(result, "cpus").iter().map(|cpu| word(cpu, "series")).collect()
@@ -24,7 +25,7 @@ fn dispatch_measures_as_many_samples_as_asked_for() {
 fn parts(result: &Value) -> Option<Vec<Value>> {
     let warnings = list(result, "warnings");
     if let Some(warning) = warnings.iter().find(|warning| warning["code"] == "dispatch-whole-only") {
-        skipped(word(warning, "text"));
+        skip(Need::Rights, word(warning, "text"));
         return None;
     }
     Some(list(&result["cpus"][0], "parts").clone())
@@ -86,7 +87,7 @@ fn round_trips_of_every_method() {
     let _alone = alone();
     let usable = usable();
     if usable.len() < 2 {
-        return skipped("there is only one usable CPU");
+        return skip(Need::Cpus, "there is only one usable CPU");
     }
     let (from, to) = (usable[usable.len() - 1], usable[0]);
     let result = measured(&["roundtrip", "--cpus", &format!("{from},{to}"), "-D", "600ms"]);

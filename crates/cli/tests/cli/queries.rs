@@ -2,13 +2,12 @@
 //!
 //! `WHYLATE_QUERY_PYTHON` names a Python with `duckdb`, `polars`, `chdb` and `pyspark`; what it lacks is skipped.
 
-#![allow(clippy::print_stderr)] // what was skipped, and why
-
 use crate::fields::{list, word};
 use crate::tool::{SMALL_PLAN, alone, folder, text, whylate, write};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
+use whylate_testing::{Need, skip};
 
 /// Cell, probe, CPU and the 0.5, 0.99, 0.999 and 0.9999 quantiles.
 type Rows = Vec<(String, String, u64, Vec<u64>)>;
@@ -57,12 +56,12 @@ fn queries_have_the_quantiles_of_the_report() {
         query.arg(here.join("tests/cli/queries.py")).arg(engine);
         query.arg(here.join("../../docs/QUERIES.md")).arg(&run).current_dir(folder.path());
         let Ok(output) = query.output() else {
-            eprintln!("skipped: there is no {python}");
+            skip(Need::Program("duckdb, polars, chdb, pyspark (pip)"), format!("there is no {python}"));
             return;
         };
         let said = String::from_utf8_lossy(&output.stderr);
         if output.status.code() == Some(77) {
-            eprintln!("skipped: {engine}: {}", said.trim());
+            skip(Need::Program("duckdb, polars, chdb, pyspark (pip)"), format!("{engine}: {}", said.trim()));
             continue;
         }
         assert!(output.status.success(), "{engine}: {said}");

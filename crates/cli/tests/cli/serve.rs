@@ -1,13 +1,12 @@
 //! `whylate serve`: what is shown, what is refused, and a run that is followed while it goes on.
 
-use crate::tool::{
-    SMALL_PLAN, alone, command, folder, signal, skipped, start, text, until, wait, whylate, write,
-};
+use crate::tool::{SMALL_PLAN, alone, command, folder, signal, start, text, until, wait, whylate, write};
 use rustix::process::Signal;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, Stdio};
 use std::time::Duration;
+use whylate_testing::{Need, skip};
 
 /// A server that ends with the test.
 struct Server {
@@ -159,7 +158,7 @@ fn a_lake_is_shown_or_it_is_said_what_is_missing() {
     match said {
         (503, page) => {
             assert!(page.contains("is not installed") || page.contains("there is no such program"), "{page}");
-            skipped("no engine is installed");
+            skip(Need::Program("duckdb, polars, chdb, pyspark (pip)"), "no engine is installed");
         }
         (status, page) => {
             assert!(

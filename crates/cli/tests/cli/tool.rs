@@ -3,7 +3,6 @@
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
-use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -134,12 +133,6 @@ pub(crate) fn until(mut there: impl FnMut() -> bool) -> bool {
         std::thread::sleep(Duration::from_millis(20));
     }
     false
-}
-
-/// Says why a test could not be done here; written past the capture of the test harness, so that it is seen.
-pub(crate) fn skipped(reason: &str) {
-    let name = std::thread::current().name().unwrap_or("a test").to_owned();
-    let _ = writeln!(std::io::stderr(), "skipped: {name}: {reason}");
 }
 
 /// A folder of the test's own.

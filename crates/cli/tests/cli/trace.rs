@@ -3,10 +3,11 @@
 
 use crate::fields::{list, number, word};
 use crate::json::validate;
-use crate::tool::{Said, alone, command, finish, folder, skipped, start, text, until, wait, whylate};
+use crate::tool::{Said, alone, command, finish, folder, start, text, until, wait, whylate};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use whylate_testing::{Need, skip};
 
 const INSTANCES: &str = "/sys/kernel/tracing/instances";
 
@@ -43,7 +44,7 @@ fn recorded(state: &Path, file: &str) -> Option<Said> {
     ));
     if said.code == Some(69) {
         assert_eq!((said.stdout.as_str(), said.stderr.lines().count()), ("", 1), "{said:?}");
-        skipped(said.stderr.trim());
+        skip(Need::Rights, said.stderr.trim());
         return None;
     }
     Some(said)
@@ -245,7 +246,10 @@ fn a_spike_that_was_recorded_and_traced_has_one_answer_from_both() {
     // On a machine with much else to do the ring of the BPF programs may be full before it is read.
     for number in 0..5 {
         let Some(causes) = crowded_causes(folder.path(), number) else {
-            return skipped("BPF programs are refused here, so that a spike has no second kind of evidence");
+            return skip(
+                Need::Rights,
+                "BPF programs are refused here, so that a spike has no second kind of evidence",
+            );
         };
         let both = serde_json::json!(["bpf", "trace"]);
         if let Some(cause) = causes.iter().find(|cause| cause["sources"] == both) {

@@ -3,7 +3,7 @@
 //! 3 that they did not; afterwards `restore` brings every path back to its exact former value. `WHYLATE_CRASHES` says how
 //! many times.
 
-use crate::tool::{alone, command, finish, signal, skipped, start, text, until};
+use crate::tool::{alone, command, finish, signal, start, text, until};
 use crate::treat::Fake;
 use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -16,6 +16,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
 use whylate_host::HostRoot;
+use whylate_testing::{Need, skip};
 use whylate_treat::Task;
 use whylate_treat::kinds::interrupts::interrupts;
 
@@ -380,6 +381,6 @@ fn a_machine_of_files_survives_kills_at_any_moment() {
 fn this_machine_survives_kills_at_any_moment() {
     match RealWorld::new() {
         Ok(world) => crash("this machine", &world),
-        Err(reason) => skipped(reason),
+        Err(reason) => skip(Need::Rights, reason),
     }
 }

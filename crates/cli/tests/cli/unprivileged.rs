@@ -1,13 +1,14 @@
 //! Without the right to real-time priority and locked memory: a warning, or an error when `--strict` asks for it.
 
 use crate::fields::{codes, list, word};
-use crate::tool::{SMALL_PLAN, Said, WHYLATE, alone, copy_program, finish, folder, skipped};
+use crate::tool::{SMALL_PLAN, Said, WHYLATE, alone, copy_program, finish, folder};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
+use whylate_testing::{Need, skip};
 
 /// A user without rights, on every Linux system.
 const NOBODY: &str = "65534";
@@ -80,7 +81,7 @@ fn without_rights_it_measures_and_says_what_was_lost() {
     let _alone = alone();
     let user = match Unprivileged::new() {
         Ok(user) => user,
-        Err(reason) => return skipped(&reason),
+        Err(reason) => return skip(Need::Rights, reason),
     };
     for probe in ["timer", "stall"] {
         let said = user.shell(&format!("./whylate measure {probe} -D 200ms --json")).unwrap();
@@ -104,7 +105,7 @@ fn strict_refuses_in_one_line() {
     let _alone = alone();
     let user = match Unprivileged::new() {
         Ok(user) => user,
-        Err(reason) => return skipped(&reason),
+        Err(reason) => return skip(Need::Rights, reason),
     };
     for line in ["measure timer -D 200ms --strict", "measure stall -D 200ms --strict", "run --strict -o kept"]
     {
@@ -122,7 +123,7 @@ fn treatments_are_refused_and_their_cells_skipped() {
     let _alone = alone();
     let user = match Unprivileged::new() {
         Ok(user) => user,
-        Err(reason) => return skipped(&reason),
+        Err(reason) => return skip(Need::Rights, reason),
     };
     let before = fs::read_to_string("/proc/sys/vm/stat_interval").unwrap();
     let said = user.shell("./whylate treat apply sysctl vm.stat_interval 9").unwrap();
@@ -147,7 +148,7 @@ fn causes_are_refused_in_one_line() {
     let _alone = alone();
     let user = match Unprivileged::new() {
         Ok(user) => user,
-        Err(reason) => return skipped(&reason),
+        Err(reason) => return skip(Need::Rights, reason),
     };
     let said = user.shell("./whylate measure timer -D 100ms --causes --json").unwrap();
     assert_eq!((said.code, said.stdout.as_str()), (Some(69), ""), "{}", said.stderr);
@@ -159,7 +160,7 @@ fn causes_are_refused_in_one_line() {
 fn histograms_say_why_they_are_not_possible() {
     let unprivileged = match Unprivileged::new() {
         Ok(it) => it,
-        Err(reason) => return skipped(&reason),
+        Err(reason) => return skip(Need::Rights, reason),
     };
     for source in ["", "--source bpf", "--source tracefs"] {
         let line = format!("WHYLATE_STATE_DIR=state ./whylate histograms -D 1 --quiet {source}");
@@ -183,13 +184,13 @@ fn causes_need_two_capabilities_and_nothing_else() {
     let _alone = alone();
     let user = match Unprivileged::new() {
         Ok(user) if rustix::process::geteuid().is_root() => user,
-        Ok(_) => return skipped("only root can give capabilities"),
-        Err(reason) => return skipped(&reason),
+        Ok(_) => return skip(Need::Rights, "only root can give capabilities"),
+        Err(reason) => return skip(Need::Rights, reason),
     };
     let line = "./whylate measure timer -i 500 -D 700ms --policy other --causes --json";
     let said = user.shell_with(&["bpf", "perfmon"], line).unwrap();
     if said.code == Some(69) {
-        return skipped(said.stderr.trim());
+        return skip(Need::Rights, said.stderr.trim());
     }
     assert!(names_slack(&said.json()), "an ordinary thread waits for the slack of its timer: {said:?}");
     for one in ["bpf", "perfmon"] {
@@ -208,8 +209,8 @@ fn the_unit_gives_the_rights_that_a_measurement_needs() {
     let _alone = alone();
     let user = match Unprivileged::new() {
         Ok(user) if rustix::process::geteuid().is_root() => user,
-        Ok(_) => return skipped("only root can give capabilities"),
-        Err(reason) => return skipped(&reason),
+        Ok(_) => return skip(Need::Rights, "only root can give capabilities"),
+        Err(reason) => return skip(Need::Rights, reason),
     };
     let text = fs::read_to_string(unit("whylate-run@.service")).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("AmbientCapabilities=")).unwrap();
@@ -227,13 +228,13 @@ fn a_user_watches_his_own_program_and_nobody_elses() {
     let _alone = alone();
     let user = match Unprivileged::new() {
         Ok(user) => user,
-        Err(reason) => return skipped(&reason),
+        Err(reason) => return skip(Need::Rights, reason),
     };
     let naps = "sh -c 'for i in 1 2 3 4 5 6 7 8 9 10; do (:); sleep 0.02; done'";
     let said = user.shell(&format!("./whylate watch -q --json -o run -- {naps}")).unwrap();
     if said.code == Some(69) {
         assert!(said.stderr.contains("perf_event_paranoid") && !user.path().join("run").exists(), "{said:?}");
-        return skipped("the kernel tells ordinary users nothing of their threads");
+        return skip(Need::Rights, "the kernel tells ordinary users nothing of their threads");
     }
     let result = said.json();
     assert!(codes(&result).iter().any(|code| code == "causes-incomplete"), "{result:#}");
@@ -266,7 +267,7 @@ fn a_user_watches_his_own_program_and_nobody_elses() {
 #[test]
 fn systemd_takes_the_units_and_finds_them_closed() {
     if Command::new("systemd-analyze").arg("--version").output().is_err() {
-        return skipped("there is no `systemd-analyze` here");
+        return skip(Need::Program("systemd"), "there is no `systemd-analyze` here");
     }
     ["run", "watch"].into_iter().for_each(check_unit);
 }

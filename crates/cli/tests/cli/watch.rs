@@ -1,15 +1,14 @@
 //! `whylate watch` on this machine's kernel. Where it allows no BPF programs, the tests check that this is said.
 
 use crate::json::validate;
-use crate::tool::{
-    Said, alone, command, finish, folder, mark, marked, signal, skipped, start, until, wait, whylate,
-};
+use crate::tool::{Said, alone, command, finish, folder, mark, marked, signal, start, until, wait, whylate};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
+use whylate_testing::{Need, skip};
 
 /// Watches in that folder; the journal is in it, too.
 fn watch(folder: &Path, arguments: &[&str]) -> Said {
@@ -27,7 +26,7 @@ fn is_possible(said: &Said, folder: &Path) -> bool {
         .iter()
         .any(|text| text.contains("an activation begins when the thread first runs"))
     {
-        skipped("the kernel tells an ordinary user too little");
+        skip(Need::Rights, "the kernel tells an ordinary user too little");
         return false;
     }
     if said.code == Some(69) {
@@ -254,7 +253,7 @@ fn traces_of_the_longest_waits_are_kept_and_explained() {
     let run = folder.path().join("run");
     let document = whylate(&["report", run.to_str().unwrap(), "--json"]).document();
     if document.to_string().contains("spikes are not traced") {
-        return skipped("this kernel gives no trace buffer");
+        return skip(Need::Rights, "this kernel gives no trace buffer");
     }
     let traces = std::fs::read_dir(run.join("traces")).unwrap().map(|it| it.unwrap().path());
     let notes: Vec<Value> = traces
@@ -284,7 +283,7 @@ fn texts_for_trace_marker_are_the_ends_of_activations() {
         return;
     }
     if ["cannot create", "cannot open", "mount:"].iter().any(|it| said.stderr.contains(it)) {
-        return skipped("nobody can write into trace_marker here");
+        return skip(Need::Rights, "nobody can write into trace_marker here");
     }
     assert_eq!(said.code, Some(0), "{said:?}");
     let run = folder.path().join("run");

@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use truth::Truth;
 use whylate_core::result::{Cause, CauseKind};
 use whylate_explain::explain;
+use whylate_testing::{Need, skip};
 
 /// A cause that is at least this sure may not contradict the truth.
 const SURE: f64 = 0.9;
@@ -122,7 +123,7 @@ fn no_damaged_trace_accuses_anybody_surely_and_wrongly() {
 fn as_many_as_asked_for_and_the_grades_are_calibrated() {
     let number = |name| std::env::var(name).ok().and_then(|text: String| text.parse::<u64>().ok());
     let Some(count) = number("WHYLATE_MUTATIONS") else {
-        eprintln!("skipped: set WHYLATE_MUTATIONS=10000 (minutes)");
+        skip(Need::Variable("WHYLATE_MUTATIONS=10000 (minutes)"), "set WHYLATE_MUTATIONS=10000 (minutes)");
         return;
     };
     let table = run(count as usize, number("WHYLATE_MUTATIONS_SEED").unwrap_or(SEED + 1));

@@ -200,6 +200,7 @@ fn put_empty(folder: &Path, name: &str) -> Result<(), FarmError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use whylate_testing::{Need, skip};
 
     const NAME: &str = "table=runs/host=a/month=2026-01/night.parquet";
 
@@ -241,7 +242,10 @@ mod tests {
         assert!(check(&listed(1, "")).starts_with("it has 268435456 bytes, not 1"));
         if let Err(error) = fs::write("/proc/self/clear_refs", "5") {
             // Its kernel has no such file (gVisor, kernels without CONFIG_PROC_PAGE_MONITOR).
-            return eprintln!("skipped: the memory of a comparison: /proc/self/clear_refs: {error}");
+            return skip(
+                Need::Machine("a kernel with /proc/PID/clear_refs"),
+                format!("the memory of a comparison: /proc/self/clear_refs: {error}"),
+            );
         }
         let before = peak_kib();
         assert_eq!(check(&listed(BYTES, "other")), "its checksum is wrong");

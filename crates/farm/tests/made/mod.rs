@@ -3,10 +3,9 @@
 #![allow(dead_code)] // no test uses all of it
 
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write as _;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use whylate_core::plan::Source;
 use whylate_core::record::{Interval, SpikeCauses};
@@ -15,6 +14,7 @@ use whylate_core::{CpuId, Facts, Plan};
 use whylate_farm::{Engine, FarmFile, Lake, Push, Rows, Wait};
 use whylate_stats::buckets::{index_of, lower_edge};
 use whylate_store::{Execution, ExecutionState, RowKey, RunDirectory, RunInfo, Sink as _, is_being_written};
+use whylate_testing::{Need, skip};
 
 const DAY: u64 = 86_400;
 const SECOND: u64 = 1_000_000_000;
@@ -174,15 +174,6 @@ pub(crate) fn make_lake(folder: &Path) -> (Lake, Vec<PathBuf>) {
     (lake, runs)
 }
 
-/// Says once what a test leaves out, and why: past the harness, which shows nothing of a test that passes.
-pub(crate) fn skipped(reason: &str) {
-    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    let line = format!("skipped: {}: {reason}", std::thread::current().name().unwrap_or("a test"));
-    if SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(line.clone()) {
-        let _ = writeln!(std::io::stderr(), "{line}");
-    }
-}
-
 pub(crate) const ENGINES: [Engine; 4] =
     [Engine::DuckDb, Engine::ClickHouse, Engine::DataFusion, Engine::Spark];
 
@@ -196,7 +187,7 @@ pub(crate) fn answers(engine: Engine, lake: &Lake, questions: &[&str]) -> Option
     match whylate_farm::answers(engine, lake, None, questions, Wait::default) {
         Ok(rows) => Some(rows),
         Err(error) if error.is_unavailable() => {
-            skipped(&error.to_string());
+            skip(Need::Program("duckdb, polars, chdb, pyspark (pip)"), error);
             None
         }
         Err(error) => panic!("{engine:?}: {error}\n{questions:?}"),

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use whylate_core::result::RunState;
 use whylate_runner::{RunError, resume, run};
 use whylate_store::{ExecutionState, StoreError};
+use whylate_testing::{Need, skip};
 
 /// Runs until `spoil` has spoiled the directory, in the second cell.
 fn run_until(path: &Path, spoil: impl Fn() + Send + Sync + 'static) -> RunError {
@@ -56,7 +57,7 @@ fn a_full_disk_ends_the_run_with_a_message_and_keeps_what_was_measured() {
     fs::create_dir(&disk).unwrap();
     let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(&disk).status();
     if !mounted.is_ok_and(|status| status.success()) {
-        println!("skipped: no file system of its own can be mounted here");
+        skip(Need::Rights, "no file system of its own can be mounted here");
         return;
     }
     let unmount = Unmount(disk.clone());

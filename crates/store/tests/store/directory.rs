@@ -9,6 +9,7 @@ use whylate_core::plan::{Source, builtin};
 use whylate_core::result::RunState;
 use whylate_core::{Facts, Plan};
 use whylate_store::{Reader, RunDirectory, RunInfo, Sink as _, Span, StoreError};
+use whylate_testing::{Need, skip};
 
 #[test]
 fn what_is_written_is_read_again() {
@@ -208,7 +209,7 @@ fn a_run_is_written_and_continued_without_following_links() {
 #[test]
 fn root_writes_only_where_others_cannot() {
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: not root");
+        skip(Need::Rights, "not root");
         return;
     }
     use std::os::unix::fs::{PermissionsExt as _, chown};

@@ -9,6 +9,7 @@ use whylate_core::plan::TreatmentKind;
 use whylate_host::{HostRoot, facts};
 use whylate_sys::ethtool::{self, Coalescing};
 use whylate_sys::schedule::{ThreadScheduling, scheduling_of_thread, set_scheduling_of_thread};
+use whylate_testing::{Need, skip};
 use whylate_treat::{
     Change, EthernetSetting, Fate, Guard, Holder, Impossible, JournalPlace, Planned, Planner as _,
     Surroundings, Target, Task,
@@ -97,7 +98,7 @@ fn a_cpu_that_its_group_does_not_give_it_is_said_to_be_the_groups() {
 #[test]
 fn a_task_is_scheduled_otherwise_and_as_before() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root may give a thread a real-time priority, and its nice value back");
+        skip(Need::Rights, "only root may give a thread a real-time priority, and its nice value back");
         return;
     }
     let state = tempfile::tempdir().unwrap();
@@ -192,10 +193,8 @@ fn killed(state: &tempfile::TempDir, changes: &[Change]) {
 
 #[test]
 fn makes_changes_and_is_killed() {
-    let Ok(state) = std::env::var("WHYLATE_TEST_STATE") else {
-        eprintln!("skipped: another test runs it in a process of its own");
-        return;
-    };
+    // Another test runs it in a process of its own.
+    let Ok(state) = std::env::var("WHYLATE_TEST_STATE") else { return };
     let changes: Vec<Change> = serde_json::from_str(&std::env::var("WHYLATE_TEST_CHANGES").unwrap()).unwrap();
     let mut guard = Guard::begin(&place_of_killed(Path::new(&state)), &HostRoot::real(), holder()).unwrap();
     guard.apply("ethtool", &changes).unwrap();
@@ -206,7 +205,7 @@ fn makes_changes_and_is_killed() {
 #[test]
 fn an_interface_interrupts_otherwise_and_as_before_also_after_a_kill() {
     let Some(interface) = Interface::make() else {
-        eprintln!("skipped: no interface can be made here (root, ip, /dev/net/tun)");
+        skip(Need::Rights, "no interface can be made here (root, ip, /dev/net/tun)");
         return;
     };
     let state = tempfile::tempdir().unwrap();

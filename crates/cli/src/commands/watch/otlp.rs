@@ -236,6 +236,7 @@ mod tests {
     use super::*;
     use std::io::{Read as _, Write as _};
     use std::net::TcpListener;
+    use whylate_testing::{Need, skip};
 
     fn collector(base: &str, variables: &[(&str, &str)]) -> Result<Collector> {
         let variables: Vec<(String, String)> =
@@ -285,7 +286,7 @@ mod tests {
     #[test]
     fn the_end_of_a_watch_is_sent_and_a_refusal_is_told_once() {
         if std::process::Command::new("curl").arg("--version").output().is_err() {
-            eprintln!("skipped: there is no curl");
+            skip(Need::Program("curl"), "there is no curl");
             return;
         }
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
