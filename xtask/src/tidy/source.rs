@@ -108,10 +108,11 @@ pub(crate) fn block_end(code: &str, open: usize) -> usize {
     code.len()
 }
 
-/// Lines (from 0) of the modules behind `#[cfg(test)]`.
+/// Lines (from 0) of the modules behind `#[cfg(test)]` or `#[cfg(all(test, …))]`.
 fn test_modules(code: &str) -> Vec<Range<usize>> {
     let mut modules = Vec::new();
-    for (start, attribute) in code.match_indices("#[cfg(test)]") {
+    let attributes = ["#[cfg(test)]", "#[cfg(all(test,"].into_iter();
+    for (start, attribute) in attributes.flat_map(|attribute| code.match_indices(attribute)) {
         let item = &code[start + attribute.len()..];
         let Some(length) = item.find(['{', ';']) else { continue };
         if item.as_bytes()[length] == b'{' {
@@ -275,6 +276,8 @@ mod tests {
         let tests: Vec<bool> = (1..=6).map(|line| inline.is_test(line)).collect();
         assert_eq!(tests, [false, true, true, true, true, false]);
         assert_eq!(inline.line_count(), 2);
+        let with_feature = text.replace("cfg(test)", "cfg(all(test, feature = \"x\"))");
+        assert_eq!(source("crates/x/src/a.rs", &with_feature).line_count(), 2);
         assert_eq!(source("crates/x/tests/a.rs", text).line_count(), 0);
         assert_eq!(source("crates/x/src/a/tests.rs", text).line_count(), 0);
         assert_eq!(source("crates/x/src/contests.rs", "fn a() {}\n").line_count(), 1);
