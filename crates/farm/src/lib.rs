@@ -19,7 +19,7 @@ pub use engine::{Engine, Rows, Wait, ask};
 pub use error::FarmError;
 pub use farm_file::{FarmFile, Host, PlanRule};
 pub use lake::{
-    Checked, Damaged, Lake, LakeRun, Layout, Merged, MergedPart, Pulled, Push, Pushed, Repaired, post,
+    Checked, Damaged, Lake, LakeRun, Layout, Merged, MergedPart, Pulled, Push, Pushed, Repaired,
 };
 pub use query::{Question, answer, answers, library, statements};
 pub use render::{Dispatcher, PlanFile, Rendered, render};

@@ -18,7 +18,6 @@ use whylate_core::result::{
 };
 use whylate_core::{CpuId, CpuSet, Nanos, Warning, WarningCode};
 use whylate_host::{Host, HostRoot, shield};
-use whylate_stats::NativeBuckets;
 use whylate_sys::process::Launcher;
 use whylate_sys::{clock, schedule};
 
@@ -132,8 +131,6 @@ pub struct TaskTotals {
 pub struct LatencyTotals {
     /// Upper edge in nanoseconds, growing by 1, 2 and 5, and how many samples are at most as large.
     pub buckets: Vec<(u64, u64)>,
-    /// The same samples in the buckets of a native histogram.
-    pub native: NativeBuckets,
     /// Number of samples.
     pub count: u64,
     /// Their sum.

@@ -16,7 +16,7 @@ mod pages;
 mod runs;
 
 pub use answers::Ask;
-pub use endpoint::{Typed, endpoint};
+pub use endpoint::endpoint;
 pub use error::ServeError;
 pub use metrics::escaped;
 

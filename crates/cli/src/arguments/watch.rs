@@ -85,10 +85,6 @@ pub(crate) struct WatchArguments {
     /// A file with the token that readers have to show; needed where ADDRESS is not loopback [default: $WHYLATE_TOKEN]
     #[arg(long, value_name = "FILE", requires = "prometheus")]
     pub(crate) token_file: Option<PathBuf>,
-    /// Sends the same figures to a collector of OpenTelemetry at URL (OTLP over HTTP by curl, mostly http://HOST:4318), each
-    /// minute or $OTEL_METRIC_EXPORT_INTERVAL milliseconds, with the headers of $OTEL_EXPORTER_OTLP_HEADERS
-    #[arg(long, value_name = "URL")]
-    pub(crate) otlp: Option<String>,
     /// How long figures stay as they were measured: 30d; older intervals are made longer, and none is dropped
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub(crate) keep: Option<Nanos>,

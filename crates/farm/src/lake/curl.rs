@@ -1,7 +1,6 @@
 //! Requests over the network, made by the machine's own curl: its TLS, its certificates, its proxies. The static program
 //! has no TLS of its own, which would have to be kept safe on each board.
 
-use crate::error::last_cause;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::request::Parts;
@@ -15,7 +14,6 @@ use object_store::client::{
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 /// Makes clients of [`Curl`].
 #[derive(Debug)]
@@ -37,32 +35,11 @@ impl HttpService for Curl {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let (parts, body) = request.into_parts();
         let body = whole(body).await?;
-        let asked = move || ask(&parts, &body, "");
+        let asked = move || ask(&parts, &body);
         let answer = tokio::task::spawn_blocking(asked).await;
         let answer = answer.unwrap_or_else(|error| Err(failed(HttpErrorKind::Unknown, error.to_string())));
         Ok(answer?.map(Into::into))
     }
-}
-
-/// Posts `body` to `address`; returns the status of the answer, and its text.
-///
-/// # Errors
-/// When there is no curl, or no answer within `timeout`.
-pub fn post(
-    address: &str,
-    headers: &[(String, String)],
-    body: Vec<u8>,
-    timeout: Duration,
-) -> io::Result<(u16, String)> {
-    let mut request = http::Request::post(address);
-    for (name, value) in headers {
-        request = request.header(name, value);
-    }
-    let (parts, ()) = request.body(()).map_err(io::Error::other)?.into_parts();
-    let limit = format!("max-time = {:.3}\n", timeout.as_secs_f64());
-    let answer = ask(&parts, &body.into(), &limit)
-        .map_err(|error| io::Error::other(last_cause(&error).to_string()))?;
-    Ok((answer.status().as_u16(), String::from_utf8_lossy(answer.body()).into_owned()))
 }
 
 fn failed(kind: HttpErrorKind, text: String) -> HttpError {
@@ -75,8 +52,7 @@ async fn whole(body: HttpRequestBody) -> Result<Bytes, HttpError> {
 }
 
 /// Runs curl for one request.
-/// `more` are further lines of its settings.
-fn ask(parts: &Parts, body: &Bytes, more: &str) -> Result<Response<Bytes>, HttpError> {
+fn ask(parts: &Parts, body: &Bytes) -> Result<Response<Bytes>, HttpError> {
     let local = |error: io::Error| failed(HttpErrorKind::Unknown, format!("cannot run curl: {error}"));
     let mut file = tempfile::NamedTempFile::new().map_err(local)?;
     file.write_all(body).map_err(local)?;
@@ -95,7 +71,7 @@ fn ask(parts: &Parts, body: &Bytes, more: &str) -> Result<Response<Bytes>, HttpE
         Err(error) => return Err(local(error)),
     };
     if let Some(mut input) = curl.stdin.take() {
-        let told = settings(parts, body, file.path()) + more;
+        let told = settings(parts, body, file.path());
         input.write_all(told.as_bytes()).map_err(local)?;
     }
     let output = curl.wait_with_output().map_err(local)?;

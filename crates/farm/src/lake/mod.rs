@@ -17,7 +17,6 @@ mod pull;
 mod push;
 mod repair;
 
-pub use curl::post;
 pub use damage::Damaged;
 pub(crate) use damage::without;
 pub use layout::{Layout, MergedPart};

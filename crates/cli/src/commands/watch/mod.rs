@@ -1,9 +1,6 @@
 //! `whylate watch`: a run of one cell with the probe `task` alone, in a directory of its own.
 
-mod figures;
-mod otlp;
 mod prometheus;
-mod protobuf;
 mod view;
 
 use super::run::{Print, conclude, default_run_path, run_name};
@@ -13,7 +10,6 @@ use crate::live::Live;
 use crate::progress::{self, Meter};
 use crate::{machine, output, signals};
 use anyhow::{Context as _, Result, anyhow, bail};
-use otlp::{Collector, Exporter};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,9 +51,6 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
         ..Plan::named("watch")
     };
     let (facts, warnings) = facts::collect(&host.running);
-    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let collector = |base: &String| Collector::new(base, &facts.host, variable);
-    let collector = arguments.otlp.as_ref().map(collector).transpose()?;
     // Whoever lacks the rights hears it before there is a directory.
     whylate_runner::try_to_watch(&task, &host.running, &facts.cpu_sets.online, &facts)?;
     let experiment = prepare(plan, facts, false)?;
@@ -69,7 +62,7 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
     let (bytes, whole_ns) = (arguments.disk.map(|it| it.0), arguments.keep.map(|it| it.0));
     let keeping = Keeping { bytes, whole_ns };
     let options = RunOptions { name: run_name(&path), started_at, warnings, keeping };
-    let mut screen = WatchScreen::new(arguments, collector, duration, asked_to_stop)?;
+    let mut screen = WatchScreen::new(arguments, duration, asked_to_stop)?;
     let info = whylate_runner::run(&experiment, &path, &options, &machine, &mut screen)
         .with_context(|| format!("run {}", path.display()))?;
     screen.finish();
@@ -160,13 +153,11 @@ struct WatchScreen {
     begun: std::time::Instant,
     /// Monitors read it from threads of their own.
     tasks: Shared,
-    exporter: Option<Exporter>,
 }
 
 impl WatchScreen {
     fn new(
         arguments: &WatchArguments,
-        collector: Option<Collector>,
         duration: Nanos,
         asked_to_stop: Arc<AtomicBool>,
     ) -> Result<Self> {
@@ -175,7 +166,7 @@ impl WatchScreen {
         if let Some(address) = arguments.prometheus {
             let token = super::serve::token(arguments.token_file.as_deref())?;
             let told = tasks.clone();
-            let page = move |accepted: &str| prometheus::page(&lock(&told), accepted);
+            let page = move || prometheus::page(&lock(&told));
             let address = whylate_serve::endpoint(address, token, page)?;
             output::message(&format!("figures for Prometheus: http://{address}/metrics"));
         }
@@ -190,7 +181,6 @@ impl WatchScreen {
             has_lines: printing.json && !printing.quiet,
             asked_to_stop,
             begun: std::time::Instant::now(),
-            exporter: collector.map(|it| Exporter::start(it, tasks.clone())).transpose()?,
             tasks,
         })
     }
@@ -198,9 +188,6 @@ impl WatchScreen {
     fn finish(&mut self) {
         self.live = None;
         self.meter.finish();
-        if let Some(warning) = self.exporter.take().and_then(Exporter::end) {
-            self.warn(&warning);
-        }
     }
 
     fn warn(&self, text: &str) {
@@ -233,9 +220,6 @@ impl Audience for WatchScreen {
             let line = Line { format: "whylate.watch/1", elapsed_ns: elapsed.0, tasks };
             // A reader that has gone is noticed when the result is printed.
             let _ = output::print_json_line(&line);
-        }
-        if let Some(warning) = self.exporter.as_ref().and_then(Exporter::warning) {
-            self.warn(&warning);
         }
         if let Some(live) = &self.live {
             live.update(|view| view.show(tasks, elapsed));

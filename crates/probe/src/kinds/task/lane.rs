@@ -8,7 +8,7 @@ use whylate_bpf::tasks::{Activation, Doing, KernelMonitor, MonitorWarning, Threa
 use whylate_core::CpuId;
 use whylate_core::record::{Interval, SourceRecord, TaskRecord};
 use whylate_core::result::{Cause, CauseKind, HourResult};
-use whylate_stats::{Histogram, Largest, NativeBuckets};
+use whylate_stats::{Histogram, Largest};
 
 /// So many thieves of one thread are told apart: those that come later are counted by their kind alone.
 const THIEVES_MAX: usize = 256;
@@ -331,7 +331,7 @@ fn totals(histogram: &Histogram) -> LatencyTotals {
         *count = so_far;
     }
     let sum_ns = u64::try_from(histogram.sum()).unwrap_or(u64::MAX);
-    LatencyTotals { buckets, native: NativeBuckets::of(histogram), count: histogram.count(), sum_ns }
+    LatencyTotals { buckets, count: histogram.count(), sum_ns }
 }
 
 #[cfg(test)]
