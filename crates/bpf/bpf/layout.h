@@ -449,8 +449,6 @@ enum task_event {
 	/* A watched task came by the mark at which its activations begin, or end; only who it is and `end_ns`. */
 	TASK_BEGIN,
 	TASK_END,
-	/* A monitor of the kernel warned of a watched task; `waker` is the monitor's number. */
-	TASK_WARNED,
 	/* No task: the clock of the CPU `next` has `waker` kHz from now on. */
 	TASK_FREQUENCY,
 };

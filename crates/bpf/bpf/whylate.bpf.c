@@ -923,34 +923,6 @@ int frequency(u64 *ctx)
 	return 0;
 }
 
-/* A monitor of the kernel warns of a task; the numbers of the monitors are those of tasks/monitors.rs. */
-ALWAYS_INLINE int on_warning(u64 *ctx, u32 monitor)
-{
-	struct task_struct *task = (void *)ctx[0];
-
-	if (has_flag(task->pid, SLOT_WATCHED))
-		tell(TASK_WARNED, task, monitor);
-	return 0;
-}
-
-SECTION("tp_btf/error_sleep")
-int warned_sleep(u64 *ctx)
-{
-	return on_warning(ctx, 0);
-}
-
-SECTION("tp_btf/error_pagefault")
-int warned_pagefault(u64 *ctx)
-{
-	return on_warning(ctx, 1);
-}
-
-SECTION("tp_btf/error_wakeup")
-int warned_wakeup(u64 *ctx)
-{
-	return on_warning(ctx, 2);
-}
-
 /* A watched thread comes by the mark at which its activations begin. */
 SECTION("uprobe")
 int mark_begin(void *ctx)

@@ -4,7 +4,6 @@
 use crate::accounting::Accounting;
 use crate::condition::{self, Condition, Starved, add_open_latencies};
 use crate::error::ProbeError;
-use crate::kinds::KernelMonitorLine;
 use crate::session::Session;
 use crate::spec::ProbeSpec;
 use schemars::JsonSchema;
@@ -93,9 +92,6 @@ pub struct TaskLine {
     /// The worst activation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worst_spike: Option<TaskSpike>,
-    /// What the monitors of the kernel warned of.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub kernel_monitors: Vec<KernelMonitorLine>,
     /// What a monitor counts from.
     #[serde(skip)]
     pub totals: TaskTotals,

@@ -61,7 +61,8 @@ impl SharedWords {
         Self::map(file, length)
     }
 
-    /// Maps the ring of a performance event, which has `length` words with the page before them.
+    /// Maps the ring of a performance event, which has `length` words with the page before them. The kernel refuses a length
+    /// that is not a page and a power of two of pages, and such a mapping does not shrink.
     ///
     /// # Errors
     /// EPERM where more memory would be locked than an ordinary user may (`kernel.perf_event_mlock_kb`).
@@ -71,8 +72,10 @@ impl SharedWords {
 
     fn map(file: OwnedFd, length: usize) -> io::Result<Self> {
         let bytes = (length * size_of::<u64>()).max(1);
-        // SAFETY: a fresh mapping at an address of the kernel's choice touches no existing memory; the file is at
-        // least that long and sealed against shrinking, so every access stays inside it.
+        // SAFETY: a fresh mapping at an address of the kernel's choice touches no existing memory, and every access stays
+        // inside it, because no caller's file gets shorter: `create` and `open` pass a memfd that is sealed against
+        // shrinking and whose size they know; the kernel allocates a BPF array (`of_map`) and the ring of an event
+        // (`of_event`) with a fixed size, keeps them as long as the mapping, and refuses to map more than there is.
         let start = unsafe {
             mmap(
                 std::ptr::null_mut(),

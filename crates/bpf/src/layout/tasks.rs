@@ -37,8 +37,6 @@ pub(crate) enum TaskEvent {
     Begin,
     /// It came by the mark at which they end.
     End,
-    /// A monitor of the kernel warned of it; `waker` is the number of the monitor.
-    Warned,
     /// No task: the clock of the CPU `next` has `waker` kHz from now on.
     Frequency,
 }

@@ -1,7 +1,6 @@
 //! From records of single stretches to activations: what a task did from being woken to its next sleep.
 
 use super::marked::Come;
-use super::monitors::{KernelMonitor, MonitorWarning};
 use crate::layout::Command;
 use crate::layout::tasks::{Began, RawStretch, TaskEvent, Waker as RawWaker};
 use std::collections::BTreeMap;
@@ -68,8 +67,6 @@ pub(super) struct Track {
     has_gap: bool,
     /// Marks by which it came since it was given the CPU.
     pub(super) marks: Vec<Come>,
-    /// Warnings of the kernel's monitors that are in no activation that has ended.
-    pub(super) warned: Vec<MonitorWarning>,
 }
 
 /// Where more threads are known, those that have ended are forgotten: a watch may go on for months.
@@ -88,8 +85,6 @@ pub(super) struct Builder {
     pub(super) marked: bool,
     /// Activations that have ended and were not handed on.
     pub(super) ended: Vec<Activation>,
-    /// The same of warnings of the kernel's monitors.
-    pub(super) warned: Vec<MonitorWarning>,
 }
 
 impl Builder {
@@ -114,39 +109,13 @@ impl Builder {
             is_gone: raw.kind == TaskEvent::Gone,
         };
         match raw.kind {
-            TaskEvent::Stretch => {
-                let handed_on = self.ended.len();
-                let ended = self.stretch(cpu, raw, owner);
-                self.settle_warnings(raw.thread, handed_on, ended.as_ref());
-                ended
-            }
-            TaskEvent::Warned => {
-                let monitor = KernelMonitor::ALL.get(raw.waker as usize)?;
-                let warning = MonitorWarning {
-                    monitor: *monitor,
-                    thread: raw.thread,
-                    command: raw.command.text(),
-                    cpu,
-                    at_ns: raw.end_ns,
-                    response_ns: None,
-                };
-                self.tracks.entry(raw.thread).or_default().warned.push(warning);
-                None
-            }
+            TaskEvent::Stretch => self.stretch(cpu, raw, owner),
             // Perhaps another thread had the number before. One that ended in the middle of its work has no response.
             TaskEvent::New | TaskEvent::Gone => {
-                self.warned.extend(self.tracks.remove(&raw.thread).into_iter().flat_map(|it| it.warned));
+                self.tracks.remove(&raw.thread);
                 None
             }
             TaskEvent::None | TaskEvent::Begin | TaskEvent::End | TaskEvent::Frequency => None,
-        }
-    }
-
-    /// Hands on the warnings of a thread whose activations are known by now: those behind the first `handed_on`, and `ended`.
-    fn settle_warnings(&mut self, thread: u32, handed_on: usize, ended: Option<&Activation>) {
-        if let Some(track) = self.tracks.get_mut(&thread).filter(|track| !track.warned.is_empty()) {
-            let all: Vec<&Activation> = self.ended[handed_on..].iter().chain(ended).collect();
-            self.warned.extend(track.settle_warnings(&all));
         }
     }
 
@@ -155,7 +124,6 @@ impl Builder {
         for track in self.tracks.values_mut() {
             self.incomplete += track.give_up();
             track.marks.clear();
-            self.warned.append(&mut track.warned);
         }
     }
 

@@ -9,7 +9,6 @@ mod choose;
 mod frequencies;
 mod losses;
 mod marked;
-mod monitors;
 mod neighbours;
 mod own;
 mod places;
@@ -20,7 +19,6 @@ mod unended;
 pub use build::Watched;
 pub use choose::{Chosen, TaskTarget, unit_group};
 pub use losses::TaskLosses;
-pub use monitors::{KernelMonitor, MonitorWarning};
 pub use own::OwnTaskWatch;
 pub use places::place_of;
 
@@ -103,7 +101,6 @@ pub struct TaskWatch {
     lost_seen: u64,
     missing: Vec<String>,
     suspension: Suspension,
-    monitors: bool,
     /// When the threads that were there at the end were watched no more.
     left_alone: BTreeMap<u32, u64>,
 }
@@ -141,10 +138,6 @@ impl TaskWatch {
             }
             missing.extend(reason.map(|reason| format!("{name}: {reason}")));
         }
-        let mut monitors = false;
-        for monitor in KernelMonitor::ALL {
-            monitors |= causes.attach(&[monitor.event()])?.is_none();
-        }
         let rings = StretchRings::map(causes.histograms().object(), cpus.len(), RING_STRETCHES)?;
         let mut watch = Self {
             host: host.clone(),
@@ -161,7 +154,6 @@ impl TaskWatch {
             lost_seen: 0,
             missing,
             suspension: Suspension::new(Clocks::read()),
-            monitors,
             left_alone: BTreeMap::new(),
         };
         watch.look_for_tasks()?;
@@ -284,16 +276,6 @@ impl TaskWatch {
             self.builder.ended.extend(ended);
         }
         Ok(self.suspension.whole(std::mem::take(&mut self.builder.ended)))
-    }
-
-    /// The warnings of the kernel's monitors up to the last call of [`Self::poll`] that were not handed out yet.
-    pub fn monitor_warnings(&mut self) -> Vec<MonitorWarning> {
-        std::mem::take(&mut self.builder.warned)
-    }
-
-    /// Whether this kernel has monitors that could warn.
-    pub fn has_monitors(&self) -> bool {
-        self.monitors
     }
 
     /// How often the machine was suspended, or its time of day set: what was before is no beginning of a period.

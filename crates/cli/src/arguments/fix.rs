@@ -77,9 +77,6 @@ pub(crate) struct FixArguments {
     /// Proposes treatments from what is measured, or from the run DIR given as plan; tries none
     #[arg(long, conflicts_with_all = ["yes", "never", "resume"])]
     pub(crate) advise: bool,
-    /// With --advise: which recommendations of an earlier --advise --json, or of a search, still stand
-    #[arg(long, value_name = "FILE", requires = "advise")]
-    pub(crate) since: Option<PathBuf>,
     /// Looks which settings of FILE help: a tuned profile, sysctl.d, a kernel command line, a plan's treatments
     #[arg(long, value_name = "FILE", conflicts_with_all = ["advise", "resume"])]
     pub(crate) audit: Option<PathBuf>,

@@ -275,33 +275,6 @@ pub struct FixFile {
     pub text: String,
 }
 
-/// What became of the recommendations of an earlier run, by their ids.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct FixSince {
-    /// Those that are made again.
-    pub stand: Vec<String>,
-    /// Those that are new.
-    pub new: Vec<String>,
-    /// Those that nothing speaks for any more, or that cannot be tried any more.
-    pub gone: Vec<String>,
-}
-
-impl FixSince {
-    /// Compares what is proposed now with what was proposed.
-    pub fn of(now: &[FixArm], earlier: &[FixArm]) -> Self {
-        let only = |these: &[FixArm], those: &[FixArm], in_both: bool| -> Vec<String> {
-            let has = |id: &str| those.iter().any(|arm| arm.treatment.name == id);
-            let ids = these.iter().map(|arm| arm.treatment.name.clone());
-            ids.filter(|id| has(id) == in_both).collect()
-        };
-        Self {
-            stand: only(now, earlier, true),
-            new: only(now, earlier, false),
-            gone: only(earlier, now, false),
-        }
-    }
-}
-
 /// What `whylate fix` prints.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FixResult {
@@ -334,9 +307,6 @@ pub struct FixResult {
     /// Recommended treatments that no file can install, with why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_hand: Vec<FixLeftOut>,
-    /// What became of earlier recommendations; absent where none were given (`--since`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub since: Option<FixSince>,
     /// Whether the machine is as it was; absent while that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored: Option<bool>,

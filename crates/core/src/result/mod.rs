@@ -53,7 +53,7 @@ pub use explain::{
 pub use farm::{FarmAlarm, FarmBoard, FarmComparison, FarmEffect, FarmRun, FarmSeries};
 pub use fix::{
     FIX_FORMAT, FixAnswer, FixArm, FixArmResult, FixCause, FixClaim, FixFile, FixLeftOut, FixMode,
-    FixOutcome, FixPhase, FixRegistration, FixResult, FixSince, FixStep,
+    FixOutcome, FixPhase, FixRegistration, FixResult, FixStep,
 };
 pub use fix_goal::FixGoal;
 pub use histograms::{

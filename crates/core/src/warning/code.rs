@@ -51,11 +51,10 @@ codes! {
     /// Ordinary threads that are watched sleep for a time: the kernel may let their timers expire later.
     TimerSlack = "timer-slack",
         "give the thread a real-time policy, or a smaller slack: TimerSlackNSec= of its unit, prctl(PR_SET_TIMERSLACK) in the thread";
-    /// Runtime verification monitors of the kernel warned of watched threads.
+    /// Runtime verification monitors of the kernel warned of watched threads (in runs of earlier versions).
     KernelMonitorWarned = "kernel-monitor-warned", "Documentation/trace/rv/monitor_rtapp.rst says what each monitor looks for";
-    /// Runtime verification monitors of the kernel are off: what real-time threads do wrong is not told by them.
-    KernelMonitorsOff = "kernel-monitors-off",
-        "echo 1 >/sys/kernel/tracing/rv/monitoring_on; echo 1 >/sys/kernel/tracing/rv/monitors/rtapp/enable";
+    /// Runtime verification monitors of the kernel were off (in runs of earlier versions).
+    KernelMonitorsOff = "kernel-monitors-off";
     /// The machine is a virtual one.
     VirtualMachine = "virtual-machine";
     /// The hypervisor ran something else on a target.

@@ -175,7 +175,6 @@ fn proved() -> FixResult {
         took_ns: 0,
         files: Vec::new(),
         by_hand: Vec::new(),
-        since: None,
         restored: None,
         warnings: Vec::new(),
     }

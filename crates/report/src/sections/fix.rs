@@ -60,18 +60,8 @@ fn wrong(fix: &FixResult) -> Section {
 /// Every arm: its way through the screening, and what is known of it.
 fn tried(fix: &FixResult) -> Section {
     if fix.answer == FixAnswer::Advised {
-        let item = |arm: &FixArm| {
-            let id = &arm.treatment.name;
-            let since = match &fix.since {
-                Some(since) if since.stand.contains(id) => " (stands as before)",
-                Some(_) => " (new)",
-                None => "",
-            };
-            Item::from(format!("`{id}`{since}: {}", arm.reason))
-        };
-        let gone = fix.since.iter().flat_map(|since| &since.gone);
-        let gone = gone.map(|id| Item::from(format!("`{id}`: does not stand any more")));
-        let items: Vec<Item> = fix.registration.arms.iter().map(item).chain(gone).collect();
+        let item = |arm: &FixArm| Item::from(format!("`{}`: {}", arm.treatment.name, arm.reason));
+        let items: Vec<Item> = fix.registration.arms.iter().map(item).collect();
         return Section::new("fix-tried", "What may help").with(items).with_all(in_plans(fix));
     }
     let columns = ["treatment", "why", "screened", "rounds", "outcome"];

@@ -133,7 +133,6 @@ pub fn answer(
         took_ns: steps.iter().map(|step| step.took_ns).sum(),
         files: Vec::new(),
         by_hand: Vec::new(),
-        since: None,
         restored: None,
         warnings: Vec::new(),
     };

@@ -221,7 +221,6 @@ pub(super) fn advice(
         took_ns: 0,
         files: Vec::new(),
         by_hand: Vec::new(),
-        since: None,
         restored: measured.restored,
         warnings: Vec::new(),
     }

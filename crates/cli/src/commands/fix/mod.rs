@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use whylate_core::plan::{Plan, Share};
-use whylate_core::result::{FixAnswer, FixGoal, FixMode, FixRegistration, FixResult, FixSince, RunState};
+use whylate_core::result::{FixAnswer, FixGoal, FixMode, FixRegistration, FixResult, RunState};
 use whylate_core::{Nanos, WarningCode};
 use whylate_explain::advice::{self, profile};
 use whylate_host::Host;
@@ -288,22 +288,8 @@ fn advise(arguments: &FixArguments, host: &Host) -> Result<Ending> {
     let cell = adviser::latest_cell(&measured).context("no cell without treatments was measured")?;
     let choice = Choice { yes: &[], never: &[], ignores_causes: false };
     let proposal = MachineAdviser { host, choice }.proposal(&rules, &measured, &cell)?;
-    let mut result = adviser::advice(&measured, cell, rules, proposal);
-    if let Some(path) = &arguments.since {
-        result.since = Some(FixSince::of(&result.registration.arms, &earlier(path)?.registration.arms));
-    }
+    let result = adviser::advice(&measured, cell, rules, proposal);
     conclude(arguments, &result, None)
-}
-
-/// What was proposed earlier: a search, or what `--advise --json` printed.
-fn earlier(path: &Path) -> Result<FixResult> {
-    if path.is_dir() {
-        return result_of(path);
-    }
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    serde_json::from_str(&text).with_context(|| {
-        format!("{} is not what `whylate fix --advise --json` prints, nor a search", path.display())
-    })
 }
 
 /// The plan, measured twice without treatments.

@@ -10,9 +10,9 @@ use whylate_core::Nanos;
 use whylate_core::figure::{count, nanoseconds, priority, share};
 use whylate_core::result::{Cause, CauseKind, TimelineSegment};
 use whylate_explain::activation;
-use whylate_runner::{KernelMonitorLine, TaskLine, TaskSpike};
+use whylate_runner::{TaskLine, TaskSpike};
 
-const HELP: [&str; 17] = [
+const HELP: [&str; 16] = [
     "up, down, j, k   chooses a thread",
     "Enter            its activation that was explained last, as a timeline",
     "w                its worst activation, as a timeline",
@@ -26,7 +26,6 @@ const HELP: [&str; 17] = [
     "late             activations above --deadline",
     "last             the largest response of each of the last seconds",
     "worst cause      of the worst activation, without the thread's own work",
-    "kernel           warnings of the kernel's monitors of real-time programs",
     "",
     "An activation is explained when it is above the deadline, or among the worst",
     "so far. whylate explain DIR shows all of them afterwards.",
@@ -245,15 +244,8 @@ fn thread_line(task: &TaskLine, wide: usize) -> String {
         time(task.wakeup.map(|it| it.max_ns)),
         count(task.missed),
         strip(&task.strip),
-        [cause(task).map(short), warned(task)].into_iter().flatten().collect::<Vec<_>>().join("; ")
+        cause(task).map(short).unwrap_or_default()
     )
-}
-
-/// `kernel: sleep 3, pagefault 1`: which monitors of the kernel warned, and how often.
-fn warned(task: &TaskLine) -> Option<String> {
-    let one = |it: &KernelMonitorLine| format!("{} {}", it.monitor, count(it.warnings));
-    let all = task.kernel_monitors.iter().map(one).collect::<Vec<_>>().join(", ");
-    (!all.is_empty()).then(|| format!("kernel: {all}"))
 }
 
 /// Who, or what where nobody is named.
@@ -277,8 +269,7 @@ fn draw_spike(
     let Some(spike) = spike else {
         return line(buffer, area, 1, &format!("{name}: no activation is explained yet"), Style::new());
     };
-    let kernel = task.and_then(warned).map(|it| format!("; {it}")).unwrap_or_default();
-    let title = format!("{name}, {which}: response {}{kernel}", nanoseconds(spike.latency_ns));
+    let title = format!("{name}, {which}: response {}", nanoseconds(spike.latency_ns));
     line(buffer, area, 1, &title, Style::new().add_modifier(Modifier::BOLD));
     // A fifth of the width: what went on needs the room.
     let bar = (usize::from(area.width) / 5).clamp(8, 40);

@@ -1,10 +1,9 @@
 //! What one watched thread has brought: histograms, the worst activations, who took its time.
 
 use super::lanes::OTHERS;
-use super::monitors::KernelMonitorLine;
 use crate::measure::{Batch, LatencyTotals, TaskLine, TaskSpike, TaskTotals};
 use std::collections::{BTreeMap, VecDeque};
-use whylate_bpf::tasks::{Activation, Doing, KernelMonitor, MonitorWarning, Thread, Wait, Waker};
+use whylate_bpf::tasks::{Activation, Doing, Thread, Wait, Waker};
 use whylate_core::CpuId;
 use whylate_core::record::{Interval, SourceRecord, TaskRecord};
 use whylate_core::result::{Cause, CauseKind, HourResult};
@@ -48,8 +47,6 @@ pub(super) struct Lane {
     /// Whether it slept for a time as an ordinary thread, whose timers the kernel may let expire later.
     pub(super) has_timer_slack: bool,
     pub(super) strip: VecDeque<u64>,
-    /// What the monitors of the kernel warned of.
-    pub(super) monitors: BTreeMap<KernelMonitor, KernelMonitorLine>,
     /// Whether something of it was handed on under its name.
     pub(super) is_stored: bool,
 }
@@ -76,7 +73,6 @@ impl Lane {
             before_due_ns: None,
             has_timer_slack: false,
             strip: VecDeque::from([0]),
-            monitors: BTreeMap::new(),
             is_stored: false,
         }
     }
@@ -98,23 +94,6 @@ impl Lane {
         }
         let is_of_hour = self.hour.1.offer(response);
         self.worst[0].offer(response) || is_of_hour
-    }
-
-    /// Counts a warning of a monitor of the kernel.
-    pub(super) fn warned(&mut self, warning: &MonitorWarning) {
-        let (response_ns, monitor) = (warning.response_ns, warning.monitor.name());
-        let line = self.monitors.entry(warning.monitor).or_insert(KernelMonitorLine {
-            monitor,
-            warnings: 0,
-            last_at_ns: 0,
-            last_thread: 0,
-            last_response_ns: None,
-            max_response_ns: None,
-        });
-        line.warnings += 1;
-        line.max_response_ns = line.max_response_ns.max(response_ns);
-        (line.last_at_ns, line.last_thread, line.last_response_ns) =
-            (warning.at_ns, warning.thread, response_ns);
     }
 
     pub(super) fn count(&mut self, activation: &Activation, is_missed: bool) {
@@ -259,7 +238,6 @@ impl Lane {
             worst: self.spikes[1].as_ref().map(|spike| (spike.latency_ns, spike.causes.clone())),
             last_spike: self.spikes[0].clone(),
             worst_spike: self.spikes[1].clone(),
-            kernel_monitors: self.monitors.values().cloned().collect(),
             totals: TaskTotals {
                 latencies: [&self.response.1, &self.wakeup_all].map(totals),
                 thieves: self

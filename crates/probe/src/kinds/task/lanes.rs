@@ -5,7 +5,7 @@ use super::lane::{Lane, PARTS};
 use super::{TOLD_MAX, spike};
 use crate::measure::{Batch, TaskLine};
 use std::collections::BTreeMap;
-use whylate_bpf::tasks::{Activation, Explained, MonitorWarning, Watched};
+use whylate_bpf::tasks::{Activation, Explained, Watched};
 use whylate_core::record::{SpikeCauses, SpikeRecord};
 use whylate_core::result::HourResult;
 use whylate_core::{CpuId, Nanos, Warning, WarningCode};
@@ -165,13 +165,6 @@ impl Lanes {
             sample: counted.number,
         });
         self.causes.push(SpikeCauses { cpu, series, at_ns, latency_ns, causes, lost });
-    }
-
-    /// Counts a warning of a monitor of the kernel.
-    pub(super) fn warned(&mut self, warning: &MonitorWarning, threads: &BTreeMap<u32, Watched>) {
-        let seen = Seen { thread: warning.thread, command: &warning.command, cpu: warning.cpu };
-        let nth = self.lane(&seen, threads);
-        self.lanes[nth].warned(warning);
     }
 
     /// The next activation of each thread is no period after the one before.

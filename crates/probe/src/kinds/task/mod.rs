@@ -8,13 +8,10 @@
 mod deadlines;
 mod lane;
 mod lanes;
-mod monitors;
 mod source;
 mod spike;
 #[cfg(test)]
 mod tests;
-
-pub use monitors::KernelMonitorLine;
 
 use super::{Kind, Place, Resolve};
 use crate::error::ProbeError;
@@ -41,7 +38,7 @@ const FIRST_STORED: Duration = Duration::from_secs(5);
 const AT_ONCE_MAX: usize = 64;
 /// The kernel's stack is never recorded below this latency; and above the half of the least of the worst latencies.
 const STACK_MIN_NS: u64 = 20_000;
-/// So many threads or monitors of which a warning speaks are named.
+/// A warning names at most this many threads.
 const TOLD_MAX: usize = 8;
 
 /// How long after the last time, which was at `elapsed`, what was seen of tasks is stored again, at most after `longest`: short
@@ -209,7 +206,7 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
         }
     };
     observer.tasks(&watching.lanes.lines());
-    let mut warnings = watching.warnings(&host.running);
+    let mut warnings = watching.warnings();
     if let Some(failure) = started.as_mut().and_then(Started::failure) {
         let text = format!("`{}` ended with {failure}", plan.command.join(" "));
         warnings.push(Warning::new(WarningCode::CommandFailed, text));
@@ -269,9 +266,6 @@ impl Watching {
                 wanted.push((of, counted, part));
             }
         }
-        for warning in self.watch.monitor_warnings() {
-            self.lanes.warned(&warning, self.watch.threads());
-        }
         // First of all: a trace of it has to be stopped before it is overwritten.
         let whole = wanted.iter().filter(|(of, ..)| *of == Of::Response);
         let wait = |(_, counted, one): &(Of, Counted, Activation)| {
@@ -307,10 +301,8 @@ impl Watching {
         Ok(())
     }
 
-    fn warnings(&mut self, host: &HostRoot) -> Vec<Warning> {
-        let off = self.watch.has_monitors().then(|| monitors::off(host)).flatten();
-        let told = [off, monitors::told(&self.lanes.lines()), self.lanes.timer_slack()];
-        let mut warnings: Vec<Warning> = told.into_iter().flatten().collect();
+    fn warnings(&mut self) -> Vec<Warning> {
+        let mut warnings: Vec<Warning> = self.lanes.timer_slack().into_iter().collect();
         if let Some(missing) = self.watch.missing() {
             warnings.push(Warning::new(WarningCode::CausesIncomplete, format!("watched tasks: {missing}")));
         }

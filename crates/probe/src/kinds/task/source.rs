@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io;
 use whylate_bpf::BpfError;
 use whylate_bpf::tasks::{
-    Activation, Explained, MonitorWarning, OwnTaskWatch, TaskLosses, TaskTarget, TaskWatch, Watched,
+    Activation, Explained, OwnTaskWatch, TaskLosses, TaskTarget, TaskWatch, Watched,
 };
 use whylate_core::plan::Mark;
 use whylate_core::{CpuSet, Facts};
@@ -120,17 +120,6 @@ impl Source {
             Self::Kernel(watch) => watch.threads(),
             Self::Own(watch, _) => watch.threads(),
         }
-    }
-
-    pub(super) fn monitor_warnings(&mut self) -> Vec<MonitorWarning> {
-        match self {
-            Self::Kernel(watch) => watch.monitor_warnings(),
-            Self::Own(..) => Vec::new(),
-        }
-    }
-
-    pub(super) fn has_monitors(&self) -> bool {
-        matches!(self, Self::Kernel(watch) if watch.has_monitors())
     }
 
     pub(super) fn clock_jumps(&self) -> u64 {

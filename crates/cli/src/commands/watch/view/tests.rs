@@ -106,25 +106,6 @@ fn a_timeline_says_who_woke_the_thread_and_who_that_one() {
 }
 
 #[test]
-fn warnings_of_the_kernels_monitors_are_shown_with_the_thread() {
-    let mut task = task("control", 4_000_000);
-    let line = |monitor, warnings| KernelMonitorLine {
-        monitor,
-        warnings,
-        last_at_ns: 9,
-        last_thread: 7,
-        last_response_ns: None,
-        max_response_ns: None,
-    };
-    task.kernel_monitors = vec![line("sleep", 1_200), line("pagefault", 1)];
-    let mut view = shown(&[task]);
-    let text = as_text(&mut view, 120, 24);
-    assert!(text.contains("thief; kernel: sleep 1,200, pagefault 1"), "{text}");
-    view.key(KeyCode::Enter);
-    assert!(narrow(&mut view).contains("response 4.00 ms; kernel: sleep 1,200, pagefault 1"));
-}
-
-#[test]
 fn help_and_warnings_are_not_cut_off() {
     let mut view = shown(&[task("control", 4_000_000)]);
     view.warn(
