@@ -156,11 +156,7 @@ struct WatchScreen {
 }
 
 impl WatchScreen {
-    fn new(
-        arguments: &WatchArguments,
-        duration: Nanos,
-        asked_to_stop: Arc<AtomicBool>,
-    ) -> Result<Self> {
+    fn new(arguments: &WatchArguments, duration: Nanos, asked_to_stop: Arc<AtomicBool>) -> Result<Self> {
         let printing = arguments.printing;
         let tasks = Shared::default();
         if let Some(address) = arguments.prometheus {

@@ -32,7 +32,12 @@ pub(super) fn page(tasks: &[TaskLine]) -> String {
         put(&mut text, &format!("{name}{{{}}} {largest:e}", of(task)));
     }
     let name = "whylate_task_lost_seconds_total";
-    head(&mut text, name, "Time that an actor took from the thread while the thread had work to do.", "counter");
+    head(
+        &mut text,
+        name,
+        "Time that an actor took from the thread while the thread had work to do.",
+        "counter",
+    );
     thieves(&mut text, name, tasks, |took_ns, _| took_ns as f64 / NANOSECONDS);
     let name = "whylate_task_losses_total";
     head(&mut text, name, "How often an actor took time from the thread.", "counter");

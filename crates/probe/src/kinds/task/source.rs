@@ -5,9 +5,7 @@ use crate::error::ProbeError;
 use std::collections::BTreeMap;
 use std::io;
 use whylate_bpf::BpfError;
-use whylate_bpf::tasks::{
-    Activation, Explained, OwnTaskWatch, TaskLosses, TaskTarget, TaskWatch, Watched,
-};
+use whylate_bpf::tasks::{Activation, Explained, OwnTaskWatch, TaskLosses, TaskTarget, TaskWatch, Watched};
 use whylate_core::plan::Mark;
 use whylate_core::{CpuSet, Facts};
 use whylate_host::HostRoot;
