@@ -38,6 +38,7 @@ pub struct Facts {
 }
 
 /// The running kernel.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct KernelFacts {
@@ -55,29 +56,28 @@ pub struct KernelFacts {
     /// Whether it is a PREEMPT_RT kernel.
     pub realtime: bool,
     /// `/proc/sys/kernel/random/boot_id`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub boot_id: Option<String>,
     /// Why the kernel calls itself tainted (`/proc/sys/kernel/tainted`), 0 when it does not.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tainted: Option<u64>,
     /// Each `/sys/devices/system/cpu/vulnerabilities/NAME` as `[NAME, state]`.
     pub mitigations: Vec<(String, String)>,
 }
 
 /// The processor package.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ProcessorFacts {
     /// Maker and model as the kernel prints them.
     pub model: String,
     /// Microcode revision.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub microcode: Option<String>,
     /// Instruction-set extensions that the loads use: `avx2`, `avx512f`, `neon`.
     pub features: Vec<String>,
 }
 
 /// One logical CPU.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CpuFacts {
@@ -86,39 +86,32 @@ pub struct CpuFacts {
     /// Whether it is switched on.
     pub online: bool,
     /// Package (socket).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub package: Option<u32>,
     /// Core within the package.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub core: Option<u32>,
     /// NUMA node.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
     /// Logical CPUs of the same core, itself included.
     #[serde(skip_serializing_if = "CpuSet::is_empty")]
     pub siblings: CpuSet,
     /// `performance` or `efficiency` on hybrid processors.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// Relative capacity (`cpu_capacity`, 0..=1024) where the kernel gives one.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<u32>,
     /// Data and unified caches, nearest first.
     pub caches: Vec<CacheFacts>,
     /// Frequency governor.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub governor: Option<String>,
     /// Lowest frequency it may use.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub frequency_min_hz: Option<u64>,
     /// Highest frequency it may use.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub frequency_max_hz: Option<u64>,
     /// Idle states that are not disabled, shallowest first.
     pub idle_states: Vec<IdleStateFacts>,
 }
 
 /// One cache of a CPU.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CacheFacts {
@@ -129,20 +122,19 @@ pub struct CacheFacts {
     /// Size.
     pub size_bytes: u64,
     /// Length of a line.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub line_bytes: Option<u64>,
     /// CPUs that share it.
     pub shared_by: CpuSet,
 }
 
 /// One idle state of a CPU.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct IdleStateFacts {
     /// `POLL`, `C1`, …
     pub name: String,
     /// Worst time to leave it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_latency_ns: Option<u64>,
 }
 
@@ -163,11 +155,11 @@ pub struct CpuSetFacts {
 }
 
 /// The clock source and the time-stamp counter.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ClockFacts {
     /// The clock source in use.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// The clock sources there are.
     pub available: Vec<String>,
@@ -177,54 +169,45 @@ pub struct ClockFacts {
 }
 
 /// Settings that matter to latency.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SettingsFacts {
     /// `kernel.sched_rt_runtime_us`: what real-time tasks may use of each period; -1 is no limit.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rt_runtime_us: Option<i64>,
     /// `kernel.sched_rt_period_us`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rt_period_us: Option<i64>,
     /// Transparent huge pages: `always`, `madvise` or `never`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub transparent_huge_pages: Option<String>,
     /// Whether SMT is on (`/sys/devices/system/cpu/smt/active`).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub smt_active: Option<bool>,
     /// cpuidle driver.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_driver: Option<String>,
     /// cpufreq driver.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub frequency_driver: Option<String>,
     /// `kernel.watchdog`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub watchdog: Option<bool>,
     /// `kernel.numa_balancing`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub numa_balancing: Option<bool>,
 }
 
 /// Memory.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct MemoryFacts {
     /// MemTotal.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub total_bytes: Option<u64>,
     /// MemAvailable.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub available_bytes: Option<u64>,
     /// SwapTotal.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub swap_bytes: Option<u64>,
     /// NUMA nodes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<u32>,
 }
 
 /// What this process may do.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PrivilegeFacts {
@@ -233,7 +216,6 @@ pub struct PrivilegeFacts {
     /// Highest real-time priority it may set: by CAP_SYS_NICE or RLIMIT_RTPRIO; 0 is none.
     pub realtime_priority_max: u32,
     /// Bytes it may lock; absent is no limit (CAP_IPC_LOCK or an unlimited RLIMIT_MEMLOCK).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub lockable_bytes: Option<u64>,
     /// `/dev/cpu_dma_latency` can be written.
     pub cpu_dma_latency: bool,
@@ -241,51 +223,42 @@ pub struct PrivilegeFacts {
     pub tracefs: bool,
     /// Real-time budget of this process's cgroup (`cpu.rt_runtime_us`) where the kernel was built with
     /// RT_GROUP_SCHED and the process is not in the root group.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroup_rt_runtime_us: Option<i64>,
 }
 
 /// Where the kernel or this process runs.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct EnvironmentFacts {
     /// `kvm`, `vmware`, `xen`, `microsoft`, … or `unknown hypervisor`; absent on bare metal.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub hypervisor: Option<String>,
     /// `docker`, `podman`, `lxc`, `kubernetes`, …; absent outside containers.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub container: Option<String>,
     /// 1, 2, or absent without cgroups; hybrid mounts count by where the cpuset controller is.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroup_version: Option<u32>,
 }
 
 /// One graphics device.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct GpuFacts {
     /// `card0`.
     pub name: String,
     /// Kernel driver.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
     /// PCI `vendor:device`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pci_id: Option<String>,
     /// Runtime power management: `auto` or `on`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime_power: Option<String>,
     /// PCI address.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// The name that its driver gives it (NVIDIA).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// Version of a driver that is not the kernel's own.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub driver_version: Option<String>,
     /// Memory of its own, where the driver reports it (amdgpu).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
     /// Its interrupt lines.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -305,23 +278,19 @@ pub struct GpuInterrupt {
 }
 
 /// What a graphics device did at one moment. What its driver does not report, or would wake it up for, is absent.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct GpuUsage {
     /// `active`, `suspended`, ….
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub power_state: Option<String>,
     /// Clock.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_mhz: Option<u32>,
     /// How busy (amdgpu).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub busy_percent: Option<u32>,
     /// Of its own memory in use (amdgpu).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_used_bytes: Option<u64>,
     /// Of the system's memory in use (amdgpu).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub system_used_bytes: Option<u64>,
     /// Who has it open, most memory first; those of other users are seen by root alone.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What one probe saw on one CPU in one stored interval.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Interval {
     /// The measured CPU.
@@ -18,35 +19,26 @@ pub struct Interval {
     pub end_ns: u64,
     /// Which of several series of the probe it is of, joined to its part with a `/` if it is one: `futex`,
     /// `futex/there`; absent for probes with one series.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub series: Option<String>,
     /// The other CPU of a round trip.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer_cpu: Option<CpuId>,
     /// Ticks per second of the counter that took the times (roundtrip only).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counter_hz: Option<u64>,
     /// Accesses to memory that a sample is made of (access only).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accesses: Option<u64>,
     /// Samples in the interval (timer: periods that ran; stall: loop turns).
     pub samples: u64,
     /// Sum of the samples' values; `sum_ns / samples` is the exact mean.
     pub sum_ns: u64,
     /// Smallest sample, exact; absent without samples.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_ns: Option<u64>,
     /// Largest sample, exact; absent without samples.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_ns: Option<u64>,
     /// Missed periods; absent for probes without a period.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overruns: Option<u64>,
     /// Gaps above the threshold; absent for probes without one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gaps: Option<u64>,
     /// Sum of those gaps.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_ns: Option<u64>,
     /// Spike records that did not fit the buffer between two reads; counted, never hidden.
     #[serde(default)]
@@ -56,12 +48,12 @@ pub struct Interval {
 }
 
 /// One moment above the threshold, as recorded by the measuring thread.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SpikeRecord {
     /// The measured CPU.
     pub cpu: CpuId,
     /// Which of several series of the probe it is of; absent for probes with one series.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub series: Option<String>,
     /// When it ended: the moment at which the task ran again.
     pub at_ns: u64,
@@ -124,6 +116,7 @@ pub struct InterruptRecord {
 }
 
 /// How often one CPU was interrupted by another one to run one function.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IpiRecord {
     /// The CPU that was interrupted.
@@ -131,14 +124,11 @@ pub struct IpiRecord {
     /// The function that it ran: `do_flush_tlb_all`; or `reschedule`, `irq_work`, … where the interrupt has no function.
     pub function: String,
     /// The kernel function that sent it; absent where the kernel does not report it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<String>,
     /// The CPU that sent it; absent where the kernel does not report it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_cpu: Option<CpuId>,
     /// Name of the thread that sent it, or `whylate itself`: then the measurement did it, as by reading a counter of the
     /// CPU; absent where the kernel does not report it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_task: Option<String>,
     /// Kernel stack of the sender when it was first seen, innermost function first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -148,6 +138,7 @@ pub struct IpiRecord {
 }
 
 /// What one source took from a loop that never sleeps.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SourceRecord {
     /// The measured CPU.
@@ -155,10 +146,8 @@ pub struct SourceRecord {
     /// What kind of thing it was.
     pub kind: CauseKind,
     /// Who: the name of a thread, an interrupt's line and devices, a softirq vector.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<String>,
     /// The kernel function, where it is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
     /// Gaps in which it had the CPU.
     pub gaps: u64,
@@ -169,12 +158,12 @@ pub struct SourceRecord {
 }
 
 /// What one thread of the user did in one stored interval.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskRecord {
     /// The CPU under which the thread is listed: the one on which it was first seen.
     pub cpu: CpuId,
     /// The series that is its own: its name, with a number where several threads have it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub series: Option<String>,
     /// Its id.
     pub thread: u32,
@@ -197,10 +186,8 @@ pub struct TaskRecord {
     /// Page faults.
     pub faults: u64,
     /// The system call in which it waits for its next activation; absent where it is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sleeps_in: Option<String>,
     /// Who woke it last: `timer`, `an interrupt`, or the name of a thread.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub woken_by: Option<String>,
 }
 
@@ -223,12 +210,12 @@ impl TaskRecord {
 }
 
 /// Who made one spike late.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SpikeCauses {
     /// The measured CPU.
     pub cpu: CpuId,
     /// Which of several series of the probe the spike is of; absent for probes with one series.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub series: Option<String>,
     /// When the spike ended.
     pub at_ns: u64,
@@ -242,25 +229,21 @@ pub struct SpikeCauses {
 }
 
 /// What the kernel's counters say of one CPU over one interval.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CounterRecord {
     /// The CPU.
     pub cpu: CpuId,
     /// Time in which the hypervisor ran something else (/proc/stat, resolution of a clock tick); absent where
     /// the kernel does not count it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steal_ns: Option<u64>,
     /// System-management interrupts; absent where no counter can be read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub smis: Option<u64>,
     /// Context switches of the measuring thread against its will.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub involuntary_switches: Option<u64>,
     /// Page faults of the measuring thread after arming.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_faults: Option<u64>,
     /// Wake-ups of the measuring thread by its timer that the BPF programs saw while its samples counted; absent without
     /// causes from BPF programs. The probe's own count of them is its `samples`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wakeups_seen: Option<u64>,
 }

@@ -7,13 +7,13 @@ use whylate_core::plan::{LoadKind, Pace};
 use whylate_core::{BytesPerSec, CpuSet, Facts, Nanos};
 
 /// One load.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoadSpec {
     pub work: LoadWork,
     /// Time between two rates.
     pub interval: Nanos,
     /// When it ends by itself; without it, it runs until it is stopped.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration: Option<Nanos>,
 }
 

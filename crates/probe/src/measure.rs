@@ -64,6 +64,7 @@ pub struct Progress {
 }
 
 /// How a watched thread does so far.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct TaskLine {
     /// Its series.
@@ -73,24 +74,26 @@ pub struct TaskLine {
     /// Its priority as tools print it.
     pub priority: i32,
     /// Its responses.
+    #[serialize_always]
     pub response: Option<Quantiles>,
     /// Its wake-up latencies.
+    #[serialize_always]
     pub wakeup: Option<Quantiles>,
     /// Its activations, and those above the deadline.
     pub activations: u64,
     /// Activations above the deadline.
     pub missed: u64,
     /// Its median period.
+    #[serialize_always]
     pub period_ns: Option<u64>,
     /// The largest responses of the last seconds, oldest first.
     pub strip: Vec<u64>,
     /// The causes of its worst response.
+    #[serialize_always]
     pub worst: Option<(u64, Vec<Cause>)>,
     /// The activation that was explained last: the last that was above the deadline, or among the worst when it came.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_spike: Option<TaskSpike>,
     /// The worst activation.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub worst_spike: Option<TaskSpike>,
     /// What a monitor counts from.
     #[serde(skip)]

@@ -8,6 +8,7 @@
 mod answers;
 pub mod bisect;
 pub mod buckets;
+pub mod by_cause;
 pub mod changes;
 pub mod compare;
 mod comparisons;

@@ -17,6 +17,7 @@ pub const RUN_DIRECTORY_FORMAT: &str = "whylate.run-directory/1";
 pub(crate) const INFO_FILE: &str = "run.json";
 
 /// The content of `run.json`.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunInfo {
     /// [`RUN_DIRECTORY_FORMAT`].
@@ -33,16 +34,12 @@ pub struct RunInfo {
     /// How far it came. `running` without a process that writes means that the run was killed.
     pub state: RunState,
     /// Why it did not complete.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// How it ended; absent while it runs, when it was killed, and in runs of earlier versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<RunEnd>,
     /// Whether the machine's settings after the run are those before it; absent until that is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored: Option<bool>,
     /// From which length on the noise-floor check counts a gap; absent when the plan has no such check.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise_floor_threshold_ns: Option<u64>,
     /// What the order of the repeats was drawn from.
     #[serde(default)]
@@ -55,10 +52,8 @@ pub struct RunInfo {
     #[serde(default)]
     pub warnings: Vec<Warning>,
     /// The table of copies, once it is measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copies: Option<CopyTable>,
     /// The rules of the search that it is (`whylate fix`); absent of an experiment.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fix: Option<FixRegistration>,
     /// The CPU tables of a run with a shield.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -71,6 +66,7 @@ pub struct RunInfo {
 }
 
 /// One cell of the run.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CellInfo {
     /// Its name; unique in the run.
@@ -80,11 +76,11 @@ pub struct CellInfo {
     #[serde(default)]
     pub treatments: Vec<String>,
     /// Why it cannot run on this machine; absent when it can.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped: Option<String>,
 }
 
 /// One attempt at one repeat of one cell.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Execution {
     pub cell: String,
@@ -96,7 +92,6 @@ pub struct Execution {
     #[serde(default)]
     pub block: u32,
     pub state: ExecutionState,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Whether what it brought says nothing about the machine (a CPU went offline, whylate was stopped): its rows are
     /// kept and do not count.

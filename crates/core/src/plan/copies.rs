@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The table of copies that a run begins with: what `whylate copy` measures.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CopiesPlan {
@@ -15,7 +16,6 @@ pub struct CopiesPlan {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub methods: Vec<CopyMethod>,
     /// The frame whose budget decides between methods.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub frame: Option<Frame>,
     /// Trials for each method and block.
     pub trials: u32,

@@ -50,13 +50,13 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// An experiment.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
     /// Its name: letters, digits, `-` and `_`.
     pub name: String,
     /// What it is meant to answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
     /// How long each probe measures in each repeat of each cell.
     #[serde(default = "default_duration")]
@@ -74,18 +74,14 @@ pub struct Plan {
     #[serde(default = "default_noise_floor")]
     pub noise_floor: Nanos,
     /// Length of a stored interval; by default a sixtieth of the duration, at least 1s, at most 60s.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Nanos>,
     /// A repeat of a cell that takes longer is stopped and counts as failed; by default twice the time that it
     /// should take, and a minute.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Nanos>,
     /// A latency above it makes the verdict `fail`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Nanos>,
     /// The statistic that decides; by default of the first probe that a limit judges the maximum where there is a limit,
     /// else the 0.999 quantile (of `stall` the lost share).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub primary: Option<SeriesStatistic>,
     /// The smallest relative change that matters: less is equivalent.
     #[serde(default = "default_margin")]
@@ -94,28 +90,23 @@ pub struct Plan {
     #[serde(default = "default_order")]
     pub order: Order,
     /// What the order is drawn from; by default another one in each run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
     /// The cell that all others are compared with; by default each is compared with those that have one treatment or one
     /// load fewer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<String>,
     /// Whether the kernel records what takes the measured CPUs, so that each spike has its cause. Where that cannot be,
     /// the run says so and goes on without.
     #[serde(default)]
     pub causes: bool,
     /// Where causes come from; by default from BPF programs, and from a trace buffer (`tracefs`) where those are not possible.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub causes_from: Option<HistogramSource>,
     /// Where to measure.
     #[serde(default)]
     pub target: Target,
     /// Which spikes are kept as traces; by default none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "trace::word_or_section")]
     pub trace: Option<TracePlan>,
     /// The table of copies that the run begins with; by default none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copies: Option<CopiesPlan>,
     /// What measures.
     pub probe: Vec<ProbePlan>,
@@ -151,11 +142,11 @@ impl Default for Target {
 }
 
 /// One combination of loads and treatments.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CellPlan {
     /// Its name; by default the loads and treatments joined by `+`, or `idle`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Names of loads.
     #[serde(default)]

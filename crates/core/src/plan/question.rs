@@ -169,6 +169,7 @@ impl fmt::Display for CellReference {
 }
 
 /// A question of the experiment, answered by a contrast of two cells.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AnswerPlan {
@@ -177,13 +178,10 @@ pub struct AnswerPlan {
     /// The two cells: the second is compared with the first.
     pub between: [CellReference; 2],
     /// What is compared; by default the plan's primary statistic.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub statistic: Option<SeriesStatistic>,
     /// The smallest effect that matters; by default the plan's margin.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matters: Option<Share>,
     /// Which way yes goes; by default lower for a treatment more, higher for a load more.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expect: Option<Expected>,
 }
 

@@ -10,20 +10,19 @@ use serde::{Deserialize, Serialize};
 const WORST_MAX: u32 = 1000;
 
 /// Which moments of a run are kept as traces. In a plan `trace = "on-spike"`, or a section with more.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TracePlan {
     /// When a trace is kept.
     pub when: TraceWhen,
     /// Only of latencies above it; by default the plan's limit, and 100us without one.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub above: Option<Nanos>,
     /// How many traces are kept of each probe in each cell: those of its largest latencies.
     pub worst: u32,
     /// How much is recorded.
     pub profile: TraceProfile,
     /// Size of each CPU's ring; by default 4MiB, or 16MiB with functions. It has to hold the last 50ms.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub buffer: Option<Bytes>,
     /// Events that are recorded beyond those of the profile: `raw_syscalls/sys_enter`.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -23,6 +23,7 @@ words! {
 }
 
 /// Whether a run is like good or like bad ones.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BisectResult {
     /// [`BISECT_FORMAT`].
@@ -32,7 +33,6 @@ pub struct BisectResult {
     /// The answer in one sentence.
     pub sentence: String,
     /// What is compared; absent where the run could not be read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub statistic: Option<SeriesStatistic>,
     /// Values above it are like those of bad runs: the geometric mean of the medians of both groups.
     pub limit: f64,

@@ -5,34 +5,28 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Who took the time, with the evidence.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cause {
     /// What kind of thing it was.
     pub kind: CauseKind,
     /// Who: the name of a thread, an interrupt's line and devices, a softirq vector, a lock's owner.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<String>,
     /// Thread id of the actor, when it is a thread.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     /// The kernel function that covers the time, where it is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
     /// Who called that function, innermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub callers: Vec<String>,
     /// Start of the time that it took, on the clock of the spike.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_ns: Option<u64>,
     /// End of the time that it took.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_ns: Option<u64>,
     /// The part of [expected, actual] that it covers, in [0, 1].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
     /// How sure it is, in [0, 1]; lowered when events were lost or not recorded, which the evidence then says.
     /// Absent where the kind alone says it (`unattributed`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
     /// The evidence for it; empty for `unattributed`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -89,6 +89,7 @@ pub struct Evidence {
 }
 
 /// One finding.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// Stable name for scripts, in kebab case: `kernel-not-realtime`.
@@ -100,22 +101,17 @@ pub struct Finding {
     /// What is so.
     pub text: String,
     /// Its effect on latency; absent when all is well.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<String>,
     /// Where it was seen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Evidence>,
     /// Where that effect is described: a document of the kernel, a manual page or a paper, by its title.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// What to do on the running machine.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fix_now: Option<String>,
     /// What to do for the next boot.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fix_boot: Option<String>,
     /// The treatment that does it and gives it back (`whylate treat apply KIND`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub treatment: Option<String>,
 }
 

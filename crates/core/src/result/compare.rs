@@ -67,6 +67,7 @@ impl From<Outcome> for CompareOutcome {
 }
 
 /// One side: a run, a set of runs, a cell, or a result of another tool.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CompareSide {
     /// `A`, `B`, …
@@ -74,10 +75,8 @@ pub struct CompareSide {
     /// What was named on the command line.
     pub runs: Vec<String>,
     /// The cell, where only one is compared.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<String>,
     /// When the first of them began, where that is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<String>,
 }
 

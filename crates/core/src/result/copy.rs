@@ -26,12 +26,12 @@ pub struct CopyResult {
 }
 
 /// Rows of copies, with the memory that they are of.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CopyTable {
     /// The CPU that copied.
     pub cpu: CpuId,
     /// The frame of the budget, where one was asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frame: Option<Frame>,
     /// One for each pair of memory types and method.
     pub rows: Vec<CopyRow>,
@@ -47,6 +47,7 @@ pub struct CopyTable {
 }
 
 /// A pair of memory types and a method.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CopyRow {
     /// The type asked for of the source.
@@ -58,24 +59,19 @@ pub struct CopyRow {
     /// The type asked for of the side that is not ordinary memory.
     pub requested: MemoryMode,
     /// What the page table says of it, where it can be read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mapped: Option<MemoryMode>,
     /// What timing shows of it; absent where its figures contradict each other. Only where it agrees with `requested` are
     /// the rates those of that type.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effective: Option<MemoryMode>,
     /// Where that memory is from.
     pub backend: String,
     /// Its device; absent for ordinary memory.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// The rate for each size of a block, smallest first.
     pub blocks: Vec<CopyBlock>,
     /// The highest rate, and where it is reached and left.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plateau: Option<Plateau>,
     /// What a frame costs, where one was asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frame: Option<FrameCost>,
 }
 
@@ -97,6 +93,7 @@ pub struct CopyBlock {
 }
 
 /// The highest rate over block sizes.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Plateau {
     /// The rate.
@@ -104,7 +101,6 @@ pub struct Plateau {
     /// The smallest block within a tenth of it.
     pub from_bytes: u64,
     /// The largest block up to which the rate stays there; absent where it never falls.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub knee_bytes: Option<u64>,
 }
 
@@ -122,20 +118,18 @@ pub struct FrameCost {
 }
 
 /// Memory that was copied from and to.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryFacts {
     /// Where it is from.
     pub backend: String,
     /// Its device; absent for ordinary memory.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// What was asked for.
     pub requested: MemoryMode,
     /// What the page table says, where it can be read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mapped: Option<MemoryMode>,
     /// What timing shows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effective: Option<MemoryMode>,
     /// A repeated load.
     pub reread_ns: f64,
@@ -150,7 +144,6 @@ pub struct MemoryFacts {
     /// The same of ordinary memory.
     pub store_ordinary_ns: f64,
     /// How many times as fast streaming loads are as plain ones.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub streaming_gain: Option<f64>,
 }
 
@@ -162,6 +155,7 @@ impl MemoryFacts {
 }
 
 /// A way to get memory of a chosen type.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BackendFacts {
     /// Its name.
@@ -172,17 +166,16 @@ pub struct BackendFacts {
     #[serde(default)]
     pub offers: Vec<BackendOffer>,
     /// Why it offers nothing, and what to do.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
 /// Memory that a backend offers.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BackendOffer {
     /// The type that can be asked for.
     pub mode: MemoryMode,
     /// The device; absent for ordinary memory.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// Whether it is only used when its backend is named.
     #[serde(default)]

@@ -36,66 +36,54 @@ pub struct CpuTable {
 }
 
 /// One CPU.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuRow {
     /// Its number.
     pub cpu: CpuId,
     /// Package (socket).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chip: Option<u32>,
     /// Core within the package.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core: Option<u32>,
     /// Number of this hardware thread within its core, from 0; absent where the core has only one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hardware_thread: Option<u32>,
     /// The other hardware threads of its core.
     #[serde(default, skip_serializing_if = "CpuSet::is_empty")]
     pub siblings: CpuSet,
     /// NUMA node.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
     /// `performance` or `efficiency` on hybrid processors.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// Whether it is switched on.
     pub online: bool,
     /// What is kept away from it.
     pub shielding: Shielding,
     /// Threads that may run on it; absent while it is offline.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<ThreadCounts>,
     /// Interrupts that it handled in the interval, the most frequent first; softirqs are left out.
     #[serde(default)]
     pub interrupts: Vec<InterruptRecord>,
     /// Whether the periodic tick was stopped at that moment; absent where the kernel does not show it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tick_stopped: Option<bool>,
     /// Frequency at that moment, as the kernel states it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frequency_hz: Option<u64>,
     /// Frequency governor.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub governor: Option<String>,
     /// The deepest idle state that it may enter.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_limit: Option<IdleLimit>,
     /// Its last-level cache of level 3.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub l3: Option<L3Domain>,
 }
 
 /// What is kept away from a CPU; absent where it cannot be told.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Shielding {
     /// No thread that may run on unshielded CPUs may run here.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes: Option<bool>,
     /// No interrupt line that could be moved is allowed here.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupts: Option<bool>,
     /// The periodic tick stops while a single task runs (`nohz_full`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub local_timer: Option<bool>,
 }
 
@@ -128,6 +116,7 @@ pub enum ThreadKind {
 }
 
 /// One thread.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ThreadRow {
     /// Process.
@@ -143,13 +132,13 @@ pub struct ThreadRow {
     /// Scheduling policy: `other`, `fifo`, `rr`, `batch`, `idle`, `deadline`.
     pub policy: String,
     /// Real-time priority; absent for the other policies.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u32>,
     /// CPUs that it may use.
     pub cpus: CpuSet,
 }
 
 /// One numbered interrupt line.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LineRow {
     /// Its number.
@@ -159,7 +148,6 @@ pub struct LineRow {
     /// CPUs that it may interrupt.
     pub cpus: CpuSet,
     /// CPUs that it is sent to now; absent on kernels that do not say.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effective: Option<CpuSet>,
     /// Whether its CPUs can be changed from user space; managed and per-CPU lines cannot be moved. Kernels before 6.11
     /// do not say, and then it counts as movable unless debugfs shows otherwise.
@@ -167,20 +155,20 @@ pub struct LineRow {
 }
 
 /// The deepest idle state of a CPU.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IdleLimit {
     /// Its name.
     pub name: String,
     /// Worst time to leave it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_latency_ns: Option<u64>,
 }
 
 /// A cache of level 3.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct L3Domain {
     /// The kernel's number of it, the one that resctrl uses; absent where it has none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<u32>,
     /// CPUs that share it.
     pub cpus: CpuSet,

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 pub const EXPLAIN_FORMAT: &str = "whylate.explain/1";
 
 /// What `whylate explain` prints.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExplainResult {
     /// [`EXPLAIN_FORMAT`].
@@ -23,7 +24,6 @@ pub struct ExplainResult {
     #[serde(default)]
     pub answer: ExplainAnswer,
     /// Why the traces are not enough, and what to record; or on what `none` rests.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_reason: Option<String>,
     /// The traces: one for a file, those in `RUN/traces` for a run.
     #[serde(default)]
@@ -31,10 +31,8 @@ pub struct ExplainResult {
     /// The spikes, largest latency first.
     pub spikes: Vec<ExplainedSpike>,
     /// The run whose traces these are, when it was a run that was explained.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
     /// What that run was.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of_run: Option<ExplainedRun>,
     /// What the run's probes measured themselves, largest first; on CLOCK_MONOTONIC.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -73,15 +71,14 @@ words! {
 }
 
 /// A late moment of a task, not explained.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LateTask {
     /// Its command; the tracer's name for hardware noise.
     pub task: String,
     /// Its thread id, when it is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     /// Its priority as the kernel counts, when it is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
     /// The CPU that it ran on at last.
     pub cpu: CpuId,
@@ -116,6 +113,7 @@ words! {
 }
 
 /// The run that was explained: what, where and when.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExplainedRun {
     /// The name of its plan.
@@ -127,7 +125,6 @@ pub struct ExplainedRun {
     /// When it began.
     pub started_at: String,
     /// The cell, where only one is explained.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<String>,
 }
 
@@ -145,31 +142,26 @@ impl ExplainedRun {
 }
 
 /// One trace, and how it was read.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExplainedTrace {
     /// The file; `-` is standard input.
     pub path: String,
     /// The cell of the run that kept it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<String>,
     /// `tracefs text`, `trace.dat v7`, …
     pub format: String,
     /// The tracer that made it, when the file says so.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tracer: Option<String>,
     /// The trace's clock, when the file says so.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<String>,
     /// Release of the kernel, when the file says so.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
     /// The task whose spikes were looked for: a command, or a thread id; absent when no task was found.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
     /// Why that task, in half a sentence.
     pub task_reason: String,
     /// The period that was used where no timer shows the expected moment.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub period_ns: Option<u64>,
     /// Whether the period was inferred from the task's rhythm; otherwise it was given.
     #[serde(default)]
@@ -183,10 +175,8 @@ pub struct ExplainedTrace {
     #[serde(default)]
     pub answer: ExplainAnswer,
     /// Why the trace is not enough, and what to record; or on what `none` rests.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_reason: Option<String>,
     /// The largest latency of the tasks that were looked for, above the threshold or not.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worst: Option<LateTask>,
     /// Other tasks that were late by more than the threshold, each with its worst moment, latest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -201,15 +191,14 @@ pub struct ExplainedTrace {
 }
 
 /// One spike, with its cause.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExplainedSpike {
     /// Command of the late task; the tracer's own name for hardware noise.
     pub task: String,
     /// Its thread id, when it is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     /// Its priority as the kernel counts (0 to 98 real time, smaller is more urgent), when it is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
     /// The CPU that it ran on at last.
     pub cpu: CpuId,
@@ -235,7 +224,6 @@ pub struct ExplainedSpike {
     #[serde(default)]
     pub evidence: Vec<EvidenceLine>,
     /// What the hwlat tracer wrote of its sample.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hwlat: Option<HwlatSample>,
     /// Events that were lost on the CPUs of the spike within its window.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -246,6 +234,7 @@ pub struct ExplainedSpike {
 }
 
 /// A sample of the hwlat tracer, as it recorded it.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HwlatSample {
     /// Largest gap between the two reads of one turn of its loop.
@@ -253,16 +242,12 @@ pub struct HwlatSample {
     /// Largest gap between two turns.
     pub outer_ns: u64,
     /// Gaps above the tracer's threshold in its window.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u32>,
     /// Time in non-maskable interrupts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nmi_ns: Option<u64>,
     /// Number of non-maskable interrupts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nmi_count: Option<u32>,
     /// The sample's own time, since 1970.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wall_ns: Option<u64>,
 }
 
@@ -291,6 +276,7 @@ pub enum ExpectedFrom {
 }
 
 /// A part of the time between the expected and the actual moment.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TimelineSegment {
     /// Its begin.
@@ -302,10 +288,8 @@ pub struct TimelineSegment {
     /// What went on, in a few words.
     pub what: String,
     /// The kind of cause that it counts for; absent for what every wake-up needs (a context switch).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<CauseKind>,
     /// The kernel function that covers it, where it is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
 }
 

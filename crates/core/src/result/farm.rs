@@ -63,6 +63,7 @@ pub struct FarmAlarm {
 }
 
 /// What two groups of runs show for one cell and probe of a plan, with the machine as the unit.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FarmComparison {
     pub plan: String,
@@ -73,7 +74,9 @@ pub struct FarmComparison {
     /// The second group over the first one: the geometric mean over machines.
     pub ratio: f64,
     /// The lower end of its 95 % interval; absent with one machine.
+    #[serialize_always]
     pub ratio_low: Option<f64>,
+    #[serialize_always]
     pub ratio_high: Option<f64>,
     /// Of "no difference", corrected for the number of comparisons.
     pub p_value: f64,
@@ -85,7 +88,6 @@ pub struct FarmComparison {
     pub boards: Vec<FarmEffect>,
     pub left_out: Vec<String>,
     /// How many machines of either group were compared with each other; absent where each is compared with itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub apart: Option<(usize, usize)>,
 }
 

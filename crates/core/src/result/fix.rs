@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 pub const FIX_FORMAT: &str = "whylate.fix/1";
 
 /// One treatment that is tried.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FixArm {
     /// What it changes; its name is the stable id of the recommendation.
@@ -24,7 +25,6 @@ pub struct FixArm {
     /// The causes (`irq`) and findings (`deep-idle-states`) that it answers.
     pub answers: Vec<String>,
     /// The service of systemd to which the process belongs that it is about, where it is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<String>,
 }
 
@@ -40,12 +40,12 @@ pub struct FixLeftOut {
 }
 
 /// A cause of the spikes before anything was changed.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FixCause {
     /// `irq`, `idle_exit`, …
     pub kind: String,
     /// Who.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<String>,
     /// Spikes of which it was the main cause.
     pub spikes: u32,
@@ -68,6 +68,7 @@ words! {
 }
 
 /// The rules of a search, in `run.json` before it measures.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FixRegistration {
     /// What it is for.
@@ -84,7 +85,6 @@ pub struct FixRegistration {
     /// How long the search may take.
     pub budget: Nanos,
     /// The cell that is treated; chosen after the first measurement, before the search.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<String>,
     /// The causes of its spikes.
     #[serde(default)]
@@ -128,6 +128,7 @@ words! {
 }
 
 /// One repeat of a search: a line of `fix.jsonl`.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FixStep {
     /// What it was for.
@@ -139,7 +140,6 @@ pub struct FixStep {
     /// The repeat of that cell, from 1.
     pub repeat: u32,
     /// The goal's statistic; absent when the repeat failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
     /// Other statistics, by name (`timer p50`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -151,7 +151,6 @@ pub struct FixStep {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub costs: BTreeMap<String, f64>,
     /// Why it failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// How long it took.
     pub took_ns: u64,
@@ -184,6 +183,7 @@ words! {
 }
 
 /// A treatment of a search.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FixArmResult {
     /// Its id.
@@ -191,7 +191,6 @@ pub struct FixArmResult {
     /// What is known of it.
     pub outcome: FixOutcome,
     /// Why it was refused, or failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// The goal's statistic in each repeat of the first screening.
     #[serde(default)]
@@ -201,6 +200,7 @@ pub struct FixArmResult {
 }
 
 /// A comparison of two sets of treatments on data that did not choose them.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FixClaim {
     /// What it was for.
@@ -218,19 +218,15 @@ pub struct FixClaim {
     /// What is shown.
     pub outcome: FixOutcome,
     /// Median ratio candidate / control.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
     /// Lower end of its 95 % confidence sequence; absent where the pairs do not bound it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio_low: Option<f64>,
     /// Upper end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio_high: Option<f64>,
     /// Other statistics, rates of loads and power: median ratio candidate / control.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub others: BTreeMap<String, f64>,
     /// Why a proof is refused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }
 
@@ -276,6 +272,7 @@ pub struct FixFile {
 }
 
 /// What `whylate fix` prints.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FixResult {
     /// [`FIX_FORMAT`].
@@ -308,7 +305,6 @@ pub struct FixResult {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_hand: Vec<FixLeftOut>,
     /// Whether the machine is as it was; absent while that is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored: Option<bool>,
     /// What was not measured, or less well.
     #[serde(default)]

@@ -32,6 +32,7 @@ words! {
 ///
 /// Priorities are as tools print them: 1 to 99 for real-time tasks, 100 for deadline tasks, -1 to -40 for ordinary
 /// ones (-21 is nice 0), all of them 99 minus the kernel's own number.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LatencyRecord {
     /// Thread id of the late task.
@@ -41,13 +42,10 @@ pub struct LatencyRecord {
     /// The latency.
     pub latency_ns: u64,
     /// From the programmed expiry to the wake-up; absent when no timer woke the task.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timer_offset_ns: Option<u64>,
     /// From the wake-up to the decision to run it; absent when it is not part of the latency.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wakeup_ns: Option<u64>,
     /// From the decision to the task that runs; absent when it is not part of the latency.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switch_ns: Option<u64>,
     /// Its name.
     pub command: String,
@@ -60,11 +58,11 @@ pub struct LatencyRecord {
     /// When the latency ended, on CLOCK_MONOTONIC.
     pub at_ns: u64,
     /// The system call that the late task was in; absent for kernel threads and where the kernel does not report it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub syscall: Option<String>,
 }
 
 /// One histogram of one CPU since the last reset.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelHistogram {
     /// What it measures.
@@ -75,7 +73,6 @@ pub struct KernelHistogram {
     #[serde(flatten)]
     pub quantiles: Option<super::Quantiles>,
     /// The record of the largest latency; absent without samples.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_record: Option<LatencyRecord>,
     /// `[lower edge in ns, count]` of every bucket with samples, ascending.
     pub histogram: Vec<(u64, u64)>,
@@ -94,6 +91,7 @@ pub struct CpuHistograms {
 pub const HISTOGRAMS_FORMAT: &str = "whylate.histograms/1";
 
 /// What `whylate histograms` prints.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HistogramsResult {
     /// [`HISTOGRAMS_FORMAT`].
@@ -107,7 +105,6 @@ pub struct HistogramsResult {
     /// The histograms that are on, CPU by CPU.
     pub cpus: Vec<CpuHistograms>,
     /// Interrupts that other CPUs sent to the measured ones; absent unless asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ipis: Option<Vec<IpiRecord>>,
     /// Where the wake-ups of the tasks that count have gone, on all CPUs.
     pub wakeups: WakeupTotals,

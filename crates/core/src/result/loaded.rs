@@ -17,6 +17,7 @@ pub struct LoadedLatency {
 }
 
 /// One cell of a curve. Each repeat gives one value, that of its worst CPU.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadedPoint {
     /// The cell.
@@ -32,7 +33,6 @@ pub struct LoadedPoint {
     /// Median over the repeats of the repeat's 0.99 quantile.
     pub p99_ns: u64,
     /// Time of one access to memory, of the median; only of the `access` probe.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access_ns: Option<f64>,
     /// Complete repeats.
     pub repeats: u32,

@@ -98,12 +98,12 @@ pub const TREAT_FORMAT: &str = "whylate.treat/1";
 pub const LOAD_FORMAT: &str = "whylate.load/1";
 
 /// What `whylate measure` prints, and what a result of another tool becomes.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MeasureResult {
     /// [`MEASURE_FORMAT`].
     pub format: String,
     /// The tool that measured, with its version, where it was not whylate.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     /// The machine.
     pub facts: Facts,
@@ -177,79 +177,62 @@ impl ProbeResult {
 }
 
 /// What one probe measured on one CPU.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuResult {
     /// The CPU (roundtrip: the asking one).
     pub cpu: CpuId,
     /// The series (roundtrip: the method; dispatch: what interrupts; histograms: its kind; tracer: its name); absent for
     /// probes with one series.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub series: Option<String>,
     /// The CPU that answers (roundtrip only).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer_cpu: Option<CpuId>,
     /// Number of samples (timer, dispatch: periods that ran; stall: loop turns; roundtrip: round trips; tracer: its
     /// lines, of hwlat only windows with a gap).
     pub samples: u64,
     /// Of a probe that waits for a timer, with causes from BPF programs: the wake-ups of its thread that the programs saw
     /// while its samples counted. Where it is less than `samples`, the kernel did not show them the others.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wakeups_seen: Option<u64>,
     /// Absent without samples.
     #[serde(flatten)]
     pub quantiles: Option<Quantiles>,
     /// What is known of the samples where quantiles are not: of results of other tools.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extremes: Option<Extremes>,
     /// What the thread did besides (task only).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<crate::record::TaskRecord>,
     /// Who was late in the largest sample (histograms only).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_record: Option<LatencyRecord>,
     /// When the largest sample ended; absent when no spike record holds it (stall: nothing above the threshold).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_at_ns: Option<u64>,
     /// Periods that the task missed because it was still late from an earlier one (timer and dispatch).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overruns: Option<u64>,
     /// The same quantiles with each missed period counted as late as it would have been: coordinated omission
     /// undone (timer and dispatch).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corrected: Option<Quantiles>,
     /// Median time of one loop turn (stall only).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loop_ns: Option<f64>,
     /// Gaps above the threshold (stall; of tracers hwlat and osnoise, which counts every noise).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gaps: Option<u64>,
     /// Sum of those gaps (stall, and tracers that look for gaps).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_ns: Option<u64>,
     /// That sum as a share of the time in which it looked, in [0, 1] (stall, and tracers that look for gaps).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_share: Option<f64>,
     /// Who took that time, the most first; what is not known is the source `unattributed`, so that all of them add up to
     /// `lost_ns` (stall, with causes).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<SourceResult>,
     /// Which of the gaps the scheduler makes on purpose (stall); absent where none is known to be.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttled: Option<ThrottledGaps>,
     /// How long was measured; 0 where it is not known.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub measured_ns: u64,
     /// In how much of that time it looked (tracers that look for a part of each window); absent where it is all of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watched_ns: Option<u64>,
     /// The same figures in ticks of the time-stamp counter, converted from nanoseconds (roundtrip only).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cycles: Option<CycleFigures>,
     /// Accesses to memory that a sample is made of (access only).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accesses: Option<u64>,
     /// Median time of one of them (access only).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access_ns: Option<f64>,
     /// What a sample is made of, where that can be measured (dispatch: `interrupt`, `wakeup`, `switch`; roundtrip:
     /// `there`, `back`).
@@ -266,15 +249,14 @@ pub struct CpuResult {
 }
 
 /// What one source took from a loop that never sleeps.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SourceResult {
     /// What kind of thing it was.
     pub kind: CauseKind,
     /// Who: the name of a thread, an interrupt's line and devices, a softirq vector.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<String>,
     /// The kernel function, where it is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
     /// Gaps in which it had the CPU.
     pub gaps: u64,
@@ -320,6 +302,7 @@ fn is_zero(value: &u64) -> bool {
 }
 
 /// One stored interval of a probe on one CPU.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TimelinePoint {
     /// Start of the interval.
@@ -327,15 +310,12 @@ pub struct TimelinePoint {
     /// End of the interval.
     pub end_ns: u64,
     /// Number of the repeat that it belongs to, from 1; absent in `measure`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeat: Option<u32>,
     /// Samples in the interval.
     pub samples: u64,
     /// Median of the interval; absent without samples.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p50_ns: Option<u64>,
     /// Largest sample of the interval, exact; absent without samples.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_ns: Option<u64>,
 }
 
@@ -349,16 +329,17 @@ pub struct PlanList {
 }
 
 /// One built-in plan.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanLine {
     /// Its name.
     pub name: String,
     /// What it answers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
 }
 
 /// What `whylate load` prints.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadResult {
     /// [`LOAD_FORMAT`].
@@ -368,16 +349,13 @@ pub struct LoadResult {
     /// CPUs that it ran on.
     pub cpus: crate::cpus::CpuSet,
     /// CPUs that it is to disturb from there (tlb and ipi).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub victims: Option<crate::cpus::CpuSet>,
     /// How it is done, for people: instruction set, device.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
     /// What was in each buffer, when it is a memory load.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_set_bytes: Option<u64>,
     /// The achieved rate; absent for a command whose output gives none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<RateResult>,
     /// How long it ran.
     pub duration_ns: u64,

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 pub const PREVIEW_FORMAT: &str = "whylate.preview/1";
 
 /// What a plan means on this machine.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PreviewResult {
     /// [`PREVIEW_FORMAT`].
@@ -23,7 +24,6 @@ pub struct PreviewResult {
     /// Names of the cells in the order of their repeats; each run draws its own unless the plan has a seed.
     pub order: Vec<String>,
     /// The statistic that decides.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub primary: Option<String>,
     /// Comparisons by it.
     pub contrasts: usize,
@@ -32,21 +32,21 @@ pub struct PreviewResult {
 }
 
 /// A cell.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PreviewCell {
     /// Its name.
     pub name: String,
     /// Why it cannot run here.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped: Option<String>,
 }
 
 /// Which ratio 8 of 10 runs find.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PreviewPower {
     /// Standard deviation of the values of repeats of one cell, as a share.
     pub spread: f64,
     /// The ratio; absent where not even ten times is found.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
 }

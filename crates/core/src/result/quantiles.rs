@@ -23,15 +23,13 @@ pub struct Quantiles {
 }
 
 /// The extremes of a latency distribution, and its mean.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Extremes {
     /// Smallest sample.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_ns: Option<u64>,
     /// Mean.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_ns: Option<f64>,
     /// Largest sample.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_ns: Option<u64>,
 }

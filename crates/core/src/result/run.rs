@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What `whylate run` measured.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunResult {
     /// [`RUN_FORMAT`](super::RUN_FORMAT).
@@ -22,7 +23,6 @@ pub struct RunResult {
     /// `complete`, `interrupted` (stopped by the user or by an error) or `killed` (no end was recorded).
     pub state: RunState,
     /// Why it did not complete.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Against the plan's limit.
     pub verdict: Verdict,
@@ -43,19 +43,15 @@ pub struct RunResult {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loaded_latency: Vec<super::LoadedLatency>,
     /// The table of copies, where the plan asks for one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copies: Option<super::CopyTable>,
     /// The search for treatments that it is (`whylate fix`); absent of an experiment.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fix: Option<super::FixResult>,
     /// The CPU tables of a run with a shield: before it, in its first cell with a shield, and after it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpu_tables: Vec<CpuTableAt>,
     /// How long was looked for latencies above the limit, over all cells; absent without a limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exposure: Option<Exposure>,
     /// Whether the machine's settings after the run are those before it; absent when the run did not get there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored: Option<bool>,
     /// What was not measured, or less well.
     pub warnings: Vec<Warning>,
@@ -145,6 +141,7 @@ words! {
 }
 
 /// One cell of the matrix.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CellResult {
     /// Its name: the loads joined by `+`, or `idle`.
@@ -174,18 +171,15 @@ pub struct CellResult {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub traces: Vec<SpikeTrace>,
     /// Why it did not run; null when it did.
+    #[serialize_always]
     pub skipped: Option<String>,
     /// Hypervisor steal on the target CPUs while the probes ran; absent where it is not counted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steal_ns: Option<u64>,
     /// System-management interrupts on the target CPUs; absent where no counter can be read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub smis: Option<u64>,
     /// The stall check without load beside the cell.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise_floor: Option<NoiseFloor>,
     /// How long was looked for latencies above the limit; absent without a limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exposure: Option<Exposure>,
 }
 
@@ -204,6 +198,7 @@ pub struct Exposure {
 }
 
 /// One repeat of a cell.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RepeatResult {
     /// Its number, from 1.
@@ -212,13 +207,13 @@ pub struct RepeatResult {
     #[serde(default)]
     pub block: u32,
     /// Why it is not complete; absent when it is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Per probe and CPU, without histograms.
     pub probes: Vec<RepeatProbe>,
 }
 
 /// One probe on one CPU in one repeat.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RepeatProbe {
     /// The probe, joined to its series with a `/` if it has several.
@@ -231,19 +226,14 @@ pub struct RepeatProbe {
     #[serde(flatten)]
     pub quantiles: Option<Quantiles>,
     /// With missed periods counted, as in [`CpuResult`](super::CpuResult).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corrected: Option<Quantiles>,
     /// Gaps above the threshold per second.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gaps_per_s: Option<f64>,
     /// Share of the time that they took.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_share: Option<f64>,
     /// Which of them the scheduler makes on purpose; absent where none is known to be.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttled: Option<ThrottledGaps>,
     /// Samples above the limit per hour; above 100 us where the plan has no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spikes_per_h: Option<f64>,
     /// How long was measured; 0 where it is not known.
     #[serde(default, skip_serializing_if = "super::is_zero")]
@@ -292,6 +282,7 @@ pub struct GpuResult {
 }
 
 /// What disturbs the target CPUs without any load: a spike of this size says nothing about a load.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NoiseFloor {
     /// How long was looked, in sum over repeats.
@@ -301,14 +292,13 @@ pub struct NoiseFloor {
     /// Threshold of the check.
     pub threshold_ns: u64,
     /// Largest gap; absent when there was none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_ns: Option<u64>,
     /// Steal in that time; absent where it is not counted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steal_ns: Option<u64>,
 }
 
 /// One statistic of one probe in two cells that differ in one thing.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
     /// The cell compared with.
@@ -322,10 +312,8 @@ pub struct Comparison {
     /// Whether it decides. All others are exploratory: they show where to look, and prove nothing.
     pub primary: bool,
     /// Median over repeats in the baseline, of a statistic in nanoseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline_ns: Option<u64>,
     /// Median over repeats in the cell.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell_ns: Option<u64>,
     /// Median over repeats in the baseline, in `unit`.
     pub baseline_value: f64,
@@ -334,13 +322,10 @@ pub struct Comparison {
     /// Unit of the values: `ns`, `share`, `per_s` or `per_h`.
     pub unit: String,
     /// How many times the baseline's values those of the cell are; absent where values are 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
     /// Lower end of its 95 % interval; absent where the repeats do not bound it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio_low: Option<f64>,
     /// Upper end of its 95 % interval.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio_high: Option<f64>,
     /// What may be said.
     pub outcome: Outcome,
@@ -350,10 +335,8 @@ pub struct Comparison {
     /// Repeats of the smaller side.
     pub repeats: u32,
     /// Where it cannot be told: about how many repeats more would tell, if they are as these.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub more_repeats: Option<u32>,
     /// Why `better` is refused: a load did less than in the baseline.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }
 
@@ -372,6 +355,7 @@ words! {
 }
 
 /// The answer to a question of the plan.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
     /// The question.
@@ -381,7 +365,6 @@ pub struct Answer {
     /// The answer in one sentence.
     pub sentence: String,
     /// What it rests on; absent where it was not measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comparison: Option<Comparison>,
 }
 

@@ -11,6 +11,7 @@ pub const RUNS_FORMAT: &str = "whylate.runs/1";
 pub const RUNS_MIN: usize = 8;
 
 /// The runs of a folder.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunsResult {
     /// [`RUNS_FORMAT`].
@@ -20,7 +21,6 @@ pub struct RunsResult {
     /// The newest first.
     pub runs: Vec<RunSummary>,
     /// The trend of a statistic over these runs, where it was asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub series: Option<RunSeries>,
 }
 
@@ -70,6 +70,7 @@ pub struct RunChange {
 }
 
 /// One run in a list.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunSummary {
     /// Its directory.
@@ -84,7 +85,6 @@ pub struct RunSummary {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub running: bool,
     /// Against its limit; absent where it has no result.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
     /// The machine.
     pub host: String,
@@ -94,6 +94,5 @@ pub struct RunSummary {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
     /// A sentence of the user.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One moment above the threshold.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spike {
     /// The measured CPU.
@@ -18,13 +19,10 @@ pub struct Spike {
     /// from 0.
     pub sample: u64,
     /// The cell that it was in, where spikes of several cells stand together.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<String>,
     /// The probe that saw it, joined to its series with a `/` if it has several.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe: Option<String>,
     /// The repeat that it belongs to, from 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeat: Option<u32>,
     /// Who did it.
     pub cause: Cause,
@@ -33,36 +31,31 @@ pub struct Spike {
     pub also: Vec<Cause>,
     /// Spikes of several CPUs at the same moment have the same number: one event, whose cause is not on one CPU
     /// alone. Absent for a spike that no other CPU had.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<u64>,
     /// Records of what the kernel did that were lost in the spike's window: the cause may be another one.
     #[serde(default, skip_serializing_if = "super::is_zero")]
     pub lost: u64,
     /// The sample as the hwlat tracer recorded it (tracer/hwlat only).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hwlat: Option<HwlatSample>,
 }
 
 /// One of the wake-ups that led to a task's, each by the thread that the next one is about.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WakeLink {
     /// Who did it: the name of a thread, or of an interrupt, or a timer.
     pub by: String,
     /// The thread; absent where an interrupt or a timer did it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     /// When, on CLOCK_MONOTONIC.
     pub at_ns: u64,
     /// The CPU that did it.
     pub cpu: CpuId,
     /// How long before that the thread was woken itself; absent where that is too long ago to be known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took_ns: Option<u64>,
     /// How much of that it ran; absent where it ran on after this wake-up, so that its time was not recorded yet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ran_ns: Option<u64>,
     /// The thread behind which it waited for its CPU for most of the rest.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind: Option<String>,
 }
 

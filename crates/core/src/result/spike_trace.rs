@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The trace of one spike of a run.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SpikeTrace {
     /// The file, a trace.dat, below the run directory: `traces/idle-1-1-1.dat`.
@@ -19,7 +20,6 @@ pub struct SpikeTrace {
     /// The probe that saw the spike, joined to its series with a `/` if it has several.
     pub probe: String,
     /// Command of the measured task, as the trace names it, where it is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
     /// The CPU that was late.
     pub cpu: CpuId,
@@ -28,12 +28,9 @@ pub struct SpikeTrace {
     /// How late it was.
     pub latency_ns: u64,
     /// Whether the machine was a virtual one; absent in runs of earlier versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guest: Option<bool>,
     /// Who made it late; absent until the trace was explained.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explained: Option<ExplainResult>,
     /// Why it could not be explained.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

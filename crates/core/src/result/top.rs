@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 pub const TOP_FORMAT: &str = "whylate.top/1";
 
 /// What the CPUs of a machine did in one interval. Counts are those of the interval: divided by `interval_ns` they are rates.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TopResult {
     /// [`TOP_FORMAT`].
@@ -27,7 +28,6 @@ pub struct TopResult {
     pub interrupts: Vec<InterruptRecord>,
     /// Interrupts that CPUs sent to each other, by function and sender, the most frequent first; absent where the kernel does
     /// not report them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ipis: Option<Vec<IpiRecord>>,
     /// What had the CPUs instead of tasks that count, the longest time first: interrupts, softirqs, functions of
     /// other CPUs, and threads of the priorities that count. `gaps` is how often, and the time of a thread contains
@@ -43,6 +43,7 @@ pub struct TopResult {
 }
 
 /// The wake-ups of one CPU.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TopCpu {
     /// The CPU.
@@ -51,13 +52,10 @@ pub struct TopCpu {
     pub samples: u64,
     /// From the wake-up to the decision to run the task; absent without one. The largest is the lower end of its bucket (at
     /// most 1/128 less), unless it is the largest of all time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wakeup: Option<Quantiles>,
     /// The same of those that a timer woke, from its programmed expiry on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timer: Option<Quantiles>,
     /// The largest latency since the start, and who was late.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_record: Option<LatencyRecord>,
     /// The largest latencies of the last intervals, oldest first.
     pub strip: Vec<u64>,

@@ -19,6 +19,7 @@ pub struct TracingResult {
 }
 
 /// Something that the kernel may report, and whether it does.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TracingFacility {
     /// What it reports, or the facility that reports it.
@@ -26,15 +27,11 @@ pub struct TracingFacility {
     /// Whether it works, tried a moment ago.
     pub works: bool,
     /// From where it is known: events of the kernel, files.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// Why it does not.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// What is not measured without it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<String>,
     /// What to do about it; absent when nothing can be done on this machine.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What `whylate treat apply`, `status` or `restore` did or found.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TreatResult {
     /// [`TREAT_FORMAT`](super::TREAT_FORMAT).
@@ -14,13 +15,13 @@ pub struct TreatResult {
     /// The changes: in the order in which they are made (`restore`: undone).
     pub changes: Vec<TreatChange>,
     /// Whether every setting has its former value (`restore` only).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restored: Option<bool>,
     /// What was not done, or not as asked.
     pub warnings: Vec<Warning>,
 }
 
 /// One change of one setting.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TreatChange {
     /// The treatment that wants it.
@@ -28,20 +29,16 @@ pub struct TreatChange {
     /// Where: a path, or what of which task.
     pub target: String,
     /// The value before; absent when it cannot be read yet (a file in a group that is still to be made).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub old: Option<String>,
     /// The value that the treatment sets.
     pub new: String,
     /// What that does; absent in `restore`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<String>,
     /// How far it is.
     pub state: ChangeState,
     /// Why it is in that state, where that needs words.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Who made it (`status` only).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<ChangeHolder>,
 }
 
@@ -73,12 +70,12 @@ pub enum ChangeState {
 }
 
 /// Who made a change.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ChangeHolder {
     /// The command.
     pub command: String,
     /// The run directory, where there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
     /// Its process.
     pub pid: u32,

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// One thing that the machine lacks or that went differently than asked.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Warning {
     /// Stable name for scripts, in kebab case: `no-realtime-priority`.
@@ -16,7 +17,6 @@ pub struct Warning {
     /// What is so, and which effect it has on the figures.
     pub text: String,
     /// What to do about it; absent when nothing can be done on this machine.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }
 

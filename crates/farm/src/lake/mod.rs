@@ -70,6 +70,7 @@ impl std::fmt::Display for LakeRun {
 }
 
 /// What a run in the lake is made of.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Manifest {
     format: String,
@@ -79,13 +80,13 @@ struct Manifest {
     content: String,
     whylate_version: String,
     /// What was asked for and is not so; absent in a lake of an older version.
+    #[serialize_always]
     #[serde(default)]
     mismatches: Option<Vec<String>>,
     /// What the machine is, as the farm file says it: `KEY=VALUE` with a space between two.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     labels: String,
     /// Where the rows of its tables went: `MONTH/DIGEST`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     merged: Option<String>,
     objects: Vec<Object>,
 }

@@ -41,6 +41,7 @@ pub enum CampaignError {
 }
 
 /// A campaign, as it is on the disk.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Campaign {
     format: String,
@@ -52,7 +53,6 @@ pub struct Campaign {
     pub kernel: String,
     pub command_line: String,
     /// The boot that was asked for last.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Asked>,
     /// Whether all that was written outside of the folder is removed.
     #[serde(default)]

@@ -64,12 +64,12 @@ impl Flush {
     }
 }
 
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Listed {
     /// Name of the table, or path below the run directory.
     pub(crate) name: String,
     /// Only of tables.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rows: Option<u64>,
     pub(crate) bytes: u64,
     pub(crate) sha256: String,

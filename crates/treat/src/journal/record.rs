@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 /// `format` of the line that begins a session.
 pub const JOURNAL_FORMAT: &str = "whylate.journal/2";
 
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
     /// The command: `whylate run`.
     pub command: String,
     /// The run directory, where there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
     /// Whether the changes stay when the process ends, until they are taken back by hand.
     pub kept: bool,

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Any command.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("x-examples" = "\
@@ -16,10 +17,8 @@ pub struct ExecPlan {
     /// Program and arguments; no shell is involved.
     pub command: Vec<String>,
     /// Where it may run; by default anywhere.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<CpuSelector>,
     /// Regular expression whose first group is a rate, searched in every line of the output.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_pattern: Option<String>,
     /// What that rate counts: `rectangles_per_s`.
     #[serde(default = "default_rate_unit")]

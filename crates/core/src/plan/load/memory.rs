@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Memory traffic.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("x-examples" = "\
@@ -28,7 +29,6 @@ pub struct MemoryPlan {
     #[serde(default)]
     pub access: MemoryAccess,
     /// NUMA node of the buffers; by default the node of the CPU.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
     /// Whether the buffers use huge pages.
     #[serde(default)]

@@ -8,11 +8,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The histograms probe: latencies of all tasks that pass its filter, counted while the other probes measure.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HistogramsPlan {
     /// Where to measure; by default the plan's target CPUs.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<CpuSelector>,
     /// The histograms; by default all.
     pub kinds: Vec<HistogramKind>,
@@ -21,10 +21,8 @@ pub struct HistogramsPlan {
     /// Highest priority of tasks that count.
     pub priority_max: i32,
     /// Only threads of this name; by default all.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
     /// Where the kernel's events come from; by default the best that works.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<HistogramSource>,
 }
 

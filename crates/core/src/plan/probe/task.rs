@@ -9,39 +9,31 @@ use serde::{Deserialize, Serialize};
 
 /// The task probe: what each activation of the named threads is made of, from the timer or wake-up to the next sleep. Exactly
 /// one of `name`, `pid`, `cgroup`, `command` and `priorities` says which threads.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TaskPlan {
     /// Where the threads are watched; by default every online CPU.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<CpuSelector>,
     /// Every thread of this name; the kernel keeps 15 bytes of it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Every thread of this process, and of those that it starts.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     /// Everything in this control group: its path, or the name of a systemd unit, or the id of a container.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<String>,
     /// A program with its arguments: it is started, and watched with everything that it starts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
     /// Every thread with one of these priorities, as tools print them: `80-99`, or one number.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub priorities: Option<String>,
     /// Where an activation begins, instead of its wake-up: `FILE:FUNCTION`, `usdt:FILE:PROVIDER:NAME`, or `marker:TEXT`
     /// for what the thread writes into the kernel's `trace_marker` that begins with that text.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub begin: Option<String>,
     /// Where it ends, instead of its sleep.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<String>,
     /// An activation is late when its response takes longer than this.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Nanos>,
     /// How many of the worst activations of each thread are explained.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub worst: Option<u32>,
 }
 

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 const PERIOD_US: std::ops::RangeInclusive<u64> = 100..=1_000_000;
 
 /// A measuring tracer of the kernel.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("x-examples" = "\
@@ -20,24 +21,18 @@ Examples:
   whylate measure tracer --tracer timerlat --period 1ms --duration 1m --json"))]
 pub struct TracerPlan {
     /// Where to measure; by default the plan's target CPUs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<CpuSelector>,
     /// Which one.
     pub tracer: Tracer,
     /// hwlat, osnoise: how long it looks in each window; by default 950ms (hwlat) and 1s (osnoise).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub width: Option<Nanos>,
     /// hwlat, osnoise: how often it looks; by default 1s.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Nanos>,
     /// hwlat, osnoise: the shortest gap or noise that counts; by default what the kernel has set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threshold: Option<Nanos>,
     /// timerlat: period of its thread; by default 1ms.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub period: Option<Nanos>,
     /// Real-time priority (SCHED_FIFO) of the tracer's threads, 1 to 99; by default the kernel's choice.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u32>,
 }
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Asks for a kernel command line. It changes nothing: a cell with it runs where the machine was booted so, and
 /// `whylate fix --campaign` boots machines so.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("x-examples" = "\
@@ -18,7 +19,6 @@ pub struct BootPlan {
     #[schemars(extend("x-flag" = Flag::positional("words")))]
     pub append: String,
     /// Version of the kernel, as `uname -r` prints it [default: any].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
 }
 

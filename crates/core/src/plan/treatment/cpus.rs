@@ -95,6 +95,7 @@ pub struct AffinityPlan {
 }
 
 /// Sets how the frequency is chosen, and its limits; what is absent stays as it is.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("x-examples" = "\
@@ -103,19 +104,14 @@ Examples:
   whylate treat apply governor --min 3GHz --max 3GHz --turbo off --cpus 1"))]
 pub struct GovernorPlan {
     /// `performance`, `powersave`, `schedutil`, …
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub governor: Option<String>,
     /// Lowest frequency.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min: Option<Hz>,
     /// Highest frequency.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<Hz>,
     /// `performance`, `balance_performance`, … (Intel and AMD processors that choose the frequency themselves).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub energy_preference: Option<String>,
     /// Frequencies above the nominal one, of the whole machine.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turbo: Option<bool>,
     /// On which CPUs. CPUs that share a clock change together.
     #[serde(default = "CpuSelector::target")]
@@ -124,6 +120,7 @@ pub struct GovernorPlan {
 }
 
 /// Switches the other threads of cores off.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("x-examples" = "\
@@ -132,7 +129,6 @@ Examples:
   whylate treat apply smt-off --cpus 1      the others of its core go"))]
 pub struct SmtOffPlan {
     /// CPUs that keep their core to themselves [default: the first CPU of every core].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<CpuSelector>,
 }
 

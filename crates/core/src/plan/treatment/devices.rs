@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Moves the packet work of network interfaces to certain CPUs.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("x-examples" = "\
@@ -22,7 +23,6 @@ pub struct NetworkPlan {
     #[serde(default = "CpuSelector::others")]
     pub cpus: CpuSelector,
     /// Whether the interface is polled in threads of its own (threaded NAPI); by default as it is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threaded: Option<bool>,
 }
 
@@ -45,6 +45,7 @@ pub struct PciPowerPlan {
 }
 
 /// Sets when network interfaces interrupt, and whether their links sleep, through their drivers.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("x-examples" = "\
@@ -60,10 +61,8 @@ pub struct EthtoolPlan {
     #[schemars(extend("x-flag" = Flag::positional("interface")))]
     pub interfaces: Vec<String>,
     /// How long an interrupt may wait for more packets, whatever the traffic (interrupt coalescing).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<Nanos>,
     /// Whether the link sleeps between packets (Energy-Efficient Ethernet).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_sleep: Option<bool>,
 }
 

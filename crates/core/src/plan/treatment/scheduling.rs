@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Gives threads a scheduling policy, a priority or a nice value; also threads of the kernel.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("x-examples" = "\
@@ -23,10 +24,8 @@ pub struct PriorityPlan {
     /// Their policy.
     pub policy: ThreadPolicy,
     /// Real-time priority, 1 to 99 (`fifo` and `rr`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u32>,
     /// Nice value, -20 to 19 (`other` and `batch`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-flag" = Flag::default().hyphens()))]
     pub nice: Option<i32>,
 }

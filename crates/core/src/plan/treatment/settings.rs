@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Gives CPUs a part of the last-level cache to themselves (resctrl).
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("x-examples" = "\
@@ -22,7 +23,6 @@ pub struct CachePartitionPlan {
     #[schemars(extend("x-flag" = Flag::named("share")))]
     pub share_percent: u32,
     /// What the others may use of the memory bandwidth, in percent; by default as it is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-flag" = Flag::named("others-bandwidth")))]
     pub others_bandwidth_percent: Option<u32>,
 }
@@ -46,6 +46,7 @@ pub struct GpuPowerPlan {
 }
 
 /// Sets transparent huge pages.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("x-examples" = "\
@@ -58,7 +59,6 @@ pub struct ThpPlan {
     #[schemars(extend("x-flag" = Flag::positional("mode")))]
     pub enabled: String,
     /// When memory is compacted for them: always, defer, defer+madvise, madvise, never.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub defrag: Option<String>,
 }
 
@@ -90,6 +90,7 @@ switches! {
 }
 
 /// Sets what real-time tasks may use of each period.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("x-examples" = "\
@@ -98,7 +99,6 @@ Examples:
   whylate treat apply rt-throttling 980ms      of each period"))]
 pub struct RtThrottlingPlan {
     /// Time in each period (`kernel.sched_rt_period_us`); by default without a limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-flag" = Flag::positional("runtime")))]
     pub runtime: Option<Nanos>,
 }

@@ -37,17 +37,16 @@ use whylate_sys::clock;
 use whylate_sys::process::Launcher;
 
 /// Any command, with everything that it starts.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExecSpec {
     /// Program and arguments; no shell is involved.
     pub command: Vec<String>,
     /// Where it may run; by default wherever the load's process may.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<CpuSet>,
     /// File that its standard output and standard error are appended to.
     pub output: PathBuf,
     /// Regular expression with one group, around the number: searched in every line of the output.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_pattern: Option<String>,
     pub rate_unit: String,
     /// Whether it is started again when it ends with status 0.
@@ -55,10 +54,8 @@ pub struct ExecSpec {
     pub restart: bool,
     /// For a command that first calibrates itself: how long each of its numbers was measured for. It is at full effect
     /// from the first of them on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calibrated: Option<Nanos>,
     /// What has to run before it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerSpec>,
 }
 

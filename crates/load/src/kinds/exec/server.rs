@@ -15,13 +15,13 @@ use whylate_core::CpuSet;
 const DISPLAY_WITHIN: Duration = Duration::from_secs(5);
 
 /// An X server: a program that says its display's number where `-displayfd` asks it to.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerSpec {
     /// `Xvfb`, `Xorg`.
     pub program: String,
     pub arguments: Vec<String>,
     /// Where it may run; by default wherever the load's process may.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<CpuSet>,
 }
 

@@ -28,6 +28,7 @@ use whylate_sys::schedule::allowed_of_this_thread;
 use worker::{Shared, Worker};
 
 /// Memory traffic: one thread on each CPU, each with a buffer of random data of its own.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemorySpec {
     pub cpus: CpuSet,
@@ -38,7 +39,6 @@ pub struct MemorySpec {
     #[serde(default)]
     pub huge_pages: bool,
     /// NUMA node of the buffers; by default each thread's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
     #[serde(default)]
     pub pace: Pace,
