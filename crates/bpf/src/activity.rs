@@ -5,8 +5,8 @@ use crate::layout::tasks::Waker as RawWaker;
 use crate::layout::{Command, RawSegment, What};
 use whylate_core::CpuId;
 use whylate_core::figure::PRIORITY_TOP;
-use whylate_explain::activation::Waker;
-use whylate_explain::segments::{Activity, Segment, Sender, Thread};
+use whylate_core::recording::Waker;
+use whylate_core::recording::{Activity, Segment, Sender, Thread};
 use zerocopy::{IntoBytes as _, TryFromBytes as _};
 
 impl Causes {

@@ -2,9 +2,12 @@
 
 use crate::error::BpfError;
 use crate::events::{Event, event};
+use crate::facilities::broadcast_flushes;
+use crate::grace::check_grace_periods;
 use crate::histograms::Histograms;
 use crate::layout::{NO_CPU, RING_STACKS, RawIpiCount, RawIpiKey, RawStack, WATCHED_MAX};
 use crate::missed::Missed;
+use crate::object::check_namespaces;
 use crate::rings::{READ_MAX, Rings, ring_size};
 use crate::settings::{Activities, HistogramsConfig};
 use crate::snapshot::Facility;
@@ -12,9 +15,9 @@ use crate::symbols::{Symbols, kernel_functions, name_of_function};
 use crate::watching::{Watching, WatchingTasks};
 use std::collections::HashMap;
 use whylate_core::record::IpiRecord;
-use whylate_core::{CpuId, CpuSet};
-use whylate_explain::OWN;
-use whylate_explain::segments::Recording;
+use whylate_core::{CpuId, CpuSet, Warning, WarningCode};
+use whylate_core::recording::OWN;
+use whylate_core::recording::Recording;
 use whylate_host::{HostRoot, idle_driver::idle_driver};
 use zerocopy::transmute;
 
@@ -100,6 +103,27 @@ impl Causes {
     /// When the kernel refuses programs, has no type information, or lacks the events of the scheduler.
     pub fn start(host: &HostRoot, cpus: &CpuSet, histograms: &HistogramsConfig) -> Result<Self, BpfError> {
         Self::start_watching(host, cpus, histograms, None)
+    }
+
+    /// Begins to record what takes the CPUs of probes, of which the lowest has that priority; warnings say what is not seen.
+    ///
+    /// # Errors
+    /// As [`Self::start`], and where the process ids that this process sees are not the kernel's.
+    pub fn of_probes(
+        host: &HostRoot,
+        cpus: &CpuSet,
+        lowest: Option<i32>,
+    ) -> Result<(Self, Vec<Warning>), BpfError> {
+        check_namespaces()?;
+        check_grace_periods(host)?;
+        let mut config = HistogramsConfig::new(cpus.clone());
+        config.kinds.clear();
+        config.priority_min = lowest.map_or(config.priority_min, |lowest| lowest.min(config.priority_min));
+        let causes = Self::start(host, cpus, &config)?;
+        let mut warnings: Vec<Warning> = causes.facilities.iter().filter_map(warning).collect();
+        let flushes = broadcast_flushes(host).map(|reason| format!("flushes of other CPUs' TLB: {reason}"));
+        warnings.extend(flushes.map(|text| Warning::new(WarningCode::FlushesUnseen, text)));
+        Ok((causes, warnings))
     }
 
     pub(crate) fn start_watching(
@@ -390,6 +414,19 @@ fn caller_of(stack: &[String]) -> Option<String> {
     ];
     let is_mechanism = |name: &&String| mechanism.iter().any(|start| name.starts_with(start));
     stack.iter().find(|name| !is_mechanism(name)).cloned()
+}
+
+fn warning(facility: &Facility) -> Option<Warning> {
+    let reason = facility.missing.as_ref()?;
+    let effect = match facility.name.as_str() {
+        SENDERS => {
+            "; interrupts from other CPUs are counted in /proc/interrupts, by kind: not by function and sender"
+        }
+        FUNCTIONS => "; which function another CPU had called is not known, only that one was",
+        _ => "",
+    };
+    let text = format!("causes: {} are not recorded: {reason}{effect}", facility.name);
+    Some(Warning::new(WarningCode::CausesIncomplete, text))
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@
 //! compiler. With the feature `bpf` switched off nothing can be loaded, and whatever is started fails with
 //! [`BpfError::NotBuilt`].
 
-mod account;
 mod activity;
 mod by_kind;
 mod causes;
@@ -15,7 +14,6 @@ mod error;
 #[cfg_attr(not(feature = "bpf"), allow(dead_code, reason = "only the loader reads all of it"))]
 mod events;
 mod facilities;
-mod finder;
 mod grace;
 mod histograms;
 mod in_progress;
@@ -27,7 +25,6 @@ mod parts;
 mod rings;
 mod settings;
 mod snapshot;
-mod stack_threshold;
 mod symbols;
 pub mod tasks;
 mod watching;
@@ -38,11 +35,10 @@ pub use device::device;
 pub use dispatch::DispatchSteps;
 pub use error::BpfError;
 pub use facilities::facilities;
-pub use finder::{find_causes, find_causes_in};
 pub use grace::check_grace_periods;
 pub use histograms::Histograms;
 pub use missed::Missed;
-pub use settings::{Activities, FindsCauses, HistogramsChange, HistogramsConfig, Measured, TaskFilter};
+pub use settings::{Activities, HistogramsChange, HistogramsConfig, TaskFilter};
 pub use snapshot::{Facility, HistogramsSnapshot, ProgramCost, WakeupCounts};
 pub use symbols::{Symbols, kernel_functions};
 

@@ -22,7 +22,7 @@ impl Missed {
     }
 
     /// Those since `before`.
-    pub(crate) fn since(&self, before: &Self) -> Self {
+    pub fn since(&self, before: &Self) -> Self {
         let fresh = |(event, count): (&String, &u64)| {
             let count = count.saturating_sub(before.by_event.get(event).copied().unwrap_or(0));
             (count > 0).then(|| (event.clone(), count))
@@ -31,18 +31,18 @@ impl Missed {
     }
 
     /// Those that may be missing in a window; a loop that never sleeps waits for no timer.
-    pub(crate) fn in_window(&self, is_timer: bool) -> Self {
+    pub fn in_window(&self, is_timer: bool) -> Self {
         let counts = |event: &str| is_timer || !OF_TIMERS.contains(&event);
         let own = self.by_event.iter().filter(|(event, _)| counts(event.as_str()));
         Self { by_event: own.map(|(event, count)| (event.clone(), *count)).collect() }
     }
 
     /// The number of all.
-    pub(crate) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.by_event.values().sum()
     }
 
-    pub(crate) fn add(&mut self, other: &Self) {
+    pub fn add(&mut self, other: &Self) {
         for (event, count) in &other.by_event {
             *self.by_event.entry(event.clone()).or_default() += count;
         }

@@ -1,11 +1,11 @@
-//! What is to be measured, and the interfaces of a search for causes: to who asks it, and to what it searches.
+//! What is to be measured, and the interface of a recording in which causes are searched.
 
 use crate::error::BpfError;
 use crate::missed::Missed;
-use whylate_core::record::{IpiRecord, SourceRecord, SpikeCauses, SpikeRecord};
+use whylate_core::record::IpiRecord;
 use whylate_core::result::HistogramKind;
-use whylate_core::{CpuId, CpuSet, Warning};
-use whylate_explain::segments::Recording;
+use whylate_core::{CpuId, CpuSet};
+use whylate_core::recording::Recording;
 
 /// Which tasks count, by who they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,49 +46,6 @@ pub enum HistogramsChange {
     Disable,
     /// Empties them, with their record of the largest latency.
     Reset,
-}
-
-/// The probe whose spikes are to be explained.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Measured {
-    pub cpus: CpuSet,
-    /// Whether it waits for a timer, or is running all the time.
-    pub is_timer: bool,
-    /// Priority of its threads, as tools print it; -21 for an ordinary one.
-    pub priority: i32,
-    /// How many of the largest spikes of a CPU it keeps.
-    pub spikes_kept: usize,
-}
-
-/// A search for the causes of spikes; a trait so that tests need no kernel. Each error says why causes cannot be found any
-/// more.
-#[allow(clippy::missing_errors_doc, reason = "one sentence for all of them is above")]
-pub trait FindsCauses {
-    /// What is not recorded.
-    fn warnings(&self) -> &[Warning];
-    /// These probes are about to measure; what was found until now is forgotten. Several probes of one CPU measure one
-    /// after another, each announced by a call of this.
-    fn begin(&mut self, probes: &[Measured]) -> Result<(), BpfError>;
-    /// The process that measures on these CPUs, and the moment from which its samples count; to be told before its first
-    /// spike.
-    fn armed(&mut self, cpus: &CpuSet, process: u32, start_ns: u64) -> Result<(), BpfError>;
-    /// Explains spikes; call it soon after they happened.
-    fn explain(&mut self, spikes: &[SpikeRecord]) -> Result<(), BpfError>;
-    /// What was found of the spike that ended then; `None` when it was not explained.
-    fn causes_of(&self, cpu: CpuId, at_ns: u64) -> Option<SpikeCauses>;
-    /// Forgets what was found of the spike that ended then.
-    fn forget(&mut self, cpu: CpuId, at_ns: u64);
-    /// The interrupts that other CPUs sent to the measured ones since the last call. Where the kernel does not tell who
-    /// sent them, they are counted by their kind alone.
-    fn ipis(&mut self) -> Result<Vec<IpiRecord>, BpfError>;
-    /// What took the time of loops that never sleep since the last call, as far as it is known.
-    fn sources(&mut self) -> Vec<SourceRecord>;
-    /// The wake-ups of threads that wait for a timer that were seen since the last call; no CPU where they are not counted.
-    fn wakeups(&mut self) -> Result<Vec<(CpuId, u64)>, BpfError> {
-        Ok(Vec::new())
-    }
-    /// What was lost up to now.
-    fn losses(&self) -> Vec<Warning>;
 }
 
 /// A recording of what takes the watched CPUs, in which a search looks for causes: by BPF programs, or in a trace buffer.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use support::unless_refused;
 use whylate_bpf::{Activities as _, Causes, HistogramsConfig, facilities};
 use whylate_core::{CpuId, CpuSet};
-use whylate_explain::segments::{Activity, Recording, Segment};
+use whylate_core::recording::{Activity, Recording, Segment};
 use whylate_host::HostRoot;
 use whylate_sys::disturb::mapping::ChangingPage;
 use whylate_sys::schedule::Scheduling;

@@ -13,6 +13,7 @@ mod mask;
 pub mod moment;
 pub mod plan;
 pub mod record;
+pub mod recording;
 pub mod result;
 pub mod schema;
 pub mod series;

@@ -18,4 +18,3 @@ mod vocabulary;
 
 pub use combine::{Explained, combine, combine_run};
 pub use trace::{Export, KeptMoment, Options, THRESHOLD_NS, TaskChoice, explain, explain_kept, export};
-pub use vocabulary::OWN;

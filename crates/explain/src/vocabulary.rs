@@ -5,8 +5,6 @@
 
 use whylate_core::result::CauseKind;
 
-/// The actor of what this program does to the CPUs that it measures.
-pub const OWN: &str = "whylate itself";
 /// The actor of an interrupt between CPUs whose sender is not known.
 pub(crate) const ANOTHER_CPU: &str = "another CPU";
 /// What a task was doing that had not gone to sleep when its timer was due.

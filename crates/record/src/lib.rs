@@ -1,6 +1,5 @@
 //! Records traces: a buffer of its own in tracefs, filled until something is late, saved as `trace.dat`.
 
-mod armed;
 mod buffer;
 pub mod causes;
 mod error;
@@ -10,6 +9,7 @@ mod pipe;
 mod profile;
 mod recorder;
 mod stream;
+pub mod tasks;
 mod trace_dat;
 mod tracefs;
 mod tracer;

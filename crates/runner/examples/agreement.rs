@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use whylate_bpf::{BpfError, FindsCauses, Measured};
+use whylate_bpf::BpfError;
 use whylate_core::plan::{ProbePlan, Source};
 use whylate_core::record::{IpiRecord, SourceRecord, SpikeCauses, SpikeRecord};
 use whylate_core::result::{Cause, HistogramSource};
@@ -15,7 +15,7 @@ use whylate_core::{CpuId, CpuSet, Facts, Nanos, Plan, Warning};
 use whylate_host::{Host, HostRoot, facts};
 use whylate_load::{LoadError, LoadSpec};
 use whylate_probe::{Observer, Outcome, ProbeError, ProbeSpec};
-use whylate_record::causes::find_causes;
+use whylate_record::causes::{FindsCauses, Measured, find_causes};
 use whylate_record::{RecordError, Request, Ring};
 use whylate_runner::{
     Audience, Held, Machine, ProbeAlone, Progress, RealMachine, RunningLoad, Stage, hidden_command,

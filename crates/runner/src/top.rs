@@ -10,7 +10,8 @@ use whylate_core::result::{
     CauseKind, HistogramKind, KernelHistogram, Quantiles, TOP_FORMAT, TopCpu, TopResult, TreatChange,
 };
 use whylate_core::{CpuId, Warning};
-use whylate_explain::segments::{Activity, Recording};
+use whylate_core::recording::{Activity, Recording};
+use whylate_explain::segments;
 use whylate_host::HostRoot;
 use whylate_host::interrupts::Counts;
 use whylate_record::RecordError;
@@ -233,7 +234,7 @@ fn count_thieves(
         if matches!(&segment.what, Activity::Thread { thread, .. } if thread.priority < priority_min) {
             continue;
         }
-        let Some((kind, actor, function)) = segment.what.actor(device) else { continue };
+        let Some((kind, actor, function)) = segments::actor(&segment.what, device) else { continue };
         let took_ns = segment.to_ns.saturating_sub(segment.from_ns);
         let whole = (cpu, kind, Some(actor), function);
         let is_told = thieves.len() < THIEVES_MAX || thieves.contains_key(&whole);

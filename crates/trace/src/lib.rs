@@ -4,6 +4,7 @@ pub mod event;
 pub mod facts;
 pub mod parse;
 pub mod reader;
+pub mod segments;
 
 /// What fuzz targets and the tests of this crate use besides.
 #[doc(hidden)]

@@ -36,7 +36,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "whylate-bpf",
-        &["whylate-core", "whylate-sys", "whylate-host", "whylate-stats", "whylate-trace", "whylate-explain"],
+        &["whylate-core", "whylate-sys", "whylate-host", "whylate-stats", "whylate-trace"],
     ),
     (
         "whylate-record",
@@ -119,6 +119,8 @@ const NEVER_REACHED: &[(&str, &str)] = &[
     ("whylate-trace", "whylate-sys"),
     ("whylate-trace", "whylate-host"),
     ("whylate-trace", "whylate-bpf"),
+    ("whylate-trace", "whylate-explain"),
+    ("whylate-bpf", "whylate-explain"),
     ("whylate-explain", "whylate-sys"),
     ("whylate-explain", "whylate-host"),
     ("whylate-explain", "whylate-bpf"),

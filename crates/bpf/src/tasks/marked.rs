@@ -6,7 +6,7 @@
 use super::build::{Track, thread};
 use crate::layout::tasks::RawStretch;
 use whylate_core::CpuId;
-use whylate_explain::activation::{Activation, Doing, Stage};
+use whylate_core::recording::{Activation, Doing, Stage};
 
 /// That a thread came by a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,12 +4,10 @@
 //! from here twenty times a second. The rings of [`Causes`] beside them say what else the CPUs did.
 
 mod build;
-mod chains;
 mod choose;
 mod frequencies;
 mod losses;
 mod marked;
-mod neighbours;
 mod own;
 mod places;
 mod rings;
@@ -25,7 +23,6 @@ pub use places::place_of;
 use crate::causes::Causes;
 use crate::error::BpfError;
 use crate::events::{Event, event};
-use crate::finder::surroundings;
 use crate::grace::check_grace_periods;
 use crate::layout::tasks::{
     RawMarkText, RawPlace, RawSlot, RawTaskLosses, SLOT_INHERITS, SLOT_WATCHED, TASK_SLOTS,
@@ -35,17 +32,14 @@ use crate::settings::{HistogramsConfig, TaskFilter};
 use crate::watching::WatchingTasks;
 use build::Builder;
 use frequencies::Frequencies;
-use neighbours::Neighbours;
 use rings::StretchRings;
 use std::collections::{BTreeMap, BTreeSet};
 use suspension::{Clocks, Suspension};
 use whylate_core::plan::Mark;
-use whylate_core::result::{Cause, WakeLink};
-use whylate_core::{CpuId, CpuSet, Facts};
-use whylate_explain::activation::{self, looks_back};
-pub use whylate_explain::activation::{Activation, Doing, Stage, Wait, Waker};
-pub use whylate_explain::segments::Thread;
-use whylate_explain::segments::{Activity, Recording, Segment, Surroundings};
+use whylate_core::{CpuId, CpuSet};
+pub use whylate_core::recording::{Activation, Doing, Stage, Wait, Waker};
+pub use whylate_core::recording::Thread;
+use whylate_core::recording::{Activity, Recording};
 use whylate_host::HostRoot;
 use whylate_sys::clock;
 use zerocopy::transmute;
@@ -73,17 +67,6 @@ const WRITTEN_MARK: Event = event("mark_written", "sys_enter");
 type PlaceBytes = [u8; size_of::<RawPlace>()];
 type MarkTextBytes = [u8; size_of::<RawMarkText>()];
 
-/// Why an activation took so long.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Explained {
-    /// Its causes, the largest share first.
-    pub causes: Vec<Cause>,
-    /// The wake-ups that led to it, the last one first; empty where a timer or an interrupt woke it at once.
-    pub wakeups: Vec<WakeLink>,
-    /// Records of its time that were lost.
-    pub lost: u64,
-}
-
 /// The watch, running. It ends when this is dropped.
 pub struct TaskWatch {
     host: HostRoot,
@@ -93,7 +76,6 @@ pub struct TaskWatch {
     rings: StretchRings,
     builder: Builder,
     frequencies: Frequencies,
-    surroundings: Surroundings,
     /// The threads that were given a slot from here.
     slots: BTreeSet<u32>,
     has_looked: bool,
@@ -111,7 +93,6 @@ impl TaskWatch {
         host: &HostRoot,
         cpus: &CpuSet,
         target: &TaskTarget,
-        facts: &Facts,
     ) -> Result<Self, BpfError> {
         check_namespaces().and_then(|()| check_grace_periods(host))?;
         let mut config = HistogramsConfig::new(cpus.clone());
@@ -147,7 +128,6 @@ impl TaskWatch {
             rings,
             builder: Builder::default(),
             frequencies: Frequencies::read(host, cpus, clock::now().0),
-            surroundings: surroundings(host, facts),
             slots: BTreeSet::new(),
             has_looked: false,
             collisions: 0,
@@ -287,45 +267,23 @@ impl TaskWatch {
         Ok(self.causes.histograms().cpu_state(cpu.0)?.stretches)
     }
 
-    /// Why activations took so long. Call it soon after [`Self::poll`].
-    pub fn explain(&self, activations: &[&Activation]) -> Result<Vec<Explained>, BpfError> {
-        let (wakeups, all) = self.wakeups(activations)?;
-        let mut from: BTreeMap<CpuId, u64> = BTreeMap::new();
-        let stages =
-            activations.iter().flat_map(|one| one.stages.iter().map(|stage| (stage, one.thread.priority)));
-        for (stage, priority) in stages {
-            let before_ns = looks_back(stage, priority).unwrap_or_default();
-            let from_ns = stage.from_ns.saturating_sub(before_ns);
-            let least = from.entry(stage.cpu).or_insert(from_ns);
-            *least = (*least).min(from_ns);
-        }
-        let read = |(cpu, from_ns): (&CpuId, &u64)| Ok((*cpu, self.causes.since(*cpu, *from_ns)?));
-        let mut recordings =
-            from.iter().map(read).collect::<Result<BTreeMap<CpuId, Recording>, BpfError>>()?;
-        // They would cut what goes on into pieces.
-        let is_waking = |segment: &Segment| matches!(segment.what, Activity::Waking { .. });
-        for (cpu, recording) in &mut recordings {
-            recording.segments.retain(|segment| !is_waking(segment));
-            recording.segments.extend(self.frequencies.slow(*cpu, from[cpu]));
-        }
-        let within = |cpu: CpuId, from_ns: u64, to_ns: u64| {
-            recordings.get(&cpu).map(|it| it.within(from_ns, to_ns)).unwrap_or_default()
-        };
-        let mut neighbours = Neighbours::new(&self.host);
-        let explained = activations.iter().zip(wakeups).map(|(activation, wakeups)| {
-            let lost = activation
-                .stages
-                .iter()
-                .map(|stage| within(stage.cpu, stage.from_ns, stage.to_ns).lost)
-                .sum();
-            let mut causes = activation::explain(activation, &within, &all, &self.surroundings);
-            neighbours.name(activation.thread.pid, &mut causes);
-            if let Some(first) = causes.first_mut() {
-                first.evidence.extend(activation::told(&wakeups));
-            }
-            Explained { causes, wakeups, lost }
-        });
-        Ok(explained.collect())
+    /// The CPUs whose activity is recorded.
+    pub fn cpus(&self) -> &CpuSet {
+        &self.cpus
+    }
+
+    /// What a CPU did since `from_ns` and how slow its clock was, without the wake-ups, which would cut what goes on into pieces.
+    /// Call it soon after [`Self::poll`].
+    pub fn since(&self, cpu: CpuId, from_ns: u64) -> Result<Recording, BpfError> {
+        let mut recording = self.causes.since(cpu, from_ns)?;
+        recording.segments.retain(|segment| !matches!(segment.what, Activity::Waking { .. }));
+        recording.segments.extend(self.frequencies.slow(cpu, from_ns));
+        Ok(recording)
+    }
+
+    /// The newest records of a CPU since `from_ns`, wake-ups included.
+    pub fn newest_since(&self, cpu: CpuId, from_ns: u64, most: u64) -> Result<Recording, BpfError> {
+        self.causes.newest_since(cpu, from_ns, most)
     }
 
     /// The latency above which the kernel's stack is recorded; it takes some microseconds.

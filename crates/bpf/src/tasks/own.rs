@@ -7,15 +7,15 @@
 
 use super::build::{Builder, Watched};
 use super::choose::{self, Chosen};
-use super::{Explained, TaskLosses, TaskTarget};
+use super::{TaskLosses, TaskTarget};
 use crate::layout::Command;
 use crate::layout::tasks::{Began, RawStretch, TaskEvent};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use whylate_core::figure::PRIORITY_TOP;
 use whylate_core::{CpuId, CpuSet};
-use whylate_explain::activation::{Activation, Doing, Wait, Waker, explain_alone};
-use whylate_explain::segments::Thread;
+use whylate_core::recording::{Activation, Doing, Wait, Waker};
+use whylate_core::recording::Thread;
 use whylate_host::HostRoot;
 use whylate_sys::clock;
 use whylate_sys::switch_ring::{Switch, SwitchRecord, SwitchRing};
@@ -213,12 +213,6 @@ impl OwnTaskWatch {
         self.builder.ended.extend(ended.map(only_what_is_known));
     }
 
-    /// Why an activation took so long, as far as it is known.
-    pub fn explain(&self, activations: &[&Activation]) -> Vec<Explained> {
-        let explained = |one: &&Activation| Explained { causes: explain_alone(one), ..Explained::default() };
-        activations.iter().map(explained).collect()
-    }
-
     /// Every thread that was watched, by its id.
     pub fn threads(&self) -> &BTreeMap<u32, Watched> {
         &self.builder.threads
@@ -274,7 +268,6 @@ fn only_what_is_known(mut activation: Activation) -> Activation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use whylate_core::result::CauseKind;
 
     fn watch() -> OwnTaskWatch {
         OwnTaskWatch::new(&HostRoot::at("/nowhere"), &CpuSet::default(), &TaskTarget::Children)
@@ -314,16 +307,6 @@ mod tests {
         let waited: Vec<(u64, u64)> = waited.map(|stage| (stage.from_ns, stage.to_ns)).collect();
         assert_eq!(waited, [(150, 250)]);
         assert!(watch.threads()[&8].is_gone);
-        let causes = &watch.explain(&[one])[0].causes;
-        let shares: f64 = causes.iter().filter_map(|cause| cause.share).sum();
-        assert!((shares - 1.0).abs() < 1e-9 && causes.len() == 2, "{causes:?}");
-        assert!(
-            causes.iter().any(|cause| cause.kind == CauseKind::Unattributed),
-            "nobody is told who ran: {causes:?}"
-        );
-        assert!(
-            causes.iter().all(|cause| cause.actor.is_none() && cause.confidence.is_none_or(|it| it < 0.9))
-        );
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! CLOCK_MONOTONIC by the difference of the clocks, is too early by the amount by which that difference has grown. An activation that
 //! began before the jump is noticed is dropped and counted.
 
-use whylate_explain::activation::Activation;
+use whylate_core::recording::Activation;
 use whylate_sys::clock;
 
 /// Smaller differences are what reading two clocks one after another brings.
@@ -67,7 +67,7 @@ impl Suspension {
 mod tests {
     use super::*;
     use whylate_core::CpuId;
-    use whylate_explain::activation::{Doing, Stage};
+    use whylate_core::recording::{Doing, Stage};
 
     const SECOND: i64 = 1_000_000_000;
 

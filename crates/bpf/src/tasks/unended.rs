@@ -6,7 +6,7 @@ use super::{TaskWatch, choose};
 use crate::error::BpfError;
 use crate::layout::tasks::{Began, RawSlot, RawStretch, RawWoken, TASK_SLOTS, TaskEvent};
 use whylate_core::CpuId;
-use whylate_explain::activation::{Activation, Doing, Stage, Waker};
+use whylate_core::recording::{Activation, Doing, Stage, Waker};
 use whylate_sys::clock;
 use zerocopy::TryFromBytes as _;
 
@@ -113,7 +113,7 @@ fn present(slot: &RawSlot, at_ns: u64) -> Option<(Began, u64, u64, &RawWoken)> {
 mod tests {
     use super::super::Watched;
     use super::*;
-    use whylate_explain::activation::Wait;
+    use whylate_core::recording::Wait;
 
     const THREAD: u32 = 5;
 

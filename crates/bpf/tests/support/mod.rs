@@ -7,7 +7,8 @@ use whylate_testing::{Need, skip};
 pub(crate) fn unless_refused<T>(started: Result<T, BpfError>) -> Option<T> {
     match started {
         Ok(running) => Some(running),
-        Err(error @ (BpfError::Refused { .. } | BpfError::NoTypeInformation(_) | BpfError::Namespace)) => {
+        Err(
+            error @ (BpfError::NotBuilt | BpfError::Refused { .. } | BpfError::NoTypeInformation(_) | BpfError::Namespace)) => {
             skip(Need::Rights, error);
             None
         }

@@ -1,9 +1,10 @@
 //! What is known of an activation where nobody recorded what the CPUs did.
 
-use super::{Activation, Doing, whole};
+use super::whole;
 use crate::confidence::POSSIBLE;
 use crate::divide::{Blame, Piece};
 use crate::segments::causes_of;
+use whylate_core::recording::{Activation, Doing};
 use whylate_core::result::{Cause, CauseKind as Kind};
 
 /// The causes of a response of which only the stages are known, and no CPU was recorded; never empty.

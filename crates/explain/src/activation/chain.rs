@@ -4,11 +4,11 @@
 //! link, and the time between the two is how long it took to pass the word on. What it did meanwhile is in the recordings of
 //! the CPUs: how long it ran, and behind whom it waited.
 
-use super::{Activation, Waker};
-use crate::segments::{Activity, Recording, Segment, Surroundings};
+use crate::segments::{self, Activity, Recording, Segment, Surroundings};
 use std::collections::BTreeMap;
 use whylate_core::CpuId;
 use whylate_core::figure::nanoseconds;
+use whylate_core::recording::{Activation, Waker};
 use whylate_core::result::WakeLink;
 
 /// Wake-ups are looked for that long before a task was woken.
@@ -108,7 +108,7 @@ fn interrupt(waker: &Waker, wake: &Wake<'_>, recordings: &Recordings, surroundin
     };
     let segments = recordings.get(&wake.cpu).into_iter().flat_map(|recording| &recording.segments);
     let innermost = segments.filter(covers).max_by_key(|segment| segment.what.rank());
-    let name = innermost.and_then(|it| it.what.actor(|line| surroundings.lines.get(&line).cloned()));
+    let name = innermost.and_then(|it| segments::actor(&it.what, |line| surroundings.lines.get(&line).cloned()));
     match (waker, name) {
         (Waker::Timer, Some((_, name, _))) => format!("a timer ({name})"),
         (Waker::Timer, None) => "a timer".to_owned(),

@@ -1,9 +1,9 @@
 //! Priority inversion: a task waits for a lock whose holder cannot run, because another thread has its CPU.
 
-use super::{Activation, Stage};
 use crate::divide::Blame;
 use crate::segments::{Activity, Recording};
 use std::collections::{BTreeMap, BTreeSet};
+use whylate_core::recording::{Activation, Stage};
 use whylate_core::result::CauseKind as Kind;
 use whylate_core::{CpuId, figure};
 

@@ -1,7 +1,8 @@
 //! Activations made by hand, with what the CPUs did meanwhile.
 
 use super::*;
-use crate::segments::Segment;
+use whylate_core::recording::Waker;
+use crate::segments::{Segment, Thread};
 
 const TASK: u32 = 5;
 
@@ -235,4 +236,21 @@ fn a_task_that_is_woken_while_others_are_throttled_waits_for_the_same() {
         ran(800_000, 31_000_000, spinner(), true, 40),
     ];
     assert_eq!(first(&again).kind, Kind::PreemptOff);
+}
+
+#[test]
+fn stages_alone_give_causes_of_the_whole_response_without_an_actor() {
+    let by = Thread::default();
+    let one = activation(
+        0,
+        vec![
+            stage(1_000_000, 1_100_000, Doing::Running),
+            stage(1_100_000, 1_200_000, Doing::Preempted { by, out_of_quota: false }),
+        ],
+    );
+    let causes = explain_alone(&one);
+    let shares: f64 = causes.iter().filter_map(|cause| cause.share).sum();
+    assert!((shares - 1.0).abs() < 1e-9 && causes.len() == 2, "{causes:?}");
+    assert!(causes.iter().any(|cause| cause.kind == Kind::Unattributed), "{causes:?}");
+    assert!(causes.iter().all(|cause| cause.actor.is_none() && cause.confidence.is_none_or(|it| it < 0.9)));
 }

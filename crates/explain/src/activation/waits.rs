@@ -1,10 +1,10 @@
 //! Who is to blame for the time in which a task waited for the CPU, or for what it slept for.
 
-use super::{Wait, Waker};
 use crate::confidence::{self, LIKELY, POSSIBLE, STATED};
 use crate::divide::Blame;
 use crate::segments::Thread;
 use whylate_core::figure;
+use whylate_core::recording::{Wait, Waker};
 use whylate_core::result::CauseKind as Kind;
 
 /// The thread that had the CPU while the task, of that priority, could run.

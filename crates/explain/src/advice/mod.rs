@@ -13,7 +13,8 @@ pub use bandwidth::{Paced, asks_who_is_busy};
 pub use install::install;
 pub use profile::{Profile, profile};
 
-use crate::vocabulary::{ANOTHER_CPU, OWN};
+use crate::vocabulary::ANOTHER_CPU;
+use whylate_core::recording::OWN;
 use std::collections::BTreeMap;
 use table::{ROWS, Row};
 use whylate_core::cpus::CpuSelector;

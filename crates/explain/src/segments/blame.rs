@@ -9,6 +9,7 @@ use crate::stack;
 use crate::vocabulary;
 use whylate_core::CpuId;
 use whylate_core::figure;
+use whylate_core::recording::OWN;
 use whylate_core::result::CauseKind as Kind;
 
 /// A CPU with two threads that want it has a tick, every 10 ms at the slowest: this is two of them and a half.
@@ -203,7 +204,7 @@ impl<'r> Context<'r> {
             Activity::Thread { thread, .. } if thread.pid == 0 => self.idle(slice, "the idle task"),
             Activity::Thread { process, .. } if self.is_measured(*process) => self.nothing_recorded(slice),
             Activity::Thread { thread, process, .. } if self.surroundings.is_own(*process) => {
-                let own = Thread { pid: *process, command: vocabulary::OWN.to_owned(), ..thread.clone() };
+                let own = Thread { pid: *process, command: OWN.to_owned(), ..thread.clone() };
                 self.other_thread(slice, &own)
             }
             Activity::Thread { thread, .. } => self.other_thread(slice, thread),

@@ -6,8 +6,9 @@ use super::{Activity, Segment, Sender, Thread};
 use crate::confidence::{CONCLUDED, LIKELY, RECORDED, STATED};
 use crate::divide::Blame;
 use crate::stack;
-use crate::vocabulary::{self, Interrupt, OWN};
+use crate::vocabulary::{self, Interrupt};
 use whylate_core::figure;
+use whylate_core::recording::OWN;
 use whylate_core::result::CauseKind as Kind;
 
 /// A hypervisor may have stopped the CPU during a piece of at least this length: a guest's timer interrupts, which take

@@ -164,7 +164,7 @@ fn throttling_that_goes_on_at_the_wakeup_is_told() {
         let mut segments = switches.to_vec();
         segments.extend([timer(1_003_000, ""), wakeup(1_003_000, 31_000_000, "")]);
         let recording = Recording { segments, complete_from_ns: 0, lost: 0 };
-        decompose(&window, &recording.within_throttled(&window), &Surroundings::default()).remove(0)
+        decompose(&window, &super::within_throttled(&recording, &window), &Surroundings::default()).remove(0)
     };
     let begins = left(100_000, 600_000, thread(8, 1, "loop"), -21);
     let ordinary = left(600_000, 30_990_000, thread(9, -21, "spinner"), 95);

@@ -16,15 +16,13 @@ pub fn looks_back(priority: i32, wait_ns: u64) -> Option<u64> {
     (priority > 0 && wait_ns >= LEAST_NS).then_some(BEFORE_NS)
 }
 
-impl Recording {
-    /// What reaches into the window, and the switch before it by which throttling began that goes on in it.
-    pub fn within_throttled(&self, window: &Window) -> Self {
-        let mut within = self.within(window.from_ns, window.to_ns);
-        if looks_back(window.priority, window.to_ns.saturating_sub(window.from_ns)).is_some() {
-            within.segments.extend(begun_in(self, window.from_ns).filter(|it| it.to_ns < window.from_ns));
-        }
-        within
+/// What reaches into the window, and the switch before it by which throttling began that goes on in it.
+pub fn within_throttled(recording: &Recording, window: &Window) -> Recording {
+    let mut within = recording.within(window.from_ns, window.to_ns);
+    if looks_back(window.priority, window.to_ns.saturating_sub(window.from_ns)).is_some() {
+        within.segments.extend(begun_in(recording, window.from_ns).filter(|it| it.to_ns < window.from_ns));
     }
+    within
 }
 
 /// The switch by which it began, where it still goes on at `until_ns`.

@@ -4,13 +4,18 @@
 //! a build without them), events of a trace buffer are put together here to the same segments, which the same explainer
 //! divides; a warning says what is lost by that and what it costs.
 
-mod assemble;
-mod own;
+mod account;
+mod finder;
 mod source;
+mod stack_threshold;
+
+pub(crate) use finder::surroundings;
+pub use finder::{FindsCauses, Measured};
 
 use crate::RecordError;
+use finder::find_causes_in;
 use source::TraceActivities;
-use whylate_bpf::{BpfError, FindsCauses, Measured, find_causes_in};
+use whylate_bpf::{BpfError, Causes};
 use whylate_core::result::HistogramSource;
 use whylate_core::{CpuSet, Facts, Warning, WarningCode};
 use whylate_host::{Host, HostRoot};
@@ -26,21 +31,25 @@ pub fn find_causes(
     facts: &Facts,
     source: Option<HistogramSource>,
 ) -> Result<Box<dyn FindsCauses>, BpfError> {
+    let cpus: CpuSet = probes.iter().flat_map(|probe| probe.cpus.iter()).collect();
+    let lowest = probes.iter().map(|probe| probe.priority).min();
     let refused = match source {
         Some(HistogramSource::Tracefs) => None,
-        _ => match whylate_bpf::find_causes(&host.running, probes, facts) {
+        _ => match Causes::of_probes(&host.running, &cpus, lowest) {
             Err(error)
                 if source.is_none() && error.has_substitute() && !matches!(error, BpfError::OtherClock) =>
             {
                 Some(error)
             }
-            other => return other,
+            Err(error) => return Err(error),
+            Ok((causes, warnings)) => {
+                return find_causes_in(Box::new(causes), &host.running, probes, facts, warnings);
+            }
         },
     };
     if !sees_kernel_clock() {
         return Err(BpfError::OtherClock);
     }
-    let cpus: CpuSet = probes.iter().flat_map(|probe| probe.cpus.iter()).collect();
     match TraceActivities::start(&host.settings, &cpus) {
         Ok((activities, missing)) => {
             let mut warnings = vec![warning(refused.as_ref())];

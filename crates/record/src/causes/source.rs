@@ -3,8 +3,6 @@
 //! The kernel writes into a ring for each measured CPU and overwrites what is old. The rings are read only when there are
 //! spikes to be explained.
 
-use super::assemble::Assembler;
-use super::own::OwnThreads;
 use crate::RecordError;
 use crate::buffer::Buffer;
 use crate::histograms::threads_of;
@@ -14,9 +12,10 @@ use crate::stream::{self, Stream};
 use crate::tracefs::Tracefs;
 use whylate_bpf::{Activities, BpfError, Symbols, kernel_functions};
 use whylate_core::{CpuId, CpuSet, Warning, WarningCode};
-use whylate_explain::segments::Recording;
+use whylate_core::recording::Recording;
 use whylate_host::HostRoot;
 use whylate_sys::{clock, process};
+use whylate_trace::segments::{Assembler, OwnThreads};
 
 /// Size of each CPU's ring: spikes are explained 20 times a second, and an interrupt storm writes tens of MiB a second.
 const RING_KIB: u32 = 8192;

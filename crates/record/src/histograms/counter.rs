@@ -5,13 +5,13 @@
 //! not counted, and `timerwakeupswitch` ends with the decision to run the task.
 
 use super::step::{Step, What, Who};
-use crate::armed::Armed;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use whylate_bpf::{HistogramsChange, HistogramsConfig, HistogramsSnapshot, TaskFilter, WakeupCounts};
 use whylate_core::figure::PRIORITY_TOP;
 use whylate_core::result::{CpuHistograms, HistogramKind, KernelHistogram, LatencyRecord};
 use whylate_core::{CpuId, CpuSet};
 use whylate_stats::Histogram;
+use whylate_trace::segments::Armed;
 
 /// Used for a name that is not in the trace.
 const UNKNOWN: &str = "<...>";

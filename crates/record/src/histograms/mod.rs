@@ -18,7 +18,7 @@ use whylate_bpf::{
 use whylate_core::record::IpiRecord;
 use whylate_core::result::{HistogramKind, HistogramSource};
 use whylate_core::{CpuId, CpuSet, Warning, WarningCode};
-use whylate_explain::segments::Recording;
+use whylate_core::recording::Recording;
 use whylate_host::HostRoot;
 use whylate_treat::TreatError;
 

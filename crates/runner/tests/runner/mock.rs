@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 use tempfile::TempDir;
-use whylate_bpf::{BpfError, FindsCauses, Measured};
+use whylate_bpf::BpfError;
 use whylate_core::facts::CpuFacts;
 use whylate_core::plan::{Source, TreatmentKind};
 use whylate_core::record::{
@@ -17,6 +17,7 @@ use whylate_core::{CpuId, CpuSet, Facts, Nanos, Plan, Warning};
 use whylate_host::HostRoot;
 use whylate_load::{LoadError, LoadSpec, LoadWork};
 use whylate_probe::{Batch, Observer, Outcome, ProbeError, ProbeSpec, Progress};
+use whylate_record::causes::{FindsCauses, Measured};
 use whylate_record::{RecordError, Request, Ring};
 use whylate_runner::{
     Audience, Experiment, Held, LoadEnd, Machine, RunOptions, RunningLoad, Stage, Treating, prepare,

@@ -45,7 +45,7 @@ fn cpus_of(name: &str, host: &Host) -> Result<CpuSet> {
         bail!("--task: no thread is called `{name}`; `ps -eLo tid,cls,rtprio,comm` lists the threads");
     }
     // Whoever lacks the rights hears it before there is a directory.
-    TaskWatch::start(&host.running, &facts.cpu_sets.online, &TaskTarget::Children, &facts)
+    TaskWatch::start(&host.running, &facts.cpu_sets.online, &TaskTarget::Children)
         .context("tasks cannot be watched")?;
     Ok(cpus)
 }

@@ -5,10 +5,11 @@ use super::lane::{Lane, PARTS};
 use super::{TOLD_MAX, spike};
 use crate::measure::{Batch, TaskLine};
 use std::collections::BTreeMap;
-use whylate_bpf::tasks::{Activation, Explained, Watched};
+use whylate_bpf::tasks::{Activation, Watched};
 use whylate_core::record::{SpikeCauses, SpikeRecord};
 use whylate_core::result::HourResult;
 use whylate_core::{CpuId, Nanos, Warning, WarningCode};
+use whylate_record::tasks::Explained;
 
 /// So many threads have a series of their own; what the others did is in one series.
 pub(super) const SERIES_MAX: usize = 64;

@@ -5,10 +5,11 @@ use crate::error::ProbeError;
 use std::collections::BTreeMap;
 use std::io;
 use whylate_bpf::BpfError;
-use whylate_bpf::tasks::{Activation, Explained, OwnTaskWatch, TaskLosses, TaskTarget, TaskWatch, Watched};
+use whylate_bpf::tasks::{Activation, OwnTaskWatch, TaskLosses, TaskTarget, TaskWatch, Watched};
 use whylate_core::plan::Mark;
 use whylate_core::{CpuSet, Facts};
 use whylate_host::HostRoot;
+use whylate_record::tasks::{Explained, TaskExplainer};
 use whylate_sys::schedule;
 
 /// What is missing without programs in the kernel.
@@ -16,7 +17,7 @@ const WITHOUT_PROGRAMS: &str = "an activation begins when the thread first runs,
      the CPU, what the thread slept for, who woke it";
 
 pub(super) enum Source {
-    Kernel(Box<TaskWatch>),
+    Kernel(Box<TaskWatch>, TaskExplainer),
     Own(Box<OwnTaskWatch>, String),
 }
 
@@ -34,12 +35,12 @@ impl Source {
         facts: &Facts,
         marks: Option<&[Mark; 2]>,
     ) -> Result<Self, ProbeError> {
-        let refusal = match TaskWatch::start(host, cpus, target, facts) {
+        let refusal = match TaskWatch::start(host, cpus, target) {
             Ok(mut watch) => {
                 if let Some(marks) = marks {
                     watch.mark(marks).map_err(|error| failed(&error))?;
                 }
-                return Ok(Self::Kernel(Box::new(watch)));
+                return Ok(Self::Kernel(Box::new(watch), TaskExplainer::new(host, facts)));
             }
             Err(error) if error.has_substitute() && marks.is_none() => error,
             Err(error) => return Err(failed(&error)),
@@ -52,7 +53,7 @@ impl Source {
 
     pub(super) fn follow_children(&mut self, follow: bool) -> Result<(), ProbeError> {
         match self {
-            Self::Kernel(watch) => {
+            Self::Kernel(watch, _) => {
                 watch.follow_children(schedule::id_of_this_thread(), follow).map_err(|error| failed(&error))
             }
             Self::Own(watch, refusal) if follow => watch.follow_children().map_err(|error| {
@@ -67,7 +68,7 @@ impl Source {
 
     pub(super) fn poll(&mut self) -> Result<Vec<Activation>, ProbeError> {
         match self {
-            Self::Kernel(watch) => watch.poll().map_err(|error| failed(&error)),
+            Self::Kernel(watch, _) => watch.poll().map_err(|error| failed(&error)),
             Self::Own(watch, _) => Ok(watch.poll()),
         }
     }
@@ -75,7 +76,7 @@ impl Source {
     /// Watches no thread any more: what comes from then on is in no record.
     pub(super) fn leave_alone(&mut self) -> Result<(), ProbeError> {
         match self {
-            Self::Kernel(watch) => watch.leave_alone().map_err(|error| failed(&error)),
+            Self::Kernel(watch, _) => watch.leave_alone().map_err(|error| failed(&error)),
             Self::Own(..) => Ok(()),
         }
     }
@@ -83,14 +84,14 @@ impl Source {
     /// Those that had not ended by then.
     pub(super) fn unended(&mut self) -> Vec<Activation> {
         match self {
-            Self::Kernel(watch) => watch.unended(),
+            Self::Kernel(watch, _) => watch.unended(),
             Self::Own(..) => Vec::new(),
         }
     }
 
     pub(super) fn look_for_tasks(&mut self) -> Result<(), ProbeError> {
         match self {
-            Self::Kernel(watch) => watch.look_for_tasks().map_err(|error| failed(&error)),
+            Self::Kernel(watch, _) => watch.look_for_tasks().map_err(|error| failed(&error)),
             Self::Own(watch, _) => {
                 // A thread of another user may come at any time.
                 let _ = watch.look_for_tasks();
@@ -101,28 +102,30 @@ impl Source {
 
     pub(super) fn explain(&self, activations: &[&Activation]) -> Result<Vec<Explained>, ProbeError> {
         match self {
-            Self::Kernel(watch) => watch.explain(activations).map_err(|error| failed(&error)),
-            Self::Own(watch, _) => Ok(watch.explain(activations)),
+            Self::Kernel(watch, explainer) => {
+                explainer.explain(watch, activations).map_err(|error| failed(&error))
+            }
+            Self::Own(..) => Ok(activations.iter().map(|one| Explained::alone(one)).collect()),
         }
     }
 
     /// The latency above which the kernel's stack is recorded.
     pub(super) fn keep_stacks(&mut self, above_ns: u64) {
-        if let Self::Kernel(watch) = self {
+        if let Self::Kernel(watch, _) = self {
             watch.keep_stacks(above_ns);
         }
     }
 
     pub(super) fn threads(&self) -> &BTreeMap<u32, Watched> {
         match self {
-            Self::Kernel(watch) => watch.threads(),
+            Self::Kernel(watch, _) => watch.threads(),
             Self::Own(watch, _) => watch.threads(),
         }
     }
 
     pub(super) fn clock_jumps(&self) -> u64 {
         match self {
-            Self::Kernel(watch) => watch.clock_jumps(),
+            Self::Kernel(watch, _) => watch.clock_jumps(),
             Self::Own(..) => 0,
         }
     }
@@ -130,8 +133,8 @@ impl Source {
     /// What is not recorded here, with the reason.
     pub(super) fn missing(&self) -> Option<String> {
         match self {
-            Self::Kernel(watch) if watch.missing().is_empty() => None,
-            Self::Kernel(watch) => Some(format!("not recorded: {}", watch.missing().join("; "))),
+            Self::Kernel(watch, _) if watch.missing().is_empty() => None,
+            Self::Kernel(watch, _) => Some(format!("not recorded: {}", watch.missing().join("; "))),
             Self::Own(watch, refusal) => {
                 let others = match watch.losses().refused {
                     0 => String::new(),
@@ -145,7 +148,7 @@ impl Source {
 
     pub(super) fn losses(&self) -> TaskLosses {
         match self {
-            Self::Kernel(watch) => watch.losses(),
+            Self::Kernel(watch, _) => watch.losses(),
             Self::Own(watch, _) => watch.losses(),
         }
     }

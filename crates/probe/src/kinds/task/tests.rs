@@ -3,10 +3,11 @@
 use super::lanes::{Lanes, OTHERS, Of, SERIES_MAX};
 use super::lost;
 use std::collections::BTreeMap;
-use whylate_bpf::tasks::{Activation, Doing, Explained, Stage, Wait, Waker, Watched};
+use whylate_bpf::tasks::{Activation, Doing, Stage, Wait, Waker, Watched};
 use whylate_core::result::{Cause, CauseKind, HourResult};
 use whylate_core::{CpuId, Nanos};
 use whylate_stats::buckets::lower_edge;
+use whylate_record::tasks::Explained;
 
 fn activation(pid: u32, command: &str, due_ns: u64, lengths: &[(u64, Doing)]) -> Activation {
     let mut at_ns = due_ns;

@@ -1,6 +1,6 @@
 //! Plants causes of lateness on this machine, and counts by which kinds they are named: a confusion table in Markdown.
 //!
-//!     cargo run --release -p whylate-bpf --example confusion -- [SECONDS [PLANT…]]
+//!     cargo run --release -p whylate-record --example confusion -- [SECONDS [PLANT…]]
 //!
 //! Needs root and two CPUs. A process of its own looks for gaps on the last CPU, and its other threads plant what only threads of
 //! one process can do to each other; `benches/causes.py` plants the rest. They say what they did and when; a spike is
@@ -18,12 +18,11 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
-use whylate_bpf::{FindsCauses, Measured, find_causes};
 use whylate_core::record::SpikeRecord;
-use whylate_core::result::{Cause, CauseKind};
+use whylate_core::result::{Cause, CauseKind, HistogramSource};
 use whylate_core::{CpuId, CpuSet};
-use whylate_host::HostRoot;
-use whylate_host::facts;
+use whylate_host::{Host, HostRoot, facts};
+use whylate_record::causes::{FindsCauses, Measured, find_causes};
 use whylate_sys::schedule;
 
 /// The first argument of the process that is late.
@@ -69,7 +68,8 @@ enum Said {
 }
 
 fn try_plant(plant: Plant, seconds: u64) -> Outcome<Row> {
-    let (facts, _) = facts::collect(&HostRoot::real());
+    let host = Host { running: HostRoot::real(), settings: HostRoot::real() };
+    let (facts, _) = facts::collect(&host.running);
     let online = &facts.cpu_sets.online;
     let last = online.iter().last().ok_or("no CPU")?;
     let first = online.iter().next().filter(|first| *first != last).ok_or("there is only one CPU")?;
@@ -77,7 +77,7 @@ fn try_plant(plant: Plant, seconds: u64) -> Outcome<Row> {
     let cpus = if plant == Plant::Migration { online.clone() } else { CpuSet::from_iter([last]) };
     let priority = plant.priority();
     let measured = Measured { cpus: cpus.clone(), is_timer: false, priority, spikes_kept: usize::MAX };
-    let mut finder = find_causes(&HostRoot::real(), &[measured], &facts)?;
+    let mut finder = find_causes(&host, &[measured], &facts, Some(HistogramSource::Bpf))?;
     let (sender, said) = channel();
     let mut measuring = start(plant, last, seconds, sender)?;
     let (causes, planted) = follow(finder.as_mut(), &said, &cpus, &mut measuring)?;

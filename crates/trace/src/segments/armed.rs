@@ -5,17 +5,17 @@ const SAME_CLOCK_NS: u64 = 1_000_000_000;
 
 /// A timer that is set and has not expired.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Armed {
+pub struct Armed {
     /// Its programmed expiry, on its own clock.
-    pub(crate) expires_ns: u64,
+    pub expires_ns: u64,
     /// When it was set, in nanoseconds of CLOCK_MONOTONIC.
-    pub(crate) at_ns: u64,
+    pub at_ns: u64,
 }
 
 impl Armed {
     /// From when on it kept its task waiting, on CLOCK_MONOTONIC: its expiry, or when it was set if its moment was over by then.
     /// `now_ns` is what its own clock said when its handler began, at `event_ns`: expiries on other clocks are converted by that.
-    pub(crate) fn due_ns(self, now_ns: u64, event_ns: u64) -> u64 {
+    pub fn due_ns(self, now_ns: u64, event_ns: u64) -> u64 {
         let is_monotonic = now_ns.abs_diff(event_ns) < SAME_CLOCK_NS;
         let offset_ns = if is_monotonic { 0 } else { event_ns as i64 - now_ns as i64 };
         self.expires_ns.saturating_add_signed(offset_ns).max(self.at_ns)

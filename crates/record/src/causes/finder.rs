@@ -1,25 +1,16 @@
 //! Finds the causes of spikes while probes measure: reads what was recorded soon after each spike, and keeps the
 //! explanations of the largest.
 
-use crate::account::Account;
-use crate::by_kind::IpisByKind;
-use crate::causes::{Causes, FUNCTIONS, SENDERS};
-use crate::device::device;
-use crate::error::BpfError;
-use crate::facilities::broadcast_flushes;
-use crate::grace::check_grace_periods;
-use crate::missed::Missed;
-use crate::object::check_namespaces;
-use crate::settings::{Activities, FindsCauses, HistogramsConfig, Measured};
-use crate::snapshot::Facility;
-use crate::stack_threshold::StackThresholds;
+use super::account::Account;
+use super::stack_threshold::StackThresholds;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
+use whylate_bpf::{Activities, BpfError, IpisByKind, Missed, device};
 use whylate_core::record::{IpiRecord, SourceRecord, SpikeCauses, SpikeRecord};
 use whylate_core::result::CauseKind;
 use whylate_core::{CpuId, CpuSet, Facts, Nanos, Warning, WarningCode};
-use whylate_explain::segments::{Surroundings, Window, decompose, looks_back};
+use whylate_explain::segments::{Surroundings, Window, decompose, looks_back, within_throttled};
 use whylate_host::HostRoot;
 use whylate_host::cpu_stat::StealTimes;
 use whylate_host::interrupts::Counts;
@@ -35,6 +26,49 @@ const COUNTED_WITHIN: Duration = Duration::from_millis(10);
 const KEPT_MAX: usize = 16_384;
 /// Reading the counter of firmware interrupts interrupts its CPU: not more often than this.
 const SMIS_READ_EVERY: Duration = Duration::from_secs(1);
+
+/// The probe whose spikes are to be explained.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Measured {
+    pub cpus: CpuSet,
+    /// Whether it waits for a timer, or is running all the time.
+    pub is_timer: bool,
+    /// Priority of its threads, as tools print it; -21 for an ordinary one.
+    pub priority: i32,
+    /// How many of the largest spikes of a CPU it keeps.
+    pub spikes_kept: usize,
+}
+
+/// A search for the causes of spikes; a trait so that tests need no kernel. Each error says why causes cannot be found any
+/// more.
+#[allow(clippy::missing_errors_doc, reason = "one sentence for all of them is above")]
+pub trait FindsCauses {
+    /// What is not recorded.
+    fn warnings(&self) -> &[Warning];
+    /// These probes are about to measure; what was found until now is forgotten. Several probes of one CPU measure one
+    /// after another, each announced by a call of this.
+    fn begin(&mut self, probes: &[Measured]) -> Result<(), BpfError>;
+    /// The process that measures on these CPUs, and the moment from which its samples count; to be told before its first
+    /// spike.
+    fn armed(&mut self, cpus: &CpuSet, process: u32, start_ns: u64) -> Result<(), BpfError>;
+    /// Explains spikes; call it soon after they happened.
+    fn explain(&mut self, spikes: &[SpikeRecord]) -> Result<(), BpfError>;
+    /// What was found of the spike that ended then; `None` when it was not explained.
+    fn causes_of(&self, cpu: CpuId, at_ns: u64) -> Option<SpikeCauses>;
+    /// Forgets what was found of the spike that ended then.
+    fn forget(&mut self, cpu: CpuId, at_ns: u64);
+    /// The interrupts that other CPUs sent to the measured ones since the last call. Where the kernel does not tell who
+    /// sent them, they are counted by their kind alone.
+    fn ipis(&mut self) -> Result<Vec<IpiRecord>, BpfError>;
+    /// What took the time of loops that never sleep since the last call, as far as it is known.
+    fn sources(&mut self) -> Vec<SourceRecord>;
+    /// The wake-ups of threads that wait for a timer that were seen since the last call; no CPU where they are not counted.
+    fn wakeups(&mut self) -> Result<Vec<(CpuId, u64)>, BpfError> {
+        Ok(Vec::new())
+    }
+    /// What was lost up to now.
+    fn losses(&self) -> Vec<Warning>;
+}
 
 struct Probe {
     measured: Measured,
@@ -75,31 +109,11 @@ struct LiveFinder {
     warnings: Vec<Warning>,
 }
 
-/// Begins to record what takes the CPUs of these probes; those that measure at one time have CPUs of their own.
-pub fn find_causes(
-    host: &HostRoot,
-    probes: &[Measured],
-    facts: &Facts,
-) -> Result<Box<dyn FindsCauses>, BpfError> {
-    check_namespaces()?;
-    check_grace_periods(host)?;
-    let cpus: CpuSet = probes.iter().flat_map(|probe| probe.cpus.iter()).collect();
-    let mut config = HistogramsConfig::new(cpus.clone());
-    config.kinds.clear();
-    let lowest = probes.iter().map(|probe| probe.priority).min();
-    config.priority_min = lowest.map_or(config.priority_min, |lowest| lowest.min(config.priority_min));
-    let causes = Causes::start(host, &cpus, &config)?;
-    let mut warnings: Vec<Warning> = causes.facilities().iter().filter_map(warning).collect();
-    let flushes = broadcast_flushes(host).map(|reason| format!("flushes of other CPUs' TLB: {reason}"));
-    warnings.extend(flushes.map(|text| Warning::new(WarningCode::FlushesUnseen, text)));
-    find_causes_in(Box::new(causes), host, probes, facts, warnings)
-}
-
 /// Finds the causes of these probes' spikes in that recording; `warnings` say what it does not see.
 ///
 /// # Errors
 /// When the recording cannot be read or changed.
-pub fn find_causes_in(
+pub(super) fn find_causes_in(
     mut activities: Box<dyn Activities>,
     host: &HostRoot,
     probes: &[Measured],
@@ -262,7 +276,7 @@ impl LiveFinder {
                 break;
             }
             let Some(window) = self.window(cpu, begin(spike), spike.at_ns) else { continue };
-            let mut within = recording.within_throttled(&window);
+            let mut within = within_throttled(&recording, &window);
             within.lost += missed;
             self.surroundings.smis = None;
             let mut causes = decompose(&window, &within, &self.surroundings);
@@ -355,19 +369,6 @@ fn smis_of(host: &HostRoot, cpu: CpuId) -> Option<Smis> {
     // The next read may come at once: this one, before the measurement begins, interrupts nothing that is measured.
     let read_at = Instant::now().checked_sub(SMIS_READ_EVERY).unwrap_or_else(Instant::now);
     Some(Smis { counter, before, read_at })
-}
-
-fn warning(facility: &Facility) -> Option<Warning> {
-    let reason = facility.missing.as_ref()?;
-    let effect = match facility.name.as_str() {
-        SENDERS => {
-            "; interrupts from other CPUs are counted in /proc/interrupts, by kind: not by function and sender"
-        }
-        FUNCTIONS => "; which function another CPU had called is not known, only that one was",
-        _ => "",
-    };
-    let text = format!("causes: {} are not recorded: {reason}{effect}", facility.name);
-    Some(Warning::new(WarningCode::CausesIncomplete, text))
 }
 
 #[cfg(test)]

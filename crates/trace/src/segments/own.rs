@@ -5,7 +5,7 @@ use whylate_core::{CpuId, CpuSet};
 
 /// The threads of the measuring processes.
 #[derive(Clone, Debug)]
-pub(super) enum OwnThreads {
+pub enum OwnThreads {
     /// By their numbers: the process of each.
     Numbered(BTreeMap<u32, u32>),
     /// By their name on their CPUs, in a container whose process ids are not those of the trace.
@@ -19,16 +19,16 @@ pub(super) enum OwnThreads {
 
 /// A thread of a trace, on the CPU of an event.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen<'a> {
-    pub(super) cpu: CpuId,
-    pub(super) pid: u32,
+pub struct Seen<'a> {
+    pub cpu: CpuId,
+    pub pid: u32,
     /// Its name, where the trace says it.
-    pub(super) command: Option<&'a str>,
+    pub command: Option<&'a str>,
 }
 
 impl OwnThreads {
     /// The measured process of a thread; `None` for a thread of others.
-    pub(super) fn process(&self, seen: Seen<'_>) -> Option<u32> {
+    pub fn process(&self, seen: Seen<'_>) -> Option<u32> {
         match self {
             Self::Numbered(threads) => threads.get(&seen.pid).copied(),
             Self::Named { command, processes } => {
@@ -39,7 +39,7 @@ impl OwnThreads {
     }
 
     /// The process of a thread. That of others is not in a trace: their thread stands for it.
-    pub(super) fn process_of(&self, seen: Seen<'_>) -> u32 {
+    pub fn process_of(&self, seen: Seen<'_>) -> u32 {
         self.process(seen).unwrap_or(match self {
             Self::Numbered(_) => seen.pid,
             // The measured process has a number of another namespace, which must not be met by chance.
@@ -49,7 +49,7 @@ impl OwnThreads {
 
     /// The processes that measure now, with the threads that each has. Threads that were known before stay: one that has
     /// ended still has events.
-    pub(super) fn add(&mut self, measuring: &[(CpuSet, u32)], threads: impl Fn(u32) -> BTreeSet<u32>) {
+    pub fn add(&mut self, measuring: &[(CpuSet, u32)], threads: impl Fn(u32) -> BTreeSet<u32>) {
         match self {
             Self::Numbered(known) => {
                 for (_, process) in measuring {

@@ -4,14 +4,18 @@
 //! from when on they are complete. It touches no machine. What is recorded of one process alone (wake-ups, migrations,
 //! page faults) is that of the measured threads.
 
-use super::own::{OwnThreads, Seen};
-use crate::armed::Armed;
+mod armed;
+mod own;
+
+pub use armed::Armed;
+pub use own::{OwnThreads, Seen};
+
+use crate::event::{Event, EventKind, Names, Symbol, Task, TaskState, Vector};
+use crate::reader::Reader;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use whylate_core::CpuId;
 use whylate_core::figure::PRIORITY_TOP;
-use whylate_explain::segments::{Activity, Recording, Segment, Thread};
-use whylate_trace::event::{Event, EventKind, Names, Symbol, Task, TaskState, Vector};
-use whylate_trace::reader::Reader;
+use whylate_core::recording::{Activity, Recording, Segment, Thread};
 
 /// At most this many segments of a CPU are kept.
 const KEPT_MAX: usize = 1 << 16;
@@ -103,7 +107,7 @@ impl CpuState {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Assembler {
+pub struct Assembler {
     cpus: BTreeMap<CpuId, CpuState>,
     timers: HashMap<u64, Armed>,
     /// When measured threads were woken that do not run yet.
@@ -114,7 +118,7 @@ pub(super) struct Assembler {
 
 impl Assembler {
     /// The events of these CPUs are complete from `at_ns` on.
-    pub(super) fn new(cpus: impl Iterator<Item = CpuId>, at_ns: u64) -> Self {
+    pub fn new(cpus: impl Iterator<Item = CpuId>, at_ns: u64) -> Self {
         let mut assembler = Self::default();
         for cpu in cpus {
             assembler.cpus.entry(cpu).or_default().begin(at_ns);
@@ -123,7 +127,7 @@ impl Assembler {
     }
 
     /// What had a CPU since `from_ns`.
-    pub(super) fn since(&self, cpu: CpuId, from_ns: u64) -> Recording {
+    pub fn since(&self, cpu: CpuId, from_ns: u64) -> Recording {
         let Some(state) = self.cpus.get(&cpu) else { return Recording::default() };
         let newest = state.segments.iter().rev().take_while(|segment| segment.to_ns >= from_ns);
         let mut segments: Vec<Segment> = newest.cloned().collect();
@@ -132,13 +136,13 @@ impl Assembler {
     }
 
     /// Names the stacks of timers that are later than that; 0: of none.
-    pub(super) fn keep_stacks(&mut self, from_ns: &[(CpuId, u64)]) {
+    pub fn keep_stacks(&mut self, from_ns: &[(CpuId, u64)]) {
         self.late_ns.extend(from_ns.iter().copied());
         self.late_ns.retain(|_, late_ns| *late_ns > 0);
     }
 
     /// Takes the next event of a reader. `function` names an address of the kernel.
-    pub(super) fn take(
+    pub fn take(
         &mut self,
         event: &Event,
         reader: &dyn Reader,
@@ -297,7 +301,3 @@ fn number(vector: Vector, names: &Names) -> u32 {
         },
     }
 }
-
-#[cfg(test)]
-#[path = "assemble_tests.rs"]
-mod tests;

@@ -1,8 +1,8 @@
 //! Watched tasks, on this machine's kernel: planted causes are found. Where the kernel refuses BPF programs, the tests say
 //! so.
 
-#![cfg(feature = "bpf")]
 
+#[path = "../../bpf/tests/support/mod.rs"]
 mod support;
 
 use std::io::{Read as _, Write as _};
@@ -16,6 +16,7 @@ use whylate_bpf::tasks::{Activation, Doing, Stage, TaskTarget, TaskWatch, Wait};
 use whylate_core::result::{Cause, CauseKind};
 use whylate_core::{CpuId, CpuSet, Facts};
 use whylate_host::HostRoot;
+use whylate_record::tasks::TaskExplainer;
 use whylate_sys::schedule;
 use whylate_sys::schedule::Scheduling;
 use whylate_testing::{Need, skip};
@@ -25,7 +26,11 @@ type Explained = (Activation, Vec<Cause>);
 
 fn watch(target: &TaskTarget) -> Option<TaskWatch> {
     let cpus = schedule::allowed_of_this_thread().unwrap();
-    unless_refused(TaskWatch::start(&HostRoot::real(), &cpus, target, &Facts::default()))
+    unless_refused(TaskWatch::start(&HostRoot::real(), &cpus, target))
+}
+
+fn explainer() -> TaskExplainer {
+    TaskExplainer::new(&HostRoot::real(), &Facts::default())
 }
 
 /// On a machine that is busy otherwise, what is planted may need so long to show.
@@ -45,7 +50,7 @@ fn follow(watch: &mut TaskWatch, least_ns: u64, enough: impl Fn(&[Explained]) ->
         std::thread::sleep(Duration::from_millis(20));
         let found = watch.poll().unwrap();
         let long: Vec<&Activation> = found.iter().filter(|it| it.response_ns() >= least_ns).collect();
-        let causes = watch.explain(&long).unwrap();
+        let causes = explainer().explain(watch, &long).unwrap();
         all.extend(long.into_iter().cloned().zip(causes.into_iter().map(|explained| explained.causes)));
     }
     all
@@ -301,7 +306,7 @@ fn a_wake_up_is_followed_back_to_the_timer_that_began_it() {
     while since.elapsed() < PATIENCE && seen.is_empty() {
         std::thread::sleep(Duration::from_millis(50));
         let found = watch.poll().unwrap();
-        let explained = watch.explain(&found.iter().collect::<Vec<_>>()).unwrap();
+        let explained = explainer().explain(&watch, &found.iter().collect::<Vec<_>>()).unwrap();
         seen.extend(explained.into_iter().filter(|it| {
             let names: Vec<&str> = it.wakeups.iter().map(|link| link.by.as_str()).collect();
             names.len() == 3 && names[..2] == expected && names[2].starts_with("a timer")

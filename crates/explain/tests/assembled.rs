@@ -1,11 +1,15 @@
-use super::*;
+//! Events that are put together to segments, and what these explain.
+
 use std::collections::BTreeSet;
-use whylate_core::CpuSet;
+use whylate_core::figure::PRIORITY_TOP;
+use whylate_core::recording::{Activity, Segment, Thread};
 use whylate_core::result::CauseKind;
+use whylate_core::{CpuId, CpuSet};
 use whylate_explain::segments::{Surroundings, Window, decompose};
-use whylate_trace::event::{Context, Frames};
+use whylate_trace::event::{Context, Event, EventKind, Frames, Names, Symbol, Task, TaskState, Vector};
 use whylate_trace::parse::ParseError;
-use whylate_trace::reader::{Selection, TraceInfo};
+use whylate_trace::reader::{Reader, Selection, TraceInfo};
+use whylate_trace::segments::{Assembler, OwnThreads};
 
 const OWN: u32 = 42;
 const PROCESS: u32 = 40;

@@ -1,0 +1,351 @@
+//! What had a CPU from when to when, and what a watched task did: what sources of events (BPF programs, trace buffers,
+//! traces) produce and the analysis takes.
+
+use crate::CpuId;
+
+/// The actor of what this program does to the CPUs that it measures.
+pub const OWN: &str = "whylate itself";
+
+/// Something that had a CPU, or an event that tells of it. Times are CLOCK_MONOTONIC nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    pub from_ns: u64,
+    pub to_ns: u64,
+    pub what: Activity,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// The handler of a device's interrupt.
+    Irq {
+        line: u32,
+    },
+    /// An interrupt that has a vector of its own (x86).
+    Vector {
+        vector: u32,
+    },
+    Softirq {
+        number: u32,
+    },
+    Nmi {
+        handler: String,
+    },
+    /// A function that another CPU asked for.
+    Function {
+        function: String,
+        sender: Option<Sender>,
+    },
+    /// A thread that has left the CPU.
+    Thread {
+        thread: Thread,
+        process: u32,
+        /// Whether it would have run on.
+        was_runnable: bool,
+        /// Priority of the thread that ran next.
+        next_priority: i32,
+    },
+    Idle {
+        /// The number of the idle state.
+        state: u32,
+    },
+    /// A thread waited for a lock.
+    Lock {
+        pid: u32,
+        process: u32,
+        /// The kernel's flags of the kind of lock: 1 spin, 2 read, 4 write, 8 rt, 16 per-CPU, 32 mutex.
+        flags: u32,
+    },
+    /// A thread of the measured process touched memory that was not there.
+    PageFault {
+        pid: u32,
+        address: u64,
+    },
+    /// A thread of the measured process was moved to another CPU.
+    Migration {
+        pid: u32,
+        process: u32,
+        /// Where it runs from now on.
+        to: CpuId,
+    },
+    /// The CPU woke a thread, whoever that was; recorded where tasks are watched. From the programmed expiry of the timer that
+    /// did it, where one did.
+    Waking {
+        pid: u32,
+        waker: Waker,
+    },
+    /// The clock of the CPU was below its highest frequency.
+    SlowClock {
+        /// Its frequency, in kHz.
+        khz: u64,
+        /// The highest one, which the processor has for all of its work, in kHz.
+        highest_khz: u64,
+    },
+    /// From the programmed expiry of a timer to the wake-up of its thread.
+    Timer {
+        pid: u32,
+        process: u32,
+        /// Functions on the stack of the wake-up, innermost first: the interrupt, then what it interrupted. Kept only
+        /// when it was later than usual.
+        stack: Vec<String>,
+    },
+    /// From a wake-up to the thread that got the CPU.
+    Wakeup {
+        pid: u32,
+        process: u32,
+        /// The thread that had the CPU before; its name is known only with the stack.
+        previous: Thread,
+        /// Functions on that thread's stack when it gave the CPU up, innermost first. Kept only when it was later than
+        /// usual.
+        stack: Vec<String>,
+    },
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Thread {
+    /// Its id; 0 is the idle task.
+    pub pid: u32,
+    /// Its priority: 99 minus the kernel's number.
+    pub priority: i32,
+    pub command: String,
+}
+
+/// Who asked another CPU to run a function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sender {
+    pub cpu: CpuId,
+    pub pid: u32,
+    pub process: u32,
+    pub command: String,
+}
+
+/// What is known of a stretch of time on one CPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recording {
+    /// What took the CPU, in the order in which it ended.
+    pub segments: Vec<Segment>,
+    /// What ended before was not read or is gone; 0 when nothing of it is missing.
+    pub complete_from_ns: u64,
+    /// Records of that time that are gone.
+    pub lost: u64,
+}
+
+impl Recording {
+    /// What reaches into [`from_ns`, `to_ns`].
+    pub fn within(&self, from_ns: u64, to_ns: u64) -> Self {
+        let reaches = |segment: &&Segment| segment.to_ns >= from_ns && segment.from_ns <= to_ns;
+        Self {
+            segments: self.segments.iter().filter(reaches).cloned().collect(),
+            complete_from_ns: self.complete_from_ns,
+            lost: self.lost + u64::from(self.complete_from_ns > from_ns),
+        }
+    }
+}
+
+impl Activity {
+    /// What interrupts what: of the activities that cover a time, the one with the highest rank has the CPU. `None` for
+    /// an event.
+    pub fn rank(&self) -> Option<u32> {
+        Some(match self {
+            Self::Nmi { .. } => 7,
+            Self::Function { .. } => 6,
+            Self::Irq { .. } => 5,
+            Self::Vector { .. } => 4,
+            Self::Softirq { .. } => 3,
+            Self::Lock { .. } => 2,
+            Self::Idle { .. } => 1,
+            Self::Thread { .. } => 0,
+            Self::PageFault { .. }
+            | Self::Migration { .. }
+            | Self::Timer { .. }
+            | Self::Wakeup { .. }
+            | Self::SlowClock { .. }
+            | Self::Waking { .. } => return None,
+        })
+    }
+
+    /// Whether it interrupts a loop that never sleeps.
+    pub fn is_interrupt(&self) -> bool {
+        matches!(self, Self::Nmi { .. } | Self::Irq { .. } | Self::Vector { .. } | Self::Softirq { .. })
+    }
+}
+
+/// What one task did from being due to its next sleep. Times are CLOCK_MONOTONIC nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Activation {
+    pub thread: Thread,
+    pub process: u32,
+    /// When it was due: the programmed expiry of its timer, or the wake-up.
+    pub due_ns: u64,
+    /// When it was woken.
+    pub woken_ns: u64,
+    pub waker: Waker,
+    /// The stages, one after another without a gap, from `due_ns` to the end.
+    pub stages: Vec<Stage>,
+    /// Why it fell asleep at the end.
+    pub slept: Wait,
+    pub faults: u64,
+    /// How often it was on another CPU than before.
+    pub migrations: u64,
+    /// Only its runs and preemptions are known: not when it was woken, nor for what it slept.
+    pub is_partial: bool,
+    /// Whether something between the activation before and this one was not seen: the time from that one is no period.
+    pub is_after_gap: bool,
+    /// It had not ended when the watch did: its last stage goes on.
+    pub is_unended: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Waker {
+    /// Not known.
+    #[default]
+    Unknown,
+    Timer,
+    /// An interrupt; what it interrupted has no part in it.
+    Interrupt,
+    /// A thread: its id and its name.
+    Thread(u32, String),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stage {
+    pub from_ns: u64,
+    pub to_ns: u64,
+    /// The CPU on which it ran or waited.
+    pub cpu: CpuId,
+    pub what: Doing,
+}
+
+impl Stage {
+    pub fn length_ns(&self) -> u64 {
+        self.to_ns.saturating_sub(self.from_ns)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// It was due or woken and did not run yet.
+    Waking {
+        /// Who had the CPU until it ran.
+        previous: Thread,
+        /// Its control group had no CPU time left.
+        out_of_quota: bool,
+    },
+    Running,
+    /// It could run, and another thread did.
+    Preempted {
+        by: Thread,
+        /// Its control group had no CPU time left.
+        out_of_quota: bool,
+    },
+    /// It had the CPU or waited for one: the kernel did not show when it came.
+    Unseen,
+    /// It slept in the middle of its work.
+    Blocked {
+        wait: Wait,
+        waker: Waker,
+    },
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Wait {
+    /// Not known.
+    #[default]
+    Unknown,
+    /// For something to do: a timer, a message, a file. The system call, where it is known.
+    Work(Option<String>),
+    /// For a lock of its own program.
+    Lock {
+        address: u64,
+        /// Who held it when the wait began: thread id and name; `None` where the lock does not tell.
+        owner: Option<(u32, String)>,
+        /// Whether the owner gets the priority of who waits.
+        inherits_priority: bool,
+    },
+    /// For a page of its memory.
+    Page,
+    /// In the kernel, without being woken by signals: for a disk or a lock of the kernel. The system call.
+    Kernel(Option<String>),
+}
+
+impl Wait {
+    /// Whether it is a part of its work, after which it goes on.
+    pub fn is_inside(&self) -> bool {
+        matches!(self, Self::Lock { .. } | Self::Page | Self::Kernel(_))
+    }
+
+    /// In a few words: `clock_nanosleep`, `a lock`.
+    pub fn describe(&self) -> &str {
+        match self {
+            Self::Unknown | Self::Work(None) => "not known",
+            Self::Work(Some(call)) => call,
+            Self::Lock { .. } => "a lock",
+            Self::Page => "a page fault",
+            Self::Kernel(_) => "the kernel",
+        }
+    }
+}
+
+impl Activation {
+    /// When it fell asleep.
+    pub fn end_ns(&self) -> u64 {
+        self.stages.last().map_or(self.due_ns, |stage| stage.to_ns)
+    }
+
+    /// From being due to the sleep.
+    pub fn response_ns(&self) -> u64 {
+        self.end_ns().saturating_sub(self.due_ns)
+    }
+
+    /// When it first ran.
+    pub fn run_ns(&self) -> u64 {
+        self.stages
+            .iter()
+            .find(|stage| stage.what == Doing::Running)
+            .map_or(self.due_ns, |stage| stage.from_ns)
+    }
+
+    /// From being due to running.
+    pub fn wakeup_ns(&self) -> u64 {
+        self.run_ns().saturating_sub(self.due_ns)
+    }
+
+    pub fn running_ns(&self) -> u64 {
+        self.sum(|what| *what == Doing::Running)
+    }
+
+    /// How long it could run and another thread did, after it had begun.
+    pub fn preempted_ns(&self) -> u64 {
+        self.sum(|what| matches!(what, Doing::Preempted { .. })) + self.waking_again_ns()
+    }
+
+    /// How long it slept in the middle of its work.
+    pub fn blocked_ns(&self) -> u64 {
+        self.sum(|what| matches!(what, Doing::Blocked { .. }))
+    }
+
+    /// How long its control group had no CPU time left.
+    pub fn quota_ns(&self) -> u64 {
+        self.sum(|what| {
+            matches!(
+                what,
+                Doing::Preempted { out_of_quota: true, .. } | Doing::Waking { out_of_quota: true, .. }
+            )
+        })
+    }
+
+    fn waking_again_ns(&self) -> u64 {
+        self.sum(|what| matches!(what, Doing::Waking { .. })).saturating_sub(self.wakeup_ns())
+    }
+
+    fn sum(&self, is_it: impl Fn(&Doing) -> bool) -> u64 {
+        self.stages.iter().filter(|stage| is_it(&stage.what)).map(Stage::length_ns).sum()
+    }
+
+    /// The same up to the moment at which it first ran: what its wake-up latency is made of.
+    #[must_use]
+    pub fn until_running(&self) -> Self {
+        let run_ns = self.run_ns();
+        let stages = self.stages.iter().filter(|stage| stage.to_ns <= run_ns).cloned().collect();
+        Self { stages, ..self.clone() }
+    }
+}

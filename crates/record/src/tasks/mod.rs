@@ -1,0 +1,115 @@
+//! Why activations of watched tasks took so long: by what the CPUs recorded meanwhile, and the wake-ups that led to them.
+
+mod neighbours;
+
+use crate::causes::surroundings;
+use neighbours::Neighbours;
+use std::collections::BTreeMap;
+use whylate_bpf::BpfError;
+use whylate_bpf::tasks::TaskWatch;
+use whylate_core::recording::{Activation, Recording, Waker};
+use whylate_core::result::{Cause, WakeLink};
+use whylate_core::{CpuId, Facts};
+use whylate_explain::activation::{self, CHAIN_BEFORE_NS, convoy_from, looks_back};
+use whylate_explain::segments::Surroundings;
+use whylate_host::HostRoot;
+
+/// Chains of wake-ups that are put together at one look: all CPUs have to be read for them.
+const CHAINS_MAX: usize = 16;
+
+/// So many records of each CPU are read for them: where more happens in 100 ms, chains go back less far.
+const CHAIN_RECORDS_MAX: u64 = 8_192;
+
+/// The chains of some activations, one after another, and what the CPUs recorded meanwhile.
+type Chains = (Vec<Vec<WakeLink>>, BTreeMap<CpuId, Recording>);
+
+/// Why an activation took so long.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Explained {
+    /// Its causes, the largest share first.
+    pub causes: Vec<Cause>,
+    /// The wake-ups that led to it, the last one first; empty where a timer or an interrupt woke it at once.
+    pub wakeups: Vec<WakeLink>,
+    /// Records of its time that were lost.
+    pub lost: u64,
+}
+
+impl Explained {
+    /// Without rights only the stages of an activation are known.
+    pub fn alone(activation: &Activation) -> Self {
+        Self { causes: activation::explain_alone(activation), ..Self::default() }
+    }
+}
+
+/// Explains what a watch saw.
+pub struct TaskExplainer {
+    host: HostRoot,
+    surroundings: Surroundings,
+}
+
+impl TaskExplainer {
+    pub fn new(host: &HostRoot, facts: &Facts) -> Self {
+        Self { host: host.clone(), surroundings: surroundings(host, facts) }
+    }
+
+    /// Why activations took so long. Call it soon after [`TaskWatch::poll`].
+    pub fn explain(
+        &self,
+        watch: &TaskWatch,
+        activations: &[&Activation],
+    ) -> Result<Vec<Explained>, BpfError> {
+        let (wakeups, all) = self.wakeups(watch, activations)?;
+        let mut from: BTreeMap<CpuId, u64> = BTreeMap::new();
+        let stages =
+            activations.iter().flat_map(|one| one.stages.iter().map(|stage| (stage, one.thread.priority)));
+        for (stage, priority) in stages {
+            let before_ns = looks_back(stage, priority).unwrap_or_default();
+            let from_ns = stage.from_ns.saturating_sub(before_ns);
+            let least = from.entry(stage.cpu).or_insert(from_ns);
+            *least = (*least).min(from_ns);
+        }
+        let read = |(cpu, from_ns): (&CpuId, &u64)| Ok((*cpu, watch.since(*cpu, *from_ns)?));
+        let recordings = from.iter().map(read).collect::<Result<BTreeMap<CpuId, Recording>, BpfError>>()?;
+        let within = |cpu: CpuId, from_ns: u64, to_ns: u64| {
+            recordings.get(&cpu).map(|it| it.within(from_ns, to_ns)).unwrap_or_default()
+        };
+        let mut neighbours = Neighbours::new(&self.host);
+        let explained = activations.iter().zip(wakeups).map(|(activation, wakeups)| {
+            let lost = activation
+                .stages
+                .iter()
+                .map(|stage| within(stage.cpu, stage.from_ns, stage.to_ns).lost)
+                .sum();
+            let mut causes = activation::explain(activation, &within, &all, &self.surroundings);
+            neighbours.name(activation.thread.pid, &mut causes);
+            if let Some(first) = causes.first_mut() {
+                first.evidence.extend(activation::told(&wakeups));
+            }
+            Explained { causes, wakeups, lost }
+        });
+        Ok(explained.collect())
+    }
+
+    /// The chains of wake-ups of activations, as far as a thread began them, and all that the CPUs recorded then; of the first
+    /// ones only, where there are many.
+    fn wakeups(&self, watch: &TaskWatch, activations: &[&Activation]) -> Result<Chains, BpfError> {
+        let has_chain = |one: &Activation| matches!(one.waker, Waker::Thread(..));
+        let begin = |one: &Activation| {
+            let chain_ns = has_chain(one).then(|| one.woken_ns.saturating_sub(CHAIN_BEFORE_NS));
+            chain_ns.or_else(|| convoy_from(one))
+        };
+        let wanted = activations.iter().filter_map(|one| Some((*one, begin(one)?)));
+        let wanted: Vec<(&Activation, u64)> = wanted.take(CHAINS_MAX).collect();
+        let Some(from_ns) = wanted.iter().map(|(_, from_ns)| *from_ns).min() else {
+            return Ok((vec![Vec::new(); activations.len()], BTreeMap::new()));
+        };
+        let read = |cpu| Ok((cpu, watch.newest_since(cpu, from_ns, CHAIN_RECORDS_MAX)?));
+        let recordings =
+            watch.cpus().iter().map(read).collect::<Result<BTreeMap<CpuId, Recording>, BpfError>>()?;
+        let of = |one: &&Activation| {
+            let is_wanted = wanted.iter().any(|(it, _)| has_chain(it) && std::ptr::eq(*it, *one));
+            if is_wanted { activation::chain(one, &recordings, &self.surroundings) } else { Vec::new() }
+        };
+        Ok((activations.iter().map(of).collect(), recordings))
+    }
+}
