@@ -15,9 +15,9 @@ use crate::symbols::{Symbols, kernel_functions, name_of_function};
 use crate::watching::{Watching, WatchingTasks};
 use std::collections::HashMap;
 use whylate_core::record::IpiRecord;
-use whylate_core::{CpuId, CpuSet, Warning, WarningCode};
 use whylate_core::recording::OWN;
 use whylate_core::recording::Recording;
+use whylate_core::{CpuId, CpuSet, Warning, WarningCode};
 use whylate_host::{HostRoot, idle_driver::idle_driver};
 use zerocopy::transmute;
 

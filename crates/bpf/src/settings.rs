@@ -3,9 +3,9 @@
 use crate::error::BpfError;
 use crate::missed::Missed;
 use whylate_core::record::IpiRecord;
+use whylate_core::recording::Recording;
 use whylate_core::result::HistogramKind;
 use whylate_core::{CpuId, CpuSet};
-use whylate_core::recording::Recording;
 
 /// Which tasks count, by who they are.
 #[derive(Clone, Debug, PartialEq, Eq)]

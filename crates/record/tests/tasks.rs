@@ -1,7 +1,6 @@
 //! Watched tasks, on this machine's kernel: planted causes are found. Where the kernel refuses BPF programs, the tests say
 //! so.
 
-
 #[path = "../../bpf/tests/support/mod.rs"]
 mod support;
 

@@ -14,8 +14,8 @@ use whylate_core::result::RunResult;
 use whylate_core::warning::{push_all_once, push_once};
 use whylate_core::{CpuId, CpuSet, Warning, WarningCode};
 use whylate_explain::combine_run;
-use whylate_record::causes::{FindsCauses, Measured};
 use whylate_probe::{ProbeKind, ProbeSpec};
+use whylate_record::causes::{FindsCauses, Measured};
 use whylate_store::{Reader, RowKey, Sink, Span, StoreError};
 use whylate_sys::clock;
 

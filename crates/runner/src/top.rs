@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 use whylate_bpf::{HistogramsConfig, HistogramsSnapshot};
 use whylate_core::record::{InterruptRecord, IpiRecord, SourceRecord};
+use whylate_core::recording::{Activity, Recording};
 use whylate_core::result::{
     CauseKind, HistogramKind, KernelHistogram, Quantiles, TOP_FORMAT, TopCpu, TopResult, TreatChange,
 };
 use whylate_core::{CpuId, Warning};
-use whylate_core::recording::{Activity, Recording};
 use whylate_explain::segments;
 use whylate_host::HostRoot;
 use whylate_host::interrupts::Counts;

@@ -34,10 +34,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "whylate-gpu",
         &["whylate-core", "whylate-copy", "whylate-sys", "whylate-host", "whylate-load", "whylate-probe"],
     ),
-    (
-        "whylate-bpf",
-        &["whylate-core", "whylate-sys", "whylate-host", "whylate-stats", "whylate-trace"],
-    ),
+    ("whylate-bpf", &["whylate-core", "whylate-sys", "whylate-host", "whylate-stats", "whylate-trace"]),
     (
         "whylate-record",
         &[

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use syscalls::Sysno;
 use whylate_core::CpuId;
 use whylate_core::figure::PRIORITY_TOP;
-use whylate_core::recording::{Activation, Doing, Stage, Wait, Waker};
 use whylate_core::recording::Thread;
+use whylate_core::recording::{Activation, Doing, Stage, Wait, Waker};
 
 /// An activation with more stages than this is a task that hardly ever sleeps: it is given up.
 const STAGES_MAX: usize = 32_768;

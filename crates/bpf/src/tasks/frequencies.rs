@@ -6,8 +6,8 @@
 use crate::layout::tasks::{RawStretch, TaskEvent};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
-use whylate_core::{CpuId, CpuSet};
 use whylate_core::recording::{Activity, Segment};
+use whylate_core::{CpuId, CpuSet};
 use whylate_host::HostRoot;
 
 /// So many changes of a CPU are kept: an activation is explained soon after it has ended.

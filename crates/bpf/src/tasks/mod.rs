@@ -36,10 +36,10 @@ use rings::StretchRings;
 use std::collections::{BTreeMap, BTreeSet};
 use suspension::{Clocks, Suspension};
 use whylate_core::plan::Mark;
-use whylate_core::{CpuId, CpuSet};
-pub use whylate_core::recording::{Activation, Doing, Stage, Wait, Waker};
 pub use whylate_core::recording::Thread;
+pub use whylate_core::recording::{Activation, Doing, Stage, Wait, Waker};
 use whylate_core::recording::{Activity, Recording};
+use whylate_core::{CpuId, CpuSet};
 use whylate_host::HostRoot;
 use whylate_sys::clock;
 use zerocopy::transmute;
@@ -89,11 +89,7 @@ pub struct TaskWatch {
 
 impl TaskWatch {
     /// Begins to watch tasks wherever they run among `cpus`.
-    pub fn start(
-        host: &HostRoot,
-        cpus: &CpuSet,
-        target: &TaskTarget,
-    ) -> Result<Self, BpfError> {
+    pub fn start(host: &HostRoot, cpus: &CpuSet, target: &TaskTarget) -> Result<Self, BpfError> {
         check_namespaces().and_then(|()| check_grace_periods(host))?;
         let mut config = HistogramsConfig::new(cpus.clone());
         config.kinds.clear();

@@ -8,7 +8,11 @@ pub(crate) fn unless_refused<T>(started: Result<T, BpfError>) -> Option<T> {
     match started {
         Ok(running) => Some(running),
         Err(
-            error @ (BpfError::NotBuilt | BpfError::Refused { .. } | BpfError::NoTypeInformation(_) | BpfError::Namespace)) => {
+            error @ (BpfError::NotBuilt
+            | BpfError::Refused { .. }
+            | BpfError::NoTypeInformation(_)
+            | BpfError::Namespace),
+        ) => {
             skip(Need::Rights, error);
             None
         }

@@ -108,7 +108,8 @@ fn interrupt(waker: &Waker, wake: &Wake<'_>, recordings: &Recordings, surroundin
     };
     let segments = recordings.get(&wake.cpu).into_iter().flat_map(|recording| &recording.segments);
     let innermost = segments.filter(covers).max_by_key(|segment| segment.what.rank());
-    let name = innermost.and_then(|it| segments::actor(&it.what, |line| surroundings.lines.get(&line).cloned()));
+    let name =
+        innermost.and_then(|it| segments::actor(&it.what, |line| surroundings.lines.get(&line).cloned()));
     match (waker, name) {
         (Waker::Timer, Some((_, name, _))) => format!("a timer ({name})"),
         (Waker::Timer, None) => "a timer".to_owned(),

@@ -1,8 +1,8 @@
 //! Activations made by hand, with what the CPUs did meanwhile.
 
 use super::*;
-use whylate_core::recording::Waker;
 use crate::segments::{Segment, Thread};
+use whylate_core::recording::Waker;
 
 const TASK: u32 = 5;
 

@@ -14,13 +14,13 @@ pub use install::install;
 pub use profile::{Profile, profile};
 
 use crate::vocabulary::ANOTHER_CPU;
-use whylate_core::recording::OWN;
 use std::collections::BTreeMap;
 use table::{ROWS, Row};
 use whylate_core::cpus::CpuSelector;
 use whylate_core::plan::{
     AffinityPlan, IrqAffinityPlan, PriorityPlan, ThreadPolicy, TreatmentKind, TreatmentPlan,
 };
+use whylate_core::recording::OWN;
 use whylate_core::result::{
     CauseKind, CellResult, Finding, FixArm, FixCause, FixLeftOut, ProbeResult, Severity, shares,
 };

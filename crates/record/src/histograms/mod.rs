@@ -16,9 +16,9 @@ use whylate_bpf::{
     check_grace_periods,
 };
 use whylate_core::record::IpiRecord;
+use whylate_core::recording::Recording;
 use whylate_core::result::{HistogramKind, HistogramSource};
 use whylate_core::{CpuId, CpuSet, Warning, WarningCode};
-use whylate_core::recording::Recording;
 use whylate_host::HostRoot;
 use whylate_treat::TreatError;
 

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use whylate_bpf::tasks::{Activation, Doing, Stage, Wait, Waker, Watched};
 use whylate_core::result::{Cause, CauseKind, HourResult};
 use whylate_core::{CpuId, Nanos};
-use whylate_stats::buckets::lower_edge;
 use whylate_record::tasks::Explained;
+use whylate_stats::buckets::lower_edge;
 
 fn activation(pid: u32, command: &str, due_ns: u64, lengths: &[(u64, Doing)]) -> Activation {
     let mut at_ns = due_ns;
