@@ -1,5 +1,5 @@
 //! The static binaries: builds them, and checks that they are static and small. The helper for graphics processors, which is
-//! not static, is built beside them.
+//! not static, is built with them where all is shipped.
 
 use crate::elf::{self, MACHINE_AARCH64, MACHINE_X86_64};
 use crate::process;
@@ -13,8 +13,8 @@ pub(crate) const TARGETS: [&str; 2] = ["x86_64-unknown-linux-musl", "aarch64-unk
 const SIZE_LIMIT_BYTES: u64 = 21_500_000;
 /// The Cargo profile of what is shipped.
 const PROFILE: &str = "dist";
-/// That of a program for another machine where it is only tested whether it builds: optimizing the whole of it takes minutes.
-const PROFILE_OF_OTHERS: &str = "release";
+/// That of a program for another machine in tests, which only show that it builds and links: not optimized.
+const PROFILE_OF_OTHERS: &str = "others";
 
 /// The profiles of both programs, in the order of [`TARGETS`].
 pub(crate) type Profiles = [&'static str; 2];
@@ -26,40 +26,30 @@ pub(crate) fn profiles_for_tests() -> Profiles {
     [of(cfg!(target_arch = "x86_64")), of(cfg!(target_arch = "aarch64"))]
 }
 
-/// Builds those of the programs that have this profile; with what is shipped, the helper for graphics processors.
-fn build(root: &Path, profiles: Profiles, profile: &str, mut cargo: impl FnMut() -> Command) -> Result<()> {
+/// Builds those of the programs that have this profile.
+fn build(profiles: Profiles, profile: &str, mut cargo: Command) -> Result<()> {
     let targets = TARGETS.into_iter().zip(profiles).filter(|(_, of)| *of == profile);
-    let targets: Vec<&str> = targets.flat_map(|(target, _)| ["--target", target]).collect();
-    // The helper loads drivers at run time, which a static program cannot: built for the machine's own C library.
-    let helper: &[_] = if profile == PROFILE { &[("whylate-gpu", Vec::new())] } else { &[] };
-    for (package, targets) in [("whylate", targets)].iter().chain(helper) {
-        let mut build = cargo();
-        build.args(["build", "--package", package, "--profile", profile]).args(targets).current_dir(root);
-        process::run(&mut build)?;
-    }
+    let targets = targets.flat_map(|(target, _)| ["--target", target]);
+    cargo.args(["build", "--package", "whylate", "--profile", profile]).args(targets);
+    process::run(&mut cargo)
+}
+
+/// Builds the helper, which loads drivers at run time, which a static program cannot: for the machine's own C library.
+pub(crate) fn build_helper(root: &Path) -> Result<()> {
+    process::run(process::cargo(root).args(["build", "--package", "whylate-gpu", "--profile", PROFILE]))?;
+    println!("xtask: {}", process::target_folder(root)?.join(PROFILE).join("whylate-gpu").display());
     Ok(())
 }
 
-/// Builds what is shipped, beside other steps. It takes minutes, the last ones on one CPU, and the lab waits for it: so it comes
-/// before other builds.
-pub(crate) fn build_shipped(root: &Path, profiles: Profiles) -> Result<()> {
-    build(root, profiles, PROFILE, || {
-        let mut cargo = process::cargo(root);
-        cargo.arg("--quiet");
-        cargo
-    })
+/// Builds the program of this machine as it is shipped. It takes minutes, the last ones on one CPU, and the lab waits for
+/// it: so it comes before other builds.
+pub(crate) fn build_native(root: &Path) -> Result<()> {
+    build(profiles_for_tests(), PROFILE, process::nice_cargo(root, 0))
 }
 
-/// Builds the program that is only tested whether it builds, after all else that runs here.
-pub(crate) fn build_others(root: &Path, profiles: Profiles) -> Result<()> {
-    if profiles == SHIPPED {
-        return Ok(());
-    }
-    build(root, profiles, PROFILE_OF_OTHERS, || {
-        let mut cargo = process::nice_cargo(root, 19);
-        cargo.arg("--quiet");
-        cargo
-    })
+/// Builds the program of another machine, after all else that runs here.
+pub(crate) fn build_others(root: &Path) -> Result<()> {
+    build(profiles_for_tests(), PROFILE_OF_OTHERS, process::nice_cargo(root, 19))
 }
 
 /// Builds both binaries and returns where they are, in the order of [`TARGETS`].
@@ -70,10 +60,9 @@ pub(crate) fn run(root: &Path, profiles: Profiles) -> Result<[PathBuf; 2]> {
     let target_folder = process::target_folder(root)?;
     let started = Instant::now();
     for profile in BTreeSet::from(profiles) {
-        build(root, profiles, profile, || process::cargo(root))?;
+        build(profiles, profile, process::cargo(root))?;
     }
     println!("xtask: static binaries built in {:.0} s", started.elapsed().as_secs_f64());
-    println!("xtask: {}", target_folder.join(PROFILE).join("whylate-gpu").display());
     let checked = |of: usize, machine: u16| -> Result<PathBuf> {
         let binary = target_folder.join(TARGETS[of]).join(profiles[of]).join("whylate");
         let size_bytes = check(&binary, machine, profiles[of] == PROFILE)?;

@@ -69,7 +69,8 @@ fn run(arguments: &[String]) -> Result<()> {
         ["bpf"] => bpf::run(&root),
         ["dist"] => {
             toolchain::ensure_targets(&dist::TARGETS)?;
-            dist::run(&root, dist::SHIPPED).map(|_| ())
+            dist::run(&root, dist::SHIPPED)?;
+            dist::build_helper(&root)
         }
         ["package"] => {
             toolchain::ensure_targets(&dist::TARGETS)?;

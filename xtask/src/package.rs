@@ -2,15 +2,18 @@
 //!
 //! The same sources give the same bytes: times in packages are those of the last commit.
 
-use crate::{dist, process};
+use crate::{dist, process, skips};
 use anyhow::{Context, Result, bail, ensure};
 use cargo_metadata::MetadataCommand;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use whylate_testing::Need;
 
 /// How Debian and nfpm call the machines of [`dist::TARGETS`].
 const ARCHITECTURES: [&str; 2] = ["amd64", "arm64"];
+/// The place of this machine among them.
+const OWN: usize = if cfg!(target_arch = "aarch64") { 1 } else { 0 };
 /// The units of systemd in `docs/systemd`.
 const UNITS: [&str; 2] = ["whylate-run@.service", "whylate-watch@.service"];
 const FORMS: [&str; 2] = ["deb", "rpm"];
@@ -28,26 +31,20 @@ pub(crate) fn run(root: &Path, folder: Option<&Path>) -> Result<()> {
         }
         None => {
             dist::run(root, dist::SHIPPED)?;
-            target_folder(root)?
+            dist::build_helper(root)?;
+            process::target_folder(root)?
         }
     };
-    Packing::new(root, nfpm, built)?.all()
+    Packing::new(root, nfpm, built)?.all(&[0, 1])
 }
 
-/// The step of continuous integration, after `dist`: skipped where there is no nfpm.
+/// The step of continuous integration: the packages for this machine, skipped where there is no nfpm.
 pub(crate) fn step(root: &Path) -> Result<()> {
-    match nfpm(root) {
-        Some(nfpm) => Packing::new(root, nfpm, target_folder(root)?)?.all(),
-        None => {
-            println!("skipped: packages; to make them: {INSTALL}");
-            Ok(())
-        }
-    }
-}
-
-/// Whether [`step`] makes packages.
-pub(crate) fn can_pack(root: &Path) -> bool {
-    nfpm(root).is_some()
+    let Some(nfpm) = nfpm(root) else {
+        return skips::note(root, "packages", Need::Program("nfpm"), &format!("no nfpm: {INSTALL}"));
+    };
+    dist::build_helper(root)?;
+    Packing::new(root, nfpm, process::target_folder(root)?)?.all(&[OWN])
 }
 
 /// nfpm as it is installed, where Go installs, or beside the results of the build.
@@ -57,10 +54,6 @@ fn nfpm(root: &Path) -> Option<PathBuf> {
     let places = [Some("nfpm".into()), home, Some(results.join("tools/bin/nfpm"))];
     let works = |program: &PathBuf| process::output(Command::new(program).arg("--version")).is_ok();
     places.into_iter().flatten().find(works)
-}
-
-fn target_folder(root: &Path) -> Result<PathBuf> {
-    Ok(MetadataCommand::new().current_dir(root).no_deps().exec()?.target_directory.into_std_path_buf())
 }
 
 struct Packing {
@@ -99,10 +92,11 @@ impl Packing {
         self.built.join(target).join("dist/whylate")
     }
 
-    fn all(&self) -> Result<()> {
+    /// Packs the programs of these machines, and what is the same for all.
+    fn all(&self, machines: &[usize]) -> Result<()> {
         self.generate()?;
-        for (target, architecture) in dist::TARGETS.into_iter().zip(ARCHITECTURES) {
-            let binary = self.binary(target);
+        for machine in machines {
+            let (binary, architecture) = (self.binary(dist::TARGETS[*machine]), ARCHITECTURES[*machine]);
             self.pack("whylate", &[("ARCH", architecture), ("BINARY", text(&binary)?)])?;
             let copy = self.packages.join(format!("whylate-{architecture}"));
             fs::copy(&binary, copy).with_context(|| format!("cannot copy {}", binary.display()))?;
@@ -110,7 +104,7 @@ impl Packing {
         let helper = self.built.join("dist/whylate-gpu");
         let bytes = fs::read(&helper).with_context(|| format!("cannot read {}", helper.display()))?;
         let glibc = newest_glibc(&bytes).context("the helper names no version of the C library")?;
-        let architecture = ARCHITECTURES[usize::from(cfg!(target_arch = "aarch64"))];
+        let architecture = ARCHITECTURES[OWN];
         self.pack(
             "whylate-gpu",
             &[("ARCH", architecture), ("GPU_BINARY", text(&helper)?), ("GLIBC", &glibc)],
@@ -121,7 +115,7 @@ impl Packing {
 
     /// What the program says of itself, by the one that runs here.
     fn generate(&self) -> Result<()> {
-        let program = self.binary(dist::TARGETS[usize::from(cfg!(target_arch = "aarch64"))]);
+        let program = self.binary(dist::TARGETS[OWN]);
         ensure!(program.is_file(), "no {}: run `cargo xtask dist`", program.display());
         let man = self.stage.join("man");
         process::output(Command::new(&program).args(["man", text(&man)?]))?;

@@ -27,14 +27,26 @@ pub(crate) struct Program {
     skips: PathBuf,
 }
 
-/// The packages whose tests need only a compiler. The gate builds and runs them.
-pub(crate) fn pure_packages(root: &Path) -> Result<Vec<String>> {
+/// What selects the tests that need only a compiler. With all packages of the workspace, so that their dependencies have the
+/// features that the whole suite builds them with: nothing is built twice.
+pub(crate) fn pure(root: &Path) -> Result<Vec<String>> {
     let metadata = MetadataCommand::new().current_dir(root).no_deps().exec()?;
-    let folder = |manifest: &Path| Some(manifest.parent()?.file_name()?.to_str()?.to_owned());
-    let packages = metadata.workspace_packages().into_iter();
-    let is_pure = |manifest: &Path| folder(manifest).is_some_and(|name| !MEASURING.contains(&name.as_str()));
-    let pure = packages.filter(|package| is_pure(package.manifest_path.as_std_path()));
-    Ok(pure.map(|package| package.name.to_string()).collect())
+    let mut words = vec!["--lib".to_owned()];
+    for package in metadata.workspace_packages() {
+        let folder = package.manifest_path.parent().and_then(|folder| folder.file_name());
+        if folder.is_some_and(|folder| MEASURING.contains(&folder)) {
+            continue;
+        }
+        let has_library = package.targets.iter().any(cargo_metadata::Target::is_lib);
+        for target in package.targets.iter().filter(|target| target.name != LAB_TESTS) {
+            if target.is_test() {
+                words.extend(["--test".to_owned(), target.name.clone()]);
+            } else if target.is_bin() && !has_library {
+                words.extend(["--bin".to_owned(), target.name.clone()]);
+            }
+        }
+    }
+    Ok(words)
 }
 
 impl Program {
@@ -85,15 +97,13 @@ fn failed_tests(said: &str) -> Vec<String> {
     list.lines().map_while(|line| line.strip_prefix("    ")).map(str::to_owned).collect()
 }
 
-/// Builds those of the packages, or all. The lab's tests are none of them: they are a step of their own.
-pub(crate) fn build(root: &Path, packages: &[String]) -> Result<Vec<Program>> {
+/// Builds those that the words of cargo select, or all. The lab's tests are a step of their own.
+pub(crate) fn build(root: &Path, selected: &[String]) -> Result<Vec<Program>> {
     let skips = skips::path(root)?;
     let mut cargo = process::nice_cargo(root, NICENESS);
-    cargo.args(["test", "--no-run", "--message-format", "json-render-diagnostics"]);
-    match packages {
-        [] => cargo.arg("--workspace"),
-        packages => cargo.args(packages.iter().flat_map(|package| ["--package", package])),
-    };
+    cargo
+        .args(["test", "--workspace", "--no-run", "--message-format", "json-render-diagnostics"])
+        .args(selected);
     let mut building = cargo.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
     let said = building.stdout.take().context("cargo has no output")?;
     let mut programs = Vec::new();

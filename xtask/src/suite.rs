@@ -113,26 +113,23 @@ fn documentation(root: &Path) -> Result<()> {
 /// What takes minutes. The static program ends with minutes on one CPU, the lab waits for it, and tests that measure wait most of
 /// the time: so these are beside each other.
 fn all_else(root: &Path) -> Result<()> {
-    let profiles = profiles(root);
     run_lanes(vec![
         vec![("clippy", &|| clippy(root)), ("docs", &|| documentation(root)), ("tests", &|| tests(root))],
         vec![
             ("lab-tools", &|| lab::tools(root)),
-            ("static-program", &|| dist::build_shipped(root, profiles)),
+            ("static-program", &|| dist::build_native(root)),
             ("package", &|| package::step(root)),
             ("lab", &|| lab::test(root)),
         ],
-        vec![
-            ("program-of-others", &|| dist::build_others(root, profiles)),
-            ("dist", &|| static_binaries(root, profiles)),
-        ],
+        vec![("program-of-others", &|| dist::build_others(root)), ("dist", &|| static_binaries(root))],
     ])
 }
 
 /// Clippy beside the tests that need no machine: the tests are built first, as two builds into one folder wait for each other.
 fn gate_tests(root: &Path) -> Result<()> {
     skips::clear(root)?;
-    let programs = programs::build(root, &programs::pure_packages(root)?)?;
+    let mut programs = programs::build(root, &programs::pure(root)?)?;
+    programs.retain(|program| !program.measures());
     run_lanes(vec![
         vec![("clippy", &|| clippy(root))],
         vec![("tests-without-machine", &|| programs::run(&programs))],
@@ -182,13 +179,8 @@ fn run_lanes(lanes: Vec<Lane<'_>>) -> Result<()> {
     Ok(())
 }
 
-/// Packages have what is shipped for both machines.
-fn profiles(root: &Path) -> dist::Profiles {
-    if package::can_pack(root) { dist::SHIPPED } else { dist::profiles_for_tests() }
-}
-
-fn static_binaries(root: &Path, profiles: dist::Profiles) -> Result<()> {
-    let [native, _] = dist::run(root, profiles)?;
+fn static_binaries(root: &Path) -> Result<()> {
+    let [native, _] = dist::run(root, dist::profiles_for_tests())?;
     if cfg!(target_arch = "x86_64") {
         let median = help_median(&native)?;
         println!(

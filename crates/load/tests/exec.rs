@@ -210,6 +210,34 @@ fn the_command_dies_with_a_supervisor_that_is_killed() {
 }
 
 #[test]
+fn a_load_after_nohup_outlives_its_terminal() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let folder = tempfile::tempdir().unwrap();
+    let after_nohup = folder.path().join("after-nohup");
+    let write = format!(
+        "printf '#!/bin/sh\ntrap \"\" HUP\nexec {CHILD} \"$@\"\n' >after-nohup; chmod +x after-nohup"
+    );
+    // By another process: one that is started beside this test would keep a file of this one open for writing.
+    let mut shell = std::process::Command::new("sh");
+    assert!(shell.args(["-c", &write]).current_dir(&folder).status().unwrap().success());
+    let time = unique_time(7);
+    let spec = spec(&["sleep", &time], &folder.path().join("output"));
+    for (program, survives) in [(after_nohup, true), (CHILD.into(), false)] {
+        let mut load = Load::start(&Launcher { program }, &spec).unwrap();
+        load.wait_ready(READY).unwrap();
+        eventually("the command", || processes_with(&time) == 1);
+        kill_process(Pid::from_raw(load.pid() as i32).unwrap(), Signal::HUP).unwrap();
+        if survives {
+            std::thread::sleep(Duration::from_millis(300));
+            assert_eq!(processes_with(&time), 1);
+            assert_eq!(load.stop().unwrap().stopped_by, StoppedBy::Request);
+        } else {
+            eventually("its end", || processes_with(&time) == 0);
+        }
+    }
+}
+
+#[test]
 fn a_command_is_started_again_when_it_ends_well() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("output");

@@ -2,13 +2,15 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use signal_hook::consts::{SIGHUP, SIGQUIT};
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use whylate_host::environment::ignores_signal;
 
 /// The binary under test.
 pub(crate) const WHYLATE: &str = env!("CARGO_BIN_EXE_whylate");
@@ -53,8 +55,16 @@ impl Said {
     }
 }
 
-/// The command, with an environment that is the same everywhere.
+/// The command, with an environment and with signals that are the same everywhere.
 pub(crate) fn command(arguments: &[&str]) -> Command {
+    static SIGNALS: Once = Once::new();
+    // Under `nohup` or in the background of a shell these are ignored, and stay so in a child. What has a handler here gets
+    // its default action there.
+    SIGNALS.call_once(|| {
+        for signal in [SIGHUP, SIGQUIT].into_iter().filter(|signal| ignores_signal(*signal)) {
+            signal_hook::flag::register(signal, Arc::default()).unwrap();
+        }
+    });
     let mut command = Command::new(WHYLATE);
     command.args(arguments).env("COLUMNS", "100").env("NO_COLOR", "1").stdin(Stdio::null());
     // Also under `sudo cargo test` the variables of the tests count.

@@ -32,6 +32,7 @@ use std::thread;
 use std::time::Duration;
 use whylate_core::plan::ExecPlan;
 use whylate_core::{CpuSet, Nanos, Warning, WarningCode};
+use whylate_host::environment::ignores_signal;
 use whylate_host::threads::Stat;
 use whylate_sys::clock;
 use whylate_sys::process::Launcher;
@@ -316,10 +317,11 @@ fn is_stopped(pid: u32) -> bool {
     Stat::parse(&text).is_some_and(|stat| matches!(stat.field(3), Some("T" | "t")))
 }
 
-/// SIGTERM and similar signals mean stop, so that nothing is left behind.
+/// SIGTERM and similar signals mean stop, so that nothing is left behind; after `nohup` a closed terminal does not.
 fn watch_signals(sender: Sender<Event>) -> Result<(), LoadError> {
-    let mut signals =
-        Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(LoadError::system("watching for signals"))?;
+    let watched = [SIGTERM, SIGINT, SIGHUP].into_iter();
+    let watched = watched.filter(|signal| *signal != SIGHUP || !ignores_signal(SIGHUP));
+    let mut signals = Signals::new(watched).map_err(LoadError::system("watching for signals"))?;
     let watch = move || {
         for _ in signals.forever() {
             let _ = sender.send(Event::Stop);
