@@ -1,9 +1,12 @@
-//! How a test says that it skips itself, and what would enable it. `cargo xtask test` collects these lines and ends with
-//! their count.
+//! How a test says that it skips itself, and what would enable it; and the texts that tests compare, one file per crate.
+//! `cargo xtask test` collects the skips and ends with their count.
+
+mod texts;
 
 use std::fmt::Display;
 use std::io::Write as _;
 use std::path::Path;
+pub use texts::says;
 
 /// Names the file to which each skip appends `TEST<tab>REMEDY<tab>REASON`; without it they go to stderr.
 pub const SKIPS: &str = "WHYLATE_SKIPS";

@@ -62,6 +62,7 @@ mod tests {
     use crate::kinds::memory::MemorySpec;
     use whylate_core::Bytes;
     use whylate_core::plan::MemoryAccess;
+    use whylate_testing::says;
 
     fn memory() -> MemorySpec {
         MemorySpec {
@@ -100,7 +101,7 @@ mod tests {
         assert!(message(LoadWork::Memory(MemorySpec { cpus, ..memory() })).contains("no CPU"));
         let working_set = Bytes(64);
         let text = message(LoadWork::Memory(MemorySpec { working_set, ..memory() }));
-        assert_eq!(text, "a working set of 64B is too small for `copy`; the smallest is 128B");
+        assert!(says("working-set-b-too", &text));
         for pace in [Pace::DutyCycle(0.0), Pace::DutyCycle(1.5), Pace::Rate(BytesPerSec(-1.0))] {
             assert!(message(LoadWork::Memory(MemorySpec { pace, ..memory() })).contains("cannot be kept"));
         }
@@ -112,8 +113,8 @@ mod tests {
         let with = |pattern: &str| {
             message(LoadWork::Exec(ExecSpec { rate_pattern: Some(pattern.to_owned()), ..exec() }))
         };
-        assert!(with("rate: ([0-9").contains("is not a regular expression"));
-        assert!(with("rate: [0-9]+").contains("has 0 groups; it needs exactly one"));
+        assert!(says("not-regular-expression", &with("rate: ([0-9")));
+        assert!(says("has-groups-needs-exactly", &with("rate: [0-9]+")));
         assert!(with("(a)(b)").contains("has 2 groups"));
         assert!(message(LoadWork::Exec(ExecSpec { command: vec![], ..exec() })).contains("command is empty"));
     }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use whylate_core::Nanos;
 use whylate_load::{ExecSpec, Load, LoadOutcome, LoadSpec, LoadStatus, LoadWork, StoppedBy};
 use whylate_sys::process::Launcher;
+use whylate_testing::says;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_whylate-load-child");
 const READY: Duration = Duration::from_secs(20);
@@ -99,10 +100,7 @@ fn a_command_that_ends_early_is_a_failure_with_its_last_words() {
     let mut load = start(&spec(&["sh", "-c", &script], &output));
     eventually("its end", || matches!(load.status(), LoadStatus::Died(_)));
     let error = load.stop().unwrap_err().to_string();
-    assert_eq!(
-        error,
-        "the command `sh` ended by itself (exit status 3) before it was stopped; its last output: one | two"
-    );
+    assert!(says("command-sh-ended-by", &error));
     assert_eq!(processes_with(&time), 0, "what it left behind is ended too");
     assert_eq!(std::fs::read_to_string(&output).unwrap(), "one\ntwo\n");
 }
@@ -158,13 +156,13 @@ fn commands_that_cannot_run_are_said() {
     let error = Load::start(&Launcher { program: CHILD.into() }, &spec(&["no-such-command", "-x"], &output))
         .unwrap_err()
         .to_string();
-    assert!(error.starts_with("the command `no-such-command` was not found in PATH ("), "{error}");
+    assert!(says("command-no-such-command", &error), "{error}");
     assert!(!output.exists());
     let program = folder.path().join("no-program");
     std::fs::write(&program, "#!/no/such/interpreter\n").unwrap();
     std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let error = message(&spec(&[program.to_str().unwrap()], &output));
-    assert!(error.contains("(exit status 126)") && error.contains("No such file or directory"), "{error}");
+    assert!(error.contains("(exit status 126)") && says("no-such-file-or", &error), "{error}");
     let mut offline = spec(&["sleep", "100"], &output);
     change(&mut offline, |exec| exec.cpus = Some("8000".parse().unwrap()));
     let error = message(&offline);
@@ -272,5 +270,5 @@ fn a_command_that_calibrates_itself_is_ready_with_its_first_number() {
     // It may not end without a number, however well.
     change(&mut spec, |exec| (exec.restart, exec.command) = (true, vec!["true".to_owned()]));
     let error = start(&spec).wait_ready(READY).unwrap_err().to_string();
-    assert!(error.contains("ended by itself (exit status 0)"), "{error}");
+    assert!(says("ended-by-itself-exit", &error), "{error}");
 }

@@ -7,6 +7,7 @@ use whylate_core::{Bytes, BytesPerSec, CpuSet, Nanos};
 use whylate_load::{Load, LoadError, LoadSpec, LoadStatus, LoadWork, MemorySpec, StoppedBy};
 use whylate_sys::process::Launcher;
 use whylate_sys::schedule::allowed_of_this_thread;
+use whylate_testing::says;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_whylate-load-child");
 const READY: Duration = Duration::from_secs(20);
@@ -98,7 +99,7 @@ fn more_than_half_of_the_memory_is_refused_before_it_is_taken() {
     let mut load = start(&spec(MemorySpec { working_set, ..memory(MemoryAccess::Write) }));
     let error = load.wait_ready(READY).unwrap_err();
     assert!(matches!(error, LoadError::Reported(_)), "{error:?}");
-    assert!(error.to_string().contains("more than half of the available memory"), "{error}");
+    assert!(says("more-than-half-available-2", &error.to_string()), "{error}");
     assert!(matches!(load.status(), LoadStatus::Died(reason) if reason == error.to_string()));
     assert_eq!(load.stop().unwrap_err().to_string(), error.to_string());
 }
@@ -132,7 +133,7 @@ fn a_process_that_is_killed_died() {
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     eventually("its death", || matches!(load.status(), LoadStatus::Died(_)));
     let error = load.stop().unwrap_err().to_string();
-    assert!(error.contains("ended early (signal 9, SIGKILL)"), "{error}");
+    assert!(says("ended-early-signal-sigkill", &error), "{error}");
 }
 
 #[test]
@@ -143,5 +144,5 @@ fn an_unknown_program_and_a_wrong_request() {
     assert!(error.to_string().starts_with("starting /no/such/whylate"), "{error}");
     let output = Command::new(CHILD).arg("internal-load").stdin(Stdio::null()).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8(output.stdout).unwrap().contains("request that it cannot read"));
+    assert!(says("request-that-cannot-read", &String::from_utf8(output.stdout).unwrap()));
 }

@@ -5,6 +5,7 @@ mod fixture;
 use fixture::pages::comparison as result;
 use whylate_core::result::CompareResult;
 use whylate_report::Style;
+use whylate_testing::says;
 
 /// Text with its lines joined.
 fn flat(text: &str) -> String {
@@ -17,7 +18,7 @@ fn every_form_says_that_the_figures_are_medians_of_the_repeats() {
     let style = Style { color: false, width: 120 };
     for text in [page.terminal(style), page.markdown(), page.html()].map(|text| flat(&text)) {
         assert!(text.contains("before (middle)") && text.contains("now (middle)"), "{text}");
-        assert!(text.contains("the middle (median) of the values of the repeats"), "{text}");
+        assert!(says("middle-median-values-repeats", &text), "{text}");
     }
 }
 
@@ -34,5 +35,5 @@ fn what_differs_is_apart_from_what_is_not_known() {
     assert!(details.contains("settings.s5 - on"), "{details}");
     let nothing = CompareResult { differences: Vec::new(), unknown: Vec::new(), ..result() };
     let text = flat(&whylate_report::compare(&nothing).markdown());
-    assert!(text.contains("loads and treatments are the same") && !text.contains("Not known"), "{text}");
+    assert!(says("loads-treatments-are-same", &text) && !text.contains("Not known"), "{text}");
 }

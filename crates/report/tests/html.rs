@@ -4,6 +4,7 @@ mod fixture;
 
 use whylate_core::result::RunResult;
 use whylate_report::ReportError;
+use whylate_testing::says;
 
 fn page(run: &RunResult) -> String {
     whylate_report::run_with_charts(run).unwrap().html()
@@ -207,5 +208,5 @@ fn events_of_several_cpus_are_told_where_no_cause_was_looked_for() {
     let markup = markup(&page(&run));
     assert_well_formed(&markup);
     assert!(!markup.contains("id=\"causes\""));
-    assert!(markup.contains("idle: CPUs 0-1 were late at the same moment"));
+    assert!(says("idle-cpus-late-at", &markup));
 }

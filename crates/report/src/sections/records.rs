@@ -62,6 +62,7 @@ mod tests {
     use super::*;
     use whylate_core::CpuId;
     use whylate_core::result::{CpuResult, ProbeResult};
+    use whylate_testing::says;
 
     fn late(latency_ns: u64, command: &str) -> LatencyRecord {
         let command = command.to_owned();
@@ -88,11 +89,11 @@ mod tests {
         let cell = CellResult { name: "idle".to_owned(), probes: vec![probe], ..CellResult::default() };
         let lines: Vec<String> = of_cell(&cell);
         assert_eq!(lines.len(), 2, "{lines:?}");
-        assert!(lines[1].starts_with("idle on CPU 2, wakeup: 4.00 us"), "{lines:?}");
+        assert!(says("idle-on-cpu-wakeup", &lines[1]), "{lines:?}");
         let begin =
             "idle on CPU 1, timerwakeupswitch: 5.00 us (wake-up 5.00 us): control (7, priority 0) <- ";
         assert!(lines[0].starts_with(begin), "{lines:?}");
         let after_idle = LatencyRecord { priority: 99, previous_priority: -21, ..late(1_000, "control") };
-        assert!(record(&after_idle).contains("control (7, priority 99) <-  (0, nice 0) at "));
+        assert!(says("control-priority-nice-at", &record(&after_idle)));
     }
 }
