@@ -9,6 +9,7 @@
     reason = "a command for developers talks on the terminal"
 )]
 
+mod additions;
 mod bpf;
 mod deny;
 mod dist;
@@ -37,6 +38,7 @@ usage: cargo xtask CHORE
                    that need no machine
   tidy             the rules of the source tree: dependencies, unsafe code, sizes, leftovers
   ratchets [NAME]  lowers the numbers of xtask/ratchets.txt that fell; NAME: lists what that number counts
+  additions        applies scripted additions to a copy of the tree, builds them, and counts the files that each touches
   bpf              compiles the BPF programs into crates/bpf/objects; needs clang
   dist             the static binaries for x86_64 and aarch64
   package [FOLDER] deb and rpm of the static binaries, of the helper and of the kernel module (packaging/); needs nfpm;
@@ -66,6 +68,7 @@ fn run(arguments: &[String]) -> Result<()> {
         ["tidy"] => tidy::run(&root),
         ["ratchets"] => tidy::ratchets(&root, None),
         ["ratchets", name] => tidy::ratchets(&root, Some(name)),
+        ["additions"] => additions::check(&root),
         ["bpf"] => bpf::run(&root),
         ["dist"] => {
             toolchain::ensure_targets(&dist::TARGETS)?;

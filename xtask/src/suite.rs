@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything continuous integration does, one step after another, until one fails. The last step is most of
 //! it: lanes beside each other.
 
-use crate::{bpf, deny, dist, lab, package, process, programs, skips, tidy, times, toolchain};
+use crate::{additions, bpf, deny, dist, lab, package, process, programs, skips, tidy, times, toolchain};
 use anyhow::{Context, Result, anyhow, ensure};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -121,7 +121,11 @@ fn all_else(root: &Path) -> Result<()> {
             ("package", &|| package::step(root)),
             ("lab", &|| lab::test(root)),
         ],
-        vec![("program-of-others", &|| dist::build_others(root)), ("dist", &|| static_binaries(root))],
+        vec![
+            ("program-of-others", &|| dist::build_others(root)),
+            ("dist", &|| static_binaries(root)),
+            ("additions", &|| additions::check(root)),
+        ],
     ])
 }
 
