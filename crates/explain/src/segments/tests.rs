@@ -486,6 +486,21 @@ fn a_timer_whose_interrupt_is_late_while_others_come_in_is_late_itself() {
 }
 
 #[test]
+fn a_thread_that_the_task_cannot_preempt_has_the_time_in_which_the_timer_was_late() {
+    let named = |priority: i32| {
+        let segments = vec![
+            timer(1_124_000, ""),
+            ran(900_000, 1_130_000, thread(7, priority, "irq/30-plant")),
+            wakeup(1_124_000, 1_130_000, ""),
+        ];
+        first(&window(true, 1_131_000), segments)
+    };
+    let above = named(98);
+    assert_eq!((above.kind, above.actor.as_deref()), (CauseKind::Thread, Some("irq/30-plant")));
+    assert_eq!(named(90).kind, CauseKind::Unattributed, "a timely interrupt would have let the task run");
+}
+
+#[test]
 fn a_softirq_lets_the_timer_in_so_it_is_less_sure_where_that_was_late() {
     let named = |woken_ns: u64, names: &str| {
         let segments = vec![

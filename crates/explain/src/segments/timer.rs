@@ -68,9 +68,7 @@ impl<'r> Context<'r> {
             return Blame::new(Kind::TimerLate, CONCLUDED, evidence);
         }
         let Some(below) = self.interrupted() else {
-            return Blame::unattributed_as(
-                "the timer's interrupt was late, and no stack of that moment was kept",
-            );
+            return self.without_stack(thread);
         };
         if below.is_empty() {
             let whose = thread.map(|thread| format!(" of {}", thread.command)).unwrap_or_default();
@@ -91,5 +89,16 @@ impl<'r> Context<'r> {
             Some(thread) => blame.thread(&thread.command, thread.pid),
             None => blame,
         }
+    }
+
+    /// The timer's interrupt was late for a reason that is not known. A thread that the task cannot preempt would have kept
+    /// it from the CPU after a timely interrupt too.
+    fn without_stack(&self, thread: Option<&Thread>) -> Blame {
+        let late = "the timer's interrupt was late, and no stack of that moment was kept";
+        let Some(thread) = thread.filter(|thread| thread.priority > self.priority.max(0)) else {
+            return Blame::unattributed_as(late);
+        };
+        let evidence = format!("it ran at {}, above the task; {late}", figure::scheduled(thread.priority));
+        Blame::new(Kind::Thread, CONCLUDED, evidence).thread(&thread.command, thread.pid)
     }
 }
