@@ -357,6 +357,7 @@ pub(crate) fn text_or_number<'de, D: Deserializer<'de>>(
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use whylate_testing::says;
 
     #[test]
     fn durations_carry_their_unit() {
@@ -375,13 +376,10 @@ mod tests {
     #[test]
     fn wrong_durations_say_what_would_be_right() {
         let message = |text: &str| text.parse::<Nanos>().unwrap_err().to_string();
-        assert_eq!(message("200"), "`200` has no unit; write for example `200us`");
-        assert_eq!(
-            message("5 parsecs"),
-            "`5 parsecs`: unknown unit `parsecs`; the units are ns, us, ms, s, m, h, d"
-        );
-        assert_eq!(message("soon"), "`soon` is not a duration; write for example `200us`");
-        assert_eq!(message("-5us"), "`-5us` is not a duration; write for example `200us`");
+        assert!(says("has-no-unit-write", &message("200")));
+        assert!(says("parsecs-unknown-unit-parsecs", &message("5 parsecs")));
+        assert!(says("soon-not-duration-write", &message("soon")));
+        assert!(says("us-not-duration-write", &message("-5us")));
         assert_eq!(message("99999999999999999d"), "`99999999999999999d` is too large");
     }
 

@@ -5,6 +5,7 @@ use whylate_core::plan::{
     LoadKind, MemoryAccess, Pace, Plan, Policy, ProbePlan, Source, TracePlan, TraceProfile, TreatmentKind,
 };
 use whylate_core::units::{BytesPerSec, Nanos};
+use whylate_testing::says;
 
 const PLAN: &str = r#"name = "memory-load"
 duration = "60s"
@@ -265,14 +266,8 @@ fn loads_of_single_acts_have_defaults_and_errors_with_their_place() {
     for kind in ["ipi", "pageattr", "softirq", "irq-thread"] {
         assert_eq!(parse(&with(&format!("kind = \"{kind}\""))).unwrap().load[0].kind.kind(), kind);
     }
-    assert_eq!(
-        error(&with("kind = \"softirq\"\nrate = 1000")),
-        "plan.toml:14:8: load[0].rate: `1000` has no unit; write for example `1000/s` or `25%`"
-    );
-    assert_eq!(
-        error(&with("kind = \"irq-thread\"\nsource = \"gpu\"")),
-        "plan.toml:14:10: load[0].source: unknown value `gpu`; there is auto, disk, rtc, timer"
-    );
+    assert!(says("plan-toml-load-rate", &error(&with("kind = \"softirq\"\nrate = 1000"))));
+    assert!(says("plan-toml-load-source", &error(&with("kind = \"irq-thread\"\nsource = \"gpu\""))));
 }
 
 #[test]

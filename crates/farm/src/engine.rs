@@ -206,6 +206,7 @@ mod tests {
     use super::*;
     use std::path::{Path, PathBuf};
     use std::sync::{Mutex, MutexGuard, PoisonError};
+    use whylate_testing::says;
 
     /// A program that is being written cannot be run, not even by a process that another test is about to begin.
     fn alone() -> MutexGuard<'static, ()> {
@@ -225,7 +226,7 @@ mod tests {
         );
         let error = said.unwrap_err();
         assert!(error.is_unavailable(), "{error}");
-        assert!(error.to_string().starts_with("PYTHON=/nonexistent/python: there is no such"), "{error}");
+        assert!(says("python-nonexistent-python-there", &error.to_string()), "{error}");
     }
 
     /// What stands for Python: a script of the shell in that folder.

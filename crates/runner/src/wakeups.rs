@@ -73,6 +73,7 @@ impl Wakeups {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use whylate_testing::says;
 
     #[test]
     fn wakeups_that_the_programs_did_not_see_are_warned_of() {
@@ -83,7 +84,7 @@ mod tests {
         };
         let (code, text) = warned(50_000, Some(30_000)).unwrap();
         assert_eq!(code, "wakeups-unseen");
-        assert!(text.contains("woke 50000 times on CPU 1") && text.contains("saw 30000"), "{text}");
+        assert!(says("woke-times-on-cpu", &text) && text.contains("saw 30000"), "{text}");
         assert!(text.contains("40.0 %"), "{text}");
         assert_eq!(warned(50_000, Some(49_600)), None, "some expire before the thread sleeps");
         assert_eq!(warned(50_000, Some(50_002)), None, "its threads wait for each other at the end");

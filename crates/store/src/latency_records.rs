@@ -74,6 +74,7 @@ pub(crate) fn read(run: &Path) -> (Vec<Line>, Vec<Warning>) {
 mod tests {
     use super::*;
     use std::fs;
+    use whylate_testing::says;
 
     fn line(repeat: u32) -> String {
         let (cell, kind, record) = ("idle".to_owned(), HistogramKind::Wakeup, LatencyRecord::default());
@@ -104,7 +105,7 @@ mod tests {
         let (repeats, warnings) = read_of(&text);
         assert_eq!((repeats, warnings.len()), (vec![1, 2], 1));
         assert!(warnings[0].contains(FILE) && warnings[0].contains("2 lines"), "{warnings:?}");
-        assert!(warnings[0].contains("the first is line 2"), "{warnings:?}");
+        assert!(says("first-line", &warnings[0]), "{warnings:?}");
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join(FILE)).unwrap();
         assert_eq!(read(folder.path()).1.len(), 1, "a folder is not a file");

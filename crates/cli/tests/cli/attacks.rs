@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 use whylate_lab::archive;
-use whylate_testing::{Need, skip};
+use whylate_testing::{Need, says, skip};
 
 const NOBODY: u32 = 65_534;
 const SWAPPINESS: &str = "root/proc/sys/vm/swappiness";
@@ -248,7 +248,7 @@ fn environment(scene: &Scene) -> Vec<&'static str> {
     );
     for folder in ["open/evil", "open/link"] {
         let said = tell(None, folder);
-        assert!(said.stderr.contains("is not a folder that only this user can write to"), "{said:?}");
+        assert!(says("not-folder-that-only", &said.stderr), "{said:?}");
     }
     vec!["SUDO_UID", "DOAS_USER", "PKEXEC_UID", "host root", "runtime folder", "sockets", "linked sockets"]
 }

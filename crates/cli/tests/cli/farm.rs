@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
-use whylate_testing::{Need, skip};
+use whylate_testing::{Need, says, skip};
 
 /// The files below a folder, with their content.
 fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
@@ -120,7 +120,7 @@ fn what_a_push_asks_for_is_said_and_a_damaged_run_is_no_run() {
     query.env("WHYLATE_QUERY_PYTHON", "/nonexistent/python");
     let said = finish(query);
     assert!(said.code == Some(69), "{said:?}");
-    assert!(said.stderr.contains("WHYLATE_QUERY_PYTHON=/nonexistent/python: there is no such"), "{said:?}");
+    assert!(says("whylate-query-python-nonexistent", &said.stderr), "{said:?}");
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn months_are_merged_and_a_push_that_did_not_end_is_named() {
     let manifest = there.keys().find(|name| name.ends_with("manifest.json")).unwrap();
     fs::remove_file(other.join(manifest)).unwrap();
     let checked = whylate(&["pull", text(&other), "--check"]);
-    assert!(checked.code == Some(1) && checked.stderr.contains("its push did not end"), "{checked:?}");
+    assert!(checked.code == Some(1) && says("its-push-did-not", &checked.stderr), "{checked:?}");
 }
 
 #[test]
@@ -367,6 +367,6 @@ fn the_same_farm_gives_the_same_files() {
     );
     let out = folder.path().join("none");
     let said = whylate(&["farm", "render", "--for", "slurm", "--farm", &no_host, "-o", text(&out)]);
-    assert!(said.error().contains("no host has the labels"), "{said:?}");
+    assert!(says("no-host-has-labels", &said.error()), "{said:?}");
     assert!(!out.exists());
 }

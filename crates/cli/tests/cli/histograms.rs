@@ -15,6 +15,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;
+use whylate_testing::says;
 
 /// A command whose socket and journal are in a folder of the test.
 fn histograms(folder: &Path, arguments: &[&str]) -> Command {
@@ -153,10 +154,7 @@ fn zeros_are_explained() {
     assert_eq!(document["wakeups"]["seen"], 0);
     assert!(is_warned_of_zeros(&document), "{document}");
     let warnings = document["warnings"].to_string();
-    assert!(
-        warnings.contains("no task named by --task no such task of the priorities 1 to 100"),
-        "{warnings}"
-    );
+    assert!(says("no-task-named-by", &warnings), "{warnings}");
     assert!(warnings.contains("add --priority all"), "{warnings}");
 }
 
@@ -166,7 +164,7 @@ fn a_running_one_is_told_by_its_socket_and_leaves_nothing() {
     let folder = TempDir::new().unwrap();
     let tell = |arguments: &[&str]| finish(histograms(folder.path(), arguments));
     let none = tell(&["reset"]);
-    assert!(none.error().starts_with("no `whylate histograms` of this user is running"), "{none:?}");
+    assert!(says("no-whylate-histograms-this", &none.error()), "{none:?}");
     // What a killed process leaves behind is in nobody's way.
     fs::create_dir(folder.path().join("run")).unwrap();
     fs::set_permissions(folder.path().join("run"), fs::Permissions::from_mode(0o700)).unwrap();
@@ -188,7 +186,7 @@ fn a_running_one_is_told_by_its_socket_and_leaves_nothing() {
     assert_eq!(tell(&["enable", "timerandwakeup"]).code, Some(0));
     assert_eq!(tell(&["reset"]).code, Some(0));
     let beyond = tell(&["reset", "--cpus", "4000"]);
-    assert!(beyond.error().contains("none of them is measured"), "{beyond:?}");
+    assert!(says("none-them-measured", &beyond.error()), "{beyond:?}");
     signal(&running, Signal::INT);
     let said = wait(running);
     let document = said.json();
@@ -301,8 +299,8 @@ fn a_plan_counts_them_beside_its_other_probes() {
         assert_eq!(one["max_record"]["latency_ns"], one["max_ns"], "{one}");
     }
     let report = whylate(&["report", &run]);
-    assert!(report.stdout.contains("Largest latencies that the kernel counted"), "{report:?}");
+    assert!(says("largest-latencies-that-kernel", &report.stdout), "{report:?}");
     let html = folder.path().join("report.html").display().to_string();
     assert_eq!(whylate(&["report", &run, "--format", "html", "-o", &html]).code, Some(0));
-    assert!(fs::read_to_string(&html).unwrap().contains("Largest latencies that the kernel counted"));
+    assert!(says("largest-latencies-that-kernel-2", &fs::read_to_string(&html).unwrap()));
 }

@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, Stdio};
 use std::time::Duration;
-use whylate_testing::{Need, skip};
+use whylate_testing::{Need, says, skip};
 
 /// A server that ends with the test.
 struct Server {
@@ -107,7 +107,7 @@ fn runs_are_listed_shown_compared_and_given_away() {
     assert_eq!(server.get("/compare?side=first&side=none").0, 404);
 
     let (status, page) = server.get("/series?q=plan%3Dsmall&statistic=timer+p99&cell=");
-    assert!(status == 200 && page.contains("timer p99, cell idle of plan small"), "{page}");
+    assert!(status == 200 && says("timer-p99-cell-idle", &page), "{page}");
     assert!(page.contains("\"kind\":\"series\"") && page.contains("href=\"/runs/first\""), "{page}");
     let (status, refused) = server.get("/series?statistic=colour");
     assert!(status == 422 && !refused.contains("<html"), "{refused}");

@@ -4,6 +4,7 @@ use crate::fields::{list, word};
 use crate::json::validate;
 use crate::tool::{folder, text, whylate, write};
 use std::path::Path;
+use whylate_testing::says;
 
 const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../import/tests/files");
 
@@ -42,5 +43,5 @@ fn a_damaged_result_is_refused_with_its_place() {
     let said = whylate(&["report", &broken]);
     assert!(said.error().contains("line 3, column 13"), "{said:?}");
     let other = write(&folder, "other", "hello\n");
-    assert!(whylate(&["report", &other]).error().contains("not a result that whylate reads"));
+    assert!(says("not-result-that-whylate", &whylate(&["report", &other]).error()));
 }

@@ -3,6 +3,7 @@
 use crate::json::validate;
 use crate::tool::{Said, alone, command, finish, folder, whylate};
 use serde_json::Value;
+use whylate_testing::says;
 
 /// The journal is in a folder of its own, so that what is in force on this machine is not in the figures.
 fn top(arguments: &[&str]) -> Said {
@@ -15,7 +16,7 @@ fn top(arguments: &[&str]) -> Said {
 /// Whether the machine can be watched; where it cannot, exit code 69 and the remedy.
 fn is_possible(said: &Said) -> bool {
     if said.code == Some(69) {
-        assert!(said.stderr.contains("the machine cannot be watched"), "{said:?}");
+        assert!(says("machine-cannot-be-watched", &said.stderr), "{said:?}");
     }
     said.code != Some(69)
 }

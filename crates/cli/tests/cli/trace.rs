@@ -7,7 +7,7 @@ use crate::tool::{Said, alone, command, finish, folder, start, text, until, wait
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use whylate_testing::{Need, skip};
+use whylate_testing::{Need, says, skip};
 
 const INSTANCES: &str = "/sys/kernel/tracing/instances";
 
@@ -88,7 +88,7 @@ fn a_late_moment_is_recorded_and_explained() {
     assert!(list(&without_note, "spikes").iter().any(is_it), "{}", without_note["spikes"]);
 
     let again = whylate(&["trace", "record", "--until", "1us", "-o", text(&path)]);
-    assert!(again.error().contains("exists; remove it or give another name"), "{}", again.stderr);
+    assert!(says("exists-remove-or-give", &again.error()), "{}", again.stderr);
 
     // The note of a trace that was removed is in nobody's way; a file that is no note is.
     fs::write(&note, &noted).unwrap();
@@ -179,7 +179,7 @@ fn a_run_keeps_and_explains_the_traces_of_its_spikes() {
     assert!(list(&of_cell, "traces").iter().all(|trace| word(trace, "cell") == cell), "{of_cell:#}");
     assert!(list(&of_cell, "measured").iter().all(|spike| word(spike, "cell") == cell), "{of_cell:#}");
     let refused = whylate(&["explain", &format!("{}:nowhere", text(&run))]);
-    assert!(refused.error().contains("there is no cell `nowhere`"), "{refused:?}");
+    assert!(says("there-no-cell-nowhere", &refused.error()), "{refused:?}");
     let page = whylate(&["explain", text(&run)]).stdout;
     assert!(page.contains("run traced") && page.contains(&format!("in cell {cell}")), "{page}");
     let page = folder.path().join("report.html");

@@ -3,6 +3,7 @@
 use super::*;
 use crate::segments::{Segment, Thread};
 use whylate_core::recording::Waker;
+use whylate_testing::says;
 
 const TASK: u32 = 5;
 
@@ -48,7 +49,7 @@ fn a_slow_clock_has_what_the_work_took_longer() {
     let shares = [Kind::SlowClock, Kind::OwnWork, Kind::Softirq].map(|kind| share(&found, kind));
     assert!((shares[0] - 0.56).abs() < 0.01 && (shares[1] - 0.34).abs() < 0.01, "{shares:?}");
     assert!((shares[2] - 0.1).abs() < 0.01, "{shares:?}");
-    assert_eq!(found[0].evidence[0], "its clock ran at 500 of 2500 MHz");
+    assert!(says("its-clock-ran-at", &found[0].evidence[0]));
 }
 
 #[test]
@@ -109,7 +110,7 @@ fn a_wait_for_a_first_cpu_is_no_late_timer() {
     let moved = Activation { waker: woken_by, ..activation(80, stages) };
     let first = causes(&moved, &[]).remove(0);
     assert_eq!((first.kind, first.share), (Kind::Unattributed, Some(0.75)));
-    assert!(first.evidence[0].contains("was moved to another one"), "{:?}", first.evidence);
+    assert!(says("moved-another-one", &first.evidence[0]), "{:?}", first.evidence);
 }
 
 #[test]

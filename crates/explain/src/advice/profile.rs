@@ -242,6 +242,7 @@ impl Profile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use whylate_testing::says;
 
     fn ids(profile: &Profile) -> Vec<&str> {
         profile.arms.iter().map(|arm| arm.treatment.name.as_str()).collect()
@@ -276,10 +277,7 @@ mod tests {
         assert_eq!(ids(&profile), expected);
         let machine_checks = "/sys/devices/system/machinecheck/machinecheck*/ignore_ce";
         assert_eq!(left(&profile), ["include", machine_checks, "isolcpus=2-3", "tsc=reliable", "script"]);
-        assert_eq!(
-            profile.arms[8].reason,
-            "line 23, [bootloader]: tried as the treatment `watchdog`, without a reboot"
-        );
+        assert!(says("line-bootloader-tried-as", &profile.arms[8].reason));
         let written = serde_json::to_value(&profile.arms[5].treatment.kind).unwrap();
         assert_eq!(written, json!({"kind": "sysctl", "key": "vm.dirty_ratio", "value": "10"}));
     }

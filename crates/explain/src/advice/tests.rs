@@ -5,6 +5,7 @@ use whylate_core::result::{
     RunState, Spike,
 };
 use whylate_core::{BusyProgram, CpuId};
+use whylate_testing::says;
 
 fn spike(kind: CauseKind, actor: Option<&str>, latency_ns: u64) -> Spike {
     let cause = Cause { actor: actor.map(str::to_owned), share: Some(0.8), ..Cause::new(kind) };
@@ -44,7 +45,7 @@ fn an_interrupt_that_made_spikes_is_moved_first() {
     ];
     let (arms, _) = proposed(spikes, &[]);
     assert_eq!(ids(&arms)[..2], ["irq-affinity-45", "irq-affinity"]);
-    assert_eq!(arms[0].reason, "irq 45 (nvme0q1) (irq) was the main cause of 2 of 3 spikes");
+    assert!(says("irq-nvme0q1-irq-main", &arms[0].reason));
     assert!(ids(&arms).contains(&"idle"));
     assert!(!ids(&arms).contains(&"shield"), "nothing speaks for it: {:?}", ids(&arms));
 }
@@ -60,7 +61,7 @@ fn causes_of_several_kinds_are_told_with_the_spikes_of_each() {
     let several = "`irqs_off` (3) and `ipi` (1) were the main causes of 4 of 5 spikes";
     assert_eq!(shield.reason, several);
     let left = left_out.iter().find(|left| left.id == "irqs_off").unwrap();
-    assert_eq!(left.reason, "a (irqs_off) and 1 other were the main causes of 3 of 5 spikes");
+    assert!(says("irqs-off-other-main", &left.reason));
 }
 
 #[test]
@@ -100,7 +101,7 @@ fn findings_propose_their_treatments_and_boots_are_listed() {
     );
     assert_eq!(ids(&arms), ["thp"]);
     assert_eq!(arms[0].reason, "huge-pages-always is so");
-    assert_eq!(left_out[0].why, "needs a reboot (`--campaign` tries it): boot with `x`");
+    assert!(says("needs-reboot-campaign-tries", &left_out[0].why));
 }
 
 /// A search that proved several treatments.
@@ -191,12 +192,9 @@ fn only_what_is_proved_is_installed_each_with_its_proof() {
     facts.kernel.release = "6.1.0-56-rt-amd64".to_owned();
     install(&mut result, &facts, &CpuSet::single(CpuId(1)));
     let file = |path: &str| text_of(&result, path);
-    assert!(file("/etc/sysctl.d/90-whylate.conf").unwrap().contains(
-        "# whylate fix: vm-stat-interval: timer p99 x 0.50 (95 %: 0.40 to 0.60), 8 pairs, evidence 57\n\
-         vm.stat_interval = 120\n"
-    ));
+    assert!(says("whylate-fix-vm-stat", &file("/etc/sysctl.d/90-whylate.conf").unwrap()));
     let tmpfiles = file("/etc/tmpfiles.d/90-whylate.conf").unwrap();
-    assert!(tmpfiles.contains("w /proc/irq/9/smp_affinity_list - - - - 0\n"), "{tmpfiles}");
+    assert!(says("w-proc-irq-smp", &tmpfiles), "{tmpfiles}");
     assert!(!tmpfiles.contains("rt_runtime"), "{tmpfiles}");
     assert!(
         file("/etc/systemd/system/system.slice.d/90-whylate.conf")
@@ -389,7 +387,7 @@ fn who_takes_bandwidth_may_get_a_quota() {
         "after what leaves it as fast as it is"
     );
     let pacing = left_out.iter().find(|it| it.id == "load-pacing-memory").unwrap();
-    assert!(pacing.why.contains("it moved 3.0 GB/s; measure it with `rate = \"1.5GB/s\"`"), "{}", pacing.why);
+    assert!(says("moved-gb-s-measure", &pacing.why), "{}", pacing.why);
     let Candidates { arms, left_out, .. } = found(CauseKind::IdleExit);
     assert!(!arms.iter().any(|arm| arm.treatment.name.starts_with("quota-")), "{:?}", ids(&arms));
     assert!(!left_out.iter().any(|it| it.id.starts_with("load-pacing")), "{left_out:?}");

@@ -200,7 +200,7 @@ fn put_empty(folder: &Path, name: &str) -> Result<(), FarmError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use whylate_testing::{Need, skip};
+    use whylate_testing::{Need, says, skip};
 
     const NAME: &str = "table=runs/host=a/month=2026-01/night.parquet";
 
@@ -239,7 +239,7 @@ mod tests {
         let listed =
             |bytes, sha256: &str| Object { name: "month".to_owned(), bytes, sha256: sha256.to_owned() };
         let check = |listed: &Object| check(file.path(), Some(listed)).unwrap_err();
-        assert!(check(&listed(1, "")).starts_with("it has 268435456 bytes, not 1"));
+        assert!(says("has-bytes-not", &check(&listed(1, ""))));
         if let Err(error) = fs::write("/proc/self/clear_refs", "5") {
             // Its kernel has no such file (gVisor, kernels without CONFIG_PROC_PAGE_MONITOR).
             return skip(

@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use whylate_core::plan::{Plan, Share, Source};
 use whylate_core::result::FixMode;
+use whylate_testing::says;
 
 const PLAN: &str = "name = \"short\"\n[[probe]]\nkind = \"timer\"\n";
 
@@ -87,10 +88,10 @@ fn a_script_that_cannot_be_run_is_refused_before_anything_is_written() {
     let place = Place::new(true);
     fs::set_permissions(&place.script, fs::Permissions::from_mode(0o644)).unwrap();
     let error = place.install().unwrap_err().to_string();
-    assert!(error.contains("is not executable: chmod +x"), "{error}");
+    assert!(says("not-executable-chmod-x", &error), "{error}");
     fs::remove_file(&place.script).unwrap();
     let error = place.install().unwrap_err().to_string();
-    assert!(error.contains("there is no such file"), "{error}");
+    assert!(says("there-no-such-file", &error), "{error}");
     assert_eq!(fs::read_dir(place.folder.path()).unwrap().count(), 0, "nothing was written");
 }
 
@@ -159,10 +160,7 @@ fn the_unit_goes_on_after_a_boot_and_goes_again() {
     let unit = fs::read_to_string(&wanted).unwrap();
     assert!(unit.contains(&format!("ExecStart=/bin/sh \"{}\"", continuation.script().display())), "{unit}");
     let script = fs::read_to_string(continuation.script()).unwrap();
-    assert!(
-        script.contains("exec '/usr/bin/whylate' fix --campaign '") && script.contains("--continue"),
-        "{script}"
-    );
+    assert!(says("exec-usr-bin-whylate", &script) && script.contains("--continue"), "{script}");
     let parsed = std::process::Command::new("sh").arg("-n").arg(continuation.script()).status().unwrap();
     assert!(parsed.success());
     let other = Continuation { root: &root, folder: folder.path() };
