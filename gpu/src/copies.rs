@@ -2,14 +2,14 @@
 //! of how far it is and the table at last.
 
 use crate::cuda::HostAllocated;
-use crate::vulkan::HostVisible;
+use crate::vulkan::{CardMemory, HostVisible};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::process::ExitCode;
 use whylate_probe::copy_table::{CopyRequest, backend_facts, copy_table};
 use whylate_sys::memory::typed::{self, Backend};
 
-const BACKENDS: &[&dyn Backend] = &[&HostVisible, &HostAllocated];
+pub(crate) const BACKENDS: &[&dyn Backend] = &[&HostVisible, &HostAllocated, &CardMemory];
 
 /// What each offers, or why it does not.
 pub(crate) fn backends() -> Value {

@@ -1,6 +1,6 @@
 //! The helper of whylate for graphics processors.
 //!
-//! `whylate-gpu internal-load` is the process of one `gpu` load: it speaks the lines of JSON of every load on its standard
+//! `whylate-gpu internal-load` is the process of one `gpu` load, and of loads in memory that only drivers have: it speaks the lines of JSON of every load on its standard
 //! streams. `whylate-gpu list` prints what devices there are and what each can do, as JSON. `whylate-gpu copies` measures the
 //! table of copies from and to memory of the drivers, which only this process has. It is an executable of its own because
 //! drivers are loaded at run time, which a static program cannot.
@@ -22,6 +22,7 @@ use work::why_not;
 fn main() -> ExitCode {
     match std::env::args().nth(1).as_deref() {
         Some("internal-load") => {
+            whylate_sys::memory::typed::add(copies::BACKENDS);
             whylate_load::gpu_main(HostRoot::real(), std::io::stdin(), std::io::stdout(), work::start)
         }
         Some("list") => print(&devices()),
@@ -78,7 +79,7 @@ fn cuda_devices() -> Vec<serde_json::Value> {
     let device = |listed: cuda::Listed| {
         json!({
             "number": listed.number, "name": listed.name, "kind": "cuda", "driver": listed.driver,
-            "memory_bytes": listed.memory_bytes, "memory": ["device", "pinned", "write-combined"], "loads": loads.clone(),
+            "memory_bytes": listed.memory_bytes, "memory": ["device", "pinned", "write-combined", "managed"], "loads": loads.clone(),
         })
     };
     cuda::list().unwrap_or_default().into_iter().map(device).collect()

@@ -4,7 +4,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
-use whylate_core::plan::{EventPace, GpuApi, GpuMemory, GpuPlan, GpuWait, GpuWork};
+use whylate_core::plan::{
+    EventPace, FramebufferPlan, FramebufferVariant, GpuApi, GpuMemory, GpuPlan, GpuWait, GpuWork,
+};
 use whylate_core::result::{BackendFacts, CopyTable, MemoryFacts};
 use whylate_core::{Bytes, CpuSet, Nanos};
 use whylate_load::protocol::Message;
@@ -198,7 +200,7 @@ fn memory_types_are_offered_and_copied_from_and_to() {
     let _alone = ALONE.lock();
     let output = Command::new(HELPER).arg("backends").output().unwrap();
     let backends: Vec<BackendFacts> = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(backends.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["vulkan", "cuda"]);
+    assert_eq!(backends.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["vulkan", "cuda", "card"]);
     let cpu = whylate_sys::schedule::current_cpu();
     for backend in backends {
         let request = serde_json::json!({
@@ -241,10 +243,44 @@ fn memory_types_are_offered_and_copied_from_and_to() {
     }
 }
 
+/// What the helper says of a load of another kind, which is in memory that only drivers have.
+fn said_of(work: LoadWork) -> Vec<Message> {
+    let _alone = ALONE.lock();
+    let duration = Some(Nanos::from_millis(300));
+    let spec = LoadSpec { duration, interval: Nanos::from_millis(100), ..LoadSpec::new(work) };
+    let request = serde_json::to_string(&spec).unwrap();
+    let mut child = spawn(Command::new(HELPER).arg("internal-load"), &request);
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let said = lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+    child.wait().unwrap();
+    said
+}
+
+#[test]
+fn frames_are_streamed_into_memory_of_a_driver_or_its_lack_is_said_in_one_line() {
+    let allowed = whylate_sys::schedule::allowed_of_this_thread().unwrap();
+    for backend in ["card", "vulkan", "cuda"] {
+        for variant in [FramebufferVariant::AsIs, FramebufferVariant::Uncached] {
+            let plan = FramebufferPlan {
+                backend: Some(backend.to_owned()),
+                variant,
+                frame: Some(Bytes(256 << 10)),
+                ..FramebufferPlan::default()
+            };
+            let cpus = CpuSet::single(allowed.last().unwrap());
+            let said = said_of(LoadWork::Framebuffer(Events { plan, cpus, victims: None }));
+            if rate(&format!("frames by {backend}, {variant}"), &said).is_none() {
+                let text = refusal(&said);
+                assert!(text.contains("framebuffer load") && text.contains(backend), "{text}");
+            }
+        }
+    }
+}
+
 #[test]
 fn memory_that_is_not_there_is_an_error_of_one_line() {
     let _alone = ALONE.lock();
-    for (backend, device) in [("vulkan", "9:type9"), ("cuda", "99"), ("nothing", "0")] {
+    for (backend, device) in [("vulkan", "9:type9"), ("cuda", "99"), ("card", "9"), ("nothing", "0")] {
         let request = serde_json::json!({
             "cpu": 0, "methods": [], "backend": backend, "device": device, "blocks": [256], "trials": 1,
         });
@@ -257,13 +293,10 @@ fn memory_that_is_not_there_is_an_error_of_one_line() {
 #[test]
 fn cuda_does_its_works_or_says_in_one_line_what_is_missing() {
     for work in GpuWork::ALL {
-        for memory in [GpuMemory::Device, GpuMemory::Pinned, GpuMemory::WriteCombined] {
+        for memory in [GpuMemory::Device, GpuMemory::Pinned, GpuMemory::WriteCombined, GpuMemory::Managed] {
             let plan = GpuPlan { api: GpuApi::Cuda, memory, ..small(work) };
             let said = said(plan);
-            let is_done = matches!(
-                work,
-                GpuWork::CopyUp | GpuWork::CopyDown | GpuWork::AllocChurn | GpuWork::Preallocated
-            );
+            let is_done = !matches!(work, GpuWork::Matrix | GpuWork::SubmitStorm | GpuWork::Poll);
             if !is_done {
                 assert!(refusal(&said).contains("is done by Vulkan"), "{said:?}");
             } else if rate(&format!("{work} by CUDA in {memory} memory"), &said).is_none() {

@@ -466,3 +466,24 @@ fn a_period_is_a_microsecond_to_an_hour_whatever_the_probe() {
         }
     }
 }
+
+#[test]
+fn the_plans_for_a_real_card_are_plans_also_in_their_short_form() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../benches/real_card");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let name = entry.file_name().into_string().unwrap();
+        if !name.ends_with(".toml") {
+            continue;
+        }
+        let text = std::fs::read_to_string(entry.path()).unwrap();
+        let source = Source { name: &name, text: &text };
+        let plan = Plan::parse(&source, &[]).unwrap();
+        let short = Plan::parse_short(&source, &[]).unwrap();
+        assert_eq!(plan.name, name.trim_end_matches(".toml"));
+        let length = |plan: &Plan| plan.repeat_duration().0 * u64::from(plan.repeats);
+        assert!(length(&short) < length(&plan), "{name}");
+        count += 1;
+    }
+    assert_eq!(count, 6);
+}

@@ -1,19 +1,24 @@
-//! Memory of a device, and page-locked memory of the host.
+//! Memory of a device, page-locked memory of the host, and managed memory.
 
 use super::{Address, Session};
 use crate::vulkan::GpuError;
 use std::ffi::c_uint;
 use std::ptr;
 use std::sync::Arc;
+use whylate_core::plan::GpuMemory;
 use whylate_sys::memory::typed::Memory;
 
 /// `CU_MEMHOSTALLOC_WRITECOMBINED`.
 const WRITE_COMBINED: c_uint = 4;
+/// `CU_MEM_ATTACH_GLOBAL`.
+const GLOBAL: c_uint = 1;
 
-/// Page-locked memory of the host, which the device reads and writes by itself.
+/// Memory that this process and the device see at one address: page-locked pages of the host, or managed memory, whose pages
+/// move to whom uses them.
 pub(crate) struct HostMemory {
     start: *mut u8,
     bytes: usize,
+    is_managed: bool,
     session: Arc<Session>,
 }
 
@@ -21,20 +26,42 @@ pub(crate) struct HostMemory {
 unsafe impl Send for HostMemory {}
 
 impl HostMemory {
-    pub(crate) fn new(
-        session: &Arc<Session>,
-        bytes: usize,
-        is_write_combined: bool,
-    ) -> Result<Self, GpuError> {
+    /// Managed memory is refused beyond half of what the device has free: more of it can hang the device.
+    pub(crate) fn new(session: &Arc<Session>, bytes: usize, kind: GpuMemory) -> Result<Self, GpuError> {
         let mut start = ptr::null_mut();
-        let flags = if is_write_combined { WRITE_COMBINED } else { 0 };
-        let what = format!("allocating {bytes} bytes of the host");
-        // SAFETY: the pointer is where the answer goes.
-        session.call(&what, |cuda| unsafe { (cuda.host_allocate)(&mut start, bytes, flags) })?;
+        let is_managed = kind == GpuMemory::Managed;
+        let what = format!("allocating {bytes} bytes of {kind} memory");
+        if is_managed {
+            let (mut free, mut all, mut address) = (0, 0, 0);
+            // SAFETY: the pointers are where the answers go.
+            session.call(&what, |cuda| unsafe { (cuda.memory_free)(&mut free, &mut all) })?;
+            if bytes > free / 2 {
+                let text =
+                    format!("{what}: at most half of the device's free memory ({free} bytes) may be managed");
+                return Err(GpuError::Absent(text));
+            }
+            // SAFETY: as above.
+            session.call(&what, |cuda| unsafe { (cuda.managed_allocate)(&mut address, bytes, GLOBAL) })?;
+            start = ptr::with_exposed_provenance_mut(address as usize);
+        } else {
+            let flags = if kind == GpuMemory::WriteCombined { WRITE_COMBINED } else { 0 };
+            // SAFETY: the pointer is where the answer goes.
+            session.call(&what, |cuda| unsafe { (cuda.host_allocate)(&mut start, bytes, flags) })?;
+        }
         let start = start.cast::<u8>();
         // SAFETY: as long as that, and nobody else knows where. New memory need not be initialised.
         unsafe { start.write_bytes(0, bytes) };
-        Ok(Self { start, bytes, session: Arc::clone(session) })
+        Ok(Self { start, bytes, is_managed, session: Arc::clone(session) })
+    }
+
+    pub(crate) fn address(&self) -> Address {
+        self.start.expose_provenance() as Address
+    }
+
+    /// Its first words.
+    pub(crate) fn words(&self, count: usize) -> Vec<u32> {
+        let words = self.as_slice().chunks_exact(4).take(count);
+        words.map(|word| u32::from_ne_bytes(word.try_into().unwrap_or_default())).collect()
     }
 }
 
@@ -51,9 +78,14 @@ impl Memory for HostMemory {
 
 impl Drop for HostMemory {
     fn drop(&mut self) {
-        let start = self.start.cast();
-        // SAFETY: it was allocated in this session and is freed once. An error leaves it to the end of the process.
-        let _ = self.session.call("freeing memory", |cuda| unsafe { (cuda.host_free)(start) });
+        // SAFETY: it was allocated in this session, in that way, and is freed once. An error leaves it to the end of the
+        // process.
+        let _ = self.session.call("freeing memory", |cuda| unsafe {
+            match self.is_managed {
+                true => (cuda.device_free)(self.address()),
+                false => (cuda.host_free)(self.start.cast()),
+            }
+        });
     }
 }
 
@@ -70,6 +102,10 @@ impl DeviceMemory {
         // SAFETY: the pointer is where the answer goes.
         session.call(&what, |cuda| unsafe { (cuda.device_allocate)(&mut address, bytes) })?;
         Ok(Self { address, bytes, session: Arc::clone(session) })
+    }
+
+    pub(crate) fn address(&self) -> Address {
+        self.address
     }
 
     /// Copies bytes to the start, as far as there is room, and waits for the end.

@@ -1,11 +1,13 @@
-//! NVIDIA's CUDA driver, as far as the loads and the table of copies need it: devices, their memory, page-locked memory of the
-//! host. The library is the driver's own, loaded at run time; nothing of CUDA's toolkit is used.
+//! NVIDIA's CUDA driver, as far as the loads and the table of copies need it: devices, their memory, page-locked and managed
+//! memory, programs. The library is the driver's own, loaded at run time; nothing of CUDA's toolkit is used.
 
 mod host;
 mod memory;
+mod program;
 
 pub(crate) use host::HostAllocated;
 pub(crate) use memory::{DeviceMemory, HostMemory};
+pub(crate) use program::Program;
 
 use crate::vulkan::GpuError;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -20,8 +22,8 @@ const BLOCK: c_uint = 4;
 const NAME_BYTES: usize = 256;
 
 type Context = *mut c_void;
-/// An address in the memory of a device.
-type Address = u64;
+/// An address that a device uses; that of page-locked and managed memory is the host's.
+pub(crate) type Address = u64;
 
 /// Declares the functions of the driver, by the names that `cuda.h` gives their versions.
 macro_rules! functions {
@@ -61,8 +63,17 @@ functions! {
     host_free = b"cuMemFreeHost\0"(*mut c_void);
     device_allocate = b"cuMemAlloc_v2\0"(*mut Address, usize);
     device_free = b"cuMemFree_v2\0"(Address);
+    managed_allocate = b"cuMemAllocManaged\0"(*mut Address, usize, c_uint);
+    memory_free = b"cuMemGetInfo_v2\0"(*mut usize, *mut usize);
     copy_up = b"cuMemcpyHtoD_v2\0"(Address, *const c_void, usize);
     copy_down = b"cuMemcpyDtoH_v2\0"(*mut c_void, Address, usize);
+    module_load = b"cuModuleLoadData\0"(*mut *mut c_void, *const c_void);
+    module_unload = b"cuModuleUnload\0"(*mut c_void);
+    module_function = b"cuModuleGetFunction\0"(*mut *mut c_void, *mut c_void, *const c_char);
+    launch = b"cuLaunchKernel\0"(
+        *mut c_void, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, *mut c_void, *mut *mut c_void, *mut *mut c_void
+    );
+    synchronize = b"cuCtxSynchronize\0"();
 }
 
 impl Cuda {
@@ -166,6 +177,12 @@ impl Session {
         let code = unsafe { (cuda.create)(&mut context, if spins { SPIN } else { BLOCK }, listed.device) };
         cuda.check("opening the device", code)?;
         Ok(Arc::new(Self { cuda, context, listed }))
+    }
+
+    /// Waits until the device has done all that it was given.
+    pub(crate) fn wait(&self) -> Result<(), GpuError> {
+        // SAFETY: it takes nothing.
+        self.call("waiting for the device", |cuda| unsafe { (cuda.synchronize)() })
     }
 
     /// The driver's answer to `call`, with this device as the one that is meant.

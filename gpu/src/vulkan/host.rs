@@ -21,45 +21,78 @@ impl Backend for HostVisible {
         GPU_BACKENDS[0].1
     }
     fn offers(&self, device: Option<&Path>) -> Result<Vec<Offer>, String> {
-        let mut offers = Vec::new();
-        let vulkan = Vulkan::load().map_err(|error| error.to_string())?;
-        let all = list(&vulkan).map_err(|error| error.to_string())?;
-        for listed in all {
-            let gpu = Gpu::open(Some(&listed.number.to_string())).map_err(|error| error.to_string())?;
-            offers.extend(gpu.host_visible());
-        }
-        // `1` is a device, `1:type3` one of its types.
-        offers.retain(|offer| {
-            let place = offer.place.to_string_lossy();
-            device
-                .map(Path::to_string_lossy)
-                .is_none_or(|named| place == named || place.split(':').next() == Some(named.as_ref()))
-        });
-        match (offers.is_empty(), device) {
-            (false, _) => Ok(offers),
-            (true, Some(named)) => {
-                Err(format!("there is no memory that the host can map at {}", named.display()))
-            }
-            (true, None) => Err("no device has memory that the host can map".to_owned()),
-        }
+        offers(device, false)
     }
     // Not free: drivers are not started unless somebody asks for them.
     fn open(&self, offer: &Offer, bytes: usize) -> io::Result<Box<dyn Memory>> {
-        let place = offer.place.to_string_lossy();
-        let (device, index) = place.split_once(":type").unwrap_or_default();
-        let index = index.parse().map_err(|_| io::Error::other(format!("{place} is not a memory type")))?;
-        let gpu = Gpu::open(Some(device))?;
-        Ok(Box::new(Mapped::new(gpu, index, bytes)?))
+        open(offer, bytes)
     }
 }
 
+/// Those of the types that are a card's own memory, past the caches of the processor: its window on the bus.
+#[derive(Debug)]
+pub(crate) struct CardMemory;
+
+impl Backend for CardMemory {
+    fn name(&self) -> &'static str {
+        GPU_BACKENDS[2].0
+    }
+    fn meaning(&self) -> &'static str {
+        GPU_BACKENDS[2].1
+    }
+    fn offers(&self, device: Option<&Path>) -> Result<Vec<Offer>, String> {
+        offers(device, true)
+    }
+    fn open(&self, offer: &Offer, bytes: usize) -> io::Result<Box<dyn Memory>> {
+        open(offer, bytes)
+    }
+}
+
+/// What the devices offer, or the one that is named: `1` is a device, `1:type3` one of its types.
+fn offers(device: Option<&Path>, is_card: bool) -> Result<Vec<Offer>, String> {
+    let mut offers = Vec::new();
+    let vulkan = Vulkan::load().map_err(|error| error.to_string())?;
+    let all = list(&vulkan).map_err(|error| error.to_string())?;
+    for listed in all {
+        let gpu = Gpu::open(Some(&listed.number.to_string())).map_err(|error| error.to_string())?;
+        offers.extend(gpu.host_visible(is_card));
+    }
+    offers.retain(|offer| {
+        let place = offer.place.to_string_lossy();
+        device
+            .map(Path::to_string_lossy)
+            .is_none_or(|named| place == named || place.split(':').next() == Some(named.as_ref()))
+    });
+    let what = if is_card {
+        "memory of its own that the host maps past its caches"
+    } else {
+        "memory that the host can map"
+    };
+    match (offers.is_empty(), device) {
+        (false, _) => Ok(offers),
+        (true, Some(named)) => Err(format!("there is no {what} at {}", named.display())),
+        (true, None) => Err(format!("no device has {what}")),
+    }
+}
+
+fn open(offer: &Offer, bytes: usize) -> io::Result<Box<dyn Memory>> {
+    let place = offer.place.to_string_lossy();
+    let (device, index) = place.split_once(":type").unwrap_or_default();
+    let index = index.parse().map_err(|_| io::Error::other(format!("{place} is not a memory type")))?;
+    let gpu = Gpu::open(Some(device))?;
+    Ok(Box::new(Mapped::new(gpu, index, bytes)?))
+}
+
 impl Gpu {
-    fn host_visible(&self) -> impl Iterator<Item = Offer> + '_ {
+    /// `is_card`: only the device's own, past the caches.
+    fn host_visible(&self, is_card: bool) -> impl Iterator<Item = Offer> + '_ {
         use vk::MemoryPropertyFlags as Flags;
-        let seen = |(_, memory): &(usize, &vk::MemoryType)| {
+        let seen = move |(_, memory): &(usize, &vk::MemoryType)| {
             let flags = memory.property_flags;
             // Memory that only protected queues may touch cannot be mapped.
-            flags.contains(Flags::HOST_VISIBLE) && !flags.contains(Flags::PROTECTED)
+            let is_meant =
+                !is_card || flags.contains(Flags::DEVICE_LOCAL) && !flags.contains(Flags::HOST_CACHED);
+            is_meant && flags.contains(Flags::HOST_VISIBLE) && !flags.contains(Flags::PROTECTED)
         };
         self.types.iter().enumerate().filter(seen).map(|(index, memory)| {
             let is_cached = memory.property_flags.contains(Flags::HOST_CACHED);

@@ -12,7 +12,7 @@ mod picture;
 
 pub(crate) use commands::{Commands, Program};
 pub(crate) use error::GpuError;
-pub(crate) use host::HostVisible;
+pub(crate) use host::{CardMemory, HostVisible};
 pub(crate) use list::{Listed, list};
 pub(crate) use memory::{Buffer, Kind};
 pub(crate) use picture::Picture;

@@ -8,7 +8,7 @@ use whylate_load::Act;
 
 const GROUP: usize = 256;
 /// The most groups of one command: each thread then adds up several numbers.
-const GROUPS_MOST: usize = 1024;
+pub(super) const GROUPS_MOST: usize = 1024;
 const REDUCTION: &[u8] = shader!("reduction");
 const MATRIX: &[u8] = shader!("matrix");
 const TILE: usize = 16;
@@ -16,12 +16,12 @@ const TILE: usize = 16;
 const SIDE_MOST: usize = 4096;
 
 /// How many groups a buffer of so many bytes takes.
-fn groups(bytes: usize) -> usize {
+pub(super) fn groups(bytes: usize) -> usize {
     (bytes / 4).div_ceil(GROUP).clamp(1, GROUPS_MOST)
 }
 
 /// The wrapping sum of what the shader fills a buffer of that many bytes with.
-fn expected(bytes: usize) -> u32 {
+pub(super) fn expected(bytes: usize) -> u32 {
     let count = (bytes / 4) as u64;
     let pairs = (count * count.saturating_sub(1) / 2) as u32;
     pairs.wrapping_mul(2_654_435_761).wrapping_add((count as u32).wrapping_mul(12_345))

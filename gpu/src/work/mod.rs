@@ -78,11 +78,12 @@ impl Act for Watched {
 
 fn prepare(plan: &GpuPlan, gpu: Rc<Gpu>) -> Result<Box<dyn Act>, GpuError> {
     let job =
-        Job { spins: plan.wait == GpuWait::Spin, bytes: plan.size.0 as usize, kind: kind(plan.memory), gpu };
+        Job { spins: plan.wait == GpuWait::Spin, bytes: plan.size.0 as usize, kind: kind(plan.memory)?, gpu };
     Ok(match plan.work {
         GpuWork::Reduction => Box::new(compute::Reduction::new(&job)?),
         GpuWork::Matrix => Box::new(compute::Matrix::new(&job)?),
         GpuWork::Particles => Box::new(particles::Particles::new(&job)?),
+        GpuWork::ParticlesChurn => Box::new(particles::Churn(job)),
         GpuWork::CopyUp => Box::new(copy::Copy::new(&job, copy::Way::Up, plan.memory)?),
         GpuWork::CopyDown => Box::new(copy::Copy::new(&job, copy::Way::Down, plan.memory)?),
         GpuWork::AllocChurn => Box::new(compute::Churn::new(job, false)?),
@@ -116,13 +117,14 @@ impl Job {
     }
 }
 
-fn kind(memory: GpuMemory) -> Kind {
-    match memory {
+fn kind(memory: GpuMemory) -> Result<Kind, GpuError> {
+    Ok(match memory {
         GpuMemory::Device => Kind::Device,
         GpuMemory::Pinned | GpuMemory::Staged => Kind::Pinned,
         GpuMemory::WriteCombined => Kind::WriteCombined,
         GpuMemory::Imported => Kind::Imported,
-    }
+        GpuMemory::Managed => return Err(GpuError::Absent("`managed` memory is CUDA's only".to_owned())),
+    })
 }
 
 /// Why a load cannot run on a device; `None` when it can.
@@ -130,7 +132,7 @@ pub(crate) fn why_not(device: &Listed, work: GpuWork) -> Option<String> {
     let lacks =
         |kind: Kind| (!device.memory.contains(&kind)).then(|| format!("it has no {} memory", kind.name()));
     match work {
-        GpuWork::Particles if !device.draws => Some("it does not draw".to_owned()),
+        GpuWork::Particles | GpuWork::ParticlesChurn if !device.draws => Some("it does not draw".to_owned()),
         GpuWork::Poll => None,
         _ => lacks(Kind::Device).or_else(|| lacks(Kind::Pinned)),
     }

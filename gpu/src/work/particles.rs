@@ -7,7 +7,7 @@ use std::rc::Rc;
 use whylate_load::Act;
 
 /// Side of the grid, and of the image.
-const SIDE: usize = 512;
+pub(super) const SIDE: usize = 512;
 /// Bytes of a particle: its place and its steps.
 const PARTICLE_BYTES: usize = 16;
 const MOVES: &[u8] = shader!("particles");
@@ -23,8 +23,7 @@ pub(super) struct Particles {
 
 impl Particles {
     pub(super) fn new(job: &Job) -> Result<Self, GpuError> {
-        // Whole pages: the shader takes a buffer's length for the number of its particles.
-        let count = (job.bytes / PARTICLE_BYTES).max(1).next_multiple_of(512);
+        let count = count(job.bytes);
         let places = Buffer::new(&job.gpu, 8 * count, job.kind)?;
         let steps = Buffer::new(&job.gpu, 8 * count, job.kind)?;
         let image = Buffer::new(&job.gpu, 4 * SIDE * SIDE, Kind::Pinned)?;
@@ -41,19 +40,34 @@ impl Particles {
         Ok(Self { commands, image, count, frames: 0, how })
     }
 
-    /// Every pixel is lit on which a particle is, and no other.
-    fn check(&self) -> Result<(), GpuError> {
-        let mut lit = vec![0; SIDE * SIDE];
-        for index in 0..self.count as u32 {
-            let random = index.wrapping_mul(2_654_435_761);
-            let at = |start: u32, step: u32| {
-                (u64::from(start % SIDE as u32) + self.frames * u64::from(step)) as usize % SIDE
-            };
-            let (column, row) = (at(random >> 8, 1 + index % 7), at(random >> 17, 1 + index % 5));
-            lit[row * SIDE + column] = u32::MAX;
+    fn frame(&mut self) -> Result<(), GpuError> {
+        self.commands.run()?;
+        self.frames += 1;
+        let is_checked = self.frames % super::CHECKED_EACH == 1;
+        if is_checked && self.image.words(SIDE * SIDE) != lit(self.count, self.frames) {
+            return Err(wrong("image"));
         }
-        if self.image.words(SIDE * SIDE) == lit { Ok(()) } else { Err(wrong("image")) }
+        Ok(())
     }
+}
+
+/// How many particles so many bytes are. Whole pages: the shader takes a buffer's length for the number of its particles.
+pub(super) fn count(bytes: usize) -> usize {
+    (bytes / PARTICLE_BYTES).max(1).next_multiple_of(512)
+}
+
+/// The image after so many moves: every pixel is lit on which a particle is, and no other.
+pub(super) fn lit(count: usize, frames: u64) -> Vec<u32> {
+    let mut lit = vec![0; SIDE * SIDE];
+    for index in 0..count as u32 {
+        let random = index.wrapping_mul(2_654_435_761);
+        let at = |start: u32, step: u32| {
+            (u64::from(start % SIDE as u32) + frames * u64::from(step)) as usize % SIDE
+        };
+        let (column, row) = (at(random >> 8, 1 + index % 7), at(random >> 17, 1 + index % 5));
+        lit[row * SIDE + column] = u32::MAX;
+    }
+    lit
 }
 
 impl Act for Particles {
@@ -61,11 +75,20 @@ impl Act for Particles {
         self.how.clone()
     }
     fn turn(&mut self) -> io::Result<u64> {
-        self.commands.run()?;
-        self.frames += 1;
-        if self.frames % super::CHECKED_EACH == 1 {
-            self.check()?;
-        }
+        self.frame()?;
+        Ok(1)
+    }
+}
+
+/// The same with everything made and freed for each image.
+pub(super) struct Churn(pub(super) Job);
+
+impl Act for Churn {
+    fn describe(&self) -> String {
+        format!("{} particles, allocated and freed for each image, {}", count(self.0.bytes), self.0.on())
+    }
+    fn turn(&mut self) -> io::Result<u64> {
+        Particles::new(&self.0)?.frame()?;
         Ok(1)
     }
 }

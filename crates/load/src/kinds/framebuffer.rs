@@ -3,11 +3,12 @@
 //! What a display may show is refused unless the user allows it, and has at the end the bytes that it had before.
 
 use super::events::{Act, Acts, Keys};
+use super::gpu::{helper_of, is_helper};
 use crate::error::LoadError;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use whylate_copy::handover::stores_before_stores;
 use whylate_copy::observe::BYTES_MIN;
@@ -47,8 +48,13 @@ impl Acts for FramebufferPlan {
                 written(device)?;
                 permit(self, device)
             }
+            // What the helper's memory lacks, the helper says.
+            _ if self.program()?.is_some() && !is_helper() => copier(self.variant).map(drop),
             device => mapped(self, device.as_deref(), BYTES_MIN).map(drop),
         }
+    }
+    fn program(&self) -> Result<Option<PathBuf>, LoadError> {
+        helper_of(self.backend.as_deref())
     }
 }
 
@@ -171,7 +177,7 @@ fn mapped(plan: &FramebufferPlan, device: Option<&Path>, frame: usize) -> Result
         FramebufferVariant::Uncached => &[MemoryMode::Uncached, MemoryMode::UncachedMinus],
         _ => &[MemoryMode::WriteCombining],
     };
-    let backend = device.map(backend_of);
+    let backend = plan.backend.as_deref().or(device.map(backend_of));
     let mut refused = None;
     for mode in modes {
         match typed::open(*mode, backend, device, frame) {
@@ -179,7 +185,7 @@ fn mapped(plan: &FramebufferPlan, device: Option<&Path>, frame: usize) -> Result
             Err(reason) => drop(refused.insert(reason)),
         }
     }
-    Err(unavailable(&match device {
+    Err(unavailable(&match backend {
         Some(_) => refused.unwrap_or_default(),
         None => format!(
             "there is no {} memory here that no display shows: name a device, `modprobe vgem`, or load the module of \
@@ -279,6 +285,16 @@ mod tests {
             drop(act);
             assert!(fs::read(&file).unwrap().iter().all(|byte| *byte == 7), "{through}");
         }
+    }
+
+    #[test]
+    fn memory_of_the_helper_is_for_the_helper() {
+        let card = FramebufferPlan { backend: Some("card".to_owned()), ..FramebufferPlan::default() };
+        let error = card.check().unwrap_err();
+        assert!(matches!(&error, LoadError::Unavailable(text) if text.contains("whylate-gpu")), "{error}");
+        let unknown = FramebufferPlan { backend: Some("nothing".to_owned()), ..FramebufferPlan::default() };
+        let error = unknown.check().unwrap_err();
+        assert!(matches!(&error, LoadError::Unavailable(text) if text.contains("memtype")), "{error}");
     }
 
     #[test]

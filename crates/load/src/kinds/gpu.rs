@@ -51,10 +51,22 @@ pub fn gpu_helper() -> Result<PathBuf, LoadError> {
 }
 
 /// The ways to get memory that only the helper has: names and meanings.
-pub const GPU_BACKENDS: [(&str, &str); 2] = [
+pub const GPU_BACKENDS: [(&str, &str); 3] = [
     ("vulkan", "memory of Vulkan devices that the host can map, by memory type (done by whylate-gpu)"),
-    ("cuda", "page-locked memory of the CUDA driver, cached or write-combined (done by whylate-gpu)"),
+    ("cuda", "page-locked and managed memory of the CUDA driver (done by whylate-gpu)"),
+    ("card", "a card's own memory through its PCI window, as Vulkan maps it (done by whylate-gpu)"),
 ];
+
+/// The helper, when a load's memory is of one of its backends.
+pub(super) fn helper_of(backend: Option<&str>) -> Result<Option<PathBuf>, LoadError> {
+    let is_of_helper = backend.is_some_and(|name| GPU_BACKENDS.iter().any(|(known, _)| *known == name));
+    is_of_helper.then(gpu_helper).transpose()
+}
+
+/// Whether this process is the helper.
+pub(super) fn is_helper() -> bool {
+    MAKER.get().is_some()
+}
 
 /// What the helper says of the devices here: the document `whylate.gpus/1`.
 ///
@@ -192,7 +204,7 @@ impl Acts for GpuPlan {
     }
 
     fn check(&self) -> Result<(), LoadError> {
-        if MAKER.get().is_some() { Ok(()) } else { gpu_helper().map(drop) }
+        if is_helper() { Ok(()) } else { gpu_helper().map(drop) }
     }
 
     fn program(&self) -> Result<Option<PathBuf>, LoadError> {

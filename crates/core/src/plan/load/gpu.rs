@@ -27,7 +27,7 @@ pub struct GpuPlan {
     pub cpus: CpuSelector,
     /// What is done in each turn.
     pub work: GpuWork,
-    /// By which driver interface. CUDA does `copy-up`, `copy-down`, `alloc-churn` and `preallocated`.
+    /// By which driver interface. CUDA does all but `matrix`, `submit-storm` and `poll`.
     pub api: GpuApi,
     /// Number of the device, or a part of its name; by default the first that is not software.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,6 +73,9 @@ impl Words for GpuPlan {
         if self.memory == GpuMemory::Staged && !copies {
             return Err(KeyError::new("memory", "`staged` is for `copy-up` and `copy-down` only"));
         }
+        if self.memory == GpuMemory::Managed && self.api != GpuApi::Cuda {
+            return Err(KeyError::new("memory", "`managed` needs `api = \"cuda\"`"));
+        }
         Ok(())
     }
 }
@@ -96,6 +99,8 @@ words! {
         AllocChurn = "alloc-churn",
         /// The same in a buffer that was allocated before.
         Preallocated = "preallocated",
+        /// As `particles`, with buffers that are allocated and freed for each image.
+        ParticlesChurn = "particles-churn",
         /// Submits nothing, and waits for it.
         SubmitStorm = "submit-storm",
         /// Asks the driver how much memory is in use.
@@ -108,7 +113,7 @@ impl GpuWork {
     pub const fn unit(self) -> &'static str {
         match self {
             Self::Reduction => "reductions_per_s",
-            Self::Particles => "frames_per_s",
+            Self::Particles | Self::ParticlesChurn => "frames_per_s",
             Self::Matrix => "products_per_s",
             Self::CopyUp | Self::CopyDown => "copies_per_s",
             Self::AllocChurn | Self::Preallocated => "iterations_per_s",
@@ -143,6 +148,8 @@ words! {
         WriteCombined = "write-combined",
         /// Ordinary pages of the program, lent to the device.
         Imported = "imported",
+        /// CUDA's, at one address for host and device; its pages move to whom uses them.
+        Managed = "managed",
         /// With copies: ordinary memory, copied through a pinned buffer.
         Staged = "staged",
     }

@@ -19,10 +19,11 @@ Examples:
   whylate load framebuffer --device /dev/fb0 --through write --yes-draw-on-my-screen
   whylate load framebuffer --variant source-flushed --rate 60/s --json
   whylate load framebuffer --variant uncached --device /sys/bus/pci/devices/0000:00:02.0/resource0
+  whylate load framebuffer --backend card --rate 60/s
 
 Without --device it takes write-combining memory that no display shows: a buffer of a graphics
 driver (`modprobe vgem` makes one), pages of the module whylate_memtype, or a region of a PCI
-device."))]
+device. `--backend card` is a card's own memory, which its driver lends by Vulkan (whylate-gpu)."))]
 pub struct FramebufferPlan {
     /// Where it is written, one thread on each CPU; of `others` the first alone.
     pub cpus: CpuSelector,
@@ -30,6 +31,9 @@ pub struct FramebufferPlan {
     /// default the first that no display shows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<PathBuf>,
+    /// The backend that its memory is of, as `whylate copy --backends` lists them; by default by the device's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backend: Option<String>,
     /// How its memory is reached.
     pub through: FramebufferAccess,
     /// How a frame is written.
@@ -69,6 +73,7 @@ impl Default for FramebufferPlan {
         Self {
             cpus: CpuSelector::Others,
             device: None,
+            backend: None,
             through: FramebufferAccess::Mapping,
             variant: FramebufferVariant::AsIs,
             frame: None,

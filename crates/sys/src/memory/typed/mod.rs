@@ -8,6 +8,7 @@ mod anonymous;
 mod device;
 mod dma;
 mod gem;
+mod listed;
 mod module;
 
 pub use module::{MODULE_DEVICE, Module};
@@ -95,7 +96,7 @@ pub struct TypedMemory {
     /// The device; empty for ordinary memory.
     pub place: PathBuf,
     pub requested: MemoryMode,
-    /// What the page table says; `None` where nothing can read it.
+    /// What the page table says, or the kernel's list of memory types; `None` where neither can be read.
     pub mapped: Option<MemoryMode>,
     /// What timing shows; `None` where its figures contradict each other.
     pub effective: Option<MemoryMode>,
@@ -115,6 +116,7 @@ impl TypedMemory {
     /// The kernel's refusal, or less memory than was asked for.
     pub fn open(backend: &dyn Backend, offer: &Offer, bytes: usize) -> io::Result<Self> {
         let room = bytes.max(whylate_copy::observe::BYTES_MIN);
+        let listed_before = listed::list();
         let mut memory = backend.open(offer, room)?;
         if memory.as_slice().len() < room {
             let message = format!("it has {} bytes, {room} are needed", memory.as_slice().len());
@@ -124,7 +126,8 @@ impl TypedMemory {
         // Drivers map a page when it is touched first, which has been done now.
         let mapped = match offer.place.as_os_str().is_empty() {
             true => Some(offer.mode),
-            false => module::page_table_mode(memory.as_slice()),
+            false => module::page_table_mode(memory.as_slice())
+                .or_else(|| listed::added(&listed_before, &listed::list(), memory.as_slice().len())),
         };
         Ok(Self {
             memory,
@@ -177,7 +180,7 @@ pub fn open(
 ) -> Result<TypedMemory, String> {
     let ordinary = mode == MemoryMode::WriteBack;
     let mut reasons = Vec::new();
-    for one in BACKENDS {
+    for one in all() {
         // A named backend is the one of memory that is not ordinary.
         let is_meant = match backend {
             Some(_) if ordinary => one.name() == BACKENDS[0].name(),
@@ -191,7 +194,7 @@ pub fn open(
             Ok(offers) => {
                 let has = |offer: &&Offer| offer.mode == mode && (offer.is_free || backend.is_some());
                 for offer in offers.iter().filter(has) {
-                    match TypedMemory::open(*one, offer, bytes) {
+                    match TypedMemory::open(one, offer, bytes) {
                         Ok(memory) => return Ok(memory),
                         Err(error) => reasons.push(format!("{}: {error}", one.name())),
                     }
@@ -201,7 +204,7 @@ pub fn open(
         }
     }
     if reasons.is_empty() {
-        let names: Vec<&str> = BACKENDS.iter().map(|backend| backend.name()).collect();
+        let names: Vec<&str> = all().map(|backend| backend.name()).collect();
         reasons.push(format!(
             "the backends are {}; `whylate copy --backends` lists what they have",
             names.join(", ")
