@@ -19,21 +19,6 @@ def duckdb(statements):
     return [column[0] for column in found.description], found.fetchall()
 
 
-def clickhouse(statements):
-    from chdb import session
-
-    database = session.Session()
-    for statement in statements[:-1]:
-        database.query(statement)
-    found = json.loads(str(database.query(statements[-1], "JSONCompact")))
-    numbers = [
-        float if "Float" in column["type"] or "Decimal" in column["type"] else int if "Int" in column["type"] else str
-        for column in found["meta"]
-    ]
-    rows = [[None if it is None else kind(it) for kind, it in zip(numbers, row)] for row in found["data"]]
-    return [column["name"] for column in found["meta"]], rows
-
-
 def spark(statements):
     from pyspark.sql import SparkSession
 
@@ -45,16 +30,6 @@ def spark(statements):
     for statement in statements:
         found = session.sql(statement)
     return found.columns, [list(row) for row in found.collect()]
-
-
-def datafusion(statements):
-    import datafusion
-
-    context = datafusion.SessionContext()
-    for statement in statements:
-        found = context.sql(statement)
-    columns = found.schema().names
-    return columns, [[row[name] for name in columns] for row in found.to_pylist()]
 
 
 def plain(value):
@@ -69,7 +44,7 @@ answer = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
 asked = json.load(sys.stdin)
 try:
-    engines = {"duckdb": duckdb, "clickhouse": clickhouse, "spark": spark, "datafusion": datafusion}
+    engines = {"duckdb": duckdb, "spark": spark}
     answers = [engines[asked["engine"]](statements) for statements in asked["questions"]]
 except ImportError as error:
     print(error, file=sys.stderr)

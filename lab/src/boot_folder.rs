@@ -36,6 +36,10 @@ pub(crate) struct Files {
     pub(crate) root: PathBuf,
     pub(crate) module: PathBuf,
     pub(crate) binary: Option<PathBuf>,
+    /// Version of the kernel, as `uname -r` prints it.
+    pub(crate) version: String,
+    /// The tree of GRUB's packages.
+    pub(crate) grub: Option<PathBuf>,
 }
 
 /// The folder; dropping it removes it.

@@ -72,7 +72,7 @@ impl Cache {
         let others = Architecture::ALL.into_iter().flat_map(|architecture| {
             images(architecture).into_iter().chain([self.qemu(architecture)]).flatten()
         });
-        let mut used: Vec<PathBuf> = kernels.chain(others).collect();
+        let mut used: Vec<PathBuf> = kernels.chain(others).chain(crate::grub::tree(self)).collect();
         let compilers: Vec<PathBuf> = used.iter().filter_map(|kernel| self.compiler(kernel)).collect();
         used.extend(compilers);
         let is_old = |path: &PathBuf| {

@@ -2,11 +2,12 @@
 
 use crate::boot_folder::{BootFolder, Files};
 use crate::error::LabError;
+use crate::grub;
 use crate::hang;
 use crate::host;
 use crate::kernel_log;
 use crate::line::Line;
-use crate::machine::{Architecture, Machine, Profile};
+use crate::machine::{Architecture, Device, Machine, Profile};
 use crate::output::Output;
 use crate::qemu::{self, Parts};
 use crate::stuck;
@@ -135,6 +136,26 @@ impl Guest {
         }
     }
 
+    /// Runs a shell script that may reboot the machine; `None` where it did, and the guest takes scripts again. Only a guest
+    /// with [`Device::Grub`] is booted again.
+    pub fn run_or_reboot(&mut self, script: &str, limit: Duration) -> Result<Option<Output>, LabError> {
+        let name = self.start(script)?.name;
+        let done = format!("done {name} ");
+        match self.look_for_any(&[&done, "ready "], limit)? {
+            Some((0, rest)) => Running { guest: self, name, done: Some(rest) }.wait(limit).map(Some),
+            Some((_, version)) => {
+                self.version = version.trim().to_owned();
+                self.console_told = self.console().len();
+                self.check_log(&read_or_empty(&self.share().join("boot.log")))?;
+                Ok(None)
+            }
+            None => Err(self.failure(&format!(
+                "neither ended the script nor came up again within {} s",
+                limit.as_secs()
+            ))),
+        }
+    }
+
     /// Starts a shell script in the guest, so that the host can do something while it runs.
     pub fn start(&mut self, script: &str) -> Result<Running<'_>, LabError> {
         if self.ended {
@@ -229,6 +250,15 @@ impl Guest {
 
     /// As [`Guest::wait_for`]; a guest that does not send the line in time goes on.
     fn look_for(&mut self, prefix: &str, limit: Duration) -> Result<Option<String>, LabError> {
+        Ok(self.look_for_any(&[prefix], limit)?.map(|(_, rest)| rest))
+    }
+
+    /// The same of several prefixes; which of them it was, and the rest of the line.
+    fn look_for_any(
+        &mut self,
+        prefixes: &[&str],
+        limit: Duration,
+    ) -> Result<Option<(usize, String)>, LabError> {
         let deadline = Instant::now() + limit;
         let mut look_next = Instant::now() + SILENCE;
         loop {
@@ -239,8 +269,10 @@ impl Guest {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.agent.read(LOOK_INTERVAL.min(left.max(LOOK_INTERVAL_MIN))) {
                 Ok(Some(line)) => {
-                    if let Some(rest) = line.strip_prefix(prefix) {
-                        return Ok(Some(rest.to_owned()));
+                    let found =
+                        prefixes.iter().enumerate().find_map(|(nth, it)| Some((nth, line.strip_prefix(it)?)));
+                    if let Some((nth, rest)) = found {
+                        return Ok(Some((nth, rest.to_owned())));
                     }
                 }
                 Ok(None) if left.is_zero() => return Ok(None),
@@ -342,6 +374,12 @@ fn begin(
         folder: folder.path(),
         share: &folder.share(),
     };
+    if machine.devices.contains(&Device::Grub)
+        && !grub::disk(folder.path()).exists()
+        && let Some(tree) = &files.grub
+    {
+        grub::make(tree, folder.path(), &files.kernel, &files.version, &qemu::command_line(machine))?;
+    }
     let mut command = qemu::command(machine, &parts, words)?;
     let mut child =
         command.spawn().map_err(|source| LabError::Start { command: host::shown(&command), source })?;

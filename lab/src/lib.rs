@@ -17,6 +17,7 @@ pub mod corpus;
 mod counter;
 mod emulator;
 mod error;
+mod grub;
 mod guest;
 mod hang;
 mod host;
@@ -82,6 +83,7 @@ fn kernels(cache: &Cache, more: &[Kernel], say: &dyn Fn(&str)) -> Result<(), Lab
     let packages = PackageRoot::open(cache, Architecture::X86);
     let tools = packages.as_ref();
     Emulator::ensure(cache, tools, Architecture::X86, say)?;
+    grub::ensure(cache, tools, say)?;
     let module = |version: String| plant_module::ensure(cache, &version, say);
     let (of_x86, others): (Vec<Kernel>, Vec<Kernel>) =
         more.iter().partition(|kernel| kernel.architecture() == Architecture::X86);
@@ -151,6 +153,9 @@ impl Lab {
             return Some(reason);
         }
         let build = "run `cargo xtask lab build";
+        if machine.devices.contains(&Device::Grub) && grub::tree(&self.cache).is_none() {
+            return Some(format!("GRUB is not in the cache: {build}`"));
+        }
         let Some((version, _)) = self.cache.kernel(machine.kernel) else {
             return Some(format!(
                 "the kernel `{0}` is not in the cache: {build} {0}`",
@@ -182,7 +187,8 @@ impl Lab {
             let root = self.cache.image(machine.image, architecture)?;
             let emulator = Emulator::of(&self.cache, machine);
             let binary = self.binaries.get(&architecture).cloned();
-            Some(boot_folder::Files { emulator, kernel, root, module, binary })
+            let grub = grub::tree(&self.cache);
+            Some(boot_folder::Files { emulator, kernel, root, module, binary, version, grub })
         });
         let files = files.ok_or_else(|| unavailable("the cache was emptied just now".into()))?;
         Guest::boot(machine, &files)

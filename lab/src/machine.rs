@@ -239,11 +239,13 @@ pub enum Device {
     ExtraCpus,
     /// The two CPUs are SMT siblings: threads of one core.
     Siblings,
+    /// GRUB boots it, from a disk that the guest may change; a guest that reboots is booted again by GRUB.
+    Grub,
 }
 
 impl Device {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::BochsDisplay,
         Self::VirtioGpu,
         Self::VesaFramebuffer,
@@ -251,6 +253,7 @@ impl Device {
         Self::SecondDisk,
         Self::ExtraCpus,
         Self::Siblings,
+        Self::Grub,
     ];
 
     #[must_use]
@@ -263,6 +266,7 @@ impl Device {
             Self::SecondDisk => "disk",
             Self::ExtraCpus => "hotplug",
             Self::Siblings => "smt",
+            Self::Grub => "grub",
         }
     }
 

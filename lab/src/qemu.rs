@@ -3,6 +3,7 @@
 use crate::counter;
 use crate::emulator::Emulator;
 use crate::error::LabError;
+use crate::grub;
 use crate::machine::{Architecture, Device, Machine, Profile};
 use std::fs::File;
 use std::os::unix::net::UnixStream;
@@ -38,7 +39,10 @@ pub(crate) struct Parts<'a> {
 /// The command that starts a machine, with more words on its kernel's command line.
 pub(crate) fn command(machine: &Machine, parts: &Parts<'_>, words: &str) -> Result<Command, LabError> {
     let mut qemu = parts.emulator.command(machine.kernel.architecture().qemu().0);
-    qemu.args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]);
+    qemu.args(["-nodefaults", "-no-user-config", "-display", "none"]);
+    if !machine.devices.contains(&Device::Grub) {
+        qemu.arg("-no-reboot");
+    }
     let (board, cpu) = board(machine);
     qemu.args(["-M", board, "-cpu", cpu, "-m", &MEMORY_MIB.to_string()]);
     qemu.args(["-smp", &cpus(machine)]);
@@ -80,8 +84,8 @@ fn board(machine: &Machine) -> (&'static str, &'static str) {
     }
 }
 
-/// Kernel, its command line, its console.
-fn start(qemu: &mut Command, machine: &Machine, parts: &Parts<'_>, words: &str) {
+/// The kernel's command line.
+pub(crate) fn command_line(machine: &Machine) -> String {
     let is_x86 = machine.kernel.architecture() == Architecture::X86;
     let console = if is_x86 { "ttyS0 tsc=reliable" } else { "ttyAMA0" };
     let mut line = format!("console={console} panic=-1 loglevel=5 sysrq_always_enabled");
@@ -100,18 +104,28 @@ fn start(qemu: &mut Command, machine: &Machine, parts: &Parts<'_>, words: &str) 
         }
         Profile::Threads => {}
     }
-    let mut kernel = "vmlinux";
     if machine.devices.contains(&Device::VesaFramebuffer) {
-        // Only the setup code of a bzImage sets a graphics mode. mtrr:3 asks vesafb for write-combining.
-        kernel = "bzImage";
+        // mtrr:3 asks vesafb for write-combining.
         line.push_str(" vga=0x315 video=vesafb:mtrr:3");
     }
-    qemu.arg("-kernel").arg(parts.kernel.join(kernel));
-    qemu.arg("-initrd").arg(parts.folder.join("initramfs"));
-    if !words.is_empty() {
-        line.push_str(&format!(" {words}"));
+    line
+}
+
+/// What QEMU starts, its command line, its console.
+fn start(qemu: &mut Command, machine: &Machine, parts: &Parts<'_>, words: &str) {
+    if machine.devices.contains(&Device::Grub) {
+        qemu.arg("-kernel").arg(grub::image(parts.folder));
+    } else {
+        // Only the setup code of a bzImage sets a graphics mode.
+        let is_vesa = machine.devices.contains(&Device::VesaFramebuffer);
+        qemu.arg("-kernel").arg(parts.kernel.join(if is_vesa { "bzImage" } else { "vmlinux" }));
+        qemu.arg("-initrd").arg(parts.folder.join("initramfs"));
+        let mut line = command_line(machine);
+        if !words.is_empty() {
+            line.push_str(&format!(" {words}"));
+        }
+        qemu.args(["-append", &line]);
     }
-    qemu.args(["-append", &line]);
     let console = parts.folder.join("console.log");
     qemu.args(["-chardev", &format!("file,id=console,path={}", console.display())]);
     qemu.args(["-serial", "chardev:console"]);
@@ -149,6 +163,10 @@ fn add_device(qemu: &mut Command, device: Device, folder: &Path) -> Result<(), L
             let file = file.map_err(LabError::file("create", &path))?;
             file.set_len(DISK_MIB << 20).map_err(LabError::file("write", &path))?;
             disk(qemu, "second", &path, "cache=unsafe");
+            qemu
+        }
+        Device::Grub => {
+            disk(qemu, "boot", &grub::disk(folder), "cache=unsafe");
             qemu
         }
         Device::ExtraCpus | Device::Siblings => qemu,
@@ -222,7 +240,12 @@ mod tests {
         let machine = Machine::new(Profile::Threads, Kernel::RealTime);
         assert!(!line(&machine).contains("ivshmem"));
         assert!(line(&machine.clone().with(&[Device::Siblings])).contains("cores=1,threads=2"));
-        let line = line(&machine.with(&Device::ALL));
+        let by_grub = line(&machine.clone().with(&[Device::Grub]));
+        assert!(
+            by_grub.contains("grub.lnx") && !by_grub.contains("-append") && !by_grub.contains("-no-reboot")
+        );
+        let others = Device::ALL.into_iter().filter(|device| *device != Device::Grub);
+        let line = line(&machine.with(&others.collect::<Vec<_>>()));
         for text in ["bochs-display", "virtio-gpu-pci", "VGA", "ivshmem-plain", "id=second", "maxcpus=4"] {
             assert!(line.contains(text), "{text} is missing: {line}");
         }

@@ -14,9 +14,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
     DuckDb,
-    ClickHouse,
     Spark,
-    DataFusion,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -184,9 +182,7 @@ impl Engine {
     pub const fn name(self) -> &'static str {
         match self {
             Self::DuckDb => "duckdb",
-            Self::ClickHouse => "clickhouse",
             Self::Spark => "spark",
-            Self::DataFusion => "datafusion",
         }
     }
 
@@ -194,9 +190,7 @@ impl Engine {
     const fn module(self) -> &'static str {
         match self {
             Self::DuckDb => "duckdb",
-            Self::ClickHouse => "chdb",
             Self::Spark => "pyspark",
-            Self::DataFusion => "datafusion",
         }
     }
 }

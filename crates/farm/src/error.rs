@@ -43,23 +43,16 @@ pub enum FarmError {
     InProgress(PathBuf),
     /// Its rows are in files of many runs.
     #[error(
-        "{0}: the month of this run is merged: only the same run takes its place, with the same `--plan`, `--host` and \
-         `--kernel` as it was pushed with; rename the run's directory to push this one beside it"
+        "{0}: the rows of this run are (or may be) in the file of a month, where they cannot be replaced; rename the run's \
+         directory to push this one beside it"
     )]
     IsMerged(String),
-    /// The manifest of a run, which is damaged and would say whether its rows are in files of many runs.
+    /// Rows that would count twice.
     #[error(
-        "{0}: damaged in the lake, and the rows of the run may be in the file of a merged month: neither `--replace` nor \
-         `--repair` makes this object anew, since the run could then be counted twice; put a copy of it back (a backup, or \
-         the bucket's older version)"
+        "{0}: a merge of a month was cut off there by an earlier version of whylate; end it with that version: \
+         `whylate farm merge {0} --continue`"
     )]
-    MaybeMerged(String),
-    /// Another merge has begun and has not ended.
-    #[error(
-        "{0}: another `farm merge` is going on there, or was cut off; if none is going on anywhere, `--continue` goes on \
-         where it stopped"
-    )]
-    Merging(String),
+    HalfMerged(String),
     /// No run of that name.
     #[error("{0}: no such run in the lake; `whylate pull URL` lists its runs")]
     NoSuchRun(String),
@@ -70,7 +63,7 @@ pub enum FarmError {
     #[error("{0}: its push did not end: push it again, which goes on where it stopped")]
     NotComplete(String),
     /// An object that is missing, or other than its manifest says.
-    #[error("{0}: damaged in the lake: {1}; {remedy}", remedy = remedy_of(.0))]
+    #[error("{0}: damaged in the lake: {1}; push the run again with `--replace`")]
     Damaged(String, String),
     /// The place for a pulled run is taken.
     #[error("{0}: exists; give another directory")]
@@ -92,7 +85,9 @@ pub enum FarmError {
     #[error("{0}: {1}")]
     Engine(&'static str, String),
     /// An engine that had not answered after so many seconds.
-    #[error("{0}: no answer after {1} s; `whylate farm merge` makes questions of a large lake faster")]
+    #[error(
+        "{0}: no answer after {1} s; one file for each table and month makes questions of a large lake faster (FARM.md)"
+    )]
     TooLong(&'static str, u64),
     /// An engine that was not waited for any more.
     #[error("{0}: stopped before it answered")]
@@ -119,15 +114,6 @@ impl FarmError {
             Self::WithDamage(error, _) => error.is_unavailable(),
             _ => false,
         }
-    }
-}
-
-/// What brings a damaged object back.
-fn remedy_of(object: &str) -> &'static str {
-    // The lake's own URL may have a folder of that name, too.
-    match object.contains("/merged/table=") || object.contains("/merged/parts/") {
-        true => "`whylate farm merge URL --repair` makes the month anew",
-        false => "push the run again with `--replace`",
     }
 }
 

@@ -18,7 +18,7 @@ pub use compare::{FIGURES, RunGroup, compare_groups, kernels};
 pub use engine::{Engine, Rows, Wait, ask};
 pub use error::FarmError;
 pub use farm_file::{FarmFile, Host, PlanRule};
-pub use lake::{Checked, Damaged, Lake, LakeRun, Layout, Merged, MergedPart, Pulled, Push, Pushed, Repaired};
+pub use lake::{Damaged, Lake, LakeRun, Layout, Pulled, Push, Pushed};
 pub use query::{Question, answer, answers, library, statements};
 pub use render::{Dispatcher, PlanFile, Rendered, render};
 pub use verify::{Asked, mismatches};

@@ -2,8 +2,8 @@
 //! what it answers. Beside the tables, which are views here, it may use the views of `sql/views.sql`.
 
 use crate::engine::{Engine, Rows, Wait, ask};
-use crate::error::FarmError;
-use crate::lake::{Damaged, Lake, LakeRun, Layout, Links, without};
+use crate::error::{At as _, FarmError};
+use crate::lake::{Damaged, Lake, Layout, names_below};
 use std::cell::LazyCell;
 use std::path::Path;
 
@@ -65,7 +65,18 @@ impl Question {
 pub fn statements(
     engine: Engine,
     url: &str,
-    layout: &Layout,
+    layout: Layout,
+    question: &str,
+) -> Result<Vec<String>, FarmError> {
+    statements_without(engine, url, layout, &[], question)
+}
+
+/// The same; DuckDB reads no object that is `damaged`.
+fn statements_without(
+    engine: Engine,
+    url: &str,
+    layout: Layout,
+    damaged: &[Damaged],
     question: &str,
 ) -> Result<Vec<String>, FarmError> {
     let bad = |what: &str| FarmError::BadUrl(url.to_owned(), what.to_owned());
@@ -73,36 +84,23 @@ pub fn statements(
     if place.contains(['\'', '\\', '*', '?', '{']) {
         return Err(bad("no engine can be given its name"));
     }
-    if engine == Engine::ClickHouse && place.contains("://") && !place.starts_with("s3://") {
-        return Err(bad("ClickHouse is given folders and s3:// here"));
-    }
-    if !layout.has_runs && layout.merged.is_empty() {
+    if !layout.has_runs && !layout.has_months {
         return Err(FarmError::NoRuns(url.to_owned()));
     }
     let question = one_statement(question)?;
-    let sources = Sources { engine, place, layout };
+    let sources = Sources { place, layout, damaged };
     let mut all = Vec::new();
-    match engine {
-        Engine::DuckDb | Engine::DataFusion => {}
-        Engine::ClickHouse => {
-            all.push("CREATE DATABASE IF NOT EXISTS lake ENGINE = Atomic".to_owned());
-            all.push("USE lake".to_owned());
-            // Cells without a value are null, as the standard says.
-            all.push("SET join_use_nulls = 1".to_owned());
-            // For both halves of a table of runs and months: a setting behind a union is that of its last half alone.
-            all.push("SET use_hive_partitioning = 0".to_owned());
-        }
-        Engine::Spark => {
-            all.push("SET spark.sql.sources.partitionColumnTypeInference.enabled=false".to_owned());
-        }
+    if engine == Engine::Spark {
+        all.push("SET spark.sql.sources.partitionColumnTypeInference.enabled=false".to_owned());
     }
     let (views, tables) = used(&question);
-    all.extend(tables.into_iter().flat_map(|table| sources.views(table)));
+    all.extend(tables.into_iter().flat_map(|table| match engine {
+        Engine::DuckDb => sources.of_duckdb(table),
+        Engine::Spark => sources.of_spark(table),
+    }));
     let own = match engine {
+        Engine::DuckDb => "CREATE VIEW",
         Engine::Spark => "CREATE OR REPLACE TEMPORARY VIEW",
-        // A server keeps the views of the question before.
-        Engine::ClickHouse => "CREATE OR REPLACE VIEW",
-        Engine::DuckDb | Engine::DataFusion => "CREATE VIEW",
     };
     let view = |view: &String| view.replacen("CREATE VIEW", own, 1);
     all.extend(views.iter().map(view).map(|view| each_word(engine, &view)));
@@ -115,9 +113,7 @@ fn each_word(engine: Engine, view: &str) -> String {
     const WORDS: &str = "EACH_WORD(labels)";
     let own = match engine {
         Engine::DuckDb => "unnest(string_split(labels, ' '))",
-        Engine::ClickHouse => "arrayJoin(splitByChar(' ', labels))",
         Engine::Spark => "explode(split(labels, ' '))",
-        Engine::DataFusion => "unnest(string_to_array(labels, ' '))",
     };
     view.replace(WORDS, own)
 }
@@ -134,110 +130,66 @@ fn used(question: &str) -> (Vec<String>, Vec<&'static str>) {
 
 /// Where the rows of tables come from.
 struct Sources<'a> {
-    engine: Engine,
     place: &'a str,
-    layout: &'a Layout,
+    layout: Layout,
+    damaged: &'a [Damaged],
 }
 
 impl Sources<'_> {
-    /// The statements that make a table: of the files of single runs, of those of months, or of both.
-    fn views(&self, table: &str) -> Vec<String> {
-        let merged = &self.layout.merged;
-        let names: Vec<String> = merged.iter().map(|part| part.table(table)).collect();
-        let digests: Vec<&str> = merged.iter().map(|part| part.digest.as_str()).collect();
-        let months = format!("{}/merged/table={table}/month=*/{{{}}}.parquet", self.place, digests.join(","));
-        match self.engine {
-            Engine::DuckDb => self.of_duckdb(table, &names),
-            Engine::ClickHouse => self.of_clickhouse(table, &months),
-            Engine::Spark => self.of_spark(table, &months),
-            Engine::DataFusion => self.of_datafusion(table),
+    /// The objects of a table that are read instead of all of its folder.
+    fn whole_ones(&self, table: &str) -> Option<Vec<String>> {
+        let folder = format!("table={table}");
+        let is_of_table = |name: &str| name.starts_with(&format!("{folder}/"));
+        if !self.damaged.iter().any(|it| is_of_table(&it.object)) {
+            return None;
         }
+        let names = names_below(Path::new(self.place), &folder);
+        Some(names.filter(|name| !self.damaged.iter().any(|it| it.object == *name)).collect())
     }
 
-    /// Runs whose own files are about to be deleted are in the file of their month.
-    fn condition(&self) -> String {
-        let name = |run: &LakeRun| format!("'{run}'");
-        let names: Vec<String> = self.layout.hidden.iter().map(name).collect();
-        match names.is_empty() {
-            true => String::new(),
-            false => format!(" WHERE concat(host, '/', run) NOT IN ({})", names.join(", ")),
-        }
-    }
-
-    fn of_duckdb(&self, table: &str, names: &[String]) -> Vec<String> {
+    fn of_duckdb(&self, table: &str) -> Vec<String> {
+        let place = self.place;
         let read = |files: &str| {
             format!(
                 "SELECT * FROM read_parquet({files}, hive_partitioning = true, hive_types_autocast = false, \
                  union_by_name = true)"
             )
         };
-        let place = self.place;
-        let loose = read(&format!("'{place}/table={table}/*/*/*.parquet'")) + &self.condition();
-        let files: Vec<String> = names.iter().map(|name| format!("'{place}/{name}'")).collect();
-        let months = read(&format!("[{}]", files.join(", ")));
+        let loose = match self.whole_ones(table) {
+            None => read(&format!("'{place}/table={table}/*/*/*.parquet'")),
+            Some(names) => {
+                let names: Vec<String> = names.iter().map(|name| format!("'{place}/{name}'")).collect();
+                read(&format!("[{}]", names.join(", ")))
+            }
+        };
+        let months = read(&format!("'{place}/merged/table={table}/*/*.parquet'"));
         vec![format!("CREATE VIEW {table} AS {}", self.joined(&loose, &months, " UNION ALL BY NAME "))]
     }
 
-    fn of_clickhouse(&self, table: &str, months: &str) -> Vec<String> {
-        let function = if self.place.contains("://") { "s3" } else { "file" };
-        let loose = format!(
-            "SELECT *, extract(_path, 'host=([^/]+)') AS host FROM {function}('{}/table={table}/*/*/*.parquet', \
-             Parquet){}",
-            self.place,
-            self.condition()
-        );
-        let months = format!("SELECT * FROM {function}('{months}', Parquet)");
-        vec![format!("CREATE OR REPLACE VIEW {table} AS {}", self.joined(&loose, &months, " UNION ALL "))]
-    }
-
     /// `month` and `host` come from the folders, as texts.
-    fn of_spark(&self, table: &str, months: &str) -> Vec<String> {
-        let in_spark = |place: &str| place.replacen("s3://", "s3a://", 1);
+    fn of_spark(&self, table: &str) -> Vec<String> {
+        let place = self.place.replacen("s3://", "s3a://", 1);
         let view = |name: &str, of: &str| format!("CREATE OR REPLACE TEMPORARY VIEW {name} {of}");
-        let loose = format!("USING parquet OPTIONS (path '{}/table={table}')", in_spark(self.place));
-        if self.layout.merged.is_empty() {
+        let loose = format!("USING parquet OPTIONS (path '{place}/table={table}')");
+        if !self.layout.has_months {
             return vec![view(table, &loose)];
         }
-        let base = in_spark(&format!("{}/merged/table={table}", self.place));
-        let months = format!("USING parquet OPTIONS (path '{}', basePath '{base}')", in_spark(months));
+        let months = format!("USING parquet OPTIONS (path '{place}/merged/table={table}')");
         let (of_runs, of_months) = (format!("{table}_of_runs"), format!("{table}_of_months"));
         let mut all = vec![view(&of_months, &months)];
         all.extend(self.layout.has_runs.then(|| view(&of_runs, &loose)));
-        let loose = format!("SELECT * FROM {of_runs}{}", self.condition());
-        let both = self.joined(&loose, &format!("SELECT * FROM {of_months}"), " UNION ALL ");
+        let select = |name: &str| format!("SELECT * FROM {name}");
+        let both = self.joined(&select(&of_runs), &select(&of_months), " UNION ALL ");
         all.push(view(table, &format!("AS {both}")));
-        all
-    }
-
-    /// Each month is a table of its own: a table is a folder there, which may hold what a merge has not ended.
-    fn of_datafusion(&self, table: &str) -> Vec<String> {
-        let file = |name: &str, of: &str, place: &str| {
-            format!("CREATE EXTERNAL TABLE {name} STORED AS PARQUET{of} LOCATION '{place}'")
-        };
-        let mut all = Vec::new();
-        let mut months = Vec::new();
-        for (number, part) in self.layout.merged.iter().enumerate() {
-            let name = format!("{table}_of_month_{number}");
-            all.push(file(&name, "", &format!("{}/{}", self.place, part.table(table))));
-            months.push(format!("SELECT *, '{}' AS month FROM {name}", part.month));
-        }
-        let name = format!("{table}_of_runs");
-        if self.layout.has_runs {
-            let place = format!("{}/table={table}/", self.place);
-            all.push(file(&name, " PARTITIONED BY (host, month)", &place));
-        }
-        let loose = format!("SELECT * FROM {name}{}", self.condition());
-        let by = " UNION ALL BY NAME ";
-        all.push(format!("CREATE VIEW {table} AS {}", self.joined(&loose, &months.join(by), by)));
         all
     }
 
     /// What there is of the two.
     fn joined(&self, loose: &str, months: &str, by: &str) -> String {
-        match (self.layout.has_runs, self.layout.merged.is_empty()) {
-            (true, true) => loose.to_owned(),
+        match (self.layout.has_runs, self.layout.has_months) {
+            (true, false) => loose.to_owned(),
             (false, _) => months.to_owned(),
-            (true, false) => format!("{loose}{by}{months}"),
+            (true, true) => format!("{loose}{by}{months}"),
         }
     }
 }
@@ -287,7 +239,7 @@ pub fn answer(
 
 /// Answers questions over a lake, all of them or none. What they need of a bucket is fetched into `cache` before, where it is not
 /// there yet; a lake in a folder has none. Damaged objects are left out, and named in each answer. `wait` is asked for before
-/// an engine begins, or links are made that have to be deleted: until then, a signal may end the process.
+/// an engine begins: until then, a signal may end the process.
 pub fn answers(
     engine: Engine,
     lake: &Lake,
@@ -299,32 +251,28 @@ pub fn answers(
     let mut tables: Vec<&str> = questions.iter().flat_map(|question| used(&bare(question)).1).collect();
     tables.sort_unstable();
     tables.dedup();
-    let mut layout = lake.layout()?;
-    loop {
-        let damaged = lake.find_damaged(cache, &layout, &tables)?;
-        if wait.is_over() {
-            return Err(FarmError::Stopped(engine.name()));
-        }
-        let rest =
-            (!damaged.is_empty()).then(|| without(&damaged, lake.place(cache), &tables)).transpose()?;
-        let place = rest.as_ref().map(Links::path).or(cache);
-        let place = place.map_or_else(|| lake.url().to_owned(), |place| place.display().to_string());
-        let all = questions.iter().map(|question| statements(engine, &place, &layout, question));
-        let rows = all.collect::<Result<Vec<_>, _>>().and_then(|all| ask(engine, &all, &wait));
-        let rows = match rows {
-            Err(error) if !damaged.is_empty() => {
-                Err(FarmError::WithDamage(Box::new(error), Damaged::said(&damaged, lake.url())))
-            }
-            rows => rows
-                .map(|rows| rows.into_iter().map(|rows| Rows { damaged: damaged.clone(), ..rows }).collect()),
-        };
-        let after = lake.layout()?;
-        // A merge moved rows meanwhile: some may have been seen twice, or not at all.
-        if after == layout {
-            return rows;
-        }
-        layout = after;
+    let layout = lake.layout()?;
+    let damaged = lake.find_damaged(cache, &tables)?;
+    if wait.is_over() {
+        return Err(FarmError::Stopped(engine.name()));
     }
+    let named = |error| match damaged.is_empty() {
+        true => error,
+        false => FarmError::WithDamage(Box::new(error), Damaged::said(&damaged, lake.url())),
+    };
+    if engine == Engine::Spark && !damaged.is_empty() {
+        let why = "it reads whole folders, and some of the objects in them are damaged: ask DuckDB";
+        return Err(named(FarmError::Engine(engine.name(), why.to_owned())));
+    }
+    let place = std::path::absolute(lake.place(cache)).at("find", lake.place(cache))?;
+    let place = place.display().to_string();
+    let all = questions
+        .iter()
+        .map(|question| statements_without(engine, &place, layout, &damaged, question))
+        .collect::<Result<Vec<_>, _>>()
+        .and_then(|all| ask(engine, &all, &wait));
+    let rows = all.map_err(named)?;
+    Ok(rows.into_iter().map(|rows| Rows { damaged: damaged.clone(), ..rows }).collect())
 }
 
 /// A statement without the lines of comments around it and its last semicolon.
@@ -349,8 +297,8 @@ mod tests {
 
     #[test]
     fn statements_name_the_lake_and_end_with_the_question() {
-        let layout = Layout { has_runs: true, ..Layout::default() };
-        let statements = |engine, url, question| statements(engine, url, &layout, question);
+        let layout = Layout { has_runs: true, has_months: false };
+        let statements = |engine, url, question| statements(engine, url, layout, question);
         let all = statements(Engine::DuckDb, "file:///srv/lake/", "-- why\nSELECT 1 FROM runs;\n").unwrap();
         assert!(all[0].contains("'/srv/lake/table=runs/*/*/*.parquet'"), "{}", all[0]);
         assert_eq!(all[1..], ["SELECT 1 FROM runs"], "no other table is looked at");
@@ -360,7 +308,6 @@ mod tests {
         let spark = statements(Engine::Spark, "s3://b/farm", "SELECT 1 FROM runs").unwrap();
         assert!(spark[1].contains("'s3a://b/farm/table=runs'"), "{}", spark[1]);
         assert!(statements(Engine::DuckDb, "/a'b", "SELECT 1").is_err());
-        assert!(statements(Engine::ClickHouse, "gs://b/farm", "SELECT 1").is_err());
         for (question, said) in
             [("", "no statement"), ("-- why\n;", "no statement"), ("SELECT 1; SELECT 2", "more than one")]
         {
@@ -368,7 +315,7 @@ mod tests {
             assert!(error.contains(said), "{question}: {error}");
         }
         assert!(statements(Engine::DuckDb, "/lake", "SELECT ';'").is_ok());
-        let none = super::statements(Engine::DuckDb, "/lake", &Layout::default(), "SELECT 1").unwrap_err();
+        let none = super::statements(Engine::DuckDb, "/lake", Layout::default(), "SELECT 1").unwrap_err();
         assert!(none.to_string().contains("/lake: holds no run"), "{none}");
     }
 }

@@ -1,202 +1,146 @@
-//! Runs in a lake: cut off, damaged, replaced, merged.
+//! Runs in a lake: cut off, damaged, replaced; and months of them as one file.
 
 mod made;
 
-use made::{Made, PLAN, answers, files, is_same, make, make_lake, make_run};
+use made::{ENGINES, PLAN, answers, files, is_same, make_lake, make_run};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use whylate_core::Plan;
 use whylate_core::plan::Source;
 use whylate_farm::{Asked, Engine, FarmError, Lake, Push, Rows, library};
+use whylate_testing::{Need, skip};
 
-/// All answers of an engine over a lake.
-fn all_answers(lake: &Lake) -> Option<Vec<Rows>> {
-    answers(Engine::DuckDb, lake, &library().iter().map(|question| question.sql).collect::<Vec<_>>())
-}
-
-#[test]
-fn months_that_are_merged_give_the_same_answers_wherever_a_merge_is_cut_off() {
-    let folder = tempfile::tempdir().unwrap();
-    let place = folder.path().join("lake");
-    let (lake, runs) = make_lake(folder.path());
-    let (before, loose) = (all_answers(&lake), files(&place));
-    let is_same_as_before = |what: &str| {
-        let Some(before) = &before else { return };
-        for (question, (a, b)) in library().iter().zip(before.iter().zip(all_answers(&lake).unwrap())) {
-            assert!(is_same(a, &b), "{what}: {}:\n{a:?}\n{b:?}", question.name);
-        }
-    };
-    let merged = lake.merge("9999-01", false).unwrap();
-    assert_eq!(merged.iter().map(|it| it.runs).sum::<usize>(), runs.len());
-    let whole = files(&place);
-    assert!(whole.len() < loose.len() / 2, "{} of {}", whole.len(), loose.len());
-    is_same_as_before("merged");
-    assert_eq!(lake.merge("9999-01", false).unwrap(), [], "there is nothing left to do");
-    assert!(lake.check_merged().unwrap().iter().all(Result::is_ok));
-    for run in lake.runs().unwrap() {
-        lake.check(&run).unwrap();
-    }
-    assert_eq!(lake.push(&runs[0], &Push::default()).unwrap().objects, 0, "it is there");
-    let replaces = Push { replace: true, ..Push::default() };
-    assert_eq!(lake.push(&runs[0], &replaces).unwrap().objects, 2, "archive and manifest alone");
-    let folder_of_other = folder.path().join("other");
-    let other = make_run(&folder_of_other, "a", "6.12", 0, 9000);
-    assert!(matches!(lake.push(&other, &replaces).unwrap_err(), FarmError::IsMerged(_)));
-    assert!(files(&place) == whole);
-    // The month's row says that nothing of what was asked for is missing.
-    let asked = Asked { kernel: Some("0.1".to_owned()), ..Asked::default() };
-    let other = Push { asked, ..replaces.clone() };
-    assert!(matches!(lake.push(&runs[0], &other).unwrap_err(), FarmError::IsMerged(_)));
-    assert!(files(&place) == whole);
-    // Nobody knows where the rows of the run are.
-    let manifest = place.join("runs/a/night-000/manifest.json");
-    let kept = std::fs::read(&manifest).unwrap();
-    std::fs::write(&manifest, "garbage").unwrap();
-    let said = lake.push(&runs[0], &replaces).unwrap_err();
-    assert!(matches!(said, FarmError::MaybeMerged(_)), "{said}");
-    assert!(said.to_string().contains("runs/a/night-000/manifest.json"), "{said}");
-    std::fs::write(&manifest, kept).unwrap();
-    assert!(files(&place) == whole);
-
-    // Cut off before its manifest, and when a part of the runs' own files was deleted.
-    let name = |end: &str| whole.keys().find(|it| it.to_string_lossy().ends_with(end)).unwrap().clone();
-    let manifest = whole.keys().find(|it| it.starts_with("merged/parts")).unwrap().clone();
-    let mark = manifest.with_extension("begun");
-    let first = merged[0].month.clone();
-    let is_of_month = |name: &Path| name.to_string_lossy().contains(&format!("month={first}/"));
-    let doomed: BTreeMap<(String, String), Vec<String>> = loose
-        .keys()
-        .filter(|name| is_of_month(name))
-        .map(|name| {
-            let text = name.to_str().unwrap().to_owned();
-            let host = text.split("host=").nth(1).unwrap().split('/').next().unwrap().to_owned();
-            ((host, name.file_stem().unwrap().to_str().unwrap().to_owned()), text)
-        })
-        .fold(BTreeMap::new(), |mut all, (key, name)| {
-            all.entry(key).or_insert_with(Vec::new).push(name);
-            all
-        });
-    let marked: Vec<Value> = doomed
-        .iter()
-        .map(|((host, run), objects)| serde_json::json!({"host": host, "run": run, "objects": objects}))
-        .collect();
-    for cut in ["before its manifest", "before the first deletion", "between deletions"] {
-        for (number, (name, content)) in loose.iter().filter(|(name, _)| is_of_month(name)).enumerate() {
-            if cut != "between deletions" || number % 2 == 0 {
-                std::fs::create_dir_all(place.join(name).parent().unwrap()).unwrap();
-                std::fs::write(place.join(name), content).unwrap();
-            }
-        }
-        if cut != "between deletions" {
-            for (host, run) in doomed.keys() {
-                let manifest = PathBuf::from(format!("runs/{host}/{run}/manifest.json"));
-                std::fs::write(place.join(&manifest), &loose[&manifest]).unwrap();
-            }
-        }
-        if cut == "before its manifest" {
-            std::fs::remove_file(place.join(&manifest)).unwrap();
-        }
-        std::fs::write(place.join(&mark), serde_json::to_vec(&marked).unwrap()).unwrap();
-        is_same_as_before(cut);
-        std::fs::write(place.join("merged/lock.json"), "{}").unwrap();
-        assert!(matches!(lake.merge("9999-01", false).unwrap_err(), FarmError::Merging(_)), "{cut}");
-        lake.merge("9999-01", true).unwrap();
-        assert!(files(&place) == whole, "{cut}");
-    }
-    std::fs::write(place.join(name("parquet")), "garbage").unwrap();
-    assert!(lake.check_merged().unwrap().iter().any(Result::is_err));
-}
-
-#[test]
-fn a_damaged_month_is_made_anew_from_the_archives_of_its_runs() {
-    let folder = tempfile::tempdir().unwrap();
-    let place = folder.path().join("lake");
-    let (lake, runs) = make_lake(folder.path());
-    let before = all_answers(&lake);
-    lake.merge("9999-01", false).unwrap();
-    let whole = files(&place);
-    assert!(lake.repair(false).unwrap().is_empty(), "nothing is damaged");
-    let of = |start: &str| {
-        let month = |name: &&PathBuf| name.starts_with(start) && name.to_string_lossy().contains("2026-09");
-        whole.keys().find(month).unwrap().clone()
-    };
-    let (table, manifest) = (of("merged/table=quantiles"), of("merged/parts"));
-    for object in [&table, &manifest] {
-        let parts = lake.layout().unwrap().merged;
-        std::fs::write(place.join(object), "garbage").unwrap();
-        let said = lake.check_merged().unwrap().into_iter().find_map(Result::err).unwrap().to_string();
-        assert!(said.contains(object.to_str().unwrap()) && said.contains("--repair"), "{said}");
-        let repaired = lake.repair(false).unwrap();
-        assert!(matches!(&repaired[..], [Ok((month, 30))] if month == "2026-09"), "{repaired:?}");
-        assert_eq!(lake.layout().unwrap().merged.len(), parts.len() - 1, "its runs have their own files");
-        if let Some(before) = &before {
-            assert!(before.iter().zip(all_answers(&lake).unwrap()).all(|(a, b)| is_same(a, &b)));
-        }
-        lake.merge("9999-01", false).unwrap();
-        assert!(files(&place) == whole, "{}", object.display());
-    }
-    // Cut off before the month's manifest is deleted: the next merge leaves the month as it is.
-    std::fs::write(place.join(&table), "garbage").unwrap();
-    lake.repair(false).unwrap();
-    let doomed: Vec<Value> = (files(&place).keys())
-        .filter(|name| name.to_string_lossy().contains("month=2026-09/night"))
-        .map(|name| {
-            let text = name.to_str().unwrap();
-            let host = text.split("host=").nth(1).unwrap().split('/').next().unwrap();
-            serde_json::json!({"host": host, "run": name.file_stem().unwrap().to_str(), "objects": [text]})
+/// The statement of docs/FARM.md that makes one file for each table and month.
+fn copy(from: &Path, to: &Path) -> Option<()> {
+    let page = include_str!("../../../docs/FARM.md");
+    let sql = page.split("```sql copy\n").nth(1).unwrap().split("```").next().unwrap();
+    std::fs::create_dir_all(to.join("merged")).unwrap();
+    let tables = std::fs::read_dir(from).unwrap().map(|it| it.unwrap().file_name().into_string().unwrap());
+    let statements: Vec<String> = tables
+        .filter_map(|name| Some(name.strip_prefix("table=")?.to_owned()))
+        .map(|table| {
+            let sql = sql.replace("LAKE", from.to_str().unwrap()).replace("MONTHS", to.to_str().unwrap());
+            sql.replace("TABLE", &table)
         })
         .collect();
-    for name in
-        whole.keys().filter(|name| name.starts_with("merged") && name.to_string_lossy().contains("2026-09"))
-    {
+    assert_eq!(statements.len(), 8);
+    let python = std::env::var("WHYLATE_QUERY_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let run = "import sys\ntry:\n    import duckdb\nexcept ImportError:\n    sys.exit(69)\n\
+        for it in sys.argv[1:]: duckdb.connect().execute(it)";
+    let status = Command::new(&python).args(["-c", run]).args(statements).status();
+    match status.ok().and_then(|status| status.code()) {
+        Some(0) => Some(()),
+        Some(69) | None => {
+            skip(Need::Program("duckdb, pyspark (pip)"), format!("{python} has no duckdb"));
+            None
+        }
+        Some(code) => panic!("the statement failed: {code}"),
+    }
+}
+
+fn is_answered_alike(engine: Engine, one: &[Rows], lake: &Lake) {
+    let questions: Vec<&str> = library().iter().map(|question| question.sql).collect();
+    let other = answers(engine, lake, &questions).unwrap();
+    for (question, (a, b)) in library().iter().zip(one.iter().zip(&other)) {
+        assert!(is_same(a, b), "{engine:?}: {}:\n{a:?}\n{b:?}", question.name);
+    }
+}
+
+/// Once as a copy of the lake, and once in the lake in place of the files of its runs, as earlier versions had it.
+#[test]
+fn one_file_a_month_gives_the_same_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("lake");
+    let (lake, _) = make_lake(folder.path());
+    let (months, kept) = (folder.path().join("months"), folder.path().join("kept"));
+    for _ in 0..2 {
+        if copy(&place, &months).is_none() {
+            return;
+        }
+    }
+    let whole = files(&months);
+    assert!(whole.len() < files(&place).len() / 10, "{:?}", whole.keys());
+    let of_months = Lake::open(months.to_str().unwrap(), false).unwrap();
+    let layouts = [&lake, &of_months].map(|lake| lake.layout().unwrap());
+    assert_eq!(layouts.map(|it| (it.has_runs, it.has_months)), [(true, false), (false, true)]);
+    let questions: Vec<&str> = library().iter().map(|question| question.sql).collect();
+    let known = ENGINES.map(|engine| answers(engine, &lake, &questions));
+    let known: Vec<(Engine, Vec<Rows>)> =
+        ENGINES.into_iter().zip(known).filter_map(|(engine, rows)| Some((engine, rows?))).collect();
+    known.iter().for_each(|(engine, rows)| is_answered_alike(*engine, rows, &of_months));
+    // September as a month, October as runs.
+    let is_september = |name: &Path| name.to_string_lossy().contains("month=2026-09/");
+    for (name, content) in whole.iter().filter(|(name, _)| is_september(name)) {
         std::fs::create_dir_all(place.join(name).parent().unwrap()).unwrap();
-        std::fs::write(place.join(name), &whole[name]).unwrap();
+        std::fs::write(place.join(name), content).unwrap();
     }
-    std::fs::write(place.join(manifest.with_extension("begun")), serde_json::to_vec(&doomed).unwrap())
-        .unwrap();
-    lake.merge("9999-01", false).unwrap();
-    assert_eq!(files(&place).keys().collect::<Vec<_>>(), whole.keys().collect::<Vec<_>>());
-    // An archive that is damaged, too: nothing changes, until its run is pushed again.
-    std::fs::write(place.join(&table), "garbage").unwrap();
-    let archive = place.join("runs/b/night-001/run.tar.gz");
-    std::fs::write(&archive, "garbage").unwrap();
-    let damaged = files(&place);
-    // The month after it is repaired all the same.
-    let later = whole.keys().find(|name| name.starts_with("merged/table=runs/month=2026-10")).unwrap();
-    std::fs::write(place.join(later), "garbage").unwrap();
-    let mut repaired = lake.repair(false).unwrap();
-    assert!(matches!(&repaired[..], [Err(_), Ok((month, _))] if month == "2026-10"), "{repaired:?}");
-    let said = repaired.swap_remove(0).unwrap_err().to_string();
-    assert!(said.contains("runs/b/night-001/run.tar.gz") && said.contains("--replace"), "{said}");
-    lake.merge("9999-01", false).unwrap();
-    assert!(files(&place) == damaged);
-    let run = runs.iter().find(|run| run.ends_with("b/night-001")).unwrap();
-    lake.push(run, &Push { replace: true, ..Push::default() }).unwrap();
-    lake.repair(false).unwrap();
-    lake.merge("9999-01", false).unwrap();
-    assert!(lake.check_merged().unwrap().iter().all(Result::is_ok));
-    assert!(lake.check(&lake.find("b/night-001").unwrap()).is_ok());
+    let is_loose = |name: &&PathBuf| name.to_string_lossy().starts_with("table=") && is_september(name);
+    for name in files(&place).keys().filter(is_loose) {
+        std::fs::create_dir_all(kept.join(name).parent().unwrap()).unwrap();
+        std::fs::rename(place.join(name), kept.join(name)).unwrap();
+    }
+    let layout = lake.layout().unwrap();
+    assert!(layout.has_runs && layout.has_months, "{layout:?}");
+    known.iter().for_each(|(engine, rows)| is_answered_alike(*engine, rows, &lake));
 }
 
-/// As names of files `night-000-2` is before `night-000`, and as names of runs behind it.
+/// What an earlier version left of a month that it merged.
 #[test]
-fn a_damaged_month_is_made_anew_whatever_its_runs_are_called() {
+fn a_month_that_an_earlier_version_merged_is_checked_and_its_runs_are_not_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("lake");
     let lake = Lake::open(place.to_str().unwrap(), true).unwrap();
-    for name in ["night-000", "night-000-2"] {
-        let run = make(folder.path(), &Made { name: Some(name), ..Made::default() });
-        lake.push(&run, &Push::default()).unwrap();
-    }
-    lake.merge("9999-01", false).unwrap();
+    let run = make_run(folder.path(), "a", "6.12", 0, 2000);
+    lake.push(&run, &Push::default()).unwrap();
+    let manifest = place.join("runs/a/night-000/manifest.json");
+    let mut of_run: Value = serde_json::from_slice(&std::fs::read(&manifest).unwrap()).unwrap();
+    let is_table = |object: &Value| object["name"].as_str().unwrap().starts_with("table=");
+    let (tables, others): (Vec<Value>, Vec<Value>) =
+        of_run["objects"].as_array().unwrap().iter().cloned().partition(is_table);
+    let moved: Vec<Value> = tables
+        .into_iter()
+        .map(|mut object| {
+            let from = object["name"].as_str().unwrap().to_owned();
+            let table = from.split('/').next().unwrap();
+            let to = format!("merged/{table}/month=2026-09/0123456789abcdef.parquet");
+            std::fs::create_dir_all(place.join(&to).parent().unwrap()).unwrap();
+            std::fs::rename(place.join(&from), place.join(&to)).unwrap();
+            object["name"] = to.into();
+            object
+        })
+        .collect();
+    let month = serde_json::json!({"format": "whylate.lake-run/1", "runs": 1, "objects": moved});
+    of_run["merged"] = "2026-09/0123456789abcdef".into();
+    of_run["objects"] = others.into();
+    std::fs::write(&manifest, of_run.to_string()).unwrap();
+    let parts = place.join("merged/parts/2026-09");
+    std::fs::create_dir_all(&parts).unwrap();
+    std::fs::write(parts.join("0123456789abcdef.json"), month.to_string()).unwrap();
+    let layout = lake.layout().unwrap();
+    assert_eq!((layout.has_runs, layout.has_months), (false, true));
+    let checked = lake.check_months().unwrap();
+    assert!(matches!(&checked[..], [Ok((month, 1..))] if month == "2026-09"), "{checked:?}");
+    lake.check(&lake.find("night-000").unwrap()).unwrap();
+    assert_eq!(lake.push(&run, &Push::default()).unwrap().objects, 0, "it is there");
     let whole = files(&place);
-    let table = whole.keys().find(|name| name.starts_with("merged/table=runs")).unwrap();
-    std::fs::write(place.join(table), "garbage").unwrap();
-    let repaired = lake.repair(false).unwrap();
-    assert!(matches!(&repaired[..], [Ok((_, 2))]), "{repaired:?}");
-    lake.merge("9999-01", false).unwrap();
+    let replaces = Push { replace: true, ..Push::default() };
+    for damage in [false, true] {
+        if damage {
+            std::fs::write(&manifest, "garbage").unwrap();
+        }
+        let said = lake.push(&run, &replaces).unwrap_err();
+        assert!(matches!(said, FarmError::IsMerged(_)), "{said}");
+    }
+    std::fs::write(&manifest, &whole[Path::new("runs/a/night-000/manifest.json")]).unwrap();
     assert!(files(&place) == whole);
+    std::fs::write(place.join("merged/table=runs/month=2026-09/0123456789abcdef.parquet"), "garbage")
+        .unwrap();
+    assert!(lake.check_months().unwrap().iter().all(Result::is_err));
+    std::fs::write(parts.join("0123456789abcdef.begun"), "[]").unwrap();
+    let said = lake.layout().unwrap_err();
+    assert!(matches!(said, FarmError::HalfMerged(_)), "{said}");
 }
 
 #[test]

@@ -13,8 +13,6 @@ use crate::tables::{Key, Rows, Table};
 use bytes::Bytes;
 use parquet::file::reader::FileReader as _;
 use parquet::file::serialized_reader::SerializedFileReader;
-use std::iter;
-use std::path::Path;
 use std::sync::Arc;
 use whylate_core::moment::utc_seconds;
 use whylate_core::plan::TreatmentPlan;
@@ -63,19 +61,6 @@ pub fn lake_tables(
     tables.push(encode(&info.run, contrasts).map_err(failed)?);
     tables.push(encode(&info.run, [RunRow::of(info, result, words)].into_iter()).map_err(failed)?);
     Ok(tables)
-}
-
-/// A table without rows, as one file; `None` where no run in a lake has a table of that name.
-pub fn empty_lake_table(name: &str) -> Result<Option<Vec<u8>>, StoreError> {
-    let failed = |error: parquet::errors::ParquetError| {
-        StoreError::Encode(Path::new(name).to_owned(), error.to_string())
-    };
-    let mut tables = Rows::default().encode_sorted("").map_err(failed)?;
-    tables.push(encode("", iter::empty::<CellRow>()).map_err(failed)?);
-    tables.push(encode("", iter::empty::<QuantileRow>()).map_err(failed)?);
-    tables.push(encode("", iter::empty::<ContrastRow>()).map_err(failed)?);
-    tables.push(encode("", iter::empty::<RunRow>()).map_err(failed)?);
-    Ok(tables.into_iter().find(|table| table.name == name).map(|table| table.bytes))
 }
 
 /// Whether the file of a table is what was written, by the checksum in it. A file that another program wrote, or a merge, has

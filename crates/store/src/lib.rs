@@ -21,7 +21,6 @@ mod lake;
 mod latency_records;
 mod list;
 mod manifest;
-mod merge;
 mod reader;
 mod segment;
 mod tables;
@@ -36,9 +35,8 @@ pub use fix::fix_steps;
 pub use info::{
     CellInfo, Execution, ExecutionState, RUN_DIRECTORY_FORMAT, RunInfo, default_path, user_folder,
 };
-pub use lake::{LakeTable, LakeWords, check_lake_table, empty_lake_table, lake_tables};
+pub use lake::{LakeTable, LakeWords, check_lake_table, lake_tables};
 pub use list::{Labels, RunList, list, remove, require_run};
 pub use manifest::Part;
-pub use merge::merge_tables;
 pub use reader::{Reader, Segment};
 pub use tables::{FLUSH_BYTES, NOISE_FLOOR, RateKey, RowKey, Rows, Sink, Span, Spanned};

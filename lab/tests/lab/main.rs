@@ -4,6 +4,7 @@ use whylate_lab::suite;
 
 mod arm64;
 mod boot;
+mod campaign;
 mod cases;
 mod causes;
 mod devices;
@@ -23,7 +24,8 @@ mod treat;
 mod watch;
 
 /// What takes long and says in a brief run little more than the same test on another machine.
-const NOT_IN_BRIEF: [&str; 38] = [
+const NOT_IN_BRIEF: [&str; 39] = [
+    "campaign_reboots_through_grub [multi rt-6.1 +grub]",
     "boot_is_the_machine_that_was_asked_for [icount-pair plain-6.1]",
     "boot_is_the_machine_that_was_asked_for [icount rt-6.12]",
     "boot_is_the_machine_that_was_asked_for [icount plain-new]",
@@ -78,6 +80,7 @@ fn main() -> std::process::ExitCode {
     tests.extend(power::tests());
     tests.extend(shield::tests());
     tests.extend(fix::tests());
+    tests.extend(campaign::tests());
     tests.extend(series::tests());
     tests.extend(packages::tests());
     tests.extend(tracing::tests());

@@ -73,8 +73,6 @@ pub(crate) enum FarmCommand {
     Query(QueryArguments),
     /// Compares two kernels, or other groups of runs, over all boards, each board with itself
     Compare(FarmCompareArguments),
-    /// Makes one file for each table of each month that has ended, which engines ask quickly
-    Merge(MergeArguments),
 }
 
 /// `whylate farm compare`.
@@ -110,42 +108,6 @@ pub(crate) struct FarmCompareArguments {
     /// Prints one JSON document
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// `whylate farm merge`.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  whylate farm merge /srv/lake                   all months before this one
-  whylate farm merge s3://latency/farm --before 2026-01
-  whylate farm merge /srv/lake --continue        after one that was cut off
-  whylate farm merge /srv/lake --repair          rebuilds damaged months
-
-Nothing is lost or seen twice, wherever it is cut off; questions give the same answers before, after
-and meanwhile. `pull` brings each run back as before; `push --replace` does not replace a run whose
-month is merged by one of another content. One merge at a time.")]
-pub(crate) struct MergeArguments {
-    /// The lake
-    pub(crate) url: String,
-    /// Months before this one [default: the current month]
-    #[arg(long, value_name = "YYYY-MM", value_parser = month)]
-    pub(crate) before: Option<String>,
-    /// Goes on where a merge was cut off that is not going on any more
-    #[arg(long = "continue")]
-    pub(crate) goes_on: bool,
-    /// Rebuilds merged months that are damaged, from the archives of their runs
-    #[arg(long)]
-    pub(crate) repair: bool,
-}
-
-/// `2026-01`.
-fn month(text: &str) -> Result<String, String> {
-    let is_month = text.split_once('-').is_some_and(|(year, month)| {
-        let is_number =
-            |text: &str, length| text.len() == length && text.bytes().all(|it| it.is_ascii_digit());
-        is_number(year, 4) && is_number(month, 2) && ("01"..="12").contains(&month)
-    });
-    if is_month { Ok(text.to_owned()) } else { Err("give a month as 2026-01".to_owned()) }
 }
 
 /// `whylate farm verify`.
@@ -222,12 +184,11 @@ Examples:
   whylate farm query --list
   whylate farm query worst --lake /srv/lake
   whylate farm query alarms --lake /srv/lake --expect-none
-  whylate farm query regressions --lake /srv/lake --engine clickhouse
+  whylate farm query regressions --lake /srv/lake --engine spark
   whylate farm query my.sql --lake /srv/lake --csv
   whylate farm query bounds --lake s3://latency/farm --engine spark --print
 
-Engines are Python modules (duckdb, chdb, pyspark, datafusion); WHYLATE_QUERY_PYTHON names the
-Python that has them. `--print` prints the statements, for a cluster to run. The objects that a
+Engines are Python modules (duckdb, pyspark); WHYLATE_QUERY_PYTHON names the Python that has them. `--print` prints the statements, for a cluster to run. The objects that a
 question uses are compared with their checksums first; damaged ones are named and left out: exit
 code 1. Exit code 69: the engine is not installed. A file of your own runs in the engine with your
 rights: it can read and write what you can.")]
@@ -263,10 +224,6 @@ pub(crate) struct QueryArguments {
 pub(crate) enum EngineChoice {
     /// DuckDB
     Duckdb,
-    /// ClickHouse, as chDB
-    Clickhouse,
     /// Spark
     Spark,
-    /// DataFusion
-    Datafusion,
 }

@@ -98,7 +98,8 @@ pub(crate) struct FixArguments {
     /// Words of the kernel command line that are tried together, `kernel=VERSION` for another kernel; once for each treatment
     #[arg(long, value_name = "WORDS", requires = "campaign", value_parser = BootPlan::of)]
     pub(crate) boot: Vec<BootPlan>,
-    /// What boots the machine: grub, systemd-boot, or a script by its path (docs/FORMAT.md) [default: what is found]
+    /// What boots the machine: grub, systemd-boot, raspberry-pi, kexec, or a script by its path (docs/FORMAT.md) [default:
+    /// what is found]
     #[arg(long, value_name = "LOADER", requires = "campaign")]
     pub(crate) boot_loader: Option<LoaderName>,
     /// Goes on with the campaign after a boot

@@ -37,8 +37,8 @@ pub(crate) use cpus::CpusArguments;
 pub(crate) use explain::{ExplainArguments, ExportFormat};
 pub(crate) use export::{ExportArguments, RunForm, TableChoice};
 pub(crate) use farm::{
-    AskedArguments, DispatcherChoice, EngineChoice, FarmCommand, FarmCompareArguments, MergeArguments,
-    PullArguments, PushArguments, QueryArguments, RenderArguments, VerifyArguments,
+    AskedArguments, DispatcherChoice, EngineChoice, FarmCommand, FarmCompareArguments, PullArguments,
+    PushArguments, QueryArguments, RenderArguments, VerifyArguments,
 };
 pub(crate) use fix::FixArguments;
 pub(crate) use histograms::{

@@ -4,8 +4,8 @@ pub(super) mod query;
 
 use super::{run, runs};
 use crate::arguments::{
-    AskedArguments, DispatcherChoice, FarmCommand, MergeArguments, PullArguments, PushArguments,
-    RenderArguments, VerifyArguments,
+    AskedArguments, DispatcherChoice, FarmCommand, PullArguments, PushArguments, RenderArguments,
+    VerifyArguments,
 };
 use crate::exit::Ending;
 use crate::output;
@@ -18,9 +18,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use whylate_core::figure;
-use whylate_core::moment::utc_text;
 use whylate_core::plan::builtin;
-use whylate_farm::{Asked, Dispatcher, FarmFile, Lake, Merged, PlanFile, Push, Pushed, Rendered, mismatches};
+use whylate_farm::{Asked, Dispatcher, FarmFile, Lake, PlanFile, Push, Pushed, Rendered, mismatches};
 use whylate_store::{Reader, StoreError, assemble};
 
 /// The most runs that are pushed at once: each waits for the disk or the network, and is in memory.
@@ -111,7 +110,7 @@ fn list(lake: &Lake, check: bool) -> Result<Ending> {
     let runs = lake.runs()?;
     let mut damaged = 0;
     if check {
-        for month in lake.check_merged()? {
+        for month in lake.check_months()? {
             match month {
                 Ok((month, bytes)) => output::print(&format!("{month}: {}, whole", figure::bytes(bytes)))?,
                 Err(error) => {
@@ -154,43 +153,7 @@ pub(super) fn execute(command: &FarmCommand) -> Result<Ending> {
         FarmCommand::Render(arguments) => render(arguments),
         FarmCommand::Query(arguments) => query::query(arguments),
         FarmCommand::Compare(arguments) => query::compare(arguments),
-        FarmCommand::Merge(arguments) => merge(arguments),
     }
-}
-
-fn merge(arguments: &MergeArguments) -> Result<Ending> {
-    let this_month = || utc_text(SystemTime::now()).chars().take(7).collect();
-    let before = arguments.before.clone().unwrap_or_else(this_month);
-    let lake = Lake::open(&arguments.url, false)?;
-    let mut unrepaired = 0;
-    if arguments.repair {
-        let found = lake.repair(arguments.goes_on)?;
-        if found.is_empty() {
-            output::message("no merged month is damaged");
-        }
-        let (repaired, failed): (Vec<_>, Vec<_>) = found.into_iter().partition(Result::is_ok);
-        for (month, runs) in repaired.into_iter().flatten() {
-            let said = match runs {
-                1 => "its run has a file of its own for each table".to_owned(),
-                _ => format!("its {runs} runs have files of their own"),
-            };
-            output::print(&format!("{month}: damaged; {said} again"))?;
-        }
-        unrepaired = failed.len();
-        for error in failed.into_iter().filter_map(Result::err) {
-            output::message(&format!("whylate: {error}"));
-        }
-    }
-    // A repair that has ended has taken its lock away.
-    let merged = lake.merge(&before, arguments.goes_on && !arguments.repair)?;
-    for Merged { month, runs, files: (from, to) } in &merged {
-        let plural = if *runs == 1 { "" } else { "s" };
-        output::print(&format!("{month}: {runs} run{plural}, {from} files became {to}"))?;
-    }
-    if merged.is_empty() {
-        output::message(&format!("no month before {before} has runs with files of their own"));
-    }
-    Ok(if unrepaired == 0 { Ending::Pass } else { Ending::Incomplete })
 }
 
 fn verify(arguments: &VerifyArguments) -> Result<Ending> {

@@ -124,45 +124,13 @@ fn what_a_push_asks_for_is_said_and_a_damaged_run_is_no_run() {
 }
 
 #[test]
-fn months_are_merged_and_a_push_that_did_not_end_is_named() {
+fn a_push_that_did_not_end_is_named() {
     let measuring = alone();
     let folder = folder();
     let (plan, run) = (write(&folder, "plan.toml", SMALL_PLAN), folder.path().join("run-1"));
     assert_eq!(whylate(&["run", &plan, "-o", text(&run), "--quiet"]).code, Some(0));
     drop(measuring);
-    let (lake, back) = (folder.path().join("lake"), folder.path().join("back"));
-    let (lake_text, run_text) = (text(&lake), text(&run));
-    assert_eq!(whylate(&["push", run_text, lake_text]).code, Some(0));
-    let none = whylate(&["farm", "merge", lake_text, "--before", "2000-01"]);
-    assert!(none.code == Some(0) && none.stderr.contains("no month before 2000-01"), "{none:?}");
-    let merged = whylate(&["farm", "merge", lake_text, "--before", "9999-12"]);
-    assert!(merged.code == Some(0) && merged.stdout.contains(": 1 run, "), "{merged:?}");
-    let checked = whylate(&["pull", lake_text, "--check"]);
-    assert_eq!((checked.code, checked.stdout.matches("whole").count()), (Some(0), 2), "{checked:?}");
-    assert_eq!(whylate(&["pull", text(&lake.join("run-1")), text(&back)]).code, Some(0));
-    assert!(files(&back) == files(&run));
-    assert!(whylate(&["push", run_text, lake_text]).stdout.contains("there already"));
-    let replaced = whylate(&["push", run_text, lake_text, "--replace"]);
-    assert!(replaced.code == Some(0) && replaced.stdout.contains("2 objects"), "no table: {replaced:?}");
-    let is_month = |name: &&PathBuf| name.starts_with("merged/table=runs");
-    fs::write(lake.join(files(&lake).keys().find(is_month).unwrap()), "garbage").unwrap();
-    let checked = whylate(&["pull", lake_text, "--check"]);
-    assert!(checked.code == Some(1) && checked.stderr.contains("--repair"), "{checked:?}");
-    let repaired = whylate(&["farm", "merge", lake_text, "--before", "9999-12", "--repair"]);
-    assert!(repaired.code == Some(0) && repaired.stdout.contains("damaged; its run has"), "{repaired:?}");
-    assert_eq!(whylate(&["pull", lake_text, "--check"]).code, Some(0));
-    // Without its archive a month cannot be repaired.
-    let kept = files(&lake);
-    for end in ["merged/table=runs", "runs/"] {
-        let is_it = |name: &&PathBuf| name.starts_with(end) && name.extension().is_none_or(|it| it != "json");
-        fs::write(lake.join(kept.keys().find(is_it).unwrap()), "garbage").unwrap();
-    }
-    let failed = whylate(&["farm", "merge", lake_text, "--before", "9999-12", "--repair"]);
-    assert!(failed.code == Some(1) && failed.stderr.contains("run.tar.gz"), "{failed:?}");
-    assert!(!failed.stdout.contains("damaged"), "{failed:?}");
-    let wrong = whylate(&["farm", "merge", lake_text, "--before", "2026-13"]);
-    assert!(wrong.code == Some(1) && wrong.stderr.contains("2026-01"), "{wrong:?}");
-
+    let run_text = text(&run);
     let other = folder.path().join("other");
     assert_eq!(whylate(&["push", run_text, text(&other)]).code, Some(0));
     let there = files(&other);

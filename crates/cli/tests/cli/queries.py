@@ -29,16 +29,6 @@ def duckdb():
     return connection.execute(text["quantiles"]).fetchall()
 
 
-def clickhouse():
-    from chdb import session
-
-    database = session.Session()
-    for statement in statements("clickhouse"):
-        database.query(statement)
-    lines = str(database.query(text["quantiles"], "JSONCompactEachRow")).splitlines()
-    return [json.loads(line) for line in lines]
-
-
 def spark():
     from pyspark.sql import SparkSession
 
@@ -47,14 +37,8 @@ def spark():
     return [tuple(row) for row in spark.sql(text["quantiles"]).collect()]
 
 
-def polars():
-    names = {}
-    exec(text["polars"], names)
-    return names["found"].rows()
-
-
 try:
-    rows = {"duckdb": duckdb, "clickhouse": clickhouse, "spark": spark, "polars": polars}[engine]()
+    rows = {"duckdb": duckdb, "spark": spark}[engine]()
 except ImportError as error:
     print(error, file=sys.stderr)
     sys.exit(77)

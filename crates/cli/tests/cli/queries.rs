@@ -1,6 +1,6 @@
 //! The queries of docs/QUERIES.md in the engines that are installed: their quantiles are those of a report.
 //!
-//! `WHYLATE_QUERY_PYTHON` names a Python with `duckdb`, `polars`, `chdb` and `pyspark`; what it lacks is skipped.
+//! `WHYLATE_QUERY_PYTHON` names a Python with `duckdb` and `pyspark`; what it lacks is skipped.
 
 use crate::fields::{list, word};
 use crate::tool::{SMALL_PLAN, alone, folder, text, whylate, write};
@@ -51,17 +51,17 @@ fn queries_have_the_quantiles_of_the_report() {
     let expected = of_report(&whylate(&["report", text(&run), "--json"]).document());
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let python = std::env::var("WHYLATE_QUERY_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-    for engine in ["duckdb", "polars", "clickhouse", "spark"] {
+    for engine in ["duckdb", "spark"] {
         let mut query = Command::new(&python);
         query.arg(here.join("tests/cli/queries.py")).arg(engine);
         query.arg(here.join("../../docs/QUERIES.md")).arg(&run).current_dir(folder.path());
         let Ok(output) = query.output() else {
-            skip(Need::Program("duckdb, polars, chdb, pyspark (pip)"), format!("there is no {python}"));
+            skip(Need::Program("duckdb, pyspark (pip)"), format!("there is no {python}"));
             return;
         };
         let said = String::from_utf8_lossy(&output.stderr);
         if output.status.code() == Some(77) {
-            skip(Need::Program("duckdb, polars, chdb, pyspark (pip)"), format!("{engine}: {}", said.trim()));
+            skip(Need::Program("duckdb, pyspark (pip)"), format!("{engine}: {}", said.trim()));
             continue;
         }
         assert!(output.status.success(), "{engine}: {said}");

@@ -158,7 +158,7 @@ fn a_lake_is_shown_or_it_is_said_what_is_missing() {
     match said {
         (503, page) => {
             assert!(page.contains("is not installed") || page.contains("there is no such program"), "{page}");
-            skip(Need::Program("duckdb, polars, chdb, pyspark (pip)"), "no engine is installed");
+            skip(Need::Program("duckdb, pyspark (pip)"), "no engine is installed");
         }
         (status, page) => {
             assert!(

@@ -1,8 +1,7 @@
 //! Tables of a bucket in a folder of this machine, where every engine reads them: with the credentials that `push` has, and
 //! without extensions of engines. Only what is new is fetched.
 
-use super::Lake;
-use super::layout::MERGED;
+use super::{Lake, MERGED};
 use crate::error::{At as _, FarmError};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::ObjectMeta;
@@ -15,14 +14,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const AT_ONCE: usize = 8;
 
 impl Lake {
-    /// Makes the files of `tables` below `to` the objects of the lake, with the manifests of merged months.
+    /// Makes the files of `tables` below `to` the objects of the lake.
     pub(crate) fn mirror(&self, to: &Path, tables: &[&str]) -> Result<(), FarmError> {
         for table in tables {
             for folder in [format!("table={table}"), format!("{MERGED}/table={table}")] {
                 self.mirror_folder(to, &folder)?;
             }
         }
-        self.mirror_folder(to, &format!("{MERGED}/parts"))
+        Ok(())
     }
 
     fn mirror_folder(&self, to: &Path, folder: &str) -> Result<(), FarmError> {

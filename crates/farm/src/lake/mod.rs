@@ -2,29 +2,21 @@
 //!
 //! `table=NAME/host=HOST/month=YYYY-MM/RUN.parquet` is a table of a run, for engines; `runs/HOST/RUN/` holds its directory as
 //! it was, its claim, and last its manifest. A run without its row in `runs` is not there for questions, one without a manifest
-//! not for `pull`. `merged/table=NAME/month=YYYY-MM/DIGEST.parquet` is a table of all runs of a month that has ended. Objects
-//! are written whole or not at all, which all kinds of storage promise.
+//! not for `pull`. `merged/table=NAME/month=YYYY-MM/*.parquet` is a table of all runs of a month, as the `COPY` of docs/FARM.md
+//! and earlier versions made it. Objects are written whole or not at all, which all kinds of storage promise.
 
 mod archive;
 mod crypto;
 mod curl;
 mod damage;
-mod layout;
-mod links;
-mod merge;
 mod mirror;
 mod pull;
 mod push;
-mod repair;
 
 pub use damage::Damaged;
-pub(crate) use damage::without;
-pub use layout::{Layout, MergedPart};
-pub(crate) use links::Links;
-pub use merge::{Checked, Merged};
+pub(crate) use damage::names_below;
 pub use pull::Pulled;
 pub use push::{Push, Pushed};
-pub use repair::Repaired;
 
 use crate::error::{At as _, FarmError};
 use object_store::aws::AmazonS3Builder;
@@ -47,6 +39,8 @@ const RUNS: &str = "runs";
 const MANIFEST: &str = "manifest.json";
 const CLAIM: &str = "claim.json";
 const ARCHIVE: &str = "run.tar.gz";
+/// Where the tables of whole months are.
+const MERGED: &str = "merged";
 
 #[derive(Debug)]
 pub struct Lake {
@@ -86,7 +80,7 @@ struct Manifest {
     /// What the machine is, as the farm file says it: `KEY=VALUE` with a space between two.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     labels: String,
-    /// Where the rows of its tables went: `MONTH/DIGEST`.
+    /// Where an earlier version put the rows of its tables: `MONTH/DIGEST` below [`MERGED`].
     merged: Option<String>,
     objects: Vec<Object>,
 }
@@ -97,6 +91,21 @@ struct Object {
     name: String,
     bytes: u64,
     sha256: String,
+}
+
+/// The objects of a month that an earlier version merged.
+#[derive(Debug, Deserialize)]
+struct MonthManifest {
+    objects: Vec<Object>,
+}
+
+/// What a question has to look at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// Whether there are files of single runs.
+    pub has_runs: bool,
+    /// Whether there are files of whole months.
+    pub has_months: bool,
 }
 
 /// Which content a name in the lake stands for: written first, once.
@@ -161,6 +170,25 @@ impl Lake {
         let mut runs: Vec<LakeRun> = names.iter().filter_map(of_name).collect();
         runs.sort();
         Ok(runs)
+    }
+
+    /// Where rows are.
+    ///
+    /// # Errors
+    /// [`FarmError::HalfMerged`] where an earlier version was cut off while it merged a month: rows would count twice.
+    pub fn layout(&self) -> Result<Layout, FarmError> {
+        let parts = self.runtime.block_on(self.names(&format!("{MERGED}/parts")))?;
+        if parts.iter().any(|name| name.ends_with(".begun")) {
+            return Err(FarmError::HalfMerged(self.url.clone()));
+        }
+        let has = |folder: &str| self.runtime.block_on(self.has_any(folder));
+        Ok(Layout { has_runs: has("table=runs")?, has_months: has(&format!("{MERGED}/table=runs"))? })
+    }
+
+    async fn has_any(&self, folder: &str) -> Result<bool, FarmError> {
+        use futures_util::TryStreamExt as _;
+        let first = self.store.list(Some(&self.key(folder))).try_next().await;
+        Ok(first.map_err(|error| FarmError::Storage(self.url.clone(), error))?.is_some())
     }
 
     /// An object's key, by its name below the lake.

@@ -1,6 +1,8 @@
 //! Runs out of the lake.
 
-use super::{ARCHIVE, Lake, LakeRun, MANIFEST, Manifest, Object, archive, hexadecimal};
+use super::{
+    ARCHIVE, Lake, LakeRun, MANIFEST, MERGED, Manifest, MonthManifest, Object, archive, hexadecimal,
+};
 use crate::error::{At as _, FarmError};
 use object_store::ObjectStoreExt as _;
 use sha2::{Digest as _, Sha256};
@@ -60,8 +62,22 @@ impl Lake {
         self.check_objects(&self.manifest(run)?.objects)
     }
 
+    /// Reads every object of the months that an earlier version merged, and compares it with the month's manifest: each month
+    /// with its bytes, or what is wrong. Months that a `COPY` made have no manifest.
+    pub fn check_months(&self) -> Result<Vec<Result<(String, u64), FarmError>>, FarmError> {
+        let names = self.runtime.block_on(self.names(&format!("{MERGED}/parts")))?;
+        let check = |name: &String| {
+            let text = self.runtime.block_on(self.read(name))?.unwrap_or_default();
+            let manifest: MonthManifest =
+                serde_json::from_slice(&text).map_err(|error| self.damaged(name, &error.to_string()))?;
+            let month = name.split('/').nth(2).unwrap_or_default().to_owned();
+            Ok((month, self.check_objects(&manifest.objects)?))
+        };
+        Ok(names.iter().filter(|name| name.ends_with(".json")).map(check).collect())
+    }
+
     /// Reads objects, and compares each with its checksum; their bytes.
-    pub(super) fn check_objects(&self, objects: &[Object]) -> Result<u64, FarmError> {
+    fn check_objects(&self, objects: &[Object]) -> Result<u64, FarmError> {
         for object in objects {
             let mut nowhere = io::sink();
             self.runtime.block_on(self.fetch(object, &mut nowhere))?;
@@ -69,7 +85,7 @@ impl Lake {
         Ok(objects.iter().map(|object| object.bytes).sum())
     }
 
-    pub(super) fn manifest(&self, run: &LakeRun) -> Result<Manifest, FarmError> {
+    fn manifest(&self, run: &LakeRun) -> Result<Manifest, FarmError> {
         let name = run.object(MANIFEST);
         let text = self.runtime.block_on(self.read(&name))?;
         let Some(text) = text else {
@@ -98,7 +114,7 @@ impl Lake {
     }
 
     /// Reads an object piece by piece.
-    pub(super) async fn fetch(&self, object: &Object, to: &mut impl Write) -> Result<(), FarmError> {
+    async fn fetch(&self, object: &Object, to: &mut impl Write) -> Result<(), FarmError> {
         self.expect(object).await?;
         let mut hash = Sha256::new();
         self.copy(&object.name, object.bytes, to, |piece| hash.update(piece)).await?;

@@ -1,8 +1,8 @@
 //! Runs into the lake.
 
-use super::layout::MERGED;
 use super::{
-    ARCHIVE, CLAIM, Claim, FORMAT, Lake, LakeRun, MANIFEST, Manifest, Object, archive, is_plain, sha256,
+    ARCHIVE, CLAIM, Claim, FORMAT, Lake, LakeRun, MANIFEST, MERGED, Manifest, Object, archive, is_plain,
+    sha256,
 };
 use crate::error::{At as _, FarmError};
 use crate::farm_file::FarmFile;
@@ -53,7 +53,7 @@ fn host_of(info: &RunInfo, asked: &Asked) -> Result<String, FarmError> {
 }
 
 /// The result of a run; one without samples has none.
-pub(super) fn result_of(reader: &Reader) -> Result<Option<RunResult>, FarmError> {
+fn result_of(reader: &Reader) -> Result<Option<RunResult>, FarmError> {
     match assemble(reader) {
         Ok(result) => Ok(Some(result)),
         Err(StoreError::NoSamples(_) | StoreError::NothingLeft(..)) => Ok(None),
@@ -67,7 +67,7 @@ impl Lake {
     ///
     /// # Errors
     /// [`FarmError::InProgress`], [`FarmError::BadName`], [`FarmError::BadHost`], [`FarmError::OtherContent`], [`FarmError::OtherMismatches`];
-    /// [`FarmError::IsMerged`], [`FarmError::MaybeMerged`]; [`FarmError::Damaged`] where the run that is there already is not whole; [`FarmError::Run`] where the run cannot be read;
+    /// [`FarmError::IsMerged`]; [`FarmError::Damaged`] where the run that is there already is not whole; [`FarmError::Run`] where the run cannot be read;
     /// [`FarmError::Storage`].
     pub fn push(&self, path: &Path, how: &Push) -> Result<Pushed, FarmError> {
         let reader = Reader::open(path)?;
@@ -112,8 +112,8 @@ impl Lake {
     ) -> Result<(usize, u64), FarmError> {
         let claim =
             Claim { content: manifest.content.clone(), whylate_version: manifest.whylate_version.clone() };
-        if replace && let Some(merged) = self.withdraw(run, &manifest).await? {
-            return self.send_archive(run, packed, merged).await;
+        if replace {
+            self.withdraw(run).await?;
         }
         // What was damaged is not known by its size: where a run makes room, nothing of it is kept.
         let goes_on = self.claim(run, &claim).await? && !replace;
@@ -168,22 +168,6 @@ impl Lake {
         Ok((object, !is_there))
     }
 
-    /// Sends the archive of a run anew whose tables are in the file of a month.
-    async fn send_archive(
-        &self,
-        run: &LakeRun,
-        packed: archive::Packed,
-        mut manifest: Manifest,
-    ) -> Result<(usize, u64), FarmError> {
-        let object = Object { name: run.object(ARCHIVE), bytes: packed.bytes, sha256: packed.sha256 };
-        self.send_file(&object.name, packed.file).await?;
-        manifest.objects.retain(|it| it.name != object.name);
-        manifest.objects.push(object);
-        let text = serde_json::to_vec_pretty(&manifest).unwrap_or_default();
-        self.put(&run.object(MANIFEST), text, PutMode::Overwrite).await?;
-        Ok((2, packed.bytes))
-    }
-
     /// Says which content the run's name stands for, or finds that it stands for the same; whether the same version of whylate
     /// has said so before.
     async fn claim(&self, run: &LakeRun, claim: &Claim) -> Result<bool, FarmError> {
@@ -235,18 +219,13 @@ impl Lake {
     }
 
     /// Takes a run away: from its readers, then its claim, then the rest, which no push goes on with. Which objects it has is
-    /// what the lake lists: its manifest may be damaged. A run whose month is merged stays, with its manifest: what the month's
-    /// file says of it is not changed, so that the same must be pushed.
-    async fn withdraw(&self, run: &LakeRun, pushed: &Manifest) -> Result<Option<Manifest>, FarmError> {
+    /// what the lake lists: its manifest may be damaged. A run whose rows are in a merged month stays.
+    async fn withdraw(&self, run: &LakeRun) -> Result<(), FarmError> {
         let text = self.read(&run.object(MANIFEST)).await?;
         let found = text.as_ref().map(|text| serde_json::from_slice::<Manifest>(text));
         let is_damaged = matches!(found, Some(Err(_)));
-        if let Some(Ok(found)) = found
-            && found.merged.is_some()
-        {
-            let said = |it: &Manifest| it.mismatches.clone().unwrap_or_default();
-            let is_same = found.content == pushed.content && said(&found) == said(pushed);
-            return if is_same { Ok(Some(found)) } else { Err(FarmError::IsMerged(run.to_string())) };
+        if found.is_some_and(|found| found.is_ok_and(|found| found.merged.is_some())) {
+            return Err(FarmError::IsMerged(run.to_string()));
         }
         let (mut names, mut rest) = (vec![run.object(MANIFEST)], Vec::new());
         let file = format!("/{}.parquet", run.run);
@@ -258,8 +237,7 @@ impl Lake {
         }
         // Its rows may be those of a month, where they would stay: it would be there twice.
         if is_damaged && names.len() == 1 && !self.names(&format!("{MERGED}/parts")).await?.is_empty() {
-            let name = format!("{}/{}", self.url(), run.object(MANIFEST));
-            return Err(FarmError::MaybeMerged(name));
+            return Err(FarmError::IsMerged(run.to_string()));
         }
         names.push(run.object(CLAIM));
         names.append(&mut rest);
@@ -267,7 +245,14 @@ impl Lake {
         for name in names {
             self.delete(&name).await?;
         }
-        Ok(None)
+        Ok(())
+    }
+
+    async fn delete(&self, name: &str) -> Result<(), FarmError> {
+        match self.store.delete(&self.key(name)).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(self.storage(name, error)),
+        }
     }
 
     /// Whether an object of that size is there: objects are whole or not at all, and the claim says that it has that content.
@@ -279,12 +264,12 @@ impl Lake {
         }
     }
 
-    pub(super) async fn put(&self, name: &str, bytes: Vec<u8>, mode: PutMode) -> Result<(), FarmError> {
+    async fn put(&self, name: &str, bytes: Vec<u8>, mode: PutMode) -> Result<(), FarmError> {
         let put = self.store.put_opts(&self.key(name), bytes.into(), PutOptions::from(mode)).await;
         put.map(drop).map_err(|error| self.storage(name, error))
     }
 
-    pub(super) async fn send_file(&self, name: &str, mut file: std::fs::File) -> Result<(), FarmError> {
+    async fn send_file(&self, name: &str, mut file: std::fs::File) -> Result<(), FarmError> {
         let mut writer = BufWriter::with_capacity(Arc::clone(&self.store), self.key(name), PART_BYTES);
         let mut part = vec![0; PART_BYTES];
         loop {

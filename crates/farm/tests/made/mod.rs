@@ -174,8 +174,7 @@ pub(crate) fn make_lake(folder: &Path) -> (Lake, Vec<PathBuf>) {
     (lake, runs)
 }
 
-pub(crate) const ENGINES: [Engine; 4] =
-    [Engine::DuckDb, Engine::ClickHouse, Engine::DataFusion, Engine::Spark];
+pub(crate) const ENGINES: [Engine; 2] = [Engine::DuckDb, Engine::Spark];
 
 /// What an engine answers; `None` where it is not installed.
 pub(crate) fn answer(engine: Engine, lake: &Lake, sql: &str) -> Option<Rows> {
@@ -187,7 +186,7 @@ pub(crate) fn answers(engine: Engine, lake: &Lake, questions: &[&str]) -> Option
     match whylate_farm::answers(engine, lake, None, questions, Wait::default) {
         Ok(rows) => Some(rows),
         Err(error) if error.is_unavailable() => {
-            skip(Need::Program("duckdb, polars, chdb, pyspark (pip)"), error);
+            skip(Need::Program("duckdb, pyspark (pip)"), error);
             None
         }
         Err(error) => panic!("{engine:?}: {error}\n{questions:?}"),

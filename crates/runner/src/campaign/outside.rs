@@ -37,11 +37,7 @@ impl Outside<'_> {
         self.check(kernels)?;
         let missing: Vec<PathBuf> =
             self.folder.ancestors().take_while(|it| !it.exists()).map(Path::to_owned).collect();
-        // First: so that all that follows can be removed again.
-        let written = campaign
-            .write(self.folder)
-            .and_then(|()| self.loader.install(kernels))
-            .and_then(|()| self.continuation().install(program));
+        let written = campaign.write(self.folder).and_then(|()| self.continuation().install(program));
         let Err(error) = written else { return Ok(()) };
         match self.withdraw(&missing) {
             Ok(()) => Err(error),
@@ -51,10 +47,9 @@ impl Outside<'_> {
         }
     }
 
-    /// Takes away a beginning. The loader was told nothing that it would have to forget.
+    /// Takes away a beginning. The loader has nothing to forget yet.
     fn withdraw(&self, made: &[PathBuf]) -> Result<(), CampaignError> {
         let steps = [
-            self.loader.clear(),
             self.continuation().remove(),
             remove(&self.continuation().script()),
             Campaign::delete(self.folder),
@@ -68,11 +63,9 @@ impl Outside<'_> {
     pub fn remove(&self, mut campaign: Campaign) -> Result<(), CampaignError> {
         // The loader of a machine with another campaign has the entry of that one.
         let is_ours = self.continuation().other().is_none();
-        let was_told = campaign.asked.is_some();
-        let loader = match (is_ours, was_told) {
-            (false, _) => Ok(()),
-            (true, false) => self.loader.clear(),
-            (true, true) => self.loader.remove(),
+        let loader = match is_ours && campaign.asked.is_some() {
+            true => self.loader.forget(),
+            false => Ok(()),
         };
         let steps = [loader, self.continuation().remove()];
         let problems: Vec<String> =

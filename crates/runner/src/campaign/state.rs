@@ -24,11 +24,9 @@ pub enum CampaignError {
     /// `campaign.json` has another format.
     #[error("{}: {problem}", path.display())]
     Malformed { path: PathBuf, problem: String },
-    /// The machine cannot be booted in that way.
+    /// The machine cannot be booted in that way, or its loader has failed.
     #[error("{loader}: {problem}")]
     Loader { loader: LoaderName, problem: String },
-    #[error("`{command}` failed: {problem}")]
-    Program { command: String, problem: String },
     /// Something of the campaign stays outside of its folder.
     #[error("not all of the campaign could be removed: {problems}")]
     NotRemoved {

@@ -104,7 +104,7 @@ fn a_beginning_that_fails_leaves_nothing_and_tells_why_it_failed() {
     let error = place.install().unwrap_err();
     assert!(matches!(error, CampaignError::File { what: "write", .. }), "{error}");
     assert!(!place.campaign().parent().unwrap().exists());
-    assert_eq!(place.said(), "", "it never ran, so that it has nothing to forget");
+    assert_eq!(place.said(), "check\n", "it has nothing to forget");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn the_unit_goes_though_the_script_cannot_forget() {
         assert!(!place.has_unit());
         assert!(!Campaign::read(&place.campaign()).unwrap().removed);
     }
-    assert_eq!(place.said(), "forget\nforget\n");
+    assert_eq!(place.said(), "check\nforget\nforget\n");
     program(&place.script, "#!/bin/sh\n");
     place.remove().unwrap();
     assert!(Campaign::read(&place.campaign()).unwrap().removed);
@@ -145,7 +145,7 @@ fn the_search_of_a_campaign_is_known_as_such() {
     assert_eq!(Campaign::of_search(&search), Some(folder));
     assert_eq!(Campaign::of_search(&place.campaign()), None);
     place.remove().unwrap();
-    assert_eq!(place.said(), "", "no boot was asked for");
+    assert_eq!(place.said(), "check\n", "no boot was asked for");
 }
 
 #[test]

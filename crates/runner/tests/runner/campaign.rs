@@ -168,6 +168,10 @@ impl Loader for FakeMachine {
         self.next.take();
         Ok(())
     }
+
+    fn reboot(&self) -> Result<(), CampaignError> {
+        Ok(())
+    }
 }
 
 /// What was measured, without how long it took and without what failed.

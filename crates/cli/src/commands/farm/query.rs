@@ -34,7 +34,7 @@ pub(super) fn query(arguments: &QueryArguments) -> Result<Ending> {
     let asked = Asked::open(lake, arguments.engine)?;
     if arguments.print {
         let lake = &asked.lake;
-        let statements = whylate_farm::statements(asked.engine, lake.url(), &lake.layout()?, &sql)?;
+        let statements = whylate_farm::statements(asked.engine, lake.url(), lake.layout()?, &sql)?;
         output::print(&statements.iter().map(|it| format!("{it};\n\n")).collect::<String>())?;
         return Ok(Ending::Pass);
     }
@@ -69,9 +69,7 @@ impl Asked {
         let lake = Lake::open(&place, false)?;
         let engine = match engine {
             EngineChoice::Duckdb => Engine::DuckDb,
-            EngineChoice::Clickhouse => Engine::ClickHouse,
             EngineChoice::Spark => Engine::Spark,
-            EngineChoice::Datafusion => Engine::DataFusion,
         };
         Ok(Self { cache: cache_of(&lake)?, lake, engine })
     }

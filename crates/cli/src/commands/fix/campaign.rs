@@ -70,7 +70,8 @@ fn begin(arguments: &FixArguments, folder: &Path, host: &Host) -> Result<()> {
     let name = match &arguments.boot_loader {
         Some(name) => name.clone(),
         None => LoaderName::found(&host.settings).context(
-            "neither GRUB nor systemd-boot is found here; name a script that boots the machine: --boot-loader PATH",
+            "no boot loader is found here that can boot an entry once; name one: --boot-loader kexec, or a script that boots the \
+             machine",
         )?,
     };
     // What cannot be measured is refused before anything is written.
