@@ -86,7 +86,7 @@ pub enum FarmError {
     Engine(&'static str, String),
     /// An engine that had not answered after so many seconds.
     #[error(
-        "{0}: no answer after {1} s; one file for each table and month makes questions of a large lake faster (FARM.md)"
+        "{0}: no answer after {1} s; one file for each table makes questions of a large lake faster (FARM.md)"
     )]
     TooLong(&'static str, u64),
     /// An engine that was not waited for any more.

@@ -162,7 +162,7 @@ impl Sources<'_> {
                 read(&format!("[{}]", names.join(", ")))
             }
         };
-        let months = read(&format!("'{place}/merged/table={table}/*/*.parquet'"));
+        let months = read(&format!("'{place}/merged/table={table}/**/*.parquet'"));
         vec![format!("CREATE VIEW {table} AS {}", self.joined(&loose, &months, " UNION ALL BY NAME "))]
     }
 

@@ -76,7 +76,9 @@ fn no_changed_bit_of_a_table_is_missed() {
 fn damaged_objects_are_named_where_there_is_no_answer() {
     let folder = tempfile::tempdir().unwrap();
     let lake = Lake::open(folder.path().join("lake").to_str().unwrap(), true).unwrap();
-    lake.push(&make_run(folder.path(), "a", "6.12", 0, 2000), &Push::default()).unwrap();
+    for night in 0..2 {
+        lake.push(&make_run(folder.path(), "a", "6.12", night, 2000), &Push::default()).unwrap();
+    }
     let name = RUNS_OF_A;
     let asks = |question: &str| {
         let said = whylate_farm::answer(Engine::DuckDb, &lake, None, question, Wait::default).unwrap_err();

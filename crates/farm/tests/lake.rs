@@ -1,4 +1,4 @@
-//! Runs in a lake: cut off, damaged, replaced; and months of them as one file.
+//! Runs in a lake: cut off, damaged, replaced; and all of them as one file.
 
 mod made;
 
@@ -12,16 +12,16 @@ use whylate_core::plan::Source;
 use whylate_farm::{Asked, Engine, FarmError, Lake, Push, Rows, library};
 use whylate_testing::{Need, skip};
 
-/// The statement of docs/FARM.md that makes one file for each table and month.
+/// The statement of docs/FARM.md that makes one file for each table.
 fn copy(from: &Path, to: &Path) -> Option<()> {
     let page = include_str!("../../../docs/FARM.md");
     let sql = page.split("```sql copy\n").nth(1).unwrap().split("```").next().unwrap();
-    std::fs::create_dir_all(to.join("merged")).unwrap();
     let tables = std::fs::read_dir(from).unwrap().map(|it| it.unwrap().file_name().into_string().unwrap());
     let statements: Vec<String> = tables
         .filter_map(|name| Some(name.strip_prefix("table=")?.to_owned()))
         .map(|table| {
-            let sql = sql.replace("LAKE", from.to_str().unwrap()).replace("MONTHS", to.to_str().unwrap());
+            std::fs::create_dir_all(to.join(format!("merged/table={table}"))).unwrap();
+            let sql = sql.replace("LAKE", from.to_str().unwrap()).replace("COMPACT", to.to_str().unwrap());
             sql.replace("TABLE", &table)
         })
         .collect();
@@ -48,39 +48,45 @@ fn is_answered_alike(engine: Engine, one: &[Rows], lake: &Lake) {
     }
 }
 
-/// Once as a copy of the lake, and once in the lake in place of the files of its runs, as earlier versions had it.
+/// Moves the files of a lake's tables of a month.
+fn move_month(from: &Path, to: &Path, month: &str) {
+    let is_of_month = |name: &&PathBuf| {
+        let name = name.to_string_lossy();
+        name.starts_with("table=") && name.contains(&format!("month={month}/"))
+    };
+    for name in files(from).keys().filter(is_of_month) {
+        std::fs::create_dir_all(to.join(name).parent().unwrap()).unwrap();
+        std::fs::rename(from.join(name), to.join(name)).unwrap();
+    }
+}
+
+/// All runs as one file for each table; and those of a month so, beside the files of the other runs.
 #[test]
-fn one_file_a_month_gives_the_same_answers() {
+fn one_file_a_table_gives_the_same_answers() {
     let folder = tempfile::tempdir().unwrap();
-    let place = folder.path().join("lake");
+    let path = |name: &str| folder.path().join(name);
+    let (place, compact) = (path("lake"), path("compact"));
     let (lake, _) = make_lake(folder.path());
-    let (months, kept) = (folder.path().join("months"), folder.path().join("kept"));
     for _ in 0..2 {
-        if copy(&place, &months).is_none() {
+        if copy(&place, &compact).is_none() {
             return;
         }
     }
-    let whole = files(&months);
-    assert!(whole.len() < files(&place).len() / 10, "{:?}", whole.keys());
-    let of_months = Lake::open(months.to_str().unwrap(), false).unwrap();
-    let layouts = [&lake, &of_months].map(|lake| lake.layout().unwrap());
+    assert_eq!(files(&compact).len(), 8, "tables without rows are there, too");
+    let of_all = Lake::open(compact.to_str().unwrap(), false).unwrap();
+    let layouts = [&lake, &of_all].map(|lake| lake.layout().unwrap());
     assert_eq!(layouts.map(|it| (it.has_runs, it.has_months)), [(true, false), (false, true)]);
     let questions: Vec<&str> = library().iter().map(|question| question.sql).collect();
-    let known = ENGINES.map(|engine| answers(engine, &lake, &questions));
-    let known: Vec<(Engine, Vec<Rows>)> =
-        ENGINES.into_iter().zip(known).filter_map(|(engine, rows)| Some((engine, rows?))).collect();
-    known.iter().for_each(|(engine, rows)| is_answered_alike(*engine, rows, &of_months));
-    // September as a month, October as runs.
-    let is_september = |name: &Path| name.to_string_lossy().contains("month=2026-09/");
-    for (name, content) in whole.iter().filter(|(name, _)| is_september(name)) {
-        std::fs::create_dir_all(place.join(name).parent().unwrap()).unwrap();
-        std::fs::write(place.join(name), content).unwrap();
-    }
-    let is_loose = |name: &&PathBuf| name.to_string_lossy().starts_with("table=") && is_september(name);
-    for name in files(&place).keys().filter(is_loose) {
-        std::fs::create_dir_all(kept.join(name).parent().unwrap()).unwrap();
-        std::fs::rename(place.join(name), kept.join(name)).unwrap();
-    }
+    let known: Vec<(Engine, Vec<Rows>)> = ENGINES
+        .into_iter()
+        .filter_map(|engine| Some((engine, answers(engine, &lake, &questions)?)))
+        .collect();
+    known.iter().for_each(|(engine, rows)| is_answered_alike(*engine, rows, &of_all));
+    move_month(&place, &path("october"), "2026-10");
+    copy(&place, &compact).unwrap();
+    move_month(&place, &path("september"), "2026-09");
+    move_month(&path("october"), &place, "2026-10");
+    std::fs::rename(compact.join("merged"), place.join("merged")).unwrap();
     let layout = lake.layout().unwrap();
     assert!(layout.has_runs && layout.has_months, "{layout:?}");
     known.iter().for_each(|(engine, rows)| is_answered_alike(*engine, rows, &lake));

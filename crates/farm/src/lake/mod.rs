@@ -2,8 +2,7 @@
 //!
 //! `table=NAME/host=HOST/month=YYYY-MM/RUN.parquet` is a table of a run, for engines; `runs/HOST/RUN/` holds its directory as
 //! it was, its claim, and last its manifest. A run without its row in `runs` is not there for questions, one without a manifest
-//! not for `pull`. `merged/table=NAME/month=YYYY-MM/*.parquet` is a table of all runs of a month, as the `COPY` of docs/FARM.md
-//! and earlier versions made it. Objects are written whole or not at all, which all kinds of storage promise.
+//! not for `pull`. `merged/table=NAME/` has the rows of many runs, as the `COPY` of docs/FARM.md and earlier versions made it. Objects are written whole or not at all, which all kinds of storage promise.
 
 mod archive;
 mod crypto;

@@ -171,6 +171,15 @@ pub(crate) fn boot_of(arm: &FixArm) -> Option<&BootPlan> {
     }
 }
 
+/// Lets this process run on every online CPU: `isolcpus=` keeps what starts with the machine off the CPUs that it names, and
+/// an arm with it has to measure there. The cpuset still limits it.
+pub fn use_all_cpus(root: &HostRoot) {
+    if let (true, Ok(Some(online))) = (root.is_real(), root.read_cpus("/sys/devices/system/cpu/online")) {
+        // What is still not allowed is refused with its reason by the facts.
+        _ = whylate_sys::schedule::pin_this_thread(&online);
+    }
+}
+
 /// The default kernel, and its command line without what a campaign put there.
 pub fn every_day(root: &HostRoot) -> Result<(String, String), CampaignError> {
     let line = command_line(root)?;

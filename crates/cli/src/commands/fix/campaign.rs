@@ -15,7 +15,9 @@ use whylate_core::plan::{BootPlan, Plan, TreatmentKind, TreatmentPlan};
 use whylate_core::result::{FixArm, FixRegistration, RunState};
 use whylate_host::Host;
 use whylate_host::facts::{self, preflight};
-use whylate_runner::campaign::{Boots, Campaign, Continuation, Loader, LoaderName, Outside, every_day, ways};
+use whylate_runner::campaign::{
+    Boots, Campaign, Continuation, Loader, LoaderName, Outside, every_day, use_all_cpus, ways,
+};
 use whylate_runner::{RunOptions, check_tracers, prepare};
 use whylate_store::{Keeping, RunInfo};
 
@@ -37,6 +39,7 @@ pub(super) fn execute(arguments: &FixArguments, folder: &Path, host: &Host) -> R
         output::message(&format!("removed; what was measured stays in {}", folder.display()));
         return Ok(Ending::Pass);
     }
+    use_all_cpus(&host.running);
     if !arguments.goes_on {
         begin(arguments, &folder, host)?;
     }
