@@ -1,65 +1,89 @@
 #!/usr/bin/env python3
-"""Makes a long trace.dat of a short one: the packed chunks of each CPU again and again.
+"""Makes a long trace.dat of a short one: the recording of each CPU again and again, later each time.
 
     benches/long_trace.py COPIES FILE OUT
 
-FILE is of version 7, little-endian and packed with Zstandard (the program `zstd` unpacks its options). Times begin again with
-each copy, which readers of a single CPU do not mind. For `benches/trace_peers.sh`.
+FILE is little-endian, of version 6 (`trace-cmd convert --file-version 6`), with pages of 4 KiB. The moments of timers within
+the events grow as well. For `benches/speed.py` and `benches/trace_peers.sh`.
 """
 
+import re
 import struct
-import subprocess
 import sys
 
-
-def section(data: bytes, at: int) -> bytes:
-    """The unpacked contents of the section at that offset."""
-    _, flags, _, size = struct.unpack_from("<HHIQ", data, at)
-    if not flags & 1:
-        return data[at + 16 : at + 16 + size]
-    packed, _ = struct.unpack_from("<II", data, at + 16)
-    body = data[at + 24 : at + 24 + packed]
-    return subprocess.run(["zstd", "-dc"], input=body, stdout=subprocess.PIPE, check=True).stdout
+PAGE = 4096
+# Between two copies.
+PAUSE_NS = 1_000_000
+# Fields of events that are moments, and what is in front of the events of a page.
+MOMENTS = {b"expires", b"softexpires", b"now"}
+HEAD = 16
 
 
-def repeat(buffer: bytearray, data: bytes, out: bytearray, copies: int) -> None:
-    """Appends the chunks of each CPU of a buffer, and lets the option name them."""
-    count = buffer.index(b"\0", buffer.index(b"\0", 8) + 1) + 1
-    count += 4 if (len(buffer) - count) % 20 == 8 else 0
-    for cpu in range(struct.unpack_from("<I", buffer, count)[0]):
-        entry = count + 4 + 20 * cpu + 4
-        offset, size = struct.unpack_from("<QQ", buffer, entry)
-        if size:
-            chunks = struct.unpack_from("<I", data, offset)[0]
-            struct.pack_into("<QQ", buffer, entry, len(out), size * copies)
-            out += struct.pack("<I", chunks * copies) + data[offset + 4 : offset + 4 + size] * copies
+def moments(data: bytes) -> dict:
+    """By the id of an event, the offsets of its moments."""
+    found = {}
+    for match in re.finditer(rb"name: (hrtimer_start|hrtimer_expire_entry)\nID: (\d+)\nformat:\n(.*?)\nprint fmt", data, re.S):
+        fields = re.findall(rb"field:[^;]*?(\w+);\toffset:(\d+);", match[3])
+        found[int(match[2])] = [int(offset) for name, offset in fields if name in MOMENTS]
+    return found
+
+
+def timers(page: bytes, of: dict) -> list:
+    """Offsets in a page at which there is the moment of a timer."""
+    at, end, found = HEAD, HEAD + (struct.unpack_from("<Q", page, 8)[0] & 0xFFFFF), []
+    while at + 4 <= end:
+        word = struct.unpack_from("<I", page, at)[0] & 31
+        start, at = at + 4, at + 4
+        # Time that grows, and time stamps.
+        if word in (30, 31):
+            at += 4
+            continue
+        if word == 29:  # Padding.
+            at += struct.unpack_from("<I", page, at)[0]
+            continue
+        if word == 0:
+            start, size = at + 4, struct.unpack_from("<I", page, at)[0]
+            at += size
+        else:
+            at += 4 * word
+        found += [start + offset for offset in of.get(struct.unpack_from("<H", page, start)[0], [])]
+    return found
 
 
 def main() -> None:
     copies, source, target = int(sys.argv[1]), sys.argv[2], sys.argv[3]
     with open(source, "rb") as file:
-        data = file.read()
-    at = data.index(b"\0", 10) + 1 + 6
-    for _ in range(2):
-        at = data.index(b"\0", at) + 1
-    out, options, following = bytearray(data), bytearray(), struct.unpack_from("<Q", data, at)[0]
-    while following:
-        part, place = section(data, following), 0
-        while True:
-            option, length = struct.unpack_from("<HI", part, place)
-            content = bytearray(part[place + 6 : place + 6 + length])
-            place += 6 + length
-            if option == 0:
-                following = struct.unpack("<Q", content)[0] if length >= 8 else 0
-                break
-            if option == 3:
-                repeat(content, data, out, copies)
-            options += struct.pack("<HI", option, length) + content
-    options += struct.pack("<HIQ", 0, 8, 0)
-    struct.pack_into("<Q", out, at, len(out))
-    out += struct.pack("<HHIQ", 0, 0, 0, len(options)) + options
-    with open(target, "wb") as file:
-        file.write(out)
+        data = bytearray(file.read())
+    assert data[3:10] == b"tracing" and data[10:12] == b"6\0", "not a trace.dat of version 6"
+    at = data.index(b"flyrecord\0") + len(b"flyrecord\0")
+    cpus = []
+    while True:
+        offset, size = struct.unpack_from("<QQ", data, at)
+        if not (offset and size and offset % PAGE == 0 and offset + size <= len(data)):
+            break
+        cpus.append((at, offset, size))
+        at += 16
+        if at >= cpus[0][1]:
+            break
+    of = moments(data)
+    times = [struct.unpack_from("<Q", data, page)[0] for _, offset, size in cpus for page in range(offset, offset + size, PAGE)]
+    # The last page lasts as long as the one before it did, about.
+    span = max(times) - min(times) + PAUSE_NS
+    with open(target, "wb") as out:
+        end = cpus[0][1]
+        parts = []
+        for entry, offset, size in cpus:
+            struct.pack_into("<QQ", data, entry, end, size * copies)
+            end += size * copies
+            parts.append(data[offset : offset + size])
+        out.write(data[: cpus[0][1]])
+        for part in parts:
+            pages = range(0, len(part), PAGE)
+            later = [page + at for page in pages for at in [0, *timers(part[page : page + PAGE], of)]]
+            for _ in range(copies):
+                out.write(part)
+                for at in later:
+                    struct.pack_into("<Q", part, at, struct.unpack_from("<Q", part, at)[0] + span)
 
 
 if __name__ == "__main__":

@@ -178,3 +178,17 @@ fn misses([begin, end]: [u64; 2], spike: &ExplainedSpike) -> Option<String> {
         )
     })
 }
+
+/// Wake-ups alone are decoded, and records of other kinds count; as text too, whatever was read last.
+#[test]
+fn every_record_counts_in_every_form() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/traces");
+    let events = |name: &str| {
+        let mut reader = parse::open(&folder.join(name)).expect("a trace");
+        explain(&mut *reader, &Options::default()).expect("it can be read").events
+    };
+    assert_eq!(events("events-rt-6.1.dat"), events("events-rt-6.1.report.zst"));
+    assert_eq!(events("functions-rt-6.1.dat"), 210_179);
+    // The first and the last of them.
+    assert_eq!(events("functions-rt-6.1.report.zst"), 30_000);
+}

@@ -11,6 +11,13 @@ use whylate_core::CpuId;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(pub(crate) u32);
 
+impl Name {
+    /// Its position in the trace's [`Names`].
+    pub fn number(self) -> u32 {
+        self.0
+    }
+}
+
 /// The texts of a trace, each once.
 #[derive(Clone, Debug, Default)]
 pub struct Names {

@@ -8,12 +8,13 @@ use super::Options;
 use super::clock::Alignment;
 use super::late::{Largest, Late, LateKind};
 use super::marker;
+use super::section;
 use super::track::{Out, TaskTrack};
 use crate::vocabulary::{self, Class};
 use std::collections::{BTreeMap, HashMap};
 use whylate_core::CpuId;
 use whylate_core::result::ExpectedFrom;
-use whylate_trace::event::{Event, EventKind, Name, Task, TaskState};
+use whylate_trace::event::{Event, EventKind, Name, Symbol, Task, TaskState};
 use whylate_trace::reader::Reader;
 
 /// Tasks with this priority of the kernel's or above it are not real-time tasks.
@@ -31,6 +32,12 @@ struct CpuTrack {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
     pub(super) events: u64,
+    /// Events of the trace, those that were not selected included.
+    pub(super) records: u64,
+    /// Every event was selected.
+    pub(super) all: bool,
+    /// The function by which a tracer of sections ends; looked for where every event was selected.
+    pub(super) section_ended: bool,
     pub(super) switches: u64,
     pub(super) timer_starts: u64,
     pub(super) wakeups: u64,
@@ -70,7 +77,57 @@ pub(super) struct Finder<'o> {
     /// The smallest sample of the hwlat tracer: each is above the tracer's own threshold.
     pub(super) hwlat_least_ns: Option<u64>,
     pub(super) seen: Seen,
+    hints: Hints,
     by_lines: bool,
+}
+
+/// What the first pass takes from a function's name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Hint {
+    #[default]
+    Nothing,
+    /// Its thread is preempted.
+    Preempted,
+    /// Its thread goes to sleep.
+    Sleeps,
+    /// A tracer of sections ends one.
+    SectionEnds,
+}
+
+/// Functions recur millions of times: each is looked up by its symbol, and its name read when it was not the last one
+/// in its slot.
+struct Hints(Box<[(Option<Symbol>, Hint)]>);
+
+impl Default for Hints {
+    fn default() -> Self {
+        Self(vec![(None, Hint::Nothing); 1 << 12].into_boxed_slice())
+    }
+}
+
+impl Hints {
+    fn of(&mut self, function: Symbol, reader: &dyn Reader) -> Hint {
+        let number = match function {
+            Symbol::Name(name) => u64::from(name.number()),
+            Symbol::Address(address) => address,
+        };
+        let slot = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52;
+        let slot = &mut self.0[slot as usize];
+        if slot.0 != Some(function) {
+            *slot = (Some(function), hint(function, reader));
+        }
+        slot.1
+    }
+}
+
+fn hint(function: Symbol, reader: &dyn Reader) -> Hint {
+    if section::ending(function, reader).is_some() {
+        return Hint::SectionEnds;
+    }
+    match reader.symbol(function).map(|(name, _)| vocabulary::class_of(name)) {
+        Some(Class::Preemption) => Hint::Preempted,
+        Some(Class::Dequeue) => Hint::Sleeps,
+        _ => Hint::Nothing,
+    }
 }
 
 impl<'o> Finder<'o> {
@@ -91,6 +148,7 @@ impl<'o> Finder<'o> {
             stopped_at_ns: None,
             hwlat_least_ns: None,
             seen: Seen::default(),
+            hints: Hints::default(),
             by_lines,
         }
     }
@@ -132,7 +190,13 @@ impl<'o> Finder<'o> {
             | EventKind::Osnoise(_)
             | EventKind::Noise { .. }
             | EventKind::NoiseGap { .. } => self.noise(event, reader),
-            EventKind::Function { .. } | EventKind::GraphEntry { .. } => self.seen.functions += 1,
+            EventKind::Function { function, .. } | EventKind::GraphEntry { function, .. } => {
+                self.seen.functions += 1;
+                self.seen.section_ended |= self.hints.of(function, reader) == Hint::SectionEnds;
+            }
+            EventKind::GraphExit { function, .. } => {
+                self.seen.section_ended |= self.hints.of(function, reader) == Hint::SectionEnds;
+            }
             EventKind::Lost { events } => self.seen.lost += events.unwrap_or(1),
             _ => {}
         }
@@ -164,12 +228,10 @@ impl<'o> Finder<'o> {
             self.enter(event.at_ns, event.cpu, pid, event.command, None);
             preempted = false;
         }
-        if let EventKind::Function { function, .. } = event.kind
-            && let Some((name, _)) = reader.symbol(function)
-        {
-            match vocabulary::class_of(name) {
-                Class::Preemption => preempted = true,
-                Class::Dequeue => preempted = false,
+        if let EventKind::Function { function, .. } = event.kind {
+            match self.hints.of(function, reader) {
+                Hint::Preempted => preempted = true,
+                Hint::Sleeps => preempted = false,
                 _ => {}
             }
         }

@@ -112,7 +112,7 @@ pub fn explain(reader: &mut dyn Reader, options: &Options) -> Result<ExplainResu
     let mut found = find(reader, options)?;
     let mut spikes = Vec::new();
     let mut needs = BTreeSet::new();
-    if let Some(spike) = section::explain(reader)? {
+    if let Some(spike) = section::explain(reader, &found.seen)? {
         found.is_section(&spike);
         spikes.push(spike);
     }
@@ -196,7 +196,7 @@ impl Found {
         };
         ExplainResult {
             format: EXPLAIN_FORMAT.to_owned(),
-            events: info.records.max(self.seen.events),
+            events: self.seen.records.max(self.seen.events),
             traces: vec![trace],
             ..ExplainResult::default()
         }
@@ -265,5 +265,7 @@ fn pass<'o>(
         finder.event(&event, reader);
     }
     finder.end();
+    finder.seen.records = reader.info().records;
+    finder.seen.all = selection == Selection::All;
     Ok(finder)
 }

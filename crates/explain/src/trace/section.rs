@@ -6,6 +6,7 @@
 //! the tracer's own functions tell which tracer it was.
 
 use super::describe;
+use super::finder::Seen;
 use super::judge;
 use crate::confidence::{CONCLUDED, SHOWN, STATED};
 use crate::stack::{self, Named};
@@ -46,23 +47,35 @@ struct Section {
 }
 
 /// The spike of a section tracer's file; `None` where it is not such a file, or states no latency.
-pub(super) fn explain(reader: &mut dyn Reader) -> Result<Option<ExplainedSpike>, ParseError> {
+pub(super) fn explain(reader: &mut dyn Reader, seen: &Seen) -> Result<Option<ExplainedSpike>, ParseError> {
     let tracer = reader.info().tracer.clone().unwrap_or_default();
     let bounded = tracer.is_empty() && reader.info().facts.started_at.is_some();
     let known = is_tracer(&tracer) || bounded;
-    if !(known || tracer.is_empty() || tracer == "nop") {
+    if !(known || tracer.is_empty() || tracer == "nop") || (!known && !ends_as_one(reader, seen)?) {
         return Ok(None);
     }
     let section = read(reader)?;
     let facts = reader.info().facts.clone();
-    if !known && section.ended_by.is_none() {
-        return Ok(None);
-    }
     let between = section.first.zip(section.last).map(|(first, last)| last.at_ns - first.at_ns);
     let Some(latency_ns) = facts.latency_ns.or(between).filter(|latency_ns| *latency_ns > 0) else {
         return Ok(None);
     };
     Ok(Some(spike(&tracer, section, &facts, latency_ns, reader)))
+}
+
+/// Whether a file that does not say its tracer has the function by which a section tracer ends. That is the last thing
+/// recorded, so where the first pass was of scheduler events, only what follows the last of them is read.
+fn ends_as_one(reader: &mut dyn Reader, seen: &Seen) -> Result<bool, ParseError> {
+    if seen.all {
+        return Ok(seen.section_ended);
+    }
+    reader.seek(Some(seen.last_ns), Selection::All)?;
+    while let Some(event) = reader.next()? {
+        if called(&event).is_some_and(|(function, _)| ending(function, reader).is_some()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn read(reader: &mut dyn Reader) -> Result<Section, ParseError> {
@@ -77,12 +90,14 @@ fn read(reader: &mut dyn Reader) -> Result<Section, ParseError> {
             section.stack = culprit(&names).or(section.stack);
             continue;
         }
-        let Some((function, caller)) = called(&event, reader) else { continue };
-        section.ended_by = section.ended_by.or(ending(&function));
+        let Some((function, caller)) = called(&event) else { continue };
+        section.ended_by = section.ended_by.or(ending(function, reader));
         if section.ended_by.is_some() {
             continue;
         }
         section.take(event, before.take());
+        let caller = caller.map_or_else(String::new, |caller| describe::symbol(caller, reader));
+        let function = describe::symbol(function, reader);
         let here = culprit(&[function.clone(), caller]);
         before = Some((event, here.unwrap_or((function, Vec::new()))));
     }
@@ -91,20 +106,17 @@ fn read(reader: &mut dyn Reader) -> Result<Section, ParseError> {
 }
 
 /// What a line of the function tracers names: a function and its caller.
-fn called(event: &Event, reader: &dyn Reader) -> Option<(String, String)> {
-    let name = |symbol: Symbol| describe::symbol(symbol, reader);
+fn called(event: &Event) -> Option<(Symbol, Option<Symbol>)> {
     Some(match event.kind {
-        EventKind::Function { function, caller } => (name(function), name(caller)),
-        EventKind::GraphEntry { function, .. } | EventKind::GraphExit { function, .. } => {
-            (name(function), String::new())
-        }
+        EventKind::Function { function, caller } => (function, Some(caller)),
+        EventKind::GraphEntry { function, .. } | EventKind::GraphExit { function, .. } => (function, None),
         _ => return None,
     })
 }
 
 /// The tracer's own function, recorded behind the section's end.
-fn ending(function: &str) -> Option<CauseKind> {
-    match function {
+pub(super) fn ending(function: Symbol, reader: &dyn Reader) -> Option<CauseKind> {
+    match reader.symbol(function)?.0 {
         "tracer_hardirqs_on" => Some(CauseKind::IrqsOff),
         "tracer_preempt_on" => Some(CauseKind::PreemptOff),
         _ => None,

@@ -133,7 +133,8 @@ impl TaskTrack {
             && let Some((expected, error)) = clock.to_trace(expires_ns, armed_ns)
             && expected <= woken.saturating_add(TIMER_SLACK_NS + error)
         {
-            let expected = expected.clamp(out_ns, actual_ns);
+            // In a trace joined from several, time goes backwards.
+            let expected = expected.max(out_ns).min(actual_ns);
             return Some(late(expected, ExpectedFrom::Timer, error, LateKind::Wakeup));
         }
         // Its timer is on another CPU: this sleep is part of its work.
