@@ -34,13 +34,13 @@ pub(crate) trait View: Send + 'static {
     fn key(&mut self, key: KeyCode);
 }
 
-pub(crate) struct Live<V: View> {
+pub(crate) struct LiveScreen<V: View> {
     view: Arc<Mutex<V>>,
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl<V: View> Live<V> {
+impl<V: View> LiveScreen<V> {
     /// Whether there is a terminal to draw on and to take keys from.
     pub(crate) fn is_possible() -> bool {
         io::stderr().is_terminal() && io::stdin().is_terminal()
@@ -76,7 +76,7 @@ impl<V: View> Live<V> {
     }
 }
 
-impl<V: View> Drop for Live<V> {
+impl<V: View> Drop for LiveScreen<V> {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Relaxed);
         _ = self.thread.take().map(JoinHandle::join);

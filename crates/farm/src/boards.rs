@@ -1,6 +1,6 @@
 //! What answers say of boards: all of them with their newest runs, and one with all its runs.
 
-use crate::engine::{Row, Rows};
+use crate::engine::{AnswerRow, AnswerRows};
 use crate::lake::is_plain;
 use std::collections::BTreeMap;
 use whylate_core::plan::Statistic;
@@ -28,7 +28,7 @@ pub fn history_of(host: &str) -> Option<String> {
 }
 
 /// The boards of an answer to `boards` or [`history_of`], by name, with what the answer to `alarms` says of them.
-pub fn boards(rows: &Rows, alarms: Option<&Rows>) -> Vec<FarmBoard> {
+pub fn boards(rows: &AnswerRows, alarms: Option<&AnswerRows>) -> Vec<FarmBoard> {
     let mut found: BTreeMap<[String; 4], FarmSeries> = BTreeMap::new();
     for row in rows.by_name() {
         let [plan, cell, probe] = ["plan", "cell", "probe"].map(|name| row.text(name));
@@ -37,7 +37,7 @@ pub fn boards(rows: &Rows, alarms: Option<&Rows>) -> Vec<FarmBoard> {
             found.entry(key).or_insert_with(|| FarmSeries { plan, cell, probe, ..FarmSeries::default() });
         series.runs.push(run(&row));
     }
-    for row in alarms.into_iter().flat_map(Rows::by_name) {
+    for row in alarms.into_iter().flat_map(AnswerRows::by_name) {
         let is_of = |key: &[String; 4]| key[0] == row.text("host") && key[1] == row.text("plan");
         if let Some((_, series)) = found.iter_mut().find(|(key, _)| is_of(key)) {
             series.alarms.push(alarm(&row));
@@ -53,7 +53,7 @@ pub fn boards(rows: &Rows, alarms: Option<&Rows>) -> Vec<FarmBoard> {
     boards
 }
 
-fn run(row: &Row<'_>) -> FarmRun {
+fn run(row: &AnswerRow<'_>) -> FarmRun {
     let machine = [row.text("architecture"), row.text("processor")];
     FarmRun {
         name: row.text("run"),
@@ -70,7 +70,7 @@ fn run(row: &Row<'_>) -> FarmRun {
     }
 }
 
-fn alarm(row: &Row<'_>) -> FarmAlarm {
+fn alarm(row: &AnswerRow<'_>) -> FarmAlarm {
     FarmAlarm {
         kind: row.text("alarm"),
         what: row.text("what"),

@@ -1,6 +1,6 @@
 //! Two groups of runs over all boards of a lake, each board compared with itself alone where that can be.
 
-use crate::engine::Rows;
+use crate::engine::AnswerRows;
 use crate::verify::begins;
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::result::{FarmComparison, FarmEffect, RunSearch, RunState, RunSummary, SearchError};
@@ -40,7 +40,12 @@ impl RunGroup {
 /// Compares the 0.999 quantiles of the runs of two groups; `rows` answer [`FIGURES`]. A difference of up to `margin` (a share)
 /// does not matter. Runs that both groups have are left out. Where no board has runs of both, boards of one group are compared
 /// with those of the other.
-pub fn compare_groups(rows: &Rows, first: &RunGroup, second: &RunGroup, margin: f64) -> Vec<FarmComparison> {
+pub fn compare_groups(
+    rows: &AnswerRows,
+    first: &RunGroup,
+    second: &RunGroup,
+    margin: f64,
+) -> Vec<FarmComparison> {
     let mut series: BTreeMap<[String; 3], BTreeMap<String, Board>> = BTreeMap::new();
     for row in rows.by_name() {
         let Some(figure) = row.number("figure_ns") else { continue };
@@ -71,7 +76,7 @@ pub fn compare_groups(rows: &Rows, first: &RunGroup, second: &RunGroup, margin: 
 }
 
 /// The kernels of the runs in an answer to [`FIGURES`], each once.
-pub fn kernels(rows: &Rows) -> Vec<String> {
+pub fn kernels(rows: &AnswerRows) -> Vec<String> {
     let all: BTreeSet<String> = rows.by_name().map(|row| row.text("kernel")).collect();
     all.into_iter().collect()
 }
@@ -139,7 +144,7 @@ mod tests {
         rows.push(serde_json::json!(["nightly", "idle", "timer", "other", "6.1.9", 5.0]));
         let rows = rows.into_iter().map(|row| row.as_array().unwrap().clone()).collect();
         let columns = ["plan", "cell", "probe", "host", "kernel", "figure_ns"].map(str::to_owned).to_vec();
-        let rows = Rows { columns, rows, ..Rows::default() };
+        let rows = AnswerRows { columns, rows, ..AnswerRows::default() };
         let compare = |first: &str, second: &str| {
             let [first, second] = [first, second].map(|it| RunGroup::of(it).unwrap());
             compare_groups(&rows, &first, &second, 0.05)

@@ -18,7 +18,7 @@ pub enum Engine {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Rows {
+pub struct AnswerRows {
     pub columns: Vec<String>,
     /// A value of each column, of each row.
     pub rows: Vec<Vec<Value>>,
@@ -27,21 +27,21 @@ pub struct Rows {
     pub damaged: Vec<Damaged>,
 }
 
-impl Rows {
+impl AnswerRows {
     /// The values of each row by the names of their columns.
-    pub(crate) fn by_name(&self) -> impl Iterator<Item = Row<'_>> {
-        self.rows.iter().map(|values| Row { columns: &self.columns, values })
+    pub(crate) fn by_name(&self) -> impl Iterator<Item = AnswerRow<'_>> {
+        self.rows.iter().map(|values| AnswerRow { columns: &self.columns, values })
     }
 }
 
 /// A row; a column that is not there has no value.
 #[derive(Clone, Copy)]
-pub(crate) struct Row<'r> {
+pub(crate) struct AnswerRow<'r> {
     columns: &'r [String],
     values: &'r [Value],
 }
 
-impl Row<'_> {
+impl AnswerRow<'_> {
     fn value(&self, column: &str) -> Option<&Value> {
         self.values.get(self.columns.iter().position(|name| name == column)?)
     }
@@ -98,7 +98,7 @@ impl Wait {
 /// # Errors
 /// [`FarmError::NoEngine`] where it is not installed, [`FarmError::NoPython`] where Python is not, [`FarmError::TooLong`],
 /// [`FarmError::Stopped`], [`FarmError::Engine`] with what it says.
-pub fn ask(engine: Engine, questions: &[Vec<String>], wait: &Wait) -> Result<Vec<Rows>, FarmError> {
+pub fn ask(engine: Engine, questions: &[Vec<String>], wait: &Wait) -> Result<Vec<AnswerRows>, FarmError> {
     match std::env::var(PYTHON) {
         Ok(python) => ask_python(&python, &format!("{PYTHON}={python}"), engine, questions, wait),
         Err(_) => ask_python("python3", "python3", engine, questions, wait),
@@ -112,7 +112,7 @@ fn ask_python(
     engine: Engine,
     questions: &[Vec<String>],
     wait: &Wait,
-) -> Result<Vec<Rows>, FarmError> {
+) -> Result<Vec<AnswerRows>, FarmError> {
     let failed = |what: String| FarmError::Engine(engine.name(), what);
     let document = serde_json::json!({ "engine": engine.name(), "questions": questions }).to_string();
     // Files: no pipe is full, and what the engine leaves behind cannot keep one open.

@@ -15,10 +15,10 @@ mod verify;
 
 pub use boards::{boards, course, history_of};
 pub use compare::{FIGURES, RunGroup, compare_groups, kernels};
-pub use engine::{Engine, Rows, Wait, ask};
+pub use engine::{AnswerRows, Engine, Wait, ask};
 pub use error::FarmError;
 pub use farm_file::{FarmFile, Host, PlanRule};
-pub use lake::{Damaged, Lake, LakeRun, Layout, Pulled, Push, Pushed};
+pub use lake::{Damaged, Lake, LakeLayout, LakeRun, Pulled, Push, Pushed};
 pub use query::{Question, answer, answers, library, statements};
 pub use render::{Dispatcher, PlanFile, Rendered, render};
 pub use verify::{Asked, mismatches};

@@ -1,9 +1,9 @@
 //! Questions to a lake, as SQL that existing engines run as it is. Each question is a file in `sql/`; its first line says
 //! what it answers. Beside the tables, which are views here, it may use the views of `sql/views.sql`.
 
-use crate::engine::{Engine, Rows, Wait, ask};
+use crate::engine::{AnswerRows, Engine, Wait, ask};
 use crate::error::{At as _, FarmError};
-use crate::lake::{Damaged, Lake, Layout, names_below};
+use crate::lake::{Damaged, Lake, LakeLayout, names_below};
 use std::cell::LazyCell;
 use std::path::Path;
 
@@ -65,7 +65,7 @@ impl Question {
 pub fn statements(
     engine: Engine,
     url: &str,
-    layout: Layout,
+    layout: LakeLayout,
     question: &str,
 ) -> Result<Vec<String>, FarmError> {
     statements_without(engine, url, layout, &[], question)
@@ -75,7 +75,7 @@ pub fn statements(
 fn statements_without(
     engine: Engine,
     url: &str,
-    layout: Layout,
+    layout: LakeLayout,
     damaged: &[Damaged],
     question: &str,
 ) -> Result<Vec<String>, FarmError> {
@@ -131,7 +131,7 @@ fn used(question: &str) -> (Vec<String>, Vec<&'static str>) {
 /// Where the rows of tables come from.
 struct Sources<'a> {
     place: &'a str,
-    layout: Layout,
+    layout: LakeLayout,
     damaged: &'a [Damaged],
 }
 
@@ -233,7 +233,7 @@ pub fn answer(
     cache: Option<&Path>,
     question: &str,
     wait: impl FnOnce() -> Wait,
-) -> Result<Rows, FarmError> {
+) -> Result<AnswerRows, FarmError> {
     Ok(answers(engine, lake, cache, &[question], wait)?.pop().unwrap_or_default())
 }
 
@@ -246,7 +246,7 @@ pub fn answers(
     cache: Option<&Path>,
     questions: &[&str],
     wait: impl FnOnce() -> Wait,
-) -> Result<Vec<Rows>, FarmError> {
+) -> Result<Vec<AnswerRows>, FarmError> {
     let wait = LazyCell::new(wait);
     let mut tables: Vec<&str> = questions.iter().flat_map(|question| used(&bare(question)).1).collect();
     tables.sort_unstable();
@@ -272,7 +272,7 @@ pub fn answers(
         .collect::<Result<Vec<_>, _>>()
         .and_then(|all| ask(engine, &all, &wait));
     let rows = all.map_err(named)?;
-    Ok(rows.into_iter().map(|rows| Rows { damaged: damaged.clone(), ..rows }).collect())
+    Ok(rows.into_iter().map(|rows| AnswerRows { damaged: damaged.clone(), ..rows }).collect())
 }
 
 /// A statement without the lines of comments around it and its last semicolon.
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn statements_name_the_lake_and_end_with_the_question() {
-        let layout = Layout { has_runs: true, has_months: false };
+        let layout = LakeLayout { has_runs: true, has_months: false };
         let statements = |engine, url, question| statements(engine, url, layout, question);
         let all = statements(Engine::DuckDb, "file:///srv/lake/", "-- why\nSELECT 1 FROM runs;\n").unwrap();
         assert!(all[0].contains("'/srv/lake/table=runs/*/*/*.parquet'"), "{}", all[0]);
@@ -315,7 +315,7 @@ mod tests {
             assert!(error.contains(said), "{question}: {error}");
         }
         assert!(statements(Engine::DuckDb, "/lake", "SELECT ';'").is_ok());
-        let none = super::statements(Engine::DuckDb, "/lake", Layout::default(), "SELECT 1").unwrap_err();
+        let none = super::statements(Engine::DuckDb, "/lake", LakeLayout::default(), "SELECT 1").unwrap_err();
         assert!(none.to_string().contains("/lake: holds no run"), "{none}");
     }
 }

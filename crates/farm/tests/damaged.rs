@@ -4,7 +4,7 @@ mod made;
 
 use made::{answer, make_lake, make_run};
 use std::fs;
-use whylate_farm::{Engine, Lake, Push, Rows, Wait};
+use whylate_farm::{AnswerRows, Engine, Lake, Push, Wait};
 
 const QUANTILES: &str =
     "SELECT host, run, cell, cpu, quantile, value_ns FROM quantiles ORDER BY host, run, cell, cpu, quantile";
@@ -23,12 +23,12 @@ fn damages(whole: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-fn objects(rows: &Rows) -> Vec<&str> {
+fn objects(rows: &AnswerRows) -> Vec<&str> {
     rows.damaged.iter().map(|it| it.object.as_str()).collect()
 }
 
 /// The rows of an answer without those of runs.
-fn without(rows: &Rows, is_out: impl Fn(&str, &str) -> bool) -> Vec<Vec<serde_json::Value>> {
+fn without(rows: &AnswerRows, is_out: impl Fn(&str, &str) -> bool) -> Vec<Vec<serde_json::Value>> {
     let is_in = |row: &&Vec<serde_json::Value>| !is_out(row[0].as_str().unwrap(), row[1].as_str().unwrap());
     rows.rows.iter().filter(is_in).cloned().collect()
 }

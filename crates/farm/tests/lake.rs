@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use whylate_core::Plan;
 use whylate_core::plan::Source;
-use whylate_farm::{Asked, Engine, FarmError, Lake, Push, Rows, library};
+use whylate_farm::{AnswerRows, Asked, Engine, FarmError, Lake, Push, library};
 use whylate_testing::{Need, skip};
 
 /// The statement of docs/FARM.md that makes one file for each table.
@@ -40,7 +40,7 @@ fn copy(from: &Path, to: &Path) -> Option<()> {
     }
 }
 
-fn is_answered_alike(engine: Engine, one: &[Rows], lake: &Lake) {
+fn is_answered_alike(engine: Engine, one: &[AnswerRows], lake: &Lake) {
     let questions: Vec<&str> = library().iter().map(|question| question.sql).collect();
     let other = answers(engine, lake, &questions).unwrap();
     for (question, (a, b)) in library().iter().zip(one.iter().zip(&other)) {
@@ -77,7 +77,7 @@ fn one_file_a_table_gives_the_same_answers() {
     let layouts = [&lake, &of_all].map(|lake| lake.layout().unwrap());
     assert_eq!(layouts.map(|it| (it.has_runs, it.has_months)), [(true, false), (false, true)]);
     let questions: Vec<&str> = library().iter().map(|question| question.sql).collect();
-    let known: Vec<(Engine, Vec<Rows>)> = ENGINES
+    let known: Vec<(Engine, Vec<AnswerRows>)> = ENGINES
         .into_iter()
         .filter_map(|engine| Some((engine, answers(engine, &lake, &questions)?)))
         .collect();

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use whylate_core::plan::Statistic;
-use whylate_farm::{Engine, Lake, Push, Rows, history_of, library};
+use whylate_farm::{AnswerRows, Engine, Lake, Push, history_of, library};
 use whylate_store::{Reader, assemble};
 use whylate_testing::{Need, skip};
 
@@ -22,7 +22,7 @@ fn every_engine_gives_the_rows_of_the_others_and_the_quantiles_of_a_report() {
     let folder = tempfile::tempdir().unwrap();
     let (lake, runs) = make_lake(folder.path());
     let questions: Vec<&str> = library().iter().map(|question| question.sql).chain([BUCKETS]).collect();
-    let mut first: Option<(Engine, Vec<Rows>)> = None;
+    let mut first: Option<(Engine, Vec<AnswerRows>)> = None;
     for engine in ENGINES {
         let Some(found) = answers(engine, &lake, &questions) else { continue };
         for (question, rows) in library().iter().zip(&found) {
@@ -41,7 +41,7 @@ fn every_engine_gives_the_rows_of_the_others_and_the_quantiles_of_a_report() {
 }
 
 /// What was planted is found.
-fn of_question(name: &str, rows: &Rows, runs: &[PathBuf]) {
+fn of_question(name: &str, rows: &AnswerRows, runs: &[PathBuf]) {
     let column = |name: &str| rows.columns.iter().position(|it| it == name).unwrap();
     let words = |name: &str| -> Vec<&str> {
         rows.rows.iter().map(|row| row[column(name)].as_str().unwrap()).collect()
@@ -92,11 +92,11 @@ fn of_question(name: &str, rows: &Rows, runs: &[PathBuf]) {
 }
 
 /// Each board with its newest runs, and an alarm where it belongs.
-fn of_boards(rows: &Rows) {
+fn of_boards(rows: &AnswerRows) {
     let columns = ["alarm", "host", "plan", "what", "measured", "allowed"].map(str::to_owned).to_vec();
     let alarm = ["silent", "c", "nightly", "days without a run"].map(Value::from);
     let alarm = alarm.into_iter().chain([12.0.into(), 3.0.into()]).collect();
-    let alarms = Rows { columns, rows: vec![alarm], ..Rows::default() };
+    let alarms = AnswerRows { columns, rows: vec![alarm], ..AnswerRows::default() };
     let boards = whylate_farm::boards(rows, Some(&alarms));
     let sizes: Vec<_> = boards.iter().map(|it| (it.host.as_str(), it.series[0].runs.len())).collect();
     assert_eq!(sizes, [("a", 24), ("b", 24), ("c", 12)]);
@@ -140,7 +140,7 @@ const BUCKETS: &str = "SELECT host, run, cell, probe, cpu, quantile, value_ns FR
 type Quantiles = BTreeMap<(String, String, String, u64), Vec<u64>>;
 
 /// Host, run, cell and CPU, with the 0.5, 0.99, 0.999 and 0.9999 quantiles.
-fn quantiles(rows: &Rows) -> Quantiles {
+fn quantiles(rows: &AnswerRows) -> Quantiles {
     let mut found = Quantiles::new();
     for row in &rows.rows {
         let word = |index: usize| row[index].as_str().unwrap().to_owned();

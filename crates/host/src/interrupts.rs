@@ -15,12 +15,12 @@ const SOFTIRQ_PREFIX: &str = "softirq:";
 /// The counters of all interrupt lines and softirq vectors at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    lines: BTreeMap<String, Line>,
+    lines: BTreeMap<String, InterruptLine>,
 }
 
 /// One line, counted per CPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Line {
+struct InterruptLine {
     description: String,
     counts: BTreeMap<CpuId, u64>,
 }
@@ -95,7 +95,7 @@ impl Counts {
             let Some(numbers) = numbers.collect::<Option<Vec<u64>>>() else { continue };
             let description = fields.collect::<Vec<_>>().join(" ");
             let counts = cpus.iter().copied().zip(numbers).collect();
-            self.lines.insert(format!("{prefix}{name}"), Line { description, counts });
+            self.lines.insert(format!("{prefix}{name}"), InterruptLine { description, counts });
         }
     }
 }

@@ -38,12 +38,12 @@ impl Unavailable {
 /// An open SMI counter of one CPU.
 #[derive(Debug)]
 pub struct SmiCounter {
-    source: Source,
+    source: SmiSource,
     cpu: CpuId,
 }
 
 #[derive(Debug)]
-enum Source {
+enum SmiSource {
     Event(PerfCounter),
     Msr(File),
 }
@@ -67,8 +67,8 @@ impl SmiCounter {
             None => return Err(Unavailable::because("only x86 processors have SMIs")),
         }
         let source = match event(root, cpu) {
-            Some(event) => Source::Event(event),
-            None => Source::Msr(msr(root, cpu)?),
+            Some(event) => SmiSource::Event(event),
+            None => SmiSource::Msr(msr(root, cpu)?),
         };
         let counter = Self { source, cpu };
         counter.read()?;
@@ -86,8 +86,8 @@ impl SmiCounter {
         let failed =
             |error| Unavailable::because(format!("counting SMIs of CPU {} failed: {error}", self.cpu));
         let msr = match &self.source {
-            Source::Event(event) => return event.read().map(|count| count as u32).map_err(failed),
-            Source::Msr(msr) => msr,
+            SmiSource::Event(event) => return event.read().map(|count| count as u32).map_err(failed),
+            SmiSource::Msr(msr) => msr,
         };
         let mut value = [0; 8];
         match msr.read_exact_at(&mut value, MSR_SMI_COUNT) {

@@ -1,10 +1,10 @@
 //! cyclictest's histogram (`-h`, `--histfile`) and its lines of threads.
 
-use crate::lines::{Line, Lines, Word};
-use crate::series::Series;
+use crate::lines::{ToolLine, ToolLines, Word};
+use crate::series::ToolSeries;
 use crate::{Imported, Problem};
 
-pub(crate) fn read(lines: &Lines<'_>) -> Result<Imported, Problem> {
+pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     let histogram = lines.behind("# Histogram").is_some();
     let series = if histogram { from_histogram(lines)? } else { from_threads(lines)? };
     let remark =
@@ -14,7 +14,7 @@ pub(crate) fn read(lines: &Lines<'_>) -> Result<Imported, Problem> {
 
 /// The numbers behind `start`, one for each thread.
 fn summary<T: std::str::FromStr>(
-    lines: &Lines<'_>,
+    lines: &ToolLines<'_>,
     start: &str,
     count: Option<usize>,
 ) -> Result<Vec<T>, Problem> {
@@ -24,7 +24,7 @@ fn summary<T: std::str::FromStr>(
     line.numbers(count.unwrap_or_else(|| line.words().count()))
 }
 
-fn from_histogram(lines: &Lines<'_>) -> Result<Vec<Series>, Problem> {
+fn from_histogram(lines: &ToolLines<'_>) -> Result<Vec<ToolSeries>, Problem> {
     let min: Vec<u64> = summary(lines, "# Min Latencies:", None)?;
     let threads = Some(min.len());
     let mean: Vec<f64> = summary(lines, "# Avg Latencies:", threads)?;
@@ -34,7 +34,7 @@ fn from_histogram(lines: &Lines<'_>) -> Result<Vec<Series>, Problem> {
         Some(line) => line.words().take(min.len()).map(Word::number).collect::<Result<_, _>>()?,
         None => vec![0; min.len()],
     };
-    let mut series: Vec<Series> = (0..min.len()).map(|thread| Series::of(thread as u32)).collect();
+    let mut series: Vec<ToolSeries> = (0..min.len()).map(|thread| ToolSeries::of(thread as u32)).collect();
     for line in lines.iter().filter(|line| line.text.starts_with(|first: char| first.is_ascii_digit())) {
         row(line, &mut series)?;
     }
@@ -52,7 +52,7 @@ fn from_histogram(lines: &Lines<'_>) -> Result<Vec<Series>, Problem> {
 }
 
 /// `000021 000002 000004`: a value in microseconds, and how often each thread had it.
-fn row(line: Line<'_>, series: &mut [Series]) -> Result<(), Problem> {
+fn row(line: ToolLine<'_>, series: &mut [ToolSeries]) -> Result<(), Problem> {
     let mut words = line.words();
     let Some(value) = words.next() else { return Ok(()) };
     let value_ns = u64::from(value.number::<u32>()?) * 1000;
@@ -70,8 +70,8 @@ fn row(line: Line<'_>, series: &mut [Series]) -> Result<(), Problem> {
 }
 
 /// `T: 0 (  163) P:99 I:1000 C:   5000 Min:     27 Act:   30 Avg:   31 Max:      51`; the last line of each thread counts.
-fn from_threads(lines: &Lines<'_>) -> Result<Vec<Series>, Problem> {
-    let mut all: Vec<Series> = Vec::new();
+fn from_threads(lines: &ToolLines<'_>) -> Result<Vec<ToolSeries>, Problem> {
+    let mut all: Vec<ToolSeries> = Vec::new();
     for line in lines.iter() {
         let Some(rest) = line.behind("T:") else { continue };
         let number: u32 =
@@ -84,12 +84,12 @@ fn from_threads(lines: &Lines<'_>) -> Result<Vec<Series>, Problem> {
             let after = rest.behind(&rest.text[..at + key.len()]).unwrap_or(rest);
             after.words().next().ok_or_else(|| line.problem(format!("`{key}` has no number")))?.number()
         };
-        let series = Series {
+        let series = ToolSeries {
             count: Some(value("C:")?),
             min_ns: Some(value("Min:")?.saturating_mul(1000)),
             mean_ns: Some(value("Avg:")? as f64 * 1000.0),
             max_ns: Some(value("Max:")?.saturating_mul(1000)),
-            ..Series::of(number)
+            ..ToolSeries::of(number)
         };
         match all.iter_mut().find(|known| known.cpu == number) {
             Some(known) => *known = series,

@@ -1,11 +1,11 @@
 //! What hwlatdetect prints: its parameters, and each gap above its threshold.
 
-use crate::lines::{Line, Lines};
-use crate::series::Series;
+use crate::lines::{ToolLine, ToolLines};
+use crate::series::ToolSeries;
 use crate::{Imported, Problem};
 use std::collections::BTreeSet;
 
-pub(crate) fn read(lines: &Lines<'_>) -> Result<Imported, Problem> {
+pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     let seconds = number(lines, "hwlatdetect:  test duration")?;
     let (window, width) = (number(lines, "Sample window:")?, number(lines, "Sample width:")?);
     if window == 0 || width > window {
@@ -17,13 +17,13 @@ pub(crate) fn read(lines: &Lines<'_>) -> Result<Imported, Problem> {
         _ => Some(number(lines, "Max Latency:")?.saturating_mul(1000)).filter(|_| gaps > 0),
     };
     let watched_ns = u128::from(seconds) * 1_000_000_000 * u128::from(width) / u128::from(window);
-    let mut series = Series {
+    let mut series = ToolSeries {
         series: Some("hwlat"),
         max_ns,
         gaps: Some(gaps),
         count: Some(gaps),
         measured_ns: u64::try_from(watched_ns).unwrap_or(u64::MAX),
-        ..Series::of(0)
+        ..ToolSeries::of(0)
     };
     let listed = lines.iter().map(gap).filter_map(Result::transpose).collect::<Result<Vec<_>, _>>()?;
     series.buckets = listed.iter().map(|gap| (gap.ns, 1)).collect();
@@ -39,7 +39,7 @@ pub(crate) fn read(lines: &Lines<'_>) -> Result<Imported, Problem> {
 }
 
 /// Counts the gaps that the file does not list, the largest of them where it is known; says so.
-fn unlisted(series: &mut Series, gaps: u64, threshold_ns: u64) -> Option<String> {
+fn unlisted(series: &mut ToolSeries, gaps: u64, threshold_ns: u64) -> Option<String> {
     let rest = gaps.checked_sub(series.buckets.len() as u64).filter(|rest| *rest > 0)?;
     let largest = series.max_ns.filter(|max_ns| series.buckets.iter().all(|(ns, _)| ns < max_ns));
     series.buckets.push((threshold_ns, rest - u64::from(largest.is_some())));
@@ -66,7 +66,7 @@ fn cpu(gaps: &[Gap]) -> (u32, Option<String>) {
 }
 
 /// The number behind `start`, whatever its unit.
-fn number(lines: &Lines<'_>, start: &str) -> Result<u64, Problem> {
+fn number(lines: &ToolLines<'_>, start: &str) -> Result<u64, Problem> {
     let line = lines
         .behind(start)
         .ok_or_else(|| lines.ends(format!("`{start}` is missing: the file is cut off")))?;
@@ -80,7 +80,7 @@ struct Gap {
 }
 
 /// `ts: 1646837351.550312752, inner:46, outer:45`, newer with `, cpu:2`; old versions have `1408928107.0286324723   18      17`.
-fn gap(line: Line<'_>) -> Result<Option<Gap>, Problem> {
+fn gap(line: ToolLine<'_>) -> Result<Option<Gap>, Problem> {
     let is_time = |text: &str| text.contains('.') && text.trim_end_matches(',').parse::<f64>().is_ok();
     let words: Vec<_> = line.words().collect();
     let (inner, outer, cpu) = match words[..] {

@@ -1,6 +1,6 @@
 //! The JSON of rt-tests (`cyclictest --json`, `oslat --json`) and of jitterdebugger.
 
-use crate::series::Series;
+use crate::series::ToolSeries;
 use crate::{Imported, Problem};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -96,13 +96,13 @@ pub(crate) fn read(text: &str) -> Result<Imported, Problem> {
     Ok(Imported { probe, version, facts, series, remarks })
 }
 
-fn series(thread: &RawThread, number: u32, unit_ns: u64, oslat: bool) -> Series {
+fn series(thread: &RawThread, number: u32, unit_ns: u64, oslat: bool) -> ToolSeries {
     let nanoseconds = |value: u64| value.saturating_mul(unit_ns);
     let mut buckets: Vec<(u64, u64)> =
         thread.histogram.iter().map(|(value, count)| (nanoseconds(*value), *count)).collect();
     let last = buckets.last().copied();
     let max_ns = thread.max.map(nanoseconds);
-    let mut series = Series {
+    let mut series = ToolSeries {
         cpu: thread.cpu.and_then(|cpu| u32::try_from(cpu).ok()).unwrap_or(number),
         count: thread.cycles,
         min_ns: thread.min.map(nanoseconds),
@@ -110,7 +110,7 @@ fn series(thread: &RawThread, number: u32, unit_ns: u64, oslat: bool) -> Series 
         max_ns,
         measured_ns: thread.duration.map_or(0, |seconds| (seconds * 1e9) as u64),
         limit_ns: last.map_or(0, |(value, _)| value.saturating_add(unit_ns)),
-        ..Series::of(number)
+        ..ToolSeries::of(number)
     };
     // The last bucket of oslat has all that is above it, too.
     if let (true, Some((value, count)), Some(max_ns)) = (oslat, last, max_ns)

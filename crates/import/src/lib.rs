@@ -18,8 +18,8 @@ mod rtla;
 mod series;
 mod sysjitter;
 
-use lines::Lines;
-use series::Series;
+use lines::ToolLines;
+use series::ToolSeries;
 use std::path::{Path, PathBuf};
 use whylate_core::result::{MEASURE_FORMAT, MeasureResult, ProbeResult};
 use whylate_core::{Facts, Warning, WarningCode};
@@ -58,13 +58,13 @@ struct Imported {
     /// Version of the tool, where the file says.
     version: Option<String>,
     facts: Facts,
-    series: Vec<Series>,
+    series: Vec<ToolSeries>,
     /// What the file does not say and the figures depend on.
     remarks: Vec<String>,
 }
 
 /// Reads the lines of a tool's text.
-type ReadText = fn(&Lines<'_>) -> Result<Imported, Problem>;
+type ReadText = fn(&ToolLines<'_>) -> Result<Imported, Problem>;
 
 /// A tool whose output is text: its name, what stands at the start of a line of it, and what reads it.
 const TEXTS: &[(&str, &[&str], ReadText)] = &[
@@ -85,10 +85,10 @@ pub fn tool(bytes: &[u8]) -> Option<&'static str> {
     if text.trim_start().starts_with('{') {
         return json::tool(text);
     }
-    text_tool(&Lines::new(text)).map(|(tool, _)| tool)
+    text_tool(&ToolLines::new(text)).map(|(tool, _)| tool)
 }
 
-fn text_tool(lines: &Lines<'_>) -> Option<(&'static str, ReadText)> {
+fn text_tool(lines: &ToolLines<'_>) -> Option<(&'static str, ReadText)> {
     let begins = |mark: &&str| lines.iter().take(LINES_TRIED).any(|line| line.text.starts_with(*mark));
     let found = TEXTS.iter().find(|(_, marks, _)| marks.iter().any(&begins));
     found.map(|(tool, _, read)| (*tool, *read))
@@ -104,7 +104,7 @@ pub fn read(path: &Path, bytes: &[u8]) -> Result<MeasureResult, ImportError> {
     let (tool, imported) = if text.trim_start().starts_with('{') {
         (json::tool(text).ok_or_else(foreign)?, json::read(text))
     } else {
-        let lines = Lines::new(text);
+        let lines = ToolLines::new(text);
         let (tool, read) = text_tool(&lines).ok_or_else(foreign)?;
         (tool, read(&lines))
     };

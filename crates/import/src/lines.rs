@@ -3,13 +3,13 @@
 use crate::Problem;
 use std::str::FromStr;
 
-pub(crate) struct Lines<'t> {
+pub(crate) struct ToolLines<'t> {
     text: &'t str,
 }
 
 /// A line, or the rest of one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Line<'t> {
+pub(crate) struct ToolLine<'t> {
     whole: &'t str,
     /// Without spaces, and without what colours it, before and behind it.
     pub(crate) text: &'t str,
@@ -19,16 +19,16 @@ pub(crate) struct Line<'t> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Word<'t> {
     pub(crate) text: &'t str,
-    line: Line<'t>,
+    line: ToolLine<'t>,
 }
 
-impl<'t> Lines<'t> {
+impl<'t> ToolLines<'t> {
     pub(crate) fn new(text: &'t str) -> Self {
         Self { text }
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Line<'t>> + use<'t> {
-        self.text.lines().enumerate().map(|(index, whole)| Line {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = ToolLine<'t>> + use<'t> {
+        self.text.lines().enumerate().map(|(index, whole)| ToolLine {
             whole,
             text: plain(whole),
             number: index + 1,
@@ -36,13 +36,13 @@ impl<'t> Lines<'t> {
     }
 
     /// What follows `start` in the first line that begins with it.
-    pub(crate) fn behind(&self, start: &str) -> Option<Line<'t>> {
+    pub(crate) fn behind(&self, start: &str) -> Option<ToolLine<'t>> {
         self.iter().find_map(|line| line.behind(start))
     }
 
     /// What lacks at the end of the text.
     pub(crate) fn ends(&self, message: impl Into<String>) -> Problem {
-        let line = self.iter().last().unwrap_or(Line { whole: "", text: "", number: 1 });
+        let line = self.iter().last().unwrap_or(ToolLine { whole: "", text: "", number: 1 });
         Problem { line: line.number, column: line.whole.len() + 1, message: message.into() }
     }
 }
@@ -56,7 +56,7 @@ fn plain(line: &str) -> &str {
     text
 }
 
-impl<'t> Line<'t> {
+impl<'t> ToolLine<'t> {
     /// What follows `start`.
     pub(crate) fn behind(self, start: &str) -> Option<Self> {
         self.text.strip_prefix(start).map(|text| Self { text, ..self })

@@ -1,7 +1,7 @@
 //! `rtla timerlat` and `rtla osnoise`: their histograms, and the last table of `top`.
 
-use crate::lines::{Line, Lines, Word};
-use crate::series::Series;
+use crate::lines::{ToolLine, ToolLines, Word};
+use crate::series::ToolSeries;
 use crate::{Imported, Problem};
 
 /// The series of a column of a histogram, by how its title begins.
@@ -9,7 +9,7 @@ const COLUMNS: [(&str, &str); 4] =
     [("IRQ-", "timerlat/irq"), ("Thr-", "timerlat/thread"), ("Usr-", "timerlat/user"), ("CPU-", "osnoise")];
 
 /// `rtla timerlat hist`, `rtla osnoise hist`.
-pub(crate) fn histogram(lines: &Lines<'_>) -> Result<Imported, Problem> {
+pub(crate) fn histogram(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     let unit_ns = match lines.behind("# Time unit is ") {
         Some(unit) if unit.text.starts_with("nano") => 1,
         _ => 1000,
@@ -18,7 +18,7 @@ pub(crate) fn histogram(lines: &Lines<'_>) -> Result<Imported, Problem> {
     let header = lines
         .behind("Index")
         .ok_or_else(|| lines.ends("the table (`Index …`) is missing: the file is cut off"))?;
-    let mut series = header.words().map(column).collect::<Result<Vec<Series>, Problem>>()?;
+    let mut series = header.words().map(column).collect::<Result<Vec<ToolSeries>, Problem>>()?;
     let mut complete = false;
     for line in lines.iter() {
         let Some(first) = line.words().next() else { continue };
@@ -45,16 +45,21 @@ pub(crate) fn histogram(lines: &Lines<'_>) -> Result<Imported, Problem> {
 }
 
 /// `IRQ-000`.
-fn column(title: Word<'_>) -> Result<Series, Problem> {
+fn column(title: Word<'_>) -> Result<ToolSeries, Problem> {
     let found = COLUMNS.iter().find_map(|(start, series)| Some((title.text.strip_prefix(start)?, *series)));
     let (cpu, series) =
         found.ok_or_else(|| title.problem(format!("`{}` is not a column of rtla", title.text)))?;
     let cpu = cpu.parse().map_err(|_| title.problem(format!("`{cpu}` is not a CPU")))?;
-    Ok(Series { series: Some(series), ..Series::of(cpu) })
+    Ok(ToolSeries { series: Some(series), ..ToolSeries::of(cpu) })
 }
 
 /// A row of the table: a value with its counts, or a figure of each column. A column without samples has `-` there.
-fn row(line: Line<'_>, key: Option<&str>, unit_ns: u64, series: &mut [Series]) -> Result<(), Problem> {
+fn row(
+    line: ToolLine<'_>,
+    key: Option<&str>,
+    unit_ns: u64,
+    series: &mut [ToolSeries],
+) -> Result<(), Problem> {
     let mut words = line.words();
     let Some(first) = words.next() else { return Ok(()) };
     let value_ns = if key.is_none() { first.number::<u64>()?.saturating_mul(unit_ns) } else { 0 };
@@ -81,7 +86,7 @@ fn row(line: Line<'_>, key: Option<&str>, unit_ns: u64, series: &mut [Series]) -
 }
 
 /// `0 00:00:05`: days, hours, minutes and seconds, in nanoseconds.
-fn duration(line: Line<'_>) -> Result<u64, Problem> {
+fn duration(line: ToolLine<'_>) -> Result<u64, Problem> {
     let mut seconds = 0u64;
     for (word, factor) in line.words().flat_map(|word| word.parts(':')).zip([24, 60, 60, 1]) {
         seconds = seconds.saturating_add(word.number()?).saturating_mul(factor);
@@ -90,9 +95,9 @@ fn duration(line: Line<'_>) -> Result<u64, Problem> {
 }
 
 /// `rtla timerlat top`, `rtla osnoise top`: the last row of each CPU counts.
-pub(crate) fn top(lines: &Lines<'_>) -> Result<Imported, Problem> {
+pub(crate) fn top(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     let osnoise = lines.iter().any(|line| line.text.starts_with("Operating System Noise"));
-    let mut series: Vec<Series> = Vec::new();
+    let mut series: Vec<ToolSeries> = Vec::new();
     for line in lines.iter() {
         let mut words = line.words();
         let (Some(cpu), Some(count)) = (words.next(), words.next()) else { continue };
@@ -104,7 +109,7 @@ pub(crate) fn top(lines: &Lines<'_>) -> Result<Imported, Problem> {
         let rest: Vec<Word<'_>> = words.collect();
         let rows = if osnoise { osnoise_row(line, &rest)? } else { timerlat_rows(line, &rest)? };
         series.retain(|series| series.cpu != cpu);
-        series.extend(rows.into_iter().map(|row| Series { cpu, count: Some(count), ..row }));
+        series.extend(rows.into_iter().map(|row| ToolSeries { cpu, count: Some(count), ..row }));
     }
     if series.is_empty() {
         return Err(lines.ends("the table has no CPU: the file is cut off"));
@@ -114,7 +119,7 @@ pub(crate) fn top(lines: &Lines<'_>) -> Result<Imported, Problem> {
 }
 
 /// `cur min avg max`, in the interrupt, in the thread and, in newer versions, in user space.
-fn timerlat_rows(line: Line<'_>, words: &[Word<'_>]) -> Result<Vec<Series>, Problem> {
+fn timerlat_rows(line: ToolLine<'_>, words: &[Word<'_>]) -> Result<Vec<ToolSeries>, Problem> {
     if words.is_empty() || !words.len().is_multiple_of(4) {
         return Err(line.problem(format!("{} numbers, where 4 of each context are expected", words.len())));
     }
@@ -122,29 +127,29 @@ fn timerlat_rows(line: Line<'_>, words: &[Word<'_>]) -> Result<Vec<Series>, Prob
     let contexts = words.chunks(4).zip(names).filter(|(context, _)| context[3].text != "-");
     let series = contexts.map(|(context, name)| {
         let time = |place: usize| context[place].number::<u64>().map(|time| time.saturating_mul(1000));
-        Ok(Series {
+        Ok(ToolSeries {
             series: Some(name),
             min_ns: Some(time(1)?),
             mean_ns: Some(time(2)? as f64),
             max_ns: Some(time(3)?),
-            ..Series::default()
+            ..ToolSeries::default()
         })
     });
     series.collect()
 }
 
 /// `runtime noise %available max-noise max-single hw nmi irq softirq thread`.
-fn osnoise_row(line: Line<'_>, words: &[Word<'_>]) -> Result<Vec<Series>, Problem> {
+fn osnoise_row(line: ToolLine<'_>, words: &[Word<'_>]) -> Result<Vec<ToolSeries>, Problem> {
     let [runtime, noise, _, _, single, counts @ ..] = words else {
         return Err(line.problem(format!("{} numbers, where 10 are expected", words.len())));
     };
     let gaps = counts.iter().map(|count| count.number::<u64>()).sum::<Result<u64, Problem>>()?;
-    Ok(vec![Series {
+    Ok(vec![ToolSeries {
         series: Some("osnoise"),
         max_ns: Some(single.number::<u64>()?.saturating_mul(1000)),
         lost_ns: Some(noise.number::<u64>()?.saturating_mul(1000)),
         measured_ns: runtime.number::<u64>()?.saturating_mul(1000),
         gaps: Some(gaps),
-        ..Series::default()
+        ..ToolSeries::default()
     }])
 }

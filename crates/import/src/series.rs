@@ -7,7 +7,7 @@ use whylate_stats::Histogram;
 
 /// What a tool wrote of one CPU (or thread, or context of one).
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Series {
+pub(crate) struct ToolSeries {
     pub(crate) cpu: u32,
     pub(crate) series: Option<&'static str>,
     /// Each value with its count, in nanoseconds.
@@ -29,7 +29,7 @@ pub(crate) struct Series {
     pub(crate) at: (usize, usize),
 }
 
-impl Series {
+impl ToolSeries {
     pub(crate) fn of(cpu: u32) -> Self {
         Self { cpu, ..Self::default() }
     }

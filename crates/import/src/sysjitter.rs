@@ -1,7 +1,7 @@
 //! Tables with a row for each figure and a column for each CPU: sysjitter, its second version, and oslat without JSON.
 
-use crate::lines::{Line, Lines, Word};
-use crate::series::Series;
+use crate::lines::{ToolLine, ToolLines, Word};
+use crate::series::ToolSeries;
 use crate::{Imported, Problem};
 use whylate_core::result::Quantiles;
 
@@ -14,11 +14,11 @@ struct Figures {
     quantiles: [Vec<u64>; 4],
 }
 
-pub(crate) fn read(lines: &Lines<'_>) -> Result<Imported, Problem> {
+pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     let header = lines.behind("core_i:").or_else(|| lines.behind("Core:"));
     let header = header.ok_or_else(|| lines.ends("the row of CPUs is missing"))?;
     let cpus = header.words().map(Word::number).collect::<Result<Vec<u32>, Problem>>()?;
-    let mut series: Vec<Series> = cpus.iter().map(|cpu| Series::of(*cpu)).collect();
+    let mut series: Vec<ToolSeries> = cpus.iter().map(|cpu| ToolSeries::of(*cpu)).collect();
     let mut figures = Figures::default();
     for line in lines.iter() {
         row(line, &mut series, &mut figures)?;
@@ -62,7 +62,7 @@ fn quantiles(figures: &Figures, place: usize) -> Option<Quantiles> {
 }
 
 /// `int_max(ns): 5231 6021`, `001 (us): 4804 51`, `Maximum: 4067 (us)`.
-fn row(line: Line<'_>, series: &mut [Series], figures: &mut Figures) -> Result<(), Problem> {
+fn row(line: ToolLine<'_>, series: &mut [ToolSeries], figures: &mut Figures) -> Result<(), Problem> {
     let Some((name, _)) = line.text.split_once(':') else { return Ok(()) };
     let Some(values) = line.behind(name).and_then(|rest| rest.behind(":")) else { return Ok(()) };
     let values = values.before("(");

@@ -16,7 +16,7 @@ use whylate_sys::memory::HugePages;
 
 /// What the threads of the process tell its main thread.
 #[derive(Debug)]
-pub(crate) enum Event {
+pub(crate) enum LoadEvent {
     /// Standard input was closed, or a signal asked for the end.
     Stop,
     /// A memory thread has its buffer.
@@ -44,24 +44,24 @@ pub(crate) enum Event {
 }
 
 /// Everything a kind of load needs of its process.
-pub(crate) struct Context {
+pub(crate) struct LoadContext {
     pub(crate) reporter: Reporter,
-    pub(crate) sender: Sender<Event>,
-    pub(crate) events: Receiver<Event>,
+    pub(crate) sender: Sender<LoadEvent>,
+    pub(crate) events: Receiver<LoadEvent>,
     pub(crate) interval: Nanos,
     pub(crate) duration: Option<Nanos>,
     pub(crate) host: HostRoot,
 }
 
-impl Context {
+impl LoadContext {
     /// The next event until `moment`; `None` when it has come.
-    pub(crate) fn event_until(&self, moment: MonoTime) -> Option<Event> {
+    pub(crate) fn event_until(&self, moment: MonoTime) -> Option<LoadEvent> {
         let wait = Duration::from_nanos(moment.0.saturating_sub(clock::now().0));
         match self.events.recv_timeout(wait) {
             Ok(event) => Some(event),
             Err(RecvTimeoutError::Timeout) => None,
             // Cannot happen: this context holds a sender.
-            Err(RecvTimeoutError::Disconnected) => Some(Event::Stop),
+            Err(RecvTimeoutError::Disconnected) => Some(LoadEvent::Stop),
         }
     }
 
@@ -103,7 +103,7 @@ pub fn child_main(
         return fail(&reporter, &error);
     }
     let (interval, duration) = (spec.interval, spec.duration);
-    let mut context = Context { reporter, sender, events, interval, duration, host };
+    let mut context = LoadContext { reporter, sender, events, interval, duration, host };
     match spec.work.work().run(&mut context) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -139,7 +139,10 @@ fn fail(reporter: &Reporter, error: &LoadError) -> ExitCode {
 }
 
 /// Reads the first line, and leaves a thread behind that waits for the end of the input.
-fn read_request<R: Read + Send + 'static>(stdin: R, sender: Sender<Event>) -> Result<LoadSpec, LoadError> {
+fn read_request<R: Read + Send + 'static>(
+    stdin: R,
+    sender: Sender<LoadEvent>,
+) -> Result<LoadSpec, LoadError> {
     let mut input = BufReader::new(stdin);
     let mut line = String::new();
     input.read_line(&mut line).map_err(LoadError::system("reading the request"))?;
@@ -149,7 +152,7 @@ fn read_request<R: Read + Send + 'static>(stdin: R, sender: Sender<Event>) -> Re
         .spawn(move || {
             // Whatever else comes is ignored; an error is an end too.
             let _ = std::io::copy(&mut input, &mut std::io::sink());
-            let _ = sender.send(Event::Stop);
+            let _ = sender.send(LoadEvent::Stop);
         })
         .map_err(LoadError::system("starting a thread"))?;
     Ok(spec)

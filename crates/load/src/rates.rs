@@ -1,6 +1,6 @@
 //! Reports what the threads of a load achieve, interval by interval, until the end.
 
-use crate::child::{Context, Event, after};
+use crate::child::{LoadContext, LoadEvent, after};
 use crate::error::LoadError;
 use crate::protocol::Message;
 use whylate_core::MonoTime;
@@ -13,7 +13,7 @@ const LAST_INTERVAL_NS_MIN: u64 = 10_000_000;
 /// Sends a rate per interval until the load is stopped or its duration is over. `total` is what was done so far;
 /// `health`: what is wrong with its threads.
 pub(crate) fn report(
-    context: &mut Context,
+    context: &mut LoadContext,
     begin: MonoTime,
     total: &dyn Fn() -> u64,
     health: &dyn Fn() -> Result<(), LoadError>,
@@ -23,8 +23,8 @@ pub(crate) fn report(
     let mut tick = after(begin, context.interval.0);
     loop {
         let stop = match context.event_until(tick.min(end)) {
-            Some(Event::Failed(error)) => return Err(error),
-            Some(Event::Stop) => true,
+            Some(LoadEvent::Failed(error)) => return Err(error),
+            Some(LoadEvent::Stop) => true,
             Some(_) => continue,
             None => clock::now() >= end,
         };

@@ -1,7 +1,7 @@
 //! What a load is asked to do: resolved to this machine's CPUs and bytes.
 
 use crate::error::LoadError;
-use crate::kinds::{LoadWork, Place};
+use crate::kinds::{LoadPlace, LoadWork};
 use serde::{Deserialize, Serialize};
 use whylate_core::plan::{LoadKind, Pace};
 use whylate_core::{BytesPerSec, CpuSet, Facts, Nanos};
@@ -28,7 +28,7 @@ impl LoadSpec {
     /// # Errors
     /// [`LoadError`] for CPUs or sizes that are not there, and what [`LoadSpec::validate`] finds.
     pub fn resolve(kind: &LoadKind, target: &CpuSet, facts: &Facts) -> Result<Self, LoadError> {
-        let spec = Self::new(LoadWork::resolve(kind, &Place { target, facts })?);
+        let spec = Self::new(LoadWork::resolve(kind, &LoadPlace { target, facts })?);
         spec.validate()?;
         Ok(spec)
     }

@@ -22,7 +22,7 @@ pub(crate) const EVENTS_MAX: usize = 64;
 const TOLD_MAX: usize = 4_096;
 
 /// What happened in one probe of the group.
-pub(crate) enum Event {
+pub(crate) enum ProbeEvent {
     Progress(Progress),
     Batch(usize, Box<Batch>),
     FirstSpike(Nanos),
@@ -35,7 +35,7 @@ pub(crate) enum Event {
 /// The observer of one probe.
 pub(crate) struct Forward<'a> {
     pub(crate) index: usize,
-    pub(crate) events: SyncSender<Event>,
+    pub(crate) events: SyncSender<ProbeEvent>,
     pub(crate) stop: &'a AtomicBool,
     /// How many probes that are not companions have not ended; `None` for those that do not end with them.
     pub(crate) others: Option<&'a AtomicUsize>,
@@ -46,7 +46,7 @@ pub(crate) struct Forward<'a> {
 }
 
 impl Forward<'_> {
-    fn send(&self, event: Event) {
+    fn send(&self, event: ProbeEvent) {
         // The receiver outlives every probe of its group.
         let _ = self.events.send(event);
     }
@@ -55,10 +55,10 @@ impl Forward<'_> {
 impl Observer for Forward<'_> {
     fn progress(&mut self, progress: &Progress) {
         // The next one says the same.
-        let _ = self.events.try_send(Event::Progress(progress.clone()));
+        let _ = self.events.try_send(ProbeEvent::Progress(progress.clone()));
     }
     fn batch(&mut self, batch: Batch) -> Result<(), String> {
-        self.send(Event::Batch(self.index, Box::new(batch)));
+        self.send(ProbeEvent::Batch(self.index, Box::new(batch)));
         Ok(())
     }
     fn armed(&mut self, process: u32, start_ns: u64) {
@@ -66,11 +66,11 @@ impl Observer for Forward<'_> {
             // A companion has no process that measures. Dropping it tells that nothing more is to be waited for.
             Some(ready) => drop(ready),
             // Before anything else can end: its first spike needs it.
-            None => self.send(Event::Armed { index: self.index, process, start_ns }),
+            None => self.send(ProbeEvent::Armed { index: self.index, process, start_ns }),
         }
     }
     fn first_spike(&mut self, latency: Nanos) {
-        self.send(Event::FirstSpike(latency));
+        self.send(ProbeEvent::FirstSpike(latency));
     }
     fn spikes(&mut self, spikes: &[SpikeRecord]) {
         let mut told = spikes.to_vec();
@@ -78,13 +78,13 @@ impl Observer for Forward<'_> {
             told.sort_unstable_by_key(|spike| Reverse(spike.latency_ns));
             told.truncate(TOLD_MAX);
         }
-        if self.events.try_send(Event::Spikes(self.index, told)).is_err() {
+        if self.events.try_send(ProbeEvent::Spikes(self.index, told)).is_err() {
             self.untold.fetch_add(spikes.len() as u64, Ordering::Relaxed);
         }
     }
     fn tasks(&mut self, tasks: &[TaskLine]) {
         // The next one says the same, and more.
-        let _ = self.events.try_send(Event::Tasks(tasks.to_vec()));
+        let _ = self.events.try_send(ProbeEvent::Tasks(tasks.to_vec()));
     }
     fn should_stop(&self) -> bool {
         let others_ended = self.others.is_some_and(|others| others.load(Ordering::Relaxed) == 0);

@@ -4,7 +4,7 @@
 use crate::audience::{Audience, Stage};
 use crate::causes::CauseSearch;
 use crate::error::RepeatError;
-use crate::follow::{EVENTS_MAX, Event, Forward, Watch};
+use crate::follow::{EVENTS_MAX, Forward, ProbeEvent, Watch};
 use crate::gpus::GpuWatch;
 use crate::keep;
 use crate::machine::{LoadEnd, Machine, RunningLoad};
@@ -242,11 +242,11 @@ impl Repeat<'_> {
                 let duration = if others.is_some() { longest } else { spec.duration };
                 let spec = ProbeSpec { duration, ..spec.clone() };
                 let (events, refused) = (sender.clone(), sender.clone());
-                let ended = move |events: &SyncSender<Event>, outcome| {
+                let ended = move |events: &SyncSender<ProbeEvent>, outcome| {
                     if !is_companion {
                         left.fetch_sub(1, Ordering::Relaxed);
                     }
-                    let _ = events.send(Event::Ended(index, Box::new(outcome)));
+                    let _ = events.send(ProbeEvent::Ended(index, Box::new(outcome)));
                 };
                 let measure = move || {
                     let mut forward = Forward { index, events: events.clone(), stop, others, ready, untold };
@@ -286,21 +286,21 @@ impl Repeat<'_> {
     /// returned then.
     fn follow(
         &mut self,
-        events: &Receiver<Event>,
+        events: &Receiver<ProbeEvent>,
         watch: &mut Watch<'_>,
         loads: &mut [Running],
     ) -> Result<RunEnd, RepeatError> {
         loop {
             match events.recv_timeout(LOOK_EVERY) {
-                Ok(Event::Progress(progress)) => self.audience.progress(&progress),
-                Ok(Event::FirstSpike(latency)) => self.audience.first_spike(latency),
-                Ok(Event::Armed { index, process, start_ns }) => {
+                Ok(ProbeEvent::Progress(progress)) => self.audience.progress(&progress),
+                Ok(ProbeEvent::FirstSpike(latency)) => self.audience.first_spike(latency),
+                Ok(ProbeEvent::Armed { index, process, start_ns }) => {
                     let cpus = &watch.specs[index].cpus;
                     self.search(|causes, warnings| causes.armed(cpus, process, start_ns, warnings));
                 }
                 // Watched tasks beside other probes: the traces are of those.
-                Ok(Event::Spikes(index, _)) if watch.is_beside(index) => {}
-                Ok(Event::Spikes(index, spikes)) => {
+                Ok(ProbeEvent::Spikes(index, _)) if watch.is_beside(index) => {}
+                Ok(ProbeEvent::Spikes(index, spikes)) => {
                     self.tracing.hold(&spikes, self.warnings);
                     self.audience.spikes(&spikes);
                     if !watch.explains_itself(index) {
@@ -310,13 +310,13 @@ impl Repeat<'_> {
                         self.tracing.spikes(&watch.keys[index], &spikes, directory, self.warnings);
                     }
                 }
-                Ok(Event::Tasks(tasks)) => self.audience.tasks(&tasks),
-                Ok(Event::Batch(index, batch)) => {
+                Ok(ProbeEvent::Tasks(tasks)) => self.audience.tasks(&tasks),
+                Ok(ProbeEvent::Batch(index, batch)) => {
                     if let Err(error) = self.keep(&watch.keys[index], &watch.specs[index], *batch) {
                         watch.end_with(Err(error.into()));
                     }
                 }
-                Ok(Event::Ended(index, outcome)) => {
+                Ok(ProbeEvent::Ended(index, outcome)) => {
                     let probe = watch.keys[index].probe.clone();
                     match *outcome {
                         Ok(outcome) => self.ended(index, outcome, watch),

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, Semaphore};
-use whylate_farm::Rows;
+use whylate_farm::AnswerRows;
 
 /// What answers a statement, or says why it does not.
-pub type Ask = Box<dyn Fn(&str) -> Result<Rows, String> + Send + Sync>;
+pub type Ask = Box<dyn Fn(&str) -> Result<AnswerRows, String> + Send + Sync>;
 
 /// An older answer is shown while a new one is fetched.
 const AGE_MAX: Duration = Duration::from_secs(600);
@@ -24,7 +24,7 @@ const ENGINES_MAX: usize = 2;
 /// The answers that are kept, by their statements.
 pub(crate) struct Answers {
     ask: Ask,
-    kept: Mutex<HashMap<String, Kept>>,
+    kept: Mutex<HashMap<String, KeptAnswer>>,
     /// Told whenever an engine has answered.
     answered: Notify,
     engines: Semaphore,
@@ -34,8 +34,8 @@ pub(crate) struct Answers {
 
 /// What is known of a statement.
 #[derive(Default)]
-struct Kept {
-    rows: Option<(Arc<Rows>, Instant)>,
+struct KeptAnswer {
+    rows: Option<(Arc<AnswerRows>, Instant)>,
     failed: Option<(String, Instant)>,
     asking: Option<Instant>,
 }
@@ -44,14 +44,14 @@ struct Kept {
 #[derive(Clone, Debug)]
 pub(crate) enum Said {
     /// An answer of that age; a newer one may be on its way, or have failed.
-    Rows { rows: Arc<Rows>, age: Duration, is_asking: bool, failed: Option<String> },
+    Rows { rows: Arc<AnswerRows>, age: Duration, is_asking: bool, failed: Option<String> },
     /// The first answer has been waited for so long.
     Asking(Duration),
     /// There is no answer.
     Failed(String),
 }
 
-impl Kept {
+impl KeptAnswer {
     /// Whether an engine has to be asked; `again`: a reader wants a newer answer.
     fn needs(&self, again: bool) -> bool {
         let newest = [self.rows.as_ref().map(|it| it.1), self.failed.as_ref().map(|it| it.1)];
@@ -88,7 +88,7 @@ impl Answers {
         loop {
             // Listens before it looks: what is told in between is heard.
             let answered = self.answered.notified();
-            if let Some(said) = self.all().get(sql).and_then(Kept::said) {
+            if let Some(said) = self.all().get(sql).and_then(KeptAnswer::said) {
                 return said;
             }
             let left = self.wait_max.saturating_sub(begun.elapsed());
@@ -100,7 +100,7 @@ impl Answers {
     }
 
     /// What is kept already; nothing is asked.
-    pub(crate) fn known(&self, sql: &str) -> Option<Arc<Rows>> {
+    pub(crate) fn known(&self, sql: &str) -> Option<Arc<AnswerRows>> {
         Some(self.all().get(sql)?.rows.as_ref()?.0.clone())
     }
 
@@ -131,7 +131,7 @@ impl Answers {
         Ok(())
     }
 
-    fn keep(&self, sql: &str, said: Result<Rows, String>) {
+    fn keep(&self, sql: &str, said: Result<AnswerRows, String>) {
         let mut all = self.all();
         let kept = all.entry(sql.to_owned()).or_default();
         kept.asking = None;
@@ -143,7 +143,7 @@ impl Answers {
         self.answered.notify_waiters();
     }
 
-    fn all(&self) -> MutexGuard<'_, HashMap<String, Kept>> {
+    fn all(&self) -> MutexGuard<'_, HashMap<String, KeptAnswer>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -153,8 +153,8 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    fn rows(count: usize) -> Rows {
-        Rows { columns: vec!["n".to_owned()], rows: vec![vec![count.into()]], ..Rows::default() }
+    fn rows(count: usize) -> AnswerRows {
+        AnswerRows { columns: vec!["n".to_owned()], rows: vec![vec![count.into()]], ..AnswerRows::default() }
     }
 
     /// Answers how often it was asked, after a moment.
@@ -216,14 +216,17 @@ mod tests {
     #[test]
     fn old_answers_are_shown_and_asked_for_anew() {
         let ago = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap();
-        let kept = |seconds| Kept { rows: Some((Arc::new(rows(1)), ago(seconds))), ..Kept::default() };
-        assert!(Kept::default().needs(false));
+        let kept =
+            |seconds| KeptAnswer { rows: Some((Arc::new(rows(1)), ago(seconds))), ..KeptAnswer::default() };
+        assert!(KeptAnswer::default().needs(false));
         assert!(!kept(60).needs(false) && kept(60).needs(true) && kept(700).needs(false));
         assert!(!kept(1).needs(true), "it was asked a moment ago");
-        let asking = Kept { asking: Some(ago(1)), ..kept(700) };
+        let asking = KeptAnswer { asking: Some(ago(1)), ..kept(700) };
         assert!(!asking.needs(true) && matches!(asking.said(), Some(Said::Rows { is_asking: true, .. })));
-        let failed =
-            |seconds| Kept { failed: Some(("no engine".to_owned(), ago(seconds))), ..Kept::default() };
+        let failed = |seconds| KeptAnswer {
+            failed: Some(("no engine".to_owned(), ago(seconds))),
+            ..KeptAnswer::default()
+        };
         assert!(!failed(1).needs(false) && failed(60).needs(false));
         assert!(matches!(failed(1).said(), Some(Said::Failed(why)) if why == "no engine"));
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use whylate_core::plan::{Share, Statistic};
 use whylate_core::result::{FarmBoard, FarmRun, FarmSeries, RunSearch, RunState, RunSummary};
-use whylate_farm::{Damaged, FIGURES, Rows, RunGroup};
+use whylate_farm::{AnswerRows, Damaged, FIGURES, RunGroup};
 use whylate_report::{FarmAnswer, FarmGroups, Field, FieldValue, Form, Frame};
 
 pub(crate) const WALL: &str = "/farm";
@@ -31,19 +31,19 @@ pub(crate) struct Farm {
 }
 
 struct Answered {
-    rows: Vec<Arc<Rows>>,
+    rows: Vec<Arc<AnswerRows>>,
     answer: FarmAnswer,
     is_asking: bool,
 }
 
 /// The page that was asked for: its address without the wish for a newer answer.
 #[derive(Clone)]
-struct Place {
+struct PageAddress {
     address: String,
     again: bool,
 }
 
-impl Place {
+impl PageAddress {
     fn of(uri: &Uri) -> Self {
         let pairs = uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
         let (again, kept): (Vec<&str>, Vec<&str>) = pairs.partition(|pair| *pair == "again=1");
@@ -63,7 +63,7 @@ fn question(name: &str) -> &'static str {
 
 impl Farm {
     /// The answers, or the page that says why there are none yet.
-    async fn answered(&self, statements: &[&str], place: &Place) -> Result<Answered, Refusal> {
+    async fn answered(&self, statements: &[&str], place: &PageAddress) -> Result<Answered, Refusal> {
         for sql in statements {
             self.answers.begin(sql, place.again)?;
         }
@@ -94,7 +94,7 @@ impl Farm {
         Ok(Answered { rows: rows_of, answer, is_asking: is_asked })
     }
 
-    fn waiting(&self, since: Duration, place: &Place) -> Response {
+    fn waiting(&self, since: Duration, place: &PageAddress) -> Response {
         let lines = vec![
             format!("for {} s so far; the first answer of a large lake takes minutes", since.as_secs()),
             format!("this page looks again every {REFRESH_S} s"),
@@ -104,7 +104,7 @@ impl Farm {
         (StatusCode::ACCEPTED, refresh(place), Html(page)).into_response()
     }
 
-    fn failed(&self, why: &str, place: &Place) -> Response {
+    fn failed(&self, why: &str, place: &PageAddress) -> Response {
         let page =
             whylate_report::notice("The lake gives no answer", why.lines().map(str::to_owned).collect());
         let page = page.html_within(&self.frame(None, place));
@@ -112,13 +112,13 @@ impl Farm {
     }
 
     /// `damaged`: what may have been the board's.
-    fn missing(&self, host: &str, damaged: Vec<String>, place: &Place) -> Response {
+    fn missing(&self, host: &str, damaged: Vec<String>, place: &PageAddress) -> Response {
         let lines = [vec![format!("the lake has no board {host}")], damaged].concat();
         let page = whylate_report::notice("No such board", lines);
         (StatusCode::NOT_FOUND, Html(page.html_within(&self.frame(None, place)))).into_response()
     }
 
-    fn frame(&self, form: Option<Form>, place: &Place) -> Frame {
+    fn frame(&self, form: Option<Form>, place: &PageAddress) -> Frame {
         let runs = self.has_runs.then_some(("Runs", "/".to_owned()));
         let links =
             [("All boards", WALL.to_owned()), ("Compare", COMPARE.to_owned()), ("Ask again", place.newer())];
@@ -137,12 +137,12 @@ fn add_new(lines: &mut Vec<String>, more: impl IntoIterator<Item = String>) {
 }
 
 /// The header that makes a browser look again, without the wish for a newer answer.
-fn refresh(place: &Place) -> [(axum::http::HeaderName, String); 1] {
+fn refresh(place: &PageAddress) -> [(axum::http::HeaderName, String); 1] {
     [(REFRESH, format!("{REFRESH_S}; url={}", place.address))]
 }
 
 /// The page; it looks again by itself while a newer answer is on its way.
-fn shown(page: String, is_asking: bool, place: &Place) -> Response {
+fn shown(page: String, is_asking: bool, place: &PageAddress) -> Response {
     if is_asking { (refresh(place), Html(page)).into_response() } else { Html(page).into_response() }
 }
 
@@ -169,7 +169,7 @@ pub(crate) async fn wall(
     uri: Uri,
     Query(asked): Query<AskedWall>,
 ) -> Result<Response, Refusal> {
-    let place = Place::of(&uri);
+    let place = PageAddress::of(&uri);
     let terms: Vec<&str> = asked.q.split_whitespace().collect();
     let search = RunSearch::of(&terms).map_err(|error| Refusal::Bad(error.to_string()))?;
     let answered = farm.answered(&[question("boards"), question("alarms")], &place).await?;
@@ -239,7 +239,7 @@ pub(crate) async fn board(
     Name(host): Name<String>,
     Query(asked): Query<AskedBoard>,
 ) -> Result<Response, Refusal> {
-    let place = Place::of(&uri);
+    let place = PageAddress::of(&uri);
     let statistic = quantile(asked.statistic.as_deref().unwrap_or("p99.9"))?;
     let Some(sql) = whylate_farm::history_of(&host) else {
         return Ok(farm.missing(&host, Vec::new(), &place));
@@ -329,7 +329,7 @@ pub(crate) async fn compare(
     uri: Uri,
     Query(asked): Query<AskedGroups>,
 ) -> Result<Response, Refusal> {
-    let place = Place::of(&uri);
+    let place = PageAddress::of(&uri);
     let group = |text: &str| RunGroup::of(text).map_err(|error| Refusal::Bad(error.to_string()));
     let (first, second) = (group(&asked.first)?, group(&asked.second)?);
     let margin_text = asked.margin.filter(|it| !it.is_empty()).unwrap_or_else(|| MARGIN.to_owned());
@@ -371,11 +371,11 @@ pub(crate) async fn compare(
 
 #[cfg(test)]
 mod tests {
-    use super::Place;
+    use super::PageAddress;
 
     #[test]
     fn a_newer_answer_is_asked_for_once() {
-        let place = |uri: &str| Place::of(&uri.parse().unwrap());
+        let place = |uri: &str| PageAddress::of(&uri.parse().unwrap());
         let asked = place("/farm?q=a%26b&again=1&alarming=1");
         assert_eq!((asked.address.as_str(), asked.again), ("/farm?q=a%26b&alarming=1", true));
         assert_eq!(asked.newer(), "/farm?q=a%26b&alarming=1&again=1");

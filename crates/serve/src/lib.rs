@@ -32,7 +32,7 @@ use tokio::sync::Semaphore;
 use whylate_core::result::{CompareResult, RunResult, RunSeries, RunSummary};
 
 /// How results are made: by whoever knows how to read runs.
-pub trait Source: Send + Sync + 'static {
+pub trait ResultSource: Send + Sync + 'static {
     /// The result of a run.
     ///
     /// # Errors
@@ -53,7 +53,7 @@ pub trait Source: Send + Sync + 'static {
 /// A folder of runs, and how results are made of it.
 pub struct Runs {
     pub folder: PathBuf,
-    pub source: Box<dyn Source>,
+    pub source: Box<dyn ResultSource>,
 }
 
 /// A lake, and what answers statements over it.
@@ -78,7 +78,7 @@ struct Site {
     has_farm: bool,
     runs: Arc<runs::Runs>,
     pages: pages::Pages,
-    source: Box<dyn Source>,
+    source: Box<dyn ResultSource>,
     readers: Arc<Semaphore>,
 }
 

@@ -26,14 +26,14 @@ const SIDES_MAX: usize = 8;
 const SERIES_MAX: usize = 200;
 
 /// What a page is, and of which runs.
-type Key = (String, Vec<PathBuf>);
+type PageKey = (String, Vec<PathBuf>);
 /// When the runs were last written to, and the page.
-type Kept = (Vec<Option<SystemTime>>, Arc<str>);
+type KeptPage = (Vec<Option<SystemTime>>, Arc<str>);
 
 /// Pages that were made, and when their runs were last written to.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
-    kept: Mutex<HashMap<Key, Kept>>,
+    kept: Mutex<HashMap<PageKey, KeptPage>>,
     /// One page is made at a time: it takes a CPU, and as much memory as the run has figures.
     making: tokio::sync::Mutex<()>,
 }
@@ -47,7 +47,7 @@ impl Pages {
 
 /// What is asked of the list.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Asked {
+pub(crate) struct AskedRuns {
     q: Option<String>,
 }
 
@@ -66,7 +66,7 @@ fn searched(
 
 pub(crate) async fn list(
     State(site): State<Arc<Site>>,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<AskedRuns>,
 ) -> Result<Html<String>, Refusal> {
     blocking(move || {
         let search = asked.q.unwrap_or_default();
@@ -88,7 +88,7 @@ pub(crate) async fn list(
 
 pub(crate) async fn list_json(
     State(site): State<Arc<Site>>,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<AskedRuns>,
 ) -> Result<Json<RunsResult>, Refusal> {
     blocking(move || Ok(Json(searched(&site, site.runs.all(), asked.q.as_deref())?.0))).await
 }
@@ -226,7 +226,7 @@ pub(crate) async fn page_text(
     .await
 }
 
-fn kept(site: &Site) -> MutexGuard<'_, HashMap<Key, Kept>> {
+fn kept(site: &Site) -> MutexGuard<'_, HashMap<PageKey, KeptPage>> {
     site.pages.kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
-use whylate_farm::{Damaged, Rows};
+use whylate_farm::{AnswerRows, Damaged};
 use whylate_serve::{Lake, Settings, serve};
 use whylate_testing::says;
 
@@ -33,12 +33,12 @@ const COLUMNS: [&str; 19] = [
     "p9999_ns",
 ];
 
-fn table(columns: &[&str], rows: Vec<Value>) -> Rows {
+fn table(columns: &[&str], rows: Vec<Value>) -> AnswerRows {
     let values = |row: Value| row.as_array().unwrap().clone();
-    Rows {
+    AnswerRows {
         columns: columns.iter().map(|name| (*name).to_owned()).collect(),
         rows: rows.into_iter().map(values).collect(),
-        ..Rows::default()
+        ..AnswerRows::default()
     }
 }
 
@@ -76,7 +76,7 @@ fn run(host: &str, number: u64) -> Value {
 struct Made(Arc<Mutex<Vec<String>>>);
 
 impl Made {
-    fn answer(&self, sql: &str) -> Result<Rows, String> {
+    fn answer(&self, sql: &str) -> Result<AnswerRows, String> {
         self.0.lock().unwrap().push(sql.to_owned());
         if sql.contains("AS alarm") {
             let columns = ["alarm", "host", "plan", "what", "measured", "allowed", "run"];
@@ -105,7 +105,7 @@ impl Made {
 }
 
 fn serving(
-    ask: impl Fn(&str) -> Result<Rows, String> + Send + Sync + 'static,
+    ask: impl Fn(&str) -> Result<AnswerRows, String> + Send + Sync + 'static,
     token: Option<&str>,
 ) -> SocketAddr {
     let settings = Settings { address: "127.0.0.1:0".parse().unwrap(), token: token.map(str::to_owned) };
@@ -275,7 +275,7 @@ fn an_answer_that_had_to_do_without_objects_says_so_on_each_page() {
     let answer = move |sql: &str| {
         let damaged =
             vec![damaged("table=runs/host=late/month=2026-09/night-3.parquet"), damaged("table=runs/other")];
-        made.answer(sql).map(|rows| Rows { damaged, ..rows })
+        made.answer(sql).map(|rows| AnswerRows { damaged, ..rows })
     };
     let address = serving(answer, None);
     for (path, expected) in [
@@ -309,7 +309,7 @@ fn objects_are_named_where_there_is_no_answer_and_where_the_alarms_alone_lack_th
         }
         let damaged = Damaged { object: "table=runs".to_owned(), what: "it is missing".to_owned() };
         let damaged = if sql.contains("AS alarm") { vec![damaged] } else { Vec::new() };
-        made.answer(sql).map(|rows| Rows { damaged, ..rows })
+        made.answer(sql).map(|rows| AnswerRows { damaged, ..rows })
     };
     let address = serving(answer, None);
     assert_eq!(get(address, "/farm").0, 200);

@@ -3,7 +3,7 @@
 //! A planner makes such a list and writes nothing. Writing, verifying, journaling and undoing are the same for every
 //! change, whichever treatment wants it; a [`Guard`](crate::Guard) does them.
 
-use crate::place::Found;
+use crate::place::FoundSetting;
 use crate::reading::Reading;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -50,7 +50,7 @@ impl Change {
 
     /// Whether the machine below `root` has this value already; also true for a task that has ended.
     pub fn is_so(&self, root: &HostRoot) -> bool {
-        matches!(self.target.read(root), Ok(Found::Ended))
+        matches!(self.target.read(root), Ok(FoundSetting::Ended))
             || self.target.now(root).is_some_and(|now| self.target.is_reached(&self.new, &now))
     }
 
@@ -151,7 +151,7 @@ impl Target {
     /// Its value now, where there is one.
     pub fn now(&self, root: &HostRoot) -> Option<String> {
         match self.read(root) {
-            Ok(Found::Value(value)) => Some(self.normal(&value)),
+            Ok(FoundSetting::Value(value)) => Some(self.normal(&value)),
             _ => None,
         }
     }

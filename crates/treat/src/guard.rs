@@ -3,8 +3,8 @@
 use crate::change::{Change, Target, Undoing};
 use crate::claims;
 use crate::error::TreatError;
-use crate::journal::{Entry, Holder, IfDamaged, Journal, JournalPlace, Record};
-use crate::place::Found;
+use crate::journal::{Holder, IfDamaged, Journal, JournalEntry, JournalPlace, JournalRecord};
+use crate::place::FoundSetting;
 use crate::planner::{Planner, Surroundings};
 use crate::undo::{Report, undo};
 use whylate_core::warning::{Warning, WarningCode, push_once};
@@ -53,7 +53,7 @@ impl Guard {
     /// is refused.
     pub fn begin(place: &JournalPlace, root: &HostRoot, holder: Holder) -> Result<Self, TreatError> {
         let mut journal = Journal::open(place, root, &holder, IfDamaged::Refuse)?;
-        let is_kept = |journal: &Journal, entry: &Entry| {
+        let is_kept = |journal: &Journal, entry: &JournalEntry| {
             let holder_of = journal.contents().holder(entry);
             holder_of.is_some_and(|of| of.kept && of.boot_id == holder.boot_id)
         };
@@ -143,7 +143,7 @@ impl Guard {
     }
 
     /// The changes of this guard that are in force.
-    pub fn in_force(&self) -> impl Iterator<Item = &Entry> {
+    pub fn in_force(&self) -> impl Iterator<Item = &JournalEntry> {
         self.journal.contents().open().filter(|entry| Some(entry.session) == self.session)
     }
 
@@ -168,7 +168,13 @@ impl Guard {
                     Ok(Some(old)) => {
                         let entry = self.journal.next_entry() + intended.len() as u64;
                         let (treatment, change_of) = (treatment.to_owned(), change.clone());
-                        records.push(Record::Intended { entry, session, treatment, change: change_of, old });
+                        records.push(JournalRecord::Intended {
+                            entry,
+                            session,
+                            treatment,
+                            change: change_of,
+                            old,
+                        });
                         intended.push((entry, change));
                     }
                     Ok(None) => {}
@@ -181,12 +187,13 @@ impl Guard {
             }
             for (entry, change) in intended {
                 match self.make(change) {
-                    Ok(Some(found)) => self.journal.append(vec![Record::Applied { entry, found }])?,
+                    Ok(Some(found)) => self.journal.append(vec![JournalRecord::Applied { entry, found }])?,
                     Ok(None) => {}
                     Err(error) => {
                         // It may have been made in part: what is there right after is what the kernel made of it.
                         if let TreatError::NotTaken { found, .. } = &error {
-                            self.journal.append(vec![Record::Applied { entry, found: found.clone() }])?;
+                            self.journal
+                                .append(vec![JournalRecord::Applied { entry, found: found.clone() }])?;
                         }
                         let report = undo(&mut self.journal, &self.root, |it| it.entry == entry);
                         self.forget_closed_session();
@@ -215,9 +222,9 @@ impl Guard {
     fn look(&self, change: &Change) -> Result<Option<String>, TreatError> {
         let target = &change.target;
         match target.read(&self.root)? {
-            Found::Ended => Ok(None),
-            Found::Nothing => Err(TreatError::Absent { target: target.to_string() }),
-            Found::Value(old) => {
+            FoundSetting::Ended => Ok(None),
+            FoundSetting::Nothing => Err(TreatError::Absent { target: target.to_string() }),
+            FoundSetting::Value(old) => {
                 let normal = target.normal(&old);
                 // A value that the kernel may round is compared exactly: whether it rounds shows only by writing.
                 let is_there = normal == change.new
@@ -241,18 +248,18 @@ impl Guard {
         let (target, root) = (&change.target, &self.root);
         // Only noted down: setting an affinity again makes the kernel remember it as one that was asked for.
         if change.undoing == Undoing::Always
-            && let Found::Value(found) = target.read(root)?
+            && let FoundSetting::Value(found) = target.read(root)?
             && target.normal(&found) == change.new
         {
             return Ok(Some(change.new.clone()));
         }
         if let Err(error) = target.write(root, &change.new) {
-            return if matches!(target.read(root), Ok(Found::Ended)) { Ok(None) } else { Err(error) };
+            return if matches!(target.read(root), Ok(FoundSetting::Ended)) { Ok(None) } else { Err(error) };
         }
         match target.read(root)? {
-            Found::Ended => Ok(None),
-            Found::Nothing => Err(TreatError::Absent { target: target.to_string() }),
-            Found::Value(found) => {
+            FoundSetting::Ended => Ok(None),
+            FoundSetting::Nothing => Err(TreatError::Absent { target: target.to_string() }),
+            FoundSetting::Value(found) => {
                 let found = target.normal(&found);
                 if target.is_reached(&change.new, &found) {
                     return Ok(Some(found));

@@ -42,7 +42,7 @@ impl Patience {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum FoundSetting {
     /// A value; of a file the whole text.
     Value(String),
     /// No such file, or the device behind it is gone.
@@ -69,28 +69,28 @@ impl Target {
         }
     }
 
-    pub(crate) fn read(&self, root: &HostRoot) -> Result<Found, TreatError> {
+    pub(crate) fn read(&self, root: &HostRoot) -> Result<FoundSetting, TreatError> {
         if self.task().is_some_and(|task| !task.is_alive(root)) {
-            return Ok(Found::Ended);
+            return Ok(FoundSetting::Ended);
         }
-        let value_or_ended = |value: Option<String>| value.map_or(Found::Ended, Found::Value);
+        let value_or_ended = |value: Option<String>| value.map_or(FoundSetting::Ended, FoundSetting::Value);
         match self {
             Self::File { path, reading } => self.read_file(root, path, *reading),
             Self::Directory { path } => {
                 let is_there = root.path(path).is_dir();
-                Ok(Found::Value(if is_there { Self::PRESENT } else { Self::ABSENT }.to_owned()))
+                Ok(FoundSetting::Value(if is_there { Self::PRESENT } else { Self::ABSENT }.to_owned()))
             }
             Self::Mount { path, filesystem, .. } => {
                 let is_there = is_mounted(root, path, filesystem);
-                Ok(Found::Value(if is_there { Self::PRESENT } else { Self::ABSENT }.to_owned()))
+                Ok(FoundSetting::Value(if is_there { Self::PRESENT } else { Self::ABSENT }.to_owned()))
             }
             Self::GpuClock { address } => nvidia::locked(root, address)
-                .map(Found::Value)
+                .map(FoundSetting::Value)
                 .map_err(|source| TreatError::Read { target: self.to_string(), source }),
             // It may be unplugged meanwhile.
             Self::Ethernet { interface, setting } => match ethernet::read(interface, *setting) {
-                Ok(value) => Ok(Found::Value(value)),
-                Err(error) if is_absence(&error) => Ok(Found::Nothing),
+                Ok(value) => Ok(FoundSetting::Value(value)),
+                Err(error) if is_absence(&error) => Ok(FoundSetting::Nothing),
                 Err(source) => Err(TreatError::Read { target: self.to_string(), source }),
             },
             Self::Affinity { task } => Ok(value_or_ended(task.affinity(root).map(|cpus| cpus.to_string()))),
@@ -105,13 +105,13 @@ impl Target {
         }
     }
 
-    fn read_file(&self, root: &HostRoot, path: &str, reading: Reading) -> Result<Found, TreatError> {
+    fn read_file(&self, root: &HostRoot, path: &str, reading: Reading) -> Result<FoundSetting, TreatError> {
         match fs::read(root.path(path)) {
-            Ok(bytes) => Ok(Found::Value(String::from_utf8_lossy(&bytes).into_owned())),
+            Ok(bytes) => Ok(FoundSetting::Value(String::from_utf8_lossy(&bytes).into_owned())),
             Err(error) if is_absence(&error) && reading == Reading::Text => {
-                Ok(Found::Value(Self::ABSENT.to_owned()))
+                Ok(FoundSetting::Value(Self::ABSENT.to_owned()))
             }
-            Err(error) if is_absence(&error) => Ok(Found::Nothing),
+            Err(error) if is_absence(&error) => Ok(FoundSetting::Nothing),
             Err(source) => Err(TreatError::Read { target: self.to_string(), source }),
         }
     }
@@ -220,9 +220,9 @@ impl Target {
     fn wait_for(&self, root: &HostRoot, value: &str) {
         let deadline = Instant::now() + SIGNAL_WITHIN;
         while Instant::now() < deadline
-            && self
-                .read(root)
-                .is_ok_and(|found| found != Found::Ended && found != Found::Value(value.to_owned()))
+            && self.read(root).is_ok_and(|found| {
+                found != FoundSetting::Ended && found != FoundSetting::Value(value.to_owned())
+            })
         {
             std::thread::sleep(Duration::from_millis(1));
         }

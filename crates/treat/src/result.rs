@@ -2,8 +2,8 @@
 
 use crate::change::Change;
 use crate::error::TreatError;
-use crate::journal::{Entry, Fate, Holder, State};
-use crate::place::Found;
+use crate::journal::{Fate, Holder, JournalEntry, State};
+use crate::place::FoundSetting;
 use crate::undo::Undone;
 use whylate_core::result::{ChangeHolder, ChangeState, TreatChange};
 use whylate_host::HostRoot;
@@ -13,8 +13,8 @@ impl Change {
     pub fn preview(&self, treatment: &str, root: &HostRoot) -> Result<TreatChange, TreatError> {
         let old = match self.target.read(root)? {
             // It is still to be made, or the task ended.
-            Found::Nothing | Found::Ended => None,
-            Found::Value(value) => Some(self.target.normal(&value)),
+            FoundSetting::Nothing | FoundSetting::Ended => None,
+            FoundSetting::Value(value) => Some(self.target.normal(&value)),
         };
         let is_there = old.as_ref() == Some(&self.new);
         Ok(TreatChange {
@@ -42,8 +42,8 @@ impl From<&Fate> for ChangeState {
     }
 }
 
-impl From<&Entry> for TreatChange {
-    fn from(entry: &Entry) -> Self {
+impl From<&JournalEntry> for TreatChange {
+    fn from(entry: &JournalEntry) -> Self {
         let state = match &entry.state {
             State::Intended => ChangeState::Interrupted,
             State::Applied { .. } => ChangeState::Applied,

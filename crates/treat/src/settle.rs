@@ -6,7 +6,7 @@
 use crate::change::Target;
 use crate::error::TreatError;
 use crate::journal::Fate;
-use crate::place::Found;
+use crate::place::FoundSetting;
 use crate::undo::Undone;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -76,9 +76,11 @@ fn is_back(outcome: &Undone) -> bool {
 /// What is there, if it is not what was there before.
 fn differs(outcome: &Undone, root: &HostRoot) -> Option<String> {
     match outcome.target.read(root) {
-        Ok(Found::Value(found)) => Some(outcome.target.normal(&found)).filter(|found| *found != outcome.old),
+        Ok(FoundSetting::Value(found)) => {
+            Some(outcome.target.normal(&found)).filter(|found| *found != outcome.old)
+        }
         // A task that has ended needs nothing.
-        Ok(Found::Ended | Found::Nothing) | Err(_) => None,
+        Ok(FoundSetting::Ended | FoundSetting::Nothing) | Err(_) => None,
     }
 }
 

@@ -2,8 +2,10 @@
 
 use crate::change::{Target, Task, Undoing};
 use crate::error::TreatError;
-use crate::journal::{Entry, Fate, Holder, IfDamaged, Journal, JournalPlace, Record, State, boot_id};
-use crate::place::{Found, Patience};
+use crate::journal::{
+    Fate, Holder, IfDamaged, Journal, JournalEntry, JournalPlace, JournalRecord, State, boot_id,
+};
+use crate::place::{FoundSetting, Patience};
 use crate::settle;
 use std::collections::HashSet;
 use whylate_host::HostRoot;
@@ -75,9 +77,9 @@ impl Undone {
 }
 
 /// Undoes the open entries of a journal that `chosen` picks, newest first.
-pub(crate) fn undo(journal: &mut Journal, root: &HostRoot, chosen: impl Fn(&Entry) -> bool) -> Report {
+pub(crate) fn undo(journal: &mut Journal, root: &HostRoot, chosen: impl Fn(&JournalEntry) -> bool) -> Report {
     let boot_id = boot_id(root);
-    let entries: Vec<Entry> =
+    let entries: Vec<JournalEntry> =
         journal.contents().open().rev().filter(|entry| chosen(entry)).cloned().collect();
     let mut moved_back = tasks_moved_back(journal);
     let mut report = Report { unknown: journal.contents().damage.clone(), ..Report::default() };
@@ -114,7 +116,7 @@ pub(crate) fn undo(journal: &mut Journal, root: &HostRoot, chosen: impl Fn(&Entr
 }
 
 fn close(journal: &mut Journal, entry: u64, fate: Fate, report: &mut Report) {
-    if let Err(error) = journal.append(vec![Record::Closed { entry, fate }]) {
+    if let Err(error) = journal.append(vec![JournalRecord::Closed { entry, fate }]) {
         // The next attempt finds the former value there.
         report.journal_error.get_or_insert(error.to_string());
     }
@@ -127,7 +129,12 @@ fn tasks_moved_back(journal: &Journal) -> HashSet<Task> {
     moved.filter_map(|entry| entry.change.target.task().cloned()).collect()
 }
 
-fn undo_entry(entry: &Entry, root: &HostRoot, moved_back: &HashSet<Task>, patience: &mut Patience) -> Fate {
+fn undo_entry(
+    entry: &JournalEntry,
+    root: &HostRoot,
+    moved_back: &HashSet<Task>,
+    patience: &mut Patience,
+) -> Fate {
     match entry.change.target.clean(root).and_then(|()| try_undo(entry, root, moved_back, patience)) {
         Ok(fate) => fate,
         // A task may end at any moment.
@@ -137,7 +144,7 @@ fn undo_entry(entry: &Entry, root: &HostRoot, moved_back: &HashSet<Task>, patien
 }
 
 fn try_undo(
-    entry: &Entry,
+    entry: &JournalEntry,
     root: &HostRoot,
     moved_back: &HashSet<Task>,
     patience: &mut Patience,
@@ -147,9 +154,9 @@ fn try_undo(
         return Ok(Fate::Restored);
     }
     let found = match target.read(root)? {
-        Found::Ended => return Ok(Fate::Ended),
-        Found::Nothing => return Ok(Fate::LeftAlone { found: None }),
-        Found::Value(found) => target.normal(&found),
+        FoundSetting::Ended => return Ok(Fate::Ended),
+        FoundSetting::Nothing => return Ok(Fate::LeftAlone { found: None }),
+        FoundSetting::Value(found) => target.normal(&found),
     };
     if found == old {
         // A stop may be on its way to a process that still runs.
@@ -168,10 +175,10 @@ fn try_undo(
     }
     target.restore(root, &entry.old, patience)?;
     match target.read(root)? {
-        Found::Ended => Ok(Fate::Ended),
-        Found::Nothing => Ok(Fate::LeftAlone { found: None }),
-        Found::Value(now) if target.normal(&now) == old => Ok(Fate::Restored),
-        Found::Value(now) => {
+        FoundSetting::Ended => Ok(Fate::Ended),
+        FoundSetting::Nothing => Ok(Fate::LeftAlone { found: None }),
+        FoundSetting::Value(now) if target.normal(&now) == old => Ok(Fate::Restored),
+        FoundSetting::Value(now) => {
             Err(TreatError::NotTaken { target: target.to_string(), wanted: old, found: target.normal(&now) })
         }
     }
@@ -215,7 +222,7 @@ mod tests {
             let change = Change::required(Target::Affinity { task: task.clone() }, now.clone(), "test");
             // No machine has this CPU.
             let (treatment, old) = ("shield".to_owned(), "8191".to_owned());
-            journal.append(vec![Record::Intended { entry, session, treatment, change, old }]).unwrap();
+            journal.append(vec![JournalRecord::Intended { entry, session, treatment, change, old }]).unwrap();
         }
         let begin = Instant::now();
         let report = undo(&mut journal, &root, |_| true);

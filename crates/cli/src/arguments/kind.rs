@@ -44,7 +44,7 @@ pub(crate) trait Family: Debug + Sized {
     /// How the key `key` is given, whose default in a plan is a word that only plans have.
     fn cpus(key: &str, has_victims: bool) -> CpusFlag;
     /// Adds the flags that all kinds have to those of one.
-    fn augment(kind: &str, keys: &[Key], command: Command) -> Command;
+    fn augment(kind: &str, keys: &[PlanKey], command: Command) -> Command;
     /// Reads them.
     fn read(kind: &str, matches: &ArgMatches) -> Result<Self, clap::Error>;
 }
@@ -53,13 +53,13 @@ pub(crate) trait Family: Debug + Sized {
 #[derive(Debug)]
 pub(crate) struct KindCommand<F> {
     pub(crate) name: String,
-    values: Vec<(Key, Value)>,
+    values: Vec<(PlanKey, Value)>,
     pub(crate) run: F,
 }
 
 /// A key of a kind, as a flag.
 #[derive(Clone, Debug)]
-pub(crate) struct Key {
+pub(crate) struct PlanKey {
     pub(crate) name: String,
     flag: String,
     help: String,
@@ -127,16 +127,16 @@ impl<F: Family> KindCommand<F> {
 }
 
 /// The keys of one kind, the CPUs first.
-fn keys<F: Family>(kind: &str) -> Vec<Key> {
+fn keys<F: Family>(kind: &str) -> Vec<PlanKey> {
     let schema = F::schema(kind).unwrap_or_default();
     let properties = schema["properties"].as_object().cloned().unwrap_or_default();
-    let mut keys: Vec<Key> =
+    let mut keys: Vec<PlanKey> =
         properties.iter().filter_map(|(name, property)| key::<F>(name, property, &schema)).collect();
     keys.sort_by_key(|key| !["cpus", "victims"].contains(&key.name.as_str()));
     keys
 }
 
-fn key<F: Family>(name: &str, property: &Value, schema: &Value) -> Option<Key> {
+fn key<F: Family>(name: &str, property: &Value, schema: &Value) -> Option<PlanKey> {
     let own: Flag = serde_json::from_value(property[FLAG].clone()).unwrap_or_default();
     let reference = property["$ref"].as_str().or_else(|| property["anyOf"][0]["$ref"].as_str());
     let reference = reference.and_then(|path| path.strip_prefix("#/$defs/")).unwrap_or_default();
@@ -157,7 +157,7 @@ fn key<F: Family>(name: &str, property: &Value, schema: &Value) -> Option<Key> {
         default = vec![own.clone()];
     }
     let flag = own.name.clone().unwrap_or_else(|| name.replace('_', "-"));
-    Some(Key {
+    Some(PlanKey {
         help: help(property, of_reference, reference, &own, &takes),
         is_required: is_required && default.is_empty(),
         is_positional: own.is_positional || takes == Takes::Command,
@@ -224,7 +224,7 @@ fn help(property: &Value, of_reference: &Value, reference: &str, own: &Flag, tak
     }
 }
 
-impl Key {
+impl PlanKey {
     /// What it is called in errors.
     fn title(&self) -> String {
         if self.is_positional { self.value_name.clone() } else { format!("--{}", self.flag) }
@@ -276,9 +276,9 @@ impl Key {
 }
 
 /// The flags of all keys; those that share a list are one.
-fn arguments(keys: &[Key]) -> Vec<Arg> {
-    let is_word = |key: &&Key| matches!(key.takes, Takes::Word(_));
-    let mut arguments: Vec<Arg> = keys.iter().filter(|key| !is_word(key)).map(Key::argument).collect();
+fn arguments(keys: &[PlanKey]) -> Vec<Arg> {
+    let is_word = |key: &&PlanKey| matches!(key.takes, Takes::Word(_));
+    let mut arguments: Vec<Arg> = keys.iter().filter(|key| !is_word(key)).map(PlanKey::argument).collect();
     if let Some(first) = keys.iter().find(is_word) {
         let words = keys.iter().filter_map(|key| match &key.takes {
             Takes::Word(word) => Some(word.clone()),

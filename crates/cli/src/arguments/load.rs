@@ -1,7 +1,7 @@
 //! Flags of `whylate load` that all kinds have.
 
 use super::Printing;
-use super::kind::{CpusFlag, Family, Key, KindCommand};
+use super::kind::{CpusFlag, Family, KindCommand, PlanKey};
 use super::parsers::seconds;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use serde_json::Value;
@@ -50,7 +50,7 @@ Examples:
         CpusFlag::Default(if key == "cpus" && has_victims { "others" } else { "last" })
     }
 
-    fn augment(kind: &str, keys: &[Key], command: Command) -> Command {
+    fn augment(kind: &str, keys: &[PlanKey], command: Command) -> Command {
         let help =
             "File for the command's output; must not exist [default: shown on standard error when it fails]";
         let output = Arg::new("output").short('o').long("output").value_name("FILE").help(help);

@@ -1,7 +1,7 @@
 //! Flags of `whylate measure` that all probes have.
 
 use super::Printing;
-use super::kind::{CpusFlag, Family, Key, KindCommand};
+use super::kind::{CpusFlag, Family, KindCommand, PlanKey};
 use super::parsers::seconds;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use serde_json::Value;
@@ -97,7 +97,7 @@ Examples:
         CpusFlag::None
     }
 
-    fn augment(kind: &str, keys: &[Key], command: Command) -> Command {
+    fn augment(kind: &str, keys: &[PlanKey], command: Command) -> Command {
         let command = Self::augment_args(command);
         // It ends by itself.
         let is_counted = keys.iter().any(|key| key.name == "samples" && !key.default.is_empty());

@@ -1,16 +1,16 @@
 //! Flags that a user of cyclictest types and whylate does not have: a usage error that says what does the same.
 
 /// How the flag begins, whether a value follows it at once, and what does the same.
-const CYCLICTEST: [(&str, Value, &str); 9] = [
-    ("-h", Value::Digits, HISTOGRAM),
-    ("-H", Value::Any, HISTOGRAM),
-    ("--histogram", Value::Any, HISTOGRAM),
-    ("--histofall", Value::Any, HISTOGRAM),
-    ("--histfile", Value::Any, "`--json > FILE` keeps figures and histogram in a file"),
-    ("-v", Value::None, VERBOSE),
-    ("--verbose", Value::None, VERBOSE),
-    ("-T", Value::Any, TRACER),
-    ("--tracer", Value::Any, TRACER),
+const CYCLICTEST: [(&str, PeerValue, &str); 9] = [
+    ("-h", PeerValue::Digits, HISTOGRAM),
+    ("-H", PeerValue::Any, HISTOGRAM),
+    ("--histogram", PeerValue::Any, HISTOGRAM),
+    ("--histofall", PeerValue::Any, HISTOGRAM),
+    ("--histfile", PeerValue::Any, "`--json > FILE` keeps figures and histogram in a file"),
+    ("-v", PeerValue::None, VERBOSE),
+    ("--verbose", PeerValue::None, VERBOSE),
+    ("-T", PeerValue::Any, TRACER),
+    ("--tracer", PeerValue::Any, TRACER),
 ];
 const HISTOGRAM: &str = "the histogram is always kept whole, without a limit: `--json` prints it";
 const VERBOSE: &str = "`--json` has the histogram and the largest spikes; `--spikes N` keeps more of them";
@@ -18,7 +18,7 @@ const TRACER: &str =
     "`whylate trace record` records what the kernel does until the task is late, and explains it";
 
 #[derive(Clone, Copy, PartialEq)]
-enum Value {
+enum PeerValue {
     None,
     /// Digits behind it: alone it is another flag.
     Digits,
@@ -40,13 +40,13 @@ pub(crate) fn tip(words: &[String]) -> Option<String> {
     ))
 }
 
-fn is_flag(word: &str, flag: &str, value: Value) -> bool {
+fn is_flag(word: &str, flag: &str, value: PeerValue) -> bool {
     let Some(rest) = word.strip_prefix(flag) else { return false };
     let is_digits = !rest.is_empty() && rest.chars().all(|c| c.is_ascii_digit());
     match value {
-        Value::None => rest.is_empty(),
-        Value::Digits => is_digits,
-        Value::Any => rest.is_empty() || rest.starts_with('=') || is_digits,
+        PeerValue::None => rest.is_empty(),
+        PeerValue::Digits => is_digits,
+        PeerValue::Any => rest.is_empty() || rest.starts_with('=') || is_digits,
     }
 }
 

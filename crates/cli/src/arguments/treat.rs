@@ -1,6 +1,6 @@
 //! Flags of `whylate treat`.
 
-use super::kind::{CpusFlag, Family, Key, KindCommand};
+use super::kind::{CpusFlag, Family, KindCommand, PlanKey};
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use serde_json::Value;
 use whylate_core::plan::TreatmentKind;
@@ -72,7 +72,7 @@ Examples:
         CpusFlag::Required
     }
 
-    fn augment(_kind: &str, _keys: &[Key], command: Command) -> Command {
+    fn augment(_kind: &str, _keys: &[PlanKey], command: Command) -> Command {
         Self::augment_args(command)
     }
 

@@ -23,14 +23,14 @@ const HISTORY_MAX: usize = 30;
 const MARGIN: f64 = 0.05;
 
 /// What is known of one side.
-struct Side {
+struct ComparedSide {
     name: String,
-    parts: Vec<Part>,
+    parts: Vec<ComparedPart>,
     cell: Option<String>,
 }
 
 /// One run, or one result of another tool.
-enum Part {
+enum ComparedPart {
     Run(PathBuf, Box<RunResult>),
     Foreign(PathBuf, Box<MeasureResult>),
 }
@@ -38,7 +38,7 @@ enum Part {
 pub(super) fn execute(arguments: &CompareArguments) -> Result<Ending> {
     let format = format(arguments)?;
     let sides = arguments.sides.iter().zip(names()).map(|(text, name)| side(text, name));
-    let result = match sides.collect::<Result<Vec<Side>>>() {
+    let result = match sides.collect::<Result<Vec<ComparedSide>>>() {
         Ok(sides) => compared(arguments, &sides)?,
         Err(error) => nothing_measured(&arguments.sides, &error).ok_or(error)?,
     };
@@ -83,8 +83,9 @@ fn nothing_measured(sides: &[String], error: &anyhow::Error) -> Option<CompareRe
 
 /// Runs against the first of them, as `whylate compare` without flags.
 pub(super) fn of_runs(runs: &[PathBuf]) -> Result<CompareResult> {
-    let side = |(run, name): (&PathBuf, String)| Ok(Side { name, parts: vec![part(run)?], cell: None });
-    let sides: Vec<Side> = runs.iter().zip(names()).map(side).collect::<Result<_>>()?;
+    let side =
+        |(run, name): (&PathBuf, String)| Ok(ComparedSide { name, parts: vec![part(run)?], cell: None });
+    let sides: Vec<ComparedSide> = runs.iter().zip(names()).map(side).collect::<Result<_>>()?;
     compared(&CompareArguments::default(), &sides)
 }
 
@@ -114,9 +115,9 @@ fn drawn(format: CompareFormat) -> ReportFormat {
 }
 
 /// `RUN`, `RUN1,RUN2`, `RUN:CELL`, `FILE`.
-fn side(text: &str, name: String) -> Result<Side> {
+fn side(text: &str, name: String) -> Result<ComparedSide> {
     let words: Vec<&str> = if Path::new(text).exists() { vec![text] } else { text.split(',').collect() };
-    let mut side = Side { name, parts: Vec::new(), cell: None };
+    let mut side = ComparedSide { name, parts: Vec::new(), cell: None };
     for word in words {
         let (path, cell) = super::runs::with_cell(Path::new(word))?;
         if !side.parts.is_empty() && side.cell != cell {
@@ -126,21 +127,21 @@ fn side(text: &str, name: String) -> Result<Side> {
         side.parts.push(part(&path)?);
     }
     for part in &side.parts {
-        let (Part::Run(path, run), Some(cell)) = (part, &side.cell) else { continue };
+        let (ComparedPart::Run(path, run), Some(cell)) = (part, &side.cell) else { continue };
         super::runs::require_cell(path, run, cell)?;
     }
     Ok(side)
 }
 
-fn part(path: &Path) -> Result<Part> {
+fn part(path: &Path) -> Result<ComparedPart> {
     let path = &super::runs::named(path)?;
     if path.is_file() {
-        return Ok(Part::Foreign(path.to_owned(), Box::new(report::imported(path)?)));
+        return Ok(ComparedPart::Foreign(path.to_owned(), Box::new(report::imported(path)?)));
     }
-    Ok(Part::Run(path.to_owned(), Box::new(whylate_runner::assemble(path)?)))
+    Ok(ComparedPart::Run(path.to_owned(), Box::new(whylate_runner::assemble(path)?)))
 }
 
-impl Part {
+impl ComparedPart {
     fn path(&self) -> &Path {
         match self {
             Self::Run(path, _) | Self::Foreign(path, _) => path,
@@ -155,12 +156,12 @@ impl Part {
     }
 }
 
-impl Side {
+impl ComparedSide {
     /// By its first run; of one cell what was done in it.
     fn facts(&self) -> Option<Described<'_>> {
         Some(match self.parts.first()? {
-            Part::Foreign(_, measure) => Described { facts: &measure.facts, plan: None, cell: None },
-            Part::Run(_, run) => {
+            ComparedPart::Foreign(_, measure) => Described { facts: &measure.facts, plan: None, cell: None },
+            ComparedPart::Run(_, run) => {
                 let is_it = |it: &&CellResult| self.cell.as_ref().is_none_or(|cell| *cell == it.name);
                 let cell = run.cells.iter().find(is_it).filter(|_| self.is_one_cell());
                 Described { facts: &run.facts, plan: Some(&run.plan), cell }
@@ -169,7 +170,7 @@ impl Side {
     }
 
     fn runs(&self) -> impl Iterator<Item = &RunResult> {
-        self.parts.iter().filter_map(Part::run)
+        self.parts.iter().filter_map(ComparedPart::run)
     }
 
     fn described(&self) -> CompareSide {
@@ -183,9 +184,9 @@ impl Side {
 
     /// `one_cell`: as that of a side with one cell, which may have another name.
     fn values(&self, primary: Option<&SeriesStatistic>, one_cell: bool) -> Vec<RunValues> {
-        let of = |part: &Part| match part {
-            Part::Foreign(_, measure) => RunValues::of_measure(measure),
-            Part::Run(_, run) => {
+        let of = |part: &ComparedPart| match part {
+            ComparedPart::Foreign(_, measure) => RunValues::of_measure(measure),
+            ComparedPart::Run(_, run) => {
                 let only = self.cell.as_deref().or(run.cells.first().map(|cell| cell.name.as_str()));
                 RunValues::of_run(run, only.filter(|_| one_cell), primary)
             }
@@ -199,27 +200,28 @@ impl Side {
     }
 }
 
-fn compared(arguments: &CompareArguments, sides: &[Side]) -> Result<CompareResult> {
+fn compared(arguments: &CompareArguments, sides: &[ComparedSide]) -> Result<CompareResult> {
     let [baseline, others @ ..] = sides else { bail!("name two runs") };
     // One run against itself, or its cells against one another, is nothing that several runs could prove.
     if sides.iter().any(|side| side.parts.len() > 1) {
-        let of_one_cell = |side: &&Side| side.cell == baseline.cell;
+        let of_one_cell = |side: &&ComparedSide| side.cell == baseline.cell;
         let parts = sides.iter().filter(of_one_cell).flat_map(|side| &side.parts);
         super::runs::require_distinct(parts.filter_map(|part| Some((part.path(), part.run()?))))?;
     }
     // Another tool's file has no plan: that of the other side says what decides.
-    let plan = sides.iter().flat_map(Side::runs).next().map(|run| &run.plan);
+    let plan = sides.iter().flat_map(ComparedSide::runs).next().map(|run| &run.plan);
     let primary = arguments.statistic.clone().or_else(|| plan.and_then(Plan::primary_statistic));
     let margin = arguments.margin.or(plan.map(|plan| plan.margin)).map_or(MARGIN, |margin| margin.0);
-    let one_cell = sides.iter().all(Side::is_one_cell);
+    let one_cell = sides.iter().all(ComparedSide::is_one_cell);
     let past = history(arguments, sides)?;
-    let history = Side { name: String::new(), parts: past, cell: baseline.cell.clone() };
+    let history = ComparedSide { name: String::new(), parts: past, cell: baseline.cell.clone() };
     let history_values = history.values(primary.as_ref(), one_cell);
     let first = baseline.values(primary.as_ref(), one_cell);
-    let (differences, unknown) = differences(&sides.iter().filter_map(Side::facts).collect::<Vec<_>>());
+    let (differences, unknown) =
+        differences(&sides.iter().filter_map(ComparedSide::facts).collect::<Vec<_>>());
     let mut result = CompareResult {
         format: COMPARE_FORMAT.to_owned(),
-        sides: sides.iter().map(Side::described).collect(),
+        sides: sides.iter().map(ComparedSide::described).collect(),
         differences,
         unknown,
         margin,
@@ -259,12 +261,13 @@ fn compared(arguments: &CompareArguments, sides: &[Side]) -> Result<CompareResul
 
 /// Two cells of one run are compared as the run itself does.
 fn within_one_run(
-    baseline: &Side,
-    side: &Side,
+    baseline: &ComparedSide,
+    side: &ComparedSide,
     margin: f64,
     primary: Option<&SeriesStatistic>,
 ) -> Option<Vec<RunContrast>> {
-    let ([Part::Run(first, run)], [Part::Run(second, _)]) = (&*baseline.parts, &*side.parts) else {
+    let ([ComparedPart::Run(first, run)], [ComparedPart::Run(second, _)]) = (&*baseline.parts, &*side.parts)
+    else {
         return None;
     };
     let is_same = first.canonicalize().ok()? == second.canonicalize().ok()?;
@@ -275,13 +278,13 @@ fn within_one_run(
 }
 
 /// Runs that tell how much runs differ: those that are named, or those beside the first one that are like it.
-fn history(arguments: &CompareArguments, sides: &[Side]) -> Result<Vec<Part>> {
+fn history(arguments: &CompareArguments, sides: &[ComparedSide]) -> Result<Vec<ComparedPart>> {
     if let Some(named) = &arguments.history {
         let parts = named.iter().map(|path| part(path)).collect::<Result<Vec<_>>>()?;
         super::runs::require_distinct(parts.iter().filter_map(|part| Some((part.path(), part.run()?))))?;
         return Ok(parts);
     }
-    let Some(Part::Run(path, first)) = sides.first().and_then(|side| side.parts.first()) else {
+    let Some(ComparedPart::Run(path, first)) = sides.first().and_then(|side| side.parts.first()) else {
         return Ok(Vec::new());
     };
     let path = path.canonicalize().unwrap_or_else(|_| path.clone());
@@ -306,9 +309,9 @@ fn history(arguments: &CompareArguments, sides: &[Side]) -> Result<Vec<Part>> {
         })
     };
     let like = candidates.iter().filter(is_like).take(HISTORY_MAX);
-    let mut parts: Vec<Part> = Vec::new();
+    let mut parts: Vec<ComparedPart> = Vec::new();
     for found in like.filter_map(|path| part(path).ok()) {
-        let is_known = |known: &Part| {
+        let is_known = |known: &ComparedPart| {
             known.run().zip(found.run()).is_some_and(|(known, run)| super::runs::is_same(known, run))
         };
         if !parts.iter().any(is_known) {
@@ -337,8 +340,8 @@ fn basis(basis: Basis, before: usize, after: usize) -> String {
 }
 
 /// Who took the late time, series by series.
-fn causes(baseline: &Side, side: &Side) -> Vec<CauseDifference> {
-    let all = |side: &Side| -> Vec<(String, Spike)> {
+fn causes(baseline: &ComparedSide, side: &ComparedSide) -> Vec<CauseDifference> {
+    let all = |side: &ComparedSide| -> Vec<(String, Spike)> {
         let cell = side.cell.clone();
         let cells = side.runs().flat_map(|run| &run.cells);
         let cells = cells.filter(|it| cell.as_ref().is_none_or(|cell| *cell == it.name));

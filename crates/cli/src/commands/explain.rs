@@ -33,9 +33,9 @@ pub(super) fn execute(mut arguments: ExplainArguments) -> Result<Ending> {
     }
     let as_kept = options == Options { top: options.top, ..Options::default() };
     let result = if is_run(&arguments.input) {
-        of_run(&arguments.input, &options, &Part { trace: None, cell: cell.as_deref() })?
+        of_run(&arguments.input, &options, &ExplainedPart { trace: None, cell: cell.as_deref() })?
     } else if let Some(run) = run_of(&arguments.input).filter(|_| as_kept) {
-        of_run(&run, &options, &Part { trace: arguments.input.file_name(), cell: None })?
+        of_run(&run, &options, &ExplainedPart { trace: arguments.input.file_name(), cell: None })?
     } else if let Some(note) = note_of(&arguments.input).filter(|_| as_kept) {
         let mut reader = open(&arguments.input)?;
         named(explain_kept(reader.as_mut(), &whylate_runner::kept_moment(&note))?, &arguments.input)
@@ -123,13 +123,13 @@ fn named(mut result: ExplainResult, path: &Path) -> ExplainResult {
 }
 
 /// What of a run is explained; all of it where neither is named.
-struct Part<'a> {
+struct ExplainedPart<'a> {
     /// The file name of one trace.
     trace: Option<&'a OsStr>,
     cell: Option<&'a str>,
 }
 
-impl Part<'_> {
+impl ExplainedPart<'_> {
     fn has(&self, note: &SpikeTrace) -> bool {
         self.has_trace(Path::new(&note.path)) && self.cell.is_none_or(|cell| cell == note.cell)
     }
@@ -140,7 +140,7 @@ impl Part<'_> {
 }
 
 /// The spikes of a run, and those of the traces that it kept.
-fn of_run(directory: &Path, options: &Options, part: &Part<'_>) -> Result<ExplainResult> {
+fn of_run(directory: &Path, options: &Options, part: &ExplainedPart<'_>) -> Result<ExplainResult> {
     let mut run = whylate_store::assemble(&whylate_store::Reader::open(directory)?)?;
     let mut all = ExplainResult { format: EXPLAIN_FORMAT.to_owned(), ..ExplainResult::default() };
     all.of_run = Some(ExplainedRun::of(&run, part.cell));

@@ -18,7 +18,7 @@ fn names() -> Vec<&'static str> {
 pub(super) fn execute(arguments: &SchemaArguments) -> Result<Ending> {
     match &arguments.name {
         None => output::print(&names().join("\n"))?,
-        Some(name) if name == WATCH => output::print_json(&schema_for!(watch::Line<'_>))?,
+        Some(name) if name == WATCH => output::print_json(&schema_for!(watch::StatusLine<'_>))?,
         Some(name) => match schema::schema(name) {
             Some(schema) => output::print_json(&schema)?,
             None => bail!("there is no schema `{name}`; there is {}", names().join(", ")),

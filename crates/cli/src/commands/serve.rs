@@ -1,6 +1,6 @@
 //! `whylate serve`.
 
-use super::farm::query::Asked;
+use super::farm::query::AskedLake;
 use crate::arguments::ServeArguments;
 use crate::exit::Ending;
 use crate::output;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use whylate_core::plan::SeriesStatistic;
 use whylate_core::result::{CompareResult, RunResult, RunSeries, RunSummary};
 use whylate_farm::Wait;
-use whylate_serve::{Lake, Runs, Settings, Source};
+use whylate_serve::{Lake, ResultSource, Runs, Settings};
 
 /// A shorter one can be guessed.
 const TOKEN_LENGTH_MIN: usize = 16;
@@ -26,7 +26,7 @@ pub(super) fn execute(arguments: &ServeArguments) -> Result<Ending> {
         );
     }
     let settings = Settings { address, token: token(arguments.token_file.as_deref())? };
-    let lake = arguments.lake.as_deref().map(|lake| Asked::open(lake, arguments.engine)).transpose()?;
+    let lake = arguments.lake.as_deref().map(|lake| AskedLake::open(lake, arguments.engine)).transpose()?;
     let folder = match (&arguments.dir, &lake) {
         (None, Some(_)) => None,
         (dir, _) => Some(super::runs::folder(dir.as_deref())?),
@@ -41,7 +41,7 @@ pub(super) fn execute(arguments: &ServeArguments) -> Result<Ending> {
     Ok(Ending::Pass)
 }
 
-fn of_lake(asked: Asked) -> Lake {
+fn of_lake(asked: AskedLake) -> Lake {
     let name = asked.lake.url().to_owned();
     let wait = || Wait { limit: Some(ANSWER_MAX), ..Wait::default() };
     let ask = move |sql: &str| asked.answer(sql, wait).map_err(|error| error.to_string());
@@ -70,7 +70,7 @@ pub(super) fn token(file: Option<&Path>) -> Result<Option<String>> {
 /// Results as `report` and `compare` make them.
 struct Reports;
 
-impl Source for Reports {
+impl ResultSource for Reports {
     fn run(&self, run: &Path) -> Result<RunResult, String> {
         whylate_runner::assemble(run).map_err(|error| format!("{:#}", anyhow::Error::new(error)))
     }

@@ -81,12 +81,12 @@ struct Manifest {
     labels: String,
     /// Where an earlier version put the rows of its tables: `MONTH/DIGEST` below [`MERGED`].
     merged: Option<String>,
-    objects: Vec<Object>,
+    objects: Vec<LakeObject>,
 }
 
 /// One object, by its name below the lake.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Object {
+struct LakeObject {
     name: String,
     bytes: u64,
     sha256: String,
@@ -95,12 +95,12 @@ struct Object {
 /// The objects of a month that an earlier version merged.
 #[derive(Debug, Deserialize)]
 struct MonthManifest {
-    objects: Vec<Object>,
+    objects: Vec<LakeObject>,
 }
 
 /// What a question has to look at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Layout {
+pub struct LakeLayout {
     /// Whether there are files of single runs.
     pub has_runs: bool,
     /// Whether there are files of whole months.
@@ -175,13 +175,13 @@ impl Lake {
     ///
     /// # Errors
     /// [`FarmError::HalfMerged`] where an earlier version was cut off while it merged a month: rows would count twice.
-    pub fn layout(&self) -> Result<Layout, FarmError> {
+    pub fn layout(&self) -> Result<LakeLayout, FarmError> {
         let parts = self.runtime.block_on(self.names(&format!("{MERGED}/parts")))?;
         if parts.iter().any(|name| name.ends_with(".begun")) {
             return Err(FarmError::HalfMerged(self.url.clone()));
         }
         let has = |folder: &str| self.runtime.block_on(self.has_any(folder));
-        Ok(Layout { has_runs: has("table=runs")?, has_months: has(&format!("{MERGED}/table=runs"))? })
+        Ok(LakeLayout { has_runs: has("table=runs")?, has_months: has(&format!("{MERGED}/table=runs"))? })
     }
 
     async fn has_any(&self, folder: &str) -> Result<bool, FarmError> {

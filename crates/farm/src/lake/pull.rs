@@ -1,7 +1,7 @@
 //! Runs out of the lake.
 
 use super::{
-    ARCHIVE, Lake, LakeRun, MANIFEST, MERGED, Manifest, MonthManifest, Object, archive, hexadecimal,
+    ARCHIVE, Lake, LakeObject, LakeRun, MANIFEST, MERGED, Manifest, MonthManifest, archive, hexadecimal,
 };
 use crate::error::{At as _, FarmError};
 use object_store::ObjectStoreExt as _;
@@ -77,7 +77,7 @@ impl Lake {
     }
 
     /// Reads objects, and compares each with its checksum; their bytes.
-    fn check_objects(&self, objects: &[Object]) -> Result<u64, FarmError> {
+    fn check_objects(&self, objects: &[LakeObject]) -> Result<u64, FarmError> {
         for object in objects {
             let mut nowhere = io::sink();
             self.runtime.block_on(self.fetch(object, &mut nowhere))?;
@@ -101,7 +101,7 @@ impl Lake {
     }
 
     /// Whether an object is there with its size.
-    pub(super) async fn expect(&self, object: &Object) -> Result<(), FarmError> {
+    pub(super) async fn expect(&self, object: &LakeObject) -> Result<(), FarmError> {
         match self.store.head(&self.key(&object.name)).await {
             Ok(found) if found.size == object.bytes => Ok(()),
             Ok(found) => {
@@ -114,7 +114,7 @@ impl Lake {
     }
 
     /// Reads an object piece by piece.
-    async fn fetch(&self, object: &Object, to: &mut impl Write) -> Result<(), FarmError> {
+    async fn fetch(&self, object: &LakeObject, to: &mut impl Write) -> Result<(), FarmError> {
         self.expect(object).await?;
         let mut hash = Sha256::new();
         self.copy(&object.name, object.bytes, to, |piece| hash.update(piece)).await?;

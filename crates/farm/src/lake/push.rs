@@ -1,7 +1,7 @@
 //! Runs into the lake.
 
 use super::{
-    ARCHIVE, CLAIM, Claim, FORMAT, Lake, LakeRun, MANIFEST, MERGED, Manifest, Object, archive, is_plain,
+    ARCHIVE, CLAIM, Claim, FORMAT, Lake, LakeObject, LakeRun, MANIFEST, MERGED, Manifest, archive, is_plain,
     sha256,
 };
 use crate::error::{At as _, FarmError};
@@ -123,7 +123,7 @@ impl Lake {
         }
         let mut sent = (0, 0);
         let archived =
-            Object { name: run.object(ARCHIVE), bytes: packed.bytes, sha256: packed.sha256.clone() };
+            LakeObject { name: run.object(ARCHIVE), bytes: packed.bytes, sha256: packed.sha256.clone() };
         if !goes_on || !self.has(&archived).await? {
             self.send_file(&archived.name, packed.file).await?;
             sent = (1, archived.bytes);
@@ -153,9 +153,9 @@ impl Lake {
         month: &str,
         table: LakeTable,
         goes_on: bool,
-    ) -> Result<(Object, bool), FarmError> {
+    ) -> Result<(LakeObject, bool), FarmError> {
         let name = run.table(table.name, month);
-        let object = Object { name, bytes: table.bytes.len() as u64, sha256: sha256(&table.bytes) };
+        let object = LakeObject { name, bytes: table.bytes.len() as u64, sha256: sha256(&table.bytes) };
         let is_there = match (goes_on, table.name) {
             (false, _) => false,
             // It has one size with several mismatches, and is small enough to be read.
@@ -256,7 +256,7 @@ impl Lake {
     }
 
     /// Whether an object of that size is there: objects are whole or not at all, and the claim says that it has that content.
-    async fn has(&self, object: &Object) -> Result<bool, FarmError> {
+    async fn has(&self, object: &LakeObject) -> Result<bool, FarmError> {
         match self.store.head(&self.key(&object.name)).await {
             Ok(found) => Ok(found.size == object.bytes),
             Err(object_store::Error::NotFound { .. }) => Ok(false),

@@ -11,7 +11,7 @@ use whylate_core::plan::Source;
 use whylate_core::record::{Interval, SpikeCauses};
 use whylate_core::result::{Cause, CauseKind, RunState};
 use whylate_core::{CpuId, Facts, Plan};
-use whylate_farm::{Engine, FarmFile, Lake, Push, Rows, Wait};
+use whylate_farm::{AnswerRows, Engine, FarmFile, Lake, Push, Wait};
 use whylate_stats::buckets::{index_of, lower_edge};
 use whylate_store::{Execution, ExecutionState, RowKey, RunDirectory, RunInfo, Sink as _, is_being_written};
 use whylate_testing::{Need, skip};
@@ -177,12 +177,12 @@ pub(crate) fn make_lake(folder: &Path) -> (Lake, Vec<PathBuf>) {
 pub(crate) const ENGINES: [Engine; 2] = [Engine::DuckDb, Engine::Spark];
 
 /// What an engine answers; `None` where it is not installed.
-pub(crate) fn answer(engine: Engine, lake: &Lake, sql: &str) -> Option<Rows> {
+pub(crate) fn answer(engine: Engine, lake: &Lake, sql: &str) -> Option<AnswerRows> {
     answers(engine, lake, &[sql])?.pop()
 }
 
 /// The same of several questions: a session of Spark takes half a minute to begin.
-pub(crate) fn answers(engine: Engine, lake: &Lake, questions: &[&str]) -> Option<Vec<Rows>> {
+pub(crate) fn answers(engine: Engine, lake: &Lake, questions: &[&str]) -> Option<Vec<AnswerRows>> {
     match whylate_farm::answers(engine, lake, None, questions, Wait::default) {
         Ok(rows) => Some(rows),
         Err(error) if error.is_unavailable() => {
@@ -194,7 +194,7 @@ pub(crate) fn answers(engine: Engine, lake: &Lake, questions: &[&str]) -> Option
 }
 
 /// Whether two tables are equal, numbers with a fraction to nine digits: engines add in different orders.
-pub(crate) fn is_same(a: &Rows, b: &Rows) -> bool {
+pub(crate) fn is_same(a: &AnswerRows, b: &AnswerRows) -> bool {
     let equal = |(a, b): (&Value, &Value)| match (a.as_f64(), b.as_f64()) {
         (Some(a), Some(b)) => (a - b).abs() <= 1e-9 * a.abs().max(b.abs()),
         _ => a == b,

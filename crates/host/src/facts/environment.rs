@@ -2,7 +2,7 @@
 //!
 //! A hypervisor that hides itself, and a container that leaves no trace, are not found.
 
-use super::Reader;
+use super::FactReader;
 use crate::cgroup::{group_of, groups};
 use crate::cpuinfo::CpuInfo;
 use whylate_core::facts::EnvironmentFacts;
@@ -11,7 +11,7 @@ use whylate_core::facts::EnvironmentFacts;
 const INITIAL_NAMESPACES: [(&str, &str); 2] =
     [("pid", "pid:[4026531836]"), ("cgroup", "cgroup:[4026531835]")];
 
-pub(super) fn environment(reader: &Reader, info: &CpuInfo) -> EnvironmentFacts {
+pub(super) fn environment(reader: &FactReader, info: &CpuInfo) -> EnvironmentFacts {
     let cgroups = Cgroups::read(reader);
     EnvironmentFacts {
         hypervisor: hypervisor(reader, info),
@@ -22,7 +22,7 @@ pub(super) fn environment(reader: &Reader, info: &CpuInfo) -> EnvironmentFacts {
 
 /// x86 processors say by a flag that a hypervisor is there, and other files say which; arm64 has no such flag, so
 /// only files that no bare machine has count there.
-fn hypervisor(reader: &Reader, info: &CpuInfo) -> Option<String> {
+fn hypervisor(reader: &FactReader, info: &CpuInfo) -> Option<String> {
     let name = named_hypervisor(reader);
     if info.vendor.is_some() {
         let present = info.has_flag("hypervisor") || reader.root.exists("/sys/hypervisor/type");
@@ -31,7 +31,7 @@ fn hypervisor(reader: &Reader, info: &CpuInfo) -> Option<String> {
     name.map(str::to_owned)
 }
 
-fn named_hypervisor(reader: &Reader) -> Option<&'static str> {
+fn named_hypervisor(reader: &FactReader) -> Option<&'static str> {
     let text = |path: &str| reader.text(path).unwrap_or_default().to_lowercase();
     if text("/sys/hypervisor/type") == "xen" {
         return Some("xen");
@@ -83,7 +83,7 @@ fn named_by_firmware(vendor: &str, product: &str) -> Option<&'static str> {
     by_product.or(by_vendor).map(|(_, name)| *name)
 }
 
-fn container(reader: &Reader, cgroups: &Cgroups) -> Option<String> {
+fn container(reader: &FactReader, cgroups: &Cgroups) -> Option<String> {
     if reader.root.exists("/run/secrets/kubernetes.io") || cgroups.mention("kubepods") {
         return Some("kubernetes".to_owned());
     }
@@ -125,7 +125,7 @@ pub(super) struct Controller {
 }
 
 impl Cgroups {
-    pub(super) fn read(reader: &Reader) -> Self {
+    pub(super) fn read(reader: &FactReader) -> Self {
         Self(reader.raw("/proc/self/cgroup").unwrap_or_default())
     }
 
@@ -143,7 +143,7 @@ impl Cgroups {
     }
 
     /// The version that holds the cpuset controller, which decides where CPUs can be set apart.
-    fn version(&self, reader: &Reader) -> Option<u32> {
+    fn version(&self, reader: &FactReader) -> Option<u32> {
         groups(&self.0).next()?;
         let is_v1 = group_of(&self.0, Some("cpuset")).is_some();
         let only_v2 = groups(&self.0).all(|(controllers, _)| controllers.is_empty());
@@ -151,7 +151,7 @@ impl Cgroups {
     }
 
     /// The group of this process for one controller; `None` when no mount shows it.
-    pub(super) fn controller(&self, reader: &Reader, controller: &str) -> Option<Controller> {
+    pub(super) fn controller(&self, reader: &FactReader, controller: &str) -> Option<Controller> {
         let mounts = reader.raw("/proc/self/mountinfo").unwrap_or_default();
         let (version, path) = match group_of(&self.0, Some(controller)) {
             Some(path) => (1, path),
@@ -170,7 +170,7 @@ impl Cgroups {
 }
 
 /// Whether cgroup v2 has the controller.
-fn v2_offers(reader: &Reader, controller: &str) -> bool {
+fn v2_offers(reader: &FactReader, controller: &str) -> bool {
     ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].iter().any(|mount| {
         let offered = reader.text(&format!("{mount}/cgroup.controllers")).unwrap_or_default();
         offered.split_whitespace().any(|name| name == controller)
@@ -198,10 +198,10 @@ mod tests {
     use crate::HostRoot;
     use proptest::prelude::*;
 
-    fn with_machine<T>(archive: &str, test: impl Fn(&Reader) -> T) -> T {
+    fn with_machine<T>(archive: &str, test: impl Fn(&FactReader) -> T) -> T {
         let folder = tempfile::tempdir().unwrap();
         whylate_lab::archive::unpack(archive, folder.path()).unwrap();
-        test(&Reader { root: &HostRoot::at(folder.path()), warnings: Default::default() })
+        test(&FactReader { root: &HostRoot::at(folder.path()), warnings: Default::default() })
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! The running kernel: version, preemption model, command line, mitigations, lockdown.
 
-use super::{FindingCode, Reader, kernel_options};
+use super::{FactReader, FindingCode, kernel_options};
 use crate::cpuinfo::CpuInfo;
 use whylate_core::facts::KernelFacts;
 
 const VULNERABILITIES: &str = "/sys/devices/system/cpu/vulnerabilities";
 
-pub(super) fn kernel(reader: &Reader, info: &CpuInfo) -> KernelFacts {
+pub(super) fn kernel(reader: &FactReader, info: &CpuInfo) -> KernelFacts {
     let version = reader.text("/proc/sys/kernel/version").unwrap_or_default();
     let command_line = reader.text("/proc/cmdline").unwrap_or_default();
     let realtime = reader.flag("/sys/kernel/realtime") == Some(true) || version_says_realtime(&version);
@@ -30,7 +30,7 @@ pub(super) fn kernel(reader: &Reader, info: &CpuInfo) -> KernelFacts {
 
 /// `uname -m` of this machine; for another root /proc/sys/kernel/arch (since Linux 6.1), else as /proc/cpuinfo
 /// lets one tell.
-fn architecture(reader: &Reader, info: &CpuInfo) -> String {
+fn architecture(reader: &FactReader, info: &CpuInfo) -> String {
     if reader.root.is_real() {
         return rustix::system::uname().machine().to_string_lossy().into_owned();
     }
@@ -57,7 +57,7 @@ fn preemption(version: &str, realtime: bool, mode: Option<&str>) -> String {
 
 /// The mode of a PREEMPT_DYNAMIC kernel: the marked one of debugfs (`none voluntary (full)`), else what the command
 /// line asked for.
-fn preemption_mode(reader: &Reader, command_line: &str) -> Option<String> {
+fn preemption_mode(reader: &FactReader, command_line: &str) -> Option<String> {
     let debug = reader.text("/sys/kernel/debug/sched/preempt");
     let marked = debug.as_deref().and_then(|modes| {
         let (_, rest) = modes.split_once('(')?;
@@ -68,12 +68,12 @@ fn preemption_mode(reader: &Reader, command_line: &str) -> Option<String> {
 }
 
 /// A kernel locked down for confidentiality refuses tracefs and BPF reads of kernel memory (kernel_lockdown(7)).
-pub(super) fn is_locked_down(reader: &Reader) -> bool {
+pub(super) fn is_locked_down(reader: &FactReader) -> bool {
     let levels = reader.text("/sys/kernel/security/lockdown").unwrap_or_default();
     levels.contains("[confidentiality]")
 }
 
-pub(super) fn warn_of_lockdown(reader: &Reader) {
+pub(super) fn warn_of_lockdown(reader: &FactReader) {
     if is_locked_down(reader) {
         reader.warn(FindingCode::KernelLockdown.warning(
             "the kernel is locked down (confidentiality): tracing and reading kernel memory by BPF are refused, so \

@@ -29,7 +29,7 @@ use whylate_core::warning::{Warning, push_once};
 /// understood, and what only the files show (a locked-down kernel); what the facts themselves show is said by
 /// [`preflight`].
 pub fn collect(root: &HostRoot) -> (Facts, Vec<Warning>) {
-    let reader = Reader { root, warnings: RefCell::default() };
+    let reader = FactReader { root, warnings: RefCell::default() };
     let info = reader.kept(CpuInfo::read(root)).unwrap_or_default();
     let kernel = kernel::kernel(&reader, &info);
     let cpu_sets = processor::cpu_sets(&reader, &info);
@@ -52,12 +52,12 @@ pub fn collect(root: &HostRoot) -> (Facts, Vec<Warning>) {
 }
 
 /// A [`HostRoot`] whose errors become warnings, so that one strange file never hides all other facts.
-struct Reader<'a> {
+struct FactReader<'a> {
     root: &'a HostRoot,
     warnings: RefCell<Vec<Warning>>,
 }
 
-impl Reader<'_> {
+impl FactReader<'_> {
     /// The value, or `None` with a warning.
     fn kept<T>(&self, result: Result<T, HostError>) -> Option<T> {
         result.map_err(|error| self.warn_of_unreadable(&error.to_string())).ok()

@@ -2,7 +2,7 @@
 
 use super::environment::{Cgroups, Controller};
 use super::kernel::is_locked_down;
-use super::{Reader, kernel_options, value_of};
+use super::{FactReader, kernel_options, value_of};
 use whylate_core::facts::{KernelFacts, PrivilegeFacts};
 
 /// Bits of `CapEff` (include/uapi/linux/capability.h).
@@ -13,7 +13,7 @@ const CAP_SYS_NICE: u32 = 23;
 /// The highest SCHED_FIFO priority (sched(7)).
 const PRIORITY_MAX: u64 = 99;
 
-pub(super) fn privileges(reader: &Reader, kernel: &KernelFacts) -> PrivilegeFacts {
+pub(super) fn privileges(reader: &FactReader, kernel: &KernelFacts) -> PrivilegeFacts {
     let status = reader.raw("/proc/self/status").unwrap_or_default();
     let limits = reader.raw("/proc/self/limits").unwrap_or_default();
     let user = value_of(&status, "Uid").and_then(|ids| ids.split_whitespace().nth(1)?.parse::<u32>().ok());
@@ -39,7 +39,7 @@ pub(super) fn privileges(reader: &Reader, kernel: &KernelFacts) -> PrivilegeFact
 }
 
 /// Whether tracefs can be written: where it is mounted, else where it would be for a run.
-fn tracefs(reader: &Reader, may_mount: bool) -> bool {
+fn tracefs(reader: &FactReader, may_mount: bool) -> bool {
     let switches = ["/sys/kernel/tracing/tracing_on", "/sys/kernel/debug/tracing/tracing_on"];
     if switches.iter().any(|switch| reader.root.exists(switch)) {
         return switches.iter().any(|switch| reader.root.is_writable(switch));
@@ -51,7 +51,7 @@ fn tracefs(reader: &Reader, may_mount: bool) -> bool {
 /// The kernel asks for CAP_SYS_NICE and CAP_IPC_LOCK in the initial user namespace (`capable()`); root of a
 /// rootless container holds them only in its own. The initial namespace is the one that maps every user id to
 /// itself.
-fn in_initial_user_namespace(reader: &Reader) -> bool {
+fn in_initial_user_namespace(reader: &FactReader) -> bool {
     let map = reader.text("/proc/self/uid_map");
     map.is_none_or(|map| map.split_whitespace().eq(["0", "0", "4294967295"]))
 }
@@ -80,7 +80,7 @@ fn soft_limit(limits: &str, name: &str) -> Option<Limit> {
 ///
 /// cgroup v1 states it in `cpu.rt_runtime_us`. cgroup v2 has no file for it, and every group below the root with the
 /// cpu controller has none (Documentation/admin-guide/cgroup-v2.rst, "CPU"): 0.
-fn cgroup_budget(reader: &Reader, kernel: &KernelFacts) -> Option<i64> {
+fn cgroup_budget(reader: &FactReader, kernel: &KernelFacts) -> Option<i64> {
     match Cgroups::read(reader).controller(reader, "cpu")? {
         Controller { is_root_group: true, .. } => None,
         Controller { version: 1, folder, .. } => reader.number(&format!("{folder}/cpu.rt_runtime_us")),
@@ -93,7 +93,7 @@ fn cgroup_budget(reader: &Reader, kernel: &KernelFacts) -> Option<i64> {
 
 /// Whether the kernel schedules real-time tasks by group, from the configuration that distributions install beside
 /// it and the `rt_group_sched=` option (since Linux 6.16).
-fn groups_realtime_tasks(reader: &Reader, kernel: &KernelFacts) -> bool {
+fn groups_realtime_tasks(reader: &FactReader, kernel: &KernelFacts) -> bool {
     let config = reader.raw(&format!("/boot/config-{}", kernel.release)).unwrap_or_default();
     let built_with = |option: &str| config.lines().any(|line| line == option);
     let option =

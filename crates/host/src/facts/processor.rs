@@ -1,6 +1,6 @@
 //! The processor and its CPUs: sets, topology, kinds of core, caches, frequency, idle states.
 
-use super::{Reader, value_of};
+use super::{FactReader, value_of};
 use crate::cpuinfo::CpuInfo;
 use crate::shield;
 use whylate_core::cpus::CpuSet;
@@ -10,7 +10,7 @@ use whylate_core::units::CpuId;
 const CPUS: &str = "/sys/devices/system/cpu";
 const NODES: &str = "/sys/devices/system/node";
 
-pub(super) fn processor(reader: &Reader, info: &CpuInfo) -> ProcessorFacts {
+pub(super) fn processor(reader: &FactReader, info: &CpuInfo) -> ProcessorFacts {
     // arm64 calls its vector unit `asimd`; compilers and people call it NEON.
     let features = [("avx2", "avx2"), ("avx512f", "avx512f"), ("asimd", "neon")];
     let known = features.iter().filter(|(flag, _)| info.has_flag(flag));
@@ -22,7 +22,7 @@ pub(super) fn processor(reader: &Reader, info: &CpuInfo) -> ProcessorFacts {
 }
 
 /// x86 names the model; arm64 gives numbers of the cores, and the device tree names the board.
-fn model(reader: &Reader, info: &CpuInfo) -> String {
+fn model(reader: &FactReader, info: &CpuInfo) -> String {
     if let Some(model) = &info.model {
         return model.clone();
     }
@@ -56,7 +56,7 @@ fn core_name(maker: &str, part: &str) -> String {
     format!("Arm {name}")
 }
 
-pub(super) fn cpu_sets(reader: &Reader, info: &CpuInfo) -> CpuSetFacts {
+pub(super) fn cpu_sets(reader: &FactReader, info: &CpuInfo) -> CpuSetFacts {
     let online = reader.cpus(&format!("{CPUS}/online")).unwrap_or_else(|| info.processors.clone());
     let present = reader.cpus(&format!("{CPUS}/present")).unwrap_or_else(|| online.clone());
     let boot_isolated = reader.cpus(&format!("{CPUS}/isolated")).unwrap_or_default();
@@ -78,14 +78,14 @@ pub(super) fn cpu_sets(reader: &Reader, info: &CpuInfo) -> CpuSetFacts {
     }
 }
 
-fn allowed(reader: &Reader) -> Option<CpuSet> {
+fn allowed(reader: &FactReader) -> Option<CpuSet> {
     let status = reader.text("/proc/self/status")?;
     let list = value_of(&status, "Cpus_allowed_list")?;
     let parsed = list.parse();
     parsed.map_err(|error| reader.warn_of_unreadable(&format!("/proc/self/status: {error}"))).ok()
 }
 
-pub(super) fn cpus(reader: &Reader, sets: &CpuSetFacts, architecture: &str) -> Vec<CpuFacts> {
+pub(super) fn cpus(reader: &FactReader, sets: &CpuSetFacts, architecture: &str) -> Vec<CpuFacts> {
     let nodes = nodes(reader);
     let mut cpus: Vec<CpuFacts> = sets
         .present
@@ -108,7 +108,7 @@ pub(super) fn cpus(reader: &Reader, sets: &CpuSetFacts, architecture: &str) -> V
 }
 
 /// What sysfs shows of a CPU while it is online.
-fn running(reader: &Reader, folder: &str) -> CpuFacts {
+fn running(reader: &FactReader, folder: &str) -> CpuFacts {
     let siblings = ["core_cpus_list", "thread_siblings_list"]
         .iter()
         .find_map(|name| reader.cpus(&format!("{folder}/topology/{name}")));
@@ -130,17 +130,17 @@ fn running(reader: &Reader, folder: &str) -> CpuFacts {
 }
 
 /// A number of the topology; the kernel writes -1 for one that it does not know.
-fn topology_id(reader: &Reader, path: &str) -> Option<u32> {
+fn topology_id(reader: &FactReader, path: &str) -> Option<u32> {
     reader.number::<i64>(path).and_then(|id| u32::try_from(id).ok())
 }
 
-fn nodes(reader: &Reader) -> Vec<(u32, CpuSet)> {
+fn nodes(reader: &FactReader) -> Vec<(u32, CpuSet)> {
     let numbers = reader.list_numbered(NODES, "node").into_iter();
     numbers.filter_map(|node| Some((node, reader.cpus(&format!("{NODES}/node{node}/cpulist"))?))).collect()
 }
 
 /// Data and unified caches, nearest first; many virtual machines show none, and offline CPUs never do.
-fn caches(reader: &Reader, folder: &str) -> Vec<CacheFacts> {
+fn caches(reader: &FactReader, folder: &str) -> Vec<CacheFacts> {
     let mut caches: Vec<CacheFacts> = reader
         .list_numbered(folder, "index")
         .into_iter()
@@ -178,7 +178,7 @@ fn cache_size(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(factor)
 }
 
-fn idle_states(reader: &Reader, folder: &str) -> Vec<IdleStateFacts> {
+fn idle_states(reader: &FactReader, folder: &str) -> Vec<IdleStateFacts> {
     let states =
         reader.list_numbered(folder, "state").into_iter().map(|state| format!("{folder}/state{state}"));
     states
@@ -196,7 +196,7 @@ fn idle_states(reader: &Reader, folder: &str) -> Vec<IdleStateFacts> {
 /// Names the kinds of core of hybrid processors: x86 by the PMUs that the kernel registers for each kind, others by
 /// capacity, where less than three quarters of the largest is taken for an efficiency core (the same core design
 /// at a lower top frequency stays above that, another design below).
-fn set_kinds(reader: &Reader, cpus: &mut [CpuFacts], architecture: &str) {
+fn set_kinds(reader: &FactReader, cpus: &mut [CpuFacts], architecture: &str) {
     let fast = reader.cpus("/sys/devices/cpu_core/cpus").unwrap_or_default();
     let small = ["cpu_atom", "cpu_lowpower"]
         .iter()

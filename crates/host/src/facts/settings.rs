@@ -1,7 +1,7 @@
 //! Clock, settings that matter to latency, and memory.
 
 use super::processor::is_x86;
-use super::{Reader, value_of};
+use super::{FactReader, value_of};
 use crate::cpuinfo::CpuInfo;
 use crate::idle_driver::idle_driver;
 use whylate_core::cpus::CpuSet;
@@ -9,7 +9,7 @@ use whylate_core::facts::{ClockFacts, MemoryFacts, SettingsFacts};
 
 const CLOCK: &str = "/sys/devices/system/clocksource/clocksource0";
 
-pub(super) fn clock(reader: &Reader, info: &CpuInfo, architecture: &str) -> ClockFacts {
+pub(super) fn clock(reader: &FactReader, info: &CpuInfo, architecture: &str) -> ClockFacts {
     let available = reader.text(&format!("{CLOCK}/available_clocksource")).unwrap_or_default();
     // The Arm architecture's generic timer has a constant rate and never stops; x86 states both per processor.
     let x86_invariant = info.has_flag("constant_tsc") && info.has_flag("nonstop_tsc");
@@ -20,7 +20,7 @@ pub(super) fn clock(reader: &Reader, info: &CpuInfo, architecture: &str) -> Cloc
     }
 }
 
-pub(super) fn settings(reader: &Reader, online: &CpuSet) -> SettingsFacts {
+pub(super) fn settings(reader: &FactReader, online: &CpuSet) -> SettingsFacts {
     let huge_pages = reader.text("/sys/kernel/mm/transparent_hugepage/enabled");
     let driver = |cpu| reader.text(&format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_driver"));
     SettingsFacts {
@@ -40,7 +40,7 @@ fn chosen(choices: &str) -> Option<&str> {
     choices.split_once('[')?.1.split_once(']').map(|(word, _)| word)
 }
 
-pub(super) fn memory(reader: &Reader) -> MemoryFacts {
+pub(super) fn memory(reader: &FactReader) -> MemoryFacts {
     let text = reader.raw("/proc/meminfo").unwrap_or_default();
     let kibibytes = |key: &str| {
         let number = value_of(&text, key)?.strip_suffix("kB")?.trim_end();

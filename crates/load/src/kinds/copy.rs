@@ -2,8 +2,8 @@
 
 use super::events::{Act, Acts, Events, Keys};
 use super::gpu::{helper_of, is_helper};
-use super::{Place, Work};
-use crate::child::Context;
+use super::{LoadPlace, Work};
+use crate::child::LoadContext;
 use crate::error::LoadError;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -27,7 +27,7 @@ struct Frames {
 }
 
 impl CopySpec {
-    pub(crate) fn resolve(plan: &CopyPlan, place: &Place<'_>) -> Result<Self, LoadError> {
+    pub(crate) fn resolve(plan: &CopyPlan, place: &LoadPlace<'_>) -> Result<Self, LoadError> {
         let cpus = place.cpus("cpus", &plan.cpus)?;
         let facts = cpus.first().and_then(|cpu| place.facts.cpu(cpu));
         let facts = facts.ok_or(LoadError::NoCpus)?;
@@ -55,7 +55,7 @@ impl Work for CopySpec {
     fn program(&self) -> Result<Option<PathBuf>, LoadError> {
         self.0.program()
     }
-    fn run(&self, context: &mut Context) -> Result<(), LoadError> {
+    fn run(&self, context: &mut LoadContext) -> Result<(), LoadError> {
         self.0.run(context)
     }
 }

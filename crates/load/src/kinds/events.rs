@@ -4,8 +4,8 @@
 //! shall be hit: an ordinary task that runs whenever nothing else wants the CPU.
 
 use super::memory::pace::Pacer;
-use super::{Place, Work};
-use crate::child::{Context, Event, after, pin, pin_to};
+use super::{LoadPlace, Work};
+use crate::child::{LoadContext, LoadEvent, after, pin, pin_to};
 use crate::error::LoadError;
 use crate::protocol::{Message, Ready};
 use crate::rates::report;
@@ -84,7 +84,7 @@ pub struct Events<P> {
 }
 
 impl<P: Acts> Events<P> {
-    pub(crate) fn resolve(plan: &P, place: &Place<'_>) -> Result<Self, LoadError> {
+    pub(crate) fn resolve(plan: &P, place: &LoadPlace<'_>) -> Result<Self, LoadError> {
         let keys = plan.keys();
         let victims = keys.victims.map(|victims| place.cpus("victims", victims)).transpose()?;
         let cpus = place.cpus("cpus", keys.cpus)?;
@@ -118,21 +118,21 @@ impl<P: Acts> Work for Events<P> {
         self.plan.program()
     }
 
-    fn run(&self, context: &mut Context) -> Result<(), LoadError> {
+    fn run(&self, context: &mut LoadContext) -> Result<(), LoadError> {
         run(self, context)
     }
 }
 
 /// What the threads share.
 #[derive(Debug, Default)]
-struct Shared {
+struct EventCounts {
     stop: AtomicBool,
     events: AtomicU64,
     /// When the turn of each doer has to have ended; 0 between turns, and for those that may take any time.
     turns: Vec<AtomicU64>,
 }
 
-impl Shared {
+impl EventCounts {
     /// Whether a turn takes longer than it may.
     fn is_hung(&self) -> bool {
         let now = clock::now().0;
@@ -149,12 +149,12 @@ struct Details {
 
 /// The threads, and what lets them begin.
 struct Crew {
-    shared: Arc<Shared>,
+    shared: Arc<EventCounts>,
     threads: Vec<(CpuId, JoinHandle<()>)>,
     starts: Vec<Sender<()>>,
 }
 
-fn run<P: Acts>(spec: &Events<P>, context: &mut Context) -> Result<(), LoadError> {
+fn run<P: Acts>(spec: &Events<P>, context: &mut LoadContext) -> Result<(), LoadError> {
     let (mut crew, details) = hire(spec, context)?;
     let done = prepare(&crew, spec, context).and_then(|is_ready| {
         if !is_ready {
@@ -184,16 +184,16 @@ fn run<P: Acts>(spec: &Events<P>, context: &mut Context) -> Result<(), LoadError
     done
 }
 
-fn hire<P: Acts>(spec: &Events<P>, context: &Context) -> Result<(Crew, Receiver<Details>), LoadError> {
+fn hire<P: Acts>(spec: &Events<P>, context: &LoadContext) -> Result<(Crew, Receiver<Details>), LoadError> {
     let turns = spec.cpus.iter().map(|_| AtomicU64::new(0)).collect();
-    let shared = Arc::new(Shared { turns, ..Shared::default() });
+    let shared = Arc::new(EventCounts { turns, ..EventCounts::default() });
     let mut crew = Crew { shared, threads: Vec::new(), starts: Vec::new() };
     let (tell, details) = mpsc::channel();
     let doers = spec.cpus.iter().map(|cpu| (cpu, true));
     let all = doers.chain(spec.victims.iter().flat_map(CpuSet::iter).map(|cpu| (cpu, false)));
     for (index, (cpu, is_doer)) in all.enumerate() {
         let (start, started) = mpsc::channel();
-        let worker = Worker {
+        let worker = EventWorker {
             index,
             cpu,
             host: context.host.clone(),
@@ -214,13 +214,13 @@ fn hire<P: Acts>(spec: &Events<P>, context: &Context) -> Result<(Crew, Receiver<
 }
 
 /// Waits until every thread is ready; whether the load goes on.
-fn prepare<P: Acts>(crew: &Crew, spec: &Events<P>, context: &mut Context) -> Result<bool, LoadError> {
+fn prepare<P: Acts>(crew: &Crew, spec: &Events<P>, context: &mut LoadContext) -> Result<bool, LoadError> {
     let limit = P::PREPARED_WITHIN.map_or(u64::MAX, |within| within.as_nanos() as u64);
     let limit = after(clock::now(), limit);
     for _ in &crew.threads {
         match context.event_until(limit) {
-            Some(Event::Ready) => {}
-            Some(Event::Failed(error)) => return Err(error),
+            Some(LoadEvent::Ready) => {}
+            Some(LoadEvent::Failed(error)) => return Err(error),
             Some(_) => return Ok(false),
             None => return Err(LoadError::Hung { what: P::NAME }),
         }
@@ -240,7 +240,12 @@ fn prepare<P: Acts>(crew: &Crew, spec: &Events<P>, context: &mut Context) -> Res
     Ok(true)
 }
 
-fn work<P: Acts>(crew: &Crew, spec: &Events<P>, how: &str, context: &mut Context) -> Result<(), LoadError> {
+fn work<P: Acts>(
+    crew: &Crew,
+    spec: &Events<P>,
+    how: &str,
+    context: &mut LoadContext,
+) -> Result<(), LoadError> {
     let hit = |victims: &CpuSet| format!(", with a thread to be hit on {}", each_of(victims));
     let victims = spec.victims.as_ref().map(hit).unwrap_or_default();
     let detail = format!("{how} on {}{victims}", each_of(&spec.cpus));
@@ -264,29 +269,29 @@ fn each_of(cpus: &CpuSet) -> String {
 }
 
 /// One thread.
-struct Worker<P> {
+struct EventWorker<P> {
     index: usize,
     cpu: CpuId,
     host: HostRoot,
     spec: Events<P>,
-    shared: Arc<Shared>,
+    shared: Arc<EventCounts>,
     /// Tells that the thread is ready, or why it cannot run.
-    sender: Sender<Event>,
+    sender: Sender<LoadEvent>,
     details: Sender<Details>,
     /// Lets it begin; closed when it must not.
     started: Receiver<()>,
 }
 
-impl<P: Acts> Worker<P> {
+impl<P: Acts> EventWorker<P> {
     fn run(self, is_doer: bool) {
         let outcome = if is_doer { self.act() } else { self.be_hit() };
         if let Err(error) = outcome {
-            let _ = self.sender.send(Event::Failed(error));
+            let _ = self.sender.send(LoadEvent::Failed(error));
         }
     }
 
     fn is_started(&self) -> bool {
-        let _ = self.sender.send(Event::Ready);
+        let _ = self.sender.send(LoadEvent::Ready);
         self.started.recv().is_ok()
     }
 
@@ -337,7 +342,8 @@ mod tests {
 
     #[test]
     fn a_turn_that_does_not_end_hangs() {
-        let shared = Shared { turns: vec![AtomicU64::new(0), AtomicU64::new(0)], ..Shared::default() };
+        let shared =
+            EventCounts { turns: vec![AtomicU64::new(0), AtomicU64::new(0)], ..EventCounts::default() };
         assert!(!shared.is_hung());
         shared.turns[1].store(clock::now().0 + 60_000_000_000, Relaxed);
         assert!(!shared.is_hung());

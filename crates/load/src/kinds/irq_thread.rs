@@ -68,9 +68,9 @@ impl Act for DiskReads {
     }
 }
 
-struct Clock(InterruptSource, u64);
+struct PeriodicInterrupts(InterruptSource, u64);
 
-impl Act for Clock {
+impl Act for PeriodicInterrupts {
     fn describe(&self) -> String {
         format!("the periodic interrupt of /dev/rtc0 at {} Hz", self.1)
     }
@@ -109,7 +109,7 @@ fn make(source: IrqSource, pace: EventPace, workers: usize) -> Result<Box<dyn Ac
     let rtc = || {
         let frequency = rate.unwrap_or(RTC_HZ).clamp(1.0, RTC_HZ).round() as u64;
         InterruptSource::rtc_periodic(frequency)
-            .map(|clock| Box::new(Clock(clock, frequency)) as Box<dyn Act>)
+            .map(|clock| Box::new(PeriodicInterrupts(clock, frequency)) as Box<dyn Act>)
     };
     let timer = || {
         let period = Nanos(rate.map_or(TIMER_PERIOD_NS, |rate| 1e9 / rate).max(1_000.0) as u64);

@@ -6,7 +6,7 @@ pub(crate) mod gpu;
 pub(crate) mod graphics;
 pub(crate) mod memory;
 
-use crate::child::Context;
+use crate::child::LoadContext;
 use crate::error::LoadError;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -15,13 +15,13 @@ use whylate_core::plan::LoadKind;
 use whylate_core::{Bytes, CpuSelector, CpuSet, Facts};
 
 /// The machine on which a plan is resolved.
-pub(crate) struct Place<'p> {
+pub(crate) struct LoadPlace<'p> {
     /// What `target` means.
     pub(crate) target: &'p CpuSet,
     pub(crate) facts: &'p Facts,
 }
 
-impl Place<'_> {
+impl LoadPlace<'_> {
     /// The CPUs that the key `key` of a plan names.
     pub(crate) fn cpus(&self, key: &'static str, selector: &CpuSelector) -> Result<CpuSet, LoadError> {
         let resolved = selector.resolve(&self.facts.cpu_context(), Some(self.target));
@@ -56,7 +56,7 @@ pub(crate) trait Work {
     /// What can be known to be wrong before anything is started.
     fn validate(&self) -> Result<(), LoadError>;
     /// Does it, in the load's own process, until the context says stop or its duration is over.
-    fn run(&self, context: &mut Context) -> Result<(), LoadError>;
+    fn run(&self, context: &mut LoadContext) -> Result<(), LoadError>;
 }
 
 macro_rules! kinds {
@@ -70,7 +70,7 @@ macro_rules! kinds {
 
         impl LoadWork {
             /// Resolves a load of a plan on the machine of `place`.
-            pub(crate) fn resolve(kind: &LoadKind, place: &Place<'_>) -> Result<Self, LoadError> {
+            pub(crate) fn resolve(kind: &LoadKind, place: &LoadPlace<'_>) -> Result<Self, LoadError> {
                 Ok(match kind {
                     $(LoadKind::$Kind(plan) => Self::$Kind(<$Spec>::resolve(plan, place)?),)*
                 })

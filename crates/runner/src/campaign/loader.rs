@@ -19,7 +19,7 @@ const UNKNOWN: i32 = 64;
 
 /// A boot that a repeat needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Asked {
+pub struct AskedBoot {
     /// The repeat: its number among the steps of the search.
     pub step: usize,
     /// What is added to the command line.
@@ -32,7 +32,7 @@ pub struct Asked {
     pub told: bool,
 }
 
-impl Asked {
+impl AskedBoot {
     /// The word that names this boot on the command line.
     pub fn mark(&self) -> String {
         format!("{MARK}{}", self.step)
@@ -51,7 +51,7 @@ pub trait Loader {
     fn check(&self, kernels: &BTreeSet<String>) -> Result<(), CampaignError>;
 
     /// Has the next boot, and no other, be `asked`.
-    fn once(&self, asked: &Asked) -> Result<(), CampaignError>;
+    fn once(&self, asked: &AskedBoot) -> Result<(), CampaignError>;
 
     /// Has the next boot be the default one, and removes what [`Loader::once`] wrote.
     fn forget(&self) -> Result<(), CampaignError>;
@@ -213,7 +213,7 @@ impl Loader for Script {
         }
     }
 
-    fn once(&self, asked: &Asked) -> Result<(), CampaignError> {
+    fn once(&self, asked: &AskedBoot) -> Result<(), CampaignError> {
         let appended = asked.appended();
         self.do_now("once", &[("WHYLATE_BOOT_APPEND", &appended), ("WHYLATE_BOOT_KERNEL", &asked.kernel)])
     }

@@ -19,7 +19,7 @@ mod outside;
 mod state;
 mod unit;
 
-pub use loader::{Asked, Loader, LoaderName, ways};
+pub use loader::{AskedBoot, Loader, LoaderName, ways};
 pub use outside::Outside;
 pub use state::{Campaign, CampaignError};
 pub use unit::Continuation;
@@ -51,7 +51,7 @@ pub struct Boots<'a> {
 
 /// What runs now, against what was asked for.
 #[derive(Debug, PartialEq, Eq)]
-enum Found {
+enum BootFound {
     /// The boot that was asked for.
     Asked,
     /// The machine has not been booted since.
@@ -63,7 +63,7 @@ enum Found {
 impl Boots<'_> {
     /// Whether the next thing to do is a boot.
     pub fn waits_for_boot(&self) -> bool {
-        self.campaign.asked.as_ref().is_some_and(|asked| matches!(self.found(asked), Ok(Found::SameBoot)))
+        self.campaign.asked.as_ref().is_some_and(|asked| matches!(self.found(asked), Ok(BootFound::SameBoot)))
     }
 
     /// Whether the machine runs in a boot that a campaign asked for.
@@ -77,14 +77,14 @@ impl Boots<'_> {
     }
 
     /// The boot of a repeat with those arms.
-    fn wanted(&self, step: usize, arms: &[&FixArm]) -> Result<Asked, String> {
+    fn wanted(&self, step: usize, arms: &[&FixArm]) -> Result<AskedBoot, String> {
         let plans: Vec<&BootPlan> = arms.iter().filter_map(|arm| boot_of(arm)).collect();
         let kernels: BTreeSet<&String> = plans.iter().filter_map(|plan| plan.kernel.as_ref()).collect();
         if kernels.len() > 1 {
             return Err("the treatments name two kernels".to_owned());
         }
         let words: Vec<String> = plans.iter().flat_map(|plan| plan.words().map(str::to_owned)).collect();
-        Ok(Asked {
+        Ok(AskedBoot {
             step,
             words,
             kernel: kernels.into_iter().next().cloned().unwrap_or_else(|| self.campaign.kernel.clone()),
@@ -95,19 +95,19 @@ impl Boots<'_> {
     }
 
     /// Compares the running kernel with what was asked for.
-    fn found(&self, asked: &Asked) -> Result<Found, String> {
+    fn found(&self, asked: &AskedBoot) -> Result<BootFound, String> {
         let text = |error: whylate_host::HostError| error.to_string();
         if boot_id(self.root)? == asked.from_boot {
-            return Ok(Found::SameBoot);
+            return Ok(BootFound::SameBoot);
         }
         if self.mark().as_deref() != Some(&asked.mark()) {
             let line = "the machine runs its default boot entry instead (the new entry did not boot, the \
                         machine went down while it was measured, or the boot loader ignored the entry)";
-            return Ok(Found::Other(line.to_owned()));
+            return Ok(BootFound::Other(line.to_owned()));
         }
         let plan = BootPlan { append: asked.words.join(" "), kernel: Some(asked.kernel.clone()) };
         if let Some(what) = lacks(self.root, &plan).map_err(text)? {
-            return Ok(Found::Other(format!("did not boot as asked: {what}")));
+            return Ok(BootFound::Other(format!("did not boot as asked: {what}")));
         }
         let line = command_line(self.root).map_err(text)?;
         let own: BTreeSet<&str> = self.campaign.command_line.split_whitespace().collect();
@@ -116,18 +116,20 @@ impl Boots<'_> {
             .filter(|word| !own.contains(word) && !asked.words.iter().any(|it| it == word))
             .find(|word| line.split_whitespace().any(|it| it == *word));
         Ok(match foreign {
-            Some(word) => Found::Other(format!("did not boot as asked: the kernel was booted with `{word}`")),
-            None => Found::Asked,
+            Some(word) => {
+                BootFound::Other(format!("did not boot as asked: the kernel was booted with `{word}`"))
+            }
+            None => BootFound::Asked,
         })
     }
 
     /// Has the loader boot that once. The machine is not booted yet.
-    fn ask(&mut self, asked: Asked) -> Result<(), String> {
+    fn ask(&mut self, asked: AskedBoot) -> Result<(), String> {
         let text = |error: CampaignError| error.to_string();
         self.campaign.asked = Some(asked.clone());
         self.campaign.write(self.folder).map_err(text)?;
         self.loader.once(&asked).map_err(text)?;
-        self.campaign.asked = Some(Asked { told: true, ..asked });
+        self.campaign.asked = Some(AskedBoot { told: true, ..asked });
         self.campaign.write(self.folder).map_err(text)
     }
 }
@@ -152,11 +154,11 @@ impl Adviser for Boots<'_> {
         let since = Duration::from_secs(now_s().saturating_sub(asked.at_s)).min(BOOT_MAX);
         let took = Nanos(since.as_nanos() as u64);
         match self.found(&asked)? {
-            Found::Asked => Ok(Boot::Ready { took }),
-            Found::Other(why) if asked.told => Ok(Boot::Failed { why, took }),
+            BootFound::Asked => Ok(Boot::Ready { took }),
+            BootFound::Other(why) if asked.told => Ok(Boot::Failed { why, took }),
             // The power went before the loader was told; or the machine was not booted yet.
-            Found::SameBoot | Found::Other(_) => {
-                self.ask(Asked { from_boot: wanted.from_boot, ..asked })?;
+            BootFound::SameBoot | BootFound::Other(_) => {
+                self.ask(AskedBoot { from_boot: wanted.from_boot, ..asked })?;
                 Ok(Boot::Asked)
             }
         }

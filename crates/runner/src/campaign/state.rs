@@ -1,6 +1,6 @@
 //! `campaign.json`: what was registered, which boot was asked for, and what was written outside of the campaign's folder.
 
-use super::loader::{Asked, LoaderName};
+use super::loader::{AskedBoot, LoaderName};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
@@ -51,7 +51,7 @@ pub struct Campaign {
     pub kernel: String,
     pub command_line: String,
     /// The boot that was asked for last.
-    pub asked: Option<Asked>,
+    pub asked: Option<AskedBoot>,
     /// Whether all that was written outside of the folder is removed.
     #[serde(default)]
     pub removed: bool,

@@ -112,7 +112,7 @@ fn the_unit_goes_though_the_script_cannot_forget() {
     let place = Place::new(false);
     place.install().unwrap();
     assert!(place.has_unit());
-    let asked = Asked {
+    let asked = AskedBoot {
         step: 0,
         words: Vec::new(),
         kernel: "6.1.0".to_owned(),

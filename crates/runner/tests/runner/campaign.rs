@@ -9,7 +9,7 @@ use whylate_core::plan::{BootPlan, Plan, Share, Source, TreatmentKind, Treatment
 use whylate_core::result::{FixAnswer, FixArm, FixMode, FixOutcome, FixRegistration, FixResult, RunState};
 use whylate_core::{Facts, Nanos};
 use whylate_host::HostRoot;
-use whylate_runner::campaign::{Asked, Boots, Campaign, CampaignError, Loader, LoaderName, every_day};
+use whylate_runner::campaign::{AskedBoot, Boots, Campaign, CampaignError, Loader, LoaderName, every_day};
 use whylate_runner::{RunError, assemble, fix, prepare, resume_fix};
 use whylate_store::{RunInfo, fix_steps};
 use whylate_testing::says;
@@ -157,7 +157,7 @@ impl Loader for FakeMachine {
         Ok(())
     }
 
-    fn once(&self, asked: &Asked) -> Result<(), CampaignError> {
+    fn once(&self, asked: &AskedBoot) -> Result<(), CampaignError> {
         self.cuts(Cut::BeforeLoader);
         *self.next.borrow_mut() = Some(asked.appended());
         self.cuts(Cut::AfterLoader);

@@ -7,7 +7,7 @@
 //! Journals of earlier versions (`whylate.journal/1`) have neither. They are read as those versions did, and are written
 //! anew by whoever opens them.
 
-use super::record::{Contents, Record};
+use super::record::{Contents, JournalRecord};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -101,7 +101,7 @@ pub(super) struct Parsed {
 pub(super) fn parse(bytes: &[u8], marked: Marked) -> Parsed {
     let lines: Vec<&[u8]> = bytes.split_inclusive(|&byte| byte == b'\n').collect();
     let whole = |line: &&[u8]| line.strip_suffix(b"\n").map(<[u8]>::to_vec);
-    let sealed: Vec<Option<(u64, Record)>> =
+    let sealed: Vec<Option<(u64, JournalRecord)>> =
         lines.iter().map(|line| whole(line).and_then(|line| unseal(&line))).collect();
     if sealed.iter().all(Option::is_none)
         && lines.first().is_some_and(|line| line.starts_with(OLD_LINE))

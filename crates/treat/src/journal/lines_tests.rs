@@ -9,9 +9,9 @@ fn holder() -> Holder {
     Holder { command, run: None, kept: false, pid: 7, start_ticks: 9, boot_id, since_s: 1 }
 }
 
-fn records() -> Vec<Record> {
+fn records() -> Vec<JournalRecord> {
     let change = Change::required(Target::file("/sys/a"), "1", "tries");
-    let intended = |entry, old: &str| Record::Intended {
+    let intended = |entry, old: &str| JournalRecord::Intended {
         entry,
         session: 1,
         treatment: "t".to_owned(),
@@ -19,11 +19,11 @@ fn records() -> Vec<Record> {
         old: old.to_owned(),
     };
     vec![
-        Record::Session { format: JOURNAL_FORMAT.to_owned(), session: 1, holder: holder() },
+        JournalRecord::Session { format: JOURNAL_FORMAT.to_owned(), session: 1, holder: holder() },
         intended(1, "0\n"),
-        Record::Applied { entry: 1, found: "1".to_owned() },
+        JournalRecord::Applied { entry: 1, found: "1".to_owned() },
         intended(2, "1\n"),
-        Record::Closed { entry: 1, fate: Fate::LeftAlone { found: Some("5".to_owned()) } },
+        JournalRecord::Closed { entry: 1, fate: Fate::LeftAlone { found: Some("5".to_owned()) } },
     ]
 }
 
@@ -33,7 +33,7 @@ fn lines() -> Vec<Vec<u8>> {
 
 /// The lines of an earlier version.
 fn old_lines() -> Vec<Vec<u8>> {
-    let line = |record: &Record| [serde_json::to_vec(record).unwrap(), b"\n".to_vec()].concat();
+    let line = |record: &JournalRecord| [serde_json::to_vec(record).unwrap(), b"\n".to_vec()].concat();
     records().iter().map(line).collect()
 }
 

@@ -10,9 +10,9 @@ mod place;
 mod record;
 
 pub use place::{JournalPlace, STATE_VARIABLE};
-pub use record::{Contents, Entry, Fate, Holder, JOURNAL_FORMAT, State};
+pub use record::{Contents, Fate, Holder, JOURNAL_FORMAT, JournalEntry, State};
 
-pub(crate) use record::Record;
+pub(crate) use record::JournalRecord;
 
 use crate::claims;
 use crate::error::TreatError;
@@ -169,7 +169,7 @@ impl Journal {
         } else {
             let kept = self.keep(bytes)?.display().to_string();
             let unknown = [parsed.damage, std::mem::take(&mut self.contents.damage)].concat();
-            records.push(Record::Damaged { unknown, kept });
+            records.push(JournalRecord::Damaged { unknown, kept });
         }
         let name = format!("{}.new", self.place.file_name());
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::APPEND;
@@ -227,12 +227,12 @@ impl Journal {
     pub(crate) fn begin_session(&mut self, holder: &Holder) -> Result<u64, TreatError> {
         let session = self.contents.sessions.last_key_value().map_or(1, |(last, _)| last + 1);
         let format = JOURNAL_FORMAT.to_owned();
-        self.append(vec![Record::Session { format, session, holder: holder.clone() }])?;
+        self.append(vec![JournalRecord::Session { format, session, holder: holder.clone() }])?;
         Ok(session)
     }
 
     /// Adds lines, all or none where the disk allows it.
-    pub(crate) fn append(&mut self, records: Vec<Record>) -> Result<(), TreatError> {
+    pub(crate) fn append(&mut self, records: Vec<JournalRecord>) -> Result<(), TreatError> {
         let text = sealed(&records, self.last).map_err(|error| self.failed(error))?;
         let before = self.file.metadata().map_err(|source| self.failed(source))?.len();
         if let Err(source) = self.file.write_all(&text) {
@@ -267,7 +267,7 @@ impl Journal {
 }
 
 /// Lines from the number after `last` on.
-fn sealed(records: &[Record], last: u64) -> io::Result<Vec<u8>> {
+fn sealed(records: &[JournalRecord], last: u64) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     for (seq, record) in (last + 1..).zip(records) {
         text.extend(lines::seal(seq, record)?);

@@ -28,7 +28,7 @@ pub struct Holder {
 /// One line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
-pub(crate) enum Record {
+pub(crate) enum JournalRecord {
     Session {
         format: String,
         session: u64,
@@ -96,7 +96,7 @@ pub enum State {
 
 /// One change in a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct JournalEntry {
     pub entry: u64,
     pub session: u64,
     pub treatment: String,
@@ -106,7 +106,7 @@ pub struct Entry {
     pub state: State,
 }
 
-impl Entry {
+impl JournalEntry {
     /// Whether it is still to be undone.
     pub fn is_open(&self) -> bool {
         !matches!(self.state, State::Closed(_))
@@ -123,35 +123,35 @@ pub struct Contents {
     /// Every holder, by the number of its session.
     pub sessions: BTreeMap<u64, Holder>,
     /// Every change, in the order in which they were made.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<JournalEntry>,
     /// What is not known because the journal is damaged, a sentence each.
     pub damage: Vec<String>,
 }
 
 impl Contents {
     /// Changes that are still to be undone, oldest first.
-    pub fn open(&self) -> impl DoubleEndedIterator<Item = &Entry> {
+    pub fn open(&self) -> impl DoubleEndedIterator<Item = &JournalEntry> {
         self.entries.iter().filter(|entry| entry.is_open())
     }
 
-    pub fn holder(&self, entry: &Entry) -> Option<&Holder> {
+    pub fn holder(&self, entry: &JournalEntry) -> Option<&Holder> {
         self.sessions.get(&entry.session)
     }
 
-    pub(super) fn add(&mut self, record: Record) {
+    pub(super) fn add(&mut self, record: JournalRecord) {
         match record {
-            Record::Session { session, holder, .. } => {
+            JournalRecord::Session { session, holder, .. } => {
                 self.sessions.insert(session, holder);
             }
-            Record::Intended { entry, session, treatment, change, old } => {
+            JournalRecord::Intended { entry, session, treatment, change, old } => {
                 let state = State::Intended;
-                self.entries.push(Entry { entry, session, treatment, change, old, state });
+                self.entries.push(JournalEntry { entry, session, treatment, change, old, state });
             }
-            Record::Applied { entry, found } => self.set_state(entry, State::Applied { found }),
+            JournalRecord::Applied { entry, found } => self.set_state(entry, State::Applied { found }),
             // What failed is tried again.
-            Record::Closed { fate: Fate::Failed { .. }, .. } => {}
-            Record::Closed { entry, fate } => self.set_state(entry, State::Closed(fate)),
-            Record::Damaged { unknown, kept } => {
+            JournalRecord::Closed { fate: Fate::Failed { .. }, .. } => {}
+            JournalRecord::Closed { entry, fate } => self.set_state(entry, State::Closed(fate)),
+            JournalRecord::Damaged { unknown, kept } => {
                 self.damage.extend(unknown);
                 self.damage.push(format!("the damaged journal is kept as {kept}"));
             }
@@ -159,19 +159,19 @@ impl Contents {
     }
 
     /// What has to be written again into a new journal.
-    pub(super) fn records(&self) -> Vec<Record> {
+    pub(super) fn records(&self) -> Vec<JournalRecord> {
         let format = || JOURNAL_FORMAT.to_owned();
-        let session = |(session, holder): (&u64, &Holder)| Record::Session {
+        let session = |(session, holder): (&u64, &Holder)| JournalRecord::Session {
             format: format(),
             session: *session,
             holder: holder.clone(),
         };
-        let mut records: Vec<Record> = self.sessions.iter().map(session).collect();
+        let mut records: Vec<JournalRecord> = self.sessions.iter().map(session).collect();
         for it in self.open() {
-            let Entry { entry, session, treatment, change, old, state } = it.clone();
-            records.push(Record::Intended { entry, session, treatment, change, old });
+            let JournalEntry { entry, session, treatment, change, old, state } = it.clone();
+            records.push(JournalRecord::Intended { entry, session, treatment, change, old });
             if let State::Applied { found } = state {
-                records.push(Record::Applied { entry, found });
+                records.push(JournalRecord::Applied { entry, found });
             }
         }
         records

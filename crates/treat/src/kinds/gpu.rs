@@ -15,7 +15,7 @@ use whylate_host::{HostError, HostRoot, uevent_value};
 const DRM: &str = "/sys/class/drm";
 const PCI: &str = "/sys/bus/pci/devices";
 
-struct Device {
+struct GpuDevice {
     /// `card0`, or the PCI address of a device without one.
     name: String,
     folder: String,
@@ -23,7 +23,7 @@ struct Device {
     address: Option<String>,
 }
 
-impl Device {
+impl GpuDevice {
     fn is_named(&self, text: &str) -> bool {
         let address = self.address.as_deref();
         text == "all"
@@ -73,7 +73,7 @@ impl Planner for GpuPowerPlan {
 }
 
 /// Cards of DRM, and NVIDIA's devices, which may have none.
-fn devices(root: &HostRoot) -> Result<Vec<Device>, HostError> {
+fn devices(root: &HostRoot) -> Result<Vec<GpuDevice>, HostError> {
     let mut devices = Vec::new();
     for number in root.list_numbered(DRM, "card")? {
         let name = format!("card{number}");
@@ -81,12 +81,12 @@ fn devices(root: &HostRoot) -> Result<Vec<Device>, HostError> {
         let event = root.read(&format!("{folder}/uevent"))?.unwrap_or_default();
         let value = |key: &str| uevent_value(&event, key);
         let driver = value("DRIVER").unwrap_or_default().to_owned();
-        devices.push(Device { driver, address: value("PCI_SLOT_NAME").map(str::to_owned), name, folder });
+        devices.push(GpuDevice { driver, address: value("PCI_SLOT_NAME").map(str::to_owned), name, folder });
     }
     for address in root.list("/proc/driver/nvidia/gpus")? {
         if !devices.iter().any(|device| device.address.as_deref() == Some(&address)) {
             let folder = format!("{PCI}/{address}");
-            devices.push(Device {
+            devices.push(GpuDevice {
                 name: address.clone(),
                 folder,
                 driver: "nvidia".to_owned(),
@@ -98,7 +98,7 @@ fn devices(root: &HostRoot) -> Result<Vec<Device>, HostError> {
 }
 
 /// The device and the bridges above it: one that sleeps takes what is below it along.
-fn powered(root: &HostRoot, device: &Device) -> Result<Vec<Change>, HostError> {
+fn powered(root: &HostRoot, device: &GpuDevice) -> Result<Vec<Change>, HostError> {
     let mut changes = Vec::new();
     let mut folders = vec![(device.folder.clone(), device.name.clone())];
     if let Some(address) = &device.address {
@@ -124,7 +124,7 @@ fn bridges(root: &HostRoot, address: &str) -> Vec<String> {
     parts.rev().map(str::to_owned).collect()
 }
 
-fn clock(root: &HostRoot, device: &Device, planned: &mut Planned) -> Result<(), HostError> {
+fn clock(root: &HostRoot, device: &GpuDevice, planned: &mut Planned) -> Result<(), HostError> {
     let card = device.folder.trim_end_matches("/device");
     let (name, driver) = (&device.name, device.driver.as_str());
     match driver {
@@ -168,7 +168,7 @@ fn clock(root: &HostRoot, device: &Device, planned: &mut Planned) -> Result<(), 
 }
 
 /// The clock of NVIDIA's device at the highest that it has; why not, where that cannot be found out.
-fn locked_clock(root: &HostRoot, device: &Device) -> Result<Change, String> {
+fn locked_clock(root: &HostRoot, device: &GpuDevice) -> Result<Change, String> {
     let address = device.address.clone().ok_or("it is not a PCI device")?;
     let highest = nvidia::clock_max_mhz(root, &address).map_err(|error| error.to_string())?;
     let effect = format!("the clock of {} stays at {highest} MHz", device.name);

@@ -106,7 +106,7 @@ pub fn interrupts(root: &HostRoot) -> Result<Vec<Interrupt>, HostError> {
     Ok(interrupts)
 }
 
-struct Device {
+struct PciDevice {
     address: String,
     driver: Option<String>,
     is_graphics: bool,
@@ -117,7 +117,7 @@ struct Device {
 const DISPLAY: &str = "0x03";
 
 /// The PCI device of each interrupt that has one.
-fn devices(root: &HostRoot) -> Result<BTreeMap<u32, Device>, HostError> {
+fn devices(root: &HostRoot) -> Result<BTreeMap<u32, PciDevice>, HostError> {
     const FOLDER: &str = "/sys/bus/pci/devices";
     let mut devices = BTreeMap::new();
     for address in root.list(FOLDER)? {
@@ -128,7 +128,7 @@ fn devices(root: &HostRoot) -> Result<BTreeMap<u32, Device>, HostError> {
         let is_graphics = class.is_some_and(|class| class.starts_with(DISPLAY));
         for number in numbers {
             let (address, driver) = (address.clone(), driver.clone());
-            devices.insert(number, Device { address, driver, is_graphics, is_msi });
+            devices.insert(number, PciDevice { address, driver, is_graphics, is_msi });
         }
     }
     Ok(devices)

@@ -1,6 +1,6 @@
 //! What is to be kept in mind with runs that are compared.
 
-use super::Side;
+use super::ComparedSide;
 use std::path::Path;
 use whylate_core::result::{CellResult, Described, RunResult, differences};
 use whylate_core::{Warning, WarningCode};
@@ -9,12 +9,12 @@ use whylate_core::{Warning, WarningCode};
 const MIXED_NAMED: usize = 4;
 
 /// Runs that are not whole, and sides whose runs are not alike.
-pub(super) fn of(sides: &[Side]) -> Vec<Warning> {
+pub(super) fn of(sides: &[ComparedSide]) -> Vec<Warning> {
     incomplete(sides).into_iter().chain(sides.iter().filter_map(mixed)).collect()
 }
 
 /// What was not measured whole may be better than it looks.
-fn incomplete(sides: &[Side]) -> Vec<Warning> {
+fn incomplete(sides: &[ComparedSide]) -> Vec<Warning> {
     let of_run = |path: &Path, run: &RunResult| {
         let failed =
             run.cells.iter().flat_map(|cell| &cell.repeats).filter(|repeat| repeat.error.is_some()).count();
@@ -39,7 +39,7 @@ fn incomplete(sides: &[Side]) -> Vec<Warning> {
 }
 
 /// What the runs of a side do not have in common, where it is more than chance: plan, kernel, machine.
-fn mixed<'s>(side: &'s Side) -> Option<Warning> {
+fn mixed<'s>(side: &'s ComparedSide) -> Option<Warning> {
     let of_run = |run: &'s RunResult| Described { facts: &run.facts, plan: Some(&run.plan), cell: None };
     let runs: Vec<Described<'_>> = side.runs().map(of_run).collect();
     let is_chosen =

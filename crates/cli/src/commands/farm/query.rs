@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
 use whylate_core::result::{FarmComparison, Outcome};
-use whylate_farm::{Damaged, Engine, FIGURES, FarmError, Lake, Rows, RunGroup, Wait, compare_groups};
+use whylate_farm::{AnswerRows, Damaged, Engine, FIGURES, FarmError, Lake, RunGroup, Wait, compare_groups};
 use whylate_stats::meta::RUNS_MIN;
 use whylate_store::user_folder;
 
@@ -31,7 +31,7 @@ pub(super) fn query(arguments: &QueryArguments) -> Result<Ending> {
         }
         None => fs::read_to_string(name).with_context(|| format!("cannot read the question {name}"))?,
     };
-    let asked = Asked::open(lake, arguments.engine)?;
+    let asked = AskedLake::open(lake, arguments.engine)?;
     if arguments.print {
         let lake = &asked.lake;
         let statements = whylate_farm::statements(asked.engine, lake.url(), lake.layout()?, &sql)?;
@@ -54,14 +54,14 @@ pub(super) fn query(arguments: &QueryArguments) -> Result<Ending> {
 }
 
 /// A lake, and what answers questions about it.
-pub(crate) struct Asked {
+pub(crate) struct AskedLake {
     pub(crate) lake: Lake,
     engine: Engine,
     /// Where the tables of a bucket are kept.
     cache: Option<PathBuf>,
 }
 
-impl Asked {
+impl AskedLake {
     /// A lake by its whole name, whatever the current folder is.
     pub(crate) fn open(lake: &str, engine: EngineChoice) -> Result<Self> {
         let is_url = lake.contains("://");
@@ -75,7 +75,7 @@ impl Asked {
     }
 
     /// The rows, after it was said which objects they lack.
-    fn answer_aloud(&self, sql: &str) -> Result<Rows, FarmError> {
+    fn answer_aloud(&self, sql: &str) -> Result<AnswerRows, FarmError> {
         // Ctrl-C and SIGTERM end the engine, and what was made for it is deleted.
         let watched = || Wait { stop: signals::watch().unwrap_or_default(), ..Wait::default() };
         let rows = self.answer(sql, watched)?;
@@ -85,14 +85,14 @@ impl Asked {
         Ok(rows)
     }
 
-    pub(crate) fn answer(&self, sql: &str, wait: impl FnOnce() -> Wait) -> Result<Rows, FarmError> {
+    pub(crate) fn answer(&self, sql: &str, wait: impl FnOnce() -> Wait) -> Result<AnswerRows, FarmError> {
         whylate_farm::answer(self.engine, &self.lake, self.cache.as_deref(), sql, wait)
     }
 }
 
 /// Two groups of runs over all boards.
 pub(super) fn compare(arguments: &FarmCompareArguments) -> Result<Ending> {
-    let asked = Asked::open(&arguments.lake, arguments.engine)?;
+    let asked = AskedLake::open(&arguments.lake, arguments.engine)?;
     let (first, second) = (&arguments.first, &arguments.second);
     let rows = asked.answer_aloud(FIGURES)?;
     let found = compare_groups(&rows, &RunGroup::of(first)?, &RunGroup::of(second)?, arguments.margin.0);
@@ -177,7 +177,7 @@ fn cell(value: &Value) -> String {
 }
 
 /// Comma-separated values, as RFC 4180 says.
-fn separated(rows: &Rows) -> String {
+fn separated(rows: &AnswerRows) -> String {
     let quoted = |text: String| match text.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
         false => text,
@@ -188,7 +188,7 @@ fn separated(rows: &Rows) -> String {
 }
 
 /// Columns, as wide as what is in them.
-fn aligned(rows: &Rows) -> String {
+fn aligned(rows: &AnswerRows) -> String {
     let mut lines: Vec<Vec<String>> = vec![rows.columns.clone()];
     lines.extend(rows.rows.iter().map(|row| row.iter().map(cell).collect()));
     let wide = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);

@@ -13,7 +13,7 @@ use crate::progress::{Meter, fraction};
 use crate::{machine, output, signals};
 use anyhow::{Result, bail};
 use control::{Act, Request, Server};
-use screen::Screen;
+use screen::HistogramScreen;
 use std::io::IsTerminal as _;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -120,7 +120,7 @@ impl Session<'_> {
         let is_live = arguments.format == HistogramsFormat::Terminal
             && !arguments.printing.json
             && std::io::stdout().is_terminal();
-        let mut screen = is_live.then(Screen::default);
+        let mut screen = is_live.then(HistogramScreen::default);
         let mut meter = Meter::new(arguments.printing.quiet || is_live);
         meter.label("histograms");
         // Reading every histogram takes time on the measured CPUs.
@@ -154,7 +154,7 @@ impl Session<'_> {
     fn show(
         &mut self,
         result: &HistogramsResult,
-        screen: Option<&mut Screen>,
+        screen: Option<&mut HistogramScreen>,
         meter: &mut Meter,
     ) -> Result<()> {
         if let Some(tree) = &mut self.tree {

@@ -5,11 +5,11 @@ use std::io::Write as _;
 
 /// What is on the screen now.
 #[derive(Debug, Default)]
-pub(super) struct Screen {
+pub(super) struct HistogramScreen {
     lines: usize,
 }
 
-impl Screen {
+impl HistogramScreen {
     /// Replaces what was drawn before. What does not fit into the terminal is left out: lines that have scrolled away
     /// cannot be reached again, and a line that went on in the next one would be counted as one.
     pub(super) fn draw(&mut self, text: &str) -> Result<()> {
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn a_frame_is_drawn_over_the_one_before_and_wraps_nothing() {
-        let mut screen = Screen::default();
+        let mut screen = HistogramScreen::default();
         let first = screen.frame("one\ntwo\nthree\n", 2);
         assert_eq!(first, "\u{1b}[?7lone\u{1b}[0m\u{1b}[K\ntwo\u{1b}[0m\u{1b}[K\n\u{1b}[J\u{1b}[?7h");
         let second = screen.frame("four", 2);

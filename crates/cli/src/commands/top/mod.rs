@@ -4,7 +4,7 @@ mod view;
 
 use crate::arguments::TopArguments;
 use crate::exit::Ending;
-use crate::live::Live;
+use crate::live::LiveScreen;
 use crate::{machine, output, signals};
 use anyhow::{Context as _, Result, bail};
 use std::sync::atomic::Ordering;
@@ -31,8 +31,8 @@ pub(super) fn execute(arguments: &TopArguments, host: &Host) -> Result<Ending> {
     let config = HistogramsConfig { priority_min, priority_max, ..HistogramsConfig::new(cpus) };
     let mut top = Top::start(&host.running, config).context("the machine cannot be watched")?;
     let printing = arguments.printing;
-    let is_live = !printing.quiet && !printing.json && Live::<TopView>::is_possible();
-    let begin = || Live::start(TopView::new(facts.host.clone()), asked_to_stop.clone());
+    let is_live = !printing.quiet && !printing.json && LiveScreen::<TopView>::is_possible();
+    let begin = || LiveScreen::start(TopView::new(facts.host.clone()), asked_to_stop.clone());
     let live = is_live.then(begin).transpose().context("cannot draw on this terminal")?;
     let interval = Duration::from_nanos(arguments.interval.0);
     let end = (arguments.duration.0 > 0).then(|| Duration::from_nanos(arguments.duration.0));

@@ -35,7 +35,7 @@ const HELP: [&str; 17] = [
 
 /// The order of the thieves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
+enum TopOrder {
     Time,
     Number,
     Longest,
@@ -45,14 +45,14 @@ pub(super) struct TopView {
     host: String,
     shown: Option<TopResult>,
     first_cpu: usize,
-    order: Order,
+    order: TopOrder,
     has_ipis: bool,
     has_help: bool,
 }
 
 impl TopView {
     pub(super) fn new(host: String) -> Self {
-        Self { host, shown: None, first_cpu: 0, order: Order::Time, has_ipis: false, has_help: false }
+        Self { host, shown: None, first_cpu: 0, order: TopOrder::Time, has_ipis: false, has_help: false }
     }
 
     pub(super) fn show(&mut self, result: TopResult) {
@@ -114,9 +114,9 @@ impl View for TopView {
             KeyCode::Esc => self.has_help = false,
             KeyCode::Char('s') => {
                 self.order = match self.order {
-                    Order::Time => Order::Number,
-                    Order::Number => Order::Longest,
-                    Order::Longest => Order::Time,
+                    TopOrder::Time => TopOrder::Number,
+                    TopOrder::Number => TopOrder::Longest,
+                    TopOrder::Longest => TopOrder::Time,
                 }
             }
             _ => {}
@@ -217,12 +217,12 @@ pub(super) fn rates(top: &TopResult, has_ipis: bool) -> Vec<TopRate> {
     sorted.into_iter().map(rate).collect()
 }
 
-fn thieves(top: &TopResult, order: Order) -> Vec<String> {
+fn thieves(top: &TopResult, order: TopOrder) -> Vec<String> {
     let mut thieves: Vec<&SourceRecord> = top.thieves.iter().collect();
     thieves.sort_by_key(|one| match order {
-        Order::Time => Reverse(one.total_ns),
-        Order::Number => Reverse(one.gaps),
-        Order::Longest => Reverse(one.max_ns),
+        TopOrder::Time => Reverse(one.total_ns),
+        TopOrder::Number => Reverse(one.gaps),
+        TopOrder::Longest => Reverse(one.max_ns),
     });
     let text = |one: &&SourceRecord| {
         let function = one.function.as_ref().map(|name| format!(" {name}")).unwrap_or_default();

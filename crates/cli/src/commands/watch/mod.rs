@@ -6,7 +6,7 @@ mod view;
 use super::run::{Print, conclude, default_run_path, run_name};
 use crate::arguments::{WatchArguments, or_endless};
 use crate::exit::Ending;
-use crate::live::Live;
+use crate::live::LiveScreen;
 use crate::progress::{self, Meter};
 use crate::{machine, output, signals};
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -126,7 +126,7 @@ fn nobody(arguments: &WatchArguments) -> String {
 /// What `--json` prints of a watch under way, a line each second.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "WatchLine")]
-pub(super) struct Line<'t> {
+pub(super) struct StatusLine<'t> {
     /// `whylate.watch/1`
     format: &'static str,
     /// Since the watch began.
@@ -136,9 +136,9 @@ pub(super) struct Line<'t> {
 }
 
 /// The watched threads as they were told last.
-type Shared = Arc<Mutex<Vec<TaskLine>>>;
+type SharedTasks = Arc<Mutex<Vec<TaskLine>>>;
 
-fn lock(tasks: &Shared) -> MutexGuard<'_, Vec<TaskLine>> {
+fn lock(tasks: &SharedTasks) -> MutexGuard<'_, Vec<TaskLine>> {
     tasks.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -146,19 +146,19 @@ fn lock(tasks: &Shared) -> MutexGuard<'_, Vec<TaskLine>> {
 struct WatchScreen {
     meter: Meter,
     /// The terminal is all ours.
-    live: Option<Live<WatchView>>,
+    live: Option<LiveScreen<WatchView>>,
     duration: Nanos,
     has_lines: bool,
     asked_to_stop: Arc<AtomicBool>,
     begun: std::time::Instant,
     /// Monitors read it from threads of their own.
-    tasks: Shared,
+    tasks: SharedTasks,
 }
 
 impl WatchScreen {
     fn new(arguments: &WatchArguments, duration: Nanos, asked_to_stop: Arc<AtomicBool>) -> Result<Self> {
         let printing = arguments.printing;
-        let tasks = Shared::default();
+        let tasks = SharedTasks::default();
         if let Some(address) = arguments.prometheus {
             let token = super::serve::token(arguments.token_file.as_deref())?;
             let told = tasks.clone();
@@ -168,8 +168,8 @@ impl WatchScreen {
         }
         // A program that is started here writes to the same terminal, and reads from it.
         let is_quiet = printing.quiet || printing.json;
-        let is_live = !is_quiet && arguments.command.is_empty() && Live::<WatchView>::is_possible();
-        let begin = || Live::start(WatchView::new(), asked_to_stop.clone());
+        let is_live = !is_quiet && arguments.command.is_empty() && LiveScreen::<WatchView>::is_possible();
+        let begin = || LiveScreen::start(WatchView::new(), asked_to_stop.clone());
         Ok(Self {
             live: is_live.then(begin).transpose().context("cannot draw on this terminal")?,
             meter: Meter::new(is_quiet || is_live),
@@ -213,7 +213,7 @@ impl Audience for WatchScreen {
         *lock(&self.tasks) = tasks.to_vec();
         let elapsed = Nanos(self.begun.elapsed().as_nanos() as u64);
         if self.has_lines {
-            let line = Line { format: "whylate.watch/1", elapsed_ns: elapsed.0, tasks };
+            let line = StatusLine { format: "whylate.watch/1", elapsed_ns: elapsed.0, tasks };
             // A reader that has gone is noticed when the result is printed.
             let _ = output::print_json_line(&line);
         }

@@ -42,7 +42,7 @@ const CHAIN_ROWS: u16 = 2;
 
 /// What the rows are sorted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
+enum ThreadOrder {
     Worst,
     High,
     Median,
@@ -50,7 +50,7 @@ enum Order {
     Name,
 }
 
-impl Order {
+impl ThreadOrder {
     fn next(self) -> Self {
         match self {
             Self::Worst => Self::High,
@@ -87,7 +87,7 @@ pub(super) struct WatchView {
     /// The series of the chosen thread: rows change their place.
     chosen: Option<String>,
     first: usize,
-    order: Order,
+    order: ThreadOrder,
     page: Page,
 }
 
@@ -99,7 +99,7 @@ impl WatchView {
             warning: None,
             chosen: None,
             first: 0,
-            order: Order::Worst,
+            order: ThreadOrder::Worst,
             page: Page::Threads,
         }
     }
@@ -116,11 +116,11 @@ impl WatchView {
     fn sort(&mut self) {
         let of = |task: &TaskLine| task.response.unwrap_or_default();
         match self.order {
-            Order::Worst => self.tasks.sort_by_key(|task| Reverse(of(task).max_ns)),
-            Order::High => self.tasks.sort_by_key(|task| Reverse(of(task).p999_ns)),
-            Order::Median => self.tasks.sort_by_key(|task| Reverse(of(task).p50_ns)),
-            Order::Late => self.tasks.sort_by_key(|task| Reverse(task.missed)),
-            Order::Name => self.tasks.sort_by(|a, b| a.name.cmp(&b.name)),
+            ThreadOrder::Worst => self.tasks.sort_by_key(|task| Reverse(of(task).max_ns)),
+            ThreadOrder::High => self.tasks.sort_by_key(|task| Reverse(of(task).p999_ns)),
+            ThreadOrder::Median => self.tasks.sort_by_key(|task| Reverse(of(task).p50_ns)),
+            ThreadOrder::Late => self.tasks.sort_by_key(|task| Reverse(task.missed)),
+            ThreadOrder::Name => self.tasks.sort_by(|a, b| a.name.cmp(&b.name)),
         }
     }
 

@@ -5,7 +5,7 @@ use whylate_core::result::{Finding, Severity, Theme};
 use whylate_core::{Warning, WarningCode};
 
 /// Gives the finding of a code. `None` is "cannot be told", or "does not exist here".
-pub(super) type Question = fn(&Inquiry, FindingCode) -> Option<Finding>;
+pub(super) type FindingQuestion = fn(&Inquiry, FindingCode) -> Option<Finding>;
 
 /// A row for each finding: its code, theme, source, the treatment that changes it, and the question that gives it.
 macro_rules! catalogue {
@@ -37,7 +37,7 @@ macro_rules! catalogue {
         }
 
         /// Every question, those that change the figures most first.
-        pub(super) const QUESTIONS: &[(FindingCode, Question)] = &[$($((FindingCode::$name, $question),)?)*];
+        pub(super) const QUESTIONS: &[(FindingCode, FindingQuestion)] = &[$($((FindingCode::$name, $question),)?)*];
     };
 }
 

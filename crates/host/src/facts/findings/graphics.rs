@@ -1,6 +1,6 @@
 //! Findings about graphics devices and their drivers.
 
-use super::live::Live;
+use super::live::LiveFiles;
 use super::{FindingCode, Inquiry, listed};
 use whylate_core::facts::{GpuFacts, GpuInterrupt};
 use whylate_core::result::Finding;
@@ -121,7 +121,7 @@ const OPTIONS: [(&str, &str); 6] = [
 ];
 
 /// The parameters that are there: path, value, what it is.
-fn options(live: &Live) -> Vec<(String, String, &'static str)> {
+fn options(live: &LiveFiles) -> Vec<(String, String, &'static str)> {
     const NVIDIA: &str = "/proc/driver/nvidia/params";
     let known = OPTIONS.iter().map(|(option, what)| (format!("/sys/module/{option}"), *what));
     let there = known.filter(|(path, _)| live.root.exists(path));

@@ -10,13 +10,13 @@ use whylate_core::result::CpuTable;
 use whylate_core::warning::{Warning, push_once};
 
 /// Files of the machine, and its CPU table.
-pub(super) struct Live<'a> {
+pub(super) struct LiveFiles<'a> {
     pub(super) root: &'a HostRoot,
     pub(super) table: &'a CpuTable,
     unread: RefCell<Vec<Warning>>,
 }
 
-impl<'a> Live<'a> {
+impl<'a> LiveFiles<'a> {
     pub(super) fn new(root: &'a HostRoot, table: &'a CpuTable) -> Self {
         Self { root, table, unread: RefCell::default() }
     }

@@ -22,7 +22,7 @@ pub use code::FindingCode;
 
 use crate::{HostError, HostRoot};
 use code::QUESTIONS;
-use live::Live;
+use live::LiveFiles;
 use whylate_core::Facts;
 use whylate_core::cpus::CpuSet;
 use whylate_core::result::{CheckResult, CpuTable, Finding, Severity};
@@ -32,7 +32,7 @@ struct Inquiry<'a> {
     facts: &'a Facts,
     targets: &'a CpuSet,
     /// The running machine; absent when only its facts are there.
-    live: Option<Live<'a>>,
+    live: Option<LiveFiles<'a>>,
 }
 
 impl Inquiry<'_> {
@@ -63,9 +63,9 @@ pub fn check(
     table: &CpuTable,
     mut warnings: Vec<Warning>,
 ) -> Result<CheckResult, HostError> {
-    let inquiry = Inquiry { facts, targets, live: Some(Live::new(root, table)) };
+    let inquiry = Inquiry { facts, targets, live: Some(LiveFiles::new(root, table)) };
     let findings = QUESTIONS.iter().filter_map(|(code, question)| question(&inquiry, *code)).collect();
-    let unread = inquiry.live.map(Live::into_unread).unwrap_or_default();
+    let unread = inquiry.live.map(LiveFiles::into_unread).unwrap_or_default();
     for warning in table.warnings.iter().cloned().chain(unread) {
         push_once(&mut warnings, warning);
     }

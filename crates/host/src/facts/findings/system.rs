@@ -238,12 +238,12 @@ pub(super) fn taint(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::code::Question;
+    use super::super::code::FindingQuestion;
     use super::*;
     use whylate_core::cpus::CpuSet;
     use whylate_core::facts::Facts;
 
-    fn ask(facts: &Facts, question: Question) -> Option<Finding> {
+    fn ask(facts: &Facts, question: FindingQuestion) -> Option<Finding> {
         question(&Inquiry { facts, targets: &CpuSet::default(), live: None }, FindingCode::RtThrottling)
     }
 

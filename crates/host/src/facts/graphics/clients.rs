@@ -53,7 +53,7 @@ pub(super) struct Engine {
     pub(super) capacity: Option<u64>,
 }
 
-type Field = fn(&mut Engine) -> &mut Option<u64>;
+type EngineField = fn(&mut Engine) -> &mut Option<u64>;
 
 impl Client {
     pub(super) fn busy_ns(&self) -> u64 {
@@ -61,7 +61,7 @@ impl Client {
     }
 
     fn take_engine(&mut self, key: &str, value: &str) {
-        let kinds: [(&str, Field); 4] = [
+        let kinds: [(&str, EngineField); 4] = [
             ("engine-capacity-", |engine| &mut engine.capacity),
             ("engine-", |engine| &mut engine.busy_ns),
             ("total-cycles-", |engine| &mut engine.total_cycles),

@@ -8,7 +8,7 @@ mod usage;
 
 pub use usage::{GpuQuestion, GpuSampler};
 
-use super::Reader;
+use super::FactReader;
 use crate::irq_lines;
 use crate::uevent_value;
 use clients::{Client, open_files};
@@ -22,7 +22,7 @@ const SLOT: &str = "PCI_SLOT_NAME";
 const NVIDIA: &str = "/proc/driver/nvidia/gpus";
 
 /// Where the kernel has a graphics device.
-struct Place {
+struct CardPlace {
     /// `card0`, or the PCI address of one without a card.
     name: String,
     device: String,
@@ -34,8 +34,8 @@ struct Place {
     id: Option<String>,
 }
 
-impl Place {
-    fn of(reader: &Reader, device: String, name: String) -> Self {
+impl CardPlace {
+    fn of(reader: &FactReader, device: String, name: String) -> Self {
         let event = |folder: &str| reader.raw(&format!("{folder}/uevent")).unwrap_or_default();
         let own = event(&device);
         let value = |event: &str, key: &str| uevent_value(event, key).map(str::to_owned);
@@ -49,25 +49,25 @@ impl Place {
         Self { name, device, bus, driver, address, id }
     }
 
-    fn is_asleep(&self, reader: &Reader) -> bool {
+    fn is_asleep(&self, reader: &FactReader) -> bool {
         reader.text(&format!("{}/power/runtime_status", self.bus)).as_deref() == Some("suspended")
     }
 }
 
 /// Every `cardN` of DRM (its connectors, `card0-HDMI-A-1`, are left out), and devices of NVIDIA without one.
-fn places(reader: &Reader) -> Vec<Place> {
+fn places(reader: &FactReader) -> Vec<CardPlace> {
     let cards = reader.list_numbered(DRM, "card").into_iter().map(|number| format!("card{number}"));
-    let mut places: Vec<Place> =
-        cards.map(|name| Place::of(reader, format!("{DRM}/{name}/device"), name)).collect();
+    let mut places: Vec<CardPlace> =
+        cards.map(|name| CardPlace::of(reader, format!("{DRM}/{name}/device"), name)).collect();
     for address in reader.list(NVIDIA) {
         if !places.iter().any(|place| place.address.as_ref() == Some(&address)) {
-            places.push(Place::of(reader, format!("/sys/bus/pci/devices/{address}"), address));
+            places.push(CardPlace::of(reader, format!("/sys/bus/pci/devices/{address}"), address));
         }
     }
     places
 }
 
-pub(super) fn gpus(reader: &Reader) -> Vec<GpuFacts> {
+pub(super) fn gpus(reader: &FactReader) -> Vec<GpuFacts> {
     let mut gpus: Vec<GpuFacts> = places(reader).into_iter().map(|place| gpu(reader, place)).collect();
     if !gpus.is_empty() {
         add_processes(reader, &mut gpus);
@@ -75,9 +75,9 @@ pub(super) fn gpus(reader: &Reader) -> Vec<GpuFacts> {
     gpus
 }
 
-fn gpu(reader: &Reader, place: Place) -> GpuFacts {
+fn gpu(reader: &FactReader, place: CardPlace) -> GpuFacts {
     let is_asleep = place.is_asleep(reader);
-    let Place { name, device, bus, driver, address, id } = place;
+    let CardPlace { name, device, bus, driver, address, id } = place;
     let device = device.as_str();
     let version = driver.as_ref().and_then(|driver| reader.text(&format!("/sys/module/{driver}/version")));
     GpuFacts {
@@ -94,12 +94,12 @@ fn gpu(reader: &Reader, place: Place) -> GpuFacts {
     }
 }
 
-fn nvidia_model(reader: &Reader, address: &str) -> Option<String> {
+fn nvidia_model(reader: &FactReader, address: &str) -> Option<String> {
     let text = reader.raw(&format!("{NVIDIA}/{address}/information"))?;
     super::value_of(&text, "Model").map(str::to_owned)
 }
 
-fn interrupts(reader: &Reader, bus: &str) -> Vec<GpuInterrupt> {
+fn interrupts(reader: &FactReader, bus: &str) -> Vec<GpuInterrupt> {
     let (lines, _) = reader.kept(irq_lines::of_device(reader.root, bus)).unwrap_or_default();
     let cpus = |line: u32| -> Option<CpuSet> {
         let file = |name: &str| reader.cpus(&format!("/proc/irq/{line}/{name}"));
@@ -109,7 +109,7 @@ fn interrupts(reader: &Reader, bus: &str) -> Vec<GpuInterrupt> {
     lines.into_iter().filter_map(|line| Some(GpuInterrupt { line, cpus: cpus(line)? })).collect()
 }
 
-fn usage(reader: &Reader, device: &str, name: &str, is_asleep: bool) -> GpuUsage {
+fn usage(reader: &FactReader, device: &str, name: &str, is_asleep: bool) -> GpuUsage {
     let power_state = reader.text(&format!("{device}/power/runtime_status"));
     if is_asleep {
         return GpuUsage { power_state, ..GpuUsage::default() };
@@ -125,7 +125,7 @@ fn usage(reader: &Reader, device: &str, name: &str, is_asleep: bool) -> GpuUsage
 }
 
 /// The clock now: of i915, of xe, or the chosen level of amdgpu (`1: 800Mhz *`).
-fn clock(reader: &Reader, device: &str, name: &str) -> Option<u32> {
+fn clock(reader: &FactReader, device: &str, name: &str) -> Option<u32> {
     let own = [
         format!("{DRM}/{name}/gt_act_freq_mhz"),
         format!("{DRM}/{name}/gt_cur_freq_mhz"),
@@ -141,7 +141,7 @@ fn clock(reader: &Reader, device: &str, name: &str) -> Option<u32> {
 }
 
 /// Adds who has the devices open. Processes of others are seen by root alone.
-fn add_processes(reader: &Reader, gpus: &mut [GpuFacts]) {
+fn add_processes(reader: &FactReader, gpus: &mut [GpuFacts]) {
     // A file that two processes share, or one has twice, is one client.
     let mut seen: BTreeSet<(Option<String>, u64)> = BTreeSet::new();
     for file in open_files(reader.root) {
@@ -155,7 +155,7 @@ fn add_processes(reader: &Reader, gpus: &mut [GpuFacts]) {
     }
 }
 
-fn add(reader: &Reader, gpus: &mut [GpuFacts], pid: u32, client: &Client) {
+fn add(reader: &FactReader, gpus: &mut [GpuFacts], pid: u32, client: &Client) {
     let is_it = |gpu: &&mut GpuFacts| match &client.address {
         Some(address) => gpu.address.as_ref() == Some(address),
         None => gpu.driver.as_deref() == Some(client.driver.as_str()),
@@ -184,7 +184,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         archive::unpack(text, folder.path()).unwrap();
         let root = HostRoot::at(folder.path());
-        let reader = Reader { root: &root, warnings: RefCell::default() };
+        let reader = FactReader { root: &root, warnings: RefCell::default() };
         let gpus = gpus(&reader);
         assert!(reader.warnings.borrow().is_empty(), "{:?}", reader.warnings);
         gpus

@@ -5,9 +5,9 @@
 //! down is asked nothing. NVML is not asked at all: it stalls CPUs.
 
 use super::clients::{Engine, OpenFile, open_files};
-use super::{DRM, Place, clock, places};
+use super::{CardPlace, DRM, clock, places};
 use crate::HostRoot;
-use crate::facts::Reader;
+use crate::facts::FactReader;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use whylate_core::MonoTime;
@@ -30,7 +30,7 @@ pub enum GpuQuestion {
 /// Looks at every graphics device of a machine.
 pub struct GpuSampler {
     root: HostRoot,
-    devices: Vec<Device>,
+    devices: Vec<WatchedCard>,
     /// Open files of each device, by its position.
     files: Vec<(usize, OpenFile)>,
     turn: u32,
@@ -46,8 +46,8 @@ struct Last {
     energy: HashMap<usize, u64>,
 }
 
-struct Device {
-    place: Place,
+struct WatchedCard {
+    place: CardPlace,
     nodes: Vec<String>,
     sensors: Option<String>,
 }
@@ -55,15 +55,15 @@ struct Device {
 impl GpuSampler {
     /// `None` where there is no graphics device.
     pub fn new(root: &HostRoot) -> Option<Self> {
-        let reader = Reader { root, warnings: RefCell::default() };
-        let device = |place: Place| {
+        let reader = FactReader { root, warnings: RefCell::default() };
+        let device = |place: CardPlace| {
             let mut nodes = reader.list(&format!("{}/drm", place.device));
             nodes.push(place.name.clone());
             let folder = format!("{}/hwmon", place.device);
             let sensors = reader.list(&folder).into_iter().next().map(|name| format!("{folder}/{name}"));
-            Device { place, nodes, sensors }
+            WatchedCard { place, nodes, sensors }
         };
-        let devices: Vec<Device> = places(&reader).into_iter().map(device).collect();
+        let devices: Vec<WatchedCard> = places(&reader).into_iter().map(device).collect();
         let (files, turn, last) = (Vec::new(), 0, Last::default());
         (!devices.is_empty()).then(|| Self { root: root.clone(), devices, files, turn, last })
     }
@@ -75,9 +75,9 @@ impl GpuSampler {
         }
         self.turn += 1;
         let root = self.root.clone();
-        let reader = Reader { root: &root, warnings: RefCell::default() };
+        let reader = FactReader { root: &root, warnings: RefCell::default() };
         let interval_ns = now.0.saturating_sub(self.last.at_ns.unwrap_or(now.0));
-        let mut found = Found { at_ns: now.0, interval_ns, device: String::new(), records: Vec::new() };
+        let mut found = TurnRecords { at_ns: now.0, interval_ns, device: String::new(), records: Vec::new() };
         let mut last = Last { at_ns: Some(now.0), ..Last::default() };
         for (index, device) in self.devices.iter().enumerate() {
             if device.place.is_asleep(&reader) {
@@ -105,7 +105,7 @@ impl GpuSampler {
     }
 
     /// What the clients of a device had of its engines, and of memory where the driver does not report it otherwise.
-    fn clients(&self, index: usize, knows_memory: bool, found: &mut Found, last: &mut Last) {
+    fn clients(&self, index: usize, knows_memory: bool, found: &mut TurnRecords, last: &mut Last) {
         let (mut memory, mut system) = (0, 0);
         let mut busy: BTreeMap<String, f64> = BTreeMap::new();
         let mut seen = Vec::new();
@@ -136,7 +136,7 @@ impl GpuSampler {
         }
     }
 
-    fn sensors(&self, index: usize, reader: &Reader, found: &mut Found, last: &mut Last) {
+    fn sensors(&self, index: usize, reader: &FactReader, found: &mut TurnRecords, last: &mut Last) {
         let Some(folder) = &self.devices[index].sensors else { return };
         let number = |name: &str| reader.number::<u64>(&format!("{folder}/{name}"));
         let mut power =
@@ -152,14 +152,14 @@ impl GpuSampler {
     }
 }
 
-impl Device {
+impl WatchedCard {
     /// Whether its open files are answered from memory.
     fn is_counting(&self) -> bool {
         self.place.driver.as_deref().is_some_and(|driver| COUNTING.contains(&driver))
     }
 
     /// What the kernel has counted; whether that is the memory in use.
-    fn counters(&self, reader: &Reader, found: &mut Found) -> bool {
+    fn counters(&self, reader: &FactReader, found: &mut TurnRecords) -> bool {
         let number = |path: String| reader.number::<u64>(&path).map(|value| value as f64);
         let own = number(format!("{}/mem_info_vram_used", self.place.device));
         found.add("memory_bytes", own);
@@ -169,8 +169,8 @@ impl Device {
     }
 
     /// What the device has to answer.
-    fn ask(&self, reader: &Reader, found: &mut Found) {
-        let Place { device, name, .. } = &self.place;
+    fn ask(&self, reader: &FactReader, found: &mut TurnRecords) {
+        let CardPlace { device, name, .. } = &self.place;
         let busy = reader.number::<u32>(&format!("{device}/gpu_busy_percent"));
         found.add("busy_percent", busy.map(f64::from));
         found.add("clock_mhz", clock(reader, device, name).map(f64::from));
@@ -178,14 +178,14 @@ impl Device {
 }
 
 /// The records of one turn.
-struct Found {
+struct TurnRecords {
     at_ns: u64,
     interval_ns: u64,
     device: String,
     records: Vec<GpuRecord>,
 }
 
-impl Found {
+impl TurnRecords {
     fn add(&mut self, quantity: &str, value: Option<f64>) {
         let Some(value) = value else { return };
         let (device, quantity) = (self.device.clone(), quantity.to_owned());

@@ -12,8 +12,8 @@ mod tree;
 
 pub use step::exec_main;
 
-use super::{Place, Work};
-use crate::child::{Context, Event, after};
+use super::{LoadPlace, Work};
+use crate::child::{LoadContext, LoadEvent, after};
 use crate::error::LoadError;
 use crate::protocol::{Message, Ready};
 use output::{Output, pattern};
@@ -61,7 +61,7 @@ pub struct ExecSpec {
 }
 
 impl ExecSpec {
-    pub(crate) fn resolve(plan: &ExecPlan, place: &Place<'_>) -> Result<Self, LoadError> {
+    pub(crate) fn resolve(plan: &ExecPlan, place: &LoadPlace<'_>) -> Result<Self, LoadError> {
         Ok(Self {
             command: plan.command.clone(),
             cpus: plan.cpus.as_ref().map(|cpus| place.cpus("cpus", cpus)).transpose()?,
@@ -94,7 +94,7 @@ impl Work for ExecSpec {
         self.output = path;
     }
 
-    fn run(&self, context: &mut Context) -> Result<(), LoadError> {
+    fn run(&self, context: &mut LoadContext) -> Result<(), LoadError> {
         run(self, context)
     }
 
@@ -123,7 +123,7 @@ const LOOK_NS: u64 = 1_000_000_000;
 /// How long the rest of an ended command's output is waited for.
 const OUTPUT_END_NS: u64 = 500_000_000;
 
-fn run(spec: &ExecSpec, context: &mut Context) -> Result<(), LoadError> {
+fn run(spec: &ExecSpec, context: &mut LoadContext) -> Result<(), LoadError> {
     let name = spec.command.first().map(String::as_str).unwrap_or_default();
     path::find(name, std::env::var_os("PATH").as_deref())?;
     set_child_subreaper(Some(getpid())).map_err(LoadError::system("becoming a subreaper"))?;
@@ -195,7 +195,7 @@ struct Running<'s> {
 }
 
 impl Running<'_> {
-    fn start(&mut self, sender: &Sender<Event>) -> Result<Pid, LoadError> {
+    fn start(&mut self, sender: &Sender<LoadEvent>) -> Result<Pid, LoadError> {
         let (reader, writer) = self.output.channel(self.spec.calibrated.is_some())?;
         let second = writer.try_clone().map_err(LoadError::system("making a pipe for the output"))?;
         let (program, rest) = self.spec.command.split_at(1);
@@ -213,7 +213,7 @@ impl Running<'_> {
         &mut self,
         mut pid: Pid,
         rates: &mut Rates,
-        context: &mut Context,
+        context: &mut LoadContext,
     ) -> Result<Option<String>, LoadError> {
         let begin = clock::now();
         let end = context.end(begin);
@@ -229,11 +229,13 @@ impl Running<'_> {
             }
             let wake = if announced || awaits_number { rates.due() } else { after(begin, START_NS) };
             match context.event_until(wake.min(after(looked, LOOK_NS)).min(end)) {
-                Some(Event::Stop) => return Ok(None),
-                Some(Event::Exited { pid: ended, how }) if self.server.is_some_and(|it| raw(it) == ended) => {
+                Some(LoadEvent::Stop) => return Ok(None),
+                Some(LoadEvent::Exited { pid: ended, how })
+                    if self.server.is_some_and(|it| raw(it) == ended) =>
+                {
                     return Ok(Some(format!("its X server ended: {how}")));
                 }
-                Some(Event::Exited { pid: ended, how }) if raw(pid) == ended => {
+                Some(LoadEvent::Exited { pid: ended, how }) if raw(pid) == ended => {
                     let was_useful =
                         how == describe(ExitStatus::default()) && !(awaits_number && calibrating);
                     if !spec.restart || !was_useful {
@@ -245,15 +247,17 @@ impl Running<'_> {
                     pid = self.start(&context.sender)?;
                     (started, calibrating) = (clock::now(), true);
                 }
-                Some(Event::Childless) if !spec.restart => return Ok(Some("its process is gone".to_owned())),
-                Some(Event::Matched { at, value }) => {
+                Some(LoadEvent::Childless) if !spec.restart => {
+                    return Ok(Some("its process is gone".to_owned()));
+                }
+                Some(LoadEvent::Matched { at, value }) => {
                     if let (true, Some(span)) = (calibrating, spec.calibrated) {
                         rates.begin(at, span.0);
                     }
                     calibrating = false;
                     rates.add(at, value);
                 }
-                Some(Event::OutputEnded(error)) => self.output_ended(error, context),
+                Some(LoadEvent::OutputEnded(error)) => self.output_ended(error, context),
                 Some(_) => {}
                 None if clock::now() >= end => return Ok(None),
                 None => {}
@@ -284,7 +288,7 @@ impl Running<'_> {
         Ready::now(raw(pid), detail)
     }
 
-    fn output_ended(&mut self, error: Option<std::io::Error>, context: &mut Context) {
+    fn output_ended(&mut self, error: Option<std::io::Error>, context: &mut LoadContext) {
         self.open = self.open.saturating_sub(1);
         if let Some(error) = error {
             let path = self.spec.output.display();
@@ -294,14 +298,14 @@ impl Running<'_> {
     }
 
     /// Takes what was still in the pipe when the last process ended.
-    fn drain(&mut self, rates: &mut Rates, context: &Context) {
+    fn drain(&mut self, rates: &mut Rates, context: &LoadContext) {
         let limit = after(clock::now(), OUTPUT_END_NS);
         while self.open > 0
             && let Some(event) = context.event_until(limit)
         {
             match event {
-                Event::Matched { at, value } => rates.add(at, value),
-                Event::OutputEnded(_) => self.open -= 1,
+                LoadEvent::Matched { at, value } => rates.add(at, value),
+                LoadEvent::OutputEnded(_) => self.open -= 1,
                 _ => {}
             }
         }
@@ -318,30 +322,30 @@ fn is_stopped(pid: u32) -> bool {
 }
 
 /// SIGTERM and similar signals mean stop, so that nothing is left behind; after `nohup` a closed terminal does not.
-fn watch_signals(sender: Sender<Event>) -> Result<(), LoadError> {
+fn watch_signals(sender: Sender<LoadEvent>) -> Result<(), LoadError> {
     let watched = [SIGTERM, SIGINT, SIGHUP].into_iter();
     let watched = watched.filter(|signal| *signal != SIGHUP || !ignores_signal(SIGHUP));
     let mut signals = Signals::new(watched).map_err(LoadError::system("watching for signals"))?;
     let watch = move || {
         for _ in signals.forever() {
-            let _ = sender.send(Event::Stop);
+            let _ = sender.send(LoadEvent::Stop);
         }
     };
     spawn("signals", watch)
 }
 
 /// Reaps every child, those that were left behind by others too, and tells of each.
-fn watch_children(sender: Sender<Event>) -> Result<(), LoadError> {
+fn watch_children(sender: Sender<LoadEvent>) -> Result<(), LoadError> {
     spawn("children", move || {
         loop {
             match rustix::process::wait(WaitOptions::empty()) {
                 Ok(Some((pid, status))) => {
                     let how = describe(ExitStatus::from_raw(status.as_raw()));
-                    let _ = sender.send(Event::Exited { pid: pid.as_raw_nonzero().get() as u32, how });
+                    let _ = sender.send(LoadEvent::Exited { pid: pid.as_raw_nonzero().get() as u32, how });
                 }
                 Ok(None) | Err(rustix::io::Errno::INTR) => {}
                 Err(_) => {
-                    let _ = sender.send(Event::Childless);
+                    let _ = sender.send(LoadEvent::Childless);
                     // A process that is being reparented may still appear, and a command may be started again.
                     thread::sleep(Duration::from_millis(20));
                 }

@@ -1,7 +1,7 @@
 //! The command's output: kept in a file, searched for rates, its last lines remembered for an error.
 
 use super::ExecSpec;
-use crate::child::Event;
+use crate::child::LoadEvent;
 use crate::error::LoadError;
 use regex_lite::Regex;
 use rustix::io::Errno;
@@ -67,16 +67,16 @@ impl Output {
     pub(super) fn collect(
         &self,
         reader: impl Read + Send + 'static,
-        sender: Sender<Event>,
+        sender: Sender<LoadEvent>,
     ) -> Result<(), LoadError> {
         let file = self.file.try_clone().map_err(LoadError::system("opening the output file again"))?;
         let (regex, tail) = (self.regex.clone(), self.tail.clone());
-        let lines = Lines { regex, tail, partial: Vec::new(), sender };
+        let lines = OutputLines { regex, tail, partial: Vec::new(), sender };
         super::spawn("output", move || read_all(reader, file, lines))
     }
 }
 
-fn read_all(mut reader: impl Read, mut file: File, mut lines: Lines) {
+fn read_all(mut reader: impl Read, mut file: File, mut lines: OutputLines) {
     let mut bytes = vec![0; 64 << 10];
     let mut lost = None;
     loop {
@@ -99,18 +99,18 @@ fn read_all(mut reader: impl Read, mut file: File, mut lines: Lines) {
         }
     }
     lines.finish();
-    let _ = lines.sender.send(Event::OutputEnded(lost));
+    let _ = lines.sender.send(LoadEvent::OutputEnded(lost));
 }
 
 /// Cuts the output into lines and searches them.
-struct Lines {
+struct OutputLines {
     regex: Option<Regex>,
     tail: Tail,
     partial: Vec<u8>,
-    sender: Sender<Event>,
+    sender: Sender<LoadEvent>,
 }
 
-impl Lines {
+impl OutputLines {
     fn push(&mut self, bytes: &[u8]) {
         // Programs that redraw a line end it with a carriage return.
         for piece in bytes.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
@@ -136,7 +136,7 @@ impl Lines {
             return;
         };
         let value = number.as_str().trim().parse().ok().filter(|value: &f64| value.is_finite());
-        let _ = self.sender.send(Event::Matched { at: clock::now(), value });
+        let _ = self.sender.send(LoadEvent::Matched { at: clock::now(), value });
     }
 }
 
@@ -169,12 +169,12 @@ mod tests {
         let (sender, events) = mpsc::channel();
         let tail = Tail::default();
         let regex = Some(pattern(regex).unwrap());
-        let mut lines = Lines { regex, tail: tail.clone(), partial: Vec::new(), sender };
+        let mut lines = OutputLines { regex, tail: tail.clone(), partial: Vec::new(), sender };
         pieces.iter().for_each(|piece| lines.push(piece.as_bytes()));
         lines.finish();
         drop(lines);
         let values = events.into_iter().filter_map(|event| match event {
-            Event::Matched { value, .. } => Some(value),
+            LoadEvent::Matched { value, .. } => Some(value),
             _ => None,
         });
         (values.collect(), tail)

@@ -2,7 +2,7 @@
 
 use super::launch;
 use super::output::Output;
-use crate::child::Event;
+use crate::child::LoadEvent;
 use crate::error::LoadError;
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
@@ -29,7 +29,7 @@ pub struct ServerSpec {
 pub(super) fn start(
     spec: &ServerSpec,
     output: &mut Output,
-    sender: &Sender<Event>,
+    sender: &Sender<LoadEvent>,
 ) -> Result<(Pid, String), LoadError> {
     let (reader, writer) = output.channel(false)?;
     // What it prints is kept like the command's; the number of its display comes by its standard output.

@@ -1,6 +1,6 @@
 //! Ends the command and every process that came of it, politely first, and never waits for ever.
 
-use crate::child::{Context, Event, after};
+use crate::child::{LoadContext, LoadEvent, after};
 use rustix::process::{Pid, Signal, getpid, kill_process, kill_process_group};
 use std::collections::BTreeMap;
 use whylate_core::MonoTime;
@@ -15,7 +15,7 @@ const KILL_NS: u64 = 2_000_000_000;
 const LOOK_NS: u64 = 20_000_000;
 
 /// Ends the group of `leader` and all descendants of this process; returns those that survive even SIGKILL.
-pub(super) fn end(leader: Pid, context: &Context) -> Vec<Pid> {
+pub(super) fn end(leader: Pid, context: &LoadContext) -> Vec<Pid> {
     // An error means that the process has already ended.
     let _ = kill_process_group(leader, Signal::TERM);
     signal_each(Signal::TERM);
@@ -39,14 +39,14 @@ pub(super) fn end(leader: Pid, context: &Context) -> Vec<Pid> {
 }
 
 /// Until `moment`, or until a child has ended, so that the last one's end is seen at once.
-fn wait_a_little(context: &Context, moment: MonoTime) {
+fn wait_a_little(context: &LoadContext, moment: MonoTime) {
     while let Some(event) = context.event_until(moment) {
-        if let Event::Matched { .. } | Event::OutputEnded(_) = event {
+        if let LoadEvent::Matched { .. } | LoadEvent::OutputEnded(_) = event {
             // What the command prints while it is being ended is kept in the file; it does not count as a rate of the
             // load.
             continue;
         }
-        if let Event::Exited { .. } | Event::Childless = event {
+        if let LoadEvent::Exited { .. } | LoadEvent::Childless = event {
             return;
         }
     }

@@ -4,8 +4,8 @@ mod device;
 
 use super::events::Events;
 use super::exec::{ExecSpec, ServerSpec};
-use super::{Place, Work};
-use crate::child::Context;
+use super::{LoadPlace, Work};
+use crate::child::LoadContext;
 use crate::error::LoadError;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub enum GraphicsSpec {
 }
 
 impl GraphicsSpec {
-    pub(crate) fn resolve(plan: &GraphicsPlan, place: &Place<'_>) -> Result<Self, LoadError> {
+    pub(crate) fn resolve(plan: &GraphicsPlan, place: &LoadPlace<'_>) -> Result<Self, LoadError> {
         match plan.method {
             GraphicsMethod::X11perf => x11perf(plan, place).map(Self::X11perf),
             GraphicsMethod::Auto => Self::first(plan, place),
@@ -43,7 +43,7 @@ impl GraphicsSpec {
 
 impl GraphicsSpec {
     /// x11perf; without it, or without a server for it, the same drawing on a graphics device.
-    fn first(plan: &GraphicsPlan, place: &Place<'_>) -> Result<Self, LoadError> {
+    fn first(plan: &GraphicsPlan, place: &LoadPlace<'_>) -> Result<Self, LoadError> {
         let drawn = x11perf(plan, place).map(Self::X11perf)?;
         let Err(missing) = drawn.validate() else { return Ok(drawn) };
         let plan = GraphicsPlan { method: GraphicsMethod::DrmDraw, ..plan.clone() };
@@ -55,7 +55,7 @@ impl GraphicsSpec {
     }
 }
 
-fn x11perf(plan: &GraphicsPlan, place: &Place<'_>) -> Result<ExecSpec, LoadError> {
+fn x11perf(plan: &GraphicsPlan, place: &LoadPlace<'_>) -> Result<ExecSpec, LoadError> {
     let running = std::env::var("DISPLAY").ok().filter(|display| !display.is_empty());
     let server = plan.server.clone().or(running).unwrap_or_else(|| "xvfb".to_owned());
     let cpus = plan.server_cpus.as_ref().map(|cpus| place.cpus("server_cpus", cpus)).transpose()?;
@@ -160,7 +160,7 @@ impl Work for GraphicsSpec {
         })
     }
 
-    fn run(&self, context: &mut Context) -> Result<(), LoadError> {
+    fn run(&self, context: &mut LoadContext) -> Result<(), LoadError> {
         self.work().run(context)
     }
 }

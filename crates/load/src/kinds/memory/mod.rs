@@ -7,8 +7,8 @@ pub(crate) mod pace;
 mod traffic;
 mod worker;
 
-use super::{Place, Work};
-use crate::child::{Context, Event, after, pin};
+use super::{LoadPlace, Work};
+use crate::child::{LoadContext, LoadEvent, after, pin};
 use crate::error::LoadError;
 use crate::protocol::{Message, Ready};
 use crate::rates::report;
@@ -25,7 +25,7 @@ use whylate_host::HostRoot;
 use whylate_sys::clock;
 use whylate_sys::memory::HugePages;
 use whylate_sys::schedule::allowed_of_this_thread;
-use worker::{Shared, Worker};
+use worker::{MemoryState, MemoryWorker};
 
 /// Memory traffic: one thread on each CPU, each with a buffer of random data of its own.
 #[serde_with::skip_serializing_none]
@@ -47,7 +47,7 @@ pub struct MemorySpec {
 impl MemorySpec {
     /// The working set on the CPU where it is largest: on a hybrid processor `l3*4` has to be above every L3 that is
     /// loaded.
-    pub(crate) fn resolve(plan: &MemoryPlan, place: &Place<'_>) -> Result<Self, LoadError> {
+    pub(crate) fn resolve(plan: &MemoryPlan, place: &LoadPlace<'_>) -> Result<Self, LoadError> {
         let cpus = place.cpus("cpus", &plan.cpus)?;
         let mut working_set = Bytes(0);
         for cpu in cpus.iter().filter_map(|cpu| place.facts.cpu(cpu)) {
@@ -71,7 +71,7 @@ impl Work for MemorySpec {
         Some(self.working_set)
     }
 
-    fn run(&self, context: &mut Context) -> Result<(), LoadError> {
+    fn run(&self, context: &mut LoadContext) -> Result<(), LoadError> {
         run(self, context)
     }
 
@@ -97,12 +97,12 @@ const TRIAL_SETTLE_NS: u64 = 3_000_000;
 
 /// The threads, and what lets them begin.
 struct Crew {
-    shared: Arc<Shared>,
+    shared: Arc<MemoryState>,
     threads: Vec<(CpuId, JoinHandle<()>)>,
     starts: Vec<Sender<()>>,
 }
 
-fn run(spec: &MemorySpec, context: &mut Context) -> Result<(), LoadError> {
+fn run(spec: &MemorySpec, context: &mut LoadContext) -> Result<(), LoadError> {
     check_memory(spec, &context.host)?;
     let mut crew = hire(spec, context)?;
     let Some(pages) = wait_prepared(&crew, spec, context)? else {
@@ -147,12 +147,12 @@ fn mem_available(meminfo: &str) -> Option<u64> {
 }
 
 /// Starts the threads; they allocate and fill their buffers on their own CPUs.
-fn hire(spec: &MemorySpec, context: &Context) -> Result<Crew, LoadError> {
-    let shared = Arc::new(Shared::new(Way::candidates(spec.access), spec.cpus.len()));
+fn hire(spec: &MemorySpec, context: &LoadContext) -> Result<Crew, LoadError> {
+    let shared = Arc::new(MemoryState::new(Way::candidates(spec.access), spec.cpus.len()));
     let mut crew = Crew { shared, threads: Vec::new(), starts: Vec::new() };
     for (index, cpu) in spec.cpus.iter().enumerate() {
         let (sender, start) = mpsc::channel();
-        let worker = Worker {
+        let worker = MemoryWorker {
             cpu,
             host: context.host.clone(),
             index,
@@ -175,17 +175,17 @@ fn hire(spec: &MemorySpec, context: &Context) -> Result<Crew, LoadError> {
 fn wait_prepared(
     crew: &Crew,
     spec: &MemorySpec,
-    context: &mut Context,
+    context: &mut LoadContext,
 ) -> Result<Option<HugePages>, LoadError> {
     let mut pages = HugePages::NotAsked;
     for _ in &crew.threads {
         match context.event_until(MonoTime(u64::MAX)) {
-            Some(Event::Prepared(HugePages::Unavailable { reason })) => {
+            Some(LoadEvent::Prepared(HugePages::Unavailable { reason })) => {
                 pages = HugePages::Unavailable { reason };
             }
-            Some(Event::Prepared(found)) if pages == HugePages::NotAsked => pages = found,
-            Some(Event::Prepared(_)) => {}
-            Some(Event::Failed(error)) => return Err(error),
+            Some(LoadEvent::Prepared(found)) if pages == HugePages::NotAsked => pages = found,
+            Some(LoadEvent::Prepared(_)) => {}
+            Some(LoadEvent::Failed(error)) => return Err(error),
             _ => return Ok(None),
         }
     }
@@ -231,7 +231,12 @@ fn move_aside(spec: &MemorySpec, host: &HostRoot) {
 }
 
 /// Compares the ways, says ready, and reports rates until the end.
-fn work(crew: &Crew, spec: &MemorySpec, pages: &HugePages, context: &mut Context) -> Result<(), LoadError> {
+fn work(
+    crew: &Crew,
+    spec: &MemorySpec,
+    pages: &HugePages,
+    context: &mut LoadContext,
+) -> Result<(), LoadError> {
     let shared = &crew.shared;
     // A paced load need not be fast, and a trial at full speed would exceed its rate.
     if spec.pace == Pace::Full && !choose_fastest(shared, context)? {
@@ -250,7 +255,7 @@ fn work(crew: &Crew, spec: &MemorySpec, pages: &HugePages, context: &mut Context
 }
 
 /// Lets the running workers try each way in turn and keeps the best; `false` when the load was stopped.
-fn choose_fastest(shared: &Shared, context: &Context) -> Result<bool, LoadError> {
+fn choose_fastest(shared: &MemoryState, context: &LoadContext) -> Result<bool, LoadError> {
     let ways = shared.ways().len();
     // The best round of each counts: whatever else runs can only slow a round down.
     let mut best = vec![0.0f64; ways];
@@ -276,10 +281,10 @@ fn choose_fastest(shared: &Shared, context: &Context) -> Result<bool, LoadError>
 }
 
 /// Lets that much time pass; `false` when the load was stopped meanwhile.
-fn keep_going(context: &Context, nanos: u64) -> Result<bool, LoadError> {
+fn keep_going(context: &LoadContext, nanos: u64) -> Result<bool, LoadError> {
     match context.event_until(after(clock::now(), nanos)) {
         None => Ok(true),
-        Some(Event::Failed(error)) => Err(error),
+        Some(LoadEvent::Failed(error)) => Err(error),
         Some(_) => Ok(false),
     }
 }

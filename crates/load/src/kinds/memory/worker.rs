@@ -3,7 +3,7 @@
 use super::MemorySpec;
 use super::pace::Pacer;
 use super::traffic::{Traffic, Way};
-use crate::child::{Event, pin_to};
+use crate::child::{LoadEvent, pin_to};
 use crate::error::LoadError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -22,21 +22,21 @@ const SLEEP_NS_MAX: u64 = 20_000_000;
 /// A counter on cache lines of its own (two, since x86 fetches them in pairs).
 #[repr(align(128))]
 #[derive(Debug, Default)]
-struct Counter(AtomicU64);
+struct PaddedCounter(AtomicU64);
 
 /// What the workers and the reporting thread share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct MemoryState {
     stop: AtomicBool,
     /// Index into `ways`: which one the workers use from their next turn on.
     way: AtomicUsize,
     ways: Vec<Way>,
-    counters: Vec<Counter>,
+    counters: Vec<PaddedCounter>,
 }
 
-impl Shared {
+impl MemoryState {
     pub(crate) fn new(ways: Vec<Way>, workers: usize) -> Self {
-        let counters = (0..workers).map(|_| Counter::default()).collect();
+        let counters = (0..workers).map(|_| PaddedCounter::default()).collect();
         Self { stop: AtomicBool::new(false), way: AtomicUsize::new(0), ways, counters }
     }
 
@@ -53,7 +53,7 @@ impl Shared {
         self.ways[self.way.load(Relaxed)]
     }
 
-    /// Changes the way; `index` is one of [`Shared::ways`].
+    /// Changes the way; `index` is one of [`MemoryState::ways`].
     pub(crate) fn select(&self, index: usize) {
         self.way.store(index.min(self.ways.len() - 1), Relaxed);
     }
@@ -65,23 +65,23 @@ impl Shared {
 }
 
 /// One thread.
-pub(crate) struct Worker {
+pub(crate) struct MemoryWorker {
     pub(crate) cpu: CpuId,
     pub(crate) host: HostRoot,
     pub(crate) index: usize,
     pub(crate) spec: MemorySpec,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<MemoryState>,
     /// Tells that the buffer is ready, or why there is none.
-    pub(crate) sender: Sender<Event>,
+    pub(crate) sender: Sender<LoadEvent>,
     /// Lets the traffic begin; closed when it must not.
     pub(crate) start: Receiver<()>,
 }
 
-impl Worker {
+impl MemoryWorker {
     /// The whole life of the thread.
     pub(crate) fn run(self) {
         if let Err(error) = self.prepare_and_move() {
-            let _ = self.sender.send(Event::Failed(error));
+            let _ = self.sender.send(LoadEvent::Failed(error));
         }
     }
 
@@ -97,7 +97,7 @@ impl Worker {
         let Some(traffic) = Traffic::new(spec.access, &mut buffer, &mut random) else {
             return Err(LoadError::Worker { cpu: self.cpu });
         };
-        let _ = self.sender.send(Event::Prepared(huge_pages));
+        let _ = self.sender.send(LoadEvent::Prepared(huge_pages));
         if self.start.recv().is_ok() {
             self.move_bytes(traffic);
         }
