@@ -1,6 +1,7 @@
 //! From the pieces of a spike's window to its causes: pieces of the same kind and actor count together, the largest sum
 //! is the cause, the others contributed.
 
+use crate::time;
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use whylate_core::result::{Cause, CauseKind};
@@ -81,7 +82,7 @@ pub(crate) struct Piece<D> {
 
 impl<D> Piece<D> {
     pub(crate) fn length(&self) -> u64 {
-        self.to - self.from
+        time::between(self.from, self.to)
     }
 }
 

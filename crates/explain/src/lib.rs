@@ -13,6 +13,7 @@ mod confidence;
 mod divide;
 pub mod segments;
 mod stack;
+mod time;
 mod trace;
 mod vocabulary;
 

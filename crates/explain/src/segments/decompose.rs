@@ -126,7 +126,7 @@ fn slices<'r>(window: &Window, recording: &'r Recording, margin_ns: u64) -> Vec<
     for segment in &recording.segments {
         cuts.extend([segment.from_ns, segment.to_ns]);
         if is_interrupt(&segment) {
-            cuts.extend([segment.from_ns.saturating_sub(margin_ns), segment.to_ns + margin_ns]);
+            cuts.extend([segment.from_ns.saturating_sub(margin_ns), segment.to_ns.saturating_add(margin_ns)]);
         }
     }
     cuts.retain(|at_ns| (window.from_ns..=window.to_ns).contains(at_ns));
@@ -139,7 +139,8 @@ fn slices<'r>(window: &Window, recording: &'r Recording, margin_ns: u64) -> Vec<
             from_ns.saturating_sub(segment.to_ns).max(segment.from_ns.saturating_sub(to_ns))
         };
         let is_near = |segment: &&Segment| {
-            segment.from_ns.saturating_sub(margin_ns) <= from_ns && segment.to_ns + margin_ns >= to_ns
+            segment.from_ns.saturating_sub(margin_ns) <= from_ns
+                && segment.to_ns.saturating_add(margin_ns) >= to_ns
         };
         let all = || covering.iter().copied();
         let near = all().filter(is_interrupt).filter(is_near);

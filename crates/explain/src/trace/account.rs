@@ -8,6 +8,7 @@ use super::late::{Late, LateKind};
 use super::state::{Level, Span, State};
 use super::states::States;
 use super::window::Window;
+use crate::time;
 use crate::vocabulary;
 use whylate_core::CpuId;
 use whylate_core::result::CauseKind;
@@ -113,12 +114,12 @@ impl Accountant<'_> {
         let from = slept.map_or(from, |(slept, _)| slept);
         let Some(wake) = wake else {
             let entry = self.timer_entry(cpu, from.saturating_sub(self.late.error_ns), to, false);
-            let entry = entry.map_or(from, |at| at.clamp(from, to));
+            let entry = entry.map_or(from, |at| time::within(at, from, to));
             self.walk(Phase::TimerDue, who, cpu, from, entry);
             self.walk(Phase::Runnable, who, cpu, entry, to);
             return;
         };
-        let woken = wake.at_ns.clamp(from, to);
+        let woken = time::within(wake.at_ns, from, to);
         if woken > from {
             self.before_wake(who, wake, from, woken, depth);
         }

@@ -64,7 +64,10 @@ impl Alignment {
         });
         let known = if self.same { plausible(0).map(|at| (at, 0)) } else { None };
         let (at, spread) = known.or(seen)?;
-        Some((u64::try_from(at).ok()?, self.resolution_ns + u64::try_from(spread).unwrap_or(u64::MAX)))
+        Some((
+            u64::try_from(at).ok()?,
+            self.resolution_ns.saturating_add(u64::try_from(spread).unwrap_or(u64::MAX)),
+        ))
     }
 }
 

@@ -9,6 +9,7 @@ use super::label::{Phase, Who};
 use super::sampled;
 use crate::confidence::{CONCLUDED, LEFT_OVER, SEEN, SHOWN, STATED};
 use crate::divide::Blame;
+use crate::time;
 use whylate_core::result::CauseKind;
 use whylate_trace::event::{Event, EventKind, NoiseSource};
 
@@ -46,7 +47,7 @@ impl Accountant<'_> {
             // A thread's noise may have begun long before; what ended before the sample is not in it.
             let is_within = event.at_ns.saturating_add(SLACK_NS) >= from
                 && start_ns < to
-                && start_ns.saturating_add(SLACK_NS) >= from.min(start_ns + duration_ns);
+                && start_ns.saturating_add(SLACK_NS) >= from.min(start_ns.saturating_add(duration_ns));
             (event.cpu == self.late.cpu && is_within).then_some(Noise {
                 source,
                 from: start_ns,
@@ -60,14 +61,15 @@ impl Accountant<'_> {
 
     /// When the timer's own interrupt began: the last interrupt that began before its sample.
     fn entry(&self, noises: &[Noise], irq: Option<(u64, u64)>, from: u64, to: u64) -> u64 {
-        let sampled = irq.map_or(from, |(_, latency_ns)| from.saturating_add(latency_ns)).clamp(from, to);
+        let sampled = irq.map_or(from, |(_, latency_ns)| from.saturating_add(latency_ns));
+        let sampled = time::within(sampled, from, to);
         let is_before = |noise: &&Noise| {
             matches!(noise.source, NoiseSource::Irq { .. })
                 && noise.from <= sampled.saturating_add(SLACK_NS)
                 && noise.from.saturating_add(noise.net).saturating_add(SLACK_NS) >= sampled
         };
         let begin = noises.iter().filter(is_before).map(|noise| noise.from).max();
-        begin.unwrap_or(sampled).clamp(from, to)
+        time::within(begin.unwrap_or(sampled), from, to)
     }
 
     fn paint(&mut self, noises: &[Noise], entry: u64, to: u64) {

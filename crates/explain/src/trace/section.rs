@@ -10,6 +10,7 @@ use super::finder::Seen;
 use super::judge;
 use crate::confidence::{CONCLUDED, SHOWN, STATED};
 use crate::stack::{self, Named};
+use crate::time;
 use crate::vocabulary as words;
 use whylate_core::CpuId;
 use whylate_core::result::{Cause, CauseKind, EvidenceLine, ExpectedFrom, ExplainedSpike, TimelineSegment};
@@ -56,7 +57,7 @@ pub(super) fn explain(reader: &mut dyn Reader, seen: &Seen) -> Result<Option<Exp
     }
     let section = read(reader)?;
     let facts = reader.info().facts.clone();
-    let between = section.first.zip(section.last).map(|(first, last)| last.at_ns - first.at_ns);
+    let between = section.first.zip(section.last).map(|(first, last)| time::between(first.at_ns, last.at_ns));
     let Some(latency_ns) = facts.latency_ns.or(between).filter(|latency_ns| *latency_ns > 0) else {
         return Ok(None);
     };
@@ -320,7 +321,7 @@ fn tiled(read: Vec<TimelineSegment>, cause: &Cause, cpu: CpuId) -> Vec<TimelineS
     };
     let mut at = from;
     for segment in read {
-        let (begin, end) = (segment.from_ns.clamp(at, to), segment.to_ns.clamp(at, to));
+        let (begin, end) = (time::within(segment.from_ns, at, to), time::within(segment.to_ns, at, to));
         push(at, begin, None);
         push(begin, end, Some(segment));
         at = at.max(end);

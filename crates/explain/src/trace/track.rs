@@ -5,6 +5,7 @@ use super::clock::Alignment;
 use super::finder::PRIORITY_NORMAL;
 use super::late::{Largest, Late, LateKind};
 use super::rhythm::Rhythm;
+use crate::time;
 use whylate_core::CpuId;
 use whylate_core::result::{ExpectedFrom, LateWhat};
 use whylate_trace::event::{Name, TaskState};
@@ -131,10 +132,9 @@ impl TaskTrack {
         let woken = wake.unwrap_or(actual_ns);
         if let Some((expires_ns, armed_ns)) = self.armed
             && let Some((expected, error)) = clock.to_trace(expires_ns, armed_ns)
-            && expected <= woken.saturating_add(TIMER_SLACK_NS + error)
+            && expected <= woken.saturating_add(TIMER_SLACK_NS.saturating_add(error))
         {
-            // In a trace joined from several, time goes backwards.
-            let expected = expected.max(out_ns).min(actual_ns);
+            let expected = time::within(expected, out_ns, actual_ns);
             return Some(late(expected, ExpectedFrom::Timer, error, LateKind::Wakeup));
         }
         // Its timer is on another CPU: this sleep is part of its work.

@@ -41,6 +41,8 @@ pub(crate) enum Damage {
     CutCpu(u64, u64, bool),
     /// Lines in a row are left out.
     Hole(u64, u64),
+    /// So many of a thousand events have a time from anywhere, and durations too.
+    Times(u64),
 }
 
 impl Damage {
@@ -90,6 +92,14 @@ impl Damage {
                 let at = moment(part);
                 events.retain(|event| event.cpu != cpu(number) || (event.at_ns < at) == end);
             }
+            Self::Times(part) => {
+                for event in events {
+                    if random.below(1000) < part {
+                        event.at_ns = anywhen(last, random);
+                        displace(&mut event.kind, last, random);
+                    }
+                }
+            }
             Self::Hole(part, lines) => {
                 let from = events.len() as u64 * part / 1000;
                 let mut place = 0;
@@ -99,6 +109,38 @@ impl Damage {
                 });
             }
         }
+    }
+}
+
+/// A time within the trace, at an end of all times, or near one.
+fn anywhen(last: u64, random: &mut Random) -> u64 {
+    match random.below(4) {
+        0 => random.below(1_000),
+        1 => u64::MAX - random.below(1_000),
+        2 => random.next(),
+        _ => random.below(last),
+    }
+}
+
+fn displace(kind: &mut EventKind, last: u64, random: &mut Random) {
+    use EventKind::{GraphExit, Hwlat, Nmi, Noise, NoiseGap, TimerExpire, TimerStart, Timerlat};
+    match kind {
+        TimerStart { expires_ns: at_ns, .. } | TimerExpire { now_ns: at_ns, .. } => {
+            *at_ns = anywhen(last, random);
+        }
+        Noise { start_ns, duration_ns, .. } | NoiseGap { start_ns, duration_ns, .. } => {
+            (*start_ns, *duration_ns) = (anywhen(last, random), anywhen(last, random));
+        }
+        Nmi { duration_ns, .. }
+        | GraphExit { duration_ns, .. }
+        | Timerlat { latency_ns: duration_ns, .. } => {
+            *duration_ns = anywhen(last, random);
+        }
+        Hwlat { inner_ns, outer_ns, .. } => {
+            (*inner_ns, *outer_ns) = (anywhen(last, random), anywhen(last, random));
+        }
+        EventKind::Osnoise(sample) => sample.noise_max_ns = anywhen(last, random),
+        _ => {}
     }
 }
 

@@ -16,7 +16,7 @@ use damage::{Damage, Mutated, Random};
 use std::collections::BTreeMap;
 use truth::Truth;
 use whylate_core::result::{Cause, CauseKind};
-use whylate_explain::explain;
+use whylate_explain::{Export, explain, export};
 use whylate_testing::{Need, skip};
 
 /// A cause that is at least this sure may not contradict the truth.
@@ -115,6 +115,26 @@ fn no_damaged_trace_accuses_anybody_surely_and_wrongly() {
     assert!(table.wrong.is_empty(), "{} wrong:\n{}", table.wrong.len(), table.wrong.join("\n"));
     let claimed: u64 = table.claims.values().map(|(count, _)| count).sum();
     assert!(claimed > 300, "{claimed} causes: the damage leaves nothing to explain");
+}
+
+/// Files of other programs, or damaged ones, may have any times.
+#[test]
+fn no_times_of_a_file_break_an_explanation() {
+    let mut random = Random(SEED);
+    for (number, truth) in truth::all().iter().enumerate() {
+        for part in [2, 30, 500] {
+            let mut trace = Mutated::new(truth, Damage::Times(part), &mut random);
+            let result = explain(&mut trace, &truth.options).expect("memory can be read");
+            for spike in &result.spikes {
+                let end = spike.timeline.iter().fold(spike.expected_ns, |at, segment| {
+                    assert_eq!(segment.from_ns, at, "{} ({number})", truth.name);
+                    segment.to_ns
+                });
+                assert!(spike.timeline.is_empty() || end == spike.actual_ns, "{}", truth.name);
+            }
+            export(&mut trace, &result.spikes, Export::Perfetto).expect("memory can be read");
+        }
+    }
 }
 
 /// As many as the environment says, and from the seed that it says: grades that were set by one seed are to hold for others.
