@@ -21,8 +21,8 @@ pub use chain::{CHAIN_BEFORE_NS, chain, told};
 pub use convoy::convoy_from;
 use waits::{behind, blocked};
 
+use crate::blame::piece::{Blame, Piece};
 use crate::confidence::{POSSIBLE, RECORDED, STATED};
-use crate::divide::{Blame, Piece};
 use crate::segments::{
     self, Activity, NO_RIGHT, Recording, Segment, Surroundings, Window, causes_of, pieces,
 };

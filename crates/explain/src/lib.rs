@@ -1,21 +1,29 @@
-//! Who made a task late: pure functions of a trace, and of what the BPF programs recorded.
+//! Who made a task late: pure functions of traces, and of what the BPF programs recorded.
 //!
-//! Both front ends ([`explain`] for traces, [`segments`] for BPF recordings) divide the time between the expected and the
-//! actual moment into pieces and say who had the CPU in each. What names mean (`vocabulary`, `stack`), how sure an
-//! answer is (`confidence`) and how pieces become causes (`divide`) is said once for both; where both saw the same
-//! spike, [`combine`] makes one answer of the two. A kind of cause is claimed only on evidence; what nothing explains is
+//! A trace goes *find* (which moment was late) → *window* (its events) → *states* (what each CPU did) → *blame* (who had the
+//! CPU in each piece) → *causes*; `trace` calls these in turn, `evidence` has what tracers state themselves. A recording
+//! ([`whylate_core::recording`]) is divided by [`segments`], for watched tasks over [`activation`], with the same words
+//! (`vocabulary`, `stack`), grades (`confidence`) and causes (`causes::divide`). Where both saw the same spike,
+//! [`combine_run`] makes one answer of the two. A kind of cause is claimed only on evidence; what nothing explains is
 //! `unattributed`.
 
 pub mod activation;
 pub mod advice;
-mod combine;
+mod blame;
+mod causes;
 mod confidence;
-mod divide;
+mod describe;
+mod evidence;
+mod find;
+mod options;
 pub mod segments;
 mod stack;
+mod states;
 mod time;
 mod trace;
 mod vocabulary;
+mod window;
 
-pub use combine::{Explained, combine, combine_run};
-pub use trace::{Export, KeptMoment, Options, THRESHOLD_NS, TaskChoice, explain, explain_kept, export};
+pub use causes::combine_run;
+pub use options::{Options, THRESHOLD_NS, TaskChoice};
+pub use trace::{Export, KeptMoment, explain, explain_kept, export};

@@ -99,6 +99,11 @@ pub(crate) fn softirq(vector: Option<u32>) -> String {
     name.map_or_else(|| "softirq".to_owned(), |name| format!("{name} softirq"))
 }
 
+/// Whether a tracer records sections that keep others out.
+pub(crate) fn is_section_tracer(tracer: &str) -> bool {
+    matches!(tracer, "irqsoff" | "preemptoff" | "preemptirqsoff")
+}
+
 /// The kind of lock, by the flags of the kernel's lock events (LCB_F_*).
 pub(crate) fn lock(flags: u32) -> &'static str {
     const KINDS: [(u32, &str); 5] =

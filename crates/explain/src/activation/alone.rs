@@ -1,8 +1,8 @@
 //! What is known of an activation where nobody recorded what the CPUs did.
 
 use super::whole;
+use crate::blame::piece::{Blame, Piece};
 use crate::confidence::POSSIBLE;
-use crate::divide::{Blame, Piece};
 use crate::segments::causes_of;
 use whylate_core::recording::{Activation, Doing};
 use whylate_core::result::{Cause, CauseKind as Kind};

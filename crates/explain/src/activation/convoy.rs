@@ -3,8 +3,8 @@
 //! The lock names its owner when the wait begins, and whoever ends the wait released it last. Where these are two threads, the
 //! wake-ups between them say when the lock was handed on: who releases a lock wakes the next one that waits for it.
 
+use crate::blame::piece::Blame;
 use crate::confidence::{CONCLUDED, STATED};
-use crate::divide::Blame;
 use crate::segments::{Activity, Recording};
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::CpuId;

@@ -1,6 +1,6 @@
 //! Priority inversion: a task waits for a lock whose holder cannot run, because another thread has its CPU.
 
-use crate::divide::Blame;
+use crate::blame::piece::Blame;
 use crate::segments::{Activity, Recording};
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::recording::{Activation, Stage};

@@ -1,7 +1,7 @@
 //! What a task's work took longer because the clock of its CPU was slow.
 
+use crate::blame::piece::{Blame, Piece};
 use crate::confidence::CONCLUDED;
-use crate::divide::{Blame, Piece};
 use crate::segments::{Activity, Recording, Segment};
 use whylate_core::result::CauseKind as Kind;
 

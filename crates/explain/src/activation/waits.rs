@@ -1,7 +1,7 @@
 //! Who is to blame for the time in which a task waited for the CPU, or for what it slept for.
 
+use crate::blame::piece::Blame;
 use crate::confidence::{self, LIKELY, POSSIBLE, STATED};
-use crate::divide::Blame;
 use crate::segments::Thread;
 use whylate_core::figure;
 use whylate_core::recording::{Wait, Waker};

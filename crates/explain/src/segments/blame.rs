@@ -1,10 +1,9 @@
 //! The cause of one piece of a spike's window, and the evidence for it.
 
-use super::decompose::{Slice, Surroundings, Window};
-use super::recorded::MAY_HAVE_STOPPED;
+use super::window::{Slice, Surroundings, Window};
 use super::{Activity, NO_RIGHT, Recording, Segment, Thread};
+use crate::blame::piece::{Blame, IDLE_EXIT_MAX_NS};
 use crate::confidence::{CONCLUDED, LIKELY, POSSIBLE, RECORDED, SHOWN, STATED};
-use crate::divide::{Blame, IDLE_EXIT_MAX_NS};
 use crate::stack;
 use crate::vocabulary;
 use whylate_core::CpuId;
@@ -14,6 +13,8 @@ use whylate_core::result::CauseKind as Kind;
 
 /// A CPU with two threads that want it has a tick, every 10 ms at the slowest: this is two of them and a half.
 const TICKS_MISSED_NS: u64 = 25_000_000;
+
+pub(super) const MAY_HAVE_STOPPED: &str = "a hypervisor may have stopped the CPU meanwhile";
 
 /// From here on priorities are those of SCHED_DEADLINE, where each thread has a budget of its own.
 pub(crate) const DEADLINE: i32 = 100;

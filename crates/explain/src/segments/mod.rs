@@ -7,12 +7,14 @@ mod recorded;
 mod tests;
 mod throttling;
 mod timer;
+mod window;
 
 pub(crate) use blame::DEADLINE;
-pub use decompose::{Surroundings, Window, decompose};
+pub use decompose::decompose;
 pub(crate) use decompose::{causes_of, pieces};
 pub(crate) use throttling::begun_in;
 pub use throttling::{looks_back, within_throttled};
+pub use window::{Surroundings, Window};
 
 use crate::vocabulary;
 pub(crate) use whylate_core::recording::{Activity, Recording, Segment, Sender, Thread};

@@ -1,10 +1,10 @@
 //! What the kernel recorded with its start and end: interrupts, softirqs, functions of other CPUs, waits for locks.
 
-use super::blame::Context;
-use super::decompose::Slice;
+use super::blame::{Context, MAY_HAVE_STOPPED};
+use super::window::Slice;
 use super::{Activity, Segment, Sender, Thread};
+use crate::blame::piece::Blame;
 use crate::confidence::{CONCLUDED, LIKELY, RECORDED, STATED};
-use crate::divide::Blame;
 use crate::stack;
 use crate::vocabulary::{self, Interrupt};
 use whylate_core::figure;
@@ -14,8 +14,6 @@ use whylate_core::result::CauseKind as Kind;
 /// A hypervisor may have stopped the CPU during a piece of at least this length: a guest's timer interrupts, which take
 /// some 5 us, were seen to take 50 to 120 us now and then.
 const STOPPED_MIN_NS: u64 = 50_000;
-
-pub(super) const MAY_HAVE_STOPPED: &str = "a hypervisor may have stopped the CPU meanwhile";
 
 impl Context<'_> {
     /// What the kernel recorded with its start and end.

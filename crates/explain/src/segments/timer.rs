@@ -1,10 +1,10 @@
 //! What is known of the timer for which the measured thread waited: when it was due, and what kept its interrupt away.
 
 use super::blame::Context;
-use super::decompose::Slice;
+use super::window::Slice;
 use super::{Activity, NO_RIGHT, Thread};
+use crate::blame::piece::Blame;
 use crate::confidence::{CONCLUDED, LIKELY, RECORDED, STATED};
-use crate::divide::Blame;
 use crate::stack;
 use crate::vocabulary;
 use whylate_core::figure;
@@ -95,7 +95,9 @@ impl<'r> Context<'r> {
     /// it from the CPU after a timely interrupt too.
     fn without_stack(&self, thread: Option<&Thread>) -> Blame {
         let late = "the timer's interrupt was late, and no stack of that moment was kept";
-        let Some(thread) = thread.filter(|thread| thread.priority > self.priority.max(0)) else {
+        // Where the wake-up is not known either, it may be among what was lost.
+        let above = thread.filter(|thread| self.woken.is_some() && thread.priority > self.priority.max(0));
+        let Some(thread) = above else {
             return Blame::unattributed_as(late);
         };
         let evidence = format!("it ran at {}, above the task; {late}", figure::scheduled(thread.priority));

@@ -1,13 +1,13 @@
 //! The windows of spikes for other tools: a trace in the JSON format that ui.perfetto.dev and chrome://tracing
 //! open, or the events as text in the form of the kernel's trace files.
 
-use super::describe;
-use super::late::{Late, LateKind};
-use super::stacks::{FunctionId, PathId};
-use super::state::{Level, Span};
-use super::states::{self, States};
-use super::window::{self, Window};
+use crate::describe;
+use crate::find::late::{Late, LateKind};
+use crate::states::stacks::{FunctionId, PathId};
+use crate::states::state::{Level, Span};
+use crate::states::{self, States};
 use crate::vocabulary;
+use crate::window::{self, Window};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use whylate_core::result::ExplainedSpike;

@@ -4,9 +4,11 @@
 //! other tasks. In: the trace, and what the probe measured, on the trace's clock. Out: that moment, with the expected
 //! moment of the task's own timer where the trace has it; where it has not, what the probe measured is taken.
 
-use super::finder::PRIORITY_NORMAL;
-use super::late::{Late, LateKind};
-use super::{Options, TaskChoice, find, spike};
+use crate::find::find;
+use crate::find::late::PRIORITY_NORMAL;
+use crate::find::late::{Late, LateKind};
+use crate::options::{Options, TaskChoice};
+use crate::trace::spike;
 use std::collections::BTreeSet;
 use whylate_core::CpuId;
 use whylate_core::result::{ExpectedFrom, ExplainAnswer, ExplainResult, ThresholdFrom};
@@ -88,7 +90,7 @@ pub fn explain_kept(reader: &mut dyn Reader, moment: &KeptMoment) -> Result<Expl
             "the moment that the trace was kept for is not in it: the buffer did not reach back to it";
         (trace.answer, trace.answer_reason) = (ExplainAnswer::CannotTell, Some(reason.to_owned()));
     }
-    Ok(found.completed(result, spikes, &needs, reader))
+    Ok(super::completed(&found, result, spikes, &needs, reader))
 }
 
 /// The moment as the probe measured it, of the thread that had the CPU then; `None` where the trace does not reach

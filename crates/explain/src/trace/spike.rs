@@ -1,17 +1,17 @@
 //! One spike: its window, its pieces, its verdict.
 
-use super::Options;
-use super::account::Accountant;
-use super::judge::{self, Judgement};
-use super::label::{Labeller, Need};
-use super::late::{Late, LateKind};
-use super::priorities::Priorities;
-use super::sampled;
-use super::standstill;
-use super::states;
-use super::window::{self, Window};
+use crate::blame::account::Accountant;
+use crate::blame::label::{Labeller, Need};
+use crate::blame::standstill;
+use crate::causes::divide::lower;
+use crate::causes::judge::{self, Judgement};
 use crate::confidence;
-use crate::divide::lower;
+use crate::evidence::sampled;
+use crate::find::late::{Late, LateKind};
+use crate::options::Options;
+use crate::states;
+use crate::states::priorities::Priorities;
+use crate::window::{self, Window};
 use std::collections::BTreeSet;
 use whylate_core::result::{Cause, ExpectedFrom, ExplainedSpike, LateWhat};
 use whylate_trace::event::{Event, Name};
@@ -19,7 +19,7 @@ use whylate_trace::parse::ParseError;
 use whylate_trace::reader::Reader;
 
 /// Explains a spike; `None` when its window shows that it was not a spike.
-pub(super) fn explain(
+pub(crate) fn explain(
     reader: &mut dyn Reader,
     late: &Late,
     options: &Options,

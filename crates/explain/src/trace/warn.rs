@@ -1,21 +1,14 @@
 //! What the trace does not say, and what to record so that it does.
 
-use super::finder::Seen;
-use super::{section, subject};
+use crate::blame::label::Need;
+use crate::find::finder::Seen;
+use crate::find::subject;
+use crate::vocabulary;
 use std::collections::BTreeSet;
 use whylate_core::result::{ExpectedFrom, ExplainedSpike, ExplainedTrace, ThresholdFrom};
 use whylate_core::{Warning, WarningCode};
 
-/// What the trace lacks to be sure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Need {
-    /// When interrupts and preemption were off.
-    Sections,
-    Functions,
-    IdleStates,
-}
-
-pub(super) fn warnings(
+pub(crate) fn warnings(
     trace: &ExplainedTrace,
     seen: &Seen,
     needs: &BTreeSet<Need>,
@@ -28,8 +21,9 @@ pub(super) fn warnings(
     }
     let tracer = trace.tracer.as_deref().unwrap_or("");
     let measured = trace.threshold_from == ThresholdFrom::Header || trace.task_reason == subject::MEASURED;
-    let sampled =
-        measured || section::is_tracer(tracer) || matches!(tracer, "hwlat" | "osnoise" | "timerlat");
+    let sampled = measured
+        || vocabulary::is_section_tracer(tracer)
+        || matches!(tracer, "hwlat" | "osnoise" | "timerlat");
     if seen.switches == 0 && seen.samples == 0 && !sampled {
         let text = "the trace has no sched_switch events: switches are taken from the threads of its lines";
         warnings.push(Warning::new(WarningCode::NoSwitches, text));

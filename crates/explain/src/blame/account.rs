@@ -1,0 +1,310 @@
+//! The time between the expected and the actual moment, piece by piece: who had the CPU that the task waited for.
+//!
+//! The pieces lie side by side without gap or overlap. Before the wake-up, what should have woken the task is followed:
+//! the timer's interrupt on its CPU, or another thread, which may have been late itself, on another CPU.
+
+use crate::blame::label::{Label, Labeller, Need, Phase, STOPPED_LEAST_NS, Who};
+use crate::find::late::{Late, LateKind};
+use crate::states::States;
+use crate::states::state::{Level, Span, State};
+use crate::time;
+use crate::vocabulary;
+use crate::window::Window;
+use whylate_core::CpuId;
+use whylate_core::result::CauseKind;
+use whylate_trace::event::{Event, EventKind, TaskState};
+
+/// Wakers of wakers are followed so far.
+const DEPTH_MAX: u32 = 3;
+/// At most this many events of the task are looked at to see why it blocked.
+const OWN_EVENTS_MAX: usize = 4096;
+
+/// What is known of a piece besides who had the CPU.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) cpu: CpuId,
+    /// What went on, in a few words.
+    pub(crate) what: String,
+    pub(crate) need: Option<Need>,
+    /// The span, for its functions and events; `None` where the CPU has no events.
+    pub(crate) span: Option<Span>,
+}
+
+pub(crate) type Piece = crate::blame::piece::Piece<Place>;
+
+/// Moment, CPU and place of an event that made a task runnable.
+#[derive(Clone, Copy, Debug)]
+struct Wake {
+    at_ns: u64,
+    cpu: CpuId,
+    target: CpuId,
+    index: usize,
+}
+
+/// Divides the time of one spike.
+pub(crate) struct Accountant<'a> {
+    pub(crate) window: &'a Window,
+    pub(crate) states: &'a States,
+    pub(crate) labeller: &'a Labeller<'a>,
+    pub(crate) late: &'a Late,
+    pub(crate) pieces: Vec<Piece>,
+}
+
+impl Accountant<'_> {
+    /// Divides all of it.
+    pub(crate) fn run(&mut self) {
+        let who = Who { pid: self.late.pid, priority: self.late.priority };
+        let (from, to) = (self.late.expected_ns, self.late.actual_ns);
+        if let LateKind::Timerlat { irq } = self.late.kind
+            && self.by_noises(irq)
+        {
+            return;
+        }
+        match self.late.kind {
+            LateKind::Preempted { cpu, .. } => {
+                let out = Wake { at_ns: from, cpu, target: cpu, index: 0 };
+                self.until_run(who, out, self.late.cpu, from, to);
+            }
+            LateKind::Blocked if self.had_fault(from) => {
+                self.walk(Phase::Fault, who, self.late.cpu, from, to);
+            }
+            _ => self.wait(who, self.late.cpu, from, to, 0),
+        }
+    }
+
+    /// Whether the task had a page fault just before it blocked at `out_ns`, without a system call in between.
+    pub(crate) fn had_fault(&self, out_ns: u64) -> bool {
+        let is_own = |event: &&Event| event.pid == self.late.pid && event.cpu == self.late.cpu;
+        let found =
+            self.before(out_ns).filter(is_own).take(OWN_EVENTS_MAX).find_map(|event| match event.kind {
+                EventKind::PageFault { .. } => Some(true),
+                EventKind::SyscallEnter { .. } | EventKind::LockWait { .. } => Some(false),
+                _ => None,
+            });
+        found == Some(true)
+    }
+
+    /// Whether the task waited for a lock, or lent its priority, just before it blocked at `out_ns`.
+    pub(crate) fn waited_for_lock(&self, out_ns: u64) -> bool {
+        let pid = self.late.pid;
+        let own = self.before(out_ns).filter(|event| event.pid == pid).take(OWN_EVENTS_MAX);
+        let found = { own }.find_map(|event| match event.kind {
+            EventKind::LockWait { .. } => Some(true),
+            EventKind::PriorityInherited { task, .. } if Some(task.pid) != pid => Some(true),
+            EventKind::LockWaitEnd { .. } => Some(false),
+            EventKind::Switch { next, .. } if Some(next.pid) == pid => Some(false),
+            _ => None,
+        });
+        found == Some(true)
+    }
+
+    /// The events up to that moment, the last one first.
+    fn before(&self, out_ns: u64) -> impl Iterator<Item = &Event> {
+        self.window.events.iter().rev().filter(move |event| event.at_ns <= out_ns)
+    }
+
+    /// `who` should have run on `cpu` from `from`, and ran at `to`.
+    fn wait(&mut self, who: Who, cpu: CpuId, from: u64, to: u64, depth: u32) {
+        let wake = self.wake_of(who, to);
+        let until = wake.map_or(to, |wake| wake.at_ns);
+        let slept = self.slept_late(who, from, until).filter(|_| depth == 0);
+        if let Some((slept, cpu)) = slept {
+            self.walk(Phase::AtWork, who, cpu, from, slept);
+        }
+        let from = slept.map_or(from, |(slept, _)| slept);
+        let Some(wake) = wake else {
+            let entry = self.timer_entry(cpu, from.saturating_sub(self.late.error_ns), to, false);
+            let entry = entry.map_or(from, |at| time::within(at, from, to));
+            self.walk(Phase::TimerDue, who, cpu, from, entry);
+            self.walk(Phase::Runnable, who, cpu, entry, to);
+            return;
+        };
+        let woken = time::within(wake.at_ns, from, to);
+        if woken > from {
+            self.before_wake(who, wake, from, woken, depth);
+        }
+        self.until_run(who, wake, cpu, woken, to);
+    }
+
+    /// The first event that woke the task since it slept, not after `to`.
+    fn wake_of(&self, who: Who, to: u64) -> Option<Wake> {
+        let pid = who.pid?;
+        let (mut wake, mut over) = (None, false);
+        for (index, event) in self.window.events.iter().enumerate() {
+            if event.at_ns > to {
+                break;
+            }
+            match event.kind {
+                EventKind::Waking { task, target_cpu } | EventKind::Wakeup { task, target_cpu }
+                    if task.pid == pid =>
+                {
+                    let new = Wake { at_ns: event.at_ns, cpu: event.cpu, target: target_cpu, index };
+                    // `sched_wakeup` follows `sched_waking`, and names the CPU that was chosen. Behind it a task is woken
+                    // again only where it ran and slept unseen.
+                    wake = Some(match wake {
+                        Some(first) if !over => Wake { target: target_cpu, ..first },
+                        _ => new,
+                    });
+                    over = matches!(event.kind, EventKind::Wakeup { .. });
+                }
+                // The task ran or slept in between: discard what was before.
+                EventKind::Switch { previous, .. } if previous.pid == pid && event.at_ns < to => {
+                    (wake, over) = (None, false);
+                }
+                _ => {}
+            }
+        }
+        wake
+    }
+
+    /// When and where the task went to sleep at last, if that was only then.
+    fn slept_late(&self, who: Who, from: u64, until: u64) -> Option<(u64, CpuId)> {
+        let sleeps = self.before(until).take_while(|event| event.at_ns > from);
+        { sleeps }.find_map(|event| match event.kind {
+            EventKind::Switch { previous, state, .. } if Some(previous.pid) == who.pid => {
+                (state != TaskState::Runnable).then_some((event.at_ns, event.cpu))
+            }
+            _ => None,
+        })
+    }
+
+    /// A timer interrupt of the CPU between two moments: the last one, or the first.
+    fn timer_entry(&self, cpu: CpuId, from: u64, to: u64, last: bool) -> Option<u64> {
+        let moments = self.states.timer_entries.iter().filter(|(own, _)| *own == cpu);
+        let mut moments =
+            moments.map(|(_, index)| self.window.events[*index].at_ns).filter(|at| (from..=to).contains(at));
+        if last { moments.next_back() } else { moments.next() }
+    }
+
+    /// From the expected moment to the wake-up.
+    fn before_wake(&mut self, who: Who, wake: Wake, from: u64, woken: u64, depth: u32) {
+        let event = &self.window.events[wake.index];
+        let waker = event.pid.filter(|pid| *pid != 0 && Some(*pid) != who.pid);
+        let state = self.state_at(wake.cpu, wake.index);
+        let in_interrupt =
+            event.context.hard_irq || state.is_some_and(|state| matches!(state.level, Level::HardIrq(_)));
+        let serves_softirqs = |pid: u32| vocabulary::serves_softirqs(&self.labeller.thread(Some(pid)));
+        let thread = waker.filter(|pid| !in_interrupt && (!event.context.softirq || serves_softirqs(*pid)));
+        let owner = self.late.kind == LateKind::Blocked && depth == 0 && self.waited_for_lock(from);
+        match thread {
+            Some(pid) => self.behind_waker(who, pid, owner, wake, from, woken, depth),
+            None => {
+                let entry = self.timer_entry(wake.cpu, from, woken, true);
+                let running = self.timer_entry(wake.cpu, 0, woken, true).is_some();
+                // Entered before the expected moment: the handler ran all the time.
+                let entry = entry.unwrap_or(if running && in_interrupt { from } else { woken });
+                self.walk(Phase::TimerDue, who, wake.cpu, from, entry);
+                self.walk(Phase::Handling, who, wake.cpu, entry, woken);
+            }
+        }
+    }
+
+    /// A thread woke the task: what kept it from doing so earlier.
+    #[allow(clippy::too_many_arguments, reason = "two tasks, two moments and the wake-up between them")]
+    fn behind_waker(
+        &mut self,
+        who: Who,
+        pid: u32,
+        owner: bool,
+        wake: Wake,
+        from: u64,
+        woken: u64,
+        depth: u32,
+    ) {
+        let phase = Phase::Waker { pid, owner };
+        let events = &self.window.events;
+        let is_switch_to =
+            |event: &Event| matches!(event.kind, EventKind::Switch { next, .. } if next.pid == pid);
+        let ran = events[..wake.index].iter().rposition(is_switch_to);
+        let ran = ran.filter(|place| events[*place].at_ns > from && depth < DEPTH_MAX && !owner);
+        let Some(place) = ran else {
+            self.walk(phase, who, wake.cpu, from, woken);
+            return;
+        };
+        let (priority, ran) = (self.labeller.priorities.at(pid, place), events[place].at_ns.min(woken));
+        self.wait(Who { pid: Some(pid), priority }, wake.cpu, from, ran, depth + 1);
+        self.walk(phase, who, wake.cpu, ran, woken);
+    }
+
+    /// From the wake-up to the moment at which the task ran, on the CPUs that it was queued on.
+    fn until_run(&mut self, who: Who, wake: Wake, cpu: CpuId, woken: u64, to: u64) {
+        let moves = self.window.events.iter().filter_map(|event| match event.kind {
+            EventKind::Migrate { task, to_cpu, .. } if Some(task.pid) == who.pid => {
+                Some((event.at_ns, to_cpu))
+            }
+            _ => None,
+        });
+        let moves: Vec<(u64, CpuId)> = moves.filter(|(at, _)| (woken..to).contains(at)).collect();
+        let last = moves.last().map_or(wake.target, |(_, cpu)| *cpu);
+        if last != cpu {
+            // Migrations that were not recorded: use the CPU on which it ran.
+            self.walk(Phase::Runnable, who, cpu, woken, to);
+            return;
+        }
+        let (mut at, mut on) = (woken, wake.target);
+        for (moved, next) in moves {
+            self.walk(Phase::Runnable, who, on, at, moved);
+            (at, on) = (moved, next);
+        }
+        self.walk(Phase::Runnable, who, on, at, to);
+    }
+
+    /// State of a CPU after an event.
+    fn state_at(&self, cpu: CpuId, index: usize) -> Option<State> {
+        let spans = self.states.spans.get(&cpu)?;
+        let place = spans.partition_point(|span| span.events.0 < index);
+        spans.get(place).filter(|span| span.events.0 == index).map(|span| span.state)
+    }
+
+    /// The spans of a CPU in `[from, to]`, each with what it is to the task.
+    pub(crate) fn walk(&mut self, phase: Phase, who: Who, cpu: CpuId, from: u64, to: u64) {
+        let mut at = from;
+        let spans = self.states.spans.get(&cpu).map_or(&[][..], Vec::as_slice);
+        let first = spans.partition_point(|span| span.to <= from);
+        for span in &spans[first..] {
+            if span.from >= to || at >= to {
+                break;
+            }
+            if span.from > at {
+                self.untraced(cpu, at, span.from);
+                at = span.from;
+            }
+            let end = span.to.min(to);
+            // Of a latency that the header alone states, what was before the first line of a CPU is not known.
+            let is_before = span.events.0 == span.events.1 && span.from < span.to && self.is_first(span);
+            if is_before && self.late.kind == LateKind::Header && end - at > STOPPED_LEAST_NS {
+                self.untraced(cpu, at, end);
+                at = end;
+                continue;
+            }
+            let label = self.labeller.label(phase, who, span, end - at);
+            self.push(cpu, at, end, label, Some(*span));
+            at = end;
+        }
+        if at < to {
+            self.untraced(cpu, at, to);
+        }
+    }
+
+    /// Whether a span ends in the first event of its CPU.
+    fn is_first(&self, span: &Span) -> bool {
+        span.to <= self.window.events[span.events.1].at_ns
+    }
+
+    fn push(&mut self, cpu: CpuId, from: u64, to: u64, label: Label, span: Option<Span>) {
+        use CauseKind::{IrqsOff, PreemptOff};
+        let Label { blame, what, need } = label;
+        let state = span.map(|span| span.state);
+        let section = match blame.kind {
+            Some(IrqsOff) => state.and_then(|state| state.irqs_section),
+            Some(PreemptOff) => state.and_then(|state| state.preempt_section),
+            _ => None,
+        };
+        let began = section.map(|(at, ..)| at).or(span.map(|span| span.from)).unwrap_or(from);
+        self.pieces.push(Piece { from, to, began, blame, detail: Place { cpu, what, need, span } });
+    }
+
+    fn untraced(&mut self, cpu: CpuId, from: u64, to: u64) {
+        self.push(cpu, from, to, Label::unattributed("nothing was traced on this CPU"), None);
+    }
+}

@@ -1,0 +1,89 @@
+//! What an interrupt found at work: the stack that was recorded in it.
+//!
+//! In: a span of a CPU and the events around it. Out: the functions below the interrupt's entry, innermost first. Whether
+//! one of them is to be blamed is not decided here.
+
+use crate::blame::label::Labeller;
+use crate::stack::{self, Named};
+use crate::states::state::Span;
+use crate::vocabulary;
+use whylate_core::CpuId;
+use whylate_trace::event::{Event, EventKind};
+
+/// Events after an interrupt among which its stack is looked for.
+const STACK_AFTER: usize = 4096;
+/// Events before a span among which the stack of the interrupt is looked for that it follows.
+const STACK_BEFORE: usize = 64;
+
+impl Labeller<'_> {
+    /// The functions that the interrupt at the end of a span found at work: the stack that was recorded in it, or that
+    /// the timerlat tracer kept from it. Innermost first; empty without one.
+    pub(crate) fn interrupted(&self, span: &Span) -> Vec<String> {
+        self.interrupt_stack(span).map(|(functions, _)| functions).unwrap_or_default()
+    }
+
+    /// Whether the stack of the interrupt at the end of a span shows that it found the CPU in user mode: it has nothing
+    /// below the interrupt's entry.
+    pub(crate) fn interrupted_user(&self, span: &Span) -> bool {
+        self.interrupt_stack(span)
+            .is_some_and(|(functions, event)| functions.is_empty() && self.is_named(event))
+    }
+
+    /// What is below the entry of the interrupt at the end of a span, and the event that told; `None` without a stack.
+    fn interrupt_stack(&self, span: &Span) -> Option<(Vec<String>, &Event)> {
+        let after = &self.window.events[span.events.1..];
+        let first = after.first().filter(|_| span.ends_in_interrupt)?;
+        let mut own = after.iter().filter(|event| event.cpu == first.cpu).take(STACK_AFTER);
+        own.find_map(|event| Some((self.below_interrupt(event)?, event)))
+    }
+
+    /// Whether every frame of a stack has a name; the stack is used up to the first one without.
+    fn is_named(&self, event: &Event) -> bool {
+        let EventKind::Stack { frames } = event.kind else { return false };
+        self.reader.frames(frames).iter().all(|symbol| self.reader.symbol(*symbol).is_some())
+    }
+
+    /// The functions that the interrupt before a span found at work, to which the CPU returned.
+    pub(crate) fn interrupted_before(&self, span: &Span) -> Vec<String> {
+        let before = &self.window.events[..span.events.0 + 1];
+        let Some(last) = before.last() else { return Vec::new() };
+        let own = before.iter().rev().filter(|event| event.cpu == last.cpu).take(STACK_BEFORE);
+        let mut same = own.take_while(|event| !matches!(event.kind, EventKind::Switch { .. }));
+        same.find_map(|event| self.below_interrupt(event)).unwrap_or_default()
+    }
+
+    /// The function that the timer's interrupt found at work, by the stack that the timerlat tracer printed after its
+    /// sample.
+    pub(crate) fn printed_stack(&self, cpu: CpuId, sample_ns: u64) -> Option<Named> {
+        let after = self.window.events.iter().filter(|event| event.cpu == cpu && event.at_ns >= sample_ns);
+        stack::innermost(&{ after }.find_map(|event| self.below_interrupt(event))?)
+    }
+
+    /// The stack that was recorded with a switch at that moment.
+    pub(crate) fn stack_at_switch(&self, cpu: CpuId, at_ns: u64) -> Option<Vec<String>> {
+        let mut after = self.window.events.iter().filter(|event| event.cpu == cpu);
+        after.find(|event| event.at_ns >= at_ns && matches!(event.kind, EventKind::Switch { .. }))?;
+        let EventKind::Stack { frames } = after.next()?.kind else { return None };
+        let names = self.reader.frames(frames).iter().map_while(|symbol| self.reader.symbol(*symbol));
+        Some(names.map(|(name, _)| name.to_owned()).collect())
+    }
+
+    /// What a stack that was recorded in an interrupt shows below it.
+    fn below_interrupt(&self, event: &Event) -> Option<Vec<String>> {
+        let EventKind::Stack { frames } = event.kind else { return None };
+        let symbols = self.reader.frames(frames).iter();
+        let names: Vec<&str> =
+            symbols.map_while(|symbol| self.reader.symbol(*symbol).map(|(name, _)| name)).collect();
+        let of_interrupt = event.context.hard_irq || names.contains(&"timerlat_irq");
+        // Not every kernel's entry code is known by its name. What hands interrupts on was not interrupted; a stack that
+        // ends in it does not show what was.
+        let other_entry = || {
+            let outermost = names.iter().rposition(|name| vocabulary::is_interrupt_frame(name))?;
+            let below = &names[outermost + 1..];
+            let entry = below.iter().take_while(|name| vocabulary::is_entry(name)).count();
+            Some(&below[entry..]).filter(|below| !below.is_empty())
+        };
+        let below = stack::below_interrupt(&names).or_else(other_entry)?;
+        of_interrupt.then(|| below.iter().map(|name| (*name).to_owned()).collect())
+    }
+}

@@ -1,0 +1,402 @@
+//! What a state of the CPU means for a task that waits: the kind of cause, who, and how sure that is.
+//!
+//! The same state means different things in different phases: code with interrupts off delays a timer that is due,
+//! and a thread of low priority does; but once the task is runnable, the same thread must hold it up by other means.
+
+use crate::blame::piece::{Blame, IDLE_EXIT_MAX_NS};
+use crate::confidence::{CONCLUDED, FAINT, LEFT_OVER, LIKELY, POSSIBLE, SEEN, SHOWN, STATED, UNENDED};
+use crate::find::late::LateKind;
+use crate::find::late::PRIORITY_NORMAL;
+use crate::states::States;
+use crate::states::priorities::Priorities;
+use crate::states::state::{Knowledge, Level, Span, State};
+use crate::vocabulary::{self, STILL_AT_WORK};
+use crate::window::Window;
+use std::collections::HashMap;
+use whylate_core::figure::{self, of_kernel, scheduled};
+use whylate_core::result::CauseKind;
+use whylate_trace::reader::Reader;
+
+/// Leaving the first state behind polling takes less than this.
+const IDLE_EXIT_FIRST_MAX_NS: u64 = 500_000;
+/// A time this short in which no thread is known is a context switch.
+const SWITCH_MAX_NS: u64 = 50_000;
+/// A handler that is silent for longer may have been stopped itself.
+pub(crate) const STOPPED_LEAST_NS: u64 = 50_000;
+/// The same of softirqs, which do more work.
+const SOFTIRQ_LONG_NS: u64 = 10_000_000;
+/// A switch that takes longer is worth naming.
+const SWITCH_LONG_NS: u64 = 20_000;
+/// A real-time task that can run and for which no thread is asked to make room, for longer than this, is throttled.
+const THROTTLED_LEAST_NS: u64 = 1_000_000;
+
+/// What the trace lacks to be sure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Need {
+    /// When interrupts and preemption were off.
+    Sections,
+    Functions,
+    IdleStates,
+}
+
+/// What the waiting task waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// It is still at work, or preempted in it, and has not set its timer, which is due already.
+    AtWork,
+    /// Its timer is due, and the interrupt has not come.
+    TimerDue,
+    /// The timer's interrupt came, and has not woken it yet.
+    Handling,
+    /// It can run, and does not.
+    Runnable,
+    /// The thread that is to wake it has not done so; with the lock that it holds, it is a lock's owner.
+    Waker {
+        pid: u32,
+        /// It holds what the task waits for.
+        owner: bool,
+    },
+    /// It has a page fault that is being served.
+    Fault,
+}
+
+/// What a span is to a waiting task.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Label {
+    pub(crate) blame: Blame,
+    /// What went on, in a few words.
+    pub(crate) what: String,
+    pub(crate) need: Option<Need>,
+}
+
+impl Label {
+    /// Who did it is not a thread.
+    fn nobody(self) -> Self {
+        Self { blame: Blame { actor: None, pid: None, ..self.blame }, ..self }
+    }
+
+    fn what(self, what: impl Into<String>) -> Self {
+        Self { what: what.into(), ..self }
+    }
+
+    fn need(self, need: Need) -> Self {
+        Self { need: Some(need), ..self }
+    }
+
+    /// What every wake-up needs.
+    fn needed(what: impl Into<String>) -> Self {
+        Self { what: what.into(), ..Self::default() }
+    }
+
+    pub(crate) fn unattributed(what: &str) -> Self {
+        Self { blame: Blame::unattributed(), ..Self::needed(what) }
+    }
+}
+
+/// The waiting task, and the names of the others.
+pub(crate) struct Labeller<'a> {
+    pub(crate) window: &'a Window,
+    pub(crate) states: &'a States,
+    pub(crate) reader: &'a dyn Reader,
+    pub(crate) commands: &'a HashMap<u32, String>,
+    pub(crate) priorities: &'a Priorities,
+    pub(crate) late: LateKind,
+    /// The traced machine is the guest of a hypervisor.
+    pub(crate) is_virtual: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Who {
+    pub(crate) pid: Option<u32>,
+    pub(crate) priority: Option<i32>,
+}
+
+impl Labeller<'_> {
+    pub(crate) fn thread(&self, pid: Option<u32>) -> String {
+        match pid {
+            Some(0) => "idle".to_owned(),
+            Some(pid) => self.commands.get(&pid).cloned().unwrap_or_else(|| format!("thread {pid}")),
+            None => "an unknown thread".to_owned(),
+        }
+    }
+
+    /// Labels the part `length_ns` of a span.
+    pub(crate) fn label(&self, phase: Phase, who: Who, span: &Span, length_ns: u64) -> Label {
+        let state = &span.state;
+        match state.level {
+            Level::Nmi => {
+                let reason = "flags say that the CPU was in an NMI";
+                plain(CauseKind::Nmi, vocabulary::NMI.to_owned(), SEEN, reason)
+            }
+            Level::HardIrq(label) => {
+                let label = &self.states.labels[label];
+                let kind = label.interrupt.kind();
+                let (confidence, reason) = in_handler(kind, span, length_ns);
+                plain(kind, label.text.clone(), confidence, reason)
+            }
+            Level::Softirq(vector) if phase != Phase::TimerDue => {
+                let name = vocabulary::softirq(vector);
+                let what = format!("{name} in {}", self.thread(state.pid));
+                let (confidence, reason) = in_handler(CauseKind::Softirq, span, length_ns);
+                plain(CauseKind::Softirq, name, confidence, reason).what(what)
+            }
+            _ => self.in_thread(phase, who, span, length_ns),
+        }
+    }
+
+    fn in_thread(&self, phase: Phase, who: Who, span: &Span, length_ns: u64) -> Label {
+        let state = &span.state;
+        let own = state.pid == who.pid || (state.pid.is_none() && !matches!(phase, Phase::TimerDue));
+        if own && matches!(self.late, LateKind::NoiseGap { .. }) {
+            return Label::unattributed(
+                "nothing that the tracer knows of: hardware, firmware or a hypervisor",
+            );
+        }
+        if state.pid.is_none() && phase == Phase::Runnable && length_ns <= SWITCH_MAX_NS {
+            return Label::needed("context switch");
+        }
+        if state.switching && !matches!(phase, Phase::Waker { .. } | Phase::Fault) {
+            let long = length_ns > SWITCH_LONG_NS;
+            let reason = "the scheduler had chosen the next thread, and that did not run yet";
+            let blame = Blame::new(CauseKind::ContextSwitch, CONCLUDED, reason);
+            let blame = if long { blame } else { Blame::default() };
+            return Label { blame, ..Label::needed("context switch") };
+        }
+        if state.pid == who.pid && state.pid.is_some() && !matches!(phase, Phase::Waker { .. } | Phase::Fault)
+        {
+            if phase == Phase::AtWork {
+                return Label::unattributed(STILL_AT_WORK);
+            }
+            return Label::needed(format!("{} gets the CPU", self.thread(state.pid)));
+        }
+        match phase {
+            Phase::TimerDue => self.timer_due(span, length_ns),
+            Phase::AtWork | Phase::Handling | Phase::Runnable => self.runnable(who, span, length_ns),
+            Phase::Waker { pid, owner } => self.waker(pid, owner, span, length_ns),
+            Phase::Fault => {
+                let reason = "the task had a page fault and slept on it";
+                let blame = Blame::new(CauseKind::PageFault, SHOWN, reason);
+                let what = format!("page fault; meanwhile {}", self.thread(state.pid));
+                Label { blame, ..Label::needed(what) }
+            }
+        }
+    }
+
+    /// The thread of that state did it.
+    pub(crate) fn by(
+        &self,
+        kind: CauseKind,
+        state: &State,
+        what: &str,
+        confidence: f64,
+        reason: &'static str,
+    ) -> Label {
+        let name = self.thread(state.pid);
+        let what = if what.is_empty() { name.clone() } else { format!("{name}: {what}") };
+        let pid = state.pid.filter(|pid| *pid != 0);
+        Label {
+            blame: Blame { pid, ..Blame::new(kind, confidence, reason).actor(name) },
+            ..Label::needed(what)
+        }
+    }
+
+    /// The timer should have interrupted this.
+    fn timer_due(&self, span: &Span, length_ns: u64) -> Label {
+        use CauseKind::{IrqsOff, TimerLate, Unattributed};
+        let state = &span.state;
+        let by = |kind, what, confidence, reason| self.by(kind, state, what, confidence, reason);
+        // Who ran with interrupts on did not delay the timer: the timeline alone names it.
+        let late_timer = |what, confidence, reason| by(TimerLate, what, confidence, reason).nobody();
+        if state.pid == Some(0) && state.irqs_off != Knowledge::ByEvent {
+            return self.timer_due_in_idle(state, length_ns);
+        }
+        if state.user {
+            let reason = "the CPU was in user mode, where interrupts are on";
+            return late_timer("user mode, the timer interrupt does not come", LIKELY, reason);
+        }
+        let found = self.interrupted(span);
+        let innermost = crate::stack::innermost(&found);
+        if state.irqs_off != Knowledge::ByEvent
+            && innermost.is_some_and(|(function, _)| vocabulary::goes_to_sleep(&function))
+        {
+            let reason = "the timer interrupt came late into a thread that was on its way to sleep";
+            return late_timer("on its way to sleep, the timer interrupt does not come", POSSIBLE, reason);
+        }
+        let traced = self.states.has_functions && state.path != crate::states::stacks::PathId::ROOT;
+        let in_kernel = traced || !found.is_empty();
+        let off = "interrupts off";
+        match state.irqs_off {
+            Knowledge::ByEvent => by(IrqsOff, off, STATED, "events say when interrupts went off and on"),
+            Knowledge::ByFlags => {
+                by(IrqsOff, off, SEEN, "flags of the functions around say interrupts were off")
+            }
+            Knowledge::Not if self.states.irq_events => {
+                late_timer("interrupts on", CONCLUDED, "events say that interrupts were on")
+            }
+            Knowledge::Not => late_timer("interrupts on", FAINT, "flags say that interrupts were on"),
+            Knowledge::Unknown if in_kernel => {
+                let reason = "the timer interrupt was due and could not come while this kernel code ran";
+                by(IrqsOff, off, CONCLUDED, reason).need(Need::Sections)
+            }
+            Knowledge::Unknown => {
+                by(Unattributed, "interrupts off, or the CPU itself stopped", 0.0, "").need(Need::Functions)
+            }
+        }
+    }
+
+    /// The timer should have interrupted an idle CPU.
+    fn timer_due_in_idle(&self, state: &State, length_ns: u64) -> Label {
+        let longest = if state.idle_state == Some(1) { IDLE_EXIT_FIRST_MAX_NS } else { IDLE_EXIT_MAX_NS };
+        let leaving = state.idle_state.is_some_and(|index| index > 0) && length_ns <= longest;
+        let sampled = matches!(self.late, LateKind::Timerlat { .. });
+        if sampled && state.idle_state.is_none() && length_ns <= IDLE_EXIT_FIRST_MAX_NS {
+            let reason = "the CPU was idle: leaving idle took the time, or a hypervisor; the trace does not show which";
+            let blame = Blame::new(CauseKind::IdleExit, CONCLUDED, reason);
+            return Label { blame, need: Some(Need::IdleStates), ..Label::needed("leaving idle") };
+        }
+        let (blame, what) = if leaving {
+            let reason = "the CPU was in an idle state that takes time to leave";
+            (Blame::new(CauseKind::IdleExit, LIKELY, reason), "leaving an idle state")
+        } else {
+            let reason = "the CPU was idle, where an interrupt is taken as soon as it comes";
+            let what = "idle, the timer interrupt does not come";
+            (Blame::new(CauseKind::TimerLate, SEEN, reason), what)
+        };
+        Label { blame, need: state.idle_state.is_none().then_some(Need::IdleStates), ..Label::needed(what) }
+    }
+
+    fn runnable(&self, who: Who, span: &Span, length_ns: u64) -> Label {
+        let state = &span.state;
+        if state.scheduling && !state.user && !(state.switched && length_ns > SWITCH_MAX_NS) {
+            return Label::needed("context switch");
+        }
+        let asked = state.need_resched || state.need_resched_lazy;
+        let taken_off = matches!(self.late, LateKind::Preempted { for_lesser: true, .. });
+        if state.pid == Some(0) {
+            return runnable_in_idle(taken_off, asked, length_ns);
+        }
+        // A thread that ran while the task was throttled did not delay it.
+        if state.irqs_off.holds() && !taken_off {
+            let confidence = if state.irqs_off == Knowledge::ByEvent { STATED } else { SEEN };
+            let reason = "interrupts were off while the task could run";
+            return self.by(CauseKind::IrqsOff, state, "interrupts off", confidence, reason);
+        }
+        self.behind_thread(who, span, length_ns, taken_off, asked)
+    }
+
+    fn behind_thread(&self, who: Who, span: &Span, length_ns: u64, taken_off: bool, asked: bool) -> Label {
+        use CauseKind::{Migration, PreemptOff, Thread, Throttled};
+        let state = &span.state;
+        let by = |kind, what: &str, confidence, reason| self.by(kind, state, what, confidence, reason);
+        if self.thread(state.pid).starts_with("migration/") {
+            return by(Migration, "moves tasks between CPUs", CONCLUDED, "the migration thread ran");
+        }
+        let priority = state.pid.and_then(|pid| self.priorities.at(pid, span.events.0));
+        match (priority, who.priority) {
+            (Some(other @ PRIORITY_NORMAL..), Some(own @ PRIORITY_NORMAL..)) if other > own => {
+                let reason = "an ordinary task ran, with which the late one shares the CPU";
+                by(Thread, &format!("{}, shares the CPU", scheduled(of_kernel(other))), CONCLUDED, reason)
+            }
+            (Some(other), Some(own)) if other <= own => {
+                let own = figure::priority(of_kernel(own));
+                let what = format!("{}, not below {own}", scheduled(of_kernel(other)));
+                let lent = state.pid.is_some_and(|pid| self.priorities.changes(pid));
+                if lent {
+                    let reason = "a thread ran with an inherited priority: another task waits for a lock that it holds";
+                    return by(Thread, &what, CONCLUDED, reason);
+                }
+                // Without its events a softirq looks like the thread that serves it.
+                let serves = vocabulary::serves_softirqs(&self.thread(state.pid));
+                let confidence = if serves { CONCLUDED } else { SHOWN };
+                by(Thread, &what, confidence, "a thread ran that the task may not preempt")
+            }
+            _ if state.preempt_off.holds() && !taken_off => {
+                let confidence = if state.preempt_off == Knowledge::ByEvent { STATED } else { SEEN };
+                let reason = "the task could run and the running thread had preemption off";
+                by(PreemptOff, "preemption off", confidence, reason)
+            }
+            (Some(_), Some(_)) if taken_off => {
+                let reason =
+                    "the CPU was switched from the task to one of lower priority: real-time throttling";
+                // The thread that runs meanwhile is not the one that delayed it.
+                let label = by(Throttled, "runs; the task is throttled", CONCLUDED, reason);
+                label.nobody()
+            }
+            (Some(_), Some(_))
+                if !asked && length_ns > THROTTLED_LEAST_NS && state.preempt_off == Knowledge::Not =>
+            {
+                let reason =
+                    "a thread of lower priority ran, and no reschedule was requested: real-time throttling";
+                by(Throttled, "runs; the task is throttled", FAINT, reason)
+            }
+            (Some(_), Some(_)) => {
+                let reason = "the task could run and the running thread of lower priority was not preempted";
+                by(PreemptOff, "not preempted", LEFT_OVER, reason).need(Need::Sections)
+            }
+            _ if state.pid.is_none() => Label::unattributed("which thread ran is not in the trace"),
+            _ => by(Thread, "", LEFT_OVER, "another thread ran; the trace does not show all priorities"),
+        }
+    }
+
+    /// The thread `pid` is to wake the task.
+    fn waker(&self, pid: u32, owner: bool, span: &Span, length_ns: u64) -> Label {
+        let state = &span.state;
+        let held = "the task waited for a lock until this thread released it";
+        if state.pid == Some(pid) {
+            let not_yet = ("has not woken the task yet", FAINT, "the task waited until this thread woke it");
+            let (kind, (what, confidence, reason)) = if owner {
+                (CauseKind::Lock, ("holds the lock", CONCLUDED, held))
+            } else {
+                (CauseKind::Thread, not_yet)
+            };
+            return self.by(kind, state, what, confidence, reason);
+        }
+        let priority = self.priorities.at(pid, span.events.0);
+        let inner = self.label(Phase::Runnable, Who { pid: Some(pid), priority }, span, length_ns);
+        if !owner {
+            return inner;
+        }
+        let name = self.thread(Some(pid));
+        let what = format!("{name}, which holds the lock, waits: {}", inner.what);
+        let other = inner.blame.actor.filter(|_| inner.blame.pid.is_some());
+        let more = other.map(|other| format!("; {other} had the CPU meanwhile: priority inversion"));
+        let evidence = format!("{held}{}", more.unwrap_or_default());
+        let blame = Blame::new(CauseKind::Lock, CONCLUDED, evidence).thread(&name, pid);
+        Label { blame, what, need: inner.need }
+    }
+}
+
+/// The task could run, and the CPU was idle.
+fn runnable_in_idle(taken_off: bool, asked: bool, length_ns: u64) -> Label {
+    if taken_off || (!asked && length_ns > IDLE_EXIT_MAX_NS) {
+        let reason = "the CPU was idle while the task could run: real-time throttling";
+        let blame = Blame::new(CauseKind::Throttled, CONCLUDED, reason);
+        return Label { blame, ..Label::needed("idle; the task is throttled") };
+    }
+    if length_ns > IDLE_EXIT_MAX_NS {
+        return Label::unattributed("idle, with a reschedule requested for the task").need(Need::Functions);
+    }
+    let reason = "the task could run and the CPU had not left idle";
+    Label { blame: Blame::new(CauseKind::IdleExit, FAINT, reason), ..Label::needed("leaving idle") }
+}
+
+/// How sure it is that an interrupt or a softirq took a time: a handler whose end is not in the trace may have ended long
+/// before the next event, and one that is silent for long may have been stopped itself.
+fn in_handler(kind: CauseKind, span: &Span, length_ns: u64) -> (f64, &'static str) {
+    let longest_ns = if kind == CauseKind::Softirq { SOFTIRQ_LONG_NS } else { STOPPED_LEAST_NS };
+    match span.closed {
+        true if length_ns <= longest_ns => (SHOWN, "events show the start and the end of its handler"),
+        true => (
+            CONCLUDED,
+            "events show the start and the end of its handler; a CPU that stops in it looks the same",
+        ),
+        // Requests of other CPUs and softirqs have events of their own before and after them.
+        false if kind != CauseKind::Irq => (CONCLUDED, "the CPU was in its handler; no event shows its end"),
+        false => (UNENDED, "the CPU was in its handler; no event shows its end"),
+    }
+}
+
+/// Something other than a thread had the CPU.
+fn plain(kind: CauseKind, actor: String, confidence: f64, reason: &'static str) -> Label {
+    Label { what: actor.clone(), blame: Blame::new(kind, confidence, reason).actor(actor), need: None }
+}

@@ -1,0 +1,74 @@
+//! A piece of a window, and who had the CPU in it.
+
+use crate::time;
+use std::borrow::Cow;
+use whylate_core::result::CauseKind;
+
+/// Leaving an idle state takes less than this; what takes longer is the timer, or a CPU that stands still.
+pub(crate) const IDLE_EXIT_MAX_NS: u64 = 2_000_000;
+
+/// Who had the CPU, and the evidence for it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Blame {
+    /// `None` for what every wake-up needs.
+    pub(crate) kind: Option<CauseKind>,
+    pub(crate) actor: Option<String>,
+    pub(crate) pid: Option<u32>,
+    pub(crate) function: Option<String>,
+    /// Who called the function, innermost first.
+    pub(crate) callers: Vec<String>,
+    /// On the scale of [`crate::confidence`].
+    pub(crate) confidence: f64,
+    /// Empty without evidence.
+    pub(crate) evidence: Cow<'static, str>,
+}
+
+impl Blame {
+    pub(crate) fn new(kind: CauseKind, confidence: f64, evidence: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind: Some(kind), confidence, evidence: evidence.into(), ..Self::default() }
+    }
+
+    pub(crate) fn unattributed() -> Self {
+        Self::unattributed_as("")
+    }
+
+    /// Nobody is blamed, and this is what is known.
+    pub(crate) fn unattributed_as(known: &'static str) -> Self {
+        Self::new(CauseKind::Unattributed, 0.0, known)
+    }
+
+    pub(crate) fn actor(self, actor: impl Into<String>) -> Self {
+        Self { actor: Some(actor.into()), ..self }
+    }
+
+    pub(crate) fn thread(self, command: &str, pid: u32) -> Self {
+        Self { pid: Some(pid), ..self.actor(command) }
+    }
+
+    pub(crate) fn named(self, named: Option<(String, Vec<String>)>) -> Self {
+        let (function, callers) = named.unzip();
+        Self { function, callers: callers.unwrap_or_default(), ..self }
+    }
+
+    pub(crate) fn who(&self) -> (Option<CauseKind>, &Option<String>, Option<u32>, &Option<String>) {
+        (self.kind, &self.actor, self.pid, &self.function)
+    }
+}
+
+/// A stretch of the window in which one thing had the CPU.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece<D> {
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    /// When what had the CPU began, which may be before the piece.
+    pub(crate) began: u64,
+    pub(crate) blame: Blame,
+    /// What else the front end knows of it.
+    pub(crate) detail: D,
+}
+
+impl<D> Piece<D> {
+    pub(crate) fn length(&self) -> u64 {
+        time::between(self.from, self.to)
+    }
+}

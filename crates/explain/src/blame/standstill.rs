@@ -1,0 +1,189 @@
+//! What late timers tell of a silence: whether the whole machine stood still (firmware or a hypervisor that stops every
+//! CPU at once), or whether the CPU's own interrupts were off where no event says so.
+//!
+//! Silence alone proves nothing, an idle CPU is silent too. But where a timer of another CPU was due in the silence as
+//! well and came late as well, what stopped was more than the CPU that the task waited for. Two CPUs that both have
+//! interrupts off (one spins for a lock that the other one holds) look the same: one of the two has to have been where
+//! interrupts are taken.
+//!
+//! Interrupts that are off for a while are seen by the flags of events within; a function that records none in that time
+//! is seen by the CPU's own timer, which was due in the silence and came after it.
+
+use crate::blame::account::Piece;
+use crate::blame::label::Labeller;
+use crate::blame::piece::Blame;
+use crate::confidence::{CONCLUDED, LIKELY};
+use crate::states::stacks::PathId;
+use crate::states::state::{Knowledge, Level, Span};
+use crate::vocabulary;
+use crate::window::Window;
+use whylate_core::CpuId;
+use whylate_core::result::CauseKind;
+use whylate_trace::event::Event;
+use whylate_trace::reader::Reader;
+
+/// Shorter ones are not looked at: neighbouring CPUs may well be late by as much for reasons of their own.
+const LEAST_NS: u64 = 20_000;
+/// The part of the silence by which another CPU's timer has to be late, and in which another CPU has to be silent.
+const PART: f64 = 0.5;
+/// Idle states above this one may stop the CPU's own timer: then another CPU has to wake it.
+const IDLE_STATE_TICKING_MAX: u32 = 1;
+
+#[derive(Clone, Copy, Debug)]
+struct LateTimer {
+    cpu: CpuId,
+    /// When it was due and when its handler began, on the trace's clock.
+    due_ns: u64,
+    at_ns: u64,
+}
+
+/// Gives pieces in which a timer's interrupt did not come another kind: where the machine stood still, and where
+/// interrupts were off.
+pub(crate) fn relabel(pieces: &mut [Piece], labeller: &Labeller<'_>) {
+    if !pieces.iter().any(|piece| is_open(piece) || is_held_back(piece)) {
+        return;
+    }
+    let timers = late_timers(labeller.window);
+    for piece in pieces.iter_mut().filter(|piece| is_held_back(piece)) {
+        if let Some(span) =
+            piece.detail.span.filter(|span| interrupts_were_off(piece, span, &timers, labeller))
+        {
+            let reason = "a timer of this CPU was due while it ran, and came late by it";
+            let label = labeller.by(CauseKind::IrqsOff, &span.state, "interrupts off", LIKELY, reason);
+            relabel_one(piece, label.blame, label.what);
+        }
+    }
+    for piece in
+        pieces.iter_mut().filter(|piece| labeller.is_virtual && (is_open(piece) || is_held_back(piece)))
+    {
+        below_hypervisor(piece, labeller);
+    }
+    for piece in pieces.iter_mut().filter(|piece| is_open(piece)) {
+        if stood_still(piece, &timers, labeller) {
+            let reason =
+                "no CPU did anything, and timers of several CPUs were late by it: firmware, or a hypervisor";
+            let blame = Blame::new(CauseKind::Hardware, CONCLUDED, reason);
+            relabel_one(piece, blame, "the whole machine stood still".to_owned());
+        }
+    }
+}
+
+/// Whether the names in a trace say that its machine was the guest of a hypervisor.
+pub(crate) fn is_virtual(reader: &dyn Reader) -> bool {
+    reader.names().iter().any(|(_, name)| vocabulary::is_of_guest(name))
+}
+
+/// In a virtual machine a time in which no CPU did anything is the hypervisor's before it is a thread's: what only flags or
+/// the order of events say of it is taken back, what a function says is less sure.
+fn below_hypervisor(piece: &mut Piece, labeller: &Labeller<'_>) {
+    let by_event = |span: &Span| {
+        let state = &span.state;
+        state.irqs_off == Knowledge::ByEvent || state.preempt_off == Knowledge::ByEvent
+    };
+    let Some(span) = piece.detail.span.filter(|span| !by_event(span)) else { return };
+    if !all_silent(piece, labeller) {
+        return;
+    }
+    let state = &span.state;
+    let in_function = !state.user
+        && (state.path != PathId::ROOT || !labeller.interrupted(&span).is_empty())
+        && state.pid != Some(0);
+    let in_handler = matches!(state.level, Level::HardIrq(_) | Level::Softirq(_));
+    if in_function || in_handler {
+        piece.blame.confidence = piece.blame.confidence.min(LIKELY);
+        let more = "no CPU did anything meanwhile: a hypervisor that stops the machine looks the same";
+        piece.blame.evidence = format!("{}; {more}", piece.blame.evidence).into();
+        return;
+    }
+    let reason = "no CPU did anything, in a virtual machine: its hypervisor, which the trace does not show";
+    relabel_one(
+        piece,
+        Blame::new(CauseKind::Hardware, CONCLUDED, reason),
+        "nothing happened on any CPU".to_owned(),
+    );
+}
+
+/// Whether all CPUs were silent for most of a piece; one CPU alone says nothing of the others, and a trace that begins
+/// later says nothing at all.
+fn all_silent(piece: &Piece, labeller: &Labeller<'_>) -> bool {
+    let (from, to) = (piece.from, piece.to);
+    if labeller.window.events.first().is_none_or(|first| first.at_ns > from) {
+        return false;
+    }
+    let least = ((to - from) as f64 * PART) as u64;
+    let spans = &labeller.states.spans;
+    spans.len() > 1 && spans.values().all(|spans| silence(spans, from, to).is_some_and(|(ns, _)| ns >= least))
+}
+
+fn relabel_one(piece: &mut Piece, blame: Blame, what: String) {
+    piece.blame = blame;
+    (piece.detail.what, piece.detail.need) = (what, None);
+}
+
+/// Whether the machine may have stopped in it: anywhere, also in a handler or in code with interrupts off.
+fn is_open(piece: &Piece) -> bool {
+    use CauseKind::{IdleExit, Irq, IrqsOff, TimerLate, Unattributed};
+    let kind = matches!(piece.blame.kind, Some(TimerLate | IdleExit | Unattributed | Irq | IrqsOff));
+    kind && piece.length() >= LEAST_NS
+}
+
+/// Whether a thread of lower priority kept the CPU: it was not preempted, or no reschedule was requested.
+fn is_held_back(piece: &Piece) -> bool {
+    let kind = matches!(piece.blame.kind, Some(CauseKind::PreemptOff | CauseKind::Throttled));
+    kind && piece.length() >= LEAST_NS
+}
+
+fn interrupts_were_off(piece: &Piece, span: &Span, timers: &[LateTimer], labeller: &Labeller<'_>) -> bool {
+    let least = (piece.length() as f64 * PART) as u64;
+    let is_late_by_it = |timer: &LateTimer| {
+        // The handler is the first event after the pause.
+        let within = timer.due_ns > piece.from && timer.due_ns < piece.to && timer.at_ns >= piece.to;
+        timer.cpu == piece.detail.cpu && within && piece.to - timer.due_ns >= least
+    };
+    let in_kernel = span.state.level == Level::Thread && !takes_interrupts(span, labeller);
+    in_kernel && timers.iter().any(is_late_by_it)
+}
+
+fn late_timers(window: &Window) -> Vec<LateTimer> {
+    let mut armed = window.armed.clone();
+    let late = |event: &Event| {
+        // Both moments of the timer are on its own clock, and the event is on the trace's: only the difference counts.
+        let due_ns = event.at_ns.saturating_sub(armed.follow(event)?);
+        Some(LateTimer { cpu: event.cpu, due_ns, at_ns: event.at_ns })
+    };
+    window.events.iter().filter_map(late).collect()
+}
+
+fn stood_still(piece: &Piece, timers: &[LateTimer], labeller: &Labeller<'_>) -> bool {
+    let (from, to) = (piece.from, piece.to);
+    let least = ((to - from) as f64 * PART) as u64;
+    let spans = &labeller.states.spans;
+    let is_late_by_it = |timer: &&LateTimer| {
+        let within = timer.at_ns > from && timer.due_ns < to;
+        timer.cpu != piece.detail.cpu && within && timer.at_ns - timer.due_ns >= least
+    };
+    let taken_here = matches!(piece.blame.kind, Some(CauseKind::TimerLate | CauseKind::IdleExit))
+        || piece.detail.span.is_some_and(|span| takes_interrupts(&span, labeller));
+    let taken_there = |timer: &LateTimer| {
+        let silence = spans.get(&timer.cpu).and_then(|spans| silence(spans, from, to));
+        silence.is_some_and(|(_, span)| takes_interrupts(&span, labeller))
+    };
+    let mut late_elsewhere = timers.iter().filter(is_late_by_it);
+    late_elsewhere.any(|timer| taken_here || taken_there(timer)) && all_silent(piece, labeller)
+}
+
+/// The longest silence of a CPU between two moments, and the span that it is of.
+fn silence(spans: &[Span], from: u64, to: u64) -> Option<(u64, Span)> {
+    let first = spans.partition_point(|span| span.to <= from);
+    let within = spans[first..].iter().take_while(|span| span.from < to);
+    within.map(|span| (span.to.min(to) - span.from.max(from), *span)).max_by_key(|(ns, _)| *ns)
+}
+
+/// Whether a CPU was where an interrupt is taken as soon as it comes.
+fn takes_interrupts(span: &Span, labeller: &Labeller<'_>) -> bool {
+    let state = &span.state;
+    let ticking = state.idle_state.is_some_and(|index| index <= IDLE_STATE_TICKING_MAX);
+    let idle = state.pid == Some(0) && ticking && state.irqs_off != Knowledge::ByEvent;
+    let user = state.user || labeller.interrupted_user(span);
+    state.level == Level::Thread && (idle || user)
+}

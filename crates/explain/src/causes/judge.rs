@@ -1,0 +1,243 @@
+//! From the pieces of a spike to its cause, with the function that it ran, a timeline, and the events that show it.
+
+use crate::blame::account::{Accountant, Piece, Place};
+use crate::blame::label::{self, Need};
+use crate::causes::divide;
+use crate::confidence::{CONCLUDED, FAINT, STATED};
+use crate::describe;
+use crate::stack::{self, Named};
+use crate::states::stacks::{self, FunctionId, PathId};
+use crate::vocabulary::Class;
+use crate::window::Window;
+use std::collections::{BTreeMap, BTreeSet};
+use whylate_core::result::{Cause, CauseKind, EvidenceLine, TimelineSegment};
+use whylate_trace::event::EventKind;
+use whylate_trace::reader::Reader;
+
+/// A cause's function covers this part of the cause's time at least.
+const FUNCTION_LEAST: f64 = 0.6;
+/// Short handlers that took less of the time than this have no part in it that matters.
+const MOST: f64 = 0.5;
+/// Functions of a stack that a sentence names.
+const CHAIN_MAX: usize = 4;
+
+type Group<'a> = divide::Group<'a, Place>;
+
+/// The verdict on one spike.
+pub(crate) struct Judgement {
+    pub(crate) cause: Cause,
+    pub(crate) also: Vec<Cause>,
+    pub(crate) timeline: Vec<TimelineSegment>,
+    pub(crate) evidence: Vec<EvidenceLine>,
+    pub(crate) needs: BTreeSet<Need>,
+}
+
+/// Finds the cause among the pieces.
+pub(crate) fn judge(accountant: &Accountant<'_>, reader: &dyn Reader) -> Judgement {
+    let latency_ns = accountant.late.latency_ns();
+    let groups = divide::groups(&accountant.pieces);
+    let causes: Vec<Cause> = groups
+        .iter()
+        .map(|group| {
+            let (function, callers) = function(group, accountant);
+            Cause { function, callers, ..less_sure(group, accountant.window, group.cause(latency_ns)) }
+        })
+        .collect();
+    let main = divide::main_of(&causes);
+    let (mut cause, also) = divide::split(causes, main);
+    cause.evidence.extend(gave_up(&cause, accountant));
+    let chosen = main.map(|index| &groups[index]);
+    let needs = chosen.into_iter().flat_map(|group| &group.pieces).filter_map(|piece| piece.detail.need);
+    Judgement {
+        also,
+        timeline: timeline(accountant, chosen, &cause),
+        evidence: chosen.map(|group| evidence(group, accountant, reader)).unwrap_or_default(),
+        needs: needs.chain(function_need(&cause)).collect(),
+        cause,
+    }
+}
+
+/// An interrupt that comes often takes little each time: what it delays has another reason, too, which was the right one
+/// on damaged traces.
+fn less_sure(group: &Group<'_>, window: &Window, mut cause: Cause) -> Cause {
+    let longest_ns = group.longest().length();
+    let is_entry = |piece: &&&Piece| {
+        let first = piece.detail.span.map(|span| window.events[span.events.0].kind);
+        matches!(first, Some(EventKind::IrqEntry { .. } | EventKind::VectorEntry { .. }))
+    };
+    let entries = group.pieces.iter().filter(is_entry).count();
+    let most = match cause.kind {
+        // The start of one and the end of another look like that where events between them are lost.
+        CauseKind::Irq if longest_ns > label::STOPPED_LEAST_NS && entries > 1 => {
+            cause.evidence.push(
+                "the same interrupt came several times: the end of the long one may be that of a later one"
+                    .to_owned(),
+            );
+            FAINT
+        }
+        CauseKind::Irq if longest_ns > label::STOPPED_LEAST_NS => CONCLUDED,
+        // What a tracer recorded of each handler is exact.
+        CauseKind::Irq if cause.confidence >= Some(STATED) => 1.0,
+        CauseKind::Irq if group.time > label::STOPPED_LEAST_NS || cause.share < Some(MOST) => {
+            cause
+                .evidence
+                .push("each handler was short: what they delayed may have another reason".to_owned());
+            FAINT
+        }
+        _ => 1.0,
+    };
+    cause.confidence = cause.confidence.map(|confidence| confidence.min(most));
+    cause
+}
+
+/// Where a thread that was not preempted gave the CPU up at last, by the stack of the switch: the section ended there, and
+/// what took the time in it need not be on that stack.
+fn gave_up(cause: &Cause, accountant: &Accountant<'_>) -> Option<String> {
+    let wanted = cause.kind == CauseKind::PreemptOff && cause.function.is_none();
+    let late = accountant.late;
+    let stack = accountant.labeller.stack_at_switch(late.cpu, late.actual_ns).filter(|_| wanted)?;
+    let (function, callers) = stack::preempted(&stack)?;
+    let chain = std::iter::once(function).chain(callers).take(CHAIN_MAX).collect::<Vec<_>>().join(" <- ");
+    Some(format!("it gave the CPU up in {chain}"))
+}
+
+/// Kinds whose function is worth recording.
+fn function_need(cause: &Cause) -> Option<Need> {
+    use CauseKind::{IrqsOff, PreemptOff};
+    (matches!(cause.kind, IrqsOff | PreemptOff) && cause.function.is_none()).then_some(Need::Functions)
+}
+
+/// The function that covers a group's time, and its callers: from the stack of the interrupt that came late, from the
+/// functions that were traced, or from the event that began a section.
+fn function(group: &Group<'_>, accountant: &Accountant<'_>) -> (Option<String>, Vec<String>) {
+    let (function, callers) = found(group, accountant).unzip();
+    (function, callers.unwrap_or_default())
+}
+
+fn found(group: &Group<'_>, accountant: &Accountant<'_>) -> Option<Named> {
+    use CauseKind::{Ipi, Irq, IrqsOff, PreemptOff, Softirq, TimerLate, Unattributed};
+    let states = accountant.states;
+    let name = |id: FunctionId| states.functions.name(id).to_owned();
+    let longest = group.longest();
+    if let Some(function) = longest.blame.function.clone() {
+        return Some((function, longest.blame.callers.clone()));
+    }
+    let span = longest.detail.span?;
+    let in_thread = matches!(group.kind, IrqsOff | PreemptOff | TimerLate | Unattributed);
+    if in_thread
+        && span.ends_in_interrupt
+        && span.state.pid != Some(0)
+        && let Some(found) = stack::innermost(&accountant.labeller.interrupted(&span))
+    {
+        return Some(found);
+    }
+    let path_time = |piece: &&Piece| Some((piece.detail.span?.state.path, piece.length()));
+    let times: Vec<(PathId, u64)> =
+        group.pieces.iter().copied().filter_map(|piece| path_time(&piece)).collect();
+    if !span.state.user
+        && let Some((function, callers)) =
+            stacks::covering(&times, FUNCTION_LEAST, &states.paths, &states.functions)
+        && states.functions.class(function, None) != Class::Scheduler
+    {
+        let mut named = std::iter::once(function).chain(callers);
+        // Whoever was not allowed to preempt there goes on in its caller.
+        let declined = states.functions.class(function, None) == Class::Preemption;
+        let function = named.nth(usize::from(declined)).unwrap_or(function);
+        return Some((name(function), stack::trimmed(named.map(name).collect())));
+    }
+    let section = match group.kind {
+        IrqsOff => span.state.irqs_section,
+        PreemptOff => match span.state.preempt_section {
+            None => return stack::innermost(&accountant.labeller.interrupted_before(&span)),
+            known => known,
+        },
+        Ipi | Irq | Softirq => return announced(group).map(|function| (name(function), Vec::new())),
+        _ => None,
+    };
+    let (_, caller, parent) = section?;
+    Some(match states.functions.is_helper(caller) {
+        true => (name(parent), Vec::new()),
+        false => (name(caller), vec![name(parent)]),
+    })
+}
+
+/// The function that events announced for most of an interrupt's time: a timer's handler, or a function called remotely.
+fn announced(group: &Group<'_>) -> Option<FunctionId> {
+    let mut times: BTreeMap<FunctionId, u64> = BTreeMap::new();
+    for piece in &group.pieces {
+        if let Some(function) = piece.detail.span.and_then(|span| span.state.announced) {
+            *times.entry(function).or_default() += piece.length();
+        }
+    }
+    let (function, time) = times.into_iter().max_by_key(|(_, time)| *time)?;
+    (time as f64 >= FUNCTION_LEAST * group.time as f64).then_some(function)
+}
+
+/// Neighbours of the same meaning joined; the pieces lie side by side already.
+fn timeline(accountant: &Accountant<'_>, chosen: Option<&Group<'_>>, main: &Cause) -> Vec<TimelineSegment> {
+    let states = accountant.states;
+    let mut segments: Vec<TimelineSegment> = Vec::new();
+    for piece in accountant.pieces.iter().filter(|piece| piece.to > piece.from) {
+        let innermost = piece
+            .detail
+            .span
+            .filter(|span| !span.state.user)
+            .and_then(|span| states.paths.split(span.state.path));
+        let segment = TimelineSegment {
+            from_ns: piece.from,
+            to_ns: piece.to,
+            cpu: piece.detail.cpu,
+            what: piece.detail.what.clone(),
+            kind: piece.blame.kind,
+            function: innermost.map(|(_, function)| states.functions.name(function).to_owned()),
+        };
+        match segments.last_mut() {
+            Some(last)
+                if last.what == segment.what && last.cpu == segment.cpu && last.kind == segment.kind =>
+            {
+                // Use the function of the longer part for both.
+                if segment.to_ns - segment.from_ns > last.to_ns - last.from_ns {
+                    last.function = segment.function;
+                }
+                last.to_ns = segment.to_ns;
+            }
+            _ => segments.push(segment),
+        }
+    }
+    describe::shorten_to_fit(&mut segments);
+    // A function that a stack told is not in the states.
+    let longest = chosen.map(|group| group.longest());
+    for segment in segments.iter_mut().filter(|segment| segment.function.is_none()) {
+        if longest.is_some_and(|piece| segment.from_ns <= piece.from && piece.to <= segment.to_ns) {
+            segment.function = main.function.clone();
+        }
+    }
+    segments
+}
+
+/// The events at the start and the end of the cause's largest piece, and the one that ended the wait.
+fn evidence(group: &Group<'_>, accountant: &Accountant<'_>, reader: &dyn Reader) -> Vec<EvidenceLine> {
+    let Some(span) = group.longest().detail.span else { return Vec::new() };
+    let late = accountant.late;
+    let mut places =
+        vec![(span.events.0, "the last event before it"), (span.events.1, "the first event after it")];
+    let ran = accountant
+        .window
+        .events
+        .iter()
+        .position(|event| event.at_ns >= late.actual_ns.saturating_sub(1) && event.cpu == late.cpu);
+    places.extend(ran.map(|index| (index, "the task runs")));
+    places.sort_by_key(|(index, _)| *index);
+    places.dedup_by_key(|(index, _)| *index);
+    let line = |(index, meaning): (usize, &str)| {
+        let event = &accountant.window.events[index];
+        EvidenceLine {
+            at_ns: event.at_ns,
+            cpu: event.cpu,
+            offset: event.offset,
+            text: describe::line(event, reader).trim_start().to_owned(),
+            meaning: meaning.to_owned(),
+        }
+    };
+    places.into_iter().map(line).collect()
+}

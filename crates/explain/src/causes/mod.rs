@@ -1,0 +1,7 @@
+//! Last step: which of the pieces is the cause, which contributed, and how sure that is.
+
+mod agree;
+pub(crate) mod divide;
+pub(crate) mod judge;
+
+pub use agree::combine_run;

@@ -1,0 +1,123 @@
+//! Spikes that a tracer of noise measured itself: samples of hwlat, lines of the osnoise table, its gaps and its noises. What
+//! the tracer counted is the evidence; the events around add nothing to it.
+
+use crate::causes::judge::Judgement;
+use crate::confidence::{CONCLUDED, SHOWN, STATED};
+use crate::describe;
+use crate::find::late::{Late, LateKind};
+use crate::window::Window;
+use std::collections::BTreeSet;
+use whylate_core::result::{Cause, CauseKind, EvidenceLine, HwlatSample, TimelineSegment};
+use whylate_trace::event::NoiseSource;
+use whylate_trace::reader::Reader;
+
+/// The verdict on a sample that says itself what it was; `None` for the others.
+pub(crate) fn judge(late: &Late, window: &Window, reader: &dyn Reader) -> Option<Judgement> {
+    let judgement = match late.kind {
+        LateKind::Hwlat(sample) => hwlat(late, sample),
+        LateKind::Noises { runtime_ns, counts } => noises(late, runtime_ns, counts),
+        LateKind::Noise(source) => noise(late, source, reader),
+        _ => return None,
+    };
+    let sample = window.events.iter().find(|event| {
+        let is_sample = matches!(late.kind.what(), whylate_core::result::LateWhat::Sample);
+        is_sample && event.cpu == late.cpu && event.at_ns >= late.actual_ns
+    });
+    let evidence = sample.map(|event| EvidenceLine {
+        at_ns: event.at_ns,
+        cpu: event.cpu,
+        offset: event.offset,
+        text: describe::line(event, reader).trim_start().to_owned(),
+        meaning: "the tracer's sample".to_owned(),
+    });
+    Some(Judgement { evidence: evidence.into_iter().collect(), ..judgement })
+}
+
+/// The osnoise tracer looks with interrupts on and counts what interrupts it: a gap in which nothing did.
+pub(crate) fn provably_hardware(judgement: &mut Judgement, late: &Late) {
+    let reason = "interrupts were on, and the tracer counted nothing of the kernel in the gap";
+    let found =
+        of_one(whole(CauseKind::Hardware, late, CONCLUDED, reason), late, "nothing of the kernel ran");
+    *judgement = Judgement { evidence: std::mem::take(&mut judgement.evidence), ..found };
+}
+
+fn hwlat(late: &Late, sample: HwlatSample) -> Judgement {
+    let reason = "the tracer looked with interrupts off, so that nothing of the kernel but an NMI could run";
+    let cause = whole(CauseKind::Hardware, late, CONCLUDED, reason);
+    let mut judgement = of_one(cause, late, "nothing of the kernel could run");
+    if let Some(nmi_ns) = sample.nmi_ns.filter(|nmi_ns| *nmi_ns > 0) {
+        let share = (nmi_ns as f64 / late.latency_ns().max(1) as f64).min(1.0);
+        let times = sample.nmi_count.map(|count| format!(" ({count})")).unwrap_or_default();
+        let reason = format!("the tracer counted {} us in NMIs{times}", nmi_ns / 1000);
+        let nmi = Cause { share: Some(share), ..whole(CauseKind::Nmi, late, SHOWN, &reason) };
+        judgement.cause.share = Some(1.0 - share);
+        let less = if share > 0.5 { std::mem::replace(&mut judgement.cause, nmi) } else { nmi };
+        judgement.also.push(less);
+        judgement.timeline[0].kind = Some(judgement.cause.kind);
+    }
+    judgement
+}
+
+/// The table counts who made noise in a second, and does not say who made the largest.
+fn noises(late: &Late, runtime_ns: u64, counts: [u64; 5]) -> Judgement {
+    let [hardware, nmi, irq, softirq, thread] = counts;
+    let what = format!(
+        "the largest noise of {} ms; noises in that time: hardware {hardware}, NMI {nmi}, irq {irq}, softirq {softirq}, \
+         thread {thread}",
+        runtime_ns / 1_000_000
+    );
+    let sources =
+        [CauseKind::Hardware, CauseKind::Nmi, CauseKind::Irq, CauseKind::Softirq, CauseKind::Thread];
+    let mut seen = sources.into_iter().zip(counts).filter(|(_, count)| *count > 0);
+    let cause = match (seen.next(), seen.next()) {
+        (Some((kind, _)), None) => {
+            whole(kind, late, CONCLUDED, "the tracer counted noise of this source alone")
+        }
+        _ => {
+            Cause { confidence: None, evidence: Vec::new(), ..whole(CauseKind::Unattributed, late, 0.0, "") }
+        }
+    };
+    of_one(cause, late, &what)
+}
+
+/// A noise with its source and its net time.
+fn noise(late: &Late, source: NoiseSource, reader: &dyn Reader) -> Judgement {
+    let (kind, actor, pid) = describe::noise(source, reader);
+    let reason = "the tracer recorded it with its net time";
+    // Why a thread could run on it does not say.
+    let confidence = if pid.is_some() { CONCLUDED } else { STATED };
+    let cause = Cause { actor: Some(actor.clone()), pid, ..whole(kind, late, confidence, reason) };
+    of_one(cause, late, &actor)
+}
+
+fn of_one(cause: Cause, late: &Late, what: &str) -> Judgement {
+    let segment = TimelineSegment {
+        from_ns: late.expected_ns,
+        to_ns: late.actual_ns,
+        cpu: late.cpu,
+        what: what.to_owned(),
+        kind: Some(cause.kind),
+        function: None,
+    };
+    Judgement {
+        timeline: vec![segment],
+        cause,
+        also: Vec::new(),
+        evidence: Vec::new(),
+        needs: BTreeSet::new(),
+    }
+}
+
+/// The cause of all of it.
+fn whole(kind: CauseKind, late: &Late, confidence: f64, reason: &str) -> Cause {
+    let looks_the_same =
+        (kind == CauseKind::Hardware).then_some("a hypervisor that stops the CPU looks the same");
+    Cause {
+        from_ns: Some(late.expected_ns),
+        to_ns: Some(late.actual_ns),
+        share: Some(1.0),
+        confidence: Some(confidence),
+        evidence: std::iter::once(reason).chain(looks_the_same).map(str::to_owned).collect(),
+        ..Cause::new(kind)
+    }
+}

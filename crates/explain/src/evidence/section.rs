@@ -1,0 +1,317 @@
+//! The tracers of sections that keep others out (`irqsoff`, `preemptoff`, `preemptirqsoff`): one latency a file, which the
+//! header, the functions at its start and end and the stack behind it tell.
+//!
+//! In: the facts of the header and the events, one pass. Out: one spike. Its moments are microseconds of the section, as
+//! the tracer prints them. Cut-off files say less: without lines the header names task and functions, without a header
+//! the tracer's own functions tell which tracer it was.
+
+use crate::confidence::{CONCLUDED, SHOWN, STATED};
+use crate::describe;
+use crate::find::finder::Seen;
+use crate::stack::{self, Named};
+use crate::time;
+use crate::vocabulary as words;
+use whylate_core::CpuId;
+use whylate_core::result::{Cause, CauseKind, EvidenceLine, ExpectedFrom, ExplainedSpike, TimelineSegment};
+use whylate_trace::event::{Event, EventKind, Symbol};
+use whylate_trace::facts::TraceFacts;
+use whylate_trace::parse::ParseError;
+use whylate_trace::reader::{Reader, Selection};
+
+/// Segments of the timeline that are read; the rest of a longer section is one.
+const SEGMENTS_READ_MAX: usize = 1 << 16;
+/// Times further than this behind the header's latency do not count from the section's start.
+const BEYOND_NS: u64 = 1_000_000;
+
+/// What the lines of the section say.
+#[derive(Default)]
+struct Section {
+    /// First and last line of the section itself, and the line that ends it.
+    first: Option<Event>,
+    last: Option<Event>,
+    /// Interrupts and preemption were off at this or that line.
+    irqs_off: bool,
+    irqs_on: bool,
+    /// The tracer's own function at the end says which section it was.
+    ended_by: Option<CauseKind>,
+    /// The innermost function of the last stack that is not a helper, and its callers.
+    stack: Option<Named>,
+    timeline: Vec<TimelineSegment>,
+    /// The function before the longest silence, and its caller.
+    longest: Option<(u64, Named)>,
+}
+
+/// The spike of a section tracer's file; `None` where it is not such a file, or states no latency.
+pub(crate) fn explain(reader: &mut dyn Reader, seen: &Seen) -> Result<Option<ExplainedSpike>, ParseError> {
+    let tracer = reader.info().tracer.clone().unwrap_or_default();
+    let bounded = tracer.is_empty() && reader.info().facts.started_at.is_some();
+    let known = words::is_section_tracer(&tracer) || bounded;
+    if !(known || tracer.is_empty() || tracer == "nop") || (!known && !ends_as_one(reader, seen)?) {
+        return Ok(None);
+    }
+    let section = read(reader)?;
+    let facts = reader.info().facts.clone();
+    let between = section.first.zip(section.last).map(|(first, last)| time::between(first.at_ns, last.at_ns));
+    let Some(latency_ns) = facts.latency_ns.or(between).filter(|latency_ns| *latency_ns > 0) else {
+        return Ok(None);
+    };
+    Ok(Some(spike(&tracer, section, &facts, latency_ns, reader)))
+}
+
+/// Whether a file that does not say its tracer has the function by which a section tracer ends. That is the last thing
+/// recorded, so where the first pass was of scheduler events, only what follows the last of them is read.
+fn ends_as_one(reader: &mut dyn Reader, seen: &Seen) -> Result<bool, ParseError> {
+    if seen.all {
+        return Ok(seen.section_ended);
+    }
+    reader.seek(Some(seen.last_ns), Selection::All)?;
+    while let Some(event) = reader.next()? {
+        if called(&event).is_some_and(|(function, _)| describe::section_end(function, reader).is_some()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn read(reader: &mut dyn Reader) -> Result<Section, ParseError> {
+    reader.seek(None, Selection::All)?;
+    let mut section = Section::default();
+    let mut before: Option<(Event, Named)> = None;
+    while let Some(event) = reader.next()? {
+        let reader: &dyn Reader = reader;
+        if let EventKind::Stack { frames } = event.kind {
+            let names = reader.frames(frames).iter().map_while(|symbol| reader.symbol(*symbol));
+            let names: Vec<String> = names.map(|(name, _)| name.to_owned()).collect();
+            section.stack = culprit(&names).or(section.stack);
+            continue;
+        }
+        let Some((function, caller)) = called(&event) else { continue };
+        section.ended_by = section.ended_by.or(describe::section_end(function, reader));
+        if section.ended_by.is_some() {
+            continue;
+        }
+        section.take(event, before.take());
+        let caller = caller.map_or_else(String::new, |caller| describe::symbol(caller, reader));
+        let function = describe::symbol(function, reader);
+        let here = culprit(&[function.clone(), caller]);
+        before = Some((event, here.unwrap_or((function, Vec::new()))));
+    }
+    section.ended();
+    Ok(section)
+}
+
+/// What a line of the function tracers names: a function and its caller.
+fn called(event: &Event) -> Option<(Symbol, Option<Symbol>)> {
+    Some(match event.kind {
+        EventKind::Function { function, caller } => (function, Some(caller)),
+        EventKind::GraphEntry { function, .. } | EventKind::GraphExit { function, .. } => (function, None),
+        _ => return None,
+    })
+}
+
+/// The innermost function of a stack that can be blamed: no helper, no code of the tracer or of the kernel's entry.
+fn culprit(stack: &[String]) -> Option<Named> {
+    let own = |name: &String| name.is_empty() || words::is_of_tracer(name) || words::is_entry(name);
+    let skipped = stack.iter().take_while(|name| own(name) || words::is_helper(name)).count();
+    let (function, callers) = stack[skipped..].split_first()?;
+    let callers = callers.iter().filter(|name| !own(name)).cloned().collect();
+    Some((function.clone(), stack::trimmed(callers)))
+}
+
+impl Section {
+    /// Takes a line, and the one before it with its function.
+    fn take(&mut self, event: Event, before: Option<(Event, Named)>) {
+        self.first.get_or_insert(event);
+        self.last = Some(event);
+        let off = event.context.irqs_off;
+        (self.irqs_off, self.irqs_on) =
+            (self.irqs_off | (off == Some(true)), self.irqs_on | (off == Some(false)));
+        let Some((before, named)) = before else { return };
+        let length = event.at_ns.saturating_sub(before.at_ns);
+        if self.longest.as_ref().is_none_or(|(longest, _)| length > *longest) {
+            self.longest = Some((length, named.clone()));
+        }
+        if length == 0 || self.timeline.len() >= SEGMENTS_READ_MAX {
+            return;
+        }
+        self.timeline.push(TimelineSegment {
+            from_ns: before.at_ns,
+            to_ns: event.at_ns,
+            cpu: event.cpu,
+            what: if before.context.hard_irq { "in an interrupt".to_owned() } else { String::new() },
+            kind: None,
+            function: Some(named.0),
+        });
+    }
+
+    fn ended(&mut self) {
+        if self.irqs_off && self.irqs_on && self.ended_by == Some(CauseKind::IrqsOff) {
+            self.irqs_on = false;
+        }
+    }
+
+    /// Interrupts off, or preemption: by the tracer, and where that does both, by the flags.
+    fn kind(&self, tracer: &str) -> CauseKind {
+        match tracer {
+            "irqsoff" => CauseKind::IrqsOff,
+            "preemptoff" => CauseKind::PreemptOff,
+            // Without a header the tracer's own function at the end says it.
+            "" | "nop" => self.ended_by.unwrap_or(CauseKind::PreemptOff),
+            // A section of both kinds counts as what keeps more out only where it did so all along.
+            _ if self.irqs_off && !self.irqs_on => CauseKind::IrqsOff,
+            _ if self.irqs_on => CauseKind::PreemptOff,
+            _ => self.ended_by.unwrap_or(CauseKind::PreemptOff),
+        }
+    }
+
+    /// The function, and how well it is known.
+    fn function(&self, facts: &TraceFacts) -> (Option<Named>, f64, &'static str) {
+        let ended = facts.ended_at.as_ref().and_then(|name| culprit(std::slice::from_ref(name)));
+        let around = ended.map(|(name, _)| name).or(self.stack.clone().map(|(name, _)| name));
+        let is_most = |length: u64| facts.latency_ns.is_some_and(|latency_ns| length >= latency_ns / 10 * 9);
+        if let Some((length, (function, callers))) = self.longest.clone()
+            && is_most(length)
+            && callers.first().is_some_and(|caller| around.as_ref() == Some(caller) && *caller != function)
+        {
+            let stack =
+                self.stack.clone().map(|(first, rest)| [vec![first], rest].concat()).unwrap_or_default();
+            let outer = stack.into_iter().filter(|name| callers.first() != Some(name));
+            let callers = callers.iter().cloned().chain(outer).collect();
+            let reason = "the tracer recorded the section, and this function was the last one before its longest silence";
+            return (Some((function, callers)), CONCLUDED, reason);
+        }
+        if let Some(named) = self.stack.clone() {
+            return (Some(named), STATED, "the tracer recorded the section, and the stack at its end");
+        }
+        let ends: Vec<String> = [&facts.started_at, &facts.ended_at].into_iter().flatten().cloned().collect();
+        if let Some((function, _)) = culprit(&ends) {
+            let reason = "the tracer recorded the section, and the functions at its start and end";
+            return (Some((function, Vec::new())), STATED, reason);
+        }
+        let silence = self.longest.clone().map(|(_, named)| named);
+        match silence.filter(|(function, _)| culprit(std::slice::from_ref(function)).is_some()) {
+            Some(named) => (Some(named), CONCLUDED, "the function before the longest silence of the section"),
+            None => (None, SHOWN, "the tracer recorded the section; its functions are not in the file"),
+        }
+    }
+}
+
+fn spike(
+    tracer: &str,
+    mut section: Section,
+    facts: &TraceFacts,
+    latency_ns: u64,
+    reader: &dyn Reader,
+) -> ExplainedSpike {
+    let kind = section.kind(tracer);
+    let line = section.first.or(section.last);
+    let cpu = facts.cpu.or(line.map(|event| event.cpu)).unwrap_or(CpuId(0));
+    let command = line.and_then(|event| event.command).map(|name| reader.names().text(name).to_owned());
+    let (actor, pid) = match &facts.task {
+        Some(task) => (Some(task.command.clone()), Some(task.pid)),
+        None => (command, line.and_then(|event| event.pid)),
+    };
+    let (actor, pid) = of_interrupt(actor, pid, facts);
+    let (named, confidence, reason) = section.function(facts);
+    // Of the tracer of both kinds of section only flags tell the kind, where its own function at the end is missing.
+    let by_flags = tracer == "preemptirqsoff" && section.ended_by.is_none();
+    let confidence = if by_flags { confidence.min(SHOWN) } else { confidence };
+    let (function, callers) = named.unzip();
+    // The lines' times count from the section's start, unless the file was made with absolute ones.
+    let first_ns = section.first.map_or(0, |event| event.at_ns);
+    let last_ns = section.last.map_or(0, |event| event.at_ns);
+    let from_ns = if last_ns <= latency_ns.saturating_add(BEYOND_NS) { 0 } else { first_ns };
+    let to_ns = from_ns.saturating_add(latency_ns);
+    let cause = Cause {
+        actor,
+        pid: pid.filter(|pid| *pid != 0),
+        function,
+        callers: callers.unwrap_or_default(),
+        from_ns: Some(from_ns),
+        to_ns: Some(to_ns),
+        share: Some(1.0),
+        confidence: Some(confidence),
+        evidence: vec![reason.to_owned()],
+        ..Cause::new(kind)
+    };
+    let evidence = [(section.first, "the section begins"), (section.last, "the section ends")];
+    let evidence = evidence.into_iter().filter_map(|(event, meaning)| {
+        event.map(|event| EvidenceLine {
+            at_ns: event.at_ns,
+            cpu: event.cpu,
+            offset: event.offset,
+            text: describe::line(&event, reader).trim_start().to_owned(),
+            meaning: meaning.to_owned(),
+        })
+    });
+    let evidence = evidence.collect();
+    let segments = std::mem::take(&mut section.timeline);
+    ExplainedSpike {
+        task: String::new(),
+        pid: None,
+        priority: None,
+        cpu,
+        expected_ns: from_ns,
+        actual_ns: to_ns,
+        latency_ns,
+        expected_from: ExpectedFrom::Tracer,
+        expected_error_ns: reader.info().resolution_ns,
+        timeline: tiled(segments, &cause, cpu),
+        cause,
+        also: Vec::new(),
+        evidence,
+        hwlat: None,
+        lost: 0,
+        trace: 0,
+    }
+}
+
+/// Where the section began in an interrupt's entry, its handlers did it, not the thread into which it came.
+fn of_interrupt(
+    actor: Option<String>,
+    pid: Option<u32>,
+    facts: &TraceFacts,
+) -> (Option<String>, Option<u32>) {
+    match facts.started_at.as_deref().is_some_and(words::begins_interrupt) {
+        true => (actor.map(|actor| format!("an interrupt in {actor}")), None),
+        false => (actor, pid),
+    }
+}
+
+/// The segments side by side from the section's start to its end; where nothing is known the cause stands.
+fn tiled(read: Vec<TimelineSegment>, cause: &Cause, cpu: CpuId) -> Vec<TimelineSegment> {
+    let (from, to) = (cause.from_ns.unwrap_or(0), cause.to_ns.unwrap_or(0));
+    let off = if cause.kind == CauseKind::IrqsOff { "interrupts off" } else { "preemption off" };
+    let what = cause.actor.as_ref().map_or_else(|| off.to_owned(), |actor| format!("{actor}: {off}"));
+    let mut segments: Vec<TimelineSegment> = Vec::new();
+    let mut push = |from_ns: u64, to_ns: u64, known: Option<TimelineSegment>| {
+        if from_ns >= to_ns {
+            return;
+        }
+        let (text, function) = known.map_or((String::new(), None), |known| (known.what, known.function));
+        let what = if text.is_empty() { what.clone() } else { text };
+        match segments.last_mut() {
+            Some(last) if last.what == what && last.function == function => last.to_ns = to_ns,
+            _ => {
+                segments.push(TimelineSegment {
+                    from_ns,
+                    to_ns,
+                    cpu,
+                    what,
+                    kind: Some(cause.kind),
+                    function,
+                });
+            }
+        }
+    };
+    let mut at = from;
+    for segment in read {
+        let (begin, end) = (time::within(segment.from_ns, at, to), time::within(segment.to_ns, at, to));
+        push(at, begin, None);
+        push(begin, end, Some(segment));
+        at = at.max(end);
+    }
+    push(at, to, None);
+    describe::shorten_to_fit(&mut segments);
+    segments
+}

@@ -1,0 +1,172 @@
+//! What a trace answers: the threshold that holds, whether it shows every moment that could have been late, and who else was
+//! late.
+//!
+//! "None" is a claim: it needs every wake-up or sample of what was looked at. Where the trace does not have them the answer
+//! is that it cannot be told, why, and what to record.
+
+use crate::find::finder::Finder;
+use crate::find::late::{Late, LateKind};
+use crate::find::subject::{self, Subject};
+use crate::find::track::TaskTrack;
+use crate::options::{Options, THRESHOLD_NS};
+use crate::vocabulary;
+use whylate_core::result::{ExpectedFrom, ExplainAnswer, LateTask, ThresholdFrom};
+use whylate_trace::reader::{Reader, TraceInfo};
+
+/// Other late tasks that are listed.
+const ALSO_LATE_MAX: usize = 10;
+/// What shows every wake-up.
+const RECORD: &str =
+    "record sched:sched_switch, sched:sched_waking, timer:hrtimer_start and timer:hrtimer_expire_entry";
+
+/// Latencies at or below it are not spikes, and what says so: the user, the task's marker, the tracer, else the
+/// default.
+pub(crate) fn threshold(options: &Options, finder: &Finder<'_>, info: &TraceInfo) -> (u64, ThresholdFrom) {
+    let below = |latency_ns: u64| latency_ns.saturating_sub(1).min(THRESHOLD_NS);
+    let facts = &info.facts;
+    let known = [
+        (options.threshold_ns, ThresholdFrom::Given),
+        (finder.marked_threshold_ns, ThresholdFrom::Marker),
+        (facts.threshold_ns, ThresholdFrom::Tracer),
+        (finder.hwlat_least_ns.map(below), ThresholdFrom::Tracer),
+        (facts.latency_ns.map(below), ThresholdFrom::Header),
+        (finder.stopped_at_ns.map(below), ThresholdFrom::Stop),
+        (facts.analyses.iter().map(|analysis| below(analysis.latency_ns)).min(), ThresholdFrom::Stop),
+    ];
+    let set = known.into_iter().find_map(|(threshold_ns, from)| Some((threshold_ns?, from)));
+    set.unwrap_or((THRESHOLD_NS, ThresholdFrom::Default))
+}
+
+/// The latency that the header of a wake-up tracer states, where the events do not have it: one end of it was cut off.
+pub(crate) fn stated(known: &[Late], finder: &Finder<'_>, info: &TraceInfo) -> Option<Late> {
+    let facts = &info.facts;
+    let task = subject::stated_task(info)?;
+    let latency_ns = facts.latency_ns?;
+    let is_it = |late: &Late| late.latency_ns() >= latency_ns / 2;
+    if known.iter().any(is_it) {
+        return None;
+    }
+    let late =
+        Late::new(facts.cpu.unwrap_or_default(), 0, latency_ns, ExpectedFrom::Tracer, LateKind::Header);
+    let track = finder.tasks.get(&task.pid);
+    let priority = (task.rt_priority > 0).then(|| 99 - task.rt_priority.min(99) as i32);
+    Some(Late { pid: Some(task.pid), command: track.and_then(|track| track.command), priority, ..late })
+}
+
+/// The tasks beside those that were looked at that were late by more than the threshold.
+pub(crate) fn also_late(
+    finder: &Finder<'_>,
+    subject: &Subject,
+    options: &Options,
+    threshold_ns: u64,
+    reader: &dyn Reader,
+) -> Vec<LateTask> {
+    let name = |track: &TaskTrack| track.command.map_or("", |name| reader.names().text(name));
+    let is_other = |(pid, track): &(&u32, &TaskTrack)| {
+        !subject.pids.contains(pid) && !subject::is_helper(track, name(track))
+    };
+    let others = finder.tasks.iter().filter(is_other);
+    let worst = |track: &TaskTrack| {
+        // Whoever could run and did not was late, of whatever priority.
+        let moments = track.lists(options, true).filter_map(|list| list.iter().next().copied());
+        moments.max_by_key(Late::latency_ns)
+    };
+    let worst = others.filter_map(|(_, track)| worst(track));
+    let mut late: Vec<LateTask> =
+        worst.filter(|late| late.latency_ns() > threshold_ns).map(|late| late.brief(reader)).collect();
+    late.sort_by_key(|late| (std::cmp::Reverse(late.latency_ns), late.at_ns, late.pid));
+    late.truncate(ALSO_LATE_MAX);
+    late
+}
+
+/// Whether there is no late moment, where none was found; and why that cannot be told, or on what it rests.
+pub(crate) fn without_spike(
+    finder: &Finder<'_>,
+    subject: &Subject,
+    options: &Options,
+    reader: &dyn Reader,
+) -> (ExplainAnswer, Option<String>) {
+    match open(finder, subject, options, reader.info()) {
+        Some(reason) => (ExplainAnswer::CannotTell, Some(reason)),
+        None => {
+            let hwlat = reader.info().tracer.as_deref() == Some("hwlat") && finder.seen.samples == 0;
+            let reason =
+                hwlat.then(|| "the hwlat tracer recorded no gap: none was above its threshold".to_owned());
+            (ExplainAnswer::None, reason)
+        }
+    }
+}
+
+/// Why a late moment may have gone unseen.
+fn open(finder: &Finder<'_>, subject: &Subject, options: &Options, info: &TraceInfo) -> Option<String> {
+    let (seen, facts) = (&finder.seen, &info.facts);
+    let tracer = info.tracer.as_deref().unwrap_or("");
+    if facts.lines_skipped > facts.lines / 2 {
+        return Some(format!(
+            "{} of {} lines are not trace lines, which a mail program or an editor may have changed",
+            facts.lines_skipped, facts.lines
+        ));
+    }
+    if seen.lost > 0 {
+        let events = if seen.lost == 1 { "event was" } else { "events were" };
+        return Some(format!(
+            "{} {events} lost, and late moments may be among them: record with a larger buffer",
+            seen.lost
+        ));
+    }
+    if info.resolution_ns == 0 && seen.events > 0 {
+        return Some("its times are a counter's, not nanoseconds: record with the clock mono".to_owned());
+    }
+    if subject.sampled || (tracer == "hwlat" && seen.events == 0 && options.task.is_none()) {
+        return None;
+    }
+    if subject.task.is_none() {
+        return Some(nobody(finder, subject, options, info));
+    }
+    if subject.waits_ns > options.least_ns() {
+        return Some(format!(
+            "the task was woken {} us before the end of the trace and did not run again in it",
+            subject.waits_ns / 1000
+        ));
+    }
+    if subject.unknown > 0 {
+        return Some(format!(
+            "nothing tells when {} of the task's {} wake-ups should have been: the trace has no wake-up of them and no \
+             timer; give --period, or {RECORD}",
+            subject.unknown, subject.wakeups
+        ));
+    }
+    if subject.inferred > 0 {
+        return Some(format!(
+            "the trace has no wake-ups and no timers of the task, whose period is a guess by its rhythm: give --period, \
+             or {RECORD}"
+        ));
+    }
+    if facts.omissions {
+        return Some("lines of the trace were left out: `...` stands in their place".to_owned());
+    }
+    let measured = subject.late.iter().next().is_some();
+    (!measured).then(|| format!("the trace shows no wake-up of the task and its run: {RECORD}"))
+}
+
+/// Why there is nobody to look at.
+fn nobody(finder: &Finder<'_>, subject: &Subject, options: &Options, info: &TraceInfo) -> String {
+    let (seen, tracer) = (&finder.seen, info.tracer.as_deref().unwrap_or(""));
+    match tracer {
+        _ if options.task.is_some() => format!("the task is not in the trace ({})", subject.reason),
+        _ if seen.events == 0 => format!("the trace has no events: {RECORD}"),
+        _ if seen.noises > 0 => {
+            "the osnoise tracer recorded how long threads and interrupts ran, and no thread of its own that they kept from \
+             running: record with the option OSNOISE_WORKLOAD"
+                .to_owned()
+        }
+        tracer @ ("osnoise" | "timerlat") => format!("the {tracer} tracer took no sample"),
+        tracer if vocabulary::is_section_tracer(tracer) => {
+            format!("the lines and the header in which the {tracer} tracer states its latency are missing")
+        }
+        _ if seen.switches == 0 && seen.wakeups == 0 => {
+            format!("the trace has no wake-ups, no switches and no samples: {RECORD}")
+        }
+        _ => format!("no task was seen to sleep, to be woken and to run again: {RECORD}"),
+    }
+}

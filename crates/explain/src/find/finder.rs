@@ -1,0 +1,328 @@
+//! First pass: every wake-up of every task, and which of them were late.
+//!
+//! In go the events of [`whylate_trace::reader::Selection::Wakeups`] (or all, for traces without scheduler events: there a
+//! change of the thread between two lines of a CPU is taken for a switch); out come, for each task, its largest late
+//! moments. Memory grows with the number of tasks, not with that of the events.
+
+use crate::describe;
+use crate::find::clock::Alignment;
+use crate::find::late::{Largest, Late, LateKind, PRIORITY_NORMAL};
+use crate::find::marker;
+use crate::find::track::{Out, TaskTrack};
+use crate::options::Options;
+use crate::vocabulary::{self, Class};
+use std::collections::{BTreeMap, HashMap};
+use whylate_core::CpuId;
+use whylate_core::result::ExpectedFrom;
+use whylate_trace::event::{Event, EventKind, Name, Symbol, Task, TaskState};
+use whylate_trace::reader::Reader;
+
+/// The last event of a CPU.
+#[derive(Clone, Copy, Debug)]
+struct CpuTrack {
+    pid: Option<u32>,
+    command: Option<Name>,
+    at_ns: u64,
+    preempted: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) events: u64,
+    /// Events of the trace, those that were not selected included.
+    pub(crate) records: u64,
+    /// Every event was selected.
+    pub(crate) all: bool,
+    /// The function by which a tracer of sections ends; looked for where every event was selected.
+    pub(crate) section_ended: bool,
+    pub(crate) switches: u64,
+    pub(crate) timer_starts: u64,
+    pub(crate) wakeups: u64,
+    pub(crate) functions: u64,
+    pub(crate) samples: u64,
+    pub(crate) timerlats: u64,
+    pub(crate) gaps: u64,
+    pub(crate) noises: u64,
+    /// A thread of a tracer of noise ran.
+    pub(crate) workload: bool,
+    pub(crate) lost: u64,
+    pub(crate) last_ns: u64,
+}
+
+pub(crate) type Samples = BTreeMap<u32, (Option<Name>, Largest)>;
+
+/// The first pass.
+pub(crate) struct Finder<'o> {
+    pub(crate) options: &'o Options,
+    clock: Alignment,
+    pub(crate) tasks: BTreeMap<u32, TaskTrack>,
+    cpus: HashMap<CpuId, CpuTrack>,
+    /// The timerlat sample in the interrupt of which the thread's has not come: sequence, moment, latency.
+    pub(crate) timerlat_irq: HashMap<CpuId, (u32, u64, u64)>,
+    /// The last sample of each CPU.
+    pub(crate) last_sample: HashMap<CpuId, u64>,
+    /// Samples of the tracers, by the thread that took them.
+    pub(crate) samples: Samples,
+    /// Noises that the osnoise tracer attributed itself.
+    pub(crate) noises: Samples,
+    /// The thread that wrote the break marker.
+    pub(crate) marked: Option<u32>,
+    /// The threshold that it was measured against.
+    pub(crate) marked_threshold_ns: Option<u64>,
+    /// The latencies at which tracers stopped the trace: the smallest.
+    pub(crate) stopped_at_ns: Option<u64>,
+    /// The smallest sample of the hwlat tracer: each is above the tracer's own threshold.
+    pub(crate) hwlat_least_ns: Option<u64>,
+    pub(crate) seen: Seen,
+    hints: Hints,
+    by_lines: bool,
+}
+
+/// What the first pass takes from a function's name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Hint {
+    #[default]
+    Nothing,
+    /// Its thread is preempted.
+    Preempted,
+    /// Its thread goes to sleep.
+    Sleeps,
+    /// A tracer of sections ends one.
+    SectionEnds,
+}
+
+/// Functions recur millions of times: each is looked up by its symbol, and its name read when it was not the last one
+/// in its slot.
+struct Hints(Box<[(Option<Symbol>, Hint)]>);
+
+impl Default for Hints {
+    fn default() -> Self {
+        Self(vec![(None, Hint::Nothing); 1 << 12].into_boxed_slice())
+    }
+}
+
+impl Hints {
+    fn of(&mut self, function: Symbol, reader: &dyn Reader) -> Hint {
+        let number = match function {
+            Symbol::Name(name) => u64::from(name.number()),
+            Symbol::Address(address) => address,
+        };
+        let slot = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52;
+        let slot = &mut self.0[slot as usize];
+        if slot.0 != Some(function) {
+            *slot = (Some(function), hint(function, reader));
+        }
+        slot.1
+    }
+}
+
+fn hint(function: Symbol, reader: &dyn Reader) -> Hint {
+    if describe::section_end(function, reader).is_some() {
+        return Hint::SectionEnds;
+    }
+    match reader.symbol(function).map(|(name, _)| vocabulary::class_of(name)) {
+        Some(Class::Preemption) => Hint::Preempted,
+        Some(Class::Dequeue) => Hint::Sleeps,
+        _ => Hint::Nothing,
+    }
+}
+
+impl<'o> Finder<'o> {
+    /// `by_lines`: take a change of thread between two events of a CPU for a switch.
+    pub(crate) fn new(options: &'o Options, reader: &dyn Reader, by_lines: bool) -> Self {
+        let info = reader.info();
+        Self {
+            options,
+            clock: Alignment::new(info.clock.as_deref(), info.resolution_ns),
+            tasks: BTreeMap::new(),
+            cpus: HashMap::new(),
+            timerlat_irq: HashMap::new(),
+            last_sample: HashMap::new(),
+            samples: Samples::new(),
+            noises: Samples::new(),
+            marked: None,
+            marked_threshold_ns: None,
+            stopped_at_ns: None,
+            hwlat_least_ns: None,
+            seen: Seen::default(),
+            hints: Hints::default(),
+            by_lines,
+        }
+    }
+
+    pub(crate) fn event(&mut self, event: &Event, reader: &dyn Reader) {
+        self.seen.events += 1;
+        self.seen.last_ns = self.seen.last_ns.max(event.at_ns);
+        if self.by_lines {
+            self.line(event, reader);
+        }
+        match event.kind {
+            EventKind::Switch { previous, state, next } => {
+                self.seen.switches += 1;
+                self.switched(event, previous, state, next);
+            }
+            EventKind::Waking { task, .. } | EventKind::Wakeup { task, .. } => {
+                self.seen.wakeups += 1;
+                // It holds no lock, so no priority is inherited: this is its own.
+                let track = self.task(task.pid, Some(task.command), Some(task.priority));
+                // A task that has not run yet was asleep since before the trace.
+                if track.out.is_some() || track.last_in.is_none() {
+                    track.woken(event.at_ns, matches!(event.kind, EventKind::Wakeup { .. }));
+                }
+            }
+            EventKind::TimerStart { function, expires_ns, .. } => {
+                self.seen.timer_starts += 1;
+                let sleeper =
+                    reader.symbol(function).is_some_and(|(name, _)| vocabulary::wakes_a_sleeper(name));
+                if let Some(pid) = event.pid.filter(|pid| sleeper && *pid != 0 && !event.context.hard_irq) {
+                    self.task(pid, event.command, None).armed = Some((expires_ns, event.at_ns));
+                }
+            }
+            EventKind::TimerExpire { now_ns, .. } => self.clock.observe(event.at_ns, now_ns),
+            EventKind::Print { text } => self.print(event, reader.names().text(text)),
+            EventKind::Timerlat { sequence, context, latency_ns } => {
+                self.timerlat(event, sequence, context, latency_ns);
+            }
+            EventKind::Hwlat { .. }
+            | EventKind::Osnoise(_)
+            | EventKind::Noise { .. }
+            | EventKind::NoiseGap { .. } => self.noise(event, reader),
+            EventKind::Function { function, .. } | EventKind::GraphEntry { function, .. } => {
+                self.seen.functions += 1;
+                self.seen.section_ended |= self.hints.of(function, reader) == Hint::SectionEnds;
+            }
+            EventKind::GraphExit { function, .. } => {
+                self.seen.section_ended |= self.hints.of(function, reader) == Hint::SectionEnds;
+            }
+            EventKind::Lost { events } => self.seen.lost += events.unwrap_or(1),
+            _ => {}
+        }
+    }
+
+    fn task(&mut self, pid: u32, command: Option<Name>, priority: Option<i32>) -> &mut TaskTrack {
+        let track = self.tasks.entry(pid).or_default();
+        track.command = command.or(track.command);
+        // It may have become a real-time task after its start, and ceased to be one before its end. What was before is no
+        // latency of a real-time task.
+        match (track.priority, priority) {
+            (Some(PRIORITY_NORMAL..), Some(new @ ..PRIORITY_NORMAL)) => track.becomes_realtime(new),
+            (Some(known), Some(new)) => track.priority = Some(known.min(new)),
+            (known, new) => track.priority = known.or(new),
+        }
+        track
+    }
+
+    /// A switch, where only the threads of the lines tell it.
+    fn line(&mut self, event: &Event, reader: &dyn Reader) {
+        let before = self.cpus.get(&event.cpu).copied();
+        let mut preempted = before.is_some_and(|before| before.preempted);
+        if let (Some(before), Some(pid)) = (before, event.pid)
+            && before.pid.is_some_and(|old| old != pid)
+        {
+            let state = if preempted { TaskState::Runnable } else { TaskState::Blocked('S') };
+            let out = Out { at_ns: before.at_ns, state, cpu: event.cpu, for_lesser: false };
+            self.leave(before.pid.unwrap_or(0), before.command, None, out);
+            self.enter(event.at_ns, event.cpu, pid, event.command, None);
+            preempted = false;
+        }
+        if let EventKind::Function { function, .. } = event.kind {
+            match self.hints.of(function, reader) {
+                Hint::Preempted => preempted = true,
+                Hint::Sleeps => preempted = false,
+                _ => {}
+            }
+        }
+        let (mut pid, mut command) = (event.pid, event.command);
+        if let EventKind::Switch { next, .. } = event.kind {
+            (pid, command) = (Some(next.pid), Some(next.command));
+        }
+        self.cpus.insert(event.cpu, CpuTrack { pid, command, at_ns: event.at_ns, preempted });
+    }
+
+    fn switched(&mut self, event: &Event, previous: Task, state: TaskState, next: Task) {
+        let for_lesser = next.pid == 0 || next.priority > previous.priority;
+        let out = Out { at_ns: event.at_ns, state, cpu: event.cpu, for_lesser };
+        let own = Some(previous.priority).filter(|_| state != TaskState::Runnable);
+        self.leave(previous.pid, Some(previous.command), own, out);
+        self.enter(event.at_ns, event.cpu, next.pid, Some(next.command), None);
+    }
+
+    /// `priority` is the task's own.
+    fn leave(&mut self, pid: u32, command: Option<Name>, priority: Option<i32>, out: Out) {
+        if pid != 0 {
+            let track = self.task(pid, command, priority);
+            track.out = Some(out);
+            track.wake = None;
+        }
+    }
+
+    fn enter(&mut self, at_ns: u64, cpu: CpuId, pid: u32, command: Option<Name>, priority: Option<i32>) {
+        if pid == 0 {
+            return;
+        }
+        let (options, timers) = (self.options, self.seen.timer_starts > 0);
+        let clock = std::mem::take(&mut self.clock);
+        let track = self.task(pid, command, priority);
+        let out = track.out.take();
+        if let Some(out) = out {
+            let slept = out.state != TaskState::Runnable;
+            if slept {
+                track.wakeups += 1;
+                track.rhythm.beat(at_ns);
+            }
+            match track.late(pid, cpu, at_ns, out, &clock, options, timers) {
+                Some(late) => {
+                    track.add(late, options);
+                    track.add_wait(late, options);
+                }
+                None => track.unknown += u64::from(slept),
+            }
+            if slept {
+                track.armed = None;
+            }
+        } else if let Some((wake, _)) = track.wake {
+            track.wakeups += 1;
+            let since_ns = track.armed.map_or(wake, |(_, armed_ns)| armed_ns.min(wake));
+            let woken = Out { at_ns: since_ns, state: TaskState::Blocked('S'), cpu, for_lesser: false };
+            let late = track.late(pid, cpu, at_ns, woken, &clock, options, false);
+            if let Some(late) = late {
+                track.add(late, options);
+            }
+        }
+        track.last_in = Some((at_ns, cpu, out.map_or(0, |out| out.at_ns)));
+        track.wake = None;
+        self.clock = clock;
+    }
+
+    /// A break marker says how late its thread was; a tracer says that it stopped the trace.
+    fn print(&mut self, event: &Event, text: &str) {
+        if marker::is_stop(text) {
+            let latency_ns = self.last_sample.get(&event.cpu).copied();
+            self.stopped_at_ns = latency_ns.into_iter().chain(self.stopped_at_ns).min();
+        }
+        let (Some((latency_ns, threshold_ns)), Some(pid)) = (marker::read(text), event.pid) else { return };
+        let is_first = self.marked.replace(pid).is_none();
+        self.marked_threshold_ns = threshold_ns.or(Some(latency_ns.saturating_sub(1)));
+        let options = self.options;
+        let track = self.task(pid, event.command, None);
+        let (actual_ns, cpu, since_ns) = track.last_in.unwrap_or((event.at_ns, event.cpu, 0));
+        let expected_ns = actual_ns.saturating_sub(latency_ns);
+        let known = track.late.take_at(actual_ns, options.least_ns());
+        let better = known.filter(|late| late.from == ExpectedFrom::Timer || options.period_ns.is_some());
+        let late = better.unwrap_or(Late {
+            pid: Some(pid),
+            command: track.command,
+            priority: track.priority,
+            // The thread read the clock between its switch and the marker.
+            error_ns: event.at_ns.saturating_sub(actual_ns),
+            since_ns,
+            ..Late::new(cpu, expected_ns, actual_ns, ExpectedFrom::Marker, LateKind::Wakeup)
+        });
+        let command = track.command;
+        // Those that were longer would keep it out.
+        for track in self.tasks.values_mut().filter(|track| is_first && track.command == command) {
+            track.forget_before(late.expected_ns);
+        }
+        self.task(pid, None, None).late.push(late, options.top, options.least_ns());
+    }
+}

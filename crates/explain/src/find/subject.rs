@@ -1,0 +1,207 @@
+//! Whose spikes are looked for: the task that was named, or the one that looks like the measured one.
+
+use crate::find::finder::{Finder, Samples};
+use crate::find::late::Largest;
+use crate::find::late::PRIORITY_NORMAL;
+use crate::find::track::TaskTrack;
+use crate::options::{Options, TaskChoice};
+use crate::vocabulary;
+use whylate_trace::facts::FactTask;
+use whylate_trace::reader::{Reader, TraceInfo};
+
+/// The table has whole microseconds.
+const ROUNDED_NS: u64 = 1_000;
+
+/// Why the task of a tracer's samples is looked at.
+pub(crate) const MEASURED: &str = "its tracer measured the latencies itself";
+
+/// The chosen tasks and what is late of theirs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Subject {
+    pub(crate) task: Option<String>,
+    /// Why this one.
+    pub(crate) reason: String,
+    pub(crate) late: Largest,
+    pub(crate) blocked: Largest,
+    pub(crate) wakeups: u64,
+    /// The inferred period of the first of its threads that has one.
+    pub(crate) period_ns: Option<u64>,
+    pub(crate) pids: Vec<u32>,
+    /// A tracer took samples of it.
+    pub(crate) sampled: bool,
+    /// Wake-ups of which nothing tells when they should have been, and those that rest on its rhythm.
+    pub(crate) unknown: u64,
+    pub(crate) inferred: u64,
+    /// How long one of its threads has been waiting at the end of the trace.
+    pub(crate) waits_ns: u64,
+}
+
+impl Subject {
+    fn add(&mut self, pid: u32, track: &TaskTrack, finder: &Finder<'_>, options: &Options) {
+        for list in track.lists(options, false) {
+            self.late.merge(list, options.top);
+        }
+        if options.what.is_none() {
+            self.blocked.merge(&track.blocked, options.top);
+        }
+        self.pids.push(pid);
+        self.wakeups += track.wakeups;
+        self.unknown += track.unknown;
+        self.inferred += track.inferred;
+        let waits = track.waits_since_ns().map_or(0, |since| finder.seen.last_ns.saturating_sub(since));
+        self.waits_ns = self.waits_ns.max(waits);
+        self.period_ns = self.period_ns.or_else(|| track.rhythm.period_ns());
+    }
+}
+
+/// Chooses among what the first pass saw.
+pub(crate) fn choose(finder: &Finder<'_>, options: &Options, reader: &dyn Reader) -> Subject {
+    let text = |track: &TaskTrack| track.command.map_or("", |name| reader.names().text(name)).to_owned();
+    match &options.task {
+        Some(TaskChoice::Pid(pid)) => {
+            let samples = sampled(finder, options, |own, _| own == *pid, reader);
+            let mut subject = samples.unwrap_or_default();
+            if let Some(track) = finder.tasks.get(pid) {
+                subject.add(*pid, track, finder, options);
+                subject.task = Some(pid.to_string());
+            }
+            subject.reason = reason_of_choice(subject.task.is_some());
+            subject
+        }
+        Some(TaskChoice::Name(name)) => {
+            let samples = sampled(finder, options, |_, command| command.starts_with(name.as_str()), reader);
+            let mut subject = samples.unwrap_or_default();
+            let named = || finder.tasks.iter().filter(|(_, track)| text(track) == *name);
+            // The threads of a measuring tool that only wait for the others are not real-time tasks.
+            let realtime =
+                named().any(|(_, track)| track.priority.is_some_and(|priority| priority < PRIORITY_NORMAL));
+            for (pid, track) in named().filter(|(_, track)| !realtime || is_realtime(track)) {
+                subject.add(*pid, track, finder, options);
+                subject.task = Some(name.clone());
+            }
+            subject.reason = reason_of_choice(subject.task.is_some());
+            subject
+        }
+        None => {
+            if let Some(subject) = sampled(finder, options, |_, _| true, reader) {
+                return subject;
+            }
+            automatic(finder, options, text, reader)
+        }
+    }
+}
+
+/// The task that the header of a wake-up tracer says was late.
+pub(crate) fn stated_task(info: &TraceInfo) -> Option<&FactTask> {
+    let tracer = info.tracer.as_deref().unwrap_or("");
+    info.facts.task.as_ref().filter(|_| tracer.starts_with("wakeup") || tracer.is_empty())
+}
+
+fn reason_of_choice(found: bool) -> String {
+    if found { "as asked for" } else { "as asked for, but it is not in the trace" }.to_owned()
+}
+
+fn sampled(
+    finder: &Finder<'_>,
+    options: &Options,
+    wanted: impl Fn(u32, &str) -> bool,
+    reader: &dyn Reader,
+) -> Option<Subject> {
+    let mut subject = Subject { reason: MEASURED.to_owned(), ..Subject::default() };
+    // What the tracer attributed itself says more than the sum in its table.
+    let noises = finder.seen.noises > 0 && finder.seen.timerlats == 0 && finder.seen.gaps == 0;
+    // Without the tracer's thread, they are what ran, and nobody was kept from running.
+    if noises && finder.seen.samples == 0 && !finder.seen.workload {
+        return None;
+    }
+    // Some of them only, where the table of the tracer has a larger one.
+    let worst = |lists: &Samples| lists.values().map(|(_, largest)| largest.worst_ns()).max().unwrap_or(0);
+    let whole = worst(&finder.noises).saturating_add(ROUNDED_NS) >= worst(&finder.samples);
+    let lists = if noises && whole { &finder.noises } else { &finder.samples };
+    for (pid, (command, largest)) in lists {
+        let name = command.map_or("", |name| reader.names().text(name));
+        if wanted(*pid, name) {
+            subject.sampled = true;
+            subject.late.merge(largest, options.top);
+            let family = name.split('/').next().filter(|family| !family.is_empty());
+            subject.task = subject.task.or(family.map(str::to_owned));
+        }
+    }
+    subject.task = subject.task.or_else(|| reader.info().tracer.clone());
+    subject.sampled.then_some(subject)
+}
+
+/// The marked one; else a measuring tool; else the real-time task that was latest, periodic ones first; else the
+/// latest of all.
+fn automatic(
+    finder: &Finder<'_>,
+    options: &Options,
+    text: impl Fn(&TaskTrack) -> String,
+    reader: &dyn Reader,
+) -> Subject {
+    let stated = stated_task(reader.info()).map(|task| task.pid);
+    let rank = |pid: u32, track: &TaskTrack| -> (u8, &'static str) {
+        let name = text(track);
+        let realtime = track.priority.is_some_and(|priority| priority < PRIORITY_NORMAL);
+        let own = !vocabulary::is_kernel_housekeeping(&name)
+            && !vocabulary::is_recorder(&name)
+            && !is_helper(track, &name);
+        match track.rhythm.period_ns() {
+            _ if finder.marked == Some(pid) => (5, "it stopped the trace because it was late"),
+            _ if stated == Some(pid) => (5, "the tracer's header names it"),
+            _ if vocabulary::is_measuring(&name) && is_realtime(track) => (4, "it measures latency"),
+            Some(_) if realtime && own => (3, "a periodic real-time task"),
+            None if realtime && own => (2, "the real-time task that was latest"),
+            _ if own => (1, "the task that was latest; no real-time task was late"),
+            _ => (0, "a thread of the kernel or of a tool that records; nobody else was late"),
+        }
+    };
+    let worst = |track: &TaskTrack| track.lists(options, false).map(Largest::worst_ns).max().unwrap_or(0);
+    let seen = |track: &&TaskTrack| track.wakeups > 0 || worst(track) > 0;
+    let candidates = || finder.tasks.iter().filter(|(_, track)| seen(track));
+    let key = |pid: u32, track: &TaskTrack| {
+        (rank(pid, track).0, worst(track), track.blocked.worst_ns(), track.wakeups, u32::MAX - pid)
+    };
+    let best = candidates().max_by_key(|(pid, track)| key(**pid, track));
+    // Where the real-time tasks were in time, or nobody but the kernel's threads slept, whoever was late counts.
+    let late = candidates().filter(|(_, track)| worst(track) > options.least_ns());
+    let latest = late.max_by_key(|(pid, track)| key(**pid, track));
+    let in_time = best.is_some_and(|(pid, track)| {
+        rank(*pid, track).0 <= 2 && worst(track) <= options.least_ns() && track.blocked.worst_ns() == 0
+    });
+    let Some((pid, track)) = latest.filter(|_| in_time).or(best) else {
+        return Subject { reason: no_task(reader), ..Subject::default() };
+    };
+    let (rank_of_best, reason) = rank(*pid, track);
+    let name = text(track);
+    let mut subject = Subject { reason: reason.to_owned(), ..Subject::default() };
+    if rank_of_best < 3 || name.is_empty() {
+        subject.add(*pid, track, finder, options);
+        subject.task = Some(if name.is_empty() { pid.to_string() } else { format!("{name}-{pid}") });
+        return subject;
+    }
+    // All threads of a tool that measures with several.
+    for (other, track) in &finder.tasks {
+        if other == pid || (text(track) == name && rank(*other, track).0 >= 3 && is_realtime(track)) {
+            subject.add(*other, track, finder, options);
+        }
+    }
+    subject.task = Some(name);
+    subject
+}
+
+fn no_task(reader: &dyn Reader) -> String {
+    match reader.info().tracer.as_deref() {
+        Some(tracer @ ("hwlat" | "osnoise" | "timerlat")) => format!("the {tracer} tracer took no sample"),
+        _ => "no task was seen to sleep and run again".to_owned(),
+    }
+}
+
+/// Whether it is a thread of this program that does not measure.
+pub(crate) fn is_helper(track: &TaskTrack, name: &str) -> bool {
+    vocabulary::is_own(name) && !is_realtime(track)
+}
+
+fn is_realtime(track: &TaskTrack) -> bool {
+    track.priority.is_none_or(|priority| priority < PRIORITY_NORMAL)
+}

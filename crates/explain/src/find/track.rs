@@ -1,0 +1,178 @@
+//! First pass: what is known of one task, and how late it was when it ran again.
+
+use crate::find::clock::Alignment;
+use crate::find::late::{Largest, Late, LateKind, PRIORITY_NORMAL};
+use crate::find::rhythm::Rhythm;
+use crate::options::Options;
+use crate::time;
+use whylate_core::CpuId;
+use whylate_core::result::{ExpectedFrom, LateWhat};
+use whylate_trace::event::{Name, TaskState};
+
+/// How much earlier than its timer a task may be woken and still count as woken by it.
+const TIMER_SLACK_NS: u64 = 2_000;
+/// An interval this many times the given period says that the task does not run at that period.
+const PERIOD_MISFIT: u64 = 3;
+
+/// What is known of a task, from all of the trace so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TaskTrack {
+    pub(crate) command: Option<Name>,
+    pub(crate) priority: Option<i32>,
+    pub(crate) rhythm: Rhythm,
+    /// From its timer or its wake-up to its run.
+    pub(crate) late: Largest,
+    /// Times that another had its CPU though it could run, as a real-time task.
+    pub(crate) preempted: Largest,
+    /// The same as an ordinary task, which shares its CPU with whoever there is.
+    pub(crate) shared: Largest,
+    /// Times that it blocked in the middle of its work.
+    pub(crate) blocked: Largest,
+    pub(crate) wakeups: u64,
+    /// Wake-ups of which nothing tells when they should have been.
+    pub(crate) unknown: u64,
+    /// Wake-ups whose moment rests on the task's own rhythm alone.
+    pub(crate) inferred: u64,
+    pub(crate) out: Option<Out>,
+    /// Its wake-up, and whether `sched_wakeup` said that it was over.
+    pub(crate) wake: Option<(u64, bool)>,
+    pub(crate) armed: Option<(u64, u64)>,
+    pub(crate) last_in: Option<(u64, CpuId, u64)>,
+}
+
+/// How a task left the CPU.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Out {
+    pub(crate) at_ns: u64,
+    pub(crate) state: TaskState,
+    pub(crate) cpu: CpuId,
+    pub(crate) for_lesser: bool,
+}
+
+impl TaskTrack {
+    /// What to look at of a task: by default what a real-time task should never have, and `shared` too where it is asked for.
+    pub(crate) fn lists<'t>(&'t self, options: &Options, shared: bool) -> impl Iterator<Item = &'t Largest> {
+        let wanted = move |what: LateWhat, by_default: bool, list: &'t Largest| match options.what {
+            None => by_default.then_some(list),
+            Some(wanted) => (wanted == what).then_some(list),
+        };
+        let all = [
+            wanted(LateWhat::Wakeup, true, &self.late),
+            wanted(LateWhat::Preempted, true, &self.preempted),
+            wanted(LateWhat::Preempted, shared, &self.shared),
+            wanted(LateWhat::Blocked, false, &self.blocked),
+        ];
+        all.into_iter().flatten()
+    }
+
+    /// Forgets what it was late by as an ordinary task.
+    pub(crate) fn becomes_realtime(&mut self, priority: i32) {
+        let Self { command, out, wake, armed, last_in, .. } = *self;
+        *self = Self { command, priority: Some(priority), out, wake, armed, last_in, ..Self::default() };
+    }
+
+    /// Forgets what ended before that moment: a task that stops at the first latency above its limit had none before.
+    pub(crate) fn forget_before(&mut self, at_ns: u64) {
+        for list in [&mut self.late, &mut self.preempted, &mut self.shared, &mut self.blocked] {
+            list.forget_before(at_ns);
+        }
+    }
+
+    pub(crate) fn add(&mut self, late: Late, options: &Options) {
+        let list = match late.kind {
+            LateKind::Blocked => &mut self.blocked,
+            LateKind::Preempted { .. } if late.priority.is_some_and(|own| own < PRIORITY_NORMAL) => {
+                &mut self.preempted
+            }
+            LateKind::Preempted { .. } => &mut self.shared,
+            _ => &mut self.late,
+        };
+        list.push(late, options.top, options.least_ns());
+        self.inferred += u64::from(late.from == ExpectedFrom::Period && options.period_ns.is_none());
+    }
+
+    /// Takes a wake-up. A task that can run is not woken again: where it is, it ran and slept meanwhile, unseen.
+    pub(crate) fn woken(&mut self, at_ns: u64, is_over: bool) {
+        match &mut self.wake {
+            Some((_, over)) if !*over => *over = is_over,
+            wake => {
+                let before = wake.replace((at_ns, is_over));
+                self.armed = self.armed.filter(|(_, armed_ns)| before.is_none_or(|(at, _)| *armed_ns > at));
+            }
+        }
+    }
+
+    /// A task that blocked in its work waits for its CPU afterwards as every task does.
+    pub(crate) fn add_wait(&mut self, blocked: Late, options: &Options) {
+        if let (LateKind::Blocked, Some((woken_ns, _))) = (blocked.kind, self.wake) {
+            let (expected_ns, from, kind) = (woken_ns, ExpectedFrom::Wakeup, LateKind::Wakeup);
+            self.add(Late { expected_ns, from, kind, ..blocked }, options);
+        }
+    }
+
+    /// When it was woken and has not run since.
+    pub(crate) fn waits_since_ns(&self) -> Option<u64> {
+        self.wake.filter(|_| self.out.is_some() || self.last_in.is_none()).map(|(at_ns, _)| at_ns)
+    }
+
+    /// How late the task is that runs at `actual_ns` again after it left the CPU; `None` when nothing shows it.
+    #[allow(clippy::too_many_arguments, reason = "the moment and all that is known of it")]
+    pub(crate) fn late(
+        &self,
+        pid: u32,
+        cpu: CpuId,
+        actual_ns: u64,
+        out: Out,
+        clock: &Alignment,
+        options: &Options,
+        timers: bool,
+    ) -> Option<Late> {
+        let Out { at_ns: out_ns, state, .. } = out;
+        let late = |expected_ns, from, error_ns, kind| Late {
+            pid: Some(pid),
+            command: self.command,
+            priority: self.priority,
+            error_ns,
+            since_ns: out_ns,
+            ..Late::new(cpu, expected_ns, actual_ns, from, kind)
+        };
+        let realtime = self.priority.is_some_and(|priority| priority < PRIORITY_NORMAL);
+        if state == TaskState::Runnable {
+            let kind = LateKind::Preempted { cpu: out.cpu, for_lesser: out.for_lesser };
+            return Some(late(out_ns, ExpectedFrom::Interrupted, 0, kind));
+        }
+        let blocked = matches!(state, TaskState::Blocked('D')) || (timers && self.armed.is_none());
+        let wake = self.wake.map(|(at_ns, _)| at_ns);
+        let woken = wake.unwrap_or(actual_ns);
+        if let Some((expires_ns, armed_ns)) = self.armed
+            && let Some((expected, error)) = clock.to_trace(expires_ns, armed_ns)
+            && expected <= woken.saturating_add(TIMER_SLACK_NS.saturating_add(error))
+        {
+            let expected = time::within(expected, out_ns, actual_ns);
+            return Some(late(expected, ExpectedFrom::Timer, error, LateKind::Wakeup));
+        }
+        // Its timer is on another CPU: this sleep is part of its work.
+        if blocked && (realtime || options.what == Some(LateWhat::Blocked)) {
+            return Some(late(out_ns, ExpectedFrom::Interrupted, 0, LateKind::Blocked));
+        }
+        if self.armed.is_none()
+            && let Some(period) = self.period_ns(options)
+            && let expected = out_ns.saturating_add(period)
+            && expected <= woken
+        {
+            return Some(late(expected, ExpectedFrom::Period, 0, LateKind::Wakeup));
+        }
+        Some(late(wake?, ExpectedFrom::Wakeup, 0, LateKind::Wakeup))
+    }
+
+    /// The period to add to the moment at which the task went to sleep: given, or its rhythm's.
+    fn period_ns(&self, options: &Options) -> Option<u64> {
+        let Some(given) = options.period_ns else { return self.rhythm.period_ns() };
+        let enough = self.rhythm.known() >= 8;
+        let misfit =
+            self.rhythm.median_ns().is_some_and(|median| median > given.saturating_mul(PERIOD_MISFIT));
+        let normal = self.priority.is_some_and(|priority| priority >= PRIORITY_NORMAL);
+        let fits = !enough || !misfit;
+        (fits && !normal).then_some(given)
+    }
+}

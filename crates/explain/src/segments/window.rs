@@ -1,0 +1,67 @@
+//! The window of a spike, its pieces, and what is known of the machine besides the recording.
+
+use super::Segment;
+use std::collections::BTreeMap;
+use whylate_core::{CpuId, CpuSet};
+
+/// What entering and leaving the kernel may take on each side of what was recorded, in a loop that never sleeps.
+const MARGIN_NS: u64 = 1_500;
+/// The same in a virtual machine, where the hypervisor lets the interrupt in and is told of its end: for an interrupt
+/// whose function took 3 us this was measured as 9 us in all on a quiet host, and as 17 to 30 us on each side on another
+/// day.
+const MARGIN_VIRTUAL_NS: u64 = 30_000;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Window {
+    pub cpu: CpuId,
+    /// When the task should have run, or when it was last seen running.
+    pub from_ns: u64,
+    /// When it ran again.
+    pub to_ns: u64,
+    /// Whether the task waited for a timer (a `timer` probe), or was running all the time (a `stall` probe).
+    pub is_timer: bool,
+    /// The process of the measuring threads.
+    pub process: u32,
+    /// Priority of the measuring thread, as tools print it; negative for an ordinary one.
+    pub priority: i32,
+}
+
+/// What is known of the machine besides the recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Surroundings {
+    /// Whether it is a virtual machine, whose hypervisor may take the CPU unseen.
+    pub is_virtual: bool,
+    /// Time that the hypervisor took of the CPU around the window; absent where it does not tell.
+    pub steal_ns: Option<u64>,
+    /// Firmware interrupts counted around the window; absent without a counter.
+    pub smis: Option<u64>,
+    /// The process of this program: what it does to the measured CPUs, as by interrupts or by running on the only CPU, is the
+    /// measurement's own doing; 0 when there is none.
+    pub own_process: u32,
+    /// The other threads of the core of each CPU that has any online.
+    pub siblings: BTreeMap<CpuId, CpuSet>,
+    pub lines: BTreeMap<u32, String>,
+}
+
+impl Surroundings {
+    /// Whether a process is this program, on whose account something is then the measurement's own doing.
+    pub(crate) fn is_own(&self, process: u32) -> bool {
+        self.own_process != 0 && process == self.own_process
+    }
+
+    /// What entering and leaving the kernel may take on each side of what was recorded.
+    pub(super) fn margin_ns(&self) -> u64 {
+        if self.is_virtual { MARGIN_VIRTUAL_NS } else { MARGIN_NS }
+    }
+}
+
+/// A stretch of the window in which one thing had the CPU.
+#[derive(Clone, Debug)]
+pub(super) struct Slice<'r> {
+    pub(super) from_ns: u64,
+    pub(super) to_ns: u64,
+    /// What had it; `None` where nothing was recorded.
+    pub(super) segment: Option<&'r Segment>,
+    /// The interrupt next to it, whose entry or exit it may be.
+    pub(super) neighbour: Option<&'r Segment>,
+}

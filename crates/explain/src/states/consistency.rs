@@ -1,0 +1,47 @@
+//! Whether the events of a CPU fit together: interrupts whose start and end are both recorded, and events that cannot
+//! follow each other because some between them are missing.
+
+use crate::states::States;
+use crate::states::cpu::Cpu;
+use crate::states::state::Level;
+use crate::vocabulary::Class;
+use whylate_trace::event::{Event, EventKind};
+
+impl States {
+    /// Marks the spans of an interrupt or a softirq whose end an event tells.
+    pub(crate) fn close_interrupt(&mut self, cpu: &mut Cpu, event: &Event, class: Class) {
+        let from = match event.kind {
+            EventKind::VectorExit { .. } | EventKind::IrqExit { .. } => cpu.hard_from,
+            EventKind::Noise { source: whylate_trace::event::NoiseSource::Irq { .. }, .. } => cpu.hard_from,
+            EventKind::SoftirqExit { .. } => cpu.softirq_from.take(),
+            _ if class == Class::InterruptTail => cpu.hard_from,
+            _ => None,
+        };
+        let Some((from, spans)) = from.zip(self.spans.get_mut(&event.cpu)) else { return };
+        let is_softirq = matches!(event.kind, EventKind::SoftirqExit { .. });
+        for span in spans.iter_mut().skip(from) {
+            span.closed |= match span.state.level {
+                Level::HardIrq(_) => !is_softirq,
+                Level::Softirq(_) => is_softirq,
+                _ => false,
+            };
+        }
+    }
+
+    /// Whether an event cannot follow what is known of its CPU: a switch from another thread, a line of another thread
+    /// without a switch, the end of an interrupt that did not begin, flags of a thread within an interrupt.
+    pub(crate) fn contradicts(&self, cpu: &Cpu, event: &Event, class: Class) -> bool {
+        let known = cpu.pid.is_some() && self.has_switches;
+        let flags = event.context;
+        let told = flags.irqs_off.is_some();
+        match event.kind {
+            EventKind::Switch { previous, .. } => known && cpu.pid != Some(previous.pid),
+            EventKind::VectorExit { .. } | EventKind::IrqExit { .. } => cpu.hard.is_empty(),
+            EventKind::SoftirqExit { .. } => cpu.softirq.is_none(),
+            EventKind::Noise { .. } | EventKind::Timerlat { .. } => false,
+            _ if class == Class::InterruptTail || matches!(class, Class::InterruptEntry(_)) => false,
+            _ if known && event.pid.is_some() && cpu.pid != event.pid && !cpu.is_switching(event) => true,
+            _ => told && !flags.hard_irq && !flags.nmi && !cpu.hard.is_empty() && !cpu.by_flags,
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What the sweep over a window remembers of one CPU.
+
+use crate::states::stacks::{FunctionId, PathId};
+use crate::states::state::Level;
+use crate::vocabulary::Class;
+use std::collections::HashMap;
+use whylate_trace::event::{Event, EventKind};
+use whylate_trace::reader::Reader;
+
+/// What the sweep remembers of a CPU.
+#[derive(Default)]
+pub(crate) struct Cpu {
+    pub(crate) last: usize,
+    pub(crate) pid: Option<u32>,
+    pub(crate) hard: Vec<usize>,
+    pub(crate) softirq: Option<Option<u32>>,
+    pub(crate) nmi: bool,
+    /// What the flags alone told of interrupts and softirqs: it holds as long as the next event's flags say so too.
+    pub(crate) by_flags: bool,
+    pub(crate) user: bool,
+    pub(crate) scheduling: bool,
+    pub(crate) switched: bool,
+    /// The thread that the scheduler has taken off, until another one is seen.
+    pub(crate) leaving_pid: Option<u32>,
+    /// Interrupts off and depth of disabled preemption in the thread, as the flags tell.
+    pub(crate) thread_irqs_off: Option<bool>,
+    pub(crate) thread_depth: Option<u8>,
+    pub(crate) irqs_section: Option<(u64, FunctionId, FunctionId)>,
+    pub(crate) preempt_section: Option<(u64, FunctionId, FunctionId)>,
+    /// Function that an event announced: a timer's handler, or what another CPU asked for.
+    pub(crate) announced: Option<FunctionId>,
+    pub(crate) idle_state: Option<u32>,
+    pub(crate) stacks: HashMap<(Option<u32>, u8), PathId>,
+    /// Number of spans at the entry of the interrupt and of the softirq that events told.
+    pub(crate) hard_from: Option<usize>,
+    pub(crate) softirq_from: Option<usize>,
+    pub(crate) last_entry: bool,
+    /// On the way out of an interrupt, interrupts still off: what is called there is not the thread's.
+    pub(crate) leaving: bool,
+}
+
+impl Cpu {
+    pub(crate) fn new(last: usize, event: &Event) -> Self {
+        Self { last, pid: event.pid, ..Self::default() }
+    }
+
+    pub(crate) fn level(&self) -> Level {
+        match (self.nmi, self.hard.last(), self.softirq) {
+            (true, ..) => Level::Nmi,
+            (_, Some(label), _) => Level::HardIrq(*label),
+            (_, _, Some(vector)) => Level::Softirq(vector),
+            _ => Level::Thread,
+        }
+    }
+
+    /// Whether an event is still of the thread that the scheduler has taken off: the switch is not over.
+    pub(crate) fn is_switching(&self, event: &Event) -> bool {
+        let over = match event.kind {
+            EventKind::Switch { .. } => true,
+            // Whoever was chosen can run already: it has run and slept since, unseen.
+            EventKind::Wakeup { task, .. } => Some(task.pid) == self.pid,
+            _ => false,
+        };
+        self.leaving_pid.is_some() && event.pid == self.leaving_pid && !event.context.hard_irq && !over
+    }
+
+    /// The thread of the next event is on the CPU, unless a switch is under way: then the one that was chosen is next.
+    pub(crate) fn follow(&mut self, event: &Event) {
+        if self.is_switching(event) {
+            return;
+        }
+        self.leaving_pid = None;
+        if event.pid.is_some() && self.pid != event.pid {
+            (self.pid, self.scheduling) = (event.pid, false);
+        }
+    }
+
+    pub(crate) fn stack_key(&self) -> (Option<u32>, u8) {
+        match self.level() {
+            Level::Nmi => (None, 3),
+            Level::HardIrq(_) => (None, 2),
+            Level::Softirq(_) => (self.pid, 1),
+            Level::Thread => (self.pid, 0),
+        }
+    }
+}
+
+/// What the flags say of the thread itself. Functions are traced wherever the thread is; events are recorded within sections
+/// of their own (the scheduler's lock, the timer's, an exception's entry): that interrupts or preemption were off there
+/// tells nothing of the code before or after. That they were on does.
+pub(crate) fn remember_flags(cpu: &mut Cpu, event: &Event, class: Class, reader: &dyn Reader) {
+    let flags = event.context;
+    let opens = match event.kind {
+        EventKind::Function { function, .. } => reader.symbol(function).is_some_and(|(name, _)| {
+            name.contains("unlock") || name.contains("irqrestore") || name.contains("_enable")
+        }),
+        _ => false,
+    };
+    let is_function = matches!(
+        event.kind,
+        EventKind::Function { .. } | EventKind::GraphEntry { .. } | EventKind::GraphExit { .. }
+    );
+    match cpu.level() {
+        Level::Thread if matches!(class, Class::InterruptEntry(_)) => {}
+        Level::Thread | Level::Softirq(_) if cpu.scheduling || opens => {
+            cpu.thread_irqs_off = None;
+            cpu.thread_depth = None;
+        }
+        Level::Thread | Level::Softirq(_) => {
+            let left = class == Class::InterruptTail
+                || matches!(event.kind, EventKind::VectorExit { .. } | EventKind::IrqExit { .. });
+            let off = flags.irqs_off.filter(|off| is_function || !off);
+            cpu.thread_irqs_off = if left { None } else { off };
+            cpu.thread_depth = flags.preempt_depth.filter(|depth| is_function || left || *depth == 0);
+        }
+        Level::HardIrq(_) => {
+            cpu.thread_irqs_off = None;
+            let entry = matches!(class, Class::InterruptEntry(_));
+            cpu.thread_depth = match (cpu.thread_depth, flags.preempt_depth) {
+                (_, depth) if entry => depth,
+                (Some(before), Some(depth)) => Some(before.min(depth)),
+                (before, depth) => before.or(depth),
+            };
+        }
+        Level::Nmi => {}
+    }
+}

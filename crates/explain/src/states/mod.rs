@@ -1,0 +1,390 @@
+//! What each CPU was doing between any two events: thread, interrupt, softirq, interrupts and preemption off, and the
+//! functions that were being called.
+//!
+//! In go the events of a window; out come, for each CPU, spans without a gap between its first and its last event.
+//! What the trace does not tell stays [`Knowledge::Unknown`]; nothing here decides who is to blame.
+
+pub(crate) mod consistency;
+pub(crate) mod cpu;
+pub(crate) mod priorities;
+pub(crate) mod stacks;
+pub(crate) mod state;
+
+use crate::states::cpu::{Cpu, remember_flags};
+use crate::states::stacks::{Functions, PathId, Paths};
+use crate::states::state::{IrqLabel, Knowledge, Level, Span, State};
+use crate::vocabulary::{self, Class, Interrupt};
+use crate::window::Window;
+use std::collections::BTreeMap;
+use whylate_core::CpuId;
+use whylate_trace::event::{Context, Event, EventKind, TaskState, Vector};
+use whylate_trace::reader::Reader;
+
+/// Flags of interrupts so far apart are of two, where the trace has no event of a handler: two ticks, mostly.
+const TWO_INTERRUPTS_NS: u64 = 500_000;
+
+/// All that the sweep gives.
+#[derive(Debug, Default)]
+pub(crate) struct States {
+    pub(crate) spans: BTreeMap<CpuId, Vec<Span>>,
+    pub(crate) labels: Vec<IrqLabel>,
+    pub(crate) functions: Functions,
+    pub(crate) paths: Paths,
+    /// Entries of timer interrupts: CPU and place of the event.
+    pub(crate) timer_entries: Vec<(CpuId, usize)>,
+    /// Whether events told when interrupts went off and on.
+    pub(crate) irq_events: bool,
+    pub(crate) has_functions: bool,
+    /// Whether anything but flags told of handlers of interrupts.
+    pub(crate) has_handlers: bool,
+    /// Whether the scheduler's switches were traced.
+    pub(crate) has_switches: bool,
+    /// Moments at which events of a CPU contradict each other: some between them are not in the trace.
+    pub(crate) breaks: Vec<(CpuId, u64)>,
+}
+
+pub(crate) fn sweep(window: &Window, reader: &dyn Reader) -> States {
+    let mut states = States {
+        irq_events: window
+            .events
+            .iter()
+            .any(|event| matches!(event.kind, EventKind::IrqsOff { .. } | EventKind::IrqsOn { .. })),
+        has_handlers: window.events.iter().any(tells_of_handlers),
+        has_switches: window.events.iter().any(|event| matches!(event.kind, EventKind::Switch { .. })),
+        ..States::default()
+    };
+    let mut cpus: BTreeMap<CpuId, Cpu> = BTreeMap::new();
+    for (index, event) in window.events.iter().enumerate() {
+        let known = cpus.contains_key(&event.cpu);
+        let cpu = cpus.entry(event.cpu).or_insert_with(|| Cpu::new(index, event));
+        let class = states.class_of(event, reader);
+        let begin = if known { window.events[cpu.last].at_ns } else { window.from };
+        states.close(cpu, window, begin, (event, class), index);
+        states.update(cpu, index, event, class, reader);
+    }
+    // Before the first and after the last event of a CPU its state is unchanged.
+    for (id, cpu) in &cpus {
+        let last = &window.events[cpu.last];
+        let end = Event { at_ns: window.to.max(last.at_ns), cpu: *id, context: Context::default(), ..*last };
+        states.close(cpu, window, last.at_ns, (&end, Class::Ordinary), cpu.last);
+    }
+    states
+}
+
+fn tells_of_handlers(event: &Event) -> bool {
+    matches!(
+        event.kind,
+        EventKind::VectorEntry { .. }
+            | EventKind::VectorExit { .. }
+            | EventKind::IrqEntry { .. }
+            | EventKind::IrqExit { .. }
+            | EventKind::TimerExpire { .. }
+            | EventKind::Function { .. }
+            | EventKind::GraphEntry { .. }
+            | EventKind::Timerlat { .. }
+            | EventKind::Noise { .. }
+    )
+}
+
+impl States {
+    /// What the function of an event tells; [`Class::Ordinary`] for events that are not functions.
+    fn class_of(&mut self, event: &Event, reader: &dyn Reader) -> Class {
+        match event.kind {
+            EventKind::Function { function, caller } => {
+                let (function, caller) =
+                    (self.functions.id(function, reader), self.functions.id(caller, reader));
+                self.functions.class(function, Some(caller))
+            }
+            EventKind::GraphEntry { function, .. } => {
+                let function = self.functions.id(function, reader);
+                self.functions.class(function, None)
+            }
+            EventKind::VectorEntry { vector } => Class::InterruptEntry(interrupt_of(vector, reader)),
+            EventKind::IrqEntry { .. } => Class::InterruptEntry(Interrupt::Device),
+            EventKind::Timerlat { context: whylate_trace::event::TimerlatContext::Irq, .. } => {
+                Class::InterruptEntry(Interrupt::Timer)
+            }
+            _ => Class::Ordinary,
+        }
+    }
+
+    /// Ends the span from `begin` to an event.
+    fn close(
+        &mut self,
+        cpu: &Cpu,
+        window: &Window,
+        begin: u64,
+        (after, class): (&Event, Class),
+        index: usize,
+    ) {
+        let before = &window.events[cpu.last];
+        if after.at_ns <= begin {
+            return;
+        }
+        let ends_in_interrupt = matches!(class, Class::InterruptEntry(_)) && cpu.hard.is_empty();
+        let enters_user =
+            matches!(after.kind, EventKind::SyscallEnter { .. } | EventKind::PageFault { user: true, .. });
+        let irqs_off = match (cpu.thread_irqs_off, after.context.irqs_off) {
+            _ if cpu.irqs_section.is_some() => Knowledge::ByEvent,
+            _ if self.irq_events => Knowledge::Not,
+            (Some(true), _) if ends_in_interrupt => Knowledge::ByFlags,
+            (Some(true), Some(true)) => Knowledge::ByFlags,
+            (Some(false), Some(false)) => Knowledge::Not,
+            _ => Knowledge::Unknown,
+        };
+        let preempt_off = match cpu.thread_depth {
+            _ if cpu.preempt_section.is_some() => Knowledge::ByEvent,
+            Some(0) => Knowledge::Not,
+            Some(_) => Knowledge::ByFlags,
+            None => Knowledge::Unknown,
+        };
+        let flags = after.context;
+        let apart = !self.has_handlers && after.at_ns - begin > TWO_INTERRUPTS_NS;
+        let left = cpu.by_flags && (apart || (!flags.hard_irq && !flags.softirq && !flags.nmi));
+        let level = if left { Level::Thread } else { cpu.level() };
+        // A switch that was not recorded: the thread that the interrupt found had interrupts off.
+        let found = after.pid.filter(|_| ends_in_interrupt && !self.has_switches);
+        let state = State {
+            pid: found.or(cpu.pid),
+            level,
+            irqs_off,
+            preempt_off,
+            need_resched: before.context.need_resched,
+            need_resched_lazy: before.context.need_resched_lazy,
+            user: cpu.user || (enters_user && level == Level::Thread),
+            scheduling: cpu.scheduling,
+            switched: cpu.switched,
+            switching: cpu.is_switching(after),
+            path: cpu.stacks.get(&cpu.stack_key()).copied().unwrap_or(PathId::ROOT),
+            irqs_section: cpu.irqs_section,
+            preempt_section: cpu.preempt_section,
+            announced: cpu.announced,
+            idle_state: cpu.idle_state,
+        };
+        let events = (cpu.last, index);
+        let span = Span { from: begin, to: after.at_ns, state, events, ends_in_interrupt, closed: false };
+        self.spans.entry(after.cpu).or_default().push(span);
+    }
+
+    /// What the CPU does after an event.
+    fn update(&mut self, cpu: &mut Cpu, index: usize, event: &Event, class: Class, reader: &dyn Reader) {
+        cpu.last = index;
+        if self.contradicts(cpu, event, class) {
+            self.breaks.push((event.cpu, event.at_ns));
+        }
+        let spans = self.spans.get(&event.cpu).map_or(0, Vec::len);
+        cpu.follow(event);
+        let level = cpu.level();
+        self.close_interrupt(cpu, event, class);
+        self.enter_or_leave_interrupt(cpu, index, event, class, reader);
+        if cpu.level() != level {
+            cpu.announced = None;
+        }
+        match (class, event.kind) {
+            (Class::InterruptEntry(_), _) if !cpu.by_flags => _ = cpu.hard_from.get_or_insert(spans),
+            (_, EventKind::SoftirqEntry { .. }) => cpu.softirq_from = Some(spans),
+            _ if cpu.hard.is_empty() => cpu.hard_from = None,
+            _ => {}
+        }
+        let switched = matches!(event.kind, EventKind::Switch { .. });
+        let off = event.context.irqs_off == Some(true) && !switched;
+        cpu.leaving = class == Class::InterruptTail || (cpu.leaving && off);
+        cpu.user = class == Class::UserEdge || matches!(event.kind, EventKind::SyscallExit { .. });
+        match event.kind {
+            EventKind::Function { .. } | EventKind::GraphEntry { .. } | EventKind::GraphExit { .. } => {
+                self.call(cpu, event, class, reader);
+            }
+            EventKind::Switch { next, state, previous } => {
+                cpu.pid = Some(next.pid);
+                cpu.scheduling = false;
+                cpu.leaving_pid = Some(previous.pid).filter(|pid| *pid != next.pid);
+                if matches!(state, TaskState::Blocked('X' | 'Z')) {
+                    cpu.stacks.remove(&(Some(previous.pid), 0));
+                }
+            }
+            // It is recorded when the thread leaves the CPU to one that the next event names.
+            EventKind::Noise { source: whylate_trace::event::NoiseSource::Thread { .. }, .. } => {
+                cpu.pid = None;
+            }
+            EventKind::Idle { state } => cpu.idle_state = state,
+            EventKind::IrqsOff { caller, parent } => {
+                let section =
+                    (event.at_ns, self.functions.id(caller, reader), self.functions.id(parent, reader));
+                cpu.irqs_section.get_or_insert(section);
+            }
+            EventKind::IrqsOn { .. } => cpu.irqs_section = None,
+            EventKind::PreemptOff { caller, parent } => {
+                let section =
+                    (event.at_ns, self.functions.id(caller, reader), self.functions.id(parent, reader));
+                cpu.preempt_section.get_or_insert(section);
+            }
+            EventKind::PreemptOn { .. } => cpu.preempt_section = None,
+            EventKind::RemoteFunctionEntry { function } => {
+                cpu.announced = Some(self.functions.id(function, reader));
+            }
+            EventKind::TimerExpire { function, .. } => {
+                cpu.announced = Some(self.functions.id(function, reader));
+            }
+            EventKind::RemoteFunctionExit { .. } | EventKind::TimerExpireExit { .. } => cpu.announced = None,
+            _ => cpu.scheduling &= !matches!(event.kind, EventKind::SyscallEnter { .. }),
+        }
+        remember_flags(cpu, event, class, reader);
+    }
+
+    fn enter_or_leave_interrupt(
+        &mut self,
+        cpu: &mut Cpu,
+        index: usize,
+        event: &Event,
+        class: Class,
+        reader: &dyn Reader,
+    ) {
+        let flags = event.context;
+        let told = flags.irqs_off.is_some();
+        cpu.nmi = flags.nmi;
+        cpu.by_flags = flags.nmi || (cpu.by_flags && (flags.hard_irq || flags.softirq));
+        if let Class::InterruptEntry(interrupt) = class {
+            let label = self.label(event, interrupt, reader);
+            if interrupt == Interrupt::Timer && !cpu.last_entry {
+                self.timer_entries.push((event.cpu, index));
+            }
+            cpu.last_entry = interrupt == Interrupt::Timer;
+            cpu.by_flags = false;
+            match cpu.hard.last() {
+                Some(last) if self.labels[*last] == self.labels[label] => {}
+                // Keep the name of the device: a function event only says that an interrupt runs.
+                Some(_) if matches!(event.kind, EventKind::Function { .. }) && flags.hard_irq => {}
+                _ => cpu.hard.push(label),
+            }
+            return;
+        }
+        if class == Class::InterruptTail {
+            cpu.hard.clear();
+            cpu.by_flags = false;
+            cpu.last_entry = false;
+            return;
+        }
+        match event.kind {
+            EventKind::VectorExit { .. } | EventKind::IrqExit { .. } => {
+                cpu.hard.pop();
+                cpu.last_entry = false;
+            }
+            EventKind::Noise { source: whylate_trace::event::NoiseSource::Irq { .. }, .. } => {
+                cpu.hard.pop();
+                cpu.last_entry = false;
+            }
+            EventKind::SoftirqEntry { vector } => cpu.softirq = Some(Some(vector)),
+            EventKind::SoftirqExit { .. } => cpu.softirq = None,
+            EventKind::Noise { .. } => cpu.softirq = None,
+            _ if told && flags.hard_irq && cpu.hard.is_empty() => {
+                let timer = matches!(event.kind, EventKind::TimerExpire { .. });
+                let interrupt = if timer { Interrupt::Timer } else { Interrupt::Device };
+                let text = if timer { interrupt.label() } else { "interrupt" };
+                let label = self.intern(text.to_owned(), interrupt);
+                cpu.hard.push(label);
+                cpu.by_flags = true;
+            }
+            _ if told && !flags.hard_irq => {
+                cpu.hard.clear();
+                cpu.last_entry = false;
+            }
+            _ => {}
+        }
+        if told && !matches!(event.kind, EventKind::SoftirqEntry { .. } | EventKind::SoftirqExit { .. }) {
+            cpu.by_flags |= flags.softirq && cpu.softirq.is_none();
+            cpu.softirq = if flags.softirq { cpu.softirq.or(Some(None)) } else { None };
+        }
+    }
+
+    fn label(&mut self, event: &Event, interrupt: Interrupt, reader: &dyn Reader) -> usize {
+        let text = match event.kind {
+            EventKind::IrqEntry { irq, name } => vocabulary::irq(irq, Some(reader.names().text(name))),
+            EventKind::VectorEntry { vector: Vector::Other(name) } => {
+                let name = reader.names().text(name);
+                let name = if name.starts_with("local_timer") { interrupt.label() } else { name };
+                name.to_owned()
+            }
+            _ => interrupt.label().to_owned(),
+        };
+        self.intern(text, interrupt)
+    }
+
+    fn intern(&mut self, text: String, interrupt: Interrupt) -> usize {
+        let label = IrqLabel { text, interrupt };
+        self.labels.iter().position(|other| *other == label).unwrap_or_else(|| {
+            self.labels.push(label);
+            self.labels.len() - 1
+        })
+    }
+
+    /// A function is entered or left.
+    fn call(&mut self, cpu: &mut Cpu, event: &Event, class: Class, reader: &dyn Reader) {
+        self.has_functions = true;
+        let helps = matches!(class, Class::Ordinary | Class::Helper);
+        if class == Class::InterruptTail || (cpu.leaving && helps && cpu.level() == Level::Thread) {
+            // The interrupted thread continues.
+            return;
+        }
+        let key = cpu.stack_key();
+        // What ran above this level has ended.
+        cpu.stacks.retain(|(_, level), _| *level <= key.1);
+        let path = cpu.stacks.get(&key).copied().unwrap_or(PathId::ROOT);
+        let path = match event.kind {
+            EventKind::Function { function, caller } => {
+                let (function, caller) =
+                    (self.functions.id(function, reader), self.functions.id(caller, reader));
+                self.paths.enter(path, function, caller, &self.functions)
+            }
+            EventKind::GraphEntry { function, depth } => {
+                let function = self.functions.id(function, reader);
+                self.paths.enter_at(path, function, depth)
+            }
+            EventKind::GraphExit { depth, .. } => self.paths.cut(path, depth),
+            _ => path,
+        };
+        cpu.stacks.insert(key, path);
+        // It returns at once where preemption is off.
+        let declined =
+            class == Class::Preemption && event.context.preempt_depth.is_some_and(|depth| depth > 0);
+        cpu.scheduling = match class {
+            _ if declined => false,
+            Class::Scheduler | Class::Preemption => {
+                let function = self.paths.split(path).map(|(_, function)| self.functions.name(function));
+                cpu.switched = function.is_some_and(|name| name.starts_with("finish_task_switch"));
+                true
+            }
+            // The scheduler holds a lock all along; a function of an unknown caller does not end it.
+            _ => {
+                let flags = event.context;
+                let locked =
+                    flags.irqs_off == Some(true) && flags.preempt_depth.is_some_and(|depth| depth > 0);
+                let lost = locked && self.paths.functions(path).len() <= 2;
+                cpu.scheduling && (lost || self.is_called_by_scheduler(path))
+            }
+        };
+    }
+
+    fn is_called_by_scheduler(&self, path: PathId) -> bool {
+        self.paths
+            .functions(path)
+            .iter()
+            .take(12)
+            .any(|id| matches!(self.functions.class(*id, None), Class::Scheduler | Class::Preemption))
+    }
+}
+
+fn interrupt_of(vector: Vector, reader: &dyn Reader) -> Interrupt {
+    match vector {
+        Vector::LocalTimer => Interrupt::Timer,
+        Vector::Reschedule => Interrupt::Reschedule,
+        Vector::CallFunction | Vector::CallFunctionSingle => Interrupt::CallFunction,
+        Vector::IrqWork => Interrupt::IrqWork,
+        Vector::Other(name) => match reader.names().text(name).split(':').next().unwrap_or("") {
+            "local_timer" => Interrupt::Timer,
+            "reschedule" => Interrupt::Reschedule,
+            "call_function" | "call_function_single" => Interrupt::CallFunction,
+            "irq_work" => Interrupt::IrqWork,
+            _ => Interrupt::Device,
+        },
+    }
+}

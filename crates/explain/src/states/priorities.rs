@@ -1,0 +1,100 @@
+//! Priorities of the threads in a window, and when they changed: an owner of a lock has been lent another one.
+//!
+//! In: the events of a window. Out: the priority of a thread as of an event. What happened before the window is not
+//! known; until the first word on a thread its first known priority is taken.
+
+use crate::window::Window;
+use std::collections::HashMap;
+use whylate_trace::event::{EventKind, Task};
+
+/// What the events of a window tell of priorities.
+#[derive(Debug, Default)]
+pub(crate) struct Priorities {
+    /// For each thread, the places of the events that tell its priority, in their order.
+    told: HashMap<u32, Vec<(usize, i32)>>,
+}
+
+impl Priorities {
+    /// Looks through a window once.
+    pub(crate) fn of(window: &Window) -> Self {
+        let mut priorities = Self::default();
+        for (index, event) in window.events.iter().enumerate() {
+            match event.kind {
+                EventKind::Switch { previous, next, .. } => {
+                    priorities.tell(index, previous);
+                    priorities.tell(index, next);
+                }
+                EventKind::Waking { task, .. }
+                | EventKind::Wakeup { task, .. }
+                | EventKind::Migrate { task, .. } => priorities.tell(index, task),
+                EventKind::PriorityInherited { task, new_priority } => {
+                    priorities.tell(index, Task { priority: new_priority, ..task });
+                }
+                _ => {}
+            }
+        }
+        priorities
+    }
+
+    fn tell(&mut self, index: usize, task: Task) {
+        let told = self.told.entry(task.pid).or_default();
+        // Most events repeat the known priority.
+        if told.last().is_none_or(|(_, last)| *last != task.priority) {
+            told.push((index, task.priority));
+        }
+    }
+
+    /// The priority of a thread behind the event at `index`, in the kernel's numbers; `None` where none is known.
+    pub(crate) fn at(&self, pid: u32, index: usize) -> Option<i32> {
+        let told = self.told.get(&pid)?;
+        let later = told.partition_point(|(place, _)| *place <= index);
+        told.get(later.saturating_sub(1)).map(|(_, priority)| *priority)
+    }
+
+    /// Whether a thread has different priorities in the window.
+    pub(crate) fn changes(&self, pid: u32) -> bool {
+        self.told.get(&pid).is_some_and(|told| told.len() > 1)
+    }
+
+    /// The first known priority of a thread.
+    pub(crate) fn first(&self, pid: u32) -> Option<i32> {
+        self.told.get(&pid)?.first().map(|(_, priority)| *priority)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whylate_core::CpuId;
+    use whylate_trace::event::{Context, Event, Name, TaskState};
+
+    fn event(kind: EventKind) -> Event {
+        let (at_ns, cpu, context) = (0, CpuId(0), Context::default());
+        Event { at_ns, cpu, pid: None, command: None, context, offset: 0, kind }
+    }
+
+    fn task(pid: u32, priority: i32) -> Task {
+        Task { pid, command: Name::default(), priority }
+    }
+
+    fn switch(previous: Task, next: Task) -> Event {
+        event(EventKind::Switch { previous, state: TaskState::Runnable, next })
+    }
+
+    #[test]
+    fn what_a_thread_was_lent_counts_however_long_ago_it_was() {
+        let mut events = vec![
+            switch(task(0, 120), task(9, 98)),
+            event(EventKind::PriorityInherited { task: task(9, 98), new_priority: 1 }),
+        ];
+        events.extend((0..40_000).map(|_| switch(task(3, 120), task(4, 120))));
+        events.push(event(EventKind::PriorityInherited { task: task(9, 1), new_priority: 98 }));
+        let last = events.len() - 1;
+        let priorities = Priorities::of(&Window { events, ..Window::default() });
+        let at = |index| priorities.at(9, index);
+        assert_eq!([at(0), at(1), at(last - 1), at(last)], [Some(98), Some(1), Some(1), Some(98)]);
+        // Before the first event with a priority, use that one.
+        assert_eq!([priorities.at(4, 0), priorities.first(9)], [Some(120), Some(98)]);
+        assert_eq!(priorities.at(8, last), None);
+    }
+}

@@ -1,0 +1,241 @@
+//! Who called whom, from events that each name a function and its caller.
+//!
+//! The function tracer records entries alone. A new entry whose caller is on the stack ends everything above that
+//! caller; one whose caller is not there begins a new stack. A function that is called as the last act of another
+//! has the other's caller: see [`vocabulary::is_tail_call`].
+
+use crate::describe;
+use crate::vocabulary::{self, Class};
+use std::collections::HashMap;
+use whylate_trace::event::Symbol;
+use whylate_trace::reader::Reader;
+
+/// A function, by its place in [`Functions`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct FunctionId(u32);
+
+/// The functions of a window, with what their names say.
+#[derive(Debug, Default)]
+pub(crate) struct Functions {
+    ids: HashMap<Symbol, FunctionId>,
+    by_name: HashMap<String, FunctionId>,
+    entries: Vec<(String, Class)>,
+}
+
+impl Functions {
+    pub(crate) fn id(&mut self, symbol: Symbol, reader: &dyn Reader) -> FunctionId {
+        if let Some(id) = self.ids.get(&symbol) {
+            return *id;
+        }
+        let id = self.named(describe::symbol(symbol, reader));
+        self.ids.insert(symbol, id);
+        id
+    }
+
+    fn named(&mut self, name: String) -> FunctionId {
+        if let Some(id) = self.by_name.get(&name) {
+            return *id;
+        }
+        let id = FunctionId(self.entries.len() as u32);
+        let class = vocabulary::class_of(&name);
+        self.by_name.insert(name.clone(), id);
+        self.entries.push((name, class));
+        id
+    }
+
+    pub(crate) fn name(&self, id: FunctionId) -> &str {
+        self.entries.get(id.0 as usize).map_or("", |(name, _)| name)
+    }
+
+    /// What the function says, entered from `caller`.
+    pub(crate) fn class(&self, id: FunctionId, caller: Option<FunctionId>) -> Class {
+        match caller {
+            Some(caller) => vocabulary::class(self.name(id), self.name(caller)),
+            None => vocabulary::class(self.name(id), ""),
+        }
+    }
+
+    /// Whether the function is a mere helper of its caller.
+    pub(crate) fn is_helper(&self, id: FunctionId) -> bool {
+        self.entries.get(id.0 as usize).is_some_and(|(_, class)| *class == Class::Helper)
+    }
+}
+
+/// A chain of calls; [`PathId::ROOT`] is the empty one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct PathId(u32);
+
+impl PathId {
+    pub(crate) const ROOT: Self = Self(0);
+}
+
+/// Every chain of calls that was seen, each once: a tree.
+#[derive(Debug, Default)]
+pub(crate) struct Paths {
+    nodes: Vec<(PathId, FunctionId)>,
+    children: HashMap<(PathId, FunctionId), PathId>,
+}
+
+impl Paths {
+    /// The chain without its innermost function, and that function; `None` at the root.
+    pub(crate) fn split(&self, path: PathId) -> Option<(PathId, FunctionId)> {
+        self.nodes.get((path.0 as usize).checked_sub(1)?).copied()
+    }
+
+    pub(crate) fn push(&mut self, path: PathId, function: FunctionId) -> PathId {
+        let next = PathId(self.nodes.len() as u32 + 1);
+        let id = *self.children.entry((path, function)).or_insert(next);
+        if id == next {
+            self.nodes.push((path, function));
+        }
+        id
+    }
+
+    /// Innermost first.
+    pub(crate) fn functions(&self, path: PathId) -> Vec<FunctionId> {
+        std::iter::successors(self.split(path), |(parent, _)| self.split(*parent)).map(|(_, id)| id).collect()
+    }
+
+    /// The stack after `function` was entered from `caller`, when `path` was the stack before.
+    pub(crate) fn enter(
+        &mut self,
+        path: PathId,
+        function: FunctionId,
+        caller: FunctionId,
+        functions: &Functions,
+    ) -> PathId {
+        let mut at = path;
+        let mut above = None;
+        while let Some((parent, id)) = self.split(at) {
+            if id == caller {
+                let tail = above.filter(|(above, id): &(PathId, FunctionId)| {
+                    *above == path && vocabulary::is_tail_call(functions.name(*id), functions.name(function))
+                });
+                return self.push(tail.map_or(at, |(above, _)| above), function);
+            }
+            above = Some((at, id));
+            at = parent;
+        }
+        // A report that shows calls by indentation does not say who called the outermost function.
+        let root =
+            if functions.name(caller) == "0x0" { PathId::ROOT } else { self.push(PathId::ROOT, caller) };
+        self.push(root, function)
+    }
+
+    /// The stack after `function` was entered at `depth` calls from the outermost.
+    pub(crate) fn enter_at(&mut self, path: PathId, function: FunctionId, depth: u32) -> PathId {
+        let kept = self.cut(path, depth);
+        self.push(kept, function)
+    }
+
+    /// The stack with its outermost `depth` functions.
+    pub(crate) fn cut(&self, path: PathId, depth: u32) -> PathId {
+        let chain: Vec<PathId> =
+            std::iter::successors(Some(path), |at| self.split(*at).map(|(parent, _)| parent)).collect();
+        // The root is the last of the chain and has depth 0.
+        chain
+            .len()
+            .checked_sub(1 + depth as usize)
+            .and_then(|index| chain.get(index))
+            .copied()
+            .unwrap_or(path)
+    }
+}
+
+/// The innermost function that covers at least `least` of the time in `times`, helpers aside, and its callers.
+pub(crate) fn covering(
+    times: &[(PathId, u64)],
+    least: f64,
+    paths: &Paths,
+    functions: &Functions,
+) -> Option<(FunctionId, Vec<FunctionId>)> {
+    let total: u64 = times.iter().map(|(_, time)| time).sum();
+    let mut sums: HashMap<PathId, u64> = HashMap::new();
+    for (path, time) in times {
+        let mut at = *path;
+        while let Some((parent, _)) = paths.split(at) {
+            *sums.entry(at).or_default() += time;
+            at = parent;
+        }
+    }
+    let depth = |path: PathId| paths.functions(path).len();
+    let enough = sums.iter().filter(|(_, sum)| **sum as f64 >= least * total as f64 && total > 0);
+    let best = enough.max_by_key(|(path, sum)| (depth(**path), **sum, std::cmp::Reverse(**path)))?;
+    let mut chain = paths.functions(*best.0);
+    while chain.len() > 1 && functions.is_helper(chain[0]) {
+        chain.remove(0);
+    }
+    let function = *chain.first()?;
+    Some((function, chain.split_off(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(lines: &[(&str, &str)]) -> Vec<String> {
+        let (mut functions, mut paths) = (Functions::default(), Paths::default());
+        let mut path = PathId::ROOT;
+        for (function, caller) in lines {
+            let (function, caller) = (functions.named((*function).into()), functions.named((*caller).into()));
+            path = paths.enter(path, function, caller, &functions);
+        }
+        paths.functions(path).into_iter().map(|id| functions.name(id).to_owned()).collect()
+    }
+
+    #[test]
+    fn an_entry_ends_what_its_caller_called_before() {
+        let stack = run(&[("b", "a"), ("c", "b"), ("d", "c"), ("e", "b")]);
+        assert_eq!(stack, ["e", "b", "a"]);
+    }
+
+    #[test]
+    fn an_unknown_caller_begins_a_new_stack() {
+        assert_eq!(run(&[("b", "a"), ("y", "x")]), ["y", "x"]);
+    }
+
+    #[test]
+    fn a_tail_call_keeps_its_dispatcher() {
+        let stack = run(&[
+            ("nvkm_pci_intr", "irq_forced_thread_fn"),
+            ("nvkm_mc_intr_unarm", "nvkm_pci_intr"),
+            ("gf100_mc_intr_unarm", "nvkm_pci_intr"),
+        ]);
+        assert_eq!(
+            stack,
+            ["gf100_mc_intr_unarm", "nvkm_mc_intr_unarm", "nvkm_pci_intr", "irq_forced_thread_fn"]
+        );
+        assert_eq!(run(&[("should_stop", "loop"), ("stall", "loop")]), ["stall", "loop"]);
+    }
+
+    #[test]
+    fn the_covering_function_is_the_innermost_with_enough_time_and_no_helper() {
+        let (mut functions, mut paths) = (Functions::default(), Paths::default());
+        let mut path = PathId::ROOT;
+        let ids: Vec<FunctionId> =
+            ["thread", "work", "_raw_spin_lock"].iter().map(|name| functions.named((*name).into())).collect();
+        let mut stacks = Vec::new();
+        for id in &ids {
+            path = paths.push(path, *id);
+            stacks.push(path);
+        }
+        let covers = |times: &[(PathId, u64)]| {
+            covering(times, 0.6, &paths, &functions).map(|(id, _)| functions.name(id).to_owned())
+        };
+        assert_eq!(covers(&[(stacks[2], 90), (stacks[0], 10)]).as_deref(), Some("work"));
+        assert_eq!(covers(&[(stacks[1], 50), (stacks[0], 50)]).as_deref(), Some("thread"));
+        assert_eq!(covers(&[(PathId::ROOT, 100)]), None);
+    }
+
+    #[test]
+    fn depths_of_the_graph_tracer_cut_the_stack() {
+        let (mut functions, mut paths) = (Functions::default(), Paths::default());
+        let id: Vec<FunctionId> =
+            ["a", "b", "c"].iter().map(|name| functions.named((*name).into())).collect();
+        let a = paths.enter_at(PathId::ROOT, id[0], 0);
+        let b = paths.enter_at(a, id[1], 1);
+        assert_eq!(paths.enter_at(b, id[2], 1), paths.push(a, id[2]));
+        assert_eq!(paths.cut(b, 0), PathId::ROOT);
+        assert_eq!(paths.cut(a, 7), a);
+    }
+}
