@@ -78,7 +78,7 @@ const ADDITIONS: [Addition; 2] = [
         tests: &[("whylate-core", "plan::"), ("whylate-treat", "kinds::")],
     },
     Addition {
-        name: "a cause",
+        name: "a cause (the rule that finds it is one file more)",
         files_max: 4,
         edits: &[
             edit(
