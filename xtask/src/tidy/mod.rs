@@ -81,20 +81,31 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     }
 }
 
-/// `cargo xtask ratchets`: lowers the numbers of the table that fell; with a name, lists what it counts.
+/// `cargo xtask ratchets`: lowers the numbers of the table that fell; with a reason, raises those that rose.
 ///
 /// # Errors
-/// When a file cannot be read or written, or no count has that name.
-pub(crate) fn ratchets(root: &Path, name: Option<&str>) -> Result<()> {
-    let files = collect(root)?;
-    let sources: Vec<SourceFile> =
-        files.iter().filter(|file| file.path.ends_with(".rs")).map(SourceFile::read).collect();
-    let counts = counts::all(&files, &sources);
-    let Some(name) = name else { return ratchets::write(root, &counts) };
+/// When a file cannot be read or written.
+pub(crate) fn write_ratchets(root: &Path, reason: Option<&str>) -> Result<()> {
+    ratchets::write(root, &counts_of(root)?, reason)
+}
+
+/// Lists what a number counts.
+///
+/// # Errors
+/// When a file cannot be read, or no count has that name.
+pub(crate) fn list_ratchet(root: &Path, name: &str) -> Result<()> {
+    let counts = counts_of(root)?;
     let Some(count) = counts.iter().find(|count| count.name == name) else { bail!("no count `{name}`") };
     count.places.iter().for_each(|place| println!("{place}"));
     println!("{name} {}", count.number);
     Ok(())
+}
+
+fn counts_of(root: &Path) -> Result<Vec<counts::Count>> {
+    let files = collect(root)?;
+    let sources: Vec<SourceFile> =
+        files.iter().filter(|file| file.path.ends_with(".rs")).map(SourceFile::read).collect();
+    Ok(counts::all(&files, &sources))
 }
 
 /// All rules that look at texts.

@@ -10,14 +10,14 @@ use std::path::Path;
 use std::process::Command;
 
 /// Whether a number that rose is an error; until then it is a warning.
-pub(crate) const IS_ENFORCED: bool = false;
+pub(crate) const IS_ENFORCED: bool = true;
 
 const RULE: &str = "ratchets";
 const TABLE: &str = "xtask/ratchets.txt";
 const HEAD: &str = "\
 # Numbers that may only fall; `cargo xtask tidy` compares them with the tree. `cargo xtask ratchets` lowers those that
-# fell, and `cargo xtask ratchets NAME` lists what one counts. To raise one, write the new number and `because REASON`
-# behind it, or write `grows: NAME +N because REASON` into the commit message.
+# fell, and `cargo xtask ratchets NAME` lists what one counts. `cargo xtask ratchets raise REASON` raises those that rose; a
+# reason may also be in the commit message: `grows: NAME +N because REASON`.
 ";
 
 /// A row of the table.
@@ -50,14 +50,15 @@ pub(crate) fn check(root: &Path, counts: &[Count]) -> Result<Vec<Violation>> {
     Ok(violations)
 }
 
-/// Writes the table with each number that fell; names that are new or gone too.
+/// Writes the table with each number that fell, and where there is a reason with each that rose; names that are new or gone too.
 ///
 /// # Errors
 /// When the table is malformed or cannot be written.
-pub(crate) fn write(root: &Path, counts: &[Count]) -> Result<()> {
+pub(crate) fn write(root: &Path, counts: &[Count], reason: Option<&str>) -> Result<()> {
     let path = root.join(TABLE);
     let table = parse(&std::fs::read_to_string(&path).unwrap_or_default())?;
-    std::fs::write(&path, lowered(&table, counts)).with_context(|| format!("cannot write {TABLE}"))?;
+    std::fs::write(&path, written(&table, counts, reason))
+        .with_context(|| format!("cannot write {TABLE}"))?;
     println!("xtask: {}", summary(counts));
     Ok(())
 }
@@ -98,8 +99,8 @@ fn risen(table: &Table, counts: &[Count]) -> Vec<Violation> {
         if count.number > allowed {
             let name = &count.name;
             messages.push(format!(
-                "{name} rose from {allowed} to {}: see `cargo xtask ratchets {name}`; lower it, or raise it here with \
-                 `because REASON`",
+                "{name} rose from {allowed} to {}: see `cargo xtask ratchets {name}`; lower it, or `cargo xtask \
+                 ratchets raise REASON`",
                 count.number
             ));
         }
@@ -130,9 +131,14 @@ fn is_announced(message: &str, name: &str) -> bool {
     })
 }
 
-fn lowered(table: &Table, counts: &[Count]) -> String {
-    let row = |count: &Count| match table.get(&count.name) {
-        Some(row) if row.number <= count.number => format!("{} {} {}", count.name, row.number, row.reason),
+fn written(table: &Table, counts: &[Count], reason: Option<&str>) -> String {
+    let row = |count: &Count| match (table.get(&count.name), reason) {
+        (Some(row), Some(reason)) if row.number < count.number => {
+            format!("{} {} because {reason}", count.name, count.number)
+        }
+        (Some(row), _) if row.number <= count.number => {
+            format!("{} {} {}", count.name, row.number, row.reason)
+        }
         _ => format!("{} {}", count.name, count.number),
     };
     let rows = counts.iter().filter(|count| count.number > 0).map(row);
@@ -175,8 +181,14 @@ mod tests {
     #[test]
     fn the_written_table_lowers_what_fell_and_keeps_the_rest() {
         let table = parse("lines/core 10\nlines/stats 5 because x\nlines/gone 3\n").unwrap();
-        let text = lowered(&table, &[count("lines/core", 8), count("lines/stats", 6), count("lines/new", 1)]);
+        let counts = [count("lines/core", 8), count("lines/stats", 6), count("lines/new", 1)];
+        let text = written(&table, &counts, None);
         assert_eq!(text.strip_prefix(HEAD), Some("lines/core 8\nlines/stats 5 because x\nlines/new 1\n"));
+        let raised = written(&table, &counts, Some("of y"));
+        assert_eq!(
+            raised.strip_prefix(HEAD),
+            Some("lines/core 8\nlines/stats 6 because of y\nlines/new 1\n")
+        );
         assert!(parse("lines/core\n").is_err() && parse("lines/core 1 for x\n").is_err());
     }
 }
