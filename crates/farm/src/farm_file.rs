@@ -75,7 +75,7 @@ impl FarmFile {
     /// Reads a farm file; `name` is for errors.
     ///
     /// # Errors
-    /// [`FarmError::FarmFile`], with line and column where they are known.
+    /// [`FarmError::Refused`], with line and column where they are known.
     pub fn parse(name: &str, text: &str) -> Result<Self, FarmError> {
         let place = |at: usize| {
             let before = text.get(..at).unwrap_or_default();
@@ -84,9 +84,9 @@ impl FarmFile {
         };
         let mut farm: Self = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or_else(|| name.to_owned(), |span| place(span.start));
-            FarmError::FarmFile(at, error.message().to_owned())
+            FarmError::refused(at, error.message())
         })?;
-        farm.check().map_err(|what| FarmError::FarmFile(name.to_owned(), what))?;
+        farm.check().map_err(|what| FarmError::refused(name, what))?;
         text.clone_into(&mut farm.text);
         Ok(farm)
     }

@@ -60,8 +60,7 @@ impl Question {
 /// then the question.
 ///
 /// # Errors
-/// [`FarmError::BadUrl`] for a place that the engine cannot read, or whose name cannot stand in a statement;
-/// [`FarmError::NoRuns`]; [`FarmError::Question`] for what is not one statement.
+/// [`FarmError::Refused`] for a lake without runs, a name that cannot stand in a statement, and what is not one statement.
 pub fn statements(
     engine: Engine,
     url: &str,
@@ -79,13 +78,13 @@ fn statements_without(
     damaged: &[Damaged],
     question: &str,
 ) -> Result<Vec<String>, FarmError> {
-    let bad = |what: &str| FarmError::BadUrl(url.to_owned(), what.to_owned());
     let place = url.strip_prefix("file://").unwrap_or(url).trim_end_matches('/');
     if place.contains(['\'', '\\', '*', '?', '{']) {
-        return Err(bad("no engine can be given its name"));
+        return Err(FarmError::bad_url(url, "no engine can be given its name"));
     }
     if !layout.has_runs && !layout.has_months {
-        return Err(FarmError::NoRuns(url.to_owned()));
+        let why = format!("holds no run; `whylate push RUN {url}` brings one");
+        return Err(FarmError::refused(url, why));
     }
     let question = one_statement(question)?;
     let sources = Sources { place, layout, damaged };
@@ -209,7 +208,7 @@ fn says(statement: &str, word: &str) -> bool {
 /// A question without comments around it.
 fn one_statement(question: &str) -> Result<String, FarmError> {
     let bare = bare(question);
-    let wrong = |what: &str| FarmError::Question(what.to_owned());
+    let wrong = |what: &str| FarmError::refused("the question cannot be asked", what);
     if bare.is_empty() {
         return Err(wrong("it has no statement"));
     }

@@ -259,7 +259,11 @@ fn folder(path: &str, make: bool) -> Result<Arc<dyn ObjectStore>, FarmError> {
     }
     if let Err(error) = std::fs::read_dir(path) {
         return match error.kind() {
-            io::ErrorKind::NotFound => Err(FarmError::NoLake(path.to_owned())),
+            io::ErrorKind::NotFound => {
+                let place = path.display();
+                let why = format!("there is no such folder; `whylate push RUN {place}` makes a lake there");
+                Err(FarmError::refused(place, why))
+            }
             _ => Err(error).at("read", path),
         };
     }
@@ -290,9 +294,9 @@ fn bucket(scheme: &str, url: &str) -> Result<Arc<dyn ObjectStore>, FarmError> {
             .with_http_connector(curl::Connector)
             .build()
             .map(|it| Arc::new(it) as _),
-        other => return Err(FarmError::BadUrl(url.to_owned(), format!("`{other}` is no kind of storage"))),
+        other => return Err(FarmError::bad_url(url, &format!("`{other}` is no kind of storage"))),
     };
-    made.map_err(|error| FarmError::BadUrl(url.to_owned(), error.to_string()))
+    made.map_err(|error| FarmError::bad_url(url, &error.to_string()))
 }
 
 /// SHA-256 as hexadecimal digits.

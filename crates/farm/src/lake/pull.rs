@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 use std::io::{self, Seek as _, Write};
 use std::path::Path;
 
+const NO_SUCH_RUN: &str = "no such run in the lake; `whylate pull URL` lists its runs";
 /// What is asked for at once.
 const PART_BYTES: u64 = 8 << 20;
 
@@ -28,11 +29,12 @@ impl Lake {
         let mut found: Vec<LakeRun> = self.runs()?.into_iter().filter(|it| it.run == name).collect();
         match (found.pop(), found.is_empty()) {
             (Some(run), true) => Ok(run),
-            (None, _) => Err(FarmError::NoSuchRun(format!("{}/{name}", self.url()))),
+            (None, _) => Err(FarmError::refused(format!("{}/{name}", self.url()), NO_SUCH_RUN)),
             (Some(last), false) => {
                 found.push(last);
                 let names: Vec<String> = found.iter().map(ToString::to_string).collect();
-                Err(FarmError::Ambiguous(name.to_owned(), names.join(", ")))
+                let why = format!("several hosts have a run of that name; name one: {}", names.join(", "));
+                Err(FarmError::refused(name, why))
             }
         }
     }
@@ -40,7 +42,7 @@ impl Lake {
     /// Brings a run back as it was, into a directory that does not exist: whole or not at all.
     pub fn pull(&self, run: &LakeRun, to: &Path) -> Result<Pulled, FarmError> {
         if to.symlink_metadata().is_ok() {
-            return Err(FarmError::Occupied(to.to_owned()));
+            return Err(FarmError::refused(to.display(), "exists; give another directory"));
         }
         let manifest = self.manifest(run)?;
         let name = run.object(ARCHIVE);
@@ -91,7 +93,8 @@ impl Lake {
         let Some(text) = text else {
             let claimed = self.runtime.block_on(self.read(&run.object(super::CLAIM)))?.is_some();
             let of = format!("{}/{run}", self.url());
-            return Err(if claimed { FarmError::NotComplete(of) } else { FarmError::NoSuchRun(of) });
+            let unfinished = "its push did not end: push it again, which goes on where it stopped";
+            return Err(FarmError::refused(of, if claimed { unfinished } else { NO_SUCH_RUN }));
         };
         serde_json::from_slice(&text).map_err(|error| self.damaged(&name, &error.to_string()))
     }

@@ -66,13 +66,16 @@ impl Lake {
     /// it is.
     ///
     /// # Errors
-    /// [`FarmError::InProgress`], [`FarmError::BadName`], [`FarmError::BadHost`], [`FarmError::OtherContent`], [`FarmError::OtherMismatches`];
+    /// [`FarmError::Refused`], [`FarmError::BadHost`], [`FarmError::OtherMismatches`];
     /// [`FarmError::IsMerged`]; [`FarmError::Damaged`] where the run that is there already is not whole; [`FarmError::Run`] where the run cannot be read;
     /// [`FarmError::Storage`].
     pub fn push(&self, path: &Path, how: &Push) -> Result<Pushed, FarmError> {
         let reader = Reader::open(path)?;
         if reader.is_in_progress() {
-            return Err(FarmError::InProgress(path.to_owned()));
+            return Err(FarmError::refused(
+                path.display(),
+                "the run is still going on; push it when it has ended",
+            ));
         }
         let result = result_of(&reader)?;
         let differs = mismatches(reader.info(), result.as_ref(), &how.asked);
@@ -82,7 +85,9 @@ impl Lake {
         let words = LakeWords { mismatches: &differs, labels: &labels };
         let tables = lake_tables(&reader, result.as_ref(), &words)?;
         if !is_plain(&run.run) {
-            return Err(FarmError::BadName(run.run));
+            let why =
+                "a run in a lake is named by letters, digits, `-`, `_`, `.` and `+`: rename its directory";
+            return Err(FarmError::refused(run.run, why));
         }
         let month: String = info.started_at.chars().take(7).collect();
         let packed = archive::pack(path)?;
@@ -187,7 +192,11 @@ impl Lake {
             .map_err(|error| FarmError::Damaged(format!("{}/{name}", self.url()), error.to_string()))?;
         match found.content == claim.content {
             true => Ok(found.whylate_version == claim.whylate_version),
-            false => Err(FarmError::OtherContent(run.to_string())),
+            false => {
+                let why = "the lake has this run with another content (it was continued, tagged or measured anew since); \
+                           `--replace` puts this one in its place";
+                Err(FarmError::refused(run, why))
+            }
         }
     }
 
