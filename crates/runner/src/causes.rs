@@ -16,7 +16,7 @@ use whylate_core::{CpuId, CpuSet, Warning, WarningCode};
 use whylate_explain::combine_run;
 use whylate_probe::{ProbeKind, ProbeSpec};
 use whylate_record::causes::{FindsCauses, Measured};
-use whylate_store::{Reader, RowKey, Sink, Span, StoreError};
+use whylate_store::{Folder, Reader, RowKey, Sink, Span, StoreError};
 use whylate_sys::clock;
 
 /// Priority of timerlat's threads where the plan does not say (the kernel's DEFAULT_TIMERLAT_PRIO).
@@ -46,7 +46,16 @@ fn priority(spec: &ProbeSpec) -> i32 {
 /// The result of the run in that directory, with one answer for a spike that has both a cause found while it measured
 /// and a trace.
 pub fn assemble(path: &Path) -> Result<RunResult, StoreError> {
-    let mut result = whylate_store::assemble(&Reader::open(path)?)?;
+    of_reader(&Reader::open(path)?)
+}
+
+/// As [`assemble`], of a folder that is open.
+pub fn assemble_in(run: &Folder) -> Result<RunResult, StoreError> {
+    of_reader(&Reader::of(run.clone())?)
+}
+
+fn of_reader(reader: &Reader) -> Result<RunResult, StoreError> {
+    let mut result = whylate_store::assemble(reader)?;
     combine_run(&mut result.cells, &result.warnings);
     let target = result.plan.target.cpus.resolve(&result.facts.cpu_context(), None);
     if let (Some(fix), Ok(target)) = (&mut result.fix, target) {

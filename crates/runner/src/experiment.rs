@@ -1,7 +1,7 @@
 //! A whole run: which repeat of which cell comes next, and what is recorded about how it ended.
 
 use crate::audience::{Audience, Stage};
-use crate::causes::{CauseSearch, assemble};
+use crate::causes::{CauseSearch, assemble_in};
 use crate::error::{RepeatError, RunError};
 use crate::live::Live;
 use crate::machine::Machine;
@@ -57,7 +57,7 @@ pub fn run(
     push_all_once(&mut info.warnings, held.warnings);
     let mut directory = RunDirectory::create(path, &info)?;
     directory.limit(options.keeping);
-    let mut live = Live::new(audience, path, experiment.target.clone());
+    let mut live = Live::new(audience, directory.opened().clone(), experiment.target.clone());
     RunInProgress::begin(experiment, machine, &mut live, directory, info, held.treating)
         .run(RunInProgress::all_repeats)
 }
@@ -92,7 +92,7 @@ pub fn resume(
     record_skipped(&mut info, &experiment);
     (info.state, info.error, info.end) = (RunState::Running, None, None);
     directory.update_info(&info)?;
-    let mut live = Live::new(audience, path, experiment.target.clone());
+    let mut live = Live::new(audience, directory.opened().clone(), experiment.target.clone());
     RunInProgress::begin(&experiment, machine, &mut live, directory, info, held.treating)
         .run(RunInProgress::all_repeats)
 }
@@ -192,7 +192,7 @@ impl<'a> RunInProgress<'a> {
         self.keep_cpu_table("after");
         self.end(end);
         self.directory.seal(&self.info)?;
-        match assemble(self.directory.path()) {
+        match assemble_in(self.directory.opened()) {
             Ok(result) => self.directory.write_result(&result)?,
             // Nothing to write; reading the result reports it.
             Err(StoreError::NoSamples { .. }) => {}

@@ -26,7 +26,7 @@ mod wakeups;
 
 pub use alone::{LoadAlone, ProbeAlone, load, measure};
 pub use audience::{Audience, Stage};
-pub use causes::assemble;
+pub use causes::{assemble, assemble_in};
 pub use copies::{backends, copy_table};
 pub use error::{RepeatError, RunError, is_not_restored, is_unavailable};
 pub use experiment::{RunOptions, drawn_seed, resume, run};
@@ -35,7 +35,7 @@ pub use live::Live;
 pub use machine::{LoadEnd, Machine, RealMachine, RunningLoad, hidden_command};
 pub use prepare::{Experiment, NOISE_FLOOR_THRESHOLD, PreparedCell, PreparedLoad, check_tracers, prepare};
 pub use top::Top;
-pub use tracing::moment as kept_moment;
+pub use tracing::{moment as kept_moment, open_trace};
 pub use treating::{Held, Treating, check_treatments, left_behind, recover_treatments, recovery};
 pub use whylate_load::gpu_list;
 pub use whylate_probe::copy_table::{BLOCKS as COPY_BLOCKS, CopyRequest};

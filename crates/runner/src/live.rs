@@ -1,11 +1,8 @@
 //! Tells whoever asks where a run is, by a socket in its directory. Until somebody connects it costs nothing.
 
 use crate::{Audience, Stage};
-use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::fd::AsRawFd as _;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -13,6 +10,7 @@ use whylate_core::record::{RateRecord, SpikeRecord};
 use whylate_core::result::{LIVE_SOCKET, LiveCpu, LiveValue};
 use whylate_core::{CpuSet, Nanos, Warning};
 use whylate_probe::{Progress, TaskLine};
+use whylate_store::Folder;
 use whylate_sys::schedule;
 
 /// How often a reader is told.
@@ -25,16 +23,16 @@ const READERS_MAX: usize = 200;
 /// An audience that also tells whoever connects to the socket.
 pub struct Live<'a> {
     audience: &'a mut dyn Audience,
-    run: PathBuf,
+    run: Folder,
     measured: CpuSet,
     value: Arc<Mutex<LiveValue>>,
     has_begun: bool,
 }
 
 impl<'a> Live<'a> {
-    /// Of the run in a directory that may not be there yet, which measures these CPUs.
-    pub fn new(audience: &'a mut dyn Audience, run: &Path, measured: CpuSet) -> Self {
-        Self { audience, run: run.to_owned(), measured, value: Arc::default(), has_begun: false }
+    /// Of a run that measures these CPUs.
+    pub fn new(audience: &'a mut dyn Audience, run: Folder, measured: CpuSet) -> Self {
+        Self { audience, run, measured, value: Arc::default(), has_begun: false }
     }
 
     /// Listens from now on. A run that nobody can follow goes on without: its directory may lie where sockets cannot be.
@@ -61,18 +59,16 @@ impl Drop for Live<'_> {
     fn drop(&mut self) {
         if self.has_begun {
             // What is left of it is refused by the kernel, as the socket of a run that was killed.
-            _ = fs::remove_file(self.run.join(LIVE_SOCKET));
+            _ = self.run.remove(LIVE_SOCKET);
         }
     }
 }
 
 /// A socket of that name in a folder whose path may be longer than what an address holds.
-fn listen(run: &Path) -> io::Result<UnixListener> {
-    let folder = File::open(run)?;
-    let path = format!("/proc/self/fd/{}/{LIVE_SOCKET}", folder.as_raw_fd());
+fn listen(run: &Folder) -> io::Result<UnixListener> {
     // Of a run that was killed and goes on now.
-    _ = fs::remove_file(&path);
-    UnixListener::bind(path)
+    _ = run.remove(LIVE_SOCKET);
+    UnixListener::bind(run.fixed_path().join(LIVE_SOCKET))
 }
 
 fn serve(listener: &UnixListener, value: &Arc<Mutex<LiveValue>>) {

@@ -7,6 +7,7 @@
 use crate::machine::Machine;
 use crate::prepare::Experiment;
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::path::Path;
 use whylate_core::plan::{MeasuringTask, Samples};
 use whylate_core::record::SpikeRecord;
@@ -16,8 +17,9 @@ use whylate_core::{SeriesName, Warning, WarningCode};
 use whylate_explain::{KeptMoment, explain_kept};
 use whylate_probe::ProbeSpec;
 use whylate_record::{Change, Keeper, Kept, RecordError, Request, own_command};
-use whylate_store::{RowKey, RunDirectory};
-use whylate_trace::parse;
+use whylate_store::{Folder, RowKey, RunDirectory};
+use whylate_trace::parse::{self, Source};
+use whylate_trace::reader::Reader;
 
 /// The recording of a run, where its plan asks for one and the machine can.
 pub(crate) struct Tracing {
@@ -110,10 +112,10 @@ impl Tracing {
     ) -> Result<(), whylate_store::StoreError> {
         let Change { spike, kept, removed } = change;
         if let Some(removed) = removed {
-            self.new.retain(|trace| !removed.path.ends_with(&trace.path));
+            let name = RunDirectory::trace_name(&removed.path);
+            self.new.retain(|trace| name != Path::new(&trace.path));
             directory.remove_trace_note(&removed.path)?;
         }
-        let below = kept.path.strip_prefix(directory.path()).unwrap_or(&kept.path);
         let series = SeriesName::in_probe(&key.probe, spike.series.as_deref());
         let task = match series.facts().map(|facts| facts.task) {
             Some(MeasuringTask::Kernel(name)) => Some(format!("{name}/{}", kept.cpu)),
@@ -123,7 +125,7 @@ impl Tracing {
         };
         let trace = SpikeTrace {
             task,
-            path: below.display().to_string(),
+            path: RunDirectory::trace_name(&kept.path).display().to_string(),
             cell: key.cell.clone(),
             repeat: key.repeat,
             attempt: key.attempt,
@@ -153,7 +155,7 @@ impl Tracing {
     /// Explains the traces of the repeat that has ended, and keeps that with them.
     pub(crate) fn explain(&mut self, directory: &RunDirectory, warnings: &mut Vec<Warning>) {
         for mut trace in self.new.drain(..) {
-            match explained(&trace, directory.path()) {
+            match explained(&trace, directory.opened()) {
                 Ok(result) => trace.explained = Some(result),
                 Err(error) => trace.error = Some(error.to_string()),
             }
@@ -205,9 +207,9 @@ fn give_up(error: &RecordError, warnings: &mut Vec<Warning>) {
 }
 
 /// Who made the spike of a trace late; its path is that in the run.
-fn explained(trace: &SpikeTrace, directory: &Path) -> Result<ExplainResult, parse::ParseError> {
+fn explained(trace: &SpikeTrace, run: &Folder) -> Result<ExplainResult, parse::ParseError> {
     let moment = moment(trace);
-    let mut reader = parse::open(&directory.join(&trace.path))?;
+    let mut reader = open_trace(run, &trace.path)?;
     let mut result = explain_kept(reader.as_mut(), &moment)?;
     for explained in &mut result.traces {
         explained.path.clone_from(&trace.path);
@@ -217,6 +219,16 @@ fn explained(trace: &SpikeTrace, directory: &Path) -> Result<ExplainResult, pars
         spike.cause.sources = vec![CauseSource::Trace];
     }
     Ok(result)
+}
+
+/// A trace that a run kept, by its path below the run.
+pub fn open_trace(run: &Folder, name: &str) -> Result<Box<dyn Reader>, parse::ParseError> {
+    let path = run.path().join(name);
+    let opened = run.open_file(name).and_then(|file| file.ok_or_else(|| ErrorKind::NotFound.into()));
+    match opened {
+        Ok(file) => parse::from_source(Source::file(file, &path)?),
+        Err(source) => Err(parse::ParseError::Read { path, source }),
+    }
 }
 
 /// The name of a watched thread, by its series: `audio#2/wakeup`.

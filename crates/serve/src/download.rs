@@ -1,22 +1,26 @@
 //! Runs as files: the result as JSON, the directory as a tar archive.
 
 use crate::Site;
+use crate::connections::STALL_MAX;
 use crate::error::Refusal;
-use crate::pages::{blocking, files_of};
-use crate::runs::name_of;
+use crate::pages::{blocking, json};
 use axum::body::{Body, Bytes};
 use axum::extract::{Path as Name, State};
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
-use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read as _, Write};
 use std::path::Path;
 use std::sync::Arc;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc::{Sender, channel};
+use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
+use whylate_store::Folder;
 
 /// Pieces of an archive that wait for a slow reader.
 const WAITING_MAX: usize = 4;
+/// The most archives that are sent at once: each takes a thread.
+pub(crate) const ARCHIVES_MAX: usize = 16;
 
 /// What `whylate report --json` prints.
 pub(crate) async fn result(
@@ -26,10 +30,10 @@ pub(crate) async fn result(
     let making = site.clone();
     let _making = making.pages.making().await;
     let text = blocking(move || {
-        let path = site.runs.find(&name)?;
-        let mut result = site.source.run(&path).map_err(Refusal::Run)?;
+        let run = site.runs.find(&name)?;
+        let mut result = site.source.run(&run).map_err(Refusal::Run)?;
         result.shorten();
-        serde_json::to_string_pretty(&result).map_err(|error| Refusal::Run(error.to_string()))
+        json(serde_json::to_string_pretty(&result))
     });
     Ok(([(CONTENT_TYPE, "application/json")], text.await?).into_response())
 }
@@ -38,40 +42,54 @@ pub(crate) async fn archive(
     State(site): State<Arc<Site>>,
     Name(name): Name<String>,
 ) -> Result<Response, Refusal> {
-    let path = blocking(move || site.runs.find(&name)).await?;
-    let (pieces, receiver) = channel(WAITING_MAX);
+    let permit = site.archives.clone().try_acquire_owned().map_err(|_| Refusal::Busy)?;
+    let run = blocking(move || Ok((site.runs.find(&name)?, name)));
+    let (run, name) = run.await?;
+    let (sender, receiver) = channel(WAITING_MAX);
+    let runtime = Handle::current();
     tokio::task::spawn_blocking(move || {
-        let failed = pack(&path, Pieces(pieces.clone()));
+        let failed =
+            pack(&run, Path::new(&name), Pieces { sender: sender.clone(), runtime: runtime.clone() });
         // The archive ends early, and the reader is told that it did.
-        failed.err().map(|error| pieces.blocking_send(Err(error)))
+        if let Err(error) = failed {
+            _ = runtime.block_on(timeout(STALL_MAX, sender.send(Err(error))));
+        }
+        drop(permit);
     });
     let headers =
         [(CONTENT_TYPE, "application/x-tar"), (CONTENT_DISPOSITION, "attachment; filename=\"run.tar\"")];
     Ok((headers, Body::from_stream(ReceiverStream::new(receiver))).into_response())
 }
 
-fn pack(run: &Path, pieces: Pieces) -> io::Result<()> {
-    let folder = name_of(run);
+/// Packs the regular files of a run. What was removed meanwhile, and what must not be read, is left out: the manifest in the
+/// archive says what is missing.
+fn pack(run: &Folder, name: &Path, pieces: Pieces) -> io::Result<()> {
     let mut archive = tar::Builder::new(pieces);
-    for path in files_of(run) {
-        let name = Path::new(&folder).join(path.strip_prefix(run).unwrap_or(&path));
-        match File::open(&path) {
-            Ok(mut file) => archive.append_file(name, &mut file)?,
-            // The run goes on: what was renamed meanwhile has another name now.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
+    for found in run.tree()?.into_iter().filter(|it| !it.is_folder) {
+        let Ok(Some(file)) = run.open_file(&found.name) else { continue };
+        let mut header = tar::Header::new_gnu();
+        header.set_metadata(&file.metadata()?);
+        // A run that goes on writes meanwhile: the length stays the one that the header says.
+        let length = header.size()?;
+        let content = file.chain(io::repeat(0)).take(length);
+        archive.append_data(&mut header, name.join(&found.name), content)?;
     }
     archive.into_inner()?.flush()
 }
 
-struct Pieces(Sender<io::Result<Bytes>>);
+struct Pieces {
+    sender: Sender<io::Result<Bytes>>,
+    runtime: Handle,
+}
 
 impl Write for Pieces {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);
-        self.0.blocking_send(Ok(Bytes::copy_from_slice(bytes))).map_err(gone)?;
-        Ok(bytes.len())
+        let sent = self.sender.send(Ok(Bytes::copy_from_slice(bytes)));
+        match self.runtime.block_on(timeout(STALL_MAX, sent)) {
+            Ok(Ok(())) => Ok(bytes.len()),
+            Ok(Err(_)) => Err(io::ErrorKind::BrokenPipe.into()),
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -1,5 +1,6 @@
 //! One page of figures for Prometheus, beside something that runs.
 
+use crate::connections;
 use crate::error::ServeError;
 use crate::guard::{self, Token};
 use axum::Router;
@@ -33,7 +34,7 @@ pub fn endpoint(
     let serve = move || {
         runtime.block_on(async {
             let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-            _ = axum::serve(listener, router).await;
+            match connections::serve(&listener, &router).await {}
         });
     };
     let thread = std::thread::Builder::new().name("prometheus".to_owned()).spawn(serve);

@@ -4,7 +4,6 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -13,9 +12,6 @@ pub enum ServeError {
          proxy with TLS in front of it keeps that secret"
     )]
     NoToken(SocketAddr),
-    /// There is no such folder, or it is not for us.
-    #[error("cannot read {}", folder.display())]
-    Folder { folder: PathBuf, source: io::Error },
     /// The address is taken, or not ours.
     #[error("cannot serve at {address}")]
     Address { address: SocketAddr, source: io::Error },
@@ -39,17 +35,27 @@ pub(crate) enum Refusal {
     Page(Box<Response>),
 }
 
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        let (status, text) = match self {
-            Self::Page(page) => return *page,
+impl Refusal {
+    /// The status, and what is said.
+    pub(crate) fn answer(&self) -> (StatusCode, String) {
+        match self {
+            Self::Page(page) => (page.status(), String::new()),
             Self::NoRun(name) => (StatusCode::NOT_FOUND, format!("there is no run {name} here")),
-            Self::Bad(text) => (StatusCode::BAD_REQUEST, text),
+            Self::Bad(text) => (StatusCode::BAD_REQUEST, text.clone()),
             Self::Busy => {
                 (StatusCode::SERVICE_UNAVAILABLE, "too many readers: try again in a minute".to_owned())
             }
-            Self::Run(text) => (StatusCode::UNPROCESSABLE_ENTITY, text),
-        };
+            Self::Run(text) => (StatusCode::UNPROCESSABLE_ENTITY, text.clone()),
+        }
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        if let Self::Page(page) = self {
+            return *page;
+        }
+        let (status, text) = self.answer();
         (status, format!("{text}\n")).into_response()
     }
 }

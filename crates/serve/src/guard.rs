@@ -1,17 +1,21 @@
 //! Who may read: on a loopback address programs of this machine; elsewhere whoever shows the token.
 
 use crate::error::ServeError;
+use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::header::{
-    AUTHORIZATION, CONTENT_SECURITY_POLICY, COOKIE, HOST, LOCATION, REFERRER_POLICY, SET_COOKIE,
-    X_CONTENT_TYPE_OPTIONS,
+    AUTHORIZATION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, HOST, LOCATION,
+    REFERRER_POLICY, SET_COOKIE, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use whylate_core::text;
 
+/// No refusal is longer.
+const REFUSAL_BYTES_MAX: usize = 1 << 20;
 const COOKIE_NAME: &str = "whylate-token=";
 const FORWARDED_PROTOCOL: &str = "x-forwarded-proto";
 /// A page asks nothing but this server, and nothing may show it in a frame.
@@ -33,10 +37,11 @@ pub(crate) fn needs_token(address: SocketAddr, token: Option<&str>) -> Result<()
 }
 
 pub(crate) async fn check(State(token): State<Token>, request: Request, next: Next) -> Response {
-    let mut response = match refusal(token.as_deref(), &request) {
+    let response = match refusal(token.as_deref(), &request) {
         Some(response) => response,
         None => next.run(request).await,
     };
+    let mut response = shown_text(response).await;
     for (name, value) in HEADERS {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
@@ -62,11 +67,29 @@ fn refusal(token: Option<&str>, request: &Request) -> Option<Response> {
         let is_encrypted = request.headers().get(FORWARDED_PROTOCOL).is_some_and(|it| it == "https");
         let secure = if is_encrypted { "; Secure" } else { "" };
         let cookie = format!("{COOKIE_NAME}{token}; HttpOnly; SameSite=Strict; Path=/{secure}");
-        let headers = [(SET_COOKIE, cookie), (LOCATION, request.uri().path().to_owned())];
+        let headers = [(SET_COOKIE, cookie), (LOCATION, own_path(request.uri().path()))];
         return Some((StatusCode::SEE_OTHER, headers).into_response());
     }
     let text = "a token is needed: open /?token=TOKEN once, or send `Authorization: Bearer TOKEN`\n";
     Some((StatusCode::UNAUTHORIZED, text).into_response())
+}
+
+/// A path of this server. What begins with two slashes names another one, and browsers read `\\` as `/`.
+fn own_path(path: &str) -> String {
+    format!("/{}", path.trim_start_matches(['/', '\\']))
+}
+
+/// A refusal as text says what was asked for, or what is in a file: without characters that steer a terminal.
+async fn shown_text(response: Response) -> Response {
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let is_text = kind.is_some_and(|kind| kind.starts_with("text/plain"));
+    if !is_text || response.status().is_success() {
+        return response;
+    }
+    let (mut head, body) = response.into_parts();
+    head.headers.remove(CONTENT_LENGTH);
+    let body = to_bytes(body, REFUSAL_BYTES_MAX).await.unwrap_or_default();
+    Response::from_parts(head, Body::from(text::lines(&String::from_utf8_lossy(&body))))
 }
 
 fn is_local(headers: &HeaderMap) -> bool {
@@ -96,7 +119,6 @@ fn is_same(a: &str, b: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::body::Body;
 
     #[test]
     fn only_names_of_this_machine_are_local() {
@@ -124,6 +146,23 @@ mod tests {
         };
         assert!(!cookie(&[]));
         assert!(cookie(&[(FORWARDED_PROTOCOL, "https")]));
+    }
+
+    #[test]
+    fn a_redirect_leads_to_a_path_of_this_server() {
+        for path in
+            ["//evil.example/", "///evil.example", "/\\evil.example", "//evil.example//x", "/runs/a", "/"]
+        {
+            let request = Request::builder().uri(format!("{}?token=secret", path.replace('\\', "%5C")));
+            let response = refusal(Some("secret"), &request.body(Body::empty()).unwrap()).unwrap();
+            let location = response.headers()[LOCATION].to_str().unwrap();
+            for location in [location.to_owned(), own_path(path)] {
+                let mut start = location.chars();
+                assert_eq!(start.next(), Some('/'), "{path}");
+                assert!(!matches!(start.next(), Some('/' | '\\')), "{path}: {location}");
+            }
+        }
+        assert_eq!(own_path("/runs/a"), "/runs/a");
     }
 
     #[test]

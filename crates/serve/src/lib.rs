@@ -2,9 +2,11 @@
 //! downloads, and figures for Prometheus. And over a lake: the wall of its boards, one board, two groups of runs.
 //!
 //! It only reads. Nothing of an address becomes a path: a run is shown when the list of the folder has its name. Pages are
-//! made by the same functions as reports in files, one at a time, and kept while the run does not change.
+//! made by the same functions as reports in files, one at a time, and kept while the run does not change. Files are read below
+//! the folder that was opened at the start, whatever becomes of its path.
 
 mod answers;
+mod connections;
 mod download;
 mod endpoint;
 mod error;
@@ -25,11 +27,11 @@ use axum::http::{StatusCode, Uri};
 use axum::response::{Html, IntoResponse as _, Redirect, Response};
 use axum::routing::get;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use whylate_core::result::{CompareResult, RunResult, RunSeries, RunSummary};
+use whylate_store::Folder;
 
 /// How results are made: by whoever knows how to read runs.
 pub trait ResultSource: Send + Sync + 'static {
@@ -37,22 +39,28 @@ pub trait ResultSource: Send + Sync + 'static {
     ///
     /// # Errors
     /// What is wrong with it, for the reader of the page.
-    fn run(&self, run: &Path) -> Result<RunResult, String>;
+    fn run(&self, run: &Folder) -> Result<RunResult, String>;
     /// What differs between runs.
     ///
     /// # Errors
     /// What is wrong with them, for the reader of the page.
-    fn compare(&self, runs: &[PathBuf]) -> Result<CompareResult, String>;
+    fn compare(&self, runs: &[Folder]) -> Result<CompareResult, String>;
     /// A statistic (`timer p99.9`) over those of the runs that have the plan of the newest one, which is the first.
     ///
     /// # Errors
     /// What is wrong with them, or with the statistic, for the reader of the page.
-    fn series(&self, runs: &[RunSummary], statistic: &str, cell: Option<&str>) -> Result<RunSeries, String>;
+    fn series(
+        &self,
+        runs: &[RunSummary],
+        open: &dyn Fn(&RunSummary) -> Result<Folder, String>,
+        statistic: &str,
+        cell: Option<&str>,
+    ) -> Result<RunSeries, String>;
 }
 
 /// A folder of runs, and how results are made of it.
 pub struct Runs {
-    pub folder: PathBuf,
+    pub folder: Folder,
     pub source: Box<dyn ResultSource>,
 }
 
@@ -80,13 +88,20 @@ struct Site {
     pages: pages::Pages,
     source: Box<dyn ResultSource>,
     readers: Arc<Semaphore>,
+    archives: Arc<Semaphore>,
+}
+
+impl Site {
+    /// The directory of a run, for the reader of its page.
+    fn open(&self, name: &str) -> Result<Folder, String> {
+        self.runs.find(name).map_err(|refusal| refusal.answer().1)
+    }
 }
 
 /// Serves a folder of runs, a lake or both until the process ends. `ready` is told the address.
 ///
 /// # Errors
-/// When the folder cannot be read, when another than a loopback address has no token, and when the address cannot be
-/// used.
+/// When another than a loopback address has no token, and when the address cannot be used.
 pub fn serve(
     settings: Settings,
     runs: Option<Runs>,
@@ -94,10 +109,6 @@ pub fn serve(
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), ServeError> {
     guard::needs_token(settings.address, settings.token.as_deref())?;
-    if let Some(Runs { folder, .. }) = &runs {
-        let read = |source| ServeError::Folder { folder: folder.clone(), source };
-        std::fs::read_dir(folder).map_err(read)?;
-    }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(ServeError::Runtime)?;
     let address = settings.address;
@@ -117,7 +128,7 @@ pub fn serve(
         let token = Arc::new(settings.token);
         let router = router.layer(axum::middleware::from_fn_with_state(token, guard::check));
         ready(listener.local_addr().map_err(listen)?);
-        axum::serve(listener, router).await.map_err(listen)
+        match connections::serve(&listener, &router).await {}
     })
 }
 
@@ -141,12 +152,13 @@ fn nothing_at(address: &Uri, has_runs: bool, has_farm: bool) -> Response {
 }
 
 fn of_runs(Runs { folder, source }: Runs, has_farm: bool) -> Router {
-    let runs = Arc::new(runs::Runs::new(&folder));
+    let runs = Arc::new(runs::Runs::new(folder));
     // The first reader finds the list read.
     let early = runs.clone();
     tokio::task::spawn_blocking(move || early.all());
     let readers = Arc::new(Semaphore::new(live::READERS_MAX));
-    let site = Arc::new(Site { has_farm, runs, pages: pages::Pages::default(), source, readers });
+    let archives = Arc::new(Semaphore::new(download::ARCHIVES_MAX));
+    let site = Arc::new(Site { has_farm, runs, pages: pages::Pages::default(), source, readers, archives });
     Router::new()
         .route("/", get(pages::list))
         .route("/compare", get(pages::compare))

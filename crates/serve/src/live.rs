@@ -7,21 +7,20 @@ use axum::extract::{Path as Name, State};
 use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use std::convert::Infallible;
-use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd as _;
-use std::path::Path;
 use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc::{Sender, channel};
 use tokio_stream::wrappers::ReceiverStream;
 use whylate_core::result::LIVE_SOCKET;
+use whylate_core::text;
+use whylate_store::Folder;
 
 /// The most readers that follow runs at once.
 pub(crate) const READERS_MAX: usize = 200;
-/// whylate never sends more than this to one reader.
-const BYTES_MAX: u64 = 1 << 30;
+/// whylate never sends a longer line.
+const LINE_MAX: u64 = 1 << 20;
 /// Values that wait for a slow reader.
 const WAITING_MAX: usize = 4;
 
@@ -31,35 +30,35 @@ pub(crate) async fn events(
     Name(name): Name<String>,
 ) -> Result<impl IntoResponse, Refusal> {
     let permit = site.readers.clone().try_acquire_owned().map_err(|_| Refusal::Busy)?;
-    let path = blocking(move || site.runs.find(&name)).await?;
+    let run = blocking(move || site.runs.find(&name)).await?;
     let (events, receiver) = channel(WAITING_MAX);
     tokio::spawn(async move {
-        follow(&path, &events).await;
+        follow(&run, &events).await;
         drop(permit);
     });
     Ok(Sse::new(ReceiverStream::new(receiver)).keep_alive(KeepAlive::default()))
 }
 
-/// The run's socket, in a folder whose path may be longer than what an address holds.
-async fn connect(run: &Path) -> io::Result<UnixStream> {
-    let folder = File::open(run)?;
-    UnixStream::connect(format!("/proc/self/fd/{}/{LIVE_SOCKET}", folder.as_raw_fd())).await
+/// The run's socket, whose path may be longer than what an address holds.
+async fn connect(run: &Folder) -> io::Result<UnixStream> {
+    let (_socket, path) = run.socket(LIVE_SOCKET)?;
+    UnixStream::connect(path).await
 }
 
 /// Passes the values on until the run ends, or the reader has gone.
-async fn follow(run: &Path, events: &Sender<Result<Event, Infallible>>) {
+async fn follow(run: &Folder, events: &Sender<Result<Event, Infallible>>) {
     let send = |name: &'static str, text: String| events.send(Ok(Event::default().event(name).data(text)));
     let last = match connect(run).await {
         Ok(stream) => {
-            let mut lines = BufReader::new(stream.take(BYTES_MAX)).lines();
-            while let Ok(Some(line)) = lines.next_line().await {
+            let mut reader = BufReader::new(stream);
+            while let Some(line) = next_line(&mut reader, events).await {
                 if send("value", line).await.is_err() {
                     return;
                 }
             }
             send("end", String::new())
         }
-        Err(_) if !whylate_store::is_being_written(run) => send("end", String::new()),
+        Err(_) if !run.is_held() => send("end", String::new()),
         Err(error) => {
             let text = format!("The run reports no values ({error}); below is what it has stored.");
             send("refused", text)
@@ -67,4 +66,19 @@ async fn follow(run: &Path, events: &Sender<Result<Event, Infallible>>) {
     };
     // A reader who has gone needs no last word.
     _ = last.await;
+}
+
+/// The next line, without characters that do not show; `None` at the end, after a line that is too long, and where the reader
+/// has gone.
+async fn next_line(
+    reader: &mut BufReader<UnixStream>,
+    events: &Sender<Result<Event, Infallible>>,
+) -> Option<String> {
+    let mut line = Vec::new();
+    let mut limited = reader.take(LINE_MAX);
+    tokio::select! {
+        read = limited.read_until(b'\n', &mut line) => { read.ok()?; }
+        () = events.closed() => return None,
+    }
+    Some(text::line(str::from_utf8(line.strip_suffix(b"\n")?).ok()?))
 }

@@ -3,14 +3,16 @@
 use crate::Site;
 use crate::error::Refusal;
 use crate::pages::page_text;
+use crate::runs::name_of;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use whylate_core::result::{ProbeResult, Quantiles, RunResult, RunState};
+use whylate_core::text;
 
 /// The most plans and machines whose newest run is shown.
 const RUNS_MAX: usize = 20;
@@ -34,12 +36,12 @@ pub(crate) async fn metrics(State(site): State<Arc<Site>>) -> Result<Response, R
             run.state == RunState::Complete && seen.insert((run.plan.clone(), run.host.clone()))
         });
         all.truncate(RUNS_MAX);
-        Ok(all.into_iter().map(|run| PathBuf::from(run.path)).collect::<Vec<_>>())
+        Ok(all.into_iter().map(|run| name_of(Path::new(&run.path))).collect::<Vec<_>>())
     });
     let mut text = HEAD.to_owned();
     for run in newest.await? {
-        let figures = page_text(&site, "metrics", vec![run], |site, paths| {
-            paths.iter().map(|path| site.source.run(path).map(|run| figures(&run))).collect()
+        let figures = page_text(&site, "metrics", vec![run], |site, names| {
+            names.iter().map(|name| Ok(figures(&site.source.run(&site.open(name)?)?))).collect()
         });
         // One run that cannot be read takes no other's figures away.
         if let Ok(figures) = figures.await {
@@ -87,7 +89,7 @@ fn worst(probe: &ProbeResult) -> Vec<(&'static str, u64)> {
 
 /// The value of a label, so that it cannot end itself.
 pub fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    text::lines(text).replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 #[cfg(test)]

@@ -4,17 +4,17 @@ use crate::Site;
 use crate::error::Refusal;
 use crate::farm;
 use crate::runs::name_of;
-use axum::Json;
 use axum::extract::{Path as Name, Query, RawQuery, State};
-use axum::response::Html;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{Html, IntoResponse};
 use serde::Deserialize;
 use std::collections::HashMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
 use whylate_core::result::{RUNS_FORMAT, RunSearch, RunState, RunSummary, RunsResult};
+use whylate_core::text;
 use whylate_report::Frame;
+use whylate_store::{Folder, Found};
 
 /// The most bytes of pages that are kept.
 const KEPT_BYTES_MAX: usize = 64 << 20;
@@ -26,11 +26,11 @@ const SIDES_MAX: usize = 8;
 const SERIES_MAX: usize = 200;
 
 /// What a page is, and of which runs.
-type PageKey = (String, Vec<PathBuf>);
-/// When the runs were last written to, and the page.
-type KeptPage = (Vec<Option<SystemTime>>, Arc<str>);
+type PageKey = (String, Vec<String>);
+/// The files of the runs as they were, and the page.
+type KeptPage = (Vec<Vec<Found>>, Arc<str>);
 
-/// Pages that were made, and when their runs were last written to.
+/// Pages that were made, and the files of their runs as they were.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
     kept: Mutex<HashMap<PageKey, KeptPage>>,
@@ -60,7 +60,7 @@ fn searched(
     let search = RunSearch::of(&terms).map_err(|error| Refusal::Bad(error.to_string()))?;
     let all = runs.len();
     runs.retain(|run| search.matches(run));
-    let folder = site.runs.folder().display().to_string();
+    let folder = site.runs.folder().path().display().to_string();
     Ok((RunsResult { format: RUNS_FORMAT.to_owned(), folder, runs, series: None }, all))
 }
 
@@ -89,8 +89,16 @@ pub(crate) async fn list(
 pub(crate) async fn list_json(
     State(site): State<Arc<Site>>,
     Query(asked): Query<AskedRuns>,
-) -> Result<Json<RunsResult>, Refusal> {
-    blocking(move || Ok(Json(searched(&site, site.runs.all(), asked.q.as_deref())?.0))).await
+) -> Result<impl IntoResponse, Refusal> {
+    let listed = blocking(move || {
+        json(serde_json::to_string(&searched(&site, site.runs.all(), asked.q.as_deref())?.0))
+    });
+    Ok(([(CONTENT_TYPE, "application/json")], listed.await?))
+}
+
+/// A document without characters that do not show.
+pub(crate) fn json(document: serde_json::Result<String>) -> Result<String, Refusal> {
+    document.map(|it| text::json(&it)).map_err(|error| Refusal::Run(error.to_string()))
 }
 
 /// A report; of a run that goes on its present values above what is stored already.
@@ -98,9 +106,8 @@ pub(crate) async fn run(
     State(site): State<Arc<Site>>,
     Name(name): Name<String>,
 ) -> Result<Html<String>, Refusal> {
-    let path = find(&site, name).await?;
-    let own = address_of(&path);
-    let is_live = whylate_store::is_being_written(&path);
+    let own = address_of(&name);
+    let is_live = find(&site, &name).await?.is_held();
     let kind = if is_live { "live" } else { "run" };
     let frame = Frame {
         links: [
@@ -113,13 +120,13 @@ pub(crate) async fn run(
         live: is_live.then(|| format!("{own}/events")),
         ..Frame::default()
     };
-    let page = page_text(&site, kind, vec![path], move |site, paths| {
-        let path = paths.first().ok_or_else(String::new)?;
+    let page = page_text(&site, kind, vec![name.clone()], move |site, _| {
+        let run = site.open(&name)?;
         let drawn = site
             .source
-            .run(path)
+            .run(&run)
             .and_then(|result| whylate_report::run_with_charts(&result).map_err(|error| error.to_string()));
-        let summary = || site.runs.all().into_iter().find(|run| Path::new(&run.path) == path);
+        let summary = || site.runs.all().into_iter().find(|it| Path::new(&it.path) == run.path());
         let page = match drawn {
             // Before the first sample is stored there is nothing to draw.
             Err(_) if is_live => summary().map(|run| whylate_report::begun(&run)).unwrap_or_default(),
@@ -137,19 +144,16 @@ pub(crate) async fn compare(
 ) -> Result<Html<String>, Refusal> {
     let pairs: Vec<(String, String)> = pairs(query.as_deref().unwrap_or_default());
     let names = pairs.into_iter().filter(|(key, _)| key == "side").map(|(_, name)| name);
-    let names: Vec<String> = names.collect();
+    let mut names: Vec<String> = names.collect();
     if !(2..=SIDES_MAX).contains(&names.len()) {
         return Err(Refusal::Bad(format!("tick 2 to {SIDES_MAX} runs; there are {}", names.len())));
     }
-    let mut paths = Vec::new();
-    for name in names {
-        paths.push(find(&site, name).await?);
-    }
     // The list shows the newest first; what came before is compared with.
-    paths.reverse();
+    names.reverse();
     let frame = Frame { links: vec![("All runs".to_owned(), "/".to_owned())], ..Frame::default() };
-    let page = page_text(&site, "compare", paths, move |site, paths| {
-        let result = site.source.compare(paths)?;
+    let page = page_text(&site, "compare", names, move |site, names| {
+        let runs: Vec<Folder> = names.iter().map(|name| site.open(name)).collect::<Result<_, _>>()?;
+        let result = site.source.compare(&runs)?;
         Ok(whylate_report::compare(&result).html_within(&frame))
     });
     Ok(Html(page.await?))
@@ -178,18 +182,20 @@ pub(crate) async fn series(
     runs.truncate(SERIES_MAX);
     let frame =
         Frame { links: vec![("All runs".to_owned(), "/".to_owned())], compares: true, ..Frame::default() };
-    let paths = runs.iter().map(|run| PathBuf::from(&run.path)).collect();
+    let names = runs.iter().map(|run| name_of(Path::new(&run.path))).collect();
     let kind = format!("series {statistic} of {}", cell.as_deref().unwrap_or_default());
-    let page = page_text(&site, &kind, paths, move |site, _| {
-        let series = site.source.series(&runs, &statistic, cell.as_deref().filter(|it| !it.is_empty()))?;
-        let address = |path: &str| address_of(Path::new(path));
+    let page = page_text(&site, &kind, names, move |site, _| {
+        let open = |run: &RunSummary| site.open(&name_of(Path::new(&run.path)));
+        let cell = cell.as_deref().filter(|it| !it.is_empty());
+        let series = site.source.series(&runs, &open, &statistic, cell)?;
+        let address = |path: &str| address_of(&name_of(Path::new(path)));
         Ok(whylate_report::series(&series, Some(address)).html_within(&frame))
     });
     Ok(Html(page.await?))
 }
 
-async fn find(site: &Arc<Site>, name: String) -> Result<PathBuf, Refusal> {
-    let site = site.clone();
+async fn find(site: &Arc<Site>, name: &str) -> Result<Folder, Refusal> {
+    let (site, name) = (site.clone(), name.to_owned());
     blocking(move || site.runs.find(&name)).await
 }
 
@@ -197,23 +203,27 @@ async fn find(site: &Arc<Site>, name: String) -> Result<PathBuf, Refusal> {
 pub(crate) async fn page_text(
     site: &Arc<Site>,
     kind: &str,
-    paths: Vec<PathBuf>,
-    make: impl FnOnce(&Site, &[PathBuf]) -> Result<String, String> + Send + 'static,
+    names: Vec<String>,
+    make: impl FnOnce(&Site, &[String]) -> Result<String, String> + Send + 'static,
 ) -> Result<String, Refusal> {
     let _making = site.pages.making().await;
     let (site, kind) = (site.clone(), kind.to_owned());
     blocking(move || {
-        let (sizes, stamps): (Vec<u64>, Vec<_>) = paths.iter().map(|path| written(path)).unzip();
-        let key = (kind, paths);
+        let mut stamps: Vec<Vec<Found>> = Vec::new();
+        for name in &names {
+            // One after another: they may be more than may be open at once.
+            let all = site.runs.find(name)?.tree().map_err(|error| Refusal::Run(error.to_string()))?;
+            if all.iter().filter(|it| !it.is_folder).map(|it| it.bytes).sum::<u64>() > RUN_BYTES_MAX {
+                let text = format!("{name} is too large for a page: `whylate report` makes it a file");
+                return Err(Refusal::Run(text));
+            }
+            stamps.push(all);
+        }
+        let key = (kind, names);
         if let Some((former, page)) = kept(&site).get(&key)
             && *former == stamps
         {
             return Ok(page.to_string());
-        }
-        if let Some((large, _)) = key.1.iter().zip(sizes).find(|(_, bytes)| *bytes > RUN_BYTES_MAX) {
-            let text =
-                format!("{} is too large for a page: `whylate report` makes it a file", name_of(large));
-            return Err(Refusal::Run(text));
         }
         let page: Arc<str> = make(&site, &key.1).map_err(Refusal::Run)?.into();
         let mut kept = kept(&site);
@@ -238,36 +248,12 @@ pub(crate) async fn blocking<T: Send + 'static>(
     done.unwrap_or_else(|error| Err(Refusal::Run(error.to_string())))
 }
 
-/// The regular files of a run: those of its folder, and of the folders in it.
-pub(crate) fn files_of(run: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    let mut folders = vec![(run.to_owned(), 0)];
-    while let Some((folder, depth)) = folders.pop() {
-        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            match entry.file_type() {
-                Ok(kind) if kind.is_dir() && depth < 2 => folders.push((entry.path(), depth + 1)),
-                Ok(kind) if kind.is_file() => files.push(entry.path()),
-                _ => {}
-            }
-        }
-    }
-    files.sort();
-    files
-}
-
-/// The bytes of a run, and when the newest of its files was written.
-fn written(run: &Path) -> (u64, Option<SystemTime>) {
-    let files = files_of(run);
-    let files = files.iter().filter_map(|file| fs::symlink_metadata(file).ok());
-    files.fold((0, None), |(bytes, newest), file| (bytes + file.len(), newest.max(file.modified().ok())))
-}
-
 fn address(run: &RunSummary) -> String {
-    address_of(Path::new(&run.path))
+    address_of(&name_of(Path::new(&run.path)))
 }
 
-fn address_of(run: &Path) -> String {
-    format!("/runs/{}", encoded(&name_of(run)))
+fn address_of(name: &str) -> String {
+    format!("/runs/{}", encoded(name))
 }
 
 /// A name as a part of an address, with what has a meaning there written as `%XX`.

@@ -2,11 +2,11 @@
 
 use crate::error::Refusal;
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use whylate_core::result::RunSummary;
-use whylate_store::RunList;
+use whylate_store::{Folder, RunList};
 
 /// So old may the list be: a thousand runs are not read again for each of a hundred readers.
 const AGE_MAX: Duration = Duration::from_millis(500);
@@ -18,7 +18,7 @@ const PAGES_MAX: usize = 32;
 /// The list, which is read again when it is old.
 #[derive(Debug)]
 pub(crate) struct Runs {
-    folder: PathBuf,
+    folder: Folder,
     read: Mutex<Read>,
 }
 
@@ -32,7 +32,7 @@ struct Read {
 }
 
 impl Read {
-    fn refresh(&mut self, folder: &Path, age_max: Duration) {
+    fn refresh(&mut self, folder: &Folder, age_max: Duration) {
         if self.at.is_some_and(|at| at.elapsed() < age_max) {
             return;
         }
@@ -45,11 +45,11 @@ impl Read {
 }
 
 impl Runs {
-    pub(crate) fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), read: Mutex::default() }
+    pub(crate) fn new(folder: Folder) -> Self {
+        Self { folder, read: Mutex::default() }
     }
 
-    pub(crate) fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Folder {
         &self.folder
     }
 
@@ -83,12 +83,12 @@ impl Runs {
     }
 
     /// The directory of a run, by its name in the list; one that has just begun is there too.
-    pub(crate) fn find(&self, name: &str) -> Result<PathBuf, Refusal> {
-        let within = |age_max: Duration| {
-            let read = self.fresh(age_max);
-            read.runs.iter().map(|run| PathBuf::from(&run.path)).find(|path| name_of(path) == name)
-        };
-        within(AGE_MAX).or_else(|| within(AGE_OF_UNKNOWN_MAX)).ok_or_else(|| Refusal::NoRun(name.to_owned()))
+    pub(crate) fn find(&self, name: &str) -> Result<Folder, Refusal> {
+        let is_in =
+            |age_max| self.fresh(age_max).runs.iter().any(|run| name_of(Path::new(&run.path)) == name);
+        let found = is_in(AGE_MAX) || is_in(AGE_OF_UNKNOWN_MAX);
+        let opened = found.then(|| self.folder.enter(name).ok()).flatten();
+        opened.ok_or_else(|| Refusal::NoRun(name.to_owned()))
     }
 }
 

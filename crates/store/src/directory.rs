@@ -12,14 +12,12 @@ use crate::info::{INFO_FILE, RunInfo, to_json};
 use crate::kept::{self, Kept};
 use crate::latency_records;
 use crate::manifest::{Flush, Listed, Manifest, ManifestWriter, parts_of, sha256};
-use crate::reader::own_rows;
+use crate::reader::{own_rows, require_folder};
 use crate::segment;
 use crate::tables::{Keyed, NAMES, RateKey, Rows, Sink, Table};
 use crate::traces::TRACES_FOLDER;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use whylate_core::result::{FixStep, RunResult};
 
@@ -43,6 +41,8 @@ pub struct RunDirectory {
     room: Option<Room>,
     next_segment: u32,
     manifest: ManifestWriter,
+    /// The files of the run that are no tables, once they are sealed.
+    sealed: Option<Vec<Listed>>,
 }
 
 impl RunDirectory {
@@ -53,17 +53,10 @@ impl RunDirectory {
     /// [`StoreError::Foreign`] when it belongs to somebody else; [`StoreError::DiskFull`] or [`StoreError::Io`] when it
     /// cannot be made.
     pub fn create(path: &Path, info: &RunInfo) -> Result<Self, StoreError> {
-        make_empty_folder(path)?;
-        let folder = Folder::open(path)?;
-        folder.check_owner()?;
+        let folder = Folder::create(path)?;
         folder.lock()?;
         let mut directory = Self::begin(folder, &info.run, None, 1)?;
         directory.update_info(info)?;
-        if let Some(parent) = path.parent() {
-            // The parent of a relative path of one component is the empty path.
-            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-            Folder::open(parent)?.sync()?;
-        }
         Ok(directory)
     }
 
@@ -76,12 +69,11 @@ impl RunDirectory {
     /// files; [`StoreError::Damaged`]; [`StoreError::Io`] when it cannot be read or written.
     pub fn reopen(path: &Path) -> Result<(Self, RunInfo), StoreError> {
         // Check that it is a run before the lock, so that the error fits.
-        RunInfo::read(path)?;
-        let folder = Folder::open(path)?;
-        folder.check_owner()?;
+        RunInfo::read(&require_folder(path)?)?;
+        let folder = Folder::writable(path)?;
         folder.lock()?;
-        let (mut info, hash) = RunInfo::read(path)?;
-        let manifest = Manifest::read(path, &info.run).at("read", path)?;
+        let (mut info, hash) = RunInfo::read(&folder)?;
+        let manifest = Manifest::read(&folder, &info.run).at("read", path)?;
         let problem = match &manifest {
             None => info.manifest.then(|| "its manifest is missing".to_owned()),
             Some(known) if known.is_empty() => Some("its manifest is empty".to_owned()),
@@ -93,7 +85,7 @@ impl RunDirectory {
         }
         let mut last = manifest.iter().flat_map(Manifest::numbers).max().unwrap_or(0);
         for table in NAMES {
-            last = segment_numbers(&path.join(table))?.into_iter().fold(last, u32::max);
+            last = segment_numbers(&folder, table)?.into_iter().fold(last, u32::max);
         }
         info.manifest = true;
         let mut directory = Self::begin(folder, &info.run, manifest.as_ref(), last + 1)?;
@@ -120,7 +112,8 @@ impl RunDirectory {
         folder.sync()?;
         let (pending, kept) = (Rows::default(), Kept::default());
         let room = None;
-        Ok(Self { folder, folders, run: run.to_owned(), pending, kept, room, next_segment, manifest })
+        let (run, sealed) = (run.to_owned(), None);
+        Ok(Self { folder, folders, run, pending, kept, room, next_segment, manifest, sealed })
     }
 
     /// Keeps no more than that from now on: older intervals become longer, and of their spikes the largest stay.
@@ -151,32 +144,38 @@ impl RunDirectory {
         self.merge(kept::LAST_MIN);
         let mut names =
             vec![TREATMENTS_FILE.to_owned(), latency_records::FILE.to_owned(), fix::FILE.to_owned()];
-        names.extend(crate::traces::notes(self.path()));
+        names.extend(crate::traces::notes(&self.folder));
         let mut files = Vec::new();
         for name in names {
-            let path = self.path().join(&name);
-            let bytes = crate::folder::read(&path).at("read", &path)?;
+            let bytes = self.folder.read(&name).at("read", &self.path().join(&name))?;
             files.extend(bytes.map(|bytes| Listed::of(&name, &bytes)));
         }
-        self.replace_info(info, Some(files))
+        self.replace_info(info, Some(&files))?;
+        self.sealed = Some(files);
+        Ok(())
     }
 
     /// The manifest comes first, so that no `run.json` is in place that is not listed.
-    fn replace_info(&mut self, info: &RunInfo, sealed: Option<Vec<Listed>>) -> Result<(), StoreError> {
+    fn replace_info(&mut self, info: &RunInfo, sealed: Option<&[Listed]>) -> Result<(), StoreError> {
         let text = to_json(&self.path().join(INFO_FILE), info)?;
         self.folder.stage(INFO_FILE, &text)?;
         let listed = self.manifest.info(sha256(&[&text]));
-        if let Err(error) = listed.and_then(|()| sealed.map_or(Ok(()), |files| self.manifest.seal(files))) {
+        let seal = |files| self.manifest.seal(files, None);
+        if let Err(error) = listed.and_then(|()| sealed.map_or(Ok(()), seal)) {
             self.folder.discard(INFO_FILE);
             return Err(error);
         }
         self.folder.publish(INFO_FILE)
     }
 
-    /// Writes `result.json`.
-    pub fn write_result(&self, result: &RunResult) -> Result<(), StoreError> {
+    /// Writes `result.json`. Of a run that has ended, the seal then covers it, and says the verdict: a list needs no more.
+    pub fn write_result(&mut self, result: &RunResult) -> Result<(), StoreError> {
         let text = to_json(&self.path().join(RESULT_FILE), result)?;
-        self.folder.write_atomically(RESULT_FILE, &text)
+        self.folder.write_atomically(RESULT_FILE, &text)?;
+        let Some(sealed) = &mut self.sealed else { return Ok(()) };
+        sealed.retain(|listed| listed.name != RESULT_FILE);
+        sealed.push(Listed::of(RESULT_FILE, &text));
+        self.manifest.seal(sealed, Some(result.verdict))
     }
 
     /// Adds a line of JSON to `treatments.jsonl`, the run's own copy of what treatments changed and undid.
@@ -242,7 +241,7 @@ impl RunDirectory {
         while let Some(nth) = self.room.as_ref().and_then(Room::next) {
             let before = self.room.as_ref().map(|room| room.merged[nth]);
             let Some(before) = before else { return };
-            let rows = own_rows(self.path(), before.segment);
+            let rows = own_rows(&self.folder, before.segment);
             let made = rows.map(coarser).and_then(|(rows, spikes)| {
                 self.replace(&rows, &[before.segment]).map(|merged| (merged, spikes))
             });
@@ -277,13 +276,13 @@ impl RunDirectory {
 
     /// Ends the last line of a file, so that what is added to it begins a new one.
     fn end_last_line(&self, name: &str) -> Result<(), StoreError> {
-        let path = self.path().join(name);
-        let text = crate::folder::read(&path).at("read", &path)?.unwrap_or_default();
+        let text = self.folder.read(name).at("read", &self.path().join(name))?.unwrap_or_default();
         if matches!(text.last(), None | Some(b'\n')) { Ok(()) } else { self.add_line_to(name, "") }
     }
 
-    pub fn traces_path(&self) -> PathBuf {
-        self.path().join(TRACES_FOLDER)
+    /// The run's own folder, for readers.
+    pub fn opened(&self) -> &Folder {
+        &self.folder
     }
 
     /// An open folder of the run.
@@ -321,7 +320,12 @@ impl Sink for RunDirectory {
     /// `loads/<cell>-<repeat>-<attempt>-<load>.txt`; characters of names that do not belong in a file name become `_`.
     fn load_output_path(&self, key: &RateKey) -> PathBuf {
         let RateKey { cell, repeat, attempt, load, .. } = key;
-        self.path().join(LOADS_FOLDER).join(file_name(&format!("{cell}-{repeat}-{attempt}-{load}.txt")))
+        let loads = self.folder(LOADS_FOLDER);
+        // Root alone may write below folders of other users, who can swap them. The fixed path of a process with file
+        // capabilities is not open to its children.
+        let is_root = rustix::process::geteuid().is_root();
+        let folder = if is_root { loads.fixed_path() } else { loads.path().to_owned() };
+        folder.join(file_name(&format!("{cell}-{repeat}-{attempt}-{load}.txt")))
     }
 }
 
@@ -354,32 +358,14 @@ impl FlushWriter<'_> {
     }
 }
 
-fn make_empty_folder(path: &Path) -> Result<(), StoreError> {
-    let occupied = || StoreError::Occupied(path.to_owned());
-    match if_present(fs::read_dir(path)) {
-        Ok(Some(mut entries)) => entries.next().map_or(Ok(()), |_| Err(occupied())),
-        Ok(None) => match fs::create_dir_all(path) {
-            // A symbolic link that leads nowhere.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(occupied()),
-            made => made.at("create", path),
-        },
-        Err(_) if path.is_file() => Err(occupied()),
-        Err(error) => Err(error).at("read", path),
-    }
-}
-
 /// Whether another process is writing to the run.
 pub fn is_being_written(path: &Path) -> bool {
     Folder::open(path).is_ok_and(|folder| folder.is_held())
 }
 
-/// Numbers of the closed segments in a table's folder; none when there is no such folder.
-pub(crate) fn segment_numbers(folder: &Path) -> Result<Vec<u32>, StoreError> {
-    let entries = if_present(fs::read_dir(folder)).at("read", folder)?;
-    let mut numbers = Vec::new();
-    for entry in entries.into_iter().flatten() {
-        let name = entry.at("read", folder)?.file_name();
-        numbers.extend(name.to_str().and_then(segment::number));
-    }
-    Ok(numbers)
+/// Numbers of the closed segments of a table; none when it has no folder.
+pub(crate) fn segment_numbers(run: &Folder, table: &str) -> Result<Vec<u32>, StoreError> {
+    let names = if_present(run.enter(table).and_then(|folder| folder.names()));
+    let names = names.at("read", &run.path().join(table))?.unwrap_or_default();
+    Ok(names.iter().filter_map(|name| name.to_str()).filter_map(segment::number).collect())
 }

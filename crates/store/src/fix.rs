@@ -1,17 +1,16 @@
 //! The steps of a search: `fix.jsonl`, a line for each repeat whose figure counts.
 
 use crate::error::{At, StoreError};
+use crate::folder::Folder;
 use crate::reader::Reader;
-use std::path::Path;
 use whylate_core::result::{FixResult, FixStep};
 use whylate_core::{Warning, WarningCode};
 
 pub(crate) const FILE: &str = "fix.jsonl";
 
-/// The steps of the search in that run directory. A line that a killed process did not end counts as not written.
-pub fn fix_steps(path: &Path) -> Result<Vec<FixStep>, StoreError> {
-    let file = path.join(FILE);
-    let text = crate::folder::read(&file).at("read", &file)?.unwrap_or_default();
+/// The steps of the search in a run directory. A line that a killed process did not end counts as not written.
+pub fn fix_steps(run: &Folder) -> Result<Vec<FixStep>, StoreError> {
+    let text = run.read(FILE).at("read", &run.path().join(FILE))?.unwrap_or_default();
     Ok(text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect())
 }
 
@@ -19,7 +18,7 @@ pub fn fix_steps(path: &Path) -> Result<Vec<FixStep>, StoreError> {
 pub(crate) fn result(reader: &Reader, warnings: &mut Vec<Warning>) -> Option<FixResult> {
     let info = reader.info();
     let registration = info.fix.as_ref()?;
-    let answered = fix_steps(reader.path()).map_err(|error| error.to_string()).and_then(|steps| {
+    let answered = fix_steps(reader.folder()).map_err(|error| error.to_string()).and_then(|steps| {
         whylate_stats::search::answer(registration, &steps, info.state).map_err(|error| error.to_string())
     });
     match answered {

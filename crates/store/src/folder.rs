@@ -1,16 +1,25 @@
-//! A folder of a run directory, held open: every file in it is written below that open folder, and no link is followed,
-//! so that another user with write access cannot redirect a run of root to another file.
+//! A folder of a run directory, held open: every file in it is opened below that open folder, and no link is followed, so that
+//! another user with write access cannot redirect what root reads or writes to another file. No other code of this crate,
+//! of the web server or of the farm opens files of runs (`cargo xtask tidy` checks that).
 //!
 //! A file is written under a temporary name (`NAME.tmp`), brought to the disk, renamed, and then its folder is
 //! brought to the disk: a killed process or a power cut leaves either the old file or the whole new one. Readers ignore
 //! temporary names.
 
+mod way;
+
 use crate::error::{At, StoreError};
-use rustix::fs::{self, AtFlags, Mode, OFlags};
-use std::fs::{File, TryLockError};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::MetadataExt as _;
+use rustix::fs::{self, AtFlags, Dir, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Metadata, TryLockError};
+use std::io::{self, Read, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How often, and after which pause, a folder that is held is asked for again.
@@ -20,40 +29,160 @@ const LOCK_PAUSE: Duration = Duration::from_millis(10);
 pub(crate) const TEMPORARY_SUFFIX: &str = ".tmp";
 /// No file of a run is nearly as large: a larger one is not read into memory.
 const READ_MAX: u64 = 1 << 30;
+/// Folders of a run are not nested more deeply.
+const DEPTH_MAX: usize = 4;
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 
-#[derive(Debug)]
-pub(crate) struct Folder {
-    opened: File,
+/// Whose folders and files are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Owners {
+    #[default]
+    Anyone,
+    /// Those of the user of this process, and of root.
+    OwnAndRoot,
+}
+
+impl Owners {
+    fn check(self, metadata: &Metadata) -> io::Result<()> {
+        let owner = metadata.uid();
+        let is_fine = self == Self::Anyone || owner == 0 || owner == geteuid().as_raw();
+        if is_fine { Ok(()) } else { Err(io::Error::other(format!("it belongs to user {owner}"))) }
+    }
+}
+
+/// A regular file or a folder in a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Below the folder that was searched.
+    pub name: PathBuf,
+    pub is_folder: bool,
+    pub bytes: u64,
+    /// Device, inode, length, times of the last writing and of the last change: others where the file is not the same.
+    pub stamp: [i64; 7],
+}
+
+#[derive(Clone, Debug)]
+pub struct Folder {
+    opened: Arc<File>,
     path: PathBuf,
+    owners: Owners,
 }
 
 impl Folder {
     /// Opens a folder by the path that the user gave, which may be a link to it.
-    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
-        let opened = fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let opened = fs::open(path, FOLDER | OFlags::CLOEXEC, Mode::empty());
         let opened = File::from(opened.map_err(io::Error::from).at("open", path)?);
-        Ok(Self { opened, path: path.to_owned() })
+        Ok(Self { opened: Arc::new(opened), path: path.to_owned(), owners: Owners::Anyone })
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// The same folder, in which only what belongs to these is read.
+    pub fn only(self, owners: Owners) -> Result<Self, StoreError> {
+        self.opened.metadata().and_then(|it| owners.check(&it)).at("read", &self.path)?;
+        Ok(Self { owners, ..self })
+    }
+
+    /// Opens a folder to write in it. As root, no link that another user can have made is followed to it, and it belongs to
+    /// root.
+    pub fn writable(path: &Path) -> Result<Self, StoreError> {
+        let opened =
+            way::walk(path, false).and_then(|at| way::open(&at, Path::new("."), FOLDER)).at("open", path)?;
+        let folder = Self { opened: Arc::new(opened), path: path.to_owned(), owners: Owners::Anyone };
+        folder.check_owner().map(|()| folder)
+    }
+
+    /// Makes a folder, and those on the way to it, or takes one that is empty.
+    ///
+    /// # Errors
+    /// [`StoreError::Occupied`] when something else is there (nothing is changed then); as [`Self::writable`].
+    pub fn create(path: &Path) -> Result<Self, StoreError> {
+        let occupied = || StoreError::Occupied(path.to_owned());
+        match way::walk(path, true) {
+            Ok(_) => {}
+            // A file, or a link that leads nowhere.
+            Err(error)
+                if [io::ErrorKind::NotADirectory, io::ErrorKind::AlreadyExists].contains(&error.kind())
+                    && path.symlink_metadata().is_ok() =>
+            {
+                return Err(occupied());
+            }
+            Err(error) => return Err(error).at("create", path),
+        }
+        let folder = Self::writable(path)?;
+        if !folder.names().at("read", path)?.is_empty() {
+            return Err(occupied());
+        }
+        // The parent of a relative path of one component is the empty path.
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let parent = way::walk(parent, false).and_then(|at| way::open(&at, Path::new("."), FOLDER));
+        parent.and_then(|parent| parent.sync_all()).at("sync", path)?;
+        Ok(folder)
+    }
+
+    /// The folder in which a path is, made where it is missing, and the path's last part.
+    pub fn above(path: &Path) -> Result<(Self, OsString), StoreError> {
+        let absolute = std::path::absolute(path).at("find", path)?;
+        let named = absolute.parent().zip(absolute.file_name());
+        let (above, name) = named.ok_or_else(|| StoreError::Occupied(path.to_owned()))?;
+        let opened = way::walk(above, true).and_then(|at| way::open(&at, Path::new("."), FOLDER));
+        let opened = Arc::new(opened.at("create", above)?);
+        Ok((Self { opened, path: above.to_owned(), owners: Owners::Anyone }, name.to_owned()))
+    }
+
+    /// Makes a folder that must not exist, whole or not at all: it gets its name when `fill` has filled it.
+    pub fn make_whole<E: From<StoreError>>(
+        &self,
+        name: &OsStr,
+        fill: impl FnOnce(&Self) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let path = self.path.join(name);
+        let scratch = PathBuf::from(format!(".whylate-{}.part", std::process::id()));
+        let filled = self.subfolder(&scratch).map_err(E::from).and_then(|folder| fill(&folder));
+        let named = filled.and_then(|()| {
+            let renamed =
+                fs::renameat_with(&self.opened, &scratch, &self.opened, name, RenameFlags::NOREPLACE);
+            let renamed = match renamed {
+                // A file system that cannot tell.
+                Err(Errno::INVAL) => fs::renameat(&self.opened, &scratch, &self.opened, name),
+                renamed => renamed,
+            };
+            Ok(renamed.map_err(io::Error::from).at("create", &path)?)
+        });
+        // What is left of it only takes space.
+        named.inspect_err(|_| _ = self.remove_all(&scratch))
+    }
+
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
+    /// A path of this open folder, wherever its own path leads by now: for code that needs one, in this process and its
+    /// children.
+    pub fn fixed_path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.opened.as_raw_fd()))
+    }
+
+    /// A folder in it.
+    pub fn enter(&self, name: impl AsRef<Path>) -> io::Result<Self> {
+        let name = name.as_ref();
+        let opened = way::open(&self.opened, name, FOLDER)?;
+        self.owners.check(&opened.metadata()?)?;
+        Ok(Self { opened: Arc::new(opened), path: self.path.join(name), owners: self.owners })
+    }
+
     /// Opens a folder in it, which is made if it does not exist.
-    pub(crate) fn subfolder(&self, name: &str) -> Result<Self, StoreError> {
-        let path = self.path.join(name);
+    pub(crate) fn subfolder(&self, name: impl AsRef<Path>) -> Result<Self, StoreError> {
+        let name = name.as_ref();
         match fs::mkdirat(&self.opened, name, Mode::from_raw_mode(0o777)) {
-            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-            Err(error) => return Err(io::Error::from(error)).at("create", &path),
+            Ok(()) | Err(Errno::EXIST) => self.enter(name).at("open", &self.path.join(name)),
+            Err(error) => Err(io::Error::from(error)).at("create", &self.path.join(name)),
         }
-        let opened = self.open_in(name, OFlags::RDONLY | OFlags::DIRECTORY).at("open", &path)?;
-        Ok(Self { opened, path })
     }
 
     /// Refuses a folder in which another user could replace what root writes.
     pub(crate) fn check_owner(&self) -> Result<(), StoreError> {
         let metadata = self.opened.metadata().at("read", &self.path)?;
-        if !rustix::process::geteuid().is_root() {
+        if !geteuid().is_root() {
             return Ok(());
         }
         match (metadata.uid(), metadata.mode() & 0o002) {
@@ -76,8 +205,123 @@ impl Folder {
         Err(StoreError::Busy(self.path.clone()))
     }
 
-    pub(crate) fn is_held(&self) -> bool {
-        matches!(self.opened.try_lock_shared(), Err(TryLockError::WouldBlock))
+    /// Whether another process is writing to the run.
+    pub fn is_held(&self) -> bool {
+        // A lock belongs to what was opened: this folder may be the one that holds it.
+        let again = way::open(&self.opened, Path::new("."), FOLDER);
+        again.is_ok_and(|again| matches!(again.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    }
+
+    /// Names of what is in it, sorted.
+    pub(crate) fn names(&self) -> io::Result<Vec<OsString>> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.opened)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                names.push(OsStr::from_bytes(name).to_owned());
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// What is in it that is a regular file or a folder.
+    pub fn entries(&self) -> io::Result<Vec<Found>> {
+        Ok(self.names()?.into_iter().filter_map(|name| self.find(Path::new(&name))).collect())
+    }
+
+    /// The folders and files below it, sorted.
+    pub fn tree(&self) -> io::Result<Vec<Found>> {
+        self.tree_to(DEPTH_MAX)
+    }
+
+    fn tree_to(&self, depth: usize) -> io::Result<Vec<Found>> {
+        let mut all = Vec::new();
+        for found in self.entries()? {
+            let name = found.name.clone();
+            let is_entered = found.is_folder && depth > 0;
+            all.push(found);
+            if is_entered {
+                let below = self.enter(&name).and_then(|folder| folder.tree_to(depth - 1));
+                // It may have gone meanwhile.
+                all.extend(below.into_iter().flatten().map(|it| Found { name: name.join(it.name), ..it }));
+            }
+        }
+        Ok(all)
+    }
+
+    /// What stands at that name, where it is a regular file or a folder.
+    pub fn find(&self, name: impl AsRef<Path>) -> Option<Found> {
+        let name = name.as_ref();
+        let metadata = way::open(&self.opened, name, OFlags::PATH).and_then(|it| it.metadata()).ok()?;
+        let kind = metadata.file_type();
+        let stamp = [
+            metadata.dev().cast_signed(),
+            metadata.ino().cast_signed(),
+            metadata.len().cast_signed(),
+            metadata.mtime(),
+            metadata.mtime_nsec(),
+            metadata.ctime(),
+            metadata.ctime_nsec(),
+        ];
+        let found = Found { name: name.to_owned(), is_folder: kind.is_dir(), bytes: metadata.len(), stamp };
+        (kind.is_dir() || kind.is_file()).then_some(found)
+    }
+
+    /// Opens a file to read it; `None` where nothing is there. What is not a regular file is refused, so that nothing waits
+    /// for a pipe, and so is a file of others.
+    pub fn open_file(&self, name: impl AsRef<Path>) -> io::Result<Option<File>> {
+        let opened = way::open(&self.opened, name.as_ref(), OFlags::RDONLY | OFlags::NONBLOCK);
+        let Some(file) = if_present(opened)? else { return Ok(None) };
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::other("it is not a regular file"));
+        }
+        self.owners.check(&metadata)?;
+        if metadata.nlink() > 1 {
+            self.check_linked(&metadata)?;
+        }
+        Ok(Some(file))
+    }
+
+    /// Refuses a file that another user may have linked from elsewhere.
+    fn check_linked(&self, file: &Metadata) -> io::Result<()> {
+        let folder = self.opened.metadata()?;
+        let is_careful = geteuid().is_root() || self.owners == Owners::OwnAndRoot;
+        if is_careful && (file.uid() != folder.uid() || folder.mode() & 0o022 != 0) {
+            return Err(io::Error::other("it is a hard link that another user can have made"));
+        }
+        Ok(())
+    }
+
+    /// The content of a file; `None` where nothing is there.
+    pub fn read(&self, name: impl AsRef<Path>) -> io::Result<Option<Vec<u8>>> {
+        self.read_up_to(name, READ_MAX)
+    }
+
+    /// As [`Self::read`]; a larger file is refused.
+    pub fn read_up_to(&self, name: impl AsRef<Path>, most: u64) -> io::Result<Option<Vec<u8>>> {
+        let Some(file) = self.open_file(name)? else { return Ok(None) };
+        let length = file.metadata()?.len();
+        if length > most {
+            return Err(io::Error::other(format!("it is too large: {length} bytes")));
+        }
+        let mut bytes = Vec::with_capacity(length as usize);
+        file.take(most).read_to_end(&mut bytes)?;
+        Ok(Some(bytes))
+    }
+
+    /// The path of a socket in it, as it is now: no link is followed to it.
+    pub fn socket(&self, name: impl AsRef<Path>) -> io::Result<(File, PathBuf)> {
+        let socket = way::open(&self.opened, name.as_ref(), OFlags::PATH)?;
+        let metadata = socket.metadata()?;
+        self.owners.check(&metadata)?;
+        if !metadata.file_type().is_socket() {
+            return Err(io::Error::other("it is not a socket"));
+        }
+        let path = PathBuf::from(format!("/proc/self/fd/{}", socket.as_raw_fd()));
+        Ok((socket, path))
     }
 
     /// Puts `bytes` at `name`, replacing what is there, all or nothing.
@@ -89,18 +333,39 @@ impl Folder {
     /// Writes `bytes` under the temporary name of `name`, and brings them to the disk.
     pub(crate) fn stage(&self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
         let temporary = temporary(name);
-        let path = self.path.join(&temporary);
         // Left by a killed process, or a planted symbolic link: remove it, not its target.
         self.remove(&temporary)?;
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        let mut file = self.open_in(&temporary, flags).at("create", &path)?;
-        let written =
-            file.write_all(bytes).at("write", &path).and_then(|()| file.sync_all().at("sync", &path));
+        let written = self.write_new(&temporary, &mut &*bytes);
         if written.is_err() {
             // The incomplete file only takes space; ignore it if the removal fails.
             let _ = self.remove(&temporary);
         }
         written
+    }
+
+    /// Writes a file that must not exist, and brings it to the disk; folders on the way to it are made.
+    pub fn write_new(&self, name: impl AsRef<Path>, content: &mut dyn Read) -> Result<(), StoreError> {
+        let name = name.as_ref();
+        let path = self.path.join(name);
+        if let Some(parent) = name.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            self.make_folders(parent)?;
+        }
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        let mut file = way::open(&self.opened, name, flags).at("create", &path)?;
+        io::copy(content, &mut file).at("write", &path)?;
+        file.sync_all().at("sync", &path)
+    }
+
+    /// Makes a folder below it, and those on the way.
+    pub fn make_folders(&self, name: &Path) -> Result<(), StoreError> {
+        let all: Vec<&Path> = name.ancestors().filter(|it| !it.as_os_str().is_empty()).collect();
+        all.into_iter().rev().try_for_each(|folder| {
+            let (above, last) = (folder.parent(), folder.file_name());
+            let above = above.filter(|above| !above.as_os_str().is_empty());
+            let above = above.map_or(Ok(self.clone()), |above| self.enter(above)).at("open", &self.path)?;
+            let last = last.ok_or_else(|| io::Error::other("it leads out of the folder"));
+            above.subfolder(last.at("create", &self.path.join(folder))?).map(drop)
+        })
     }
 
     /// Gives what was staged its name.
@@ -116,9 +381,29 @@ impl Folder {
     }
 
     /// Removes a file or a link; nothing where there is none.
-    pub(crate) fn remove(&self, name: &str) -> Result<(), StoreError> {
+    pub fn remove(&self, name: impl AsRef<Path>) -> Result<(), StoreError> {
+        let name = name.as_ref();
         let removed = fs::unlinkat(&self.opened, name, AtFlags::empty()).map_err(io::Error::from);
         if_present(removed).at("remove", &self.path.join(name)).map(|_| ())
+    }
+
+    /// Removes a file, a link, or a folder with all that is in it.
+    pub(crate) fn remove_all(&self, name: &Path) -> Result<(), StoreError> {
+        let path = self.path.join(name);
+        if !self.find(name).is_some_and(|it| it.is_folder) {
+            return self.remove(name);
+        }
+        let folder = self.enter(name).at("open", &path)?;
+        for inner in folder.names().at("read", &path)? {
+            folder.remove_all(Path::new(&inner))?;
+        }
+        self.remove_folder(name)
+    }
+
+    /// Removes a folder that is empty.
+    pub(crate) fn remove_folder(&self, name: &Path) -> Result<(), StoreError> {
+        let removed = fs::unlinkat(&self.opened, name, AtFlags::REMOVEDIR).map_err(io::Error::from);
+        removed.at("remove", &self.path.join(name))
     }
 
     /// Brings the folder's entries to the disk.
@@ -131,7 +416,7 @@ impl Folder {
     pub(crate) fn append(&self, name: &str) -> Result<File, StoreError> {
         let path = self.path.join(name);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::APPEND | OFlags::NONBLOCK;
-        let file = self.open_in(name, flags).at("open", &path)?;
+        let file = way::open(&self.opened, Path::new(name), flags).at("open", &path)?;
         let metadata = file.metadata().at("read", &path)?;
         let refused = |what| Err(io::Error::other(what)).at("write", &path);
         match (metadata.is_file(), metadata.nlink()) {
@@ -140,35 +425,11 @@ impl Folder {
             (false, _) => refused("it is not a regular file"),
         }
     }
-
-    fn open_in(&self, name: &str, flags: OFlags) -> io::Result<File> {
-        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(fs::openat(&self.opened, name, flags, Mode::from_raw_mode(0o666))?.into())
-    }
 }
 
 /// Adds a line to an open file, and brings it to the disk.
 pub(crate) fn add_line(mut file: &File, path: &Path, line: &str) -> Result<(), StoreError> {
     file.write_all(format!("{line}\n").as_bytes()).at("write", path)
-}
-
-/// The content of a file; `None` where nothing is there. What is not a file is refused, so that nothing waits for a
-/// pipe.
-pub(crate) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let opened = fs::open(path, flags, Mode::empty()).map_err(io::Error::from);
-    let Some(opened) = if_present(opened)? else { return Ok(None) };
-    let file = File::from(opened);
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
-    if metadata.len() > READ_MAX {
-        return Err(io::Error::other(format!("it is too large: {} bytes", metadata.len())));
-    }
-    let mut bytes = Vec::with_capacity(metadata.len() as usize);
-    file.take(READ_MAX).read_to_end(&mut bytes)?;
-    Ok(Some(bytes))
 }
 
 /// `None` where nothing is there.
@@ -186,6 +447,7 @@ fn temporary(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::FileType;
     use std::fs::{read_dir, write};
     use std::os::unix::fs::symlink;
 
@@ -200,7 +462,7 @@ mod tests {
         let (folder, opened) = made();
         opened.write_atomically("run.json", b"first").unwrap();
         opened.write_atomically("run.json", b"second").unwrap();
-        assert_eq!(read(&folder.path().join("run.json")).unwrap().unwrap(), b"second");
+        assert_eq!(opened.read("run.json").unwrap().unwrap(), b"second");
         assert_eq!(read_dir(folder.path()).unwrap().count(), 1);
     }
 
@@ -213,7 +475,7 @@ mod tests {
             symlink(&victim, folder.path().join(name)).unwrap();
         }
         opened.write_atomically("run.json", b"mine").unwrap();
-        assert_eq!(read(&folder.path().join("run.json")).unwrap().unwrap(), b"mine");
+        assert_eq!(opened.read("run.json").unwrap().unwrap(), b"mine");
         symlink(&victim, folder.path().join("lines")).unwrap();
         let error = opened.append("lines").unwrap_err().to_string();
         assert!(error.contains("lines: cannot open"), "{error}");
@@ -222,7 +484,7 @@ mod tests {
         assert!(opened.append("lines").unwrap_err().to_string().contains("hard link"));
         symlink(folder.path(), folder.path().join("spikes")).unwrap();
         assert!(opened.subfolder("spikes").is_err(), "a folder that is a link");
-        assert_eq!(read(&victim).unwrap().unwrap(), b"untouched");
+        assert_eq!(std::fs::read(&victim).unwrap(), b"untouched");
     }
 
     #[test]
@@ -244,15 +506,15 @@ mod tests {
         std::fs::create_dir_all(folder.path().join("run.json.tmp/full")).unwrap();
         let error = opened.write_atomically("run.json", b"second").unwrap_err();
         assert!(error.to_string().contains("run.json.tmp: cannot remove"), "{error}");
-        assert_eq!(read(&folder.path().join("run.json")).unwrap().unwrap(), b"first");
+        assert_eq!(opened.read("run.json").unwrap().unwrap(), b"first");
     }
 
     #[test]
     fn what_is_no_file_is_not_waited_for() {
-        let (folder, _) = made();
+        let (folder, opened) = made();
         let pipe = folder.path().join("pipe");
-        fs::mknodat(fs::CWD, &pipe, fs::FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
-        assert!(read(&pipe).unwrap_err().to_string().contains("not a regular file"));
-        assert_eq!(read(&folder.path().join("missing")).unwrap(), None);
+        fs::mknodat(fs::CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        assert!(opened.read("pipe").unwrap_err().to_string().contains("not a regular file"));
+        assert_eq!(opened.read("missing").unwrap(), None);
     }
 }

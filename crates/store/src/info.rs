@@ -1,10 +1,9 @@
 //! `run.json`: what a run is, and how far it came.
 
-use crate::error::StoreError;
-use crate::folder;
+use crate::error::{At as _, StoreError};
+use crate::folder::Folder;
 use crate::manifest::sha256;
 use serde::{Deserialize, Serialize};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use whylate_core::moment::utc_text;
@@ -165,15 +164,11 @@ impl RunInfo {
         cells.all(|cell| (1..=self.repeats_of(&cell.name)).all(|repeat| done(&cell.name, repeat)))
     }
 
-    /// Reads `run.json` of the directory `path`; with it, the file's SHA-256.
-    pub(crate) fn read(path: &Path) -> Result<(Self, String), StoreError> {
-        let file = path.join(INFO_FILE);
-        let not_a_run = || StoreError::NotARun(path.to_owned());
-        let text = folder::read(&file).map_err(|error| match error.kind() {
-            io::ErrorKind::NotADirectory => not_a_run(),
-            _ => StoreError::Io("read", file.clone(), error),
-        })?;
-        let text = text.ok_or_else(not_a_run)?;
+    /// Reads `run.json`; with it, the file's SHA-256.
+    pub(crate) fn read(run: &Folder) -> Result<(Self, String), StoreError> {
+        let file = run.path().join(INFO_FILE);
+        let text = run.read(INFO_FILE).at("read", &file)?;
+        let text = text.ok_or_else(|| StoreError::NotARun(run.path().to_owned()))?;
         let bad = |source| StoreError::BadInfo(file.clone(), source);
         // The format comes first: another one may well have other fields.
         let Format { format } = serde_json::from_slice(&text).map_err(bad)?;

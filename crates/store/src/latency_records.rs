@@ -2,10 +2,9 @@
 
 use crate::directory::RunDirectory;
 use crate::error::StoreError;
-use crate::folder;
+use crate::folder::Folder;
 use crate::tables::RowKey;
 use serde::{Deserialize, Serialize};
-use std::path::Path;
 use whylate_core::result::{HistogramKind, LatencyRecord};
 use whylate_core::{CpuId, Warning, WarningCode};
 
@@ -45,12 +44,12 @@ impl RunDirectory {
 
 /// The lines of a run, none where it has no such file, and what could not be read. The last line of a killed run may be
 /// incomplete, which is not damage.
-pub(crate) fn read(run: &Path) -> (Vec<Line>, Vec<Warning>) {
-    let path = run.join(FILE);
+pub(crate) fn read(run: &Folder) -> (Vec<Line>, Vec<Warning>) {
+    let path = run.path().join(FILE);
     let warning = |text: String| {
         Warning::new(WarningCode::UnreadableLatencyRecord, format!("{}: {text}", path.display()))
     };
-    let text = match folder::read(&path) {
+    let text = match run.read(FILE) {
         Ok(text) => text.unwrap_or_default(),
         Err(error) => {
             return (Vec::new(), vec![warning(format!("cannot read the latency records: {error}"))]);
@@ -84,7 +83,7 @@ mod tests {
     fn read_of(content: &[u8]) -> (Vec<u32>, Vec<String>) {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(FILE), content).unwrap();
-        let (lines, warnings) = read(folder.path());
+        let (lines, warnings) = read(&Folder::open(folder.path()).unwrap());
         let texts = warnings.into_iter().map(|warning| warning.text).collect();
         (lines.iter().map(|line| line.repeat).collect(), texts)
     }
@@ -96,7 +95,9 @@ mod tests {
         assert_eq!(read_of(&whole.as_bytes()[..whole.len() - 9]), (vec![1], Vec::new()));
         assert_eq!(read_of(line(1).as_bytes()), (vec![1], Vec::new()), "complete but for its end");
         let folder = tempfile::tempdir().unwrap();
-        assert!(matches!(read(folder.path()), (lines, warnings) if lines.is_empty() && warnings.is_empty()));
+        assert!(
+            matches!(read(&Folder::open(folder.path()).unwrap()), (lines, warnings) if lines.is_empty() && warnings.is_empty())
+        );
     }
 
     #[test]
@@ -108,6 +109,6 @@ mod tests {
         assert!(says("first-line", &warnings[0]), "{warnings:?}");
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join(FILE)).unwrap();
-        assert_eq!(read(folder.path()).1.len(), 1, "a folder is not a file");
+        assert_eq!(read(&Folder::open(folder.path()).unwrap()).1.len(), 1, "a folder is not a file");
     }
 }

@@ -32,11 +32,13 @@ pub use damage::Damage;
 pub use directory::{RunDirectory, is_being_written};
 pub use error::StoreError;
 pub use fix::fix_steps;
+pub use folder::{Folder, Found, Owners};
 pub use info::{
     CellInfo, Execution, ExecutionState, RUN_DIRECTORY_FORMAT, RunInfo, default_path, user_folder,
 };
 pub use lake::{LakeTable, LakeWords, check_lake_table, lake_tables};
-pub use list::{Labels, RunList, list, remove, require_run};
+pub use list::{Labels, RunList, foreign_runs, is_run, list, newest, remove, require_run};
 pub use manifest::Part;
 pub use reader::{Reader, Segment};
 pub use tables::{FLUSH_BYTES, NOISE_FLOOR, RateKey, RowKey, Rows, Sink, Span, Spanned};
+pub use traces::kept_traces;

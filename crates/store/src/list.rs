@@ -1,24 +1,24 @@
 //! The runs of a folder, and the words that a user gives them.
 //!
-//! A list reads `run.json`, the verdict of `result.json` and `labels.json` of each run, and no table. Labels are the
-//! user's: they are not part of what was measured, and the manifest does not name them.
+//! A list says of each run what a report would: the verdict that its manifest seals counts where every file has the digest
+//! that the manifest lists; otherwise the run is read. Labels are the user's: they are not part of what was measured, and the
+//! manifest does not name them.
 
-use crate::directory::{LOADS_FOLDER, RESULT_FILE, TREATMENTS_FILE, is_being_written};
+use crate::assemble::assemble;
+use crate::directory::{LOADS_FOLDER, RESULT_FILE, TREATMENTS_FILE};
 use crate::error::{At as _, StoreError};
-use crate::folder::{Folder, TEMPORARY_SUFFIX};
+use crate::folder::{Folder, Found, Owners, TEMPORARY_SUFFIX};
 use crate::info::INFO_FILE;
-use crate::reader::threads;
+use crate::reader::{Reader, require_folder, threads};
 use crate::tables::NAMES;
 use crate::traces::TRACES_FOLDER;
 use crate::{fix, latency_records, manifest};
-use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::fmt;
-use std::fs;
-use std::io::BufReader;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use whylate_core::result::{LIVE_SOCKET, RunState, RunSummary, Verdict};
 
 const LABELS: &str = "labels.json";
@@ -40,13 +40,11 @@ impl Labels {
     ///
     /// # Errors
     /// A file that is not of this form.
-    pub fn read(run: &Path) -> Result<Self, StoreError> {
-        let path = run.join(LABELS);
-        let is_small = fs::symlink_metadata(&path).is_ok_and(|it| it.is_file() && it.len() <= LABELS_MAX);
-        if !is_small {
+    pub fn read(run: &Folder) -> Result<Self, StoreError> {
+        let path = run.path().join(LABELS);
+        let Some(text) = run.read_up_to(LABELS, LABELS_MAX).at("read", &path)? else {
             return Ok(Self::default());
-        }
-        let text = fs::read(&path).at("read", &path)?;
+        };
         serde_json::from_slice(&text).map_err(|error| StoreError::BadInfo(path, error))
     }
 
@@ -55,9 +53,7 @@ impl Labels {
         require_run(run)?;
         let text = serde_json::to_vec_pretty(self)
             .map_err(|error| StoreError::Encode(run.join(LABELS), error.to_string()))?;
-        let folder = Folder::open(run)?;
-        folder.check_owner()?;
-        folder.write_atomically(LABELS, &text)
+        Folder::writable(run)?.write_atomically(LABELS, &text)
     }
 }
 
@@ -66,28 +62,23 @@ impl Labels {
 /// # Errors
 /// [`StoreError::NotARun`] for another folder, a link or a file; [`StoreError::Busy`] while it is written.
 pub fn remove(run: &Path) -> Result<Vec<String>, StoreError> {
-    require_run(run)?;
-    if Folder::open(run)?.is_held() {
+    let (above, name, folder) = within(run)?;
+    if folder.is_held() {
         return Err(StoreError::Busy(run.to_owned()));
     }
     let mut kept = Vec::new();
-    for entry in fs::read_dir(run).at("read", run)? {
-        let entry = entry.at("read", run)?;
-        let (name, path) = (entry.file_name().to_string_lossy().into_owned(), entry.path());
-        let is_folder = entry.file_type().at("read", &path)?.is_dir();
-        match (is_of_a_run(&name), is_folder) {
-            (true, true) => fs::remove_dir_all(&path).at("remove", &path)?,
+    for name in folder.names().at("read", run)? {
+        match name.to_str() {
             // The last: until then it is a run, and can be removed again.
-            (true, false) if name == INFO_FILE => {}
-            (true, false) => fs::remove_file(&path).at("remove", &path)?,
-            (false, _) => kept.push(name),
+            Some(INFO_FILE) => {}
+            Some(own) if is_of_a_run(own) => folder.remove_all(Path::new(own))?,
+            _ => kept.push(name.to_string_lossy().into_owned()),
         }
     }
-    fs::remove_file(run.join(INFO_FILE)).at("remove", run)?;
+    folder.remove(INFO_FILE)?;
     if kept.is_empty() {
-        fs::remove_dir(run).at("remove", run)?;
+        above.remove_folder(Path::new(&name))?;
     }
-    kept.sort_unstable();
     Ok(kept)
 }
 
@@ -102,8 +93,26 @@ fn is_of_a_run(name: &str) -> bool {
 
 /// Refuses what is not a run directory, and a link to one.
 pub fn require_run(run: &Path) -> Result<(), StoreError> {
-    let is_folder = fs::symlink_metadata(run).is_ok_and(|it| it.is_dir());
-    if is_folder && run.join(INFO_FILE).is_file() { Ok(()) } else { Err(StoreError::NotARun(run.to_owned())) }
+    within(run).map(drop)
+}
+
+/// The folder in which a run is, its name there, and its own folder.
+fn within(run: &Path) -> Result<(Folder, OsString, Folder), StoreError> {
+    let not_a_run = || StoreError::NotARun(run.to_owned());
+    let path = std::path::absolute(run).at("find", run)?;
+    let (above, name) = path.parent().zip(path.file_name()).ok_or_else(not_a_run)?;
+    let above = require_folder(above)?;
+    let folder = above.enter(name).ok().filter(has_info).ok_or_else(not_a_run)?;
+    Ok((above, name.to_owned(), folder))
+}
+
+/// Whether it is a run directory, or a link to one.
+pub fn is_run(path: &Path) -> bool {
+    Folder::open(path).is_ok_and(|folder| has_info(&folder))
+}
+
+fn has_info(folder: &Folder) -> bool {
+    folder.find(INFO_FILE).is_some_and(|it| !it.is_folder)
 }
 
 /// Only what a list needs of `run.json`.
@@ -136,101 +145,118 @@ struct Release {
 
 /// The runs in a folder, the newest first. What is not a run is left out, and so is one that cannot be read.
 pub fn list(folder: &Path) -> Vec<RunSummary> {
-    RunList::default().read(folder)
+    Folder::open(folder).map_or_else(|_| Vec::new(), |folder| RunList::default().read(&folder))
 }
 
-/// When the files of a run that a list shows were written.
-type Stamp = [Option<SystemTime>; 3];
+/// The path of the newest run in a folder.
+pub fn newest(folder: &Path) -> Option<PathBuf> {
+    let folder = Folder::open(folder).ok()?;
+    let runs = folder.names().ok()?.into_iter().filter_map(|name| folder.enter(name).ok());
+    let newest = runs.filter_map(|run| Some((head(&run)?.started_at, run.path().to_owned()))).max()?;
+    Some(newest.1)
+}
+
+/// How many runs in a folder belong neither to the user of this process nor to root.
+pub fn foreign_runs(folder: &Folder) -> usize {
+    let runs = folder.names().unwrap_or_default().into_iter().filter_map(|name| folder.enter(name).ok());
+    runs.filter(|run| has_info(run) && run.clone().only(Owners::OwnAndRoot).is_err()).count()
+}
+
+/// How old the look at all files of a run may be; at those that a list shows it looks each time.
+const FULL_LOOK: Duration = Duration::from_secs(5);
+
+/// What a list knows of a run.
+#[derive(Debug)]
+struct Known {
+    /// Of the files that a list shows, and of all.
+    stamps: (Vec<Found>, Vec<Found>),
+    looked_at: Instant,
+    summary: RunSummary,
+}
 
 /// The runs in a folder, of which only those that have changed are read again.
 #[derive(Debug, Default)]
-pub struct RunList(HashMap<PathBuf, (Stamp, RunSummary)>);
+pub struct RunList(HashMap<OsString, Known>);
 
 impl RunList {
     /// As [`list`].
-    pub fn read(&mut self, folder: &Path) -> Vec<RunSummary> {
-        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    pub fn read(&mut self, folder: &Folder) -> Vec<RunSummary> {
+        let names = folder.names().unwrap_or_default();
         // Links may lead out of the folder.
-        let folders = entries.filter(|entry| entry.file_type().is_ok_and(|it| it.is_dir()));
+        let runs: Vec<(OsString, Folder)> =
+            names.into_iter().filter_map(|name| Some((name.clone(), folder.enter(&name).ok()?))).collect();
         let mut known = std::mem::take(&mut self.0);
-        let mut changed: Vec<(PathBuf, Stamp)> = Vec::new();
-        for path in folders.map(|entry| entry.path()) {
-            let stamp = [INFO_FILE, RESULT_FILE, LABELS]
-                .map(|name| fs::symlink_metadata(path.join(name)).and_then(|it| it.modified()).ok());
-            match known.remove(&path) {
-                Some((former, summary)) if former == stamp => {
-                    self.0.insert(path, (stamp, summary));
-                }
-                _ => changed.push((path, stamp)),
-            }
-        }
-        self.0.extend(read_all(&changed));
-        let mut runs: Vec<RunSummary> = self.0.values().map(|(_, summary)| summary.clone()).collect();
-        for run in runs.iter_mut().filter(|run| run.state == RunState::Running) {
-            run.running = is_being_written(Path::new(&run.path));
-        }
+        let runs: Vec<_> = runs.into_iter().map(|(name, run)| (known.remove(&name), name, run)).collect();
+        self.0 = each(runs, |(known, name, run)| {
+            let known = known.filter(|known| known.is_current(&run)).or_else(|| Known::of(&run))?;
+            Some((name, known))
+        });
+        let mut runs: Vec<RunSummary> = self.0.values().map(|known| known.summary.clone()).collect();
         runs.sort_by(|a, b| (&b.started_at, &b.path).cmp(&(&a.started_at, &a.path)));
         runs
     }
 }
 
-/// Reads runs with all CPUs; those that cannot be read are left out.
-fn read_all(runs: &[(PathBuf, Stamp)]) -> Vec<(PathBuf, (Stamp, RunSummary))> {
-    let threads = threads();
-    let one = |(path, stamp): &(PathBuf, Stamp)| Some((path.clone(), (*stamp, summary(path)?)));
-    let read = |part: &[(PathBuf, Stamp)]| part.iter().filter_map(one).collect::<Vec<_>>();
-    std::thread::scope(|scope| {
-        let begin = |part| (part, std::thread::Builder::new().spawn_scoped(scope, move || read(part)).ok());
-        let parts: Vec<_> = runs.chunks(runs.len().div_ceil(threads).max(1)).map(begin).collect();
-        // Where there is too little memory for another thread, this one reads.
-        let of_part = |(part, thread): (_, Option<std::thread::ScopedJoinHandle<'_, Vec<_>>>)| {
-            thread.and_then(|thread| thread.join().ok()).unwrap_or_else(|| read(part))
-        };
-        parts.into_iter().flat_map(of_part).collect()
-    })
-}
-
-/// The verdict of a result: it stands before what is long, and nothing behind it is read.
-fn verdict(path: &Path) -> Option<Verdict> {
-    let mut found = None;
-    let mut result = serde_json::Deserializer::from_reader(BufReader::new(fs::File::open(path).ok()?));
-    // What is left of the result is an error to serde, and none to a list.
-    let _ = result.deserialize_map(UntilVerdict(&mut found));
-    found
-}
-
-/// Reads the fields of a result until its verdict.
-struct UntilVerdict<'found>(&'found mut Option<Verdict>);
-
-impl<'de> Visitor<'de> for UntilVerdict<'_> {
-    type Value = ();
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a result")
+impl Known {
+    fn of(run: &Folder) -> Option<Self> {
+        // First: what is written meanwhile is seen the next time.
+        let stamps = (shown(run), run.tree().ok()?);
+        Some(Self { stamps, looked_at: Instant::now(), summary: summary(run)? })
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
-        while let Some(name) = fields.next_key::<String>()? {
-            if name == "verdict" {
-                *self.0 = Some(fields.next_value()?);
-                break;
-            }
-            fields.next_value::<IgnoredAny>()?;
+    fn is_current(&self, run: &Folder) -> bool {
+        let is_same =
+            || self.looked_at.elapsed() < FULL_LOOK || run.tree().is_ok_and(|it| it == self.stamps.1);
+        // What is being written to, or is not written to any more.
+        let is_running = self.summary.state == RunState::Running;
+        shown(run) == self.stamps.0 && is_same() && (!is_running || self.summary.running == run.is_held())
+    }
+}
+
+/// The files of a run that a list shows, and its folder, in which others were made or removed.
+fn shown(run: &Folder) -> Vec<Found> {
+    [".", INFO_FILE, manifest::FILE, RESULT_FILE, LABELS].iter().filter_map(|name| run.find(name)).collect()
+}
+
+/// Makes something of each, with all CPUs.
+fn each<T: Send, R: Send, C: FromIterator<R>>(all: Vec<T>, make: impl Fn(T) -> Option<R> + Sync) -> C {
+    let (made, left) = (Mutex::new(Vec::new()), Mutex::new(all));
+    let work = || {
+        while let Some(one) = left.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+            let one = make(one);
+            made.lock().unwrap_or_else(PoisonError::into_inner).extend(one);
         }
-        Ok(())
-    }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads() {
+            // Where there is too little memory for another thread, this one does it all.
+            _ = std::thread::Builder::new().spawn_scoped(scope, work);
+        }
+        work();
+    });
+    made.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect()
 }
 
-fn summary(path: &Path) -> Option<RunSummary> {
-    let head: Head = serde_json::from_slice(&fs::read(path.join(INFO_FILE)).ok()?).ok()?;
-    let labels = Labels::read(path).unwrap_or_default();
+/// What a report would say: the verdict under the seal, where every file is as the manifest lists it; else the run is read.
+fn verdict(run: &Folder) -> Option<Verdict> {
+    let reader = Reader::of(run.clone()).ok().filter(|reader| !reader.is_in_progress())?;
+    reader.sealed_verdict().or_else(|| assemble(&reader).ok().map(|result| result.verdict))
+}
+
+fn head(run: &Folder) -> Option<Head> {
+    serde_json::from_slice(&run.read(INFO_FILE).ok()??).ok()
+}
+
+fn summary(run: &Folder) -> Option<RunSummary> {
+    let head = head(run)?;
+    let labels = Labels::read(run).unwrap_or_default();
     Some(RunSummary {
-        path: path.display().to_string(),
+        path: run.path().display().to_string(),
         plan: head.plan.name,
         started_at: head.started_at,
         state: head.state,
-        running: false,
-        verdict: verdict(&path.join(RESULT_FILE)),
+        running: head.state == RunState::Running && run.is_held(),
+        verdict: verdict(run),
         host: head.facts.host,
         kernel: head.facts.kernel.release,
         tags: labels.tags,
@@ -242,7 +268,8 @@ fn summary(path: &Path) -> Option<RunSummary> {
 mod tests {
     use super::*;
     use crate::info::RunInfo;
-    use std::time::Duration;
+    use std::fs;
+    use std::time::SystemTime;
     use whylate_core::Facts;
     use whylate_core::plan::{Plan, Source};
 
@@ -264,29 +291,14 @@ mod tests {
         std::os::unix::fs::symlink("/", folder.path().join("link")).unwrap();
         let labels = Labels { tags: vec!["before".to_owned()], note: Some("a new kernel".to_owned()) };
         labels.write(&old).unwrap();
-        assert_eq!(Labels::read(&old).unwrap(), labels);
+        assert_eq!(Labels::read(&Folder::open(&old).unwrap()).unwrap(), labels);
         let found = list(folder.path());
         let told: Vec<(&str, &[String])> = found.iter().map(|it| (it.path.as_str(), &*it.tags)).collect();
         assert_eq!(told, [(new.to_str().unwrap(), &[][..]), (old.to_str().unwrap(), &labels.tags[..])]);
         // A run with labels reads as one without.
-        assert!(crate::Reader::open(&old).unwrap().warnings().is_empty());
+        assert!(Reader::open(&old).unwrap().warnings().is_empty());
         remove(&old).unwrap();
         assert_eq!(list(folder.path()).len(), 1);
-    }
-
-    #[test]
-    fn nothing_is_read_behind_the_verdict() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let read = |text: &str| {
-            fs::write(file.path(), text).unwrap();
-            verdict(file.path())
-        };
-        assert_eq!(
-            read(r#"{"plan": {"verdict": "fail"}, "verdict": "pass", "cells": [{"#),
-            Some(Verdict::Pass)
-        );
-        assert_eq!(read(r#"{"plan": {"verdict": "fail"}}"#), None);
-        assert_eq!(read("[]"), None);
     }
 
     #[test]

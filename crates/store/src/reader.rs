@@ -6,18 +6,19 @@
 //! is said, with whose data it is.
 
 use crate::damage::Damage;
-use crate::directory::{is_being_written, segment_numbers};
+use crate::directory::segment_numbers;
 use crate::error::StoreError;
-use crate::folder;
+use crate::folder::Folder;
 use crate::info::{ExecutionState, RunInfo};
 use crate::latency_records;
 use crate::manifest::{self, Flush, Listed, Manifest, Origin, Part, parts_of};
 use crate::segment;
 use crate::tables::{Apart, Keyed, NAMES, Rows, Table};
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::io::ErrorKind;
+use std::path::Path;
 use std::sync::mpsc::sync_channel;
-use whylate_core::result::RunState;
+use whylate_core::result::{RunState, Verdict};
 use whylate_core::{Warning, WarningCode};
 
 /// How many threads read segments at once: each holds the rows of one in memory.
@@ -31,7 +32,7 @@ pub(crate) fn threads() -> usize {
 /// A run directory that is being read.
 #[derive(Debug)]
 pub struct Reader {
-    path: PathBuf,
+    folder: Folder,
     info: RunInfo,
     in_progress: bool,
     manifest: Option<Manifest>,
@@ -56,13 +57,18 @@ impl Reader {
     ///
     /// # Errors
     /// [`StoreError::NotARun`] when `path` holds no `run.json`; [`StoreError::BadInfo`] or
-    /// [`StoreError::UnknownFormat`] when that cannot be understood; [`StoreError::Io`] when a folder cannot be read.
+    /// [`StoreError::UnknownFormat`] when that cannot be understood; [`StoreError::Io`] when it cannot be read.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
+        Self::of(require_folder(path)?)
+    }
+
+    /// As [`Self::open`], of a folder that is open.
+    pub fn of(folder: Folder) -> Result<Self, StoreError> {
         // The lock is looked at first: a run that ends in between is then read as ended.
-        let in_progress = is_being_written(path);
-        let (info, hash) = RunInfo::read(path)?;
+        let in_progress = folder.is_held();
+        let (info, hash) = RunInfo::read(&folder)?;
         let mut reader = Self {
-            path: path.to_owned(),
+            folder,
             info,
             in_progress,
             manifest: None,
@@ -72,17 +78,17 @@ impl Reader {
         };
         reader.read_manifest(&hash);
         reader.check_files();
-        reader.find_segments()?;
+        reader.find_segments();
         Ok(reader)
     }
 
     fn read_manifest(&mut self, hash: &str) {
-        let file = self.path.join(manifest::FILE);
+        let file = self.path().join(manifest::FILE);
         let damage = |problem: &String| {
             Damage::of_run(WarningCode::DamagedManifest, format!("{} {problem}", file.display()))
         };
         let (mut problems, mut unlisted) = (Vec::new(), None);
-        match Manifest::read(&self.path, &self.info.run) {
+        match Manifest::read(&self.folder, &self.info.run) {
             // What it lists is not known: the segments are read as far as they can be.
             Ok(Some(found)) if found.is_empty() => {
                 problems.push("does not begin like a manifest".to_owned());
@@ -123,18 +129,18 @@ impl Reader {
             return;
         }
         let mut names: BTreeSet<String> = sealed.iter().map(|listed| listed.name.clone()).collect();
-        names.extend(crate::traces::notes(&self.path));
+        names.extend(crate::traces::notes(&self.folder));
         names.extend([latency_records::FILE.to_owned()]);
         for name in names {
             let listed = sealed.iter().find(|listed| listed.name == name);
-            let problem = match (folder::read(&self.path.join(&name)), listed) {
+            let problem = match (self.folder.read(&name), listed) {
                 (Ok(None), None) => continue,
                 (Ok(Some(bytes)), Some(listed)) if listed.is(&bytes) => continue,
                 (Ok(None), Some(_)) => "is missing".to_owned(),
                 (Ok(Some(_)), _) => "was altered after the run".to_owned(),
                 (Err(error), _) => format!("cannot be read: {error}"),
             };
-            let text = format!("{} {problem}", self.path.join(&name).display());
+            let text = format!("{} {problem}", self.path().join(&name).display());
             // Traces may be removed to save room, and treatments are a copy: no figure rests on them.
             match name == latency_records::FILE {
                 true => self.damages.push(Damage::of_run(WarningCode::AlteredFile, text)),
@@ -143,10 +149,15 @@ impl Reader {
         }
     }
 
-    fn find_segments(&mut self) -> Result<(), StoreError> {
+    fn find_segments(&mut self) {
         let mut numbers: BTreeSet<u32> = BTreeSet::new();
         for table in NAMES {
-            numbers.extend(segment_numbers(&self.path.join(table))?);
+            match segment_numbers(&self.folder, table) {
+                Ok(found) => numbers.extend(found),
+                Err(error) => {
+                    self.damages.push(Damage::of_run(WarningCode::DamagedSegment, error.to_string()));
+                }
+            }
         }
         let unlisted_to = match &self.manifest {
             // Earlier versions gave every number.
@@ -181,11 +192,14 @@ impl Reader {
         if let Some(manifest) = &self.manifest {
             self.numbers.sort_by_key(|number| manifest.place(*number));
         }
-        Ok(())
     }
 
     pub fn path(&self) -> &Path {
-        &self.path
+        self.folder.path()
+    }
+
+    pub fn folder(&self) -> &Folder {
+        &self.folder
     }
 
     /// `run.json`.
@@ -213,12 +227,30 @@ impl Reader {
         &self.damages
     }
 
+    /// The verdict that the seal covers; `None` where there is none, and where a file is not as the manifest lists it.
+    pub(crate) fn sealed_verdict(&self) -> Option<Verdict> {
+        let manifest = self.manifest.as_ref().filter(|_| !self.in_progress)?;
+        let is_listed = |number: &u32| {
+            let Origin::Listed(flush) = manifest.origin(*number) else { return false };
+            NAMES.iter().all(|table| {
+                let listed = flush.tables.iter().find(|listed| listed.name == *table);
+                match (self.folder.read(Path::new(table).join(segment::file_name(*number))), listed) {
+                    (Ok(None), None) => true,
+                    (Ok(Some(bytes)), Some(listed)) => listed.is(&bytes),
+                    _ => false,
+                }
+            })
+        };
+        let is_whole = self.warnings.is_empty() && self.damages.is_empty();
+        manifest.verdict.filter(|_| is_whole && self.numbers.iter().all(is_listed))
+    }
+
     /// Whether the process that writes has merged segments since this was opened: some may have been gone before they were read.
     pub(crate) fn is_outdated(&self) -> bool {
         if !self.in_progress {
             return false;
         }
-        let now = Manifest::read(&self.path, &self.info.run).ok().flatten();
+        let now = Manifest::read(&self.folder, &self.info.run).ok().flatten();
         now.as_ref().map(Manifest::replaced) != self.manifest.as_ref().map(Manifest::replaced)
     }
 
@@ -259,22 +291,34 @@ impl Reader {
             _ => None,
         });
         let mut reader =
-            SegmentReader { path: &self.path, number, flush, unread: Vec::new(), apart: Apart::default() };
+            SegmentReader { run: &self.folder, number, flush, unread: Vec::new(), apart: Apart::default() };
         let rows = Rows::read(&mut reader);
         reader.into_segment(rows, &self.info)
     }
 }
 
+/// The folder at that path; a file is no run.
+pub(crate) fn require_folder(path: &Path) -> Result<Folder, StoreError> {
+    Folder::open(path).map_err(|error| match error {
+        StoreError::Io(_, _, source)
+            if [ErrorKind::NotADirectory, ErrorKind::NotFound].contains(&source.kind()) =>
+        {
+            StoreError::NotARun(path.to_owned())
+        }
+        other => other,
+    })
+}
+
 /// The rows of a segment of a run that this process writes; `None` where a table of it cannot be read.
-pub(crate) fn own_rows(path: &Path, number: u32) -> Option<Rows> {
-    let mut reader = SegmentReader { path, number, flush: None, unread: Vec::new(), apart: Apart::default() };
+pub(crate) fn own_rows(run: &Folder, number: u32) -> Option<Rows> {
+    let mut reader = SegmentReader { run, number, flush: None, unread: Vec::new(), apart: Apart::default() };
     let rows = Rows::read(&mut reader);
     (reader.unread.is_empty() && reader.apart.intervals.is_empty()).then_some(rows)
 }
 
 /// Reads the files of one flush.
 pub(crate) struct SegmentReader<'r> {
-    path: &'r Path,
+    run: &'r Folder,
     number: u32,
     /// What the manifest says of it; `None` in runs without one.
     flush: Option<&'r Flush>,
@@ -287,8 +331,8 @@ impl SegmentReader<'_> {
     /// The rows of one table; none when its file cannot be read.
     pub(crate) fn read<R: Table>(&mut self) -> Vec<Keyed<R, R::Key>> {
         let listed = self.flush.map(|flush| flush.tables.iter().find(|listed| listed.name == R::NAME));
-        let path = self.path.join(R::NAME).join(segment::file_name(self.number));
-        let rows = match (folder::read(&path), listed) {
+        let name = Path::new(R::NAME).join(segment::file_name(self.number));
+        let rows = match (self.run.read(name), listed) {
             (Err(error), _) => Err(error.to_string()),
             // A flush writes no segment for a table without rows.
             (Ok(None), None | Some(None)) => Ok(Vec::new()),

@@ -5,9 +5,8 @@
 
 use crate::directory::{RunDirectory, file_name};
 use crate::error::StoreError;
-use crate::folder;
+use crate::folder::Folder;
 use crate::info::to_json;
-use std::fs;
 use std::path::{Path, PathBuf};
 use whylate_core::result::SpikeTrace;
 use whylate_core::{Warning, WarningCode};
@@ -17,20 +16,27 @@ pub(crate) const TRACES_FOLDER: &str = "traces";
 const METADATA: &str = "json";
 
 impl RunDirectory {
-    /// A file for a new trace: `traces/<cell>-<repeat>-<attempt>-<number>.dat`, with the first number that is free.
+    /// Where a new trace is kept, by a path of the open folder: `traces/<cell>-<repeat>-<attempt>-<number>.dat`, with the first number that is free.
     /// Characters of the cell's name that do not belong in a file name become `_`.
     pub fn new_trace_path(&self, cell: &str, repeat: u32, attempt: u32) -> PathBuf {
         let cell = file_name(cell);
-        let path = |number: u32| self.traces_path().join(format!("{cell}-{repeat}-{attempt}-{number}.dat"));
+        let name = |number: u32| format!("{cell}-{repeat}-{attempt}-{number}.dat");
+        let traces = self.folder(TRACES_FOLDER);
         // The trace of that number was replaced by another one.
-        (1..).map(path).find(|path| !path.exists()).unwrap_or_else(|| path(0))
+        let free = (1..).map(name).find(|name| traces.find(name).is_none());
+        traces.fixed_path().join(free.unwrap_or_else(|| name(0)))
     }
 
     /// Writes the metadata of a trace beside it.
     pub fn keep_trace_note(&self, trace: &SpikeTrace) -> Result<(), StoreError> {
         let name = note_name(Path::new(&trace.path));
-        let text = to_json(&self.traces_path().join(&name), trace)?;
-        self.folder(TRACES_FOLDER).write_atomically(&name, &text)
+        let traces = self.folder(TRACES_FOLDER);
+        traces.write_atomically(&name, &to_json(&traces.path().join(&name), trace)?)
+    }
+
+    /// The path of a trace below the run.
+    pub fn trace_name(trace: &Path) -> PathBuf {
+        Path::new(TRACES_FOLDER).join(trace.file_name().unwrap_or_default())
     }
 
     /// Removes the metadata of a trace that was removed.
@@ -45,27 +51,37 @@ fn note_name(trace: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The files with metadata, as paths below the run in `path`, sorted.
-pub(crate) fn notes(path: &Path) -> Vec<String> {
-    let entries = fs::read_dir(path.join(TRACES_FOLDER)).into_iter().flatten().flatten();
-    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let is_note = |name: &String| Path::new(name).extension().is_some_and(|ending| ending == METADATA);
-    let mut notes: Vec<String> =
-        names.filter(is_note).map(|name| format!("{TRACES_FOLDER}/{name}")).collect();
-    notes.sort();
-    notes
+/// The files in the folder of traces, as paths below the run, sorted.
+fn files(run: &Folder) -> impl Iterator<Item = String> {
+    let names = run.enter(TRACES_FOLDER).and_then(|folder| folder.names()).into_iter().flatten();
+    names.filter_map(|name| name.into_string().ok()).map(|name| format!("{TRACES_FOLDER}/{name}"))
 }
 
-/// What is known of the traces of the run in `path`, largest latency first, and what could not be read. Metadata without
+fn is_note(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|ending| ending == METADATA)
+}
+
+/// The files with metadata, as paths below the run, sorted.
+pub(crate) fn notes(run: &Folder) -> Vec<String> {
+    files(run).filter(|name| is_note(name)).collect()
+}
+
+/// The traces that a run kept, as paths below it, sorted.
+pub fn kept_traces(run: &Folder) -> Vec<String> {
+    let is_file = |name: &String| run.find(name).is_some_and(|it| !it.is_folder);
+    files(run).filter(|name| !is_note(name)).filter(is_file).collect()
+}
+
+/// What is known of the traces of a run, largest latency first, and what could not be read. Metadata without
 /// its trace does not count: somebody removed it, or the run was killed in between.
-pub(crate) fn read(path: &Path) -> (Vec<SpikeTrace>, Vec<Warning>) {
+pub(crate) fn read(run: &Folder) -> (Vec<SpikeTrace>, Vec<Warning>) {
     let (mut traces, mut warnings) = (Vec::new(), Vec::new());
-    for file in notes(path) {
-        let file = path.join(file);
-        let read = folder::read(&file).map_err(serde_json::Error::io);
+    for name in notes(run) {
+        let (file, trace) = (run.path().join(&name), Path::new(&name).with_extension("dat"));
+        let read = run.read(&name).map_err(serde_json::Error::io);
         match read.and_then(|text| serde_json::from_slice::<SpikeTrace>(&text.unwrap_or_default())) {
             // The path in the metadata may come from anywhere.
-            Ok(trace) if file.with_extension("dat").is_file() => traces.push(trace),
+            Ok(note) if run.find(&trace).is_some_and(|it| !it.is_folder) => traces.push(note),
             Ok(_) => {
                 let text = format!("{}: left out: its trace is missing", file.display());
                 warnings.push(Warning::new(WarningCode::AlteredFile, text));

@@ -7,6 +7,7 @@ mod circles;
 mod counts;
 mod dependencies;
 mod documents;
+mod folders;
 mod host_root;
 mod leftovers;
 mod places;
@@ -116,6 +117,7 @@ fn check_texts(files: &[TextFile]) -> Vec<Violation> {
     for source in &sources {
         violations.extend(unsafe_code::check(source));
         violations.extend(leftovers::check(source));
+        violations.extend(folders::check(source));
         violations.extend(host_root::check(source));
     }
     for file in files {

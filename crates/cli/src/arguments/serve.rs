@@ -23,6 +23,9 @@ pub(crate) struct ServeArguments {
     /// The folder of runs [default: where `run` keeps them; with --lake: none]
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
+    /// Reads runs and files of other users, too; without it, those of this user and of root
+    #[arg(long)]
+    pub(crate) any_owner: bool,
     /// A lake, whose boards are shown
     #[arg(long, value_name = "URL")]
     pub(crate) lake: Option<String>,

@@ -15,7 +15,7 @@ use whylate_core::result::{
     MeasureResult, RunContrast, RunResult, Spike, differences,
 };
 use whylate_stats::compare::{self, Basis, Question, RunValues};
-use whylate_store::{Reader, StoreError};
+use whylate_store::{Folder, Reader, StoreError};
 
 /// More runs of a history tell little more.
 const HISTORY_MAX: usize = 30;
@@ -82,9 +82,12 @@ fn nothing_measured(sides: &[String], error: &anyhow::Error) -> Option<CompareRe
 }
 
 /// Runs against the first of them, as `whylate compare` without flags.
-pub(super) fn of_runs(runs: &[PathBuf]) -> Result<CompareResult> {
+pub(super) fn of_runs(runs: &[Folder]) -> Result<CompareResult> {
+    let part = |run: &Folder| {
+        anyhow::Ok(Part::Run(run.path().to_owned(), Box::new(whylate_runner::assemble_in(run)?)))
+    };
     let side =
-        |(run, name): (&PathBuf, String)| Ok(ComparedSide { name, parts: vec![part(run)?], cell: None });
+        |(run, name): (&Folder, String)| Ok(ComparedSide { name, parts: vec![part(run)?], cell: None });
     let sides: Vec<ComparedSide> = runs.iter().zip(names()).map(side).collect::<Result<_>>()?;
     compared(&CompareArguments::default(), &sides)
 }
@@ -294,7 +297,7 @@ fn history(arguments: &CompareArguments, sides: &[ComparedSide]) -> Result<Vec<C
         |candidate: &Path| others().any(|part| part.path().canonicalize().is_ok_and(|it| it == candidate));
     let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let mut candidates: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    candidates.retain(|it| it.join("run.json").is_file() && !is_named(it));
+    candidates.retain(|it| whylate_store::is_run(it) && !is_named(it));
     // The newest are those like it most likely.
     candidates.sort_by(|a, b| b.cmp(a));
     let is_like = |candidate: &&PathBuf| {

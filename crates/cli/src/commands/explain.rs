@@ -13,6 +13,7 @@ use whylate_core::result::{
 };
 use whylate_core::{Warning, WarningCode, text};
 use whylate_explain::{Export, KeptMoment, Options, combine_run, explain_kept};
+use whylate_store::Folder;
 use whylate_trace::parse::{self, ParseError, Source};
 use whylate_trace::reader::Reader;
 
@@ -66,7 +67,8 @@ fn run_of(trace: &Path) -> Option<PathBuf> {
     let folder = trace.parent().filter(|_| trace.with_extension("json").is_file() && trace.is_file())?;
     let run = if folder.as_os_str().is_empty() { Path::new("..").to_owned() } else { folder.join("..") };
     let run = run.canonicalize().ok()?;
-    (folder.canonicalize().ok()? == run.join("traces") && run.join("run.json").is_file()).then_some(run)
+    let (path, kept) = (trace.canonicalize().ok()?, whylate_store::kept_traces(&Folder::open(&run).ok()?));
+    (whylate_store::is_run(&run) && kept.iter().any(|name| run.join(name) == path)).then_some(run)
 }
 
 /// What a trace was kept for, by the note beside it, also where both were copied out of their run.
@@ -76,9 +78,10 @@ fn note_of(trace: &Path) -> Option<SpikeTrace> {
 
 /// The note of a trace, whether that is there or not.
 pub(super) fn note_beside(trace: &Path) -> Option<SpikeTrace> {
-    let note = std::fs::File::open(trace.with_extension("json")).ok()?;
-    let note: SpikeTrace =
-        serde_json::from_reader(std::io::BufReader::new(note.take(NOTE_BYTES_MAX))).ok()?;
+    let folder = trace.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = trace.with_extension("json");
+    let note = Folder::open(folder).ok()?.read_up_to(name.file_name()?, NOTE_BYTES_MAX).ok()??;
+    let note: SpikeTrace = serde_json::from_slice(&note).ok()?;
     (Path::new(&note.path).file_name() == trace.file_name()).then_some(note)
 }
 
@@ -141,7 +144,8 @@ impl ExplainedPart<'_> {
 
 /// The spikes of a run, and those of the traces that it kept.
 fn of_run(directory: &Path, options: &Options, part: &ExplainedPart<'_>) -> Result<ExplainResult> {
-    let mut run = whylate_store::assemble(&whylate_store::Reader::open(directory)?)?;
+    let reader = whylate_store::Reader::open(directory)?;
+    let mut run = whylate_store::assemble(&reader)?;
     let mut all = ExplainResult { format: EXPLAIN_FORMAT.to_owned(), ..ExplainResult::default() };
     all.of_run = Some(ExplainedRun::of(&run, part.cell));
     if let Some(cell) = part.cell {
@@ -152,23 +156,25 @@ fn of_run(directory: &Path, options: &Options, part: &ExplainedPart<'_>) -> Resu
     all.run = Some(run.run);
     // Without flags of its own: explain the spikes that the traces were kept for.
     let as_kept = *options == Options { top: options.top, ..Options::default() };
-    let mut paths = traces(directory)?;
+    let mut names = whylate_store::kept_traces(reader.folder());
     let notes = || run.cells.iter().flat_map(|cell| &cell.traces);
-    let is_wanted = |path: &PathBuf| {
-        notes().find(|note| path.ends_with(&note.path)).map_or(part.cell.is_none(), |note| part.has(note))
+    let is_wanted = |name: &String| {
+        notes().find(|note| *name == note.path).map_or(part.cell.is_none(), |note| part.has(note))
     };
-    paths.retain(|path| part.has_trace(path) && is_wanted(path));
-    if paths.is_empty() {
+    names.retain(|name| part.has_trace(Path::new(name)) && is_wanted(name));
+    if names.is_empty() {
         let seen = "the run kept no traces: its spikes have the causes that its probes saw";
         let unused = "; --task, --period, --threshold and --what choose in traces, and chose nothing here";
         let text = format!("{seen}{}", if as_kept { "" } else { unused });
         all.warnings.push(Warning::new(WarningCode::NoTraces, text));
     }
-    for path in paths {
+    for name in names {
+        let path = directory.join(&name);
         let mut notes = run.cells.iter_mut().flat_map(|cell| &mut cell.traces);
-        let note = notes.find(|note| path.ends_with(&note.path));
+        let note = notes.find(|note| name == note.path);
         let kept = note.as_deref().filter(|_| as_kept).map(whylate_runner::kept_moment);
-        let explained = parse::open(&path).and_then(|mut reader| match kept {
+        let opened = whylate_runner::open_trace(reader.folder(), &name);
+        let explained = opened.and_then(|mut reader| match kept {
             Some(moment) => explain_kept(
                 reader.as_mut(),
                 &KeptMoment { is_virtual: moment.is_virtual.or(guest), ..moment },
@@ -236,29 +242,9 @@ pub(super) fn add(all: &mut ExplainResult, result: Result<ExplainResult, ParseEr
     }
 }
 
-/// The files in `RUN/traces`, by name.
-fn traces(directory: &Path) -> Result<Vec<PathBuf>> {
-    let folder = directory.join("traces");
-    if !folder.is_dir() {
-        return Ok(Vec::new());
-    }
-    let entries = std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
-    let mut paths = Vec::new();
-    for entry in entries {
-        let path = entry.with_context(|| format!("cannot read {}", folder.display()))?.path();
-        // The JSON files beside the traces describe them.
-        if path.is_file() && path.extension().is_none_or(|ending| ending != "json") {
-            paths.push(path);
-        }
-    }
-    paths.sort();
-    Ok(paths)
-}
-
 fn export(arguments: &ExplainArguments, options: &Options, form: ExportFormat) -> Result<String> {
     if is_run(&arguments.input) {
-        let folder = arguments.input.join("traces");
-        bail!("--export takes one trace: name a file in {}", folder.display());
+        bail!("--export takes one trace: name a file in {}/traces", arguments.input.display());
     }
     let mut reader = open(&arguments.input)?;
     let result = whylate_explain::explain(reader.as_mut(), options)?;

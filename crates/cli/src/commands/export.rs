@@ -4,11 +4,11 @@ use super::report;
 use crate::arguments::{ExportArguments, RunForm, TableChoice};
 use crate::exit::Ending;
 use crate::output;
-use anyhow::{Context, Result, bail};
-use std::fs;
+use anyhow::{Context as _, Result, bail};
 use std::path::Path;
 use whylate_report::export::{self, CsvTable};
 use whylate_report::osadl::TreeFile;
+use whylate_store::Folder;
 
 pub(super) fn execute(arguments: &ExportArguments) -> Result<Ending> {
     let result = whylate_runner::assemble(&arguments.run)?;
@@ -40,13 +40,10 @@ fn write_tree(folder: &Path, files: &[TreeFile]) -> Result<()> {
     if files.is_empty() {
         bail!("the run has no histogram");
     }
-    fs::create_dir(folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    for file in files {
-        let path = folder.join(&file.path);
-        let parent = path.parent().unwrap_or(folder);
-        fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
-        output::write_new(&path, &file.text)?;
-    }
+    let (above, name) = Folder::above(folder)?;
+    above.make_whole(&name, |folder| {
+        files.iter().try_for_each(|file| folder.write_new(&file.path, &mut file.text.as_bytes()))
+    })?;
     output::message(&format!("wrote {} files in {}", files.len(), folder.display()));
     Ok(())
 }

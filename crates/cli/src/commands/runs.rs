@@ -14,7 +14,7 @@ use whylate_core::result::{
 };
 use whylate_stats::changes::{self, Change};
 use whylate_stats::compare::RunValues;
-use whylate_store::{Labels, default_path};
+use whylate_store::{Folder, Labels, default_path};
 
 const LATEST: &str = "latest";
 
@@ -47,12 +47,12 @@ pub(super) fn named(run: &Path) -> Result<PathBuf> {
         return Ok(run.to_owned());
     }
     let folder = folder(None)?;
-    let newest = whylate_store::list(&folder).into_iter().next();
+    let newest = whylate_store::newest(&folder);
     let newest = newest.with_context(|| {
         format!("{} holds no run yet; name one, or begin with `whylate run`", folder.display())
     })?;
-    output::message(&format!("latest: {}", newest.path));
-    Ok(PathBuf::from(newest.path))
+    output::message(&format!("latest: {}", newest.display()));
+    Ok(newest)
 }
 
 /// The run that is named, and the cell in `RUN:CELL`; a path that is there is itself.
@@ -112,8 +112,11 @@ fn show(arguments: &RunsArguments) -> Result<()> {
     let mut runs = whylate_store::list(&folder);
     let all = runs.len();
     runs.retain(|run| search.matches(run));
-    let series =
-        arguments.series.as_ref().map(|of| series(&runs, of, arguments.cell.as_deref())).transpose()?;
+    let series = arguments
+        .series
+        .as_ref()
+        .map(|of| series(&runs, &opened, of, arguments.cell.as_deref()))
+        .transpose()?;
     let folder = folder.display().to_string();
     let result = RunsResult { format: RUNS_FORMAT.to_owned(), folder, runs, series };
     let output = arguments.output.as_deref();
@@ -129,12 +132,19 @@ fn show(arguments: &RunsArguments) -> Result<()> {
 }
 
 /// The trend of a statistic over the runs of one plan: that of the newest one.
-pub(super) fn series(runs: &[RunSummary], of: &SeriesStatistic, cell: Option<&str>) -> Result<RunSeries> {
+pub(super) fn series(
+    runs: &[RunSummary],
+    open: &dyn Fn(&RunSummary) -> Result<Folder, String>,
+    of: &SeriesStatistic,
+    cell: Option<&str>,
+) -> Result<RunSeries> {
     let newest = runs.iter().find(|run| run.state == RunState::Complete).context("no run is complete")?;
     let (plan, mut cell) = (newest.plan.clone(), cell.map(str::to_owned));
     let mut points = Vec::new();
     for run in runs.iter().filter(|run| run.plan == plan && run.state == RunState::Complete) {
-        let result = match whylate_runner::assemble(Path::new(&run.path)) {
+        let result =
+            open(run).and_then(|it| whylate_runner::assemble_in(&it).map_err(|error| error.to_string()));
+        let result = match result {
             Ok(result) => result,
             Err(error) => {
                 output::message(&format!("left out: {}: {error}", run.path));
@@ -163,9 +173,13 @@ pub(super) fn series(runs: &[RunSummary], of: &SeriesStatistic, cell: Option<&st
     Ok(RunSeries { plan, cell, statistic: of.to_string(), points, changes, levels })
 }
 
+fn opened(run: &RunSummary) -> Result<Folder, String> {
+    Folder::open(Path::new(&run.path)).map_err(|error| error.to_string())
+}
+
 fn label(run: &Path, change: impl FnOnce(&mut Labels)) -> Result<()> {
     let run = named(run)?;
-    let mut labels = Labels::read(&run)?;
+    let mut labels = Labels::read(&Folder::open(&run)?)?;
     change(&mut labels);
     labels.tags.sort();
     labels.tags.dedup();

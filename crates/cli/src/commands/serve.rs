@@ -5,12 +5,13 @@ use crate::arguments::ServeArguments;
 use crate::exit::Ending;
 use crate::output;
 use anyhow::{Context, Result, bail};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 use whylate_core::plan::SeriesStatistic;
 use whylate_core::result::{CompareResult, RunResult, RunSeries, RunSummary};
 use whylate_farm::Wait;
 use whylate_serve::{Lake, ResultSource, Runs, Settings};
+use whylate_store::{Folder, Owners};
 
 /// A shorter one can be guessed.
 const TOKEN_LENGTH_MIN: usize = 16;
@@ -34,11 +35,27 @@ pub(super) fn execute(arguments: &ServeArguments) -> Result<Ending> {
     let shown = folder.iter().map(|folder| folder.display().to_string());
     let shown = shown.chain(lake.iter().map(|asked| asked.lake.url().to_owned())).collect::<Vec<_>>();
     let (is, shown) = (if shown.len() == 1 { "is" } else { "are" }, shown.join(" and "));
-    let runs = folder.map(|folder| Runs { folder, source: Box::new(Reports) });
+    let runs = folder.map(|folder| opened(&folder, arguments.any_owner)).transpose()?;
+    let runs = runs.map(|folder| Runs { folder, source: Box::new(Reports) });
     whylate_serve::serve(settings, runs, lake.map(of_lake), |address| {
         output::message(&format!("{shown} {is} shown at http://{address}/ until Ctrl-C"));
     })?;
     Ok(Ending::Pass)
+}
+
+/// The folder of runs, with what belongs to this user and to root, or to anyone.
+fn opened(path: &Path, any_owner: bool) -> Result<Folder> {
+    let all = Folder::open(path)?;
+    if any_owner {
+        return Ok(all);
+    }
+    let own = all.clone().only(Owners::OwnAndRoot);
+    let own = own.with_context(|| format!("{}: --any-owner shows runs of other users", path.display()))?;
+    let hidden = whylate_store::foreign_runs(&all);
+    if hidden > 0 {
+        output::message(&format!("{hidden} runs of other users are not shown; --any-owner shows them"));
+    }
+    Ok(own)
 }
 
 fn of_lake(asked: AskedLake) -> Lake {
@@ -71,16 +88,22 @@ pub(super) fn token(file: Option<&Path>) -> Result<Option<String>> {
 struct Reports;
 
 impl ResultSource for Reports {
-    fn run(&self, run: &Path) -> Result<RunResult, String> {
-        whylate_runner::assemble(run).map_err(|error| format!("{:#}", anyhow::Error::new(error)))
+    fn run(&self, run: &Folder) -> Result<RunResult, String> {
+        whylate_runner::assemble_in(run).map_err(|error| format!("{:#}", anyhow::Error::new(error)))
     }
 
-    fn compare(&self, runs: &[PathBuf]) -> Result<CompareResult, String> {
+    fn compare(&self, runs: &[Folder]) -> Result<CompareResult, String> {
         super::compare::of_runs(runs).map_err(|error| format!("{error:#}"))
     }
 
-    fn series(&self, runs: &[RunSummary], statistic: &str, cell: Option<&str>) -> Result<RunSeries, String> {
+    fn series(
+        &self,
+        runs: &[RunSummary],
+        open: &dyn Fn(&RunSummary) -> Result<Folder, String>,
+        statistic: &str,
+        cell: Option<&str>,
+    ) -> Result<RunSeries, String> {
         let statistic: SeriesStatistic = statistic.parse()?;
-        super::runs::series(runs, &statistic, cell).map_err(|error| format!("{error:#}"))
+        super::runs::series(runs, open, &statistic, cell).map_err(|error| format!("{error:#}"))
     }
 }

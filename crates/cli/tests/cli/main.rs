@@ -29,6 +29,7 @@ mod measure;
 mod measure_series;
 mod queries;
 mod serve;
+mod shared_runs;
 mod tool;
 mod tools;
 mod top;

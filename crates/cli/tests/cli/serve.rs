@@ -9,13 +9,13 @@ use std::time::Duration;
 use whylate_testing::{Need, says, skip};
 
 /// A server that ends with the test.
-struct Server {
+pub(crate) struct Server {
     child: Child,
-    port: u16,
+    pub(crate) port: u16,
 }
 
 impl Server {
-    fn of(folder: &str, token: Option<&str>) -> Self {
+    pub(crate) fn of(folder: &str, token: Option<&str>) -> Self {
         Self::with(&["--dir", folder], token.map(|token| ("WHYLATE_TOKEN", token)))
     }
 
@@ -32,14 +32,14 @@ impl Server {
     }
 
     /// The stream after a request with these header lines.
-    fn request(&self, path: &str, headers: &str) -> TcpStream {
+    pub(crate) fn request(&self, path: &str, headers: &str) -> TcpStream {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nConnection: close\r\n{headers}\r\n").unwrap();
         stream
     }
 
-    fn get(&self, path: &str) -> (u16, String) {
+    pub(crate) fn get(&self, path: &str) -> (u16, String) {
         self.get_with(path, "Host: localhost\r\n")
     }
 

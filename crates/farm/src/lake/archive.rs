@@ -6,10 +6,10 @@ use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use sha2::{Digest as _, Sha256};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use whylate_store::{Folder, Found};
 
 pub(super) struct Packed {
     pub(super) file: File,
@@ -19,35 +19,39 @@ pub(super) struct Packed {
     pub(super) content: String,
 }
 
-/// Packs every folder and regular file below a directory.
-pub(super) fn pack(run: &Path) -> Result<Packed, FarmError> {
-    let scratch = tempfile::tempfile().at("create a file for", run)?;
+/// Packs every folder and regular file below a directory; links are left out.
+pub(super) fn pack(run: &Folder) -> Result<Packed, FarmError> {
+    let place = run.path();
+    let scratch = tempfile::tempfile().at("create a file for", place)?;
     let mut content = Sha256::new();
     let mut archive = tar::Builder::new(GzEncoder::new(Hashing::new(scratch), Compression::default()));
-    for path in entries_of(run).at("read", run)? {
-        let name = path.strip_prefix(run).unwrap_or(&path);
-        if path.is_dir() {
-            let mut header = tar::Header::new_gnu();
+    for Found { name, is_folder, .. } in run.tree().at("read", place)? {
+        let path = place.join(&name);
+        let mut header = tar::Header::new_gnu();
+        if is_folder {
             header.set_entry_type(tar::EntryType::Directory);
             header.set_size(0);
             header.set_mode(0o755);
-            archive.append_data(&mut header, name, io::empty()).at("read", &path)?;
+            archive.append_data(&mut header, &name, io::empty()).at("read", &path)?;
             continue;
         }
-        let mut file = File::open(&path).at("read", &path)?;
+        let mut file =
+            run.open_file(&name).at("read", &path)?.ok_or_else(|| FarmError::InProgress(place.to_owned()))?;
         let metadata = file.metadata().at("read", &path)?;
-        let mut header = tar::Header::new_gnu();
         header.set_size(metadata.len());
         header.set_mode(metadata.permissions().mode() & 0o777);
         header.set_mtime(0);
         let mut inner = Sha256::new();
-        let reader = Tee(&mut file, &mut inner);
-        archive.append_data(&mut header, name, reader).at("read", &path)?;
+        let mut reader = Tee((&mut file).take(metadata.len()), &mut inner);
+        archive.append_data(&mut header, &name, &mut reader).at("read", &path)?;
+        if reader.0.limit() > 0 {
+            return Err(FarmError::InProgress(place.to_owned()));
+        }
         content.update(format!("{}\0{}\n", name.display(), hexadecimal(&inner.finalize())));
     }
-    let packed = archive.into_inner().and_then(GzEncoder::finish).at("pack", run)?;
+    let packed = archive.into_inner().and_then(GzEncoder::finish).at("pack", place)?;
     let Hashing { mut file, hash, bytes } = packed;
-    io::Seek::rewind(&mut file).at("pack", run)?;
+    io::Seek::rewind(&mut file).at("pack", place)?;
     let content = hexadecimal(&content.finalize());
     Ok(Packed { file, bytes, sha256: hexadecimal(&hash.finalize()), content })
 }
@@ -55,36 +59,22 @@ pub(super) fn pack(run: &Path) -> Result<Packed, FarmError> {
 /// Unpacks an archive into an empty directory.
 ///
 /// # Errors
-/// [`FarmError::Io`]; a path that leads out of the directory is one.
-pub(super) fn unpack(archive: impl Read, to: &Path) -> Result<(), FarmError> {
+/// [`FarmError::Io`], [`FarmError::Run`]; a path that leads out of the directory is one.
+pub(super) fn unpack(archive: impl Read, to: &Folder) -> Result<(), FarmError> {
     let mut archive = tar::Archive::new(GzDecoder::new(archive));
-    archive.set_preserve_mtime(false);
-    for entry in archive.entries().at("unpack", to)? {
-        let mut entry = entry.at("unpack", to)?;
-        let kind = entry.header().entry_type();
-        if !(kind.is_file() || kind.is_dir()) || !entry.unpack_in(to).at("unpack", to)? {
-            return Err(io::Error::other("the archive holds something that is no file of a run"))
-                .at("unpack", to);
+    for entry in archive.entries().at("unpack", to.path())? {
+        let mut entry = entry.at("unpack", to.path())?;
+        let name = entry.path().at("unpack", to.path())?.into_owned();
+        match entry.header().entry_type() {
+            tar::EntryType::Directory => to.make_folders(&name)?,
+            tar::EntryType::Regular | tar::EntryType::Continuous => to.write_new(&name, &mut entry)?,
+            _ => {
+                let error = io::Error::other("the archive holds something that is no file of a run");
+                return Err(error).at("unpack", to.path());
+            }
         }
     }
     Ok(())
-}
-
-/// The folders and regular files below a directory, sorted; links are left out.
-fn entries_of(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut entries = fs::read_dir(folder)?.collect::<io::Result<Vec<_>>>()?;
-    entries.sort_by_key(fs::DirEntry::file_name);
-    let mut found = Vec::new();
-    for entry in entries {
-        let kind = entry.file_type()?;
-        if kind.is_dir() || kind.is_file() {
-            found.push(entry.path());
-        }
-        if kind.is_dir() {
-            found.extend(entries_of(&entry.path())?);
-        }
-    }
-    Ok(found)
 }
 
 /// Writes into a file, and hashes what goes there.

@@ -8,6 +8,7 @@ use object_store::ObjectStoreExt as _;
 use sha2::{Digest as _, Sha256};
 use std::io::{self, Seek as _, Write};
 use std::path::Path;
+use whylate_store::Folder;
 
 const NO_SUCH_RUN: &str = "no such run in the lake; `whylate pull URL` lists its runs";
 /// What is asked for at once.
@@ -51,11 +52,8 @@ impl Lake {
         let mut file = tempfile::tempfile().at("create a file for", to)?;
         self.runtime.block_on(self.fetch(archived, &mut file))?;
         file.rewind().at("read", to)?;
-        let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        std::fs::create_dir_all(parent).at("create", parent)?;
-        let scratch = tempfile::Builder::new().prefix(".whylate-pull").tempdir_in(parent).at("create", to)?;
-        archive::unpack(file, scratch.path())?;
-        std::fs::rename(scratch.path(), to).at("create", to)?;
+        let (above, name) = Folder::above(to)?;
+        above.make_whole(&name, |scratch| archive::unpack(file, scratch))?;
         Ok(Pulled { run: run.clone(), bytes: archived.bytes })
     }
 

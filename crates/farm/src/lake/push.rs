@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt as _;
 use whylate_core::result::RunResult;
-use whylate_store::{LakeTable, LakeWords, Reader, RunInfo, StoreError, assemble, lake_tables};
+use whylate_store::{Folder, LakeTable, LakeWords, Reader, RunInfo, StoreError, assemble, lake_tables};
 
 /// Larger objects are sent in parts of this size.
 const PART_BYTES: usize = 8 << 20;
@@ -70,7 +70,8 @@ impl Lake {
     /// [`FarmError::IsMerged`]; [`FarmError::Damaged`] where the run that is there already is not whole; [`FarmError::Run`] where the run cannot be read;
     /// [`FarmError::Storage`].
     pub fn push(&self, path: &Path, how: &Push) -> Result<Pushed, FarmError> {
-        let reader = Reader::open(path)?;
+        let folder = Folder::open(path)?;
+        let reader = Reader::of(folder.clone())?;
         if reader.is_in_progress() {
             return Err(FarmError::refused(
                 path.display(),
@@ -90,7 +91,7 @@ impl Lake {
             return Err(FarmError::refused(run.run, why));
         }
         let month: String = info.started_at.chars().take(7).collect();
-        let packed = archive::pack(path)?;
+        let packed = archive::pack(&folder)?;
         let manifest = Manifest {
             format: FORMAT.to_owned(),
             run: run.run.clone(),

@@ -110,7 +110,7 @@ pub fn fix(
     let held = machine.hold_treatments(&path.display().to_string(), true)?;
     push_all_once(&mut info.warnings, held.warnings);
     let directory = RunDirectory::create(path, &info)?;
-    let mut live = Live::new(audience, path, experiment.target.clone());
+    let mut live = Live::new(audience, directory.opened().clone(), experiment.target.clone());
     RunInProgress::begin(experiment, machine, &mut live, directory, info, held.treating)
         .run(|run| search(run, adviser))
 }
@@ -144,7 +144,7 @@ pub fn resume_fix(
     push_all_once(&mut info.warnings, held.warnings);
     (info.state, info.error, info.end) = (RunState::Running, None, None);
     directory.update_info(&info)?;
-    let mut live = Live::new(audience, path, experiment.target.clone());
+    let mut live = Live::new(audience, directory.opened().clone(), experiment.target.clone());
     RunInProgress::begin(&experiment, machine, &mut live, directory, info, held.treating)
         .run(|run| search(run, adviser))
 }
@@ -170,7 +170,7 @@ fn search(run: &mut RunInProgress<'_>, adviser: &mut dyn Adviser) -> Result<RunE
     }
     let registration = self::registration(run);
     run.experiment.plan.treatment = registration.arms.iter().map(|arm| arm.treatment.clone()).collect();
-    let steps = fix_steps(run.directory.path())?;
+    let steps = fix_steps(run.directory.opened())?;
     let search = replay(&registration, &steps)?;
     let took_ns = steps.iter().map(|step| step.took_ns).sum();
     let steps = Steps { took_ns, booted_ns: 0, registration, search, steps, told: None };
@@ -206,7 +206,7 @@ fn first_look(run: &mut RunInProgress<'_>) -> Result<RunEnd, RunError> {
 /// there is nothing to search.
 fn choose(run: &mut RunInProgress<'_>, adviser: &mut dyn Adviser) -> Result<Option<RunEnd>, RunError> {
     let mut registration = registration(run);
-    let measured = crate::assemble(run.directory.path())?;
+    let measured = crate::assemble_in(run.directory.opened())?;
     let worst = |cell: &whylate_core::result::CellResult| {
         let repeats = 1..=FIRST_REPEATS;
         let values = repeats.filter_map(|it| felt_figure_of(cell, it, &registration.goal)).map(|it| it.value);
@@ -345,7 +345,7 @@ impl Steps {
         if let Some(zone) = heat::too_hot(run.machine.running()) {
             return Ok(Err(zone));
         }
-        let measured = assemble_newest(run.directory.path(), cell, segment)?;
+        let measured = assemble_newest(run.directory.opened(), cell, segment)?;
         let Some(measured) = measured else { return Ok(Err("it left nothing".to_owned())) };
         let mut figure = felt_figure_of(&measured, repeat, &self.registration.goal);
         if let Some(figure) = &mut figure {

@@ -11,7 +11,7 @@ use whylate_core::{Facts, Nanos};
 use whylate_host::HostRoot;
 use whylate_runner::campaign::{AskedBoot, Boots, Campaign, CampaignError, Loader, LoaderName, every_day};
 use whylate_runner::{RunError, assemble, fix, prepare, resume_fix};
-use whylate_store::{RunInfo, fix_steps};
+use whylate_store::{Folder, RunInfo, fix_steps};
 use whylate_testing::says;
 
 const EVERY_DAY: &str = "root=/dev/vda ro quiet";
@@ -176,7 +176,7 @@ impl Loader for FakeMachine {
 
 /// What was measured, without how long it took and without what failed.
 fn course(machine: &FakeMachine) -> Vec<(Vec<String>, Option<f64>)> {
-    let steps = fix_steps(&Campaign::search(&machine.folder)).unwrap();
+    let steps = fix_steps(&Folder::open(&Campaign::search(&machine.folder)).unwrap()).unwrap();
     steps.into_iter().map(|step| (step.treatments, step.value)).collect()
 }
 
@@ -217,7 +217,7 @@ fn a_machine_that_ends_while_it_is_measured_has_a_failed_repeat() {
     machine.cut.set(Some((Cut::WhileMeasured, 14)));
     let found = machine.to_the_end();
     assert_eq!(found.answer, FixAnswer::Proved, "{}", found.sentence);
-    let steps = fix_steps(&Campaign::search(&machine.folder)).unwrap();
+    let steps = fix_steps(&Folder::open(&Campaign::search(&machine.folder)).unwrap()).unwrap();
     let failed: Vec<&str> = steps.iter().filter_map(|step| step.error.as_deref()).collect();
     assert!(failed.len() == 1 && says("runs-its-default-boot", &failed[0]), "{failed:?}");
 }

@@ -12,7 +12,7 @@ use whylate_core::result::{
 };
 use whylate_core::{Nanos, plan::TreatmentPlan};
 use whylate_runner::{Adviser, Proposal, RunError, assemble, fix, prepare, resume, resume_fix};
-use whylate_store::{RunInfo, fix_steps};
+use whylate_store::{Folder, RunInfo, fix_steps};
 use whylate_testing::says;
 
 /// Proposes the same three treatments, or nothing.
@@ -86,7 +86,7 @@ fn answer(path: &Path) -> FixResult {
 
 /// What was measured for what, without how long it took.
 fn course(path: &Path) -> Vec<(FixPhase, Vec<String>, u32, Option<f64>)> {
-    let steps: Vec<FixStep> = fix_steps(path).unwrap();
+    let steps: Vec<FixStep> = fix_steps(&Folder::open(path).unwrap()).unwrap();
     steps.into_iter().map(|step| (step.phase, step.treatments, step.repeat, step.value)).collect()
 }
 

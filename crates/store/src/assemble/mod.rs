@@ -16,6 +16,7 @@ pub use memory::{MeasuredCell, Memory};
 use crate::check::Check;
 use crate::damage::{Damage, Damages};
 use crate::error::StoreError;
+use crate::folder::Folder;
 use crate::info::{CellInfo, Execution, ExecutionState, RunInfo};
 use crate::latency_records;
 use crate::manifest::Part;
@@ -44,7 +45,7 @@ use whylate_stats::{EarlierMaximum, Judgement};
 /// are damaged; as [`Reader::open`] where a run that goes on has to be opened again.
 pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
     let result = assemble_as_opened(reader);
-    if reader.is_outdated() { assemble(&Reader::open(reader.path())?) } else { result }
+    if reader.is_outdated() { assemble(&Reader::of(reader.folder().clone())?) } else { result }
 }
 
 fn assemble_as_opened(reader: &Reader) -> Result<RunResult, StoreError> {
@@ -63,7 +64,7 @@ fn assemble_as_opened(reader: &Reader) -> Result<RunResult, StoreError> {
         problems: Vec::new(),
     };
     collector.read(reader, &mut damages, &mut warnings);
-    let (mut traces, unreadable) = crate::traces::read(reader.path());
+    let (mut traces, unreadable) = crate::traces::read(reader.folder());
     push_all_once(&mut warnings, unreadable);
     let is_newest = |trace: &SpikeTrace| {
         collector.newest.get(&(trace.cell.as_str(), trace.repeat)).is_none_or(|it| *it == trace.attempt)
@@ -130,8 +131,8 @@ fn compared(results: &[CellResult], info: &RunInfo) -> (Vec<Comparison>, Vec<Ans
 }
 
 /// One cell, of what was written from segment `from` on: what the newest repeat brought.
-pub fn assemble_newest(path: &Path, cell: &str, from: u32) -> Result<Option<CellResult>, StoreError> {
-    let mut reader = Reader::open(path)?;
+pub fn assemble_newest(run: &Folder, cell: &str, from: u32) -> Result<Option<CellResult>, StoreError> {
+    let mut reader = Reader::of(run.clone())?;
     reader.keep_from(from);
     let info = reader.info();
     let Some(known) = info.cells.iter().find(|it| it.name == cell) else { return Ok(None) };
@@ -232,7 +233,7 @@ impl Collector<'_> {
             damages.extend(self.add_segment(segment));
         });
         damages.extend(check.finish());
-        let (lines, unreadable) = latency_records::read(reader.path());
+        let (lines, unreadable) = latency_records::read(reader.folder());
         warnings.extend(unreadable);
         for line in lines {
             self.add((&line.cell.clone(), line.repeat, line.attempt), |cell| cell.add_latency_record(line));

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use whylate_core::figure::nanoseconds;
+use whylate_core::result::Verdict;
 
 /// Its name in the run directory.
 pub(crate) const FILE: &str = "manifest.jsonl";
@@ -29,19 +30,16 @@ const FORMAT_BEFORE: &str = "whylate.manifest/1";
 #[serde(tag = "record", rename_all = "snake_case")]
 enum Entry {
     /// A process begins to write; its segments have numbers from `first_segment` on.
-    Begun {
-        format: String,
-        run: String,
-        first_segment: u32,
-    },
+    Begun { format: String, run: String, first_segment: u32 },
     /// A new `run.json`, about to be renamed into place.
-    Info {
-        sha256: String,
-    },
+    Info { sha256: String },
     /// All segments of a flush are in place, or those that several flushes became.
     Flushed(Flush),
     Sealed {
         files: Vec<Listed>,
+        /// Absent until the result is there.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        verdict: Option<Verdict>,
     },
     #[serde(other)]
     Other,

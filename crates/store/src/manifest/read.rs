@@ -1,11 +1,10 @@
 //! Reading the manifest, also one that was cut off or altered.
 
 use super::{CHAIN, Entry, FILE, FORMAT, FORMAT_BEFORE, Flush, Listed, chained};
-use crate::folder;
+use crate::folder::Folder;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::Path;
-use whylate_core::result::RunState;
+use whylate_core::result::{RunState, Verdict};
 
 #[derive(Debug, Default)]
 pub(crate) struct Manifest {
@@ -20,6 +19,8 @@ pub(crate) struct Manifest {
     infos: (Option<String>, Option<String>),
     /// The other files, if its last line seals the run.
     pub(crate) sealed: Option<Vec<Listed>>,
+    /// That of the result which the seal covers.
+    pub(crate) verdict: Option<Verdict>,
     pub(crate) problems: Vec<String>,
     pub(super) len: u64,
     /// The hash of the last of them.
@@ -41,9 +42,9 @@ pub(crate) enum Origin<'m> {
 }
 
 impl Manifest {
-    /// Reads the manifest of the run in `path`; `None` where there is none.
-    pub(crate) fn read(path: &Path, run: &str) -> io::Result<Option<Self>> {
-        let Some(text) = folder::read(&path.join(FILE))? else { return Ok(None) };
+    /// Reads the manifest of the run `run` in its folder; `None` where there is none.
+    pub(crate) fn read(folder: &Folder, run: &str) -> io::Result<Option<Self>> {
+        let Some(text) = folder.read(FILE)? else { return Ok(None) };
         let mut manifest = Self::default();
         for (number, line) in (1..).zip(text.split_inclusive(|byte| *byte == b'\n')) {
             // The last line of a killed run may be cut off: what it lists does not count yet.
@@ -76,7 +77,7 @@ impl Manifest {
     }
 
     fn add(&mut self, entry: Entry, run: &str) -> Result<(), String> {
-        self.sealed = None;
+        (self.sealed, self.verdict) = (None, None);
         match entry {
             Entry::Begun { format, .. } if ![FORMAT, FORMAT_BEFORE].contains(&format.as_str()) => {
                 return Err(format!("has the format `{format}`; this version reads `{FORMAT}`"));
@@ -102,7 +103,7 @@ impl Manifest {
                     return Err(format!("lists segment {number} again"));
                 }
             }
-            Entry::Sealed { files } => self.sealed = Some(files),
+            Entry::Sealed { files, verdict } => (self.sealed, self.verdict) = (Some(files), verdict),
             Entry::Other => {}
         }
         Ok(())

@@ -7,6 +7,7 @@ use crate::folder::Folder;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::PathBuf;
+use whylate_core::result::Verdict;
 
 /// The manifest of a run that is being written.
 #[derive(Debug)]
@@ -44,8 +45,8 @@ impl ManifestWriter {
         self.add(&Entry::Flushed(flush))
     }
 
-    pub(crate) fn seal(&mut self, files: Vec<Listed>) -> Result<(), StoreError> {
-        self.add(&Entry::Sealed { files })
+    pub(crate) fn seal(&mut self, files: &[Listed], verdict: Option<Verdict>) -> Result<(), StoreError> {
+        self.add(&Entry::Sealed { files: files.to_vec(), verdict })
     }
 
     fn add(&mut self, entry: &Entry) -> Result<(), StoreError> {

@@ -404,7 +404,7 @@ fn the_result_is_kept_as_json_that_reads_back() {
     let path = folder.path().join("run");
     three_segments(&path);
     let result = assembled(&path);
-    let (directory, _) = RunDirectory::reopen(&path).unwrap();
+    let (mut directory, _) = RunDirectory::reopen(&path).unwrap();
     directory.write_result(&result).unwrap();
     let text = std::fs::read_to_string(path.join("result.json")).unwrap();
     assert_eq!(serde_json::from_str::<RunResult>(&text).unwrap(), result);

@@ -244,9 +244,8 @@ fn output_of_loads_has_a_file_of_its_own_inside_the_run() {
     let path = folder.path().join("run");
     let directory = RunDirectory::create(&path, &info()).unwrap();
     let output = directory.load_output_path(&rate_key("l3+copy", 2, 1, "../x 11"));
-    assert_eq!(output, path.join("loads/l3+copy-2-1-.._x_11.txt"));
     fs::write(output, "output").unwrap();
-    assert_eq!(directory.traces_path(), path.join("traces"));
+    assert!(path.join("loads/l3+copy-2-1-.._x_11.txt").is_file());
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! The run directory from outside: what is written is read again, whatever happened in between.
 
 mod assembled;
+mod attacks;
 mod coarse;
 mod damage;
 mod directory;
+mod listed;
 mod made;
 mod merged;
 mod mutations;

@@ -8,7 +8,9 @@ use whylate_core::CpuId;
 use whylate_core::record::Interval;
 use whylate_core::result::{RunResult, RunState};
 use whylate_stats::buckets::lower_edge;
-use whylate_store::{ExecutionState, Reader, RunDirectory, RunInfo, Sink as _, assemble, assemble_newest};
+use whylate_store::{
+    ExecutionState, Folder, Reader, RunDirectory, RunInfo, Sink as _, assemble, assemble_newest,
+};
 
 const FLUSHES: u64 = 12;
 const MERGED: &str = "000013.parquet";
@@ -104,9 +106,9 @@ fn the_newest_repeat_is_taken_alone_out_of_a_merged_segment() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run");
     let mut directory = write_flushes(&path);
-    let apart = assemble_newest(&path, "idle", 7).unwrap().unwrap();
+    let apart = assemble_newest(&Folder::open(&path).unwrap(), "idle", 7).unwrap().unwrap();
     directory.seal(&complete()).unwrap();
-    let merged = assemble_newest(&path, "idle", 7).unwrap().unwrap();
+    let merged = assemble_newest(&Folder::open(&path).unwrap(), "idle", 7).unwrap().unwrap();
     assert_eq!((&merged.probes, &merged.rates), (&apart.probes, &apart.rates));
     assert_eq!(merged.probes[0].cpus[0].samples * 2, assembled(&path).cells[0].probes[0].cpus[0].samples);
 }

@@ -73,7 +73,7 @@ fn write_run(path: &Path, limit: Nanos, flushes: &[Rows]) {
     let trace = directory.new_trace_path("l3", 2, 1);
     fs::write(&trace, "a trace").unwrap();
     let note = serde_json::json!({
-        "path": trace.strip_prefix(path).unwrap(), "cell": "l3", "repeat": 2, "attempt": 1, "probe": "timer",
+        "path": RunDirectory::trace_name(&trace), "cell": "l3", "repeat": 2, "attempt": 1, "probe": "timer",
         "cpu": 1, "at_ns": 6 * SECOND + 7, "latency_ns": 21,
     });
     directory.keep_trace_note(&serde_json::from_value::<SpikeTrace>(note).unwrap()).unwrap();

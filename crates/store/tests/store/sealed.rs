@@ -12,7 +12,7 @@ use whylate_testing::says;
 /// The largest value of the run, in its sixth segment.
 const LARGEST_NS: u64 = 10_027_008;
 
-fn complete() -> RunInfo {
+pub(crate) fn complete() -> RunInfo {
     let mut info = info();
     (info.state, info.restored) = (RunState::Complete, Some(true));
     info.plan.limit = Some(Nanos::from_millis(6));
@@ -24,7 +24,7 @@ fn complete() -> RunInfo {
 }
 
 /// A run of two cells and two repeats, with two segments each: it fails by one sample in `l3`.
-fn failing_run(path: &Path) {
+pub(crate) fn failing_run(path: &Path) {
     let mut directory = RunDirectory::create(path, &complete()).unwrap();
     for (nth, (cell, repeat)) in [("idle", 1), ("idle", 2), ("l3", 1), ("l3", 2)].into_iter().enumerate() {
         for second in [8 * nth as u64, 8 * nth as u64 + 4] {

@@ -7,6 +7,7 @@
 use super::ParseError;
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use structured_zstd::decoding::{ContentChecksum, FrameDecoder, StreamingDecoder};
@@ -47,6 +48,8 @@ impl Compression {
 #[derive(Clone, Debug)]
 enum Origin {
     File,
+    /// A file that the caller has opened.
+    Open(Arc<File>),
     Memory(Arc<[u8]>),
     /// What another form was made into.
     Temporary(Arc<NamedTempFile>),
@@ -55,6 +58,32 @@ enum Origin {
 /// Reads and seeks: a file or memory.
 trait ReadSeek: Read + Seek + Send {}
 impl<T: Read + Seek + Send> ReadSeek for T {}
+
+/// A position in an open file that others read, too.
+struct At {
+    file: Arc<File>,
+    position: u64,
+}
+
+impl Read for At {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(buffer, self.position)?;
+        self.position += read as u64;
+        Ok(read)
+    }
+}
+
+impl Seek for At {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let (base, offset) = match to {
+            SeekFrom::Start(position) => (position, 0),
+            SeekFrom::Current(offset) => (self.position, offset),
+            SeekFrom::End(offset) => (self.file.metadata()?.len(), offset),
+        };
+        self.position = base.checked_add_signed(offset).ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.position)
+    }
+}
 
 /// The bytes of a trace, which can be read as often as one likes.
 #[derive(Clone, Debug)]
@@ -71,6 +100,11 @@ impl Source {
     /// [`ParseError::Read`] when it cannot be opened or read.
     pub fn open(path: &Path) -> Result<Self, ParseError> {
         Self::new(path, Origin::File)
+    }
+
+    /// An open file; `path` is for messages.
+    pub fn file(file: File, path: &Path) -> Result<Self, ParseError> {
+        Self::new(path, Origin::Open(Arc::new(file)))
     }
 
     /// Bytes in memory; `name` stands for the path in messages.
@@ -109,18 +143,20 @@ impl Source {
         if self.compression != Compression::None {
             return None;
         }
-        let file = match &self.origin {
+        let metadata = match &self.origin {
             Origin::Memory(bytes) => return Some(bytes.len() as u64),
-            Origin::File => &self.path,
-            Origin::Temporary(file) => file.path(),
+            Origin::File => std::fs::metadata(&self.path),
+            Origin::Open(file) => file.metadata(),
+            Origin::Temporary(file) => std::fs::metadata(file.path()),
         };
-        std::fs::metadata(file).ok().filter(std::fs::Metadata::is_file).map(|data| data.len())
+        metadata.ok().filter(std::fs::Metadata::is_file).map(|data| data.len())
     }
 
     fn raw(&self) -> io::Result<Box<dyn ReadSeek>> {
         Ok(match &self.origin {
             Origin::Memory(bytes) => Box::new(Cursor::new(Arc::clone(bytes))),
             Origin::File => Box::new(File::open(&self.path)?),
+            Origin::Open(file) => Box::new(At { file: Arc::clone(file), position: 0 }),
             Origin::Temporary(file) => Box::new(File::open(file.path())?),
         })
     }
@@ -163,8 +199,11 @@ impl Source {
     /// [`ParseError`] when it cannot be unpacked, or not be written.
     pub fn unpacked(&self) -> Result<File, ParseError> {
         let fill = || -> io::Result<File> {
-            if let (Compression::None, Origin::File) = (self.compression, &self.origin) {
-                return File::open(&self.path);
+            match &self.origin {
+                Origin::File if self.compression == Compression::None => return File::open(&self.path),
+                // It is read at positions.
+                Origin::Open(file) if self.compression == Compression::None => return file.try_clone(),
+                _ => {}
             }
             let mut file = tempfile::tempfile()?;
             io::copy(&mut self.stream_raw(0)?, &mut file)?;

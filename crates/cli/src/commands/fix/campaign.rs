@@ -211,7 +211,7 @@ fn searched(arguments: &FixArguments, path: &PathBuf, boots: &mut Boots<'_>, hos
     };
     let duration = boots.campaign.plan.repeat_duration();
     let mut screen = Screen::of_run(quiet, duration, None, asked_to_stop);
-    let info = if path.join("run.json").exists() {
+    let info = if whylate_store::is_run(path) {
         let prepare = |plan: Plan| prepare(plan);
         whylate_runner::resume_fix(path, &prepare, &machine, &mut screen, boots)?
     } else {

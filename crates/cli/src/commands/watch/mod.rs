@@ -75,7 +75,7 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
             bail!("no samples: {why}; what was looked at is in {}", path.display());
         }
         // Nobody needs it, and it would be `latest`.
-        std::fs::remove_dir_all(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+        whylate_store::remove(&path)?;
         bail!("no samples: {why}; no run was kept");
     }
     // Everything that it prints as JSON is one document in a line.

@@ -61,6 +61,15 @@ pub struct ExecSpec {
 }
 
 impl ExecSpec {
+    /// The output file by a path for the user: the folder may be given as an open folder of the runner (`/proc/PID/fd/N`).
+    pub(crate) fn output_shown(&self) -> PathBuf {
+        let folder = self.output.parent().and_then(|folder| std::fs::read_link(folder).ok());
+        let is_fixed = self.output.starts_with("/proc");
+        let shown =
+            folder.filter(|_| is_fixed).zip(self.output.file_name()).map(|(folder, name)| folder.join(name));
+        shown.unwrap_or_else(|| self.output.clone())
+    }
+
     pub(crate) fn resolve(plan: &ExecPlan, place: &LoadPlace<'_>) -> Result<Self, LoadError> {
         Ok(Self {
             command: plan.command.clone(),
@@ -291,7 +300,8 @@ impl Running<'_> {
     fn output_ended(&mut self, error: Option<std::io::Error>, context: &mut LoadContext) {
         self.open = self.open.saturating_sub(1);
         if let Some(error) = error {
-            let path = self.spec.output.display();
+            let path = self.spec.output_shown();
+            let path = path.display();
             let text = format!("the command's output is no longer kept in {path}: {error}");
             context.tell(&Message::Warning(Warning::new(WarningCode::OutputLost, text)));
         }

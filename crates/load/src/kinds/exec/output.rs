@@ -48,7 +48,7 @@ impl Output {
         // Where others may write too, a link in its place leads nowhere.
         let no_link = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
         let file = OpenOptions::new().create(true).append(true).custom_flags(no_link).open(&spec.output);
-        let file = file.map_err(|source| LoadError::Output { path: spec.output.clone(), source })?;
+        let file = file.map_err(|source| LoadError::Output { path: spec.output_shown(), source })?;
         let regex = spec.rate_pattern.as_deref().map(pattern).transpose()?;
         Ok(Self { file, regex, tail: Tail::default() })
     }

@@ -64,7 +64,7 @@ impl Rates {
     /// What is wrong with the pattern, judged by the whole output.
     pub(super) fn warning(&self, spec: &ExecSpec) -> Option<Warning> {
         let pattern = spec.rate_pattern.as_deref()?;
-        let fix = format!("look at {} and correct the pattern", spec.output.display());
+        let fix = format!("look at {} and correct the pattern", spec.output_shown().display());
         if self.not_numbers > 0 {
             let text =
                 format!("{} lines matched `{pattern}` without a number in its group", self.not_numbers);

@@ -1,0 +1,136 @@
+//! The verdict of a list is the one of the report.
+
+use crate::sealed::{complete, failing_run};
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use whylate_core::result::Verdict;
+use whylate_store::{Folder, Reader, RunDirectory, RunList, assemble, list};
+
+/// Ends the run as `whylate run` does.
+fn with_result(run: &Path) {
+    let (mut directory, info) = RunDirectory::reopen(run).unwrap();
+    directory.seal(&info).unwrap();
+    let result = assemble(&Reader::of(directory.opened().clone()).unwrap()).unwrap();
+    directory.write_result(&result).unwrap();
+}
+
+fn reported(run: &Path) -> Option<Verdict> {
+    assemble(&Reader::open(run).unwrap()).ok().map(|result| result.verdict)
+}
+
+fn listed(run: &Path) -> Option<Verdict> {
+    list(run.parent().unwrap()).into_iter().find(|it| Path::new(&it.path) == run).and_then(|it| it.verdict)
+}
+
+#[test]
+fn a_verdict_that_was_edited_and_a_run_with_missing_data_are_listed_as_they_are_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    let edit = |name: &str, change: &dyn Fn(String) -> String| {
+        let path = run.join(name);
+        let text = change(fs::read_to_string(&path).unwrap());
+        fs::write(path, text).unwrap();
+    };
+    let first = |table: &str| {
+        let mut files: Vec<_> = fs::read_dir(run.join(table)).unwrap().map(|it| it.unwrap().path()).collect();
+        files.sort();
+        files.remove(0)
+    };
+    let to_pass = |text: String| text.replace("\"fail\"", "\"pass\"");
+    type Damage<'a> = (&'a str, &'a dyn Fn());
+    let damages: [Damage<'_>; 8] = [
+        ("nothing", &|| {}),
+        ("result edited", &|| edit("result.json", &to_pass)),
+        ("result removed", &|| fs::remove_file(run.join("result.json")).unwrap()),
+        ("result and manifest edited", &|| {
+            edit("result.json", &to_pass);
+            edit("manifest.jsonl", &to_pass);
+        }),
+        ("segment deleted", &|| fs::remove_file(first("intervals")).unwrap()),
+        ("table deleted", &|| fs::remove_dir_all(run.join("histograms")).unwrap()),
+        ("byte flipped", &|| {
+            let path = first("histograms");
+            let mut bytes = fs::read(&path).unwrap();
+            bytes[30] ^= 1;
+            fs::write(path, bytes).unwrap();
+        }),
+        ("last line of the manifest removed", &|| {
+            edit("manifest.jsonl", &|text| {
+                let end = text.trim_end().rfind('\n').unwrap() + 1;
+                text[..end].to_owned()
+            });
+        }),
+    ];
+    for (what, damage) in damages {
+        failing_run(&run);
+        with_result(&run);
+        assert!(fs::read_to_string(run.join("result.json")).unwrap().contains("\"fail\""));
+        let mut seen = RunList::default();
+        let opened = Folder::open(folder.path()).unwrap();
+        assert_eq!(seen.read(&opened)[0].verdict, Some(Verdict::Fail));
+        damage();
+        assert_eq!(listed(&run), reported(&run), "{what}");
+        assert_ne!(listed(&run), Some(Verdict::Pass), "{what}");
+        // A list that goes on sees it within seconds.
+        let until = Instant::now() + Duration::from_secs(30);
+        while seen.read(&opened)[0].verdict != reported(&run) {
+            assert!(Instant::now() < until, "{what}: the list that goes on does not see it");
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        fs::remove_dir_all(&run).unwrap();
+    }
+}
+
+#[test]
+fn a_run_of_a_version_that_sealed_no_verdict_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    failing_run(&run);
+    fs::write(run.join("result.json"), "{\"verdict\": \"pass\"}").unwrap();
+    assert_eq!(listed(&run), Some(Verdict::Fail));
+    drop(RunDirectory::create(&folder.path().join("empty"), &complete()).unwrap());
+    assert_eq!(listed(&folder.path().join("empty")), None, "it has no samples");
+}
+
+/// `cargo test -p whylate-store --release --test store listed::how_long -- --ignored --nocapture`
+#[test]
+#[ignore = "a figure for the records"]
+fn how_long_a_thousand_runs_take() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = folder.path().join("run-0");
+    failing_run(&first);
+    with_result(&first);
+    for number in 1..1_000 {
+        let to = folder.path().join(format!("run-{number}"));
+        for found in Folder::open(&first).unwrap().tree().unwrap() {
+            let at = to.join(&found.name);
+            match found.is_folder {
+                true => fs::create_dir_all(at).unwrap(),
+                false => _ = fs::copy(first.join(&found.name), at).unwrap(),
+            }
+        }
+    }
+    let bytes: u64 = Folder::open(&first).unwrap().tree().unwrap().iter().map(|it| it.bytes).sum();
+    let opened = Folder::open(folder.path()).unwrap();
+    let mut runs = RunList::default();
+    for what in ["first", "again", "again"] {
+        let begun = Instant::now();
+        let count = runs.read(&opened).len();
+        eprintln!("{what}: {count} runs of {bytes} bytes in {:?}", begun.elapsed());
+    }
+    std::thread::sleep(Duration::from_secs(6));
+    let begun = Instant::now();
+    runs.read(&opened);
+    eprintln!("with a full look: {:?}", begun.elapsed());
+    for run in fs::read_dir(folder.path()).unwrap() {
+        // As an earlier version left it.
+        let path = run.unwrap().path().join("manifest.jsonl");
+        let text = fs::read_to_string(&path).unwrap();
+        let end = text.trim_end().rfind('\n').unwrap() + 1;
+        fs::write(&path, &text[..end]).unwrap();
+    }
+    let begun = Instant::now();
+    RunList::default().read(&opened);
+    eprintln!("without a sealed verdict: {:?}", begun.elapsed());
+}
