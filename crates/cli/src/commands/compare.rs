@@ -84,7 +84,7 @@ fn nothing_measured(sides: &[String], error: &anyhow::Error) -> Option<CompareRe
 /// Runs against the first of them, as `whylate compare` without flags.
 pub(super) fn of_runs(runs: &[Folder]) -> Result<CompareResult> {
     let part = |run: &Folder| {
-        anyhow::Ok(Part::Run(run.path().to_owned(), Box::new(whylate_runner::assemble_in(run)?)))
+        anyhow::Ok(ComparedPart::Run(run.path().to_owned(), Box::new(whylate_runner::assemble_in(run)?)))
     };
     let side =
         |(run, name): (&Folder, String)| Ok(ComparedSide { name, parts: vec![part(run)?], cell: None });
