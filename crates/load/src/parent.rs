@@ -12,8 +12,8 @@ use std::process::{Child, ChildStdin, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use whylate_core::Warning;
 use whylate_core::record::RateRecord;
+use whylate_core::{Nanos, Warning};
 use whylate_sys::process::Launcher;
 
 /// Lines of the process's standard error that an error quotes.
@@ -22,6 +22,8 @@ const LAST_LINES: usize = 5;
 const SIGNAL_GRACE: Duration = Duration::from_secs(2);
 /// Time for the last lines to arrive after the end of the process.
 const LAST_WORDS: Duration = Duration::from_millis(500);
+/// The longest that a helper is waited for when it is only tried.
+const HELPER_READY_WITHIN: Duration = Duration::from_secs(20);
 /// Time between two looks at a process that is ending.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -157,6 +159,19 @@ impl Load {
             let _ = stdin.write_all(&line).and_then(|()| stdin.flush());
         }
         Ok(load)
+    }
+
+    /// Lets the helper prepare such a load and end, where it is the helper's.
+    ///
+    /// # Errors
+    /// [`LoadError::Unavailable`] with what the helper says that is missing. What else goes wrong is left to the load itself.
+    pub fn try_helper(spec: &LoadSpec) -> Result<(), LoadError> {
+        let Some(program) = spec.work.work().program()? else { return Ok(()) };
+        let spec = LoadSpec { duration: Some(Nanos(1)), ..spec.clone() };
+        match Self::start(&Launcher { program }, &spec)?.wait_ready(HELPER_READY_WITHIN) {
+            Err(LoadError::Unavailable(what)) => Err(LoadError::Unavailable(what)),
+            _ => Ok(()),
+        }
     }
 
     fn listen<R: Read + Send + 'static>(

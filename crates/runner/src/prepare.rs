@@ -5,7 +5,7 @@ use whylate_core::plan::{CellPlan, LoadPlan, Policy, ProbePlan, StallPlan, Thres
 use whylate_core::warning::{push_all_once, push_once};
 use whylate_core::{CpuSet, Facts, Nanos, Plan, Warning, WarningCode};
 use whylate_host::HostRoot;
-use whylate_load::{LoadError, LoadSpec};
+use whylate_load::{Load, LoadError, LoadSpec};
 use whylate_probe::{LaneSpec, Options, ProbeKind, ProbeSpec, resolve};
 use whylate_record::check_tracer;
 use whylate_stats::summary::SPIKES_KEPT;
@@ -216,7 +216,10 @@ fn keep_off_measured(group: &mut [ProbeSpec]) {
 fn loads(cell: &CellPlan, plan: &Plan, target: &CpuSet, facts: &Facts) -> Result<Vec<PreparedLoad>, String> {
     let named = cell.loads.iter().filter_map(|name| plan.load(name));
     let prepare = |load: &LoadPlan| {
-        prepare_load(load, target, facts).map_err(|error| format!("load `{}`: {error}", load.name))
+        let prepared = prepare_load(load, target, facts);
+        // What a driver lacks, only its helper can say.
+        let tried = prepared.and_then(|load| Load::try_helper(&load.spec).map(|()| load));
+        tried.map_err(|error| format!("load `{}`: {error}", load.name))
     };
     named.map(prepare).collect()
 }
