@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use support::{ENDING, answers};
 use whylate_core::Nanos;
-use whylate_core::result::{Cause, ExplainAnswer, ExplainResult, ExplainedSpike};
+use whylate_core::result::{Cause, CauseKind, ExplainAnswer, ExplainResult, ExplainedSpike};
 use whylate_explain::{Options, explain};
 use whylate_trace::parse;
 
@@ -191,4 +191,14 @@ fn every_record_counts_in_every_form() {
     assert_eq!(events("functions-rt-6.1.dat"), 210_179);
     // The first and the last of them.
     assert_eq!(events("functions-rt-6.1.report.zst"), 30_000);
+}
+
+/// Names that tell of a guest stand anywhere in a trace, not only in the windows and among the wake-ups.
+#[test]
+fn a_guest_is_known_by_names_outside_of_the_windows() {
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/traces/styles/events_report.txt.xz");
+    let mut reader = parse::open(&path).expect("a trace");
+    let spikes = explain(&mut *reader, &Options::default()).expect("it can be read").spikes;
+    assert_eq!(spikes[0].cause.kind, CauseKind::Hardware, "{:?}", spikes[0].cause);
 }

@@ -19,8 +19,9 @@ use crate::vocabulary;
 use crate::window::Window;
 use whylate_core::CpuId;
 use whylate_core::result::CauseKind;
-use whylate_trace::event::Event;
-use whylate_trace::reader::Reader;
+use whylate_trace::event::{Event, EventKind};
+use whylate_trace::parse::ParseError;
+use whylate_trace::reader::{Reader, Selection};
 
 /// Shorter ones are not looked at: neighbouring CPUs may well be late by as much for reasons of their own.
 const LEAST_NS: u64 = 20_000;
@@ -28,6 +29,10 @@ const LEAST_NS: u64 = 20_000;
 const PART: f64 = 0.5;
 /// Idle states above this one may stop the CPU's own timer: then another CPU has to wake it.
 const IDLE_STATE_TICKING_MAX: u32 = 1;
+
+/// Looks for the names of a guest, and the events that are read between two of them.
+const LOOKS_MAX: usize = 16;
+const EVENTS_BETWEEN_LOOKS: usize = 1 << 14;
 
 #[derive(Clone, Copy, Debug)]
 struct LateTimer {
@@ -69,8 +74,27 @@ pub(crate) fn relabel(pieces: &mut [Piece], labeller: &Labeller<'_>) {
 }
 
 /// Whether the names in a trace say that its machine was the guest of a hypervisor.
-pub(crate) fn is_virtual(reader: &dyn Reader) -> bool {
-    reader.names().iter().any(|(_, name)| vocabulary::is_of_guest(name))
+///
+/// Only windows and wake-ups were read until then, and the names that tell (of devices, of the hypervisor's functions) may
+/// be elsewhere: the begin of the trace is read for them.
+pub(crate) fn is_virtual(reader: &mut dyn Reader) -> Result<bool, ParseError> {
+    let tells = |reader: &dyn Reader| reader.names().iter().any(|(_, name)| vocabulary::is_of_guest(name));
+    reader.seek(None, Selection::All)?;
+    for _ in 0..LOOKS_MAX {
+        if tells(reader) {
+            return Ok(true);
+        }
+        for _ in 0..EVENTS_BETWEEN_LOOKS {
+            let Some(event) = reader.next()? else { return Ok(tells(reader)) };
+            // Names of functions are read when they are asked for.
+            if let EventKind::Function { function, .. } | EventKind::GraphEntry { function, .. } = event.kind
+                && reader.symbol(function).is_some_and(|(name, _)| vocabulary::is_of_guest(name))
+            {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 /// In a virtual machine a time in which no CPU did anything is the hypervisor's before it is a thread's: what only flags or

@@ -4,6 +4,7 @@
 //! other tasks. In: the trace, and what the probe measured, on the trace's clock. Out: that moment, with the expected
 //! moment of the task's own timer where the trace has it; where it has not, what the probe measured is taken.
 
+use crate::blame::standstill;
 use crate::find::find;
 use crate::find::late::PRIORITY_NORMAL;
 use crate::find::late::{Late, LateKind};
@@ -70,6 +71,8 @@ pub fn explain_kept(reader: &mut dyn Reader, moment: &KeptMoment) -> Result<Expl
         Some(late) => Some(*late),
         None => measured(reader, moment)?,
     };
+    let told = moment.is_virtual.is_none().then(|| standstill::is_virtual(reader)).transpose()?;
+    let options = Options { is_virtual: moment.is_virtual.or(told), ..options };
     let (mut spikes, mut needs) = (Vec::new(), BTreeSet::new());
     if let Some(late) = late
         && let Some((spike, more)) = spike::explain(reader, &late, &options)?

@@ -9,6 +9,7 @@ pub use export::{Export, export};
 pub use kept::{KeptMoment, explain_kept};
 
 use crate::blame::label::Need;
+use crate::blame::standstill;
 use crate::evidence::{analysed, section};
 use crate::find::{Found, find};
 use crate::options::Options;
@@ -30,6 +31,7 @@ pub fn explain(reader: &mut dyn Reader, options: &Options) -> Result<ExplainResu
         found.is_section(&spike);
         spikes.push(spike);
     }
+    let options = &of_machine(reader, options, &found)?;
     for late in &found.lates {
         if let Some((spike, more)) = spike::explain(reader, late, options)? {
             needs.extend(more);
@@ -44,6 +46,13 @@ pub fn explain(reader: &mut dyn Reader, options: &Options) -> Result<ExplainResu
     spikes.truncate(options.top);
     let result = found.result(reader, options, spikes.len() as u64);
     Ok(completed(&found, result, spikes, &needs, reader))
+}
+
+/// With what the trace says of the machine, where it is not known and there is something to explain.
+fn of_machine(reader: &mut dyn Reader, options: &Options, found: &Found) -> Result<Options, ParseError> {
+    let asks = options.is_virtual.is_none() && !found.lates.is_empty();
+    let told = asks.then(|| standstill::is_virtual(reader)).transpose()?;
+    Ok(Options { is_virtual: options.is_virtual.or(told), ..options.clone() })
 }
 
 /// The result with its spikes, and with warnings of what the trace lacks and of what its reader noticed.

@@ -94,7 +94,7 @@ fn judged(late: &Late, window: &Window, reader: &dyn Reader, options: &Options) 
         commands: &commands,
         priorities: &priorities,
         late: late.kind,
-        is_virtual: options.is_virtual.unwrap_or_else(|| standstill::is_virtual(reader)),
+        is_virtual: options.is_virtual == Some(true),
     };
     let mut accountant =
         Accountant { window, states: &states, labeller: &labeller, late, pieces: Vec::new() };
