@@ -21,11 +21,9 @@ pub use chain::{CHAIN_BEFORE_NS, chain, told};
 pub use convoy::convoy_from;
 use waits::{behind, blocked};
 
-use crate::blame::piece::{Blame, Piece};
+use crate::blame::piece::{Blame, Piece, may_run_before};
 use crate::confidence::{POSSIBLE, RECORDED, STATED};
-use crate::segments::{
-    self, Activity, NO_RIGHT, Recording, Segment, Surroundings, Window, causes_of, pieces,
-};
+use crate::segments::{self, Activity, Recording, Segment, Surroundings, Window, causes_of, pieces};
 use std::collections::BTreeMap;
 use whylate_core::CpuId;
 use whylate_core::recording::{Activation, Doing, Stage, Wait};
@@ -64,8 +62,7 @@ pub fn explain(
                 let recording = recordings(stage.cpu, stage.from_ns, stage.to_ns);
                 lost += recording.lost;
                 let is_timer = matches!(what, Doing::Waking { .. });
-                let priority =
-                    if activation.thread.priority > 0 { activation.thread.priority } else { NO_RIGHT };
+                let priority = activation.thread.priority;
                 let window = Window {
                     cpu: stage.cpu,
                     from_ns: stage.from_ns,
@@ -161,7 +158,7 @@ fn complete(piece: &mut Piece<()>, what: &Doing, woken_ns: u64, priority: i32) {
             if piece.blame.kind == Some(Kind::Unattributed)
                 && previous.pid != 0
                 && piece.from >= woken_ns
-                && previous.priority >= priority =>
+                && may_run_before(previous.priority, priority) =>
         {
             let blame = behind(previous, priority, "it had the CPU before the task");
             piece.blame = Blame { confidence: POSSIBLE, ..blame };

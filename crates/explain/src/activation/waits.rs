@@ -1,6 +1,6 @@
 //! Who is to blame for the time in which a task waited for the CPU, or for what it slept for.
 
-use crate::blame::piece::Blame;
+use crate::blame::piece::{Blame, may_run_before};
 use crate::confidence::{self, LIKELY, POSSIBLE, STATED};
 use crate::segments::Thread;
 use whylate_core::figure;
@@ -12,7 +12,7 @@ pub(super) fn behind(thread: &Thread, priority: i32, evidence: &'static str) -> 
     if thread.pid == 0 {
         return Blame::unattributed_as("the CPU was idle although the task could run");
     }
-    if thread.priority < priority {
+    if !may_run_before(thread.priority, priority) {
         let evidence = format!("{evidence}, {} of lower priority: real-time throttling", thread.command);
         return Blame::new(Kind::Throttled, LIKELY, format!("{evidence}, or the fair server"));
     }

@@ -3,7 +3,8 @@
 //! The pieces lie side by side without gap or overlap. Before the wake-up, what should have woken the task is followed:
 //! the timer's interrupt on its CPU, or another thread, which may have been late itself, on another CPU.
 
-use crate::blame::label::{Label, Labeller, Need, Phase, STOPPED_LEAST_NS, Who};
+use crate::blame::label::{Label, Labeller, Need, Phase, Who};
+use crate::blame::piece::STOPPED_LEAST_NS;
 use crate::find::late::{Late, LateKind};
 use crate::states::States;
 use crate::states::state::{Level, Span, State};

@@ -3,7 +3,7 @@
 //! The same state means different things in different phases: code with interrupts off delays a timer that is due,
 //! and a thread of low priority does; but once the task is runnable, the same thread must hold it up by other means.
 
-use crate::blame::piece::{Blame, IDLE_EXIT_MAX_NS};
+use crate::blame::piece::{Blame, IDLE_EXIT_MAX_NS, STOPPED_LEAST_NS, may_run_before};
 use crate::confidence::{CONCLUDED, FAINT, LEFT_OVER, LIKELY, POSSIBLE, SEEN, SHOWN, STATED, UNENDED};
 use crate::find::late::LateKind;
 use crate::find::late::PRIORITY_NORMAL;
@@ -21,9 +21,7 @@ use whylate_trace::reader::Reader;
 const IDLE_EXIT_FIRST_MAX_NS: u64 = 500_000;
 /// A time this short in which no thread is known is a context switch.
 const SWITCH_MAX_NS: u64 = 50_000;
-/// A handler that is silent for longer may have been stopped itself.
-pub(crate) const STOPPED_LEAST_NS: u64 = 50_000;
-/// The same of softirqs, which do more work.
+/// The same as [`STOPPED_LEAST_NS`] of softirqs, which do more work.
 const SOFTIRQ_LONG_NS: u64 = 10_000_000;
 /// A switch that takes longer is worth naming.
 const SWITCH_LONG_NS: u64 = 20_000;
@@ -297,7 +295,7 @@ impl Labeller<'_> {
                 let reason = "an ordinary task ran, with which the late one shares the CPU";
                 by(Thread, &format!("{}, shares the CPU", scheduled(of_kernel(other))), CONCLUDED, reason)
             }
-            (Some(other), Some(own)) if other <= own => {
+            (Some(other), Some(own)) if may_run_before(of_kernel(other), of_kernel(own)) => {
                 let own = figure::priority(of_kernel(own));
                 let what = format!("{}, not below {own}", scheduled(of_kernel(other)));
                 let lent = state.pid.is_some_and(|pid| self.priorities.changes(pid));

@@ -7,6 +7,16 @@ use whylate_core::result::CauseKind;
 /// Leaving an idle state takes less than this; what takes longer is the timer, or a CPU that stands still.
 pub(crate) const IDLE_EXIT_MAX_NS: u64 = 2_000_000;
 
+/// A handler that is silent for longer may have been stopped itself: a guest's timer interrupts, which take some 5 us, were seen
+/// to take 50 to 120 us now and then.
+pub(crate) const STOPPED_LEAST_NS: u64 = 50_000;
+
+/// Whether a task of priority `own`, as tools print it, has to let a thread of priority `other` run. Ordinary tasks share their
+/// CPU: none has a right to it before another, whatever their nice values.
+pub(crate) fn may_run_before(other: i32, own: i32) -> bool {
+    own <= 0 || other >= own
+}
+
 /// Who had the CPU, and the evidence for it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Blame {

@@ -1,7 +1,8 @@
 //! From the pieces of a spike to its cause, with the function that it ran, a timeline, and the events that show it.
 
 use crate::blame::account::{Accountant, Piece, Place};
-use crate::blame::label::{self, Need};
+use crate::blame::label::Need;
+use crate::blame::piece::STOPPED_LEAST_NS;
 use crate::causes::divide;
 use crate::confidence::{CONCLUDED, FAINT, STATED};
 use crate::describe;
@@ -68,17 +69,17 @@ fn less_sure(group: &Group<'_>, window: &Window, mut cause: Cause) -> Cause {
     let entries = group.pieces.iter().filter(is_entry).count();
     let most = match cause.kind {
         // The start of one and the end of another look like that where events between them are lost.
-        CauseKind::Irq if longest_ns > label::STOPPED_LEAST_NS && entries > 1 => {
+        CauseKind::Irq if longest_ns > STOPPED_LEAST_NS && entries > 1 => {
             cause.evidence.push(
                 "the same interrupt came several times: the end of the long one may be that of a later one"
                     .to_owned(),
             );
             FAINT
         }
-        CauseKind::Irq if longest_ns > label::STOPPED_LEAST_NS => CONCLUDED,
+        CauseKind::Irq if longest_ns > STOPPED_LEAST_NS => CONCLUDED,
         // What a tracer recorded of each handler is exact.
         CauseKind::Irq if cause.confidence >= Some(STATED) => 1.0,
-        CauseKind::Irq if group.time > label::STOPPED_LEAST_NS || cause.share < Some(MOST) => {
+        CauseKind::Irq if group.time > STOPPED_LEAST_NS || cause.share < Some(MOST) => {
             cause
                 .evidence
                 .push("each handler was short: what they delayed may have another reason".to_owned());

@@ -1,8 +1,8 @@
 //! The cause of one piece of a spike's window, and the evidence for it.
 
 use super::window::{Slice, Surroundings, Window};
-use super::{Activity, NO_RIGHT, Recording, Segment, Thread};
-use crate::blame::piece::{Blame, IDLE_EXIT_MAX_NS};
+use super::{Activity, Recording, Segment, Thread};
+use crate::blame::piece::{Blame, IDLE_EXIT_MAX_NS, may_run_before};
 use crate::confidence::{CONCLUDED, LIKELY, POSSIBLE, RECORDED, SHOWN, STATED};
 use crate::stack;
 use crate::vocabulary;
@@ -59,9 +59,7 @@ impl<'r> Context<'r> {
             let_in_until_ns: None,
         };
         let measured = context.measured_thread();
-        let priority = context.recorded_priority(measured).unwrap_or(window.priority);
-        // Ordinary threads share the CPU: none has a right to it before another, whatever their nice values.
-        context.priority = if priority > 0 { priority } else { NO_RIGHT };
+        context.priority = context.recorded_priority(measured).unwrap_or(window.priority);
         for segment in &recording.segments {
             context.look_at(segment, measured);
         }
@@ -163,19 +161,20 @@ impl<'r> Context<'r> {
         let chosen = self.recording.segments.iter().filter_map(|segment| match &segment.what {
             // It was preempted, and a thread of lower priority ran next.
             Activity::Thread { process, was_runnable, next_priority, .. } if self.is_measured(*process) => {
-                (*was_runnable && *next_priority < self.priority).then_some(segment.to_ns)
+                (*was_runnable && self.is_lesser(*next_priority)).then_some(segment.to_ns)
             }
             // A thread of lower priority began to run after the wake-up.
             // Another real-time thread gave way to one before, and no such thread came since.
             Activity::Thread { thread, was_runnable: true, next_priority, .. }
                 if segment.to_ns <= self.window.from_ns
                     && (1..DEADLINE).contains(&thread.priority)
-                    && *next_priority < self.priority.min(thread.priority) =>
+                    && self.is_lesser(*next_priority)
+                    && *next_priority < thread.priority =>
             {
                 Some(self.woken.map_or(self.window.from_ns, |(woken_ns, _)| woken_ns))
             }
             Activity::Thread { thread, .. } => {
-                let is_lesser = thread.priority < self.priority;
+                let is_lesser = self.is_lesser(thread.priority);
                 (is_lesser && segment.from_ns > woken_ns).then_some(segment.from_ns)
             }
             _ => None,
@@ -263,12 +262,17 @@ impl<'r> Context<'r> {
         to_ns.saturating_sub(from_ns).saturating_sub(interrupts.map(overlap).sum())
     }
 
+    /// Whether the measured task would preempt a thread of that priority.
+    fn is_lesser(&self, priority: i32) -> bool {
+        !may_run_before(priority, self.priority)
+    }
+
     fn is_throttled(&self, slice: &Slice<'_>) -> bool {
         self.throttled_from_ns.is_some_and(|from_ns| slice.from_ns >= from_ns)
     }
 
     fn other_thread(&self, slice: &Slice<'_>, thread: &Thread) -> Blame {
-        if thread.priority < self.priority && self.is_throttled(slice) {
+        if self.is_lesser(thread.priority) && self.is_throttled(slice) {
             return throttled("a thread of lower priority was chosen although the task could have run");
         }
         let ran = || {
@@ -284,10 +288,10 @@ impl<'r> Context<'r> {
             return ran();
         }
         match self.woken {
-            None if self.is_before_sleep(slice) && thread.priority >= self.priority => ran(),
+            None if self.is_before_sleep(slice) && !self.is_lesser(thread.priority) => ran(),
             None => self.timer_pending(slice, Some(thread)),
             Some(_) if self.is_pending(slice) => self.timer_pending(slice, Some(thread)),
-            Some(_) if thread.priority >= self.priority => ran(),
+            Some(_) if !self.is_lesser(thread.priority) => ran(),
             Some(_) if self.is_before_sleep(slice) => Blame::unattributed(),
             Some(_) => self.not_preempted(slice, thread),
         }

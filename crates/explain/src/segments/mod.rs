@@ -20,10 +20,6 @@ use crate::vocabulary;
 pub(crate) use whylate_core::recording::{Activity, Recording, Segment, Sender, Thread};
 use whylate_core::result::CauseKind;
 
-/// A priority below that of every thread: an ordinary task has no right to a CPU, so that nobody who has one kept it from
-/// its own.
-pub(crate) const NO_RIGHT: i32 = i32::MIN;
-
 /// Who has the CPU: what kind of thing, its name and its function; `None` for events and for an idle CPU. `device` names
 /// the device of an interrupt's line.
 pub fn actor(

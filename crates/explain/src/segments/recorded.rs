@@ -3,17 +3,13 @@
 use super::blame::{Context, MAY_HAVE_STOPPED};
 use super::window::Slice;
 use super::{Activity, Segment, Sender, Thread};
-use crate::blame::piece::Blame;
+use crate::blame::piece::{Blame, STOPPED_LEAST_NS};
 use crate::confidence::{CONCLUDED, LIKELY, RECORDED, STATED};
 use crate::stack;
 use crate::vocabulary::{self, Interrupt};
 use whylate_core::figure;
 use whylate_core::recording::OWN;
 use whylate_core::result::CauseKind as Kind;
-
-/// A hypervisor may have stopped the CPU during a piece of at least this length: a guest's timer interrupts, which take
-/// some 5 us, were seen to take 50 to 120 us now and then.
-const STOPPED_MIN_NS: u64 = 50_000;
 
 impl Context<'_> {
     /// What the kernel recorded with its start and end.
@@ -90,7 +86,7 @@ impl Context<'_> {
 
     /// Blames what was recorded with its start and end.
     fn by_record(&self, kind: Kind, slice: &Slice<'_>, evidence: String) -> Blame {
-        let is_long = slice.to_ns - slice.from_ns >= STOPPED_MIN_NS;
+        let is_long = slice.to_ns - slice.from_ns >= STOPPED_LEAST_NS;
         if self.surroundings.is_virtual && is_long {
             let evidence = format!("{evidence}; {MAY_HAVE_STOPPED}");
             return Blame::new(kind, CONCLUDED, evidence);

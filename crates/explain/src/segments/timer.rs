@@ -2,7 +2,7 @@
 
 use super::blame::Context;
 use super::window::Slice;
-use super::{Activity, NO_RIGHT, Thread};
+use super::{Activity, Thread};
 use crate::blame::piece::Blame;
 use crate::confidence::{CONCLUDED, LIKELY, RECORDED, STATED};
 use crate::stack;
@@ -19,7 +19,7 @@ impl<'r> Context<'r> {
         let evidence = format!(
             "the timer was set to expire {slack} after the moment that the thread asked for, at the latest"
         );
-        (self.priority == NO_RIGHT && !self.is_before_sleep(slice))
+        (self.priority <= 0 && !self.is_before_sleep(slice))
             .then(|| Blame::new(Kind::TimerSlack, RECORDED, evidence))
     }
 
