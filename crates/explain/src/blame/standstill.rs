@@ -76,7 +76,7 @@ pub(crate) fn relabel(pieces: &mut [Piece], labeller: &Labeller<'_>) {
 /// Whether the names in a trace say that its machine was the guest of a hypervisor.
 ///
 /// Only windows and wake-ups were read until then, and the names that tell (of devices, of the hypervisor's functions) may
-/// be elsewhere: the begin of the trace is read for them.
+/// be elsewhere: the beginning of the trace is read for them.
 pub(crate) fn is_virtual(reader: &mut dyn Reader) -> Result<bool, ParseError> {
     let tells = |reader: &dyn Reader| reader.names().iter().any(|(_, name)| vocabulary::is_of_guest(name));
     reader.seek(None, Selection::All)?;
