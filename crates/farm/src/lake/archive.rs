@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use whylate_store::{Folder, Found};
 
 pub(super) struct Packed {
@@ -35,8 +36,7 @@ pub(super) fn pack(run: &Folder) -> Result<Packed, FarmError> {
             archive.append_data(&mut header, &name, io::empty()).at("read", &path)?;
             continue;
         }
-        let mut file =
-            run.open_file(&name).at("read", &path)?.ok_or_else(|| FarmError::InProgress(place.to_owned()))?;
+        let mut file = run.open_file(&name).at("read", &path)?.ok_or_else(|| changed(&path))?;
         let metadata = file.metadata().at("read", &path)?;
         header.set_size(metadata.len());
         header.set_mode(metadata.permissions().mode() & 0o777);
@@ -45,7 +45,7 @@ pub(super) fn pack(run: &Folder) -> Result<Packed, FarmError> {
         let mut reader = Tee((&mut file).take(metadata.len()), &mut inner);
         archive.append_data(&mut header, &name, &mut reader).at("read", &path)?;
         if reader.0.limit() > 0 {
-            return Err(FarmError::InProgress(place.to_owned()));
+            return Err(changed(&path));
         }
         content.update(format!("{}\0{}\n", name.display(), hexadecimal(&inner.finalize())));
     }
@@ -54,6 +54,11 @@ pub(super) fn pack(run: &Folder) -> Result<Packed, FarmError> {
     io::Seek::rewind(&mut file).at("pack", place)?;
     let content = hexadecimal(&content.finalize());
     Ok(Packed { file, bytes, sha256: hexadecimal(&hash.finalize()), content })
+}
+
+/// That a file is not as it was when it was found.
+fn changed(path: &Path) -> FarmError {
+    FarmError::refused(path.display(), "it changed while it was read; push the run when it has ended")
 }
 
 /// Unpacks an archive into an empty directory.
