@@ -12,6 +12,7 @@ mod frequency;
 mod mask;
 pub mod moment;
 pub mod plan;
+pub mod quantity;
 pub mod record;
 pub mod recording;
 pub mod result;

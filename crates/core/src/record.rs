@@ -2,6 +2,7 @@
 //!
 //! Moments (`*_at_ns`, `start_ns`, `end_ns`) are CLOCK_MONOTONIC nanoseconds of the measured machine.
 
+use crate::quantity::{Quantities, Quantity, Valued};
 use crate::result::{Cause, CauseKind, HwlatSample};
 use crate::units::CpuId;
 use schemars::JsonSchema;
@@ -20,12 +21,6 @@ pub struct Interval {
     /// Which of several series of the probe it is of, joined to its part with a `/` if it is one: `futex`,
     /// `futex/there`; absent for probes with one series.
     pub series: Option<String>,
-    /// The other CPU of a round trip.
-    pub peer_cpu: Option<CpuId>,
-    /// Ticks per second of the counter that took the times (roundtrip only).
-    pub counter_hz: Option<u64>,
-    /// Accesses to memory that a sample is made of (access only).
-    pub accesses: Option<u64>,
     /// Samples in the interval (timer: periods that ran; stall: loop turns).
     pub samples: u64,
     /// Sum of the samples' values; `sum_ns / samples` is the exact mean.
@@ -34,17 +29,20 @@ pub struct Interval {
     pub min_ns: Option<u64>,
     /// Largest sample, exact; absent without samples.
     pub max_ns: Option<u64>,
-    /// Missed periods; absent for probes without a period.
-    pub overruns: Option<u64>,
-    /// Gaps above the threshold; absent for probes without one.
-    pub gaps: Option<u64>,
-    /// Sum of those gaps.
-    pub lost_ns: Option<u64>,
+    /// What the probe has besides.
+    #[serde(flatten)]
+    pub quantities: Quantities,
     /// Spike records that did not fit the buffer between two reads; counted, never hidden.
     #[serde(default)]
     pub spikes_dropped: u64,
     /// `[lower edge in ns, count]` of every bucket with samples, ascending.
     pub histogram: Vec<(u64, u64)>,
+}
+
+impl Interval {
+    pub fn get<T: Valued + Copy>(&self, quantity: Quantity<T>) -> Option<T> {
+        self.quantities.get(quantity)
+    }
 }
 
 /// One moment above the threshold, as recorded by the measuring thread.

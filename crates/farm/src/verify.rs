@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::str::FromStr as _;
 use whylate_core::moment::utc_seconds;
 use whylate_core::plan::{Pace, Plan, Policy, ProbePlan};
+use whylate_core::quantity::{GAPS, OVERRUNS};
 use whylate_core::result::{CellResult, ProbeResult, RunEnd, RunResult, RunState};
 use whylate_core::{CpuSet, SeriesName, WarningCode};
 use whylate_store::RunInfo;
@@ -184,8 +185,11 @@ fn of_probe(info: &RunInfo, cell: &CellResult, plan: &ProbePlan, repeats: u32, f
     let context = info.facts.cpu_context();
     let target = info.plan.target.cpus.resolve(&context, None);
     let asked = target.ok().and_then(|target| plan.cpus(&context, &target).ok());
-    let on: CpuSet =
-        measured.clone().filter(|cpu| cpu.samples > 0 || cpu.gaps.is_some()).map(|cpu| cpu.cpu).collect();
+    let on: CpuSet = measured
+        .clone()
+        .filter(|cpu| cpu.samples > 0 || cpu.get(GAPS).is_some())
+        .map(|cpu| cpu.cpu)
+        .collect();
     // What the kernel counts of tasks, and the user's own tasks, are on CPUs of their own choice.
     let is_pinned = matches!(plan, ProbePlan::Timer(_) | ProbePlan::Stall(_) | ProbePlan::Dispatch(_));
     if let Some(asked) = asked.filter(|asked| is_pinned && *asked != on) {
@@ -197,7 +201,7 @@ fn of_probe(info: &RunInfo, cell: &CellResult, plan: &ProbePlan, repeats: u32, f
     }
     let expected = u64::from(repeats) * (info.plan.duration.0 / timer.interval.0.max(1));
     let periods = |samples: u64, missed: Option<u64>| samples + missed.unwrap_or(0);
-    let fewest = measured.map(|cpu| (periods(cpu.samples, cpu.overruns), cpu.cpu)).min();
+    let fewest = measured.map(|cpu| (periods(cpu.samples, cpu.get(OVERRUNS)), cpu.cpu)).min();
     if let Some((had, cpu)) = fewest.filter(|(had, _)| (*had as f64) < ENOUGH * expected as f64) {
         found.push(in_cell(format!("{expected} periods asked for, {had} on CPU {cpu}")));
     }

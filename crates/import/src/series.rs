@@ -2,6 +2,7 @@
 
 use crate::Problem;
 use whylate_core::CpuId;
+use whylate_core::quantity::{EXTREMES, GAPS, LOST_NS, LOST_SHARE, Quantities};
 use whylate_core::result::{CpuResult, Extremes, Quantiles};
 use whylate_stats::Histogram;
 
@@ -49,18 +50,22 @@ impl ToolSeries {
         let quantiles = self.quantiles.or_else(|| histogram.quantiles().map(exact));
         let samples = self.count.unwrap_or(histogram.count());
         let extremes = Extremes { min_ns: self.min_ns, mean_ns: self.mean_ns, max_ns: self.max_ns };
+        let lost_share = self
+            .lost_ns
+            .filter(|_| self.measured_ns > 0)
+            .map(|lost_ns| (lost_ns as f64 / self.measured_ns as f64).min(1.0));
+        let extremes = Some(extremes).filter(|it| quantiles.is_none() && *it != Extremes::default());
+        let quantities = Quantities::default()
+            .with(EXTREMES, extremes)
+            .with(GAPS, self.gaps)
+            .with(LOST_NS, self.lost_ns)
+            .with(LOST_SHARE, lost_share);
         let result = CpuResult {
             cpu: CpuId(self.cpu),
             series: self.series.map(str::to_owned),
             samples,
             quantiles,
-            extremes: Some(extremes).filter(|it| quantiles.is_none() && *it != Extremes::default()),
-            gaps: self.gaps,
-            lost_ns: self.lost_ns,
-            lost_share: self
-                .lost_ns
-                .filter(|_| self.measured_ns > 0)
-                .map(|lost_ns| (lost_ns as f64 / self.measured_ns as f64).min(1.0)),
+            quantities,
             measured_ns: self.measured_ns,
             histogram: histogram.buckets().collect(),
             ..CpuResult::default()

@@ -1,6 +1,7 @@
 //! Files that the tools wrote, or that their documentation shows, and the figures that are to be read from them.
 
 use std::path::{Path, PathBuf};
+use whylate_core::quantity::{EXTREMES, GAPS, LOST_NS};
 use whylate_core::result::MeasureResult;
 use whylate_import::{ImportError, read, tool};
 use whylate_testing::says;
@@ -21,7 +22,7 @@ fn imported(name: &str) -> MeasureResult {
 fn figures(result: &MeasureResult) -> Vec<(u32, &str, u64, u64, u64, u64)> {
     let cpus = result.probe.cpus.iter();
     let figures = cpus.map(|cpu| {
-        let extremes = cpu.extremes.unwrap_or_default();
+        let extremes = cpu.get(EXTREMES).unwrap_or_default();
         let known = cpu.quantiles.map(|it| (it.min_ns, (it.p50_ns + 500) / 1000 * 1000, it.max_ns));
         // The median is that of a bucket.
         let (min, p50, max) =
@@ -99,7 +100,10 @@ fn rtla_histograms_and_tables() {
     let result = imported("rtla_osnoise_top.txt");
     assert_eq!(figures(&result)[0], (0, "osnoise", 4, 0, 0, 44_321_000));
     let cpu = &result.probe.cpus[0];
-    assert_eq!((cpu.gaps, cpu.lost_ns, cpu.measured_ns), (Some(1265), Some(2_395_488_000), 4_032_480_000));
+    assert_eq!(
+        (cpu.get(GAPS), cpu.get(LOST_NS), cpu.measured_ns),
+        (Some(1265), Some(2_395_488_000), 4_032_480_000)
+    );
 }
 
 #[test]
@@ -114,7 +118,7 @@ fn jitterdebugger_hwlatdetect_and_sysjitter() {
     let found = imported("sysjitter.txt");
     assert_eq!(figures(&found)[1], (1, "", 10_130, 1_247, 1_000, 45_065));
     assert_eq!(found.probe.cpus[2].quantiles.map(|it| it.p9999_ns), Some(184_305));
-    assert_eq!(found.probe.cpus[0].lost_ns, Some(14_244_846));
+    assert_eq!(found.probe.cpus[0].get(LOST_NS), Some(14_244_846));
     let found = imported("sysjitter2.txt");
     assert_eq!(figures(&found)[1], (3, "", 93_068_541_305, 1_000, 1_000, 40_000));
 }
@@ -137,7 +141,7 @@ fn hwlatdetect_that_names_cpus_and_lists_less_than_it_counts() {
     assert!(says("gaps-are-not-listed", &found.warnings[0].text), "{:?}", found.warnings);
     let found = file("ts: 1.5, inner:0, outer:13, cpu:2\nts: 2.5, inner:46, outer:1, cpu:3\n");
     assert!(says("gaps-on-cpus", &found.warnings[0].text), "{:?}", found.warnings);
-    assert_eq!(found.probe.cpus[0].lost_ns, None);
+    assert_eq!(found.probe.cpus[0].get(LOST_NS), None);
 }
 
 /// As it is without `column -t`, with `--verbose`, of a CPU that nothing interrupted.
@@ -153,7 +157,7 @@ fn sysjitter_of_a_cpu_without_interruptions() {
     let found = read(Path::new("f"), file.as_bytes()).unwrap();
     assert_eq!(figures(&found), [(0, "", 10_001, 1_333, 1_000, 40_613), (1, "", 0, 0, 0, 0)]);
     let silent = &found.probe.cpus[1];
-    assert_eq!((silent.quantiles, silent.extremes, silent.lost_ns), (None, None, Some(0)));
+    assert_eq!((silent.quantiles, silent.get(EXTREMES), silent.get(LOST_NS)), (None, None, Some(0)));
     assert_eq!(silent.measured_ns, 9_987_652_245);
 }
 

@@ -12,6 +12,7 @@ use crate::measure::Batch;
 use crate::session::Session;
 use std::time::Duration;
 use whylate_core::figure::nanoseconds;
+use whylate_core::quantity::{GAPS, LOST_NS, Quantities};
 use whylate_core::record::{Interval, SpikeRecord};
 use whylate_core::{CpuId, CpuSet, Nanos, Warning, WarningCode};
 use whylate_host::HostRoot;
@@ -160,8 +161,9 @@ fn add_sample(interval: &mut Interval, nanos: u64) {
     interval.sum_ns = interval.sum_ns.saturating_add(nanos);
     interval.min_ns = Some(interval.min_ns.map_or(nanos, |least| least.min(nanos)));
     interval.max_ns = Some(interval.max_ns.map_or(nanos, |most| most.max(nanos)));
-    interval.gaps = interval.gaps.map(|gaps| gaps + 1);
-    interval.lost_ns = interval.lost_ns.map(|lost| lost.saturating_add(nanos));
+    if interval.quantities.get(GAPS).is_some() {
+        interval.quantities.merge(&Quantities::default().with(GAPS, 1).with(LOST_NS, nanos));
+    }
     let edge = buckets::lower_edge(buckets::index_of(nanos));
     match interval.histogram.binary_search_by_key(&edge, |(lower, _)| *lower) {
         Ok(place) => interval.histogram[place].1 += 1,

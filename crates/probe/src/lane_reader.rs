@@ -4,6 +4,7 @@ use crate::layout::{CYCLE_BUCKETS, Lane, RingRecord};
 use crate::spec::LaneSpec;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use whylate_core::quantity::{GAPS, LOST_NS, OVERRUNS, Quantities};
 use whylate_core::record::{Interval, SpikeRecord};
 use whylate_core::{CpuId, Cycles, TscTime};
 use whylate_stats::{Largest, buckets};
@@ -156,18 +157,16 @@ impl LaneReader {
         Interval {
             cpu: self.cpu,
             series: self.series.clone(),
-            peer_cpu: None,
-            counter_hz: None,
-            accesses: None,
             start_ns: 0,
             end_ns: 0,
             samples,
             sum_ns,
             min_ns: min_ns.filter(|_| samples > 0),
             max_ns: max_ns.filter(|_| samples > 0),
-            overruns: self.has_period.then_some(overruns),
-            gaps: calibration.map(|_| gaps),
-            lost_ns: calibration.map(|calibration| calibration.nanos(Cycles(lost)).0),
+            quantities: Quantities::default()
+                .with(OVERRUNS, self.has_period.then_some(overruns))
+                .with(GAPS, calibration.map(|_| gaps))
+                .with(LOST_NS, calibration.map(|calibration| calibration.nanos(Cycles(lost)).0)),
             spikes_dropped: dropped + std::mem::take(&mut self.left_out),
             histogram: occupied.map(|(place, count)| (buckets::lower_edge(place), *count)).collect(),
         }

@@ -232,15 +232,14 @@ impl<'s> Session<'s> {
     pub(crate) fn interval(&mut self, end_ns: u64) -> (Vec<Interval>, Vec<SpikeRecord>) {
         let start_ns = std::mem::replace(&mut self.interval_start_ns, end_ns);
         let calibration = self.calibration.map(|(_, calibration)| calibration);
-        let counter_hz = self.spec.kind.as_kind().counter_hz();
+        let quantities = self.spec.kind.as_kind().quantities();
         let mut spikes = Vec::new();
         let mut intervals = Vec::with_capacity(self.lanes.len());
         for (index, reader) in self.lanes.iter_mut().enumerate() {
             let lane = lane_of(&self.memory, index);
             let mut interval = reader.interval(&lane, calibration.as_ref());
             (interval.start_ns, interval.end_ns) = (start_ns, end_ns);
-            (interval.peer_cpu, interval.counter_hz) = (self.spec.peer_cpu(), counter_hz);
-            interval.accesses = self.spec.kind.as_kind().accesses();
+            interval.quantities.merge(&quantities);
             spikes.append(&mut reader.new_spikes());
             // A part that was not measured is missing, not zero.
             if interval.samples > 0 || !reader.is_part() {

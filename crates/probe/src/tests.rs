@@ -12,6 +12,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 use whylate_core::plan::{DispatchSource, Policy, TimerMethod};
+use whylate_core::quantity::{GAPS, LOST_NS, OVERRUNS};
 use whylate_core::record::{Interval, SpikeRecord};
 use whylate_core::{CpuSet, Cycles, MonoTime, Nanos};
 use whylate_host::HostRoot;
@@ -117,7 +118,7 @@ fn every_period_is_a_sample_or_missed_whatever_wakes_the_task() {
         let measured = measure(&spec(timer(Nanos::from_millis(1), method), Nanos::from_millis(300)), None);
         let interval = &measured.interval;
         // A task that is late at the very end misses periods beyond it, or its last wake-up lies there.
-        let periods = interval.samples + interval.overruns.unwrap();
+        let periods = interval.samples + interval.get(OVERRUNS).unwrap();
         let most = begin.elapsed().as_millis() as u64 + 1;
         assert!((300..=most).contains(&periods), "{method:?}: {periods} of {most}");
         assert_eq!(histogram_count(interval), interval.samples, "{method:?}");
@@ -150,7 +151,7 @@ fn every_interrupt_is_a_sample_or_missed_whatever_the_source() {
         let begin = Instant::now();
         let measured = measure(&spec(kind, Nanos::from_millis(300)), None);
         let interval = &measured.interval;
-        let interrupts = interval.samples + interval.overruns.unwrap();
+        let interrupts = interval.samples + interval.get(OVERRUNS).unwrap();
         let most = begin.elapsed().as_millis() as u64 + 1;
         assert!((300..=most).contains(&interrupts), "{source}: {interrupts} of {most}");
         assert_eq!(interval.series.as_deref(), Some(source.to_string().as_str()));
@@ -218,9 +219,9 @@ fn the_turns_of_the_loop_cover_the_whole_time() {
     // Turns follow each other without a hole, so that their sum is the time; the end is looked for every 200 us.
     let share = interval.sum_ns as f64 / duration.0 as f64;
     assert!((0.99..1.5).contains(&share), "{share}");
-    assert_eq!(interval.gaps.unwrap(), measured.spikes.len() as u64);
+    assert_eq!(interval.get(GAPS).unwrap(), measured.spikes.len() as u64);
     let lost: u64 = measured.spikes.iter().map(|spike| spike.latency_ns).sum();
-    assert!(lost.abs_diff(interval.lost_ns.unwrap()) <= measured.spikes.len() as u64 + 1);
+    assert!(lost.abs_diff(interval.get(LOST_NS).unwrap()) <= measured.spikes.len() as u64 + 1);
 }
 
 #[test]
@@ -231,8 +232,8 @@ fn gaps_beyond_the_buffer_are_counted() {
     let measured = measure(&spec(stall(1, &calibration), Nanos::from_millis(50)), Some(&calibration));
     let interval = &measured.interval;
     assert!(interval.spikes_dropped > 0);
-    assert_eq!(interval.gaps.unwrap(), measured.spikes.len() as u64 + interval.spikes_dropped);
-    assert_eq!(interval.gaps.unwrap(), interval.samples);
+    assert_eq!(interval.get(GAPS).unwrap(), measured.spikes.len() as u64 + interval.spikes_dropped);
+    assert_eq!(interval.get(GAPS).unwrap(), interval.samples);
 }
 
 #[test]
@@ -295,7 +296,7 @@ fn a_task_that_never_ran_while_it_was_to_be_measured_was_late_by_all_of_it() {
             return;
         }
         let interval = measured.interval;
-        if interval.max_ns >= Some(DURATION.0) && interval.overruns >= Some(99) {
+        if interval.max_ns >= Some(DURATION.0) && interval.get(OVERRUNS) >= Some(99) {
             return;
         }
         found.push(interval);

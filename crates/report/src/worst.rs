@@ -2,6 +2,7 @@
 
 use whylate_core::SeriesName;
 use whylate_core::plan::Samples;
+use whylate_core::quantity::{CORRECTED, EXTREMES, GAPS, LOST_NS, LOST_SHARE, THROTTLED};
 use whylate_core::result::{CellResult, CpuResult, Quantiles, RunResult, Spike};
 
 /// A series of a probe in one cell, over its CPUs.
@@ -63,23 +64,23 @@ impl<'r> CellSeries<'r> {
 
 /// Corrected for missed periods where that is known, as contrasts are.
 pub(crate) fn quantiles(cpu: &CpuResult) -> Option<&Quantiles> {
-    cpu.corrected.as_ref().or(cpu.quantiles.as_ref())
+    cpu.quantities.of(CORRECTED).or(cpu.quantiles.as_ref())
 }
 
 /// The largest sample; without the gaps that the scheduler makes.
 pub(crate) fn largest_ns(cpu: &CpuResult) -> Option<u64> {
     let largest = cpu.quantiles.map(|figures| figures.max_ns);
-    let unthrottled = cpu.throttled.map(|throttled| throttled.other_max_ns);
-    unthrottled.or(largest).or_else(|| cpu.extremes?.max_ns)
+    let unthrottled = cpu.get(THROTTLED).map(|throttled| throttled.other_max_ns);
+    unthrottled.or(largest).or_else(|| cpu.get(EXTREMES)?.max_ns)
 }
 
 /// Gaps, and their share of the time, without those that the scheduler makes.
 pub(crate) fn gaps(cpu: &CpuResult) -> (Option<u64>, Option<f64>) {
-    let Some(throttled) = cpu.throttled else { return (cpu.gaps, cpu.lost_share) };
-    let kept = 1.0 - throttled.lost_ns as f64 / cpu.lost_ns.unwrap_or(0).max(1) as f64;
+    let Some(throttled) = cpu.get(THROTTLED) else { return (cpu.get(GAPS), cpu.get(LOST_SHARE)) };
+    let kept = 1.0 - throttled.lost_ns as f64 / cpu.get(LOST_NS).unwrap_or(0).max(1) as f64;
     (
-        cpu.gaps.map(|all| all.saturating_sub(throttled.gaps)),
-        cpu.lost_share.map(|share| share * kept.max(0.0)),
+        cpu.get(GAPS).map(|all| all.saturating_sub(throttled.gaps)),
+        cpu.get(LOST_SHARE).map(|share| share * kept.max(0.0)),
     )
 }
 

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
+use whylate_core::quantity::CORRECTED;
 use whylate_core::result::{ProbeResult, Quantiles, RunResult, RunState};
 use whylate_core::text;
 
@@ -82,7 +83,12 @@ fn worst(probe: &ProbeResult) -> Vec<(&'static str, u64)> {
         ("1", |it| it.max_ns),
     ];
     let largest = |of: Figure| {
-        probe.cpus.iter().filter_map(|cpu| cpu.corrected.as_ref().or(cpu.quantiles.as_ref())).map(of).max()
+        probe
+            .cpus
+            .iter()
+            .filter_map(|cpu| cpu.quantities.of(CORRECTED).or(cpu.quantiles.as_ref()))
+            .map(of)
+            .max()
     };
     quantiles.into_iter().filter_map(|(name, of)| Some((name, largest(of)?))).collect()
 }

@@ -5,6 +5,7 @@
 //! have a probability of 5 % (the exact one of a Poisson process; Garwood, Biometrika 28 (1936)).
 
 use whylate_core::plan::{Judged, MeasuringTask, ProbeFacts, Samples};
+use whylate_core::quantity::WATCHED_NS;
 use whylate_core::result::{CellResult, CpuResult, Exposure, ProbeResult, Spike};
 use whylate_core::{CpuId, Nanos, SeriesName};
 
@@ -37,7 +38,7 @@ impl JudgedSeries<'_> {
     }
 
     fn watched_ns(&self) -> u64 {
-        self.cpu.watched_ns.unwrap_or(self.cpu.measured_ns)
+        self.cpu.get(WATCHED_NS).unwrap_or(self.cpu.measured_ns)
     }
 
     fn spikes_above(&self, limit: Nanos) -> impl Iterator<Item = &Spike> {

@@ -4,6 +4,7 @@ use crate::comparisons::values_of;
 use crate::contrast::{Observation, median};
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::plan::{Plan, Statistic};
+use whylate_core::quantity::ACCESSES;
 use whylate_core::result::{CellResult, LoadedLatency, LoadedPoint, RateResult};
 
 /// Cells that differ in the rate of one load alone, and what is the same in all of them.
@@ -99,7 +100,7 @@ fn point(member: &Member<'_>, probe: &str) -> Option<LoadedPoint> {
         .probes
         .iter()
         .flat_map(|probe| &probe.cpus)
-        .find_map(|cpu| cpu.accesses)
+        .find_map(|cpu| cpu.get(ACCESSES))
         .filter(|accesses| probe.starts_with("access") && *accesses > 0);
     Some(LoadedPoint {
         cell: cell.name.clone(),

@@ -10,6 +10,7 @@
 use crate::exposure::{self, JudgedSeries, judged};
 use whylate_core::figure::{nanoseconds, nanoseconds_apart};
 use whylate_core::plan::{Judged, Plan, ProbeFacts, ProbePlan, Samples};
+use whylate_core::quantity::{OVERRUNS, THROTTLED};
 use whylate_core::result::{CellResult, CpuResult, Exposure, ProbeResult, Verdict};
 use whylate_core::{CpuId, Nanos, SeriesName};
 
@@ -105,11 +106,12 @@ fn missed(cells: &[CellResult], plan: &Plan) -> Option<String> {
     let deadline = plan.deadline()?;
     let probes = cells.iter().flat_map(|cell| &cell.probes);
     let probes = probes.filter(|probe| probe.facts().is_some_and(|facts| facts.is_of_user()));
-    let late = probes.flat_map(|probe| &probe.cpus).filter(|task| task.overruns.is_some_and(|it| it > 0));
+    let late =
+        probes.flat_map(|probe| &probe.cpus).filter(|task| task.get(OVERRUNS).is_some_and(|it| it > 0));
     let late: Vec<&CpuResult> = late.collect();
     let worst = late.iter().max_by_key(|task| task.quantiles.map(|figures| figures.max_ns))?;
     let count = |of: fn(&CpuResult) -> u64| late.iter().map(|task| of(task)).sum::<u64>();
-    let (missed, all) = (count(|it| it.overruns.unwrap_or(0)), count(|it| it.samples));
+    let (missed, all) = (count(|it| it.get(OVERRUNS).unwrap_or(0)), count(|it| it.samples));
     let more = match late.len() - 1 {
         0 => String::new(),
         more => format!(" and {more} more"),
@@ -279,7 +281,7 @@ fn worst<'a>(cells: &'a [CellResult], earlier: &'a [EarlierMaximum]) -> Option<W
         judged(cell).filter_map(|series| {
             let JudgedSeries { cpu, facts, .. } = series;
             let value_ns = series.value_ns()?;
-            let throttled = cpu.throttled.filter(|throttled| throttled.other_max_ns < value_ns);
+            let throttled = cpu.get(THROTTLED).filter(|throttled| throttled.other_max_ns < value_ns);
             let unthrottled_ns = throttled.map(|throttled| throttled.other_max_ns);
             Some(Worst { cell: &cell.name, facts, cpu: cpu.cpu, value_ns, unthrottled_ns })
         })
@@ -312,6 +314,7 @@ fn of_earlier<'a>(maximum: &'a EarlierMaximum, cells: &[CellResult]) -> Option<W
 mod tests {
     use super::*;
     use whylate_core::plan::{Source, builtin};
+    use whylate_core::quantity::{GAPS, Quantities, WATCHED_NS};
     use whylate_core::result::{Quantiles, Spike};
     use whylate_testing::says;
 
@@ -409,7 +412,8 @@ mod tests {
     fn a_tracer_that_looked_and_saw_nothing_passes() {
         let mut nothing = cell("idle", "tracer/hwlat", None);
         let cpu = &mut nothing.probes[0].cpus[0];
-        (cpu.gaps, cpu.watched_ns, cpu.timeline) = (Some(0), Some(MINUTE / 2), vec![Default::default()]);
+        cpu.quantities = Quantities::default().with(GAPS, 0).with(WATCHED_NS, MINUTE / 2);
+        cpu.timeline = vec![Default::default()];
         let plan = plan_of(&[], Some(Nanos::from_micros(100)));
         let plan = Plan { probe: Vec::new(), ..plan };
         let Judgement { verdict, reason, exposure } = judge(&mut [nothing], &[], &plan, &[]);
@@ -443,7 +447,7 @@ mod tests {
     fn a_missed_deadline_fails_and_a_kept_one_passes() {
         let judged_by = |missed: u64, deadline: &str, limit: Option<Nanos>| {
             let mut cell = cell("idle", "task/control", Some(2_400_000));
-            cell.probes[0].cpus[0].overruns = Some(missed);
+            cell.probes[0].cpus[0].quantities.set(OVERRUNS, missed);
             // No deadline is about another probe.
             cell.probes.extend(self::cell("idle", "timer", Some(9_000_000)).probes);
             let text = format!(

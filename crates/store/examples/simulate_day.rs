@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use whylate_core::plan::Source;
+use whylate_core::quantity::{OVERRUNS, Quantities};
 use whylate_core::record::{CounterRecord, InterruptRecord, Interval, RateRecord, SpikeRecord};
 use whylate_core::result::RunState;
 use whylate_core::{CpuId, Facts, Plan};
@@ -186,9 +187,7 @@ impl Machine {
             sum_ns: sum_ns + self.random.below(SAMPLES),
             min_ns: histogram.first().map(|(lower, _)| *lower + 3),
             max_ns: spike_ns.or_else(|| last.map(|lower| lower + self.random.below(bucket_width(lower)))),
-            overruns: Some(u64::from(self.random.below(50) == 0)),
-            gaps: None,
-            lost_ns: None,
+            quantities: Quantities::default().with(OVERRUNS, u64::from(self.random.below(50) == 0)),
             spikes_dropped: 0,
             histogram,
             ..Interval::default()

@@ -131,8 +131,8 @@ fn longer(
         match joined.last_mut() {
             Some((known, last))
                 if *known == key
-                    && (last.cpu, &last.series, last.peer_cpu, last.counter_hz, last.accesses)
-                        == (next.cpu, &next.series, next.peer_cpu, next.counter_hz, next.accesses)
+                    && (last.cpu, &last.series) == (next.cpu, &next.series)
+                    && last.quantities.can_join(&next.quantities)
                     && last.end_ns == next.start_ns
                     && window(last.start_ns) == window(next.start_ns) =>
             {
@@ -147,18 +147,12 @@ fn longer(
 }
 
 fn join(one: &mut Interval, next: Interval) {
-    let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
-        (Some(a), Some(b)) => Some(a.saturating_add(b)),
-        (a, b) => a.or(b),
-    };
     one.end_ns = next.end_ns;
     one.samples = one.samples.saturating_add(next.samples);
     one.sum_ns = one.sum_ns.saturating_add(next.sum_ns);
     one.min_ns = [one.min_ns, next.min_ns].into_iter().flatten().min();
     one.max_ns = one.max_ns.max(next.max_ns);
-    one.overruns = sum(one.overruns, next.overruns);
-    one.gaps = sum(one.gaps, next.gaps);
-    one.lost_ns = sum(one.lost_ns, next.lost_ns);
+    one.quantities.merge(&next.quantities);
     one.spikes_dropped = one.spikes_dropped.saturating_add(next.spikes_dropped);
     let mut counts: BTreeMap<u64, u64> = one.histogram.iter().copied().collect();
     for (lower_ns, count) in next.histogram {

@@ -50,7 +50,9 @@ pub(crate) fn encode<R: Table>(run: &str, rows: &[Keyed<R, R::Key>]) -> Result<V
     let mut group = writer.next_row_group()?;
     write_columns(&mut group, RUN, &iter::repeat_n(&run.to_owned(), rows.len()))?;
     write_columns(&mut group, R::Key::COLUMNS, &rows.iter().map(|(key, _)| key.as_ref()))?;
-    write_columns(&mut group, R::COLUMNS, &rows.iter().map(|(_, row)| row))?;
+    for columns in [R::COLUMNS, R::more_columns()] {
+        write_columns(&mut group, columns, &rows.iter().map(|(_, row)| row))?;
+    }
     group.close()?;
     // The mark follows the last row group; its checksum is filled in once the footer is known.
     writer.write_all(&[0; MARK_LEN])?;
@@ -66,7 +68,7 @@ fn write_columns<'r, R: 'r>(
         let next = group.next_column()?;
         let mut to =
             next.ok_or_else(|| ParquetError::General("the schema has too few columns".to_owned()))?;
-        (column.write)(&mut rows.clone(), &mut to)?;
+        (column.write)(column.number, &mut rows.clone(), &mut to)?;
         to.close()?;
     }
     Ok(())
@@ -159,8 +161,10 @@ pub(crate) fn decode<R: Table>(file: Bytes) -> Result<Vec<Keyed<R, R::Key>>, Dam
         }
         let keys = read_columns(group.as_ref(), R::Key::COLUMNS).collect::<Result<Vec<_>, Damage>>()?;
         let mut rows = vec![R::default(); row_count(group.as_ref())];
-        for values in read_columns(group.as_ref(), R::COLUMNS) {
-            values?.fill(&mut rows)?;
+        for columns in [R::COLUMNS, R::more_columns()] {
+            for values in read_columns(group.as_ref(), columns) {
+                values?.fill(&mut rows)?;
+            }
         }
         decoded.reserve(rows.len());
         for (number, row) in rows.into_iter().enumerate() {
@@ -187,12 +191,12 @@ fn read_columns<R>(
     group: &dyn RowGroupReader,
     columns: &'static [Column<R>],
 ) -> impl Iterator<Item = Result<ColumnValues<R>, Damage>> {
-    columns.iter().filter_map(move |Column { shape, read, .. }| {
+    columns.iter().filter_map(move |Column { number, shape, read, .. }| {
         let in_file = group.metadata().columns();
         match in_file.iter().position(|column| column.column_path().string() == shape.name) {
             Some(index) => {
                 let column = group.get_column_reader(index).map_err(Damage::from);
-                Some(column.and_then(|column| read(column, row_count(group))))
+                Some(column.and_then(|column| read(*number, column, row_count(group))))
             }
             None if shape.optional => None,
             None => Some(Err(Damage::Column(shape.name, MISSING))),

@@ -80,6 +80,7 @@ pub use treat::{ChangeHolder, ChangeState, TreatChange, TreatResult};
 
 use crate::facts::Facts;
 use crate::plan::{ProbeFacts, Samples};
+use crate::quantity::{GAPS, Quantities, Quantity, Valued};
 use crate::series::SeriesName;
 use crate::units::CpuId;
 use crate::warning::Warning;
@@ -170,7 +171,7 @@ impl ProbeResult {
         let looked = |cpu: &CpuResult| {
             let facts = SeriesName::in_probe(&self.probe, cpu.series.as_deref()).facts();
             let only_gaps = facts.is_some_and(|facts| facts.samples == Samples::Gap && !facts.counts_turns);
-            only_gaps && cpu.gaps.is_some() && (!cpu.timeline.is_empty() || cpu.measured_ns > 0)
+            only_gaps && cpu.get(GAPS).is_some() && (!cpu.timeline.is_empty() || cpu.measured_ns > 0)
         };
         self.cpus.iter().any(|cpu| cpu.samples > 0 || looked(cpu))
     }
@@ -185,55 +186,20 @@ pub struct CpuResult {
     /// The series (roundtrip: the method; dispatch: what interrupts; histograms: its kind; tracer: its name); absent for
     /// probes with one series.
     pub series: Option<String>,
-    /// The CPU that answers (roundtrip only).
-    pub peer_cpu: Option<CpuId>,
     /// Number of samples (timer, dispatch: periods that ran; stall: loop turns; roundtrip: round trips; tracer: its
     /// lines, of hwlat only windows with a gap).
     pub samples: u64,
-    /// Of a probe that waits for a timer, with causes from BPF programs: the wake-ups of its thread that the programs saw
-    /// while its samples counted. Where it is less than `samples`, the kernel did not show them the others.
-    pub wakeups_seen: Option<u64>,
     /// Absent without samples.
     #[serde(flatten)]
     pub quantiles: Option<Quantiles>,
-    /// What is known of the samples where quantiles are not: of results of other tools.
-    pub extremes: Option<Extremes>,
-    /// What the thread did besides (task only).
-    pub task: Option<crate::record::TaskRecord>,
-    /// Who was late in the largest sample (histograms only).
-    pub max_record: Option<LatencyRecord>,
+    /// What the probe has besides: a row of [`TABLE`](crate::quantity::TABLE) each.
+    #[serde(flatten)]
+    pub quantities: Quantities,
     /// When the largest sample ended; absent when no spike record holds it (stall: nothing above the threshold).
     pub max_at_ns: Option<u64>,
-    /// Periods that the task missed because it was still late from an earlier one (timer and dispatch).
-    pub overruns: Option<u64>,
-    /// The same quantiles with each missed period counted as late as it would have been: coordinated omission
-    /// undone (timer and dispatch).
-    pub corrected: Option<Quantiles>,
-    /// Median time of one loop turn (stall only).
-    pub loop_ns: Option<f64>,
-    /// Gaps above the threshold (stall; of tracers hwlat and osnoise, which counts every noise).
-    pub gaps: Option<u64>,
-    /// Sum of those gaps (stall, and tracers that look for gaps).
-    pub lost_ns: Option<u64>,
-    /// That sum as a share of the time in which it looked, in [0, 1] (stall, and tracers that look for gaps).
-    pub lost_share: Option<f64>,
-    /// Who took that time, the most first; what is not known is the source `unattributed`, so that all of them add up to
-    /// `lost_ns` (stall, with causes).
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub sources: Vec<SourceResult>,
-    /// Which of the gaps the scheduler makes on purpose (stall); absent where none is known to be.
-    pub throttled: Option<ThrottledGaps>,
     /// How long was measured; 0 where it is not known.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub measured_ns: u64,
-    /// In how much of that time it looked (tracers that look for a part of each window); absent where it is all of it.
-    pub watched_ns: Option<u64>,
-    /// The same figures in ticks of the time-stamp counter, converted from nanoseconds (roundtrip only).
-    pub cycles: Option<CycleFigures>,
-    /// Accesses to memory that a sample is made of (access only).
-    pub accesses: Option<u64>,
-    /// Median time of one of them (access only).
-    pub access_ns: Option<f64>,
     /// What a sample is made of, where that can be measured (dispatch: `interrupt`, `wakeup`, `switch`; roundtrip:
     /// `there`, `back`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -246,6 +212,12 @@ pub struct CpuResult {
     /// The values over time, oldest first; consecutive repeats follow each other.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<TimelinePoint>,
+}
+
+impl CpuResult {
+    pub fn get<T: Valued + Copy>(&self, quantity: Quantity<T>) -> Option<T> {
+        self.quantities.get(quantity)
+    }
 }
 
 /// What one source took from a loop that never sleeps.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use whylate_core::plan::Source;
+use whylate_core::quantity::{OVERRUNS, Quantities};
 use whylate_core::record::{Interval, SpikeCauses};
 use whylate_core::result::{Cause, CauseKind, RunState};
 use whylate_core::{CpuId, Facts, Plan};
@@ -53,7 +54,7 @@ fn interval(random: &mut Random, cpu: u32, start_ns: u64, scale: u64) -> Interva
         sum_ns: values.iter().sum(),
         min_ns: values.iter().min().copied(),
         max_ns: values.iter().max().copied(),
-        overruns: Some(0),
+        quantities: Quantities::default().with(OVERRUNS, 0),
         histogram: buckets.into_iter().collect(),
         ..Interval::default()
     }

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::atomic::Ordering::Relaxed;
 use whylate_copy::{Chase, LINE_BYTES, Random};
 use whylate_core::plan::{ACCESS_AGAIN, ACCESS_FIRST, AccessPlan};
+use whylate_core::quantity::{ACCESSES, Quantities};
 use whylate_core::{MonoTime, Nanos};
 use whylate_sys::clock;
 use whylate_sys::memory::Buffer;
@@ -46,8 +47,8 @@ impl Kind for AccessSpec {
         "access"
     }
 
-    fn accesses(&self) -> Option<u64> {
-        Some(self.accesses)
+    fn quantities(&self) -> Quantities {
+        Quantities::default().with(ACCESSES, self.accesses)
     }
 
     fn series(&self) -> Vec<Option<String>> {

@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
 use whylate_bpf::DispatchSteps;
 use whylate_core::plan::{CpuPair, HistogramsPlan, Policy, ProbePlan, TaskPlan, TracerPlan};
+use whylate_core::quantity::Quantities;
 use whylate_core::{CpuSet, Facts, Nanos, Warning};
 use whylate_sys::counter::{Calibration, CounterKind};
 
@@ -94,14 +95,9 @@ pub(crate) trait Kind {
         None
     }
 
-    /// Ticks per second of the counter that took the times, for a probe whose results are also in ticks.
-    fn counter_hz(&self) -> Option<u64> {
-        None
-    }
-
-    /// How many accesses to memory a sample is made of.
-    fn accesses(&self) -> Option<u64> {
-        None
+    /// What each of its intervals has besides what is counted while it measures.
+    fn quantities(&self) -> Quantities {
+        Quantities::default()
     }
 
     /// The kernel's programs that report the parts of its samples, with their table.

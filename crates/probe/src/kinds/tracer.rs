@@ -10,6 +10,7 @@ use crate::spec::{LaneSpec, ProbeSpec};
 use std::cmp::Reverse;
 use std::time::Duration;
 use whylate_core::plan::{Tracer, TracerPlan};
+use whylate_core::quantity::{GAPS, LOST_NS, Quantities};
 use whylate_core::record::{HwlatRecord, Interval, SpikeRecord};
 use whylate_core::warning::not_restored;
 use whylate_core::{Nanos, Warning, WarningCode};
@@ -206,8 +207,7 @@ impl Collector {
                 sum_ns: u64::try_from(histogram.sum()).unwrap_or(u64::MAX),
                 min_ns: histogram.min(),
                 max_ns: histogram.max(),
-                gaps,
-                lost_ns,
+                quantities: Quantities::default().with(GAPS, gaps).with(LOST_NS, lost_ns),
                 histogram: histogram.buckets().collect(),
                 ..Interval::default()
             });

@@ -1,6 +1,7 @@
 //! Tables of comma-separated values (RFC 4180).
 
 use super::{ExportError, all};
+use whylate_core::quantity::{Merge, TABLE, Value};
 use whylate_core::result::RunResult;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,9 +45,9 @@ fn field<T: ToString>(value: Option<T>) -> String {
 }
 
 fn quantiles(run: &RunResult) -> Rows {
-    let mut rows = titled(
-        "cell probe cpu samples min_ns mean_ns p50_ns p99_ns p999_ns p9999_ns max_ns overruns gaps lost_ns",
-    );
+    let counted = || TABLE.iter().enumerate().filter(|(_, row)| row.merge == Merge::Sum);
+    let mut rows = titled("cell probe cpu samples min_ns mean_ns p50_ns p99_ns p999_ns p9999_ns max_ns");
+    rows[0].extend(counted().map(|(_, row)| row.name.to_owned()));
     for series in all(run) {
         let (cpu, figures) = (series.cpu, series.cpu.quantiles);
         let mut row =
@@ -59,10 +60,8 @@ fn quantiles(run: &RunResult) -> Rows {
             field(figures.map(|it| it.p999_ns)),
             field(figures.map(|it| it.p9999_ns)),
             field(figures.map(|it| it.max_ns)),
-            field(cpu.overruns),
-            field(cpu.gaps),
-            field(cpu.lost_ns),
         ]);
+        row.extend(counted().map(|(number, _)| field(cpu.quantities.value(number).and_then(Value::as_f64))));
         rows.push(row);
     }
     rows

@@ -3,6 +3,7 @@
 
 use super::all;
 use crate::osadl::{self, TreeFile};
+use whylate_core::quantity::MAX_RECORD;
 use whylate_core::result::RunResult;
 
 /// One file for each histogram of a run, and one for each record of a maximum.
@@ -17,7 +18,7 @@ pub fn tree(run: &RunResult) -> Vec<TreeFile> {
         );
         let text = osadl::histogram(cpu.samples, cpu.quantiles.as_ref(), &cpu.histogram);
         files.push(TreeFile { path: format!("{folder}/CPU{}", cpu.cpu), text });
-        if let Some(record) = &cpu.max_record {
+        if let Some(record) = cpu.quantities.of(MAX_RECORD) {
             let path = format!("{folder}/max_latency-CPU{}", cpu.cpu);
             files.push(TreeFile { path, text: osadl::max_latency(record) });
         }

@@ -3,7 +3,10 @@
 use crate::section::{ALWAYS, Block, Cell, Column, Depth, Row, Section, Table, Tone};
 use crate::words::{cell_probe, probe_meaning, probe_names};
 use whylate_core::figure::{count, nanoseconds, nanoseconds_f64, rate, share};
-use whylate_core::plan::Samples;
+use whylate_core::quantity::{
+    CORRECTED, CYCLES, EXTREMES, GAPS, LOST_SHARE, OVERRUNS, PEER_CPU, Quantities, Row as Quantified, Shown,
+    TABLE, THROTTLED, Unit,
+};
 use whylate_core::record::InterruptRecord;
 use whylate_core::result::{
     CellResult, CpuResult, Extremes, MeasureResult, PartResult, ProbeResult, Quantiles, RateResult,
@@ -54,12 +57,15 @@ impl<'r> Line<'r> {
         }
     }
 
-    /// Gaps, and their share of the time; of both only what the scheduler did not make.
-    fn gaps(&self) -> (Option<u64>, Option<f64>) {
+    /// What the probe has besides; of gaps without those of the scheduler only what it did not make.
+    fn quantities(&self) -> Quantities {
         match self.of {
-            Of::Recorded => (self.cpu.gaps, self.cpu.lost_share),
-            Of::Unthrottled(_) => crate::worst::gaps(self.cpu),
-            _ => (None, None),
+            Of::Recorded => self.cpu.quantities.clone(),
+            Of::Unthrottled(_) => {
+                let (gaps, lost_share) = crate::worst::gaps(self.cpu);
+                Quantities::default().with(GAPS, gaps).with(LOST_SHARE, lost_share)
+            }
+            Of::Corrected(_) | Of::Part(_) => Quantities::default(),
         }
     }
 
@@ -69,7 +75,7 @@ impl<'r> Line<'r> {
 
     /// What is known where quantiles are not.
     fn extremes(&self) -> Option<&'r Extremes> {
-        self.recorded()?.extremes.as_ref()
+        self.recorded()?.quantities.of(EXTREMES)
     }
 
     /// The CPU's result, of a line of recorded figures.
@@ -78,9 +84,27 @@ impl<'r> Line<'r> {
     }
 
     fn row(&self) -> Row {
-        let cells = FIELDS.iter().map(|field| Cell::from((field.value)(self))).collect();
+        let of = |fields: &[Field]| -> Vec<Cell> {
+            fields.iter().map(|field| Cell::from((field.value)(self))).collect()
+        };
+        let (mut cells, quantities) = (of(&FIELDS), self.quantities());
+        let value = |number: usize, row: &Quantified| {
+            let value = quantities.value(number)?.as_f64()?;
+            Some(match row.unit {
+                Unit::Ns => nanoseconds_f64(value),
+                Unit::Share => share(value),
+                Unit::Count | Unit::Other => count(value as u64),
+            })
+        };
+        cells.extend(shown().map(|(number, row, _)| Cell::from(value(number, row))));
+        cells.extend(of(&OF_CELL));
         Row { is_part: !matches!(self.of, Of::Recorded), cells, ..Row::default() }
     }
+}
+
+/// The quantities that have a column.
+fn shown() -> impl Iterator<Item = (usize, &'static Quantified, Shown)> {
+    TABLE.iter().enumerate().filter_map(|(number, row)| Some((number, row, row.shown?)))
 }
 
 struct Field {
@@ -97,13 +121,11 @@ const CELL: &str = "cell";
 /// The method of a round trip, what interrupts in a dispatch, or a part of either.
 const SERIES: &str = "source";
 const MAX: &str = "max";
-/// Missed periods of `timer`, gaps of `stall`.
-const MISSED: &str = "missed";
 /// Columns that say something of the whole cell, not of one probe.
 const OF_WHOLE_CELL: [&str; 2] = ["steal", "interrupts"];
 
-/// From left to right.
-static FIELDS: [Field; 17] = [
+/// From left to right, before those of [`shown`].
+static FIELDS: [Field; 12] = [
     field(CELL, ALWAYS, |line| match line.of {
         Of::Recorded => line.cell.map(|cell| cell.name.clone()),
         Of::Corrected(_) => Some("corrected".to_owned()),
@@ -117,7 +139,7 @@ static FIELDS: [Field; 17] = [
     }),
     field("CPU", ALWAYS, |line| {
         let cpu = line.recorded()?;
-        Some(cpu.peer_cpu.map_or(cpu.cpu.to_string(), |peer| format!("{}->{peer}", cpu.cpu)))
+        Some(cpu.get(PEER_CPU).map_or(cpu.cpu.to_string(), |peer| format!("{}->{peer}", cpu.cpu)))
     }),
     field("samples", 6, |line| match line.of {
         Of::Recorded => Some(count(line.cpu.samples)),
@@ -136,9 +158,11 @@ static FIELDS: [Field; 17] = [
     field("p99.9", 8, |line| line.time(|figures| figures.p999_ns)),
     field("p99.99", 0, |line| line.time(|figures| figures.p9999_ns)),
     field(MAX, ALWAYS, |line| line.max_ns().map(nanoseconds)),
-    field("median cycles", 8, |line| line.recorded()?.cycles.as_ref().map(|cycles| count(cycles.p50))),
-    field(MISSED, 7, |line| line.recorded().and_then(|cpu| cpu.overruns).or(line.gaps().0).map(count)),
-    field("lost", 1, |line| line.gaps().1.map(share)),
+    field("median cycles", 8, |line| line.recorded()?.get(CYCLES).map(|cycles| count(cycles.p50))),
+];
+
+/// Behind them.
+static OF_CELL: [Field; 3] = [
     field("load rate", 4, |line| line.recorded().and_then(|_| load_rates(line.rates))),
     field("steal", 3, |line| line.recorded().and(line.cell)?.steal_ns.map(nanoseconds)),
     field("interrupts", 2, |line| hard_interrupts(line.recorded().and(line.cell)?, line.cpu.cpu).map(count)),
@@ -202,7 +226,8 @@ pub(crate) fn of_result(probe: &ProbeResult) -> Vec<Section> {
 fn section<'r>(parts: Vec<Section>, cpus: impl Iterator<Item = &'r CpuResult>) -> Vec<Section> {
     let cpus: Vec<&CpuResult> = cpus.collect();
     let corrected = cpus.iter().any(|cpu| corrected(cpu).is_some()).then(|| Block::note(CORRECTED_NOTE));
-    let throttled = cpus.iter().any(|cpu| cpu.throttled.is_some()).then(|| Block::note(UNTHROTTLED_NOTE));
+    let throttled =
+        cpus.iter().any(|cpu| cpu.get(THROTTLED).is_some()).then(|| Block::note(UNTHROTTLED_NOTE));
     vec![Section::new("figures", "").with_all(parts).with_all(corrected).with_all(throttled)]
 }
 
@@ -213,7 +238,6 @@ fn group(probe: &str, first: &'static str, is_noted: bool, rows: Vec<Row>) -> Se
         let title = match (field.title, facts) {
             (CELL, _) => first,
             (SERIES, Some(facts)) => facts.series_title,
-            (MISSED, Some(facts)) if facts.samples == Samples::Gap => "gaps",
             (title, _) => title,
         };
         let is_noted = is_noted && OF_WHOLE_CELL.contains(&title);
@@ -223,20 +247,23 @@ fn group(probe: &str, first: &'static str, is_noted: bool, rows: Vec<Row>) -> Se
             ..Column::number(title).importance(field.importance)
         }
     };
-    let table = Table::new(FIELDS.iter().map(column).collect(), rows);
+    let quantity =
+        |(_, _, shown): (usize, _, Shown)| Column::number(shown.title).importance(shown.importance);
+    let columns = FIELDS.iter().map(column).chain(shown().map(quantity)).chain(OF_CELL.iter().map(column));
+    let table = Table::new(columns.collect(), rows);
     Section::new("", probe).meaning(probe_meaning(probe)).with(table)
 }
 
 /// The corrected figures; without missed periods they are the recorded ones.
 fn corrected(cpu: &CpuResult) -> Option<&Quantiles> {
-    cpu.corrected.as_ref().filter(|_| cpu.overruns.is_some_and(|missed| missed > 0))
+    cpu.quantities.of(CORRECTED).filter(|_| cpu.get(OVERRUNS).is_some_and(|missed| missed > 0))
 }
 
 /// As recorded, as corrected, and the parts.
 fn lines<'r>(cell: Option<&'r CellResult>, rates: &'r [RateResult], cpu: &'r CpuResult) -> Vec<Line<'r>> {
     let of = std::iter::once(Of::Recorded)
         .chain(corrected(cpu).map(Of::Corrected))
-        .chain(cpu.throttled.as_ref().map(Of::Unthrottled))
+        .chain(cpu.quantities.of(THROTTLED).map(Of::Unthrottled))
         .chain(cpu.parts.iter().map(Of::Part));
     of.map(|of| Line { cell, rates, cpu, of }).collect()
 }

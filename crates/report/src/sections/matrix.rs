@@ -8,6 +8,7 @@ use crate::worst::{self, CellSeries};
 use whylate_core::SeriesName;
 use whylate_core::figure::{nanoseconds, rate, share};
 use whylate_core::plan::{Samples, Statistic};
+use whylate_core::quantity::{CORRECTED, OVERRUNS};
 use whylate_core::result::{CellResult, Comparison, Outcome, RunResult};
 
 /// What is in the table: the figures and what is compared are not the same.
@@ -66,7 +67,9 @@ fn shown(run: &RunResult, all: &[(String, Vec<CellSeries<'_>>)], decides: Option
 
 /// Whether the quantiles are corrected for missed periods.
 fn is_corrected(cell: &CellSeries<'_>) -> bool {
-    cell.cpus.iter().any(|cpu| cpu.corrected.is_some() && cpu.overruns.is_some_and(|missed| missed > 0))
+    cell.cpus
+        .iter()
+        .any(|cpu| cpu.get(CORRECTED).is_some() && cpu.get(OVERRUNS).is_some_and(|missed| missed > 0))
 }
 
 fn brief(name: &str, cells: &[CellSeries<'_>]) -> String {

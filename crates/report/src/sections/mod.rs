@@ -1,6 +1,5 @@
 //! The sections of a report: one function each, from a result to data. To add one: its file, and its line below.
 
-mod access;
 mod answers;
 mod causes;
 mod comparisons;
@@ -55,7 +54,6 @@ const RUN: &[fn(&RunResult) -> Vec<Section>] = &[
     shielding::of_run,
     ipis::of_run,
     interrupts::of_run,
-    access::of_run,
     loaded::of_run,
     copy::of_run,
     rates::of_run,
@@ -69,7 +67,6 @@ const RUN: &[fn(&RunResult) -> Vec<Section>] = &[
 const MEASURE: &[fn(&MeasureResult) -> Vec<Section>] = &[
     figures::of_measure,
     histograms::of_measure,
-    access::of_measure,
     dispatch::of_measure,
     spikes::of_measure,
     causes::of_measure,

@@ -3,6 +3,7 @@
 use crate::section::{Section, sentences};
 use whylate_core::CpuSet;
 use whylate_core::figure::{nanoseconds, scheduled};
+use whylate_core::quantity::MAX_RECORD;
 use whylate_core::result::{CellResult, HistogramKind, LatencyRecord, ProbeResult, RunResult};
 
 /// For each cell and CPU with the probe `histograms`, who was late most.
@@ -18,7 +19,7 @@ fn of_cell(cell: &CellResult) -> Vec<String> {
     let cpus: CpuSet = probe.cpus.iter().map(|cpu| cpu.cpu).collect();
     let largest = cpus.iter().filter_map(|cpu| {
         let records = probe.cpus.iter().filter(|one| one.cpu == cpu).filter_map(|one| {
-            Some((HistogramKind::from_name(one.series.as_deref()?)?, one.max_record.as_ref()))
+            Some((HistogramKind::from_name(one.series.as_deref()?)?, one.quantities.of(MAX_RECORD)))
         });
         let (kind, latency) = largest(records)?;
         Some(format!("{} on CPU {cpu}, {kind}: {}", cell.name, record(latency)))
@@ -61,6 +62,7 @@ pub(crate) fn largest<'r>(
 mod tests {
     use super::*;
     use whylate_core::CpuId;
+    use whylate_core::quantity::Quantities;
     use whylate_core::result::{CpuResult, ProbeResult};
     use whylate_testing::says;
 
@@ -74,7 +76,7 @@ mod tests {
         let series = |cpu, kind: HistogramKind, max_record| CpuResult {
             cpu: CpuId(cpu),
             series: Some(kind.name().to_owned()),
-            max_record: Some(max_record),
+            quantities: Quantities::default().with(MAX_RECORD, max_record),
             ..CpuResult::default()
         };
         // In the order of the probe: by kind, then by CPU.

@@ -4,6 +4,7 @@ use crate::section::{Column, Row, Section, Table};
 use crate::words;
 use whylate_core::figure::{count, nanoseconds, nanoseconds_f64, share};
 use whylate_core::plan::ProbePlan;
+use whylate_core::quantity::{LOST_NS, SOURCES};
 use whylate_core::result::{
     Cause, CauseKind, CpuResult, MeasureResult, ProbeResult, RunResult, SourceResult,
 };
@@ -54,12 +55,13 @@ fn rows(probe: &ProbeResult, cell: Option<&str>) -> Vec<Row> {
 
 /// The largest sources of one CPU, then the others as one, then what nobody is known to have taken.
 fn of_cpu(cpu: &CpuResult, cell: Option<&str>) -> Vec<Row> {
+    let sources = cpu.quantities.of(SOURCES).map_or(&[][..], Vec::as_slice);
     let (unknown, mut known): (Vec<&SourceResult>, Vec<&SourceResult>) =
-        cpu.sources.iter().partition(|source| source.kind == CauseKind::Unattributed);
+        sources.iter().partition(|source| source.kind == CauseKind::Unattributed);
     let others = known.split_off(known.len().min(SOURCES_MAX));
     // What was recorded may begin before a gap and end after it: the parts are of the larger sum.
-    let told_ns = cpu.sources.iter().map(|source| source.total_ns).fold(0, u64::saturating_add);
-    let lost_ns = cpu.lost_ns.unwrap_or(0).max(told_ns).max(1) as f64;
+    let told_ns = sources.iter().map(|source| source.total_ns).fold(0, u64::saturating_add);
+    let lost_ns = cpu.get(LOST_NS).unwrap_or(0).max(told_ns).max(1) as f64;
     let row = |name: String, source: &SourceResult| {
         Row::of([
             cell.map(str::to_owned),
@@ -109,6 +111,7 @@ mod tests {
     use super::*;
     use crate::write::Style;
     use whylate_core::CpuId;
+    use whylate_core::quantity::Quantities;
 
     #[test]
     fn the_lines_of_a_cpu_add_up_to_its_lost_time() {
@@ -125,8 +128,9 @@ mod tests {
             SourceResult { kind: CauseKind::Unattributed, total_ns: 5_000_000, ..SourceResult::default() };
         let mut sources: Vec<SourceResult> = (0..10).map(source).collect();
         sources.push(unknown);
-        let lost_ns = Some(sources.iter().map(|source| source.total_ns).sum());
-        let cpu = CpuResult { cpu: CpuId(1), lost_ns, sources, ..CpuResult::default() };
+        let lost_ns: u64 = sources.iter().map(|source| source.total_ns).sum();
+        let quantities = Quantities::default().with(LOST_NS, lost_ns).with(SOURCES, sources);
+        let cpu = CpuResult { cpu: CpuId(1), quantities, ..CpuResult::default() };
         let probe = ProbeResult { probe: "stall".to_owned(), cpus: vec![cpu], ..ProbeResult::default() };
         let page = crate::section::Page { sections: section(rows(&probe, None)), ..Default::default() };
         let text = page.terminal(Style::default());

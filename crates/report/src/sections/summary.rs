@@ -6,6 +6,7 @@ use crate::words::counted;
 use crate::worst::{self, CellSeries};
 use whylate_core::figure::{between, nanoseconds, nanoseconds_apart, share};
 use whylate_core::plan::{ProbePlan, Samples};
+use whylate_core::quantity::{OVERRUNS, TASK, THROTTLED};
 use whylate_core::result::{
     CellResult, Comparison, CpuResult, LateTime, Outcome, RunResult, Spike, Verdict, late_time,
 };
@@ -59,8 +60,8 @@ pub(super) fn deciding(run: &RunResult) -> Option<Vec<CellSeries<'_>>> {
 /// whole response is longer than its parts.
 fn weight(cells: &[CellSeries<'_>]) -> (bool, bool, Option<u64>) {
     let any = |is_it: fn(&CpuResult) -> bool| cells.iter().flat_map(|cell| &cell.cpus).any(|cpu| is_it(cpu));
-    let is_missed = any(|cpu| cpu.overruns.is_some_and(|missed| missed > 0));
-    let is_realtime = any(|cpu| cpu.task.as_ref().is_some_and(|task| task.priority > 0));
+    let is_missed = any(|cpu| cpu.get(OVERRUNS).is_some_and(|missed| missed > 0));
+    let is_realtime = any(|cpu| cpu.quantities.of(TASK).is_some_and(|task| task.priority > 0));
     (is_missed, is_realtime, cells.iter().filter_map(CellSeries::max_ns).max())
 }
 
@@ -130,7 +131,7 @@ pub(super) fn how_bad(cells: &[CellSeries<'_>]) -> Option<String> {
 fn of_scheduler(run: &RunResult) -> Option<String> {
     let cpus = run.cells.iter().flat_map(|cell| &cell.probes).flat_map(|probe| &probe.cpus);
     let made = |cpu: &CpuResult| {
-        let throttled = cpu.throttled.filter(|throttled| throttled.gaps > 0)?;
+        let throttled = cpu.get(THROTTLED).filter(|throttled| throttled.gaps > 0)?;
         let largest = cpu.quantiles?.max_ns;
         (largest > throttled.other_max_ns).then_some((largest, throttled.other_max_ns))
     };

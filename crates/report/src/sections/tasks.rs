@@ -5,6 +5,7 @@ use crate::words::cause_and_share;
 use std::cmp::Reverse;
 use whylate_core::SeriesName;
 use whylate_core::figure::{count, nanoseconds, priority};
+use whylate_core::quantity::{OVERRUNS, TASK};
 use whylate_core::result::{
     Cause, CpuResult, HourResult, PartResult, ProbeResult, Quantiles, RunResult, Spike,
 };
@@ -134,7 +135,7 @@ fn row(cpu: &CpuResult, cell: Option<&str>) -> Row {
     let (wakeup, run, period) = (part("wakeup"), part("run"), part("period"));
     let time =
         |of: &Option<Quantiles>, figure: fn(&Quantiles) -> u64| of.as_ref().map(|it| nanoseconds(figure(it)));
-    let task = cpu.task.as_ref();
+    let task = cpu.quantities.of(TASK);
     let total = |ns: Option<u64>| ns.filter(|ns| *ns > 0).map(nanoseconds);
     let number = |of: Option<u64>| of.filter(|it| *it > 0).map(count);
     Row::of([
@@ -143,7 +144,7 @@ fn row(cpu: &CpuResult, cell: Option<&str>) -> Row {
         task.map(|task| task.thread.to_string()),
         task.map(|task| priority(task.priority)),
         Some(count(cpu.samples)),
-        number(cpu.overruns),
+        number(cpu.get(OVERRUNS)),
         time(&wakeup, |it| it.p50_ns),
         time(&wakeup, |it| it.p999_ns),
         time(&wakeup, |it| it.max_ns),
@@ -168,6 +169,7 @@ mod tests {
     use super::*;
     use crate::write::Style;
     use whylate_core::CpuId;
+    use whylate_core::quantity::Quantities;
     use whylate_core::record::TaskRecord;
     use whylate_core::result::CauseKind;
 
@@ -189,10 +191,9 @@ mod tests {
         let cpu = CpuResult {
             series: Some("audio".to_owned()),
             samples: 1_000,
-            overruns: Some(7),
             quantiles: Some(figures(200)),
             parts: vec![part("wakeup", 11), part("period", 1_000)],
-            task: Some(task),
+            quantities: Quantities::default().with(OVERRUNS, 7).with(TASK, task),
             ..CpuResult::default()
         };
         let probe = ProbeResult { probe: PROBE.to_owned(), cpus: vec![cpu], ..ProbeResult::default() };

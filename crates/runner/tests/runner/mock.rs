@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use whylate_bpf::BpfError;
 use whylate_core::facts::CpuFacts;
 use whylate_core::plan::{Source, TreatmentKind};
+use whylate_core::quantity::{GAPS, LOST_NS, OVERRUNS, Quantities};
 use whylate_core::record::{
     InterruptRecord, Interval, IpiRecord, RateRecord, SourceRecord, SpikeCauses, SpikeRecord,
 };
@@ -394,9 +395,10 @@ fn batch(spec: &ProbeSpec, latency_ns: u64) -> Batch {
         sum_ns: latency_ns * SAMPLES,
         min_ns: Some(latency_ns),
         max_ns: Some(latency_ns),
-        overruns: spec.period().map(|_| 0),
-        gaps: spec.period().is_none().then_some(0),
-        lost_ns: spec.period().is_none().then_some(0),
+        quantities: Quantities::default()
+            .with(OVERRUNS, spec.period().map(|_| 0))
+            .with(GAPS, spec.period().is_none().then_some(0))
+            .with(LOST_NS, spec.period().is_none().then_some(0)),
         spikes_dropped: 0,
         histogram: vec![(latency_ns, SAMPLES)],
         ..Interval::default()

@@ -2,6 +2,7 @@
 
 use crate::mock::{Behaviour, MockMachine, PLAN, counts, experiment, facts, folder, info, options};
 use std::sync::atomic::Ordering;
+use whylate_core::quantity::SOURCES;
 use whylate_core::result::{CauseKind, RunState, Verdict};
 use whylate_core::{CpuSet, Facts, Nanos, Plan};
 use whylate_runner::run;
@@ -41,8 +42,13 @@ fn spikes_have_causes_where_the_plan_wants_them() {
         let sent: Vec<(u32, u64)> = cell.ipis.iter().map(|ipi| (ipi.cpu.0, ipi.count)).collect();
         assert_eq!(sent, [(3, 4)], "two of each probe, none of the noise floor");
         let stall = cell.probes.iter().find(|probe| probe.probe == "stall").unwrap();
-        let took: Vec<(CauseKind, u64)> =
-            stall.cpus[0].sources.iter().map(|source| (source.kind, source.total_ns)).collect();
+        let took: Vec<(CauseKind, u64)> = stall.cpus[0]
+            .quantities
+            .of(SOURCES)
+            .unwrap()
+            .iter()
+            .map(|source| (source.kind, source.total_ns))
+            .collect();
         assert_eq!(took, [(CauseKind::Irq, 70)], "of the probe, none of the noise floor");
     }
     let codes: Vec<&str> = result.warnings.iter().map(|warning| warning.code.as_str()).collect();

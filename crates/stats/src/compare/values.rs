@@ -5,6 +5,7 @@ use crate::contrast::median;
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::SeriesName;
 use whylate_core::plan::{SeriesStatistic, Statistic};
+use whylate_core::quantity::{CORRECTED, EXTREMES};
 use whylate_core::result::{CpuResult, MeasureResult, RunResult};
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,7 +71,7 @@ impl RunValues {
 }
 
 fn statistics(cpu: &CpuResult) -> Vec<(Statistic, f64)> {
-    let quantiles = cpu.corrected.as_ref().or(cpu.quantiles.as_ref());
+    let quantiles = cpu.quantities.of(CORRECTED).or(cpu.quantiles.as_ref());
     let of_quantiles = quantiles.map(|it| {
         let values = [
             (Statistic::Median, it.p50_ns),
@@ -80,7 +81,7 @@ fn statistics(cpu: &CpuResult) -> Vec<(Statistic, f64)> {
         ];
         values.map(|(statistic, ns)| (statistic, ns as f64)).to_vec()
     });
-    let largest = || cpu.extremes.and_then(|it| it.max_ns).map(|ns| (Statistic::Max, ns as f64));
+    let largest = || cpu.get(EXTREMES).and_then(|it| it.max_ns).map(|ns| (Statistic::Max, ns as f64));
     of_quantiles.unwrap_or_else(|| largest().into_iter().collect())
 }
 

@@ -12,6 +12,10 @@ use crate::{Histogram, StatsError, corrected};
 use spikes::SpikeKeeper;
 use timeline::Timeline;
 use whylate_core::plan::{ProbeFacts, Samples};
+use whylate_core::quantity::{
+    ACCESS_NS, ACCESSES, CORRECTED, COUNTER_HZ, CYCLES, GAPS, LOOP_NS, LOST_NS, LOST_SHARE, Quantities,
+    THROTTLED, WATCHED_NS,
+};
 use whylate_core::record::{Interval, SpikeRecord};
 use whylate_core::result::{CpuResult, CycleFigures, PartResult, Quantiles, RepeatProbe, Spike};
 use whylate_core::{CpuId, Nanos, SeriesName};
@@ -46,15 +50,10 @@ pub struct Summary {
     shape: SampleShape,
     /// The probe's name, with its series if it has several.
     name: String,
-    peer_cpu: Option<CpuId>,
-    counter_hz: Option<u64>,
-    accesses: Option<u64>,
     histogram: Histogram,
     samples: u64,
     measured_ns: u64,
-    overruns: u64,
-    gaps: u64,
-    lost_ns: u64,
+    quantities: Quantities,
     spikes_dropped: u64,
     timeline: Timeline,
     spikes: SpikeKeeper,
@@ -67,15 +66,10 @@ impl Summary {
             cpu,
             shape,
             name: shape.facts.name.to_owned(),
-            peer_cpu: None,
-            counter_hz: None,
-            accesses: None,
             histogram: Histogram::new(),
             samples: 0,
             measured_ns: 0,
-            overruns: 0,
-            gaps: 0,
-            lost_ns: 0,
+            quantities: Quantities::default(),
             spikes_dropped: 0,
             timeline: Timeline::new(TIMELINE_POINTS_MAX),
             spikes: SpikeKeeper::new(SPIKES_KEPT),
@@ -114,14 +108,9 @@ impl Summary {
         let histogram = Histogram::from_interval(interval)?;
         self.timeline.push(interval, &histogram, repeat);
         self.histogram.merge(&histogram);
-        self.peer_cpu = self.peer_cpu.or(interval.peer_cpu);
-        self.counter_hz = self.counter_hz.or(interval.counter_hz);
-        self.accesses = self.accesses.or(interval.accesses);
         self.samples = self.samples.saturating_add(interval.samples);
         self.measured_ns = self.measured_ns.saturating_add(interval.end_ns.saturating_sub(interval.start_ns));
-        self.overruns = self.overruns.saturating_add(interval.overruns.unwrap_or(0));
-        self.gaps = self.gaps.saturating_add(interval.gaps.unwrap_or(0));
-        self.lost_ns = self.lost_ns.saturating_add(interval.lost_ns.unwrap_or(0));
+        self.quantities.merge(&interval.quantities);
         self.spikes_dropped = self.spikes_dropped.saturating_add(interval.spikes_dropped);
         Ok(())
     }
@@ -144,46 +133,41 @@ impl Summary {
     /// The figures, and the largest spikes, largest first, each without a cause yet.
     pub fn finish(self) -> (CpuResult, Vec<Spike>) {
         let max_at_ns = self.histogram.max().and_then(|max| self.spikes.moment_of(max));
-        let mut result = CpuResult {
+        let SampleShape { facts, period, watched_share } = self.shape;
+        let quantiles = self.histogram.quantiles();
+        let counter_hz = self.quantities.get(COUNTER_HZ);
+        let mut quantities = self.quantities.of_result(&facts);
+        if facts.misses_periods {
+            let period = period.filter(|period| period.0 > 0);
+            let undone = period.and_then(|period| corrected(&self.histogram, period).quantiles());
+            quantities.set(CORRECTED, undone);
+        }
+        if facts.counts_turns {
+            quantities.set(LOOP_NS, self.histogram.median_interpolated());
+        }
+        if facts.samples == Samples::Gap {
+            let watched_ns = self.measured_ns as f64 * watched_share;
+            quantities.set(WATCHED_NS, (watched_share < 1.0).then_some(watched_ns as u64));
+            let lost_ns = quantities.get(LOST_NS).unwrap_or(0);
+            // A gap that lasts beyond the end of its interval is counted whole where it ended.
+            quantities.set(LOST_SHARE, (watched_ns > 0.0).then(|| (lost_ns as f64 / watched_ns).min(1.0)));
+        }
+        let pass = quantities.get(ACCESSES).zip(self.histogram.median_interpolated());
+        quantities.set(ACCESS_NS, pass.map(|(count, pass)| pass / count as f64));
+        quantities.set(CYCLES, counter_hz.zip(quantiles).map(|(hz, figures)| cycles(hz, &figures)));
+        let result = CpuResult {
             cpu: self.cpu,
             series: SeriesName::of(&self.name).series.map(str::to_owned),
-            peer_cpu: self.peer_cpu,
             samples: self.samples,
             measured_ns: self.measured_ns,
-            quantiles: self.histogram.quantiles(),
+            quantiles,
+            quantities,
             max_at_ns,
             spikes_dropped: self.spikes_dropped,
             histogram: self.histogram.buckets().collect(),
             timeline: self.timeline.into_points(),
             ..CpuResult::default()
         };
-        let SampleShape { facts, period, watched_share } = self.shape;
-        if facts.misses_periods {
-            result.overruns = Some(self.overruns);
-            let period = period.filter(|period| period.0 > 0);
-            result.corrected = period.and_then(|period| corrected(&self.histogram, period).quantiles());
-        }
-        if facts.counts_turns {
-            result.loop_ns = self.histogram.median_interpolated();
-        }
-        if facts.samples == Samples::Gap {
-            result.gaps = Some(self.gaps);
-            result.lost_ns = Some(self.lost_ns);
-            let watched_ns = self.measured_ns as f64 * watched_share;
-            result.watched_ns = (watched_share < 1.0).then_some(watched_ns as u64);
-            // A gap that lasts beyond the end of its interval is counted whole where it ended.
-            result.lost_share = (watched_ns > 0.0).then(|| (self.lost_ns as f64 / watched_ns).min(1.0));
-        }
-        // What a watched task waited in its activations.
-        if facts.samples == Samples::Duration && self.lost_ns > 0 {
-            result.lost_ns = Some(self.lost_ns);
-        }
-        result.accesses = self.accesses.filter(|accesses| *accesses > 0);
-        result.access_ns = result
-            .accesses
-            .zip(self.histogram.median_interpolated())
-            .map(|(count, pass)| pass / count as f64);
-        result.cycles = self.counter_hz.zip(result.quantiles).map(|(hz, figures)| cycles(hz, &figures));
         (result, self.spikes.into_spikes(&self.name))
     }
 
@@ -235,19 +219,19 @@ pub fn repeat_probe(name: SeriesName<'_>, result: &CpuResult, spike: Nanos) -> R
     let spikes = result.histogram.iter().filter(|(edge, _)| *edge > spike.0).map(|(_, count)| *count);
     let hours = result.measured_ns as f64 / 3.6e12;
     RepeatProbe {
-        throttled: result.throttled,
+        throttled: result.get(THROTTLED),
         spikes_per_h: (is_latency && hours > 0.0).then(|| spikes.sum::<u64>() as f64 / hours),
         measured_ns: result.measured_ns,
         probe: name.to_string(),
         cpu: result.cpu,
         samples: result.samples,
         quantiles: result.quantiles,
-        corrected: result.corrected,
+        corrected: result.get(CORRECTED),
         gaps_per_s: result
-            .gaps
+            .get(GAPS)
             .filter(|_| result.measured_ns > 0)
             .map(|gaps| gaps as f64 * 1e9 / result.measured_ns as f64),
-        lost_share: result.lost_share,
+        lost_share: result.get(LOST_SHARE),
     }
 }
 

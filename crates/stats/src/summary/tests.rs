@@ -1,5 +1,8 @@
 use super::*;
 use proptest::prelude::*;
+use whylate_core::quantity::{
+    CORRECTED, COUNTER_HZ, CYCLES, GAPS, LOOP_NS, LOST_NS, LOST_SHARE, OVERRUNS, PEER_CPU, Quantities,
+};
 use whylate_core::result::{Cause, TimelinePoint};
 
 const CPU: CpuId = CpuId(3);
@@ -37,9 +40,9 @@ fn timer() -> Summary {
 fn a_timer_is_summarised() {
     let mut summary = timer();
     let mut first = interval(0, &[10, 20, 30]);
-    first.overruns = Some(0);
+    first.quantities.set(OVERRUNS, 0);
     let mut second = interval(1, &[40, 3500]);
-    second.overruns = Some(3);
+    second.quantities.set(OVERRUNS, 3);
     second.spikes_dropped = 2;
     summary.add_interval(&first, Some(1)).unwrap();
     summary.add_interval(&second, Some(1)).unwrap();
@@ -50,13 +53,16 @@ fn a_timer_is_summarised() {
     let quantiles = result.quantiles.unwrap();
     assert_eq!((result.cpu, result.samples, quantiles.min_ns, quantiles.max_ns), (CPU, 5, 10, 3500));
     assert_eq!((quantiles.p50_ns, quantiles.mean_ns), (30, 720.0));
-    assert_eq!((result.overruns, result.spikes_dropped), (Some(3), 2));
+    assert_eq!((result.get(OVERRUNS), result.spikes_dropped), (Some(3), 2));
     assert_eq!(result.max_at_ns, Some(1_500_000_000), "the first moment with the largest latency");
     // 3500 hid 2500, 1500 and 500.
-    let corrected = result.corrected.unwrap();
+    let corrected = result.get(CORRECTED).unwrap();
     assert_eq!(corrected.mean_ns, (3600.0 + 4500.0) / 8.0);
     assert_eq!((corrected.min_ns, corrected.max_ns), (10, 3500));
-    assert_eq!((result.loop_ns, result.gaps, result.lost_ns, result.lost_share), (None, None, None, None));
+    assert_eq!(
+        (result.get(LOOP_NS), result.get(GAPS), result.get(LOST_NS), result.get(LOST_SHARE)),
+        (None, None, None, None)
+    );
     assert_eq!(result.histogram.iter().map(|row| row.1).sum::<u64>(), 5);
     assert_eq!(result.timeline.len(), 2);
     assert_eq!(spikes.len(), 2);
@@ -69,15 +75,18 @@ fn a_stall_is_summarised() {
     let mut summary = Summary::new(CPU, shape("stall"));
     for number in 0..2 {
         let mut turns = interval(number, &[14, 14, 14, 5000]);
-        turns.gaps = Some(1);
-        turns.lost_ns = Some(5000);
+        turns.quantities.set(GAPS, 1);
+        turns.quantities.set(LOST_NS, 5000);
         summary.add_interval(&turns, None).unwrap();
     }
     assert_eq!(summary.measured(), Nanos(2 * SECOND));
     let (result, spikes) = summary.finish();
-    assert_eq!((result.gaps, result.lost_ns, result.lost_share), (Some(2), Some(10_000), Some(5e-6)));
-    assert!((result.loop_ns.unwrap() - 14.0).abs() < 0.5);
-    assert_eq!((result.overruns, result.corrected, result.max_at_ns), (None, None, None));
+    assert_eq!(
+        (result.get(GAPS), result.get(LOST_NS), result.get(LOST_SHARE)),
+        (Some(2), Some(10_000), Some(5e-6))
+    );
+    assert!((result.get(LOOP_NS).unwrap() - 14.0).abs() < 0.5);
+    assert_eq!((result.get(OVERRUNS), result.get(CORRECTED), result.max_at_ns), (None, None, None));
     assert!(spikes.is_empty());
 }
 
@@ -87,8 +96,7 @@ fn a_round_trip_has_its_method_its_ways_and_cycles() {
     let there = SeriesName::of("roundtrip/futex/there");
     let mut whole = Summary::new(CPU, shape("roundtrip/futex")).of_series(name);
     let trips = Interval {
-        peer_cpu: Some(CpuId(9)),
-        counter_hz: Some(2_500_000_000),
+        quantities: Quantities::default().with(PEER_CPU, 9).with(COUNTER_HZ, 2_500_000_000),
         ..interval(0, &[4_000, 5_000, 200])
     };
     whole.add_interval(&trips, None).unwrap();
@@ -97,12 +105,12 @@ fn a_round_trip_has_its_method_its_ways_and_cycles() {
     way.add_interval(&interval(0, &[1_000, 1_500, 90]), None).unwrap();
     let ((whole, spikes), (way, _)) = (whole.finish(), way.finish());
     assert_eq!(spikes[0].probe.as_deref(), Some("roundtrip/futex"));
-    let cycles = whole.cycles.unwrap();
+    let cycles = whole.get(CYCLES).unwrap();
     assert_eq!((cycles.min, cycles.max), (500, 12_500));
     let joined = join_parts([(name.to_string(), whole), (there.to_string(), way)]);
     let [result] = joined.as_slice() else { panic!("{joined:?}") };
-    assert_eq!((result.series.as_deref(), result.peer_cpu), (Some("futex"), Some(CpuId(9))));
-    assert_eq!((result.overruns, result.corrected), (None, None));
+    assert_eq!((result.series.as_deref(), result.get(PEER_CPU)), (Some("futex"), Some(9)));
+    assert_eq!((result.get(OVERRUNS), result.get(CORRECTED)), (None, None));
     let part = &result.parts[0];
     assert_eq!((part.part.as_str(), part.samples, part.quantiles.unwrap().max_ns), ("there", 3, 1_500));
 }
@@ -112,20 +120,20 @@ fn a_dispatch_is_summarised_as_a_timer_is() {
     let shape = SampleShape { period: Some(Nanos(1000)), ..shape("dispatch/timerfd") };
     let mut summary = Summary::new(CPU, shape).of_series(SeriesName::of("dispatch/timerfd"));
     let mut latenesses = interval(0, &[10, 3500]);
-    latenesses.overruns = Some(3);
+    latenesses.quantities.set(OVERRUNS, 3);
     summary.add_interval(&latenesses, None).unwrap();
     let (result, _) = summary.finish();
-    assert_eq!((result.series.as_deref(), result.overruns), (Some("timerfd"), Some(3)));
-    assert_eq!(result.corrected.unwrap().max_ns, 3500);
+    assert_eq!((result.series.as_deref(), result.get(OVERRUNS)), (Some("timerfd"), Some(3)));
+    assert_eq!(result.get(CORRECTED).unwrap().max_ns, 3500);
 }
 
 #[test]
 fn without_samples_nothing_is_claimed() {
     let (result, spikes) = timer().finish();
-    assert_eq!((result.cpu, result.samples, result.quantiles, result.corrected), (CPU, 0, None, None));
+    assert_eq!((result.cpu, result.samples, result.quantiles, result.get(CORRECTED)), (CPU, 0, None, None));
     assert!(result.histogram.is_empty() && result.timeline.is_empty() && spikes.is_empty());
     let (stall, _) = Summary::new(CPU, shape("stall")).finish();
-    assert_eq!((stall.loop_ns, stall.lost_share, stall.gaps), (None, None, Some(0)));
+    assert_eq!((stall.get(LOOP_NS), stall.get(LOST_SHARE), stall.get(GAPS)), (None, None, Some(0)));
 }
 
 #[test]
@@ -133,7 +141,7 @@ fn without_a_period_nothing_is_corrected() {
     for period in [None, Some(Nanos(0))] {
         let mut summary = Summary::new(CPU, SampleShape { period, ..shape("timer") });
         summary.add_interval(&interval(0, &[5000]), None).unwrap();
-        assert_eq!(summary.finish().0.corrected, None);
+        assert_eq!(summary.finish().0.get(CORRECTED), None);
     }
 }
 
@@ -231,7 +239,7 @@ proptest! {
         }
         let (whole, pieces) = (whole.finish().0, pieces.finish().0);
         prop_assert_eq!(whole.quantiles, pieces.quantiles);
-        prop_assert_eq!(whole.corrected, pieces.corrected);
+        prop_assert_eq!(whole.get(CORRECTED), pieces.get(CORRECTED));
         prop_assert_eq!(whole.histogram, pieces.histogram);
     }
 

@@ -6,6 +6,7 @@ use crate::tables::RowKey;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use whylate_core::CpuId;
+use whylate_core::quantity::{LOST_NS, THROTTLED};
 use whylate_core::record::{HwlatRecord, IpiRecord, SourceRecord, SpikeCauses};
 use whylate_core::result::{CauseKind, CpuResult, HwlatSample, SourceResult, Spike};
 use whylate_stats::summary::keep_first;
@@ -91,9 +92,9 @@ impl Causes {
         };
         let mut open = take(&mut sources, CauseKind::Unattributed);
         let known_ns = sources.values().map(|source| source.total_ns).fold(0, u64::saturating_add);
-        open.total_ns = open.total_ns.max(result.lost_ns.unwrap_or(0).saturating_sub(known_ns));
+        open.total_ns = open.total_ns.max(result.get(LOST_NS).unwrap_or(0).saturating_sub(known_ns));
         let mut taken = take(&mut sources, CauseKind::Throttled);
-        let throttled = result.throttled.unwrap_or_default();
+        let throttled = result.get(THROTTLED).unwrap_or_default();
         let moved_ns = throttled.lost_ns.saturating_sub(taken.total_ns).min(open.total_ns);
         if moved_ns > 0 {
             taken.total_ns += moved_ns;
@@ -152,6 +153,7 @@ fn keep_largest<V>(known: &mut BTreeMap<u64, V>, spikes_kept: usize, latency_ns:
 #[cfg(test)]
 mod tests {
     use super::*;
+    use whylate_core::quantity::Quantities;
     use whylate_core::result::ThrottledGaps;
     use whylate_stats::summary::SPIKES_KEPT;
 
@@ -164,7 +166,8 @@ mod tests {
         let source = SourceRecord { kind: CauseKind::Irq, gaps: 10, total_ns: 1_000, ..Default::default() };
         causes.add_source(&key, source).unwrap();
         let throttled = ThrottledGaps { gaps: 2, lost_ns: 7_000, other_max_ns: 500 };
-        let result = CpuResult { lost_ns: Some(10_000), throttled: Some(throttled), ..CpuResult::default() };
+        let quantities = Quantities::default().with(LOST_NS, 10_000).with(THROTTLED, throttled);
+        let result = CpuResult { quantities, ..CpuResult::default() };
         let found = causes.take_sources("stall", &result);
         let told: Vec<_> = found.iter().map(|source| (source.kind, source.gaps, source.total_ns)).collect();
         let expected = [

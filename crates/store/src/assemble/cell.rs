@@ -10,6 +10,7 @@ use crate::latency_records::Line;
 use crate::tables::{RateKey, RowKey};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use whylate_core::quantity::{LOST_NS, MAX_RECORD, SOURCES, TASK, THROTTLED, WAKEUPS_SEEN};
 use whylate_core::record::{
     CounterRecord, GpuRecord, InterruptRecord, Interval, RateRecord, SpikeCauses, SpikeRecord, TaskRecord,
 };
@@ -268,16 +269,19 @@ impl CellData {
             let name = SeriesName::of(&full_name);
             let (mut result, mut spikes) = summary.finish();
             let own = throttled.get(&(full_name.clone(), cpu));
-            result.throttled = own.and_then(|own| all_repeats(own, &result));
+            let throttled = own.and_then(|own| all_repeats(own, &result));
+            result.quantities.set(THROTTLED, throttled);
             if name.facts().is_some_and(|facts| facts.keeps_largest) {
                 let series = result.series.as_deref().unwrap_or_default();
-                result.max_record = self.latency_records.get(&(cpu, series)).cloned();
+                let record = self.latency_records.get(&(cpu, series)).cloned();
+                result.quantities.set(MAX_RECORD, record);
             }
             let counters = self.counters.get(&(name.probe.to_owned(), cpu));
-            result.wakeups_seen = counters.and_then(|counters| counters.wakeups_seen);
-            result.task = self.tasks.remove(&(full_name.clone(), cpu));
-            if result.lost_ns.is_some() {
-                result.sources = self.causes.take_sources(&full_name, &result);
+            result.quantities.set(WAKEUPS_SEEN, counters.and_then(|counters| counters.wakeups_seen));
+            result.quantities.set(TASK, self.tasks.remove(&(full_name.clone(), cpu)));
+            if result.get(LOST_NS).is_some() {
+                let sources = self.causes.take_sources(&full_name, &result);
+                result.quantities.set(SOURCES, Some(sources).filter(|all| !all.is_empty()));
             }
             self.causes.label(&mut spikes);
             own.into_iter().for_each(|own| own.label(&mut spikes));
@@ -324,7 +328,8 @@ fn finish_repeats(
         let name = SeriesName::of(&full_name);
         if name.part.is_none() {
             let mut result = summary.finish().0;
-            result.throttled = throttled.get(&(full_name.clone(), cpu)).and_then(|own| own.of_repeat(repeat));
+            let own = throttled.get(&(full_name.clone(), cpu)).and_then(|own| own.of_repeat(repeat));
+            result.quantities.set(THROTTLED, own);
             probes.entry(repeat).or_default().push(repeat_probe(name, &result, spike));
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use whylate_core::CpuId;
+use whylate_core::quantity::GAPS;
 use whylate_core::record::{CounterRecord, Interval};
 use whylate_core::result::NoiseFloor;
 
@@ -20,7 +21,7 @@ impl NoiseData {
     pub(super) fn add_interval(&mut self, interval: &Interval) {
         let duration_ns = self.durations.entry(interval.cpu).or_default();
         *duration_ns = duration_ns.saturating_add(interval.end_ns.saturating_sub(interval.start_ns));
-        if let Some(gaps) = interval.gaps.filter(|gaps| *gaps > 0) {
+        if let Some(gaps) = interval.quantities.get(GAPS).filter(|gaps| *gaps > 0) {
             self.gaps = self.gaps.saturating_add(gaps);
             self.max_ns = self.max_ns.max(interval.max_ns);
         }

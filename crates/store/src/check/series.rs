@@ -1,6 +1,7 @@
 //! The intervals of one series on one CPU in one attempt.
 
 use super::{Interval, SLACK_NS};
+use whylate_core::quantity::{GAPS, LOST_NS, OVERRUNS};
 use whylate_stats::buckets::{index_of, is_lower_edge, last_value, lower_edge};
 
 /// What the histogram of an interval says.
@@ -87,13 +88,14 @@ impl Series {
         }
         let overflow = || "the counts of its intervals are too large to be added".to_owned();
         let measured_ns = self.measured_ns.checked_add(end_ns - start_ns).ok_or_else(overflow)?;
-        let missed = interval.overruns.unwrap_or(0).max(interval.gaps.unwrap_or(0));
+        let get = |quantity| interval.quantities.get(quantity);
+        let missed = get(OVERRUNS).unwrap_or(0).max(get(GAPS).unwrap_or(0));
         let periods = missed.max(interval.spikes_dropped).checked_add(samples).ok_or_else(overflow)?;
         let periods = self.periods.checked_add(periods).ok_or_else(overflow)?;
-        let lost_ns = self.lost_ns.checked_add(interval.lost_ns.unwrap_or(0)).ok_or_else(overflow)?;
+        let lost_ns = self.lost_ns.checked_add(get(LOST_NS).unwrap_or(0)).ok_or_else(overflow)?;
         let possible = measured_ns.saturating_add(10 * SLACK_NS);
         // A loop cannot lose more than there was; of watched threads many may share a series.
-        let is_loop = interval.gaps.is_some();
+        let is_loop = get(GAPS).is_some();
         if periods > possible.saturating_mul(2) || is_loop && lost_ns > possible {
             return Err(format!("{periods} samples and {lost_ns} ns lost in {measured_ns} ns"));
         }

@@ -7,6 +7,8 @@ use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedColumnWriter;
 use std::str;
 use whylate_core::CpuId;
+use whylate_core::quantity::{Row, TABLE, Valued};
+use whylate_core::record::Interval;
 use whylate_core::result::CauseKind;
 
 /// How a column's values are laid out before compression; chosen by measuring (`examples/simulate_day.rs`).
@@ -33,12 +35,15 @@ pub(crate) struct Shape {
 /// A column of a table with rows `R`; made by [`columns!`].
 pub(crate) struct Column<R> {
     pub(crate) shape: Shape,
+    /// Of the quantity in it; 0 for a field.
+    pub(crate) number: usize,
     pub(crate) write: Write<R>,
-    pub(crate) read: fn(ColumnReader, usize) -> Result<ColumnValues<R>, Damage>,
+    pub(crate) read: fn(usize, ColumnReader, usize) -> Result<ColumnValues<R>, Damage>,
 }
 
 /// Writes the field of each row.
-type Write<R> = fn(&mut dyn Iterator<Item = &R>, &mut SerializedColumnWriter<'_>) -> Result<(), ParquetError>;
+type Write<R> =
+    fn(usize, &mut dyn Iterator<Item = &R>, &mut SerializedColumnWriter<'_>) -> Result<(), ParquetError>;
 
 pub(crate) type ColumnValues<R> = Box<dyn Values<R>>;
 
@@ -60,8 +65,9 @@ macro_rules! columns {
             shape: $crate::tables::column::shape(
                 $name, $crate::tables::column::Layout::$layout, |$row: &$type| &$field
             ),
-            write: |rows, column| $crate::tables::column::write(rows, |$row: &$type| &$field, column),
-            read: |column, rows| {
+            number: 0,
+            write: |_, rows, column| $crate::tables::column::write(rows, |$row: &$type| &$field, column),
+            read: |_, column, rows| {
                 $crate::tables::column::read($name, column, rows, |$row: &mut $type| &mut $field)
             },
         }),+]
@@ -135,6 +141,62 @@ pub(crate) fn read<R: 'static, V: Value>(
     match found == rows {
         true => Ok(Box::new(ReadValues { name, values, levels, field })),
         false => Err(Damage::Column(name, TOO_FEW_VALUES)),
+    }
+}
+
+/// The column of a quantity of intervals.
+pub(crate) fn of_quantity(number: usize, row: &'static Row) -> Column<Interval> {
+    if row.is_float {
+        quantity::<f64>(number, row.name, Layout::Plain)
+    } else {
+        quantity::<u64>(number, row.name, Layout::Delta)
+    }
+}
+
+fn quantity<T: Valued + Copy>(number: usize, name: &'static str, layout: Layout) -> Column<Interval>
+where
+    Option<T>: Value + Clone + Default,
+{
+    Column {
+        shape: shape(name, layout, |value: &Option<T>| value),
+        number,
+        write: |number, rows, column| {
+            let value = |row: &Interval| row.quantities.value(number).and_then(T::from_value).copied();
+            let values: Vec<Option<T>> = rows.map(value).collect();
+            write(&mut values.iter(), |value| value, column)
+        },
+        read: |number, column, rows| {
+            let values = read(TABLE[number].name, column, rows, |value: &mut Option<T>| value)?;
+            Ok(Box::new(ReadQuantity { number, values }))
+        },
+    }
+}
+
+/// The values of a quantity.
+struct ReadQuantity<T> {
+    number: usize,
+    values: ColumnValues<Option<T>>,
+}
+
+impl<T: Valued + Clone> Values<Interval> for ReadQuantity<T> {
+    fn fill(&self, rows: &mut [Interval]) -> Result<(), Damage> {
+        let mut found = vec![None; rows.len()];
+        self.values.fill(&mut found)?;
+        for (row, value) in rows.iter_mut().zip(found) {
+            row.quantities.set_value(self.number, value.map(T::into_value));
+        }
+        Ok(())
+    }
+
+    fn set(&self, row: &mut Interval, number: usize) -> Result<(), Damage> {
+        let mut found = None;
+        self.values.set(&mut found, number)?;
+        row.quantities.set_value(self.number, found.map(T::into_value));
+        Ok(())
+    }
+
+    fn is_repeated(&self, number: usize) -> bool {
+        self.values.is_repeated(number)
     }
 }
 

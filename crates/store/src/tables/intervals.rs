@@ -1,8 +1,9 @@
 //! `intervals`: a row for each interval of a probe on a CPU, without its histogram.
 
-use super::column::{Column, columns};
+use super::column::{self, Column, columns};
 use super::{RowKey, Rows, Table};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+use whylate_core::quantity::TABLE;
 use whylate_core::record::Interval;
 
 impl Table for Interval {
@@ -16,14 +17,17 @@ impl Table for Interval {
         Delta "sum_ns" row.sum_ns,
         Delta "min_ns" row.min_ns,
         Delta "max_ns" row.max_ns,
-        Delta "overruns" row.overruns,
-        Delta "gaps" row.gaps,
-        Delta "lost_ns" row.lost_ns,
         Dictionary "spikes_dropped" row.spikes_dropped,
-        Delta "peer_cpu" row.peer_cpu,
-        Delta "counter_hz" row.counter_hz,
-        Delta "accesses" row.accesses,
     ];
+
+    /// A column for each quantity that intervals have.
+    fn more_columns() -> &'static [Column<Self>] {
+        static COLUMNS: LazyLock<Vec<Column<Interval>>> = LazyLock::new(|| {
+            let stored = TABLE.iter().enumerate().filter(|(_, row)| row.is_stored());
+            stored.map(|(number, row)| column::of_quantity(number, row)).collect()
+        });
+        &COLUMNS
+    }
 }
 
 impl Rows {

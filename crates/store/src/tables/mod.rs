@@ -47,6 +47,10 @@ pub(crate) trait Table: Clone + Default + 'static {
     /// What its rows belong to; the columns of that come first.
     type Key: Key;
     const COLUMNS: &'static [Column<Self>];
+    /// Columns that follow from a table elsewhere; they come last.
+    fn more_columns() -> &'static [Column<Self>] {
+        &[]
+    }
 }
 
 /// What a row belongs to.
@@ -62,7 +66,10 @@ pub(crate) const RUN: &[Column<String>] = columns![run: String => Dictionary "ru
 /// The columns of a table, in order.
 pub(crate) fn shapes<R: Table>() -> impl Iterator<Item = &'static Shape> {
     let key = R::Key::COLUMNS.iter().map(|column| &column.shape);
-    RUN.iter().map(|column| &column.shape).chain(key).chain(R::COLUMNS.iter().map(|column| &column.shape))
+    RUN.iter()
+        .map(|column| &column.shape)
+        .chain(key)
+        .chain(R::COLUMNS.iter().chain(R::more_columns()).map(|column| &column.shape))
 }
 
 /// Something with what it belongs to.

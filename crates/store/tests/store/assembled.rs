@@ -3,6 +3,7 @@
 use crate::made::{SECOND, add, execution, info, interval, key, rate_key, rows, three_segments};
 use std::path::Path;
 use whylate_core::WarningCode;
+use whylate_core::quantity::{CORRECTED, GAPS, LOST_NS, OVERRUNS, Quantities, SOURCES};
 use whylate_core::record::{CounterRecord, HwlatRecord, Interval, RateRecord, SpikeRecord};
 use whylate_core::result::{CauseKind, CellResult, HwlatSample, RunResult, RunState, Verdict};
 use whylate_core::{CpuId, Nanos};
@@ -90,12 +91,17 @@ fn a_complete_run_adds_up() {
     assert_eq!((quantiles.min_ns, quantiles.p50_ns, quantiles.max_ns), (10, 20, 200));
     assert_eq!(quantiles.mean_ns, 62.5);
     assert_eq!(cpu.timeline.len(), 2);
-    assert_eq!(cpu.overruns, Some(0));
-    assert!(cpu.corrected.is_some(), "the plan gives the period");
+    assert_eq!(cpu.get(OVERRUNS), Some(0));
+    assert!(cpu.get(CORRECTED).is_some(), "the plan gives the period");
     let stall = &cell.probes[1].cpus[0];
-    assert_eq!((stall.gaps, stall.lost_ns, stall.overruns), (Some(2), Some(198), None));
-    let sources: Vec<_> =
-        stall.sources.iter().map(|it| (it.kind, it.gaps, it.total_ns, it.mean_ns, it.max_ns)).collect();
+    assert_eq!((stall.get(GAPS), stall.get(LOST_NS), stall.get(OVERRUNS)), (Some(2), Some(198), None));
+    let sources: Vec<_> = stall
+        .quantities
+        .of(SOURCES)
+        .unwrap()
+        .iter()
+        .map(|it| (it.kind, it.gaps, it.total_ns, it.mean_ns, it.max_ns))
+        .collect();
     let of_timer = (CauseKind::Irq, 2, 120, 60.0, 60);
     assert_eq!(
         sources,
@@ -154,7 +160,10 @@ fn only_the_newest_attempt_counts() {
 fn the_noise_floor_stands_beside_the_cell() {
     let result = result_of(&complete_info(), |directory| {
         let noise = key("idle", 1, 1, NOISE_FLOOR);
-        let gaps = |cpu, gaps, values: &[u64]| Interval { gaps: Some(gaps), ..interval(cpu, 1, values) };
+        let gaps = |cpu, gaps, values: &[u64]| Interval {
+            quantities: Quantities::default().with(GAPS, gaps),
+            ..interval(cpu, 1, values)
+        };
         directory.rows().add_intervals(&noise, [gaps(0, 0, &[20]), gaps(1, 2, &[20, 230])]);
         let counters = CounterRecord { cpu: CpuId(0), steal_ns: Some(5), ..CounterRecord::default() };
         directory.rows().add_counters(&noise, Span::default(), [counters]);
@@ -284,7 +293,11 @@ fn a_spike_of_hwlat_has_the_whole_sample() {
             latency_ns,
             sample: 0,
         };
-        let seen = Interval { series: series.clone(), gaps: Some(2), ..interval(1, 1, &[30, 50]) };
+        let seen = Interval {
+            series: series.clone(),
+            quantities: Quantities::default().with(GAPS, 2),
+            ..interval(1, 1, &[30, 50])
+        };
         directory.rows().add_intervals(&key, [seen]);
         directory.rows().add_spikes(&key, [spike(SECOND + 5, 50), spike(SECOND + 9, 30)]);
         let record = |at_ns, inner_ns| HwlatRecord { cpu: CpuId(1), at_ns, sample: sample(inner_ns) };

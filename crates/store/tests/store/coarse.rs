@@ -3,6 +3,7 @@
 use crate::made::{SECOND, info, interval, key};
 use std::path::Path;
 use whylate_core::CpuId;
+use whylate_core::quantity::{OVERRUNS, Quantities};
 use whylate_core::record::{Interval, SourceRecord, SpikeRecord, TaskRecord};
 use whylate_core::result::CauseKind;
 use whylate_store::{Keeping, Reader, RunDirectory, Sink as _, Span};
@@ -18,7 +19,13 @@ fn write(path: &Path, keeping: Keeping) -> RunDirectory {
     for second in 0..FLUSHES {
         let rows = directory.rows();
         let samples: Vec<u64> = (0..40).map(|nth| (nth * 7 + second) % 250).collect();
-        rows.add_intervals(&task, vec![Interval { overruns: Some(2), ..interval(1, second, &samples) }]);
+        rows.add_intervals(
+            &task,
+            vec![Interval {
+                quantities: Quantities::default().with(OVERRUNS, 2),
+                ..interval(1, second, &samples)
+            }],
+        );
         let span = Span { start_ns: second * SECOND, end_ns: (second + 1) * SECOND };
         let record = TaskRecord { cpu: CpuId(1), thread: 7, run_ns: 5, ..TaskRecord::default() };
         rows.add_tasks(&task, span, vec![record]);
@@ -56,7 +63,7 @@ fn sums(path: &Path) -> ([u64; 5], [u64; 2], (usize, u64)) {
             assert!(one.start_ns >= end_ns, "the order of time is kept over segments");
             end_ns = one.end_ns;
             assert_eq!(one.histogram.iter().map(|(_, count)| count).sum::<u64>(), one.samples);
-            let of = [1, one.samples, one.sum_ns, one.overruns.unwrap(), 0];
+            let of = [1, one.samples, one.sum_ns, one.quantities.get(OVERRUNS).unwrap(), 0];
             counts.iter_mut().zip(of).for_each(|(sum, one)| *sum += one);
             counts[4] = counts[4].max(one.max_ns.unwrap());
         }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 use whylate_core::plan::Source;
+use whylate_core::quantity::{GAPS, LOST_NS, OVERRUNS, Quantities};
 use whylate_core::record::{
     CounterRecord, GpuRecord, HwlatRecord, InterruptRecord, Interval, IpiRecord, RateRecord, SourceRecord,
     SpikeCauses, SpikeRecord, TaskRecord,
@@ -90,9 +91,7 @@ pub(crate) fn interval(cpu: u32, second: u64, values: &[u64]) -> Interval {
         sum_ns: values.iter().sum(),
         min_ns: sorted.first().copied(),
         max_ns: sorted.last().copied(),
-        overruns: Some(0),
-        gaps: None,
-        lost_ns: None,
+        quantities: Quantities::default().with(OVERRUNS, 0),
         spikes_dropped: 0,
         histogram,
         ..Interval::default()
@@ -227,13 +226,11 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
             (
                 stall.clone(),
                 Interval {
-                    overruns: None,
-                    gaps: Some(1),
-                    lost_ns: Some(99),
+                    quantities: Quantities::default().with(GAPS, 1).with(LOST_NS, 99),
                     ..interval(0, second, &[15, 99])
                 },
             ),
-            (stall, Interval { overruns: None, ..interval(1, second, &[]) }),
+            (stall, Interval { quantities: Quantities::default(), ..interval(1, second, &[]) }),
         ],
         spikes: vec![(Arc::clone(&timer), spike)],
         rates: vec![(rate_key(cell, repeat, 1, "l3"), rate)],

@@ -7,6 +7,7 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use whylate_core::quantity::OVERRUNS;
 use whylate_core::result::{HistogramKind, LatencyRecord, RunResult, RunState, SpikeTrace, Verdict};
 use whylate_core::{CpuId, Nanos};
 use whylate_store::{ExecutionState, Reader, Rows, RunDirectory, RunInfo, Sink as _, StoreError, assemble};
@@ -213,7 +214,7 @@ fn make_nonsense(rows: &mut Rows, random: &mut Random) -> usize {
         7 => interval.sum_ns = 1_000_000 << random.below(30),
         8 => interval.histogram[0].0 = 257 + 2 * random.below(1_000) as u64,
         9 => (interval.min_ns, interval.max_ns) = (None, None),
-        10 => interval.overruns = Some(i64::MAX as u64),
+        10 => interval.quantities.set(OVERRUNS, i64::MAX as u64),
         11 => interval.spikes_dropped = i64::MAX as u64,
         12 => *key = other("unheard-of"),
         13 => Arc::make_mut(key).attempt += 5,

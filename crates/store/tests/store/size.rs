@@ -4,6 +4,7 @@ use crate::made::{SECOND, info, key};
 use std::fs;
 use std::path::Path;
 use whylate_core::CpuId;
+use whylate_core::quantity::{OVERRUNS, Quantities};
 use whylate_core::record::{InterruptRecord, Interval};
 use whylate_store::{RunDirectory, Sink as _, Span};
 
@@ -32,9 +33,7 @@ fn minute(cpu: u32, minute: u64, random: &mut u64) -> Interval {
         sum_ns: histogram.iter().map(|(lower, count)| lower * count).sum(),
         min_ns: Some(histogram[0].0),
         max_ns: Some(4_000 + (*random >> 50)),
-        overruns: Some(0),
-        gaps: None,
-        lost_ns: None,
+        quantities: Quantities::default().with(OVERRUNS, 0),
         spikes_dropped: 0,
         histogram,
         ..Interval::default()

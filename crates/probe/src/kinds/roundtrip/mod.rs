@@ -9,6 +9,7 @@ use crate::child::{Team, Worker};
 use crate::error::ProbeError;
 use serde::{Deserialize, Serialize};
 use whylate_core::plan::{CpuPair, Policy, RoundtripMethod, RoundtripPlan};
+use whylate_core::quantity::{COUNTER_HZ, PEER_CPU, Quantities};
 use whylate_core::{CpuContext, Facts, Nanos, Warning, WarningCode};
 use whylate_sys::counter::{Calibration, CounterKind};
 
@@ -59,8 +60,9 @@ impl Kind for RoundtripSpec {
         Some(self.pair)
     }
 
-    fn counter_hz(&self) -> Option<u64> {
-        Some(Calibration::of_multiplier(self.multiplier).frequency.0)
+    fn quantities(&self) -> Quantities {
+        let counter_hz = Calibration::of_multiplier(self.multiplier).frequency.0;
+        Quantities::default().with(COUNTER_HZ, counter_hz).with(PEER_CPU, u64::from(self.pair.to.0))
     }
 
     fn exchange(&self, team: &Team<'_>) -> Option<Exchange> {

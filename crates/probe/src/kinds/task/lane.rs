@@ -5,6 +5,7 @@ use crate::measure::{Batch, LatencyTotals, TaskLine, TaskSpike, TaskTotals};
 use std::collections::{BTreeMap, VecDeque};
 use whylate_bpf::tasks::{Activation, Doing, Thread, Wait, Waker};
 use whylate_core::CpuId;
+use whylate_core::quantity::{LOST_NS, OVERRUNS, Quantities};
 use whylate_core::record::{Interval, SourceRecord, TaskRecord};
 use whylate_core::result::{Cause, CauseKind, HourResult};
 use whylate_stats::{Histogram, Largest};
@@ -271,7 +272,8 @@ impl Lane {
         };
         let response = interval(self.name.clone(), std::mem::take(&mut self.response.0));
         let (missed, lost_ns) = (std::mem::take(&mut self.missed.0), std::mem::take(&mut self.lost_ns));
-        batch.intervals.push(Interval { overruns: Some(missed), lost_ns: Some(lost_ns), ..response });
+        let quantities = Quantities::default().with(OVERRUNS, missed).with(LOST_NS, lost_ns);
+        batch.intervals.push(Interval { quantities, ..response });
         for (part, histogram) in PARTS.iter().zip(&mut self.parts) {
             batch.intervals.push(interval(format!("{}/{part}", self.name), std::mem::take(histogram)));
         }

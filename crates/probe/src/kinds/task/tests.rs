@@ -4,6 +4,7 @@ use super::lanes::{Lanes, OTHERS, Of, SERIES_MAX};
 use super::lost;
 use std::collections::BTreeMap;
 use whylate_bpf::tasks::{Activation, Doing, Stage, Wait, Waker, Watched};
+use whylate_core::quantity::{LOST_NS, OVERRUNS};
 use whylate_core::result::{Cause, CauseKind, HourResult};
 use whylate_core::{CpuId, Nanos};
 use whylate_record::tasks::Explained;
@@ -48,13 +49,13 @@ fn an_interval_holds_what_came_since_the_last_one() {
     let of = |series: &str| {
         batch.intervals.iter().find(|it| it.series.as_deref() == Some(series)).unwrap().clone()
     };
-    assert_eq!((of("a:b").samples, of("a:b").overruns, of("a:b").max_ns), (4, Some(2), Some(70_000)));
+    assert_eq!((of("a:b").samples, of("a:b").get(OVERRUNS), of("a:b").max_ns), (4, Some(2), Some(70_000)));
     assert_eq!((of("a:b/wakeup").max_ns, of("a:b/period").samples), (Some(5_000), 3));
     assert_eq!(of("a:b/period").histogram.len(), 1);
     assert!(of("a:b/period").histogram[0].0 <= 1_000_000 && lower_edge(0) == 0);
     let (series, thief) = &batch.sources[0];
     assert_eq!((series.as_str(), thief.actor.as_deref(), thief.gaps), ("a:b", Some("thief"), 4));
-    assert_eq!((thief.total_ns, of("a:b").lost_ns), (60_000, Some(80_000)));
+    assert_eq!((thief.total_ns, of("a:b").get(LOST_NS)), (60_000, Some(80_000)));
     assert_eq!((batch.tasks[0].thread, batch.tasks[0].run_ns), (5, 140_000));
     let next = lanes.take(4_000_000, 5_000_000);
     assert!(next.intervals.iter().all(|interval| interval.samples == 0) && next.tasks.is_empty());

@@ -1,6 +1,7 @@
 use super::*;
 use crate::{Options, resolve};
 use whylate_core::plan::ProbePlan;
+use whylate_core::quantity::{GAPS, LOST_NS};
 use whylate_core::result::HwlatSample;
 use whylate_core::{CpuId, CpuSet, Facts};
 
@@ -38,7 +39,7 @@ fn timerlat_has_a_part_until_the_interrupt() {
     assert_eq!((spike.series.as_deref(), spike.latency_ns), (Some("timerlat"), 900));
     let batch = collector.take(5_000);
     let series: Vec<_> =
-        batch.intervals.iter().map(|it| (it.series.as_deref().unwrap(), it.max_ns, it.gaps)).collect();
+        batch.intervals.iter().map(|it| (it.series.as_deref().unwrap(), it.max_ns, it.get(GAPS))).collect();
     assert_eq!(series, [("timerlat", Some(900), None), ("timerlat/interrupt", Some(300), None)]);
     assert_eq!((batch.spikes.len(), batch.start_ns, batch.end_ns), (1, 1_000, 5_000));
     assert_eq!(collector.take(6_000).intervals[0].samples, 0);
@@ -51,7 +52,7 @@ fn a_tracer_that_looks_for_gaps_counts_them() {
     assert!(collector.add(&noise).is_none(), "the moment of a noise is not known");
     assert!(collector.add(&noise).is_none());
     let interval = &collector.take(5_000).intervals[0];
-    assert_eq!((interval.gaps, interval.lost_ns, interval.samples), (Some(14), Some(10_000), 2));
+    assert_eq!((interval.get(GAPS), interval.get(LOST_NS), interval.samples), (Some(14), Some(10_000), 2));
 }
 
 #[test]
