@@ -42,7 +42,8 @@ impl Lake {
 
     /// Brings a run back as it was, into a directory that does not exist: whole or not at all.
     pub fn pull(&self, run: &LakeRun, to: &Path) -> Result<Pulled, FarmError> {
-        if to.symlink_metadata().is_ok() {
+        let (above, own_name) = Folder::above(to)?;
+        if above.find(&own_name).is_some() {
             return Err(FarmError::refused(to.display(), "exists; give another directory"));
         }
         let manifest = self.manifest(run)?;
@@ -52,8 +53,7 @@ impl Lake {
         let mut file = tempfile::tempfile().at("create a file for", to)?;
         self.runtime.block_on(self.fetch(archived, &mut file))?;
         file.rewind().at("read", to)?;
-        let (above, name) = Folder::above(to)?;
-        above.make_whole(&name, |scratch| archive::unpack(file, scratch))?;
+        above.make_whole(&own_name, |scratch| archive::unpack(file, scratch))?;
         Ok(Pulled { run: run.clone(), bytes: archived.bytes })
     }
 

@@ -261,7 +261,7 @@ mod tests {
     }
 
     /// A file below a folder that says that it is a display's.
-    fn display(folder: &Path) -> std::path::PathBuf {
+    fn display(folder: &Path) -> PathBuf {
         fs::write(folder.join("class"), "0x030000\n").unwrap();
         let file = folder.join("resource0_wc");
         fs::write(&file, [7; 65_536]).unwrap();

@@ -93,15 +93,15 @@ fn a_run_of_a_version_that_sealed_no_verdict_is_read() {
     assert_eq!(listed(&folder.path().join("empty")), None, "it has no samples");
 }
 
-/// `cargo test -p whylate-store --release --test store listed::how_long -- --ignored --nocapture`
+/// Prints how long lists take; for the records with `WHYLATE_LISTED_RUNS=1000`, `--release` and `--nocapture`.
 #[test]
-#[ignore = "a figure for the records"]
-fn how_long_a_thousand_runs_take() {
+fn a_list_of_many_runs_has_each_run_however_it_is_read() {
+    let count: usize = std::env::var("WHYLATE_LISTED_RUNS").map_or(12, |count| count.parse().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let first = folder.path().join("run-0");
     failing_run(&first);
     with_result(&first);
-    for number in 1..1_000 {
+    for number in 1..count {
         let to = folder.path().join(format!("run-{number}"));
         for found in Folder::open(&first).unwrap().tree().unwrap() {
             let at = to.join(&found.name);
@@ -116,13 +116,9 @@ fn how_long_a_thousand_runs_take() {
     let mut runs = RunList::default();
     for what in ["first", "again", "again"] {
         let begun = Instant::now();
-        let count = runs.read(&opened).len();
+        assert_eq!(runs.read(&opened).len(), count);
         eprintln!("{what}: {count} runs of {bytes} bytes in {:?}", begun.elapsed());
     }
-    std::thread::sleep(Duration::from_secs(6));
-    let begun = Instant::now();
-    runs.read(&opened);
-    eprintln!("with a full look: {:?}", begun.elapsed());
     for run in fs::read_dir(folder.path()).unwrap() {
         // As an earlier version left it.
         let path = run.unwrap().path().join("manifest.jsonl");
@@ -131,6 +127,6 @@ fn how_long_a_thousand_runs_take() {
         fs::write(&path, &text[..end]).unwrap();
     }
     let begun = Instant::now();
-    RunList::default().read(&opened);
+    assert_eq!(RunList::default().read(&opened).len(), count);
     eprintln!("without a sealed verdict: {:?}", begun.elapsed());
 }
