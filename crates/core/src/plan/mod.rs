@@ -29,12 +29,7 @@ pub use load::{
     GraphicsPlan, IpiPlan, IrqSource, IrqThreadPlan, LoadKind, LoadPlan, MemoryAccess, MemoryPlan, Pace,
     PageattrPlan, SoftirqPlan, TlbPlan,
 };
-pub use probe::{
-    ACCESS_AGAIN, ACCESS_FIRST, AccessPlan, CpuPair, DispatchPlan, DispatchSource, HistogramsPlan, Judged,
-    Mark, MeasuringTask, Policy, ProbeFacts, ProbePlan, ProbeWords, RoundtripMethod, RoundtripMethods,
-    RoundtripPlan, Samples, StallPlan, TaskPlan, Threshold, TimerMethod, TimerPlan, Tracer, TracerPlan,
-    check_period,
-};
+pub use probe::*;
 pub use question::{AnswerPlan, CellReference, Expected, Order, SeriesStatistic, Share, Statistic};
 pub use size::{ASSUMED_LAST_LEVEL, Size, SizeError};
 pub use trace::{TracePlan, TraceProfile, TraceWhen};
