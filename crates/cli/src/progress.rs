@@ -197,6 +197,6 @@ mod tests {
             describe(&progress)
         };
         assert_eq!(described(vec![(CpuId(0), 0, 0), (CpuId(1), 0, 0)]), "3 s");
-        assert!(says("s-max-us", &described(vec![(CpuId(0), 7, 12_300), (CpuId(1), 0, 0)])));
+        assert!(says("s-max-us", described(vec![(CpuId(0), 7, 12_300), (CpuId(1), 0, 0)])));
     }
 }

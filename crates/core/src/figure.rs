@@ -176,9 +176,9 @@ mod tests {
     fn an_interval_says_in_words_which_end_is_not_known() {
         let text = |low, high| between((low, high), |end| format!("{end:.1}"));
         assert_eq!(text(Some(1.5), Some(1.7)), "1.5 to 1.7");
-        assert!(says("at-least-too-few", &text(Some(1.5), None)));
-        assert!(says("at-most-too-few", &text(None, Some(0.9))));
-        assert!(says("too-few-repeats-for", &text(None, None)));
+        assert!(says("at-least-too-few", text(Some(1.5), None)));
+        assert!(says("at-most-too-few", text(None, Some(0.9))));
+        assert!(says("too-few-repeats-for", text(None, None)));
     }
 
     #[test]
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn rates_keep_the_unit_of_their_load() {
         assert_eq!(rate(23.4e9, "bytes_per_s"), "23.4 GB/s");
-        assert!(says("frames-s-one-each", &rate(59.94, "frames_per_s")));
+        assert!(says("frames-s-one-each", rate(59.94, "frames_per_s")));
         assert_eq!(rate(1_234_000.0, "rectangles_per_s"), "1.23 M rectangles/s");
         assert_eq!(rate(7.0, "score"), "7.00 score");
     }

@@ -376,10 +376,10 @@ mod tests {
     #[test]
     fn wrong_durations_say_what_would_be_right() {
         let message = |text: &str| text.parse::<Nanos>().unwrap_err().to_string();
-        assert!(says("has-no-unit-write", &message("200")));
-        assert!(says("parsecs-unknown-unit-parsecs", &message("5 parsecs")));
-        assert!(says("soon-not-duration-write", &message("soon")));
-        assert!(says("us-not-duration-write", &message("-5us")));
+        assert!(says("has-no-unit-write", message("200")));
+        assert!(says("parsecs-unknown-unit-parsecs", message("5 parsecs")));
+        assert!(says("soon-not-duration-write", message("soon")));
+        assert!(says("us-not-duration-write", message("-5us")));
         assert_eq!(message("99999999999999999d"), "`99999999999999999d` is too large");
     }
 

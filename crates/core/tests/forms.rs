@@ -71,10 +71,10 @@ fn the_short_form_replaces_what_its_section_names_and_nothing_else() {
 fn a_wrong_short_form_is_an_error_with_its_place_in_either_form() {
     let wrong = PLAN.replace("load.b.rate = \"5/s\"", "load.c.rate = \"5/s\"");
     for plan in [short(&wrong, &[]), whole(&wrong, &[])] {
-        assert!(says("plan-toml-short-load", &plan.unwrap_err()));
+        assert!(says("plan-toml-short-load", plan.unwrap_err()));
     }
     let wrong = PLAN.replace("duration = \"1s\"", "duration = 1");
-    assert!(says("plan-toml-duration-has", &whole(&wrong, &[]).unwrap_err()));
+    assert!(says("plan-toml-duration-has", whole(&wrong, &[]).unwrap_err()));
     let none = PLAN.split("[short]").next().unwrap();
     assert!(whole(none, &[]).is_ok());
     assert!(short(none, &[]).unwrap_err().contains("add a section `[short]`"));
@@ -109,7 +109,7 @@ fn treatments_may_be_optional_and_cells_do_without_causes() {
 #[test]
 fn writing_through_the_kernel_has_one_variant_and_a_device() {
     let wrong = PLAN.replace("variant = \"sfence\"", "variant = \"sfence\"\nthrough = \"write\"");
-    assert!(says("has-variant-as-only", &whole(&wrong, &[]).unwrap_err()));
+    assert!(says("has-variant-as-only", whole(&wrong, &[]).unwrap_err()));
     let wrong = PLAN.replace("variant = \"sfence\"", "through = \"write\"");
     assert!(whole(&wrong, &[]).unwrap_err().contains("needs a device"));
 }

@@ -266,8 +266,8 @@ fn loads_of_single_acts_have_defaults_and_errors_with_their_place() {
     for kind in ["ipi", "pageattr", "softirq", "irq-thread"] {
         assert_eq!(parse(&with(&format!("kind = \"{kind}\""))).unwrap().load[0].kind.kind(), kind);
     }
-    assert!(says("plan-toml-load-rate", &error(&with("kind = \"softirq\"\nrate = 1000"))));
-    assert!(says("plan-toml-load-source", &error(&with("kind = \"irq-thread\"\nsource = \"gpu\""))));
+    assert!(says("plan-toml-load-rate", error(&with("kind = \"softirq\"\nrate = 1000"))));
+    assert!(says("plan-toml-load-source", error(&with("kind = \"irq-thread\"\nsource = \"gpu\""))));
 }
 
 #[test]

@@ -220,7 +220,7 @@ mod tests {
         );
         let error = said.unwrap_err();
         assert!(error.is_unavailable(), "{error}");
-        assert!(says("python-nonexistent-python-there", &error.to_string()), "{error}");
+        assert!(says("python-nonexistent-python-there", error.to_string()), "{error}");
     }
 
     /// What stands for Python: a script of the shell in that folder.

@@ -297,9 +297,9 @@ mod tests {
         assert!(said(&FARM.replace("\"a\"", "\"A b\"")).contains("lower-case"));
         assert!(said(&FARM.replace("s3://b/farm", "s3://b/$(reboot)")).contains("no script"));
         assert!(said(&format!("{FARM}kernel = \"\"\n")).contains("empty `kernel`"));
-        assert!(says("schedule-five-fields", &said(&format!("schedule = \"0 3\"\n{FARM}"))));
+        assert!(says("schedule-five-fields", said(&format!("schedule = \"0 3\"\n{FARM}"))));
         assert!(said(&FARM.replace("s3://b/farm", "ftp://b/farm")).contains("lake `ftp://b/farm`: give"));
-        assert!(says("label-arch-two-words", &said(&FARM.replace("arm64", "two words"))));
+        assert!(says("label-arch-two-words", said(&FARM.replace("arm64", "two words"))));
         assert!(said("name = \"rack\"\nlake = \"/srv\"\nhost = []\n").contains("[[host]]"));
     }
 }

@@ -113,8 +113,8 @@ mod tests {
         let with = |pattern: &str| {
             message(LoadWork::Exec(ExecSpec { rate_pattern: Some(pattern.to_owned()), ..exec() }))
         };
-        assert!(says("not-regular-expression", &with("rate: ([0-9")));
-        assert!(says("has-groups-needs-exactly", &with("rate: [0-9]+")));
+        assert!(says("not-regular-expression", with("rate: ([0-9")));
+        assert!(says("has-groups-needs-exactly", with("rate: [0-9]+")));
         assert!(with("(a)(b)").contains("has 2 groups"));
         assert!(message(LoadWork::Exec(ExecSpec { command: vec![], ..exec() })).contains("command is empty"));
     }

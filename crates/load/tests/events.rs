@@ -199,5 +199,5 @@ fn a_device_that_is_no_card_is_refused() {
     let plan = PageattrPlan { device: Some("/dev/null".into()), ..PageattrPlan::default() };
     let error = LoadSpec::new(LoadWork::Pageattr(acts(plan, CpuId(0), None))).validate().unwrap_err();
     assert!(matches!(error, LoadError::Unavailable(_)), "{error}");
-    assert!(says("dev-null-makes-no", &error.to_string()), "{error}");
+    assert!(says("dev-null-makes-no", error.to_string()), "{error}");
 }

@@ -99,7 +99,7 @@ fn more_than_half_of_the_memory_is_refused_before_it_is_taken() {
     let mut load = start(&spec(MemorySpec { working_set, ..memory(MemoryAccess::Write) }));
     let error = load.wait_ready(READY).unwrap_err();
     assert!(matches!(error, LoadError::Reported(_)), "{error:?}");
-    assert!(says("more-than-half-available-2", &error.to_string()), "{error}");
+    assert!(says("more-than-half-available-2", error.to_string()), "{error}");
     assert!(matches!(load.status(), LoadStatus::Died(reason) if reason == error.to_string()));
     assert_eq!(load.stop().unwrap_err().to_string(), error.to_string());
 }
@@ -144,5 +144,5 @@ fn an_unknown_program_and_a_wrong_request() {
     assert!(error.to_string().starts_with("starting /no/such/whylate"), "{error}");
     let output = Command::new(CHILD).arg("internal-load").stdin(Stdio::null()).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(says("request-that-cannot-read", &String::from_utf8(output.stdout).unwrap()));
+    assert!(says("request-that-cannot-read", String::from_utf8(output.stdout).unwrap()));
 }

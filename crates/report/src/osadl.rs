@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(lines[0], "#Minimum latency: 0 microseconds");
         assert_eq!(lines[2], "#Maximum latency: 20000 microseconds");
         assert_eq!(lines[3], "#Total samples: 6");
-        assert!(says("there-are-samples-greater", &lines[5]));
+        assert!(says("there-are-samples-greater", lines[5]));
         assert_eq!(lines[6], "#usecs\t         samples");
         assert_eq!(lines[7], "     0\t               3");
         // This bucket is 512 ns wide, and its middle is in the next microsecond.

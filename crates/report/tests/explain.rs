@@ -77,9 +77,9 @@ fn nothing_late_is_said_so() {
     quiet.spikes.clear();
     quiet.traces[0].spikes_found = 0;
     quiet.answer = ExplainAnswer::None;
-    assert!(says("no-latency-above-us", &terminal(&quiet, Style::default())));
-    assert!(says("no-latency-above-us-2", &html(&quiet)));
-    assert!(says("no-latency-above-us-3", &markdown(&quiet)));
+    assert!(says("no-latency-above-us", terminal(&quiet, Style::default())));
+    assert!(says("no-latency-above-us-2", html(&quiet)));
+    assert!(says("no-latency-above-us-3", markdown(&quiet)));
 }
 
 #[test]
@@ -120,9 +120,9 @@ fn the_count_never_claims_more_than_there_is() {
     let mut kept = result("task");
     kept.traces[0].threshold_from = ThresholdFrom::Kept;
     kept.traces[0].threshold_ns = 2_140_000;
-    assert!(says("latency-us", &terminal(&kept, Style::default())));
+    assert!(says("latency-us", terminal(&kept, Style::default())));
     kept.traces.push(kept.traces[0].clone());
-    assert!(says("latencies-largest-us-largest", &terminal(&kept, Style::default())));
+    assert!(says("latencies-largest-us-largest", terminal(&kept, Style::default())));
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn causes_that_could_not_be_looked_for_are_not_said_to_be_unknown() {
     for spike in run.cells.iter_mut().flat_map(|cell| &mut cell.spikes) {
         (spike.cause, spike.also) = (Cause::unattributed(), Vec::new());
     }
-    assert!(says("nothing-that-recorded-explains", &terminal_text(&run, 200)));
+    assert!(says("nothing-that-recorded-explains", terminal_text(&run, 200)));
     run.warnings.push(Warning::new(WarningCode::NoCauses, "BPF programs are refused"));
     let text = terminal_text(&run, 200);
     assert!(says("could-not-be-looked", &text) && !text.contains("nothing that was recorded"), "{text}");
@@ -133,7 +133,7 @@ fn few_repeats_are_said_once_and_contrasts_have_their_circumstances() {
     assert!(unbroken.contains(untold), "{in_short}");
     let tables = text.split_once("how late a periodic task").unwrap().1;
     assert!(tables.contains("? 1.57 ×") && !tables.contains("too few repeats for an interval"), "{tables}");
-    assert!(says("without-interval-too-few", &tables), "{tables}");
+    assert!(says("without-interval-too-few", tables), "{tables}");
 }
 
 /// Was it late, how bad, who, what helps: the sentences stand above everything else.
@@ -224,7 +224,7 @@ fn a_run_without_samples_is_an_error_that_says_why() {
     let empty = fixture::empty_result();
     let error = whylate_report::run(&empty).unwrap_err();
     assert!(matches!(error, ReportError::NoSamples { .. }));
-    assert!(says("no-samples-run-not", &error.to_string()));
+    assert!(says("no-samples-run-not", error.to_string()));
     let mut measure = fixture::measure_result(&[1]);
     measure.probe.cpus.clear();
     assert!(matches!(whylate_report::measure(&measure), Err(ReportError::NoSamples { .. })));

@@ -329,7 +329,7 @@ mod tests {
         let warning = left.warnings.iter().find(|warning| warning.code == WarningCode::NoTracer).unwrap();
         assert!(warning.text.contains("CONFIG_HWLAT_TRACER is off"), "{warning:?}");
         let refused = check_tracers(experiment(&["osnoise"], ""), &host).unwrap_err();
-        assert!(says("this-kernel-has-no", &refused.to_string()), "{refused}");
+        assert!(says("this-kernel-has-no", refused.to_string()), "{refused}");
     }
 
     #[test]

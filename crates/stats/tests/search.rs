@@ -131,7 +131,7 @@ fn what_makes_something_else_worse_is_refused() {
     }
     assert!(search.base().is_empty());
     let end = search.claims()[0].end.clone();
-    assert!(matches!(&end, ClaimEnd::Refused(why) if says("timer-p50-larger", &why)), "{end:?}");
+    assert!(matches!(&end, ClaimEnd::Refused(why) if says("timer-p50-larger", why)), "{end:?}");
     // Less load is not a better latency.
     let mut search = Search::new(Rules { margin: 0.05, alpha: 0.05, seed: 1, below: None, first: 0 }, 1);
     while let Some(trial) = search.next() {
@@ -139,7 +139,7 @@ fn what_makes_something_else_worse_is_refused() {
         let rates = BTreeMap::from([("l3".to_owned(), rate)]);
         search.take(&Figure { value, rates, ..Figure::default() });
     }
-    assert!(matches!(&search.claims()[0].end, ClaimEnd::Refused(why) if says("load-l3-does-less", &why)));
+    assert!(matches!(&search.claims()[0].end, ClaimEnd::Refused(why) if says("load-l3-does-less", why)));
 }
 
 #[test]

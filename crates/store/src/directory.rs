@@ -263,7 +263,7 @@ impl RunDirectory {
         for table in NAMES {
             let folder = self.folder(table);
             for number in numbers {
-                let _ = folder.remove(&segment::file_name(*number));
+                let _ = folder.remove(segment::file_name(*number));
             }
             let _ = folder.sync();
         }

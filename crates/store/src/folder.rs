@@ -377,7 +377,7 @@ impl Folder {
 
     /// Removes what was staged and will not get its name.
     pub(crate) fn discard(&self, name: &str) {
-        let _ = self.remove(&temporary(name));
+        let _ = self.remove(temporary(name));
     }
 
     /// Removes a file or a link; nothing where there is none.

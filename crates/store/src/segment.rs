@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn other_columns_are_damage() {
-        assert!(says("column-start-ns-missing", &as_intervals(Shorter).unwrap_err()));
-        assert!(says("column-cpu-has-another", &as_intervals(Changed).unwrap_err()));
+        assert!(says("column-start-ns-missing", as_intervals(Shorter).unwrap_err()));
+        assert!(says("column-cpu-has-another", as_intervals(Changed).unwrap_err()));
     }
 }

@@ -41,7 +41,7 @@ impl RunDirectory {
 
     /// Removes the metadata of a trace that was removed.
     pub fn remove_trace_note(&self, trace: &Path) -> Result<(), StoreError> {
-        self.folder(TRACES_FOLDER).remove(&note_name(trace))
+        self.folder(TRACES_FOLDER).remove(note_name(trace))
     }
 }
 

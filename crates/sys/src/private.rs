@@ -251,8 +251,8 @@ mod tests {
         rustix::fs::mknodat(CWD, path.join("pipe"), FileType::Fifo, Mode::RWXU, 0).unwrap();
         let refused = |name: &str| folder.open_file(name, OFlags::RDONLY).unwrap_err().to_string();
         assert!(refused("soft").ends_with("soft is a link"));
-        assert!(says("folder-not-file", &refused("folder")));
-        assert!(says("pipe-not-file", &refused("pipe")));
+        assert!(says("folder-not-file", refused("folder")));
+        assert!(says("pipe-not-file", refused("pipe")));
         std::fs::hard_link(path.join("file"), top.path().join("second")).unwrap();
         assert!(refused("file").contains("second name"));
         assert!(folder.open_file("absent", OFlags::RDONLY).unwrap_err().is_absence());

@@ -101,7 +101,7 @@ mod tests {
             |function: &str| place_of(&Mark::Function { path: own.clone(), function: function.to_owned() });
         let (path, offset) = of("main").unwrap().unwrap();
         assert!(path.is_absolute() && offset > 0);
-        assert!(says("there-no-function-no", &of("no_such_function").unwrap_err()));
+        assert!(says("there-no-function-no", of("no_such_function").unwrap_err()));
         let missing = Mark::Function { path: "/no/such/file".into(), function: "main".to_owned() };
         assert!(place_of(&missing).unwrap_err().starts_with("/no/such/file: "));
         let text = Mark::Function { path: "/proc/self/status".into(), function: "main".to_owned() };

@@ -215,6 +215,6 @@ fn root_does_not_run_the_commands_of_others_unasked() {
         asked
     });
     let error = said.error();
-    assert!(says("user-can-write-this", &error) && error.contains("touch made"), "{error}");
+    assert!(says("user-can-write-this", error) && error.contains("touch made"), "{error}");
     assert!(error.contains("add `--yes`") && !folder.path().join("run").exists(), "{error}");
 }

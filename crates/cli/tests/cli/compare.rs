@@ -37,7 +37,7 @@ fn two_single_results_are_not_told_apart_and_say_how_far_they_are() {
     let document = said.document();
     validate("compare", &document);
     assert_eq!((word(&document, "format"), word(&document, "outcome")), ("whylate.compare/1", "cannot_tell"));
-    assert!(says("without-history-runs", &word(&document, "basis")), "{document}");
+    assert!(says("without-history-runs", word(&document, "basis")), "{document}");
     let contrast = &list(&document, "contrasts")[0];
     assert!(contrast["ratio"].as_f64().unwrap() > 15.0, "{contrast}");
     let shown = whylate(&["compare", &a, &b, "--statistic", "timer p99"]).stdout;
@@ -82,7 +82,7 @@ fn a_change_over_runs_is_found() {
         |key: &str| list(&foreign, key).iter().map(|it| word(it, "what").to_owned()).collect::<Vec<_>>();
     assert!(what("unknown").contains(&"settings.rt_period_us".to_owned()), "{foreign}");
     assert!(!what("differences").iter().any(|it| it.starts_with("plan.")), "{foreign}");
-    assert!(says("no-run-plan-small", &show(&["--cell", "none"]).error()));
+    assert!(says("no-run-plan-small", show(&["--cell", "none"]).error()));
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn runs_are_listed_tagged_compared_and_removed() {
     let cell = word(&list(&here(&["report", new, "--json"]).document(), "cells")[0], "name").to_owned();
     let of_cell = here(&["compare", &format!("{old}:{cell}"), &format!("{new}:{cell}"), "--json"]);
     assert_eq!(list(&of_cell.document(), "sides")[0]["cell"], Value::String(cell));
-    assert!(says("there-no-cell-nowhere-2", &here(&["compare", &format!("{old}:nowhere"), new]).error()));
+    assert!(says("there-no-cell-nowhere-2", here(&["compare", &format!("{old}:nowhere"), new]).error()));
 
     let other = here(&["run", &plan, "-q", "-o", "other", "--set", "duration=\"400ms\""]);
     assert!(matches!(other.code, Some(0 | 2)), "{other:?}");

@@ -60,9 +60,9 @@ fn a_probe_that_is_stopped_has_measured_nothing() {
     let (result, code) = stopped("stopped-probe", "internal-probe", &plan);
     assert_eq!((word(&result, "verdict"), code), ("incomplete", Some(1)), "{result}");
     let repeat = &result["cells"][0]["repeats"][0];
-    assert!(says("measuring-process-stopped", &word(repeat, "error")), "{repeat}");
+    assert!(says("measuring-process-stopped", word(repeat, "error")), "{repeat}");
     assert_eq!(repeat["probes"].as_array().map(Vec::len), Some(0), "its samples do not count: {repeat}");
-    assert!(says("measuring-process-stopped-2", &word(&result, "verdict_reason")), "{result}");
+    assert!(says("measuring-process-stopped-2", word(&result, "verdict_reason")), "{result}");
 }
 
 /// Whether a thread of the process has a real-time priority: field 40 of its `stat`.
@@ -130,7 +130,7 @@ fn a_load_that_stands_still_fails_its_repeat() {
     let (result, code) = stopped("stopped-load", "internal-load", &plan);
     assert_eq!(code, Some(1));
     let repeat = &result["cells"][0]["repeats"][0];
-    assert!(says("has-not-responded-for", &word(repeat, "error")), "{repeat}");
+    assert!(says("has-not-responded-for", word(repeat, "error")), "{repeat}");
 }
 
 #[test]
@@ -177,6 +177,6 @@ fn a_thread_that_never_runs_fails_the_limit() {
     let result = said.document();
     assert_eq!((word(&result, "verdict"), said.code), ("fail", Some(2)), "{result}");
     let reason = word(&result, "verdict_reason");
-    assert!(says("measuring-thread-never-ran", &reason), "{reason}");
+    assert!(says("measuring-thread-never-ran", reason), "{reason}");
     assert!(reason.contains("another whylate"), "who it was: {reason}");
 }

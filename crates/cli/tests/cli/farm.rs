@@ -335,6 +335,6 @@ fn the_same_farm_gives_the_same_files() {
     );
     let out = folder.path().join("none");
     let said = whylate(&["farm", "render", "--for", "slurm", "--farm", &no_host, "-o", text(&out)]);
-    assert!(says("no-host-has-labels", &said.error()), "{said:?}");
+    assert!(says("no-host-has-labels", said.error()), "{said:?}");
     assert!(!out.exists());
 }

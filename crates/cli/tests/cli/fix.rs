@@ -226,7 +226,7 @@ fn a_campaign_boots_measures_and_leaves_nothing_behind() {
     ];
     let refused = fake.whylate(&nowhere);
     assert!(
-        says("there-no-such-file", &refused.error()) && !folder.path().join("campaign").exists(),
+        says("there-no-such-file", refused.error()) && !folder.path().join("campaign").exists(),
         "{refused:?}"
     );
     let begin = [

@@ -164,7 +164,7 @@ fn a_running_one_is_told_by_its_socket_and_leaves_nothing() {
     let folder = TempDir::new().unwrap();
     let tell = |arguments: &[&str]| finish(histograms(folder.path(), arguments));
     let none = tell(&["reset"]);
-    assert!(says("no-whylate-histograms-this", &none.error()), "{none:?}");
+    assert!(says("no-whylate-histograms-this", none.error()), "{none:?}");
     // What a killed process leaves behind is in nobody's way.
     fs::create_dir(folder.path().join("run")).unwrap();
     fs::set_permissions(folder.path().join("run"), fs::Permissions::from_mode(0o700)).unwrap();
@@ -186,7 +186,7 @@ fn a_running_one_is_told_by_its_socket_and_leaves_nothing() {
     assert_eq!(tell(&["enable", "timerandwakeup"]).code, Some(0));
     assert_eq!(tell(&["reset"]).code, Some(0));
     let beyond = tell(&["reset", "--cpus", "4000"]);
-    assert!(says("none-them-measured", &beyond.error()), "{beyond:?}");
+    assert!(says("none-them-measured", beyond.error()), "{beyond:?}");
     signal(&running, Signal::INT);
     let said = wait(running);
     let document = said.json();
@@ -302,5 +302,5 @@ fn a_plan_counts_them_beside_its_other_probes() {
     assert!(says("largest-latencies-that-kernel", &report.stdout), "{report:?}");
     let html = folder.path().join("report.html").display().to_string();
     assert_eq!(whylate(&["report", &run, "--format", "html", "-o", &html]).code, Some(0));
-    assert!(says("largest-latencies-that-kernel-2", &fs::read_to_string(&html).unwrap()));
+    assert!(says("largest-latencies-that-kernel-2", fs::read_to_string(&html).unwrap()));
 }

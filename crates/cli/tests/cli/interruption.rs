@@ -125,7 +125,7 @@ fn a_run_that_is_still_going_on_is_left_alone() {
     let error = whylate(&["run", "--resume", text(&path), "-q"]).error().to_owned();
     assert!(says("another-whylate-still-writing", &error), "{error}");
     let result = whylate(&["report", text(&path), "--json"]).json();
-    assert!(says("run-still-going-on", &word(&result, "error")));
+    assert!(says("run-still-going-on", word(&result, "error")));
     signal(&child, Signal::TERM);
     assert_eq!(wait(child).code, Some(1));
 }

@@ -12,7 +12,7 @@ fn cpus_shows_every_cpu_as_a_table_and_as_json() {
     let said = whylate(&["cpus", "--interval", "100ms"]);
     assert_eq!(said.code, Some(0), "{said:?}");
     let first = said.stdout.lines().next().unwrap_or_default();
-    assert!(says("cpu-chip-core-ht", &first), "{first}");
+    assert!(says("cpu-chip-core-ht", first), "{first}");
     assert!(said.stdout.lines().all(|line| line.chars().count() <= 100), "{}", said.stdout);
     assert!(!said.stdout.contains('\u{1b}'), "no colours");
 
@@ -38,7 +38,7 @@ fn cpus_of_a_list_names_what_is_there() {
     assert!(said.stdout.contains("\nCPU 0: "), "{}", said.stdout);
     assert!(said.stdout.contains("threads: "), "{}", said.stdout);
     let absent = whylate(&["cpus", "-a", "4000"]);
-    assert!(says("cpus-cpu-does-not", &absent.error()), "{absent:?}");
+    assert!(says("cpus-cpu-does-not", absent.error()), "{absent:?}");
     assert!(whylate(&["cpus", "--interval", "1us"]).error().contains("out of range"));
 }
 
@@ -74,5 +74,5 @@ fn check_says_whether_the_machine_is_fit_by_its_exit_code() {
     let long = whylate(&["check", "--cpus", "0", "--verbose"]);
     assert!(long.stdout.contains("source: ") && long.stdout.contains("seen: "), "{}", long.stdout);
     assert!(long.stdout.len() > brief.stdout.len());
-    assert!(says("cpus-cpu-does-not-2", &whylate(&["check", "--cpus", "4000"]).error()));
+    assert!(says("cpus-cpu-does-not-2", whylate(&["check", "--cpus", "4000"]).error()));
 }

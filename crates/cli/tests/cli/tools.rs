@@ -43,5 +43,5 @@ fn a_damaged_result_is_refused_with_its_place() {
     let said = whylate(&["report", &broken]);
     assert!(said.error().contains("line 3, column 13"), "{said:?}");
     let other = write(&folder, "other", "hello\n");
-    assert!(says("not-result-that-whylate", &whylate(&["report", &other]).error()));
+    assert!(says("not-result-that-whylate", whylate(&["report", &other]).error()));
 }

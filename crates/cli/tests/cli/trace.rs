@@ -88,7 +88,7 @@ fn a_late_moment_is_recorded_and_explained() {
     assert!(list(&without_note, "spikes").iter().any(is_it), "{}", without_note["spikes"]);
 
     let again = whylate(&["trace", "record", "--until", "1us", "-o", text(&path)]);
-    assert!(says("exists-remove-or-give", &again.error()), "{}", again.stderr);
+    assert!(says("exists-remove-or-give", again.error()), "{}", again.stderr);
 
     // The note of a trace that was removed is in nobody's way; a file that is no note is.
     fs::write(&note, &noted).unwrap();
@@ -179,7 +179,7 @@ fn a_run_keeps_and_explains_the_traces_of_its_spikes() {
     assert!(list(&of_cell, "traces").iter().all(|trace| word(trace, "cell") == cell), "{of_cell:#}");
     assert!(list(&of_cell, "measured").iter().all(|spike| word(spike, "cell") == cell), "{of_cell:#}");
     let refused = whylate(&["explain", &format!("{}:nowhere", text(&run))]);
-    assert!(says("there-no-cell-nowhere", &refused.error()), "{refused:?}");
+    assert!(says("there-no-cell-nowhere", refused.error()), "{refused:?}");
     let page = whylate(&["explain", text(&run)]).stdout;
     assert!(page.contains("run traced") && page.contains(&format!("in cell {cell}")), "{page}");
     let page = folder.path().join("report.html");

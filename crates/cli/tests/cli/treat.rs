@@ -78,8 +78,8 @@ fn a_setting_is_changed_listed_and_taken_back() {
     assert_eq!(fake.read("proc/sys/vm/swappiness"), "1\n");
     let status = fake.whylate(&["treat", "status"]).stdout;
     let (first, rest) = status.split_once('\n').unwrap();
-    assert!(says("setting-changed-restore-whylate-2", &first));
-    assert!(says("by-whylate-treat-apply", &rest), "{status}");
+    assert!(says("setting-changed-restore-whylate-2", first));
+    assert!(says("by-whylate-treat-apply", rest), "{status}");
     assert!(says("kept-until-restored-proc", &status), "{status}");
     let document = fake.whylate(&["treat", "status", "--json"]).json();
     validate("treat", &document);
@@ -142,7 +142,7 @@ fn what_cannot_be_done_is_one_line_and_69() {
 fn a_shield_of_all_cpus_is_a_usage_error() {
     let fake = Fake::new(FILES);
     let said = fake.whylate(&["treat", "apply", "shield", "--cpus", "all"]);
-    assert!(says("leave-at-least-one", &said.error()), "{said:?}");
+    assert!(says("leave-at-least-one", said.error()), "{said:?}");
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn what_a_killed_run_left_is_undone_by_the_next_one() {
     let result = fake.whylate(&["run", &plan, "-o", text(&next), "--json"]).json();
     let warnings = list(&result, "warnings");
     let recovered = warnings.iter().find(|it| word(it, "code") == "treatments-recovered").unwrap();
-    assert!(says("every-setting-has-its", &word(recovered, "text")), "{recovered}");
+    assert!(says("every-setting-has-its", word(recovered, "text")), "{recovered}");
     assert_eq!(fake.read("proc/sys/vm/swappiness"), "60\n");
 }
 

@@ -302,7 +302,7 @@ fn whom_to_watch_must_be_said_once_and_be_there() {
     let said = whylate(&["watch", "--task", "a", "--pid", "1"]);
     assert!(said.code == Some(1) && said.stderr.contains("cannot be used with"), "{said:?}");
     let said = whylate(&["watch", "--priority", "99-80"]);
-    assert!(says("real-time-priority-from", &said.error()), "{said:?}");
+    assert!(says("real-time-priority-from", said.error()), "{said:?}");
     assert!(said.error().contains("--priority: ") && !said.error().contains("--priorities"), "{said:?}");
     let folder = folder();
     let mistyped: [(&[&str], &str); 6] = [
@@ -333,7 +333,7 @@ fn a_place_that_is_taken_is_refused_without_a_way_on_that_watch_does_not_have() 
         return;
     }
     let error = said.error();
-    assert!(says("not-empty-directory-2", &error) && !error.contains("resume"), "{said:?}");
+    assert!(says("not-empty-directory-2", error) && !error.contains("resume"), "{said:?}");
 }
 
 #[test]

@@ -192,9 +192,9 @@ fn only_what_is_proved_is_installed_each_with_its_proof() {
     facts.kernel.release = "6.1.0-56-rt-amd64".to_owned();
     install(&mut result, &facts, &CpuSet::single(CpuId(1)));
     let file = |path: &str| text_of(&result, path);
-    assert!(says("whylate-fix-vm-stat", &file("/etc/sysctl.d/90-whylate.conf").unwrap()));
+    assert!(says("whylate-fix-vm-stat", file("/etc/sysctl.d/90-whylate.conf").unwrap()));
     let tmpfiles = file("/etc/tmpfiles.d/90-whylate.conf").unwrap();
-    assert!(says("w-proc-irq-smp", &tmpfiles), "{tmpfiles}");
+    assert!(says("w-proc-irq-smp", tmpfiles), "{tmpfiles}");
     assert!(!tmpfiles.contains("rt_runtime"), "{tmpfiles}");
     assert!(
         file("/etc/systemd/system/system.slice.d/90-whylate.conf")

@@ -146,7 +146,7 @@ mod tests {
             assert_eq!((cause.kind, cause.actor.as_deref()), (Kind::Softirq, Some("TASKLET softirq")));
             cause.evidence[0].clone()
         };
-        assert!(says("its-start-end-recorded", &evidence("ksoftirqd/1")));
-        assert!(says("its-start-end-recorded-2", &evidence("audio")), "it was in the way");
+        assert!(says("its-start-end-recorded", evidence("ksoftirqd/1")));
+        assert!(says("its-start-end-recorded-2", evidence("audio")), "it was in the way");
     }
 }

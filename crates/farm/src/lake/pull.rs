@@ -21,6 +21,9 @@ pub struct Pulled {
     pub bytes: u64,
 }
 
+/// A month with its bytes, or what is wrong with it.
+pub(super) type CheckedMonth = Result<(String, u64), FarmError>;
+
 impl Lake {
     /// The run that a name means: `HOST/RUN`, or `RUN` where one host alone has it.
     pub fn find(&self, name: &str) -> Result<LakeRun, FarmError> {
@@ -64,7 +67,7 @@ impl Lake {
 
     /// Reads every object of the months that an earlier version merged, and compares it with the month's manifest: each month
     /// with its bytes, or what is wrong. Months that a `COPY` made have no manifest.
-    pub fn check_months(&self) -> Result<Vec<Result<(String, u64), FarmError>>, FarmError> {
+    pub fn check_months(&self) -> Result<Vec<CheckedMonth>, FarmError> {
         let names = self.runtime.block_on(self.names(&format!("{MERGED}/parts")))?;
         let check = |name: &String| {
             let text = self.runtime.block_on(self.read(name))?.unwrap_or_default();

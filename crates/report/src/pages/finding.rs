@@ -62,8 +62,8 @@ mod tests {
     #[test]
     fn what_began_before_the_task_was_due_is_told_from_what_it_felt() {
         let off = |from| Cause { share: Some(0.5), from_ns: Some(from), ..Cause::new(CauseKind::IrqsOff) };
-        assert!(says("for-ns-latency", &extent(&off(1_000), 1_000, 1_000)));
-        assert!(says("for-us-ns-latency", &extent(&off(400), 1_000, 1_000)));
+        assert!(says("for-ns-latency", extent(&off(1_000), 1_000, 1_000)));
+        assert!(says("for-us-ns-latency", extent(&off(400), 1_000, 1_000)));
     }
 
     #[test]
@@ -72,9 +72,9 @@ mod tests {
         cause.actor = Some("irq/45-nvkm".into());
         cause.pid = Some(489);
         cause.function = Some("gf100_mc_intr_unarm".into());
-        assert!(says("irq-nvkm-thread-kept", &cause.sentence()));
+        assert!(says("irq-nvkm-thread-kept", cause.sentence()));
         assert_eq!(chain(&cause), None);
         cause.callers = vec!["nvkm_mc_intr_unarm".into(), "nvkm_pci_intr".into()];
-        assert!(says("gf100-mc-intr-unarm", &chain(&cause).unwrap()));
+        assert!(says("gf100-mc-intr-unarm", chain(&cause).unwrap()));
     }
 }

@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_link_is_its_words() {
-        assert!(says("see-smi-steal-or", &unlinked("see [smi](smi.md), [steal](steal.md) or [x]")));
+        assert!(says("see-smi-steal-or", unlinked("see [smi](smi.md), [steal](steal.md) or [x]")));
         assert_eq!(unlinked("no link"), "no link");
     }
 

@@ -96,6 +96,6 @@ mod tests {
             "idle on CPU 1, timerwakeupswitch: 5.00 us (wake-up 5.00 us): control (7, priority 0) <- ";
         assert!(lines[0].starts_with(begin), "{lines:?}");
         let after_idle = LatencyRecord { priority: 99, previous_priority: -21, ..late(1_000, "control") };
-        assert!(says("control-priority-nice-at", &record(&after_idle)));
+        assert!(says("control-priority-nice-at", record(&after_idle)));
     }
 }

@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn the_axis_names_the_decades() {
         let axis = Axis::new(2_000, 2_000_000, 60);
-        assert!(says("us-us-us-ms", &axis.scale()));
+        assert!(says("us-us-us-ms", axis.scale()));
     }
 
     #[test]

@@ -40,7 +40,7 @@ mod tests {
         let root = HostRoot::at(folder.path());
         assert_eq!(too_hot(&root), None);
         write("temp", "96000\n");
-        assert!(says("too-hot-x86-pkg", &too_hot(&root).unwrap()));
+        assert!(says("too-hot-x86-pkg", too_hot(&root).unwrap()));
         write("trip_point_0_type", "active\n");
         assert_eq!(too_hot(&root), None, "a fan");
     }

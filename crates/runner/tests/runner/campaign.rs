@@ -219,7 +219,7 @@ fn a_machine_that_ends_while_it_is_measured_has_a_failed_repeat() {
     assert_eq!(found.answer, FixAnswer::Proved, "{}", found.sentence);
     let steps = fix_steps(&Folder::open(&Campaign::search(&machine.folder)).unwrap()).unwrap();
     let failed: Vec<&str> = steps.iter().filter_map(|step| step.error.as_deref()).collect();
-    assert!(failed.len() == 1 && says("runs-its-default-boot", &failed[0]), "{failed:?}");
+    assert!(failed.len() == 1 && says("runs-its-default-boot", failed[0]), "{failed:?}");
 }
 
 #[test]

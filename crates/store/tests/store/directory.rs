@@ -40,7 +40,7 @@ fn runs_of_earlier_versions_are_read() {
     expected.tasks.clear();
     let (found, warnings) = read(&path);
     assert_eq!(found, [expected]);
-    assert!(matches!(&warnings[..], [one] if says("not-sealed-earlier-version", &one)), "{warnings:?}");
+    assert!(matches!(&warnings[..], [one] if says("not-sealed-earlier-version", one)), "{warnings:?}");
     assert_eq!(Reader::open(&path).unwrap().info().run, "test-run");
 }
 

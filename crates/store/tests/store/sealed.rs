@@ -70,7 +70,7 @@ fn a_damaged_segment_with_the_maximum_makes_no_pass() {
     assert_eq!(result.verdict, Verdict::Incomplete);
     let lost = "data are lost or damaged: cell `l3`, repeat 1: timer, stall,";
     assert!(result.verdict_reason.contains(lost), "{}", result.verdict_reason);
-    assert!(says("intervals-parquet-skipped-its", &said(&result, "damaged-segment")));
+    assert!(says("intervals-parquet-skipped-its", said(&result, "damaged-segment")));
     let errors: Vec<bool> = result.cells[1].repeats.iter().map(|repeat| repeat.error.is_some()).collect();
     assert_eq!(errors, [true, false], "the repeat is not compared");
 }
@@ -95,12 +95,12 @@ fn swapped_and_extra_segments_are_not_read() {
         fs::rename(path.join("kept"), file(5)).unwrap();
     });
     assert_eq!(result.verdict, Verdict::Incomplete, "{}", result.verdict_reason);
-    assert!(says("not-file-that-manifest", &said(&result, "damaged-segment")));
+    assert!(says("not-file-that-manifest", said(&result, "damaged-segment")));
     let extra = after(|path| {
         fs::copy(path.join("intervals/000006.parquet"), path.join("intervals/000009.parquet")).unwrap();
     });
     assert_eq!(extra.verdict, Verdict::Fail, "what was seen stays");
-    assert!(says("segment-left-out", &said(&extra, "damaged-segment")), "{:?}", extra.warnings);
+    assert!(says("segment-left-out", said(&extra, "damaged-segment")), "{:?}", extra.warnings);
 }
 
 /// What is done to a run directory.
@@ -216,7 +216,7 @@ fn an_old_run_without_one_whole_segment_does_not_pass() {
     }
     let result = assembled(&path);
     assert_eq!(result.verdict, Verdict::Incomplete);
-    assert!(says("segment-missing-from-every", &said(&result, "damaged-segment")));
+    assert!(says("segment-missing-from-every", said(&result, "damaged-segment")));
 }
 
 /// Sums, maxima and clocks that cannot be, in files that are whole.

@@ -89,7 +89,7 @@ fn foreign_files_and_versions_are_named() {
     assert!(matches!(error, ParseError::Foreign { .. }), "{error}");
     let mut bytes = file(LITTLE, Algorithm::None).version6();
     bytes[10] = b'5';
-    assert!(says("must-be-or", &read(bytes).unwrap_err().to_string()));
+    assert!(says("must-be-or", read(bytes).unwrap_err().to_string()));
     let bytes = file(LITTLE, Algorithm::None).version7();
     let at = bytes.windows(4).position(|window| window == b"none").unwrap();
     let mut changed = bytes.clone();

@@ -27,5 +27,5 @@ fn functions_agree_and_the_break_marker_is_found() {
         EventKind::Print { text } => Some(text),
         _ => None,
     });
-    assert!(says("hit-latency-threshold", &reader.names().text(marker.unwrap())));
+    assert!(says("hit-latency-threshold", reader.names().text(marker.unwrap())));
 }

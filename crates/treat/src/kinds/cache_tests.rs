@@ -84,7 +84,7 @@ fn other_groups_that_overlap_are_named() {
 #[test]
 fn what_cannot_be_parted_says_why() {
     let reason = |text: &str| plan(text, 50, None).unwrap_err().reason;
-    assert!(says("this-kernel-has-no", &reason("== proc/cpuinfo := flags : fpu cat_l3\n")));
+    assert!(says("this-kernel-has-no", reason("== proc/cpuinfo := flags : fpu cat_l3\n")));
     assert!(reason("== proc/cpuinfo := flags : fpu\n").contains("cannot partition caches"));
     assert!(reason(&MACHINE.replace(":= 16", ":= 1")).contains("all are taken"));
     assert!(reason(&MACHINE.replace(":= fff", ":= 7")).contains("cannot be partitioned"));

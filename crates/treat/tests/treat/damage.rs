@@ -140,7 +140,7 @@ fn a_damaged_journal_refuses_treatments_until_it_is_restored() {
     left.put(&left.text[..left.text.len() / 2], &left.mark_text);
     let error = left.machine.guard(false).unwrap_err();
     assert!(matches!(error, TreatError::Damaged { .. }), "{error}");
-    assert!(says("undo-what-can-still", &error.to_string()), "{error}");
+    assert!(says("undo-what-can-still", error.to_string()), "{error}");
     assert_eq!(left.machine.text("/sys/a"), "2\n", "nothing was touched");
     assert_eq!(fs::read(&left.journal).unwrap(), left.text[..left.text.len() / 2]);
     // A restore that is killed before it says what is not known leaves that to the next one.

@@ -129,7 +129,7 @@ fn a_failure_undoes_what_was_done_before_it() {
     guard.apply("first", &[set("/sys/a", "2")]).unwrap();
     let failing = [set("/sys/c", "7"), set("/sys/absent", "1"), set("/sys/a", "3")];
     let error = guard.apply("second", &failing).unwrap_err();
-    assert!(says("second-sys-absent-not", &error.to_string()));
+    assert!(says("second-sys-absent-not", error.to_string()));
     assert_eq!(machine.text("/sys/c"), "0-3\n");
     assert_eq!(machine.text("/sys/a"), "2\n", "the treatment before it is in force");
     drop(guard);
@@ -245,7 +245,7 @@ fn what_was_applied_by_hand_refuses_a_run_and_is_added_to_by_hand() {
     killed(&machine, true);
     let error = machine.guard(false).unwrap_err();
     assert!(matches!(error, TreatError::InForce { count: 6, .. }), "{error}");
-    assert!(says("restore-them-first-whylate", &error.to_string()), "{error}");
+    assert!(says("restore-them-first-whylate", error.to_string()), "{error}");
     assert_eq!(machine.text("/sys/a"), "2\n", "nothing was touched");
     let mut guard = machine.guard(true).unwrap();
     guard.apply("more", &[set("/sys/a", "3")]).unwrap();

@@ -221,7 +221,7 @@ mod tests {
         assert!(period("timerfd", Some("10ns")).is_err());
         // 1,024 interrupts a second, in the whole nanoseconds that the kernel counts.
         assert_eq!(period("rtc", Some("976562ns")), Ok(Nanos(976_562)));
-        assert!(says("times-second", &period("rtc", Some("10us")).unwrap_err()));
+        assert!(says("times-second", period("rtc", Some("10us")).unwrap_err()));
         assert_eq!(period("rtc-update", None), Ok(Nanos::from_secs(1)));
         assert!(period("rtc-update", Some("1ms")).is_err());
         assert!(period("uio0", None).unwrap_err().contains("`interval`"));

@@ -31,8 +31,8 @@ mod tests {
         assert_eq!(find("/bin/sh", None).unwrap(), Path::new("/bin/sh"));
         let message =
             |command: &str, path: &str| find(command, Some(OsStr::new(path))).unwrap_err().to_string();
-        assert!(says("not-found-path-usr", &message("no-such-program", "/usr/bin:/bin")));
-        assert!(says("not-found-install", &message("/no/such/program", "/bin")));
+        assert!(says("not-found-path-usr", message("no-such-program", "/usr/bin:/bin")));
+        assert!(says("not-found-install", message("/no/such/program", "/bin")));
         assert!(message("/etc/passwd", "/bin").contains("may not be executed"));
         assert!(message("sh", "/proc").contains("was not found"));
     }

@@ -209,7 +209,7 @@ fn cpus_that_cannot_be_shielded() {
     let (_folder, surroundings) = machine(MACHINE);
     let reason = |cpus: &str| shield(cpus).plan(&surroundings).unwrap_err().reason;
     assert!(reason("0-1").contains("leave at least one"), "{}", reason("0-1"));
-    assert!(says("cpus-cpu-does-not", &reason("7")), "{}", reason("7"));
+    assert!(says("cpus-cpu-does-not", reason("7")), "{}", reason("7"));
     let planned = shield("0").plan(&surroundings).unwrap();
     assert!(codes(&planned).contains(&"cpu-0-shielded"));
     let boot = MACHINE.replace(":= quiet", ":= rcu_nocbs=1")

@@ -88,7 +88,7 @@ fn a_key_opens_the_last_spike_as_a_timeline_and_another_one_goes_back() {
     assert!(text.contains("····████████████  preempted"), "{text}");
     assert!(says("ms-ms", &text) && text.contains("preempted by thief (80)"), "{text}");
     view.key(KeyCode::Char('w'));
-    assert!(says("no-activation-explained-yet", &narrow(&mut view)));
+    assert!(says("no-activation-explained-yet", narrow(&mut view)));
     view.key(KeyCode::Esc);
     assert!(narrow(&mut view).contains("worst cause"));
 }
