@@ -215,11 +215,22 @@ impl Guard {
                             self.journal
                                 .append(vec![JournalRecord::Applied { entry, found: found.clone() }])?;
                         }
+                        // All that this call has made is undone together.
+                        if change.required {
+                            return Err(error);
+                        }
                         let report = undo_alone(&mut self.journal, &self.root, entry);
                         self.forget_closed_session();
                         let problems = report.problems();
                         undone.extend(report);
                         forgive(change, error, &problems, warnings)?;
+                        // An undoing that closes the last entry empties the journal.
+                        if let Some(values) =
+                            before.clone().filter(|_| self.journal.contents().before.is_empty())
+                        {
+                            self.session()?;
+                            self.journal.append(vec![Record::Before { first, values }])?;
+                        }
                     }
                 }
             }

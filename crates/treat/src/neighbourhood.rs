@@ -28,6 +28,8 @@ pub(crate) struct Neighbourhood {
     goals: BTreeMap<String, (Target, String)>,
     /// The paths of what was asked for.
     own: Vec<String>,
+    /// The paths of all entries that are undone.
+    taken: BTreeSet<String>,
     /// The path of an entry, and what becomes of it.
     decided: BTreeMap<u64, (String, Fate)>,
 }
@@ -65,9 +67,10 @@ impl Neighbourhood {
             }
         }
         let found = scope.walk(root);
-        let mut it = Self { scope, found, known, goals: BTreeMap::new(), own, decided: BTreeMap::new() };
+        let taken = paths.values().cloned().collect();
+        let (goals, decided) = (BTreeMap::new(), BTreeMap::new());
+        let mut it = Self { scope, found, known, goals, own, taken, decided };
         let crashed = contents.undoing.clone();
-        let taken: BTreeSet<&String> = paths.values().collect();
         let mut adopted = Vec::new();
         for (path, old) in &it.known {
             let Some(now) = it.found.get(path).filter(|now| !is_same(path, old, now)) else { continue };
@@ -75,7 +78,7 @@ impl Neighbourhood {
                 Some(others) => !others.contains(path),
                 None => unsure.contains(path),
             };
-            if is_unsure && !taken.contains(path) {
+            if is_unsure && !it.taken.contains(path) {
                 adopted.push((path.clone(), old.clone(), now.clone()));
             }
         }
@@ -261,8 +264,9 @@ impl Neighbourhood {
             if self.goals.contains_key(path) || is_same(path, before, now) || !self.is_near_own(path) {
                 continue;
             }
-            let is_left = self.decided.values().any(|(of, _)| of == path);
-            if !is_left && let Some(entry) = self.adopt(journal, root, path, before, now, report) {
+            if !self.taken.contains(path)
+                && let Some(entry) = self.adopt(journal, root, path, before, now, report)
+            {
                 added.push((entry.entry, entry.change.target, path.clone(), before.clone()));
             }
         }

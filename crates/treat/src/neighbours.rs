@@ -113,6 +113,10 @@ pub(crate) fn of_kernel(target: &Target, root: &HostRoot) -> Option<String> {
     if !of_kernel || *reading == Reading::Text || ALONE.iter().any(|alone| path.starts_with(alone)) {
         return None;
     }
+    // A pipe of a test, or a device, is written and read one value at a time.
+    if fs::metadata(root.path(path)).is_ok_and(|about| !about.is_file()) {
+        return None;
+    }
     let real = fs::canonicalize(root.path(path));
     let top = fs::canonicalize(root.path("/")).unwrap_or_default();
     let inside = real.ok().and_then(|real| Some(format!("/{}", real.strip_prefix(top).ok()?.to_str()?)));
