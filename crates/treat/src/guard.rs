@@ -3,7 +3,7 @@
 use crate::change::{Change, Target, Undoing};
 use crate::claims;
 use crate::error::TreatError;
-use crate::journal::{JournalEntry, Holder, IfDamaged, Journal, JournalPlace, JournalRecord, State};
+use crate::journal::{Holder, IfDamaged, Journal, JournalEntry, JournalPlace, JournalRecord, State};
 use crate::neighbourhood::moved;
 use crate::neighbours::{Scope, Walk, is_same, of_kernel, replaced_by};
 use crate::place::FoundSetting;
@@ -192,7 +192,13 @@ impl Guard {
                         let entry = self.journal.next_entry() + intended.len() as u64;
                         let (treatment, change_of) = (treatment.to_owned(), change.clone());
                         intended.push((entry, change, old.clone()));
-                        records.push(JournalRecord::Intended { entry, session, treatment, change: change_of, old });
+                        records.push(JournalRecord::Intended {
+                            entry,
+                            session,
+                            treatment,
+                            change: change_of,
+                            old,
+                        });
                     }
                     Ok(None) => {}
                     Err(error) => forgive(change, error, &[], warnings)?,
@@ -229,7 +235,7 @@ impl Guard {
                             before.clone().filter(|_| self.journal.contents().before.is_empty())
                         {
                             self.session()?;
-                            self.journal.append(vec![Record::Before { first, values }])?;
+                            self.journal.append(vec![JournalRecord::Before { first, values }])?;
                         }
                     }
                 }

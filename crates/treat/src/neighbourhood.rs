@@ -6,7 +6,7 @@
 use crate::change::{Change, Target, Undoing};
 use crate::claims;
 use crate::error::TreatError;
-use crate::journal::{Before, JournalEntry, Fate, Journal, JournalRecord, State, boot_id};
+use crate::journal::{Before, Fate, Journal, JournalEntry, JournalRecord, State, boot_id};
 use crate::neighbours::{Scope, Walk, is_near, is_same, of_kernel, target};
 use crate::undo::{Report, Undone};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -106,7 +106,8 @@ impl Neighbourhood {
             !it.goals.contains_key(*path) && it.found.get(*path).is_some_and(|now| !is_same(path, old, now))
         });
         others.extend(foreign.map(|(path, _)| path.clone()));
-        let noted = if crashed.is_some() { Ok(()) } else { journal.append(vec![JournalRecord::Undoing { others }]) };
+        let noted =
+            if crashed.is_some() { Ok(()) } else { journal.append(vec![JournalRecord::Undoing { others }]) };
         if let Err(error) = noted.and_then(|()| journal.sync()) {
             report.journal_error.get_or_insert(error.to_string());
         }
@@ -314,7 +315,10 @@ pub(crate) fn moved(
     let change = moved_change(path, old, now);
     let found = change.new.clone();
     let (treatment, old) = (treatment.to_owned(), old.to_owned());
-    vec![JournalRecord::Intended { entry, session, treatment, change, old }, JournalRecord::Applied { entry, found }]
+    vec![
+        JournalRecord::Intended { entry, session, treatment, change, old },
+        JournalRecord::Applied { entry, found },
+    ]
 }
 
 #[cfg(test)]

@@ -115,7 +115,8 @@ fn interrupted(place: &JournalPlace, root: &HostRoot, before: &Walk, more: Optio
     ];
     journal.append(records).unwrap();
     set(FORWARD, "1");
-    let noted =
-        more.map(|more| vec![JournalRecord::Applied { entry: 1, found: "1".to_owned() }, JournalRecord::After {}, more]);
+    let noted = more.map(|more| {
+        vec![JournalRecord::Applied { entry: 1, found: "1".to_owned() }, JournalRecord::After {}, more]
+    });
     journal.append(noted.unwrap_or_default()).unwrap();
 }

@@ -2,7 +2,9 @@
 
 use crate::change::{Target, Task, Undoing};
 use crate::error::TreatError;
-use crate::journal::{JournalEntry, Fate, Holder, IfDamaged, Journal, JournalPlace, JournalRecord, State, boot_id};
+use crate::journal::{
+    Fate, Holder, IfDamaged, Journal, JournalEntry, JournalPlace, JournalRecord, State, boot_id,
+};
 use crate::neighbourhood::Neighbourhood;
 use crate::place::{FoundSetting, Patience};
 use crate::settle;
@@ -134,8 +136,11 @@ fn undo_chosen(
         let fate = report.outcomes[place].fate.clone();
         close(journal, entry, fate, &mut report);
     }
-    let ended =
-        if journal.contents().undoing.is_some() { journal.append(vec![JournalRecord::Undone {}]) } else { Ok(()) };
+    let ended = if journal.contents().undoing.is_some() {
+        journal.append(vec![JournalRecord::Undone {}])
+    } else {
+        Ok(())
+    };
     if let Err(error) = ended.and_then(|()| journal.clear_if_closed()) {
         report.journal_error.get_or_insert(error.to_string());
     }
