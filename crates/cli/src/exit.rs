@@ -35,6 +35,11 @@ pub(crate) enum Ending {
 #[error("{0}")]
 pub(crate) struct Refused(pub(crate) &'static str);
 
+/// What settings are changed cannot be known: the journal is not believed.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub(crate) struct NotKnown(pub(crate) whylate_treat::TreatError);
+
 /// Ends the process without waiting for anything.
 pub(crate) fn at_once(code: u8) -> ! {
     crate::live::restore();
@@ -71,7 +76,7 @@ fn one_line(error: &anyhow::Error) -> String {
 }
 
 fn code(error: &anyhow::Error) -> u8 {
-    if error.chain().any(whylate_runner::is_not_restored) {
+    if error.chain().any(|cause| cause.is::<NotKnown>() || whylate_runner::is_not_restored(cause)) {
         NOT_RESTORED
     } else if error.chain().any(is_unavailable) {
         UNAVAILABLE

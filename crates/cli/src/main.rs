@@ -17,6 +17,9 @@ use std::process::ExitCode;
 use whylate_core::text;
 use whylate_host::HostRoot;
 
+const OF_CALLER: &str =
+    "the environment is that of the user who ran sudo; use a shell of root (`sudo -i`) to set it";
+
 #[global_allocator]
 static ALLOCATOR: whylate_runner::ReservingAllocator = whylate_runner::ReservingAllocator;
 
@@ -30,10 +33,17 @@ fn main() -> ExitCode {
     {
         return ended;
     }
+    if let Some((mut again, left_out)) = whylate_host::environment::without_foreign() {
+        for variable in left_out.iter().filter(|name| name.starts_with("WHYLATE")) {
+            output::message(&format!("warning: {variable} is ignored: {OF_CALLER}"));
+        }
+        // It comes back only where the kernel refuses it.
+        let error = std::os::unix::process::CommandExt::exec(&mut again);
+        output::message(&format!("whylate: cannot start without the environment of another user: {error}"));
+        return ExitCode::from(exit::ERROR);
+    }
     for variable in whylate_host::environment::ignored_variables() {
-        output::message(&format!(
-            "warning: {variable} is ignored: the environment is that of the user who ran sudo; use a shell of root (`sudo -i`) to set it"
-        ));
+        output::message(&format!("warning: {variable} is ignored: {OF_CALLER}"));
     }
     let words: Vec<String> =
         std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();

@@ -1,35 +1,54 @@
-//! SIGINT, SIGTERM, SIGHUP and SIGQUIT: the first asks for an orderly end, whichever it is; a second one is told what is
-//! still to be done; and a process that does not come to an end says what is still changed.
+//! Every signal that ends a process and can be caught asks for an orderly end, whichever it is. A second one from the
+//! terminal or a service manager says what is still to be done; a process that does not come to an end says what is still
+//! changed. A signal that was ignored when the command started stays ignored.
 
 use crate::{exit, output};
 use anyhow::{Context, Result};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{
+    SIGABRT, SIGALRM, SIGHUP, SIGINT, SIGIO, SIGPROF, SIGQUIT, SIGSYS, SIGTERM, SIGTRAP, SIGUSR1, SIGUSR2,
+    SIGVTALRM, SIGXCPU, SIGXFSZ,
+};
 use signal_hook::iterator::Signals;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use whylate_host::environment::ignores_signal;
+use whylate_host::environment::{ignore_unless_handled, ignores_signal};
 use whylate_treat::last_words;
 
 /// How long settings may take to be given back after the second signal.
 const WITHIN: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(20);
+/// Sent by people and service managers; a second one of these means that they do not want to wait.
+const ASKS: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
+/// Limits, timers and mistakes of other programs. The kernel repeats some of them, so they never cut an orderly end short.
+const OTHERS: [i32; 12] = [
+    SIGXCPU, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGSYS, SIGTRAP, SIGABRT, SIGSTKFLT,
+    SIGPWR,
+];
+/// Not named by signal_hook; the same on all architectures that whylate is built for.
+const SIGSTKFLT: i32 = 16;
+const SIGPWR: i32 = 30;
+/// Real-time signals that a C library leaves to programs, and those that it keeps: musl 32 to 34, glibc 32 and 33.
+const REAL_TIME: std::ops::RangeInclusive<i32> = 35..=64;
+const OF_LIBRARY: std::ops::RangeInclusive<i32> = 32..=34;
 
 /// Set once the user wants the command to end.
 pub(crate) fn watch() -> Result<Arc<AtomicBool>> {
     let asked = Arc::new(AtomicBool::new(false));
-    // `nohup` and similar: a closed terminal does not ask the program to end.
-    let ignored = |signal: &i32| matches!(*signal, SIGHUP | SIGQUIT) && ignores_signal(*signal);
-    let watched: Vec<i32> =
-        [SIGINT, SIGTERM, SIGHUP, SIGQUIT].into_iter().filter(|signal| !ignored(signal)).collect();
+    let watched = ASKS.into_iter().chain(OTHERS).chain(REAL_TIME).filter(|signal| !ignores_signal(*signal));
     let mut signals = Signals::new(watched).context("cannot handle signals")?;
+    // The write that is too long fails with EFBIG, which is handled as a full disk is.
+    if !ignores_signal(SIGXFSZ) {
+        signal_hook::flag::register(SIGXFSZ, Arc::default()).context("cannot handle signals")?;
+    }
+    OF_LIBRARY.for_each(ignore_unless_handled);
     let flag = Arc::clone(&asked);
     std::thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
             signals.forever().next();
             flag.store(true, Ordering::Relaxed);
-            signals.forever().next();
+            signals.forever().find(|signal| ASKS.contains(signal));
             second(&mut signals);
         })
         .context("cannot start a thread for signals")?;
@@ -43,7 +62,7 @@ fn second(signals: &mut Signals) {
         output::message("whylate: restoring settings first; another signal stops at once");
         let deadline = Instant::now() + WITHIN;
         // The process ends under this thread, when all is given back and said.
-        while Instant::now() < deadline && signals.pending().next().is_none() {
+        while Instant::now() < deadline && !signals.pending().any(|signal| ASKS.contains(&signal)) {
             std::thread::sleep(PAUSE);
         }
     }

@@ -1,7 +1,10 @@
 //! What of a process's environment is believed, and which signals it is to ignore.
 
 use rustix::process::{geteuid, getuid};
+use std::ffi::OsString;
 use std::path::PathBuf;
+use std::process::Command;
+pub use whylate_sys::process::ignore_unless_handled;
 
 /// Environment variables that name folders which this program writes to, or believes.
 const FOLDER_VARIABLES: [&str; 3] = ["WHYLATE_STATE_DIR", "WHYLATE_HOST_ROOT", "WHYLATE_RUNTIME_DIR"];
@@ -26,6 +29,39 @@ pub fn folder_variable(name: &str) -> Option<PathBuf> {
 pub fn ignored_variables() -> Vec<&'static str> {
     let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     if is_of_ordinary_user() { FOLDER_VARIABLES.into_iter().filter(is_set).collect() } else { Vec::new() }
+}
+
+/// What root does not take from an ordinary user besides: programs that it would run, and folders.
+const OTHERS: [&str; 6] = [
+    "WHYLATE_GPU",
+    "WHYLATE_QUERY_PYTHON",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_STATE_HOME",
+];
+/// Where root looks for programs.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// How to start this process again without what root does not take from the environment of an ordinary user, with the
+/// names of what is left out; `None` where there is nothing.
+pub fn without_foreign() -> Option<(Command, Vec<&'static str>)> {
+    let is_set = |name: &&str| std::env::var_os(name).is_some();
+    let mut left_out: Vec<&str> = OTHERS.into_iter().filter(is_set).collect();
+    let is_elsewhere = |path: &OsString| {
+        let known: Vec<PathBuf> = std::env::split_paths(PATH).collect();
+        std::env::split_paths(path).any(|folder| !known.contains(&folder))
+    };
+    left_out.extend(std::env::var_os("PATH").filter(is_elsewhere).map(|_| "PATH"));
+    if left_out.is_empty() || !is_of_ordinary_user() {
+        return None;
+    }
+    let mut again = Command::new("/proc/self/exe");
+    for name in &left_out {
+        again.env_remove(name);
+    }
+    again.env("PATH", PATH).args(std::env::args_os().skip(1));
+    Some((again, left_out))
 }
 
 /// Whether the signal of that number was ignored when this process started, as after `nohup` (`SigIgn` in

@@ -84,6 +84,9 @@ pub enum RepeatError {
     /// A treatment could not be applied.
     #[error("treatment {0}")]
     Treat(#[from] TreatError),
+    /// Something else changed what a treatment had set, so that the repeat is not one with that treatment.
+    #[error("void: a treatment did not hold: {0}")]
+    NotHeld(String),
     /// A load did not start or stop.
     #[error("load `{name}`: {source}")]
     Load { name: String, source: LoadError },

@@ -335,7 +335,11 @@ impl<'a> RunInProgress<'a> {
         // Whatever it brought is kept, also of a repeat that failed.
         let flushed = self.directory.flush();
         self.tracing.explain(&self.directory, &mut self.info.warnings);
-        let void = matches!(&outcome, Err(RepeatError::Probe { source, .. }) if source.is_void());
+        let void = match &outcome {
+            Err(RepeatError::Probe { source, .. }) => source.is_void(),
+            Err(RepeatError::NotHeld(_)) => true,
+            _ => false,
+        };
         let (state, error, end) = match outcome {
             Ok(RunEnd::Interrupted) => {
                 (ExecutionState::Failed, error_of(&RunEnd::Interrupted), RunEnd::Interrupted)

@@ -102,6 +102,8 @@ pub(crate) struct Watch<'a> {
     pub(crate) end: Option<Result<RunEnd, RepeatError>>,
     pub(crate) begun: Instant,
     pub(crate) flushed: Instant,
+    /// When the treatments were last found to hold.
+    pub(crate) held: Instant,
     pub(crate) gpus: Option<GpuWatch>,
 }
 

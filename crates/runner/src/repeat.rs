@@ -25,6 +25,8 @@ use whylate_sys::allocation;
 
 /// How often loads, the clock and the user are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How often treatments are read back while they are measured.
+const HELD_EVERY: Duration = Duration::from_secs(1);
 
 pub(crate) struct Repeat<'a> {
     pub(crate) experiment: &'a Experiment,
@@ -60,7 +62,12 @@ impl Repeat<'_> {
         if self.cell.treatments().next().is_none() {
             return self.measure();
         }
-        let outcome = self.apply().and_then(|()| self.measure());
+        let mut outcome = self.apply().and_then(|()| self.measure());
+        let is_whole = matches!(outcome, Ok(RunEnd::Completed));
+        let problem = self.treating.as_ref().filter(|_| is_whole).and_then(|it| it.not_held());
+        if let Some(problem) = problem {
+            outcome = Err(RepeatError::NotHeld(problem));
+        }
         self.undo();
         outcome
     }
@@ -89,8 +96,10 @@ impl Repeat<'_> {
         self.stage("undoing");
         let Some(treating) = self.treating.as_mut() else { return };
         let report = treating.undo();
-        let problems = report.problems().into_iter().chain(report.journal_error.clone());
-        push_all_once(self.warnings, problems.map(not_restored));
+        push_all_once(self.warnings, report.problems().into_iter().map(not_restored));
+        // The settings are as the problems say; what is in the journal is looked at again by the next command.
+        let journal = report.journal_error.iter().map(|error| Warning::new(WarningCode::Journal, error));
+        push_all_once(self.warnings, journal);
         let changes: Vec<TreatChange> = report.outcomes.iter().map(TreatChange::from).collect();
         if let Err(error) = self.keep_changes(&changes) {
             let text = format!("could not store in the run what was undone: {error}");
@@ -164,8 +173,17 @@ impl Repeat<'_> {
         let gpus = GpuWatch::start(self.machine.running(), Arc::new(self.row_key("")));
         gpus.iter().for_each(|gpus| gpus.ask(Some(GpuQuestion::Device), self.sink));
         let (keys, specs) = (&[], &[]);
-        let mut watch =
-            Watch { keys, specs, stop: &stop, deadline, end: None, begun: begin, flushed: begin, gpus };
+        let mut watch = Watch {
+            keys,
+            specs,
+            stop: &stop,
+            deadline,
+            end: None,
+            begun: begin,
+            flushed: begin,
+            held: begin,
+            gpus,
+        };
         while watch.end.is_none() && begin.elapsed() < length {
             self.machine.pause(LOOK_EVERY.min(length.saturating_sub(begin.elapsed())));
             let elapsed = Nanos(begin.elapsed().as_nanos() as u64);
@@ -273,7 +291,8 @@ impl Repeat<'_> {
             drop(sender);
             let begun = Instant::now();
             let keys = &keys;
-            let mut watch = Watch { keys, specs, stop, deadline, end: None, begun, flushed: begun, gpus };
+            let mut watch =
+                Watch { keys, specs, stop, deadline, end: None, begun, flushed: begun, held: begun, gpus };
             let end = self.follow(&events, &mut watch, loads);
             watch.gpus.iter().for_each(|gpus| gpus.ask(Some(GpuQuestion::Device), self.sink));
             self.causing.keep_counts(keys, specs, self.sink, self.warnings);
@@ -355,6 +374,12 @@ impl Repeat<'_> {
             match self.audience.decides_end() {
                 true => watch.end_with(Ok(RunEnd::Completed)),
                 false => watch.end_with(Ok(RunEnd::Interrupted)),
+            }
+        }
+        if watch.end.is_none() && watch.held.elapsed() >= HELD_EVERY {
+            watch.held = Instant::now();
+            if let Some(problem) = self.treating.as_ref().and_then(|it| it.not_held()) {
+                watch.end_with(Err(RepeatError::NotHeld(problem)));
             }
         }
         if watch.end.is_none() && allocation::is_exhausted() {

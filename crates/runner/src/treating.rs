@@ -8,9 +8,23 @@ use whylate_core::warning::push_once;
 use whylate_core::{CpuSet, Facts, Warning, WarningCode};
 use whylate_host::HostRoot;
 use whylate_host::facts;
+use whylate_host::threads::Threads;
 use whylate_treat::journal::TREATMENTS;
 use whylate_treat::kinds::offline;
 use whylate_treat::{Guard, Holder, JournalPlace, Planner as _, Report, Surroundings, TreatError};
+
+/// Programs that change settings on their own, by the names of their threads (15 bytes).
+const WRITERS: [&str; 9] = [
+    "tuned",
+    "irqbalance",
+    "power-profiles-",
+    "tlp",
+    "thermald",
+    "systemd-sysctl",
+    "sysctl",
+    "cpupower",
+    "auto-cpufreq",
+];
 
 /// Holds the treatments of a run. What is in force is undone when it is dropped.
 pub trait Treating {
@@ -26,6 +40,11 @@ pub trait Treating {
     ) -> Result<Vec<Warning>, TreatError>;
 
     fn in_force(&self) -> Vec<TreatChange>;
+
+    /// Which treatment does not hold any more, and who may have changed it; `None` while all do.
+    fn not_held(&self) -> Option<String> {
+        None
+    }
 
     /// Undoes everything that is in force, and verifies it.
     fn undo(&mut self) -> Report;
@@ -140,6 +159,18 @@ impl Treating for RealTreating {
 
     fn in_force(&self) -> Vec<TreatChange> {
         self.guard.in_force().map(TreatChange::from).collect()
+    }
+
+    fn not_held(&self) -> Option<String> {
+        let problem = self.guard.not_held()?;
+        let running = Threads::read(&self.root).map(|threads| threads.rows).unwrap_or_default();
+        let mut writers: Vec<&str> = running.iter().map(|row| row.name.as_str()).collect();
+        writers.retain(|name| WRITERS.contains(name));
+        writers.dedup();
+        Some(match writers.as_slice() {
+            [] => problem,
+            writers => format!("{problem}; running programs that change settings: {}", writers.join(", ")),
+        })
     }
 
     fn undo(&mut self) -> Report {

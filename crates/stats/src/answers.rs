@@ -1,6 +1,7 @@
 //! Answers to the questions of a plan: yes, no, or why neither.
 
 use crate::comparisons::{comparison_between, contrasts};
+use std::collections::HashMap;
 use whylate_core::figure;
 use whylate_core::plan::{AnswerPlan, CellPlan, CellReference, Expected, Plan, SeriesStatistic, Share};
 use whylate_core::result::{Answer, AnswerOutcome, CellResult, Comparison, Outcome};
@@ -20,7 +21,28 @@ pub fn answers(cells: &[CellResult], plan: &Plan, comparisons: &[Comparison]) ->
     } else {
         &plan.answer
     };
-    questions.iter().map(|question| answer(question, cells, plan, &primary, comparisons)).collect()
+    let known = Known {
+        planned: plan.cell.iter().map(|cell| (cell.name(), cell)).collect(),
+        measured: cells.iter().map(|cell| (cell.name.as_str(), cell)).collect(),
+        plan,
+    };
+    questions.iter().map(|question| answer(question, &known, &primary, comparisons)).collect()
+}
+
+/// The cells by their names: a plan may have ten thousand.
+struct Known<'a> {
+    planned: HashMap<String, &'a CellPlan>,
+    measured: HashMap<&'a str, &'a CellResult>,
+    plan: &'a Plan,
+}
+
+impl<'a> Known<'a> {
+    fn find(&self, reference: &CellReference) -> Option<&'a CellPlan> {
+        match reference {
+            CellReference::Name(name) => self.planned.get(name).copied(),
+            CellReference::Parts(_) => reference.find(&self.plan.cell),
+        }
+    }
 }
 
 /// What two cells ask: about what the second has and the first has not.
@@ -50,11 +72,11 @@ fn question(baseline: &CellPlan, cell: &CellPlan, primary: &SeriesStatistic) -> 
 
 fn answer(
     question: &AnswerPlan,
-    cells: &[CellResult],
-    plan: &Plan,
+    known: &Known<'_>,
     primary: &SeriesStatistic,
     comparisons: &[Comparison],
 ) -> Answer {
+    let plan = known.plan;
     let statistic = question.statistic.as_ref().unwrap_or(primary);
     let not_measured = |sentence: String| Answer {
         question: question.question.clone(),
@@ -62,10 +84,10 @@ fn answer(
         sentence,
         comparison: None,
     };
-    let [Some(first), Some(second)] = question.between.each_ref().map(|it| it.find(&plan.cell)) else {
+    let [Some(first), Some(second)] = question.between.each_ref().map(|it| known.find(it)) else {
         return not_measured("Not measured: the plan has no such cells.".to_owned());
     };
-    let result = |cell: &CellPlan| cells.iter().find(|result| result.name == cell.name());
+    let result = |cell: &CellPlan| known.measured.get(cell.name().as_str()).copied();
     let (Some(baseline), Some(cell)) = (result(first), result(second)) else {
         return not_measured("Not measured: the run has no such cells.".to_owned());
     };
@@ -92,7 +114,7 @@ fn answer(
         | (Outcome::Worse, Expected::Higher | Expected::Different) => AnswerOutcome::Yes,
         _ => AnswerOutcome::No,
     };
-    let running = cells.iter().filter(|cell| cell.skipped.is_none()).count() as u64;
+    let running = known.measured.values().filter(|cell| cell.skipped.is_none()).count() as u64;
     let sentence = sentence(outcome, &comparison, matters, plan.repeat_duration().0.saturating_mul(running));
     Answer { question: question.question.clone(), outcome, sentence, comparison: Some(comparison) }
 }

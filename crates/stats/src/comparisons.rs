@@ -5,9 +5,9 @@
 //! comparisons are corrected together (Holm); all others are exploratory (Benjamini and Hochberg).
 
 use crate::contrast::{Observation, Study, benjamini_hochberg, holm, median, study};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use whylate_core::SeriesName;
-use whylate_core::plan::{CellPlan, Plan, ProbeFacts, Samples, SeriesStatistic, Statistic};
+use whylate_core::plan::{Plan, ProbeFacts, Samples, SeriesStatistic, Statistic};
 use whylate_core::result::{CellResult, Comparison, Outcome, RepeatProbe, RunContrast};
 
 /// A load that achieved less than this part of its rate in the baseline leaves less to disturb: `better` is refused.
@@ -26,12 +26,20 @@ pub fn contrasts(plan: &Plan) -> Vec<(usize, usize)> {
             (0..cells.len()).filter(|cell| *cell != baseline).map(|cell| (baseline, cell)).collect()
         });
     }
+    // The first cell with these loads and treatments, in any order.
+    let mut first: HashMap<[Vec<&str>; 2], usize> = HashMap::new();
+    for (index, cell) in cells.iter().enumerate() {
+        first.entry([sorted(&cell.loads), sorted(&cell.treatments)]).or_insert(index);
+    }
     let mut pairs = Vec::new();
     for (index, cell) in cells.iter().enumerate() {
-        let twin = cells[..index].iter().position(|other| same(other, &cell.loads, &cell.treatments));
+        let of = |loads: &[String], treatments: &[String]| {
+            first.get(&[sorted(loads), sorted(treatments)]).copied()
+        };
+        let twin = of(&cell.loads, &cell.treatments).filter(|twin| *twin < index);
         pairs.extend(twin.map(|twin| (twin, index)));
-        let fewer_treatments = baselines(&cell.treatments, |fewer| position(cells, &cell.loads, fewer));
-        let fewer_loads = baselines(&cell.loads, |fewer| position(cells, fewer, &cell.treatments));
+        let fewer_treatments = baselines(&cell.treatments, |fewer| of(&cell.loads, fewer));
+        let fewer_loads = baselines(&cell.loads, |fewer| of(fewer, &cell.treatments));
         pairs.extend(fewer_treatments.into_iter().chain(fewer_loads).map(|baseline| (baseline, index)));
     }
     pairs
@@ -49,18 +57,10 @@ fn baselines(names: &[String], find: impl Fn(&[String]) -> Option<usize>) -> Vec
     found
 }
 
-fn position(cells: &[CellPlan], loads: &[String], treatments: &[String]) -> Option<usize> {
-    cells.iter().position(|cell| same(cell, loads, treatments))
-}
-
-/// Whether the cell has these loads and treatments, in any order.
-fn same(cell: &CellPlan, loads: &[String], treatments: &[String]) -> bool {
-    let sorted = |names: &[String]| {
-        let mut names = names.to_vec();
-        names.sort();
-        names
-    };
-    sorted(&cell.loads) == sorted(loads) && sorted(&cell.treatments) == sorted(treatments)
+fn sorted(names: &[String]) -> Vec<&str> {
+    let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
+    names.sort_unstable();
+    names
 }
 
 /// A comparison that is not corrected yet.

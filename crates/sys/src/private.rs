@@ -42,26 +42,43 @@ impl PrivateError {
 pub struct PrivateFolder {
     path: PathBuf,
     folder: OwnedFd,
+    /// The mode that its files get; `None` where they are only read.
+    files: Option<Mode>,
 }
 
 impl PrivateFolder {
     /// Opens the folder.
     pub fn open(path: &Path) -> Result<Self, PrivateError> {
-        Self::walk(path, false)
+        Self::walk(path, false, false)
+    }
+
+    /// Opens a folder of this user, or of root, to read in it alone.
+    pub fn open_to_read(path: &Path) -> Result<Self, PrivateError> {
+        Self::walk(path, false, true)
     }
 
     /// Opens the folder, and makes it, and those around it, where they are missing: for this user alone, whatever the
     /// umask.
     pub fn make(path: &Path) -> Result<Self, PrivateError> {
-        let it = Self::walk(path, true)?;
+        Self::make_with(path, Mode::RWXU, Mode::RUSR | Mode::WUSR)
+    }
+
+    /// The same, with files that all users may read.
+    pub fn make_readable(path: &Path) -> Result<Self, PrivateError> {
+        let read = Mode::RGRP | Mode::ROTH;
+        Self::make_with(path, Mode::RWXU | read | Mode::XGRP | Mode::XOTH, Mode::RUSR | Mode::WUSR | read)
+    }
+
+    fn make_with(path: &Path, mode: Mode, files: Mode) -> Result<Self, PrivateError> {
+        let it = Self { files: Some(files), ..Self::walk(path, true, false)? };
         let io = |source: Errno| PrivateError::Io { path: it.path.clone(), source: source.into() };
-        if Mode::from_raw_mode(rustix::fs::fstat(&it.folder).map_err(io)?.st_mode) != Mode::RWXU {
-            rustix::fs::fchmod(&it.folder, Mode::RWXU).map_err(io)?;
+        if Mode::from_raw_mode(rustix::fs::fstat(&it.folder).map_err(io)?.st_mode) != mode {
+            rustix::fs::fchmod(&it.folder, mode).map_err(io)?;
         }
         Ok(it)
     }
 
-    fn walk(path: &Path, make: bool) -> Result<Self, PrivateError> {
+    fn walk(path: &Path, make: bool, to_read: bool) -> Result<Self, PrivateError> {
         let absolute = std::path::absolute(path);
         let absolute = absolute.map_err(|source| PrivateError::Io { path: path.to_owned(), source })?;
         let mut at = PathBuf::new();
@@ -69,7 +86,7 @@ impl PrivateFolder {
         for component in absolute.components() {
             at.push(component);
             if let Some((around, stat)) = &folder {
-                check(at.parent().unwrap_or(&at), stat, true)?;
+                check(at.parent().unwrap_or(&at), stat, true, true)?;
                 folder = Some(step(around, component, &at, make)?);
             } else {
                 folder = Some(step(CWD, Component::RootDir, &at, false)?);
@@ -78,28 +95,35 @@ impl PrivateFolder {
         let Some((folder, stat)) = folder else {
             return Err(PrivateError::Shared { path: at, problem: "is not a path".to_owned() });
         };
-        check(&at, &stat, false)?;
-        Ok(Self { path: at, folder })
+        check(&at, &stat, to_read, false)?;
+        Ok(Self { path: at, folder, files: (!to_read).then_some(Mode::RUSR | Mode::WUSR) })
     }
 
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Opens a file in it, with mode 0600 from then on.
+    /// Opens a file in it, with the mode of the folder's files from then on.
     ///
     /// # Errors
     /// [`PrivateError::Shared`] for links (also a second name of a file), for what is not a file, and for a file that
     /// belongs to somebody else or that others can write to.
     pub fn open_file(&self, name: impl AsRef<OsStr>, flags: OFlags) -> Result<File, PrivateError> {
-        let name = name.as_ref();
+        self.open_with(name.as_ref(), flags, self.files)
+    }
+
+    /// The same of a file that no other user may read, such as a lock.
+    pub fn open_private(&self, name: impl AsRef<OsStr>, flags: OFlags) -> Result<File, PrivateError> {
+        self.open_with(name.as_ref(), flags, Some(Mode::RUSR | Mode::WUSR))
+    }
+
+    fn open_with(&self, name: &OsStr, flags: OFlags, mode: Option<Mode>) -> Result<File, PrivateError> {
         let path = self.path.join(name);
         let io = |source: Errno| PrivateError::Io { path: path.clone(), source: source.into() };
         let shared = |problem: &str| PrivateError::Shared { path: path.clone(), problem: problem.to_owned() };
         // Opening a pipe that somebody put there must not wait for its other end.
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let mode = Mode::RUSR | Mode::WUSR;
-        let file = match rustix::fs::openat(&self.folder, name, flags, mode) {
+        let file = match rustix::fs::openat(&self.folder, name, flags, mode.unwrap_or(Mode::RUSR)) {
             Err(Errno::LOOP) => return Err(shared("is a link")),
             Err(Errno::NXIO) => return Err(shared("is not a file")),
             other => other.map_err(io)?,
@@ -112,8 +136,8 @@ impl PrivateFolder {
         if stat.st_nlink > 1 {
             return Err(shared("has a second name (a hard link)"));
         }
-        check(&path, &stat, false)?;
-        if Mode::from_raw_mode(stat.st_mode) != mode {
+        check(&path, &stat, mode.is_none(), false)?;
+        if let Some(mode) = mode.filter(|mode| Mode::from_raw_mode(stat.st_mode) != *mode) {
             rustix::fs::fchmod(&file, mode).map_err(io)?;
         }
         Ok(File::from(file))
@@ -168,21 +192,21 @@ fn step(
     }
 }
 
-/// Refuses what others could write to or exchange; `is_on_the_way` allows folders of root in which everybody can make files
-/// of their own.
-fn check(path: &Path, stat: &Stat, is_on_the_way: bool) -> Result<(), PrivateError> {
+/// Refuses what others could write to or exchange. `of_root` allows what belongs to root, `sticky` folders in which all users
+/// can make files of their own.
+fn check(path: &Path, stat: &Stat, of_root: bool, sticky: bool) -> Result<(), PrivateError> {
     let shared = |problem: String| Err(PrivateError::Shared { path: path.to_owned(), problem });
     let user = rustix::process::geteuid().as_raw();
     let owner = stat.st_uid;
-    if owner == 0 && user != 0 && !is_on_the_way {
+    if owner == 0 && user != 0 && !of_root {
         let source = Errno::ACCESS.into();
         return Err(PrivateError::Io { path: path.to_owned(), source });
     }
-    if owner != user && !(is_on_the_way && owner == 0) {
+    if owner != user && !(of_root && owner == 0) {
         return shared(format!("belongs to user {owner}, not to user {user}"));
     }
     let mode = Mode::from_raw_mode(stat.st_mode);
-    if mode.intersects(Mode::WGRP | Mode::WOTH) && !(is_on_the_way && mode.contains(Mode::SVTX)) {
+    if mode.intersects(Mode::WGRP | Mode::WOTH) && !(sticky && mode.contains(Mode::SVTX)) {
         let mode = mode.as_raw_mode();
         return shared(format!("can be written to by others (mode {mode:04o})"));
     }

@@ -67,6 +67,31 @@ pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
+/// Ignores a signal whose default is in force. Asks the kernel directly: C libraries refuse the numbers that they keep for
+/// themselves, which end the process all the same when they are sent before the library uses them.
+pub fn ignore_unless_handled(signal: i32) {
+    // struct kernel_sigaction: handler, flags, restorer, mask; the handler is the first word on every architecture.
+    let mut action = [0usize; 8];
+    let size = size_of::<u64>();
+    // SAFETY: the kernel writes one action, which is shorter than the buffer.
+    let got = unsafe {
+        libc::syscall(libc::SYS_rt_sigaction, signal, std::ptr::null::<usize>(), action.as_mut_ptr(), size)
+    };
+    if got == 0 && action[0] == libc::SIG_DFL {
+        let ignored = [libc::SIG_IGN, 0, 0, 0, 0, 0, 0, 0];
+        // SAFETY: the kernel reads one action, which runs no code of this process.
+        unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                ignored.as_ptr(),
+                std::ptr::null_mut::<usize>(),
+                size,
+            )
+        };
+    }
+}
+
 /// Whether a child of this process was stopped (SIGSTOP, a debugger) since the last call. Takes no lock that its threads
 /// need while they run.
 pub fn is_stopped(child: u32) -> bool {
@@ -82,6 +107,19 @@ pub fn started_ticks(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The second field is the name in brackets, which may hold anything.
     stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+/// The same of a process that has not ended: one that its parent has not waited for yet has.
+pub fn runs_since(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let has_ended = stat.get(stat.rfind(')')? + 1..)?.trim_start().starts_with(['Z', 'X']);
+    if has_ended { None } else { started_ticks(pid) }
+}
+
+/// Inode of the PID namespace of this process; `None` where /proc does not say.
+pub fn pid_namespace() -> Option<u64> {
+    let name = std::fs::read_link("/proc/self/ns/pid").ok()?;
+    name.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
 }
 
 /// Whether the process ids that this process sees are those of the kernel: not so in most containers.

@@ -35,6 +35,8 @@ pub enum Undoing {
     Always,
     /// Nothing: the value goes with the folder that the treatment made before it.
     WithFolder,
+    /// The former value is written after those of the settings that moved it along with them.
+    Moved,
 }
 
 impl Change {

@@ -6,6 +6,7 @@
 
 use crate::change::{Change, Hierarchy, Target, Undoing};
 use crate::ethernet;
+use crate::kinds::refused::refusal;
 use crate::kinds::{cache, interrupts, is_setting, offline, quota};
 use crate::nvidia::UNLOCKED;
 use crate::priority;
@@ -67,8 +68,12 @@ pub(crate) fn check(change: &Change, old: &str, root: &HostRoot) -> Result<(), &
             (task.name == interrupts::BALANCER, either(Target::STOPPED, Target::RUNNING))
         }
     };
+    let refused = match target {
+        Target::File { path, .. } => refusal(path, new),
+        _ => None,
+    };
     match (is_place, is_value) {
-        (true, true) => Ok(()),
+        (true, true) => refused.map_or(Ok(()), Err),
         (false, _) => Err("no treatment changes it"),
         (true, false) => Err("it has no such value"),
     }

@@ -72,6 +72,9 @@ pub enum TreatError {
         /// What to do, with `; ` before it; empty where nothing is known.
         remedy: &'static str,
     },
+    /// Its value could not be brought back, so it is not changed.
+    #[error("{target} is not changed: its value `{old}` could not be brought back ({source})")]
+    OneWay { target: String, old: String, source: io::Error },
     /// The value was written and is not there.
     #[error(
         "{target} was set to `{wanted}` and reads `{found}`: the kernel or another program has changed it"

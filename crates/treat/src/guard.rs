@@ -3,15 +3,22 @@
 use crate::change::{Change, Target, Undoing};
 use crate::claims;
 use crate::error::TreatError;
-use crate::journal::{Holder, IfDamaged, Journal, JournalEntry, JournalPlace, JournalRecord};
+use crate::journal::{Holder, IfDamaged, Journal, JournalEntry, JournalPlace, JournalRecord, State};
+use crate::neighbourhood::moved;
+use crate::neighbours::{Scope, Walk, is_same, of_kernel, replaced_by};
 use crate::place::FoundSetting;
 use crate::planner::{Planner, Surroundings};
-use crate::undo::{Report, undo};
+use crate::undo::{Report, undo, undo_alone};
+use std::collections::HashSet;
+use std::time::Duration;
 use whylate_core::warning::{Warning, WarningCode, push_once};
 use whylate_host::HostRoot;
 
 /// How often tasks that were started meanwhile are looked for: each round is much shorter than the one before.
 const ROUNDS_MAX: usize = 5;
+
+/// Between two walks that show which values change by themselves.
+const LEARNING: Duration = Duration::from_millis(20);
 
 /// Most changes whose intention is brought to the disk at once.
 const BATCH_MAX: usize = 512;
@@ -132,6 +139,19 @@ impl Guard {
         report
     }
 
+    /// Which of its changes do not hold any more, as a sentence: something else has written there since.
+    pub fn not_held(&self) -> Option<String> {
+        let differs = |entry: &JournalEntry| {
+            let State::Applied { found } = &entry.state else { return None };
+            let target = &entry.change.target;
+            let now = target.now(&self.root).filter(|now| now != found)?;
+            // Tasks change their own affinity, and the kernel changes what goes along with a group.
+            let is_asked = target.task().is_none() && entry.change.undoing == Undoing::IfUnchanged;
+            is_asked.then(|| format!("{target} was set to `{found}` and is `{now}`"))
+        };
+        self.in_force().find_map(differs)
+    }
+
     /// Leaves the changes in force; `whylate treat restore` undoes them.
     ///
     /// # Errors
@@ -159,8 +179,11 @@ impl Guard {
         warnings: &mut Vec<Warning>,
         undone: &mut Report,
     ) -> Result<(), TreatError> {
+        let first = self.journal.next_entry();
+        let scope = Scope::of(changes.iter().map(|change| &change.target), &self.root);
+        let mut before = None;
         for batch in batches(changes) {
-            let mut intended: Vec<(u64, &Change)> = Vec::new();
+            let mut intended: Vec<(u64, &Change, String)> = Vec::new();
             let mut records = Vec::new();
             let session = self.session()?;
             for change in batch {
@@ -168,6 +191,7 @@ impl Guard {
                     Ok(Some(old)) => {
                         let entry = self.journal.next_entry() + intended.len() as u64;
                         let (treatment, change_of) = (treatment.to_owned(), change.clone());
+                        intended.push((entry, change, old.clone()));
                         records.push(JournalRecord::Intended {
                             entry,
                             session,
@@ -175,18 +199,20 @@ impl Guard {
                             change: change_of,
                             old,
                         });
-                        intended.push((entry, change));
                     }
                     Ok(None) => {}
                     Err(error) => forgive(change, error, &[], warnings)?,
                 }
             }
             if !records.is_empty() {
+                if before.is_none() {
+                    before = Some(self.remember(&scope, first)?);
+                }
                 self.journal.append(records)?;
                 self.journal.sync()?;
             }
-            for (entry, change) in intended {
-                match self.make(change) {
+            for (entry, change, old) in intended {
+                match self.can_go_back(change, &old).and_then(|()| self.make(change)) {
                     Ok(Some(found)) => self.journal.append(vec![JournalRecord::Applied { entry, found }])?,
                     Ok(None) => {}
                     Err(error) => {
@@ -195,16 +221,101 @@ impl Guard {
                             self.journal
                                 .append(vec![JournalRecord::Applied { entry, found: found.clone() }])?;
                         }
-                        let report = undo(&mut self.journal, &self.root, |it| it.entry == entry);
+                        // All that this call has made is undone together.
+                        if change.required {
+                            return Err(error);
+                        }
+                        let report = undo_alone(&mut self.journal, &self.root, entry);
                         self.forget_closed_session();
                         let problems = report.problems();
                         undone.extend(report);
                         forgive(change, error, &problems, warnings)?;
+                        // An undoing that closes the last entry empties the journal.
+                        if let Some(values) =
+                            before.clone().filter(|_| self.journal.contents().before.is_empty())
+                        {
+                            self.session()?;
+                            self.journal.append(vec![JournalRecord::Before { first, values }])?;
+                        }
                     }
                 }
             }
         }
-        Ok(())
+        before.map_or(Ok(()), |before| self.note_moved(treatment, &scope, first, &before))
+    }
+
+    /// Walks the settings that changes may move, and puts them into the journal.
+    fn remember(&mut self, scope: &Scope, first: u64) -> Result<Walk, TreatError> {
+        if scope.is_empty() {
+            return Ok(Walk::new());
+        }
+        self.session()?;
+        let earlier = scope.walk(&self.root);
+        std::thread::sleep(LEARNING);
+        let mut values = scope.walk(&self.root);
+        // What changes by itself says nothing.
+        values.retain(|path, value| earlier.get(path) == Some(value));
+        self.journal.append(vec![JournalRecord::Before { first, values: values.clone() }])?;
+        Ok(values)
+    }
+
+    /// Puts what was moved into the journal, and what was set and then moved by another change.
+    fn note_moved(
+        &mut self,
+        treatment: &str,
+        scope: &Scope,
+        first: u64,
+        before: &Walk,
+    ) -> Result<(), TreatError> {
+        if scope.is_empty() {
+            return Ok(());
+        }
+        let after = scope.walk(&self.root);
+        let (session, mut records, mut own) = (self.session()?, Vec::new(), HashSet::new());
+        for entry in self.journal.contents().open().filter(|it| it.entry >= first) {
+            let Some(path) = of_kernel(&entry.change.target, &self.root) else { continue };
+            if let (State::Applied { found }, Some(now)) = (&entry.state, after.get(&path)) {
+                let now = entry.change.target.normal(now);
+                if *found != now {
+                    records.push(JournalRecord::Applied { entry: entry.entry, found: now });
+                }
+            }
+            own.insert(path);
+        }
+        let mut next = self.journal.next_entry();
+        for (path, old) in before.iter().filter(|(path, _)| !own.contains(*path)) {
+            let now = after.get(path).map(String::as_str);
+            if now.is_none_or(|now| !is_same(path, old, now)) {
+                records.extend(moved(next, session, treatment, path, old, now));
+                next += 1;
+            }
+        }
+        records.push(JournalRecord::After {});
+        self.journal.append(records)?;
+        self.journal.sync()
+    }
+
+    /// Writes the former value of a setting once more, before it is changed: one that does not take it stays as it is.
+    fn can_go_back(&self, change: &Change, old: &str) -> Result<(), TreatError> {
+        let Some(path) = of_kernel(&change.target, &self.root) else { return Ok(()) };
+        let is_file = std::fs::metadata(self.root.path(&path)).is_ok_and(|about| about.is_file());
+        if change.undoing != Undoing::IfUnchanged || !is_file {
+            return Ok(());
+        }
+        match change.target.restore_at_once(&self.root, old) {
+            // The right is missing for the new value, too, where it is said with its remedy.
+            Err(TreatError::Write { source, .. })
+                if source.kind() != std::io::ErrorKind::PermissionDenied =>
+            {
+                let other = replaced_by(&path).and_then(|other| Target::file(other).now(&self.root));
+                if old.trim() == "0" && other.is_some_and(|other| other != "0") {
+                    return Ok(());
+                }
+                let (target, old) = (change.target.to_string(), change.target.normal(old));
+                Err(TreatError::OneWay { target, old, source })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn session(&mut self) -> Result<u64, TreatError> {

@@ -13,6 +13,8 @@ mod guard;
 pub mod journal;
 pub mod kinds;
 pub mod last_words;
+mod neighbourhood;
+mod neighbours;
 mod nvidia;
 mod place;
 pub mod planner;

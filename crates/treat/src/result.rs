@@ -75,15 +75,16 @@ impl From<&Undone> for TreatChange {
     }
 }
 
-impl From<&Holder> for ChangeHolder {
-    fn from(holder: &Holder) -> Self {
-        Self {
-            command: holder.command.clone(),
-            run: holder.run.clone(),
-            pid: holder.pid,
-            alive: holder.is_alive(),
-            kept: holder.kept,
-            since: holder.since(),
+impl Holder {
+    /// As results show it.
+    pub fn shown(&self, root: &HostRoot) -> ChangeHolder {
+        ChangeHolder {
+            command: self.command.clone(),
+            run: self.run.clone(),
+            pid: self.pid,
+            alive: self.is_alive(root),
+            kept: self.kept,
+            since: self.since(),
         }
     }
 }

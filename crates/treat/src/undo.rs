@@ -5,6 +5,7 @@ use crate::error::TreatError;
 use crate::journal::{
     Fate, Holder, IfDamaged, Journal, JournalEntry, JournalPlace, JournalRecord, State, boot_id,
 };
+use crate::neighbourhood::Neighbourhood;
 use crate::place::{FoundSetting, Patience};
 use crate::settle;
 use std::collections::HashSet;
@@ -78,26 +79,49 @@ impl Undone {
 
 /// Undoes the open entries of a journal that `chosen` picks, newest first.
 pub(crate) fn undo(journal: &mut Journal, root: &HostRoot, chosen: impl Fn(&JournalEntry) -> bool) -> Report {
+    let mut chosen: HashSet<u64> =
+        journal.contents().open().filter(|entry| chosen(entry)).map(|entry| entry.entry).collect();
+    let mut report = Report { unknown: journal.contents().damage.clone(), ..Report::default() };
+    let neighbourhood = Neighbourhood::begin(journal, root, &mut chosen, &mut report);
+    undo_chosen(journal, root, &chosen, neighbourhood, report)
+}
+
+/// Undoes one entry and looks at no other setting: those that were made before it stay.
+pub(crate) fn undo_alone(journal: &mut Journal, root: &HostRoot, entry: u64) -> Report {
+    let report = Report { unknown: journal.contents().damage.clone(), ..Report::default() };
+    undo_chosen(journal, root, &HashSet::from([entry]), None, report)
+}
+
+fn undo_chosen(
+    journal: &mut Journal,
+    root: &HostRoot,
+    chosen: &HashSet<u64>,
+    neighbourhood: Option<Neighbourhood>,
+    mut report: Report,
+) -> Report {
     let boot_id = boot_id(root);
     let entries: Vec<JournalEntry> =
-        journal.contents().open().rev().filter(|entry| chosen(entry)).cloned().collect();
+        journal.contents().open().rev().filter(|it| chosen.contains(&it.entry)).cloned().collect();
     let mut moved_back = tasks_moved_back(journal);
-    let mut report = Report { unknown: journal.contents().damage.clone(), ..Report::default() };
     // Closed only when they have settled.
-    let mut affinities = Vec::new();
+    let mut settling = Vec::new();
     let mut patience = Patience::default();
     for entry in entries {
         let same_boot = journal.contents().holder(&entry).is_none_or(|holder| holder.boot_id == boot_id);
-        let fate =
-            if same_boot { undo_entry(&entry, root, &moved_back, &mut patience) } else { Fate::Rebooted };
+        let fate = match neighbourhood.as_ref().and_then(|it| it.undo(&entry, root)) {
+            Some(fate) => fate,
+            None if same_boot => undo_entry(&entry, root, &moved_back, &mut patience),
+            None => Fate::Rebooted,
+        };
+        let is_setting = neighbourhood.as_ref().is_some_and(|it| it.has(&entry));
         if let Target::Membership { task, .. } = &entry.change.target {
             moved_back.insert(task.clone());
         }
         if entry.change.target.gives_cpus_back() {
             patience = Patience::default();
         }
-        if matches!(entry.change.target, Target::Affinity { .. }) {
-            affinities.push((entry.entry, report.outcomes.len()));
+        if is_setting || matches!(entry.change.target, Target::Affinity { .. }) {
+            settling.push((entry.entry, report.outcomes.len()));
         } else {
             close(journal, entry.entry, fate.clone(), &mut report);
         }
@@ -105,11 +129,19 @@ pub(crate) fn undo(journal: &mut Journal, root: &HostRoot, chosen: impl Fn(&Jour
         report.outcomes.push(Undone { treatment: entry.treatment, target, old, new: entry.change.new, fate });
     }
     settle::settle(&mut report.outcomes, root);
-    for (entry, place) in affinities {
+    if let Some(neighbourhood) = neighbourhood {
+        neighbourhood.settle(journal, root, &settling, &mut report);
+    }
+    for (entry, place) in settling {
         let fate = report.outcomes[place].fate.clone();
         close(journal, entry, fate, &mut report);
     }
-    if let Err(error) = journal.clear_if_closed() {
+    let ended = if journal.contents().undoing.is_some() {
+        journal.append(vec![JournalRecord::Undone {}])
+    } else {
+        Ok(())
+    };
+    if let Err(error) = ended.and_then(|()| journal.clear_if_closed()) {
         report.journal_error.get_or_insert(error.to_string());
     }
     report

@@ -1,6 +1,7 @@
 //! Treatments on real kernels: kills at different moments, what has to be refused, who fights back, and hotplug with what
 //! is bound to a CPU.
 
+use std::io::Write as _;
 use std::time::Duration;
 use whylate_lab::suite::{self, LabTest};
 use whylate_lab::{Device, Guest, Kernel, LabError, Machine, Profile};
@@ -33,6 +34,9 @@ pub(crate) fn tests() -> Vec<LabTest> {
     }
     for kernel in suite::kernels_unless_brief(&[Kernel::Plain, Kernel::RealTimeNew]) {
         tests.push(LabTest::new("treat_limits_what_a_program_uses", machine(kernel), quota));
+    }
+    for kernel in suite::kernels_unless_brief(&[Kernel::Plain, Kernel::RealTimeNew]) {
+        tests.push(LabTest::new("treat_walks_over_the_settings_of_the_kernel", machine(kernel), walk));
     }
     let siblings = machine(Kernel::Plain).with(&[Device::Siblings]);
     tests.push(LabTest::new("treat_takes_the_other_thread_of_a_core_offline", siblings, smt));
@@ -80,6 +84,20 @@ kill $bound"
     let stdout = succeed(guest, &script)?;
     let restored = stdout.lines().filter(|line| *line == "restored").count();
     assert_eq!(restored, KILLS as usize, "{stdout}");
+    Ok(())
+}
+
+/// One setting in so many is walked over, unless `WHYLATE_WALK` says otherwise; 1 is all of them.
+const WALK_EVERY: u32 = 60;
+
+fn walk(guest: &mut Guest) -> Result<(), LabError> {
+    let every = std::env::var("WHYLATE_WALK").ok().and_then(|every| every.parse().ok()).unwrap_or(WALK_EVERY);
+    let first = std::process::id() % every;
+    let script = format!("EVERY={every}\nFIRST={first}\n{}", include_str!("walk.sh"));
+    // All of them take hours where the host is busy.
+    let output = guest.start(&script)?.wait(LIMIT * if every < WALK_EVERY { 30 } else { 2 })?;
+    let _ = writeln!(std::io::stderr(), "{}", output.stdout.trim_end());
+    assert_eq!(output.status, 0, "{}\n{}", output.stdout, output.stderr);
     Ok(())
 }
 

@@ -77,6 +77,9 @@ pub(crate) struct FixArguments {
     /// Proposes treatments from what is measured, or from the run DIR given as plan; tries none
     #[arg(long, conflicts_with_all = ["yes", "never", "resume"])]
     pub(crate) advise: bool,
+    /// As root, takes a plan that another user can write without asking about its commands and settings
+    #[arg(long)]
+    pub(crate) trust_plan: bool,
     /// Looks which settings of FILE help: a tuned profile, sysctl.d, a kernel command line, a plan's treatments
     #[arg(long, value_name = "FILE", conflicts_with_all = ["advise", "resume"])]
     pub(crate) audit: Option<PathBuf>,

@@ -42,9 +42,9 @@ pub(crate) struct RunArguments {
     /// Fails where real-time priority or locked memory is refused, instead of warning
     #[arg(long)]
     pub(crate) strict: bool,
-    /// As root, runs the commands of a plan that another user can write without asking
-    #[arg(long)]
-    pub(crate) yes: bool,
+    /// As root, runs a plan that another user can write without asking about its commands and settings
+    #[arg(long, alias = "yes")]
+    pub(crate) trust_plan: bool,
     /// Runs a shell command at the first latency above a probe's break or threshold
     #[arg(long, value_name = "COMMAND")]
     pub(crate) on_threshold: Option<String>,

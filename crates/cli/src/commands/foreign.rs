@@ -1,38 +1,70 @@
-//! Plans of other users: as root, their commands run only when that is wanted.
+//! Plans of other users: as root, their commands run and their settings are made only when that is wanted.
 
 use crate::output;
 use anyhow::{Context, Result, bail};
-use std::fs;
+use std::fs::{self, File, Metadata};
 use std::io::{IsTerminal, stdin};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use whylate_core::Plan;
-use whylate_core::plan::LoadKind;
+use whylate_core::plan::{LoadKind, TreatmentKind};
 
-/// Asks before root runs the commands of a plan that somebody else can write, unless `yes` answers. The user who typed `sudo`
-/// is nobody else.
-pub(super) fn check(plan: &Plan, path: &Path, yes: bool) -> Result<()> {
-    let commands: Vec<String> = plan.load.iter().filter_map(|load| command(&load.kind)).collect();
-    if yes || commands.is_empty() || !rustix::process::geteuid().is_root() {
+/// Asks before root does what a plan says that another user can write or exchange, unless `trusted`. The user who typed
+/// `sudo` is not another one. `file` is the plan as it was read.
+pub(super) fn check(plan: &Plan, path: &Path, file: &File, trusted: bool) -> Result<()> {
+    let commands = plan.load.iter().filter_map(|load| command(&load.kind));
+    let settings = plan.treatment.iter().filter_map(|treatment| setting(&treatment.kind));
+    let deeds: Vec<String> = commands.chain(settings).collect();
+    if trusted || deeds.is_empty() || !rustix::process::geteuid().is_root() {
         return Ok(());
     }
-    let file = fs::metadata(path).with_context(|| format!("cannot read the plan {}", path.display()))?;
-    let caller = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());
-    let is_own = file.uid() == 0 || Some(file.uid()) == caller;
-    if is_own && file.mode() & 0o002 == 0 {
-        return Ok(());
-    }
-    let whose = if is_own { "every user".to_owned() } else { format!("user {}", file.uid()) };
-    let what = format!("{}: {whose} can write this plan, and it runs commands as root", path.display());
+    let about = file.metadata().with_context(|| format!("cannot read the plan {}", path.display()))?;
+    let place = fs::canonicalize(path).with_context(|| format!("cannot read the plan {}", path.display()))?;
+    let folders = place.ancestors().skip(1).map(|folder| (folder, fs::metadata(folder)));
+    let mut writers = folders.filter_map(|(folder, about)| {
+        let whose = about.map_or(Some("no one knows who".to_owned()), |about| writer(&about, true));
+        whose.map(|whose| format!("{whose} can exchange what is in {}", folder.display()))
+    });
+    let own = writer(&about, false).map(|whose| format!("{whose} can write this plan"));
+    let Some(problem) = own.or_else(|| writers.next()) else { return Ok(()) };
+    let what = format!("{}: {problem}, and it acts as root", path.display());
     if !stdin().is_terminal() {
-        bail!("{what}: {}; read it, then add `--yes`", commands.join("; "));
+        bail!("{what}: {}; read it, then add `--trust-plan`", deeds.join("; "));
     }
     output::message(&format!("{what}:"));
-    commands.iter().for_each(|command| output::message(&format!("    {}", command.escape_debug())));
-    output::message("run them? [y/N]");
+    deeds.iter().for_each(|deed| output::message(&format!("    {}", deed.escape_debug())));
+    output::message("go on? [y/N]");
     let mut answer = String::new();
     stdin().read_line(&mut answer)?;
     if answer.trim().eq_ignore_ascii_case("y") { Ok(()) } else { bail!("nothing was run") }
+}
+
+/// Who else can write a file, or exchange what is in a folder, that root trusts.
+fn writer(about: &Metadata, is_folder: bool) -> Option<String> {
+    let caller = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());
+    if about.uid() != 0 && Some(about.uid()) != caller {
+        return Some(format!("user {}", about.uid()));
+    }
+    // In a folder like /tmp users exchange only what is theirs.
+    let is_sticky = is_folder && about.mode() & 0o1000 != 0;
+    match about.mode() & 0o022 {
+        0 => None,
+        _ if is_sticky => None,
+        0o020 => Some(format!("group {}", about.gid())),
+        _ => Some("every user".to_owned()),
+    }
+}
+
+/// A setting that the plan names by its file.
+fn setting(treatment: &TreatmentKind) -> Option<String> {
+    match treatment {
+        TreatmentKind::Sysfs(plan) => Some(format!("{} = {}", plan.path, plan.value)),
+        TreatmentKind::Sysctl(plan) => Some(format!("{} = {}", plan.key, plan.value)),
+        TreatmentKind::ModuleParameter(plan) => {
+            Some(format!("{} {} = {}", plan.module, plan.parameter, plan.value))
+        }
+        _ => None,
+    }
 }
 
 fn command(load: &LoadKind) -> Option<String> {

@@ -7,6 +7,7 @@ use crate::exit::Ending;
 use crate::screen::Screen;
 use crate::{machine, output, signals};
 use anyhow::{Context, Result, anyhow, bail};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -71,7 +72,7 @@ fn begin(
 ) -> Result<Option<(PathBuf, RunInfo)>> {
     let name = arguments.plan.as_deref().unwrap_or(DEFAULT_PLAN);
     // A preview runs nothing.
-    let yes = arguments.yes || arguments.dry_run;
+    let yes = arguments.trust_plan || arguments.dry_run;
     let mut plan = read_plan(name, &arguments.overrides, arguments.short, yes)?;
     if arguments.yes_draw_on_my_screen {
         plan.allow_drawing();
@@ -141,10 +142,13 @@ pub(super) fn read_plan(name: &str, overrides: &[String], short: bool, yes: bool
             names.join(", ")
         );
     }
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the plan {name}"))?;
+    let mut text = String::new();
+    let cannot_read = || format!("cannot read the plan {name}");
+    let mut file = std::fs::File::open(path).with_context(cannot_read)?;
+    file.read_to_string(&mut text).with_context(cannot_read)?;
     let plan = parse(&Source { name, text: &text }, overrides)?;
     // A preview runs nothing.
-    foreign::check(&plan, path, yes)?;
+    foreign::check(&plan, path, &file, yes)?;
     Ok(plan)
 }
 

@@ -1,7 +1,7 @@
 //! `whylate treat`.
 
 use crate::arguments::{ApplyCommand, Applying, TreatCommand, TreatPrinting};
-use crate::exit::Ending;
+use crate::exit::{Ending, NotKnown};
 use crate::{exit, output, signals};
 use anyhow::{Context as _, Result, bail};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -79,25 +79,36 @@ fn make(
     printed
 }
 
+/// A journal that is refused may list settings that are changed.
+fn not_known(error: TreatError) -> anyhow::Error {
+    match error {
+        TreatError::Untrusted { .. } => NotKnown(error).into(),
+        other => other.into(),
+    }
+}
+
 fn status(printing: TreatPrinting, root: &HostRoot) -> Result<Ending> {
     let mut changes = Vec::new();
     let mut warnings = Vec::new();
-    for place in place().all()? {
-        let contents = place.read(root)?;
+    let mut is_damaged = false;
+    for place in place().all().map_err(not_known)? {
+        let contents = place.read(root).map_err(not_known)?;
+        is_damaged |= !contents.damage.is_empty();
         warnings.extend(damage(&contents.damage));
         changes.extend(contents.open().map(|entry| TreatChange {
-            holder: contents.holder(entry).map(ChangeHolder::from),
+            holder: contents.holder(entry).map(|holder| holder.shown(root)),
             ..TreatChange::from(entry)
         }));
     }
-    print(&printing, "status", changes, None, warnings)
+    let ending = print(&printing, "status", changes, None, warnings)?;
+    Ok(if is_damaged { Ending::NotRestored } else { ending })
 }
 
 fn take_back(printing: TreatPrinting, root: &HostRoot) -> Result<Ending> {
     // It is brought to its end whatever is asked for: it takes a moment. Only the third signal does not wait for it.
     last_words::held(&place(), root);
     let _asked_to_stop = signals::watch()?;
-    let report = restore(&place(), root)?;
+    let report = restore(&place(), root).map_err(not_known)?;
     let changes = report.outcomes.iter().map(TreatChange::from);
     let mut warnings: Vec<Warning> = damage(&report.unknown).collect();
     warnings.extend(report.journal_error.iter().map(|error| Warning::new(WarningCode::Journal, error)));
@@ -161,6 +172,12 @@ fn summary(result: &TreatResult) -> String {
         }
         "apply" if all == 0 => "nothing to change: it is set already".to_owned(),
         "apply" => format!("{} changed; to restore {them}: whylate treat restore", settings(all)),
+        "status" if is_unknown(result) => {
+            format!(
+                "the journal is damaged: {} known to be changed; what else is, is not known",
+                settings(all)
+            )
+        }
         "status" if all == 0 => "nothing is changed".to_owned(),
         "status" => format!("{} changed; to restore {them}: whylate treat restore", settings(all)),
         _ if is_unknown(result) && all == 0 => {

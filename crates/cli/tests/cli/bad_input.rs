@@ -216,5 +216,56 @@ fn root_does_not_run_the_commands_of_others_unasked() {
     });
     let error = said.error();
     assert!(says("user-can-write-this", error) && error.contains("touch made"), "{error}");
-    assert!(error.contains("add `--yes`") && !folder.path().join("run").exists(), "{error}");
+    assert!(error.contains("add `--trust-plan`") && !folder.path().join("run").exists(), "{error}");
+    let asked = |mode: u32, folder_mode: u32, text: &str| {
+        fs::write(&path, text).unwrap();
+        std::os::unix::fs::chown(&path, Some(0), None).unwrap();
+        let set = |path: &std::path::Path, mode| {
+            fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        };
+        set(&path, mode);
+        set(folder.path(), folder_mode);
+        let mut run = command(&["run", path.to_str().unwrap(), "-o", "run"]);
+        run.current_dir(folder.path()).env_remove("SUDO_UID");
+        finish(run).stderr
+    };
+    let commands = PLAN.replace("kind = \"memory\"\nworking_set = \"1MiB\"\n", load);
+    assert!(asked(0o664, 0o755, &commands).contains("group 0"));
+    assert!(asked(0o646, 0o755, &commands).contains("every user"));
+    assert!(asked(0o644, 0o777, &commands).contains("every user"));
+    let setting = |key: &str| {
+        format!("{PLAN}[[treatment]]\nname = \"t\"\nkind = \"sysctl\"\nkey = \"{key}\"\nvalue = \"1\"\n")
+    };
+    assert!(asked(0o664, 0o755, &setting("vm.swappiness")).contains("vm.swappiness = 1"));
+}
+
+/// Whoever wrote the plan, and whatever is said about it.
+#[test]
+fn settings_that_run_programs_or_cannot_go_back_are_refused() {
+    for key in ["kernel.core_pattern", "kernel.modprobe", "kernel.modules_disabled", "vm.drop_caches"] {
+        let said = whylate(&["treat", "apply", "sysctl", key, "1"]);
+        assert_eq!(said.code, Some(1), "{said:?}");
+    }
+    for path in ["/sys/kernel/uevent_helper", "/sys/power/state", "/proc/sysrq-trigger"] {
+        let said = whylate(&["treat", "apply", "sysfs", path, "mem"]);
+        assert_eq!(said.code, Some(1), "{said:?}");
+    }
+}
+
+/// Programs and folders that an ordinary user names are not those of root.
+#[test]
+fn root_runs_no_program_that_the_user_of_sudo_named() {
+    let folder = folder();
+    let helper = folder.path().join("whylate-gpu");
+    fs::write(&helper, "#!/bin/sh\ntouch \"$(dirname \"$0\")/ran\"\n").unwrap();
+    fs::set_permissions(&helper, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    fs::copy(&helper, folder.path().join("curl")).unwrap();
+    let mut asked = command(&["check"]);
+    let path = format!("{}:/usr/bin:/bin", folder.path().display());
+    asked.env("SUDO_UID", "65534").env("WHYLATE_GPU", &helper).env("PATH", path);
+    let said = finish(asked);
+    if rustix::process::geteuid().is_root() {
+        assert!(said.stderr.contains("WHYLATE_GPU"), "{said:?}");
+        assert!(!folder.path().join("ran").exists());
+    }
 }

@@ -293,14 +293,81 @@ fn a_run_whose_setting_was_changed_by_another_ends_with_3() {
     assert!(said.stderr.contains("somebody else changed it"), "{said:?}");
 }
 
+/// Any signal, by its number.
+fn send(child: &std::process::Child, signal: i32) {
+    let kill = format!("kill -{signal} {}", child.id());
+    assert!(Command::new("bash").args(["-c", &kill]).status().unwrap().success());
+}
+
+#[test]
+fn signals_of_limits_and_of_the_c_library_do_not_end_it() {
+    let _alone = alone();
+    let fake = Fake::new(FILES);
+    let folder = folder();
+    let (child, _path) = treated_run(&fake, &folder);
+    // XFSZ, and a first one that other commands do not take for impatience
+    for signal in [25, 34, 10, 10, 10] {
+        send(&child, signal);
+    }
+    let said = wait(child);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert_eq!(fake.read("proc/sys/vm/swappiness"), "60\n");
+}
+
+#[test]
+fn a_limit_on_files_leaves_no_setting_changed() {
+    for blocks in [1, 4, 8, 16, 32, 64] {
+        let fake = Fake::new(FILES);
+        let mut limited = Command::new("sh");
+        let script = format!("ulimit -f {blocks}; exec \"$0\" treat apply idle --cpus 1");
+        limited.args(["-c", &script, crate::tool::WHYLATE]);
+        limited.env("WHYLATE_HOST_ROOT", fake.path("root")).env("WHYLATE_STATE_DIR", fake.path("state"));
+        let said = finish(limited);
+        assert!(said.code.is_some(), "{blocks}: {said:?}");
+        let is_changed = fake.read("sys/devices/system/cpu/cpu1/cpuidle/state1/disable") != "0\n";
+        assert_eq!(is_changed, said.code == Some(0), "{blocks}: {said:?}");
+    }
+}
+
+#[test]
+fn a_repeat_whose_treatment_did_not_hold_is_void() {
+    let _alone = alone();
+    let fake = Fake::new(FILES);
+    let folder = folder();
+    let (child, path) = treated_run(&fake, &folder);
+    fake.set("proc/sys/vm/swappiness", "33\n");
+    let said = wait(child);
+    let info: Value = serde_json::from_str(&fs::read_to_string(path.join("run.json")).unwrap()).unwrap();
+    assert_eq!(info["executions"][0]["void"], true, "{said:?}");
+    assert_eq!(info["executions"][0]["state"], "failed");
+    assert!(info["executions"][0]["error"].as_str().unwrap().contains("swappiness"), "{info}");
+}
+
+#[test]
+fn a_journal_that_is_emptied_or_refused_is_3() {
+    let fake = Fake::new(FILES);
+    let journal = fake.path("state/journal/treatments.jsonl");
+    fake.whylate(&["treat", "apply", "sysctl", "vm.swappiness", "1"]);
+    fs::set_permissions(&journal, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+    for command in ["status", "restore"] {
+        assert_eq!(fake.whylate(&["treat", command]).code, Some(3), "{command}");
+    }
+    fs::set_permissions(&journal, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    fs::write(&journal, "").unwrap();
+    let said = fake.whylate(&["treat", "status"]);
+    assert_eq!(said.code, Some(3), "{said:?}");
+    assert!(said.stdout.contains("damaged") && !said.stdout.contains("nothing is changed"), "{said:?}");
+}
+
 #[test]
 fn every_wish_to_end_gives_settings_back() {
     let _alone = alone();
-    for with in [Signal::HUP, Signal::QUIT, Signal::TERM] {
+    // HUP, QUIT, TRAP, ABRT, USR1, USR2, ALRM, TERM, STKFLT, XCPU, VTALRM, PROF, IO, PWR, SYS, real-time ones
+    for with in [1, 3, 5, 6, 10, 12, 14, 15, 16, 24, 26, 27, 29, 30, 31, 35, 50, 64] {
         let fake = Fake::new(FILES);
         let folder = folder();
         let (child, _path) = treated_run(&fake, &folder);
-        signal(&child, with);
+        send(&child, with);
         let said = wait(child);
         assert_eq!(said.code, Some(1), "{with:?}: {said:?}");
         assert!(said.stderr.contains("stopped by the user"), "{with:?}: {said:?}");
@@ -377,8 +444,8 @@ fn a_damaged_journal_is_exit_3_and_kept() {
     fake.whylate(&["treat", "apply", "idle", "--cpus", "1"]);
     let journal = fake.path("state/journal/treatments.jsonl");
     let mut bytes = fs::read(&journal).unwrap();
-    let line = bytes.windows(13).position(|part| part == b"vm/swappiness").unwrap();
-    bytes[line + 20..line + 36].fill(0);
+    let line = bytes.windows(29).position(|part| part == b"path\":\"/proc/sys/vm/swappines").unwrap();
+    bytes[line + 36..line + 52].fill(0);
     fs::write(&journal, &bytes).unwrap();
     let status = fake.whylate(&["treat", "status"]);
     assert!(says("warning-journal-damaged-line", &status.stderr), "{status:?}");

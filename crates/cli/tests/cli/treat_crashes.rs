@@ -21,7 +21,7 @@ use whylate_treat::Task;
 use whylate_treat::kinds::interrupts::interrupts;
 
 /// How often, unless the environment says otherwise.
-const CRASHES: u32 = 18;
+const CRASHES: u32 = 21;
 
 /// Many settings, so that a kill often falls between two of them.
 const FILES: &str = "\
@@ -203,10 +203,13 @@ enum End {
     Twice(Duration),
     /// Its terminal is closed.
     Terminal,
+    /// With the signal of this number.
+    Number(u64),
 }
 
 impl End {
-    fn all(random: &mut Random) -> [Self; 6] {
+    fn all(random: &mut Random) -> [Self; 7] {
+        const NUMBERS: [u64; 17] = [5, 6, 10, 12, 14, 16, 24, 25, 26, 27, 29, 30, 31, 34, 35, 50, 64];
         let twice = Self::Twice(random.before(Duration::from_millis(40)));
         [
             Self::Kill,
@@ -215,6 +218,7 @@ impl End {
             Self::Signal(Signal::QUIT),
             Self::Terminal,
             Self::Signal(Signal::TERM),
+            Self::Number(NUMBERS[random.below(17) as usize]),
         ]
     }
 }
@@ -236,6 +240,10 @@ fn end_after(command: Command, time: Duration, end: End) -> (ExitStatus, String)
             signal(&child, Signal::INT);
             std::thread::sleep(pause);
             signal(&child, Signal::INT);
+        }
+        End::Number(number) => {
+            let kill = format!("kill -{number} {}", child.id());
+            drop(Command::new("bash").args(["-c", &kill]).stderr(Stdio::null()).status());
         }
         End::Terminal => {}
     }
@@ -317,7 +325,7 @@ impl<'a> Crashes<'a> {
     fn one(&mut self, number: u32) -> u64 {
         let before = self.world.values();
         let treatments = self.world.treatments();
-        let end = End::all(&mut self.random)[number as usize / 3 % 6];
+        let end = End::all(&mut self.random)[number as usize / 3 % 7];
         let (command, longest, is_run) = match number % 3 {
             0 => {
                 let chosen = self.random.below(treatments.len() as u64) as usize;
@@ -339,6 +347,8 @@ impl<'a> Crashes<'a> {
             let is_ordered = status.code().is_some();
             match status.code() {
                 Some(3) => assert!(said.contains("whylate treat restore") || end == End::Terminal, "{what}"),
+                // Neither a limit on files nor a signal of the C library ends it.
+                _ if matches!(end, End::Number(25 | 34)) => {}
                 // What was stopped, and a run however it ended, leaves nothing.
                 _ if is_run || (is_ordered && status.code() != Some(0)) => {
                     assert_eq!(self.world.values(), before, "{what}");

@@ -6,7 +6,16 @@ use whylate_testing::says;
 
 fn holder() -> Holder {
     let (command, boot_id) = ("whylate run".to_owned(), "b".to_owned());
-    Holder { command, run: None, kept: false, pid: 7, start_ticks: 9, boot_id, since_s: 1 }
+    Holder {
+        command,
+        run: None,
+        kept: false,
+        pid: 7,
+        start_ticks: 9,
+        pid_namespace: None,
+        boot_id,
+        since_s: 1,
+    }
 }
 
 fn records() -> Vec<JournalRecord> {

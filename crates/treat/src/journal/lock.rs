@@ -1,52 +1,52 @@
-//! Who may write a journal: one process of the machine at a time.
+//! Who may write a journal: one process at a time.
 //!
-//! The lock of root is in a folder that only root can enter, so that nobody else can hold it; and it is one for the machine,
-//! whichever folder the journal is in. Another user, and a machine made of files, has it beside the journal: what they
-//! change is their own.
+//! The lock is beside the journal, so that a container with a `/run` of its own finds it where it finds the journal. It is for
+//! root alone (0600), so that no other user can hold it. Root holds a second one in `/run/whylate`: one for the machine,
+//! whichever folder the journal is in.
 
-use super::{Holder, JournalPlace, refused, state_error};
+use super::{Holder, JournalPlace, refused};
 use crate::error::TreatError;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use whylate_host::HostRoot;
 use whylate_sys::private::PrivateFolder;
 
 /// Where the locks of root are.
 const FOLDER: &str = "/run/whylate";
 
-/// A lock that is held until it is dropped.
+/// Locks that are held until they are dropped.
 #[derive(Debug)]
-pub(super) struct Lock(File);
+pub(super) struct Lock(Vec<File>);
 
 impl Drop for Lock {
     fn drop(&mut self) {
         // Closing is not enough: a child that is just being started holds the file until it calls exec.
-        let _ = flock(&self.0, FlockOperation::Unlock);
+        for file in &self.0 {
+            let _ = flock(file, FlockOperation::Unlock);
+        }
     }
 }
 
-/// The folder of the lock, where it is not that of the journal.
+/// The folder of the machine's lock, of root.
 fn folder_of_machine(root: &HostRoot) -> Option<&'static Path> {
     (root.is_real() && rustix::process::geteuid().is_root()).then_some(Path::new(FOLDER))
 }
 
-fn name(place: &JournalPlace) -> String {
-    format!("{}.lock", place.name)
-}
-
-/// Opens the file of the lock; and its path.
+/// Opens the files of the locks, in the order in which they are taken.
 pub(super) fn open(
     place: &JournalPlace,
     journals: &PrivateFolder,
     root: &HostRoot,
-) -> Result<(File, PathBuf), TreatError> {
+) -> Result<Vec<File>, TreatError> {
+    let name = format!("{}.lock", place.name);
     let of_machine =
         folder_of_machine(root).map(PrivateFolder::make).transpose().map_err(refused("create"))?;
-    let folder = of_machine.as_ref().unwrap_or(journals);
-    let file = folder.open_file(name(place), OFlags::RDWR | OFlags::CREATE).map_err(refused("lock"))?;
-    Ok((file, folder.path().join(name(place))))
+    let open = |folder: &PrivateFolder| {
+        folder.open_private(&name, OFlags::RDWR | OFlags::CREATE).map_err(refused("lock"))
+    };
+    std::iter::once(journals).chain(&of_machine).map(open).collect()
 }
 
 /// Takes the lock for `holder`.
@@ -56,28 +56,33 @@ pub(super) fn take(
     root: &HostRoot,
     holder: &Holder,
 ) -> Result<Lock, TreatError> {
-    let (file, path) = open(place, journals, root)?;
-    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        return Err(TreatError::Held { holder: described(&file) });
+    let mut lock = Lock(Vec::new());
+    for file in open(place, journals, root)? {
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Err(TreatError::Held { holder: described(&file, root) });
+        }
+        lock.0.push(file);
     }
-    let lock = Lock(file);
-    let failed = |source| state_error("lock", &path, source);
-    let text = serde_json::to_vec(holder).map_err(|error| failed(error.into()))?;
-    lock.0.set_len(0).and_then(|()| (&lock.0).write_all(&text)).map_err(failed)?;
+    // Who holds it is only for messages: a disk that is full does not keep settings from being given back.
+    if let Ok(text) = serde_json::to_vec(holder) {
+        for mut file in &lock.0 {
+            let _ = file.set_len(0).and_then(|()| file.write_all(&text));
+        }
+    }
     Ok(lock)
 }
 
 /// The holder that is written in the lock, when it still runs.
-fn written(mut file: &File) -> Option<Holder> {
+fn written(mut file: &File, root: &HostRoot) -> Option<Holder> {
     let mut text = String::new();
     file.seek(SeekFrom::Start(0)).ok()?;
     file.read_to_string(&mut text).ok()?;
-    serde_json::from_str(&text).ok().filter(Holder::is_alive)
+    serde_json::from_str(&text).ok().filter(|holder: &Holder| holder.is_alive(root))
 }
 
 /// Who holds it: as it says itself, else as the kernel says (it has just taken it, or is something else).
-fn described(file: &File) -> String {
-    match written(file) {
+fn described(file: &File, root: &HostRoot) -> String {
+    match written(file, root) {
         Some(holder) => format!("`{}` (pid {}) since {}", holder.command, holder.pid, holder.since()),
         None => of_kernel(file).unwrap_or_else(|| "another process".to_owned()),
     }

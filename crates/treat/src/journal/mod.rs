@@ -12,7 +12,7 @@ mod record;
 pub use place::{JournalPlace, STATE_VARIABLE};
 pub use record::{Contents, Fate, Holder, JOURNAL_FORMAT, JournalEntry, State};
 
-pub(crate) use record::JournalRecord;
+pub(crate) use record::{Before, JournalRecord};
 
 use crate::claims;
 use crate::error::TreatError;
@@ -55,13 +55,16 @@ impl Holder {
             kept,
             pid: std::process::id(),
             start_ticks: process::started_ticks(std::process::id()).unwrap_or(0),
+            pid_namespace: process::pid_namespace(),
             boot_id,
             since_s,
         }
     }
 
-    pub fn is_alive(&self) -> bool {
-        process::started_ticks(self.pid) == Some(self.start_ticks)
+    /// Whether it still runs. A process of another boot, or of another PID namespace than ours, has its number there alone.
+    pub fn is_alive(&self, root: &HostRoot) -> bool {
+        let is_ours = self.pid_namespace.is_none() || self.pid_namespace == process::pid_namespace();
+        is_ours && self.boot_id == boot_id(root) && process::runs_since(self.pid) == Some(self.start_ticks)
     }
 
     /// When it began: RFC 3339, UTC.
@@ -128,6 +131,16 @@ impl Journal {
             let (target, old) = (&it.change.target, it.old.trim_end());
             format!("no treatment changes {target} from `{old}` to `{}`; it is not touched", it.change.new)
         }));
+        // The locks are ours; but a lock file may have been removed, or be on a file system that does not share locks.
+        let contents = &parsed.contents;
+        let live = contents
+            .open()
+            .filter_map(|entry| contents.holder(entry))
+            .find(|it| !it.kept && it.pid != std::process::id() && it.is_alive(root));
+        if let Some(it) = live {
+            let holder = format!("`{}` (pid {}) since {}", it.command, it.pid, it.since());
+            return Err(TreatError::Held { holder });
+        }
         let known = [&parsed.damage[..], &parsed.contents.damage].concat();
         if if_damaged == IfDamaged::Refuse && !known.is_empty() {
             return Err(TreatError::Damaged { path: place.path(), problems: known });

@@ -78,19 +78,21 @@ impl JournalPlace {
 
     /// The folder; `None` where there is none.
     fn open_folder(&self) -> Result<Option<PrivateFolder>, TreatError> {
-        match PrivateFolder::open(&self.folder) {
+        match PrivateFolder::open_to_read(&self.folder) {
             Err(error) if error.is_absence() => Ok(None),
             other => other.map(Some).map_err(refused("read")),
         }
     }
 
-    /// The folder, made for this user alone; so is the one around it, when it is whylate's own.
+    /// The folder, which this user alone may write to and all may read; so is the one around it, when it is whylate's own.
     pub(super) fn make_folder(&self) -> Result<PrivateFolder, TreatError> {
-        let state = Path::new(STATE_FOLDER);
-        if self.folder.starts_with(state) && rustix::process::geteuid().is_root() {
-            PrivateFolder::make(state).map_err(refused("create"))?;
+        let state = self.folder.parent().unwrap_or(&self.folder);
+        let is_own = state == Path::new(STATE_FOLDER) && rustix::process::geteuid().is_root();
+        // A folder that was there is its owner's: its mode stays.
+        if is_own || !state.exists() {
+            PrivateFolder::make_readable(state).map_err(refused("create"))?;
         }
-        PrivateFolder::make(&self.folder).map_err(refused("create"))
+        PrivateFolder::make_readable(&self.folder).map_err(refused("create"))
     }
 
     /// Whether there is anything of it.

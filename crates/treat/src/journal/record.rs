@@ -1,8 +1,9 @@
 //! What the lines of a journal say, and what they add up to.
 
 use crate::change::Change;
+use crate::neighbours::Walk;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// `format` of the line that begins a session.
 pub const JOURNAL_FORMAT: &str = "whylate.journal/2";
@@ -19,6 +20,9 @@ pub struct Holder {
     pub pid: u32,
     /// When that started, in clock ticks since boot; 0 where /proc does not say.
     pub start_ticks: u64,
+    /// Inode of the PID namespace that `pid` is of; absent in journals of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid_namespace: Option<u64>,
     /// Boot of the machine (`/proc/sys/kernel/random/boot_id`); empty where the kernel does not say.
     pub boot_id: String,
     /// When the session began, in seconds since 1970.
@@ -48,6 +52,16 @@ pub(crate) enum JournalRecord {
     Applied { entry: u64, found: String },
     /// It needs nothing any more; `fate` says why.
     Closed { entry: u64, fate: Fate },
+    /// The settings that the entries from `first` on may move, as they were before; in the journal before the first of these
+    /// entries is made.
+    Before { first: u64, values: Walk },
+    /// What the entries since the last [`JournalRecord::Before`] moved is in the journal, as entries of its own.
+    After {},
+    /// Undoing begins. `others` differ from before through someone else; whatever else differs, from here on, the undoing
+    /// has moved.
+    Undoing { others: BTreeSet<String> },
+    /// Undoing has come to its end, whatever it came to.
+    Undone {},
     /// The journal was damaged, and was written again from what could be read: what is not known of it, and where it is
     /// kept as it was found.
     Damaged { unknown: Vec<String>, kept: String },
@@ -118,12 +132,26 @@ impl JournalEntry {
     }
 }
 
+/// Settings before some entries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Before {
+    /// The first of these entries.
+    pub(crate) first: u64,
+    pub(crate) values: Walk,
+    /// Whether what they moved is in the journal.
+    pub(crate) is_complete: bool,
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     /// Every holder, by the number of its session.
     pub sessions: BTreeMap<u64, Holder>,
     /// Every change, in the order in which they were made.
     pub entries: Vec<JournalEntry>,
+    /// What settings were before entries that may have moved them, oldest first.
+    pub(crate) before: Vec<Before>,
+    /// What somebody else had changed when an undoing began that did not come to its end.
+    pub(crate) undoing: Option<BTreeSet<String>>,
     /// What is not known because the journal is damaged, a sentence each.
     pub damage: Vec<String>,
 }
@@ -151,6 +179,16 @@ impl Contents {
             // What failed is tried again.
             JournalRecord::Closed { fate: Fate::Failed { .. }, .. } => {}
             JournalRecord::Closed { entry, fate } => self.set_state(entry, State::Closed(fate)),
+            JournalRecord::Before { first, values } => {
+                self.before.push(Before { first, values, is_complete: false });
+            }
+            JournalRecord::After {} => {
+                if let Some(before) = self.before.last_mut() {
+                    before.is_complete = true;
+                }
+            }
+            JournalRecord::Undoing { others } => self.undoing = Some(others),
+            JournalRecord::Undone {} => self.undoing = None,
             JournalRecord::Damaged { unknown, kept } => {
                 self.damage.extend(unknown);
                 self.damage.push(format!("the damaged journal is kept as {kept}"));
@@ -167,6 +205,11 @@ impl Contents {
             holder: holder.clone(),
         };
         let mut records: Vec<JournalRecord> = self.sessions.iter().map(session).collect();
+        for Before { first, values, is_complete } in self.before.iter().cloned() {
+            records.push(JournalRecord::Before { first, values });
+            records.extend(is_complete.then_some(JournalRecord::After {}));
+        }
+        records.extend(self.undoing.clone().map(|others| JournalRecord::Undoing { others }));
         for it in self.open() {
             let JournalEntry { entry, session, treatment, change, old, state } = it.clone();
             records.push(JournalRecord::Intended { entry, session, treatment, change, old });

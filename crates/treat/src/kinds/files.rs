@@ -1,6 +1,7 @@
 //! Treatments that name their file: `sysfs`, `sysctl`, `module-parameter`.
 
 use crate::change::{Change, Target};
+use crate::kinds::refused::refusal;
 use crate::kinds::{is_setting, offline, required_file, sysctl_path};
 use crate::planner::{Impossible, Planned, Planner, Surroundings};
 use crate::reading::Reading;
@@ -24,6 +25,7 @@ impl Planner for SysfsPlan {
             vec![self.path.clone()]
         };
         let change = |path: String| {
+            refuse(&path, &self.value)?;
             let reading = reading_of(surroundings, &path, &self.value)?;
             let effect = "set by hand".to_owned();
             Ok(Change::required(Target::File { path, reading }, reading.normal(&self.value), effect))
@@ -39,6 +41,12 @@ impl Planner for SysfsPlan {
         changes.extend(written);
         Ok(Planned::changes(changes))
     }
+}
+
+/// Refuses what is never changed, whichever machine it is.
+fn refuse(path: &str, value: &str) -> Result<(), Impossible> {
+    let refused = |reason| Impossible::wrong_request(format!("{path} is not changed: {reason}"));
+    refusal(path, value).map_or(Ok(()), |reason| Err(refused(reason)))
 }
 
 /// How a file whose meaning is not known prints its value: by what it holds now.
@@ -74,6 +82,7 @@ fn is_mask(text: &str) -> bool {
 impl Planner for SysctlPlan {
     fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
         let path = sysctl_path(&self.key)?;
+        refuse(&path, &self.value)?;
         let text = required_file(surroundings, &path, "check the key with `sysctl -a`")?;
         let is_list = text.trim().contains(char::is_whitespace);
         let reading = if is_list { Reading::Words } else { Reading::Whole };
@@ -98,6 +107,7 @@ impl Planner for ModuleParameterPlan {
             return Err(Impossible::new(reason));
         }
         let path = format!("{folder}/parameters/{}", self.parameter);
+        refuse(&path, &self.value)?;
         let known = surroundings.root.list(&format!("{folder}/parameters"))?;
         let hint = format!("its parameters are {}", known.join(", "));
         let text = required_file(surroundings, &path, &hint)?;

@@ -17,6 +17,7 @@ pub mod offline;
 mod pci;
 mod priority;
 pub(crate) mod quota;
+pub(crate) mod refused;
 mod scheduling;
 mod shield;
 mod smt;

@@ -289,8 +289,8 @@ fn wherever_the_journal_is_cut_off_by_a_kill_what_it_tells_is_undone() {
         whole.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1).collect();
     for cut in 0..=whole.len() {
         // The first setting is changed once its intention is whole; so is the second.
-        machine.set("/sys/a", if cut >= ends[1] { "2\n" } else { "1\n" });
-        machine.set("/sys/c", if cut >= ends[3] { "7\n" } else { "0-3\n" });
+        machine.set("/sys/a", if cut >= ends[2] { "2\n" } else { "1\n" });
+        machine.set("/sys/c", if cut >= ends[6] { "7\n" } else { "0-3\n" });
         std::fs::write(machine.place().path(), &whole[..cut]).unwrap();
         let mark = if cut >= first.len() { &second_mark } else { &first_mark };
         std::fs::write(machine.place().path().with_extension("mark"), mark).unwrap();

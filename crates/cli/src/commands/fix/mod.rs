@@ -176,7 +176,7 @@ fn planned(arguments: &FixArguments, host: &Host) -> Result<(Plan, FixRegistrati
             arguments.plan.as_deref().unwrap_or(DEFAULT_PLAN),
             &arguments.overrides,
             false,
-            !arguments.yes.is_empty(),
+            arguments.trust_plan,
         )?,
     };
     plan.treatment.clear();

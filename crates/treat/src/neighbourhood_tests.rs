@@ -1,0 +1,122 @@
+//! In a network of the test's own, where the kernel moves settings along with others: the machine stays as it is.
+
+use super::*;
+use crate::journal::{Holder, IfDamaged, JournalPlace};
+use crate::{Guard, restore};
+use std::fs;
+
+const FOLDER: &str = "/proc/sys/net/ipv4";
+const FORWARD: &str = "/proc/sys/net/ipv4/ip_forward";
+
+/// Does something in a thread that has a network of its own, with the settings there as they were before.
+fn in_own_network(name: &str, test: impl FnOnce(&HostRoot, &JournalPlace, &dyn Fn() -> Walk) + Send) {
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            #[expect(deprecated, reason = "it names one flag, which shares no memory or files")]
+            let left = rustix::thread::unshare(rustix::thread::UnshareFlags::NEWNET);
+            if let Err(error) = left {
+                eprintln!("skipped: no network of its own: {error}");
+                return;
+            }
+            let state = tempfile::tempdir().unwrap();
+            let place = JournalPlace::new(state.path(), &format!("{name}-{}", std::process::id()));
+            // As somebody set them by hand; writing ip_forward sets both otherwise.
+            set("/proc/sys/net/ipv4/conf/all/accept_redirects", "0");
+            set("/proc/sys/net/ipv4/conf/lo/forwarding", "1");
+            let root = HostRoot::real();
+            test(&root, &place, &|| {
+                Scope::of([&Target::file(FORWARD)], &HostRoot::real())
+                    .walk(&HostRoot::real())
+                    .into_iter()
+                    .filter(|(path, _)| path.starts_with(FOLDER))
+                    .collect()
+            });
+        });
+    });
+}
+
+fn set(path: &str, value: &str) {
+    fs::write(path, value).unwrap();
+}
+
+fn holder(root: &HostRoot) -> Holder {
+    Holder::this_process("a test", None, false, root)
+}
+
+fn forwarding() -> Change {
+    Change::required(Target::file(FORWARD), "1", "tries")
+}
+
+#[test]
+fn what_is_moved_comes_back_with_what_moved_it() {
+    in_own_network("moved", |root, place, walk| {
+        let before = walk();
+        let mut guard = Guard::begin(place, root, holder(root)).unwrap();
+        guard.apply("sysctl", &[forwarding()]).unwrap();
+        assert_ne!(walk(), before);
+        let moved: Vec<String> = guard.in_force().map(|entry| entry.change.target.to_string()).collect();
+        assert!(moved.contains(&"/proc/sys/net/ipv4/conf/default/forwarding".to_owned()), "{moved:?}");
+        let report = guard.undo();
+        assert!(report.is_complete(), "{report:?}");
+        assert_eq!(walk(), before);
+        assert!(place.read(root).unwrap().entries.is_empty());
+    });
+}
+
+#[test]
+fn a_kill_between_the_write_and_the_note_leaves_nothing() {
+    in_own_network("cut-off", |root, place, walk| {
+        let before = walk();
+        interrupted(place, root, &before, None);
+        let report = restore(place, root).unwrap();
+        assert!(report.is_complete(), "{report:?}");
+        assert_eq!(walk(), before);
+    });
+}
+
+#[test]
+fn a_kill_while_it_is_undone_leaves_nothing() {
+    in_own_network("undone", |root, place, walk| {
+        let before = walk();
+        interrupted(place, root, &before, Some(JournalRecord::Undoing { others: BTreeSet::new() }));
+        set(FORWARD, "0");
+        assert_ne!(walk(), before, "undoing has moved others, too");
+        let report = restore(place, root).unwrap();
+        assert!(report.is_complete(), "{report:?}");
+        assert_eq!(walk(), before);
+    });
+}
+
+#[test]
+fn what_somebody_else_changes_meanwhile_stays() {
+    in_own_network("others", |root, place, walk| {
+        let mut guard = Guard::begin(place, root, holder(root)).unwrap();
+        guard.apply("sysctl", &[forwarding()]).unwrap();
+        set("/proc/sys/net/ipv4/tcp_retries2", "9");
+        set("/proc/sys/net/ipv4/conf/all/accept_redirects", "1");
+        assert!(guard.undo().is_complete());
+        let after = walk();
+        let value = |path: &str| after[path].trim().to_owned();
+        assert_eq!(value("/proc/sys/net/ipv4/tcp_retries2"), "9");
+        assert_eq!(value("/proc/sys/net/ipv4/conf/all/accept_redirects"), "1");
+        assert_eq!(value("/proc/sys/net/ipv4/conf/lo/forwarding"), "1");
+    });
+}
+
+/// A journal and settings as a process leaves them that was killed after its write, with one more record.
+fn interrupted(place: &JournalPlace, root: &HostRoot, before: &Walk, more: Option<JournalRecord>) {
+    let holder = holder(root);
+    let mut journal = Journal::open(place, root, &holder, IfDamaged::Refuse).unwrap();
+    let session = journal.begin_session(&holder).unwrap();
+    let (treatment, change, old) = ("sysctl".to_owned(), forwarding(), "0\n".to_owned());
+    let records = vec![
+        JournalRecord::Before { first: 1, values: before.clone() },
+        JournalRecord::Intended { entry: 1, session, treatment, change, old },
+    ];
+    journal.append(records).unwrap();
+    set(FORWARD, "1");
+    let noted = more.map(|more| {
+        vec![JournalRecord::Applied { entry: 1, found: "1".to_owned() }, JournalRecord::After {}, more]
+    });
+    journal.append(noted.unwrap_or_default()).unwrap();
+}

@@ -1,0 +1,168 @@
+//! What a change moves besides its own file, found by walking the settings before and after it.
+//!
+//! The kernel zeroes `vm.dirty_ratio` when `vm.dirty_bytes` is written, and couples many others. Which ones it couples is
+//! not written down anywhere, so every writable sysctl is read, and the files beside the one that is written.
+
+use crate::change::Target;
+use crate::kinds::refused::{is_secret, is_volatile};
+use crate::reading::Reading;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use whylate_host::HostRoot;
+
+/// Settings by their path, each with the text that was read.
+pub(crate) type Walk = BTreeMap<String, String>;
+
+const SYSCTLS: &str = "/proc/sys";
+const NETWORK: &str = "/proc/sys/net";
+/// Folders whose files belong together, with those below them.
+const SUBSYSTEMS: [&str; 3] = ["/sys/kernel/mm", "/sys/devices/system/cpu", "/sys/devices/virtual/workqueue"];
+/// Below these no neighbours are looked for: groups and trace buffers are whylate's own, and reading some files takes
+/// something away or waits.
+const ALONE: [&str; 4] = ["/sys/fs", "/sys/kernel/tracing", "/sys/kernel/debug", "/sys/kernel/security"];
+/// Of sysfs, not settings: the memory and registers of devices.
+const OF_DEVICES: [&str; 3] = ["config", "rom", "vpd"];
+/// So many interfaces are walked where no setting of the network is changed: each has some hundred files.
+const INTERFACES_MAX: usize = 64;
+const DEPTH_MAX: usize = 8;
+const TEXT_MAX: u64 = 64 << 10;
+
+/// Which folders are walked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Scope {
+    folders: BTreeSet<String>,
+    has_network: bool,
+}
+
+impl Scope {
+    /// The neighbourhood of what is written; empty where nothing of it is a setting of the kernel.
+    pub(crate) fn of<'a>(targets: impl IntoIterator<Item = &'a Target>, root: &HostRoot) -> Self {
+        let mut scope = Self::default();
+        for path in targets.into_iter().filter_map(|target| of_kernel(target, root)) {
+            scope.has_network |= path.starts_with(NETWORK) || path.contains("/net/");
+            scope.folders.insert(SYSCTLS.to_owned());
+            scope.folders.insert(area(&path));
+        }
+        scope
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.folders.is_empty()
+    }
+
+    /// Reads every setting in it that holds a value and can be written.
+    pub(crate) fn walk(&self, root: &HostRoot) -> Walk {
+        let mut found = Walk::new();
+        let is_below = |folder: &str| folder == SYSCTLS || !folder.starts_with(SYSCTLS);
+        for folder in self.folders.iter().filter(|folder| is_below(folder)) {
+            let is_whole = folder == SYSCTLS || SUBSYSTEMS.contains(&folder.as_str());
+            self.read_folder(root, folder, if is_whole { DEPTH_MAX } else { 0 }, &mut found);
+        }
+        found
+    }
+
+    fn read_folder(&self, root: &HostRoot, folder: &str, depth: usize, found: &mut Walk) {
+        let Ok(entries) = fs::read_dir(root.path(folder)) else { return };
+        let entries: Vec<fs::DirEntry> = entries.flatten().collect();
+        let is_per_interface = folder.starts_with(NETWORK) && entries.len() > INTERFACES_MAX;
+        for entry in entries {
+            let Ok(kind) = entry.file_type() else { continue };
+            let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
+            // Opening it mounts a file system.
+            if path == "/proc/sys/fs/binfmt_misc" {
+                continue;
+            }
+            if kind.is_dir() && depth > 0 && (self.has_network || !is_per_interface) {
+                self.read_folder(root, &path, depth - 1, found);
+            } else if kind.is_file()
+                && let Some(text) = value(root, &path)
+            {
+                found.insert(path, text);
+            }
+        }
+    }
+}
+
+/// The text of a setting that can be written and read, without what changes by itself and what is secret.
+fn value(root: &HostRoot, path: &str) -> Option<String> {
+    let name = path.rsplit('/').next()?;
+    if is_volatile(path) || is_secret(path) || name == "stat_refresh" || OF_DEVICES.contains(&name) {
+        return None;
+    }
+    let file = root.path(path);
+    let about = fs::symlink_metadata(&file).ok()?;
+    // Text of sysfs has the size of a page; anything else are registers, or the memory of a device.
+    let is_text = !root.is_real() || !path.starts_with("/sys/") || about.size() == 4096;
+    if about.mode() & 0o200 == 0 || about.mode() & 0o400 == 0 || !is_text {
+        return None;
+    }
+    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(file).ok()?;
+    let mut bytes = Vec::new();
+    file.take(TEXT_MAX).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The path without links of a setting of the kernel whose neighbours may move; `None` for any other target.
+pub(crate) fn of_kernel(target: &Target, root: &HostRoot) -> Option<String> {
+    let Target::File { path, reading } = target else { return None };
+    let of_kernel = path.starts_with("/sys/") || path.starts_with(SYSCTLS);
+    if !of_kernel || *reading == Reading::Text || ALONE.iter().any(|alone| path.starts_with(alone)) {
+        return None;
+    }
+    // A pipe of a test, or a device, is written and read one value at a time.
+    if fs::metadata(root.path(path)).is_ok_and(|about| !about.is_file()) {
+        return None;
+    }
+    let real = fs::canonicalize(root.path(path));
+    let top = fs::canonicalize(root.path("/")).unwrap_or_default();
+    let inside = real.ok().and_then(|real| Some(format!("/{}", real.strip_prefix(top).ok()?.to_str()?)));
+    Some(inside.unwrap_or_else(|| path.clone()))
+}
+
+/// What a setting belongs to: settings of one area move together.
+pub(crate) fn area(path: &str) -> String {
+    if let Some(rest) = path.strip_prefix("/proc/sys/") {
+        return format!("{SYSCTLS}/{}", rest.split('/').next().unwrap_or_default());
+    }
+    let known = SUBSYSTEMS.iter().find(|folder| Path::new(path).starts_with(folder));
+    let around = path.rsplit_once('/').map_or("/", |(around, _)| around);
+    known.map_or(around, |folder| folder).to_owned()
+}
+
+/// Whether a change of `own` is known to be able to move `other`.
+pub(crate) fn is_near(own: &str, other: &str) -> bool {
+    let memory = |path: &str| path.starts_with("/proc/sys/vm/") || path.starts_with(SUBSYSTEMS[0]);
+    area(own) == area(other) || (memory(own) && memory(other))
+}
+
+/// A setting as a target, its form taken from what it holds.
+pub(crate) fn target(path: &str, text: &str) -> Target {
+    let is_choice = text.split_whitespace().any(|word| word.starts_with('[') && word.ends_with(']'));
+    let reading = if is_choice {
+        Reading::Bracketed
+    } else if text.trim().contains(char::is_whitespace) {
+        Reading::Words
+    } else {
+        Reading::Whole
+    };
+    Target::File { path: path.to_owned(), reading }
+}
+
+/// Whether two texts of a setting are the same value.
+pub(crate) fn is_same(path: &str, one: &str, other: &str) -> bool {
+    let target = target(path, one);
+    target.normal(one) == target.normal(other)
+}
+
+/// The setting whose write brings back the value 0 of this one, which the kernel does not take.
+pub(crate) fn replaced_by(path: &str) -> Option<&'static str> {
+    match path {
+        "/proc/sys/vm/dirty_bytes" => Some("/proc/sys/vm/dirty_ratio"),
+        "/proc/sys/vm/dirty_background_bytes" => Some("/proc/sys/vm/dirty_background_ratio"),
+        _ => None,
+    }
+}
