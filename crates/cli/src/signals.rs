@@ -1,6 +1,7 @@
 //! Every signal that ends a process and can be caught asks for an orderly end, whichever it is. A second one from the
 //! terminal or a service manager says what is still to be done; a process that does not come to an end says what is still
-//! changed. A signal that was ignored when the command started stays ignored.
+//! changed. One that was ignored when the command started stays ignored, but
+//! for SIGINT and SIGTERM.
 
 use crate::{exit, output};
 use anyhow::{Context, Result};
@@ -35,7 +36,9 @@ const OF_LIBRARY: std::ops::RangeInclusive<i32> = 32..=34;
 /// Set once the user wants the command to end.
 pub(crate) fn watch() -> Result<Arc<AtomicBool>> {
     let asked = Arc::new(AtomicBool::new(false));
-    let watched = ASKS.into_iter().chain(OTHERS).chain(REAL_TIME).filter(|signal| !ignores_signal(*signal));
+    // A shell starts what is in the background with SIGINT ignored; whoever sends it means it all the same.
+    let is_ignored = |signal: &i32| !matches!(*signal, SIGINT | SIGTERM) && ignores_signal(*signal);
+    let watched = ASKS.into_iter().chain(OTHERS).chain(REAL_TIME).filter(|signal| !is_ignored(signal));
     let mut signals = Signals::new(watched).context("cannot handle signals")?;
     // The write that is too long fails with EFBIG, which is handled as a full disk is.
     if !ignores_signal(SIGXFSZ) {
