@@ -99,6 +99,7 @@ pub struct Plan {
     #[serde(default)]
     pub target: Target,
     /// Which spikes are kept as traces; by default none.
+    #[serde(default)]
     #[schemars(schema_with = "trace::word_or_section")]
     pub trace: Option<TracePlan>,
     /// The table of copies that the run begins with; by default none.

@@ -31,10 +31,10 @@ impl Labeller<'_> {
 
     /// What is below the entry of the interrupt at the end of a span, and the event that told; `None` without a stack.
     fn interrupt_stack(&self, span: &Span) -> Option<(Vec<String>, &Event)> {
-        let after = &self.window.events[span.events.1..];
-        let first = after.first().filter(|_| span.ends_in_interrupt)?;
-        let mut own = after.iter().filter(|event| event.cpu == first.cpu).take(STACK_AFTER);
-        own.find_map(|event| Some((self.below_interrupt(event)?, event)))
+        let start = span.events.1;
+        let first = self.window.events.get(start).filter(|_| span.ends_in_interrupt)?;
+        let mut stacks = self.window.stacks_after(first.cpu, start, STACK_AFTER);
+        stacks.find_map(|event| Some((self.below_interrupt(event)?, event)))
     }
 
     /// Whether every frame of a stack has a name; the stack is used up to the first one without.
@@ -45,9 +45,8 @@ impl Labeller<'_> {
 
     /// The functions that the interrupt before a span found at work, to which the CPU returned.
     pub(crate) fn interrupted_before(&self, span: &Span) -> Vec<String> {
-        let before = &self.window.events[..span.events.0 + 1];
-        let Some(last) = before.last() else { return Vec::new() };
-        let own = before.iter().rev().filter(|event| event.cpu == last.cpu).take(STACK_BEFORE);
+        let Some(last) = self.window.events.get(span.events.0) else { return Vec::new() };
+        let own = self.window.own_before(last.cpu, span.events.0 + 1).take(STACK_BEFORE);
         let mut same = own.take_while(|event| !matches!(event.kind, EventKind::Switch { .. }));
         same.find_map(|event| self.below_interrupt(event)).unwrap_or_default()
     }
@@ -55,14 +54,14 @@ impl Labeller<'_> {
     /// The function that the timer's interrupt found at work, by the stack that the timerlat tracer printed after its
     /// sample.
     pub(crate) fn printed_stack(&self, cpu: CpuId, sample_ns: u64) -> Option<Named> {
-        let after = self.window.events.iter().filter(|event| event.cpu == cpu && event.at_ns >= sample_ns);
-        stack::innermost(&{ after }.find_map(|event| self.below_interrupt(event))?)
+        let mut after = self.window.own_since(cpu, sample_ns);
+        stack::innermost(&after.find_map(|event| self.below_interrupt(event))?)
     }
 
     /// The stack that was recorded with a switch at that moment.
     pub(crate) fn stack_at_switch(&self, cpu: CpuId, at_ns: u64) -> Option<Vec<String>> {
-        let mut after = self.window.events.iter().filter(|event| event.cpu == cpu);
-        after.find(|event| event.at_ns >= at_ns && matches!(event.kind, EventKind::Switch { .. }))?;
+        let mut after = self.window.own_since(cpu, at_ns);
+        after.find(|event| matches!(event.kind, EventKind::Switch { .. }))?;
         let EventKind::Stack { frames } = after.next()?.kind else { return None };
         let names = self.reader.frames(frames).iter().map_while(|symbol| self.reader.symbol(*symbol));
         Some(names.map(|(name, _)| name.to_owned()).collect())

@@ -168,11 +168,14 @@ fn interrupts_were_off(piece: &Piece, span: &Span, timers: &[LateTimer], labelle
     in_kernel && timers.iter().any(is_late_by_it)
 }
 
+/// The timers that were late by enough to tell of a piece.
 fn late_timers(window: &Window) -> Vec<LateTimer> {
+    let least = (LEAST_NS as f64 * PART) as u64;
     let mut armed = window.armed.clone();
     let late = |event: &Event| {
         // Both moments of the timer are on its own clock, and the event is on the trace's: only the difference counts.
-        let due_ns = event.at_ns.saturating_sub(armed.follow(event)?);
+        let late_ns = armed.follow(event).filter(|late_ns| *late_ns >= least)?;
+        let due_ns = event.at_ns.saturating_sub(late_ns);
         Some(LateTimer { cpu: event.cpu, due_ns, at_ns: event.at_ns })
     };
     window.events.iter().filter_map(late).collect()
