@@ -188,10 +188,11 @@ Examples:
   whylate farm query my.sql --lake /srv/lake --csv
   whylate farm query bounds --lake s3://latency/farm --engine spark --print
 
-Engines are Python modules (duckdb, pyspark); WHYLATE_QUERY_PYTHON names the Python that has them. `--print` prints the statements, for a cluster to run. The objects that a
-question uses are compared with their checksums first; damaged ones are named and left out: exit
-code 1. Exit code 69: the engine is not installed. A file of your own runs in the engine with your
-rights: it can read and write what you can.")]
+Engines are Python modules (duckdb, pyspark); WHYLATE_QUERY_PYTHON names the Python that has them.
+`--print` prints the statements, for a cluster to run. The objects that a question uses are
+compared with their checksums first; damaged ones are named and left out: exit code 1. Exit code
+69: the engine is not installed. A file of your own runs in the engine with your rights: it can
+read and write what you can.")]
 pub(crate) struct QueryArguments {
     /// A question of the library, or a file of SQL
     #[arg(required_unless_present = "list")]

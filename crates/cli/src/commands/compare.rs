@@ -12,9 +12,9 @@ use whylate_core::SeriesName;
 use whylate_core::plan::{Plan, SeriesStatistic};
 use whylate_core::result::{
     COMPARE_FORMAT, CauseDifference, CellResult, CompareOutcome, CompareResult, CompareSide, Described,
-    MeasureResult, RunContrast, RunResult, Spike, differences,
+    MeasureResult, RepeatProbe, RunContrast, RunResult, Spike, differences,
 };
-use whylate_stats::compare::{self, Basis, Question, RunValues};
+use whylate_stats::compare::{self, Basis, CauseUnit, Question, RunValues};
 use whylate_store::{Folder, Reader, StoreError};
 
 /// More runs of a history tell little more.
@@ -174,6 +174,13 @@ impl ComparedSide {
 
     fn runs(&self) -> impl Iterator<Item = &RunResult> {
         self.parts.iter().filter_map(ComparedPart::run)
+    }
+
+    /// The spikes of its cell, or of all cells.
+    fn spikes(&self) -> impl Iterator<Item = &Spike> {
+        let cells = self.runs().flat_map(|run| &run.cells);
+        let own = cells.filter(|it| self.cell.as_ref().is_none_or(|cell| *cell == it.name));
+        own.flat_map(|cell| &cell.spikes)
     }
 
     fn described(&self) -> CompareSide {
@@ -342,32 +349,55 @@ fn basis(basis: Basis, before: usize, after: usize) -> String {
     }
 }
 
-/// Who took the late time, series by series.
+/// Who took the late time, series by series: runs against runs, or the repeats of two cells of one run within their blocks.
 fn causes(baseline: &ComparedSide, side: &ComparedSide) -> Vec<CauseDifference> {
-    let all = |side: &ComparedSide| -> Vec<(String, Spike)> {
-        let cell = side.cell.clone();
-        let cells = side.runs().flat_map(|run| &run.cells);
-        let cells = cells.filter(|it| cell.as_ref().is_none_or(|cell| *cell == it.name));
-        let spikes = cells.flat_map(|cell| &cell.spikes);
-        spikes.filter_map(|spike| Some((spike.probe.clone()?, spike.clone()))).collect()
-    };
-    let (before, now) = (all(baseline), all(side));
-    let mut names: Vec<&String> = before.iter().map(|(name, _)| name).collect();
-    names.sort();
+    let of_one_run = matches!((&baseline.parts[..], &side.parts[..]), ([a], [b]) if a.path() == b.path());
+    let mut names: Vec<&str> = [baseline, side]
+        .iter()
+        .flat_map(|it| it.spikes())
+        .filter_map(|spike| spike.probe.as_deref())
+        .collect();
+    names.sort_unstable();
     names.dedup();
-    let of = |all: &'_ [(String, Spike)], name: &str| -> Vec<Spike> {
-        all.iter().filter(|(probe, _)| probe == name).map(|(_, spike)| spike.clone()).collect()
-    };
     let names = names.into_iter().filter(|name| SeriesName::of(name).facts().is_some());
+    let units = |side| cause_units(side, of_one_run);
     names
         .flat_map(|name| {
-            let (before, now) = (of(&before, name), of(&now, name));
-            compare::cause_differences(
-                &side.name,
-                name,
-                &before.iter().collect::<Vec<_>>(),
-                &now.iter().collect::<Vec<_>>(),
-            )
+            compare::cause_differences(&side.name, name, &units(baseline)(name), &units(side)(name))
         })
         .collect()
+}
+
+/// The units of a side for one series: its repeats, or its runs.
+fn cause_units<'a>(side: &'a ComparedSide, by_repeat: bool) -> impl Fn(&str) -> Vec<CauseUnit<'a>> {
+    move |name| {
+        let wanted = SeriesName::of(name);
+        let mut units = Vec::new();
+        for run in side.runs() {
+            let mut whole = CauseUnit::default();
+            for cell in run.cells.iter().filter(|it| side.cell.as_ref().is_none_or(|cell| *cell == it.name)) {
+                for repeat in &cell.repeats {
+                    let own = |it: &&RepeatProbe| {
+                        let of = SeriesName::of(&it.probe);
+                        of.probe == wanted.probe && of.series == wanted.series
+                    };
+                    let measured_ns = repeat.probes.iter().filter(own).map(|it| it.measured_ns).sum();
+                    let is_own = |spike: &&Spike| {
+                        spike.repeat == Some(repeat.repeat) && spike.probe.as_deref() == Some(name)
+                    };
+                    let spikes: Vec<&Spike> = cell.spikes.iter().filter(is_own).collect();
+                    if by_repeat {
+                        units.push(CauseUnit { block: repeat.block, measured_ns, spikes });
+                    } else {
+                        whole.measured_ns += measured_ns;
+                        whole.spikes.extend(spikes);
+                    }
+                }
+            }
+            if !by_repeat {
+                units.push(whole);
+            }
+        }
+        units
+    }
 }

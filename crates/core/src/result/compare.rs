@@ -101,7 +101,8 @@ pub struct RunContrast {
     pub values: [Vec<f64>; 2],
 }
 
-/// The share of the late time that one culprit took.
+/// The late time that one cause took.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CauseDifference {
     /// The side that is compared with the baseline.
@@ -114,10 +115,16 @@ pub struct CauseDifference {
     pub baseline_share: f64,
     /// Its share on this side.
     pub share: f64,
-    /// 95 % interval of the difference, over the recorded spikes.
-    pub difference_low: f64,
+    /// Its late time in the baseline, in ns per measured second.
+    pub baseline_ns_per_s: f64,
+    /// Its late time on this side, in ns per measured second.
+    pub ns_per_s: f64,
+    /// 95 % interval of the difference of the two rates, in ns per s; an end that the runs or repeats do not bound is absent.
+    pub difference_low: Option<f64>,
     /// Its upper end.
-    pub difference_high: f64,
+    pub difference_high: Option<f64>,
+    /// Corrected for the number of causes of the series.
+    pub p_value: f64,
     /// What became of it.
     pub change: CauseChange,
 }
@@ -129,13 +136,13 @@ words! {
         New = "new",
         /// It takes nothing any more.
         Gone = "gone",
-        /// A larger share than before.
+        /// It takes more than before.
         More = "more",
-        /// A smaller share than before.
+        /// It takes less than before.
         Less = "less",
-        /// About the same share: the interval of the difference is small.
+        /// About the same: the interval of the difference is small.
         Same = "same",
-        /// The spikes are not enough to tell.
+        /// The runs or repeats are not enough to tell.
         CannotTell = "cannot_tell",
     }
 }

@@ -4,7 +4,7 @@ use crate::pictures::{Forest, ForestRow};
 use crate::reading::{self, Reading, SIGNS};
 use crate::section::{Block, Cell, Column, Depth, Item, Page, Row, Section, Table, Tone, Verdict};
 use crate::sections::warnings;
-use whylate_core::figure::{probability, share, value};
+use whylate_core::figure::{self, probability, share, value};
 use whylate_core::result::{
     CauseChange, CauseDifference, CompareOutcome, CompareResult, FactDifference, Outcome, RunContrast,
 };
@@ -160,17 +160,27 @@ fn causes(result: &CompareResult) -> Section {
             CauseChange::Gone | CauseChange::Less => Tone::Good,
             CauseChange::Same | CauseChange::CannotTell => Tone::Plain,
         };
-        let points = |share: f64| format!("{:+.1}", share * 100.0);
+        let rate = |ns_per_s: f64| format!("{} per s", figure::nanoseconds(ns_per_s.abs() as u64));
+        let end = |end: Option<f64>| match end {
+            None => "open".to_owned(),
+            Some(end) if end.abs() < 1.0 => "0".to_owned(),
+            Some(end) => format!("{}{}", if end < 0.0 { "-" } else { "+" }, rate(end)),
+        };
+        let interval = match (it.difference_low, it.difference_high) {
+            (None, None) => "not bounded".to_owned(),
+            (low, high) => format!("{} to {}", end(low), end(high)),
+        };
         Row::of::<Cell>([
             it.cause.clone().into(),
             it.probe.clone().into(),
-            share(it.baseline_share).into(),
-            share(it.share).into(),
-            format!("{} to {} points", points(it.difference_low), points(it.difference_high)).into(),
+            format!("{} ({})", rate(it.baseline_ns_per_s), share(it.baseline_share)).into(),
+            format!("{} ({})", rate(it.ns_per_s), share(it.share)).into(),
+            interval.into(),
             Cell { tone, ..it.change.name().replace('_', " ").into() },
         ])
     };
-    let section = Section::new("causes", "Late time by cause").meaning("shares over the recorded spikes");
+    let section = Section::new("causes", "Late time by cause")
+        .meaning("late time of the recorded spikes; the unit is the run, or the repeat of cells of one run");
     section.with(Table::new(columns, result.causes.iter().map(row).collect()))
 }
 

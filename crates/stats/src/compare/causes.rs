@@ -1,110 +1,80 @@
-//! Who took the late time on two sides: shares with the interval of their difference, by resampling the spikes.
-//!
-//! Shares are of the spikes that were recorded, which are the largest; each is one draw.
+//! Who took the late time on two sides. The unit is the run, or the repeat where both sides are cells of one run: spikes come
+//! in bursts, and are never a draw each.
 
-use crate::random::SplitMix;
-use std::collections::{BTreeMap, BTreeSet};
-use whylate_core::result::{CauseChange, CauseDifference, Spike, late_time};
+use crate::by_cause::{CauseContrast, CauseRepeat, CauseTime, by_cause};
+use std::collections::BTreeMap;
+use whylate_core::result::{CauseDifference, Spike, late_time};
 
-const RESAMPLES: usize = 400;
-/// With fewer spikes a side is not judged.
-const SPIKES_MIN: usize = 5;
-/// A share that differs by less is the same.
+/// A rate that differs by less than this share of all late time is the same.
 const SAME_MAX: f64 = 0.05;
-/// The most culprits that are listed; the rest is one row.
-const TOLD_MAX: usize = 11;
 const OTHERS: &str = "others";
 
-type Shares = BTreeMap<String, f64>;
+/// What was measured at once on one side.
+#[derive(Clone, Debug, Default)]
+pub struct CauseUnit<'a> {
+    /// Units are compared within a block alone.
+    pub block: u32,
+    /// Measured time of all CPUs together, in ns.
+    pub measured_ns: u64,
+    pub spikes: Vec<&'a Spike>,
+}
 
-/// The culprits of one series, those that changed most first. Empty where a side has too few spikes.
+/// The causes of one series, those that changed first. Empty where no side has spikes.
 pub fn cause_differences(
     side: &str,
     probe: &str,
-    baseline: &[&Spike],
-    spikes: &[&Spike],
+    baseline: &[CauseUnit<'_>],
+    units: &[CauseUnit<'_>],
 ) -> Vec<CauseDifference> {
-    if baseline.len() < SPIKES_MIN || spikes.len() < SPIKES_MIN {
+    let repeats =
+        |units: &[CauseUnit<'_>]| -> Vec<CauseRepeat<String>> { units.iter().map(repeat).collect() };
+    let (before, now) = (repeats(baseline), repeats(units));
+    let (all_before, all_now) = (total(&before), total(&now));
+    if all_before + all_now <= 0.0 {
         return Vec::new();
     }
-    let told = told(&shares(baseline, None), &shares(spikes, None));
-    let shares = |spikes: &[&Spike]| shares(spikes, Some(&told));
-    let (before, now) = (shares(baseline), shares(spikes));
-    let mut names: Vec<&String> = before.keys().chain(now.keys()).collect();
-    names.sort();
-    names.dedup();
-    let mut random = SplitMix(1);
-    let mut resampled = |spikes: &[&Spike]| -> Vec<Shares> {
-        let one = |random: &mut SplitMix| -> Vec<&Spike> {
-            spikes.iter().map(|_| spikes[random.below(spikes.len() as u64) as usize]).collect()
-        };
-        (0..RESAMPLES).map(|_| shares(&one(&mut random))).collect()
+    let share = |rate: f64, all: f64| if all > 0.0 { rate / all } else { 0.0 };
+    let row = |it: CauseContrast<String>| CauseDifference {
+        side: side.to_owned(),
+        probe: probe.to_owned(),
+        cause: it.cause.unwrap_or_else(|| OTHERS.to_owned()),
+        baseline_share: share(it.first.ns_per_s, all_before),
+        share: share(it.second.ns_per_s, all_now),
+        baseline_ns_per_s: it.first.ns_per_s,
+        ns_per_s: it.second.ns_per_s,
+        difference_low: it.difference.0,
+        difference_high: it.difference.1,
+        p_value: it.p_value,
+        change: it.change,
     };
-    let (of_before, of_now) = (resampled(baseline), resampled(spikes));
-    let of = |shares: &Shares, name: &String| shares.get(name).copied().unwrap_or_default();
-    let difference = |name: &String| {
-        let mut all: Vec<f64> =
-            of_before.iter().zip(&of_now).map(|(a, b)| of(b, name) - of(a, name)).collect();
-        all.sort_by(f64::total_cmp);
-        let tail = RESAMPLES / 40;
-        let (low, high) = (all[tail], all[RESAMPLES - 1 - tail]);
-        let (baseline_share, share) = (of(&before, name), of(&now, name));
-        CauseDifference {
-            side: side.to_owned(),
-            probe: probe.to_owned(),
-            cause: name.clone(),
-            baseline_share,
-            share,
-            difference_low: low,
-            difference_high: high,
-            change: change(baseline_share, share, low, high),
+    by_cause(&before, &now, SAME_MAX * all_before.max(all_now)).into_iter().map(row).collect()
+}
+
+fn repeat(unit: &CauseUnit<'_>) -> CauseRepeat<String> {
+    let mut causes: BTreeMap<String, CauseTime> = BTreeMap::new();
+    for spike in &unit.spikes {
+        for part in late_time([*spike]) {
+            let time = causes.entry(part.name()).or_default();
+            time.count += 1;
+            time.sum_ns += part.ns;
+            time.max_ns = time.max_ns.max(part.ns as u64);
         }
-    };
-    let mut all: Vec<CauseDifference> = names.into_iter().map(difference).collect();
-    let is_open = |change| matches!(change, CauseChange::Same | CauseChange::CannotTell);
-    let size = |it: &CauseDifference| (it.share - it.baseline_share).abs();
-    all.sort_by(|a, b| (is_open(a.change)).cmp(&is_open(b.change)).then(size(b).total_cmp(&size(a))));
-    all
-}
-
-/// The culprits that have a row of their own: those with the largest shares.
-fn told(before: &Shares, now: &Shares) -> BTreeSet<String> {
-    let share = |name: &String| {
-        before.get(name).copied().unwrap_or_default().max(now.get(name).copied().unwrap_or_default())
-    };
-    let mut names: Vec<&String> = before.keys().chain(now.keys()).collect();
-    names.sort_by(|a, b| share(b).total_cmp(&share(a)).then(a.cmp(b)));
-    names.dedup();
-    names.into_iter().take(TOLD_MAX).cloned().collect()
-}
-
-fn change(before: f64, now: f64, low: f64, high: f64) -> CauseChange {
-    match (low > 0.0, high < 0.0) {
-        (true, _) if before == 0.0 => CauseChange::New,
-        (true, _) => CauseChange::More,
-        (_, true) if now == 0.0 => CauseChange::Gone,
-        (_, true) => CauseChange::Less,
-        _ if low.abs().max(high.abs()) <= SAME_MAX => CauseChange::Same,
-        _ => CauseChange::CannotTell,
     }
+    CauseRepeat { block: unit.block, seconds: unit.measured_ns as f64 / 1e9, causes }
 }
 
-/// By who took it; known culprits that are not listed count with the others. They add up to 1.
-fn shares(spikes: &[&Spike], told: Option<&BTreeSet<String>>) -> Shares {
-    let mut shares = Shares::new();
-    for one in late_time(spikes.iter().copied()) {
-        let name = one.name();
-        let is_told = one.is_nobodys() || told.is_none_or(|told| told.contains(&name));
-        *shares.entry(if is_told { name } else { OTHERS.to_owned() }).or_insert(0.0) += one.share;
-    }
-    shares
+/// Late time of all causes, in ns per s.
+fn total(repeats: &[CauseRepeat<String>]) -> f64 {
+    let seconds: f64 = repeats.iter().map(|repeat| repeat.seconds).sum();
+    let ns: f64 = repeats.iter().flat_map(|repeat| repeat.causes.values()).map(|time| time.sum_ns).sum();
+    if seconds > 0.0 { ns / seconds } else { 0.0 }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use whylate_core::CpuId;
-    use whylate_core::result::{Cause, CauseKind};
+    use whylate_core::result::{Cause, CauseChange, CauseKind};
 
     fn spikes(actors: &[(&str, u64)]) -> Vec<Spike> {
         let spike = |actor: &str| Spike {
@@ -114,6 +84,20 @@ mod tests {
         actors.iter().flat_map(|(actor, count)| (0..*count).map(|_| spike(actor))).collect()
     }
 
+    fn units<'a>(runs: &'a [Vec<Spike>]) -> Vec<CauseUnit<'a>> {
+        let unit = |spikes: &'a Vec<Spike>| CauseUnit {
+            block: 0,
+            measured_ns: 1_000_000_000,
+            spikes: spikes.iter().collect(),
+        };
+        runs.iter().map(unit).collect()
+    }
+
+    fn changes(before: &[Vec<Spike>], now: &[Vec<Spike>]) -> Vec<(String, CauseChange)> {
+        let found = cause_differences("B", "timer", &units(before), &units(now));
+        found.into_iter().map(|it| (it.cause, it.change)).collect()
+    }
+
     #[test]
     fn the_shares_of_all_rows_add_up() {
         let names: Vec<String> = (0..30).map(|nth| format!("culprit-{nth}")).collect();
@@ -121,29 +105,29 @@ mod tests {
         let mut all = spikes(&actors);
         all.iter_mut().take(50).for_each(|spike| spike.cause.share = Some(0.5));
         all[0].cause = Cause::new(CauseKind::Throttled);
-        let all: Vec<&Spike> = all.iter().collect();
-        let found = cause_differences("B", "timer", &all, &all);
-        let has = |name: &str| found.iter().any(|row| row.cause == name && row.share > 0.0);
-        assert!(has(OTHERS) && has("throttled") && has("not explained"), "{found:?}");
+        let all = [all];
+        let found = cause_differences("B", "timer", &units(&all), &units(&all));
         let sum: f64 = found.iter().map(|row| row.share).sum();
-        assert!((sum - 1.0).abs() < 1e-9 && found.len() <= TOLD_MAX + 3, "{found:?}");
+        assert!((sum - 1.0).abs() < 1e-9, "{found:?}");
+        assert!(found.iter().any(|row| row.cause == OTHERS), "{found:?}");
     }
 
     #[test]
-    fn one_is_gone_and_another_is_new() {
-        let (before, now) =
-            (spikes(&[("irq/31-eth0", 20), ("rcuc", 20)]), spikes(&[("kworker/1:2", 20), ("rcuc", 20)]));
-        let found = cause_differences(
-            "B",
-            "timer",
-            &before.iter().collect::<Vec<_>>(),
-            &now.iter().collect::<Vec<_>>(),
-        );
-        let told: Vec<(&str, CauseChange)> = found.iter().map(|it| (it.cause.as_str(), it.change)).collect();
-        assert!(told.contains(&("thread: irq/31-eth0", CauseChange::Gone)), "{told:?}");
-        assert!(told.contains(&("thread: kworker", CauseChange::New)), "{told:?}");
-        // As large before as now, as far as so few spikes tell.
-        assert!(told.contains(&("thread: rcuc", CauseChange::CannotTell)), "{told:?}");
-        assert_eq!(change(0.5, 0.51, -0.02, 0.04), CauseChange::Same);
+    fn one_run_of_each_side_claims_nothing_however_many_spikes_it_has() {
+        let (before, now) = ([spikes(&[("eth0", 200)])], [spikes(&[("rcuc", 200)])]);
+        let found = changes(&before, &now);
+        assert!(found.iter().all(|(_, change)| *change == CauseChange::CannotTell), "{found:?}");
+        assert!(changes(&[Vec::new()], &[Vec::new()]).is_empty());
+    }
+
+    #[test]
+    fn runs_tell_which_cause_is_gone_and_which_is_new() {
+        let runs = |actor: &str| -> Vec<Vec<Spike>> {
+            (0..5).map(|nth| spikes(&[(actor, 20 + nth), ("rcuc", 20)])).collect()
+        };
+        let found = changes(&runs("irq/31-eth0"), &runs("kworker/1:2"));
+        assert!(found.contains(&("thread: irq/31-eth0".to_owned(), CauseChange::Gone)), "{found:?}");
+        assert!(found.contains(&("thread: kworker".to_owned(), CauseChange::New)), "{found:?}");
+        assert!(found.contains(&("thread: rcuc".to_owned(), CauseChange::Same)), "{found:?}");
     }
 }
