@@ -1,6 +1,6 @@
 //! What only some probes have beside samples, histogram and quantiles: the one table of quantities.
 //!
-//! A row of [`quantities!`] gives the JSON name, the type, how the values of several intervals become one, which probes
+//! A row of `quantities!` gives the JSON name, the type, how the values of several intervals become one, which probes
 //! have it, and how pages show it. The columns of `intervals`, the merging of intervals, the figures of a CPU, JSON, its
 //! schema, CSV and the columns of the figures in reports follow from it. To add one: a row here.
 
