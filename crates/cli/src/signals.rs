@@ -36,7 +36,7 @@ const OF_LIBRARY: std::ops::RangeInclusive<i32> = 32..=34;
 /// Set once the user wants the command to end.
 pub(crate) fn watch() -> Result<Arc<AtomicBool>> {
     let asked = Arc::new(AtomicBool::new(false));
-    // A shell starts what is in the background with SIGINT ignored; whoever sends it means it all the same.
+    // A shell starts background jobs with SIGINT ignored; a SIGINT that is sent to one still asks it to end.
     let is_ignored = |signal: &i32| !matches!(*signal, SIGINT | SIGTERM) && ignores_signal(*signal);
     let watched = ASKS.into_iter().chain(OTHERS).chain(REAL_TIME).filter(|signal| !is_ignored(signal));
     let mut signals = Signals::new(watched).context("cannot handle signals")?;
