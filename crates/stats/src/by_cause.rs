@@ -9,7 +9,7 @@
 //! Young, Resampling-Based Multiple Testing, 1993), step by step from the largest: at most 5 % of comparisons without a
 //! difference claim anything. Which causes are tested depends on both groups together, never on the labels.
 
-use crate::contrast::SIGNIFICANCE;
+use crate::contrast::{SIGNIFICANCE, binomial, bound};
 use crate::random::SplitMix;
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::result::CauseChange;
@@ -21,7 +21,6 @@ const CHOICES_MAX: f64 = 20_000.0;
 const DRAWN: usize = 9_999;
 /// Choices that the search for an interval uses.
 const INTERVAL_CHOICES_MAX: usize = 2_000;
-const HALVINGS: u32 = 30;
 /// The standardised statistic that a claim about a dozen causes needs.
 const NEEDED: f64 = 3.2;
 
@@ -254,7 +253,6 @@ impl<'a, K: Ord> Slots<'a, K> {
 
     /// Choices of labels, each equally likely; the measured one is the first.
     fn choices(&self) -> Vec<Vec<bool>> {
-        let binomial = |n: usize, k: usize| (1..=k).map(|i| (n - k + i) as f64 / i as f64).product::<f64>();
         let count: f64 = self.blocks.iter().map(|(_, all, second)| binomial(*all, *second)).product();
         let measured = self.labels();
         if count <= CHOICES_MAX {
@@ -355,23 +353,6 @@ impl<'a, K: Ord> Slots<'a, K> {
         };
         (self.blocks.iter().filter(is_larger).count(), self.blocks.len())
     }
-}
-
-/// Where between `outside` and `inside` the predicate begins to hold; `None` when it holds already at `outside`.
-fn bound(outside: f64, inside: f64, holds: impl Fn(f64) -> bool) -> Option<f64> {
-    if holds(outside) {
-        return None;
-    }
-    let (mut outside, mut inside) = (outside, inside);
-    for _ in 0..HALVINGS {
-        let middle = outside.midpoint(inside);
-        if holds(middle) {
-            inside = middle;
-        } else {
-            outside = middle;
-        }
-    }
-    Some(outside)
 }
 
 /// For each row its corrected p-value and its statistic, without sign.

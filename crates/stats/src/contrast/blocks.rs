@@ -121,7 +121,7 @@ fn to_grid(value: f64) -> f64 {
     (value * 1e9).round() / 1e9 + 0.0
 }
 
-fn binomial(n: usize, k: usize) -> f64 {
+pub(crate) fn binomial(n: usize, k: usize) -> f64 {
     (1..=k).map(|i| (n - k + i) as f64 / i as f64).product()
 }
 

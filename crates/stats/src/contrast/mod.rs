@@ -14,6 +14,7 @@ pub use blocks::Observation;
 pub use power::detectable;
 
 use blocks::Blocked;
+pub(crate) use blocks::binomial;
 use whylate_core::result::Outcome;
 
 /// A claim of better or worse has at most this probability of being false.
@@ -106,7 +107,7 @@ fn interval(blocked: &Blocked, differences: &[f64], tail: f64) -> (Option<f64>, 
 }
 
 /// Where between `outside` and `inside` the predicate begins to hold; `None` when it holds already at `outside`.
-fn bound(outside: f64, inside: f64, holds: impl Fn(f64) -> bool) -> Option<f64> {
+pub(crate) fn bound(outside: f64, inside: f64, holds: impl Fn(f64) -> bool) -> Option<f64> {
     if holds(outside) {
         return None;
     }
