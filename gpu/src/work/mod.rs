@@ -83,7 +83,7 @@ fn prepare(plan: &GpuPlan, gpu: Rc<Gpu>) -> Result<Box<dyn Act>, GpuError> {
         GpuWork::Reduction => Box::new(compute::Reduction::new(&job)?),
         GpuWork::Matrix => Box::new(compute::Matrix::new(&job)?),
         GpuWork::Particles => Box::new(particles::Particles::new(&job)?),
-        GpuWork::ParticlesChurn => Box::new(particles::Churn(job)),
+        GpuWork::ParticlesChurn => Box::new(particles::Churn::new(job)?),
         GpuWork::CopyUp => Box::new(copy::Copy::new(&job, copy::Way::Up, plan.memory)?),
         GpuWork::CopyDown => Box::new(copy::Copy::new(&job, copy::Way::Down, plan.memory)?),
         GpuWork::AllocChurn => Box::new(compute::Churn::new(job, false)?),

@@ -81,7 +81,15 @@ impl Act for Particles {
 }
 
 /// The same with everything made and freed for each image.
-pub(super) struct Churn(pub(super) Job);
+pub(super) struct Churn(Job);
+
+impl Churn {
+    /// Fails here where the device lacks what the job needs: in a turn that would be an error of the load.
+    pub(super) fn new(job: Job) -> Result<Self, GpuError> {
+        Particles::new(&job)?;
+        Ok(Self(job))
+    }
+}
 
 impl Act for Churn {
     fn describe(&self) -> String {
