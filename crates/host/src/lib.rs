@@ -15,6 +15,7 @@ pub mod hotplug;
 pub mod idle_driver;
 pub mod interrupts;
 pub mod irq_lines;
+pub mod kernel_log;
 mod program;
 pub mod release;
 mod root;

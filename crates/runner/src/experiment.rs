@@ -12,9 +12,10 @@ use crate::treating::{Treating, differences};
 use std::path::Path;
 use std::time::SystemTime;
 use whylate_core::figure::nanoseconds;
-use whylate_core::result::{CpuTableAt, RunEnd, RunState};
+use whylate_core::result::{CpuTableAt, LogMessage, RunEnd, RunState};
 use whylate_core::warning::{push_all_once, push_once};
 use whylate_core::{Plan, Warning, WarningCode};
+use whylate_host::kernel_log::LogSince;
 use whylate_stats::order;
 use whylate_store::{
     Execution, ExecutionState, Keeping, Reader, RunDirectory, RunInfo, Sink as _, StoreError,
@@ -131,6 +132,20 @@ pub(crate) struct RunInProgress<'a> {
     treating: Option<Box<dyn Treating>>,
     causing: CauseSearch,
     tracing: Tracing,
+    /// The kernel's log from the begin of the run on, where it may be read.
+    log: Option<LogSince>,
+}
+
+/// What the kernel wrote of latency during the run.
+fn kernel_messages(log: &LogSince) -> Vec<Warning> {
+    let messages = log.messages().map(|log| log.messages).unwrap_or_default();
+    let warning = |message: LogMessage| {
+        let LogMessage { code, text, meaning, fix, .. } = message;
+        let at = message.at_ns.map(|ns| format!(" at {:.6} s after boot", ns as f64 / 1e9)).unwrap_or_default();
+        let text = format!("{code}: during the run{at} the kernel wrote \"{text}\": {meaning}");
+        Warning::with_fix(WarningCode::KernelLog, text, fix)
+    };
+    messages.into_iter().map(warning).collect()
 }
 
 /// Why a run did not complete, in words.
@@ -160,7 +175,8 @@ impl<'a> RunInProgress<'a> {
         let causing = CauseSearch::start(experiment, machine, &mut info.warnings);
         let tracing = Tracing::start(experiment, machine, &mut info.warnings);
         let experiment = experiment.clone();
-        Self { experiment, machine, audience, directory, info, treating, causing, tracing }
+        let log = LogSince::now(machine.running());
+        Self { experiment, machine, audience, directory, info, treating, causing, tracing, log }
     }
 
     /// Does all that belongs to a run; `repeats` does its repeats.
@@ -184,6 +200,7 @@ impl<'a> RunInProgress<'a> {
             }
         };
         push_all_once(&mut self.info.warnings, self.causing.losses());
+        push_all_once(&mut self.info.warnings, self.log.iter().flat_map(kernel_messages));
         let thinned = self.directory.thinned().map(|text| Warning::new(WarningCode::OlderCoarser, text));
         push_all_once(&mut self.info.warnings, thinned);
         self.verify();

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use whylate_core::Nanos;
 use whylate_core::result::{CauseKind, LateWhat};
+use whylate_kmsg::MessageKind;
 
 /// `whylate explain`.
 #[derive(Debug, Args)]
@@ -18,13 +19,14 @@ Examples:
   whylate explain trace.txt -o late.html                one file with timelines that zoom
   whylate explain trace.txt --top 1 --export perfetto -o late.json
   whylate explain RUN                                   the spikes of a run, and its traces
+  dmesg | whylate explain -                             what the kernel's log says of latency
   whylate explain --why irqs_off                        what that is, and what cures it
 
 For each spike it says when the task should have run, who had the CPU instead, and which records
 of the trace show it. Where the trace is not enough, it says what to record, and the exit code is 1.")]
 pub(crate) struct ExplainArguments {
-    /// A trace (tracefs text, trace.dat or perf.data, also compressed, or a folder of raw pages), - for standard input, or
-    /// the directory of a run
+    /// A trace (tracefs text, trace.dat or perf.data, also compressed, or a folder of raw pages), a log of the kernel
+    /// (dmesg, journalctl -k, syslog), - for standard input, or the directory of a run
     #[arg(value_name = "FILE|RUN", default_value = "latest")]
     pub(crate) input: PathBuf,
     /// Command or thread id of the task that was late [default: the task that looks measured]
@@ -40,10 +42,10 @@ pub(crate) struct ExplainArguments {
     /// for real-time tasks what took their CPU]
     #[arg(long, value_name = "WHAT", hide_possible_values = true, value_parser = late_what)]
     pub(crate) what: Option<LateWhat>,
-    /// Prints the page of the field guide for a kind of cause, as reports name it: what it is, how whylate knows, how to
-    /// confirm it with another tool, what cures it
-    #[arg(long, value_name = "KIND", value_parser = cause_kind, conflicts_with_all = ["input", "task", "period", "threshold", "what", "export", "json"])]
-    pub(crate) why: Option<CauseKind>,
+    /// Prints the page of the field guide for a kind of cause or of message of the kernel, as reports name it: what it is,
+    /// how whylate knows, how to confirm it with another tool, what cures it
+    #[arg(long, value_name = "KIND", value_parser = why, conflicts_with_all = ["input", "task", "period", "threshold", "what", "export", "json"])]
+    pub(crate) why: Option<Why>,
     /// How many are explained, largest first
     #[arg(long, value_name = "COUNT", default_value = "10", value_parser = count)]
     pub(crate) top: u64,
@@ -61,9 +63,21 @@ pub(crate) struct ExplainArguments {
     pub(crate) json: bool,
 }
 
-/// A kind of cause by its name, or as reports write it: `preempt off`.
-fn cause_kind(text: &str) -> Result<CauseKind, String> {
-    text.replace([' ', '-'], "_").parse()
+/// What has a page in the field guide.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Why {
+    Cause(CauseKind),
+    Message(&'static MessageKind),
+}
+
+/// A kind by its name, or as reports write it: `preempt off`.
+fn why(text: &str) -> Result<Why, String> {
+    let name = text.replace([' ', '-'], "_");
+    match (name.parse(), whylate_kmsg::kind(&name)) {
+        (Ok(kind), _) => Ok(Why::Cause(kind)),
+        (Err(_), Some(kind)) => Ok(Why::Message(kind)),
+        (Err(error), None) => Err(error),
+    }
 }
 
 /// What a user may ask for; samples are all that there is where a tracer takes them.

@@ -34,7 +34,7 @@ pub(crate) use check::CheckArguments;
 pub(crate) use compare::{CompareArguments, CompareFormat};
 pub(crate) use copy::{BLOCK_MAX as COPY_BLOCK_MAX, CopyArguments};
 pub(crate) use cpus::CpusArguments;
-pub(crate) use explain::{ExplainArguments, ExportFormat};
+pub(crate) use explain::{ExplainArguments, ExportFormat, Why};
 pub(crate) use export::{ExportArguments, RunForm, TableChoice};
 pub(crate) use farm::{
     AskedArguments, DispatcherChoice, EngineChoice, FarmCommand, FarmCompareArguments, PullArguments,

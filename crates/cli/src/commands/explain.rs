@@ -1,7 +1,7 @@
 //! `whylate explain`.
 
-use super::report;
-use crate::arguments::{ExplainArguments, ExportFormat};
+use super::{kernel_log, report};
+use crate::arguments::{ExplainArguments, ExportFormat, Why};
 use crate::exit::Ending;
 use crate::output;
 use anyhow::{Context, Result, anyhow, bail};
@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use whylate_core::result::{
-    CauseKind, EXPLAIN_FORMAT, ExplainAnswer, ExplainResult, ExplainedRun, Spike, SpikeTrace,
+    EXPLAIN_FORMAT, ExplainAnswer, ExplainResult, ExplainedRun, Spike, SpikeTrace,
 };
 use whylate_core::{Warning, WarningCode, text};
 use whylate_explain::{Export, KeptMoment, Options, combine_run, explain_kept};
@@ -41,8 +41,7 @@ pub(super) fn execute(mut arguments: ExplainArguments) -> Result<Ending> {
         let mut reader = open(&arguments.input)?;
         named(explain_kept(reader.as_mut(), &whylate_runner::kept_moment(&note))?, &arguments.input)
     } else {
-        let mut reader = open(&arguments.input)?;
-        named(whylate_explain::explain(reader.as_mut(), &options)?, &arguments.input)
+        of_given(&arguments.input, &options)?
     };
     let text = if arguments.json {
         format!("{}\n", output::json(&result)?)
@@ -55,11 +54,44 @@ pub(super) fn execute(mut arguments: ExplainArguments) -> Result<Ending> {
     write(arguments, &text, if told { Ending::Pass } else { Ending::Incomplete })
 }
 
-/// The page of the field guide for a kind of cause.
-pub(super) fn why(kind: CauseKind, arguments: &ExplainArguments) -> Result<Ending> {
+/// The page of the field guide for a kind of cause, or of message of the kernel.
+pub(super) fn why(kind: Why, arguments: &ExplainArguments) -> Result<Ending> {
     let format = report::format_of(arguments.format, arguments.output.as_deref(), false)?;
     let width = arguments.output.is_some().then_some(FILE_WIDTH);
-    write(arguments, &report::draw(&whylate_report::guide(kind), format, width), Ending::Pass)
+    let page = match kind {
+        Why::Cause(kind) => whylate_report::guide(kind),
+        Why::Message(kind) => {
+            whylate_report::guide_text(format!("whylate explain --why {}", kind.code), &kind.guide())
+        }
+    };
+    write(arguments, &report::draw(&page, format, width), Ending::Pass)
+}
+
+/// What a trace or a log of the kernel says.
+fn of_given(path: &Path, options: &Options) -> Result<ExplainResult> {
+    let mut reader = if path == Path::new("-") {
+        match kernel_log::of_input(path)? {
+            kernel_log::Given::Log(result) => return Ok(*result),
+            kernel_log::Given::Bytes(bytes) => parse::from_source(Source::memory("standard input", bytes)?)?,
+        }
+    } else {
+        match parse::open(path) {
+            Err(error @ ParseError::Foreign { .. }) => match foreign(path, error) {
+                Ok(result) => return Ok(result),
+                Err(error) => return Err(error),
+            },
+            opened => opened?,
+        }
+    };
+    Ok(named(whylate_explain::explain(reader.as_mut(), options)?, path))
+}
+
+/// The answer for a file that is not a trace: that of a log, or the remedy for the result of another tool.
+fn foreign(path: &Path, error: ParseError) -> Result<ExplainResult> {
+    if let Some(advice) = report::advice(path) {
+        return Err(anyhow!("{advice}"));
+    }
+    kernel_log::of_file(path)?.ok_or_else(|| error.into())
 }
 
 /// The run that kept a trace: the file is in its folder `traces`, with a note of the moment beside it.

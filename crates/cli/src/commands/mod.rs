@@ -11,6 +11,7 @@ mod farm;
 mod fix;
 mod foreign;
 mod histograms;
+mod kernel_log;
 mod load;
 mod measure;
 mod plans;

@@ -2,7 +2,7 @@
 //!
 //! Moments are nanoseconds of the trace's own clock, except where a field says otherwise.
 
-use super::{Cause, CauseKind, RunResult, Spike};
+use super::{Cause, CauseKind, LogMessage, RunResult, Spike};
 use crate::units::CpuId;
 use crate::warning::Warning;
 use crate::words::words;
@@ -37,6 +37,9 @@ pub struct ExplainResult {
     /// What the run's probes measured themselves, largest first; on CLOCK_MONOTONIC.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub measured: Vec<Spike>,
+    /// Of a log of the kernel: its messages about latency, the worst first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<LogMessage>,
     /// What the traces do not say, and what to record so that they do.
     #[serde(default)]
     pub warnings: Vec<Warning>,
@@ -53,6 +56,8 @@ words! {
         /// The trace does not show it.
         #[default]
         CannotTell = "cannot_tell",
+        /// It is a log of the kernel: `messages` speak of latency, and no task can be shown to be late by them.
+        Log = "log",
     }
 }
 

@@ -18,6 +18,7 @@ mod histograms;
 mod late_time;
 mod live;
 mod loaded;
+mod log;
 mod preview;
 mod quantiles;
 mod recording;
@@ -63,6 +64,7 @@ pub use histograms::{
 pub use late_time::{LateTime, late_time, shares};
 pub use live::{LIVE_SOCKET, LiveCpu, LiveValue};
 pub use loaded::{LoadedLatency, LoadedPoint};
+pub use log::LogMessage;
 pub use preview::{PREVIEW_FORMAT, PreviewCell, PreviewPower, PreviewResult};
 pub use quantiles::{Extremes, Quantiles};
 pub use recording::{RECORDING_FORMAT, RecordedTrace, RecordingResult};

@@ -94,6 +94,8 @@ codes! {
     KernelTainted = "kernel-tainted";
     /// The kernel is locked down so far that tracing is refused (found by `collect`).
     KernelLockdown = "kernel-lockdown";
+    /// The kernel wrote a message that speaks of latency.
+    KernelLog = "kernel-log", "whylate explain --why KIND says what the message means";
     /// A target is open to all other tasks.
     NotIsolated = "not-isolated";
     /// A target shares its core with an online CPU.

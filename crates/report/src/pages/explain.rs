@@ -1,7 +1,7 @@
 //! Reports of `whylate explain`: a sentence that names the culprit, then the time between the expected and the actual
 //! moment as a picture, then the records that speak for it. Nothing here decides about causes.
 
-use super::finding;
+use super::{finding, log};
 use crate::section::{
     Block, Cell, Column, Depth, Item, Page, Row, Section, Span, Table, Text, Timeline, Tone, sentences,
 };
@@ -18,6 +18,9 @@ const DRAWN_MAX: usize = 3;
 const LINES_MAX: usize = 100;
 
 pub fn explain(result: &ExplainResult) -> Page {
+    if result.answer == ExplainAnswer::Log {
+        return log::page(result);
+    }
     let (title, title_tone) = match result.spikes.first() {
         Some(spike) if spike.cause.kind == CauseKind::Unattributed => (finding::finding(spike), Tone::Warn),
         Some(spike) => (finding::finding(spike), Tone::Bad),

@@ -14,12 +14,22 @@ pub fn guide(kind: CauseKind) -> Page {
     }
 }
 
+/// A page of the field guide that is not of a cause, from its Markdown.
+pub fn guide_text(origin: String, markdown: &str) -> Page {
+    let title = markdown.lines().next().unwrap_or_default().trim_start_matches("# ").to_owned();
+    Page { origin, title, sections: sections_of(markdown), ..Page::default() }
+}
+
 pub(crate) fn sections(kind: CauseKind) -> Vec<Section> {
+    sections_of(kind.guide())
+}
+
+fn sections_of(markdown: &str) -> Vec<Section> {
     let part = |text: &str| {
         let (title, body) = text.split_once('\n').unwrap_or((text, ""));
         Section::new("", title).with_all(blocks(body))
     };
-    kind.guide().split("\n## ").skip(1).map(part).collect()
+    markdown.split("\n## ").skip(1).map(part).collect()
 }
 
 /// Paragraphs, lists, and between fences lines that stay as they are.

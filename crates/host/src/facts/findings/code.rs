@@ -120,6 +120,7 @@ catalogue! {
     RealtimePriorityLimited, Rights, "sched(7), limits.conf(5)", None;
     KernelLockdown, Kernel, "kernel_lockdown(7)", None;
     FactUnreadable, Platform, "proc(5), sysfs(5)", None;
+    KernelLog, Kernel, "dmesg(1); whylate explain --why CODE", None;
 }
 
 impl FindingCode {

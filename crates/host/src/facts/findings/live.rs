@@ -2,23 +2,25 @@
 
 use super::FindingCode;
 use crate::HostRoot;
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::fs::File;
 use std::io::ErrorKind;
 use whylate_core::cpus::CpuSet;
 use whylate_core::result::CpuTable;
 use whylate_core::warning::{Warning, push_once};
+use whylate_kmsg::KernelLog;
 
 /// Files of the machine, and its CPU table.
 pub(super) struct LiveFiles<'a> {
     pub(super) root: &'a HostRoot,
     pub(super) table: &'a CpuTable,
     unread: RefCell<Vec<Warning>>,
+    log: OnceCell<Option<KernelLog>>,
 }
 
 impl<'a> LiveFiles<'a> {
     pub(super) fn new(root: &'a HostRoot, table: &'a CpuTable) -> Self {
-        Self { root, table, unread: RefCell::default() }
+        Self { root, table, unread: RefCell::default(), log: OnceCell::new() }
     }
 
     /// The trimmed text of a file; `None` when it is absent, or cannot be read: the second is noted.
@@ -57,6 +59,19 @@ impl<'a> LiveFiles<'a> {
             None => FindingCode::FactUnreadable.warning_without_fix(text),
         };
         push_once(&mut self.unread.borrow_mut(), warning);
+    }
+
+    /// The log of the kernel, read once; `None` where it may not be read, which is noted.
+    pub(super) fn log(&self) -> Option<&KernelLog> {
+        let read = || match crate::kernel_log::read(self.root) {
+            Ok(log) => Some(log),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                self.note("/dev/kmsg, the kernel's log, cannot be read", Some("run it as root"));
+                None
+            }
+            Err(_) => None,
+        };
+        self.log.get_or_init(read).as_ref()
     }
 
     /// A file that holds a number.

@@ -12,6 +12,7 @@ mod graphics;
 mod interrupts;
 mod isolation;
 mod live;
+mod log;
 mod memory;
 mod platform;
 mod power;
@@ -64,7 +65,9 @@ pub fn check(
     mut warnings: Vec<Warning>,
 ) -> Result<CheckResult, HostError> {
     let inquiry = Inquiry { facts, targets, live: Some(LiveFiles::new(root, table)) };
-    let findings = QUESTIONS.iter().filter_map(|(code, question)| question(&inquiry, *code)).collect();
+    let findings = QUESTIONS.iter().filter_map(|(code, question)| question(&inquiry, *code));
+    let logged = inquiry.live.iter().flat_map(log::findings);
+    let findings = findings.chain(logged).collect();
     let unread = inquiry.live.map(LiveFiles::into_unread).unwrap_or_default();
     for warning in table.warnings.iter().cloned().chain(unread) {
         push_once(&mut warnings, warning);

@@ -1,0 +1,27 @@
+//! Findings in the log of the running kernel, by the catalogue of its messages.
+
+use super::{FindingCode, LiveFiles};
+use whylate_core::figure::nanoseconds;
+use whylate_core::result::{Finding, LogMessage, Severity};
+
+/// One for each message. The log is of the past: what is wrong now is found by the other questions, so that no message
+/// alone makes a machine unfit.
+pub(super) fn findings(live: &LiveFiles<'_>) -> Vec<Finding> {
+    // What the command line has is answered by its own finding.
+    let others = live.log().iter().flat_map(|log| &log.messages);
+    let others = others.filter(|message| !matches!(message.code.as_str(), "unknown_parameters" | "vm_clock"));
+    others.map(finding).collect()
+}
+
+fn finding(message: &LogMessage) -> Finding {
+    let figure = message.figure_ns.map(|ns| format!(", {}", nanoseconds(ns))).unwrap_or_default();
+    let times = if message.lines > 1 { format!(", {} lines", message.lines) } else { String::new() };
+    let at = message.at_ns.map(|ns| format!(" {:.3} s after boot", ns as f64 / 1e9)).unwrap_or_default();
+    let severity = message.severity.max(Severity::Advice);
+    let code = &message.code;
+    FindingCode::KernelLog
+        .found(severity, format!("the kernel's log has {code}{at}{figure}{times}"))
+        .effect(format!("{} {}", message.meaning, message.names))
+        .seen("/dev/kmsg", message.text.clone())
+        .now(format!("{} (`whylate explain --why {code}`)", message.fix.trim_end_matches('.')))
+}
