@@ -59,7 +59,8 @@ impl Read for Records {
             match self.0.read(buffer) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(0),
                 // Records were overwritten before they were read: the next read goes on behind them.
-                Err(error) if error.kind() == ErrorKind::BrokenPipe || error.kind() == ErrorKind::Interrupted => {}
+                Err(error)
+                    if error.kind() == ErrorKind::BrokenPipe || error.kind() == ErrorKind::Interrupted => {}
                 read => return read,
             }
         }

@@ -96,6 +96,12 @@ fn each_thing_that_is_wrong_is_found() {
 }
 
 #[test]
+fn the_log_of_the_running_kernel_is_read() {
+    let change = "== dev/kmsg := 4,1234,371133076,-;sched: RT throttling activated\n";
+    assert_eq!(severity_with(change, FindingCode::KernelLog), Severity::Advice);
+}
+
+#[test]
 fn what_is_well_again_is_ok() {
     use FindingCode as Code;
     let cases = [

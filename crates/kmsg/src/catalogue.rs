@@ -120,7 +120,7 @@ kinds! {
         "work items of that CPU did not start for that long: the kworker could not run, since real-time threads took the CPU, or its work item does not end";
         "the CPU is where the work waits; 'Showing busy workqueues' behind it lists the items";
         "let real-time threads on that CPU sleep, or keep per-CPU work away from it (shield it)";
-    Advice "workqueue_hog", THREAD, "kernel/workqueue.c", ["workqueue: {function} hogged CPU for >{us}us {count} times, consider switching to WQ_UNBOUND", "workqueue: {function} hogged CPU for >{us}us"];
+    Advice "workqueue_hog", THREAD, "kernel/workqueue.c", ["workqueue: {function} hogged CPU for >{us}us {count} times", "workqueue: {function} hogged CPU for >{us}us"];
         "this work item ran for longer than the figure each time, on a per-CPU kworker: ordinary tasks of that CPU waited meanwhile; a real-time task above the kworker (SCHED_OTHER) did not, unless the item disables preemption";
         "the function is the work item; the number of times is the kernel's running count, not one for each line; which CPU cannot be known";
         "keep the work off the measured CPU (a shield cannot move per-CPU work that is queued there: queue it elsewhere), update the driver, or switch off what queues it; for output_poll_execute and i915_hpd_poll_init_work: `drm_kms_helper.poll=0`, or a kernel with the patches that move them to an unbound workqueue";

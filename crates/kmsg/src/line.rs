@@ -42,7 +42,11 @@ pub(crate) fn parse(raw: &str) -> Option<LogLine> {
     // `[  12.345678] host kernel: text` is journalctl's short-monotonic.
     let text = match program(text).filter(|_| line.stamped) {
         Some(("kernel", rest)) => rest,
-        Some((other, _)) if line.wall.is_none() && text.split_whitespace().nth(1) == Some(&format!("{other}:")) => text,
+        Some((other, _))
+            if line.wall.is_none() && text.split_whitespace().nth(1) == Some(&format!("{other}:")) =>
+        {
+            text
+        }
         _ => text,
     };
     text.trim().clone_into(&mut line.text);
@@ -87,7 +91,8 @@ fn facility(text: &str) -> Option<&str> {
     let (facility, rest) = text.split_once(':')?;
     FACILITIES.contains(&facility.trim()).then_some(())?;
     let (level, rest) = rest.split_once(':')?;
-    matches!(level.trim(), "emerg" | "alert" | "crit" | "err" | "warn" | "notice" | "info" | "debug").then_some(())?;
+    matches!(level.trim(), "emerg" | "alert" | "crit" | "err" | "warn" | "notice" | "info" | "debug")
+        .then_some(())?;
     Some(rest.trim_start())
 }
 
@@ -101,7 +106,8 @@ fn wall(text: &str) -> (Option<&str>, &str) {
     let mut end = 0;
     for (index, word) in text.split(' ').enumerate().take(5) {
         end += word.len() + 1;
-        let iso = index == 0 && word.len() > 10 && word.as_bytes().get(10) == Some(&b'T') && is_time(&word[11..]);
+        let iso =
+            index == 0 && word.len() > 10 && word.as_bytes().get(10) == Some(&b'T') && is_time(&word[11..]);
         if iso || (index > 0 && is_time(word) && is_month(text)) {
             let (time, rest) = text.split_at(end.min(text.len()));
             return (Some(time.trim_end()), rest);
@@ -132,7 +138,8 @@ fn program(text: &str) -> Option<(&str, &str)> {
     let (_host, program) = (words.next()?, words.next()?);
     words.next().is_none().then_some(())?;
     let program = program.split('[').next().unwrap_or(program);
-    let is_name = !program.is_empty() && program.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./()@".contains(&byte));
+    let is_name = !program.is_empty()
+        && program.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./()@".contains(&byte));
     is_name.then_some((program, rest))
 }
 
@@ -230,7 +237,10 @@ mod tests {
 
     #[test]
     fn messages_with_colons_stay_whole() {
-        assert_eq!(parsed("[    1.5] usb 1-1: reset high-speed USB device").2, "usb 1-1: reset high-speed USB device");
+        assert_eq!(
+            parsed("[    1.5] usb 1-1: reset high-speed USB device").2,
+            "usb 1-1: reset high-speed USB device"
+        );
         assert_eq!(parsed("[    1.5] [drm] *ERROR* x").2, "[drm] *ERROR* x");
     }
 }

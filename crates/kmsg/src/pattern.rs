@@ -22,33 +22,45 @@ const NAME_BYTES_MAX: usize = 200;
 /// The end of the match in `text`, with what the holes hold, where the pattern's first words are at `at`.
 pub(crate) fn matched(pattern: &str, text: &str, at: usize) -> Option<Captured> {
     let mut captured = Captured::default();
-    let (before, mut pattern) = begin(pattern);
+    let (before, pattern) = begin(pattern);
     if let Some(hole) = before {
         let word = text[..at].split_whitespace().last()?;
         let word = if is_number(hole) { digits(word) } else { word };
         captured.take(hole, word)?;
     }
-    let mut rest = &text[at..];
-    while !pattern.is_empty() {
-        if let Some(inside) = pattern.strip_prefix('{') {
-            let (hole, next) = inside.split_once('}')?;
-            let literal = next.split('{').next().unwrap_or_default();
-            let length = if is_number(hole) {
-                rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(rest.len())
-            } else if literal.is_empty() {
-                rest.find(char::is_whitespace).unwrap_or(rest.len())
-            } else {
-                rest.find(literal)?
-            };
-            captured.take(hole, rest[..length].trim())?;
-            (rest, pattern) = (&rest[length..], next);
-        } else {
-            let length = pattern.find('{').unwrap_or(pattern.len());
-            rest = rest.strip_prefix(&pattern[..length])?;
-            pattern = &pattern[length..];
+    rest_matched(pattern, &text[at..], captured)
+}
+
+/// A text ends at the first place from which the rest of the pattern matches, a thread's name at the last one.
+fn rest_matched(pattern: &str, text: &str, captured: Captured) -> Option<Captured> {
+    let Some(inside) = pattern.strip_prefix('{') else {
+        if pattern.is_empty() {
+            return Some(captured);
         }
+        let (literal, next) = pattern.split_at(pattern.find('{').unwrap_or(pattern.len()));
+        return rest_matched(next, text.strip_prefix(literal)?, captured);
+    };
+    let (hole, next) = inside.split_once('}')?;
+    let literal = next.split('{').next().unwrap_or_default();
+    let at = |length: usize| {
+        let mut captured = captured.clone();
+        captured.take(hole, text[..length].trim())?;
+        rest_matched(next, &text[length..], captured)
+    };
+    if is_number(hole) {
+        let is_whole = matches!(hole, "cpu" | "pid" | "count");
+        let ends = |letter: char| !letter.is_ascii_digit() && (is_whole || letter != '.');
+        at(text.find(ends).unwrap_or(text.len()))
+    } else if literal.is_empty() {
+        at(text.find(char::is_whitespace).unwrap_or(text.len()))
+    } else {
+        let mut ends: Vec<usize> = text.match_indices(literal).take(8).map(|(length, _)| length).collect();
+        // Names of threads have the signs in them that stand behind them: `irq/45-eth0/512`.
+        if hole == "task" {
+            ends.reverse();
+        }
+        ends.into_iter().find_map(at)
     }
-    Some(captured)
 }
 
 /// A hole that a pattern begins with, and what follows.
@@ -94,7 +106,10 @@ fn nanoseconds(text: &str, unit_ns: f64) -> Option<u64> {
     if let (Ok(whole), true) = (text.parse::<u64>(), unit_ns >= 1.0) {
         return whole.checked_mul(unit_ns as u64);
     }
-    text.parse::<f64>().ok().filter(|figure| figure.is_finite()).map(|figure| (figure * unit_ns).round() as u64)
+    text.parse::<f64>()
+        .ok()
+        .filter(|figure| figure.is_finite())
+        .map(|figure| (figure * unit_ns).round() as u64)
 }
 
 /// All patterns, found in one pass over a line.
@@ -152,7 +167,9 @@ mod tests {
 
     #[test]
     fn a_hole_at_the_begin_is_the_word_before() {
-        let patterns = Patterns::new([(0, "{task} invoked oom-killer: "), (1, "+{cpu} ({*} ticks this GP)")].into_iter());
+        let patterns = Patterns::new(
+            [(0, "{task} invoked oom-killer: "), (1, "+{cpu} ({*} ticks this GP)")].into_iter(),
+        );
         let (_, _, found) = patterns.find("stress-ng-vm invoked oom-killer: gfp_mask=0xcc0").unwrap();
         assert_eq!(found.task.as_deref(), Some("stress-ng-vm"));
         let (_, _, found) = patterns.find("rcu:     12-...!: (2600 ticks this GP) idle=6f5/1").unwrap();
@@ -163,7 +180,10 @@ mod tests {
     fn a_number_that_is_cut_off_or_absurd_is_no_match() {
         let patterns = Patterns::new([(0, "interrupt took {ns} ns")].into_iter());
         assert_eq!(patterns.find("hrtimer: interrupt took 66633"), None);
-        assert_eq!(patterns.find("interrupt took 99999999999999999999999 ns").map(|it| it.2.figure_ns.is_some()), Some(true));
+        assert_eq!(
+            patterns.find("interrupt took 99999999999999999999999 ns").map(|it| it.2.figure_ns.is_some()),
+            Some(true)
+        );
         assert_eq!(patterns.find("interrupt took . ns"), None);
         assert_eq!(patterns.find("ä: interrupt took 12 ns").and_then(|it| it.2.figure_ns), Some(12));
     }

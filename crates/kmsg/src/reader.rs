@@ -108,25 +108,21 @@ pub fn read_lines(mut source: impl BufRead) -> io::Result<KernelLog> {
 fn read_json(source: impl BufRead) -> io::Result<KernelLog> {
     let mut state = LogState::default();
     let mut input = serde_json::Deserializer::from_reader(source);
-    loop {
+    while input.end().is_err() {
         match (Records { state: &mut state }).deserialize(&mut input) {
             Ok(()) => {}
             Err(error) if error.is_io() => return Err(error.into()),
-            Err(error) if error.is_eof() && error.column() == 0 => break,
-            Err(error) if error.is_eof() => {
-                state.log.damage = Some("it ends in the middle of a record".to_owned());
-                break;
-            }
             Err(error) => {
-                state.log.damage =
-                    Some(format!("line {}, column {}: not the JSON of a log", error.line(), error.column()));
+                let place = format!("line {}, column {}", error.line(), error.column());
+                let end = if error.is_eof() {
+                    "the log ends in the middle of a record"
+                } else {
+                    "not the JSON of a log"
+                };
+                state.log.damage = Some(format!("{place}: {end}"));
                 break;
             }
         }
-    }
-    if state.log.lines > 0 && state.log.damage.as_deref() == Some("it ends in the middle of a record") {
-        // The end of the stream looks the same where a line end is missing.
-        state.log.damage = None;
     }
     Ok(state.finish())
 }
@@ -182,32 +178,31 @@ impl<'de> Visitor<'de> for Records<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let mut line = LogLine { stamped: true, ..LogLine::default() };
         let (mut message, mut kernel) = (None, true);
-        while let Some(key) = map.next_key::<String>()? {
-            match key.as_str() {
-                "dmesg" => {
-                    map.next_value_seed(Records { state: &mut *self.state })?;
-                }
-                "msg" | "MESSAGE" => message = map.next_value::<Value>()?.text(),
-                "time" | "_SOURCE_MONOTONIC_TIMESTAMP" => line.at_ns = map.next_value::<Value>()?.at_ns(),
-                "__MONOTONIC_TIMESTAMP" => {
-                    let at_ns = map.next_value::<Value>()?.at_ns();
-                    line.at_ns = line.at_ns.or(at_ns);
-                }
-                "_TRANSPORT" => {
-                    kernel = map.next_value::<Value>()?.text().as_deref() == Some("kernel");
-                }
-                _ => {
-                    map.next_value::<IgnoredAny>()?;
+        let mut fields = || -> Result<(), A::Error> {
+            while let Some(key) = map.next_key::<String>()? {
+                match key.as_str() {
+                    "dmesg" => map.next_value_seed(Records { state: &mut *self.state })?,
+                    "msg" | "MESSAGE" => message = map.next_value::<Value>()?.text(),
+                    "time" | "_SOURCE_MONOTONIC_TIMESTAMP" => line.at_ns = map.next_value::<Value>()?.at_ns(),
+                    "__MONOTONIC_TIMESTAMP" => {
+                        let at_ns = map.next_value::<Value>()?.at_ns();
+                        line.at_ns = line.at_ns.or(at_ns);
+                    }
+                    "_TRANSPORT" => kernel = map.next_value::<Value>()?.text().as_deref() == Some("kernel"),
+                    _ => drop(map.next_value::<IgnoredAny>()?),
                 }
             }
-        }
+            Ok(())
+        };
+        // Of a record that is cut off, the message is there where it is whole.
+        let end = fields();
         if let Some(message) = message.filter(|_| kernel) {
             for text in message.lines() {
                 self.state.log.lines += 1;
                 self.state.take(LogLine { text: text.trim().to_owned(), ..line.clone() });
             }
         }
-        Ok(())
+        end
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut records: A) -> Result<(), A::Error> {

@@ -141,7 +141,8 @@ fn kernel_messages(log: &LogSince) -> Vec<Warning> {
     let messages = log.messages().map(|log| log.messages).unwrap_or_default();
     let warning = |message: LogMessage| {
         let LogMessage { code, text, meaning, fix, .. } = message;
-        let at = message.at_ns.map(|ns| format!(" at {:.6} s after boot", ns as f64 / 1e9)).unwrap_or_default();
+        let at =
+            message.at_ns.map(|ns| format!(" at {:.6} s after boot", ns as f64 / 1e9)).unwrap_or_default();
         let text = format!("{code}: during the run{at} the kernel wrote \"{text}\": {meaning}");
         Warning::with_fix(WarningCode::KernelLog, text, fix)
     };

@@ -8,9 +8,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use std::ffi::OsStr;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use whylate_core::result::{
-    EXPLAIN_FORMAT, ExplainAnswer, ExplainResult, ExplainedRun, Spike, SpikeTrace,
-};
+use whylate_core::result::{EXPLAIN_FORMAT, ExplainAnswer, ExplainResult, ExplainedRun, Spike, SpikeTrace};
 use whylate_core::{Warning, WarningCode, text};
 use whylate_explain::{Export, KeptMoment, Options, combine_run, explain_kept};
 use whylate_store::Folder;

@@ -64,7 +64,10 @@ fn result(path: &Path, log: KernelLog) -> Result<Option<ExplainResult>> {
         ..ExplainedTrace::default()
     };
     let damage = log.damage.map(|damage| {
-        Warning::new(WarningCode::UnreadableTrace, format!("{}: {damage}; what is before it was read", path.display()))
+        Warning::new(
+            WarningCode::UnreadableTrace,
+            format!("{}: {damage}; what is before it was read", path.display()),
+        )
     });
     Ok(Some(ExplainResult {
         format: EXPLAIN_FORMAT.to_owned(),

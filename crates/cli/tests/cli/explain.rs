@@ -53,6 +53,32 @@ fn the_document_is_as_promised() {
 }
 
 #[test]
+fn a_log_of_the_kernel_has_its_messages() {
+    let folder = folder();
+    let log = "[  371.133076] sched: RT throttling activated\n[  400.000001] usb 1-1: new device\n\
+               [  501.389658] hrtimer: interrupt took 6663395 ns\n";
+    let path = write(&folder, "dmesg.txt", log);
+    let said = whylate(&["explain", &path, "--json"]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    let document = said.json();
+    validate("explain", &document);
+    assert_eq!(word(&document, "answer"), "log");
+    let messages = list(&document, "messages");
+    let codes: Vec<&str> = messages.iter().map(|message| word(message, "code")).collect();
+    assert_eq!(codes, ["rt_throttling", "hrtimer_interrupt"]);
+    assert_eq!(messages[1]["figure_ns"], 6_663_395);
+    assert!(list(&document, "spikes").is_empty(), "nobody is accused");
+    assert_eq!(whylate(&["explain", &path]).code, Some(0));
+    for code in codes {
+        let page = whylate(&["explain", "--why", code]);
+        assert!(page.code == Some(0) && page.stdout.contains(code), "{}", page.stderr);
+    }
+    let mut piped = command(&["explain", "-", "--json"]);
+    piped.stdin(fs::File::open(&path).expect("the log"));
+    assert_eq!(list(&finish_with_input(piped), "messages").len(), 2);
+}
+
+#[test]
 fn a_folder_of_raw_pages_is_a_trace_and_no_run() {
     let pages = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/traces/raw-6.18-4k");
     let document = whylate(&["explain", pages, "--json"]).json();

@@ -15,12 +15,21 @@ pub(super) fn page(result: &ExplainResult) -> Page {
         None => ("The log has no message that speaks of latency.".to_owned(), Tone::Plain),
         Some(worst) => (heading(worst), tone(worst.severity)),
     };
-    let sections = result.messages.iter().map(section);
+    // What a kind means is said once.
+    let first = |index: usize| {
+        let code = &result.messages[index].code;
+        !result.messages[..index].iter().any(|message| message.code == *code)
+    };
+    let sections = result.messages.iter().enumerate().map(|(index, message)| section(message, first(index)));
     Page {
         origin: "whylate explain".to_owned(),
         title,
         title_tone,
-        about: [Some(about), result.answer_reason.clone()].into_iter().flatten().map(|line| vec![line]).collect(),
+        about: [Some(about), result.answer_reason.clone()]
+            .into_iter()
+            .flatten()
+            .map(|line| vec![line])
+            .collect(),
         sections: sections.chain(warnings::section(&result.warnings)).collect(),
         ..Page::default()
     }
@@ -48,15 +57,16 @@ fn when(message: &LogMessage) -> Option<String> {
     Some(format!("at {first}{last}"))
 }
 
-fn section(message: &LogMessage) -> Section {
-    let lines = [
-        Text::code(message.text.clone()).into(),
+fn section(message: &LogMessage, is_explained: bool) -> Section {
+    let line: Item = Text::code(message.text.clone()).into();
+    let explained = [
         Item::from(message.meaning.clone()),
         Item::from(message.names.clone()),
         Item::from(format!("To do: {}", message.fix)),
         Item::from(Text::code(format!("whylate explain --why {}", message.code))),
     ];
-    Section::new("", heading(message)).with(lines.into_iter().collect::<Vec<Item>>())
+    let explained = explained.into_iter().filter(|_| is_explained);
+    Section::new("", heading(message)).with([line].into_iter().chain(explained).collect::<Vec<Item>>())
 }
 
 fn tone(severity: Severity) -> Tone {

@@ -8,7 +8,7 @@ use whylate_core::result::{Finding, LogMessage, Severity};
 /// alone makes a machine unfit.
 pub(super) fn findings(live: &LiveFiles<'_>) -> Vec<Finding> {
     // What the command line has is answered by its own finding.
-    let others = live.log().iter().flat_map(|log| &log.messages);
+    let others = live.log().into_iter().flat_map(|log| &log.messages);
     let others = others.filter(|message| !matches!(message.code.as_str(), "unknown_parameters" | "vm_clock"));
     others.map(finding).collect()
 }
