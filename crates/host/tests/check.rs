@@ -95,6 +95,94 @@ fn each_thing_that_is_wrong_is_found() {
     }
 }
 
+/// The tuned machine, booted with these words more.
+fn booted(more: &str) -> String {
+    format!(
+        "{}== proc/cmdline := root=/dev/nvme0n1p2 ro isolcpus=managed_irq,domain,2-3 nohz_full=2-3 rcu_nocbs=2-3 {more}\n",
+        archive_text("rt-tuned")
+    )
+}
+
+fn text_of(archive: &str, code: FindingCode) -> Option<String> {
+    let result = checked(archive, "2-3");
+    result.findings.iter().find(|finding| finding.id == code.code()).map(|finding| finding.text.clone())
+}
+
+#[test]
+fn words_that_the_kernel_does_not_know_are_found_with_and_without_its_log() {
+    let code = FindingCode::BootOptionUnknown;
+    let text = text_of(&booted("rcu_nohz=1 kthread_cpus=0 irqafinity=0-1"), code).unwrap();
+    for word in ["rcu_nohz=1", "rcu_nocbs=", "kthread_cpus=0", "`irqaffinity`"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    let log = "== dev/kmsg := 5,1,100,-;Unknown kernel command line parameters \"BOOT_IMAGE=/vmlinuz foo_cpus=3\", will be passed to user space.\n";
+    let text = text_of(&(booted("BOOT_IMAGE=/vmlinuz foo_cpus=3 quiet") + log), code).unwrap();
+    assert!(text.contains("foo_cpus=3") && !text.contains("BOOT_IMAGE"), "{text}");
+    assert_eq!(text_of(&booted("quiet splash mitigations=off"), code), None);
+}
+
+#[test]
+fn options_that_the_kernel_does_not_follow_are_found() {
+    let code = FindingCode::BootOptionWithoutEffect;
+    let with = |more: &str, files: &str| text_of(&(booted(more) + files), code);
+    assert_eq!(with("irqaffinity=0-1", ""), None);
+    let cases = [
+        ("", "== sys/devices/system/cpu/nohz_full := (null)\n", "nohz_full=2-3"),
+        ("", "== sys/devices/system/cpu/isolated := 2\n", "CPU 3"),
+        (
+            "",
+            "== proc/14/task/14/stat := 14 (other) S 1 0 0 0 -1 0\n== proc/14/task/14/status := Name:\tother\n",
+            "rcu_nocbs=2-3",
+        ),
+        ("preempt=full", "", "preempt=full"),
+        ("irqaffinity=0", "", "CPU 1"),
+        (
+            "clocksource=tsc",
+            "== sys/devices/system/clocksource/clocksource0/current_clocksource := hpet\n",
+            "hpet",
+        ),
+    ];
+    for (more, files, wanted) in cases {
+        let text = with(more, files).unwrap_or_else(|| panic!("nothing for {more} {files}"));
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+}
+
+#[test]
+fn options_that_contradict_are_found() {
+    let code = FindingCode::BootOptionsContradict;
+    let with =
+        |line: &str| text_of(&format!("{}== proc/cmdline := {line}\n", archive_text("rt-tuned")), code);
+    let text = with("isolcpus=managed_irq,domain,2-N irqaffinity=0-3").unwrap();
+    assert!(text.contains("CPUs 2-3") && text.contains("housekeeping CPUs are 0-1"), "{text}");
+    assert!(with("isolcpus=2-3").unwrap().contains("managed_irq"));
+    assert!(with("isolcpus=managed_irq,domain,2-3 nohz_full=3").unwrap().contains("CPU 3"));
+    assert!(
+        with("isolcpus=managed_irq,domain,2-3 nohz_full=2-3 nohz_full=3 nohz_full=2-3")
+            .unwrap()
+            .contains("overridden")
+    );
+    assert_eq!(
+        with("isolcpus=managed_irq,domain,2-3 nohz_full=2-3 irqaffinity=0-1 console=tty0 console=ttyS0"),
+        None
+    );
+}
+
+#[test]
+fn programs_that_poll_isolated_cpus_are_found() {
+    let telegraf = "== proc/700/comm := telegraf\n";
+    assert_eq!(severity_with(telegraf, FindingCode::PollingPrograms), Severity::Advice);
+    let efi = "== sys/firmware/efi/efivars/BootOrder-8be4df61 := x\n";
+    assert_eq!(severity_with(efi, FindingCode::FirmwareCalls), Severity::Info);
+    assert_eq!(
+        severity_with(
+            "== proc/sys/kernel/timer_migration := 1\n== sys/devices/system/cpu/nohz_full :=\n",
+            FindingCode::PulledTimers
+        ),
+        Severity::Advice
+    );
+}
+
 #[test]
 fn the_log_of_the_running_kernel_is_read() {
     let change = "== dev/kmsg := 4,1234,371133076,-;sched: RT throttling activated\n";

@@ -94,6 +94,18 @@ codes! {
     KernelTainted = "kernel-tainted";
     /// The kernel is locked down so far that tracing is refused (found by `collect`).
     KernelLockdown = "kernel-lockdown";
+    /// The command line has words that the kernel does not know.
+    BootOptionUnknown = "boot-option-unknown";
+    /// The kernel does not do what its command line asks for.
+    BootOptionWithoutEffect = "boot-option-without-effect";
+    /// Options of the command line contradict each other.
+    BootOptionsContradict = "boot-options-contradict";
+    /// Programs read registers or statistics of every CPU now and then.
+    PollingPrograms = "polling-programs";
+    /// Isolated CPUs may run timers of other CPUs.
+    PulledTimers = "pulled-timers";
+    /// The firmware may be called at any time.
+    FirmwareCalls = "firmware-calls";
     /// The kernel wrote a message that speaks of latency.
     KernelLog = "kernel-log", "whylate explain --why KIND says what the message means";
     /// A target is open to all other tasks.

@@ -1,6 +1,8 @@
 //! The catalogue of findings: the name, theme, source, treatment and question of each.
 
-use super::{Inquiry, cpus, graphics, interrupts, isolation, memory, platform, power, rights, system};
+use super::{
+    Inquiry, command_line, cpus, graphics, interrupts, isolation, memory, platform, power, rights, system,
+};
 use whylate_core::result::{Finding, Severity, Theme};
 use whylate_core::{Warning, WarningCode};
 
@@ -91,6 +93,12 @@ catalogue! {
     FirmwareInterrupts, Platform, "Documentation/trace/hwlat_detector.rst", None => platform::firmware;
     Microcode, Platform, "Documentation/arch/x86/microcode.rst", None => platform::microcode;
     BootOptions, Kernel, PARAMETERS, None => system::boot_options;
+    BootOptionUnknown, Kernel, PARAMETERS, None => command_line::unknown;
+    BootOptionWithoutEffect, Kernel, PARAMETERS, None => command_line::without_effect;
+    BootOptionsContradict, Kernel, PARAMETERS, None => command_line::contradictions;
+    PollingPrograms, Isolation, "msr(4), arch/x86/kernel/msr.c: rdmsr_safe_on_cpu", None => command_line::pollers;
+    PulledTimers, Isolation, "kernel/time/timer_migration.c", None => command_line::pulled_timers;
+    FirmwareCalls, Platform, PARAMETERS, None => command_line::firmware_calls;
     PinnedThreads, Isolation, KTHREADS, None => isolation::pinned_threads;
     RcuCallbacks, Isolation, KTHREADS, Some("shield") => isolation::rcu_callbacks;
     WorkqueueMask, Isolation, "Documentation/core-api/workqueue.rst",

@@ -49,6 +49,12 @@ pub(super) fn rcu_callbacks(inquiry: &Inquiry, code: FindingCode) -> Option<Find
             if all { Some(inquiry.facts.cpu_sets.present.clone()) } else { list.parse::<CpuSet>().ok() };
         offloaded = offloaded.union(&cpus.unwrap_or_default());
     }
+    // Without its CONFIG the option has no effect, and there is none of the threads that would run the callbacks.
+    let is_any =
+        live.table.threads.is_empty() || live.table.threads.iter().any(|it| it.name.starts_with("rcuo"));
+    if !is_any {
+        offloaded = CpuSet::default();
+    }
     let own = inquiry.targets.difference(&offloaded);
     if !own.is_empty() {
         return Some(Finding {

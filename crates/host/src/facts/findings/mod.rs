@@ -7,6 +7,7 @@
 //! their source beside the code.
 
 mod code;
+mod command_line;
 mod cpus;
 mod graphics;
 mod interrupts;

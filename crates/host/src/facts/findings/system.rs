@@ -62,7 +62,7 @@ fn fair_server(inquiry: &Inquiry, code: FindingCode) -> Finding {
 }
 
 /// `6.12.48-rt-amd64` as (6, 12).
-fn release(text: &str) -> Option<(u32, u32)> {
+pub(super) fn release(text: &str) -> Option<(u32, u32)> {
     let mut numbers = text.split(|c: char| !c.is_ascii_digit());
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }

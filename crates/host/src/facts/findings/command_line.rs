@@ -1,0 +1,443 @@
+//! Findings about the command line: what it asks for, against what the kernel does.
+//!
+//! An option is believed only where a file of the running kernel shows its effect; where the kernel has no such file,
+//! nothing is said of it.
+
+use super::{FindingCode, Inquiry, named};
+use crate::facts::kernel_options;
+use std::collections::BTreeMap;
+use whylate_core::cpus::CpuSet;
+use whylate_core::result::Finding;
+
+/// Options of real-time guides that no kernel has, and what is meant. Mainline and the RT patches, 4.4 to 6.18.
+const WRONG: [(&str, &str); 14] = [
+    ("rcu_nohz", "rcu_nocbs=LIST"),
+    ("kthread_cpus", "isolcpus=domain,LIST or a cpuset: only vendors' kernels have it"),
+    ("isolcpu", "isolcpus=LIST"),
+    ("isol_cpus", "isolcpus=LIST"),
+    ("nohz_cpus", "nohz_full=LIST"),
+    ("rcu_nocb", "rcu_nocbs=LIST"),
+    ("rcu_nocb_cpus", "rcu_nocbs=LIST"),
+    ("irq_affinity", "irqaffinity=LIST"),
+    ("threadirq", "threadirqs"),
+    ("max_cstate", "intel_idle.max_cstate=N or processor.max_cstate=N"),
+    ("cstate", "intel_idle.max_cstate=N or processor.max_cstate=N"),
+    ("nosoftlookup", "nosoftlockup"),
+    ("no_watchdog", "nowatchdog"),
+    ("tickless", "nohz_full=LIST"),
+];
+
+/// Options whose spelling is looked at.
+const KNOWN: [&str; 34] = [
+    "isolcpus",
+    "nohz_full",
+    "nohz",
+    "rcu_nocbs",
+    "rcu_nocb_poll",
+    "irqaffinity",
+    "threadirqs",
+    "preempt",
+    "idle",
+    "intel_idle.max_cstate",
+    "processor.max_cstate",
+    "cpuidle.off",
+    "cpufreq.off",
+    "intel_pstate",
+    "amd_pstate",
+    "tsc",
+    "clocksource",
+    "nosmt",
+    "skew_tick",
+    "nosoftlockup",
+    "nowatchdog",
+    "nmi_watchdog",
+    "transparent_hugepage",
+    "mitigations",
+    "rcutree.kthread_prio",
+    "rcupdate.rcu_normal",
+    "rcupdate.rcu_normal_after_boot",
+    "rcupdate.rcu_expedited",
+    "workqueue.unbound_cpus",
+    "timer_migration",
+    "audit",
+    "split_lock_detect",
+    "hugepages",
+    "maxcpus",
+];
+
+/// The words of the command line by their name, `-` as `_`, which the kernel does not tell apart.
+fn words(line: &str) -> Vec<(String, &str)> {
+    let split = |word| str::split_once(word, '=').unwrap_or((word, ""));
+    kernel_options(line).map(split).map(|(name, value)| (name.replace('-', "_"), value)).collect()
+}
+
+/// Words that the kernel does not know: by its own log where it can be read, else those that look misspelt.
+pub(super) fn unknown(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
+    let live = inquiry.live.as_ref()?;
+    let line = &inquiry.facts.kernel.command_line;
+    let log = live.log().into_iter().flat_map(|log| &log.messages);
+    let logged: Vec<String> = log
+        .filter(|message| message.code == "unknown_parameters")
+        .filter_map(|message| message.function.as_ref())
+        .flat_map(|list| list.split_whitespace())
+        .map(|word| word.split('=').next().unwrap_or(word).replace('-', "_"))
+        .collect();
+    let mut found = Vec::new();
+    for (name, value) in words(line) {
+        let meant = meant(&name);
+        let is_logged = logged.contains(&name);
+        let is_of_user_space = name.contains('.') && meant.is_none() || of_user_space(&name);
+        if meant.is_none() && (!is_logged || is_of_user_space) {
+            continue;
+        }
+        let word = if value.is_empty() { name } else { format!("{name}={value}") };
+        let said = if is_logged { " (the kernel's log calls it unknown)" } else { "" };
+        let meant = meant.map(|meant| format!(", did you mean `{meant}`?")).unwrap_or_default();
+        found.push(format!("`{word}`{said}{meant}"));
+    }
+    if found.is_empty() {
+        return None;
+    }
+    code.advice(format!("the kernel does not know what its command line asks for: {}", found.join("; ")))
+        .effect("such a word has no effect: what it was to change is as without it")
+        .seen("/proc/cmdline", line.clone())
+        .boot("correct or remove it")
+        .into()
+}
+
+/// Words that boot loaders and user space take.
+fn of_user_space(name: &str) -> bool {
+    const NAMES: [&str; 9] =
+        ["BOOT_IMAGE", "splash", "quiet", "nosplash", "initrd", "biosdevname", "rhgb", "vt.handoff", "boot"];
+    NAMES.contains(&name) || name.starts_with("rd") || name.starts_with("systemd")
+}
+
+/// What a word is meant to be that is near to an option and is none.
+fn meant(name: &str) -> Option<String> {
+    if KNOWN.contains(&name) {
+        return None;
+    }
+    let wrong = WRONG.iter().find(|(wrong, _)| *wrong == name).map(|(_, meant)| (*meant).to_owned());
+    wrong.or_else(|| {
+        KNOWN.iter().find(|known| known.len() >= 7 && is_near(name, known)).map(|it| (*it).to_owned())
+    })
+}
+
+/// Whether one letter is missing, too many, another one, or exchanged with its neighbour.
+fn is_near(word: &str, known: &str) -> bool {
+    let (word, known) = (word.as_bytes(), known.as_bytes());
+    let same = word.iter().zip(known).take_while(|(a, b)| a == b).count();
+    let (a, b) = (&word[same..], &known[same..]);
+    let cut = |rest: &[u8], count: usize| rest.get(count..).map(<[u8]>::to_vec);
+    match (a.len(), b.len()) {
+        (0, 0) => false,
+        _ if cut(a, 1) == cut(b, 1) && cut(a, 1).is_some() => true,
+        _ if cut(a, 1).as_deref() == Some(b) || cut(b, 1).as_deref() == Some(a) => true,
+        _ => a.len() > 1 && b.len() > 1 && a[0] == b[1] && a[1] == b[0] && a[2..] == b[2..],
+    }
+}
+
+/// A list of CPUs with the kernel's words in it: `all`, `N` for the last CPU, flags of `isolcpus` before it.
+fn list(inquiry: &Inquiry, value: &str) -> Option<CpuSet> {
+    let present = &inquiry.facts.cpu_sets.present;
+    if value == "all" {
+        return Some(present.clone());
+    }
+    let last = present.last().map_or(String::new(), |cpu| cpu.to_string());
+    let parts = value.split(',').skip_while(|part| matches!(*part, "managed_irq" | "domain" | "nohz"));
+    let parts: Vec<String> = parts.map(|part| part.replace('N', &last)).collect();
+    parts.join(",").parse().ok()
+}
+
+/// What an option asks for and the kernel does not do: what is asked, what is so, where that is seen, why.
+struct Gap(String, String, &'static str, &'static str);
+
+/// Options whose effect is not there.
+pub(super) fn without_effect(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
+    inquiry.live.as_ref()?;
+    let line = &inquiry.facts.kernel.command_line;
+    let by_name: BTreeMap<String, &str> = words(line).into_iter().collect();
+    let gaps: Vec<Gap> = by_name.iter().filter_map(|(name, value)| gap(inquiry, name, value)).collect();
+    if gaps.is_empty() {
+        return None;
+    }
+    let texts: Vec<String> = gaps
+        .iter()
+        .map(|Gap(asked, is, _, why)| {
+            format!("`{asked}`: {is}{}{why}", if why.is_empty() { "" } else { "; " })
+        })
+        .collect();
+    let mut finding = code
+        .advice(format!("the kernel does not do what its command line asks for: {}", texts.join("; ")))
+        .effect("the targets are disturbed as without the option");
+    for Gap(_, is, path, _) in &gaps {
+        finding = finding.seen(*path, is.clone());
+    }
+    finding.boot("correct the option, or boot a kernel that was built with its CONFIG").into()
+}
+
+const ISOLATED: &str = "/sys/devices/system/cpu/isolated";
+const NOHZ_FULL: &str = "/sys/devices/system/cpu/nohz_full";
+const DEFAULT_AFFINITY: &str = "/proc/irq/default_smp_affinity";
+
+fn gap(inquiry: &Inquiry, name: &str, value: &str) -> Option<Gap> {
+    let live = inquiry.live.as_ref()?;
+    let asked = if value.is_empty() { name.to_owned() } else { format!("{name}={value}") };
+    let sets = &inquiry.facts.cpu_sets;
+    let differ = |asked_for: CpuSet, is: &CpuSet, path, why| {
+        let missing = asked_for.intersection(&sets.present).difference(is);
+        (!missing.is_empty())
+            .then(|| Gap(asked.clone(), format!("not so for {}", named(&missing)), path, why))
+    };
+    let text = |path: &'static str, is_so: &dyn Fn(&str) -> bool, why: &'static str| {
+        let found = live.text(path)?;
+        (!is_so(&found)).then(|| Gap(asked.clone(), format!("{path} is `{found}`"), path, why))
+    };
+    match name {
+        // Without the flag `domain` only other things are isolated.
+        "isolcpus" if value.contains("domain") || value.starts_with(|it: char| it.is_ascii_digit()) => {
+            let why = if live.root.exists(ISOLATED) {
+                "the list is not one of present CPUs, or a later option replaced it"
+            } else {
+                return None;
+            };
+            differ(list(inquiry, value)?, &sets.isolated, ISOLATED, why)
+        }
+        "nohz_full" => {
+            let why =
+                "CONFIG_NO_HZ_FULL is not built in, or the list was refused (`dmesg | grep -i housekeeping`)";
+            differ(list(inquiry, value)?, &sets.nohz_full, NOHZ_FULL, why)
+        }
+        "rcu_nocbs" => {
+            let is_any = live.table.threads.iter().any(|thread| thread.name.starts_with("rcuo"));
+            let why = "CONFIG_RCU_NOCB_CPU is not built in";
+            (!is_any && !live.table.threads.is_empty())
+                .then(|| Gap(asked, "no thread rcuo… is there".to_owned(), "/proc/PID/comm", why))
+        }
+        "irqaffinity" => {
+            let is = live.mask(DEFAULT_AFFINITY)?;
+            let asked_for = list(inquiry, value)?;
+            let more = is.difference(&asked_for);
+            (!more.is_empty() && !asked_for.is_empty()).then(|| {
+                Gap(asked, format!("also {}", named(&more)), DEFAULT_AFFINITY, "changed since the boot")
+            })
+        }
+        "nosmt" => text("/sys/devices/system/cpu/smt/active", &|is| is == "0", ""),
+        "nmi_watchdog" if value == "0" => {
+            text("/proc/sys/kernel/nmi_watchdog", &|is| is == "0", "changed since the boot")
+        }
+        "nowatchdog" => text("/proc/sys/kernel/watchdog", &|is| is == "0", "changed since the boot"),
+        "clocksource" => text(
+            "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+            &|is| is == value,
+            "the kernel gave it up, or does not have it",
+        ),
+        "transparent_hugepage" => text(
+            "/sys/kernel/mm/transparent_hugepage/enabled",
+            &|is| is.contains(&format!("[{value}]")),
+            "changed since the boot",
+        ),
+        "idle" if value == "poll" => {
+            text("/sys/devices/system/cpu/cpuidle/current_driver", &|is| is == "none", "")
+        }
+        "intel_idle.max_cstate" => {
+            text("/sys/module/intel_idle/parameters/max_cstate", &|is| is == value, "")
+        }
+        "processor.max_cstate" => text(
+            "/sys/devices/system/cpu/cpuidle/current_driver",
+            &|is| is != "intel_idle",
+            "intel_idle has its own option: intel_idle.max_cstate",
+        ),
+        "preempt" => {
+            let preemption = &inquiry.facts.kernel.preemption;
+            let why = "only PREEMPT_DYNAMIC kernels have it";
+            (!preemption.is_empty() && !preemption.starts_with("PREEMPT_DYNAMIC"))
+                .then(|| Gap(asked, format!("the kernel is built as {preemption}"), "/proc/version", why))
+        }
+        "mitigations" if value == "off" => {
+            let all = &inquiry.facts.kernel.mitigations;
+            let on = all.iter().find(|(_, state)| state.starts_with("Mitigation"))?;
+            Some(Gap(
+                asked,
+                format!("{} has `{}`", on.0, on.1),
+                "/sys/devices/system/cpu/vulnerabilities",
+                "",
+            ))
+        }
+        _ => None,
+    }
+}
+
+/// Options that contradict each other, and those that are given twice.
+pub(super) fn contradictions(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
+    inquiry.live.as_ref()?;
+    let line = &inquiry.facts.kernel.command_line;
+    let all = words(line);
+    let last = |name: &str| all.iter().rev().find(|(of, _)| of == name).map(|(_, value)| *value);
+    let cpus = |name: &str| last(name).and_then(|value| list(inquiry, value));
+    let mut found = Vec::new();
+    let present = &inquiry.facts.cpu_sets.present;
+    let isolated = cpus("isolcpus");
+    let affinity = cpus("irqaffinity");
+    let mut right = None;
+    if let (Some(isolated), Some(affinity)) = (&isolated, &affinity) {
+        let both = isolated.intersection(affinity);
+        if !both.is_empty() {
+            let house = present.difference(isolated);
+            found.push(format!(
+                "`irqaffinity={}` lets interrupts on the isolated {}; the housekeeping CPUs are {house}",
+                last("irqaffinity").unwrap_or_default(),
+                named(&both),
+            ));
+            right = Some(format!("boot with `irqaffinity={house}`"));
+        }
+    }
+    if let (Some(isolated), Some(full)) = (&isolated, cpus("nohz_full"))
+        && !full.is_empty()
+        && *isolated != full
+    {
+        found.push(format!(
+            "`isolcpus` isolates {} and `nohz_full` {}: the rest is only half isolated",
+            named(isolated),
+            named(&full)
+        ));
+    }
+    if let (Some(full), Some(offloaded)) = (cpus("nohz_full"), cpus("rcu_nocbs")) {
+        let extra = offloaded.difference(&full);
+        let missing = full.difference(&offloaded);
+        if !missing.is_empty() && !extra.is_empty() {
+            found.push(format!("`rcu_nocbs` names {} and `nohz_full` {}", named(&offloaded), named(&full)));
+        }
+    }
+    if let Some(value) = last("isolcpus").filter(|value| !value.contains("managed_irq"))
+        && isolated.as_ref().is_some_and(|isolated| !isolated.is_empty())
+    {
+        found.push(format!("`isolcpus={value}` without `managed_irq`: interrupts of queues (NVMe, network) still come to these CPUs"));
+    }
+    if last("nohz") == Some("off") && last("nohz_full").is_some() {
+        found.push("`nohz=off` and `nohz_full`: the tick stays".to_owned());
+    }
+    for (index, (name, value)) in all.iter().enumerate() {
+        let later = all[index + 1..].iter().find(|(of, other)| of == name && other != value);
+        let may_repeat =
+            matches!(name.as_str(), "console" | "earlycon" | "hugepages" | "hugepagesz" | "root");
+        if let Some((_, other)) = later.filter(|_| KNOWN.contains(&name.as_str()) && !may_repeat) {
+            found.push(format!("`{name}={value}` is overridden by the later `{name}={other}`"));
+        }
+    }
+    if found.is_empty() {
+        return None;
+    }
+    let finding = code
+        .advice(format!("options of the command line contradict each other: {}", found.join("; ")))
+        .effect("the CPUs are isolated from less than was meant")
+        .seen("/proc/cmdline", line.clone());
+    let fix = right.unwrap_or_else(|| {
+        "name the same CPUs in isolcpus=managed_irq,domain,…, nohz_full and rcu_nocbs, once each".to_owned()
+    });
+    Some(inquiry.boot(finding, fix))
+}
+
+/// Programs that read every CPU's registers or statistics now and then: each read of /dev/cpu/N/msr is a call to that CPU.
+pub(super) fn pollers(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
+    const NAMES: [&str; 18] = [
+        "telegraf",
+        "collectd",
+        "node_exporter",
+        "prometheus-node",
+        "netdata",
+        "turbostat",
+        "powertop",
+        "tlp",
+        "thermald",
+        "pmcd",
+        "pmdalinux",
+        "intel_gpu_top",
+        "mcelog",
+        "i7z",
+        "s-tui",
+        "corefreqd",
+        "pcm",
+        "powerstat",
+    ];
+    let live = inquiry.live.as_ref()?;
+    if inquiry.facts.cpu_sets.isolated.intersection(inquiry.targets).is_empty() {
+        return None;
+    }
+    let processes = live.root.list_numbered("/proc", "").ok()?;
+    let mut found: Vec<String> = processes
+        .into_iter()
+        .filter_map(|pid| live.root.read_trimmed(&format!("/proc/{pid}/comm")).ok()?)
+        .filter(|name| NAMES.iter().any(|it| name == it))
+        .collect();
+    found.sort();
+    found.dedup();
+    if found.is_empty() {
+        return None;
+    }
+    code.advice(format!("programs poll the CPUs: {}", found.join(", ")))
+        .effect(
+            "a read of /dev/cpu/N/msr, as those of powers and temperatures, is an interrupt on that CPU, isolated or not; it \
+             comes at the program's interval (often 10 s), for all CPUs at one moment",
+        )
+        .seen("/proc/PID/comm", found.join(", "))
+        .now("stop it, switch its MSR plugin off (telegraf: intel_powerstat), or lengthen its interval while real-time tasks run")
+        .into()
+}
+
+/// Calls into the firmware may end in an SMI, and run with preemption disabled.
+pub(super) fn firmware_calls(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
+    const PATH: &str = "/sys/firmware/efi/efivars";
+    let live = inquiry.live.as_ref()?;
+    let is_on = live.root.exists(PATH) && !live.root.list(PATH).unwrap_or_default().is_empty();
+    if !is_on {
+        return None;
+    }
+    code.info("EFI runtime services are on: variables and the clock are read through the firmware")
+        .effect("such a call runs with preemption disabled, and on many boards in an SMI that stops all CPUs for milliseconds")
+        .seen(PATH, "there")
+        .boot("boot with `efi=noruntime` (the default of PREEMPT_RT)")
+        .into()
+}
+
+/// Since Linux 6.9 the last idle CPU of a group runs the timers of the others, isolated or not.
+pub(super) fn pulled_timers(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
+    const PATH: &str = "/proc/sys/kernel/timer_migration";
+    let live = inquiry.live.as_ref()?;
+    let release = super::system::release(&inquiry.facts.kernel.release)?;
+    let isolated = inquiry.facts.cpu_sets.isolated.intersection(inquiry.targets);
+    let open = isolated.difference(&inquiry.facts.cpu_sets.nohz_full);
+    if release < (6, 9) || open.is_empty() || live.number(PATH)? == 0 {
+        return None;
+    }
+    code.advice(format!("isolated {} may run timers of other CPUs", named(&open)))
+        .effect("from Linux 6.9 on an idle CPU pulls the timers of idle CPUs of its group; CPUs of nohz_full are left out, isolated ones in newer kernels only")
+        .seen(PATH, "1")
+        .now("sudo sysctl -w kernel.timer_migration=0")
+        .boot(format!("boot with `nohz_full={open}`"))
+        .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn misspelt_options_are_near_to_known_ones() {
+        for (word, known) in [
+            ("isolcpu", "isolcpus"),
+            ("nohz_ful", "nohz_full"),
+            ("irqafinity", "irqaffinity"),
+            ("threadirsq", "threadirqs"),
+            ("skew_tock", "skew_tick"),
+        ] {
+            assert!(is_near(word, known), "{word}");
+        }
+        for word in ["isolcpus", "isolation", "nohz", ""] {
+            assert!(!is_near(word, "isolcpus"), "{word}");
+        }
+        assert_eq!(meant("isolcpus"), None);
+        assert!(meant("rcu_nohz").is_some_and(|meant| meant.contains("rcu_nocbs")));
+        assert_eq!(meant("quiet"), None);
+    }
+}
