@@ -76,7 +76,7 @@ pub fn resume(
     audience: &mut dyn Audience,
 ) -> Result<RunInfo, RunError> {
     // A run that is refused is not written to.
-    let reader = Reader::open(path)?;
+    let reader = Reader::to_continue(path)?;
     let info = reader.info();
     if info.fix.is_some() {
         return Err(RunError::IsSearch(path.display().to_string()));

@@ -31,7 +31,7 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use whylate_core::result::{CompareResult, RunResult, RunSeries, RunSummary};
-use whylate_store::Folder;
+use whylate_store::{Folder, VerdictCache};
 
 /// How results are made: by whoever knows how to read runs.
 pub trait ResultSource: Send + Sync + 'static {
@@ -61,6 +61,8 @@ pub trait ResultSource: Send + Sync + 'static {
 /// A folder of runs, and how results are made of it.
 pub struct Runs {
     pub folder: Folder,
+    /// Verdicts that earlier lists have found.
+    pub cache: Option<VerdictCache>,
     pub source: Box<dyn ResultSource>,
 }
 
@@ -151,8 +153,8 @@ fn nothing_at(address: &Uri, has_runs: bool, has_farm: bool) -> Response {
     (StatusCode::NOT_FOUND, Html(page)).into_response()
 }
 
-fn of_runs(Runs { folder, source }: Runs, has_farm: bool) -> Router {
-    let runs = Arc::new(runs::Runs::new(folder));
+fn of_runs(Runs { folder, cache, source }: Runs, has_farm: bool) -> Router {
+    let runs = Arc::new(runs::Runs::new(folder, cache));
     // The first reader finds the list read.
     let early = runs.clone();
     tokio::task::spawn_blocking(move || early.all());

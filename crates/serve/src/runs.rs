@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use whylate_core::result::RunSummary;
-use whylate_store::{Folder, RunList};
+use whylate_store::{Folder, RunList, VerdictCache};
 
 /// So old may the list be: a thousand runs are not read again for each of a hundred readers.
 const AGE_MAX: Duration = Duration::from_millis(500);
@@ -45,8 +45,8 @@ impl Read {
 }
 
 impl Runs {
-    pub(crate) fn new(folder: Folder) -> Self {
-        Self { folder, read: Mutex::default() }
+    pub(crate) fn new(folder: Folder, cache: Option<VerdictCache>) -> Self {
+        Self { folder, read: Mutex::new(Read { list: RunList::with(cache), ..Read::default() }) }
     }
 
     pub(crate) fn folder(&self) -> &Folder {

@@ -88,7 +88,7 @@ fn begin(folder: &Path, owners: Owners, token: Option<&str>) -> SocketAddr {
     let settings = Settings { address: "127.0.0.1:0".parse().unwrap(), token: token.map(str::to_owned) };
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
-        let runs = Runs { folder, source: Box::new(Reports) };
+        let runs = Runs { folder, cache: None, source: Box::new(Reports) };
         serve(settings, Some(runs), None, |address| sender.send(address).unwrap()).unwrap();
     });
     receiver.recv_timeout(ANSWER_MAX).unwrap()

@@ -29,7 +29,7 @@ pub enum StoreError {
     Foreign(PathBuf, u32),
     /// The same, since everybody may write there.
     #[error(
-        "{0}: every user may write there; as root, whylate writes only where others cannot: `chmod o-w` it"
+        "{0}: other users may write there; as root, whylate writes only where they cannot: `chmod go-w` it"
     )]
     OpenToAll(PathBuf),
     /// A run that cannot be continued.

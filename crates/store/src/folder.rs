@@ -156,6 +156,17 @@ impl Folder {
         &self.path
     }
 
+    /// Whose files are read.
+    pub(crate) fn owners(&self) -> Owners {
+        self.owners
+    }
+
+    /// Whether it belongs to the user of this process, and not everybody may write to it.
+    pub(crate) fn is_own(&self) -> bool {
+        let metadata = self.opened.metadata();
+        metadata.is_ok_and(|it| it.uid() == geteuid().as_raw() && it.mode() & 0o002 == 0)
+    }
+
     /// A path of this open folder, wherever its own path leads by now: for code that needs one, in this process and its
     /// children.
     pub fn fixed_path(&self) -> PathBuf {
@@ -185,7 +196,8 @@ impl Folder {
         if !geteuid().is_root() {
             return Ok(());
         }
-        match (metadata.uid(), metadata.mode() & 0o002) {
+        let is_of_roots_group = metadata.gid() == 0;
+        match (metadata.uid(), metadata.mode() & if is_of_roots_group { 0o002 } else { 0o022 }) {
             (0, 0) => Ok(()),
             (0, _) => Err(StoreError::OpenToAll(self.path.clone())),
             (owner, _) => Err(StoreError::Foreign(self.path.clone(), owner)),

@@ -13,7 +13,8 @@ use whylate_core::{Facts, Plan, Warning};
 /// `format` of [`RunInfo`].
 pub const RUN_DIRECTORY_FORMAT: &str = "whylate.run-directory/1";
 
-pub(crate) const INFO_FILE: &str = "run.json";
+/// What a run directory is known by.
+pub const INFO_FILE: &str = "run.json";
 
 /// The content of `run.json`.
 #[serde_with::skip_serializing_none]

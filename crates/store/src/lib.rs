@@ -25,6 +25,7 @@ mod reader;
 mod segment;
 mod tables;
 mod traces;
+mod verdicts;
 
 pub use assemble::{MeasuredCell, Memory, assemble, assemble_newest};
 pub use coarse::Keeping;
@@ -34,7 +35,7 @@ pub use error::StoreError;
 pub use fix::fix_steps;
 pub use folder::{Folder, Found, Owners};
 pub use info::{
-    CellInfo, Execution, ExecutionState, RUN_DIRECTORY_FORMAT, RunInfo, default_path, user_folder,
+    CellInfo, Execution, ExecutionState, INFO_FILE, RUN_DIRECTORY_FORMAT, RunInfo, default_path, user_folder,
 };
 pub use lake::{LakeTable, LakeWords, check_lake_table, lake_tables};
 pub use list::{Labels, RunList, foreign_runs, is_run, list, newest, remove, require_run};
@@ -42,3 +43,4 @@ pub use manifest::Part;
 pub use reader::{Reader, Segment};
 pub use tables::{FLUSH_BYTES, NOISE_FLOOR, RateKey, RowKey, Rows, Sink, Span, Spanned};
 pub use traces::kept_traces;
+pub use verdicts::VerdictCache;

@@ -1,7 +1,7 @@
 //! The runs of a folder, and the words that a user gives them.
 //!
 //! A list says of each run what a report would: the verdict that its manifest seals counts where every file has the digest
-//! that the manifest lists; otherwise the run is read. Labels are the user's: they are not part of what was measured, and the
+//! that the manifest lists; otherwise the run is read. What that came to can be kept in a [`VerdictCache`]. Labels are the user's: they are not part of what was measured, and the
 //! manifest does not name them.
 
 use crate::assemble::assemble;
@@ -12,6 +12,7 @@ use crate::info::INFO_FILE;
 use crate::reader::{Reader, require_folder, threads};
 use crate::tables::NAMES;
 use crate::traces::TRACES_FOLDER;
+use crate::verdicts::{VerdictCache, digest};
 use crate::{fix, latency_records, manifest};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -144,8 +145,8 @@ struct Release {
 }
 
 /// The runs in a folder, the newest first. What is not a run is left out, and so is one that cannot be read.
-pub fn list(folder: &Path) -> Vec<RunSummary> {
-    Folder::open(folder).map_or_else(|_| Vec::new(), |folder| RunList::default().read(&folder))
+pub fn list(folder: &Path, cache: Option<VerdictCache>) -> Vec<RunSummary> {
+    Folder::open(folder).map_or_else(|_| Vec::new(), |folder| RunList::with(cache).read(&folder))
 }
 
 /// The path of the newest run in a folder.
@@ -176,32 +177,46 @@ struct Known {
 
 /// The runs in a folder, of which only those that have changed are read again.
 #[derive(Debug, Default)]
-pub struct RunList(HashMap<OsString, Known>);
+pub struct RunList {
+    known: HashMap<OsString, Known>,
+    cache: Option<VerdictCache>,
+}
 
 impl RunList {
+    /// One that takes verdicts from a cache, and adds to it.
+    pub fn with(cache: Option<VerdictCache>) -> Self {
+        Self { known: HashMap::new(), cache }
+    }
+
     /// As [`list`].
     pub fn read(&mut self, folder: &Folder) -> Vec<RunSummary> {
         let names = folder.names().unwrap_or_default();
         // Links may lead out of the folder.
         let runs: Vec<(OsString, Folder)> =
             names.into_iter().filter_map(|name| Some((name.clone(), folder.enter(&name).ok()?))).collect();
-        let mut known = std::mem::take(&mut self.0);
+        let mut known = std::mem::take(&mut self.known);
         let runs: Vec<_> = runs.into_iter().map(|(name, run)| (known.remove(&name), name, run)).collect();
-        self.0 = each(runs, |(known, name, run)| {
-            let known = known.filter(|known| known.is_current(&run)).or_else(|| Known::of(&run))?;
+        let cache = self.cache.as_ref();
+        self.known = each(runs, |(known, name, run)| {
+            let known = known.filter(|known| known.is_current(&run)).or_else(|| Known::of(&run, cache))?;
             Some((name, known))
         });
-        let mut runs: Vec<RunSummary> = self.0.values().map(|known| known.summary.clone()).collect();
+        self.cache.iter_mut().for_each(VerdictCache::save);
+        let mut runs: Vec<RunSummary> = self.known.values().map(|known| known.summary.clone()).collect();
         runs.sort_by(|a, b| (&b.started_at, &b.path).cmp(&(&a.started_at, &a.path)));
         runs
     }
 }
 
 impl Known {
-    fn of(run: &Folder) -> Option<Self> {
+    fn of(run: &Folder, cache: Option<&VerdictCache>) -> Option<Self> {
         // First: what is written meanwhile is seen the next time.
         let stamps = (shown(run), run.tree().ok()?);
-        Some(Self { stamps, looked_at: Instant::now(), summary: summary(run)? })
+        let verdict = match cache.filter(|_| !run.is_held()) {
+            Some(cache) => cached_verdict(run, &stamps.1, cache),
+            None => verdict(run),
+        };
+        Some(Self { looked_at: Instant::now(), summary: summary(run, verdict)?, stamps })
     }
 
     fn is_current(&self, run: &Folder) -> bool {
@@ -243,11 +258,22 @@ fn verdict(run: &Folder) -> Option<Verdict> {
     reader.sealed_verdict().or_else(|| assemble(&reader).ok().map(|result| result.verdict))
 }
 
+/// The same, read only where no list has found it before.
+fn cached_verdict(run: &Folder, files: &[Found], cache: &VerdictCache) -> Option<Verdict> {
+    let digest = digest(run, files);
+    let known = digest.as_ref().and_then(|digest| cache.find(digest));
+    known.or_else(|| {
+        let verdict = verdict(run)?;
+        digest.inspect(|digest| cache.note(digest, files, verdict));
+        Some(verdict)
+    })
+}
+
 fn head(run: &Folder) -> Option<Head> {
     serde_json::from_slice(&run.read(INFO_FILE).ok()??).ok()
 }
 
-fn summary(run: &Folder) -> Option<RunSummary> {
+fn summary(run: &Folder, verdict: Option<Verdict>) -> Option<RunSummary> {
     let head = head(run)?;
     let labels = Labels::read(run).unwrap_or_default();
     Some(RunSummary {
@@ -256,7 +282,7 @@ fn summary(run: &Folder) -> Option<RunSummary> {
         started_at: head.started_at,
         state: head.state,
         running: head.state == RunState::Running && run.is_held(),
-        verdict: verdict(run),
+        verdict,
         host: head.facts.host,
         kernel: head.facts.kernel.release,
         tags: labels.tags,
@@ -292,13 +318,13 @@ mod tests {
         let labels = Labels { tags: vec!["before".to_owned()], note: Some("a new kernel".to_owned()) };
         labels.write(&old).unwrap();
         assert_eq!(Labels::read(&Folder::open(&old).unwrap()).unwrap(), labels);
-        let found = list(folder.path());
+        let found = list(folder.path(), None);
         let told: Vec<(&str, &[String])> = found.iter().map(|it| (it.path.as_str(), &*it.tags)).collect();
         assert_eq!(told, [(new.to_str().unwrap(), &[][..]), (old.to_str().unwrap(), &labels.tags[..])]);
         // A run with labels reads as one without.
         assert!(Reader::open(&old).unwrap().warnings().is_empty());
         remove(&old).unwrap();
-        assert_eq!(list(folder.path()).len(), 1);
+        assert_eq!(list(folder.path(), None).len(), 1);
     }
 
     #[test]

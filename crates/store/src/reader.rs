@@ -62,6 +62,11 @@ impl Reader {
         Self::of(require_folder(path)?)
     }
 
+    /// As [`Self::open`], of a run that is written to again: as root one in which no other user can write.
+    pub fn to_continue(path: &Path) -> Result<Self, StoreError> {
+        require_folder(path).and_then(|_| Self::of(Folder::writable(path)?))
+    }
+
     /// As [`Self::open`], of a folder that is open.
     pub fn of(folder: Folder) -> Result<Self, StoreError> {
         // The lock is looked at first: a run that ends in between is then read as ended.

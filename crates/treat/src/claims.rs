@@ -25,7 +25,7 @@ const LENGTH_MAX: usize = 1 << 20;
 /// What is wrong with it, as the end of a sentence.
 pub(crate) fn check(change: &Change, old: &str, root: &HostRoot) -> Result<(), &'static str> {
     let Change { target, new, undoing, .. } = change;
-    if !new.chars().chain(old.chars()).all(|c| !c.is_control() || matches!(c, '\n' | '\t' | '\0')) {
+    if !is_text(new) || !is_text(old) {
         return Err("its value has control characters");
     }
     if new.len().max(old.len()) > LENGTH_MAX {
@@ -77,6 +77,11 @@ pub(crate) fn check(change: &Change, old: &str, root: &HostRoot) -> Result<(), &
         (false, _) => Err("no treatment changes it"),
         (true, false) => Err("it has no such value"),
     }
+}
+
+/// Whether a value has no control characters but those of lists and tables.
+pub(crate) fn is_text(value: &str) -> bool {
+    value.chars().all(|c| !c.is_control() || matches!(c, '\n' | '\t' | '\0'))
 }
 
 /// A path without steps back, and without anything that a terminal or a tool could take for something else.

@@ -120,3 +120,15 @@ fn interrupted(place: &JournalPlace, root: &HostRoot, before: &Walk, more: Optio
     });
     journal.append(noted.unwrap_or_default()).unwrap();
 }
+
+#[test]
+fn whatever_a_walk_finds_can_be_noted_and_brought_back() {
+    let root = HostRoot::real();
+    let folders = ["/proc/sys/vm/swappiness", "/sys/devices/system/cpu/online", "/sys/kernel/mm/ksm/run"];
+    let scope = Scope::of(&folders.map(Target::file), &root);
+    let walk = scope.walk(&root);
+    assert!(walk.len() > 300, "{}", walk.len());
+    for (path, old) in walk {
+        assert_eq!(claims::check(&moved_change(&path, &old, None), &old, &root), Ok(()), "{path}");
+    }
+}

@@ -4,7 +4,8 @@
 //! not written down anywhere, so every writable sysctl is read, and the files beside the one that is written.
 
 use crate::change::Target;
-use crate::kinds::refused::{is_secret, is_volatile};
+use crate::claims;
+use crate::kinds::refused::refusal;
 use crate::reading::Reading;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -86,10 +87,11 @@ impl Scope {
     }
 }
 
-/// The text of a setting that can be written and read, without what changes by itself and what is secret.
+/// The text of a setting that can be written and read, without what acts, changes by itself or is secret: the journal takes
+/// nothing that no treatment may change.
 fn value(root: &HostRoot, path: &str) -> Option<String> {
     let name = path.rsplit('/').next()?;
-    if is_volatile(path) || is_secret(path) || name == "stat_refresh" || OF_DEVICES.contains(&name) {
+    if refusal(path, "").is_some() || OF_DEVICES.contains(&name) {
         return None;
     }
     let file = root.path(path);
@@ -103,7 +105,7 @@ fn value(root: &HostRoot, path: &str) -> Option<String> {
     let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(file).ok()?;
     let mut bytes = Vec::new();
     file.take(TEXT_MAX).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+    Some(String::from_utf8_lossy(&bytes).into_owned()).filter(|text| claims::is_text(text))
 }
 
 /// The path without links of a setting of the kernel whose neighbours may move; `None` for any other target.

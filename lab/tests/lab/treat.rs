@@ -87,13 +87,14 @@ kill $bound"
     Ok(())
 }
 
-/// One setting in so many is walked over, unless `WHYLATE_WALK` says otherwise; 1 is all of them.
-const WALK_EVERY: u32 = 60;
+/// One setting of this number is walked over, unless `WHYLATE_WALK` says otherwise; 1 is all of them.
+const WALK_EVERY: u32 = 100;
 
 fn walk(guest: &mut Guest) -> Result<(), LabError> {
     let every = std::env::var("WHYLATE_WALK").ok().and_then(|every| every.parse().ok()).unwrap_or(WALK_EVERY);
     let first = std::process::id() % every;
-    let script = format!("EVERY={every}\nFIRST={first}\n{}", include_str!("walk.sh"));
+    let walk = include_str!("walk.py");
+    let script = format!("EVERY={every} FIRST={first} python3 - <<'PYTHON'\n{walk}\nPYTHON\n");
     // All of them take hours where the host is busy.
     let output = guest.start(&script)?.wait(LIMIT * if every < WALK_EVERY { 30 } else { 2 })?;
     let _ = writeln!(std::io::stderr(), "{}", output.stdout.trim_end());

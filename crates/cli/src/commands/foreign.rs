@@ -1,4 +1,5 @@
-//! Plans of other users: as root, their commands run and their settings are made only when that is wanted.
+//! Plans of other users, in files and in run directories: as root, their commands run and their settings are made only when that
+//! is wanted.
 
 use crate::output;
 use anyhow::{Context, Result, bail};
@@ -7,20 +8,44 @@ use std::io::{IsTerminal, stdin};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use whylate_core::Plan;
-use whylate_core::plan::{LoadKind, TreatmentKind};
+use whylate_core::plan::{LoadKind, TreatmentKind, TreatmentPlan};
+use whylate_store::{INFO_FILE, Reader};
 
 /// Asks before root does what a plan says that another user can write or exchange, unless `trusted`. The user who typed
 /// `sudo` is not another one. `file` is the plan as it was read.
 pub(super) fn check(plan: &Plan, path: &Path, file: &File, trusted: bool) -> Result<()> {
     let commands = plan.load.iter().filter_map(|load| command(&load.kind));
-    let settings = plan.treatment.iter().filter_map(|treatment| setting(&treatment.kind));
-    let deeds: Vec<String> = commands.chain(settings).collect();
+    check_deeds(commands.chain(settings(&plan.treatment)).collect(), path, file, trusted)
+}
+
+/// The same of a run that goes on with the plan in its directory.
+pub(super) fn check_run(run: &Reader, trusted: bool) -> Result<()> {
+    let path = run.path().join(INFO_FILE);
+    let cannot_read = || format!("cannot read {}", path.display());
+    let file = run.folder().open_file(INFO_FILE).with_context(cannot_read)?.with_context(cannot_read)?;
+    check(&run.info().plan, &path, &file, trusted)
+}
+
+/// The same of a file that names settings alone.
+pub(super) fn check_settings(named: &[TreatmentPlan], path: &Path, file: &File, trusted: bool) -> Result<()> {
+    check_deeds(settings(named).collect(), path, file, trusted)
+}
+
+fn settings(named: &[TreatmentPlan]) -> impl Iterator<Item = String> {
+    named.iter().filter_map(|treatment| setting(&treatment.kind))
+}
+
+fn check_deeds(deeds: Vec<String>, path: &Path, file: &File, trusted: bool) -> Result<()> {
     if trusted || deeds.is_empty() || !rustix::process::geteuid().is_root() {
         return Ok(());
     }
     let about = file.metadata().with_context(|| format!("cannot read the plan {}", path.display()))?;
     let place = fs::canonicalize(path).with_context(|| format!("cannot read the plan {}", path.display()))?;
     let folders = place.ancestors().skip(1).map(|folder| (folder, fs::metadata(folder)));
+    let is_at = fs::metadata(&place).is_ok_and(|it| (it.dev(), it.ino()) == (about.dev(), about.ino()));
+    if !is_at {
+        bail!("{}: another file was put in its place while it was read", path.display());
+    }
     let mut writers = folders.filter_map(|(folder, about)| {
         let whose = about.map_or(Some("no one knows who".to_owned()), |about| writer(&about, true));
         whose.map(|whose| format!("{whose} can exchange what is in {}", folder.display()))

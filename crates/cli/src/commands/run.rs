@@ -45,6 +45,7 @@ pub(super) fn execute(arguments: &RunArguments, host: &Host) -> Result<Ending> {
                 check_tracers(check_treatments(experiment, &host.settings)?, &host.settings)
             };
             let reader = Reader::open(path)?;
+            foreign::check_run(&reader, arguments.trust_plan)?;
             let mut screen = screen(quiet, &reader.info().plan, arguments, asked_to_stop);
             let info = whylate_runner::resume(path, &prepare, &machine, &mut screen)?;
             screen.finish();

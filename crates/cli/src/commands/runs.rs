@@ -14,7 +14,7 @@ use whylate_core::result::{
 };
 use whylate_stats::changes::{self, Change};
 use whylate_stats::compare::RunValues;
-use whylate_store::{Folder, Labels, default_path};
+use whylate_store::{Folder, Labels, VerdictCache, default_path, user_folder};
 
 const LATEST: &str = "latest";
 
@@ -106,10 +106,17 @@ pub(super) fn folder(named: Option<&Path>) -> Result<PathBuf> {
     folder.context("neither XDG_DATA_HOME nor HOME is set; name a folder with --dir")
 }
 
+/// What earlier lists have found; nothing where there is no folder of caches that belongs to the user alone.
+pub(super) fn verdicts() -> Option<VerdictCache> {
+    let [named, home] = ["XDG_CACHE_HOME", "HOME"].map(variable);
+    let caches = user_folder(named.as_deref(), home.as_deref(), ".cache")?;
+    VerdictCache::open(&caches.join("whylate")).ok()
+}
+
 fn show(arguments: &RunsArguments) -> Result<()> {
     let folder = folder(arguments.dir.as_deref())?;
     let search = RunSearch::of(&arguments.terms)?;
-    let mut runs = whylate_store::list(&folder);
+    let mut runs = whylate_store::list(&folder, verdicts());
     let all = runs.len();
     runs.retain(|run| search.matches(run));
     let series = arguments

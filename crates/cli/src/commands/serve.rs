@@ -1,6 +1,7 @@
 //! `whylate serve`.
 
 use super::farm::query::AskedLake;
+use super::runs::verdicts;
 use crate::arguments::ServeArguments;
 use crate::exit::Ending;
 use crate::output;
@@ -36,7 +37,7 @@ pub(super) fn execute(arguments: &ServeArguments) -> Result<Ending> {
     let shown = shown.chain(lake.iter().map(|asked| asked.lake.url().to_owned())).collect::<Vec<_>>();
     let (is, shown) = (if shown.len() == 1 { "is" } else { "are" }, shown.join(" and "));
     let runs = folder.map(|folder| opened(&folder, arguments.any_owner)).transpose()?;
-    let runs = runs.map(|folder| Runs { folder, source: Box::new(Reports) });
+    let runs = runs.map(|folder| Runs { folder, cache: verdicts(), source: Box::new(Reports) });
     whylate_serve::serve(settings, runs, lake.map(of_lake), |address| {
         output::message(&format!("{shown} {is} shown at http://{address}/ until Ctrl-C"));
     })?;

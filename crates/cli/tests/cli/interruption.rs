@@ -55,6 +55,28 @@ fn ctrl_c_keeps_what_is_done_and_says_how_to_go_on() {
 }
 
 #[test]
+fn ctrl_c_ends_a_run_of_ten_thousand_cells_with_what_was_measured() {
+    let _alone = alone();
+    let folder = folder();
+    let cells: String = (0..10_000).map(|cell| format!("[[cell]]\nname = \"c{cell}\"\n")).collect();
+    let plan = SMALL_PLAN.split("[[load]]").next().unwrap();
+    let plan = write(&folder, "plan.toml", &format!("{plan}\n{cells}"));
+    let path = folder.path().join("run");
+    let child = start(command(&["run", &plan, "-o", text(&path), "-q"]));
+    wait_for_second_cell(&path);
+    signal(&child, Signal::INT);
+    let (begun, asked) = (executions(&path).len(), Instant::now());
+    let said = wait(child);
+    // Without optimization, beside other tests; it took 32 s with it.
+    assert!(asked.elapsed() < Duration::from_secs(30), "{:?}", asked.elapsed());
+    assert_eq!(said.code, Some(1), "{said:?}");
+    // The one that was under way, at most.
+    assert!(executions(&path).len() <= begun + 1, "{begun} before the signal");
+    let result: Value = serde_json::from_slice(&fs::read(path.join("result.json")).unwrap()).unwrap();
+    assert_eq!((word(&result, "state"), list(&result, "cells").len()), ("interrupted", 10_000));
+}
+
+#[test]
 fn a_killed_run_leaves_no_process_and_goes_on_where_it_was() {
     let _alone = alone();
     let folder = folder();

@@ -28,6 +28,7 @@ mod manners;
 mod measure;
 mod measure_series;
 mod queries;
+mod security;
 mod serve;
 mod shared_runs;
 mod tool;

@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
 use whylate_lab::archive;
-use whylate_testing::says;
+use whylate_testing::{Need, says, skip};
 
 const FILES: &str = "\
 == proc/sys/kernel/random/boot_id := one
@@ -227,6 +227,43 @@ fn a_run_that_holds_treatments_refuses_others_and_gives_back_what_it_changed() {
     assert_eq!(said.code, Some(1), "{said:?}");
     assert_eq!(fake.read("proc/sys/vm/swappiness"), "60\n");
     assert_eq!(fake.whylate(&["treat", "status"]).stdout, "nothing is changed\n");
+}
+
+#[test]
+fn a_container_with_its_own_run_folder_and_processes_does_not_restore_under_a_run() {
+    let _alone = alone();
+    let fake = Fake::new(FILES);
+    let folder = folder();
+    // Its process ids begin at 1, and the lock of the machine is not there.
+    let contained = |arguments: &[&str]| {
+        let inner = fake.command(arguments);
+        let mut outer = Command::new("unshare");
+        let script = "mount -t tmpfs tmpfs /run && exec \"$@\"";
+        outer.args(["--mount", "--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", script, "sh"]);
+        outer.arg(inner.get_program()).args(inner.get_args());
+        outer.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        finish(outer)
+    };
+    let tried = contained(&["treat", "status"]);
+    if tried.code != Some(0) {
+        return skip(Need::Rights, format!("no namespaces of mounts and processes: {}", tried.stderr));
+    }
+    let (child, _path) = treated_run(&fake, &folder);
+    for arguments in [&["treat", "restore"][..], &["treat", "apply", "idle"]] {
+        let said = contained(arguments);
+        assert_eq!(said.code, Some(1), "{said:?}");
+        assert!(said.error().starts_with("treatments are held by "), "{said:?}");
+        assert_eq!(fake.read("proc/sys/vm/swappiness"), "1\n");
+    }
+    signal(&child, Signal::INT);
+    assert_eq!(wait(child).code, Some(1));
+    assert_eq!(fake.read("proc/sys/vm/swappiness"), "60\n");
+    // What is left of a process outside is nobody's in there, whatever has its number.
+    let (mut child, _path) = treated_run(&fake, &crate::tool::folder());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(contained(&["treat", "restore"]).code, Some(0));
+    assert_eq!(fake.read("proc/sys/vm/swappiness"), "60\n");
 }
 
 #[test]

@@ -125,7 +125,7 @@ pub fn resume_fix(
 ) -> Result<RunInfo, RunError> {
     let name = || path.display().to_string();
     // A search that is refused is not written to.
-    let reader = Reader::open(path)?;
+    let reader = Reader::to_continue(path)?;
     if reader.info().fix.is_none() {
         return Err(RunError::IsNoSearch(name()));
     }

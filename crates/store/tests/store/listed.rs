@@ -20,7 +20,10 @@ fn reported(run: &Path) -> Option<Verdict> {
 }
 
 fn listed(run: &Path) -> Option<Verdict> {
-    list(run.parent().unwrap()).into_iter().find(|it| Path::new(&it.path) == run).and_then(|it| it.verdict)
+    list(run.parent().unwrap(), None)
+        .into_iter()
+        .find(|it| Path::new(&it.path) == run)
+        .and_then(|it| it.verdict)
 }
 
 #[test]
@@ -129,4 +132,40 @@ fn a_list_of_many_runs_has_each_run_however_it_is_read() {
     let begun = Instant::now();
     assert_eq!(RunList::default().read(&opened).len(), count);
     eprintln!("without a sealed verdict: {:?}", begun.elapsed());
+}
+
+#[test]
+fn a_verdict_of_the_cache_counts_only_while_no_file_of_the_run_has_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let caches = tempfile::tempdir().unwrap();
+    let (cache, known) = (caches.path().join("cache"), caches.path().join("cache/verdicts"));
+    let run = folder.path().join("run");
+    failing_run(&run);
+    with_result(&run);
+    let listed = || list(folder.path(), VerdictCache::open(&cache).ok())[0].verdict;
+    let until = Instant::now() + Duration::from_secs(60);
+    // What has just been written is not noted.
+    while !known.exists() {
+        assert_eq!(listed(), Some(Verdict::Fail));
+        assert!(Instant::now() < until, "nothing is noted");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    // It is used: a wrong one is believed.
+    let wrong = fs::read_to_string(&known).unwrap().replace("fail", "pass");
+    fs::write(&known, &wrong).unwrap();
+    assert_eq!(listed(), Some(Verdict::Pass));
+    let segment = fs::read_dir(run.join("histograms")).unwrap().next().unwrap().unwrap().path();
+    let (whole, written) = (fs::read(&segment).unwrap(), fs::metadata(&segment).unwrap().modified().unwrap());
+    let mut flipped = whole.clone();
+    flipped[30] ^= 1;
+    // The same length and the same time of writing.
+    fs::write(&segment, &flipped).unwrap();
+    fs::File::options().write(true).open(&segment).unwrap().set_modified(written).unwrap();
+    assert_eq!(listed(), reported(&run), "byte flipped");
+    assert_ne!(listed(), Some(Verdict::Pass));
+    fs::write(&segment, &whole).unwrap();
+    assert_eq!(listed(), Some(Verdict::Fail), "written back");
+    // A cache that another user can write is none.
+    fs::set_permissions(&cache, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    assert!(VerdictCache::open(&cache).is_err());
 }

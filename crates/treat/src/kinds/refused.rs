@@ -12,6 +12,9 @@ pub(crate) fn refusal(path: &str, value: &str) -> Option<&'static str> {
     }
     if ACTS.contains(&name)
         || ACT_ENDS.iter().any(|end| name.ends_with(end))
+        || name == "tasks" && is_below(&["/sys/fs/"])
+        // A count: each write adds to it.
+        || name == "enable" && is_below(&["/sys/devices/pci", "/sys/bus/pci/"])
         || path.starts_with("/sys/power/") && POWER.contains(&name)
     {
         return Some("writing there acts at once and holds no value that could be given back");
@@ -31,15 +34,10 @@ pub(crate) fn refusal(path: &str, value: &str) -> Option<&'static str> {
 }
 
 /// Whether the kernel changes the value of a setting by itself.
-pub(crate) fn is_volatile(path: &str) -> bool {
+fn is_volatile(path: &str) -> bool {
     VOLATILE.contains(&path)
         || path.starts_with("/proc/sys/kernel/random/")
         || VOLATILE_NAMES.contains(&path.rsplit('/').next().unwrap_or_default())
-}
-
-/// Whether a setting holds a secret, which is neither changed nor written down.
-pub(crate) fn is_secret(path: &str) -> bool {
-    path.starts_with("/proc/sys/net/") && LOSES[1..].iter().any(|name| path.ends_with(name))
 }
 
 const PROGRAMS: [&str; 7] = [
@@ -89,6 +87,8 @@ const ACTS: &[&str] = &[
     "reclaim",
     "memory.reclaim",
     "cgroup.kill",
+    "cgroup.procs",
+    "cgroup.threads",
     "loading",
     "data",
     "disksize",
@@ -151,6 +151,9 @@ mod tests {
             ("/sys/bus/pci/rescan", "1"),
             ("/sys/devices/pci0000:00/0000:00:01.0/remove", "1"),
             ("/sys/class/net/eth0/uevent", "add"),
+            ("/sys/fs/cgroup/a/cgroup.procs", "1"),
+            ("/sys/fs/resctrl/a/tasks", "1"),
+            ("/sys/bus/pci/devices/0000:00:03.0/enable", "0"),
             ("/proc/sys/kernel/unprivileged_bpf_disabled", "1"),
             ("/proc/sys/kernel/modules_disabled", "1"),
             ("/proc/sys/kernel/yama/ptrace_scope", "3"),

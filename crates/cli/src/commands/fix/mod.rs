@@ -4,6 +4,7 @@ mod adviser;
 mod campaign;
 mod task;
 
+use super::foreign;
 use super::run::{default_run_path, is_restored, read_plan, run_name, way_on};
 use crate::arguments::FixArguments;
 use crate::exit::Ending;
@@ -67,6 +68,7 @@ fn searched(arguments: &FixArguments, host: &Host) -> Result<(PathBuf, RunInfo)>
             check_tracers(experiment, &host.settings)
         };
         let reader = Reader::open(path)?;
+        foreign::check_run(&reader, arguments.trust_plan)?;
         let plan = reader.info().plan.clone();
         if let Some(rules) = reader.info().fix.as_ref().filter(|_| arguments.budget.is_some()) {
             output::message(&format!(
@@ -146,7 +148,9 @@ fn wanted(arguments: &FixArguments) -> Result<(Vec<String>, Vec<String>)> {
 
 /// The plan of an earlier search with its cell alone, and the rules by which what it proved is looked at again.
 fn again(proved: &Path, arguments: &FixArguments) -> Result<(Plan, FixRegistration)> {
-    let mut plan = Reader::open(proved)?.info().plan.clone();
+    let reader = Reader::open(proved)?;
+    foreign::check_run(&reader, arguments.trust_plan)?;
+    let mut plan = reader.info().plan.clone();
     let FixResult { registration, recommended, .. } = result_of(proved)?;
     if recommended.is_empty() {
         bail!("{}: nothing was proved there that could still hold", proved.display());
@@ -211,9 +215,12 @@ fn planned(arguments: &FixArguments, host: &Host) -> Result<(Plan, FixRegistrati
     }
     let mut rules = rules(arguments, goal, plan.margin);
     if let Some(path) = &arguments.audit {
-        let text =
-            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let cannot_read = || format!("cannot read {}", path.display());
+        let mut file = std::fs::File::open(path).with_context(cannot_read)?;
+        let text = std::io::read_to_string(&mut file).with_context(cannot_read)?;
         let profile = profile(&text).map_err(|why| anyhow::anyhow!("{}: {why}", path.display()))?;
+        let named: Vec<_> = profile.arms.iter().map(|arm| arm.treatment.clone()).collect();
+        foreign::check_settings(&named, path, &file, arguments.trust_plan)?;
         output::message(&format!(
             "{} is {}: {} settings that can be tried, {} that cannot",
             path.display(),
