@@ -3,6 +3,8 @@
 # and `treat restore` at random moments, COUNT times: by a signal, Ctrl-C twice, a terminal that closes, or the kernel for
 # want of memory. Then `restore` has to bring back every value. Says `restored KIND END CHANGES-LEFT SECONDS` for each (when
 # it was ended), and ends with the first that is not restored exactly. 126 in a row have each kind ended in each way.
+# After them, STATES times: the folder of the journal is full, or the journal is damaged, when `apply` is ended. A full folder
+# keeps nothing from being given back; a damaged journal is exit code 3 where a setting stays changed, never 0.
 #
 # COUNT: how many; SEED: a number for the random moments; FIRST: the number of the first one.
 set -u
@@ -216,6 +218,79 @@ while [ $number -lt $last ]; do
     threads >$state/threads-now
     compare || { echo "end $number ($kind, $how, $moment s): not as before"; cat $state/said; exit 26; }
     echo "restored $kind $how $left $moment"
+    number=$((number + 1))
+done
+
+# damage.py SEED: one kind of damage to the files of the journal.
+cat >$state/damage.py <<'END'
+import os, random, sys
+random.seed(int(sys.argv[1]))
+folder = sys.argv[2]
+names = [name for name in ("treatments.jsonl", "treatments.mark") if os.path.getsize(f"{folder}/{name}")]
+for name in names[:random.randint(1, 2)]:
+    with open(f"{folder}/{name}", "rb") as file:
+        text = bytearray(file.read())
+    lines, at = text.splitlines(keepends=True), random.randrange(len(text))
+    how = random.choice(["bit", "cut", "zeros", "line", "swap", "twice", "empty", "gone", "rubbish"])
+    if how == "bit":
+        text[at] ^= 1 << random.randrange(8)
+    elif how == "cut":
+        del text[at:]
+    elif how == "zeros":
+        text[at:] = bytes(len(text) - at)
+    elif how == "rubbish":
+        text[at:] = random.randbytes(200)
+    else:
+        line = random.randrange(len(lines))
+        chosen = {"line": lines[:line] + lines[line + 1:], "swap": lines[line:] + lines[:line], "twice": lines + lines[line:]}
+        text = b"".join(chosen.get(how, []))
+    print(name, how, end=" ")
+    with open(f"{folder}/{name}", "wb") as file:
+        file.write(text)
+    if how == "gone":
+        os.unlink(f"{folder}/{name}")
+END
+
+# As `compare`, now.
+is_as_before() {
+    settings >$state/settings-now
+    threads >$state/threads-now
+    compare >$state/differs
+}
+
+number=0
+while [ $number -lt ${STATES:-0} ]; do
+    treatment=$((number / 2 % treatments))
+    time_of $treatment
+    rm -rf $WHYLATE_STATE_DIR
+    mkdir $WHYLATE_STATE_DIR
+    if [ $((number % 2)) = 0 ]; then
+        # From 4 to 64 KiB: sometimes too little for the first line, sometimes enough for all.
+        mount -t tmpfs -o size=$((4 << (number / 2 % 5)))k full $WHYLATE_STATE_DIR || exit 40
+        end_within KILL $((apply_$treatment * 2)) sh $state/apply $treatment
+        whylate treat restore >$state/said 2>&1; status=$?
+        is_as_before || { echo "full state $number: $status, not as before"; cat $state/said $state/differs; exit 41; }
+        [ $status = 0 ] || { echo "full state $number: $status, though all is as before"; cat $state/said; exit 42; }
+        umount $WHYLATE_STATE_DIR
+        what=full
+    else
+        apply $treatment >$state/said 2>&1 || { cat $state/said; exit 43; }
+        rm -rf $state/whole
+        cp -a $WHYLATE_STATE_DIR $state/whole
+        what=$(python3 $state/damage.py $((SEED + number)) $WHYLATE_STATE_DIR/journal)
+        whylate treat restore >$state/said 2>&1; status=$?
+        case $status in
+        0) is_as_before || { echo "damaged state $number ($what): 0, not as before"; cat $state/said $state/differs; exit 44; } ;;
+        3) ;;
+        *) echo "damaged state $number ($what): $status"; cat $state/said; exit 45 ;;
+        esac
+        # What could not be read is given back with the whole journal.
+        rm -rf $WHYLATE_STATE_DIR
+        mv $state/whole $WHYLATE_STATE_DIR
+        whylate treat restore >$state/said 2>&1
+        is_as_before || { echo "damaged state $number ($what): not as before"; cat $state/said $state/differs; exit 46; }
+    fi
+    echo "state $what $status"
     number=$((number + 1))
 done
 kill $anywhere $bound

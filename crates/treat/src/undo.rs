@@ -225,11 +225,20 @@ pub fn restore(place: &JournalPlace, root: &HostRoot) -> Result<Report, TreatErr
     let mut report = Report::default();
     for place in place.all()? {
         if place.exists() {
-            let mut journal = Journal::open(&place, root, &holder, IfDamaged::Keep)?;
-            report.extend(undo(&mut journal, root, |_| true));
+            match Journal::open(&place, root, &holder, IfDamaged::Keep) {
+                Ok(mut journal) => report.extend(undo(&mut journal, root, |_| true)),
+                // A disk that was full before the first change.
+                Err(TreatError::State { .. }) if is_empty(&place, root) => {}
+                Err(error) => return Err(error),
+            }
         }
     }
     Ok(report)
+}
+
+/// Whether nothing is changed, and the journal is whole.
+fn is_empty(place: &JournalPlace, root: &HostRoot) -> bool {
+    place.read(root).is_ok_and(|it| it.damage.is_empty() && it.open().next().is_none())
 }
 
 #[cfg(test)]

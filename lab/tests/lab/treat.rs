@@ -14,6 +14,8 @@ const KILLS: u32 = 4;
 const RANDOM_ENDS: u32 = 6;
 /// After so many all of them have been, each in each way.
 const ALL_ENDS: u32 = 126;
+/// Full folders and damaged journals.
+const STATES: u32 = 4;
 
 const LIMIT: Duration = Duration::from_secs(600);
 
@@ -106,9 +108,9 @@ fn random_ends(guest: &mut Guest) -> Result<(), LabError> {
     let script = include_str!("../../../benches/treat_crashes_guest.sh");
     let seed = std::process::id();
     let first = seed % ALL_ENDS;
-    let stdout = succeed(guest, &format!("FIRST={first} COUNT={RANDOM_ENDS} SEED={seed}\n{script}"))?;
-    let restored = stdout.lines().filter(|line| line.starts_with("restored ")).count();
-    assert_eq!(restored, RANDOM_ENDS as usize, "{stdout}");
+    let stdout = succeed(guest, &format!("FIRST={first} COUNT={RANDOM_ENDS} STATES={STATES} SEED={seed}\n{script}"))?;
+    let count = |word: &str| stdout.lines().filter(|line| line.starts_with(word)).count();
+    assert_eq!((count("restored "), count("state ")), (RANDOM_ENDS as usize, STATES as usize), "{stdout}");
     Ok(())
 }
 

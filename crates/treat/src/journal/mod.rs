@@ -78,6 +78,17 @@ pub(crate) fn boot_id(root: &HostRoot) -> String {
     root.read_trimmed("/proc/sys/kernel/random/boot_id").ok().flatten().unwrap_or_default()
 }
 
+/// Makes the mark of a new journal, whole or not at all: an empty one, as a full disk leaves it, would be taken for damage.
+fn make_mark(place: &JournalPlace, folder: &PrivateFolder, boot_id: &str) -> Result<(), TreatError> {
+    let failed = |source: io::Error| state_error("write", &place.path(), source);
+    let (name, flags) =
+        (format!("{}.new", place.mark_name()), OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC);
+    let mut file = folder.open_file(&name, flags).map_err(refused("create"))?;
+    let text = lines::mark(0, boot_id).map_err(|error| failed(error.into()))?;
+    file.write_all(&text).map_err(failed)?;
+    folder.rename(&name, &place.mark_name()).map_err(refused("write"))
+}
+
 /// What to do with a journal that is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IfDamaged {
@@ -147,6 +158,9 @@ impl Journal {
         }
         let open = |name| folder.open_file(name, OFlags::RDWR | OFlags::CREATE | OFlags::APPEND);
         let file = open(place.file_name()).map_err(refused("create"))?;
+        if marked == Marked::Not && bytes.is_empty() {
+            make_mark(place, &folder, &boot_id)?;
+        }
         let mark =
             folder.open_file(place.mark_name(), OFlags::RDWR | OFlags::CREATE).map_err(refused("create"))?;
         let (contents, last) = (std::mem::take(&mut parsed.contents), parsed.last);

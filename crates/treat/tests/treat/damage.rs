@@ -3,7 +3,7 @@
 use crate::machine::{Machine, set};
 use std::fs;
 use std::path::PathBuf;
-use whylate_testing::says;
+use whylate_testing::{Need, says, skip};
 use whylate_treat::{Fate, TreatError, restore};
 
 const MACHINE: &str = "\
@@ -213,4 +213,33 @@ fn a_journal_makes_nobody_write_what_no_treatment_changes() {
     let change = set("/etc/passwd", "x");
     let error = left.machine.guard(false).unwrap().apply("t", &[change]).unwrap_err().to_string();
     assert!(says("etc-passwd-not-changed", &error), "{error}");
+}
+
+/// A file system of 32 KiB, of which something else has taken all but so many blocks.
+#[test]
+fn a_full_disk_is_no_damage_and_nothing_stays_changed() {
+    let (mut refused, mut made) = (0, 0);
+    for blocks in 0..8 {
+        let machine = Machine::new(MACHINE);
+        let state = machine.place().path().parent().unwrap().to_owned();
+        fs::create_dir_all(&state).unwrap();
+        let options = std::ffi::CString::new("size=32k,mode=0755").unwrap();
+        let flags = rustix::mount::MountFlags::empty();
+        if let Err(error) = rustix::mount::mount("full", &state, "tmpfs", flags, Some(options.as_c_str())) {
+            return skip(Need::Rights, format!("no file system of its own: {error}"));
+        }
+        fs::write(state.join("other"), vec![1; 4096 * (8 - blocks)]).unwrap();
+        let applied = machine.guard(true).and_then(|mut guard| {
+            guard.apply("t", &[set("/sys/a", "2")])?;
+            guard.keep()
+        });
+        *(if applied.is_ok() { &mut made } else { &mut refused }) += 1;
+        let report = restore(&machine.place(), &machine.root);
+        let value = machine.text("/sys/a");
+        rustix::mount::unmount(&state, rustix::mount::UnmountFlags::DETACH).unwrap();
+        let report = report.unwrap();
+        assert!(report.is_complete(), "{blocks} blocks: {report:?}");
+        assert_eq!(value, "1\n", "{blocks} blocks");
+    }
+    assert!(refused > 0 && made > 0, "{refused} refused, {made} made");
 }
