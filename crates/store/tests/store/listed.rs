@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use whylate_core::result::Verdict;
-use whylate_store::{Folder, Reader, RunDirectory, RunList, assemble, list};
+use whylate_store::{Folder, Reader, RunDirectory, RunList, VerdictCache, assemble, list};
 
 /// Ends the run as `whylate run` does.
 fn with_result(run: &Path) {
