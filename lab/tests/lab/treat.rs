@@ -108,7 +108,8 @@ fn random_ends(guest: &mut Guest) -> Result<(), LabError> {
     let script = include_str!("../../../benches/treat_crashes_guest.sh");
     let seed = std::process::id();
     let first = seed % ALL_ENDS;
-    let stdout = succeed(guest, &format!("FIRST={first} COUNT={RANDOM_ENDS} STATES={STATES} SEED={seed}\n{script}"))?;
+    let stdout =
+        succeed(guest, &format!("FIRST={first} COUNT={RANDOM_ENDS} STATES={STATES} SEED={seed}\n{script}"))?;
     let count = |word: &str| stdout.lines().filter(|line| line.starts_with(word)).count();
     assert_eq!((count("restored "), count("state ")), (RANDOM_ENDS as usize, STATES as usize), "{stdout}");
     Ok(())
