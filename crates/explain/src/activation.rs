@@ -148,7 +148,7 @@ fn complete(piece: &mut Piece<()>, what: &Doing, woken_ns: u64, priority: i32) {
                 Blame::new(Kind::OwnWork, RECORDED, "it had the CPU, and nothing else was recorded there");
         }
         Doing::Preempted { by, .. }
-            if matches!(kind, Kind::Hardware | Kind::Unattributed | Kind::PageFault) =>
+            if matches!(kind, Kind::Hardware | Kind::HostStall | Kind::Unattributed | Kind::PageFault) =>
         {
             piece.blame = behind(by, priority, "the CPU was switched from the task to it");
         }

@@ -45,6 +45,14 @@ pub(crate) fn preempted(stack: &[String]) -> Option<Named> {
     stack[..own].iter().any(is_forced).then(|| innermost(&stack[own..])).flatten()
 }
 
+/// Whether the stack of a switch shows a thread that an interrupt took out of user mode: nothing but the way into the
+/// scheduler.
+pub(crate) fn preempted_in_user(stack: &[String]) -> bool {
+    let is_way =
+        |name: &String| words::leads_to_scheduler(name) || words::is_edge(name) || words::is_of_tracer(name);
+    stack.iter().any(|name| words::is_interrupt_entry(name)) && stack.iter().all(is_way)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,6 +97,15 @@ mod tests {
         assert!(is_user("hrtimer_wakeup el0_interrupt el0t_64_irq_handler"));
         assert_eq!(below_interrupt(&stack("hrtimer_wakeup hrtimer_interrupt")), None);
         assert_eq!(below_interrupt::<&str>(&[]), None);
+    }
+
+    #[test]
+    fn a_thread_that_was_in_user_mode_has_only_the_way_to_the_scheduler_on_its_stack() {
+        let user = "__schedule schedule irqentry_exit_to_user_mode asm_sysvec_apic_timer_interrupt";
+        assert!(preempted_in_user(&stack(user)));
+        assert!(!preempted_in_user(&stack(&format!("{user} driver_wait"))));
+        assert!(!preempted_in_user(&stack("__schedule schedule do_nanosleep")), "it went to sleep");
+        assert!(!preempted_in_user(&[]));
     }
 
     #[test]

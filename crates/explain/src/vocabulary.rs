@@ -302,6 +302,20 @@ pub(crate) fn goes_to_sleep(name: &str) -> bool {
     starts_with_any(name, STARTS)
 }
 
+/// Whether a function is an edge of the kernel: the way in or out, the arming of a timer, HLT. It has a few instructions, and a
+/// virtual CPU is stopped there more often than elsewhere, because these instructions leave to the hypervisor.
+pub(crate) fn is_edge(name: &str) -> bool {
+    #[rustfmt::skip]
+    const STARTS: &[&str] = &[
+        "irqentry_", "raw_irqentry_", "exit_to_user_mode", "syscall_exit_", "entry_SYSCALL", "do_syscall_", "asm_", "sysvec_",
+        "do_nanosleep", "hrtimer_nanosleep", "hrtimer_start", "__hrtimer_start", "hrtimer_reprogram", "__hrtimer_reprogram",
+        "tick_program_event", "clockevents_program_", "lapic_next_", "native_apic_", "native_x2apic_", "kvm_guest_apic_eoi",
+        "apic_ack", "ack_APIC", "pv_native_safe_halt", "native_safe_halt", "native_irq_return", "default_idle", "acpi_idle_",
+        "ret_from_fork", "ret_to_user", "el0t_64_irq", "el1h_64_irq", "arch_timer_set_next", "erratum_set_next",
+    ];
+    class_of(name) == Class::UserEdge || starts_with_any(name, STARTS)
+}
+
 /// Whether a name is of what only the guest of a hypervisor has.
 pub(crate) fn is_of_guest(name: &str) -> bool {
     #[rustfmt::skip]
@@ -395,6 +409,20 @@ mod tests {
         assert_eq!(irq(11, Some("arch_timer")), "local timer");
         assert_eq!(irq(45, Some("nvkm")), "irq 45 (nvkm)");
         assert_eq!(irq(45, None), "irq 45");
+    }
+
+    #[test]
+    fn the_ways_in_and_out_and_the_arming_of_timers_are_edges() {
+        for name in
+            ["irqentry_exit_to_user_mode", "do_nanosleep", "lapic_next_deadline", "pv_native_safe_halt"]
+        {
+            assert!(is_edge(name), "{name}");
+        }
+        for name in
+            ["gf100_mc_intr_unarm", "__schedule", "memcpy_toio", "kthread", "native_flush_tlb_one_user"]
+        {
+            assert!(!is_edge(name), "{name}");
+        }
     }
 
     #[test]

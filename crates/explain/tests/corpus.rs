@@ -200,5 +200,5 @@ fn a_guest_is_known_by_names_outside_of_the_windows() {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/traces/styles/events_report.txt.xz");
     let mut reader = parse::open(&path).expect("a trace");
     let spikes = explain(&mut *reader, &Options::default()).expect("it can be read").spikes;
-    assert_eq!(spikes[0].cause.kind, CauseKind::Hardware, "{:?}", spikes[0].cause);
+    assert_eq!(spikes[0].cause.kind, CauseKind::HostStall, "{:?}", spikes[0].cause);
 }

@@ -56,7 +56,8 @@ pub fn assemble_in(run: &Folder) -> Result<RunResult, StoreError> {
 
 fn of_reader(reader: &Reader) -> Result<RunResult, StoreError> {
     let mut result = whylate_store::assemble(reader)?;
-    combine_run(&mut result.cells, &result.warnings);
+    let is_virtual = result.facts.environment.hypervisor.is_some();
+    combine_run(&mut result.cells, &result.warnings, is_virtual);
     let target = result.plan.target.cpus.resolve(&result.facts.cpu_context(), None);
     if let (Some(fix), Ok(target)) = (&mut result.fix, target) {
         whylate_explain::advice::install(fix, &result.facts, &target);

@@ -319,7 +319,7 @@ fn stopped_and_throttled(guest: &mut Guest) -> Result<(), LabError> {
     let spikes = result["spikes"].as_array().cloned().unwrap_or_default();
     let is_kind = |spike: &&Value, kind: &str| spike["cause"]["kind"] == kind;
     let is_long = |spike: &&Value| latency(spike) >= STOPPED_MIN_NS;
-    assert!(spikes.iter().filter(is_long).any(|spike| is_kind(&spike, "hardware")), "{spikes:?}");
+    assert!(spikes.iter().filter(is_long).any(|spike| is_kind(&spike, "host_stall")), "{spikes:?}");
     // A machine that is stopped while the loop is throttled, or while a thread or an interrupt has the CPU, prolongs that.
     // Where a program could not run meanwhile, nobody can say that the kernel did nothing.
     for spike in spikes.iter().filter(is_long).filter(|spike| !is_kind(spike, "hardware")) {

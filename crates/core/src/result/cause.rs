@@ -183,6 +183,8 @@ causes! {
     SlowClock = "slow_clock", Idle, ["the CPU's clock was below its highest frequency"];
     /// The hypervisor ran something else.
     Steal = "steal", Machine, ["the hypervisor ran something else"];
+    /// The hypervisor stopped the CPU without counting it as stolen time.
+    HostStall = "host_stall", Machine, ["the hypervisor stopped the CPU"];
     /// The firmware took the CPU (a system-management interrupt was counted).
     Smi = "smi", Machine, ["the firmware took the CPU (SMI)"];
     /// Interrupts were provably on and nothing of the kernel ran: hardware or firmware.

@@ -289,7 +289,9 @@ fn untreatable(situation: &Situation<'_>) -> Vec<FixLeftOut> {
                 "ordinary threads have a timer slack: give the task a real-time policy, or a smaller `TimerSlackNSec=`"
             }
             CauseKind::OwnWork => "the work of the task itself takes the time: no setting shortens it",
-            CauseKind::Steal => "the hypervisor decides it: pin the virtual CPUs on the host",
+            CauseKind::Steal | CauseKind::HostStall => {
+                "the hypervisor decides it: pin the virtual CPUs on the host"
+            }
             CauseKind::Smi => "the firmware decides it: look for settings of the firmware",
             CauseKind::Lock | CauseKind::PreemptOff | CauseKind::IrqsOff => {
                 "code of the kernel does it: avoid what calls it, or change that code"

@@ -3,7 +3,7 @@
 //! The same state means different things in different phases: code with interrupts off delays a timer that is due,
 //! and a thread of low priority does; but once the task is runnable, the same thread must hold it up by other means.
 
-use crate::blame::piece::{Blame, IDLE_EXIT_MAX_NS, STOPPED_LEAST_NS, may_run_before};
+use crate::blame::piece::{Blame, EDGE_MAX_NS, IDLE_EXIT_MAX_NS, STOPPED_LEAST_NS, may_run_before};
 use crate::confidence::{CONCLUDED, FAINT, LEFT_OVER, LIKELY, POSSIBLE, SEEN, SHOWN, STATED, UNENDED};
 use crate::find::late::LateKind;
 use crate::find::late::PRIORITY_NORMAL;
@@ -200,7 +200,7 @@ impl Labeller<'_> {
 
     /// The timer should have interrupted this.
     fn timer_due(&self, span: &Span, length_ns: u64) -> Label {
-        use CauseKind::{IrqsOff, TimerLate, Unattributed};
+        use CauseKind::{HostStall, IrqsOff, TimerLate, Unattributed};
         let state = &span.state;
         let by = |kind, what, confidence, reason| self.by(kind, state, what, confidence, reason);
         // Who ran with interrupts on did not delay the timer: the timeline alone names it.
@@ -210,10 +210,23 @@ impl Labeller<'_> {
         }
         if state.user {
             let reason = "the CPU was in user mode, where interrupts are on";
-            return late_timer("user mode, the timer interrupt does not come", LIKELY, reason);
+            let what = "user mode, the timer interrupt does not come";
+            return match self.is_virtual {
+                true => by(HostStall, what, CONCLUDED, reason).nobody(),
+                false => late_timer(what, LIKELY, reason),
+            };
         }
         let found = self.interrupted(span);
         let innermost = crate::stack::innermost(&found);
+        let is_edge = innermost.as_ref().is_some_and(|(function, _)| vocabulary::is_edge(function));
+        if state.irqs_off != Knowledge::ByEvent && is_edge && length_ns > EDGE_MAX_NS {
+            let reason = "the timer interrupt came late into the kernel's entry or exit, or as a timer was armed: a few instructions";
+            let what = "the timer interrupt does not come";
+            return match self.is_virtual {
+                true => by(HostStall, what, CONCLUDED, reason).nobody(),
+                false => late_timer(what, LIKELY, reason),
+            };
+        }
         if state.irqs_off != Knowledge::ByEvent
             && innermost.is_some_and(|(function, _)| vocabulary::goes_to_sleep(&function))
         {

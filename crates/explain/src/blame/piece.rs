@@ -7,6 +7,9 @@ use whylate_core::result::CauseKind;
 /// Leaving an idle state takes less than this; what takes longer is the timer, or a CPU that stands still.
 pub(crate) const IDLE_EXIT_MAX_NS: u64 = 2_000_000;
 
+/// An edge of the kernel (entry, exit, arming a timer, HLT) has a few instructions: what takes longer there stopped the CPU.
+pub(crate) const EDGE_MAX_NS: u64 = 20_000;
+
 /// A handler that is silent for longer may have been stopped itself: a guest's timer interrupts, which take some 5 us, were seen
 /// to take 50 to 120 us now and then.
 pub(crate) const STOPPED_LEAST_NS: u64 = 50_000;

@@ -65,9 +65,17 @@ pub(crate) fn relabel(pieces: &mut [Piece], labeller: &Labeller<'_>) {
     }
     for piece in pieces.iter_mut().filter(|piece| is_open(piece)) {
         if stood_still(piece, &timers, labeller) {
-            let reason =
-                "no CPU did anything, and timers of several CPUs were late by it: firmware, or a hypervisor";
-            let blame = Blame::new(CauseKind::Hardware, CONCLUDED, reason);
+            let (kind, reason) = match labeller.is_virtual {
+                true => (
+                    CauseKind::HostStall,
+                    "no CPU did anything, and timers of several CPUs were late by it, in a virtual machine",
+                ),
+                false => (
+                    CauseKind::Hardware,
+                    "no CPU did anything, and timers of several CPUs were late by it: firmware, or a hypervisor",
+                ),
+            };
+            let blame = Blame::new(kind, CONCLUDED, reason);
             relabel_one(piece, blame, "the whole machine stood still".to_owned());
         }
     }
@@ -122,7 +130,7 @@ fn below_hypervisor(piece: &mut Piece, labeller: &Labeller<'_>) {
     let reason = "no CPU did anything, in a virtual machine: its hypervisor, which the trace does not show";
     relabel_one(
         piece,
-        Blame::new(CauseKind::Hardware, CONCLUDED, reason),
+        Blame::new(CauseKind::HostStall, CONCLUDED, reason),
         "nothing happened on any CPU".to_owned(),
     );
 }
@@ -146,8 +154,9 @@ fn relabel_one(piece: &mut Piece, blame: Blame, what: String) {
 
 /// Whether the machine may have stopped in it: anywhere, also in a handler or in code with interrupts off.
 fn is_open(piece: &Piece) -> bool {
-    use CauseKind::{IdleExit, Irq, IrqsOff, TimerLate, Unattributed};
-    let kind = matches!(piece.blame.kind, Some(TimerLate | IdleExit | Unattributed | Irq | IrqsOff));
+    use CauseKind::{HostStall, IdleExit, Irq, IrqsOff, TimerLate, Unattributed};
+    let kind =
+        matches!(piece.blame.kind, Some(HostStall | TimerLate | IdleExit | Unattributed | Irq | IrqsOff));
     kind && piece.length() >= LEAST_NS
 }
 
@@ -189,8 +198,9 @@ fn stood_still(piece: &Piece, timers: &[LateTimer], labeller: &Labeller<'_>) -> 
         let within = timer.at_ns > from && timer.due_ns < to;
         timer.cpu != piece.detail.cpu && within && timer.at_ns - timer.due_ns >= least
     };
-    let taken_here = matches!(piece.blame.kind, Some(CauseKind::TimerLate | CauseKind::IdleExit))
-        || piece.detail.span.is_some_and(|span| takes_interrupts(&span, labeller));
+    let taken_here =
+        matches!(piece.blame.kind, Some(CauseKind::HostStall | CauseKind::TimerLate | CauseKind::IdleExit))
+            || piece.detail.span.is_some_and(|span| takes_interrupts(&span, labeller));
     let taken_there = |timer: &LateTimer| {
         let silence = spans.get(&timer.cpu).and_then(|spans| silence(spans, from, to));
         silence.is_some_and(|(_, span)| takes_interrupts(&span, labeller))

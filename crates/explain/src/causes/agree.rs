@@ -83,7 +83,7 @@ fn preferred(run: &Cause, trace: &Cause) -> Option<Side> {
     // From vague to exact: the timer was late, nothing of the kernel ran, a counter names the cause.
     let exactness = |kind| match kind {
         CauseKind::TimerLate => Some(1),
-        CauseKind::Hardware => Some(2),
+        CauseKind::Hardware | CauseKind::HostStall => Some(2),
         CauseKind::Smi | CauseKind::Steal => Some(3),
         _ => None,
     };
@@ -135,12 +135,12 @@ fn name(cause: &Cause) -> String {
     format!("{}{actor}{function} ({:.2})", cause.kind.name(), grade(cause))
 }
 
-/// Makes one answer for each spike that has a trace, and puts it into both. To be called once, on what a run's tables and
-/// notes say; its warnings tell where its own causes come from.
-pub fn combine_run(cells: &mut [CellResult], warnings: &[Warning]) {
+/// Makes one answer for each spike that has a trace, and puts it into both; in a guest claims are weighed against the stalls of
+/// its hypervisor. Call it once, on what a run's tables and notes say; its warnings tell where its own causes come from.
+pub fn combine_run(cells: &mut [CellResult], warnings: &[Warning], is_virtual: bool) {
     let is_from_tracefs = warnings.iter().any(|warning| warning.code == WarningCode::CausesFromTracefs);
     let from = if is_from_tracefs { CauseSource::Tracefs } else { CauseSource::Bpf };
-    for cell in cells {
+    for cell in cells.iter_mut() {
         let listed: Vec<&mut Spike> =
             cell.probes.iter_mut().flat_map(|probe| &mut probe.spikes).chain(&mut cell.spikes).collect();
         for spike in listed {
@@ -151,6 +151,11 @@ pub fn combine_run(cells: &mut [CellResult], warnings: &[Warning]) {
                 (spike.cause, spike.also, spike.lost) = (answer.cause, answer.also, answer.lost);
             }
         }
+    }
+    if is_virtual {
+        super::hypervisor::weigh(cells);
+    }
+    for cell in cells {
         for trace in &mut cell.traces {
             let mut listed = cell.spikes.iter().chain(cell.probes.iter().flat_map(|probe| &probe.spikes));
             let Some(spike) = listed.find(|spike| is_of(trace, spike)) else { continue };
@@ -299,8 +304,8 @@ mod tests {
         }];
         let warned = [Warning::new(WarningCode::CausesFromTracefs, "")];
         let mut from_tracefs = cells.clone();
-        combine_run(&mut from_tracefs, &warned);
-        combine_run(&mut cells, &[]);
+        combine_run(&mut from_tracefs, &warned, false);
+        combine_run(&mut cells, &[], false);
         assert_eq!(from_tracefs[0].spikes[0].cause.sources, [CauseSource::Tracefs]);
         let [cell] = cells;
         assert_eq!(cell.spikes[0].cause.sources, [CauseSource::Bpf]);

@@ -2,6 +2,7 @@
 
 mod agree;
 pub(crate) mod divide;
+mod hypervisor;
 pub(crate) mod judge;
 
 pub use agree::combine_run;

@@ -2,8 +2,8 @@
 
 use super::window::{Slice, Surroundings, Window};
 use super::{Activity, Recording, Segment, Thread};
-use crate::blame::piece::{Blame, IDLE_EXIT_MAX_NS, may_run_before};
-use crate::confidence::{CONCLUDED, LIKELY, POSSIBLE, RECORDED, SHOWN, STATED};
+use crate::blame::piece::{Blame, EDGE_MAX_NS, IDLE_EXIT_MAX_NS, may_run_before};
+use crate::confidence::{CONCLUDED, LIKELY, RECORDED, SHOWN, STATED};
 use crate::stack;
 use crate::vocabulary;
 use whylate_core::CpuId;
@@ -238,14 +238,11 @@ impl<'r> Context<'r> {
         if self.idled_ns(slice) > IDLE_EXIT_MAX_NS {
             let evidence =
                 format!("the CPU was in {state} {when}, for longer than any idle state takes to leave");
-            return self.counted(&evidence).unwrap_or_else(|| match confidence {
-                LIKELY => Blame::new(
-                    Kind::TimerLate,
-                    LIKELY,
-                    format!("{evidence}: the timer came late, or the CPU stood still"),
-                ),
-                _ => Blame::new(Kind::Unattributed, 0.0, evidence),
-            });
+            return match confidence {
+                LIKELY => self.stood_still(&evidence),
+                _ if self.surroundings.is_virtual => self.stood_still(&evidence),
+                _ => self.counted(&evidence).unwrap_or_else(|| Blame::new(Kind::Unattributed, 0.0, evidence)),
+            };
         }
         let hypervisor = if self.surroundings.is_virtual { ", under a hypervisor" } else { "" };
         Blame::new(Kind::IdleExit, confidence, format!("the CPU was in {state} {when}{hypervisor}"))
@@ -300,6 +297,15 @@ impl<'r> Context<'r> {
     /// A lesser thread went on running after the wake-up.
     fn not_preempted(&self, slice: &Slice<'_>, thread: &Thread) -> Blame {
         let named = self.running.and_then(|(_, stack)| stack::preempted(stack));
+        let is_edge = named.as_ref().is_some_and(|(function, _)| vocabulary::is_edge(function));
+        let in_user = self.running.is_some_and(|(_, stack)| stack::preempted_in_user(stack));
+        if (is_edge || in_user) && slice.to_ns - slice.from_ns > EDGE_MAX_NS {
+            let evidence = format!(
+                "{} was on its way out of an interrupt, where nothing defers the switch",
+                thread.command
+            );
+            return self.stood_still(&evidence);
+        }
         let scheduled = figure::scheduled(thread.priority);
         let evidence = format!("it kept the CPU after the wake-up of the task, at {scheduled}");
         let blame = if self.lacks_ticks(slice) {
@@ -356,15 +362,25 @@ impl<'r> Context<'r> {
     /// Neither the kernel nor the task had the CPU.
     fn outside(&self, evidence: &str) -> Blame {
         self.counted(evidence).unwrap_or_else(|| {
+            if self.surroundings.is_virtual {
+                return host_stall(evidence);
+            }
             let sibling = self.surroundings.siblings.get(&self.window.cpu);
             let (confidence, more) = match sibling {
-                _ if self.surroundings.is_virtual => (POSSIBLE, "; below it is a hypervisor".to_owned()),
                 Some(cpus) => {
                     (LIKELY, format!("; CPU {cpus}, the other thread of the core, may have slowed it down"))
                 }
                 None => (SHOWN, String::new()),
             };
             Blame::new(Kind::Hardware, confidence, format!("{evidence}{more}"))
+        })
+    }
+
+    /// The CPU ran nothing for longer than the code at which it was found can take.
+    pub(super) fn stood_still(&self, evidence: &str) -> Blame {
+        self.counted(evidence).unwrap_or_else(|| match self.surroundings.is_virtual {
+            true => host_stall(evidence),
+            false => Blame::new(Kind::TimerLate, LIKELY, format!("{evidence}; the CPU may have stood still")),
         })
     }
 
@@ -377,6 +393,14 @@ impl<'r> Context<'r> {
         };
         Some(Blame::new(kind, SHOWN, format!("{evidence}; {more}")))
     }
+}
+
+fn host_stall(evidence: &str) -> Blame {
+    Blame::new(
+        Kind::HostStall,
+        CONCLUDED,
+        format!("{evidence}; below it is a hypervisor, which counted no stolen time"),
+    )
 }
 
 fn throttled(evidence: &str) -> Blame {

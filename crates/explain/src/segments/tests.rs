@@ -395,7 +395,7 @@ fn nothing_recorded_in_user_mode_is_hardware_unless_somebody_counts_it() {
     let firmware = kind(&Surroundings { smis: Some(1), steal_ns: Some(1), ..Surroundings::default() });
     assert_eq!(firmware.kind, CauseKind::Smi);
     let guest = kind(&Surroundings { is_virtual: true, smis: Some(0), ..Surroundings::default() });
-    assert_eq!(guest.kind, CauseKind::Hardware);
+    assert_eq!(guest.kind, CauseKind::HostStall);
     assert!(guest.confidence < bare.confidence);
 }
 

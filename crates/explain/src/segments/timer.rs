@@ -3,7 +3,7 @@
 use super::blame::Context;
 use super::window::Slice;
 use super::{Activity, Thread};
-use crate::blame::piece::Blame;
+use crate::blame::piece::{Blame, EDGE_MAX_NS};
 use crate::confidence::{CONCLUDED, LIKELY, RECORDED, STATED};
 use crate::stack;
 use crate::vocabulary;
@@ -70,13 +70,19 @@ impl<'r> Context<'r> {
         let Some(below) = self.interrupted() else {
             return self.without_stack(thread);
         };
+        let whose = thread.map(|thread| format!(" of {}", thread.command)).unwrap_or_default();
         if below.is_empty() {
-            let whose = thread.map(|thread| format!(" of {}", thread.command)).unwrap_or_default();
             let evidence = format!("{late}it interrupted user mode{whose}, where interrupts are on");
-            return self.counted(&evidence).unwrap_or_else(|| {
-                let evidence = format!("{evidence}; the CPU may have stood still");
-                Blame::new(Kind::TimerLate, LIKELY, evidence)
-            });
+            return self.stood_still(&evidence);
+        }
+        let named = stack::innermost(below);
+        if let Some((function, _)) = &named
+            && slice.to_ns - slice.from_ns > EDGE_MAX_NS
+            && vocabulary::is_edge(function)
+        {
+            return self.stood_still(&format!(
+                "{late}it found the CPU{whose} in {function}, which has only a few instructions"
+            ));
         }
         let sure = if is_released && self.let_in_until_ns.is_none() { STATED } else { CONCLUDED };
         let (confidence, more) = match self.surroundings.is_virtual {
@@ -84,7 +90,7 @@ impl<'r> Context<'r> {
             false => (sure, ""),
         };
         let evidence = format!("{late}this is what it interrupted{more}");
-        let blame = Blame::new(Kind::IrqsOff, confidence, evidence).named(stack::innermost(below));
+        let blame = Blame::new(Kind::IrqsOff, confidence, evidence).named(named);
         match thread {
             Some(thread) => blame.thread(&thread.command, thread.pid),
             None => blame,

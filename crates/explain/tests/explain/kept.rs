@@ -163,7 +163,7 @@ fn whether_it_was_a_guest_is_known_from_elsewhere() {
         );
     let lines = format!("{silent}5000 0 swapper/0-0 d..h... irq 24 eth0\n5010 0 swapper/0-0 d..h... irqx 24");
     let kind = |is_virtual| only_spike(&explained(&lines, &KeptMoment { is_virtual, ..MOMENT })).cause.kind;
-    assert_eq!(kind(Some(true)), CauseKind::Hardware);
-    assert_ne!(kind(Some(false)), CauseKind::Hardware);
+    assert_eq!(kind(Some(true)), CauseKind::HostStall);
+    assert_ne!(kind(Some(false)), CauseKind::HostStall);
     assert_eq!(kind(None), kind(Some(false)), "no name in it is a guest's");
 }
