@@ -3,8 +3,8 @@
 
 use crate::section::{Cell, Span, Text, Tone};
 use std::cmp::Ordering;
-use whylate_core::figure::{between, probability, value};
-use whylate_core::result::{Comparison, Outcome};
+use whylate_core::figure::{between, nanoseconds, probability, value};
+use whylate_core::result::{CauseChange, CauseDifference, Comparison, Outcome};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reading {
@@ -72,6 +72,28 @@ pub(crate) fn interval(comparison: &Comparison) -> Option<(Option<f64>, Option<f
     let (low, high) = (comparison.ratio_low, comparison.ratio_high);
     let is_apart = low.is_some_and(|low| low > 1.0) || high.is_some_and(|high| high < 1.0);
     (!(is_apart && comparison.outcome == Outcome::CannotTell)).then_some((low, high))
+}
+
+/// `+12.0 us per s to +31.0 us per s`; empty where it says more than the verdict: a difference on its own that is none among all
+/// causes and contrasts.
+pub(crate) fn interval_of_rates(it: &CauseDifference) -> String {
+    let (low, high) = (it.difference_low, it.difference_high);
+    let is_apart = low.is_some_and(|low| low > 0.0) || high.is_some_and(|high| high < 0.0);
+    if is_apart && it.change == CauseChange::CannotTell {
+        return String::new();
+    }
+    let end = |end: Option<f64>| match end {
+        None => "open".to_owned(),
+        Some(end) if end.abs() < 1.0 => "0".to_owned(),
+        Some(end) => {
+            let sign = if end < 0.0 { "-" } else { "+" };
+            format!("{sign}{} per s", nanoseconds(end.abs() as u64))
+        }
+    };
+    match (low, high) {
+        (None, None) => "not bounded".to_owned(),
+        (low, high) => format!("{} to {}", end(low), end(high)),
+    }
 }
 
 /// Three digits: `0.962`, `1.57`, `12.4`, `210`.

@@ -69,12 +69,14 @@ pub struct CauseContrast<K> {
     pub more_repeats: Option<u32>,
 }
 
-/// Contrasts every cause of two groups, those that changed first. A difference of at most `same_ns_per_s` is none. Empty
-/// without a block that has repeats of both.
+/// Contrasts every cause of two groups, those that changed first. A difference of at most `same_ns_per_s` is none. `contrasts`
+/// is the number of such contrasts that are made together: claims are corrected for it (Bonferroni). Empty without a block
+/// that has repeats of both.
 pub fn by_cause<K: Ord + Clone>(
     first: &[CauseRepeat<K>],
     second: &[CauseRepeat<K>],
     same_ns_per_s: f64,
+    contrasts: usize,
 ) -> Vec<CauseContrast<K>> {
     let slots = Slots::new(first, second);
     if slots.blocks.is_empty() {
@@ -94,6 +96,7 @@ pub fn by_cause<K: Ord + Clone>(
         .zip(&rates)
         .zip(p_values)
         .map(|((cause, rates), (p_value, statistic))| {
+            let p_value = (p_value * contrasts.max(1) as f64).min(1.0);
             let rate = |repeats: &[CauseRepeat<K>]| rate(repeats, cause.as_ref(), &tested);
             let (before, now) = (rate(first), rate(second));
             let difference = slots.interval(rates, &choices);

@@ -12,7 +12,7 @@ use whylate_core::SeriesName;
 use whylate_core::plan::{Plan, SeriesStatistic};
 use whylate_core::result::{
     COMPARE_FORMAT, CauseDifference, CellResult, CompareOutcome, CompareResult, CompareSide, Described,
-    MeasureResult, RepeatProbe, RunContrast, RunResult, Spike, differences,
+    MeasureResult, RunContrast, RunResult, Spike, differences,
 };
 use whylate_stats::compare::{self, Basis, CauseUnit, Question, RunValues};
 use whylate_store::{Folder, Reader, StoreError};
@@ -359,45 +359,43 @@ fn causes(baseline: &ComparedSide, side: &ComparedSide) -> Vec<CauseDifference> 
         .collect();
     names.sort_unstable();
     names.dedup();
-    let names = names.into_iter().filter(|name| SeriesName::of(name).facts().is_some());
-    let units = |side| cause_units(side, of_one_run);
-    names
-        .flat_map(|name| {
-            compare::cause_differences(&side.name, name, &units(baseline)(name), &units(side)(name))
-        })
-        .collect()
+    names.retain(|name| SeriesName::of(name).facts().is_some());
+    // Runs of earlier versions have no ledger: of them only the largest spikes are known.
+    let has_ledger =
+        |side: &ComparedSide| cells(side).all(|cell| cell.spikes.is_empty() || !cell.ledger.is_empty());
+    let by_ledger = has_ledger(baseline) && has_ledger(side);
+    let units = |side: &ComparedSide, name: &str| cause_units(side, name, of_one_run, by_ledger);
+    let of_series = |name: &&str| {
+        compare::cause_differences(&side.name, name, &units(baseline, name), &units(side, name), names.len())
+    };
+    names.iter().flat_map(of_series).collect()
+}
+
+/// The cells of a side.
+fn cells(side: &ComparedSide) -> impl Iterator<Item = &CellResult> {
+    let of_side = |it: &&CellResult| side.cell.as_ref().is_none_or(|cell| *cell == it.name);
+    side.runs().flat_map(|run| &run.cells).filter(of_side)
 }
 
 /// The units of a side for one series: its repeats, or its runs.
-fn cause_units<'a>(side: &'a ComparedSide, by_repeat: bool) -> impl Fn(&str) -> Vec<CauseUnit<'a>> {
-    move |name| {
-        let wanted = SeriesName::of(name);
-        let mut units = Vec::new();
-        for run in side.runs() {
-            let mut whole = CauseUnit::default();
-            for cell in run.cells.iter().filter(|it| side.cell.as_ref().is_none_or(|cell| *cell == it.name)) {
-                for repeat in &cell.repeats {
-                    let own = |it: &&RepeatProbe| {
-                        let of = SeriesName::of(&it.probe);
-                        of.probe == wanted.probe && of.series == wanted.series
-                    };
-                    let measured_ns = repeat.probes.iter().filter(own).map(|it| it.measured_ns).sum();
-                    let is_own = |spike: &&Spike| {
-                        spike.repeat == Some(repeat.repeat) && spike.probe.as_deref() == Some(name)
-                    };
-                    let spikes: Vec<&Spike> = cell.spikes.iter().filter(is_own).collect();
-                    if by_repeat {
-                        units.push(CauseUnit { block: repeat.block, measured_ns, spikes });
-                    } else {
-                        whole.measured_ns += measured_ns;
-                        whole.spikes.extend(spikes);
-                    }
+fn cause_units(side: &ComparedSide, name: &str, by_repeat: bool, by_ledger: bool) -> Vec<CauseUnit> {
+    let mut units = Vec::new();
+    for run in side.runs() {
+        let mut whole = CauseUnit::default();
+        for cell in run.cells.iter().filter(|it| side.cell.as_ref().is_none_or(|cell| *cell == it.name)) {
+            for repeat in &cell.repeats {
+                if by_repeat {
+                    let mut unit = CauseUnit { block: repeat.block, ..CauseUnit::default() };
+                    unit.add(cell, repeat, name, by_ledger);
+                    units.push(unit);
+                } else {
+                    whole.add(cell, repeat, name, by_ledger);
                 }
             }
-            if !by_repeat {
-                units.push(whole);
-            }
         }
-        units
+        if !by_repeat {
+            units.push(whole);
+        }
     }
+    units
 }

@@ -105,8 +105,10 @@ pub struct RunContrast {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CauseDifference {
-    /// The side that is compared with the baseline.
+    /// The side that is compared with the baseline; a cell in a run.
     pub side: String,
+    /// The cell compared with; absent where sides of `compare` are compared.
+    pub baseline: Option<String>,
     /// The series of which the spikes are.
     pub probe: String,
     /// Kind, actor and function.
@@ -123,7 +125,27 @@ pub struct CauseDifference {
     pub difference_low: Option<f64>,
     /// Its upper end.
     pub difference_high: Option<f64>,
-    /// Corrected for the number of causes of the series.
+    /// Spikes in which it had a part, per measured second in the baseline.
+    #[serde(default)]
+    pub baseline_per_s: f64,
+    /// The same on this side.
+    #[serde(default)]
+    pub per_s: f64,
+    /// The most that it took of one spike in the baseline.
+    #[serde(default)]
+    pub baseline_max_ns: u64,
+    /// The same on this side.
+    #[serde(default)]
+    pub max_ns: u64,
+    /// Blocks in which it takes more on this side.
+    #[serde(default)]
+    pub blocks_larger: u32,
+    /// Blocks with repeats of both.
+    #[serde(default)]
+    pub blocks: u32,
+    /// About how many more repeats, or runs, would tell, if they are as these.
+    pub more_repeats: Option<u32>,
+    /// Corrected for the number of causes and contrasts.
     pub p_value: f64,
     /// What became of it.
     pub change: CauseChange,

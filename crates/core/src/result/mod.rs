@@ -16,6 +16,7 @@ mod fix;
 mod fix_goal;
 mod histograms;
 mod late_time;
+mod ledger;
 mod live;
 mod loaded;
 mod log;
@@ -61,7 +62,9 @@ pub use histograms::{
     CpuHistograms, HISTOGRAMS_FORMAT, HistogramKind, HistogramSource, HistogramsResult, KernelHistogram,
     LatencyRecord, WakeupTotals,
 };
+use late_time::lasting_name;
 pub use late_time::{LateTime, late_time, shares};
+pub use ledger::{Ledger, LedgerRow, OTHERS};
 pub use live::{LIVE_SOCKET, LiveCpu, LiveValue};
 pub use loaded::{LoadedLatency, LoadedPoint};
 pub use log::LogMessage;

@@ -1,6 +1,6 @@
 //! What `whylate run --json` prints.
 
-use super::{ProbeResult, Quantiles, Spike, SpikeTrace};
+use super::{LedgerRow, ProbeResult, Quantiles, Spike, SpikeTrace};
 use crate::facts::Facts;
 use crate::plan::{Plan, Statistic};
 use crate::record::{InterruptRecord, IpiRecord, RateRecord};
@@ -39,6 +39,9 @@ pub struct RunResult {
     pub answers: Vec<Answer>,
     /// Comparisons between cells that differ in one thing.
     pub comparisons: Vec<Comparison>,
+    /// The late time of each cause in cells that differ in one thing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cause_contrasts: Vec<super::CauseDifference>,
     /// Latency over the rate of a load, where cells have one at several rates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loaded_latency: Vec<super::LoadedLatency>,
@@ -167,6 +170,9 @@ pub struct CellResult {
     pub ipis: Vec<IpiRecord>,
     /// Largest spikes of all probes and repeats, largest first.
     pub spikes: Vec<Spike>,
+    /// What each cause took of the late time of all complete repeats; empty where causes were not looked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ledger: Vec<LedgerRow>,
     /// The traces that were kept of spikes, largest first; only with `trace` in the plan.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub traces: Vec<SpikeTrace>,
@@ -210,6 +216,9 @@ pub struct RepeatResult {
     pub error: Option<String>,
     /// Per probe and CPU, without histograms.
     pub probes: Vec<RepeatProbe>,
+    /// What each cause took of the late time; empty where causes were not looked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ledger: Vec<LedgerRow>,
 }
 
 /// One probe on one CPU in one repeat.

@@ -299,7 +299,15 @@ impl<'r> Context<'r> {
         let named = self.running.and_then(|(_, stack)| stack::preempted(stack));
         let is_edge = named.as_ref().is_some_and(|(function, _)| vocabulary::is_edge(function));
         let in_user = self.running.is_some_and(|(_, stack)| stack::preempted_in_user(stack));
-        if (is_edge || in_user) && slice.to_ns - slice.from_ns > EDGE_MAX_NS {
+        let is_long = slice.to_ns - slice.from_ns > EDGE_MAX_NS;
+        if in_user && !is_long {
+            return Blame::new(
+                Kind::ContextSwitch,
+                SHOWN,
+                format!("{} was preempted in user mode, where nothing defers the switch", thread.command),
+            );
+        }
+        if (is_edge || in_user) && is_long {
             let evidence = format!(
                 "{} was on its way out of an interrupt, where nothing defers the switch",
                 thread.command

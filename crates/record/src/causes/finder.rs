@@ -17,10 +17,10 @@ use whylate_host::interrupts::Counts;
 use whylate_host::smi::SmiCounter;
 use whylate_stats::summary::keep_first;
 
-/// At most this many of the spikes that come at once are explained on each CPU, the largest first. The gaps of a loop that
-/// never sleeps beyond them are only counted by who took their time.
+/// At most this many of the explanations of spikes that come at once are kept on each CPU, the largest first. Those beyond them
+/// are counted by who took their time.
 const AT_ONCE_MAX: usize = 64;
-/// At most this long, of the twentieth of a second in which they came.
+/// They are looked at for at most this long, of the twentieth of a second in which they came; the rest is not explained.
 const COUNTED_WITHIN: Duration = Duration::from_millis(10);
 /// At most this many explanations are kept.
 const KEPT_MAX: usize = 16_384;
@@ -194,9 +194,6 @@ impl FindsCauses for LiveFinder {
             own.sort_by_key(|spike| Reverse(spike.latency_ns));
             self.surroundings.steal_ns = since_last(&mut self.steal, cpu, steal.of(cpu));
             let is_timer = self.probe(cpu).is_some_and(|probe| probe.measured.is_timer);
-            if is_timer {
-                own.truncate(AT_ONCE_MAX);
-            }
             let own_missed = missed_now.in_window(is_timer);
             self.explain_cpu(cpu, &own, own_missed.count())?;
             if own_missed.count() > relevant.count() {
@@ -273,6 +270,8 @@ impl LiveFinder {
         for (nth, spike) in spikes.iter().enumerate() {
             let is_kept = nth < AT_ONCE_MAX;
             if !is_kept && began.elapsed() > COUNTED_WITHIN {
+                let left = spikes[nth..].iter();
+                left.for_each(|spike| self.account.add(cpu, spike.latency_ns, &[]));
                 break;
             }
             let Some(window) = self.window(cpu, begin(spike), spike.at_ns) else { continue };
@@ -287,9 +286,7 @@ impl LiveFinder {
                 causes = decompose(&window, &within, &self.surroundings);
             }
             let (at_ns, latency_ns) = (spike.at_ns, spike.latency_ns);
-            if !window.is_timer {
-                self.account.add(cpu, latency_ns, &causes);
-            }
+            self.account.add(cpu, latency_ns, &causes);
             if !is_kept {
                 continue;
             }

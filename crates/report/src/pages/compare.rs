@@ -161,26 +161,18 @@ fn causes(result: &CompareResult) -> Section {
             CauseChange::Same | CauseChange::CannotTell => Tone::Plain,
         };
         let rate = |ns_per_s: f64| format!("{} per s", figure::nanoseconds(ns_per_s.abs() as u64));
-        let end = |end: Option<f64>| match end {
-            None => "open".to_owned(),
-            Some(end) if end.abs() < 1.0 => "0".to_owned(),
-            Some(end) => format!("{}{}", if end < 0.0 { "-" } else { "+" }, rate(end)),
-        };
-        let interval = match (it.difference_low, it.difference_high) {
-            (None, None) => "not bounded".to_owned(),
-            (low, high) => format!("{} to {}", end(low), end(high)),
-        };
         Row::of::<Cell>([
             it.cause.clone().into(),
             it.probe.clone().into(),
             format!("{} ({})", rate(it.baseline_ns_per_s), share(it.baseline_share)).into(),
             format!("{} ({})", rate(it.ns_per_s), share(it.share)).into(),
-            interval.into(),
+            reading::interval_of_rates(it).into(),
             Cell { tone, ..it.change.name().replace('_', " ").into() },
         ])
     };
-    let section = Section::new("causes", "Late time by cause")
-        .meaning("late time of the recorded spikes; the unit is the run, or the repeat of cells of one run");
+    let section = Section::new("causes", "Late time by cause").meaning(
+        "late time of the spikes above the threshold; the unit is the run, or the repeat of cells of one run",
+    );
     section.with(Table::new(columns, result.causes.iter().map(row).collect()))
 }
 

@@ -13,6 +13,7 @@ pub(crate) mod head;
 mod histograms;
 mod interrupts;
 mod ipis;
+mod late_causes;
 mod late_time;
 mod loaded;
 mod machine;
@@ -37,6 +38,7 @@ const RUN: &[fn(&RunResult) -> Vec<Section>] = &[
     fix::of_run,
     summary::of_run,
     answers::of_plan,
+    late_causes::of_run,
     late_time::of_run,
     matrix::of_run,
     noise::of_run,

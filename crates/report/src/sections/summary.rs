@@ -34,6 +34,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     items.extend(of_scheduler(run).map(|text| item("gaps", (text, Tone::Plain))));
     items.push(item("who", (who(run, deciding.as_deref()), Tone::Plain)));
     items.extend((!effects.is_empty()).then(|| item("effect", (effects, Tone::Plain))));
+    items.extend(super::late_causes::in_short(run));
     items.push(item("helps", (helps(run, &treatments), Tone::Plain)));
     vec![Section::new("summary", "In short").with(items)]
 }

@@ -73,7 +73,7 @@ fn without_a_difference_at_most_one_in_twenty_claims_something() {
         let false_claims = (0..runs)
             .filter(|_| {
                 let (first, second) = run(&mut random, 8, drift, |_| None);
-                !claims(&by_cause(&first, &second, 0.0)).is_empty()
+                !claims(&by_cause(&first, &second, 0.0, 1)).is_empty()
             })
             .count();
         // 5 % of 300 are 15; above 25 is below 1 % by chance.
@@ -93,10 +93,10 @@ fn a_planted_cause_is_found_and_no_other_is_claimed() {
                 (count > 0).then(|| times(count, each_ns))
             };
             let (first, second) = run(&mut random, 8, 0.3, plant);
-            let said = claims(&by_cause(&first, &second, 0.0));
+            let said = claims(&by_cause(&first, &second, 0.0, 1));
             found += usize::from(said.contains(&("planted", CauseChange::New)));
             others += usize::from(said.iter().any(|(name, _)| *name != "planted"));
-            let back = claims(&by_cause(&second, &first, 0.0));
+            let back = claims(&by_cause(&second, &first, 0.0, 1));
             reversed += usize::from(back.contains(&("planted", CauseChange::Gone)));
         }
         assert!(
@@ -114,25 +114,25 @@ fn rates_intervals_and_blocks_are_those_of_the_repeats() {
     };
     let first: Repeats = (0..8).map(|nth| repeat(nth / 2, 0.0)).collect();
     let second: Repeats = (0..8).map(|nth| repeat(nth / 2, 4_000.0 + f64::from(nth) * 100.0)).collect();
-    let [row] = &by_cause(&first, &second, 0.0)[..] else { panic!("one cause") };
+    let [row] = &by_cause(&first, &second, 0.0, 1)[..] else { panic!("one cause") };
     assert_eq!((row.change, row.larger_in, row.more_repeats), (CauseChange::New, (4, 4), None));
     assert_eq!((row.first, row.second.repeats), (CauseRate::default(), 8));
     assert!((row.second.ns_per_s - 2_175.0).abs() < 1e-6 && (row.second.per_s - 1.0).abs() < 1e-9);
     assert!((row.p_value - 2.0 / 1296.0).abs() < 1e-9, "{}", row.p_value);
     let (low, high) = (row.difference.0.unwrap(), row.difference.1.unwrap());
     assert!(low > 2_000.0 && low < 2_175.0 && high > 2_175.0 && high < 2_350.0, "{low} to {high}");
-    assert_eq!(by_cause(&second, &second, 500.0)[0].change, CauseChange::Same);
+    assert_eq!(by_cause(&second, &second, 500.0, 1)[0].change, CauseChange::Same);
 }
 
 #[test]
 fn few_repeats_claim_nothing_and_say_how_many_would_tell() {
     let mut random = SplitMix(5);
     let (first, second) = run(&mut random, 2, 0.0, |_| Some(times(20, 100_000.0)));
-    let found = by_cause(&first, &second, 0.0);
+    let found = by_cause(&first, &second, 0.0, 1);
     assert!(claims(&found).is_empty());
     let planted = found.iter().find(|row| row.cause == Some("planted")).unwrap();
     assert!(planted.more_repeats.is_some_and(|more| (2..=10).contains(&more)), "{planted:?}");
-    assert!(by_cause(&first, &[], 0.0).is_empty());
+    assert!(by_cause(&first, &[], 0.0, 1).is_empty());
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn causes_without_a_row_are_one_row_and_nothing_is_lost() {
         (0..30).map(|nth| (nth, times(1, 1_000.0 + f64::from(nth)))).collect();
     let repeats: Vec<CauseRepeat<u32>> =
         (0..4).map(|nth| CauseRepeat { block: nth / 2, seconds: 1.0, causes: causes.clone() }).collect();
-    let found = by_cause(&repeats, &repeats, 0.0);
+    let found = by_cause(&repeats, &repeats, 0.0, 1);
     assert!((TESTED_MAX - 1..=TESTED_MAX + 1).contains(&found.len()), "{}", found.len());
     let longest = found.iter().find(|row| row.cause == Some(29));
     assert!(longest.is_some(), "the longest spike has its row");

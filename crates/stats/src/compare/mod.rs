@@ -8,7 +8,7 @@ mod causes;
 mod conclusion;
 mod values;
 
-pub use causes::{CauseUnit, cause_differences};
+pub use causes::{CauseUnit, cause_contrasts, cause_differences};
 pub use conclusion::conclude;
 pub use values::{RunValues, ValueKey};
 

@@ -46,6 +46,7 @@ fn with_cell(cell: CellResult) -> RunResult {
         cells: vec![cell],
         answers: Vec::new(),
         comparisons: Vec::new(),
+        cause_contrasts: Vec::new(),
         fix: None,
         copies: None,
         loaded_latency: Vec::new(),

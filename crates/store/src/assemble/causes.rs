@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use whylate_core::CpuId;
 use whylate_core::quantity::{LOST_NS, THROTTLED};
 use whylate_core::record::{HwlatRecord, IpiRecord, SourceRecord, SpikeCauses};
-use whylate_core::result::{CauseKind, CpuResult, HwlatSample, SourceResult, Spike};
+use whylate_core::result::{CauseKind, CpuResult, HwlatSample, Ledger, SourceResult, Spike};
 use whylate_stats::summary::keep_first;
 
 /// A probe with its series, and a CPU.
@@ -28,6 +28,8 @@ pub(super) struct Causes {
     hwlat: BTreeMap<Place, BTreeMap<u64, HwlatSample>>,
     ipis: BTreeMap<Sent, IpiRecord>,
     sources: BTreeMap<Place, BTreeMap<Who, SourceResult>>,
+    /// By repeat.
+    ledgers: BTreeMap<u32, Ledger>,
 }
 
 impl Causes {
@@ -64,6 +66,7 @@ impl Causes {
         if key.is_noise_floor() {
             return Ok(());
         }
+        self.ledgers.entry(key.repeat).or_default().add(&key.probe, &record);
         let SourceRecord { cpu, kind, actor, function, gaps, total_ns, max_ns } = record;
         let of_place = self.sources.entry((key.probe.clone(), cpu)).or_default();
         let new = || SourceResult {
@@ -113,6 +116,11 @@ impl Causes {
         }
         sources.sort_by_key(|source| Reverse(source.total_ns));
         sources
+    }
+
+    /// The ledgers of the repeats.
+    pub(super) fn take_ledgers(&mut self) -> BTreeMap<u32, Ledger> {
+        std::mem::take(&mut self.ledgers)
     }
 
     /// What made the gap of a series that ended at a moment, where that is known.

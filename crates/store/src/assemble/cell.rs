@@ -15,8 +15,8 @@ use whylate_core::record::{
     CounterRecord, GpuRecord, InterruptRecord, Interval, RateRecord, SpikeCauses, SpikeRecord, TaskRecord,
 };
 use whylate_core::result::{
-    CellResult, CpuResult, GpuResult, LatencyRecord, ProbeResult, RateResult, RepeatProbe, RepeatResult,
-    ThrottledGaps,
+    CellResult, CpuResult, GpuResult, LatencyRecord, Ledger, ProbeResult, RateResult, RepeatProbe,
+    RepeatResult, ThrottledGaps,
 };
 use whylate_core::{CpuId, Nanos, SeriesName};
 use whylate_stats::throttling::{Circumstances, Gaps, Throttling};
@@ -215,11 +215,17 @@ impl CellData {
         let spikes = probes.iter().flat_map(|probe| probe.spikes.iter().cloned());
         let mut spikes = largest_spikes(spikes, shapes.spikes_kept);
         number_events(&mut spikes);
+        let mut ledgers = self.causes.take_ledgers();
+        let mut repeats = finish_repeats(self.repeats, begun, &throttled, info.plan.limit.unwrap_or(SPIKE));
+        for repeat in &mut repeats {
+            repeat.ledger = ledgers.remove(&repeat.repeat).unwrap_or_default().finish();
+        }
         CellResult {
             spikes,
+            ledger: Ledger::sum(repeats.iter().filter(|it| it.error.is_none()).flat_map(|it| &it.ledger)),
             ipis: self.causes.into_ipis(),
             probes,
-            repeats: finish_repeats(self.repeats, begun, &throttled, info.plan.limit.unwrap_or(SPIKE)),
+            repeats,
             rates,
             gpus: finish_gpus(self.gpus),
             interrupts: busiest_first(self.interrupts, |it| (it.cpu, it.count)),

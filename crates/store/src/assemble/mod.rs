@@ -95,6 +95,11 @@ fn assemble_as_opened(reader: &Reader) -> Result<RunResult, StoreError> {
         whylate_stats::judge(&mut results, &earlier, &info.plan, &missing);
     let verdict = damages.judge(verdict);
     let (comparisons, mut answers) = compared(&results, info);
+    let cause_contrasts = if info.fix.is_some() {
+        Vec::new()
+    } else {
+        whylate_stats::compare::cause_contrasts(&results, &info.plan)
+    };
     answers.extend(whylate_stats::copy_choice(&info.plan, info.copies.as_ref(), &results));
     Ok(RunResult {
         format: RUN_FORMAT.to_owned(),
@@ -106,6 +111,7 @@ fn assemble_as_opened(reader: &Reader) -> Result<RunResult, StoreError> {
         facts: info.facts.clone(),
         answers,
         comparisons,
+        cause_contrasts,
         loaded_latency: whylate_stats::loaded_latency(&info.plan, &results),
         copies: info.copies.clone(),
         fix: crate::fix::result(reader, &mut warnings),
@@ -345,6 +351,7 @@ fn finish_cell(
         block: execution.block,
         error: execution_error(execution, in_progress),
         probes: Vec::new(),
+        ledger: Vec::new(),
     });
     let mut result = data.finish(begun, info, shapes, &cell.loads, shown);
     result.name.clone_from(&cell.name);

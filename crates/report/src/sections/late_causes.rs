@@ -1,0 +1,136 @@
+//! Which cause a load adds and which one a treatment removes: late time by cause in cells that differ in one thing.
+
+use crate::reading::interval_of_rates;
+use crate::section::{Column, Depth, Item, Row, Section, Table, Tone};
+use crate::words::counted;
+use whylate_core::figure::{nanoseconds, nanoseconds_f64};
+use whylate_core::result::{CauseChange, CauseDifference, RunResult};
+
+/// The most sentences of "In short".
+const SENTENCES_MAX: usize = 4;
+
+pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
+    let all = &run.cause_contrasts;
+    let changed = section(
+        "cause-contrasts",
+        "What each change adds and removes",
+        all.iter().filter(|it| is_change(it)),
+    );
+    let whole = section("all-cause-contrasts", "Late time of every cause", all.iter()).depth(Depth::Detail);
+    [changed, whole].into_iter().flat_map(Section::unless_empty).collect()
+}
+
+fn section<'a>(name: &'static str, title: &str, rows: impl Iterator<Item = &'a CauseDifference>) -> Section {
+    let columns = vec![
+        Column::text("cell"),
+        Column::text("against").importance(1),
+        Column::text("of"),
+        Column::text("cause").wraps(),
+        Column::text("late time per s"),
+        Column::text("95 % interval of the difference").importance(1),
+        Column::text("largest"),
+        Column::text("change"),
+    ];
+    Section::new(name, title)
+        .meaning(
+            "late time of all spikes above the threshold. The unit is the repeat, within its block; claims are corrected for \
+             the number of causes and contrasts",
+        )
+        .with(Table::new(columns, rows.map(row).collect()))
+}
+
+fn row(it: &CauseDifference) -> Row {
+    let largest = |ns: u64| if ns == 0 { "0".to_owned() } else { nanoseconds(ns) };
+    let [before, now] = [it.baseline_max_ns, it.max_ns].map(largest);
+    Row::of([
+        Some(it.side.clone()),
+        it.baseline.clone(),
+        Some(it.probe.clone()),
+        Some(it.cause.clone()),
+        Some(rates(it)),
+        Some(interval_of_rates(it)),
+        Some(format!("{before} → {now}")),
+        Some(change(it)),
+    ])
+}
+
+fn rates(it: &CauseDifference) -> String {
+    let rate = |ns_per_s: f64| if ns_per_s < 1.0 { "0".to_owned() } else { nanoseconds_f64(ns_per_s) };
+    let [before, now] = [it.baseline_ns_per_s, it.ns_per_s].map(rate);
+    format!("{before} → {now}")
+}
+
+fn change(it: &CauseDifference) -> String {
+    match (it.change, it.more_repeats) {
+        (CauseChange::New | CauseChange::More, _) => "added".to_owned(),
+        (CauseChange::Gone | CauseChange::Less, _) => "removed".to_owned(),
+        (CauseChange::Same, _) => "same".to_owned(),
+        (CauseChange::CannotTell, Some(more)) => {
+            format!("cannot tell; about {} would", counted(more, "more repeat"))
+        }
+        (CauseChange::CannotTell, None) => "cannot tell".to_owned(),
+    }
+}
+
+fn is_change(it: &CauseDifference) -> bool {
+    !matches!(it.change, CauseChange::Same | CauseChange::CannotTell)
+}
+
+/// Sentences of "In short": each added and removed cause, the largest first, and what is open.
+pub(super) fn in_short(run: &RunResult) -> Vec<Item> {
+    let mut changed: Vec<&CauseDifference> = run.cause_contrasts.iter().filter(|it| is_change(it)).collect();
+    let size = |it: &CauseDifference| (it.ns_per_s - it.baseline_ns_per_s).abs();
+    changed.sort_by(|a, b| size(b).total_cmp(&size(a)));
+    let sentence = |it: &&CauseDifference| {
+        let verb = if it.ns_per_s > it.baseline_ns_per_s { "adds" } else { "removes" };
+        let largest = it.max_ns.max(it.baseline_max_ns);
+        format!(
+            "{} {verb} {}: {} per s, up to {}, in {} of {}",
+            what(run, it),
+            it.cause,
+            rates(it),
+            nanoseconds(largest),
+            if verb == "adds" { it.blocks_larger } else { it.blocks.saturating_sub(it.blocks_larger) },
+            counted(it.blocks, "block"),
+        )
+    };
+    let mut sentences: Vec<String> = changed.iter().take(SENTENCES_MAX).map(sentence).collect();
+    if changed.len() > SENTENCES_MAX {
+        sentences.push(format!("{} more are below", changed.len() - SENTENCES_MAX));
+    }
+    if run.cause_contrasts.is_empty() {
+        return Vec::new();
+    }
+    let text = match sentences.is_empty() {
+        true => format!("No cause is shown to be added or removed{}.", open(run)),
+        false => format!("{}.", sentences.join("; ")),
+    };
+    vec![Item { label: "by cause", tone: Tone::Plain, text: text.into(), ..Item::default() }]
+}
+
+/// How much more would tell about the cause that is nearest to a claim.
+fn open(run: &RunResult) -> String {
+    let nearest = run
+        .cause_contrasts
+        .iter()
+        .filter_map(|it| Some((it.more_repeats?, it)))
+        .min_by_key(|(more, _)| *more);
+    nearest
+        .map(|(more, it)| {
+            format!("; about {} would tell for {} in {}", counted(more, "more repeat"), it.cause, it.side)
+        })
+        .unwrap_or_default()
+}
+
+/// What the cell has and its baseline has not, or the name of the cell.
+fn what(run: &RunResult, it: &CauseDifference) -> String {
+    let find = |name: &str| run.cells.iter().find(|cell| cell.name == name);
+    let cells = it.baseline.as_deref().and_then(find).zip(find(&it.side));
+    let more = cells.map(|(baseline, cell)| {
+        let own = cell.loads.iter().filter(|name| !baseline.loads.contains(name));
+        own.chain(cell.treatments.iter().filter(|name| !baseline.treatments.contains(name)))
+            .cloned()
+            .collect::<Vec<_>>()
+    });
+    more.filter(|names| !names.is_empty()).map_or_else(|| it.side.clone(), |names| names.join(" and "))
+}
