@@ -55,4 +55,6 @@ pub(crate) enum TableChoice {
     Spikes,
     /// A row for each interval of a load
     Rates,
+    /// A row for each cause of late time in each repeat
+    Ledger,
 }

@@ -33,6 +33,7 @@ fn table(choice: TableChoice) -> CsvTable {
         TableChoice::Timeline => CsvTable::Timeline,
         TableChoice::Spikes => CsvTable::Spikes,
         TableChoice::Rates => CsvTable::Rates,
+        TableChoice::Ledger => CsvTable::Ledger,
     }
 }
 

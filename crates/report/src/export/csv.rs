@@ -2,7 +2,7 @@
 
 use super::{ExportError, all};
 use whylate_core::quantity::{Merge, TABLE, Value};
-use whylate_core::result::RunResult;
+use whylate_core::result::{CauseKind, OTHERS, RunResult};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CsvTable {
@@ -16,6 +16,8 @@ pub enum CsvTable {
     Spikes,
     /// One row for each interval of a load.
     Rates,
+    /// One row for each cause in each repeat.
+    Ledger,
 }
 
 /// A table of a run. What is missing is an empty field; names end in their unit.
@@ -26,6 +28,7 @@ pub fn csv(run: &RunResult, table: CsvTable) -> Result<String, ExportError> {
         CsvTable::Timeline => timeline(run),
         CsvTable::Spikes => spikes(run),
         CsvTable::Rates => rates(run),
+        CsvTable::Ledger => ledger(run),
     };
     let failed = |error: ::csv::Error| ExportError::Csv(error.to_string());
     let mut writer = ::csv::Writer::from_writer(Vec::new());
@@ -92,6 +95,28 @@ fn timeline(run: &RunResult) -> Rows {
                 field(point.max_ns),
             ];
             rows.push(own.iter().cloned().chain(figures).collect());
+        }
+    }
+    rows
+}
+
+fn ledger(run: &RunResult) -> Rows {
+    let mut rows = titled("cell probe repeat cause actor function spikes total_ns max_ns");
+    for cell in &run.cells {
+        for (repeat, row) in
+            cell.repeats.iter().flat_map(|it| it.ledger.iter().map(move |row| (it.repeat, row)))
+        {
+            rows.push(vec![
+                cell.name.clone(),
+                row.probe.clone(),
+                repeat.to_string(),
+                row.kind.map_or(OTHERS, CauseKind::name).to_owned(),
+                row.actor.clone().unwrap_or_default(),
+                row.function.clone().unwrap_or_default(),
+                row.spikes.to_string(),
+                row.total_ns.to_string(),
+                row.max_ns.to_string(),
+            ]);
         }
     }
     rows
