@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use whylate_core::quantity::{GAPS, LOST_NS, OVERRUNS, Quantities};
 use whylate_core::record::{Interval, SpikeRecord};
-use whylate_core::{CpuId, Cycles, TscTime};
+use whylate_core::{CpuId, Cycles, Nanos, TscTime};
 use whylate_stats::{Largest, buckets};
 use whylate_sys::counter::{Anchor, Calibration};
 
@@ -27,6 +27,8 @@ pub(crate) struct LaneReader {
     /// Over all intervals.
     pub(crate) samples: u64,
     pub(crate) max_ns: u64,
+    /// From which latency on spikes are handed out as they come, whether they are among the largest or not.
+    late_above_ns: Option<u64>,
     /// The largest spikes so far: latency, moment, sample.
     largest: Largest<(u64, u64, u64)>,
     /// Spikes since the last interval.
@@ -43,6 +45,7 @@ pub(crate) struct LaneReader {
 impl LaneReader {
     pub(crate) fn new(lane: LaneSpec, has_period: bool, largest_kept: usize, gaps_kept: usize) -> Self {
         Self {
+            late_above_ns: None,
             cpu: lane.cpu,
             is_part: lane.is_part(),
             series: lane.series,
@@ -65,6 +68,10 @@ impl LaneReader {
         }
     }
 
+    pub(crate) fn with_late_above(self, late_above: Option<Nanos>) -> Self {
+        Self { late_above_ns: late_above.map(|it| it.0), ..self }
+    }
+
     /// Takes one record; with an anchor it is a gap, in cycles.
     pub(crate) fn take(&mut self, record: RingRecord, anchor: Option<&(Anchor, Calibration)>) {
         let (at_ns, latency_ns) = match anchor {
@@ -75,7 +82,8 @@ impl LaneReader {
             ),
         };
         let is_large = self.largest.offer((latency_ns, at_ns, record.sample));
-        if is_large || (anchor.is_some() && self.kept < self.gaps_kept) {
+        let is_late = self.late_above_ns.is_some_and(|least_ns| latency_ns >= least_ns);
+        if is_large || is_late || (anchor.is_some() && self.kept < self.gaps_kept) {
             self.kept += 1;
             let (cpu, series, sample) = (self.cpu, self.series.clone(), record.sample);
             self.fresh.push(SpikeRecord { cpu, series, at_ns, latency_ns, sample });
@@ -105,7 +113,8 @@ impl LaneReader {
 
     /// From which latency on a thread (not stall) has to make a record.
     pub(crate) fn floor(&self) -> u64 {
-        self.largest.least().map_or(0, |(latency, ..)| latency + 1)
+        let floor = self.largest.least().map_or(0, |(latency, ..)| latency + 1);
+        self.late_above_ns.map_or(floor, |late_above_ns| floor.min(late_above_ns))
     }
 
     /// How many spikes there are since the last interval.

@@ -49,6 +49,7 @@ pub fn resolve(
         strict: options.strict,
         lock_memory: options.lock_memory,
         spikes_kept: options.spikes_kept,
+        late_above: None,
         hold_cpu_dma_latency,
         trace_folder: None,
     };

@@ -83,7 +83,7 @@ impl<'s> Session<'s> {
         let has_period = spec.period().is_some();
         let reader = |lane: LaneSpec| {
             let has_period = has_period && !lane.is_part();
-            LaneReader::new(lane, has_period, spec.spikes_kept, gaps_kept)
+            LaneReader::new(lane, has_period, spec.spikes_kept, gaps_kept).with_late_above(spec.late_above)
         };
         let lanes = spec.lanes().into_iter().map(reader).collect();
         Ok(Self {

@@ -27,6 +27,9 @@ pub struct ProbeSpec {
     pub lock_memory: bool,
     /// How many of the largest spikes of each CPU are kept.
     pub spikes_kept: usize,
+    /// Latencies from here on are reported as they come, whether they are among the largest or not; absent where nothing asks.
+    #[serde(default)]
+    pub late_above: Option<Nanos>,
     /// Whether `/dev/cpu_dma_latency` is held at 0.
     pub hold_cpu_dma_latency: bool,
     /// Folder of the trace buffer in tracefs that a break marks and stops; without one no trace is touched.

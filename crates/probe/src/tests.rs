@@ -53,6 +53,7 @@ pub(crate) fn spec(kind: ProbeKind, duration: Nanos) -> ProbeSpec {
         strict: false,
         lock_memory: true,
         spikes_kept: 32,
+        late_above: None,
         hold_cpu_dma_latency: true,
         trace_folder: None,
     }

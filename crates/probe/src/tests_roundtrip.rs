@@ -35,6 +35,7 @@ fn spec(pair: CpuPair, methods: &[RoundtripMethod]) -> ProbeSpec {
         strict: false,
         lock_memory: true,
         spikes_kept: 32,
+        late_above: None,
         hold_cpu_dma_latency: true,
         trace_folder: None,
     }

@@ -31,7 +31,14 @@ pub(crate) fn measured(spec: &ProbeSpec) -> Option<Measured> {
         ProbeKind::Tracer(plan) => (true, plan.priority.map_or(TIMERLAT_PRIORITY, |own| own as i32)),
         _ => (spec.period().is_some(), priority(spec)),
     };
-    Some(Measured { cpus: spec.cpus.clone(), is_timer, priority, spikes_kept: spec.spikes_kept })
+    let late_above_ns = spec.late_above.map_or(0, |it| it.0);
+    Some(Measured {
+        cpus: spec.cpus.clone(),
+        is_timer,
+        priority,
+        spikes_kept: spec.spikes_kept,
+        late_above_ns,
+    })
 }
 
 /// Priority of the measuring threads, as tools print it.

@@ -138,7 +138,9 @@ pub(crate) fn prepare_probes(
             return Err(RunError::ProbeTwice { index, kind: probe.kind(), cpu });
         }
         push_all_once(&mut warnings, more);
-        probes.push(spec);
+        let is_timer = matches!(spec.kind, ProbeKind::Timer(_));
+        let late_above = (plan.causes && is_timer).then(|| plan.late_above());
+        probes.push(ProbeSpec { late_above, ..spec });
     }
     Ok(PreparedProbes { groups: groups(probes), warnings })
 }

@@ -95,6 +95,8 @@ pub struct Plan {
     pub causes: bool,
     /// Where causes come from; by default from BPF programs, and from a trace buffer (`tracefs`) where those are not possible.
     pub causes_from: Option<HistogramSource>,
+    /// Latencies of `timer` from here on are in the ledger of late time; by default half of the limit, or 50 us without one.
+    pub late_above: Option<Nanos>,
     /// Where to measure.
     #[serde(default)]
     pub target: Target,
@@ -228,6 +230,13 @@ fn default_noise_floor() -> Nanos {
 }
 
 impl Plan {
+    /// From which latency on the ledger counts. It is the same in all cells, so that they can be compared; never below 10 us,
+    /// where the recording itself matters.
+    pub fn late_above(&self) -> Nanos {
+        let default = || self.limit.map_or(Nanos::from_micros(50), |limit| Nanos(limit.0 / 2));
+        self.late_above.unwrap_or_else(default).max(Nanos::from_micros(10))
+    }
+
     /// A plan of that name with everything else as it is by default: no probes, no cells.
     pub fn named(name: &str) -> Self {
         Self {
@@ -248,6 +257,7 @@ impl Plan {
             baseline: None,
             causes: false,
             causes_from: None,
+            late_above: None,
             target: Target::default(),
             trace: None,
             copies: None,

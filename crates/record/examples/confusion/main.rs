@@ -76,7 +76,8 @@ fn try_plant(plant: Plant, seconds: u64) -> Outcome<Row> {
     schedule::pin_this_thread(&CpuSet::from_iter([first]))?;
     let cpus = if plant == Plant::Migration { online.clone() } else { CpuSet::from_iter([last]) };
     let priority = plant.priority();
-    let measured = Measured { cpus: cpus.clone(), is_timer: false, priority, spikes_kept: usize::MAX };
+    let measured =
+        Measured { cpus: cpus.clone(), is_timer: false, priority, spikes_kept: usize::MAX, late_above_ns: 0 };
     let mut finder = find_causes(&host, &[measured], &facts, Some(HistogramSource::Bpf))?;
     let (sender, said) = channel();
     let mut measuring = start(plant, last, seconds, sender)?;

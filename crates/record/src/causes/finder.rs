@@ -37,6 +37,8 @@ pub struct Measured {
     pub priority: i32,
     /// How many of the largest spikes of a CPU it keeps.
     pub spikes_kept: usize,
+    /// Spikes from this latency on are counted by cause, in ns; 0 for all.
+    pub late_above_ns: u64,
 }
 
 /// A search for the causes of spikes; a trait so that tests need no kernel. Each error says why causes cannot be found any
@@ -155,7 +157,8 @@ impl FindsCauses for LiveFinder {
         self.account.take();
         // The stacks of a loop that never sleeps are not used.
         let timers = probes.iter().filter(|probe| probe.is_timer);
-        let kept = timers.flat_map(|probe| probe.cpus.iter().map(|cpu| (cpu, probe.spikes_kept)));
+        let kept = timers
+            .flat_map(|probe| probe.cpus.iter().map(|cpu| (cpu, probe.spikes_kept, probe.late_above_ns)));
         self.thresholds = StackThresholds::new(kept);
         let none = self.cpus.iter().map(|cpu| (cpu, 0));
         self.activities.keep_stacks(&none.chain(self.thresholds.current()).collect::<Vec<_>>())?;
@@ -262,7 +265,8 @@ impl LiveFinder {
     fn explain_cpu(&mut self, cpu: CpuId, spikes: &[&SpikeRecord], missed: u64) -> Result<(), BpfError> {
         let begin = |spike: &SpikeRecord| spike.at_ns.saturating_sub(spike.latency_ns);
         let Some(first_ns) = spikes.iter().map(|spike| begin(spike)).min() else { return Ok(()) };
-        let priority = self.probe(cpu).map_or(0, |probe| probe.measured.priority);
+        let measured = self.probe(cpu).map(|probe| &probe.measured);
+        let (priority, late_above_ns) = measured.map_or((0, 0), |it| (it.priority, it.late_above_ns));
         let longest_ns = spikes.iter().map(|spike| spike.latency_ns).max().unwrap_or(0);
         let before_ns = looks_back(priority, longest_ns).unwrap_or(0);
         let recording = self.activities.since(cpu, first_ns.saturating_sub(before_ns))?;
@@ -271,7 +275,8 @@ impl LiveFinder {
             let is_kept = nth < AT_ONCE_MAX;
             if !is_kept && began.elapsed() > COUNTED_WITHIN {
                 let left = spikes[nth..].iter();
-                left.for_each(|spike| self.account.add(cpu, spike.latency_ns, &[]));
+                let late = left.filter(|spike| spike.latency_ns >= late_above_ns);
+                late.for_each(|spike| self.account.add(cpu, spike.latency_ns, &[]));
                 break;
             }
             let Some(window) = self.window(cpu, begin(spike), spike.at_ns) else { continue };
@@ -286,7 +291,9 @@ impl LiveFinder {
                 causes = decompose(&window, &within, &self.surroundings);
             }
             let (at_ns, latency_ns) = (spike.at_ns, spike.latency_ns);
-            self.account.add(cpu, latency_ns, &causes);
+            if latency_ns >= late_above_ns {
+                self.account.add(cpu, latency_ns, &causes);
+            }
             if !is_kept {
                 continue;
             }

@@ -20,14 +20,20 @@ pub(crate) struct StackThresholds {
 struct CpuThreshold {
     /// Latency and time of the spikes that the probe keeps.
     largest: Largest<(u64, u64)>,
+    /// Spikes from here on are counted by cause.
+    late_above_ns: u64,
     current_ns: u64,
 }
 
 impl StackThresholds {
-    /// CPUs with the number of spikes that their probe keeps of each.
-    pub(crate) fn new(cpus: impl Iterator<Item = (CpuId, usize)>) -> Self {
-        let new = |kept| CpuThreshold { largest: Largest::new(kept), current_ns: LEAST_NS };
-        Self { cpus: cpus.map(|(cpu, kept)| (cpu, new(kept))).collect() }
+    /// CPUs with the number of spikes that their probe keeps of each, and the latency from which on all are counted, in ns.
+    pub(crate) fn new(cpus: impl Iterator<Item = (CpuId, usize, u64)>) -> Self {
+        let new = |kept, late_above_ns| CpuThreshold {
+            largest: Largest::new(kept),
+            late_above_ns: if late_above_ns == 0 { u64::MAX } else { late_above_ns },
+            current_ns: LEAST_NS,
+        };
+        Self { cpus: cpus.map(|(cpu, kept, late_above_ns)| (cpu, new(kept, late_above_ns))).collect() }
     }
 
     /// The threshold of each CPU.
@@ -50,7 +56,7 @@ impl CpuThreshold {
     /// The new threshold; `None` while it is less than an eighth above the current one.
     fn rise(&mut self) -> Option<u64> {
         let (least_ns, _) = self.largest.least()?;
-        let new_ns = (least_ns / PARTS).max(LEAST_NS);
+        let new_ns = ((*least_ns).min(self.late_above_ns) / PARTS).max(LEAST_NS);
         if new_ns <= self.current_ns + self.current_ns / 8 {
             return None;
         }
@@ -76,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_stack_is_recorded_where_the_probe_would_keep_the_spike() {
-        let mut thresholds = StackThresholds::new([(CpuId(1), 3)].into_iter());
+        let mut thresholds = StackThresholds::new([(CpuId(1), 3, 0)].into_iter());
         assert_eq!(thresholds.current(), [(CpuId(1), LEAST_NS)]);
         assert_eq!(thresholds.learn(&spikes(1, &[400, 300])), [], "a third one is kept, however small");
         assert_eq!(thresholds.learn(&spikes(1, &[200])), [(CpuId(1), 100_000)]);
@@ -87,8 +93,15 @@ mod tests {
 
     #[test]
     fn the_threshold_never_falls_below_the_cost_of_a_stack() {
-        let mut thresholds = StackThresholds::new([(CpuId(0), 1)].into_iter());
+        let mut thresholds = StackThresholds::new([(CpuId(0), 1, 0)].into_iter());
         assert_eq!(thresholds.learn(&spikes(0, &[12])), []);
         assert_eq!(thresholds.learn(&spikes(0, &[24])), [(CpuId(0), 12_000)]);
+    }
+
+    #[test]
+    fn stacks_are_kept_for_all_spikes_that_the_ledger_counts() {
+        let mut thresholds = StackThresholds::new([(CpuId(0), 1, 50_000)].into_iter());
+        assert_eq!(thresholds.learn(&spikes(0, &[900])), [(CpuId(0), 25_000)]);
+        assert_eq!(thresholds.learn(&spikes(0, &[1_800])), []);
     }
 }
