@@ -1,15 +1,21 @@
 //! Answers to the questions of a plan: yes, no, or why neither.
 
+use crate::compare::contrasted;
 use crate::comparisons::{comparison_between, contrasts};
 use std::collections::HashMap;
 use whylate_core::figure;
 use whylate_core::plan::{AnswerPlan, CellPlan, CellReference, Expected, Plan, SeriesStatistic, Share};
-use whylate_core::result::{Answer, AnswerOutcome, CellResult, Comparison, Outcome};
+use whylate_core::result::{Answer, AnswerOutcome, CauseDifference, CellResult, Comparison, Outcome};
 
 /// Answers the questions of the plan; without any, those that its cells ask.
 ///
 /// `no` needs evidence too: that any effect is smaller than what matters, or goes the other way.
-pub fn answers(cells: &[CellResult], plan: &Plan, comparisons: &[Comparison]) -> Vec<Answer> {
+pub fn answers(
+    cells: &[CellResult],
+    plan: &Plan,
+    comparisons: &[Comparison],
+    causes: &[CauseDifference],
+) -> Vec<Answer> {
     let Some(primary) = plan.primary_statistic() else { return Vec::new() };
     let generated: Vec<AnswerPlan>;
     let questions = if plan.answer.is_empty() {
@@ -25,8 +31,10 @@ pub fn answers(cells: &[CellResult], plan: &Plan, comparisons: &[Comparison]) ->
         planned: plan.cell.iter().map(|cell| (cell.name(), cell)).collect(),
         measured: cells.iter().map(|cell| (cell.name.as_str(), cell)).collect(),
         plan,
+        comparisons,
+        causes,
     };
-    questions.iter().map(|question| answer(question, &known, &primary, comparisons)).collect()
+    questions.iter().map(|question| answer(question, &known, &primary)).collect()
 }
 
 /// The cells by their names: a plan may have ten thousand.
@@ -34,6 +42,8 @@ struct Known<'a> {
     planned: HashMap<String, &'a CellPlan>,
     measured: HashMap<&'a str, &'a CellResult>,
     plan: &'a Plan,
+    comparisons: &'a [Comparison],
+    causes: &'a [CauseDifference],
 }
 
 impl<'a> Known<'a> {
@@ -70,12 +80,7 @@ fn question(baseline: &CellPlan, cell: &CellPlan, primary: &SeriesStatistic) -> 
     AnswerPlan { question, between, statistic: None, matters: None, expect: None }
 }
 
-fn answer(
-    question: &AnswerPlan,
-    known: &Known<'_>,
-    primary: &SeriesStatistic,
-    comparisons: &[Comparison],
-) -> Answer {
+fn answer(question: &AnswerPlan, known: &Known<'_>, primary: &SeriesStatistic) -> Answer {
     let plan = known.plan;
     let statistic = question.statistic.as_ref().unwrap_or(primary);
     let not_measured = |sentence: String| Answer {
@@ -83,6 +88,7 @@ fn answer(
         outcome: AnswerOutcome::NotMeasured,
         sentence,
         comparison: None,
+        causes: Vec::new(),
     };
     let [Some(first), Some(second)] = question.between.each_ref().map(|it| known.find(it)) else {
         return not_measured("Not measured: the plan has no such cells.".to_owned());
@@ -97,7 +103,7 @@ fn answer(
         return not_measured(format!("Not measured: {skipped} did not run: {reason}."));
     }
     let matters = question.matters.unwrap_or(plan.margin);
-    let decided = comparisons.iter().find(|it| {
+    let decided = known.comparisons.iter().find(|it| {
         it.primary && it.baseline == baseline.name && it.cell == cell.name && statistic == primary
     });
     let comparison = match decided.filter(|_| matters == plan.margin) {
@@ -116,7 +122,33 @@ fn answer(
     };
     let running = known.measured.values().filter(|cell| cell.skipped.is_none()).count() as u64;
     let sentence = sentence(outcome, &comparison, matters, plan.repeat_duration().0.saturating_mul(running));
-    Answer { question: question.question.clone(), outcome, sentence, comparison: Some(comparison) }
+    let causes = causes_between(baseline, cell, known.causes);
+    let sentence = format!("{sentence}{}", by_cause(&causes));
+    Answer { question: question.question.clone(), outcome, sentence, comparison: Some(comparison), causes }
+}
+
+/// What the second cell adds and removes; of cells that the plan does not compare, found for them alone.
+fn causes_between(
+    baseline: &CellResult,
+    cell: &CellResult,
+    causes: &[CauseDifference],
+) -> Vec<CauseDifference> {
+    let is_own = |it: &&CauseDifference| it.side == cell.name && it.baseline.as_ref() == Some(&baseline.name);
+    let known: Vec<CauseDifference> = causes.iter().filter(is_own).cloned().collect();
+    let mut all = if known.is_empty() { contrasted(&[(baseline, cell)]) } else { known };
+    all.retain(CauseDifference::is_change);
+    all
+}
+
+fn by_cause(causes: &[CauseDifference]) -> String {
+    let one = |it: &CauseDifference| {
+        let verb = if it.ns_per_s > it.baseline_ns_per_s { "adds" } else { "removes" };
+        format!("{verb} {} ({} per s)", it.cause, it.rates())
+    };
+    match causes {
+        [] => String::new(),
+        causes => format!(" By cause it {}.", causes.iter().map(one).collect::<Vec<_>>().join("; it ")),
+    }
 }
 
 /// A treatment more should help, a load more should hurt.

@@ -22,7 +22,7 @@ pub fn copy_choice(plan: &Plan, table: Option<&CopyTable>, cells: &[CellResult])
     let primary = plan.primary_statistic()?;
     let question = format!("Which copy of {frame} fits, and raises {primary} least?");
     let answer = |outcome, sentence: String, comparison| {
-        Some(Answer { question: question.clone(), outcome, sentence, comparison })
+        Some(Answer { question: question.clone(), outcome, sentence, comparison, causes: Vec::new() })
     };
     let mut candidates = candidates(plan, table?, cells, &primary);
     candidates.sort_by(|one, next| one.cost.cell_value.total_cmp(&next.cost.cell_value));

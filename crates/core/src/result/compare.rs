@@ -1,6 +1,7 @@
 //! What `whylate compare --json` prints.
 
 use super::{Comparison, Outcome};
+use crate::figure;
 use crate::warning::Warning;
 use crate::words::words;
 use schemars::JsonSchema;
@@ -149,6 +150,22 @@ pub struct CauseDifference {
     pub p_value: f64,
     /// What became of it.
     pub change: CauseChange,
+}
+
+impl CauseDifference {
+    /// Whether a claim is made.
+    pub fn is_change(&self) -> bool {
+        !matches!(self.change, CauseChange::Same | CauseChange::CannotTell)
+    }
+
+    /// `thread: thief 0 → 1.98 ms per s`.
+    pub fn rates(&self) -> String {
+        let rate = |ns_per_s: f64| match ns_per_s {
+            none if none < 1.0 => "0".to_owned(),
+            rate => figure::nanoseconds_f64(rate),
+        };
+        format!("{} → {}", rate(self.baseline_ns_per_s), rate(self.ns_per_s))
+    }
 }
 
 words! {

@@ -375,6 +375,9 @@ pub struct Answer {
     pub sentence: String,
     /// What it rests on; absent where it was not measured.
     pub comparison: Option<Comparison>,
+    /// The causes that the second cell adds or removes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<super::CauseDifference>,
 }
 
 words! {

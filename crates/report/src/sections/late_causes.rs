@@ -3,7 +3,7 @@
 use crate::reading::interval_of_rates;
 use crate::section::{Column, Depth, Item, Row, Section, Table, Tone};
 use crate::words::counted;
-use whylate_core::figure::{nanoseconds, nanoseconds_f64};
+use whylate_core::figure::nanoseconds;
 use whylate_core::result::{CauseChange, CauseDifference, RunResult};
 
 /// The most sentences of "In short".
@@ -14,7 +14,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let changed = section(
         "cause-contrasts",
         "What each change adds and removes",
-        all.iter().filter(|it| is_change(it)),
+        all.iter().filter(|it| it.is_change()),
     );
     let whole = section("all-cause-contrasts", "Late time of every cause", all.iter()).depth(Depth::Detail);
     [changed, whole].into_iter().flat_map(Section::unless_empty).collect()
@@ -47,17 +47,11 @@ fn row(it: &CauseDifference) -> Row {
         it.baseline.clone(),
         Some(it.probe.clone()),
         Some(it.cause.clone()),
-        Some(rates(it)),
+        Some(it.rates()),
         Some(interval_of_rates(it)),
         Some(format!("{before} → {now}")),
         Some(change(it)),
     ])
-}
-
-fn rates(it: &CauseDifference) -> String {
-    let rate = |ns_per_s: f64| if ns_per_s < 1.0 { "0".to_owned() } else { nanoseconds_f64(ns_per_s) };
-    let [before, now] = [it.baseline_ns_per_s, it.ns_per_s].map(rate);
-    format!("{before} → {now}")
 }
 
 fn change(it: &CauseDifference) -> String {
@@ -72,13 +66,9 @@ fn change(it: &CauseDifference) -> String {
     }
 }
 
-fn is_change(it: &CauseDifference) -> bool {
-    !matches!(it.change, CauseChange::Same | CauseChange::CannotTell)
-}
-
 /// Sentences of "In short": each added and removed cause, the largest first, and what is open.
 pub(super) fn in_short(run: &RunResult) -> Vec<Item> {
-    let mut changed: Vec<&CauseDifference> = run.cause_contrasts.iter().filter(|it| is_change(it)).collect();
+    let mut changed: Vec<&CauseDifference> = run.cause_contrasts.iter().filter(|it| it.is_change()).collect();
     let size = |it: &CauseDifference| (it.ns_per_s - it.baseline_ns_per_s).abs();
     changed.sort_by(|a, b| size(b).total_cmp(&size(a)));
     let sentence = |it: &&CauseDifference| {
@@ -88,7 +78,7 @@ pub(super) fn in_short(run: &RunResult) -> Vec<Item> {
             "{} {verb} {}: {} per s, up to {}, in {} of {}",
             what(run, it),
             it.cause,
-            rates(it),
+            it.rates(),
             nanoseconds(largest),
             if verb == "adds" { it.blocks_larger } else { it.blocks.saturating_sub(it.blocks_larger) },
             counted(it.blocks, "block"),

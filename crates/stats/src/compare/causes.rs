@@ -93,9 +93,14 @@ pub fn cause_differences(
 
 /// The causes of the late time in cells that differ in one thing, from their ledgers. Only complete repeats count.
 pub fn cause_contrasts(cells: &[CellResult], plan: &Plan) -> Vec<CauseDifference> {
+    let cells = |(baseline, cell): (usize, usize)| Some((cells.get(baseline)?, cells.get(cell)?));
+    contrasted(&contrasts(plan).into_iter().filter_map(cells).collect::<Vec<_>>())
+}
+
+/// The causes of the late time in each pair (baseline, cell).
+pub(crate) fn contrasted(cells: &[(&CellResult, &CellResult)]) -> Vec<CauseDifference> {
     let mut pairs = Vec::new();
-    for (baseline, cell) in contrasts(plan) {
-        let (Some(baseline), Some(cell)) = (cells.get(baseline), cells.get(cell)) else { continue };
+    for &(baseline, cell) in cells {
         let mut series: Vec<&str> =
             [baseline, cell].iter().flat_map(|it| &it.ledger).map(|row| row.probe.as_str()).collect();
         series.sort_unstable();

@@ -8,6 +8,7 @@ mod causes;
 mod conclusion;
 mod values;
 
+pub(crate) use causes::contrasted;
 pub use causes::{CauseUnit, cause_contrasts, cause_differences};
 pub use conclusion::conclude;
 pub use values::{RunValues, ValueKey};

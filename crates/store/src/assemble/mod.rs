@@ -28,7 +28,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use whylate_core::record::Interval;
 use whylate_core::result::{
-    Answer, CellResult, Comparison, ProbeResult, RUN_FORMAT, RepeatResult, RunResult, RunState, SpikeTrace,
+    Answer, CauseDifference, CellResult, Comparison, ProbeResult, RUN_FORMAT, RepeatResult, RunResult,
+    RunState, SpikeTrace,
 };
 use whylate_core::warning::push_all_once;
 use whylate_core::{CpuId, Warning, WarningCode};
@@ -94,12 +95,7 @@ fn assemble_as_opened(reader: &Reader) -> Result<RunResult, StoreError> {
     let Judgement { verdict, reason, exposure } =
         whylate_stats::judge(&mut results, &earlier, &info.plan, &missing);
     let verdict = damages.judge(verdict);
-    let (comparisons, mut answers) = compared(&results, info);
-    let cause_contrasts = if info.fix.is_some() {
-        Vec::new()
-    } else {
-        whylate_stats::compare::cause_contrasts(&results, &info.plan)
-    };
+    let Compared { comparisons, cause_contrasts, mut answers } = compared(&results, info);
     answers.extend(whylate_stats::copy_choice(&info.plan, info.copies.as_ref(), &results));
     Ok(RunResult {
         format: RUN_FORMAT.to_owned(),
@@ -127,13 +123,21 @@ fn assemble_as_opened(reader: &Reader) -> Result<RunResult, StoreError> {
 
 /// What differs between cells, and what that answers. In a search earlier figures decide what is measured: tests over its
 /// repeats would find what chance chose.
-fn compared(results: &[CellResult], info: &RunInfo) -> (Vec<Comparison>, Vec<Answer>) {
+fn compared(results: &[CellResult], info: &RunInfo) -> Compared {
     if info.fix.is_some() {
-        return (Vec::new(), Vec::new());
+        return Compared::default();
     }
     let comparisons = whylate_stats::comparisons(results, &info.plan);
-    let answers = whylate_stats::answers(results, &info.plan, &comparisons);
-    (comparisons, answers)
+    let cause_contrasts = whylate_stats::compare::cause_contrasts(results, &info.plan);
+    let answers = whylate_stats::answers(results, &info.plan, &comparisons, &cause_contrasts);
+    Compared { comparisons, cause_contrasts, answers }
+}
+
+#[derive(Default)]
+struct Compared {
+    comparisons: Vec<Comparison>,
+    cause_contrasts: Vec<CauseDifference>,
+    answers: Vec<Answer>,
 }
 
 /// One cell, of what was written from segment `from` on: what the newest repeat brought.
