@@ -14,8 +14,11 @@ use crate::random::SplitMix;
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::result::CauseChange;
 
-/// The most causes that have rows of their own; the others are one row.
-const TESTED_MAX: usize = 16;
+/// The most causes that have rows of their own; the others are one row. A claim that separates two groups completely survives the
+/// correction for that many.
+const TESTED_MAX: usize = 48;
+/// A cause that occurs in fewer repeats can never be claimed.
+const REPEATS_MIN: usize = 3;
 /// Up to this number all choices of labels are enumerated; beyond it they are drawn.
 const CHOICES_MAX: f64 = 20_000.0;
 const DRAWN: usize = 9_999;
@@ -159,8 +162,9 @@ fn more_repeats(change: CauseChange, statistic: f64, repeats: usize) -> Option<u
     Some(((needed - repeats as f64).max(2.0) / 2.0).ceil() as u32 * 2)
 }
 
-/// The causes that have rows of their own: those that occur in most repeats, and those with the most late time and with
-/// the longest spike, whatever else there is.
+/// The causes that have rows of their own: those that occur in most repeats, those with the most late time, and the one with the
+/// longest spike, whatever else there is. A cause that only one group has is in half of the repeats, behind every cause that
+/// is always there: so late time counts as much as repeats.
 fn tested<K: Ord + Clone>(first: &[CauseRepeat<K>], second: &[CauseRepeat<K>]) -> BTreeSet<K> {
     let mut all: BTreeMap<&K, (usize, f64, u64)> = BTreeMap::new();
     for repeat in first.iter().chain(second).filter(|repeat| repeat.seconds > 0.0) {
@@ -171,13 +175,17 @@ fn tested<K: Ord + Clone>(first: &[CauseRepeat<K>], second: &[CauseRepeat<K>]) -
             *max_ns = time.max_ns.max(*max_ns);
         }
     }
-    let most_time =
-        all.iter().max_by(|(_, a), (_, b)| a.1.total_cmp(&b.1)).map(|(cause, _)| (*cause).clone());
     let longest = all.iter().max_by_key(|(_, it)| it.2).map(|(cause, _)| (*cause).clone());
-    let mut order: Vec<(&K, (usize, f64, u64))> = all.into_iter().collect();
+    let mut order: Vec<(&K, (usize, f64, u64))> =
+        all.into_iter().filter(|(_, it)| it.0 >= REPEATS_MIN).collect();
+    let half = (TESTED_MAX - 1) / 2;
+    order.sort_by(|(_, a), (_, b)| b.1.total_cmp(&a.1));
+    let mut chosen: BTreeSet<K> = order.iter().take(half).map(|(cause, _)| (*cause).clone()).collect();
     order.sort_by(|(_, a), (_, b)| b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)));
-    let most_repeats = order.into_iter().take(TESTED_MAX - 2).map(|(cause, _)| cause.clone());
-    most_repeats.chain(most_time).chain(longest).collect()
+    let rest = order.iter().map(|(cause, _)| (*cause).clone()).filter(|cause| !chosen.contains(cause));
+    let rest: Vec<K> = rest.take(TESTED_MAX - 1 - chosen.len()).chain(longest).collect();
+    chosen.extend(rest);
+    chosen
 }
 
 /// What a row took in one repeat.

@@ -8,7 +8,9 @@ pub(super) fn with_suggestion(message: &str, more_keys: &[&str]) -> String {
         };
         let known = rest.split('`').skip(1).step_by(2);
         let more_keys = if noun == "key" { more_keys } else { &[] };
-        let known: Vec<&str> = known.chain(more_keys.iter().copied()).collect();
+        // A probe has no `name`, which other sections have.
+        let known: Vec<&str> =
+            known.chain(more_keys.iter().copied()).filter(|known| *known != name).collect();
         return format!("unknown {noun} `{name}`{}", suggestion(name, &known));
     }
     match message.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`')) {

@@ -107,6 +107,25 @@ fn a_planted_cause_is_found_and_no_other_is_claimed() {
 }
 
 #[test]
+fn a_cause_of_one_cell_is_found_behind_many_that_are_always_there() {
+    let mut random = SplitMix(3);
+    let mut run = |is_planted: bool| -> Vec<CauseRepeat<u32>> {
+        let mut repeat = |nth: u32| {
+            let mut causes: BTreeMap<u32, CauseTime> =
+                (1..70).map(|cause| (cause, times(1 + random.below(4), 20_000.0))).collect();
+            if is_planted {
+                causes.insert(0, times(10 + random.below(9), 100_000.0));
+            }
+            CauseRepeat { block: nth / 2, seconds: 1.0, causes }
+        };
+        (0..8).map(&mut repeat).collect()
+    };
+    let (first, second) = (run(false), run(true));
+    let found = by_cause(&first, &second, 0.0, 1);
+    assert_eq!((found[0].cause, found[0].change), (Some(0), CauseChange::New), "{:?}", found[0]);
+}
+
+#[test]
 fn rates_intervals_and_blocks_are_those_of_the_repeats() {
     let repeat = |block, ns: f64| {
         let causes = if ns > 0.0 { BTreeMap::from([("irq", times(2, ns / 2.0))]) } else { BTreeMap::new() };
@@ -138,7 +157,7 @@ fn few_repeats_claim_nothing_and_say_how_many_would_tell() {
 #[test]
 fn causes_without_a_row_are_one_row_and_nothing_is_lost() {
     let causes: BTreeMap<u32, CauseTime> =
-        (0..30).map(|nth| (nth, times(1, 1_000.0 + f64::from(nth)))).collect();
+        (0..100).map(|nth| (nth, times(1, 1_000.0 + f64::from(nth)))).collect();
     let repeats: Vec<CauseRepeat<u32>> =
         (0..4).map(|nth| CauseRepeat { block: nth / 2, seconds: 1.0, causes: causes.clone() }).collect();
     let found = by_cause(&repeats, &repeats, 0.0, 1);
