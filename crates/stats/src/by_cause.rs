@@ -17,8 +17,6 @@ use whylate_core::result::CauseChange;
 /// The most causes that have rows of their own; the others are one row. A claim that separates two groups completely survives the
 /// correction for that many.
 const TESTED_MAX: usize = 48;
-/// A cause that occurs in fewer repeats can never be claimed.
-const REPEATS_MIN: usize = 3;
 /// Up to this number all choices of labels are enumerated; beyond it they are drawn.
 const CHOICES_MAX: f64 = 20_000.0;
 const DRAWN: usize = 9_999;
@@ -176,8 +174,7 @@ fn tested<K: Ord + Clone>(first: &[CauseRepeat<K>], second: &[CauseRepeat<K>]) -
         }
     }
     let longest = all.iter().max_by_key(|(_, it)| it.2).map(|(cause, _)| (*cause).clone());
-    let mut order: Vec<(&K, (usize, f64, u64))> =
-        all.into_iter().filter(|(_, it)| it.0 >= REPEATS_MIN).collect();
+    let mut order: Vec<(&K, (usize, f64, u64))> = all.into_iter().collect();
     let half = (TESTED_MAX - 1) / 2;
     order.sort_by(|(_, a), (_, b)| b.1.total_cmp(&a.1));
     let mut chosen: BTreeSet<K> = order.iter().take(half).map(|(cause, _)| (*cause).clone()).collect();
