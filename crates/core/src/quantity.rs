@@ -341,6 +341,9 @@ quantities! {
     MAX_RECORD: LatencyRecord = "max_record", Other, Derived;
     /// What is known of the samples where quantiles are not: of results of other tools.
     EXTREMES: Extremes = "extremes", Other, Derived;
+    /// Width of the buckets that the quantiles are of, where it is more than their figures show: a quantile is at or below its
+    /// figure and above that less the width.
+    BUCKET_NS: u64 = "bucket_ns", Ns, Derived;
 }
 
 impl Serialize for Quantities {

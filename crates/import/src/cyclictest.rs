@@ -5,8 +5,10 @@ use crate::series::ToolSeries;
 use crate::{Imported, Problem};
 
 pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
-    let histogram = lines.behind("# Histogram").is_some();
-    let series = if histogram { from_histogram(lines)? } else { from_threads(lines)? };
+    if lines.behind("# Histogram").is_none() {
+        return from_threads(lines);
+    }
+    let series = from_histogram(lines)?;
     let remark =
         "the text does not say on which CPU a thread ran: the figures are of threads, by their number";
     Ok(Imported { probe: "timer", series, remarks: vec![remark.to_owned()], ..Imported::default() })
@@ -69,33 +71,132 @@ fn row(line: ToolLine<'_>, series: &mut [ToolSeries]) -> Result<(), Problem> {
     Ok(())
 }
 
-/// `T: 0 (  163) P:99 I:1000 C:   5000 Min:     27 Act:   30 Avg:   31 Max:      51`; the last line of each thread counts.
-fn from_threads(lines: &ToolLines<'_>) -> Result<Vec<ToolSeries>, Problem> {
-    let mut all: Vec<ToolSeries> = Vec::new();
+/// A line of a thread, as cyclictest and jitterdebugger print it.
+struct ThreadLine {
+    number: u32,
+    /// The thread id; another one for the same number is another run.
+    tid: u32,
+    priority: Option<u32>,
+    /// jitterdebugger's `A:`.
+    cpu: Option<u32>,
+    figures: ToolSeries,
+}
+
+/// `T: 0 (  163) P:99 I:1000 C:   5000 Min:     27 Act:   30 Avg:   31 Max:      51`; `T: 0 ( 1879) A: 0 C:     82959 Min:
+/// 7 Avg:   11.88 Max:       103`. The last line of each thread counts.
+fn from_threads(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
+    let mut runs: Vec<(String, Vec<ThreadLine>)> = Vec::new();
+    let mut heading = String::new();
+    let mut odd: Option<Problem> = None;
+    let mut is_one_dash = false;
     for line in lines.iter() {
-        let Some(rest) = line.behind("T:") else { continue };
-        let number: u32 =
-            rest.words().next().ok_or_else(|| line.problem("the thread's number is missing"))?.number()?;
-        let value = |key: &str| -> Result<u64, Problem> {
-            let at = rest
-                .text
-                .find(key)
-                .ok_or_else(|| line.problem(format!("`{key}` is missing: is the line cut off?")))?;
-            let after = rest.behind(&rest.text[..at + key.len()]).unwrap_or(rest);
-            after.words().next().ok_or_else(|| line.problem(format!("`{key}` has no number")))?.number()
+        is_one_dash |= line.text.contains("defaulting realtime priority") || line.text.contains(" -smp ");
+        let Some(rest) = line.behind("T:") else {
+            let title = line.text.trim_start_matches(['#', ' ']).trim_end_matches(':');
+            let is_title = line.text.starts_with('#') && !title.starts_with('/') && !title.is_empty();
+            if is_title {
+                title.clone_into(&mut heading);
+            }
+            continue;
         };
-        let series = ToolSeries {
-            count: Some(value("C:")?),
-            min_ns: Some(value("Min:")?.saturating_mul(1000)),
-            mean_ns: Some(value("Avg:")? as f64 * 1000.0),
-            max_ns: Some(value("Max:")?.saturating_mul(1000)),
-            ..ToolSeries::of(number)
+        let read = match thread_line(line, rest) {
+            Ok(read) => read,
+            Err(problem) => {
+                odd = odd.or(Some(problem));
+                continue;
+            }
         };
-        match all.iter_mut().find(|known| known.cpu == number) {
-            Some(known) => *known = series,
-            None => all.push(series),
+        let is_new = |run: &Vec<ThreadLine>| {
+            run.iter().any(|known| known.number == read.number && known.tid != read.tid)
+        };
+        if runs.last().is_none_or(|(_, run)| is_new(run)) {
+            runs.push((std::mem::take(&mut heading), Vec::new()));
+        }
+        let Some((_, run)) = runs.last_mut() else { continue };
+        match run.iter_mut().find(|known| known.number == read.number) {
+            Some(known) => *known = read,
+            None => run.push(read),
         }
     }
-    all.sort_by_key(|series| series.cpu);
-    if all.is_empty() { Err(lines.ends("there is no line of a thread (`T: 0 …`)")) } else { Ok(all) }
+    if runs.is_empty() {
+        return Err(odd.unwrap_or_else(|| lines.ends("there is no line of a thread (`T: 0 …`)")));
+    }
+    let mut remarks = remarks(&runs, is_one_dash);
+    remarks.extend(
+        odd.map(|problem| format!("line {}: {}; this line was left out", problem.line, problem.message)),
+    );
+    let is_one = runs.len() == 1;
+    let mut series = Vec::new();
+    for (index, (title, mut run)) in runs.into_iter().enumerate() {
+        run.sort_by_key(|thread| thread.number);
+        let title = if title.is_empty() { String::new() } else { format!(" ({title})") };
+        series.extend(run.into_iter().map(|thread| ToolSeries {
+            series: (!is_one).then(|| format!("run {}{title}", index + 1).into()),
+            cpu: thread.cpu.unwrap_or(thread.number),
+            ..thread.figures
+        }));
+    }
+    remarks.extend(series.iter().filter_map(|series| crate::screens::distrusted(series, 0)));
+    Ok(Imported { probe: "timer", series, remarks, ..Imported::default() })
+}
+
+fn thread_line(line: ToolLine<'_>, rest: ToolLine<'_>) -> Result<ThreadLine, Problem> {
+    let number: u32 =
+        rest.words().next().ok_or_else(|| line.problem("the thread's number is missing"))?.number()?;
+    let value = |key: &str| {
+        let at = rest.text.find(key)?;
+        rest.behind(&rest.text[..at + key.len()])?.words().next()
+    };
+    let figure = |key: &str| -> Result<f64, Problem> {
+        let word =
+            value(key).ok_or_else(|| line.problem(format!("`{key}` is missing: is the line cut off?")))?;
+        let figure: f64 = word.number()?;
+        (0.0..1e12).contains(&figure).then_some(figure).ok_or_else(|| word.problem("no figure of a latency"))
+    };
+    let whole = |key: &str| value(key).and_then(|word| word.number::<u32>().ok());
+    let tid = rest.text.split(['(', ')']).nth(1).and_then(|it| it.trim().parse().ok()).unwrap_or(0);
+    let ns = |us: f64| (us * 1000.0).round();
+    let (min, mean, max) = (figure("Min:")?, figure("Avg:")?, figure("Max:")?);
+    if min > max {
+        return Err(line.problem("the smallest value is above the largest"));
+    }
+    let figures = ToolSeries {
+        count: Some(figure("C:")? as u64),
+        min_ns: Some(ns(min) as u64),
+        mean_ns: Some(ns(mean)),
+        max_ns: Some(ns(max) as u64),
+        ..ToolSeries::of(number)
+    };
+    Ok(ThreadLine { number, tid, priority: whole("P:"), cpu: whole(" A:"), figures })
+}
+
+/// What the screens say besides their figures, and what they do not say.
+fn remarks(runs: &[(String, Vec<ThreadLine>)], is_one_dash: bool) -> Vec<String> {
+    let all = || runs.iter().flat_map(|(_, run)| run);
+    let mut remarks = Vec::new();
+    if all().any(|thread| thread.cpu.is_none()) {
+        remarks.push(
+            "the text does not say on which CPU a thread ran: the figures are of threads, by their number"
+                .to_owned(),
+        );
+    }
+    if runs.len() > 1 {
+        remarks.push(format!("{} runs in one file, each a series of its own", runs.len()));
+    }
+    // Threads of interrupts have priority 50.
+    if let Some(lowest) = all().filter_map(|thread| thread.priority).min().filter(|lowest| *lowest < 50) {
+        let what = match lowest {
+            0 => "as ordinary tasks, without a real-time priority".to_owned(),
+            _ => format!("at priority {lowest}, below the threads of interrupts (50)"),
+        };
+        let dash = if is_one_dash {
+            "; `-smp` with one dash is read as -s -m -p: write --smp or -S, and -p with its priority behind it"
+        } else {
+            ""
+        };
+        remarks.push(format!(
+            "the measuring threads ran {what}: the figures are not those of a task at a higher priority{dash}"
+        ));
+    }
+    remarks
 }

@@ -18,7 +18,7 @@ pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     };
     let watched_ns = u128::from(seconds) * 1_000_000_000 * u128::from(width) / u128::from(window);
     let mut series = ToolSeries {
-        series: Some("hwlat"),
+        series: Some("hwlat".into()),
         max_ns,
         gaps: Some(gaps),
         count: Some(gaps),

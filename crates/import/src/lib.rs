@@ -11,12 +11,17 @@
 //! | its mark | a row in `TEXTS` |
 
 mod cyclictest;
+mod hdr;
 mod hwlatdetect;
 mod json;
 mod lines;
+mod named;
+mod rteval;
 mod rtla;
+mod screens;
 mod series;
 mod sysjitter;
+mod verbose;
 
 use lines::ToolLines;
 use series::ToolSeries;
@@ -28,8 +33,18 @@ use whylate_core::{Facts, Warning, WarningCode};
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// None of the tools writes such a file.
-    #[error("{}: is not a result that whylate reads; it reads those of cyclictest (-h, --histfile, --json), oslat, rtla timerlat and osnoise (hist, top), jitterdebugger, hwlatdetect and sysjitter", path.display())]
+    #[error("{}: is not a result that whylate reads; it reads those of cyclictest (-h, -v, --histfile, --json), oslat, rtla timerlat and osnoise (hist, top), jitterdebugger, hwlatdetect, sysjitter, Xenomai's and EVL's latency, stress-ng --cyclic, rteval, LAVA, HdrHistogram, latency_hist, LinuxCNC and performance_test of ROS 2", path.display())]
     Foreign { path: PathBuf },
+    /// It is of that tool, and is not a measurement of one CPU's latency.
+    #[error("{}: a result of {tool}: {has}{worst}; {to_do}", path.display())]
+    Named {
+        path: PathBuf,
+        tool: &'static str,
+        has: &'static str,
+        /// `; the largest is …`, where the text has one.
+        worst: String,
+        to_do: &'static str,
+    },
     /// It is of that tool, and is damaged or cut off.
     #[error("{}: line {line}, column {column}: {message} (a result of {tool})", path.display())]
     Broken {
@@ -61,6 +76,8 @@ struct Imported {
     series: Vec<ToolSeries>,
     /// What the file does not say and the figures depend on.
     remarks: Vec<String>,
+    /// Nothing was above the tool's threshold: how long and above what.
+    nothing: Option<String>,
 }
 
 /// Reads the lines of a tool's text.
@@ -70,6 +87,19 @@ type ReadText = fn(&ToolLines<'_>) -> Result<Imported, Problem>;
 const TEXTS: &[(&str, &[&str], ReadText)] = &[
     ("rtla", &["# RTLA "], rtla::histogram),
     ("rtla", &["Timer Latency", "Operating System Noise"], rtla::top),
+    ("cyclictest -v", &["Thread 0 Interval:"], verbose::read),
+    ("latency (Xenomai, EVL, RTAI)", &["RTH|", "RTD|", "RTS|"], screens::latency),
+    ("rteval", &["<rteval"], rteval::read),
+    ("stress-ng --cyclic", &["stress-ng: info:"], screens::stress_ng),
+    (
+        "HdrHistogram",
+        &["#[Histogram log format version", "#[Logged with", "\"StartTimestamp\",\"Interval_Length\""],
+        hdr::read,
+    ),
+    ("latency_hist", &["#Minimum latency:"], screens::latency_hist),
+    ("LAVA", &["Test Case t", "<LAVA_SIGNAL_TESTCASE TEST_CASE_ID=t"], screens::lava),
+    ("LinuxCNC", &["Servo thread (", "Base thread ("], screens::linuxcnc),
+    ("performance_test (ROS 2)", &["T_experiment"], screens::ros2),
     ("cyclictest", &["# Histogram", "# /dev/cpu_dma_latency", "T: 0 ("], cyclictest::read),
     ("hwlatdetect", &["hwlatdetect:"], hwlatdetect::read),
     ("oslat", &["Core:"], sysjitter::read),
@@ -105,7 +135,9 @@ pub fn read(path: &Path, bytes: &[u8]) -> Result<MeasureResult, ImportError> {
         (json::tool(text).ok_or_else(foreign)?, json::read(text))
     } else {
         let lines = ToolLines::new(text);
-        let (tool, read) = text_tool(&lines).ok_or_else(foreign)?;
+        let Some((tool, read)) = text_tool(&lines) else {
+            return Err(named(path, &lines).unwrap_or_else(foreign));
+        };
         (tool, read(&lines))
     };
     let broken = |Problem { line, column, message }: Problem| ImportError::Broken {
@@ -118,8 +150,28 @@ pub fn read(path: &Path, bytes: &[u8]) -> Result<MeasureResult, ImportError> {
     imported.and_then(|imported| result(tool, imported)).map_err(broken)
 }
 
+/// What a text is that is recognised and not read.
+fn named(path: &Path, lines: &ToolLines<'_>) -> Option<ImportError> {
+    let has = |mark: &&str| lines.iter().take(LINES_TRIED).any(|line| line.text.contains(*mark));
+    let form = named::NAMED.iter().find(|form| form.marks.iter().any(has))?;
+    let worst = (form.worst)(lines).map(|worst| format!("; {worst}")).unwrap_or_default();
+    Some(ImportError::Named {
+        path: path.to_owned(),
+        tool: form.tool,
+        has: form.has,
+        worst,
+        to_do: form.to_do,
+    })
+}
+
+/// What a file is that is recognised and not read, in a sentence with what to do.
+pub fn named_form(path: &Path, bytes: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    named(path, &ToolLines::new(text)).map(|error| error.to_string())
+}
+
 fn result(tool: &str, imported: Imported) -> Result<MeasureResult, Problem> {
-    let Imported { probe, version, facts, series, remarks } = imported;
+    let Imported { probe, version, facts, series, remarks, nothing } = imported;
     let mut result = MeasureResult {
         format: MEASURE_FORMAT.to_owned(),
         tool: Some([tool].into_iter().chain(version.as_deref()).collect::<Vec<_>>().join(" ")),
@@ -128,6 +180,7 @@ fn result(tool: &str, imported: Imported) -> Result<MeasureResult, Problem> {
         ..MeasureResult::default()
     };
     let warning = |text: String| Warning::new(WarningCode::ForeignResult, text);
+    result.warnings.extend(nothing.map(|text| Warning::new(WarningCode::NothingSeen, text)));
     result.warnings.extend(remarks.into_iter().map(warning));
     for series in series {
         let (cpu, remark) = series.finish()?;

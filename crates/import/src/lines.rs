@@ -50,6 +50,9 @@ impl<'t> ToolLines<'t> {
 /// Without the escape sequences that terminals take for colours.
 fn plain(line: &str) -> &str {
     let mut text = line.trim();
+    while let Some(rest) = text.strip_prefix('>') {
+        text = rest.trim_start();
+    }
     while let Some((_, rest)) = text.strip_prefix("\u{1b}[").and_then(|rest| rest.split_once('m')) {
         text = rest.trim_start();
     }

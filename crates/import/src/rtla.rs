@@ -40,8 +40,51 @@ pub(crate) fn histogram(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
         );
     }
     series.iter_mut().for_each(|series| series.measured_ns = measured_ns);
-    let series = series.into_iter().filter(|series| series.count != Some(0)).collect();
-    Ok(Imported { probe: "tracer", series, ..Imported::default() })
+    let width_ns = width(&series, unit_ns);
+    series.iter_mut().for_each(|series| series.bucket_ns = width_ns);
+    series.retain(|series| series.count != Some(0) && (series.count.is_some() || series.max_ns.is_some()));
+    let mut remarks = Vec::new();
+    if let Some(width_ns) = width_ns.filter(|_| !series.is_empty()) {
+        remarks.push(format!(
+            "the buckets are {} us wide: a quantile is below the end of its bucket, no finer figure is in the file",
+            width_ns / 1000
+        ));
+    }
+    let seconds = measured_ns / 1_000_000_000;
+    let nothing = series.is_empty().then(|| {
+        let what = if lines.iter().any(|line| line.text.contains("osnoise")) { "noise" } else { "latency" };
+        format!("no {what} above the tool's threshold was seen in {seconds} s: the histogram has no sample, and its zeros are no measured values")
+    });
+    Ok(Imported { probe: "tracer", series, remarks, nothing, ..Imported::default() })
+}
+
+/// The width of the buckets, where it is more than the unit: the extremes of each column must be in its first and last row.
+fn width(series: &[ToolSeries], unit_ns: u64) -> Option<u64> {
+    let fits = |series: &&ToolSeries| match (
+        series.buckets.first(),
+        series.buckets.last(),
+        series.min_ns,
+        series.max_ns,
+    ) {
+        (Some(first), Some(last), Some(min), Some(max)) => {
+            first.0 == min && (last.0 == max || series.over > 0)
+        }
+        _ => true,
+    };
+    if series.iter().all(|series| fits(&series)) {
+        return None;
+    }
+    let divisor = |a: u64, b: u64| {
+        let (mut a, mut b) = (a, b);
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    let rows = series.iter().flat_map(|series| &series.buckets).map(|(ns, _)| *ns);
+    let width = rows.fold(0, divisor);
+    let all = || series.iter().filter_map(|series| series.max_ns).max().unwrap_or(0);
+    Some(if width > 0 { width } else { all().saturating_add(unit_ns) }).filter(|width| *width > unit_ns)
 }
 
 /// `IRQ-000`.
@@ -50,7 +93,7 @@ fn column(title: Word<'_>) -> Result<ToolSeries, Problem> {
     let (cpu, series) =
         found.ok_or_else(|| title.problem(format!("`{}` is not a column of rtla", title.text)))?;
     let cpu = cpu.parse().map_err(|_| title.problem(format!("`{cpu}` is not a CPU")))?;
-    Ok(ToolSeries { series: Some(series), ..ToolSeries::of(cpu) })
+    Ok(ToolSeries { series: Some(series.into()), ..ToolSeries::of(cpu) })
 }
 
 /// A row of the table: a value with its counts, or a figure of each column. A column without samples has `-` there.
@@ -128,7 +171,7 @@ fn timerlat_rows(line: ToolLine<'_>, words: &[Word<'_>]) -> Result<Vec<ToolSerie
     let series = contexts.map(|(context, name)| {
         let time = |place: usize| context[place].number::<u64>().map(|time| time.saturating_mul(1000));
         Ok(ToolSeries {
-            series: Some(name),
+            series: Some(name.into()),
             min_ns: Some(time(1)?),
             mean_ns: Some(time(2)? as f64),
             max_ns: Some(time(3)?),
@@ -145,7 +188,7 @@ fn osnoise_row(line: ToolLine<'_>, words: &[Word<'_>]) -> Result<Vec<ToolSeries>
     };
     let gaps = counts.iter().map(|count| count.number::<u64>()).sum::<Result<u64, Problem>>()?;
     Ok(vec![ToolSeries {
-        series: Some("osnoise"),
+        series: Some("osnoise".into()),
         max_ns: Some(single.number::<u64>()?.saturating_mul(1000)),
         lost_ns: Some(noise.number::<u64>()?.saturating_mul(1000)),
         measured_ns: runtime.number::<u64>()?.saturating_mul(1000),

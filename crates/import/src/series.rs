@@ -1,8 +1,9 @@
 //! What a tool wrote of one CPU, and the result that it makes.
 
 use crate::Problem;
+use std::borrow::Cow;
 use whylate_core::CpuId;
-use whylate_core::quantity::{EXTREMES, GAPS, LOST_NS, LOST_SHARE, Quantities};
+use whylate_core::quantity::{BUCKET_NS, EXTREMES, GAPS, LOST_NS, LOST_SHARE, OVERRUNS, Quantities};
 use whylate_core::result::{CpuResult, Extremes, Quantiles};
 use whylate_stats::Histogram;
 
@@ -10,12 +11,14 @@ use whylate_stats::Histogram;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ToolSeries {
     pub(crate) cpu: u32,
-    pub(crate) series: Option<&'static str>,
+    pub(crate) series: Option<Cow<'static, str>>,
     /// Each value with its count, in nanoseconds.
     pub(crate) buckets: Vec<(u64, u64)>,
     /// Samples that the histogram does not have, since they are at or above `limit_ns`.
     pub(crate) over: u64,
     pub(crate) limit_ns: u64,
+    /// Width of the buckets, where it is more than one unit: a sample is anywhere in its bucket, and is counted at its end.
+    pub(crate) bucket_ns: Option<u64>,
     /// Number of samples, where the tool counts them itself.
     pub(crate) count: Option<u64>,
     pub(crate) min_ns: Option<u64>,
@@ -24,6 +27,7 @@ pub(crate) struct ToolSeries {
     /// Where the tool has quantiles and no histogram.
     pub(crate) quantiles: Option<Quantiles>,
     pub(crate) gaps: Option<u64>,
+    pub(crate) overruns: Option<u64>,
     pub(crate) lost_ns: Option<u64>,
     pub(crate) measured_ns: u64,
     /// Where in the file it ends, for what does not fit together.
@@ -41,11 +45,20 @@ impl ToolSeries {
         let counted = self.counted().map_err(problem)?;
         let histogram = self.histogram(counted);
         let remark = (counted > 0).then(|| self.remark(counted)).flatten();
-        let exact = |figures: Quantiles| Quantiles {
-            min_ns: self.min_ns.unwrap_or(figures.min_ns),
-            mean_ns: self.mean_ns.unwrap_or(figures.mean_ns),
-            max_ns: self.max_ns.unwrap_or(figures.max_ns),
-            ..figures
+        let exact = |figures: Quantiles| {
+            let (min_ns, max_ns) =
+                (self.min_ns.unwrap_or(figures.min_ns), self.max_ns.unwrap_or(figures.max_ns));
+            // What a bucket says must not contradict the extremes.
+            let within = |ns: u64| ns.clamp(min_ns.min(max_ns), max_ns);
+            Quantiles {
+                min_ns,
+                mean_ns: self.mean_ns.unwrap_or(figures.mean_ns),
+                p50_ns: within(figures.p50_ns),
+                p99_ns: within(figures.p99_ns),
+                p999_ns: within(figures.p999_ns),
+                p9999_ns: within(figures.p9999_ns),
+                max_ns,
+            }
         };
         let quantiles = self.quantiles.or_else(|| histogram.quantiles().map(exact));
         let samples = self.count.unwrap_or(histogram.count());
@@ -57,12 +70,14 @@ impl ToolSeries {
         let extremes = Some(extremes).filter(|it| quantiles.is_none() && *it != Extremes::default());
         let quantities = Quantities::default()
             .with(EXTREMES, extremes)
+            .with(BUCKET_NS, self.bucket_ns)
+            .with(OVERRUNS, self.overruns)
             .with(GAPS, self.gaps)
             .with(LOST_NS, self.lost_ns)
             .with(LOST_SHARE, lost_share);
         let result = CpuResult {
             cpu: CpuId(self.cpu),
-            series: self.series.map(str::to_owned),
+            series: self.series.map(Cow::into_owned),
             samples,
             quantiles,
             quantities,
@@ -71,6 +86,11 @@ impl ToolSeries {
             ..CpuResult::default()
         };
         Ok((result, remark))
+    }
+
+    /// What the tool counts in: 1 us, or 1 ns.
+    fn unit_ns(&self) -> u64 {
+        if self.buckets.iter().all(|(ns, _)| ns.is_multiple_of(1000)) { 1000 } else { 1 }
     }
 
     /// How many samples are above the histogram.
@@ -94,8 +114,9 @@ impl ToolSeries {
 
     fn histogram(&self, over: u64) -> Histogram {
         let mut histogram = Histogram::new();
+        let unit = self.bucket_ns.map_or(0, |width_ns| width_ns.saturating_sub(self.unit_ns()));
         for (value_ns, count) in &self.buckets {
-            histogram.record_n(*value_ns, *count);
+            histogram.record_n(value_ns.saturating_add(unit), *count);
         }
         if over > 0 {
             let max_ns = self.max_ns.unwrap_or(self.limit_ns).max(self.limit_ns);
@@ -108,7 +129,7 @@ impl ToolSeries {
     /// Of samples above the histogram the largest alone is known.
     fn remark(&self, over: u64) -> Option<String> {
         (over > 1).then(|| {
-            let name = self.series.map(|series| format!(" ({series})")).unwrap_or_default();
+            let name = self.series.as_ref().map(|series| format!(" ({series})")).unwrap_or_default();
             format!(
                 "CPU {}{name}: {over} samples are above the histogram, which ends at {} us; except for the largest, each \
                  is counted there: quantiles that fall among them are too low",

@@ -1,7 +1,8 @@
 //! Files that the tools wrote, or that their documentation shows, and the figures that are to be read from them.
 
 use std::path::{Path, PathBuf};
-use whylate_core::quantity::{EXTREMES, GAPS, LOST_NS};
+use whylate_core::WarningCode;
+use whylate_core::quantity::{BUCKET_NS, EXTREMES, GAPS, LOST_NS, OVERRUNS};
 use whylate_core::result::MeasureResult;
 use whylate_import::{ImportError, read, tool};
 use whylate_testing::says;
@@ -194,6 +195,180 @@ fn what_no_tool_wrote_is_foreign() {
         assert!(matches!(read(Path::new("f"), text.as_bytes()), Err(ImportError::Foreign { .. })), "{text}");
     }
     assert_eq!(tool(&[0xff, 0xfe]), None);
+}
+
+/// What the text does not say, and what its figures depend on.
+fn remarks(result: &MeasureResult) -> String {
+    result.warnings.iter().map(|it| format!("{}: {}\n", it.code, it.text)).collect()
+}
+
+#[test]
+fn xenomai_and_evl_count_by_their_last_line() {
+    let result = imported("xenomai_latency.txt");
+    assert_eq!(figures(&result), [(0, "", 30_000, 1_574, 0, 375_502)]);
+    let cpu = &result.probe.cpus[0];
+    assert_eq!((cpu.get(OVERRUNS), cpu.get(EXTREMES).unwrap().mean_ns), (Some(26), Some(3_290.0)));
+    let result = imported("evl_latmus.txt");
+    assert_eq!(figures(&result), [(1, "", 0, 198, 0, 2_541)]);
+    assert!(remarks(&result).contains("RTS"));
+}
+
+#[test]
+fn nanoseconds_of_stress_ng_are_no_microseconds() {
+    let result = imported("stress_ng_cyclic.txt");
+    assert_eq!(figures(&result), [(0, "", 10_000, 2_688, 14_000, 5_701_735)]);
+    let quantiles = result.probe.cpus[0].quantiles.unwrap();
+    assert_eq!((quantiles.p50_ns, quantiles.p999_ns), (13_945, 1_798_633));
+    assert!(remarks(&result).contains("one sample"));
+}
+
+#[test]
+fn lava_and_what_no_late_task_makes() {
+    let result = imported("lava.txt");
+    assert_eq!(figures(&result), [(0, "", 0, 9_297_000, 0, 9_398_000)]);
+    assert!(remarks(&result).contains("HIGH_RES_TIMERS"));
+    let away =
+        text("lava.txt").replace("9398.0000000000", "269999981.0").replace("9303.0000000000", "134995482=20");
+    let away = away.replace("Measurement: 9297.0000000000 us", "Measurement: 1.0 =\nus");
+    let result = read(Path::new("f"), away.as_bytes()).unwrap();
+    assert_eq!(figures(&result), [(0, "", 0, 1_000, 0, 269_999_981_000)]);
+    assert!(remarks(&result).contains("grew all the time"), "{}", remarks(&result));
+}
+
+#[test]
+fn histograms_of_the_kernel_and_of_rteval() {
+    for name in ["latency_hist.txt", "rteval.xml"] {
+        assert_eq!(figures(&imported(name)), [(0, "", 1003, 1_000, 3_000, 56_000)], "{name}");
+    }
+    let result = imported("rteval.xml");
+    assert_eq!(
+        (result.facts.host.as_str(), result.facts.kernel.release.as_str()),
+        ("bench", "5.14.0-70.rt21")
+    );
+}
+
+#[test]
+fn several_runs_in_one_file_stay_apart() {
+    let result = imported("jitterdebugger_runs.txt");
+    assert_eq!(
+        figures(&result),
+        [
+            (0, "run 1 (cfs)", 1_799_000, 2_000, 0, 50_572_000),
+            (1, "run 1 (cfs)", 1_799_000, 2_000, 0, 867_000),
+            (0, "run 2 (bore)", 1_799_100, 2_000, 0, 19_347_000),
+            (1, "run 2 (bore)", 1_799_100, 2_000, 0, 467_000),
+        ]
+    );
+}
+
+#[test]
+fn a_line_for_each_sample_and_one_that_is_cut() {
+    let result = imported("cyclictest_v.txt");
+    assert_eq!(figures(&result), [(0, "", 5, 6_000, 6_000, 21_000), (1, "", 2, 3_000, 3_000, 9_000)]);
+    assert!(remarks(&result).contains("1 lines are no samples") && remarks(&result).contains("Interval"));
+}
+
+#[test]
+fn linuxcnc_and_ros2() {
+    let found = imported("linuxcnc.txt");
+    assert_eq!(figures(&found), [(0, "servo", 0, 0, 0, 43_318), (0, "base", 0, 0, 0, 16_210)]);
+    assert_eq!(figures(&imported("ros2_performance.csv")), [(0, "", 2000, 29_900, 0, 2_411_000)]);
+}
+
+#[test]
+fn hdr_histogram_logs() {
+    let result = imported("hdr.hlog");
+    let (_, _, samples, _, _, max) = figures(&result)[0];
+    assert!(samples > 1000 && max == 2_769_000, "{samples} {max}");
+    let tagged = text("hdr.hlog").replace("\n1.134,", "\nTag=A,1.134,");
+    let result = read(Path::new("f"), tagged.as_bytes()).unwrap();
+    let found = figures(&result);
+    assert_eq!((found.len(), found[0].1, found[1].1), (2, "", "A"));
+    assert_eq!(found[0].2 + found[1].2, samples);
+    let old = text("hdr.hlog").replace("HISTFAAAA", "HISTiQAAA");
+    let result = read(Path::new("f"), old.as_bytes()).unwrap();
+    assert_eq!((figures(&result)[0].2, figures(&result)[0].5), (0, 2_769_000));
+}
+
+/// In each row of each form, min, quantiles and max are in order.
+#[test]
+fn quantiles_are_in_order_and_as_fine_as_the_buckets() {
+    let result = imported("rtla_timerlat_hist_user.txt");
+    let found = figures(&result);
+    assert_eq!(found.len(), 6, "the sums behind ALL are no CPU");
+    assert_eq!((found[2].1, found[2].2, found[2].5), ("timerlat/user", 1000, 24_000));
+    let cpu = &result.probe.cpus[1];
+    assert_eq!((cpu.get(BUCKET_NS), cpu.quantiles.unwrap().p50_ns), (Some(10_000), 9_000));
+    for entry in std::fs::read_dir(path("")).unwrap() {
+        let path = entry.unwrap().path();
+        let Ok(result) = read(&path, &std::fs::read(&path).unwrap()) else { continue };
+        for cpu in &result.probe.cpus {
+            let Some(it) = cpu.quantiles else { continue };
+            let row = [it.min_ns, it.p50_ns, it.p99_ns, it.p999_ns, it.p9999_ns, it.max_ns];
+            assert!(row.is_sorted(), "{}: {row:?}", path.display());
+        }
+    }
+}
+
+#[test]
+fn nothing_seen_is_a_result() {
+    let new = text("rtla_osnoise_hist_empty.txt");
+    let old = new.replace(": 0", ":").replace("Duration:", "Duration:   0 00:00:05");
+    for text in [new, old] {
+        let result = read(Path::new("f"), text.as_bytes()).unwrap();
+        assert!(result.probe.cpus.is_empty(), "no CPU is invented");
+        assert_eq!(result.warnings[0].code, WarningCode::NothingSeen);
+        assert!(result.warnings[0].text.contains("5 s"));
+    }
+}
+
+#[test]
+fn a_measuring_thread_of_low_priority_is_said() {
+    let result = imported("cyclictest_smp_typo.txt");
+    assert_eq!(figures(&result), [(0, "", 10_000, 9_000, 0, 129_000)]);
+    assert!(remarks(&result).contains("priority 2") && remarks(&result).contains("-smp"));
+}
+
+#[test]
+fn tables_that_are_no_measurement_are_named_with_their_worst() {
+    let cases = [
+        (
+            "Tracing run queue latency higher than 10000 us\nTIME     COMM             TID           LAT(us)\n\
+             04:16:32 cc1              12924           12739\n04:16:32 gcc x            13678           23519\n",
+            "runqslower",
+            "23.5 ms",
+        ),
+        (
+            "Finding critical section with preempt disabled for > 500us\n===\nTASK: irq/296-cs35l36 (pid   666 tid   666) Total Time: 732.657  us\n\
+             \nSection start: schedule -> schedule\n",
+            "criticalstat",
+            "733 us: irq/296-cs35l36 with preemption disabled",
+        ),
+        (
+            "TIME     STAGE                SOFTIRQ  LAT(us)        CPU    COMM\n14:42:11 irq(hard) to softirq tasklet  95280          0      cat\n",
+            "softirqslower",
+            "95.3 ms",
+        ),
+        (
+            "     usecs               : count    distribution\n         0 -> 1          : 233      |****|\n    16384 -> 32767      : 2        |*|\n",
+            "runqlat",
+            "16384 -> 32767",
+        ),
+        (
+            " Task                  |   Runtime ms  |  Count   | Avg delay ms    | Max delay ms    | Max delay start |\n\
+              chrome:(2)            |      0.162 ms |        6 | avg:   0.012 ms | max:   1.430 ms | max start: 1.5 s |\n",
+            "perf sched latency",
+            "1.43 ms: chrome:(2)",
+        ),
+    ];
+    for (text, tool, worst) in cases {
+        let Err(ImportError::Named { tool: found, worst: said, to_do, .. }) =
+            read(Path::new("f"), text.as_bytes())
+        else {
+            panic!("{tool} is not named");
+        };
+        assert!(found.contains(tool) && said.contains(worst) && !to_do.is_empty(), "{found}: {said}");
+    }
 }
 
 /// Any byte may be missing or another one: an answer or a refusal, and no panic.

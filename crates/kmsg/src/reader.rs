@@ -289,7 +289,7 @@ impl LogState {
 
     fn keep(&mut self, row: usize, pattern: &str, captured: Captured, line: &LogLine, text: String) {
         if pattern.starts_with('+') {
-            return self.add(row, captured);
+            return self.add(row, &captured);
         }
         let mut group = (row, captured.cpu, captured.task.clone(), captured.function.clone());
         if self.groups.len() >= GROUPS_MAX && !self.groups.contains_key(&group) {
@@ -316,7 +316,7 @@ impl LogState {
     }
 
     /// Adds what a line of detail says to the message before it.
-    fn add(&mut self, row: usize, captured: Captured) {
+    fn add(&mut self, row: usize, captured: &Captured) {
         let Some((index, at)) = self.last else { return };
         let (of, message) = &mut self.found[index];
         if *of == row && self.looked_at - at <= DETAIL_LINES {

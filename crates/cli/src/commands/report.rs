@@ -69,7 +69,8 @@ pub(super) fn imported(path: &Path) -> Result<MeasureResult> {
 
 /// The remedy for a file that is not a trace but a result of another tool.
 pub(super) fn advice(path: &Path) -> Option<String> {
-    let tool = whylate_import::tool(&std::fs::read(path).ok()?)?;
+    let bytes = std::fs::read(path).ok()?;
+    let Some(tool) = whylate_import::tool(&bytes) else { return whylate_import::named_form(path, &bytes) };
     let path = path.display();
     Some(format!("{path} is a result of {tool}, not a trace: `whylate report {path}` shows it"))
 }

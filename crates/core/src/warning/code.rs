@@ -106,6 +106,8 @@ codes! {
     PulledTimers = "pulled-timers";
     /// The firmware may be called at any time.
     FirmwareCalls = "firmware-calls";
+    /// Another tool saw nothing above its threshold.
+    NothingSeen = "nothing-seen";
     /// The kernel wrote a message that speaks of latency.
     KernelLog = "kernel-log", "whylate explain --why KIND says what the message means";
     /// A target is open to all other tasks.

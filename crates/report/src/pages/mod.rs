@@ -34,7 +34,7 @@ use crate::section::{Item, Page, Section};
 use crate::sections;
 use crate::words;
 use whylate_core::result::{CopyResult, MeasureResult, ProbeResult, RunResult};
-use whylate_core::{Facts, Warning};
+use whylate_core::{Facts, Warning, WarningCode};
 
 /// The report of a run.
 pub fn run(run: &RunResult) -> Result<Page, ReportError> {
@@ -54,6 +54,16 @@ pub fn run_with_charts(run: &RunResult) -> Result<Page, ReportError> {
 
 /// The report of `whylate measure`: one line per CPU, a histogram of each, and causes.
 pub fn measure(measure: &MeasureResult) -> Result<Page, ReportError> {
+    let nothing = measure.warnings.iter().find(|it| it.code == WarningCode::NothingSeen);
+    if let Some(nothing) = nothing.filter(|_| measure.probe.cpus.is_empty()) {
+        let warnings: Vec<Warning> = measure.warnings.iter().filter(|it| *it != nothing).cloned().collect();
+        return Ok(Page {
+            origin: measure.tool.clone().unwrap_or_default(),
+            title: nothing.text.clone(),
+            sections: sections::warnings::section(&warnings).into_iter().collect(),
+            ..Page::default()
+        });
+    }
     require_samples(&measure.probe, &measure.warnings)?;
     let cpus = measure.probe.cpus.iter().map(|cpu| cpu.cpu).collect();
     Ok(Page {

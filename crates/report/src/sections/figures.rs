@@ -4,8 +4,8 @@ use crate::section::{ALWAYS, Block, Cell, Column, Depth, Row, Section, Table, To
 use crate::words::{cell_probe, probe_meaning, probe_names};
 use whylate_core::figure::{count, nanoseconds, nanoseconds_f64, rate, share};
 use whylate_core::quantity::{
-    CORRECTED, CYCLES, EXTREMES, GAPS, LOST_SHARE, OVERRUNS, PEER_CPU, Quantities, Row as Quantified, Shown,
-    TABLE, THROTTLED, Unit,
+    BUCKET_NS, CORRECTED, CYCLES, EXTREMES, GAPS, LOST_SHARE, OVERRUNS, PEER_CPU, Quantities,
+    Row as Quantified, Shown, TABLE, THROTTLED, Unit,
 };
 use whylate_core::record::InterruptRecord;
 use whylate_core::result::{
@@ -71,6 +71,12 @@ impl<'r> Line<'r> {
 
     fn time(&self, figure: fn(&Quantiles) -> u64) -> Option<String> {
         self.quantiles().map(|figures| nanoseconds(figure(figures)))
+    }
+
+    /// The end of its bucket, where the buckets are wide.
+    fn quantile(&self, figure: fn(&Quantiles) -> u64) -> Option<String> {
+        let is_wide = self.recorded().is_some_and(|cpu| cpu.get(BUCKET_NS).is_some());
+        self.time(figure).map(|time| if is_wide { format!("≤ {time}") } else { time })
     }
 
     /// What is known where quantiles are not.
@@ -153,10 +159,10 @@ static FIELDS: [Field; 12] = [
         let figures = line.quantiles().map(|figures| figures.mean_ns);
         figures.or_else(|| line.extremes()?.mean_ns).map(nanoseconds_f64)
     }),
-    field("median", ALWAYS, |line| line.time(|figures| figures.p50_ns)),
-    field("p99", ALWAYS, |line| line.time(|figures| figures.p99_ns)),
-    field("p99.9", 8, |line| line.time(|figures| figures.p999_ns)),
-    field("p99.99", 0, |line| line.time(|figures| figures.p9999_ns)),
+    field("median", ALWAYS, |line| line.quantile(|figures| figures.p50_ns)),
+    field("p99", ALWAYS, |line| line.quantile(|figures| figures.p99_ns)),
+    field("p99.9", 8, |line| line.quantile(|figures| figures.p999_ns)),
+    field("p99.99", 0, |line| line.quantile(|figures| figures.p9999_ns)),
     field(MAX, ALWAYS, |line| line.max_ns().map(nanoseconds)),
     field("median cycles", 8, |line| line.recorded()?.get(CYCLES).map(|cycles| count(cycles.p50))),
 ];

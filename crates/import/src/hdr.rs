@@ -1,0 +1,179 @@
+//! HdrHistogram's interval logs, as jHiccup, wrk2 and Cassandra's tools write them: a line for each interval, with its
+//! largest value in milliseconds and its histogram, packed (V2; of V0 and V1 the largest values alone are read).
+
+use crate::lines::ToolLines;
+use crate::series::ToolSeries;
+use crate::{Imported, Problem};
+use flate2::read::ZlibDecoder;
+use std::collections::BTreeMap;
+use std::io::Read;
+use whylate_core::figure::nanoseconds;
+
+/// A histogram has no more bytes.
+const UNPACKED_MAX: u64 = 32 << 20;
+const COOKIE: i32 = 0x1c84_9303;
+
+/// What one tag has.
+#[derive(Default)]
+struct Tagged {
+    /// Upper end of a bucket, with its count.
+    buckets: BTreeMap<u64, u64>,
+    intervals: u64,
+    unread: u64,
+    max_ns: u64,
+    max_at: String,
+    measured_ns: f64,
+}
+
+pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
+    let mut all: BTreeMap<String, Tagged> = BTreeMap::new();
+    let ratio = lines.behind("#[Interval_Max Value Ratio").or_else(|| lines.behind("#[MaxValueDivisor:"));
+    let max_unit_ns = ratio
+        .and_then(|it| it.text.trim_start_matches([':', ' ']).trim_end_matches(']').parse().ok())
+        .unwrap_or(1e6);
+    let mut end = lines.ends("");
+    for line in lines.iter() {
+        let is_comment = line.text.starts_with(['#', '"']) || line.text.starts_with("Start");
+        if line.text.is_empty() || is_comment {
+            continue;
+        }
+        let (tag, text) = match line.text.strip_prefix("Tag=").and_then(|it| it.split_once(',')) {
+            Some((tag, rest)) => (tag.to_owned(), rest),
+            None => (String::new(), line.text),
+        };
+        let cells: Vec<&str> = text.split(',').map(str::trim).collect();
+        let number = |at: usize| cells.get(at).and_then(|it| it.parse::<f64>().ok());
+        let (Some(_), Some(length), Some(max), Some(packed)) =
+            (number(0), number(1), number(2), cells.get(3))
+        else {
+            return Err(
+                line.problem("a line has a start, a length, a maximum and a histogram: is it cut off?")
+            );
+        };
+        let own = all.entry(tag).or_default();
+        own.intervals += 1;
+        own.measured_ns += length * 1e9;
+        let max_ns = (max * max_unit_ns).max(0.0).round() as u64;
+        if max_ns > own.max_ns {
+            (own.max_ns, own.max_at) = (max_ns, cells[0].to_owned());
+        }
+        if unpack(packed, &mut own.buckets).is_none() {
+            own.unread += 1;
+        }
+        end = line.problem("");
+    }
+    if all.is_empty() {
+        return Err(lines.ends("there is no line of an interval"));
+    }
+    let mut remarks = vec![
+        "values as the tool's own unit, nanoseconds; a stall of the whole process (garbage collection, safepoints) is in them as well as one of the kernel"
+            .to_owned(),
+    ];
+    if all.len() > 1 {
+        remarks.push(format!(
+            "{} tags in one file, each a series of its own: their samples are not added",
+            all.len()
+        ));
+    }
+    let series = all.into_iter().map(|(tag, own)| {
+        let name = if tag.is_empty() { String::new() } else { format!(" of tag {tag}") };
+        remarks.push(format!("the largest value{name}, {}, is in the interval that begins at {} s; {} intervals", nanoseconds(own.max_ns), own.max_at, own.intervals));
+        let is_whole = own.unread == 0;
+        if !is_whole {
+            remarks.push(format!("{} histograms{name} are of an old form (V0, V1) or damaged: only the largest values are known", own.unread));
+        }
+        let count = own.buckets.values().fold(0u64, |sum, count| sum.saturating_add(*count));
+        let max_ns = own.max_ns;
+        ToolSeries {
+            series: (!tag.is_empty()).then(|| tag.into()),
+            count: is_whole.then_some(count),
+            // A bucket ends above the value that is in it.
+            buckets: own.buckets.into_iter().filter(|_| is_whole).map(|(ns, count)| (ns.min(max_ns), count)).collect(),
+            max_ns: Some(max_ns),
+            measured_ns: own.measured_ns as u64,
+            at: (end.line, end.column),
+            ..ToolSeries::of(0)
+        }
+    });
+    let series = series.collect();
+    Ok(Imported { probe: "timer", series, remarks, ..Imported::default() })
+}
+
+/// Adds the buckets of a packed histogram; `None` where it is not of V2.
+fn unpack(packed: &str, buckets: &mut BTreeMap<u64, u64>) -> Option<()> {
+    let bytes = base64(packed)?;
+    let mut plain = Vec::new();
+    ZlibDecoder::new(bytes.get(8..)?).take(UNPACKED_MAX).read_to_end(&mut plain).ok()?;
+    let word = |at: usize| plain.get(at..at + 4).and_then(|it| it.try_into().ok()).map(i32::from_be_bytes);
+    let long = |at: usize| plain.get(at..at + 8).and_then(|it| it.try_into().ok()).map(i64::from_be_bytes);
+    (word(0)? & !0xf0 == COOKIE).then_some(())?;
+    let (length, digits, lowest) = (usize::try_from(word(4)?).ok()?, word(12)?, long(16)?);
+    ((0..=5).contains(&digits) && lowest >= 1).then_some(())?;
+    let magnitude = (2.0 * 10f64.powi(digits)).log2().ceil() as u32;
+    let half = magnitude.max(1) - 1;
+    let unit = lowest.ilog2();
+    let mut payload = plain.get(40..40 + length)?.iter().copied();
+    let mut index = 0u64;
+    let mut found = Vec::new();
+    while let Some(value) = zigzag(&mut payload) {
+        if value < 0 {
+            index = index.checked_add(value.unsigned_abs())?;
+            continue;
+        }
+        if value > 0 {
+            let (bucket, sub) = match (index >> half).checked_sub(1) {
+                Some(bucket) => (bucket, (index & ((1 << half) - 1)) + (1 << half)),
+                None => (0, index),
+            };
+            let shift = u32::try_from(bucket).ok()?.checked_add(unit).filter(|it| *it < 50)?;
+            let upper = sub.checked_shl(shift)?.checked_add((1 << shift) - 1)?;
+            found.push((upper, value.unsigned_abs()));
+        }
+        index += 1;
+    }
+    for (upper, count) in found {
+        let own = buckets.entry(upper).or_default();
+        *own = own.saturating_add(count);
+    }
+    Some(())
+}
+
+/// LEB128 of at most nine bytes, with the sign in the lowest bit.
+fn zigzag(bytes: &mut impl Iterator<Item = u8>) -> Option<i64> {
+    let mut value = 0u64;
+    for place in 0..9 {
+        let byte = bytes.next()?;
+        if place == 8 {
+            value |= u64::from(byte) << 56;
+            break;
+        }
+        value |= u64::from(byte & 0x7f) << (7 * place);
+        if byte & 0x80 == 0 {
+            break;
+        }
+    }
+    Some((value >> 1) as i64 ^ -((value & 1) as i64))
+}
+
+fn base64(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    let (mut bits, mut count) = (0u32, 0);
+    for letter in text.trim_end_matches('=').bytes() {
+        let value = match letter {
+            b'A'..=b'Z' => letter - b'A',
+            b'a'..=b'z' => letter - b'a' + 26,
+            b'0'..=b'9' => letter - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(value);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count) as u8);
+            bits &= (1 << count) - 1;
+        }
+    }
+    Some(bytes)
+}

@@ -1,0 +1,170 @@
+//! Results that are not measurements of one CPU: they are recognised, the worst of them is named, and the command that
+//! finds the cause.
+
+use crate::lines::ToolLines;
+use whylate_core::figure::nanoseconds;
+
+/// A form that is named and not read: the tool, what its text has, what finds the worst of it.
+pub(crate) struct NamedForm {
+    pub(crate) tool: &'static str,
+    /// Any of these anywhere in a line.
+    pub(crate) marks: &'static [&'static str],
+    pub(crate) has: &'static str,
+    pub(crate) worst: fn(&ToolLines<'_>) -> Option<String>,
+    pub(crate) to_do: &'static str,
+}
+
+const RECORD: &str =
+    "record a trace to see who ran instead: `whylate trace record`, or the whole machine: `whylate top`";
+
+pub(crate) const NAMED: &[NamedForm] = &[
+    NamedForm {
+        tool: "criticalstat",
+        marks: &["Finding critical section with"],
+        has: "sections with interrupts or preemption disabled, with the thread that was in them",
+        worst: |lines| sections(lines),
+        to_do: "measure the same with `whylate measure tracer --tracer irqsoff`, or record a trace: `whylate trace record`",
+    },
+    NamedForm {
+        tool: "softirqslower",
+        marks: &["Tracing softirq latency higher than", "STAGE                SOFTIRQ"],
+        has: "softirqs that waited or ran for long",
+        worst: |lines| rows(lines, "LAT(us)"),
+        to_do: RECORD,
+    },
+    NamedForm {
+        tool: "runqslower",
+        marks: &["Tracing run queue latency higher than"],
+        has: "threads, mostly ordinary ones, that waited for a CPU",
+        worst: |lines| rows(lines, "LAT(us)"),
+        to_do: RECORD,
+    },
+    NamedForm {
+        tool: "hardirqs or softirqs of bcc",
+        marks: &["Tracing hard irq event time", "Tracing soft irq event time", "TOTAL_usecs", "TOTAL_nsecs"],
+        has: "sums of the time in interrupts, without when and how long each took",
+        worst: |lines| rows(lines, "TOTAL_usecs").or_else(|| rows(lines, "TOTAL_nsecs")),
+        to_do: RECORD,
+    },
+    NamedForm {
+        tool: "runqlat, or another histogram of BPF",
+        marks: &["     : count    distribution", "|@@@"],
+        has: "a histogram in powers of two: how often, and not who",
+        worst: histogram,
+        to_do: RECORD,
+    },
+    NamedForm {
+        tool: "perf sched latency",
+        marks: &["Max delay ms", "| Maximum delay at"],
+        has: "sums and the largest delay of each thread, without events",
+        worst: |lines| perf_latency(lines),
+        to_do: "give the perf.data that it was made of: `whylate explain perf.data`",
+    },
+    NamedForm {
+        tool: "perf sched map",
+        marks: &["*A0 "],
+        has: "which thread had which CPU, without wake-ups",
+        worst: |_| None,
+        to_do: "give the perf.data that it was made of: `whylate explain perf.data`",
+    },
+    NamedForm {
+        tool: "offcputime (folded stacks)",
+        marks: &["Tracing off-CPU time (us)"],
+        has: "sums of the time off the CPU by stack, without when",
+        worst: |_| None,
+        to_do: "watch the thread: `whylate watch --task NAME`",
+    },
+    NamedForm {
+        tool: "a CTF trace as `babeltrace2` prints it",
+        marks: &["sched_switch: { cpu_id =", "sched_waking: { cpu_id =", "irq_handler_entry: { cpu_id ="],
+        has: "events of LTTng, in a form that is not read",
+        worst: |_| None,
+        to_do: "record the same events with `trace-cmd record -e sched -e irq -e timer`, or `whylate trace record`, and explain that",
+    },
+];
+
+/// The largest figure of a table with that column, with its row.
+fn rows(lines: &ToolLines<'_>, column: &str) -> Option<String> {
+    let unit_ns = if column.contains("nsecs") { 1 } else { 1000 };
+    let mut titles: Vec<&str> = Vec::new();
+    let mut worst: Option<(u64, String)> = None;
+    for line in lines.iter() {
+        let words: Vec<&str> = line.text.split_whitespace().collect();
+        if words.contains(&column) {
+            titles = words;
+            continue;
+        }
+        // Names may have blanks in them: from the end, where the figures and the last name are.
+        let Some(behind) = titles.iter().position(|title| *title == column).map(|at| titles.len() - 1 - at)
+        else {
+            continue;
+        };
+        let figure = words.len().checked_sub(behind + 1).and_then(|at| words[at].parse::<u64>().ok());
+        let Some(ns) = figure.map(|it| it.saturating_mul(unit_ns)).filter(|_| words.len() >= titles.len())
+        else {
+            continue;
+        };
+        if worst.as_ref().is_none_or(|(most, _)| ns > *most) {
+            worst = Some((ns, words.join(" ")));
+        }
+    }
+    worst.map(|(ns, row)| format!("the largest is {}: `{row}`", nanoseconds(ns)))
+}
+
+/// `TASK: kworker/u16:5 (pid  5903 tid  5903) Total Time: 194.427  us`, `Section start: a -> b`; interrupts or preemption.
+fn sections(lines: &ToolLines<'_>) -> Option<String> {
+    let mut worst: Option<(f64, String, String)> = None;
+    let mut what = "interrupts";
+    let mut is_last = false;
+    for line in lines.iter() {
+        if line.text.starts_with("Finding critical section with") {
+            what = if line.text.contains("preempt") { "preemption" } else { "interrupts" };
+        }
+        let task = line.text.strip_prefix("TASK:").and_then(|rest| rest.split_once("(pid"));
+        if let Some((task, rest)) = task
+            && let Some(us) = rest
+                .split("Total Time:")
+                .nth(1)
+                .and_then(|it| it.split_whitespace().next()?.parse::<f64>().ok())
+        {
+            is_last = worst.as_ref().is_none_or(|(most, ..)| us > *most);
+            if is_last {
+                worst = Some((us, format!("{} with {what} disabled", task.trim()), String::new()));
+            }
+        }
+        if let (Some(start), Some((.., place)), true) =
+            (line.text.strip_prefix("Section start:"), &mut worst, is_last)
+        {
+            start.trim().clone_into(place);
+        }
+    }
+    worst.map(|(us, task, place)| {
+        format!("the longest is {}: {task}, from `{place}`", nanoseconds((us * 1000.0) as u64))
+    })
+}
+
+/// The last bucket of a histogram with a count: `16384 -> 32767 : 2 |**|`, `[16K, 32K) 2 |@@|`.
+fn histogram(lines: &ToolLines<'_>) -> Option<String> {
+    let unit = lines
+        .iter()
+        .find_map(|line| ["usecs", "msecs", "nsecs"].into_iter().find(|unit| line.text.starts_with(unit)));
+    let last = lines.iter().filter(|line| line.text.contains('|')).filter_map(|line| {
+        let (range, rest) = line.text.split_once(':').or_else(|| line.text.split_once(')'))?;
+        let count: u64 = rest.split('|').next()?.trim().parse().ok()?;
+        (count > 0).then(|| {
+            format!("{} in {}{}", count, range.trim(), unit.map(|it| format!(" {it}")).unwrap_or_default())
+        })
+    });
+    last.last().map(|last| format!("the highest bucket with samples: {last}"))
+}
+
+/// `migration/0:(2) | 0.1 ms | 5 | avg: 0.004 ms | max: 0.012 ms |`, of all ages.
+fn perf_latency(lines: &ToolLines<'_>) -> Option<String> {
+    let rows = lines.iter().filter_map(|line| {
+        let (_, rest) = line.text.split_once("max:")?;
+        let ms: f64 = rest.split_whitespace().next()?.trim_end_matches("ms").parse().ok()?;
+        Some((ms, line.text.split('|').next()?.trim().to_owned()))
+    });
+    let (ms, task) = rows.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    Some(format!("the largest delay is {}: {task}", nanoseconds((ms * 1e6) as u64)))
+}
