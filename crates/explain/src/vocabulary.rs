@@ -177,7 +177,7 @@ const HELPERS: &[&str] = &[
     "add_preempt_count", "sub_preempt_count", "migrate_disable", "migrate_enable", "trace_hardirqs_off", "trace_hardirqs_on", "tracer_hardirqs_off",
     "queued_spin_lock_slowpath", "native_queued_spin_lock_slowpath", "do_raw_spin_lock",
     "do_raw_spin_unlock", "do_raw_spin_trylock", "touch_softlockup_watchdog", "__local_bh_enable_ip",
-    "__local_bh_disable_ip", "debug_smp_processor_id",
+    "__local_bh_disable_ip", "debug_smp_processor_id", "kernel_fpu_begin", "kernel_fpu_end",
     // Thunks of indirect calls, and an alias of the function that takes a spinlock.
     "__static_call_text_end", "__lock_text_start",
 ];

@@ -20,6 +20,7 @@ mod rteval;
 mod rtla;
 mod screens;
 mod series;
+mod signatures;
 mod sysjitter;
 mod verbose;
 
@@ -187,5 +188,7 @@ fn result(tool: &str, imported: Imported) -> Result<MeasureResult, Problem> {
         result.warnings.extend(remark.map(warning));
         result.probe.cpus.push(cpu);
     }
+    let signature = |text| Warning::new(WarningCode::KnownSignature, text);
+    result.warnings.extend(signatures::of(&result.probe.cpus).into_iter().map(signature));
     Ok(result)
 }

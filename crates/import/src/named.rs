@@ -75,6 +75,13 @@ pub(crate) const NAMED: &[NamedForm] = &[
         to_do: "watch the thread: `whylate watch --task NAME`",
     },
     NamedForm {
+        tool: "Chrome's tracing",
+        marks: &["\"traceEvents\""],
+        has: "a Chrome trace without events of the scheduler: there is nothing to explain",
+        worst: |_| None,
+        to_do: "record it with ftrace (`sched`, `irq` among the categories of the system), or `whylate trace record` beside it",
+    },
+    NamedForm {
         tool: "a CTF trace as `babeltrace2` prints it",
         marks: &["sched_switch: { cpu_id =", "sched_waking: { cpu_id =", "irq_handler_entry: { cpu_id ="],
         has: "events of LTTng, in a form that is not read",

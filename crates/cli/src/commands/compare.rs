@@ -9,6 +9,7 @@ use crate::output;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use whylate_core::SeriesName;
+use whylate_core::figure::nanoseconds;
 use whylate_core::plan::{Plan, SeriesStatistic};
 use whylate_core::result::{
     COMPARE_FORMAT, CauseDifference, CellResult, CompareOutcome, CompareResult, CompareSide, Described,
@@ -151,6 +152,13 @@ impl ComparedPart {
         }
     }
 
+    fn foreign(&self) -> Option<(&Path, &MeasureResult)> {
+        match self {
+            Self::Foreign(path, measure) => Some((path, measure)),
+            Self::Run(..) => None,
+        }
+    }
+
     fn run(&self) -> Option<&RunResult> {
         match self {
             Self::Run(_, run) => Some(run),
@@ -221,6 +229,7 @@ fn compared(arguments: &CompareArguments, sides: &[ComparedSide]) -> Result<Comp
     // Another tool's file has no plan: that of the other side says what decides.
     let plan = sides.iter().flat_map(ComparedSide::runs).next().map(|run| &run.plan);
     let primary = arguments.statistic.clone().or_else(|| plan.and_then(Plan::primary_statistic));
+    let primary = primary.or_else(|| of_foreign(sides));
     let margin = arguments.margin.or(plan.map(|plan| plan.margin)).map_or(MARGIN, |margin| margin.0);
     let one_cell = sides.iter().all(ComparedSide::is_one_cell);
     let past = history(arguments, sides)?;
@@ -266,7 +275,39 @@ fn compared(arguments: &CompareArguments, sides: &[ComparedSide]) -> Result<Comp
         result.causes.extend(causes(baseline, side));
     }
     compare::conclude(&mut result, primary.as_ref());
+    let sizes: Vec<usize> = sides.iter().map(|side| side.parts.len()).collect();
+    let least = sizes.iter().copied().min().unwrap_or(0);
+    if plan.is_none() && result.outcome == CompareOutcome::CannotTell && least < compare::RUNS_PERMUTED_MIN {
+        result.reason = format!(
+            "{}: {least} file{} of a side does not show how much runs differ by boot and time, and a maximum is one sample; give {} files of each \
+             side, with commas{}",
+            result.reason,
+            if least == 1 { "" } else { "s" },
+            compare::RUNS_PERMUTED_MIN,
+            largest_change(&result)
+        );
+    }
     Ok(result)
+}
+
+/// What decides between results of other tools, which have no plan: the largest value.
+fn of_foreign(sides: &[ComparedSide]) -> Option<SeriesStatistic> {
+    let mut parts = sides.iter().flat_map(|side| &side.parts);
+    let (_, measure) = parts.find_map(ComparedPart::foreign)?;
+    format!("{} max", measure.probe.probe).parse().ok()
+}
+
+/// `; the largest change is CPU 1: timer max 77.0 us to 50.1 ms`.
+fn largest_change(result: &CompareResult) -> String {
+    let size = |it: &&RunContrast| it.comparison.ratio.map_or(0.0, |ratio| ratio.ln().abs());
+    let Some(largest) = result.contrasts.iter().max_by(|a, b| size(a).total_cmp(&size(b))) else {
+        return String::new();
+    };
+    let it = &largest.comparison;
+    let (Some(before), Some(after)) = (it.baseline_ns, it.cell_ns) else { return String::new() };
+    let cell = if largest.of_cell.is_empty() { String::new() } else { format!("{}: ", largest.of_cell) };
+    let (before, after) = (nanoseconds(before), nanoseconds(after));
+    format!("; the largest change is {cell}{} {} {before} to {after}", it.probe, it.statistic)
 }
 
 /// Two cells of one run are compared as the run itself does.

@@ -1,6 +1,6 @@
 //! `whylate explain`.
 
-use super::{kernel_log, report};
+use super::{forms, kernel_log, report};
 use crate::arguments::{ExplainArguments, ExportFormat, Why};
 use crate::exit::Ending;
 use crate::output;
@@ -84,13 +84,25 @@ fn of_given(path: &Path, options: &Options) -> Result<ExplainResult> {
     Ok(named(whylate_explain::explain(reader.as_mut(), options)?, path))
 }
 
-/// The answer for a file that is not a trace: that of a log, or the remedy for the result of another tool.
+/// The answer for a file that is not a trace: that of a log, or what it is and what to do.
 fn foreign(path: &Path, error: ParseError) -> Result<ExplainResult> {
-    if let Some(advice) = report::advice(path) {
+    if let Some(advice) = forms::not_a_trace(path) {
         return Err(anyhow!("{advice}"));
     }
-    kernel_log::of_file(path)?.ok_or_else(|| error.into())
+    if let Some(log) = kernel_log::of_file(path)? {
+        return Ok(log);
+    }
+    // What the reader of traces knows by name it says best.
+    let is_known =
+        |found: &str| !found.starts_with(TEXT) && !found.starts_with("JSON") && !found.starts_with("binary");
+    Err(match (&error, forms::unknown_file(path)) {
+        (ParseError::Foreign { found, .. }, Some(text)) if !is_known(found) => anyhow!("{text}"),
+        _ => error.into(),
+    })
 }
+
+/// What the reader of traces says of any text.
+const TEXT: &str = "a text without a single trace line";
 
 /// The run that kept a trace: the file is in its folder `traces`, with a note of the moment beside it.
 fn run_of(trace: &Path) -> Option<PathBuf> {
@@ -138,7 +150,7 @@ fn open(path: &Path) -> Result<Box<dyn Reader>> {
         std::io::stdin().lock().read_to_end(&mut bytes).context("cannot read standard input")?;
         return Ok(parse::from_source(Source::memory("standard input", bytes)?)?);
     }
-    parse::open(path).map_err(|error| match report::advice(path) {
+    parse::open(path).map_err(|error| match forms::not_a_trace(path) {
         Some(advice) if matches!(error, ParseError::Foreign { .. }) => anyhow!("{advice}"),
         _ => error.into(),
     })

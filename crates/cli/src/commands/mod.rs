@@ -10,6 +10,7 @@ mod export;
 mod farm;
 mod fix;
 mod foreign;
+mod forms;
 mod histograms;
 mod kernel_log;
 mod load;

@@ -1,9 +1,10 @@
 //! `whylate report`.
 
+use super::forms;
 use crate::arguments::{ReportArguments, ReportFormat};
 use crate::exit::Ending;
 use crate::output;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
 use std::path::Path;
 use whylate_core::result::MeasureResult;
@@ -18,6 +19,10 @@ pub(super) fn execute(arguments: &ReportArguments) -> Result<Ending> {
     let text = if arguments.run.is_file() {
         let result = imported(&arguments.run)?;
         text_of(arguments, format, &result, |_| whylate_report::measure(&result))?
+    } else if arguments.run.is_dir() && whylate_trace::parse::is_ctf(&arguments.run) {
+        return Err(whylate_trace::parse::open(&arguments.run)
+            .err()
+            .map_or_else(|| anyhow!("a trace"), Into::into));
     } else {
         let mut result = whylate_runner::assemble(&arguments.run)?;
         if arguments.json && !arguments.histograms {
@@ -55,24 +60,14 @@ fn text_of<R: Serialize>(
 
 /// The result of another tool in a file.
 pub(super) fn imported(path: &Path) -> Result<MeasureResult> {
-    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    match whylate_import::read(path, &bytes) {
-        Err(error @ whylate_import::ImportError::Foreign { .. })
-            if whylate_trace::parse::open(path).is_ok() =>
-        {
-            let advice = format!("it is a trace: `whylate explain {}` explains it", path.display());
-            Err(anyhow::Error::new(error).context(advice))
-        }
-        read => Ok(read?),
+    // A large log is not read whole to learn that it is not a result.
+    if forms::tool(path).is_none()
+        && let Some(text) = forms::not_a_result(path)
+    {
+        bail!("{text}");
     }
-}
-
-/// The remedy for a file that is not a trace but a result of another tool.
-pub(super) fn advice(path: &Path) -> Option<String> {
-    let bytes = std::fs::read(path).ok()?;
-    let Some(tool) = whylate_import::tool(&bytes) else { return whylate_import::named_form(path, &bytes) };
-    let path = path.display();
-    Some(format!("{path} is a result of {tool}, not a trace: `whylate report {path}` shows it"))
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(whylate_import::read(path, &bytes)?)
 }
 
 /// The form that was asked for, or the one that the file's name ends in.

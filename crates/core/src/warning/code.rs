@@ -106,6 +106,8 @@ codes! {
     PulledTimers = "pulled-timers";
     /// The firmware may be called at any time.
     FirmwareCalls = "firmware-calls";
+    /// A figure is that of a known mechanism.
+    KnownSignature = "known-signature";
     /// Another tool saw nothing above its threshold.
     NothingSeen = "nothing-seen";
     /// The kernel wrote a message that speaks of latency.

@@ -168,10 +168,14 @@ impl Section {
     fn function(&self, facts: &TraceFacts) -> (Option<Named>, f64, &'static str) {
         let ended = facts.ended_at.as_ref().and_then(|name| culprit(std::slice::from_ref(name)));
         let around = ended.map(|(name, _)| name).or(self.stack.clone().map(|(name, _)| name));
+        // Where the end is one of a helper, the section began in the function that calls what took the time.
+        let started = facts.started_at.as_ref().and_then(|name| culprit(std::slice::from_ref(name)));
+        let started = started.map(|(name, _)| name);
+        let is_around = |name: &String| around.as_ref() == Some(name) || started.as_ref() == Some(name);
         let is_most = |length: u64| facts.latency_ns.is_some_and(|latency_ns| length >= latency_ns / 10 * 9);
         if let Some((length, (function, callers))) = self.longest.clone()
             && is_most(length)
-            && callers.first().is_some_and(|caller| around.as_ref() == Some(caller) && *caller != function)
+            && callers.first().is_some_and(|caller| is_around(caller) && *caller != function)
         {
             let stack =
                 self.stack.clone().map(|(first, rest)| [vec![first], rest].concat()).unwrap_or_default();
@@ -179,6 +183,15 @@ impl Section {
             let callers = callers.iter().cloned().chain(outer).collect();
             let reason = "the tracer recorded the section, and this function was the last one before its longest silence";
             return (Some((function, callers)), CONCLUDED, reason);
+        }
+        // Without a stack the edges of the section do not say where its time went.
+        let is_half = |length: u64| facts.latency_ns.is_some_and(|latency_ns| length >= latency_ns / 2);
+        if let (None, Some((length, named))) = (&self.stack, self.longest.clone())
+            && is_half(length)
+            && culprit(std::slice::from_ref(&named.0)).is_some()
+        {
+            let reason = "the tracer recorded the section, and this function was the last one before its longest silence";
+            return (Some(named), CONCLUDED, reason);
         }
         if let Some(named) = self.stack.clone() {
             return (Some(named), STATED, "the tracer recorded the section, and the stack at its end");

@@ -42,15 +42,21 @@ impl RunValues {
         Self(values)
     }
 
-    /// Of one measurement, as another tool's result is: what its worst CPU has.
+    /// Of one measurement, as another tool's result is: what its worst CPU has, and what each has.
     pub fn of_measure(measure: &MeasureResult) -> Self {
         let mut values = BTreeMap::new();
         for cpu in &measure.probe.cpus {
             let series = SeriesName::in_probe(&measure.probe.probe, cpu.series.as_deref()).to_string();
             for (statistic, value) in statistics(cpu) {
                 let key = ValueKey { cell: String::new(), series: series.clone(), statistic };
-                let worst = values.entry(key).or_insert(value);
-                *worst = worst.max(value);
+                // Each CPU beside the worst one: a setting may harm one and leave the others.
+                let own = ValueKey { cell: format!("CPU {}", cpu.cpu), ..key.clone() };
+                for key in
+                    [Some(key), Some(own).filter(|_| measure.probe.cpus.len() > 1)].into_iter().flatten()
+                {
+                    let worst = values.entry(key).or_insert(value);
+                    *worst = worst.max(value);
+                }
             }
         }
         Self(values)

@@ -1,8 +1,10 @@
 //! What is to be kept in mind with runs that are compared.
 
-use super::ComparedSide;
+use super::{ComparedPart, ComparedSide};
 use std::path::Path;
-use whylate_core::result::{CellResult, Described, RunResult, differences};
+use whylate_core::cpus::CpuSet;
+use whylate_core::quantity::BUCKET_NS;
+use whylate_core::result::{CellResult, Described, MeasureResult, RunResult, differences};
 use whylate_core::{Warning, WarningCode};
 
 /// The most differences within a side that are named.
@@ -10,7 +12,53 @@ const MIXED_NAMED: usize = 4;
 
 /// Runs that are not whole, and sides whose runs are not alike.
 pub(super) fn of(sides: &[ComparedSide]) -> Vec<Warning> {
-    incomplete(sides).into_iter().chain(sides.iter().filter_map(mixed)).collect()
+    let own = incomplete(sides).into_iter().chain(sides.iter().filter_map(mixed));
+    own.chain(foreign(sides)).collect()
+}
+
+/// What the results of other tools do not have in common, and what their figures look like.
+fn foreign(sides: &[ComparedSide]) -> Vec<Warning> {
+    let parts = sides.iter().flat_map(|side| &side.parts);
+    let all: Vec<(&Path, &MeasureResult)> = parts.filter_map(ComparedPart::foreign).collect();
+    let mut found = Vec::new();
+    for (path, measure) in &all {
+        let signatures = measure.warnings.iter().filter(|it| it.code == WarningCode::KnownSignature);
+        let named = |it: &Warning| {
+            Warning::new(WarningCode::KnownSignature, format!("{}: {}", path.display(), it.text))
+        };
+        found.extend(signatures.map(named));
+    }
+    let Some(((first_path, first), others)) = all.split_first() else { return found };
+    for (path, measure) in others {
+        let mut differs = Vec::new();
+        let width = |it: &MeasureResult| it.probe.cpus.iter().find_map(|cpu| cpu.get(BUCKET_NS)).unwrap_or(0);
+        if width(first) != width(measure) {
+            differs.push(
+                "the width of their buckets: quantiles of the wider ones are only upper ends".to_owned(),
+            );
+        }
+        let cpus = |it: &MeasureResult| it.probe.cpus.iter().map(|cpu| cpu.cpu).collect::<CpuSet>();
+        if cpus(first) != cpus(measure) {
+            differs.push(format!(
+                "their CPUs ({} and {}): only common ones are compared one by one",
+                cpus(first),
+                cpus(measure)
+            ));
+        }
+        let samples = |it: &MeasureResult| it.probe.cpus.iter().map(|cpu| cpu.samples).max().unwrap_or(0);
+        let (few, many) = (samples(first).min(samples(measure)), samples(first).max(samples(measure)));
+        if few > 0 && many / few >= 2 {
+            differs.push(format!(
+                "their length ({few} and {many} samples of a CPU): a maximum grows with the number of samples"
+            ));
+        }
+        if !differs.is_empty() {
+            let text =
+                format!("{} and {} differ in {}", first_path.display(), path.display(), differs.join("; "));
+            found.push(Warning::new(WarningCode::ComparedMixed, text));
+        }
+    }
+    found
 }
 
 /// What was not measured whole may be better than it looks.

@@ -1,0 +1,146 @@
+//! What a file is that a command was given, and which command shows it.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use whylate_trace::parse;
+
+/// Bytes that recognise a file.
+const HEAD_BYTES: u64 = 256 << 10;
+/// Bytes of a table whose worst row is looked for.
+const TABLE_BYTES: u64 = 64 << 20;
+
+/// Files that are neither trace, log nor result: how they begin, what they are, what to do.
+const OTHERS: &[(&[u8], &str, &str)] = &[
+    (b"%PDF", "a PDF", "give the text or the data that it was made of"),
+    (b"\x89PNG", "a picture", "give the data that it shows"),
+    (b"\xff\xd8\xff", "a picture", "give the data that it shows"),
+    (b"GIF8", "a picture", "give the data that it shows"),
+    (
+        b"\x7fELF",
+        "a program, a module or a dump of memory",
+        "give what was recorded: a trace, a log or a result",
+    ),
+    (b"KDUMP", "a dump of a kernel's memory", "`crash` prints its log: give that"),
+    (
+        b"LPKSHHRH",
+        "a journal of systemd",
+        "`journalctl -k --file FILE -o short-monotonic > log.txt`, then `whylate explain log.txt`",
+    ),
+    (b"PAR1", "a Parquet table", "give the directory of the run that it is part of"),
+    (b"SQLite format 3", "a database", "export its table as text"),
+    (b"\xd4\xc3\xb2\xa1", "a capture of packets", "record the scheduler: `whylate trace record`"),
+    (b"\x0a\x0d\x0d\x0a", "a capture of packets", "record the scheduler: `whylate trace record`"),
+    (b"!<arch>", "an archive of programs", "unpack it and give what was recorded"),
+    (b"<!DOCTYPE html", "a web page", "give the file that it shows; of a forum copy the text with the trace"),
+    (b"<html", "a web page", "give the file that it shows; of a forum copy the text with the trace"),
+    (b"<?xml", "XML", "results of rteval are read; of others give the data as text"),
+    (b"#!", "a script", "run it, and give what it writes"),
+    (
+        b"{",
+        "JSON",
+        "results of cyclictest, oslat, jitterdebugger and logs of dmesg and journalctl are read; of a Chrome trace the one with events of the scheduler",
+    ),
+    (
+        b"[",
+        "JSON",
+        "results of cyclictest, oslat, jitterdebugger and logs of dmesg and journalctl are read; of a Chrome trace the one with events of the scheduler",
+    ),
+    (b"kernel.", "a list of settings", "`whylate check` reads those of the running machine"),
+    (b"CONFIG_", "the configuration of a kernel", "`whylate check` reads that of the running machine"),
+    (
+        b"#\n# Automatically generated",
+        "the configuration of a kernel",
+        "`whylate check` reads that of the running machine",
+    ),
+    (b"processor\t:", "/proc/cpuinfo", "`whylate check` reads it on the machine"),
+    (
+        b"           CPU0",
+        "/proc/interrupts",
+        "it has counts and no times: `whylate run` records which interrupts came while it measured",
+    ),
+];
+
+/// The begin of a file, up to its last whole line.
+fn head(path: &Path, limit: u64) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path).ok().filter(|_| path.is_file())?.take(limit).read_to_end(&mut bytes).ok()?;
+    if bytes.len() as u64 == limit {
+        bytes.truncate(bytes.iter().rposition(|byte| *byte == b'\n').map_or(bytes.len(), |at| at + 1));
+    }
+    Some(bytes)
+}
+
+/// The tool whose result a file is.
+pub(super) fn tool(path: &Path) -> Option<&'static str> {
+    whylate_import::tool(&head(path, HEAD_BYTES)?)
+}
+
+/// What a file is that `whylate explain` cannot explain, and what to do: a result, a table, anything else.
+pub(super) fn not_a_trace(path: &Path) -> Option<String> {
+    let begin = head(path, HEAD_BYTES)?;
+    if let Some(tool) = whylate_import::tool(&begin) {
+        let path = path.display();
+        return Some(format!("{path} is a result of {tool}, not a trace: `whylate report {path}` shows it"));
+    }
+    named(path, &begin)
+}
+
+/// What a file is that `whylate report` cannot read, and what to do: a trace, a log, a table, anything else.
+pub(super) fn not_a_result(path: &Path) -> Option<String> {
+    let begin = head(path, HEAD_BYTES)?;
+    let shown = path.display();
+    if parse::open(path).is_ok() {
+        return Some(format!("{shown} is a trace: `whylate explain {shown}` explains it"));
+    }
+    if whylate_kmsg::is_log(&begin) {
+        return Some(format!(
+            "{shown} is a log of the kernel: `whylate explain {shown}` shows what it says of latency"
+        ));
+    }
+    named(path, &begin).or_else(|| Some(unknown(path, &begin)))
+}
+
+/// A form that is known by name and not read.
+fn named(path: &Path, begin: &[u8]) -> Option<String> {
+    whylate_import::named_form(path, begin)?;
+    whylate_import::named_form(path, &head(path, TABLE_BYTES)?)
+}
+
+/// What a file of no known kind looks like.
+pub(super) fn unknown(path: &Path, begin: &[u8]) -> String {
+    let path = path.display();
+    let text = std::str::from_utf8(begin)
+        .ok()
+        .or_else(|| std::str::from_utf8(begin.get(..begin.len().saturating_sub(3))?).ok());
+    let start = begin.trim_ascii_start();
+    let found = OTHERS.iter().find(|(mark, ..)| begin.starts_with(mark) || start.starts_with(mark));
+    let (what, to_do) = match (found, text) {
+        (Some((_, what, to_do)), _) => ((*what).to_owned(), *to_do),
+        (None, _) if begin.is_empty() => ("an empty file".to_owned(), "look whether the recording worked"),
+        (None, None) => (
+            "binary data of no known kind".to_owned(),
+            "give a trace (trace.dat, perf.data, Perfetto), a log or a result",
+        ),
+        (None, Some(text)) => {
+            let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+            let columns = |mark: char| lines.iter().take(50).all(|line| line.matches(mark).count() >= 2);
+            let what = match () {
+                () if columns(',') || columns(';') => "a table of values with commas",
+                () if columns('\t') => "a table of values with tabs",
+                () => "a text",
+            };
+            let first: String = lines.first().map_or("", |line| line.trim()).chars().take(60).collect();
+            (
+                format!("{what} that begins with `{first}`"),
+                "give a trace (`whylate trace record` makes one), a log of the kernel, or the output of a tool from its first line on",
+            )
+        }
+    };
+    format!("{path}: neither a trace nor a result that whylate reads; it looks like {what}: {to_do}")
+}
+
+/// The same of a file.
+pub(super) fn unknown_file(path: &Path) -> Option<String> {
+    Some(unknown(path, &head(path, HEAD_BYTES)?))
+}
