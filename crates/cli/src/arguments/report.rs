@@ -11,6 +11,7 @@ Examples:
   whylate report RUN --details              everything
   whylate report RUN -o report.html         one file, opens anywhere
   whylate report RUN --format markdown      for a pull request
+  whylate report RUN --for-maintainer -o report-to-list.md   what a maintainer asks for, without names
   whylate report cyclictest.json            a result of cyclictest, oslat, rtla or another tool")]
 pub(crate) struct ReportArguments {
     /// Directory of a run, also of one that was killed; or a file with a result of another tool
@@ -22,6 +23,13 @@ pub(crate) struct ReportArguments {
     /// File for the report; must not exist [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// What maintainers ask for, as one text without the names of the machine and its users: kernel, command line, hardware,
+    /// the worst spike with its trace in the kernel's own form, how to reproduce it. It is shown before it is written
+    #[arg(long, conflicts_with_all = ["format", "json", "details"])]
+    pub(crate) for_maintainer: bool,
+    /// With --for-maintainer, writes without asking
+    #[arg(long, requires = "for_maintainer")]
+    pub(crate) yes: bool,
     /// On a terminal, shows everything that the other forms have
     #[arg(long)]
     pub(crate) details: bool,

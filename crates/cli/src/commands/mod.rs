@@ -14,6 +14,7 @@ mod forms;
 mod histograms;
 mod kernel_log;
 mod load;
+mod maintainer;
 mod measure;
 mod plans;
 mod preview;

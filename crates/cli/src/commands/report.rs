@@ -1,6 +1,6 @@
 //! `whylate report`.
 
-use super::forms;
+use super::{forms, maintainer};
 use crate::arguments::{ReportArguments, ReportFormat};
 use crate::exit::Ending;
 use crate::output;
@@ -14,6 +14,9 @@ use whylate_report::{Page, ReportError, Style};
 pub(super) const FILE_WIDTH: usize = 120;
 
 pub(super) fn execute(arguments: &ReportArguments) -> Result<Ending> {
+    if arguments.for_maintainer {
+        return maintainer::execute(arguments);
+    }
     // Before anything is read: a form that there is not.
     let format = format_of(arguments.format, arguments.output.as_deref(), arguments.json)?;
     let text = if arguments.run.is_file() {

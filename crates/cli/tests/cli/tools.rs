@@ -36,6 +36,71 @@ fn the_wrong_command_names_the_right_one() {
     assert!(said.error().contains("whylate explain"), "{said:?}");
 }
 
+/// A hint works on the file that it is given for: what `explain` names, `report` reads, and the other way round.
+#[test]
+fn each_file_of_a_tool_is_shown_by_the_command_that_is_named() {
+    for entry in std::fs::read_dir(FILES).expect("the files") {
+        let path = entry.expect("a file").path();
+        let said = whylate(&["explain", text(&path)]);
+        assert!(said.error().contains("`whylate report "), "{said:?}");
+        let said = whylate(&["report", text(&path)]);
+        assert_eq!(said.code, Some(0), "{said:?}");
+    }
+    let folder = folder();
+    let log = write(&folder, "dmesg.txt", "[  371.133076] sched: RT throttling activated\n");
+    let said = whylate(&["report", &log]);
+    assert!(said.error().contains("`whylate explain "), "{said:?}");
+}
+
+#[test]
+fn a_file_of_no_known_kind_has_one_line_with_what_to_do() {
+    let folder = folder();
+    let cases = [
+        ("chrome.json", "{\"traceEvents\":[{\"ph\":\"M\"}]}", "scheduler"),
+        ("a.pdf", "%PDF-1.7 x", "PDF"),
+        ("table.csv", "a,b,c\n1,2,3\n", "commas"),
+        ("letter", "Dear all,\nit is late.\n", "Dear all"),
+        ("config", "CONFIG_PREEMPT=y\nCONFIG_HZ=250\n", "configuration"),
+    ];
+    for (name, content, wanted) in cases {
+        let file = write(&folder, name, content);
+        for command in ["explain", "report"] {
+            let said = whylate(&[command, &file]);
+            assert!(said.error().contains(wanted) && said.stderr.lines().count() == 1, "{said:?}");
+        }
+    }
+}
+
+#[test]
+fn files_are_compared_cpu_by_cpu_with_the_true_reason() {
+    let folder = folder();
+    let file = |name: &str, max: [u32; 2]| {
+        let line = |thread: usize| {
+            format!(
+                "T: {thread} ( 88{thread}) P:80 I:250 C:4688252 Min: 3 Act: 6 Avg: 6 Max: {}\n",
+                max[thread]
+            )
+        };
+        write(&folder, name, &format!("# /dev/cpu_dma_latency set to 0us\n{}{}", line(0), line(1)))
+    };
+    let (before, after) = (file("before", [57, 81]), file("after", [51_956, 59]));
+    let said = whylate(&["compare", &before, &after, "--json"]);
+    let document = said.json();
+    assert_eq!((said.code, word(&document, "outcome")), (Some(1), "cannot_tell"));
+    let of_cpu = |cell: &str| {
+        list(&document, "contrasts").iter().find(|it| it["of_cell"] == cell).expect("a row").clone()
+    };
+    assert_eq!(of_cpu("CPU 0")["cell_ns"], 51_956_000);
+    assert_eq!(of_cpu("CPU 1")["cell_ns"], 59_000);
+    let codes: Vec<&str> = list(&document, "warnings").iter().map(|it| word(it, "code")).collect();
+    assert!(codes.contains(&"known-signature"), "{codes:?}");
+    let runs = |name: &str, max: u32| {
+        (0..4).map(|run| file(&format!("{name}{run}"), [max + run, 60 + run])).collect::<Vec<_>>().join(",")
+    };
+    let said = whylate(&["compare", &runs("a", 57), &runs("b", 9_000), "--json"]);
+    assert_eq!((said.code, word(&said.json(), "outcome")), (Some(2), "worse"));
+}
+
 #[test]
 fn a_damaged_result_is_refused_with_its_place() {
     let folder = folder();

@@ -85,7 +85,7 @@ pub use treat::{ChangeHolder, ChangeState, TreatChange, TreatResult};
 
 use crate::facts::Facts;
 use crate::plan::{ProbeFacts, Samples};
-use crate::quantity::{GAPS, Quantities, Quantity, Valued};
+use crate::quantity::{EXTREMES, GAPS, Quantities, Quantity, Valued};
 use crate::series::SeriesName;
 use crate::units::CpuId;
 use crate::warning::Warning;
@@ -178,7 +178,8 @@ impl ProbeResult {
             let only_gaps = facts.is_some_and(|facts| facts.samples == Samples::Gap && !facts.counts_turns);
             only_gaps && cpu.get(GAPS).is_some() && (!cpu.timeline.is_empty() || cpu.measured_ns > 0)
         };
-        self.cpus.iter().any(|cpu| cpu.samples > 0 || looked(cpu))
+        // Other tools print a maximum without how many samples it is of.
+        self.cpus.iter().any(|cpu| cpu.samples > 0 || looked(cpu) || cpu.get(EXTREMES).is_some())
     }
 }
 

@@ -106,6 +106,8 @@ codes! {
     PulledTimers = "pulled-timers";
     /// The firmware may be called at any time.
     FirmwareCalls = "firmware-calls";
+    /// Lines or CPUs of a trace are not in the file.
+    CpusMissing = "lines-missing";
     /// A figure is that of a known mechanism.
     KnownSignature = "known-signature";
     /// Another tool saw nothing above its threshold.

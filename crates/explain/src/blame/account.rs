@@ -61,6 +61,9 @@ impl Accountant<'_> {
         {
             return;
         }
+        if matches!(self.late.kind, LateKind::NoiseGap { interference: 1.. }) && self.gap_by_noises() {
+            return;
+        }
         match self.late.kind {
             LateKind::Preempted { cpu, .. } => {
                 let out = Wake { at_ns: from, cpu, target: cpu, index: 0 };

@@ -9,6 +9,7 @@ use crate::blame::label::{Phase, Who};
 use crate::blame::piece::Blame;
 use crate::confidence::{CONCLUDED, LEFT_OVER, SEEN, SHOWN, STATED};
 use crate::describe;
+use crate::find::late::LateKind;
 use crate::time;
 use whylate_core::result::CauseKind;
 use whylate_trace::event::{Event, EventKind, NoiseSource};
@@ -38,6 +39,22 @@ impl Accountant<'_> {
         let who = Who { pid: self.late.pid, priority: self.late.priority };
         self.walk(Phase::TimerDue, who, self.late.cpu, from, entry);
         self.paint(&noises, entry, to);
+        true
+    }
+
+    /// Divides a gap that the osnoise tracer found by the noises that it counted into it; `false` where their lines are not all
+    /// there.
+    pub(crate) fn gap_by_noises(&mut self) -> bool {
+        let (from, to) = (self.late.expected_ns, self.late.actual_ns);
+        let LateKind::NoiseGap { interference } = self.late.kind else { return false };
+        let is_within = |noise: &Noise| noise.from >= from && noise.from < to;
+        let noises: Vec<Noise> = self.noises(from, to).into_iter().filter(is_within).collect();
+        // A gap that they do not fill is one of hardware, or of what the tracer does not see.
+        let known: u64 = noises.iter().map(|noise| noise.net).sum();
+        if noises.len() < interference as usize || known < (to - from) / 2 {
+            return false;
+        }
+        self.paint(&noises, from, to);
         true
     }
 
@@ -129,6 +146,10 @@ impl Accountant<'_> {
             let reason = "the CPU was idle when the timer's interrupt came";
             let blame = Blame::new(CauseKind::IdleExit, CONCLUDED, reason);
             return (blame, "leaving idle".to_owned());
+        }
+        if matches!(self.late.kind, LateKind::NoiseGap { .. }) {
+            let reason = "the tracer recorded its start and its net time";
+            return (Blame::new(CauseKind::Thread, STATED, reason).thread(&actor, pid), actor);
         }
         let priority = self.labeller.priorities.at(pid, noise.event);
         let within = |other: &&Noise| {

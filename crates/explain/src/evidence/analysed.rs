@@ -9,6 +9,10 @@ use crate::vocabulary;
 use whylate_core::result::{Cause, CauseKind, ExpectedFrom, ExplainedSpike, TimelineSegment};
 use whylate_trace::facts::{Analysis, AnalysisKind, AnalysisPart, TraceFacts};
 
+/// A stall of the bus looks as disabled interrupts do.
+const INTERRUPTED: &str = "the timer's interrupt was late, and this is what it interrupted: interrupts were disabled in it, or the CPU stood at an \
+                           access to a device (registers over PCIe), which looks the same";
+
 /// What the tool said of each latency.
 pub(crate) fn spikes(facts: &TraceFacts) -> impl Iterator<Item = ExplainedSpike> + '_ {
     facts.analyses.iter().filter(|analysis| analysis.latency_ns > 0).map(spike)
@@ -150,7 +154,7 @@ fn delayed(analysis: &Analysis) -> (Blame, String) {
     });
     let what = "the timer's interrupt does not come".to_owned();
     let Some(named) = named else { return (Blame::unattributed(), what) };
-    let reason = "the timer's interrupt was late, and this is what it interrupted";
+    let reason = INTERRUPTED;
     let blame = Blame::new(CauseKind::IrqsOff, CONCLUDED, reason).named(Some(named));
     (who.map_or(blame.clone(), |(command, pid)| blame.thread(command, *pid)), what)
 }
@@ -158,9 +162,7 @@ fn delayed(analysis: &Analysis) -> (Blame, String) {
 fn thread(who: Option<&(String, u32)>, part: &AnalysisPart, of_interrupt: bool) -> (Blame, String) {
     let named = stack::below_interrupt(&part.stack).and_then(stack::innermost);
     let (kind, confidence, reason) = match &named {
-        Some(_) if of_interrupt => {
-            (CauseKind::IrqsOff, CONCLUDED, "the timer's interrupt was late, and this is what it interrupted")
-        }
+        Some(_) if of_interrupt => (CauseKind::IrqsOff, CONCLUDED, INTERRUPTED),
         _ => (CauseKind::Thread, POSSIBLE, "the tool names the thread; it does not report priorities"),
     };
     let blame = Blame::new(kind, confidence, reason).named(named);

@@ -47,6 +47,8 @@ pub(crate) struct Seen {
     pub(crate) workload: bool,
     pub(crate) lost: u64,
     pub(crate) last_ns: u64,
+    /// CPUs with events, a bit each; those from 128 on are not kept.
+    pub(crate) cpus: u128,
 }
 
 pub(crate) type Samples = BTreeMap<u32, (Option<Name>, Largest)>;
@@ -153,6 +155,7 @@ impl<'o> Finder<'o> {
     pub(crate) fn event(&mut self, event: &Event, reader: &dyn Reader) {
         self.seen.events += 1;
         self.seen.last_ns = self.seen.last_ns.max(event.at_ns);
+        self.seen.cpus |= 1u128.checked_shl(event.cpu.0).unwrap_or(0);
         if self.by_lines {
             self.line(event, reader);
         }

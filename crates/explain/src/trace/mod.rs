@@ -68,6 +68,8 @@ fn completed(
         (trace.answer, trace.answer_reason) = (ExplainAnswer::Found, None);
     }
     result.warnings = warn::warnings(&result.traces[0], &found.seen, needs, &spikes);
+    result.warnings.extend(warn::cpus(reader.info(), &found.seen));
+    result.warnings.extend(warn::left_out(reader.info()));
     let remarks = reader.info().remarks.iter();
     result.warnings.extend(remarks.map(|remark| Warning::new(WarningCode::Reader, remark.as_str())));
     result.spikes = spikes;

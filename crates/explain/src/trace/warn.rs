@@ -7,6 +7,31 @@ use crate::vocabulary;
 use std::collections::BTreeSet;
 use whylate_core::result::{ExpectedFrom, ExplainedSpike, ExplainedTrace, ThresholdFrom};
 use whylate_core::{Warning, WarningCode};
+use whylate_trace::reader::TraceInfo;
+
+/// CPUs of the machine without a line: what ran there, and who was late there, is not in the file.
+pub(crate) fn cpus(info: &TraceInfo, seen: &Seen) -> Option<Warning> {
+    let all = info.cpus.filter(|all| *all <= u128::BITS)?;
+    let own: Vec<String> =
+        (0..u128::BITS).filter(|cpu| seen.cpus >> cpu & 1 == 1).map(|cpu| cpu.to_string()).collect();
+    let is_bounded = info.facts.latency_ns.is_some();
+    if own.is_empty() || is_bounded || own.len() as u32 >= all {
+        return None;
+    }
+    let name = if own.len() == 1 { "CPU" } else { "CPUs" };
+    let text = format!(
+        "of {all} CPUs only {name} {} has lines in the file: who was late on the others is not known",
+        own.join(", ")
+    );
+    Some(Warning::with_fix(WarningCode::CpusMissing, text, "give the whole trace, with all CPUs"))
+}
+
+/// Lines that were left out of a section's trace.
+pub(crate) fn left_out(info: &TraceInfo) -> Option<Warning> {
+    let is_so = info.facts.omissions && info.facts.latency_ns.is_some();
+    let text = "lines were left out of the trace: the header states the length of the section, and where its time went rests on the lines that are there";
+    is_so.then(|| Warning::with_fix(WarningCode::CpusMissing, text, "give the whole trace"))
+}
 
 pub(crate) fn warnings(
     trace: &ExplainedTrace,

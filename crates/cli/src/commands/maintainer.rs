@@ -1,0 +1,257 @@
+//! `whylate report RUN --for-maintainer`: one text for the list or the bug tracker of a kernel or driver.
+//!
+//! It has what maintainers ask for each time and nothing that names the machine or its users: the host's name, user names
+//! of paths, addresses, identifiers of disks and of the boot are replaced.
+
+use super::report;
+use crate::arguments::ReportArguments;
+use crate::exit::Ending;
+use crate::output;
+use anyhow::{Result, bail};
+use std::fmt::Write as _;
+use std::io::{IsTerminal, stdin};
+use whylate_core::figure::nanoseconds;
+use whylate_core::result::{ExplainedSpike, RunResult, Spike, SpikeTrace};
+use whylate_core::{Facts, text};
+use whylate_explain::{Export, explain_kept};
+use whylate_store::Folder;
+
+/// Lines of a trace that a mail takes.
+const TRACE_LINES_MAX: usize = 200;
+
+pub(super) fn execute(arguments: &ReportArguments) -> Result<Ending> {
+    if !arguments.run.is_dir() {
+        bail!("{}: --for-maintainer takes the directory of a run", arguments.run.display());
+    }
+    let run = whylate_runner::assemble(&arguments.run)?;
+    let folder = Folder::open(&arguments.run)?;
+    let text = redacted(&written(&run, &folder)?, &run.facts);
+    let Some(path) = arguments.output.as_deref() else {
+        report::deliver(None, &text)?;
+        return Ok(Ending::Pass);
+    };
+    if !arguments.yes {
+        output::drawn(&text)?;
+        if !stdin().is_terminal() {
+            bail!(
+                "{}: not written without confirmation; read the text above, then add --yes",
+                path.display()
+            );
+        }
+        output::message(&format!("write this to {}? [y/N]", path.display()));
+        let mut answer = String::new();
+        stdin().read_line(&mut answer)?;
+        if !answer.trim().eq_ignore_ascii_case("y") {
+            bail!("{}: not written", path.display());
+        }
+    }
+    report::deliver(Some(path), &text)?;
+    Ok(Ending::Pass)
+}
+
+fn written(run: &RunResult, folder: &Folder) -> Result<String> {
+    let mut text = String::new();
+    let spike = worst(run);
+    let title = spike.map_or_else(
+        || "Latency measurement".to_owned(),
+        |spike| format!("Latency of {} on {}", nanoseconds(spike.latency_ns), run.facts.kernel.release),
+    );
+    writeln!(text, "# {title}\n")?;
+    if let Some(spike) = spike {
+        let probe = spike.probe.as_deref().unwrap_or("the probe");
+        writeln!(
+            text,
+            "{probe} on CPU {} was late by {}: {}.\n",
+            spike.cpu,
+            nanoseconds(spike.latency_ns),
+            spike.cause.sentence()
+        )?;
+    }
+    machine(&mut text, &run.facts)?;
+    figures(&mut text, run)?;
+    trace(&mut text, run, folder)?;
+    writeln!(text, "## How to reproduce\n")?;
+    writeln!(
+        text,
+        "`whylate run {}` (whylate {}), {} repeats of each cell: ",
+        run.plan.name, run.facts.whylate_version, run.plan.repeats
+    )?;
+    for cell in &run.cells {
+        writeln!(text, "- {}", cell.name)?;
+    }
+    if !run.warnings.is_empty() {
+        writeln!(text, "\n## What was noticed\n")?;
+        for warning in &run.warnings {
+            writeln!(text, "- {}: {}", warning.code, warning.text)?;
+        }
+    }
+    Ok(text)
+}
+
+fn worst(run: &RunResult) -> Option<&Spike> {
+    run.cells.iter().flat_map(|cell| &cell.spikes).max_by_key(|spike| spike.latency_ns)
+}
+
+fn machine(text: &mut String, facts: &Facts) -> Result<()> {
+    let kernel = &facts.kernel;
+    writeln!(text, "## Kernel and hardware\n\n```")?;
+    writeln!(text, "Linux {} {}", kernel.release, kernel.version)?;
+    writeln!(text, "preemption: {}", kernel.preemption)?;
+    writeln!(text, "command line: {}", kernel.command_line)?;
+    if let Some(tainted) = kernel.tainted {
+        writeln!(text, "tainted: {tainted}")?;
+    }
+    writeln!(
+        text,
+        "processor: {}, microcode {}",
+        facts.processor.model,
+        facts.processor.microcode.as_deref().unwrap_or("unknown")
+    )?;
+    let sets = &facts.cpu_sets;
+    writeln!(text, "CPUs online {}, isolated {}, nohz_full {}", sets.online, sets.isolated, sets.nohz_full)?;
+    let settings = &facts.settings;
+    let or = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".to_owned());
+    writeln!(
+        text,
+        "clock source: {}; frequency driver: {}; idle driver: {}",
+        or(&facts.clock.source),
+        or(&settings.frequency_driver),
+        or(&settings.idle_driver)
+    )?;
+    if let (Some(runtime), Some(period)) = (settings.rt_runtime_us, settings.rt_period_us) {
+        writeln!(text, "sched_rt_runtime_us {runtime} of {period}")?;
+    }
+    if let Some(hypervisor) = &facts.environment.hypervisor {
+        writeln!(text, "virtual machine: {hypervisor}")?;
+    }
+    for gpu in &facts.gpus {
+        writeln!(text, "graphics: {} ({})", gpu.name, gpu.driver.as_deref().unwrap_or("no driver"))?;
+    }
+    writeln!(text, "```\n")?;
+    Ok(())
+}
+
+fn figures(text: &mut String, run: &RunResult) -> Result<()> {
+    writeln!(
+        text,
+        "## Figures\n\n| cell | probe | CPU | samples | median | p99.9 | max |\n|---|---|--:|--:|--:|--:|--:|"
+    )?;
+    for cell in &run.cells {
+        for probe in &cell.probes {
+            for cpu in &probe.cpus {
+                let Some(it) = cpu.quantiles else { continue };
+                let name = [Some(probe.probe.as_str()), cpu.series.as_deref()]
+                    .into_iter()
+                    .flatten()
+                    .collect::<Vec<_>>()
+                    .join("/");
+                let times = [it.p50_ns, it.p999_ns, it.max_ns].map(nanoseconds).join(" | ");
+                writeln!(text, "| {} | {name} | {} | {} | {times} |", cell.name, cpu.cpu, cpu.samples)?;
+            }
+        }
+    }
+    writeln!(text)?;
+    Ok(())
+}
+
+/// The kept trace of the longest spike: who did it, and the lines around it as the kernel prints them.
+fn trace(text: &mut String, run: &RunResult, folder: &Folder) -> Result<()> {
+    let notes = run.cells.iter().flat_map(|cell| &cell.traces);
+    let Some(note) = notes.max_by_key(|note| note.latency_ns) else {
+        writeln!(text, "No trace was kept: `whylate run` as root keeps those of the longest spikes.\n")?;
+        return Ok(());
+    };
+    match lines(note, folder) {
+        Ok((spike, lines)) => {
+            writeln!(
+                text,
+                "## The longest spike that was traced: {} on CPU {}\n",
+                nanoseconds(note.latency_ns),
+                note.cpu
+            )?;
+            if let Some(spike) = spike {
+                let chain: Vec<&str> =
+                    spike.cause.function.iter().chain(&spike.cause.callers).map(String::as_str).collect();
+                writeln!(
+                    text,
+                    "{}{}{}\n",
+                    spike.cause.sentence(),
+                    if chain.is_empty() { "" } else { ": " },
+                    chain.join(" <- ")
+                )?;
+            }
+            writeln!(text, "```\n{lines}```\n")?;
+        }
+        Err(error) => writeln!(text, "The trace {} cannot be read: {error}\n", note.path)?,
+    }
+    Ok(())
+}
+
+fn lines(note: &SpikeTrace, folder: &Folder) -> Result<(Option<ExplainedSpike>, String)> {
+    let mut reader = whylate_runner::open_trace(folder, &note.path)?;
+    let explained = explain_kept(reader.as_mut(), &whylate_runner::kept_moment(note))?;
+    let exported = whylate_explain::export(reader.as_mut(), &explained.spikes, Export::Text)?;
+    let exported = text::lines(&exported);
+    let all = exported.lines().count();
+    let shown: String = exported.lines().take(TRACE_LINES_MAX).map(|line| format!("{line}\n")).collect();
+    let rest = all.saturating_sub(TRACE_LINES_MAX);
+    let more = if rest > 0 { format!("# {rest} lines more\n") } else { String::new() };
+    Ok((explained.spikes.into_iter().next(), format!("{shown}{more}")))
+}
+
+/// Without what names the machine and its users.
+fn redacted(text: &str, facts: &Facts) -> String {
+    let mut plain = text.to_owned();
+    if facts.host.len() > 2 {
+        plain = plain.replace(&facts.host, "HOST");
+    }
+    if let Some(boot) = &facts.kernel.boot_id {
+        plain = plain.replace(boot.as_str(), "BOOT");
+    }
+    let word = |word: &str| {
+        let of_disk =
+            ["UUID=", "PARTUUID=", "LABEL=", "ip=", "nfsroot=", "iscsi", "rd.luks.uuid=", "cryptdevice="];
+        match word.split_once('=') {
+            Some((name, _)) if of_disk.iter().any(|it| word.contains(it)) => format!("{name}=REDACTED"),
+            _ if is_address(word) => "ADDRESS".to_owned(),
+            _ => path(word),
+        }
+    };
+    let line = |line: &str| line.split(' ').map(word).collect::<Vec<_>>().join(" ");
+    plain.lines().map(|it| line(it) + "\n").collect()
+}
+
+/// `/home/NAME/…`.
+fn path(word: &str) -> String {
+    let Some((before, rest)) = word.split_once("/home/") else { return word.to_owned() };
+    let behind = rest.split_once('/').map(|(_, behind)| format!("/{behind}")).unwrap_or_default();
+    format!("{before}/home/USER{behind}")
+}
+
+/// An address of hardware or of the network.
+fn is_address(word: &str) -> bool {
+    let word = word.trim_matches(|letter: char| !letter.is_ascii_alphanumeric());
+    let of_hardware = word.len() == 17
+        && word.split(':').count() == 6
+        && word.split(':').all(|it| u8::from_str_radix(it, 16).is_ok());
+    of_hardware || word.parse::<std::net::Ipv4Addr>().is_ok_and(|it| !it.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_addresses_are_replaced() {
+        let mut facts = Facts { host: "cell4".to_owned(), ..Facts::default() };
+        facts.kernel.boot_id = Some("0f0a4b7e-5f6a".to_owned());
+        let text = "cell4 booted 0f0a4b7e-5f6a\nroot=UUID=6f0e-11 isolcpus=2-3 ip=10.0.0.2 /home/ann/run 02:42:ac:11:00:02 192.168.1.7,\n6.12.43-rt 0.123456: sched_switch\n";
+        let plain = redacted(text, &facts);
+        for gone in ["cell4", "0f0a4b7e", "6f0e", "10.0.0.2", "ann", "02:42", "192.168"] {
+            assert!(!plain.contains(gone), "{gone}: {plain}");
+        }
+        for kept in ["isolcpus=2-3", "6.12.43-rt", "0.123456: sched_switch"] {
+            assert!(plain.contains(kept), "{kept}: {plain}");
+        }
+    }
+}
