@@ -97,7 +97,9 @@ fn machine(text: &mut String, facts: &Facts) -> Result<()> {
     writeln!(text, "## Kernel and hardware\n\n```")?;
     writeln!(text, "Linux {} {}", kernel.release, kernel.version)?;
     writeln!(text, "preemption: {}", kernel.preemption)?;
-    writeln!(text, "command line: {}", kernel.command_line)?;
+    // Behind `--` are the arguments of init, which say nothing of the kernel.
+    let own = kernel.command_line.split(" -- ").next().unwrap_or_default();
+    writeln!(text, "command line: {own}")?;
     if let Some(tainted) = kernel.tainted {
         writeln!(text, "tainted: {tainted}")?;
     }
@@ -234,7 +236,8 @@ fn is_address(word: &str) -> bool {
     let of_hardware = word.len() == 17
         && word.split(':').count() == 6
         && word.split(':').all(|it| u8::from_str_radix(it, 16).is_ok());
-    of_hardware || word.parse::<std::net::Ipv4Addr>().is_ok_and(|it| !it.is_loopback())
+    let host = word.split(':').next().unwrap_or(word);
+    of_hardware || host.parse::<std::net::Ipv4Addr>().is_ok_and(|it| !it.is_loopback())
 }
 
 #[cfg(test)]
@@ -245,7 +248,7 @@ mod tests {
     fn names_and_addresses_are_replaced() {
         let mut facts = Facts { host: "cell4".to_owned(), ..Facts::default() };
         facts.kernel.boot_id = Some("0f0a4b7e-5f6a".to_owned());
-        let text = "cell4 booted 0f0a4b7e-5f6a\nroot=UUID=6f0e-11 isolcpus=2-3 ip=10.0.0.2 /home/ann/run 02:42:ac:11:00:02 192.168.1.7,\n6.12.43-rt 0.123456: sched_switch\n";
+        let text = "cell4 booted 0f0a4b7e-5f6a\nroot=UUID=6f0e-11 isolcpus=2-3 ip=10.0.0.2 /home/ann/run 02:42:ac:11:00:02 192.168.1.7, 192.168.1.8:22\n6.12.43-rt 0.123456: sched_switch\n";
         let plain = redacted(text, &facts);
         for gone in ["cell4", "0f0a4b7e", "6f0e", "10.0.0.2", "ann", "02:42", "192.168"] {
             assert!(!plain.contains(gone), "{gone}: {plain}");

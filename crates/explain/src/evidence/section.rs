@@ -5,7 +5,7 @@
 //! the tracer prints them. Cut-off files say less: without lines the header names task and functions, without a header
 //! the tracer's own functions tell which tracer it was.
 
-use crate::confidence::{CONCLUDED, SHOWN, STATED};
+use crate::confidence::{CONCLUDED, POSSIBLE, SHOWN, STATED};
 use crate::describe;
 use crate::find::finder::Seen;
 use crate::stack::{self, Named};
@@ -202,7 +202,12 @@ impl Section {
             return (Some((function, Vec::new())), STATED, reason);
         }
         let silence = self.longest.clone().map(|(_, named)| named);
+        let is_cut = facts.latency_ns.is_some_and(|ns| self.last.is_some_and(|last| last.at_ns < ns / 2));
         match silence.filter(|(function, _)| culprit(std::slice::from_ref(function)).is_some()) {
+            Some(named) if is_cut => {
+                let reason = "the lines end long before the section does: this function was the last one before the longest silence in them";
+                (Some(named), POSSIBLE, reason)
+            }
             Some(named) => (Some(named), CONCLUDED, "the function before the longest silence of the section"),
             None => (None, SHOWN, "the tracer recorded the section; its functions are not in the file"),
         }
@@ -247,7 +252,9 @@ fn spike(
         evidence: vec![reason.to_owned()],
         ..Cause::new(kind)
     };
-    let evidence = [(section.first, "the section begins"), (section.last, "the section ends")];
+    let is_cut = section.last.is_some_and(|last| last.at_ns < latency_ns / 2);
+    let end = if is_cut { "the last line; the section goes on" } else { "the section ends" };
+    let evidence = [(section.first, "the section begins"), (section.last, end)];
     let evidence = evidence.into_iter().filter_map(|(event, meaning)| {
         event.map(|event| EvidenceLine {
             at_ns: event.at_ns,

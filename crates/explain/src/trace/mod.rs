@@ -69,7 +69,7 @@ fn completed(
     }
     result.warnings = warn::warnings(&result.traces[0], &found.seen, needs, &spikes);
     result.warnings.extend(warn::cpus(reader.info(), &found.seen));
-    result.warnings.extend(warn::left_out(reader.info()));
+    result.warnings.extend(warn::left_out(reader.info(), &found.seen));
     let remarks = reader.info().remarks.iter();
     result.warnings.extend(remarks.map(|remark| Warning::new(WarningCode::Reader, remark.as_str())));
     result.spikes = spikes;

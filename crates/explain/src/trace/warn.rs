@@ -27,8 +27,9 @@ pub(crate) fn cpus(info: &TraceInfo, seen: &Seen) -> Option<Warning> {
 }
 
 /// Lines that were left out of a section's trace.
-pub(crate) fn left_out(info: &TraceInfo) -> Option<Warning> {
-    let is_so = info.facts.omissions && info.facts.latency_ns.is_some();
+pub(crate) fn left_out(info: &TraceInfo, seen: &Seen) -> Option<Warning> {
+    let is_cut = |latency_ns: u64| seen.last_ns > 0 && seen.last_ns < latency_ns / 2;
+    let is_so = info.facts.latency_ns.is_some_and(|latency_ns| info.facts.omissions || is_cut(latency_ns));
     let text = "lines were left out of the trace: the header states the length of the section, and where its time went rests on the lines that are there";
     is_so.then(|| Warning::with_fix(WarningCode::CpusMissing, text, "give the whole trace"))
 }

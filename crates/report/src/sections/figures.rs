@@ -148,6 +148,8 @@ static FIELDS: [Field; 12] = [
         Some(cpu.get(PEER_CPU).map_or(cpu.cpu.to_string(), |peer| format!("{}->{peer}", cpu.cpu)))
     }),
     field("samples", 6, |line| match line.of {
+        // Of a maximum that another tool printed alone, the number of samples is not known.
+        Of::Recorded if line.cpu.samples == 0 && line.cpu.get(EXTREMES).is_some() => None,
         Of::Recorded => Some(count(line.cpu.samples)),
         Of::Corrected(_) | Of::Unthrottled(_) => None,
         Of::Part(part) => Some(count(part.samples)),
