@@ -3,7 +3,6 @@
 use crate::fields::{list, word};
 use crate::json::validate;
 use crate::tool::{folder, text, whylate, write};
-use serde_json::Value;
 use std::path::Path;
 use whylate_testing::says;
 
@@ -86,7 +85,7 @@ fn files_are_compared_cpu_by_cpu_with_the_true_reason() {
     };
     let (before, after) = (file("before", [57, 81]), file("after", [51_956, 59]));
     let said = whylate(&["compare", &before, &after, "--json"]);
-    let document: Value = serde_json::from_str(&said.stdout).expect("a document");
+    let document = said.document();
     assert_eq!((said.code, word(&document, "outcome")), (Some(1), "cannot_tell"));
     let of_cpu = |cell: &str| {
         list(&document, "contrasts").iter().find(|it| it["of_cell"] == cell).expect("a row").clone()
@@ -99,7 +98,7 @@ fn files_are_compared_cpu_by_cpu_with_the_true_reason() {
         (0..4).map(|run| file(&format!("{name}{run}"), [max + run, 60 + run])).collect::<Vec<_>>().join(",")
     };
     let said = whylate(&["compare", &runs("a", 57), &runs("b", 9_000), "--json"]);
-    let document: Value = serde_json::from_str(&said.stdout).expect("a document");
+    let document = said.document();
     assert_eq!((said.code, word(&document, "outcome")), (Some(2), "worse"));
 }
 

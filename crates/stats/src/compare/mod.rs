@@ -112,7 +112,8 @@ fn draft(question: &Question<'_>, key: &ValueKey) -> Option<Draft> {
         cell: question.side.0.to_owned(),
         probe: key.series.clone(),
         statistic: key.statistic,
-        primary: question.primary.is_some_and(|it| it.statistic == key.statistic && it.is_of(&key.series)),
+        primary: !key.is_of_cpu()
+            && question.primary.is_some_and(|it| it.statistic == key.statistic && it.is_of(&key.series)),
         baseline_ns: in_ns(before),
         cell_ns: in_ns(after),
         baseline_value: before,

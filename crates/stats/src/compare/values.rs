@@ -8,6 +8,16 @@ use whylate_core::plan::{SeriesStatistic, Statistic};
 use whylate_core::quantity::{CORRECTED, EXTREMES};
 use whylate_core::result::{CpuResult, MeasureResult, RunResult};
 
+/// Begins what stands in the place of a cell for one CPU of another tool's result.
+const OF_CPU: &str = "CPU ";
+
+impl ValueKey {
+    /// Whether it is of one CPU, beside that of the worst one, which decides.
+    pub(super) fn is_of_cpu(&self) -> bool {
+        self.cell.starts_with(OF_CPU)
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ValueKey {
     /// The cell; empty where each side has one.
@@ -50,7 +60,7 @@ impl RunValues {
             for (statistic, value) in statistics(cpu) {
                 let key = ValueKey { cell: String::new(), series: series.clone(), statistic };
                 // Each CPU beside the worst one: a setting may harm one and leave the others.
-                let own = ValueKey { cell: format!("CPU {}", cpu.cpu), ..key.clone() };
+                let own = ValueKey { cell: format!("{OF_CPU}{}", cpu.cpu), ..key.clone() };
                 for key in
                     [Some(key), Some(own).filter(|_| measure.probe.cpus.len() > 1)].into_iter().flatten()
                 {
