@@ -163,11 +163,7 @@ impl Treating for RealTreating {
 
     fn not_held(&self) -> Option<String> {
         let problem = self.guard.not_held()?;
-        let running = Threads::read(&self.root).map(|threads| threads.rows).unwrap_or_default();
-        let mut writers: Vec<&str> = running.iter().map(|row| row.name.as_str()).collect();
-        writers.retain(|name| WRITERS.contains(name));
-        writers.dedup();
-        Some(match writers.as_slice() {
+        Some(match writers(&self.root).as_slice() {
             [] => problem,
             writers => format!("{problem}; running programs that change settings: {}", writers.join(", ")),
         })
@@ -176,6 +172,19 @@ impl Treating for RealTreating {
     fn undo(&mut self) -> Report {
         self.guard.undo()
     }
+}
+
+/// Programs that run and are known to change settings: name, process, and its unit of systemd.
+fn writers(root: &HostRoot) -> Vec<String> {
+    let running = Threads::read(root).map(|threads| threads.rows).unwrap_or_default();
+    let known = running.iter().filter(|row| row.pid == row.tid && WRITERS.contains(&row.name.as_str()));
+    let told = known.map(|row| {
+        let groups = root.read(&format!("/proc/{}/cgroup", row.pid)).ok().flatten().unwrap_or_default();
+        let mut names = groups.lines().filter_map(|line| line.rsplit('/').next());
+        let unit = names.find(|name| name.ends_with(".service")).map(|unit| format!(", {unit}"));
+        format!("{} ({}{})", row.name, row.pid, unit.unwrap_or_default())
+    });
+    told.collect()
 }
 
 /// What a killed run had left behind, and what became of it.

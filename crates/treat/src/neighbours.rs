@@ -21,6 +21,9 @@ const SYSCTLS: &str = "/proc/sys";
 const NETWORK: &str = "/proc/sys/net";
 /// Folders whose files belong together, with those below them.
 const SUBSYSTEMS: [&str; 3] = ["/sys/kernel/mm", "/sys/devices/system/cpu", "/sys/devices/virtual/workqueue"];
+/// Of a disk; below it are the settings of its scheduler, which come and go with that.
+const QUEUE: &str = "/queue";
+const OF_SCHEDULER: &str = "/iosched";
 /// Below these no neighbours are looked for: groups and trace buffers are whylate's own, and reading some files takes
 /// something away or waits.
 const ALONE: [&str; 4] = ["/sys/fs", "/sys/kernel/tracing", "/sys/kernel/debug", "/sys/kernel/security"];
@@ -60,7 +63,8 @@ impl Scope {
         let is_below = |folder: &str| folder == SYSCTLS || !folder.starts_with(SYSCTLS);
         for folder in self.folders.iter().filter(|folder| is_below(folder)) {
             let is_whole = folder == SYSCTLS || SUBSYSTEMS.contains(&folder.as_str());
-            self.read_folder(root, folder, if is_whole { DEPTH_MAX } else { 0 }, &mut found);
+            let depth = if is_whole { DEPTH_MAX } else { usize::from(folder.ends_with(QUEUE)) };
+            self.read_folder(root, folder, depth, &mut found);
         }
         found
     }
@@ -132,6 +136,7 @@ pub(crate) fn area(path: &str) -> String {
     }
     let known = SUBSYSTEMS.iter().find(|folder| Path::new(path).starts_with(folder));
     let around = path.rsplit_once('/').map_or("/", |(around, _)| around);
+    let around = around.strip_suffix(OF_SCHEDULER).filter(|it| it.ends_with(QUEUE)).unwrap_or(around);
     known.map_or(around, |folder| folder).to_owned()
 }
 
@@ -166,5 +171,26 @@ pub(crate) fn replaced_by(path: &str) -> Option<&'static str> {
         "/proc/sys/vm/dirty_bytes" => Some("/proc/sys/vm/dirty_ratio"),
         "/proc/sys/vm/dirty_background_bytes" => Some("/proc/sys/vm/dirty_background_ratio"),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_settings_of_a_scheduler_belong_to_the_queue_of_its_disk() {
+        let [scheduler, expire] =
+            ["scheduler", "iosched/read_expire"].map(|it| format!("/sys/devices/x/block/vda/queue/{it}"));
+        assert!(is_near(&scheduler, &expire) && is_near(&expire, &scheduler));
+        assert!(!is_near("/sys/devices/x/block/vdb/queue/scheduler", &expire));
+        let folder = tempfile::tempdir().unwrap();
+        let root = HostRoot::at(folder.path());
+        for path in [&scheduler, &expire] {
+            fs::create_dir_all(root.path(path).parent().unwrap()).unwrap();
+            fs::write(root.path(path), "1\n").unwrap();
+        }
+        let walk = Scope::of([&Target::file(scheduler.as_str())], &root).walk(&root);
+        assert_eq!(walk.into_keys().collect::<BTreeSet<_>>(), BTreeSet::from([scheduler, expire]));
     }
 }

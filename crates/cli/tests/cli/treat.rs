@@ -369,7 +369,18 @@ fn a_limit_on_files_leaves_no_setting_changed() {
 #[test]
 fn a_repeat_whose_treatment_did_not_hold_is_void() {
     let _alone = alone();
-    let fake = Fake::new(FILES);
+    let stat = "S 1 0 0 0 -1 4194560 0 0 0 0 0 0 0 0 0 0 0 0 101 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 0";
+    let tasks: String = [("tuned", "tuned.service"), ("other", "other.service")]
+        .iter()
+        .zip(7..)
+        .map(|((name, unit), pid)| {
+            format!(
+                "== proc/{pid}/task/{pid}/stat := {pid} ({name}) {stat}\n== proc/{pid}/task/{pid}/status := Cpus_allowed_list:\t0\n\
+                 == proc/{pid}/cgroup := 0::/system.slice/{unit}\n"
+            )
+        })
+        .collect();
+    let fake = Fake::new(&format!("{FILES}{tasks}"));
     let folder = folder();
     let (child, path) = treated_run(&fake, &folder);
     fake.set("proc/sys/vm/swappiness", "33\n");
@@ -377,7 +388,9 @@ fn a_repeat_whose_treatment_did_not_hold_is_void() {
     let info: Value = serde_json::from_str(&fs::read_to_string(path.join("run.json")).unwrap()).unwrap();
     assert_eq!(info["executions"][0]["void"], true, "{said:?}");
     assert_eq!(info["executions"][0]["state"], "failed");
-    assert!(info["executions"][0]["error"].as_str().unwrap().contains("swappiness"), "{info}");
+    let error = info["executions"][0]["error"].as_str().unwrap();
+    assert!(error.contains("swappiness") && error.contains("tuned (7, tuned.service)"), "{error}");
+    assert!(!error.contains("other"), "only what is known to change settings: {error}");
 }
 
 #[test]

@@ -24,6 +24,9 @@ pub(crate) fn refusal(path: &str, value: &str) -> Option<&'static str> {
     if ONE_WAY.iter().any(is_final) || is_below(&["/sys/kernel/security/"]) {
         return Some("the kernel does not let it be changed back before a reboot");
     }
+    if path.starts_with("/sys/fs/cgroup/") && ["cpu.idle", "cpu.weight.nice"].contains(&name) {
+        return Some("the value of `cpu.weight` is lost with it");
+    }
     if path.starts_with("/proc/sys/net/") && LOSES.contains(&name) {
         return Some("addresses or keys are lost with it, and the former value does not bring them back");
     }
@@ -153,6 +156,7 @@ mod tests {
             ("/sys/class/net/eth0/uevent", "add"),
             ("/sys/fs/cgroup/a/cgroup.procs", "1"),
             ("/sys/fs/resctrl/a/tasks", "1"),
+            ("/sys/fs/cgroup/a/cpu.idle", "1"),
             ("/sys/bus/pci/devices/0000:00:03.0/enable", "0"),
             ("/proc/sys/kernel/unprivileged_bpf_disabled", "1"),
             ("/proc/sys/kernel/modules_disabled", "1"),
@@ -173,6 +177,7 @@ mod tests {
             ("/proc/irq/3/smp_affinity_list", "0"),
             ("/sys/kernel/mm/transparent_hugepage/enabled", "never"),
             ("/sys/power/pm_async", "0"),
+            ("/sys/fs/cgroup/a/cpu.weight", "7"),
             ("/sys/block/sda/queue/scheduler", "none"),
         ] {
             assert_eq!(refusal(path, value), None, "{path}");
