@@ -21,6 +21,9 @@ const SYSCTLS: &str = "/proc/sys";
 const NETWORK: &str = "/proc/sys/net";
 /// Folders whose files belong together, with those below them.
 const SUBSYSTEMS: [&str; 3] = ["/sys/kernel/mm", "/sys/devices/system/cpu", "/sys/devices/virtual/workqueue"];
+/// What comes and goes with memory moves its reserves.
+const MEMORY: [&str; 4] =
+    ["/proc/sys/vm/", SUBSYSTEMS[0], "/sys/devices/system/memory/", "/sys/devices/system/node/"];
 /// Of a disk; below it are the settings of its scheduler, which come and go with that.
 const QUEUE: &str = "/queue";
 const OF_SCHEDULER: &str = "/iosched";
@@ -142,7 +145,7 @@ pub(crate) fn area(path: &str) -> String {
 
 /// Whether a change of `own` is known to be able to move `other`.
 pub(crate) fn is_near(own: &str, other: &str) -> bool {
-    let memory = |path: &str| path.starts_with("/proc/sys/vm/") || path.starts_with(SUBSYSTEMS[0]);
+    let memory = |path: &str| MEMORY.iter().any(|folder| path.starts_with(folder));
     area(own) == area(other) || (memory(own) && memory(other))
 }
 
@@ -177,6 +180,17 @@ pub(crate) fn replaced_by(path: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_that_goes_offline_moves_the_reserves() {
+        let [block, reserve] =
+            ["/sys/devices/system/memory/memory2/online", "/proc/sys/vm/user_reserve_kbytes"];
+        assert!(
+            is_near(block, reserve)
+                && is_near(block, "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
+        );
+        assert!(!is_near(block, "/proc/sys/kernel/pid_max"));
+    }
 
     #[test]
     fn the_settings_of_a_scheduler_belong_to_the_queue_of_its_disk() {

@@ -25,6 +25,7 @@ vm/overcommit_kbytes kernel/watchdog kernel/soft_watchdog kernel/nmi_watchdog ne
 kernel/core_pattern kernel/modprobe kernel/unprivileged_bpf_disabled kernel/kexec_load_disabled vm/drop_caches
 vm/compact_memory net/ipv4/route/flush kernel/perf_event_max_sample_rate kernel/perf_cpu_time_max_percent""".split()
 ALSO = """/sys/block/vda/queue/scheduler /sys/kernel/mm/transparent_hugepage/enabled /sys/devices/system/cpu/cpu1/online
+/sys/devices/system/memory/memory2/online
 /sys/devices/system/clocksource/clocksource0/current_clocksource /sys/devices/virtual/workqueue/cpumask""".split()
 # As somebody set them by hand: writing another setting sets them to what the kernel finds right.
 BY_HAND = {
