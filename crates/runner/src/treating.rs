@@ -178,13 +178,13 @@ impl Treating for RealTreating {
 fn writers(root: &HostRoot) -> Vec<String> {
     let running = Threads::read(root).map(|threads| threads.rows).unwrap_or_default();
     let known = running.iter().filter(|row| row.pid == row.tid && WRITERS.contains(&row.name.as_str()));
-    let told = known.map(|row| {
+    let shown = known.map(|row| {
         let groups = root.read(&format!("/proc/{}/cgroup", row.pid)).ok().flatten().unwrap_or_default();
         let mut names = groups.lines().filter_map(|line| line.rsplit('/').next());
         let unit = names.find(|name| name.ends_with(".service")).map(|unit| format!(", {unit}"));
         format!("{} ({}{})", row.name, row.pid, unit.unwrap_or_default())
     });
-    told.collect()
+    shown.collect()
 }
 
 /// What a killed run had left behind, and what became of it.

@@ -27,7 +27,7 @@ vm/compact_memory net/ipv4/route/flush kernel/perf_event_max_sample_rate kernel/
 ALSO = """/sys/block/vda/queue/scheduler /sys/kernel/mm/transparent_hugepage/enabled /sys/devices/system/cpu/cpu1/online
 /sys/devices/system/memory/memory2/online
 /sys/devices/system/clocksource/clocksource0/current_clocksource /sys/devices/virtual/workqueue/cpumask""".split()
-# As somebody set them by hand: writing another setting sets them to what the kernel finds right.
+# Values that an administrator set: writing another setting sets them to what the kernel finds right.
 BY_HAND = {
     "/sys/block/vda/queue/scheduler": "mq-deadline", "/sys/block/vda/queue/iosched/read_expire": "123",
     "/sys/block/vda/queue/nr_requests": "77", "/proc/sys/vm/min_free_kbytes": "5003",

@@ -258,7 +258,7 @@ fn a_container_with_its_own_run_folder_and_processes_does_not_restore_under_a_ru
     signal(&child, Signal::INT);
     assert_eq!(wait(child).code, Some(1));
     assert_eq!(fake.read("proc/sys/vm/swappiness"), "60\n");
-    // What is left of a process outside is nobody's in there, whatever has its number.
+    // A process in there that has the number of the killed one is not taken for it.
     let (mut child, _path) = treated_run(&fake, &crate::tool::folder());
     child.kill().unwrap();
     child.wait().unwrap();
