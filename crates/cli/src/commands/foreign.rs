@@ -15,7 +15,7 @@ use whylate_store::{INFO_FILE, Reader};
 /// `sudo` is not another one. `file` is the plan as it was read.
 pub(super) fn check(plan: &Plan, path: &Path, file: &File, trusted: bool) -> Result<()> {
     let commands = plan.load.iter().filter_map(|load| command(&load.kind));
-    check_deeds(commands.chain(settings(&plan.treatment)).collect(), path, file, trusted)
+    check_deeds(&commands.chain(settings(&plan.treatment)).collect::<Vec<_>>(), path, file, trusted)
 }
 
 /// The same of a run that goes on with the plan in its directory.
@@ -28,14 +28,14 @@ pub(super) fn check_run(run: &Reader, trusted: bool) -> Result<()> {
 
 /// The same of a file that names settings alone.
 pub(super) fn check_settings(named: &[TreatmentPlan], path: &Path, file: &File, trusted: bool) -> Result<()> {
-    check_deeds(settings(named).collect(), path, file, trusted)
+    check_deeds(&settings(named).collect::<Vec<_>>(), path, file, trusted)
 }
 
 fn settings(named: &[TreatmentPlan]) -> impl Iterator<Item = String> {
     named.iter().filter_map(|treatment| setting(&treatment.kind))
 }
 
-fn check_deeds(deeds: Vec<String>, path: &Path, file: &File, trusted: bool) -> Result<()> {
+fn check_deeds(deeds: &[String], path: &Path, file: &File, trusted: bool) -> Result<()> {
     if trusted || deeds.is_empty() || !rustix::process::geteuid().is_root() {
         return Ok(());
     }
