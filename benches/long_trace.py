@@ -28,14 +28,14 @@ def moments(data: bytes) -> dict:
     return found
 
 
-def timers(page: bytes, of: dict) -> list:
-    """Offsets in a page at which there is the moment of a timer."""
-    at, end, found = HEAD, HEAD + (struct.unpack_from("<Q", page, 8)[0] & 0xFFFFF), []
+def later(page: bytes, of: dict) -> tuple:
+    """Offsets in a page of 64-bit moments (its own, those of timers), and of absolute time stamps."""
+    at, end, found, stamps = HEAD, HEAD + (struct.unpack_from("<Q", page, 8)[0] & 0xFFFFF), [0], []
     while at + 4 <= end:
         word = struct.unpack_from("<I", page, at)[0] & 31
         start, at = at + 4, at + 4
-        # Time that grows, and time stamps.
-        if word in (30, 31):
+        if word in (30, 31):  # Time that grows, and time stamps.
+            stamps += [start - 4] if word == 31 else []
             at += 4
             continue
         if word == 29:  # Padding.
@@ -47,7 +47,14 @@ def timers(page: bytes, of: dict) -> list:
         else:
             at += 4 * word
         found += [start + offset for offset in of.get(struct.unpack_from("<H", page, start)[0], [])]
-    return found
+    return found, stamps
+
+
+def add_to_stamp(part: bytearray, at: int, span: int) -> None:
+    """A stamp has 27 bits behind its type, and 32 more."""
+    low, high = struct.unpack_from("<II", part, at)
+    time = (high << 27 | low >> 5) + span
+    struct.pack_into("<II", part, at, (time & 0x7FFFFFF) << 5 | 31, time >> 27 & 0xFFFFFFFF)
 
 
 def main() -> None:
@@ -79,11 +86,15 @@ def main() -> None:
         out.write(data[: cpus[0][1]])
         for part in parts:
             pages = range(0, len(part), PAGE)
-            later = [page + at for page in pages for at in [0, *timers(part[page : page + PAGE], of)]]
+            found = [(page, later(part[page : page + PAGE], of)) for page in pages]
+            moments_at = [page + at for page, (moments_of, _) in found for at in moments_of]
+            stamps_at = [page + at for page, (_, stamps) in found for at in stamps]
             for _ in range(copies):
                 out.write(part)
-                for at in later:
+                for at in moments_at:
                     struct.pack_into("<Q", part, at, struct.unpack_from("<Q", part, at)[0] + span)
+                for at in stamps_at:
+                    add_to_stamp(part, at, span)
 
 
 if __name__ == "__main__":
