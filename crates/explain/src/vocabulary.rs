@@ -37,7 +37,7 @@ pub(crate) enum Class {
 }
 
 /// Which interrupt a function belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Interrupt {
     Timer,
     /// Another CPU asked this one to schedule.
@@ -133,18 +133,42 @@ fn interrupt(name: &str) -> Option<Interrupt> {
     })
 }
 
-/// What an event `function <- caller` of the function tracer says.
-pub(crate) fn class(function: &str, caller: &str) -> Class {
-    if let Some(interrupt) = interrupt(function) {
-        return Class::InterruptEntry(interrupt);
+/// What a function's name says, looked up once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Meaning {
+    /// Whatever its caller is.
+    pub(crate) class: Class,
+    interrupt: Option<Interrupt>,
+    /// It counts an interrupt in, whose entry is its caller.
+    enters: bool,
+    exits: bool,
+    /// It may end a time of disabled interrupts or preemption.
+    pub(crate) opens: bool,
+}
+
+impl Meaning {
+    pub(crate) fn of(function: &str) -> Self {
+        Self {
+            class: class_of(function),
+            interrupt: interrupt(function),
+            enters: matches!(function, "irq_enter_rcu" | "irq_enter" | "nmi_enter"),
+            exits: is_interrupt_exit(function),
+            opens: ["unlock", "irqrestore", "_enable"].iter().any(|part| function.contains(part)),
+        }
     }
-    if matches!(function, "irq_enter_rcu" | "irq_enter" | "nmi_enter") {
-        return Class::InterruptEntry(interrupt(caller).unwrap_or(Interrupt::Device));
+
+    /// What an event `function <- caller` of the function tracer says.
+    pub(crate) fn called_by(&self, caller: Option<&Self>) -> Class {
+        match self.interrupt {
+            Some(interrupt) => Class::InterruptEntry(interrupt),
+            None if self.enters => {
+                let interrupt = caller.and_then(|caller| caller.interrupt);
+                Class::InterruptEntry(interrupt.unwrap_or(Interrupt::Device))
+            }
+            None if self.exits || caller.is_some_and(|caller| caller.exits) => Class::InterruptTail,
+            None => self.class,
+        }
     }
-    if is_interrupt_exit(function) || is_interrupt_exit(caller) {
-        return Class::InterruptTail;
-    }
-    class_of(function)
 }
 
 fn is_interrupt_exit(function: &str) -> bool {
@@ -390,6 +414,7 @@ mod tests {
     #[test]
     fn entries_of_interrupts_are_known_by_function_or_caller() {
         let timer = Class::InterruptEntry(Interrupt::Timer);
+        let class = |function, caller| Meaning::of(function).called_by(Some(&Meaning::of(caller)));
         assert_eq!(class("irq_enter_rcu", "sysvec_apic_timer_interrupt"), timer);
         assert_eq!(class("hrtimer_interrupt", "__sysvec_apic_timer_interrupt"), timer);
         assert_eq!(class("nvkm_pci_intr", "irq_forced_thread_fn"), Class::Ordinary);

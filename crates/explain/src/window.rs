@@ -71,17 +71,8 @@ pub(crate) struct Window {
     pub(crate) armed: ArmedTimers,
     /// Commands of the threads that its events name.
     pub(crate) commands: HashMap<u32, Name>,
-    /// Made when it is first asked for; the events do not change afterwards.
-    pub(crate) by_cpu: OnceCell<HashMap<CpuId, OwnEvents>>,
-}
-
-/// Which events are those of one CPU.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct OwnEvents {
-    /// Their places among all events, ascending.
-    places: Vec<u32>,
-    /// Which of them are stacks: places in `places`, ascending.
-    stacks: Vec<u32>,
+    /// The places of the events of each CPU; made when it is first asked for, the events do not change afterwards.
+    pub(crate) by_cpu: OnceCell<HashMap<CpuId, Vec<u32>>>,
 }
 
 /// Reads the window of a spike.
@@ -121,42 +112,30 @@ pub(crate) fn read(reader: &mut dyn Reader, late: &Late) -> Result<Window, Parse
 }
 
 impl Window {
-    fn own(&self, cpu: CpuId) -> Option<&OwnEvents> {
+    /// The places of the events of a CPU, ascending.
+    pub(crate) fn own(&self, cpu: CpuId) -> &[u32] {
         let by_cpu = self.by_cpu.get_or_init(|| {
-            let mut by_cpu: HashMap<CpuId, OwnEvents> = HashMap::new();
+            let mut by_cpu: HashMap<CpuId, Vec<u32>> = HashMap::new();
             for (place, event) in self.events.iter().enumerate() {
-                let own = by_cpu.entry(event.cpu).or_default();
-                if matches!(event.kind, EventKind::Stack { .. }) {
-                    own.stacks.push(own.places.len() as u32);
-                }
-                own.places.push(place as u32);
+                by_cpu.entry(event.cpu).or_default().push(place as u32);
             }
             by_cpu
         });
-        by_cpu.get(&cpu)
+        by_cpu.get(&cpu).map_or(&[], |own| own)
     }
 
     /// The events of a CPU among the first `end` of all, the latest first.
     pub(crate) fn own_before(&self, cpu: CpuId, end: usize) -> impl Iterator<Item = &Event> {
-        let places = self.own(cpu).map_or(&[][..], |own| &own.places);
+        let places = self.own(cpu);
         let until = places.partition_point(|place| (*place as usize) < end);
         places[..until].iter().rev().map(|place| &self.events[*place as usize])
     }
 
     /// The events of a CPU from that moment on.
     pub(crate) fn own_since(&self, cpu: CpuId, at_ns: u64) -> impl Iterator<Item = &Event> {
-        let places = self.own(cpu).map_or(&[][..], |own| &own.places);
+        let places = self.own(cpu);
         let first = places.partition_point(|place| self.events[*place as usize].at_ns < at_ns);
         places[first..].iter().map(|place| &self.events[*place as usize])
-    }
-
-    /// The stacks among the next `most` events of a CPU, from the event at `start` on.
-    pub(crate) fn stacks_after(&self, cpu: CpuId, start: usize, most: usize) -> impl Iterator<Item = &Event> {
-        let (places, stacks) = self.own(cpu).map_or((&[][..], &[][..]), |own| (&own.places, &own.stacks));
-        let first = places.partition_point(|place| (*place as usize) < start);
-        let next = stacks.partition_point(|stack| (*stack as usize) < first);
-        let near = stacks[next..].iter().take_while(move |stack| (**stack as usize) < first + most);
-        near.map(|stack| &self.events[places[*stack as usize] as usize])
     }
 
     fn take(&mut self, event: Event, late: &Late) {

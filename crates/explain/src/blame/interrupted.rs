@@ -7,6 +7,7 @@ use crate::blame::label::Labeller;
 use crate::stack::{self, Named};
 use crate::states::state::Span;
 use crate::vocabulary;
+use std::collections::HashMap;
 use whylate_core::CpuId;
 use whylate_trace::event::{Event, EventKind};
 
@@ -14,6 +15,9 @@ use whylate_trace::event::{Event, EventKind};
 const STACK_AFTER: usize = 4096;
 /// Events before a span among which the stack of the interrupt is looked for that it follows.
 const STACK_BEFORE: usize = 64;
+
+/// Which events of each CPU are stacks that show what an interrupt found: places among the CPU's events, ascending.
+pub(crate) type InterruptStacks = HashMap<CpuId, Vec<u32>>;
 
 impl Labeller<'_> {
     /// The functions that the interrupt at the end of a span found at work: the stack that was recorded in it, or that
@@ -33,8 +37,30 @@ impl Labeller<'_> {
     fn interrupt_stack(&self, span: &Span) -> Option<(Vec<String>, &Event)> {
         let start = span.events.1;
         let first = self.window.events.get(start).filter(|_| span.ends_in_interrupt)?;
-        let mut stacks = self.window.stacks_after(first.cpu, start, STACK_AFTER);
-        stacks.find_map(|event| Some((self.below_interrupt(event)?, event)))
+        let stacks = self.stacks.get_or_init(|| self.stacks_of_interrupts()).get(&first.cpu)?;
+        let own = self.window.own(first.cpu);
+        let first = own.partition_point(|place| (*place as usize) < start);
+        let next = stacks.partition_point(|stack| (*stack as usize) < first);
+        let stack = stacks.get(next).filter(|stack| (**stack as usize) < first + STACK_AFTER)?;
+        let event = &self.window.events[own[*stack as usize] as usize];
+        Some((self.below_interrupt(event)?, event))
+    }
+
+    fn stacks_of_interrupts(&self) -> InterruptStacks {
+        let (mut known, mut stacks) = (HashMap::new(), InterruptStacks::new());
+        // How many events of each CPU come before.
+        let mut before: HashMap<CpuId, u32> = HashMap::new();
+        for event in &self.window.events {
+            let place = before.entry(event.cpu).or_default();
+            if let EventKind::Stack { frames } = event.kind {
+                let key = (frames, event.context.hard_irq);
+                if *known.entry(key).or_insert_with(|| self.below_interrupt(event).is_some()) {
+                    stacks.entry(event.cpu).or_default().push(*place);
+                }
+            }
+            *place += 1;
+        }
+        stacks
     }
 
     /// Whether every frame of a stack has a name; the stack is used up to the first one without.

@@ -3,6 +3,7 @@
 //! The same state means different things in different phases: code with interrupts off delays a timer that is due,
 //! and a thread of low priority does; but once the task is runnable, the same thread must hold it up by other means.
 
+use crate::blame::interrupted::InterruptStacks;
 use crate::blame::piece::{Blame, EDGE_MAX_NS, IDLE_EXIT_MAX_NS, STOPPED_LEAST_NS, may_run_before};
 use crate::confidence::{CONCLUDED, FAINT, LEFT_OVER, LIKELY, POSSIBLE, SEEN, SHOWN, STATED, UNENDED};
 use crate::find::late::LateKind;
@@ -12,7 +13,7 @@ use crate::states::priorities::Priorities;
 use crate::states::state::{Knowledge, Level, Span, State};
 use crate::vocabulary::{self, STILL_AT_WORK};
 use crate::window::Window;
-use std::collections::HashMap;
+use std::cell::OnceCell;
 use whylate_core::figure::{self, of_kernel, scheduled};
 use whylate_core::result::CauseKind;
 use whylate_trace::reader::Reader;
@@ -96,7 +97,8 @@ pub(crate) struct Labeller<'a> {
     pub(crate) window: &'a Window,
     pub(crate) states: &'a States,
     pub(crate) reader: &'a dyn Reader,
-    pub(crate) commands: &'a HashMap<u32, String>,
+    /// Made when the first one is asked for.
+    pub(crate) stacks: OnceCell<InterruptStacks>,
     pub(crate) priorities: &'a Priorities,
     pub(crate) late: LateKind,
     /// The traced machine is the guest of a hypervisor.
@@ -113,7 +115,10 @@ impl Labeller<'_> {
     pub(crate) fn thread(&self, pid: Option<u32>) -> String {
         match pid {
             Some(0) => "idle".to_owned(),
-            Some(pid) => self.commands.get(&pid).cloned().unwrap_or_else(|| format!("thread {pid}")),
+            Some(pid) => match self.window.commands.get(&pid) {
+                Some(command) => self.reader.names().text(*command).to_owned(),
+                None => format!("thread {pid}"),
+            },
             None => "an unknown thread".to_owned(),
         }
     }

@@ -11,6 +11,7 @@ use crate::confidence::{CONCLUDED, LEFT_OVER, SEEN, SHOWN, STATED};
 use crate::describe;
 use crate::find::late::LateKind;
 use crate::time;
+use std::collections::BTreeMap;
 use whylate_core::result::CauseKind;
 use whylate_trace::event::{Event, EventKind, NoiseSource};
 
@@ -91,24 +92,20 @@ impl Accountant<'_> {
 
     fn paint(&mut self, noises: &[Noise], entry: u64, to: u64) {
         let mut taken: Vec<(u64, u64, &Noise)> = Vec::new();
+        let mut covered = Covered::default();
         let is_thread = |noise: &&Noise| matches!(noise.source, NoiseSource::Thread { .. });
         // In the order in which they ended: one that came in another has its time alone, the other's is net of it.
         let interrupts = noises.iter().filter(|noise| !is_thread(noise));
         for noise in interrupts.chain(noises.iter().filter(is_thread)) {
-            let mut left = noise.net.saturating_sub(entry.saturating_sub(noise.from));
-            for (begin, end) in free(&taken, noise.from.max(entry), to) {
-                let end = end.min(begin.saturating_add(left));
-                left -= end - begin;
-                if end > begin {
-                    taken.push((begin, end, noise));
-                }
-            }
+            let net = noise.net.saturating_sub(entry.saturating_sub(noise.from));
+            covered.fill(noise.from.max(entry), to, net, |begin, end| taken.push((begin, end, noise)));
         }
         taken.sort_by_key(|(begin, ..)| *begin);
+        let surroundings = Around::of(noises);
         let mut at = entry;
         for (begin, end, noise) in taken {
             self.rest(at, begin);
-            let (blame, what) = self.blamed(noise, noises);
+            let (blame, what) = self.blamed(noise, &surroundings);
             self.add(begin, end, blame, what, noise);
             at = end;
         }
@@ -129,14 +126,15 @@ impl Accountant<'_> {
 
     fn add(&mut self, from: u64, to: u64, blame: Blame, what: String, noise: &Noise) {
         let spans = self.states.spans.get(&self.late.cpu).map_or(&[][..], Vec::as_slice);
-        let span = spans.iter().find(|span| span.events.1 == noise.event).copied();
+        let first = spans.partition_point(|span| span.events.1 < noise.event);
+        let span = spans.get(first).filter(|span| span.events.1 == noise.event).copied();
         let detail = Place { cpu: self.late.cpu, what, need: None, span };
         self.pieces.push(Piece { from, to, began: noise.from.min(from), blame, detail });
     }
 
     /// Who a noise was to the tracer's thread. An interrupted thread goes on because preemption is off, or because the
     /// tracer's thread may not preempt it.
-    fn blamed(&self, noise: &Noise, noises: &[Noise]) -> (Blame, String) {
+    fn blamed(&self, noise: &Noise, around: &Around) -> (Blame, String) {
         let (kind, actor, pid) = describe::noise(noise.source, self.labeller.reader);
         let Some(pid) = pid else {
             let reason = "the tracer recorded its start and its net time";
@@ -152,11 +150,7 @@ impl Accountant<'_> {
             return (Blame::new(CauseKind::Thread, STATED, reason).thread(&actor, pid), actor);
         }
         let priority = self.labeller.priorities.at(pid, noise.event);
-        let within = |other: &&Noise| {
-            other.from >= noise.from.saturating_sub(SLACK_NS)
-                && matches!(other.source, NoiseSource::Irq { .. })
-        };
-        let depth = noises.iter().filter(within).filter_map(|other| other.depth).min();
+        let depth = around.depth_since(noise.from.saturating_sub(SLACK_NS));
         let own = self.late.priority;
         let preempts = priority.zip(own).is_some_and(|(other, own)| other <= own);
         let (kind, confidence, reason) = match depth {
@@ -166,32 +160,103 @@ impl Accountant<'_> {
             Some(1..) => (CauseKind::PreemptOff, SEEN, "interrupts that came into it found preemption off"),
             _ => (CauseKind::Thread, LEFT_OVER, "another thread ran; the trace does not show all priorities"),
         };
-        let first = noises.iter().find(|other| matches!(other.source, NoiseSource::Thread { .. }));
         // The tracer prints the stack that the timer's interrupt found.
-        let found = first.filter(|first| first.event == noise.event);
+        let found = around.first_thread.filter(|first| *first == noise.event);
         let named = found.and_then(|_| self.labeller.printed_stack(self.late.cpu, self.late.actual_ns));
         (Blame::new(kind, confidence, reason).thread(&actor, pid).named(named), actor)
     }
 }
 
-/// What is free of `[from, to]`.
-fn free(taken: &[(u64, u64, &Noise)], from: u64, to: u64) -> Vec<(u64, u64)> {
-    let mut within: Vec<(u64, u64)> = taken
-        .iter()
-        .map(|(begin, end, _)| (*begin, *end))
-        .filter(|(begin, end)| *end > from && *begin < to)
-        .collect();
-    within.sort_unstable();
-    let mut at = from;
-    let mut found = Vec::new();
-    for (begin, end) in within {
-        if begin > at {
-            found.push((at, begin));
+/// What the noises around one say of it.
+struct Around {
+    /// Start of each interrupt with flags, ascending, and the least depth in it and those that began later.
+    depths: Vec<(u64, u8)>,
+    /// The event of the first thread.
+    first_thread: Option<usize>,
+}
+
+impl Around {
+    fn of(noises: &[Noise]) -> Self {
+        let interrupts = noises.iter().filter(|noise| matches!(noise.source, NoiseSource::Irq { .. }));
+        let mut depths: Vec<(u64, u8)> =
+            interrupts.filter_map(|noise| Some((noise.from, noise.depth?))).collect();
+        depths.sort_unstable();
+        let mut least = u8::MAX;
+        for (_, depth) in depths.iter_mut().rev() {
+            least = least.min(*depth);
+            *depth = least;
         }
-        at = at.max(end);
+        let first = noises.iter().find(|noise| matches!(noise.source, NoiseSource::Thread { .. }));
+        Self { depths, first_thread: first.map(|noise| noise.event) }
     }
-    if at < to {
-        found.push((at, to));
+
+    /// The least depth of disabled preemption that interrupts found since then.
+    fn depth_since(&self, from: u64) -> Option<u8> {
+        let first = self.depths.partition_point(|(begin, _)| *begin < from);
+        self.depths.get(first).map(|(_, depth)| *depth)
     }
-    found
+}
+
+/// Times that are taken, neighbours joined: the end of each by its start.
+#[derive(Default)]
+struct Covered(BTreeMap<u64, u64>);
+
+impl Covered {
+    /// Takes what is free from `from` on, before `to`, up to `left` nanoseconds of it.
+    fn fill(&mut self, from: u64, to: u64, mut left: u64, mut take: impl FnMut(u64, u64)) {
+        let before = self.0.range(..=from).next_back().map(|(begin, end)| (*begin, *end));
+        // What is joined at the end begins here.
+        let (start, mut at) = match before.filter(|(_, end)| *end >= from) {
+            Some((begin, end)) => (begin, end),
+            None => (from, from),
+        };
+        let first = at;
+        while at < to && left > 0 {
+            let next = self.0.range(at..).next().map(|(begin, end)| (*begin, *end));
+            let free = next.map_or(to, |(begin, _)| begin.min(to));
+            let end = free.min(at.saturating_add(left));
+            left -= end - at;
+            if end > at {
+                take(at, end);
+            }
+            at = end;
+            if let Some((begin, end)) = next.filter(|(begin, _)| *begin == at) {
+                self.0.remove(&begin);
+                at = end;
+            }
+        }
+        if at > first {
+            self.0.insert(start, at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is free of `[from, to)`, found by looking at each nanosecond.
+    fn filled(taken: &mut [bool], from: usize, to: usize, left: usize) -> Vec<usize> {
+        let free: Vec<usize> = (from..to).filter(|at| !taken[*at]).take(left).collect();
+        free.iter().for_each(|at| taken[*at] = true);
+        free
+    }
+
+    #[test]
+    fn each_noise_takes_what_those_before_it_left_free() {
+        let mut seed = 7_u64;
+        let mut random = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % below
+        };
+        for _ in 0..300 {
+            let (mut taken, mut covered) = ([false; 64], Covered::default());
+            for _ in 0..12 {
+                let (from, left) = (random(64), random(20));
+                let mut found = Vec::new();
+                covered.fill(from, 60, left, |begin, end| found.extend(begin as usize..end as usize));
+                assert_eq!(found, filled(&mut taken, from as usize, 60, left as usize));
+            }
+        }
+    }
 }

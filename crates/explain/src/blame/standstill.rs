@@ -17,9 +17,10 @@ use crate::states::stacks::PathId;
 use crate::states::state::{Knowledge, Level, Span};
 use crate::vocabulary;
 use crate::window::Window;
+use std::collections::{BTreeMap, BinaryHeap};
 use whylate_core::CpuId;
 use whylate_core::result::CauseKind;
-use whylate_trace::event::{Event, EventKind};
+use whylate_trace::event::EventKind;
 use whylate_trace::parse::ParseError;
 use whylate_trace::reader::{Reader, Selection};
 
@@ -34,21 +35,13 @@ const IDLE_STATE_TICKING_MAX: u32 = 1;
 const LOOKS_MAX: usize = 16;
 const EVENTS_BETWEEN_LOOKS: usize = 1 << 14;
 
-#[derive(Clone, Copy, Debug)]
-struct LateTimer {
-    cpu: CpuId,
-    /// When it was due and when its handler began, on the trace's clock.
-    due_ns: u64,
-    at_ns: u64,
-}
-
 /// Gives pieces in which a timer's interrupt did not come another kind: where the machine stood still, and where
 /// interrupts were off.
 pub(crate) fn relabel(pieces: &mut [Piece], labeller: &Labeller<'_>) {
     if !pieces.iter().any(|piece| is_open(piece) || is_held_back(piece)) {
         return;
     }
-    let timers = late_timers(labeller.window);
+    let timers = LateTimers::of(labeller.window);
     for piece in pieces.iter_mut().filter(|piece| is_held_back(piece)) {
         if let Some(span) =
             piece.detail.span.filter(|span| interrupts_were_off(piece, span, &timers, labeller))
@@ -166,47 +159,100 @@ fn is_held_back(piece: &Piece) -> bool {
     kind && piece.length() >= LEAST_NS
 }
 
-fn interrupts_were_off(piece: &Piece, span: &Span, timers: &[LateTimer], labeller: &Labeller<'_>) -> bool {
+fn interrupts_were_off(piece: &Piece, span: &Span, timers: &LateTimers, labeller: &Labeller<'_>) -> bool {
     let least = (piece.length() as f64 * PART) as u64;
-    let is_late_by_it = |timer: &LateTimer| {
-        // The handler is the first event after the pause.
-        let within = timer.due_ns > piece.from && timer.due_ns < piece.to && timer.at_ns >= piece.to;
-        timer.cpu == piece.detail.cpu && within && piece.to - timer.due_ns >= least
-    };
     let in_kernel = span.state.level == Level::Thread && !takes_interrupts(span, labeller);
-    in_kernel && timers.iter().any(is_late_by_it)
+    let timers = || timers.by_cpu.get(&piece.detail.cpu);
+    // The handler is the first event after the pause.
+    in_kernel && timers().is_some_and(|own| own.is_late_behind(piece.from, piece.to, least))
 }
 
 /// The timers that were late by enough to tell of a piece.
-fn late_timers(window: &Window) -> Vec<LateTimer> {
-    let least = (LEAST_NS as f64 * PART) as u64;
-    let mut armed = window.armed.clone();
-    let late = |event: &Event| {
-        // Both moments of the timer are on its own clock, and the event is on the trace's: only the difference counts.
-        let late_ns = armed.follow(event).filter(|late_ns| *late_ns >= least)?;
-        let due_ns = event.at_ns.saturating_sub(late_ns);
-        Some(LateTimer { cpu: event.cpu, due_ns, at_ns: event.at_ns })
-    };
-    window.events.iter().filter_map(late).collect()
+#[derive(Debug, Default)]
+struct LateTimers {
+    by_cpu: BTreeMap<CpuId, OwnTimers>,
 }
 
-fn stood_still(piece: &Piece, timers: &[LateTimer], labeller: &Labeller<'_>) -> bool {
+/// Those of one CPU, each with the moment at which it was due and that at which its handler began, on the trace's clock.
+#[derive(Debug, Default)]
+struct OwnTimers {
+    /// In the order of their handlers.
+    by_start: Vec<(u64, u64)>,
+    /// In the order in which they were due.
+    by_due: Vec<(u64, u64)>,
+    /// From each moment on, by how much that timer was late which was due and not yet handled then, and was so longest.
+    pending: Vec<(u64, u64)>,
+}
+
+impl LateTimers {
+    fn of(window: &Window) -> Self {
+        let least = (LEAST_NS as f64 * PART) as u64;
+        let mut armed = window.armed.clone();
+        let mut timers = Self::default();
+        for event in &window.events {
+            // Both moments of the timer are on its own clock, and the event is on the trace's: only the difference counts.
+            let Some(late_ns) = armed.follow(event).filter(|late_ns| *late_ns >= least) else { continue };
+            let due_ns = event.at_ns.saturating_sub(late_ns);
+            timers.by_cpu.entry(event.cpu).or_default().by_start.push((due_ns, event.at_ns));
+        }
+        timers.by_cpu.values_mut().for_each(OwnTimers::index);
+        timers
+    }
+}
+
+impl OwnTimers {
+    fn index(&mut self) {
+        self.by_due.clone_from(&self.by_start);
+        self.by_due.sort_unstable();
+        let behind = |at: u64| at.saturating_add(1);
+        let starts = self.by_due.iter().map(|(due, _)| behind(*due));
+        let mut moments: Vec<u64> = starts.chain(self.by_start.iter().map(|(_, at)| behind(*at))).collect();
+        moments.sort_unstable();
+        moments.dedup();
+        let (mut due, mut open) = (self.by_due.iter().peekable(), BinaryHeap::new());
+        for moment in moments {
+            while let Some((due, at)) = due.next_if(|(due, _)| *due < moment) {
+                open.push((at - due, *at));
+            }
+            while open.peek().is_some_and(|(_, at)| *at < moment) {
+                open.pop();
+            }
+            self.pending.push((moment, open.peek().map_or(0, |(late_ns, _)| *late_ns)));
+        }
+    }
+
+    /// By how much that timer was late that was so longest, of those that were due before `to` and handled after `from`.
+    fn longest(&self, from: u64, to: u64) -> u64 {
+        let first = self.by_start.partition_point(|(_, at)| *at <= from);
+        let within = self.by_start[first..].iter().take_while(|(_, at)| *at < to);
+        let within = within.map(|(due, at)| at - due).max().unwrap_or(0);
+        let place = self.pending.partition_point(|(moment, _)| *moment <= to);
+        let pending = place.checked_sub(1).map_or(0, |place| self.pending[place].1);
+        within.max(pending)
+    }
+
+    /// Whether one was due in a time, at least so long before its end, and handled behind it.
+    fn is_late_behind(&self, from: u64, to: u64, least: u64) -> bool {
+        let first = self.by_due.partition_point(|(due, _)| *due <= from);
+        let due = self.by_due[first..].iter().take_while(|(due, _)| *due < to && to - due >= least);
+        { due }.any(|(_, at)| *at >= to)
+    }
+}
+
+fn stood_still(piece: &Piece, timers: &LateTimers, labeller: &Labeller<'_>) -> bool {
     let (from, to) = (piece.from, piece.to);
     let least = ((to - from) as f64 * PART) as u64;
     let spans = &labeller.states.spans;
-    let is_late_by_it = |timer: &&LateTimer| {
-        let within = timer.at_ns > from && timer.due_ns < to;
-        timer.cpu != piece.detail.cpu && within && timer.at_ns - timer.due_ns >= least
-    };
     let taken_here =
         matches!(piece.blame.kind, Some(CauseKind::HostStall | CauseKind::TimerLate | CauseKind::IdleExit))
             || piece.detail.span.is_some_and(|span| takes_interrupts(&span, labeller));
-    let taken_there = |timer: &LateTimer| {
-        let silence = spans.get(&timer.cpu).and_then(|spans| silence(spans, from, to));
+    let taken_there = |cpu: &CpuId| {
+        let silence = spans.get(cpu).and_then(|spans| silence(spans, from, to));
         silence.is_some_and(|(_, span)| takes_interrupts(&span, labeller))
     };
-    let mut late_elsewhere = timers.iter().filter(is_late_by_it);
-    late_elsewhere.any(|timer| taken_here || taken_there(timer)) && all_silent(piece, labeller)
+    let others = timers.by_cpu.iter().filter(|(cpu, _)| **cpu != piece.detail.cpu);
+    let mut late_elsewhere = others.filter(|(_, own)| own.longest(from, to) >= least);
+    late_elsewhere.any(|(cpu, _)| taken_here || taken_there(cpu)) && all_silent(piece, labeller)
 }
 
 /// The longest silence of a CPU between two moments, and the span that it is of.

@@ -3,6 +3,7 @@
 
 use crate::blame::piece::Piece;
 use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
 use whylate_core::result::{Cause, CauseKind};
 
 /// A cause below this part of the latency is dropped: the rest is unattributed.
@@ -27,15 +28,15 @@ pub(crate) struct Group<'p, D> {
 /// nothing comes after what explains as much.
 pub(crate) fn groups<D>(pieces: &[Piece<D>]) -> Vec<Group<'_, D>> {
     let mut groups: Vec<Group<'_, D>> = Vec::new();
+    let mut places = HashMap::new();
     for piece in pieces {
         let Some(kind) = piece.blame.kind else { continue };
-        match groups.iter_mut().find(|group| group.pieces[0].blame.who() == piece.blame.who()) {
-            Some(group) => {
-                group.time += piece.length();
-                group.pieces.push(piece);
-            }
-            None => groups.push(Group { kind, pieces: vec![piece], time: piece.length() }),
+        let place = *places.entry(piece.blame.who()).or_insert(groups.len());
+        if place == groups.len() {
+            groups.push(Group { kind, pieces: Vec::new(), time: 0 });
         }
+        groups[place].time += piece.length();
+        groups[place].pieces.push(piece);
     }
     groups.sort_by_key(|group| (Reverse(group.time), group.kind, group.pieces[0].from));
     groups
@@ -92,8 +93,9 @@ impl<D> Group<'_, D> {
         if self.kind != CauseKind::Unattributed {
             cause.confidence = Some(self.longest().blame.confidence);
         }
+        let mut known = HashSet::new();
         for evidence in blames().map(|blame| &blame.evidence).filter(|evidence| !evidence.is_empty()) {
-            if !cause.evidence.iter().any(|known| known == evidence) {
+            if known.insert(evidence.as_ref()) {
                 cause.evidence.push(evidence.clone().into_owned());
             }
         }

@@ -7,27 +7,31 @@ use crate::states::state::Level;
 use crate::vocabulary::Class;
 use whylate_trace::event::{Event, EventKind};
 
-impl States {
-    /// Marks the spans of an interrupt or a softirq whose end an event tells.
-    pub(crate) fn close_interrupt(&mut self, cpu: &mut Cpu, event: &Event, class: Class) {
-        let from = match event.kind {
-            EventKind::VectorExit { .. } | EventKind::IrqExit { .. } => cpu.hard_from,
-            EventKind::Noise { source: whylate_trace::event::NoiseSource::Irq { .. }, .. } => cpu.hard_from,
-            EventKind::SoftirqExit { .. } => cpu.softirq_from.take(),
-            _ if class == Class::InterruptTail => cpu.hard_from,
-            _ => None,
+/// Marks the spans of an interrupt or a softirq whose end an event tells.
+pub(crate) fn close_interrupt(cpu: &mut Cpu, event: &Event, class: Class) {
+    let is_softirq = matches!(event.kind, EventKind::SoftirqExit { .. });
+    let from = match event.kind {
+        EventKind::VectorExit { .. } | EventKind::IrqExit { .. } => cpu.hard_from,
+        EventKind::Noise { source: whylate_trace::event::NoiseSource::Irq { .. }, .. } => cpu.hard_from,
+        EventKind::SoftirqExit { .. } => cpu.softirq_from.take(),
+        _ if class == Class::InterruptTail => cpu.hard_from,
+        _ => None,
+    };
+    let Some(from) = from else { return };
+    let from = if is_softirq { from } else { from.max(cpu.hard_closed) };
+    for span in cpu.spans.iter_mut().skip(from) {
+        span.closed |= match span.state.level {
+            Level::HardIrq(_) => !is_softirq,
+            Level::Softirq(_) => is_softirq,
+            _ => false,
         };
-        let Some((from, spans)) = from.zip(self.spans.get_mut(&event.cpu)) else { return };
-        let is_softirq = matches!(event.kind, EventKind::SoftirqExit { .. });
-        for span in spans.iter_mut().skip(from) {
-            span.closed |= match span.state.level {
-                Level::HardIrq(_) => !is_softirq,
-                Level::Softirq(_) => is_softirq,
-                _ => false,
-            };
-        }
     }
+    if !is_softirq {
+        cpu.hard_closed = cpu.spans.len();
+    }
+}
 
+impl States {
     /// Whether an event cannot follow what is known of its CPU: a switch from another thread, a line of another thread
     /// without a switch, the end of an interrupt that did not begin, flags of a thread within an interrupt.
     pub(crate) fn contradicts(&self, cpu: &Cpu, event: &Event, class: Class) -> bool {

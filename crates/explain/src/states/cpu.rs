@@ -1,11 +1,47 @@
 //! What the sweep over a window remembers of one CPU.
 
 use crate::states::stacks::{FunctionId, PathId};
-use crate::states::state::Level;
+use crate::states::state::{Level, Span};
 use crate::vocabulary::Class;
 use std::collections::HashMap;
 use whylate_trace::event::{Event, EventKind};
-use whylate_trace::reader::Reader;
+
+/// The chains of calls of a CPU: of each thread, of softirqs in it, of interrupts and of NMIs.
+#[derive(Default)]
+pub(crate) struct Stacks {
+    threads: HashMap<Option<u32>, PathId>,
+    above: HashMap<StackKey, PathId>,
+}
+
+/// Thread and level: 0 for the thread itself, 1 for a softirq in it, 2 for an interrupt, 3 for an NMI.
+pub(crate) type StackKey = (Option<u32>, u8);
+
+impl Stacks {
+    pub(crate) fn get(&self, key: StackKey) -> PathId {
+        let found = if key.1 == 0 { self.threads.get(&key.0) } else { self.above.get(&key) };
+        found.copied().unwrap_or(PathId::ROOT)
+    }
+
+    pub(crate) fn insert(&mut self, key: StackKey, path: PathId) {
+        if key.1 == 0 { self.threads.insert(key.0, path) } else { self.above.insert(key, path) };
+    }
+
+    /// What runs above the level of `key` has ended.
+    pub(crate) fn end_above(&mut self, key: StackKey) {
+        if key.1 == 0 && !self.above.is_empty() {
+            self.above = HashMap::new();
+        }
+        // Softirqs of other threads stay.
+        for level in key.1.max(1) + 1..=3 {
+            self.above.remove(&(None, level));
+        }
+    }
+
+    /// The thread has ended.
+    pub(crate) fn end(&mut self, pid: Option<u32>) {
+        self.threads.remove(&pid);
+    }
+}
 
 /// What the sweep remembers of a CPU.
 #[derive(Default)]
@@ -30,10 +66,13 @@ pub(crate) struct Cpu {
     /// Function that an event announced: a timer's handler, or what another CPU asked for.
     pub(crate) announced: Option<FunctionId>,
     pub(crate) idle_state: Option<u32>,
-    pub(crate) stacks: HashMap<(Option<u32>, u8), PathId>,
+    pub(crate) stacks: Stacks,
+    pub(crate) spans: Vec<Span>,
     /// Number of spans at the entry of the interrupt and of the softirq that events told.
     pub(crate) hard_from: Option<usize>,
     pub(crate) softirq_from: Option<usize>,
+    /// Spans of interrupts before this one are marked as closed as far as they are.
+    pub(crate) hard_closed: usize,
     pub(crate) last_entry: bool,
     /// On the way out of an interrupt, interrupts still off: what is called there is not the thread's.
     pub(crate) leaving: bool,
@@ -75,7 +114,7 @@ impl Cpu {
         }
     }
 
-    pub(crate) fn stack_key(&self) -> (Option<u32>, u8) {
+    pub(crate) fn stack_key(&self) -> StackKey {
         match self.level() {
             Level::Nmi => (None, 3),
             Level::HardIrq(_) => (None, 2),
@@ -88,14 +127,8 @@ impl Cpu {
 /// What the flags say of the thread itself. Functions are traced wherever the thread is; events are recorded within sections
 /// of their own (the scheduler's lock, the timer's, an exception's entry): that interrupts or preemption were off there
 /// tells nothing of the code before or after. That they were on does.
-pub(crate) fn remember_flags(cpu: &mut Cpu, event: &Event, class: Class, reader: &dyn Reader) {
+pub(crate) fn remember_flags(cpu: &mut Cpu, event: &Event, class: Class, opens: bool) {
     let flags = event.context;
-    let opens = match event.kind {
-        EventKind::Function { function, .. } => reader.symbol(function).is_some_and(|(name, _)| {
-            name.contains("unlock") || name.contains("irqrestore") || name.contains("_enable")
-        }),
-        _ => false,
-    };
     let is_function = matches!(
         event.kind,
         EventKind::Function { .. } | EventKind::GraphEntry { .. } | EventKind::GraphExit { .. }

@@ -10,12 +10,14 @@ pub(crate) mod priorities;
 pub(crate) mod stacks;
 pub(crate) mod state;
 
+use crate::states::consistency::close_interrupt;
 use crate::states::cpu::{Cpu, remember_flags};
 use crate::states::stacks::{Functions, PathId, Paths};
 use crate::states::state::{IrqLabel, Knowledge, Level, Span, State};
 use crate::vocabulary::{self, Class, Interrupt};
 use crate::window::Window;
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use whylate_core::CpuId;
 use whylate_trace::event::{Context, Event, EventKind, TaskState, Vector};
 use whylate_trace::reader::Reader;
@@ -28,6 +30,7 @@ const TWO_INTERRUPTS_NS: u64 = 500_000;
 pub(crate) struct States {
     pub(crate) spans: BTreeMap<CpuId, Vec<Span>>,
     pub(crate) labels: Vec<IrqLabel>,
+    label_places: HashMap<IrqLabel, usize>,
     pub(crate) functions: Functions,
     pub(crate) paths: Paths,
     /// Entries of timer interrupts: CPU and place of the event.
@@ -55,18 +58,25 @@ pub(crate) fn sweep(window: &Window, reader: &dyn Reader) -> States {
     };
     let mut cpus: BTreeMap<CpuId, Cpu> = BTreeMap::new();
     for (index, event) in window.events.iter().enumerate() {
-        let known = cpus.contains_key(&event.cpu);
-        let cpu = cpus.entry(event.cpu).or_insert_with(|| Cpu::new(index, event));
+        let (cpu, begin) = match cpus.entry(event.cpu) {
+            Entry::Occupied(known) => {
+                let cpu = known.into_mut();
+                let begin = window.events[cpu.last].at_ns;
+                (cpu, begin)
+            }
+            Entry::Vacant(new) => (new.insert(Cpu::new(index, event)), window.from),
+        };
         let class = states.class_of(event, reader);
-        let begin = if known { window.events[cpu.last].at_ns } else { window.from };
         states.close(cpu, window, begin, (event, class), index);
         states.update(cpu, index, event, class, reader);
     }
     // Before the first and after the last event of a CPU its state is unchanged.
-    for (id, cpu) in &cpus {
+    for (id, mut cpu) in cpus {
         let last = &window.events[cpu.last];
-        let end = Event { at_ns: window.to.max(last.at_ns), cpu: *id, context: Context::default(), ..*last };
-        states.close(cpu, window, last.at_ns, (&end, Class::Ordinary), cpu.last);
+        let end = Event { at_ns: window.to.max(last.at_ns), cpu: id, context: Context::default(), ..*last };
+        let index = cpu.last;
+        states.close(&mut cpu, window, last.at_ns, (&end, Class::Ordinary), index);
+        states.spans.extend((!cpu.spans.is_empty()).then_some((id, cpu.spans)));
     }
     states
 }
@@ -110,8 +120,8 @@ impl States {
 
     /// Ends the span from `begin` to an event.
     fn close(
-        &mut self,
-        cpu: &Cpu,
+        &self,
+        cpu: &mut Cpu,
         window: &Window,
         begin: u64,
         (after, class): (&Event, Class),
@@ -155,7 +165,7 @@ impl States {
             scheduling: cpu.scheduling,
             switched: cpu.switched,
             switching: cpu.is_switching(after),
-            path: cpu.stacks.get(&cpu.stack_key()).copied().unwrap_or(PathId::ROOT),
+            path: cpu.stacks.get(cpu.stack_key()),
             irqs_section: cpu.irqs_section,
             preempt_section: cpu.preempt_section,
             announced: cpu.announced,
@@ -163,7 +173,7 @@ impl States {
         };
         let events = (cpu.last, index);
         let span = Span { from: begin, to: after.at_ns, state, events, ends_in_interrupt, closed: false };
-        self.spans.entry(after.cpu).or_default().push(span);
+        cpu.spans.push(span);
     }
 
     /// What the CPU does after an event.
@@ -172,10 +182,10 @@ impl States {
         if self.contradicts(cpu, event, class) {
             self.breaks.push((event.cpu, event.at_ns));
         }
-        let spans = self.spans.get(&event.cpu).map_or(0, Vec::len);
+        let spans = cpu.spans.len();
         cpu.follow(event);
         let level = cpu.level();
-        self.close_interrupt(cpu, event, class);
+        close_interrupt(cpu, event, class);
         self.enter_or_leave_interrupt(cpu, index, event, class, reader);
         if cpu.level() != level {
             cpu.announced = None;
@@ -199,7 +209,7 @@ impl States {
                 cpu.scheduling = false;
                 cpu.leaving_pid = Some(previous.pid).filter(|pid| *pid != next.pid);
                 if matches!(state, TaskState::Blocked('X' | 'Z')) {
-                    cpu.stacks.remove(&(Some(previous.pid), 0));
+                    cpu.stacks.end(Some(previous.pid));
                 }
             }
             // It is recorded when the thread leaves the CPU to one that the next event names.
@@ -228,7 +238,14 @@ impl States {
             EventKind::RemoteFunctionExit { .. } | EventKind::TimerExpireExit { .. } => cpu.announced = None,
             _ => cpu.scheduling &= !matches!(event.kind, EventKind::SyscallEnter { .. }),
         }
-        remember_flags(cpu, event, class, reader);
+        let opens = match event.kind {
+            EventKind::Function { function, .. } => {
+                let function = self.functions.id(function, reader);
+                self.functions.opens(function)
+            }
+            _ => false,
+        };
+        remember_flags(cpu, event, class, opens);
     }
 
     fn enter_or_leave_interrupt(
@@ -251,7 +268,7 @@ impl States {
             cpu.last_entry = interrupt == Interrupt::Timer;
             cpu.by_flags = false;
             match cpu.hard.last() {
-                Some(last) if self.labels[*last] == self.labels[label] => {}
+                Some(last) if *last == label => {}
                 // Keep the name of the device: a function event only says that an interrupt runs.
                 Some(_) if matches!(event.kind, EventKind::Function { .. }) && flags.hard_irq => {}
                 _ => cpu.hard.push(label),
@@ -311,10 +328,14 @@ impl States {
 
     fn intern(&mut self, text: String, interrupt: Interrupt) -> usize {
         let label = IrqLabel { text, interrupt };
-        self.labels.iter().position(|other| *other == label).unwrap_or_else(|| {
-            self.labels.push(label);
-            self.labels.len() - 1
-        })
+        match self.label_places.get(&label) {
+            Some(place) => *place,
+            None => {
+                self.labels.push(label.clone());
+                self.label_places.insert(label, self.labels.len() - 1);
+                self.labels.len() - 1
+            }
+        }
     }
 
     /// A function is entered or left.
@@ -327,8 +348,8 @@ impl States {
         }
         let key = cpu.stack_key();
         // What ran above this level has ended.
-        cpu.stacks.retain(|(_, level), _| *level <= key.1);
-        let path = cpu.stacks.get(&key).copied().unwrap_or(PathId::ROOT);
+        cpu.stacks.end_above(key);
+        let path = cpu.stacks.get(key);
         let path = match event.kind {
             EventKind::Function { function, caller } => {
                 let (function, caller) =
@@ -358,18 +379,15 @@ impl States {
                 let flags = event.context;
                 let locked =
                     flags.irqs_off == Some(true) && flags.preempt_depth.is_some_and(|depth| depth > 0);
-                let lost = locked && self.paths.functions(path).len() <= 2;
+                let lost = locked && self.paths.depth(path) <= 2;
                 cpu.scheduling && (lost || self.is_called_by_scheduler(path))
             }
         };
     }
 
     fn is_called_by_scheduler(&self, path: PathId) -> bool {
-        self.paths
-            .functions(path)
-            .iter()
-            .take(12)
-            .any(|id| matches!(self.functions.class(*id, None), Class::Scheduler | Class::Preemption))
+        let is_scheduler = |id| matches!(self.functions.class(id, None), Class::Scheduler | Class::Preemption);
+        self.paths.functions(path).take(12).any(is_scheduler)
     }
 }
 

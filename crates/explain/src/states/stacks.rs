@@ -5,7 +5,7 @@
 //! has the other's caller: see [`vocabulary::is_tail_call`].
 
 use crate::describe;
-use crate::vocabulary::{self, Class};
+use crate::vocabulary::{self, Class, Meaning};
 use std::collections::HashMap;
 use whylate_trace::event::Symbol;
 use whylate_trace::reader::Reader;
@@ -19,7 +19,7 @@ pub(crate) struct FunctionId(u32);
 pub(crate) struct Functions {
     ids: HashMap<Symbol, FunctionId>,
     by_name: HashMap<String, FunctionId>,
-    entries: Vec<(String, Class)>,
+    entries: Vec<(String, Meaning)>,
 }
 
 impl Functions {
@@ -37,9 +37,9 @@ impl Functions {
             return *id;
         }
         let id = FunctionId(self.entries.len() as u32);
-        let class = vocabulary::class_of(&name);
+        let meaning = Meaning::of(&name);
         self.by_name.insert(name.clone(), id);
-        self.entries.push((name, class));
+        self.entries.push((name, meaning));
         id
     }
 
@@ -47,19 +47,29 @@ impl Functions {
         self.entries.get(id.0 as usize).map_or("", |(name, _)| name)
     }
 
+    fn meaning(&self, id: FunctionId) -> Option<&Meaning> {
+        self.entries.get(id.0 as usize).map(|(_, meaning)| meaning)
+    }
+
     /// What the function says, entered from `caller`.
     pub(crate) fn class(&self, id: FunctionId, caller: Option<FunctionId>) -> Class {
-        match caller {
-            Some(caller) => vocabulary::class(self.name(id), self.name(caller)),
-            None => vocabulary::class(self.name(id), ""),
-        }
+        let caller = caller.and_then(|caller| self.meaning(caller));
+        self.meaning(id).map_or(Class::Ordinary, |meaning| meaning.called_by(caller))
     }
 
     /// Whether the function is a mere helper of its caller.
     pub(crate) fn is_helper(&self, id: FunctionId) -> bool {
-        self.entries.get(id.0 as usize).is_some_and(|(_, class)| *class == Class::Helper)
+        self.meaning(id).is_some_and(|meaning| meaning.class == Class::Helper)
+    }
+
+    /// Whether the function may end a time of disabled interrupts or preemption.
+    pub(crate) fn opens(&self, id: FunctionId) -> bool {
+        self.meaning(id).is_some_and(|meaning| meaning.opens)
     }
 }
+
+/// Calls within each other that are followed: no stack of a kernel is as deep. A deeper one begins anew.
+const DEPTH_MAX: u32 = 512;
 
 /// A chain of calls; [`PathId::ROOT`] is the empty one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -72,28 +82,37 @@ impl PathId {
 /// Every chain of calls that was seen, each once: a tree.
 #[derive(Debug, Default)]
 pub(crate) struct Paths {
-    nodes: Vec<(PathId, FunctionId)>,
+    /// Each with its depth.
+    nodes: Vec<(PathId, FunctionId, u32)>,
     children: HashMap<(PathId, FunctionId), PathId>,
 }
 
 impl Paths {
     /// The chain without its innermost function, and that function; `None` at the root.
     pub(crate) fn split(&self, path: PathId) -> Option<(PathId, FunctionId)> {
-        self.nodes.get((path.0 as usize).checked_sub(1)?).copied()
+        let (parent, function, _) = self.nodes.get((path.0 as usize).checked_sub(1)?)?;
+        Some((*parent, *function))
+    }
+
+    /// Number of functions.
+    pub(crate) fn depth(&self, path: PathId) -> u32 {
+        let node = (path.0 as usize).checked_sub(1).and_then(|place| self.nodes.get(place));
+        node.map_or(0, |(_, _, depth)| *depth)
     }
 
     pub(crate) fn push(&mut self, path: PathId, function: FunctionId) -> PathId {
+        let path = if self.depth(path) < DEPTH_MAX { path } else { PathId::ROOT };
         let next = PathId(self.nodes.len() as u32 + 1);
         let id = *self.children.entry((path, function)).or_insert(next);
         if id == next {
-            self.nodes.push((path, function));
+            self.nodes.push((path, function, self.depth(path) + 1));
         }
         id
     }
 
     /// Innermost first.
-    pub(crate) fn functions(&self, path: PathId) -> Vec<FunctionId> {
-        std::iter::successors(self.split(path), |(parent, _)| self.split(*parent)).map(|(_, id)| id).collect()
+    pub(crate) fn functions(&self, path: PathId) -> impl Iterator<Item = FunctionId> {
+        std::iter::successors(self.split(path), |(parent, _)| self.split(*parent)).map(|(_, id)| id)
     }
 
     /// The stack after `function` was entered from `caller`, when `path` was the stack before.
@@ -130,15 +149,9 @@ impl Paths {
 
     /// The stack with its outermost `depth` functions.
     pub(crate) fn cut(&self, path: PathId, depth: u32) -> PathId {
-        let chain: Vec<PathId> =
-            std::iter::successors(Some(path), |at| self.split(*at).map(|(parent, _)| parent)).collect();
-        // The root is the last of the chain and has depth 0.
-        chain
-            .len()
-            .checked_sub(1 + depth as usize)
-            .and_then(|index| chain.get(index))
-            .copied()
-            .unwrap_or(path)
+        let Some(more) = self.depth(path).checked_sub(depth) else { return path };
+        let outer = |at: &PathId| self.split(*at).map(|(parent, _)| parent);
+        std::iter::successors(Some(path), outer).nth(more as usize).unwrap_or(path)
     }
 }
 
@@ -158,15 +171,13 @@ pub(crate) fn covering(
             at = parent;
         }
     }
-    let depth = |path: PathId| paths.functions(path).len();
     let enough = sums.iter().filter(|(_, sum)| **sum as f64 >= least * total as f64 && total > 0);
-    let best = enough.max_by_key(|(path, sum)| (depth(**path), **sum, std::cmp::Reverse(**path)))?;
-    let mut chain = paths.functions(*best.0);
-    while chain.len() > 1 && functions.is_helper(chain[0]) {
-        chain.remove(0);
-    }
-    let function = *chain.first()?;
-    Some((function, chain.split_off(1)))
+    let best = enough.max_by_key(|(path, sum)| (paths.depth(**path), **sum, std::cmp::Reverse(**path)))?;
+    let mut chain: Vec<FunctionId> = paths.functions(*best.0).collect();
+    let inner = &chain[..chain.len().saturating_sub(1)];
+    let helpers = inner.iter().take_while(|id| functions.is_helper(**id)).count();
+    let callers = chain.split_off(chain.len().min(helpers + 1));
+    Some((*chain.last()?, callers))
 }
 
 #[cfg(test)]
@@ -180,7 +191,7 @@ mod tests {
             let (function, caller) = (functions.named((*function).into()), functions.named((*caller).into()));
             path = paths.enter(path, function, caller, &functions);
         }
-        paths.functions(path).into_iter().map(|id| functions.name(id).to_owned()).collect()
+        paths.functions(path).map(|id| functions.name(id).to_owned()).collect()
     }
 
     #[test]

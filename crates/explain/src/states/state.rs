@@ -31,7 +31,7 @@ pub(crate) enum Level {
     Nmi,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct IrqLabel {
     pub(crate) text: String,
     pub(crate) interrupt: Interrupt,

@@ -143,7 +143,7 @@ impl Perfetto {
         let mut open: Vec<(FunctionId, u64)> = Vec::new();
         let mut end = 0;
         for span in spans {
-            let mut chain = states.paths.functions(span.state.path);
+            let mut chain: Vec<FunctionId> = states.paths.functions(span.state.path).collect();
             chain.reverse();
             if span.state.path == PathId::ROOT || span.state.user {
                 chain.clear();

@@ -12,9 +12,10 @@ use crate::options::Options;
 use crate::states;
 use crate::states::priorities::Priorities;
 use crate::window::{self, Window};
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use whylate_core::result::{Cause, ExpectedFrom, ExplainedSpike, LateWhat};
-use whylate_trace::event::{Event, Name};
+use whylate_trace::event::Event;
 use whylate_trace::parse::ParseError;
 use whylate_trace::reader::Reader;
 
@@ -82,8 +83,6 @@ fn at_its_clock(late: &Late, window: &Window) -> Late {
 
 fn judged(late: &Late, window: &Window, reader: &dyn Reader, options: &Options) -> Option<Judgement> {
     let states = states::sweep(window, reader);
-    let name = |name: Name| reader.names().text(name).to_owned();
-    let commands = window.commands.iter().map(|(pid, command)| (*pid, name(*command))).collect();
     let priorities = Priorities::of(window);
     let priority = late.priority.or_else(|| priorities.first(late.pid?));
     let late = &Late { priority, ..*late };
@@ -91,7 +90,7 @@ fn judged(late: &Late, window: &Window, reader: &dyn Reader, options: &Options) 
         window,
         states: &states,
         reader,
-        commands: &commands,
+        stacks: OnceCell::new(),
         priorities: &priorities,
         late: late.kind,
         is_virtual: options.is_virtual == Some(true),
