@@ -29,6 +29,8 @@ pub struct TraceInfo {
     /// What the reader noticed and the figures depend on, a sentence each: lines that it did not understand, times that
     /// are not those of a clock.
     pub remarks: Vec<String>,
+    /// What was not kept because there is too much of it for memory, a sentence each.
+    pub limits: Vec<String>,
     /// What the trace says of its latency beside its events.
     pub facts: TraceFacts,
     /// Records that were walked since the last [`Reader::seek`], those of other kinds than the selected ones included:

@@ -44,6 +44,8 @@ codes! {
     NoCpuDmaLatency = "no-cpu-dma-latency";
     /// tracefs can neither be written nor mounted.
     NoTracefs = "no-tracefs";
+    /// A trace has more threads, texts, stacks or CPUs than are kept in memory: what is beyond that is only counted.
+    TraceBeyondMemory = "trace-beyond-memory";
     /// Activations of watched tasks, or records of them, are missing.
     TaskRecordsLost = "task-records-lost", "watch fewer threads, or choose a smaller --worst";
     /// The program that was started to be watched ended with an error.

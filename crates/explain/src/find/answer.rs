@@ -48,7 +48,7 @@ pub(crate) fn stated(known: &[Late], finder: &Finder<'_>, info: &TraceInfo) -> O
     }
     let late =
         Late::new(facts.cpu.unwrap_or_default(), 0, latency_ns, ExpectedFrom::Tracer, LateKind::Header);
-    let track = finder.tasks.get(&task.pid);
+    let track = finder.tasks.get(task.pid);
     let priority = (task.rt_priority > 0).then(|| 99 - task.rt_priority.min(99) as i32);
     Some(Late { pid: Some(task.pid), command: track.and_then(|track| track.command), priority, ..late })
 }
@@ -62,7 +62,7 @@ pub(crate) fn also_late(
     reader: &dyn Reader,
 ) -> Vec<LateTask> {
     let name = |track: &TaskTrack| track.command.map_or("", |name| reader.names().text(name));
-    let is_other = |(pid, track): &(&u32, &TaskTrack)| {
+    let is_other = |(pid, track): &(u32, &TaskTrack)| {
         !subject.pids.contains(pid) && !subject::is_helper(track, name(track))
     };
     let others = finder.tasks.iter().filter(is_other);

@@ -8,14 +8,18 @@ use crate::describe;
 use crate::find::clock::Alignment;
 use crate::find::late::{Largest, Late, LateKind, PRIORITY_NORMAL};
 use crate::find::marker;
+use crate::find::tasks::Tasks;
 use crate::find::track::{Out, TaskTrack};
-use crate::options::Options;
+use crate::options::{Options, TaskChoice};
 use crate::vocabulary::{self, Class};
 use std::collections::{BTreeMap, HashMap};
 use whylate_core::CpuId;
 use whylate_core::result::ExpectedFrom;
 use whylate_trace::event::{Event, EventKind, Name, Symbol, Task, TaskState};
 use whylate_trace::reader::Reader;
+
+/// Events between two looks whether the late moments are too many, less one.
+const LOOK_EACH: u64 = (1 << 16) - 1;
 
 /// The last event of a CPU.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +61,7 @@ pub(crate) type Samples = BTreeMap<u32, (Option<Name>, Largest)>;
 pub(crate) struct Finder<'o> {
     pub(crate) options: &'o Options,
     clock: Alignment,
-    pub(crate) tasks: BTreeMap<u32, TaskTrack>,
+    pub(crate) tasks: Tasks,
     cpus: HashMap<CpuId, CpuTrack>,
     /// The timerlat sample in the interrupt of which the thread's has not come: sequence, moment, latency.
     pub(crate) timerlat_irq: HashMap<CpuId, (u32, u64, u64)>,
@@ -91,6 +95,8 @@ enum Hint {
     Sleeps,
     /// A tracer of sections ends one.
     SectionEnds,
+    /// A timer's function that wakes the thread that started the timer.
+    WakesSleeper,
 }
 
 /// Functions recur millions of times: each is looked up by its symbol, and its name read when it was not the last one
@@ -122,9 +128,11 @@ fn hint(function: Symbol, reader: &dyn Reader) -> Hint {
     if describe::section_end(function, reader).is_some() {
         return Hint::SectionEnds;
     }
-    match reader.symbol(function).map(|(name, _)| vocabulary::class_of(name)) {
-        Some(Class::Preemption) => Hint::Preempted,
-        Some(Class::Dequeue) => Hint::Sleeps,
+    let Some((name, _)) = reader.symbol(function) else { return Hint::Nothing };
+    match vocabulary::class_of(name) {
+        Class::Preemption => Hint::Preempted,
+        Class::Dequeue => Hint::Sleeps,
+        _ if vocabulary::wakes_a_sleeper(name) => Hint::WakesSleeper,
         _ => Hint::Nothing,
     }
 }
@@ -136,7 +144,7 @@ impl<'o> Finder<'o> {
         Self {
             options,
             clock: Alignment::new(info.clock.as_deref(), info.resolution_ns),
-            tasks: BTreeMap::new(),
+            tasks: Tasks::default(),
             cpus: HashMap::new(),
             timerlat_irq: HashMap::new(),
             last_sample: HashMap::new(),
@@ -156,6 +164,9 @@ impl<'o> Finder<'o> {
         self.seen.events += 1;
         self.seen.last_ns = self.seen.last_ns.max(event.at_ns);
         self.seen.cpus |= 1u128.checked_shl(event.cpu.0).unwrap_or(0);
+        if self.tasks.is_full(self.seen.events & LOOK_EACH == 0) {
+            self.drop_tasks(reader);
+        }
         if self.by_lines {
             self.line(event, reader);
         }
@@ -175,8 +186,7 @@ impl<'o> Finder<'o> {
             }
             EventKind::TimerStart { function, expires_ns, .. } => {
                 self.seen.timer_starts += 1;
-                let sleeper =
-                    reader.symbol(function).is_some_and(|(name, _)| vocabulary::wakes_a_sleeper(name));
+                let sleeper = self.hints.of(function, reader) == Hint::WakesSleeper;
                 if let Some(pid) = event.pid.filter(|pid| sleeper && *pid != 0 && !event.context.hard_irq) {
                     self.task(pid, event.command, None).armed = Some((expires_ns, event.at_ns));
                 }
@@ -202,8 +212,24 @@ impl<'o> Finder<'o> {
         }
     }
 
+    /// Drops tasks until they fit into memory.
+    #[cold]
+    fn drop_tasks(&mut self, reader: &dyn Reader) {
+        let (marked, choice) = (self.marked, &self.options.task);
+        while self.tasks.is_full(true) {
+            self.tasks.drop_half(|pid, track| match choice {
+                _ if marked == Some(pid) => true,
+                Some(TaskChoice::Pid(wanted)) => *wanted == pid,
+                Some(TaskChoice::Name(name)) => {
+                    track.command.is_some_and(|command| reader.names().text(command) == name)
+                }
+                None => false,
+            });
+        }
+    }
+
     fn task(&mut self, pid: u32, command: Option<Name>, priority: Option<i32>) -> &mut TaskTrack {
-        let track = self.tasks.entry(pid).or_default();
+        let track = self.tasks.entry(pid);
         track.command = command.or(track.command);
         // It may have become a real-time task after its start, and ceased to be one before its end. What was before is no
         // latency of a real-time task.

@@ -127,7 +127,15 @@ pub(crate) struct Largest {
 impl Largest {
     /// Keeps `late` when it is among the `top` largest, and counts it when it is above `least_ns`.
     pub(crate) fn push(&mut self, late: Late, top: usize, least_ns: u64) {
-        self.found += u64::from(late.latency_ns() > least_ns);
+        let latency_ns = late.latency_ns();
+        self.found += u64::from(latency_ns > least_ns);
+        // Most are neither the worst nor worth it.
+        let is_lesser = |other: Option<&Late>| other.is_some_and(|other| other.latency_ns() >= latency_ns);
+        if is_lesser(self.lates.first()) && latency_ns <= least_ns.min(KEPT_LEAST_NS)
+            || self.lates.len() >= top && is_lesser(self.lates.last())
+        {
+            return;
+        }
         let place = self.lates.partition_point(|other| other.latency_ns() >= late.latency_ns());
         let worth = late.latency_ns() > least_ns.min(KEPT_LEAST_NS) || place == 0;
         if place < top && worth {
@@ -156,6 +164,10 @@ impl Largest {
             self.push(*late, top, 0);
         }
         self.found = found;
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.lates.len()
     }
 
     /// The largest latency.

@@ -8,6 +8,7 @@ mod marker;
 mod rhythm;
 mod samples;
 pub(crate) mod subject;
+mod tasks;
 mod track;
 
 use crate::options::{Options, THRESHOLD_NS};
@@ -33,6 +34,8 @@ pub(crate) struct Found {
     /// The largest of the subject, above the threshold or not.
     pub(crate) worst: Option<LateTask>,
     pub(crate) also_late: Vec<LateTask>,
+    /// Threads that were not followed to the end, in a sentence.
+    pub(crate) too_many_tasks: Option<String>,
     /// What holds where no spike is found.
     pub(crate) otherwise: (ExplainAnswer, Option<String>),
 }
@@ -118,7 +121,12 @@ pub(crate) fn find(reader: &mut dyn Reader, options: &Options) -> Result<Found, 
     };
     let also_late = answer::also_late(&finder, &subject, options, threshold.0, reader);
     let otherwise = answer::without_spike(&finder, &subject, options, reader);
-    Ok(Found { lates, seen: finder.seen, period_ns, threshold, spikes, worst, also_late, otherwise, subject })
+    let dropped = finder.tasks.dropped;
+    let too_many_tasks = (dropped > 0).then(|| {
+        format!("too many threads: {dropped} were not followed to the end, those that were neither late nor real-time first")
+    });
+    let seen = finder.seen;
+    Ok(Found { lates, seen, period_ns, threshold, spikes, worst, also_late, too_many_tasks, otherwise, subject })
 }
 
 /// `by_lines`: a change of the thread between two lines of a CPU is a switch.

@@ -14,6 +14,8 @@ const NEAR_NS: u64 = 20_000;
 pub(crate) struct Rhythm {
     last_ns: Option<u64>,
     intervals: Vec<u64>,
+    /// The same, ascending.
+    sorted: Vec<u64>,
     next: usize,
 }
 
@@ -25,8 +27,12 @@ impl Rhythm {
         if self.intervals.len() < REMEMBERED {
             self.intervals.push(interval);
         } else {
-            self.intervals[self.next % REMEMBERED] = interval;
+            let old = std::mem::replace(&mut self.intervals[self.next % REMEMBERED], interval);
+            let place = self.sorted.partition_point(|known| *known < old);
+            self.sorted.remove(place);
         }
+        let place = self.sorted.partition_point(|known| *known < interval);
+        self.sorted.insert(place, interval);
         self.next += 1;
     }
 
@@ -37,16 +43,15 @@ impl Rhythm {
 
     /// The median interval; `None` without any.
     pub(crate) fn median_ns(&self) -> Option<u64> {
-        let mut sorted = self.intervals.clone();
-        sorted.sort_unstable();
-        sorted.get(sorted.len() / 2).copied()
+        self.sorted.get(self.sorted.len() / 2).copied()
     }
 
     /// The period; `None` when the intervals are few or irregular.
     pub(crate) fn period_ns(&self) -> Option<u64> {
         let median = self.median_ns().filter(|median| self.known() >= LEAST && *median > 0)?;
         let near = ((median as f64 * NEAR) as u64).max(NEAR_NS).min(median / 4);
-        let regular = self.intervals.iter().filter(|interval| interval.abs_diff(median) <= near).count();
+        let until = |limit_ns: u64| self.sorted.partition_point(|interval| *interval <= limit_ns);
+        let regular = until(median.saturating_add(near)) - until((median - near).saturating_sub(1));
         (regular as f64 >= REGULAR * self.known() as f64).then_some(median)
     }
 }

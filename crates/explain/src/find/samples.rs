@@ -1,14 +1,33 @@
 //! First pass: what the tracers of noise measured themselves.
 
-use crate::find::finder::Finder;
-use crate::find::late::{Late, LateKind};
+use crate::find::finder::{Finder, Samples};
+use crate::find::late::{Largest, Late, LateKind};
+use crate::find::tasks::LATES_MAX;
+use crate::options::Options;
 use whylate_core::CpuId;
 use whylate_core::result::{ExpectedFrom, HwlatSample};
-use whylate_trace::event::{Event, EventKind, TimerlatContext};
+use whylate_trace::event::{Event, EventKind, Name, TimerlatContext};
 use whylate_trace::reader::Reader;
 
 /// What is read before the gap that a tracer saw.
 const SAMPLE_BEFORE_NS: u64 = 5_000_000;
+/// Threads and CPUs whose samples are kept.
+const LISTS_MAX: usize = 1 << 14;
+
+/// The list of a thread or CPU; `None` for a new one where there are too many.
+fn list<'s>(
+    lists: &'s mut Samples,
+    key: u32,
+    options: &Options,
+    dropped: &mut u64,
+) -> Option<&'s mut (Option<Name>, Largest)> {
+    let most = (LATES_MAX / options.top.max(1)).clamp(1, LISTS_MAX);
+    if lists.len() >= most && !lists.contains_key(&key) {
+        *dropped += 1;
+        return None;
+    }
+    Some(lists.entry(key).or_default())
+}
 
 impl Finder<'_> {
     pub(crate) fn timerlat(
@@ -43,11 +62,15 @@ impl Finder<'_> {
         let late = Late::new(cpu, expected_ns, at_ns, ExpectedFrom::Tracer, kind);
         let since_ns = expected_ns.saturating_sub(SAMPLE_BEFORE_NS);
         self.seen.samples += 1;
-        let (_, largest) = self.samples.entry(u32::MAX - cpu.0).or_default();
+        let Some((_, largest)) = list(&mut self.samples, u32::MAX - cpu.0, self.options, &mut self.tasks.dropped)
+        else {
+            return;
+        };
         largest.push(Late { since_ns, ..late }, self.options.top, self.options.least_ns());
     }
 
     pub(crate) fn end(&mut self) {
+        self.tasks.sort();
         for (cpu, irq) in std::mem::take(&mut self.timerlat_irq) {
             self.alone(cpu, Some(irq));
         }
@@ -93,10 +116,11 @@ impl Finder<'_> {
             LateKind::Noise(_) => u32::MAX - event.cpu.0,
             _ => event.pid.unwrap_or(u32::MAX - event.cpu.0),
         };
-        let (command, largest) = lists.entry(key).or_default();
+        self.seen.samples += u64::from(!matches!(kind, LateKind::Noise(_)));
+        let found = list(lists, key, self.options, &mut self.tasks.dropped);
+        let Some((command, largest)) = found else { return };
         let own = event.command.filter(|_| !matches!(kind, LateKind::Noise(_)));
         *command = own.or(*command);
-        self.seen.samples += u64::from(!matches!(kind, LateKind::Noise(_)));
         let expected_ns = actual_ns.saturating_sub(latency_ns);
         let late = Late::new(event.cpu, expected_ns, actual_ns, ExpectedFrom::Tracer, kind);
         let since_ns = expected_ns.saturating_sub(SAMPLE_BEFORE_NS);

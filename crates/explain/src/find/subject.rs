@@ -61,7 +61,7 @@ pub(crate) fn choose(finder: &Finder<'_>, options: &Options, reader: &dyn Reader
         Some(TaskChoice::Pid(pid)) => {
             let samples = sampled(finder, options, |own, _| own == *pid, reader);
             let mut subject = samples.unwrap_or_default();
-            if let Some(track) = finder.tasks.get(pid) {
+            if let Some(track) = finder.tasks.get(*pid) {
                 subject.add(*pid, track, finder, options);
                 subject.task = Some(pid.to_string());
             }
@@ -76,7 +76,7 @@ pub(crate) fn choose(finder: &Finder<'_>, options: &Options, reader: &dyn Reader
             let realtime =
                 named().any(|(_, track)| track.priority.is_some_and(|priority| priority < PRIORITY_NORMAL));
             for (pid, track) in named().filter(|(_, track)| !realtime || is_realtime(track)) {
-                subject.add(*pid, track, finder, options);
+                subject.add(pid, track, finder, options);
                 subject.task = Some(name.clone());
             }
             subject.reason = reason_of_choice(subject.task.is_some());
@@ -162,28 +162,28 @@ fn automatic(
     let key = |pid: u32, track: &TaskTrack| {
         (rank(pid, track).0, worst(track), track.blocked.worst_ns(), track.wakeups, u32::MAX - pid)
     };
-    let best = candidates().max_by_key(|(pid, track)| key(**pid, track));
+    let best = candidates().max_by_key(|(pid, track)| key(*pid, track));
     // Where the real-time tasks were in time, or nobody but the kernel's threads slept, whoever was late counts.
     let late = candidates().filter(|(_, track)| worst(track) > options.least_ns());
-    let latest = late.max_by_key(|(pid, track)| key(**pid, track));
+    let latest = late.max_by_key(|(pid, track)| key(*pid, track));
     let in_time = best.is_some_and(|(pid, track)| {
-        rank(*pid, track).0 <= 2 && worst(track) <= options.least_ns() && track.blocked.worst_ns() == 0
+        rank(pid, track).0 <= 2 && worst(track) <= options.least_ns() && track.blocked.worst_ns() == 0
     });
     let Some((pid, track)) = latest.filter(|_| in_time).or(best) else {
         return Subject { reason: no_task(reader), ..Subject::default() };
     };
-    let (rank_of_best, reason) = rank(*pid, track);
+    let (rank_of_best, reason) = rank(pid, track);
     let name = text(track);
     let mut subject = Subject { reason: reason.to_owned(), ..Subject::default() };
     if rank_of_best < 3 || name.is_empty() {
-        subject.add(*pid, track, finder, options);
+        subject.add(pid, track, finder, options);
         subject.task = Some(if name.is_empty() { pid.to_string() } else { format!("{name}-{pid}") });
         return subject;
     }
     // All threads of a tool that measures with several.
-    for (other, track) in &finder.tasks {
-        if other == pid || (text(track) == name && rank(*other, track).0 >= 3 && is_realtime(track)) {
-            subject.add(*other, track, finder, options);
+    for (other, track) in finder.tasks.iter() {
+        if other == pid || (text(track) == name && rank(other, track).0 >= 3 && is_realtime(track)) {
+            subject.add(other, track, finder, options);
         }
     }
     subject.task = Some(name);

@@ -65,6 +65,10 @@ impl TaskTrack {
         all.into_iter().flatten()
     }
 
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Largest> {
+        [&self.late, &self.preempted, &self.shared, &self.blocked].into_iter()
+    }
+
     /// Forgets what it was late by as an ordinary task.
     pub(crate) fn becomes_realtime(&mut self, priority: i32) {
         let Self { command, out, wake, armed, last_in, .. } = *self;

@@ -72,6 +72,8 @@ fn completed(
     result.warnings.extend(warn::left_out(reader.info(), &found.seen));
     let remarks = reader.info().remarks.iter();
     result.warnings.extend(remarks.map(|remark| Warning::new(WarningCode::Reader, remark.as_str())));
+    let limits = reader.info().limits.iter().map(String::as_str).chain(found.too_many_tasks.as_deref());
+    result.warnings.extend(limits.map(|limit| Warning::new(WarningCode::TraceBeyondMemory, limit)));
     result.spikes = spikes;
     result.conclude();
     result
