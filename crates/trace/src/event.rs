@@ -4,7 +4,7 @@
 //! symbol table resolves on demand ([`Symbol`]). Only what the explanation uses is decoded; everything else is
 //! [`EventKind::Other`] with its system and name.
 
-use std::collections::HashMap;
+use crate::index::Index;
 use whylate_core::CpuId;
 
 /// A text in the trace's [`Names`].
@@ -18,43 +18,76 @@ impl Name {
     }
 }
 
+/// Texts of a trace that are kept, and their bytes: a trace of 10 GB can have a new text in each event.
+const NAMES_MAX: usize = 1 << 21;
+const NAME_BYTES_MAX: usize = 32 << 20;
+/// What stands for a text that is not kept.
+const TOO_MANY: &str = "(not kept: too many texts)";
+
 /// The texts of a trace, each once.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
-    texts: Vec<Box<str>>,
-    index: HashMap<Box<str>, Name>,
+    texts: String,
+    /// Where each ends; it begins where the one before it ends.
+    ends: Vec<u32>,
+    index: Index,
+    /// How often a text was not kept.
+    pub(crate) dropped: u64,
 }
 
 impl Names {
-    /// The name of `text`, which is added when it is new.
+    /// The name of `text`, which is added when it is new; of too many texts, that of a text that says so.
     pub fn intern(&mut self, text: &str) -> Name {
-        if let Some(name) = self.index.get(text) {
-            return *name;
+        if let Some(name) = self.find(text) {
+            return name;
         }
-        let name = Name(self.texts.len() as u32);
-        self.texts.push(text.into());
-        self.index.insert(text.into(), name);
+        if self.ends.len() >= NAMES_MAX || self.texts.len() + text.len() > NAME_BYTES_MAX {
+            self.dropped += 1;
+            return self.find(TOO_MANY).unwrap_or_else(|| self.add(TOO_MANY));
+        }
+        self.add(text)
+    }
+
+    fn find(&self, text: &str) -> Option<Name> {
+        self.index.find(text, |number| self.text(Name(number)) == text).map(Name)
+    }
+
+    fn add(&mut self, text: &str) -> Name {
+        let name = Name(self.ends.len() as u32);
+        self.texts.push_str(text);
+        self.ends.push(self.texts.len() as u32);
+        let (texts, ends) = (&self.texts, &self.ends);
+        self.index.insert(name.0, text, |number| text_of(texts, ends, number));
         name
     }
 
     pub fn len(&self) -> usize {
-        self.texts.len()
+        self.ends.len()
     }
 
     /// Whether there is none yet.
     pub fn is_empty(&self) -> bool {
-        self.texts.is_empty()
+        self.ends.is_empty()
     }
 
     /// All names with their texts, in the order in which they came.
     pub fn iter(&self) -> impl Iterator<Item = (Name, &str)> {
-        self.texts.iter().enumerate().map(|(number, text)| (Name(number as u32), text.as_ref()))
+        (0..self.ends.len() as u32).map(|number| (Name(number), self.text(Name(number))))
     }
 
     /// The text; empty for a name of other [`Names`].
+    #[inline]
     pub fn text(&self, name: Name) -> &str {
-        self.texts.get(name.0 as usize).map_or("", |text| text)
+        text_of(&self.texts, &self.ends, name.0)
     }
+}
+
+#[inline]
+fn text_of<'t>(texts: &'t str, ends: &[u32], number: u32) -> &'t str {
+    let number = number as usize;
+    let Some(end) = ends.get(number) else { return "" };
+    let begin = number.checked_sub(1).map_or(0, |before| ends[before]);
+    texts.get(begin as usize..*end as usize).unwrap_or("")
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -2,6 +2,7 @@
 
 pub mod event;
 pub mod facts;
+mod index;
 pub mod parse;
 pub mod reader;
 pub mod segments;

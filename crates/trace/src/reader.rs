@@ -41,11 +41,15 @@ pub struct TraceInfo {
     pub recorded: Vec<String>,
 }
 
+/// CPUs that a kernel can have: a higher number in a file is damage.
+pub(crate) const CPUS_MAX: usize = 8192;
+
 /// Adds events of a CPU to [`TraceInfo::lost`].
 pub(crate) fn lose(lost: &mut Vec<(CpuId, u64)>, cpu: CpuId, events: u64) {
-    match lost.iter_mut().find(|(known, _)| *known == cpu) {
-        Some((_, sum)) => *sum = sum.saturating_add(events),
-        None => lost.push((cpu, events)),
+    match lost.iter().position(|(known, _)| *known == cpu) {
+        Some(place) => lost[place].1 = lost[place].1.saturating_add(events),
+        None if lost.len() < CPUS_MAX => lost.push((cpu, events)),
+        None => {}
     }
 }
 

@@ -6,7 +6,6 @@ use crate::exit::Ending;
 use crate::output;
 use anyhow::{Context, Result, anyhow, bail};
 use std::ffi::OsStr;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use whylate_core::result::{EXPLAIN_FORMAT, ExplainAnswer, ExplainResult, ExplainedRun, Spike, SpikeTrace};
 use whylate_core::{Warning, WarningCode, text};
@@ -146,9 +145,7 @@ fn options(arguments: &ExplainArguments) -> Options {
 
 fn open(path: &Path) -> Result<Box<dyn Reader>> {
     if path == Path::new("-") {
-        let mut bytes = Vec::new();
-        std::io::stdin().lock().read_to_end(&mut bytes).context("cannot read standard input")?;
-        return Ok(parse::from_source(Source::memory("standard input", bytes)?)?);
+        return Ok(parse::from_source(Source::copied("standard input", &mut std::io::stdin().lock())?)?);
     }
     parse::open(path).map_err(|error| match forms::not_a_trace(path) {
         Some(advice) if matches!(error, ParseError::Foreign { .. }) => anyhow!("{advice}"),

@@ -25,6 +25,7 @@ mod json;
 mod load;
 mod looks;
 mod manners;
+mod memory;
 mod measure;
 mod measure_series;
 mod queries;

@@ -125,6 +125,8 @@ pub struct Scan<'a> {
     pub order: ByteOrder,
 }
 
+/// The longest section that is read as a whole: descriptions of a kernel are far shorter.
+pub(crate) const SECTION_BYTES_MAX: u64 = 64 << 20;
 /// Longest text that is looked for.
 const TEXT_BYTES_MAX: usize = 1 << 16;
 
@@ -162,6 +164,9 @@ impl<'a> Scan<'a> {
 
     /// `length` bytes.
     pub fn bytes(&mut self, length: u64) -> Result<Vec<u8>, ParseError> {
+        if length > SECTION_BYTES_MAX {
+            return Err(self.damaged(format!("{length} bytes are too many for this section")));
+        }
         let bytes = self.input.bytes(self.position, length)?;
         self.position += length;
         Ok(bytes)

@@ -4,7 +4,7 @@
 use super::ParseError;
 use super::bytes::ByteOrder;
 use super::format::EventFormat;
-use super::input::Scan;
+use super::input::{SECTION_BYTES_MAX, Scan};
 use super::printk::PrintkFormats;
 use super::symbols::{Place, Symbols};
 use super::texts::Texts;
@@ -12,6 +12,9 @@ use super::tracepoint::{Decoder, Kernel, Release};
 
 /// First bytes of a description of the traced machine, and of every trace.dat.
 pub(super) const MAGIC: [u8; 10] = *b"\x17\x08Dtracing";
+
+/// Numbers of events have 16 bits.
+const FORMATS_MAX: usize = 1 << 16;
 
 /// What stands at the start of such a description.
 pub(super) struct Head {
@@ -53,6 +56,8 @@ pub(super) struct Metadata {
     pub(super) header_page: String,
     /// Formats of all events, ftrace's own first.
     pub(super) formats: Vec<EventFormat>,
+    /// Bytes of all of them.
+    pub(super) format_bytes: u64,
     pub(super) symbols: Symbols,
     pub(super) printk: PrintkFormats,
     /// `saved_cmdlines`.
@@ -105,7 +110,12 @@ impl Metadata {
             let length = scan.u64()?;
             // Go on after an event whose format cannot be parsed: its records become events
             // without a format.
-            self.formats.extend(EventFormat::parse(system, scan.text(length)?));
+            let text = scan.text(length)?;
+            self.format_bytes = self.format_bytes.saturating_add(length);
+            if self.format_bytes > SECTION_BYTES_MAX || self.formats.len() >= FORMATS_MAX {
+                return Err(scan.damaged("the formats of all events are too long"));
+            }
+            self.formats.extend(EventFormat::parse(system, text));
         }
         Ok(())
     }

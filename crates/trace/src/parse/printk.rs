@@ -4,6 +4,9 @@
 use crate::parse::bytes::{ByteOrder, sign_extended, until_nul};
 use std::collections::HashMap;
 
+/// Texts that are kept; kernels have some thousand.
+const TEXTS_MAX: usize = 1 << 18;
+
 /// The texts of `printk_formats` by address.
 #[derive(Clone, Debug, Default)]
 pub struct PrintkFormats {
@@ -18,7 +21,7 @@ impl PrintkFormats {
             let address = u64::from_str_radix(address.trim().strip_prefix("0x")?, 16).ok()?;
             Some((address, unescaped(text.strip_suffix('"')?).into_boxed_str()))
         };
-        Self { texts: file.lines().filter_map(entry).collect() }
+        Self { texts: file.lines().filter_map(entry).take(TEXTS_MAX).collect() }
     }
 
     pub fn text(&self, address: u64) -> Option<&str> {

@@ -15,7 +15,7 @@ use tempfile::NamedTempFile;
 
 /// Largest memory that unpacking xz may take: a hostile file must not take all (for zstd, the crate's limit of 128 MiB
 /// holds; gzip needs little).
-const XZ_BYTES_MAX: u64 = 256 << 20;
+const XZ_BYTES_MAX: u64 = 128 << 20;
 /// Bytes that identify a format.
 const MAGIC_BYTES: usize = 6;
 
@@ -110,6 +110,20 @@ impl Source {
     /// Bytes in memory; `name` stands for the path in messages.
     pub fn memory(name: &str, bytes: impl Into<Arc<[u8]>>) -> Result<Self, ParseError> {
         Self::new(Path::new(name), Origin::Memory(bytes.into()))
+    }
+
+    /// What a stream gives, in a temporary file without a name: it is read several times.
+    ///
+    /// # Errors
+    /// [`ParseError::Read`] when it cannot be read, or not be kept.
+    pub fn copied(name: &str, stream: &mut dyn Read) -> Result<Self, ParseError> {
+        let mut copy = || -> io::Result<File> {
+            let mut file = tempfile::tempfile()?;
+            io::copy(stream, &mut file)?;
+            Ok(file)
+        };
+        let failed = |source| ParseError::Read { path: PathBuf::from(name), source };
+        Self::file(copy().map_err(failed)?, Path::new(name))
     }
 
     /// A temporary file that stands for the one at `path`.

@@ -2,13 +2,15 @@
 
 use super::ParseError;
 use super::bytes::text;
-use super::input::Input;
+use super::input::{Input, SECTION_BYTES_MAX};
 use super::unpack::{Algorithm, Unpacker};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 /// Longest function: an address further behind a symbol is in an unknown function.
 const DISTANCE_MAX: u64 = 1 << 20;
+/// Functions that are read: kernels have some 200,000.
+const FUNCTIONS_MAX: usize = 1 << 20;
 
 /// Where a file has its symbols, or something else that may be packed.
 #[derive(Clone, Debug)]
@@ -136,6 +138,10 @@ impl Symbols {
 impl Place {
     /// The bytes there, unpacked.
     pub(crate) fn unpacked(&self) -> Result<Vec<u8>, ParseError> {
+        let bytes = self.packed.map_or(self.bytes, |(_, length)| length as u64).max(self.bytes);
+        if bytes > SECTION_BYTES_MAX {
+            return Err(self.input.damaged(self.offset, format!("{bytes} bytes are too many for this section")));
+        }
         let bytes = self.input.bytes(self.offset, self.bytes)?;
         let Some((algorithm, length)) = self.packed else { return Ok(bytes) };
         let mut unpacked = Vec::new();
@@ -209,6 +215,9 @@ impl Functions {
             let line = &bytes[begin..end];
             let start = std::mem::replace(&mut begin, end + 1);
             let Some((address, name)) = function(line) else { continue };
+            if begins.len() >= FUNCTIONS_MAX {
+                break;
+            }
             match begins.last() {
                 Some(last) if *last == address => continue,
                 last => sorted &= last.is_none_or(|last| *last < address),

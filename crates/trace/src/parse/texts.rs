@@ -3,7 +3,7 @@
 use super::bytes::until_nul;
 use super::printk::PrintkFormats;
 use crate::event::{Frames, Name, Names, Symbol};
-use std::collections::HashMap;
+use crate::index::Index;
 
 /// Bytes of a command in the kernel.
 const COMMAND_BYTES: usize = 16;
@@ -12,12 +12,9 @@ const COMMAND_SLOTS: usize = 1 << 10;
 const TEXT_SLOTS: usize = 1 << 13;
 /// Largest thread id of a kernel, plus one.
 const PIDS: u32 = 1 << 22;
-/// Bytes of all texts and frames of all stacks, beyond which new ones are not kept: a trace of 10 GB can have a new text
-/// in each event.
-const TEXT_BYTES_MAX: usize = 64 << 20;
-const FRAMES_MAX: usize = 8 << 20;
-/// What stands for a text that is not kept.
-const TOO_MANY: &str = "(not kept: too many texts)";
+/// Stacks that are kept, and their frames.
+const STACKS_MAX: usize = 1 << 20;
+const FRAMES_MAX: usize = 2 << 20;
 /// Where the addresses begin that stand for names: no processor has addresses there.
 const ADDRESS_BASE: u64 = 0x4000_0000_0000_0000;
 /// Functions that get such an address.
@@ -38,17 +35,17 @@ pub struct Texts {
     /// Upper half of the hash of a text, and its name plus one, by the low bits of the hash. Memory of zeros costs nothing
     /// until it is used.
     cache: Vec<u64>,
-    text_bytes: usize,
-    /// How many names `text_bytes` is the sum of.
-    counted: usize,
-    commands: Vec<Option<([u8; COMMAND_BYTES], Name)>>,
+    commands: Vec<Option<(u128, Name)>>,
     by_pid: Vec<Option<Known>>,
     /// Threads whose commands were learned from events.
     learned: Vec<u32>,
-    stacks: Vec<Box<[Symbol]>>,
-    stack_index: HashMap<Box<[Symbol]>, Frames>,
-    frames: usize,
+    /// The frames of all stacks, and where each stack ends.
+    frames: Vec<Symbol>,
+    stack_ends: Vec<u32>,
+    stack_index: Index,
     dropped: u64,
+    /// How often at most from the start of the trace to its end.
+    dropped_most: u64,
     /// Functions that stand where an event has an address: [`Texts::address`].
     addressed: Vec<Name>,
 }
@@ -80,16 +77,7 @@ impl Texts {
         {
             return Name(number);
         }
-        let text = String::from_utf8_lossy(bytes);
-        if self.text_bytes + text.len() > TEXT_BYTES_MAX {
-            self.dropped += 1;
-            return self.names.intern(TOO_MANY);
-        }
-        let name = self.names.intern(&text);
-        if self.names.len() > self.counted {
-            self.counted = self.names.len();
-            self.text_bytes += text.len();
-        }
+        let name = self.names.intern(&String::from_utf8_lossy(bytes));
         if self.cache.is_empty() {
             self.cache = vec![0; TEXT_SLOTS];
         }
@@ -100,21 +88,15 @@ impl Texts {
     /// The name of a short text that often repeats, as the kernel writes commands: NUL behind a shorter one.
     #[inline]
     pub(crate) fn command(&mut self, bytes: &[u8]) -> Name {
-        let text = until_nul(bytes);
-        if text.len() > COMMAND_BYTES {
-            return self.intern(text);
-        }
-        let mut key = [0; COMMAND_BYTES];
-        key[..text.len()].copy_from_slice(text);
-        let number = u128::from_le_bytes(key);
-        let hash = ((number as u64) ^ (number >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let Some(key) = short(bytes) else { return self.intern(until_nul(bytes)) };
+        let hash = ((key as u64) ^ (key >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let slot = (hash >> 54) as usize % COMMAND_SLOTS;
         if let Some(Some((cached, name))) = self.commands.get(slot)
             && *cached == key
         {
             return *name;
         }
-        let name = self.intern(text);
+        let name = self.intern(until_nul(bytes));
         self.commands.resize(COMMAND_SLOTS, None);
         self.commands[slot] = Some((key, name));
         name
@@ -206,27 +188,88 @@ impl Texts {
 
     /// A stack, innermost frame first; without frames when there are too many stacks.
     pub(crate) fn stack(&mut self, frames: &[Symbol]) -> Frames {
-        if let Some(known) = self.stack_index.get(frames) {
-            return *known;
+        let known = self.stack_index.find(frames, |number| self.frames(Frames(number)) == frames);
+        if let Some(known) = known {
+            return Frames(known);
         }
-        if self.frames + frames.len() > FRAMES_MAX && !frames.is_empty() {
+        let is_full =
+            self.frames.len() + frames.len() > FRAMES_MAX || self.stack_ends.len() >= STACKS_MAX;
+        if is_full && !frames.is_empty() {
             self.dropped += 1;
             return self.stack(&[]);
         }
-        let stack = Frames(self.stacks.len() as u32);
-        self.frames += frames.len() + 1;
-        self.stacks.push(frames.into());
-        self.stack_index.insert(frames.into(), stack);
+        let stack = Frames(self.stack_ends.len() as u32);
+        self.frames.extend_from_slice(frames);
+        self.stack_ends.push(self.frames.len() as u32);
+        let (all, ends) = (&self.frames, &self.stack_ends);
+        self.stack_index.insert(stack.0, frames, |number| frames_of(all, ends, number));
         stack
     }
 
     /// The frames of a stack; none for a stack of another trace.
     pub(crate) fn frames(&self, frames: Frames) -> &[Symbol] {
-        self.stacks.get(frames.0 as usize).map_or(&[], |stack| stack)
+        frames_of(&self.frames, &self.stack_ends, frames.0)
     }
 
-    /// How often a text or stack was not kept.
-    pub(crate) fn dropped(&self) -> u64 {
-        self.dropped
+    /// The trace is read from its start again.
+    pub(crate) fn restart(&mut self) {
+        (self.dropped, self.names.dropped) = (0, 0);
+    }
+
+    /// What was not kept, in a sentence.
+    pub(crate) fn limit(&mut self) -> Option<String> {
+        self.dropped_most = self.dropped_most.max(self.dropped + self.names.dropped);
+        let count = self.dropped_most;
+        (count > 0).then(|| {
+            format!("{count} times a text or a stack was not kept: the trace has too many different ones")
+        })
+    }
+}
+
+fn frames_of<'f>(frames: &'f [Symbol], ends: &[u32], number: u32) -> &'f [Symbol] {
+    let number = number as usize;
+    let Some(end) = ends.get(number) else { return &[] };
+    let begin = number.checked_sub(1).map_or(0, |before| ends[before]);
+    frames.get(begin as usize..*end as usize).unwrap_or(&[])
+}
+
+/// A command as a number, 0 from its first NUL on; `None` for a longer one.
+#[inline]
+fn short(bytes: &[u8]) -> Option<u128> {
+    let Ok(whole) = <[u8; COMMAND_BYTES]>::try_from(bytes) else {
+        let text = until_nul(bytes);
+        let mut key = [0; COMMAND_BYTES];
+        key.get_mut(..text.len())?.copy_from_slice(text);
+        return Some(u128::from_le_bytes(key));
+    };
+    const ONES: u128 = u128::MAX / 255;
+    let number = u128::from_le_bytes(whole);
+    // The lowest set bit is the highest one of the first byte that is 0.
+    let zeros = number.wrapping_sub(ONES) & !number & (ONES << 7);
+    Some(if zeros == 0 { number } else { number & ((1 << (zeros.trailing_zeros() - 7)) - 1) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_end_at_their_first_nul() {
+        let mut texts = Texts::default();
+        for (bytes, expected) in [
+            (&b"swapper/0\0\0\0\0\0\0\0"[..], "swapper/0"),
+            (b"a\0garbage\xff\xff\xff\xff\xff\xff\xff", "a"),
+            (b"\0aaaaaaaaaaaaaaa", ""),
+            (b"0123456789abcdef", "0123456789abcdef"),
+            (b"0123456789abcde\0", "0123456789abcde"),
+            (b"short", "short"),
+            (b"short\0more", "short"),
+            (b"a text that is longer than a command", "a text that is longer than a command"),
+        ] {
+            for _ in 0..2 {
+                let name = texts.command(bytes);
+                assert_eq!(texts.names.text(name), expected);
+            }
+        }
     }
 }

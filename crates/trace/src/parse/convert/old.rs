@@ -12,6 +12,9 @@ use std::io::Write;
 
 const TITLE: &[u8] = b"preemption latency trace v1.0";
 
+/// Lines before the first event are few.
+const HEAD_BYTES_MAX: usize = 256 << 10;
+
 pub(super) fn is(head: &[u8]) -> bool {
     memchr::memmem::find(head, TITLE).is_some()
 }
@@ -41,7 +44,7 @@ pub(super) fn convert(source: &Source, output: &mut dyn Write) -> Result<(), Con
         } else if let Some(named) = named(line) {
             task = named;
             head.extend([b"| task: ", task.as_slice(), b" (uid:0)\n"].concat());
-        } else {
+        } else if head.len() < HEAD_BYTES_MAX {
             head.extend([line, b"\n"].concat());
         }
         Ok(traces < 2)

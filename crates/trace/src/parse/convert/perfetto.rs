@@ -8,6 +8,7 @@ use super::ConvertError;
 use super::protobuf::{Fields, list, varint};
 use crate::parse::input::Input;
 use crate::parse::{ParseError, Source};
+use crate::reader::CPUS_MAX;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::fmt::Write as _;
@@ -18,9 +19,12 @@ const PACKET_TAG: u8 = 0x0a;
 const FTRACE_EVENTS: u64 = 1;
 const COMPRESSED_PACKETS: u64 = 50;
 /// A packet is at most this long.
-const PACKET_BYTES_MAX: u64 = 256 << 20;
+const PACKET_BYTES_MAX: u64 = 64 << 20;
 /// Compressed packets are at most this long when they are unpacked.
-const UNPACKED_BYTES_MAX: u64 = 256 << 20;
+const UNPACKED_BYTES_MAX: u64 = 64 << 20;
+/// Places of events, and bytes of the lines that wait for those of other CPUs.
+const BUNDLES_MAX: usize = 4 << 20;
+const WAITING_BYTES_MAX: usize = 128 << 20;
 
 /// The events that are understood: number of the field, name, fields in the order of their numbers.
 const EVENTS: &[(u64, &str, &[&str])] = &[
@@ -73,6 +77,14 @@ struct Bundle {
 /// The line of an event, with its time.
 type Line = (u64, String);
 
+/// A bundle is at most this long: the kernel's buffers are read by some pages.
+const BUNDLE_BYTES_MAX: u64 = 4 << 20;
+
+/// The memory that a line takes.
+fn line_bytes(line: &str) -> usize {
+    line.len() + 64
+}
+
 /// A CPU whose events are written.
 #[derive(Default)]
 struct Cpu {
@@ -89,11 +101,16 @@ pub(super) fn convert(source: &Source, output: &mut dyn Write) -> Result<(), Con
         None => file,
     };
     let mut cpus: BTreeMap<u64, Cpu> = BTreeMap::new();
+    let mut bundles = 0;
     each_packet(&input, |packet, offset| {
         for (number, value) in Fields::of(packet) {
             if let (FTRACE_EVENTS, Some(bundle)) = (number, value.bytes()) {
                 let offset = offset + (bundle.as_ptr() as usize - packet.as_ptr() as usize) as u64;
                 if let (cpu, Some(first_ns)) = begin(bundle) {
+                    bundles += 1;
+                    if bundles > BUNDLES_MAX || cpu >= CPUS_MAX as u64 {
+                        return Err(input.damaged(offset, "too many packets, or an impossible CPU").into());
+                    }
                     let place = Bundle { first_ns, offset, bytes: bundle.len() as u64 };
                     cpus.entry(cpu).or_default().bundles.push_back(place);
                 }
@@ -199,27 +216,39 @@ fn begin(bundle: &[u8]) -> (u64, Option<u64>) {
 /// Writes the lines of all CPUs in the order of time.
 fn merge(input: &Input, cpus: &mut BTreeMap<u64, Cpu>, output: &mut dyn Write) -> Result<(), ConvertError> {
     let mut waiting = BinaryHeap::new();
+    let mut bytes = 0;
+    let enough = |bytes: usize| match bytes <= WAITING_BYTES_MAX {
+        true => Ok(()),
+        false => Err(input.damaged(0, "its packets have too many events each to be kept in memory")),
+    };
     for (number, cpu) in cpus.iter_mut() {
-        cpu.fill(input, *number)?;
+        bytes += cpu.fill(input, *number)?;
+        enough(bytes)?;
         waiting.extend(cpu.lines.front().map(|(at_ns, _)| Reverse((*at_ns, *number))));
     }
     while let Some(Reverse((_, number))) = waiting.pop() {
         let Some(cpu) = cpus.get_mut(&number) else { continue };
         if let Some((_, line)) = cpu.lines.pop_front() {
             output.write_all(line.as_bytes())?;
+            bytes -= line_bytes(&line);
         }
-        cpu.fill(input, number)?;
+        bytes += cpu.fill(input, number)?;
+        enough(bytes)?;
         waiting.extend(cpu.lines.front().map(|(at_ns, _)| Reverse((*at_ns, number))));
     }
     Ok(())
 }
 
 impl Cpu {
-    /// Reads the next bundle when all lines are written.
-    fn fill(&mut self, input: &Input, number: u64) -> Result<(), ConvertError> {
+    /// Reads the next bundle when all lines are written; the memory that its lines take.
+    fn fill(&mut self, input: &Input, number: u64) -> Result<usize, ConvertError> {
+        let filled = self.lines.is_empty();
         while self.lines.is_empty()
             && let Some(bundle) = self.bundles.pop_front()
         {
+            if bundle.bytes > BUNDLE_BYTES_MAX {
+                return Err(input.damaged(bundle.offset, "a packet has too many events").into());
+            }
             let bytes = input.bytes(bundle.offset, bundle.bytes)?;
             let mut lines = Vec::new();
             for (field, value) in Fields::of(&bytes) {
@@ -235,7 +264,7 @@ impl Cpu {
             lines.sort_by_key(|(at_ns, _)| *at_ns);
             self.lines = lines.into();
         }
-        Ok(())
+        Ok(filled.then(|| self.lines.iter().map(|(_, line)| line_bytes(line)).sum()).unwrap_or(0))
     }
 
     /// Switches and wake-ups as columns: each has only what it does not share with the one before.

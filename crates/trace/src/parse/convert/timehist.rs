@@ -3,13 +3,14 @@
 //! `--state` the reason why it stopped, are not in it.
 
 use super::{ConvertError, each_line};
+use crate::event::{Name, Names};
 use crate::parse::text::scan;
 use crate::parse::{ParseError, Source};
 use std::collections::HashMap;
 use std::io::Write;
 
 /// Lines that are kept until all are sorted.
-const ROWS_MAX: usize = 16 << 20;
+const ROWS_MAX: usize = 1 << 21;
 /// What an ordinary thread has, for texts without priorities.
 const PRIORITY: u32 = 120;
 
@@ -19,9 +20,9 @@ pub(super) fn is(head: &[u8]) -> bool {
 }
 
 struct Row {
-    cpu: u64,
+    cpu: u32,
     end_ns: u64,
-    command: String,
+    command: Name,
     pid: u32,
     /// When it began to run, and when it ended.
     priorities: (u32, u32),
@@ -30,10 +31,18 @@ struct Row {
     state: char,
 }
 
+/// What is written of rows, by their places.
+#[derive(Clone, Copy)]
+enum What {
+    Woken(u32),
+    /// From one thread to another; `None` is the idle one.
+    Switch(Option<u32>, Option<u32>),
+}
+
 pub(super) fn convert(source: &Source, output: &mut dyn Write) -> Result<(), ConvertError> {
-    let (mut rows, mut full) = (Vec::new(), false);
+    let (mut rows, mut names, mut full) = (Vec::new(), Names::default(), false);
     each_line(source, |line| {
-        let row = std::str::from_utf8(line).ok().and_then(row);
+        let row = std::str::from_utf8(line).ok().and_then(|line| row(line, &mut names));
         full = rows.len() == ROWS_MAX;
         rows.extend(row.filter(|_| !full));
         Ok(!full)
@@ -44,17 +53,17 @@ pub(super) fn convert(source: &Source, output: &mut dyn Write) -> Result<(), Con
         return Err(ParseError::Foreign { path: source.path().to_owned(), found }.into());
     }
     let mut lines = events(&rows);
-    lines.sort_by_key(|(at_ns, order, _)| (*at_ns, *order));
-    for (at_ns, _, line) in lines {
+    lines.sort_by_key(|(at_ns, order, ..)| (*at_ns, *order));
+    for (at_ns, _, cpu, what) in lines {
         let (seconds, rest) = (at_ns / 1_000_000_000, at_ns % 1_000_000_000);
-        let (task, text) = line.split_once('\t').unwrap_or(("", &line));
+        let (task, text) = text(what, cpu, &rows, &names);
         writeln!(output, "{task} {seconds}.{rest:09}: {text}")?;
     }
     Ok(())
 }
 
 /// `14995.579466 [0001]  whylate[13722/13700]  0.000  0.015  0.020  S …`; `None` for every other line.
-fn row(line: &str) -> Option<Row> {
+fn row(line: &str, names: &mut Names) -> Option<Row> {
     let line = line.trim_start();
     let (time, rest) = line.split_once(' ')?;
     let end_ns = milliseconds(time)?.checked_mul(1000)?;
@@ -79,7 +88,7 @@ fn row(line: &str) -> Option<Row> {
     Some(Row {
         cpu: cpu.trim().parse().ok()?,
         end_ns,
-        command,
+        command: names.intern(&command),
         pid,
         priorities,
         delay_ns: time(1)?,
@@ -112,51 +121,63 @@ fn thread(task: &str) -> Option<(String, u32)> {
     Some((if unknown { "<...>".to_owned() } else { command.to_owned() }, pid))
 }
 
-/// The wake-up, and the switches to and from the thread: time, order at the same time, `task [cpu]` and text.
-fn events(rows: &[Row]) -> Vec<(u64, u8, String)> {
+/// The wake-up, and the switches to and from the thread: time, order at the same time, and CPU of each.
+fn events(rows: &[Row]) -> Vec<(u64, u8, u32, What)> {
     let mut lines = Vec::with_capacity(rows.len() * 3);
-    let mut last: HashMap<u64, &Row> = HashMap::new();
-    let head = |row: Option<&Row>, cpu: u64| match row {
-        Some(row) => format!("{}-{} [{cpu:03}]", row.command, row.pid),
-        None => format!("<idle>-0 [{cpu:03}]"),
-    };
-    let switch = |previous: Option<&Row>, next: Option<&Row>, cpu: u64| {
-        let (from, pid, prev_prio, state) = previous.map_or(("swapper", 0, PRIORITY, 'R'), |row| {
-            (row.command.as_str(), row.pid, row.priorities.1, row.state)
-        });
-        let (to, next_pid, next_prio) =
-            next.map_or(("swapper", 0, PRIORITY), |row| (row.command.as_str(), row.pid, row.priorities.0));
-        format!(
-            "{}\tsched_switch: prev_comm={from} prev_pid={pid} prev_prio={prev_prio} prev_state={state} ==> \
-             next_comm={to} next_pid={next_pid} next_prio={next_prio}",
-            head(previous, cpu)
-        )
-    };
-    for row in rows {
+    let mut last: HashMap<u32, u32> = HashMap::new();
+    for (place, row) in rows.iter().enumerate() {
+        let (place, cpu) = (place as u32, row.cpu);
         let begin_ns = row.end_ns.saturating_sub(row.run_ns);
         if row.delay_ns > 0 {
-            let text = format!(
-                ":-1 -1 [{:03}]\tsched_wakeup: comm={} pid={} prio={} target_cpu={:03}",
-                row.cpu, row.command, row.pid, row.priorities.0, row.cpu
-            );
-            lines.push((begin_ns.saturating_sub(row.delay_ns), 0, text));
+            lines.push((begin_ns.saturating_sub(row.delay_ns), 0, cpu, What::Woken(place)));
         }
-        let before = last.insert(row.cpu, row);
-        match before {
+        let before = last.insert(cpu, place);
+        let before_end_ns = before.map(|before| rows[before as usize].end_ns);
+        match before_end_ns {
             // The times are rounded to microseconds.
-            Some(before) if begin_ns <= before.end_ns + 2000 => {
-                lines.push((begin_ns.max(before.end_ns), 1, switch(Some(before), Some(row), row.cpu)));
+            Some(end_ns) if begin_ns <= end_ns.saturating_add(2000) => {
+                lines.push((begin_ns.max(end_ns), 1, cpu, What::Switch(before, Some(place))));
             }
-            before => {
-                if let Some(before) = before {
-                    lines.push((before.end_ns, 1, switch(Some(before), None, row.cpu)));
-                }
-                lines.push((begin_ns, 2, switch(None, Some(row), row.cpu)));
+            end_ns => {
+                lines.extend(end_ns.map(|end_ns| (end_ns, 1, cpu, What::Switch(before, None))));
+                lines.push((begin_ns, 2, cpu, What::Switch(None, Some(place))));
             }
         }
     }
-    for (cpu, row) in last {
-        lines.push((row.end_ns, 1, switch(Some(row), None, cpu)));
-    }
+    let last = last.into_iter();
+    lines.extend(last.map(|(cpu, place)| (rows[place as usize].end_ns, 1, cpu, What::Switch(Some(place), None))));
     lines
+}
+
+/// `task [cpu]`, and the text of the event.
+fn text(what: What, cpu: u32, rows: &[Row], names: &Names) -> (String, String) {
+    let command = |row: &Row| names.text(row.command);
+    match what {
+        What::Woken(row) => {
+            let row = &rows[row as usize];
+            let text = format!(
+                "sched_wakeup: comm={} pid={} prio={} target_cpu={cpu:03}",
+                command(row),
+                row.pid,
+                row.priorities.0
+            );
+            (format!(":-1 -1 [{cpu:03}]"), text)
+        }
+        What::Switch(previous, next) => {
+            let [previous, next] = [previous, next].map(|row| row.map(|row| &rows[row as usize]));
+            let head = match previous {
+                Some(row) => format!("{}-{} [{cpu:03}]", command(row), row.pid),
+                None => format!("<idle>-0 [{cpu:03}]"),
+            };
+            let (from, pid, prev_prio, state) = previous
+                .map_or(("swapper", 0, PRIORITY, 'R'), |row| (command(row), row.pid, row.priorities.1, row.state));
+            let (to, next_pid, next_prio) =
+                next.map_or(("swapper", 0, PRIORITY), |row| (command(row), row.pid, row.priorities.0));
+            let text = format!(
+                "sched_switch: prev_comm={from} prev_pid={pid} prev_prio={prev_prio} prev_state={state} ==> \
+                 next_comm={to} next_pid={next_pid} next_prio={next_prio}"
+            );
+            (head, text)
+        }
+    }
 }

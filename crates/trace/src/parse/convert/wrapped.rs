@@ -9,6 +9,8 @@ use std::io::Write;
 
 /// Clients break lines at 72 to 78 columns; a mark of quotation comes before or after that.
 const WIDTHS: std::ops::RangeInclusive<usize> = 68..=82;
+/// A longer line is not joined from parts any more.
+const LINE_BYTES_MAX: usize = 8 << 10;
 /// How much of a text is looked at.
 const SAMPLE_BYTES: usize = 64 << 10;
 
@@ -60,7 +62,7 @@ impl Joiner {
         let word = text.iter().position(u8::is_ascii_whitespace).unwrap_or(text.len());
         let is_word = word > 0 && text[0] != b'#' && !text.starts_with(b"=>");
         let fits = self.columns + 1 + word <= *WIDTHS.start();
-        if !is_word || fits || self.columns > *WIDTHS.end() || begins_event(text) {
+        if self.line.len() > LINE_BYTES_MAX || !is_word || fits || self.columns > *WIDTHS.end() || begins_event(text) {
             return false;
         }
         begins_event(&self.line) || begins_event(&self.joined(text))

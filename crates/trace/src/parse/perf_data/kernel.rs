@@ -20,7 +20,7 @@ const NAME_AT: usize = 36;
 /// `PERF_RECORD_MISC_BUILD_ID_SIZE`: a byte behind the build id is its length.
 const LENGTH_TOLD: u16 = 1 << 15;
 /// A kernel's list of functions has some 10 MB; what is much larger is something else.
-const LIST_BYTES_MAX: u64 = 256 << 20;
+const LIST_BYTES_MAX: u64 = 64 << 20;
 
 /// Where lists of functions are looked for.
 #[derive(Clone, Debug)]

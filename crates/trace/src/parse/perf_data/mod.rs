@@ -25,7 +25,7 @@ use super::ring_buffer::Wanted;
 use super::texts::Texts;
 use super::tracepoint::Decoder;
 use crate::event::{Context, Event, EventKind, Frames, Name, Names, Symbol};
-use crate::reader::{Reader, Selection, TraceInfo, lose};
+use crate::reader::{CPUS_MAX, Reader, Selection, TraceInfo, lose};
 use header::{Attribute, Header, Section};
 pub(super) use header::{MAGIC, MAGIC_SWAPPED};
 use kernel::{KernelSymbols, Places};
@@ -211,6 +211,9 @@ impl PerfDataReader {
         let short = || self.input.damaged(offset, "a sample is shorter than its event says");
         let sample = self.layout(body).sample(body, order).ok_or_else(short)?;
         let (at_ns, cpu) = (sample.at_ns.ok_or_else(short)?, CpuId(sample.cpu.ok_or_else(short)?));
+        if cpu.0 as usize >= CPUS_MAX {
+            return Err(self.input.damaged(offset, format!("a sample of CPU {cpu}, which cannot be")));
+        }
         self.latest_ns = self.latest_ns.max(at_ns);
         self.info.records += 1;
         if at_ns < self.from_ns {
@@ -286,6 +289,9 @@ impl Reader for PerfDataReader {
     /// Rounds that were read before and end before `from_ns` are skipped; the rest is read but not decoded.
     fn seek(&mut self, from_ns: Option<u64>, selection: Selection) -> Result<(), ParseError> {
         self.from_ns = from_ns.unwrap_or(0);
+        if from_ns.is_none() {
+            self.texts.restart();
+        }
         self.selection = selection;
         let after = self.rounds.partition_point(|(_, latest_ns)| *latest_ns < self.from_ns);
         let (begin, latest_ns) = self.rounds[after.saturating_sub(1)];
@@ -310,6 +316,7 @@ impl Reader for PerfDataReader {
                 Ok(false) => {
                     self.ended = true;
                     self.order.end();
+                    self.info.limits = self.texts.limit().into_iter().collect();
                 }
                 Err(error) => {
                     // Events that were read before the damage are still returned.

@@ -7,7 +7,7 @@
 use crate::event::Event;
 
 /// Events that wait for earlier ones.
-const WAITING_MAX: usize = 1 << 20;
+const WAITING_MAX: usize = 1 << 19;
 
 /// Events that wait for earlier ones.
 #[derive(Default)]

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use whylate_core::CpuId;
 
 /// Files of texts that are larger than this are not read: no kernel writes such ones.
-const TEXT_BYTES_MAX: u64 = 256 << 20;
+const TEXT_BYTES_MAX: u64 = 64 << 20;
 /// Pages that are looked at for the byte order.
 const PAGES_TRIED: u64 = 16;
 
@@ -71,6 +71,7 @@ pub fn open(path: &Path) -> Result<BufferReader, ParseError> {
         printk: PrintkFormats::parse(&file("printk_formats")?),
         commands: file("saved_cmdlines")?,
         header_page,
+        ..Metadata::default()
     };
     let release = optional(&path.join("osrelease"))?.map(|release| release.trim().to_owned());
     let (name, clock, resolution_ns) = crate::parse::trace_dat::selected_clock(&file("trace_clock")?);

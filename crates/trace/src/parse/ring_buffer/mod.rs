@@ -16,5 +16,6 @@ pub use cursor::{Cursor, Item};
 pub(super) use layout::PAGE_BYTES_MAX;
 pub use layout::{PageHeader, PageLayout};
 pub use merge::{Merge, Wanted};
+pub(super) use pages::PAGES_BYTES_MAX;
 pub use pages::Pages;
 pub use reader::{BufferReader, Clock};

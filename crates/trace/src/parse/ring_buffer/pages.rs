@@ -10,7 +10,9 @@ const BLOCK_BYTES: usize = 64 << 10;
 /// Chunks are at most this big (trace-cmd makes them of ten pages).
 const CHUNK_BYTES_MAX: u32 = 64 << 20;
 /// Most chunks of a CPU: with trace-cmd's chunks these are 600 GB.
-const CHUNKS_MAX: u32 = 16 << 20;
+const CHUNKS_MAX: u32 = 2 << 20;
+/// Memory for the pages of all CPUs.
+pub(in crate::parse) const PAGES_BYTES_MAX: u64 = 192 << 20;
 
 #[derive(Clone, Copy, Debug)]
 struct Chunk {
@@ -106,6 +108,17 @@ impl Pages {
 
     pub fn count(&self) -> u64 {
         self.count
+    }
+
+    /// Bytes of memory that it takes at most.
+    pub(in crate::parse) fn memory_bytes(&self) -> u64 {
+        match &self.place {
+            Place::Plain { .. } => BLOCK_BYTES.max(self.page_bytes) as u64,
+            Place::Packed { chunks } => {
+                let most = chunks.iter().map(|chunk| u64::from(chunk.packed) + u64::from(chunk.unpacked)).max();
+                most.unwrap_or(0) + (chunks.len() * size_of::<Chunk>()) as u64
+            }
+        }
     }
 
     /// The page `index`, when it is in memory.

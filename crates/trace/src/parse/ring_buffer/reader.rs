@@ -124,6 +124,9 @@ impl Reader for BufferReader {
             Selection::Wakeups => Wanted::only(self.decoder.wakeups(&mut self.texts)),
         };
         self.texts.forget_learned();
+        if from_ns.is_none() {
+            self.texts.restart();
+        }
         let clock = self.clock;
         self.from_ns = from_ns.unwrap_or(0);
         let before = from_ns.map(|from_ns| move |time| clock.nanos(time) < from_ns);
@@ -134,6 +137,7 @@ impl Reader for BufferReader {
         loop {
             let Some((index, item)) = self.merge.take()? else {
                 self.info.records = self.merge.records();
+                self.info.limits = self.texts.limit().into_iter().collect();
                 return Ok(None);
             };
             let at_ns = self.clock.nanos(item.time());

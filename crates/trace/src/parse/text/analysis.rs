@@ -17,8 +17,8 @@ const PARTS: [(&[u8], AnalysisKind); 8] = [
 ];
 
 /// Parts of an analysis, and functions of a stack, that are kept of a damaged file.
-const PARTS_MAX: usize = 1024;
-const ANALYSES_MAX: usize = 1024;
+const PARTS_MAX: usize = 256;
+const ANALYSES_MAX: usize = 64;
 
 #[derive(Debug, Default)]
 pub(super) struct Analyser {

@@ -8,13 +8,11 @@ use super::{scan, tracer};
 use crate::event::{EventKind, Frames, Name, Symbol};
 use crate::parse::events::{self, Row};
 use crate::parse::texts::Texts;
-use crate::reader::{Selection, TraceInfo};
+use crate::reader::{CPUS_MAX, Selection, TraceInfo};
 use std::collections::BTreeSet;
 
 /// Names of events beyond which they are not listed: what looks like a name can be a text.
 const NAMES_MAX: usize = 4096;
-
-const CPUS_MAX: usize = 8192;
 
 /// Which events were seen, for [`TraceInfo::recorded`].
 #[derive(Default)]

@@ -10,12 +10,11 @@ use super::machine::{Machine, Place};
 use super::scan;
 use crate::event::{EventKind, Name, Symbol};
 use crate::parse::texts::Texts;
-use crate::reader::Selection;
+use crate::reader::{CPUS_MAX, Selection};
 use std::collections::BTreeMap;
 
 /// Depth beyond which calls are not followed: the kernel's own limit is 50.
 const DEPTH_MAX: usize = 256;
-const CPUS_MAX: usize = 8192;
 
 /// A line, cut into its columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,7 +19,9 @@ use whylate_core::CpuId;
 /// Lines in a row that are not trace lines, after which the file counts as damaged: the text of a marker can have a few.
 const STRANGE_LINES_MAX: u64 = 10_000;
 /// Losses whose places are remembered, so that a second reading does not count them again.
-const LOSSES_MAX: usize = 1 << 20;
+const LOSSES_MAX: usize = 1 << 18;
+/// Losses that wait for the time of the next event, and ends of functions that wait for their time.
+const WAITING_MAX: usize = 1 << 16;
 
 /// A style of lines. To add one: a file with what cuts a line into a [`Prefix`](super::prefix::Prefix) and the event behind
 /// it, or, like [`graph`], takes the line itself; and an entry in [`STYLES`].
@@ -342,6 +344,9 @@ impl Machine {
             Some(Remark::Begin { cpu }) => self.losses.push((cpu, None, offset)),
             None => {}
         }
+        if self.losses.len() >= WAITING_MAX {
+            self.emit_losses(self.last_ns);
+        }
     }
 
     /// Losses were before the event that follows them.
@@ -367,6 +372,12 @@ impl Machine {
             self.ready.push_back(first.remove());
         }
         self.ready.push_back(event);
+        // No function of a kernel takes that long.
+        while self.later.len() > WAITING_MAX
+            && let Some((_, event)) = self.later.pop_first()
+        {
+            self.ready.push_back(event);
+        }
     }
 
     pub(super) fn make(&self, place: Place, flags: &[u8], kind: EventKind) -> Event {

@@ -162,12 +162,7 @@ impl TextReader {
                     .to_owned(),
             );
         }
-        let dropped = self.machine.texts.dropped();
-        if dropped > 0 {
-            self.remark(format!(
-                "{dropped} texts or stacks were not kept: there are too many different ones"
-            ));
-        }
+        self.machine.info.limits = self.machine.texts.limit().into_iter().collect();
     }
 }
 
@@ -187,6 +182,9 @@ impl Reader for TextReader {
             Some(from_ns) => seek::find(&self.source, &mut self.machine, from_ns)?,
             None => 0,
         };
+        if offset == 0 {
+            self.machine.texts.restart();
+        }
         self.lines = Lines::new(self.source.stream(offset)?, offset);
         self.machine.restart(offset == 0, selection, from_ns.unwrap_or(0));
         self.finished = false;

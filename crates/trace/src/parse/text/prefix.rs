@@ -6,9 +6,15 @@
 //! everything fits there.
 
 use super::{columns, scan};
+use crate::reader::CPUS_MAX;
 
 /// Where a command ends at the latest: 15 bytes and what pads them, a process id, and the name of an instance.
 const TASK_BYTES_MAX: usize = 96;
+
+/// The number of a CPU, where there can be one.
+fn cpu_of(number: u64) -> Option<u32> {
+    u32::try_from(number).ok().filter(|cpu| (*cpu as usize) < CPUS_MAX)
+}
 
 /// The kernel pads commands to this.
 const COMMAND_WIDTH: usize = 16;
@@ -93,7 +99,7 @@ fn usual_at(line: &[u8], bracket: usize) -> Option<Prefix<'_>> {
     };
     let (at_ns, resolution_ns, rest) = time(rest)?;
     let rest = rest.strip_prefix(b":")?;
-    Some(Prefix { command, pid, cpu: cpu.try_into().ok()?, flags, at_ns, resolution_ns, rest, style })
+    Some(Prefix { command, pid, cpu: cpu_of(cpu)?, flags, at_ns, resolution_ns, rest, style })
 }
 
 /// `perf 16883`, `perf 16883/16884` (process and thread); a command that perf does not know is `:16883`.
@@ -156,7 +162,7 @@ fn latency_at(line: &[u8], dash: usize) -> Option<Prefix<'_>> {
     Some(Prefix {
         command: scan::trim(&line[..dash]),
         pid: Some(pid.try_into().ok()?),
-        cpu: cpu.try_into().ok()?,
+        cpu: cpu_of(cpu)?,
         flags,
         at_ns,
         resolution_ns,

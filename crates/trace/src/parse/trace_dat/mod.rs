@@ -16,7 +16,7 @@ mod version7;
 use super::bytes::ByteOrder;
 use super::input::Input;
 use super::metadata::{Head, MAGIC, Metadata, plausible};
-use super::ring_buffer::{BufferReader, Clock, Cursor, Merge, PageLayout, Pages};
+use super::ring_buffer::{BufferReader, Clock, Cursor, Merge, PAGES_BYTES_MAX, PageLayout, Pages};
 use super::unpack::{Algorithm, Unpacker};
 use super::{ParseError, Source, TextReader};
 use crate::reader::{Reader, TraceInfo};
@@ -88,7 +88,7 @@ fn of_contents(input: &Input, version: u32, contents: Contents) -> Result<Buffer
     let layout =
         PageLayout::parse(&metadata.header_page, order).map_err(|message| input.damaged(0, message))?;
     let (buffers, clock) = of_one_clock(buffers, options.clock.clone());
-    let mut cursors = Vec::new();
+    let (mut cursors, mut memory_bytes) = (Vec::new(), 0);
     for buffer in &buffers {
         let layout = buffer_layout(input, layout, buffer, page_bytes)?;
         for data in buffer.cpus.iter().filter(|data| data.bytes > 0) {
@@ -97,6 +97,11 @@ fn of_contents(input: &Input, version: u32, contents: Contents) -> Result<Buffer
             } else {
                 Pages::plain(input, data.offset, data.bytes, layout.page_bytes)?
             };
+            memory_bytes += pages.memory_bytes();
+            if memory_bytes > PAGES_BYTES_MAX {
+                let message = "the pages of so many CPUs, or such large ones, do not fit into memory";
+                return Err(input.damaged(data.offset, message));
+            }
             cursors.push(Cursor::new(data.cpu, layout, pages));
         }
     }

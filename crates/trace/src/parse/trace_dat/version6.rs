@@ -10,6 +10,8 @@ use whylate_core::CpuId;
 
 /// A longer text is not a list of clocks.
 const CLOCKS_MAX: u64 = 4096;
+/// CPUs of all instances.
+const ENTRIES_MAX: usize = 1 << 20;
 
 /// Reads what follows the file's header.
 pub(super) fn read(mut scan: Scan<'_>, page_bytes: u32) -> Result<Contents, ParseError> {
@@ -36,6 +38,10 @@ pub(super) fn read(mut scan: Scan<'_>, page_bytes: u32) -> Result<Contents, Pars
         }
     }
     for (offset, name) in instances {
+        // Each list of CPUs is a part of the file, but several instances can name the same one.
+        if buffers.len() * cpus as usize > ENTRIES_MAX {
+            return Err(scan.damaged("too many instances of too many CPUs"));
+        }
         let mut scan = scan.input().scan(offset, scan.order);
         let kind = self::kind(&mut scan)?;
         buffers.push(buffer(&mut scan, &kind, name, cpus)?);
