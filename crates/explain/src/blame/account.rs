@@ -27,8 +27,15 @@ pub(crate) struct Place {
     /// What went on, in a few words.
     pub(crate) what: String,
     pub(crate) need: Option<Need>,
-    /// The span, for its functions and events; `None` where the CPU has no events.
-    pub(crate) span: Option<Span>,
+    /// The place of its span among those of the CPU; `None` where the CPU has no events.
+    pub(crate) place: Option<u32>,
+}
+
+impl Place {
+    /// The span, for its functions and events.
+    pub(crate) fn span<'s>(&self, states: &'s States) -> Option<&'s Span> {
+        states.spans.get(&self.cpu)?.get(self.place? as usize)
+    }
 }
 
 pub(crate) type Piece = crate::blame::piece::Piece<Place>;
@@ -265,7 +272,7 @@ impl Accountant<'_> {
         let mut at = from;
         let spans = self.states.spans.get(&cpu).map_or(&[][..], Vec::as_slice);
         let first = spans.partition_point(|span| span.to <= from);
-        for span in &spans[first..] {
+        for (place, span) in spans.iter().enumerate().skip(first) {
             if span.from >= to || at >= to {
                 break;
             }
@@ -282,7 +289,7 @@ impl Accountant<'_> {
                 continue;
             }
             let label = self.labeller.label(phase, who, span, end - at);
-            self.push(cpu, at, end, label, Some(*span));
+            self.push(cpu, at, end, label, Some(place as u32));
             at = end;
         }
         if at < to {
@@ -295,9 +302,11 @@ impl Accountant<'_> {
         span.to <= self.window.events[span.events.1].at_ns
     }
 
-    fn push(&mut self, cpu: CpuId, from: u64, to: u64, label: Label, span: Option<Span>) {
+    fn push(&mut self, cpu: CpuId, from: u64, to: u64, label: Label, place: Option<u32>) {
         use CauseKind::{IrqsOff, PreemptOff};
         let Label { blame, what, need } = label;
+        let detail = Place { cpu, what, need, place };
+        let span = detail.span(self.states);
         let state = span.map(|span| span.state);
         let section = match blame.kind {
             Some(IrqsOff) => state.and_then(|state| state.irqs_section),
@@ -305,7 +314,7 @@ impl Accountant<'_> {
             _ => None,
         };
         let began = section.map(|(at, ..)| at).or(span.map(|span| span.from)).unwrap_or(from);
-        self.pieces.push(Piece { from, to, began, blame, detail: Place { cpu, what, need, span } });
+        self.pieces.push(Piece { from, to, began, blame, detail });
     }
 
     fn untraced(&mut self, cpu: CpuId, from: u64, to: u64) {

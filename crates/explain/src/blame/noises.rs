@@ -118,7 +118,7 @@ impl Accountant<'_> {
                 cpu: self.late.cpu,
                 what: "context switch and tracing".to_owned(),
                 need: None,
-                span: None,
+                place: None,
             };
             self.pieces.push(Piece { from, to, began: from, blame: Blame::default(), detail });
         }
@@ -127,8 +127,8 @@ impl Accountant<'_> {
     fn add(&mut self, from: u64, to: u64, blame: Blame, what: String, noise: &Noise) {
         let spans = self.states.spans.get(&self.late.cpu).map_or(&[][..], Vec::as_slice);
         let first = spans.partition_point(|span| span.events.1 < noise.event);
-        let span = spans.get(first).filter(|span| span.events.1 == noise.event).copied();
-        let detail = Place { cpu: self.late.cpu, what, need: None, span };
+        let place = spans.get(first).filter(|span| span.events.1 == noise.event).map(|_| first as u32);
+        let detail = Place { cpu: self.late.cpu, what, need: None, place };
         self.pieces.push(Piece { from, to, began: noise.from.min(from), blame, detail });
     }
 

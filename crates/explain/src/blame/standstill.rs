@@ -44,7 +44,7 @@ pub(crate) fn relabel(pieces: &mut [Piece], labeller: &Labeller<'_>) {
     let timers = LateTimers::of(labeller.window);
     for piece in pieces.iter_mut().filter(|piece| is_held_back(piece)) {
         if let Some(span) =
-            piece.detail.span.filter(|span| interrupts_were_off(piece, span, &timers, labeller))
+            piece.detail.span(labeller.states).filter(|span| interrupts_were_off(piece, span, &timers, labeller))
         {
             let reason = "a timer of this CPU was due while it ran, and came late by it";
             let label = labeller.by(CauseKind::IrqsOff, &span.state, "interrupts off", LIKELY, reason);
@@ -105,13 +105,13 @@ fn below_hypervisor(piece: &mut Piece, labeller: &Labeller<'_>) {
         let state = &span.state;
         state.irqs_off == Knowledge::ByEvent || state.preempt_off == Knowledge::ByEvent
     };
-    let Some(span) = piece.detail.span.filter(|span| !by_event(span)) else { return };
+    let Some(span) = piece.detail.span(labeller.states).filter(|span| !by_event(span)) else { return };
     if !all_silent(piece, labeller) {
         return;
     }
     let state = &span.state;
     let in_function = !state.user
-        && (state.path != PathId::ROOT || !labeller.interrupted(&span).is_empty())
+        && (state.path != PathId::ROOT || !labeller.interrupted(span).is_empty())
         && state.pid != Some(0);
     let in_handler = matches!(state.level, Level::HardIrq(_) | Level::Softirq(_));
     if in_function || in_handler {
@@ -245,10 +245,10 @@ fn stood_still(piece: &Piece, timers: &LateTimers, labeller: &Labeller<'_>) -> b
     let spans = &labeller.states.spans;
     let taken_here =
         matches!(piece.blame.kind, Some(CauseKind::HostStall | CauseKind::TimerLate | CauseKind::IdleExit))
-            || piece.detail.span.is_some_and(|span| takes_interrupts(&span, labeller));
+            || piece.detail.span(labeller.states).is_some_and(|span| takes_interrupts(span, labeller));
     let taken_there = |cpu: &CpuId| {
         let silence = spans.get(cpu).and_then(|spans| silence(spans, from, to));
-        silence.is_some_and(|(_, span)| takes_interrupts(&span, labeller))
+        silence.is_some_and(|(_, span)| takes_interrupts(span, labeller))
     };
     let others = timers.by_cpu.iter().filter(|(cpu, _)| **cpu != piece.detail.cpu);
     let mut late_elsewhere = others.filter(|(_, own)| own.longest(from, to) >= least);
@@ -256,10 +256,10 @@ fn stood_still(piece: &Piece, timers: &LateTimers, labeller: &Labeller<'_>) -> b
 }
 
 /// The longest silence of a CPU between two moments, and the span that it is of.
-fn silence(spans: &[Span], from: u64, to: u64) -> Option<(u64, Span)> {
+fn silence(spans: &[Span], from: u64, to: u64) -> Option<(u64, &Span)> {
     let first = spans.partition_point(|span| span.to <= from);
     let within = spans[first..].iter().take_while(|span| span.from < to);
-    within.map(|span| (span.to.min(to) - span.from.max(from), *span)).max_by_key(|(ns, _)| *ns)
+    within.map(|span| (span.to.min(to) - span.from.max(from), span)).max_by_key(|(ns, _)| *ns)
 }
 
 /// Whether a CPU was where an interrupt is taken as soon as it comes.

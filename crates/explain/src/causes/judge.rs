@@ -9,7 +9,6 @@ use crate::describe;
 use crate::stack::{self, Named};
 use crate::states::stacks::{self, FunctionId, PathId};
 use crate::vocabulary::Class;
-use crate::window::Window;
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::result::{Cause, CauseKind, EvidenceLine, TimelineSegment};
 use whylate_trace::event::EventKind;
@@ -41,7 +40,7 @@ pub(crate) fn judge(accountant: &Accountant<'_>, reader: &dyn Reader) -> Judgeme
         .iter()
         .map(|group| {
             let (function, callers) = function(group, accountant);
-            Cause { function, callers, ..less_sure(group, accountant.window, group.cause(latency_ns)) }
+            Cause { function, callers, ..less_sure(group, accountant, group.cause(latency_ns)) }
         })
         .collect();
     let main = divide::main_of(&causes);
@@ -60,10 +59,11 @@ pub(crate) fn judge(accountant: &Accountant<'_>, reader: &dyn Reader) -> Judgeme
 
 /// An interrupt that comes often takes little each time: what it delays has another reason, too, which was the right one
 /// on damaged traces.
-fn less_sure(group: &Group<'_>, window: &Window, mut cause: Cause) -> Cause {
+fn less_sure(group: &Group<'_>, accountant: &Accountant<'_>, mut cause: Cause) -> Cause {
     let longest_ns = group.longest().length();
     let is_entry = |piece: &&&Piece| {
-        let first = piece.detail.span.map(|span| window.events[span.events.0].kind);
+        let span = piece.detail.span(accountant.states);
+        let first = span.map(|span| accountant.window.events[span.events.0].kind);
         matches!(first, Some(EventKind::IrqEntry { .. } | EventKind::VectorEntry { .. }))
     };
     let entries = group.pieces.iter().filter(is_entry).count();
@@ -123,16 +123,16 @@ fn found(group: &Group<'_>, accountant: &Accountant<'_>) -> Option<Named> {
     if let Some(function) = longest.blame.function.clone() {
         return Some((function, longest.blame.callers.clone()));
     }
-    let span = longest.detail.span?;
+    let span = longest.detail.span(states)?;
     let in_thread = matches!(group.kind, IrqsOff | PreemptOff | TimerLate | Unattributed);
     if in_thread
         && span.ends_in_interrupt
         && span.state.pid != Some(0)
-        && let Some(found) = stack::innermost(&accountant.labeller.interrupted(&span))
+        && let Some(found) = stack::innermost(&accountant.labeller.interrupted(span))
     {
         return Some(found);
     }
-    let path_time = |piece: &&Piece| Some((piece.detail.span?.state.path, piece.length()));
+    let path_time = |piece: &&Piece| Some((piece.detail.span(states)?.state.path, piece.length()));
     let times: Vec<(PathId, u64)> =
         group.pieces.iter().copied().filter_map(|piece| path_time(&piece)).collect();
     if !span.state.user
@@ -149,10 +149,10 @@ fn found(group: &Group<'_>, accountant: &Accountant<'_>) -> Option<Named> {
     let section = match group.kind {
         IrqsOff => span.state.irqs_section,
         PreemptOff => match span.state.preempt_section {
-            None => return stack::innermost(&accountant.labeller.interrupted_before(&span)),
+            None => return stack::innermost(&accountant.labeller.interrupted_before(span)),
             known => known,
         },
-        Ipi | Irq | Softirq => return announced(group).map(|function| (name(function), Vec::new())),
+        Ipi | Irq | Softirq => return announced(group, accountant).map(|function| (name(function), Vec::new())),
         _ => None,
     };
     let (_, caller, parent) = section?;
@@ -163,10 +163,11 @@ fn found(group: &Group<'_>, accountant: &Accountant<'_>) -> Option<Named> {
 }
 
 /// The function that events announced for most of an interrupt's time: a timer's handler, or a function called remotely.
-fn announced(group: &Group<'_>) -> Option<FunctionId> {
+fn announced(group: &Group<'_>, accountant: &Accountant<'_>) -> Option<FunctionId> {
     let mut times: BTreeMap<FunctionId, u64> = BTreeMap::new();
     for piece in &group.pieces {
-        if let Some(function) = piece.detail.span.and_then(|span| span.state.announced) {
+        let span = piece.detail.span(accountant.states);
+        if let Some(function) = span.and_then(|span| span.state.announced) {
             *times.entry(function).or_default() += piece.length();
         }
     }
@@ -181,7 +182,7 @@ fn timeline(accountant: &Accountant<'_>, chosen: Option<&Group<'_>>, main: &Caus
     for piece in accountant.pieces.iter().filter(|piece| piece.to > piece.from) {
         let innermost = piece
             .detail
-            .span
+            .span(states)
             .filter(|span| !span.state.user)
             .and_then(|span| states.paths.split(span.state.path));
         let segment = TimelineSegment {
@@ -218,7 +219,7 @@ fn timeline(accountant: &Accountant<'_>, chosen: Option<&Group<'_>>, main: &Caus
 
 /// The events at the start and the end of the cause's largest piece, and the one that ended the wait.
 fn evidence(group: &Group<'_>, accountant: &Accountant<'_>, reader: &dyn Reader) -> Vec<EvidenceLine> {
-    let Some(span) = group.longest().detail.span else { return Vec::new() };
+    let Some(span) = group.longest().detail.span(accountant.states) else { return Vec::new() };
     let late = accountant.late;
     let mut places =
         vec![(span.events.0, "the last event before it"), (span.events.1, "the first event after it")];
