@@ -417,6 +417,13 @@ pub enum NoiseSource {
     },
 }
 
+impl Default for Event {
+    /// Something was lost at the start of all times: what readers overwrite.
+    fn default() -> Self {
+        Self::lost(0, CpuId(0), 0, None)
+    }
+}
+
 impl Event {
     /// Events of a CPU were lost.
     pub(crate) fn lost(at_ns: u64, cpu: CpuId, offset: u64, events: Option<u64>) -> Self {

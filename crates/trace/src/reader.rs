@@ -85,6 +85,19 @@ pub trait Reader {
     /// [`ParseError`] for what is damaged, with its offset.
     fn next(&mut self) -> Result<Option<Event>, ParseError>;
 
+    /// As [`Reader::next`], into an event of the caller; `false` at the end. Events are large: what makes them in their place
+    /// is faster.
+    ///
+    /// # Errors
+    /// As [`Reader::next`].
+    fn read(&mut self, event: &mut Event) -> Result<bool, ParseError> {
+        let next = self.next()?;
+        if let Some(next) = next {
+            *event = next;
+        }
+        Ok(next.is_some())
+    }
+
     /// The name of a function, and the offset in it; `None` when the trace has no symbol for it.
     fn symbol(&self, symbol: Symbol) -> Option<(&str, u64)>;
 

@@ -19,6 +19,7 @@ use whylate_core::result::{
     EXPLAIN_FORMAT, ExplainAnswer, ExplainResult, ExplainedSpike, ExplainedTrace, LateTask, LateWhat,
     ThresholdFrom,
 };
+use whylate_trace::event::Event;
 use whylate_trace::parse::ParseError;
 use whylate_trace::reader::{Reader, Selection};
 
@@ -138,7 +139,8 @@ fn pass<'o>(
 ) -> Result<Finder<'o>, ParseError> {
     reader.seek(None, selection)?;
     let mut finder = Finder::new(options, reader, by_lines);
-    while let Some(event) = reader.next()? {
+    let mut event = Event::default();
+    while reader.read(&mut event)? {
         finder.event(&event, reader);
     }
     finder.end();

@@ -26,7 +26,10 @@ macro_rules! events {
                 of_wakeups: events!(@mark $($mark)?),
                 text: events!(@text $($($text)?)?),
                 plan: |fields| decode(fields),
-                record: |slots, record, machine, texts| decode(&mut Binary::new(slots, record, machine, texts)),
+                record: |slots, record, machine, texts, kind| {
+                    *kind = decode(&mut Binary::new(slots, record, machine, texts))?;
+                    Some(())
+                },
             }
         },)*)*];
     };

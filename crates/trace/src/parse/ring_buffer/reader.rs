@@ -134,11 +134,17 @@ impl Reader for BufferReader {
     }
 
     fn next(&mut self) -> Result<Option<Event>, ParseError> {
+        let mut event = Event::default();
+        Ok(self.read(&mut event)?.then_some(event))
+    }
+
+    #[inline]
+    fn read(&mut self, event: &mut Event) -> Result<bool, ParseError> {
         loop {
             let Some((index, item)) = self.merge.take()? else {
                 self.info.records = self.merge.records();
                 self.info.limits = self.texts.limit().into_iter().collect();
-                return Ok(None);
+                return Ok(false);
             };
             let at_ns = self.clock.nanos(item.time());
             if at_ns < self.from_ns {
@@ -147,20 +153,14 @@ impl Reader for BufferReader {
             let cursor = self.merge.cursor(index);
             let (cpu, offset) = (cursor.cpu, cursor.offset());
             if let Item::Lost { events, .. } = item {
-                return Ok(Some(Event::lost(at_ns, cpu, offset, events)));
+                *event = Event::lost(at_ns, cpu, offset, events);
+                return Ok(true);
             }
-            let decoded = self.decoder.decode(cursor.data(), &mut self.texts);
-            let decoded = decoded.map_err(|message| cursor.damaged(message))?;
-            let command = decoded.pid.and_then(|pid| self.texts.of_pid(pid));
-            return Ok(Some(Event {
-                at_ns,
-                cpu,
-                pid: decoded.pid,
-                command,
-                context: decoded.context,
-                offset,
-                kind: decoded.kind,
-            }));
+            let decoded = self.decoder.decode_into(cursor.data(), &mut self.texts, event);
+            decoded.map_err(|message| cursor.damaged(message))?;
+            event.command = event.pid.and_then(|pid| self.texts.of_pid(pid));
+            (event.at_ns, event.cpu, event.offset) = (at_ns, cpu, offset);
+            return Ok(true);
         }
     }
 

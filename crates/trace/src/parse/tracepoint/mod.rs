@@ -18,7 +18,7 @@ use super::events;
 use super::format::{self, EventFormat, Record, Slot};
 use super::symbols::Symbols;
 use super::texts::Texts;
-use crate::event::{Context, EventKind};
+use crate::event::{Context, Event, EventKind};
 use context::Flags;
 use fields::Plan;
 
@@ -156,25 +156,39 @@ impl Decoder {
     }
 
     /// What the record says, from `common_type` on.
-    #[inline]
     pub fn decode(&mut self, bytes: &[u8], texts: &mut Texts) -> Result<Decoded, String> {
+        let mut event = Event::default();
+        self.decode_into(bytes, texts, &mut event)?;
+        Ok(Decoded { pid: event.pid, context: event.context, kind: event.kind })
+    }
+
+    /// The same, into an event: its thread, its context and its kind.
+    #[inline]
+    pub(crate) fn decode_into(
+        &mut self,
+        bytes: &[u8],
+        texts: &mut Texts,
+        event: &mut Event,
+    ) -> Result<(), String> {
         let order = self.machine.order;
         let record = Record { bytes, order };
         let id = order.u16(bytes, 0).ok_or_else(|| "a record without a type".to_owned())?;
         let place = self.by_id.get(usize::from(id)).copied().unwrap_or(NONE);
         self.prepare(place, texts);
-        let kind = match self.plan(place) {
+        match self.plan(place) {
             Some(Plan::Record { decode, slots }) => {
-                decode(slots, record, &self.machine, texts).ok_or_else(|| short(id, bytes.len()))?
+                let decoded = decode(slots, record, &self.machine, texts, &mut event.kind);
+                decoded.ok_or_else(|| short(id, bytes.len()))?;
             }
-            Some(Plan::Fixed(kind)) => *kind,
-            None => EventKind::Other {
-                system: None,
-                name: texts.names.intern(&format!("event {id} without a format")),
-            },
-        };
-        let pid = self.pid.value(record).map(|pid| pid as u32);
-        Ok(Decoded { pid, context: self.flags.context(record), kind })
+            Some(Plan::Fixed(kind)) => event.kind = *kind,
+            None => {
+                let name = texts.names.intern(&format!("event {id} without a format"));
+                event.kind = EventKind::Other { system: None, name };
+            }
+        }
+        event.pid = self.pid.value(record).map(|pid| pid as u32);
+        event.context = self.flags.context(record);
+        Ok(())
     }
 }
 
