@@ -4,7 +4,11 @@
 
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
+#[allow(dead_code)]
+#[path = "lines.rs"]
+mod lines;
+
+use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 use std::path::Path;
 use std::sync::LazyLock;
 use whylate_core::CpuId;
@@ -42,6 +46,8 @@ static FORMATS: LazyLock<Vec<EventFormat>> = LazyLock::new(|| {
     .map(|(system, text)| EventFormat::parse(system, (*text).to_owned()).expect("a real format"))
     .collect()
 });
+
+fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| lines::of_binary(data, size, max_size, seed));
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((flags, pages)) = bytes.split_first() else { return };

@@ -2,7 +2,11 @@
 
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
+#[allow(dead_code)]
+#[path = "lines.rs"]
+mod lines;
+
+use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 use whylate_trace::internal::Compression;
 use whylate_trace::parse::{self, ParseError, Source};
 use whylate_trace::reader::{Reader, Selection};
@@ -33,6 +37,8 @@ fn check(error: &ParseError) {
     assert!(shown.starts_with("fuzz") || shown.starts_with("cannot read fuzz"), "{shown}");
     assert!(!shown.contains('\n'), "{shown}");
 }
+
+fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| lines::of_text(data, size, max_size, seed));
 
 fuzz_target!(|input: &[u8]| {
     let source = Source::memory("fuzz", input).expect("memory can be read");

@@ -272,24 +272,39 @@ fn is_ipi(name: &str) -> bool {
     ["reschedule", "call_function"].iter().any(|start| name.starts_with(start))
 }
 
+/// What a timeline consists of.
+pub(crate) trait Stretch {
+    fn length_ns(&self) -> u64;
+    /// It goes on to the end of the one after it.
+    fn extend(&mut self, next: &Self);
+}
+
+impl Stretch for TimelineSegment {
+    fn length_ns(&self) -> u64 {
+        self.to_ns - self.from_ns
+    }
+
+    fn extend(&mut self, next: &Self) {
+        self.to_ns = next.to_ns;
+    }
+}
+
 /// Joins segments until there are few enough.
-pub(crate) fn shorten_to_fit(segments: &mut Vec<TimelineSegment>) {
+pub(crate) fn shorten_to_fit<S: Stretch>(segments: &mut Vec<S>) {
     while segments.len() > SEGMENTS_MAX {
         shorten(segments);
     }
 }
 
 /// Joins the shorter half of the segments to what is before them.
-fn shorten(segments: &mut Vec<TimelineSegment>) {
-    let mut lengths: Vec<u64> = segments.iter().map(|segment| segment.to_ns - segment.from_ns).collect();
+fn shorten<S: Stretch>(segments: &mut Vec<S>) {
+    let mut lengths: Vec<u64> = segments.iter().map(Stretch::length_ns).collect();
     lengths.sort_unstable();
     let limit = lengths[lengths.len() / 2];
-    let mut joined: Vec<TimelineSegment> = Vec::with_capacity(segments.len());
+    let mut joined: Vec<S> = Vec::with_capacity(segments.len() / 2);
     for (index, segment) in segments.drain(..).enumerate() {
         match joined.last_mut() {
-            Some(last) if segment.to_ns - segment.from_ns <= limit || index % 2 == 1 => {
-                last.to_ns = segment.to_ns;
-            }
+            Some(last) if segment.length_ns() <= limit || index % 2 == 1 => last.extend(&segment),
             _ => joined.push(segment),
         }
     }

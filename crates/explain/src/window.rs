@@ -8,8 +8,9 @@ use whylate_trace::event::{Context, Event, EventKind, Name, NoiseSource, Vector}
 use whylate_trace::parse::ParseError;
 use whylate_trace::reader::{Reader, Selection};
 
-/// Events of one window that are kept at most; of a longer one the later part.
-const EVENTS_MAX: usize = 1 << 20;
+/// Events of one window that are kept at most; of a longer one the later part. With all that is made of them they take some
+/// 300 MB.
+const EVENTS_MAX: usize = 3 << 17;
 /// The window begins at most this long before the expected moment, and twice the latency.
 const BEFORE_NS: u64 = 20_000_000;
 /// What is read before the task's last switch away: what it did just before, which takes longer where much is traced.
@@ -100,10 +101,14 @@ pub(crate) fn read(reader: &mut dyn Reader, late: &Late) -> Result<Window, Parse
             continue;
         }
         if window.events.len() >= EVENTS_MAX {
-            window.events.drain(..EVENTS_MAX / 4);
-            window.truncated = true;
+            window.drop_first(EVENTS_MAX / 4);
         }
         window.take(event, late);
+    }
+    // Each noise becomes two events.
+    let noises = window.events.iter().filter(|event| matches!(event.kind, EventKind::Noise { .. })).count();
+    if window.events.len() + noises > EVENTS_MAX {
+        window.drop_first(window.events.len() - EVENTS_MAX / 2);
     }
     window.unfold_noise();
     // In a text joined from several traces, time may go backwards.
@@ -136,6 +141,11 @@ impl Window {
         let places = self.own(cpu);
         let first = places.partition_point(|place| self.events[*place as usize].at_ns < at_ns);
         places[first..].iter().map(|place| &self.events[*place as usize])
+    }
+
+    fn drop_first(&mut self, count: usize) {
+        self.events.drain(..count);
+        self.truncated = true;
     }
 
     fn take(&mut self, event: Event, late: &Late) {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// No input may take more.
 const MEMORY_KIB_MAX: u64 = 512 << 10;
-const LINES: u64 = 300_000;
+const LINES: u64 = 450_000;
 
 type Write1 = fn(&mut dyn Write, u64) -> Result<()>;
 

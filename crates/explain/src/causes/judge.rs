@@ -5,7 +5,7 @@ use crate::blame::label::Need;
 use crate::blame::piece::STOPPED_LEAST_NS;
 use crate::causes::divide;
 use crate::confidence::{CONCLUDED, FAINT, STATED};
-use crate::describe;
+use crate::describe::{self, Stretch};
 use crate::stack::{self, Named};
 use crate::states::stacks::{self, FunctionId, PathId};
 use crate::vocabulary::Class;
@@ -175,38 +175,58 @@ fn announced(group: &Group<'_>, accountant: &Accountant<'_>) -> Option<FunctionI
     (time as f64 >= FUNCTION_LEAST * group.time as f64).then_some(function)
 }
 
+/// A segment of the timeline, before its texts are copied: there can be hundreds of thousands.
+struct Shown<'a> {
+    from_ns: u64,
+    to_ns: u64,
+    place: &'a Place,
+    kind: Option<CauseKind>,
+    function: Option<FunctionId>,
+}
+
+impl Stretch for Shown<'_> {
+    fn length_ns(&self) -> u64 {
+        self.to_ns - self.from_ns
+    }
+
+    fn extend(&mut self, next: &Self) {
+        self.to_ns = next.to_ns;
+    }
+}
+
 /// Neighbours of the same meaning joined; the pieces lie side by side already.
 fn timeline(accountant: &Accountant<'_>, chosen: Option<&Group<'_>>, main: &Cause) -> Vec<TimelineSegment> {
     let states = accountant.states;
-    let mut segments: Vec<TimelineSegment> = Vec::new();
+    let mut pieces: Vec<Shown<'_>> = Vec::new();
     for piece in accountant.pieces.iter().filter(|piece| piece.to > piece.from) {
-        let innermost = piece
-            .detail
-            .span(states)
-            .filter(|span| !span.state.user)
-            .and_then(|span| states.paths.split(span.state.path));
-        let segment = TimelineSegment {
-            from_ns: piece.from,
-            to_ns: piece.to,
-            cpu: piece.detail.cpu,
-            what: piece.detail.what.clone(),
-            kind: piece.blame.kind,
-            function: innermost.map(|(_, function)| states.functions.name(function).to_owned()),
-        };
-        match segments.last_mut() {
+        let span = piece.detail.span(states).filter(|span| !span.state.user);
+        let function = span.and_then(|span| states.paths.split(span.state.path)).map(|(_, function)| function);
+        let shown = Shown { from_ns: piece.from, to_ns: piece.to, place: &piece.detail, kind: piece.blame.kind, function };
+        match pieces.last_mut() {
             Some(last)
-                if last.what == segment.what && last.cpu == segment.cpu && last.kind == segment.kind =>
+                if last.place.what == shown.place.what
+                    && last.place.cpu == shown.place.cpu
+                    && last.kind == shown.kind =>
             {
                 // Use the function of the longer part for both.
-                if segment.to_ns - segment.from_ns > last.to_ns - last.from_ns {
-                    last.function = segment.function;
+                if shown.length_ns() > last.length_ns() {
+                    last.function = shown.function;
                 }
-                last.to_ns = segment.to_ns;
+                last.extend(&shown);
             }
-            _ => segments.push(segment),
+            _ => pieces.push(shown),
         }
     }
-    describe::shorten_to_fit(&mut segments);
+    describe::shorten_to_fit(&mut pieces);
+    let segment = |shown: &Shown<'_>| TimelineSegment {
+        from_ns: shown.from_ns,
+        to_ns: shown.to_ns,
+        cpu: shown.place.cpu,
+        what: shown.place.what.clone(),
+        kind: shown.kind,
+        function: shown.function.map(|function| states.functions.name(function).to_owned()),
+    };
+    let mut segments: Vec<TimelineSegment> = pieces.iter().map(segment).collect();
     // A function that a stack told is not in the states.
     let longest = chosen.map(|group| group.longest());
     for segment in segments.iter_mut().filter(|segment| segment.function.is_none()) {

@@ -6,7 +6,7 @@
 
 use crate::describe;
 use crate::vocabulary::{self, Class, Meaning};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use whylate_trace::event::Symbol;
 use whylate_trace::reader::Reader;
 
@@ -163,17 +163,20 @@ pub(crate) fn covering(
     functions: &Functions,
 ) -> Option<(FunctionId, Vec<FunctionId>)> {
     let total: u64 = times.iter().map(|(_, time)| time).sum();
-    let mut sums: HashMap<PathId, u64> = HashMap::new();
+    // A chain comes after those that it begins with: the times of all that begin with it are known when it is its turn.
+    let mut open: BTreeMap<PathId, u64> = BTreeMap::new();
     for (path, time) in times {
-        let mut at = *path;
-        while let Some((parent, _)) = paths.split(at) {
-            *sums.entry(at).or_default() += time;
-            at = parent;
-        }
+        *open.entry(*path).or_default() += time;
     }
-    let enough = sums.iter().filter(|(_, sum)| **sum as f64 >= least * total as f64 && total > 0);
-    let best = enough.max_by_key(|(path, sum)| (paths.depth(**path), **sum, std::cmp::Reverse(**path)))?;
-    let mut chain: Vec<FunctionId> = paths.functions(*best.0).collect();
+    let mut sums = Vec::new();
+    while let Some((path, sum)) = open.pop_last() {
+        let Some((parent, _)) = paths.split(path) else { continue };
+        sums.push((path, sum));
+        *open.entry(parent).or_default() += sum;
+    }
+    let enough = sums.iter().filter(|(_, sum)| *sum as f64 >= least * total as f64 && total > 0);
+    let best = enough.max_by_key(|(path, sum)| (paths.depth(*path), *sum, std::cmp::Reverse(*path)))?;
+    let mut chain: Vec<FunctionId> = paths.functions(best.0).collect();
     let inner = &chain[..chain.len().saturating_sub(1)];
     let helpers = inner.iter().take_while(|id| functions.is_helper(**id)).count();
     let callers = chain.split_off(chain.len().min(helpers + 1));

@@ -8,16 +8,19 @@
 //!     WHYLATE_MUTATIONS=10000 WHYLATE_MUTATIONS_SEED=7 cargo test -p whylate-explain --test mutated -- --nocapture
 
 mod damage;
+mod lines;
 #[path = "../support/mod.rs"]
 mod support;
 mod truth;
 
 use damage::{Damage, Mutated, Random};
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use truth::Truth;
 use whylate_core::result::{Cause, CauseKind};
-use whylate_explain::{Export, explain, export};
+use whylate_explain::{Export, Options, explain, export};
 use whylate_testing::{Need, skip};
+use whylate_trace::parse::{Source, from_source};
 
 /// A cause that is at least this sure may not contradict the truth.
 const SURE: f64 = 0.9;
@@ -135,6 +138,58 @@ fn no_times_of_a_file_break_an_explanation() {
             export(&mut trace, &result.spikes, Export::Perfetto).expect("memory can be read");
         }
     }
+}
+
+/// Every text below `fixtures/traces` that is small enough to be read a thousand times.
+fn texts() -> Vec<(PathBuf, Vec<u8>)> {
+    const BYTES_MAX: u64 = 96 << 10;
+    fn collect(folder: &Path, found: &mut Vec<(PathBuf, Vec<u8>)>) {
+        let entries = std::fs::read_dir(folder).expect("a folder of traces").flatten();
+        for path in entries.map(|entry| entry.path()) {
+            if path.is_dir() {
+                collect(&path, found);
+            } else if path.metadata().is_ok_and(|data| data.len() < BYTES_MAX) {
+                let bytes = std::fs::read(&path).expect("a trace");
+                let is_text = !bytes.contains(&0) && !path.to_string_lossy().ends_with(".toml");
+                found.extend(is_text.then_some((path, bytes)));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/traces"), &mut found);
+    found.sort();
+    found
+}
+
+/// Lines in another order, twice, or shifted: what can be read is explained without a gap.
+#[test]
+fn no_order_of_lines_breaks_an_explanation() {
+    let texts = texts();
+    assert!(texts.len() > 50, "the corpus is not there: {}", texts.len());
+    let count = std::env::var("WHYLATE_MUTATIONS").ok().and_then(|count| count.parse().ok()).unwrap_or(200);
+    let (mut random, mut explained) = (Random(SEED), 0);
+    for number in 0..count {
+        let (path, text) = &texts[number % texts.len()];
+        let text = lines::mutated(text, &mut random);
+        let what = || format!("{} ({number})", path.display());
+        let source = Source::memory("mutated", text.clone()).expect("memory can be read");
+        let Ok(mut reader) = from_source(source) else { continue };
+        for options in [Options::default(), Options { threshold_ns: Some(1_000), ..Options::default() }] {
+            let Ok(result) = explain(reader.as_mut(), &options) else { continue };
+            explained += result.spikes.len();
+            for spike in &result.spikes {
+                let end = spike.timeline.iter().fold(spike.expected_ns, |at, segment| {
+                    assert_eq!(segment.from_ns, at, "{}", what());
+                    segment.to_ns
+                });
+                assert!(spike.timeline.is_empty() || end == spike.actual_ns, "{}", what());
+                let shares = std::iter::once(&spike.cause).chain(&spike.also).filter_map(|cause| cause.share);
+                assert!(shares.sum::<f64>() <= 1.0 + 1e-6, "{}", what());
+            }
+            export(reader.as_mut(), &result.spikes, Export::Perfetto).expect("it was read before");
+        }
+    }
+    assert!(explained > count, "{explained} spikes: the mutations leave nothing to explain");
 }
 
 /// As many as the environment says, and from the seed that it says: grades that were set by one seed are to hold for others.
