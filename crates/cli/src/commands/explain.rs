@@ -4,7 +4,7 @@ use super::{forms, kernel_log, report};
 use crate::arguments::{ExplainArguments, ExportFormat, Why};
 use crate::exit::Ending;
 use crate::output;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use whylate_core::result::{EXPLAIN_FORMAT, ExplainAnswer, ExplainResult, ExplainedRun, Spike, SpikeTrace};
