@@ -4,7 +4,7 @@
     benches/long_trace.py COPIES FILE OUT
 
 FILE is little-endian, of version 6 (`trace-cmd convert --file-version 6`), with pages of 4 KiB. The moments of timers within
-the events grow as well. For `benches/trace_peers.sh`.
+the events grow as well. For `benches/speed.py`.
 """
 
 import re

@@ -1,7 +1,6 @@
 //! Reads a trace (a file, or a folder with the raw pages of each CPU) and prints what is known of it and how many events
 //! of each kind it has; with `--dump` each event, with `--time` only how long it took, with `--names` also the name of
-//! each function looked up, as a report does that prints them. `benches/trace_peers.sh` and `benches/trace_readers.py`
-//! compare it with other readers.
+//! each function looked up, as a report does that prints them. `benches/trace_readers.py` compares it with other readers.
 //!
 //!     cargo run --release -p whylate-trace --example read -- \
 //!         [--dump | --time] [--wakeups] [--names] [--from NANOSECONDS] [--first COUNT] PATH
