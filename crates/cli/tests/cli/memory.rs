@@ -64,7 +64,7 @@ fn window(out: &mut dyn Write, lines: u64) -> Result<()> {
     switch(out, 1, 77, 0)?;
     writeln!(out, "<idle>-0 [000] d.h2. {}: sched_waking: comm=c77 pid=77 prio=9 target_cpu=000", at(2))?;
     for number in 3..lines {
-        switch(out, number * 3, 1000 + number % 50_000, 1001 + number % 50_000)?;
+        switch(out, number * 3, 1000 + number % 200_000, 1001 + number % 200_000)?;
     }
     switch(out, lines * 3, 5, 77)
 }
