@@ -78,12 +78,20 @@ fn functions(out: &mut dyn Write, lines: u64) -> Result<()> {
 
 /// Each function is called by the one before.
 fn calls(out: &mut dyn Write, lines: u64) -> Result<()> {
-    writeln!(out, "task-7 [001] d..2. {}: sched_switch: prev_comm=task prev_pid=7 prev_prio=9 prev_state=S ==> next_comm=a next_pid=8 next_prio=120", at(1))?;
+    writeln!(
+        out,
+        "task-7 [001] d..2. {}: sched_switch: prev_comm=task prev_pid=7 prev_prio=9 prev_state=S ==> next_comm=a next_pid=8 next_prio=120",
+        at(1)
+    )?;
     writeln!(out, "a-8 [001] d.h2. {}: sched_waking: comm=task pid=7 prio=9 target_cpu=001", at(2))?;
     for number in 3..lines {
         writeln!(out, "a-8 [001] d..1. {}: f{number} <-f{}", at(number), number - 1)?;
     }
-    writeln!(out, "a-8 [001] d..2. {}: sched_switch: prev_comm=a prev_pid=8 prev_prio=120 prev_state=R ==> next_comm=task next_pid=7 next_prio=9", at(lines))
+    writeln!(
+        out,
+        "a-8 [001] d..2. {}: sched_switch: prev_comm=a prev_pid=8 prev_prio=120 prev_state=R ==> next_comm=task next_pid=7 next_prio=9",
+        at(lines)
+    )
 }
 
 fn cpus(out: &mut dyn Write, lines: u64) -> Result<()> {
@@ -104,7 +112,12 @@ fn cpus(out: &mut dyn Write, lines: u64) -> Result<()> {
 
 fn prints(out: &mut dyn Write, lines: u64) -> Result<()> {
     for number in 0..lines {
-        writeln!(out, "a-7 [000] ..... {}: tracing_mark_write: {number} {}", at(number), "long text ".repeat(9))?;
+        writeln!(
+            out,
+            "a-7 [000] ..... {}: tracing_mark_write: {number} {}",
+            at(number),
+            "long text ".repeat(9)
+        )?;
     }
     Ok(())
 }
@@ -149,9 +162,18 @@ fn noises(out: &mut dyn Write, lines: u64) -> Result<()> {
     for number in 1..lines {
         let (time, start) = (at(number * 10), at(number * 10 - 5));
         match number % 3 {
-            0 => writeln!(out, "a-7 [000] d.h2. {time}: irq_noise: local_timer:236 start {start}000 duration 2000 ns")?,
-            1 => writeln!(out, "a-7 [000] d..2. {time}: thread_noise: t{number}:{number} start {start}000 duration 900 ns")?,
-            _ => writeln!(out, "a-7 [000] d.h2. {time}: softirq_noise: RCU:9 start {start}000 duration 1000 ns")?,
+            0 => writeln!(
+                out,
+                "a-7 [000] d.h2. {time}: irq_noise: local_timer:236 start {start}000 duration 2000 ns"
+            )?,
+            1 => writeln!(
+                out,
+                "a-7 [000] d..2. {time}: thread_noise: t{number}:{number} start {start}000 duration 900 ns"
+            )?,
+            _ => writeln!(
+                out,
+                "a-7 [000] d.h2. {time}: softirq_noise: RCU:9 start {start}000 duration 1000 ns"
+            )?,
         }
     }
     let late_ns = lines * 10_000;
@@ -163,7 +185,11 @@ fn timehist(out: &mut dyn Write, lines: u64) -> Result<()> {
     writeln!(out, "           time    cpu  task name                       wait time  sch delay   run time")?;
     writeln!(out, "                        [tid/pid]                          (msec)     (msec)     (msec)")?;
     for number in 0..lines {
-        writeln!(out, " {} [0001]  t{number}[{number}/1]       0.000      0.015      0.002", at(number * 30))?;
+        writeln!(
+            out,
+            " {} [0001]  t{number}[{number}/1]       0.000      0.015      0.002",
+            at(number * 30)
+        )?;
     }
     Ok(())
 }
@@ -206,7 +232,8 @@ fn peak_kib(trace: &Path) -> u64 {
 
 #[test]
 fn no_trace_takes_all_memory() {
-    let lines = std::env::var("WHYLATE_HOSTILE_LINES").ok().and_then(|lines| lines.parse().ok()).unwrap_or(LINES);
+    let lines =
+        std::env::var("WHYLATE_HOSTILE_LINES").ok().and_then(|lines| lines.parse().ok()).unwrap_or(LINES);
     let folder = folder();
     for (name, write) in TRACES {
         let path = folder.path().join(name);

@@ -43,8 +43,10 @@ pub(crate) fn relabel(pieces: &mut [Piece], labeller: &Labeller<'_>) {
     }
     let timers = LateTimers::of(labeller.window);
     for piece in pieces.iter_mut().filter(|piece| is_held_back(piece)) {
-        if let Some(span) =
-            piece.detail.span(labeller.states).filter(|span| interrupts_were_off(piece, span, &timers, labeller))
+        if let Some(span) = piece
+            .detail
+            .span(labeller.states)
+            .filter(|span| interrupts_were_off(piece, span, &timers, labeller))
         {
             let reason = "a timer of this CPU was due while it ran, and came late by it";
             let label = labeller.by(CauseKind::IrqsOff, &span.state, "interrupts off", LIKELY, reason);

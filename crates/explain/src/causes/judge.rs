@@ -152,7 +152,9 @@ fn found(group: &Group<'_>, accountant: &Accountant<'_>) -> Option<Named> {
             None => return stack::innermost(&accountant.labeller.interrupted_before(span)),
             known => known,
         },
-        Ipi | Irq | Softirq => return announced(group, accountant).map(|function| (name(function), Vec::new())),
+        Ipi | Irq | Softirq => {
+            return announced(group, accountant).map(|function| (name(function), Vec::new()));
+        }
         _ => None,
     };
     let (_, caller, parent) = section?;
@@ -200,8 +202,15 @@ fn timeline(accountant: &Accountant<'_>, chosen: Option<&Group<'_>>, main: &Caus
     let mut pieces: Vec<Shown<'_>> = Vec::new();
     for piece in accountant.pieces.iter().filter(|piece| piece.to > piece.from) {
         let span = piece.detail.span(states).filter(|span| !span.state.user);
-        let function = span.and_then(|span| states.paths.split(span.state.path)).map(|(_, function)| function);
-        let shown = Shown { from_ns: piece.from, to_ns: piece.to, place: &piece.detail, kind: piece.blame.kind, function };
+        let function =
+            span.and_then(|span| states.paths.split(span.state.path)).map(|(_, function)| function);
+        let shown = Shown {
+            from_ns: piece.from,
+            to_ns: piece.to,
+            place: &piece.detail,
+            kind: piece.blame.kind,
+            function,
+        };
         match pieces.last_mut() {
             Some(last)
                 if last.place.what == shown.place.what

@@ -127,7 +127,18 @@ pub(crate) fn find(reader: &mut dyn Reader, options: &Options) -> Result<Found, 
         format!("too many threads: {dropped} were not followed to the end, those that were neither late nor real-time first")
     });
     let seen = finder.seen;
-    Ok(Found { lates, seen, period_ns, threshold, spikes, worst, also_late, too_many_tasks, otherwise, subject })
+    Ok(Found {
+        lates,
+        seen,
+        period_ns,
+        threshold,
+        spikes,
+        worst,
+        also_late,
+        too_many_tasks,
+        otherwise,
+        subject,
+    })
 }
 
 /// `by_lines`: a change of the thread between two lines of a CPU is a switch.

@@ -62,7 +62,8 @@ impl Finder<'_> {
         let late = Late::new(cpu, expected_ns, at_ns, ExpectedFrom::Tracer, kind);
         let since_ns = expected_ns.saturating_sub(SAMPLE_BEFORE_NS);
         self.seen.samples += 1;
-        let Some((_, largest)) = list(&mut self.samples, u32::MAX - cpu.0, self.options, &mut self.tasks.dropped)
+        let Some((_, largest)) =
+            list(&mut self.samples, u32::MAX - cpu.0, self.options, &mut self.tasks.dropped)
         else {
             return;
         };

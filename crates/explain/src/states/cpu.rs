@@ -23,7 +23,11 @@ impl Stacks {
     }
 
     pub(crate) fn insert(&mut self, key: StackKey, path: PathId) {
-        if key.1 == 0 { self.threads.insert(key.0, path) } else { self.above.insert(key, path) };
+        if key.1 == 0 {
+            self.threads.insert(key.0, path)
+        } else {
+            self.above.insert(key, path)
+        };
     }
 
     /// What runs above the level of `key` has ended.

@@ -386,7 +386,8 @@ impl States {
     }
 
     fn is_called_by_scheduler(&self, path: PathId) -> bool {
-        let is_scheduler = |id| matches!(self.functions.class(id, None), Class::Scheduler | Class::Preemption);
+        let is_scheduler =
+            |id| matches!(self.functions.class(id, None), Class::Scheduler | Class::Preemption);
         self.paths.functions(path).take(12).any(is_scheduler)
     }
 }

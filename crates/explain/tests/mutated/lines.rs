@@ -44,7 +44,8 @@ pub(crate) fn mutated(text: &[u8], random: &mut Random) -> Vec<u8> {
 /// Another digit in the time, which is before the first colon that follows a digit.
 fn shift_time(line: &mut [u8], random: &mut Random) {
     let end = (1..line.len()).find(|at| line[*at] == b':' && line[at - 1].is_ascii_digit());
-    let digits: Vec<usize> = (0..end.unwrap_or(0)).rev().take(12).filter(|at| line[*at].is_ascii_digit()).collect();
+    let digits: Vec<usize> =
+        (0..end.unwrap_or(0)).rev().take(12).filter(|at| line[*at].is_ascii_digit()).collect();
     if !digits.is_empty() {
         line[digits[random.below(digits.len() as u64) as usize]] = b'0' + random.below(10) as u8;
     }

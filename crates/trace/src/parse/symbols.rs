@@ -140,7 +140,9 @@ impl Place {
     pub(crate) fn unpacked(&self) -> Result<Vec<u8>, ParseError> {
         let bytes = self.packed.map_or(self.bytes, |(_, length)| length as u64).max(self.bytes);
         if bytes > SECTION_BYTES_MAX {
-            return Err(self.input.damaged(self.offset, format!("{bytes} bytes are too many for this section")));
+            return Err(self
+                .input
+                .damaged(self.offset, format!("{bytes} bytes are too many for this section")));
         }
         let bytes = self.input.bytes(self.offset, self.bytes)?;
         let Some((algorithm, length)) = self.packed else { return Ok(bytes) };

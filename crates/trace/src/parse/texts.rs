@@ -192,8 +192,7 @@ impl Texts {
         if let Some(known) = known {
             return Frames(known);
         }
-        let is_full =
-            self.frames.len() + frames.len() > FRAMES_MAX || self.stack_ends.len() >= STACKS_MAX;
+        let is_full = self.frames.len() + frames.len() > FRAMES_MAX || self.stack_ends.len() >= STACKS_MAX;
         if is_full && !frames.is_empty() {
             self.dropped += 1;
             return self.stack(&[]);

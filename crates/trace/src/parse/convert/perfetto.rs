@@ -264,7 +264,7 @@ impl Cpu {
             lines.sort_by_key(|(at_ns, _)| *at_ns);
             self.lines = lines.into();
         }
-        Ok(filled.then(|| self.lines.iter().map(|(_, line)| line_bytes(line)).sum()).unwrap_or(0))
+        Ok(if filled { self.lines.iter().map(|(_, line)| line_bytes(line)).sum() } else { 0 })
     }
 
     /// Switches and wake-ups as columns: each has only what it does not share with the one before.

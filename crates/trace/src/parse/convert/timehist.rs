@@ -145,7 +145,9 @@ fn events(rows: &[Row]) -> Vec<(u64, u8, u32, What)> {
         }
     }
     let last = last.into_iter();
-    lines.extend(last.map(|(cpu, place)| (rows[place as usize].end_ns, 1, cpu, What::Switch(Some(place), None))));
+    lines.extend(
+        last.map(|(cpu, place)| (rows[place as usize].end_ns, 1, cpu, What::Switch(Some(place), None))),
+    );
     lines
 }
 
@@ -169,8 +171,9 @@ fn text(what: What, cpu: u32, rows: &[Row], names: &Names) -> (String, String) {
                 Some(row) => format!("{}-{} [{cpu:03}]", command(row), row.pid),
                 None => format!("<idle>-0 [{cpu:03}]"),
             };
-            let (from, pid, prev_prio, state) = previous
-                .map_or(("swapper", 0, PRIORITY, 'R'), |row| (command(row), row.pid, row.priorities.1, row.state));
+            let (from, pid, prev_prio, state) = previous.map_or(("swapper", 0, PRIORITY, 'R'), |row| {
+                (command(row), row.pid, row.priorities.1, row.state)
+            });
             let (to, next_pid, next_prio) =
                 next.map_or(("swapper", 0, PRIORITY), |row| (command(row), row.pid, row.priorities.0));
             let text = format!(

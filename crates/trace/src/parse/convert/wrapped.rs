@@ -62,7 +62,12 @@ impl Joiner {
         let word = text.iter().position(u8::is_ascii_whitespace).unwrap_or(text.len());
         let is_word = word > 0 && text[0] != b'#' && !text.starts_with(b"=>");
         let fits = self.columns + 1 + word <= *WIDTHS.start();
-        if self.line.len() > LINE_BYTES_MAX || !is_word || fits || self.columns > *WIDTHS.end() || begins_event(text) {
+        if self.line.len() > LINE_BYTES_MAX
+            || !is_word
+            || fits
+            || self.columns > *WIDTHS.end()
+            || begins_event(text)
+        {
             return false;
         }
         begins_event(&self.line) || begins_event(&self.joined(text))

@@ -168,8 +168,7 @@ pub(super) struct Row {
 
 /// Decodes a record by the slots that its plan found; `None` when it is too short. The event is made in its place: it is
 /// large, and written field by field, so that a copy right after that waits for all of them.
-pub(super) type DecodeRecord =
-    fn(&SlotList, Record<'_>, &Machine, &mut Texts, &mut EventKind) -> Option<()>;
+pub(super) type DecodeRecord = fn(&SlotList, Record<'_>, &Machine, &mut Texts, &mut EventKind) -> Option<()>;
 
 /// Positions in [`EVENTS`] in the order of the names.
 static BY_NAME: LazyLock<Vec<usize>> = LazyLock::new(|| {

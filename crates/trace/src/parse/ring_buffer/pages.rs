@@ -115,7 +115,8 @@ impl Pages {
         match &self.place {
             Place::Plain { .. } => BLOCK_BYTES.max(self.page_bytes) as u64,
             Place::Packed { chunks } => {
-                let most = chunks.iter().map(|chunk| u64::from(chunk.packed) + u64::from(chunk.unpacked)).max();
+                let most =
+                    chunks.iter().map(|chunk| u64::from(chunk.packed) + u64::from(chunk.unpacked)).max();
                 most.unwrap_or(0) + (chunks.len() * size_of::<Chunk>()) as u64
             }
         }
