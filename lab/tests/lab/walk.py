@@ -24,6 +24,14 @@ KNOWN = """vm/dirty_bytes vm/dirty_ratio vm/dirty_background_bytes vm/dirty_back
 vm/overcommit_kbytes kernel/watchdog kernel/soft_watchdog kernel/nmi_watchdog net/ipv4/ip_forward vm/nr_hugepages
 kernel/core_pattern kernel/modprobe kernel/unprivileged_bpf_disabled kernel/kexec_load_disabled vm/drop_caches
 vm/compact_memory net/ipv4/route/flush kernel/perf_event_max_sample_rate kernel/perf_cpu_time_max_percent""".split()
+ALSO = """/sys/block/vda/queue/scheduler /sys/kernel/mm/transparent_hugepage/enabled /sys/devices/system/cpu/cpu1/online
+/sys/devices/system/clocksource/clocksource0/current_clocksource /sys/devices/virtual/workqueue/cpumask""".split()
+# Values that an administrator set: writing another setting sets them to what the kernel finds right.
+BY_HAND = {
+    "/sys/block/vda/queue/scheduler": "mq-deadline", "/sys/block/vda/queue/iosched/read_expire": "123",
+    "/sys/block/vda/queue/nr_requests": "77", "/proc/sys/vm/min_free_kbytes": "5003",
+    "/sys/devices/system/cpu/cpu1/power/pm_qos_resume_latency_us": "11",
+}
 CHOICES = [
     ("enabled", "disabled"), ("on", "auto"), ("on", "off"), ("online", "offline"), ("Y", "N"), ("write back", "write through"),
 ]
@@ -109,9 +117,16 @@ def apply(path, old):
 
 def main():
     os.makedirs(GROUP, exist_ok=True)
+    for path, value in BY_HAND.items():
+        try:
+            with open(path, "w") as file:
+                file.write(value)
+        except OSError as error:
+            print(f"not set by hand: {path}: {error}")
     first, before = snapshot(), snapshot()
     quiet = {path for path, value in before.items() if first.get(path) == value}
     tried = [f"/proc/sys/{key}" for key in KNOWN if os.path.exists(f"/proc/sys/{key}")]
+    tried += [os.path.realpath(path) for path in ALSO if os.path.exists(path)]
     tried += [path for number, path in enumerate(settings()) if number % EVERY == FIRST % EVERY]
     tried = [path for path in tried if path.startswith(OF)]
     changed, holes, refused = 0, 0, collections.Counter()
