@@ -530,6 +530,8 @@ struct stretch {
 	u64 fault_ns;
 	/* The address of the futex in whose system call it fell asleep. */
 	u64 futex;
+	/* The first arguments of the system call in which it fell asleep. */
+	u64 arguments[2];
 	u32 kind;
 	u32 thread;
 	u32 process;
@@ -566,9 +568,9 @@ struct stretch {
 	COMMAND(next_command);
 	COMMAND(previous_command);
 };
-_Static_assert(sizeof(struct stretch) == 208, "layout.rs");
-_Static_assert(__builtin_offsetof(struct stretch, kind) == 64, "layout.rs");
-_Static_assert(__builtin_offsetof(struct stretch, command) == 144, "layout.rs");
+_Static_assert(sizeof(struct stretch) == 224, "layout.rs");
+_Static_assert(__builtin_offsetof(struct stretch, kind) == 80, "layout.rs");
+_Static_assert(__builtin_offsetof(struct stretch, command) == 160, "layout.rs");
 
 /* What could not be told, on all CPUs. */
 struct task_losses {

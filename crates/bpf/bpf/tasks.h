@@ -336,34 +336,42 @@ ALWAYS_INLINE void task_comes(void *ctx, struct cpu_state *state, struct task_sl
 	copy_name(slot->previous_command, previous);
 }
 
-/* The arguments of the futex call in which the task falls asleep, and who has the lock. */
-ALWAYS_INLINE void note_futex(struct stretch *stretch, struct task_struct *task)
+/* The system call in which the task falls asleep, its first arguments, and of a futex who has the lock. */
+ALWAYS_INLINE void note_call_slept_in(struct stretch *stretch, struct task_struct *task)
 {
-	u64 address = 0, command = 0, value = 0;
 	void *registers = registers_of(task);
+	bool is_futex = 0;
+	u64 third = 0;
 
 	if (FIELD_EXISTS(((struct pt_regs___futex_x86 *)0)->di)) {
-		if (stretch->syscall != FUTEX_X86)
-			return;
-		bpf_probe_read_kernel(&address, 8, &((struct pt_regs___futex_x86 *)registers)->di);
-		bpf_probe_read_kernel(&command, 8, &((struct pt_regs___futex_x86 *)registers)->si);
-		bpf_probe_read_kernel(&value, 8, &((struct pt_regs___futex_x86 *)registers)->dx);
+		/* In the kernel's order: dx, si, di, orig_ax. */
+		u64 values[4] = {};
+
+		bpf_probe_read_kernel(values, sizeof(values), &((struct pt_regs___futex_x86 *)registers)->dx);
+		stretch->syscall = (s32)values[3];
+		stretch->arguments[0] = values[2];
+		stretch->arguments[1] = values[1];
+		third = values[0];
+		is_futex = stretch->syscall == FUTEX_X86;
 	} else if (FIELD_EXISTS(((struct pt_regs___futex_arm64 *)0)->orig_x0)) {
-		if (stretch->syscall != FUTEX_ARM64)
-			return;
-		bpf_probe_read_kernel(&address, 8, &((struct pt_regs___futex_arm64 *)registers)->orig_x0);
-		bpf_probe_read_kernel(&command, 8, &((struct pt_regs___futex_arm64 *)registers)->regs[1]);
-		bpf_probe_read_kernel(&value, 8, &((struct pt_regs___futex_arm64 *)registers)->regs[2]);
-	} else {
-		return;
+		struct pt_regs___futex_arm64 *known = registers;
+
+		stretch->syscall = syscall_of(task);
+		bpf_probe_read_kernel(&stretch->arguments[0], 8, &known->orig_x0);
+		bpf_probe_read_kernel(&stretch->arguments[1], 8, &known->regs[1]);
+		bpf_probe_read_kernel(&third, 8, &known->regs[2]);
+		is_futex = stretch->syscall == FUTEX_ARM64;
 	}
-	stretch->futex = address;
-	stretch->futex_command = command & (FUTEX_COMMAND_MASK | FUTEX_PRIVATE);
-	stretch->futex_value = value;
-	command &= FUTEX_COMMAND_MASK;
-	bool is_contended = (u32)value == FUTEX_CONTENDED || (u32)value & FUTEX_WAITERS;
+	if (!is_futex)
+		return;
+	u64 address = stretch->arguments[0];
+	u32 command = (u32)stretch->arguments[1] & FUTEX_COMMAND_MASK;
+	bool is_contended = (u32)third == FUTEX_CONTENDED || (u32)third & FUTEX_WAITERS;
 	bool is_plain = (command == FUTEX_WAIT || command == FUTEX_WAIT_BITSET) && is_contended;
 
+	stretch->futex = address;
+	stretch->futex_command = (u32)stretch->arguments[1] & (FUTEX_COMMAND_MASK | FUTEX_PRIVATE);
+	stretch->futex_value = third;
 	if (is_plain)
 		bpf_probe_read_user(&stretch->futex_owner, 4, (void *)(address + GLIBC_OWNER_OFFSET));
 	else if (command == FUTEX_LOCK_PI || command == FUTEX_LOCK_PI2)
@@ -411,11 +419,14 @@ ALWAYS_INLINE void task_leaves(struct cpu_state *state, struct task_slot *slot, 
 	stretch->futex_value = 0;
 	stretch->futex_word = 0;
 	stretch->futex_owner = 0;
+	stretch->arguments[0] = 0;
+	stretch->arguments[1] = 0;
 	stretch->syscall = SYSCALL_NOT_KNOWN;
 	if (!is_runnable && KNOWS_REGISTERS) {
-		stretch->syscall = syscall_of(previous);
-		if (!(previous->flags & PF_KTHREAD))
-			note_futex(stretch, previous);
+		if (previous->flags & PF_KTHREAD)
+			stretch->syscall = -1;
+		else
+			note_call_slept_in(stretch, previous);
 	}
 	stretch->waker_kind = slot->woken.waker_kind;
 	stretch->waker = slot->woken.waker;

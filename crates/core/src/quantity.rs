@@ -297,6 +297,10 @@ fn lost(facts: &ProbeFacts) -> Presence {
     }
 }
 
+fn of_user(facts: &ProbeFacts) -> Presence {
+    if facts.is_of_user() { Presence::NotZero } else { Presence::Never }
+}
+
 fn always_if(has_it: bool) -> Presence {
     if has_it { Presence::Always } else { Presence::Never }
 }
@@ -314,6 +318,10 @@ quantities! {
     CYCLES: CycleFigures = "cycles", Other, Derived;
     /// Periods that the task missed because it was still late from an earlier one (timer, dispatch and task).
     OVERRUNS: u64 = "overruns", Count, Sum, if |facts| always_if(facts.misses_periods), as "missed" 7;
+    /// Sleeps of which it is not known whether they were in the middle of the thread's work (task only).
+    DOUBTS: u64 = "doubts", Count, Sum, if of_user;
+    /// The longest response of the thread if they were (task only).
+    DOUBT_MAX_NS: u64 = "doubt_max_ns", Ns, Max, if of_user;
     /// The same quantiles with each missed period counted as late as it would have been: coordinated omission undone
     /// (timer and dispatch).
     CORRECTED: Quantiles = "corrected", Other, Derived;

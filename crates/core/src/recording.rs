@@ -181,8 +181,11 @@ pub struct Activation {
     pub waker: Waker,
     /// The stages, one after another without a gap, from `due_ns` to the end.
     pub stages: Vec<Stage>,
-    /// Why it fell asleep at the end.
+    /// Where it slept before it was due; `None` where that was not seen.
+    pub woke_from: Option<Site>,
+    /// Why it fell asleep at the end, and where.
     pub slept: Wait,
+    pub slept_at: Site,
     pub faults: u64,
     /// How often it was on another CPU than before.
     pub migrations: u64,
@@ -261,23 +264,69 @@ pub enum Wait {
         /// Whether the owner gets the priority of who waits.
         inherits_priority: bool,
     },
+    /// In the middle of its work, in a system call that signals end: one in which no thread waits for work, or one that the rhythm
+    /// of the thread puts into its work.
+    Inside {
+        call: String,
+        object: Object,
+    },
     /// For a page of its memory.
     Page,
     /// In the kernel, without being woken by signals: for a disk or a lock of the kernel. The system call.
     Kernel(Option<String>),
 }
 
+/// What a system call is for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Object {
+    #[default]
+    Unknown,
+    /// The address of a futex.
+    Word(u64),
+    /// An open file: its number, and its name as the kernel has it, where that was read.
+    File(u32, Option<String>),
+}
+
+impl Object {
+    /// `the word at 0x7f00`, `file 5 (pipe:[1234])`; empty where nothing is known.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Unknown => String::new(),
+            Self::Word(address) => format!("the word at {address:#x}"),
+            Self::File(number, None) => format!("file {number}"),
+            Self::File(number, Some(name)) => format!("file {number} ({name})"),
+        }
+    }
+}
+
+/// Where a thread sleeps: a system call, with what tells its uses apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Site {
+    /// Its number; -1: none, -2: not known.
+    pub call: i32,
+    /// The file, the word of the futex, the clock; 0 where the call has none that stays the same.
+    pub object: u64,
+    /// A second argument, as whether a sleep is until a moment or for a time.
+    pub mode: u64,
+}
+
+impl Default for Site {
+    fn default() -> Self {
+        Self { call: -2, object: 0, mode: 0 }
+    }
+}
+
 impl Wait {
     /// Whether it is a part of its work, after which it goes on.
     pub fn is_inside(&self) -> bool {
-        matches!(self, Self::Lock { .. } | Self::Page | Self::Kernel(_))
+        matches!(self, Self::Lock { .. } | Self::Page | Self::Kernel(_) | Self::Inside { .. })
     }
 
     /// In a few words: `clock_nanosleep`, `a lock`.
     pub fn describe(&self) -> &str {
         match self {
             Self::Unknown | Self::Work(None) => "not known",
-            Self::Work(Some(call)) => call,
+            Self::Work(Some(call)) | Self::Inside { call, .. } => call,
             Self::Lock { .. } => "a lock",
             Self::Page => "a page fault",
             Self::Kernel(_) => "the kernel",

@@ -10,7 +10,7 @@
 use crate::exposure::{self, JudgedSeries, judged};
 use whylate_core::figure::{nanoseconds, nanoseconds_apart};
 use whylate_core::plan::{Judged, Plan, ProbeFacts, ProbePlan, Samples};
-use whylate_core::quantity::{OVERRUNS, THROTTLED};
+use whylate_core::quantity::{DOUBT_MAX_NS, DOUBTS, OVERRUNS, THROTTLED};
 use whylate_core::result::{CellResult, CpuResult, Exposure, ProbeResult, Verdict};
 use whylate_core::{CpuId, Nanos, SeriesName};
 
@@ -142,7 +142,7 @@ fn by_limit(
         }
         (_, Some(total)) => {
             let missing: Vec<String> =
-                missing.iter().cloned().chain(cells.iter().flat_map(|cell| too_little(cell, plan))).collect();
+                missing.iter().cloned().chain(cells.iter().flat_map(|cell| too_little(cell, plan))).chain(cells.iter().flat_map(|cell| in_doubt(cell, bound.at))).collect();
             let worst = worst.as_ref();
             match missing.is_empty() {
                 true => (Verdict::Pass, pass(cells, worst, bound.at, total)),
@@ -252,6 +252,21 @@ fn too_little(cell: &CellResult, plan: &Plan) -> Vec<String> {
         Some(format!("too little in cell `{name}` (probe {probe}, CPU {}): {text}", series.cpu.cpu))
     };
     silent.chain(judged(cell).filter_map(short)).collect()
+}
+
+/// The watched threads that would have been too late if sleeps of theirs, of which that is not known, were in the middle of their work.
+fn in_doubt(cell: &CellResult, bound: Nanos) -> Vec<String> {
+    let probes = cell.probes.iter().filter(|probe| probe.facts().is_some_and(|facts| facts.is_of_user()));
+    let tasks = probes.flat_map(|probe| &probe.cpus);
+    let late = tasks.filter(|task| task.get(DOUBT_MAX_NS).is_some_and(|longest_ns| longest_ns > bound.0));
+    late.map(|task| {
+        let name = task.series.as_deref().unwrap_or("the task");
+        let doubts = task.get(DOUBTS).unwrap_or(0);
+        format!(
+            "cannot tell of {name}: {doubts} sleeps may be in the middle of the work; marks, --per-period or --per-wakeup decide"
+        )
+    })
+    .collect()
 }
 
 impl Worst<'_> {

@@ -123,6 +123,8 @@ pub(crate) struct RawStretch {
     pub(crate) fault_ns: u64,
     /// The futex in whose system call it fell asleep.
     pub(crate) futex: u64,
+    /// The first arguments of the system call in which it fell asleep.
+    pub(crate) arguments: [u64; 2],
     pub(crate) kind: TaskEvent,
     pub(crate) thread: u32,
     pub(crate) process: u32,
@@ -160,8 +162,8 @@ pub(crate) struct RawStretch {
     pub(crate) previous_command: Command,
 }
 
-const _: () = assert!(size_of::<RawStretch>() == 208 && offset_of!(RawStretch, kind) == 64);
-const _: () = assert!(offset_of!(RawStretch, command) == 144);
+const _: () = assert!(size_of::<RawStretch>() == 224 && offset_of!(RawStretch, kind) == 80);
+const _: () = assert!(offset_of!(RawStretch, command) == 160);
 
 /// What could not be told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]

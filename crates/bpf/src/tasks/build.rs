@@ -1,6 +1,8 @@
 //! From records of single stretches to activations: what a task did from being woken to its next sleep.
 
+use super::calls;
 use super::marked::Come;
+use super::rhythm::Rhythms;
 use crate::layout::Command;
 use crate::layout::tasks::{Began, RawStretch, TaskEvent, Waker as RawWaker};
 use std::collections::BTreeMap;
@@ -8,7 +10,7 @@ use syscalls::Sysno;
 use whylate_core::CpuId;
 use whylate_core::figure::PRIORITY_TOP;
 use whylate_core::recording::Thread;
-use whylate_core::recording::{Activation, Doing, Stage, Wait, Waker};
+use whylate_core::recording::{Activation, Doing, Site, Stage, Wait, Waker};
 
 /// An activation with more stages than this is a task that hardly ever sleeps: it is given up.
 const STAGES_MAX: usize = 32_768;
@@ -48,6 +50,7 @@ pub(super) struct Left {
     pub(super) cpu: CpuId,
     /// `None`: it was preempted.
     pub(super) wait: Option<Wait>,
+    site: Site,
     next: Thread,
     out_of_quota: bool,
 }
@@ -85,10 +88,28 @@ pub(super) struct Builder {
     pub(super) marked: bool,
     /// Activations that have ended and were not handed on.
     pub(super) ended: Vec<Activation>,
+    pub(super) rhythms: Rhythms,
 }
 
 impl Builder {
-    /// Takes the next record; the activation that it ends.
+    /// Takes the next record; what it ends is in `ended`, once it is known to be an activation.
+    pub(super) fn take(&mut self, cpu: CpuId, raw: &RawStretch, owner: &Owner<'_>) {
+        if let Some(part) = self.add(cpu, raw, owner) {
+            self.rhythms.add(part, &mut self.ended);
+        }
+        if matches!(raw.kind, TaskEvent::New | TaskEvent::Gone) {
+            self.rhythms.end(raw.thread, &mut self.ended);
+        }
+    }
+
+    /// Decides what was held back for long, or all of it.
+    pub(super) fn settle(&mut self, now_ns: u64, at_end: bool) {
+        let threads = &self.threads;
+        self.rhythms.settle(now_ns, at_end, &mut self.ended);
+        self.rhythms.keep(|thread| threads.get(&thread).is_some_and(|it| !it.is_gone));
+    }
+
+    /// Takes the next record; what the thread did from its wake-up to the sleep that it ends with.
     pub(super) fn add(&mut self, cpu: CpuId, raw: &RawStretch, owner: &Owner<'_>) -> Option<Activation> {
         if raw.kind == TaskEvent::Frequency {
             return None;
@@ -125,6 +146,8 @@ impl Builder {
             self.incomplete += track.give_up();
             track.marks.clear();
         }
+        self.rhythms.forget_open();
+        self.incomplete += std::mem::take(&mut self.rhythms.incomplete);
     }
 
     pub(super) fn stretch(&mut self, cpu: CpuId, raw: &RawStretch, owner: &Owner<'_>) -> Option<Activation> {
@@ -179,6 +202,7 @@ impl Builder {
             at_ns: raw.end_ns,
             cpu,
             wait: wait.clone(),
+            site: calls::site(raw),
             next: thread(raw.next, raw.next_prio, &raw.next_command),
             out_of_quota: raw.is_out_of_quota != 0,
         });
@@ -189,7 +213,7 @@ impl Builder {
         match wait {
             Some(wait) if !wait.is_inside() && !self.marked => {
                 let mut ended = track.open.take()?;
-                ended.slept = wait;
+                (ended.slept, ended.slept_at) = (wait, calls::site(raw));
                 Some(ended)
             }
             _ => None,
@@ -226,7 +250,7 @@ impl Track {
                 let is_timer = raw.waker_kind == RawWaker::Timer && raw.expires_ns > 0;
                 let due_ns = if is_timer { raw.expires_ns.min(raw.ready_ns) } else { raw.ready_ns };
                 // Behind its time it may have asked for a moment that was over: its work until then is another activation.
-                let slept_ns = left.map_or(0, |left| left.at_ns);
+                let slept_ns = left.as_ref().map_or(0, |left| left.at_ns);
                 let due_ns = due_ns.max(slept_ns.min(raw.ready_ns));
                 self.open = Some(Activation {
                     thread: thread(raw.thread, raw.prio, &raw.command),
@@ -235,6 +259,7 @@ impl Track {
                     woken_ns: raw.ready_ns,
                     waker,
                     is_after_gap: std::mem::take(&mut self.has_gap),
+                    woke_from: left.filter(|left| left.wait.as_ref().is_some_and(|it| !it.is_inside())).map(|left| left.site),
                     stages: waits(Stage { from_ns: due_ns, to_ns: raw.run_ns, cpu, what }, raw),
                     ..Activation::default()
                 });
@@ -321,7 +346,10 @@ fn wait_of(raw: &RawStretch, owner: &Owner<'_>) -> Wait {
     match raw.syscall {
         SYSCALL_NONE if raw.fault_ns > 0 => Wait::Page,
         _ if is_deep => Wait::Kernel(call),
-        _ => Wait::Work(call),
+        _ => match call {
+            Some(call) if !calls::may_wait_for_work(&call) => Wait::Inside { call, object: calls::object(raw) },
+            call => Wait::Work(call),
+        },
     }
 }
 

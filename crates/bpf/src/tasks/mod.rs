@@ -4,12 +4,14 @@
 //! from here twenty times a second. The rings of [`Causes`] beside them say what else the CPUs did.
 
 mod build;
+mod calls;
 mod choose;
 mod frequencies;
 mod losses;
 mod marked;
 mod own;
 mod places;
+mod rhythm;
 mod rings;
 mod suspension;
 mod unended;
@@ -19,6 +21,7 @@ pub use choose::{Chosen, TaskTarget, unit_group};
 pub use losses::TaskLosses;
 pub use own::OwnTaskWatch;
 pub use places::place_of;
+pub use rhythm::{Activations, Doubt};
 
 use crate::causes::Causes;
 use crate::error::BpfError;
@@ -32,12 +35,13 @@ use crate::settings::{HistogramsConfig, TaskFilter};
 use crate::watching::WatchingTasks;
 use build::Builder;
 use frequencies::Frequencies;
+use rhythm::Rhythms;
 use rings::StretchRings;
 use std::collections::{BTreeMap, BTreeSet};
 use suspension::{Clocks, Suspension};
 use whylate_core::plan::Mark;
 pub use whylate_core::recording::Thread;
-pub use whylate_core::recording::{Activation, Doing, Stage, Wait, Waker};
+pub use whylate_core::recording::{Activation, Doing, Object, Site, Stage, Wait, Waker};
 use whylate_core::recording::{Activity, Recording};
 use whylate_core::{CpuId, CpuSet};
 use whylate_host::HostRoot;
@@ -161,6 +165,16 @@ impl TaskWatch {
         Ok(())
     }
 
+    /// Says what decides what an activation is, where no marks do. Call it before the first [`Self::poll`].
+    pub fn decide_by(&mut self, by: Activations) {
+        self.builder.rhythms = Rhythms::new(by);
+    }
+
+    /// The sleeps since the last call of which it is not known whether they were in the middle of the work, by thread.
+    pub fn doubts(&mut self) -> Vec<(u32, Doubt)> {
+        self.builder.rhythms.doubts()
+    }
+
     /// What is not recorded here, with the reason.
     pub fn missing(&self) -> &[String] {
         &self.missing
@@ -248,9 +262,9 @@ impl TaskWatch {
         let taken = self.rings.take(now_ns);
         for (cpu, raw) in &taken {
             self.frequencies.take(host, raw);
-            let ended = self.builder.add(*cpu, raw, &owner);
-            self.builder.ended.extend(ended);
+            self.builder.take(*cpu, raw, &owner);
         }
+        self.builder.settle(now_ns, !self.left_alone.is_empty());
         Ok(self.suspension.whole(std::mem::take(&mut self.builder.ended)))
     }
 

@@ -6,6 +6,7 @@
 //! whatever that is for.
 
 use super::build::{Builder, Watched};
+use super::rhythm::{Activations, Doubt, Rhythms};
 use super::choose::{self, Chosen};
 use super::{TaskLosses, TaskTarget};
 use crate::layout::Command;
@@ -153,7 +154,32 @@ impl OwnTaskWatch {
         for (cpu, record) in settled {
             self.take(cpu, &record);
         }
-        std::mem::take(&mut self.builder.ended)
+        self.builder.settle(settled_ns, false);
+        self.ended()
+    }
+
+    fn ended(&mut self) -> Vec<Activation> {
+        std::mem::take(&mut self.builder.ended).into_iter().map(only_what_is_known).collect()
+    }
+
+    /// As [`super::TaskWatch::decide_by`].
+    pub fn decide_by(&mut self, by: Activations) {
+        self.builder.rhythms = Rhythms::new(by);
+    }
+
+    /// As [`super::TaskWatch::doubts`].
+    pub fn doubts(&mut self) -> Vec<(u32, Doubt)> {
+        self.builder.rhythms.doubts()
+    }
+
+    /// The activations that were held back or in progress at the end.
+    pub fn unended(&mut self) -> Vec<Activation> {
+        self.builder.settle(clock::now().0, true);
+        let threads: Vec<u32> = self.builder.threads.keys().copied().collect();
+        for thread in threads {
+            self.builder.rhythms.end(thread, &mut self.builder.ended);
+        }
+        self.ended()
     }
 
     fn take(&mut self, cpu: CpuId, record: &SwitchRecord) {
@@ -209,8 +235,7 @@ impl OwnTaskWatch {
             }
         };
         let nobody = |_: u32, _: u32, _: bool| None;
-        let ended = self.builder.add(cpu, &raw, &nobody);
-        self.builder.ended.extend(ended.map(only_what_is_known));
+        self.builder.take(cpu, &raw, &nobody);
     }
 
     /// Every thread that was watched, by its id.
@@ -278,7 +303,7 @@ mod tests {
             let record = SwitchRecord { process: 7, thread: 8, at_ns: *at_ns, what: what.clone() };
             watch.take(CpuId(*cpu), &record);
         }
-        std::mem::take(&mut watch.builder.ended)
+        watch.unended()
     }
 
     const ASLEEP: Switch = Switch::Out { is_preempted: false };

@@ -5,7 +5,7 @@ use super::parsers::{microseconds, seconds};
 use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use whylate_core::plan::TaskPlan;
+use whylate_core::plan::{Per, TaskPlan};
 use whylate_core::{Bytes, CpuSelector, Nanos};
 
 /// `whylate watch`.
@@ -24,8 +24,8 @@ Examples:
   whylate watch --unit plc.service -q --keep 30d --disk 500MB --prometheus 127.0.0.1:9464
   whylate watch -D 30s -- ./control --rate 1000  starts a program and watches it from its begin
 
-An activation is what a thread does from its timer or wake-up to its next sleep; how long that took
-is its response. Nothing of the thread is changed. The worst activations are explained, and all is
+An activation is what a thread does in one period of its timer or of what it waits for, and without
+such a rhythm from a wake-up to its next sleep; how long that took is its response. Nothing of the thread is changed. The worst activations are explained, and all is
 kept in a run directory: whylate report DIR, whylate explain DIR, whylate compare DIR OTHER.
 On a terminal, Enter opens the last explained activation as a timeline, ? tells the other keys.
 Exit code 2 when a response was above --limit or --deadline, 1 when the program that was started
@@ -70,6 +70,15 @@ pub(crate) struct WatchArguments {
     /// The period of the work, which is its deadline where none is given; a bare number is microseconds
     #[arg(long, value_name = "TIME", value_parser = microseconds)]
     pub(crate) period: Option<Nanos>,
+    /// One activation for each period, also where the rhythm of a thread is uncertain; the period, where the thread has several
+    #[arg(
+        long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "period",
+        conflicts_with_all = ["begin", "per_wakeup"]
+    )]
+    pub(crate) per_period: Option<Per>,
+    /// One activation from each wake-up to the next sleep, whatever the rhythm of a thread
+    #[arg(long, conflicts_with = "begin")]
+    pub(crate) per_wakeup: bool,
     /// A longer response makes the verdict `fail`; a bare number is microseconds
     #[arg(long, value_name = "TIME", value_parser = microseconds)]
     pub(crate) limit: Option<Nanos>,
@@ -110,6 +119,7 @@ impl WatchArguments {
             priorities: self.priority.clone(),
             begin: self.begin.clone(),
             end: self.end.clone(),
+            per: self.per_wakeup.then_some(Per::Wakeup).or(self.per_period),
             deadline: self.deadline.or(self.period),
             worst: Some(self.worst),
         }

@@ -48,6 +48,9 @@ codes! {
     TraceBeyondMemory = "trace-beyond-memory";
     /// Activations of watched tasks, or records of them, are missing.
     TaskRecordsLost = "task-records-lost", "watch fewer threads, or choose a smaller --worst";
+    /// It is not certain where activations of watched tasks begin and end.
+    ActivationsUncertain = "activations-uncertain",
+        "marks (--begin, --end) say where the work begins and ends; --per-period takes one activation for each period, --per-wakeup one for each wake-up";
     /// The program that was started to be watched ended with an error.
     CommandFailed = "command-failed";
     /// Ordinary threads that are watched sleep for a time: the kernel may let their timers expire later.

@@ -57,16 +57,25 @@ pub(super) fn blocked(wait: &Wait, waker: &Waker) -> Blame {
             let named = call.clone().map(|call| (call, Vec::new()));
             Blame::new(Kind::Wait, confidence::SHOWN, evidence).named(named)
         }
+        Wait::Inside { call, object } => slept(call, &object.describe(), waker),
         // In the middle of its work only where the user said where that begins and ends.
-        Wait::Work(Some(call)) => {
-            let evidence = match waker {
-                Waker::Thread(_, command) => format!("it slept in {call} until {command} woke it"),
-                Waker::Timer => format!("it slept in {call} until its timer expired"),
-                Waker::Interrupt => format!("it slept in {call} until an interrupt woke it"),
-                Waker::Unknown => format!("it slept in {call}"),
-            };
-            Blame::new(Kind::Wait, STATED, evidence).named(Some((call.clone(), Vec::new())))
-        }
+        Wait::Work(Some(call)) => slept(call, "", waker),
         Wait::Work(None) | Wait::Unknown => Blame::unattributed(),
+    }
+}
+
+/// A sleep in a system call that signals end, with the thread that ended it.
+fn slept(call: &str, object: &str, waker: &Waker) -> Blame {
+    let place = if object.is_empty() { call.to_owned() } else { format!("{call} for {object}") };
+    let evidence = match waker {
+        Waker::Thread(_, command) => format!("it slept in {place} until {command} woke it"),
+        Waker::Timer => format!("it slept in {place} until its timer expired"),
+        Waker::Interrupt => format!("it slept in {place} until an interrupt woke it"),
+        Waker::Unknown => format!("it slept in {place}"),
+    };
+    let blame = Blame::new(Kind::Wait, STATED, evidence).named(Some((call.to_owned(), Vec::new())));
+    match waker {
+        Waker::Thread(pid, command) => blame.thread(command, *pid),
+        _ => blame,
     }
 }

@@ -7,7 +7,7 @@ use neighbours::Neighbours;
 use std::collections::BTreeMap;
 use whylate_bpf::BpfError;
 use whylate_bpf::tasks::TaskWatch;
-use whylate_core::recording::{Activation, Recording, Waker};
+use whylate_core::recording::{Activation, Doing, Object, Recording, Wait, Waker};
 use whylate_core::result::{Cause, WakeLink};
 use whylate_core::{CpuId, Facts};
 use whylate_explain::activation::{self, CHAIN_BEFORE_NS, convoy_from, looks_back};
@@ -75,6 +75,7 @@ impl TaskExplainer {
         };
         let mut neighbours = Neighbours::new(&self.host);
         let explained = activations.iter().zip(wakeups).map(|(activation, wakeups)| {
+            let activation = &self.with_files(activation);
             let lost = activation
                 .stages
                 .iter()
@@ -88,6 +89,18 @@ impl TaskExplainer {
             Explained { causes, wakeups, lost }
         });
         Ok(explained.collect())
+    }
+
+    /// The activation with the names of the files for which it slept, as far as it still has them open.
+    fn with_files(&self, activation: &Activation) -> Activation {
+        let mut named = activation.clone();
+        for stage in &mut named.stages {
+            if let Doing::Blocked { wait: Wait::Inside { object: Object::File(number, name), .. }, .. } = &mut stage.what {
+                let path = format!("/proc/{}/fd/{number}", activation.process);
+                *name = self.host.read_link(&path).map(|link| link.to_string_lossy().into_owned());
+            }
+        }
+        named
     }
 
     /// The chains of wake-ups of activations, as far as a thread began them, and all that the CPUs recorded then; of the first

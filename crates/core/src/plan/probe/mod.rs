@@ -18,7 +18,7 @@ pub use histograms::HistogramsPlan;
 pub use mark::Mark;
 pub use roundtrip::{CpuPair, RoundtripMethod, RoundtripMethods, RoundtripPlan};
 pub use stall::{StallPlan, Threshold};
-pub use task::TaskPlan;
+pub use task::{Per, TaskPlan};
 pub use timer::{TimerMethod, TimerPlan};
 pub use tracer::{Tracer, TracerPlan};
 

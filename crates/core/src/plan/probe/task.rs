@@ -6,6 +6,9 @@ use crate::plan::kinds::KeyError;
 use crate::units::Nanos;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::{DeserializeFromStr, SerializeDisplay};
+use std::fmt;
+use std::str::FromStr;
 
 /// The task probe: what each activation of the named threads is made of, from the timer or wake-up to the next sleep. Exactly
 /// one of `name`, `pid`, `cgroup`, `command` and `priorities` says which threads.
@@ -31,10 +34,66 @@ pub struct TaskPlan {
     pub begin: Option<String>,
     /// Where it ends, instead of its sleep.
     pub end: Option<String>,
+    /// What an activation is, where no marks say so: `rhythm` (the default: one for each period of a thread that has a rhythm), `wakeup` (from
+    /// each wake-up to the next sleep), `period`, or the length of the period.
+    pub per: Option<Per>,
     /// An activation is late when its response takes longer than this.
     pub deadline: Option<Nanos>,
     /// How many of the worst activations of each thread are explained.
     pub worst: Option<u32>,
+}
+
+/// What an activation of a watched thread is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, SerializeDisplay, DeserializeFromStr)]
+pub enum Per {
+    /// One for each period of a thread that has a rhythm; of others, one for each wake-up.
+    #[default]
+    Rhythm,
+    Wakeup,
+    /// One for each period, also where the rhythm is uncertain; the period, where it is given.
+    Period(Option<Nanos>),
+}
+
+impl fmt::Display for Per {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rhythm => f.write_str("rhythm"),
+            Self::Wakeup => f.write_str("wakeup"),
+            Self::Period(None) => f.write_str("period"),
+            Self::Period(Some(period)) => write!(f, "{period}"),
+        }
+    }
+}
+
+impl FromStr for Per {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(match text {
+            "rhythm" => Self::Rhythm,
+            "wakeup" => Self::Wakeup,
+            "period" => Self::Period(None),
+            text => {
+                let period: Nanos = text
+                    .parse()
+                    .map_err(|_| format!("`{text}` is none of rhythm, wakeup, period, and no time such as 5ms"))?;
+                if period.0 == 0 {
+                    return Err("a period must be above 0".to_owned());
+                }
+                Self::Period(Some(period))
+            }
+        })
+    }
+}
+
+impl JsonSchema for Per {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Per".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string" })
+    }
 }
 
 /// How many of the worst activations of each thread are explained by default.

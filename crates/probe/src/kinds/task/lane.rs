@@ -3,9 +3,9 @@
 use super::lanes::OTHERS;
 use crate::measure::{Batch, LatencyTotals, TaskLine, TaskSpike, TaskTotals};
 use std::collections::{BTreeMap, VecDeque};
-use whylate_bpf::tasks::{Activation, Doing, Thread, Wait, Waker};
+use whylate_bpf::tasks::{Activation, Doing, Doubt, Thread, Wait, Waker};
 use whylate_core::CpuId;
-use whylate_core::quantity::{LOST_NS, OVERRUNS, Quantities};
+use whylate_core::quantity::{DOUBT_MAX_NS, DOUBTS, LOST_NS, OVERRUNS, Quantities};
 use whylate_core::record::{Interval, SourceRecord, TaskRecord};
 use whylate_core::result::{Cause, CauseKind, HourResult};
 use whylate_stats::{Histogram, Largest};
@@ -36,6 +36,9 @@ pub(super) struct Lane {
     /// In the interval, and over all of the time.
     pub(super) missed: (u64, u64),
     pub(super) lost_ns: u64,
+    /// Sleeps that may have been in the middle of its work: over all of the time, and in the interval.
+    pub(super) doubts: Doubt,
+    doubts_now: (u64, u64),
     pub(super) thieves: BTreeMap<Thief, SourceRecord>,
     pub(super) worst: [Largest<(u64, u64)>; 2],
     /// The same of responses of the present hour.
@@ -65,6 +68,8 @@ impl Lane {
             record: TaskRecord::default(),
             missed: (0, 0),
             lost_ns: 0,
+            doubts: Doubt::default(),
+            doubts_now: (0, 0),
             thieves: BTreeMap::new(),
             worst: [Largest::new(worst), Largest::new(worst)],
             hour: (0, Largest::new(worst.min(HourResult::KEPT))),
@@ -95,6 +100,13 @@ impl Lane {
         }
         let is_of_hour = self.hour.1.offer(response);
         self.worst[0].offer(response) || is_of_hour
+    }
+
+    pub(super) fn doubt(&mut self, doubt: Doubt) {
+        self.doubts_now = (self.doubts_now.0 + doubt.sleeps, self.doubts_now.1.max(doubt.longest_ns));
+        self.doubts.sleeps += doubt.sleeps;
+        self.doubts.longest_ns = self.doubts.longest_ns.max(doubt.longest_ns);
+        self.doubts.calls.extend(doubt.calls);
     }
 
     pub(super) fn count(&mut self, activation: &Activation, is_missed: bool) {
@@ -188,6 +200,9 @@ impl Lane {
                         Wait::Page => self.steal((CauseKind::PageFault, None, None), took_ns),
                         Wait::Kernel(call) => self.steal((CauseKind::Wait, None, call.clone()), took_ns),
                         // Between marks, a sleep for something to do is in the middle of the work.
+                        Wait::Inside { call, .. } => {
+                            self.steal((CauseKind::Wait, released_by, Some(call.clone())), took_ns);
+                        }
                         Wait::Work(call) => self.steal((CauseKind::Wait, released_by, call.clone()), took_ns),
                         Wait::Unknown => {}
                     }
@@ -272,7 +287,12 @@ impl Lane {
         };
         let response = interval(self.name.clone(), std::mem::take(&mut self.response.0));
         let (missed, lost_ns) = (std::mem::take(&mut self.missed.0), std::mem::take(&mut self.lost_ns));
-        let quantities = Quantities::default().with(OVERRUNS, missed).with(LOST_NS, lost_ns);
+        let (doubts, doubt_max_ns) = std::mem::take(&mut self.doubts_now);
+        let quantities = Quantities::default()
+            .with(OVERRUNS, missed)
+            .with(LOST_NS, lost_ns)
+            .with(DOUBTS, (doubts > 0).then_some(doubts))
+            .with(DOUBT_MAX_NS, (doubts > 0).then_some(doubt_max_ns));
         batch.intervals.push(Interval { quantities, ..response });
         for (part, histogram) in PARTS.iter().zip(&mut self.parts) {
             batch.intervals.push(interval(format!("{}/{part}", self.name), std::mem::take(histogram)));

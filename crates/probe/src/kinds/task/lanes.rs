@@ -5,7 +5,7 @@ use super::lane::{Lane, PARTS};
 use super::{TOLD_MAX, spike};
 use crate::measure::{Batch, TaskLine};
 use std::collections::BTreeMap;
-use whylate_bpf::tasks::{Activation, Watched};
+use whylate_bpf::tasks::{Activation, Doubt, Watched};
 use whylate_core::record::{SpikeCauses, SpikeRecord};
 use whylate_core::result::HourResult;
 use whylate_core::{CpuId, Nanos, Warning, WarningCode};
@@ -15,6 +15,8 @@ use whylate_record::tasks::Explained;
 pub(super) const SERIES_MAX: usize = 64;
 /// Where more threads have a lane, those that have ended are forgotten.
 const THREADS_MAX: usize = 16_384;
+/// Of the places where a thread sleeps so many are named.
+const DOUBT_CALLS: usize = 4;
 /// The series of all others.
 pub(super) const OTHERS: &str = "others";
 
@@ -258,6 +260,33 @@ impl Lanes {
             first.join(", ")
         );
         (!names.is_empty()).then(|| Warning::new(WarningCode::TimerSlack, text))
+    }
+
+    /// Takes in the sleeps that may have been in the middle of the work of threads.
+    pub(super) fn doubt(&mut self, doubts: Vec<(u32, Doubt)>) {
+        for (thread, doubt) in doubts {
+            if let Some(nth) = self.of_thread.get(&thread) {
+                self.lanes[*nth].doubt(doubt);
+            }
+        }
+    }
+
+    /// The threads of which it is not certain what an activation is.
+    pub(super) fn in_doubt(&self) -> Option<Warning> {
+        let lanes: Vec<&Lane> = self.lanes.iter().filter(|lane| lane.doubts.sleeps > 0).collect();
+        let told = |lane: &&Lane| {
+            let calls: Vec<&str> = lane.doubts.calls.iter().map(String::as_str).take(DOUBT_CALLS).collect();
+            format!("{} ({} in {})", lane.name, lane.doubts.sleeps, calls.join(", "))
+        };
+        let named: Vec<String> = lanes.iter().take(TOLD_MAX).map(told).collect();
+        let more = lanes.len() - named.len();
+        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+        let text = format!(
+            "watched tasks: these threads sleep in several places, and it is not known in which of them they wait for work; sleeps \
+             that may be in the middle of the work: {}{more}",
+            named.join(", ")
+        );
+        (!lanes.is_empty()).then(|| Warning::new(WarningCode::ActivationsUncertain, text))
     }
 
     /// How the threads do so far.

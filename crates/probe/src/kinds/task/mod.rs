@@ -144,7 +144,7 @@ pub fn try_to_watch(
     cpus: &CpuSet,
     facts: &Facts,
 ) -> Result<(), ProbeError> {
-    Source::start(host, cpus, &target(plan, host)?, facts, marks(plan)?.as_ref()).map(drop)
+    Source::start(host, cpus, &target(plan, host)?, facts, marks(plan)?.as_ref(), plan.per.unwrap_or_default()).map(drop)
 }
 
 /// Watches until the duration is over, the observer wants it to end, or the process has ended.
@@ -154,7 +154,7 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
     let (facts, _) = collect(&host.running);
     let target = target(plan, &host.running)?;
     let cpus = hotplug::recorded(&host.running, &spec.cpus);
-    let watch = Source::start(&host.running, &cpus, &target, &facts, marks(plan)?.as_ref())?;
+    let watch = Source::start(&host.running, &cpus, &target, &facts, marks(plan)?.as_ref(), plan.per.unwrap_or_default())?;
     let begin_ns = clock::now().0;
     let mut watching = Watching {
         watch,
@@ -197,6 +197,7 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
         let [so_far, longest] = [watching.start_ns - begin_ns, stored.0].map(Duration::from_nanos);
         let interval_ns = store_after(so_far, longest).as_nanos() as u64;
         if is_over || now_ns >= watching.start_ns.saturating_add(interval_ns) {
+            watching.lanes.doubt(watching.watch.doubts());
             let batch = watching.lanes.take(watching.start_ns, clock::now().0);
             watching.start_ns = batch.end_ns;
             observer.batch(batch).map_err(ProbeError::Observer)?;
@@ -242,8 +243,8 @@ impl Watching {
     /// Counts the activations that have not ended, where they are longer than all that did, or too long.
     fn look_at_unended(&mut self, observer: &mut dyn Observer) -> Result<(), ProbeError> {
         let mut open = self.watch.unended();
-        open.retain(|one| self.lanes.is_longest(one, self.watch.threads()));
-        self.unended = open.len() as u64;
+        open.retain(|one| !one.is_unended || self.lanes.is_longest(one, self.watch.threads()));
+        self.unended = open.iter().filter(|one| one.is_unended).count() as u64;
         self.take(open, observer)
     }
 
@@ -302,7 +303,7 @@ impl Watching {
     }
 
     fn warnings(&mut self) -> Vec<Warning> {
-        let mut warnings: Vec<Warning> = self.lanes.timer_slack().into_iter().collect();
+        let mut warnings: Vec<Warning> = self.lanes.timer_slack().into_iter().chain(self.lanes.in_doubt()).collect();
         if let Some(missing) = self.watch.missing() {
             warnings.push(Warning::new(WarningCode::CausesIncomplete, format!("watched tasks: {missing}")));
         }

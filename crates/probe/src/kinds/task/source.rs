@@ -5,8 +5,8 @@ use crate::error::ProbeError;
 use std::collections::BTreeMap;
 use std::io;
 use whylate_bpf::BpfError;
-use whylate_bpf::tasks::{Activation, OwnTaskWatch, TaskLosses, TaskTarget, TaskWatch, Watched};
-use whylate_core::plan::Mark;
+use whylate_bpf::tasks::{Activation, Activations, Doubt, OwnTaskWatch, TaskLosses, TaskTarget, TaskWatch, Watched};
+use whylate_core::plan::{Mark, Per};
 use whylate_core::{CpuSet, Facts};
 use whylate_host::HostRoot;
 use whylate_record::tasks::{Explained, TaskExplainer};
@@ -34,19 +34,29 @@ impl Source {
         target: &TaskTarget,
         facts: &Facts,
         marks: Option<&[Mark; 2]>,
+        per: Per,
     ) -> Result<Self, ProbeError> {
+        let by = match per {
+            Per::Rhythm => Activations::ByRhythm,
+            Per::Wakeup => Activations::PerWakeup,
+            Per::Period(period) => Activations::PerPeriod(period.map(|period| period.0)),
+        };
         let refusal = match TaskWatch::start(host, cpus, target) {
             Ok(mut watch) => {
                 if let Some(marks) = marks {
                     watch.mark(marks).map_err(|error| failed(&error))?;
                 }
+                watch.decide_by(by);
                 return Ok(Self::Kernel(Box::new(watch), TaskExplainer::new(host, facts)));
             }
             Err(error) if error.has_substitute() && marks.is_none() => error,
             Err(error) => return Err(failed(&error)),
         };
         match OwnTaskWatch::start(host, cpus, target) {
-            Ok(watch) => Ok(Self::Own(Box::new(watch), refusal.to_string())),
+            Ok(mut watch) => {
+                watch.decide_by(by);
+                Ok(Self::Own(Box::new(watch), refusal.to_string()))
+            }
             Err(error) => Err(without_either(&refusal, &error)),
         }
     }
@@ -85,7 +95,15 @@ impl Source {
     pub(super) fn unended(&mut self) -> Vec<Activation> {
         match self {
             Self::Kernel(watch, _) => watch.unended(),
-            Self::Own(..) => Vec::new(),
+            Self::Own(watch, _) => watch.unended(),
+        }
+    }
+
+    /// The sleeps since the last call that may have been in the middle of the work, by thread.
+    pub(super) fn doubts(&mut self) -> Vec<(u32, Doubt)> {
+        match self {
+            Self::Kernel(watch, _) => watch.doubts(),
+            Self::Own(watch, _) => watch.doubts(),
         }
     }
 

@@ -73,6 +73,7 @@ fn doing(what: &Doing) -> String {
             let wait = match wait {
                 Wait::Lock { owner: Some((_, command)), .. } => format!("waits for a lock held by {command}"),
                 Wait::Kernel(Some(call)) => format!("waits in the kernel ({call})"),
+                Wait::Inside { call, .. } | Wait::Work(Some(call)) => format!("sleeps in {call}"),
                 wait => format!("waits for {}", wait.describe()),
             };
             format!("{wait}, then {}", woken(waker))

@@ -1,0 +1,278 @@
+//! Finds the rhythm of a thread in the ends of its sleeps.
+
+use super::super::calls;
+use std::collections::BTreeMap;
+use whylate_core::recording::Site;
+
+/// The end of a sleep for which the thread may have waited for work.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wake {
+    pub(super) due_ns: u64,
+    pub(super) slept_ns: u64,
+    pub(super) site: Site,
+}
+
+/// A rhythm.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Found {
+    /// Where the thread waits for its work.
+    pub(super) site: Site,
+    pub(super) period_ns: u64,
+    /// Its timer expires at moments that the thread computes, and not after a time that begins when it sleeps.
+    pub(super) is_exact: bool,
+    /// In that place it sleeps in the middle of its work, too.
+    pub(super) is_mixed: bool,
+    /// There shorter sleeps are in the middle of its work.
+    pub(super) least_sleep_ns: u64,
+    pub(super) is_sure: bool,
+    /// Where it might wait for its work instead.
+    pub(super) others: Vec<Site>,
+}
+
+/// Ends of sleeps that follow each other by one period.
+#[derive(Clone, Debug)]
+struct Chain {
+    site: Site,
+    period_ns: u64,
+    jitter_ns: u64,
+    /// How far the ends of its sleeps are from each other.
+    lengths_ns: Vec<u64>,
+    slept_ns: u64,
+    /// The sleeps in the same place that are not of it.
+    beside_ns: Vec<u64>,
+    /// Whether those repeat as exactly.
+    is_ambiguous: bool,
+    hits: usize,
+    /// When its sleeps ended.
+    has: Vec<u64>,
+}
+
+/// A rhythm has so many ends of sleeps at least.
+const HITS_MIN: usize = 5;
+/// Of the periods so many must have one, and of the whole time so much must be in the rhythm.
+const SHARE_MIN: f64 = 0.75;
+/// Differences of up to so many ends of sleeps may be the period.
+const LAGS: usize = 4;
+/// After so many periods without an end of a sleep the rhythm has begun anew.
+const PERIODS_LEFT_OUT: u64 = 3;
+/// So many candidates for the period are looked at.
+const CANDIDATES: usize = 6;
+/// Moments that a thread computes differ from the grid by no more than that, or a part of the period.
+const EXACT_NS: u64 = 1_000;
+const EXACT_PART: u64 = 2_000;
+/// A place is the one where it waits for its work where it sleeps there so much longer than elsewhere.
+const LONGER: u64 = 2;
+
+fn tolerance(period_ns: u64) -> u64 {
+    (period_ns / 16).max(30_000).min(period_ns / 4)
+}
+
+impl Found {
+    /// Whether the end of a sleep there begins a period, after one that began at `since_ns`.
+    pub(super) fn is_release(&self, site: Site, due_ns: u64, slept_ns: u64, since_ns: Option<u64>) -> bool {
+        if site != self.site {
+            return false;
+        }
+        match since_ns {
+            _ if !self.is_mixed => true,
+            Some(since_ns) if self.is_exact => {
+                due_ns.saturating_sub(since_ns) + tolerance(self.period_ns) >= self.period_ns
+            }
+            _ => slept_ns >= self.least_sleep_ns,
+        }
+    }
+
+    /// Whether a sleep there ends an activation, before it is known how it ends.
+    pub(super) fn ends_at(&self, site: Site) -> bool {
+        site == self.site && !self.is_mixed
+    }
+
+    /// How many periods lie between two moments; `None` where that is no whole number.
+    pub(super) fn periods_between(&self, from_ns: u64, to_ns: u64) -> Option<u64> {
+        let between_ns = to_ns.checked_sub(from_ns)?;
+        let periods = (between_ns + self.period_ns / 2) / self.period_ns;
+        let off_ns = between_ns.abs_diff(periods * self.period_ns);
+        (periods > 0 && off_ns <= tolerance(self.period_ns)).then_some(periods)
+    }
+}
+
+/// The rhythm in the ends of sleeps, which are in the order of time; one with that period, where one is given.
+pub(super) fn find(wakes: &[Wake], wanted_ns: Option<u64>) -> Option<Found> {
+    let mut sites: BTreeMap<Site, Vec<Wake>> = BTreeMap::new();
+    for wake in wakes {
+        sites.entry(wake.site).or_default().push(*wake);
+    }
+    let mut chains: Vec<Chain> = sites.values().filter_map(|of_site| chain(of_site, wanted_ns)).collect();
+    chains.sort_by_key(|chain| std::cmp::Reverse(chain.slept_ns));
+    let exact: Vec<&Chain> = chains.iter().filter(|chain| chain.is_exact()).collect();
+    let best = exact.first().copied().or(chains.first())?;
+    let others = chains.iter().filter(|other| other.site != best.site && other.hits * 2 > best.hits);
+    let rivals: Vec<&Chain> = others
+        .filter(|other| if best.is_exact() { other.is_exact() } else { other.slept_ns * LONGER > best.slept_ns })
+        .collect();
+    let is_sleep = calls::is_sleep(&best.site) || best.site.call < 0;
+    let is_mixed = is_sleep && !best.beside_ns.is_empty();
+    Some(Found {
+        site: best.site,
+        period_ns: best.period_ns,
+        is_exact: best.is_exact(),
+        is_mixed,
+        least_sleep_ns: least_sleep(best),
+        is_sure: rivals.is_empty() && !(is_mixed && (best.is_ambiguous || !best.is_exact())),
+        others: rivals.iter().map(|rival| rival.site).collect(),
+    })
+}
+
+/// Whether each of these ends of sleeps can be nothing but the begin of work: one place, and there one kind of sleep.
+pub(super) fn is_simple(wakes: &[Wake]) -> bool {
+    let mut counts: BTreeMap<Site, (usize, u64, u64)> = BTreeMap::new();
+    for wake in wakes {
+        let (count, least_ns, most_ns) = counts.entry(wake.site).or_insert((0, u64::MAX, 0));
+        *count += 1;
+        *least_ns = (*least_ns).min(wake.slept_ns);
+        *most_ns = (*most_ns).max(wake.slept_ns);
+    }
+    let repeated: Vec<_> = counts.iter().filter(|(_, (count, ..))| *count > 1).collect();
+    match repeated[..] {
+        [] => true,
+        [(site, (_, least_ns, most_ns))] => !calls::is_sleep(site) || *most_ns <= *least_ns * 2,
+        _ => false,
+    }
+}
+
+/// The sleeps that are shorter than this are in the middle of the work.
+fn least_sleep(chain: &Chain) -> u64 {
+    let beside_ns = median(chain.beside_ns.clone()).unwrap_or_default();
+    ((chain.slept_ns as f64) * (beside_ns as f64)).sqrt() as u64
+}
+
+impl Chain {
+    fn is_exact(&self) -> bool {
+        is_exact(self.jitter_ns, self.period_ns)
+    }
+}
+
+fn is_exact(jitter_ns: u64, period_ns: u64) -> bool {
+    jitter_ns <= EXACT_NS.max(period_ns / EXACT_PART)
+}
+
+fn median(mut values: Vec<u64>) -> Option<u64> {
+    values.sort_unstable();
+    values.get(values.len() / 2).copied()
+}
+
+/// The rhythm in the ends of the sleeps in one place.
+fn chain(wakes: &[Wake], wanted_ns: Option<u64>) -> Option<Chain> {
+    if wakes.len() < HITS_MIN {
+        return None;
+    }
+    let mut periods = candidates(wakes);
+    if let Some(wanted_ns) = wanted_ns {
+        periods.retain(|period_ns| period_ns.abs_diff(wanted_ns) <= wanted_ns / 8);
+        periods.push(wanted_ns);
+    }
+    periods.sort_unstable();
+    periods.into_iter().find_map(|period_ns| {
+        // From each of the first ones, as the rhythm may be any of several sleeps of one period.
+        let mut all: Vec<Chain> = Vec::new();
+        for first in 0..wakes.len().min(LAGS) {
+            if all.iter().any(|known| known.has.contains(&wakes[first].due_ns)) {
+                continue;
+            }
+            all.extend(follow_closely(wakes, first, period_ns));
+        }
+        all.sort_by_key(|chain| (!chain.is_exact(), std::cmp::Reverse(chain.slept_ns)));
+        let exact = all.iter().filter(|chain| chain.is_exact()).count();
+        let is_ambiguous = if exact > 0 { exact > 1 } else { all.len() > 1 };
+        let best = all.into_iter().next()?;
+        Some(Chain { is_ambiguous: is_ambiguous && !best.beside_ns.is_empty(), ..best })
+    })
+}
+
+/// The differences between ends of sleeps that come most often.
+fn candidates(wakes: &[Wake]) -> Vec<u64> {
+    let mut all: Vec<u64> = (1..=LAGS)
+        .flat_map(|lag| wakes.windows(lag + 1).map(move |pair| pair[lag].due_ns.saturating_sub(pair[0].due_ns)))
+        .filter(|difference_ns| *difference_ns > 0)
+        .collect();
+    all.sort_unstable();
+    let mut clusters: Vec<(usize, u64)> = Vec::new();
+    let mut first = 0;
+    while first < all.len() {
+        let width_ns = (all[first] / 16).max(40_000);
+        let end = all.partition_point(|it| *it <= all[first] + width_ns);
+        clusters.push((end - first, all[(first + end) / 2]));
+        first = end.max(first + 1);
+    }
+    clusters.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
+    clusters.into_iter().take(CANDIDATES).map(|(_, period_ns)| period_ns).collect()
+}
+
+/// Follows the ends of sleeps from one of them by a period, which is known only roughly.
+fn follow_closely(wakes: &[Wake], first: usize, period_ns: u64) -> Option<Chain> {
+    let roughly = follow(wakes, first, period_ns)?;
+    let closely_ns = median(roughly.lengths_ns.clone()).filter(|it| *it != period_ns);
+    closely_ns.and_then(|period_ns| follow(wakes, first, period_ns)).or(Some(roughly))
+}
+
+/// Follows the ends of sleeps from one of them by a period.
+fn follow(wakes: &[Wake], first: usize, period_ns: u64) -> Option<Chain> {
+    let tolerance_ns = tolerance(period_ns);
+    let mut anchor_ns = wakes[first].due_ns;
+    let (mut hits, mut periods, mut breaks) = (1usize, 0u64, 0usize);
+    let (mut off_ns, mut lengths_ns) = (Vec::new(), Vec::new());
+    let mut slept_ns = vec![wakes[first].slept_ns];
+    let mut has = vec![wakes[first].due_ns];
+    let mut beside_ns: Vec<u64> = Vec::new();
+    let mut in_rhythm_ns = 0;
+    for (nth, wake) in wakes.iter().enumerate().skip(first + 1) {
+        let between_ns = wake.due_ns.saturating_sub(anchor_ns);
+        let count = (between_ns + period_ns / 2) / period_ns;
+        let off = between_ns.abs_diff(count * period_ns);
+        if count >= 1 && off <= tolerance_ns {
+            hits += 1;
+            has.push(wake.due_ns);
+            periods += count;
+            off_ns.push(off);
+            lengths_ns.push(between_ns / count);
+            slept_ns.push(wake.slept_ns);
+            in_rhythm_ns += between_ns;
+            anchor_ns = wake.due_ns;
+            continue;
+        }
+        // After a cycle that was late the rhythm may begin anew; a sleep in the middle of the next one does not end it.
+        let next = wakes.get(nth + 1..).unwrap_or_default().iter().take(LAGS);
+        let goes_on = next.into_iter().any(|next| {
+            let between_ns = next.due_ns.saturating_sub(anchor_ns);
+            let count = (between_ns + period_ns / 2) / period_ns;
+            (1..=PERIODS_LEFT_OUT).contains(&count) && between_ns.abs_diff(count * period_ns) <= tolerance_ns
+        });
+        if between_ns > period_ns && !goes_on {
+            breaks += 1;
+            periods += 1;
+            slept_ns.push(wake.slept_ns);
+            anchor_ns = wake.due_ns;
+        } else {
+            beside_ns.push(wake.slept_ns);
+        }
+    }
+    let slept_ns = median(slept_ns).unwrap_or_default();
+    let jitter_ns = median(off_ns).unwrap_or(u64::MAX);
+    if !is_exact(jitter_ns, period_ns) {
+        // As long as the others: a cycle that was shorter.
+        beside_ns.retain(|beside_ns| *beside_ns * 3 < slept_ns * 2);
+    }
+    let span_ns = wakes.last()?.due_ns - wakes[0].due_ns;
+    let has_all = hits as f64 >= SHARE_MIN * (periods + 1) as f64 && in_rhythm_ns as f64 >= SHARE_MIN * span_ns as f64;
+    (hits >= HITS_MIN && has_all && breaks * 8 <= hits).then(|| Chain {
+        site: wakes[first].site,
+        period_ns,
+        lengths_ns,
+        jitter_ns,
+        slept_ns,
+        beside_ns,
+        is_ambiguous: false,
+        hits,
+        has,
+    })
+}

@@ -1,0 +1,436 @@
+//! Where an activation begins and ends, decided from the rhythm of the thread.
+//!
+//! The records tell of every sleep for which a thread may have waited for work. In a thread with a rhythm one place is where it waits for
+//! its work: the sleep whose ends repeat with a period, as the expiries of its timer or arrivals that repeat. What it does from such an
+//! end to its next sleep in that place is one activation, and every other sleep is in the middle of its work. A thread
+//! without a rhythm has one activation from each such sleep to the next.
+//!
+//! What cannot be decided is counted as a doubt: how long a response would be if the sleeps in doubt were in the middle of the work.
+
+mod find;
+
+use super::calls;
+use find::{Found, Wake, find};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use whylate_core::recording::{Activation, Doing, Site, Stage, Wait};
+
+/// So many ends of sleeps are looked at to find a rhythm, at most.
+const WAKES_MAX: usize = 48;
+/// Until the first decision activations are held back: for so many of them, or so long.
+const HELD_MAX: usize = 24;
+const HELD_NS: u64 = 1_000_000_000;
+/// A decision is looked at again after so many.
+const DECIDED_FOR: u32 = 32;
+/// A thread that does not come to the place of its rhythm for so many periods, and at least for a second, has it no more.
+const PERIODS_MAX: u64 = 20;
+/// Different places of which the bounds are known.
+const SITES_MAX: usize = 32;
+/// Where more threads are known, those that have ended are forgotten.
+const PARTS_MAX: usize = 4_096;
+
+/// What decides what an activation is, where no marks do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Activations {
+    /// The rhythm of each thread, where it has one.
+    #[default]
+    ByRhythm,
+    /// One for each period, also where that is uncertain; the period where it is given.
+    PerPeriod(Option<u64>),
+    /// One from each wake-up to the next sleep.
+    PerWakeup,
+}
+
+/// Sleeps of a thread of which it is not known whether they were in the middle of its work.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Doubt {
+    pub sleeps: u64,
+    /// The longest response, if they were.
+    pub longest_ns: u64,
+    /// The system calls.
+    pub calls: BTreeSet<String>,
+}
+
+/// The rhythms of all threads.
+#[derive(Default)]
+pub(super) struct Rhythms {
+    by: Activations,
+    threads: BTreeMap<u32, ThreadRhythm>,
+    /// Doubts of threads that are gone.
+    gone: Vec<(u32, Doubt)>,
+    /// Activations that were in progress when something was not seen.
+    pub(super) incomplete: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Rule {
+    /// Not decided yet.
+    Learning,
+    Wakeups {
+        is_sure: bool,
+    },
+    Period(Found),
+}
+
+/// How long a response would be that goes from the end of a sleep in one place to the next sleep there.
+#[derive(Clone, Debug, Default)]
+struct Bound {
+    /// Since when, and the sleeps in other places since then.
+    since: Option<(u64, u64)>,
+    longest_ns: u64,
+    sleeps: u64,
+}
+
+/// Ends of sleeps beside those that a period has, in the place where the thread waits for its work.
+#[derive(Clone, Copy, Debug, Default)]
+struct Grid {
+    at_ns: u64,
+    beside: u64,
+    last_end_ns: u64,
+    longest_ns: u64,
+    sleeps: u64,
+}
+
+struct ThreadRhythm {
+    rule: Rule,
+    wakes: VecDeque<Wake>,
+    held: Vec<Activation>,
+    since_decision: u32,
+    /// The activation whose parts are joined.
+    open: Option<Activation>,
+    bounds: BTreeMap<Site, Bound>,
+    grid: Grid,
+    /// What was counted by another rule before its rhythm was found.
+    early: Bound,
+    last_end_ns: Option<u64>,
+    calls: BTreeSet<String>,
+}
+
+impl Default for ThreadRhythm {
+    fn default() -> Self {
+        Self {
+            rule: Rule::Learning,
+            wakes: VecDeque::new(),
+            held: Vec::new(),
+            since_decision: 0,
+            open: None,
+            bounds: BTreeMap::new(),
+            grid: Grid::default(),
+            early: Bound::default(),
+            last_end_ns: None,
+            calls: BTreeSet::new(),
+        }
+    }
+}
+
+impl Rhythms {
+    pub(super) fn new(by: Activations) -> Self {
+        Self { by, ..Self::default() }
+    }
+
+    /// Takes what a thread did from a wake-up to its next sleep; adds the activations that have ended to `ended`.
+    pub(super) fn add(&mut self, part: Activation, ended: &mut Vec<Activation>) {
+        if self.by == Activations::PerWakeup {
+            ended.push(part);
+            return;
+        }
+        let by = self.by;
+        self.threads.entry(part.thread.pid).or_default().add(part, by, ended);
+    }
+
+    /// A thread has ended, or is another one now.
+    pub(super) fn end(&mut self, thread: u32, ended: &mut Vec<Activation>) {
+        if let Some(mut rhythm) = self.threads.remove(&thread) {
+            rhythm.flush(self.by, ended);
+            ended.extend(rhythm.open.take());
+            self.gone.extend(rhythm.doubt().map(|doubt| (thread, doubt)));
+        }
+    }
+
+    /// Records were lost: what was in progress is not whole.
+    pub(super) fn forget_open(&mut self) {
+        for rhythm in self.threads.values_mut() {
+            self.incomplete += u64::from(rhythm.open.take().is_some());
+            rhythm.last_end_ns = None;
+            rhythm.bounds.values_mut().for_each(|bound| bound.since = None);
+        }
+    }
+
+    /// Decides what is not decided yet, where it has been held back for long; all of it `at_end`.
+    pub(super) fn settle(&mut self, now_ns: u64, at_end: bool, ended: &mut Vec<Activation>) {
+        let by = self.by;
+        for rhythm in self.threads.values_mut() {
+            let is_due = rhythm.held.first().is_some_and(|it| it.due_ns + HELD_NS < now_ns);
+            if is_due || at_end {
+                rhythm.flush(by, ended);
+            }
+        }
+    }
+
+    /// What was in progress at the end, with what came after it and has not ended either.
+    pub(super) fn unended(&mut self, thread: u32, part: Option<Activation>, at_ns: u64) -> Option<Activation> {
+        let Some(rhythm) = self.threads.get_mut(&thread) else { return part };
+        let Some(mut open) = rhythm.open.take() else { return part };
+        match part {
+            Some(part) if rhythm.is_inside(&part, &open) => {
+                join(&mut open, part);
+                open.is_unended = true;
+                Some(open)
+            }
+            Some(part) => Some(part),
+            None => {
+                let Rule::Period(found) = &rhythm.rule else { return Some(open) };
+                if open.slept_at != found.site {
+                    let cpu = open.stages.last().map_or_else(Default::default, |stage| stage.cpu);
+                    let what = Doing::Blocked { wait: inside(&open.slept, &open.slept_at), waker: Default::default() };
+                    open.stages.push(Stage { from_ns: open.end_ns(), to_ns: at_ns, cpu, what });
+                    open.is_unended = true;
+                }
+                Some(open)
+            }
+        }
+    }
+
+    /// The doubts since the last call, by thread.
+    pub(super) fn doubts(&mut self) -> Vec<(u32, Doubt)> {
+        let mut all = std::mem::take(&mut self.gone);
+        all.extend(self.threads.iter_mut().filter_map(|(thread, rhythm)| Some((*thread, rhythm.doubt()?))));
+        all
+    }
+
+    /// Where very many threads are known, forgets those that are not.
+    pub(super) fn keep(&mut self, is_known: impl Fn(u32) -> bool) {
+        if self.threads.len() > PARTS_MAX {
+            self.threads.retain(|thread, _| is_known(*thread));
+        }
+    }
+}
+
+impl ThreadRhythm {
+    fn add(&mut self, part: Activation, by: Activations, ended: &mut Vec<Activation>) {
+        self.note(&part);
+        self.since_decision += 1;
+        if matches!(self.rule, Rule::Learning) {
+            self.held.push(part);
+            let first_ns = self.held[0].due_ns;
+            let last_ns = self.last_end_ns.unwrap_or_default();
+            if self.held.len() >= HELD_MAX || last_ns.saturating_sub(first_ns) > HELD_NS {
+                self.flush(by, ended);
+            }
+            return;
+        }
+        if self.since_decision >= DECIDED_FOR {
+            self.decide(by);
+        }
+        self.take(part, ended);
+    }
+
+    /// Decides, and hands on what was held back.
+    fn flush(&mut self, by: Activations, ended: &mut Vec<Activation>) {
+        if matches!(self.rule, Rule::Learning) && !self.held.is_empty() {
+            self.decide(by);
+        }
+        for part in std::mem::take(&mut self.held) {
+            self.take(part, ended);
+        }
+    }
+
+    fn decide(&mut self, by: Activations) {
+        self.since_decision = 0;
+        let wakes: Vec<Wake> = self.wakes.iter().copied().collect();
+        let was_undecided = matches!(self.rule, Rule::Learning);
+        let wanted_ns = if let Activations::PerPeriod(wanted_ns) = by { wanted_ns } else { None };
+        let found = find(&wakes, wanted_ns);
+        match (found, &self.rule) {
+            (Some(mut found), _) => {
+                found.is_sure |= matches!(by, Activations::PerPeriod(_));
+                if let Rule::Wakeups { .. } = self.rule {
+                    // By another rule until now.
+                    self.early = self.bounds.get(&found.site).cloned().unwrap_or_default();
+                }
+                self.rule = Rule::Period(found);
+                if was_undecided {
+                    self.bounds.clear();
+                }
+            }
+            // It may be at something else for a while.
+            (None, Rule::Period(_)) => {}
+            (None, _) => self.rule = Rule::Wakeups { is_sure: find::is_simple(&wakes) },
+        }
+    }
+
+    /// Notes where it slept, and what that bounds.
+    fn note(&mut self, part: &Activation) {
+        let end_ns = part.end_ns();
+        let before = self.last_end_ns.replace(end_ns).filter(|_| !part.is_after_gap);
+        let site = part.woke_from.filter(|_| before.is_some());
+        if let Some((before_ns, site)) = before.zip(site) {
+            // A signal came: the sleep goes on.
+            let site = if calls::is_restart(&site) { self.wakes.back().map_or(site, |wake| wake.site) } else { site };
+            let slept_ns = part.due_ns.saturating_sub(before_ns);
+            self.wakes.push_back(Wake { due_ns: part.due_ns, slept_ns, site });
+            if self.wakes.len() > WAKES_MAX {
+                self.wakes.pop_front();
+            }
+            for (other, bound) in &mut self.bounds {
+                if let Some((_, sleeps)) = bound.since.as_mut().filter(|_| *other != site) {
+                    *sleeps += 1;
+                }
+            }
+            if self.bounds.len() < SITES_MAX || self.bounds.contains_key(&site) {
+                self.bounds.entry(site).or_default().since = Some((part.due_ns, 0));
+            }
+        } else {
+            self.bounds.values_mut().for_each(|bound| bound.since = None);
+        }
+        let bound = self.bounds.get_mut(&part.slept_at);
+        if let Some((bound, (since_ns, sleeps))) = bound.and_then(|bound| bound.since.take().map(|since| (bound, since)))
+            && sleeps > 0
+        {
+            bound.longest_ns = bound.longest_ns.max(end_ns.saturating_sub(since_ns));
+            bound.sleeps += sleeps;
+        }
+        if let Wait::Work(Some(call)) = &part.slept
+            && self.calls.len() < SITES_MAX
+            && !self.calls.contains(call)
+        {
+            self.calls.insert(call.clone());
+        }
+    }
+
+    /// Whether what it did is in the middle of what it has in progress.
+    fn is_inside(&self, part: &Activation, open: &Activation) -> bool {
+        let Rule::Period(found) = &self.rule else { return false };
+        let Some(site) = part.woke_from.filter(|_| !part.is_after_gap) else { return false };
+        let slept_ns = part.due_ns.saturating_sub(open.end_ns());
+        !found.is_release(site, part.due_ns, slept_ns, Some(open.due_ns))
+    }
+
+    fn take(&mut self, part: Activation, ended: &mut Vec<Activation>) {
+        let Rule::Period(found) = &self.rule else {
+            ended.extend(self.open.take());
+            ended.push(part);
+            return;
+        };
+        let found = found.clone();
+        self.look_beside(&found, &part);
+        let Some(mut open) = self.open.take() else {
+            let is_release = part.woke_from.is_some_and(|site| found.is_release(site, part.due_ns, u64::MAX, None));
+            return self.begin(&found, part, is_release, ended);
+        };
+        if !self.is_inside(&part, &open) {
+            ended.push(open);
+            return self.begin(&found, part, true, ended);
+        }
+        join(&mut open, part);
+        let took_ns = open.response_ns();
+        if found.ends_at(open.slept_at) {
+            ended.push(open);
+        } else if took_ns > (found.period_ns * PERIODS_MAX).max(HELD_NS) {
+            ended.push(open);
+            self.rule = Rule::Learning;
+            self.wakes.clear();
+        } else {
+            self.open = Some(open);
+        }
+    }
+
+    fn begin(&mut self, found: &Found, part: Activation, is_release: bool, ended: &mut Vec<Activation>) {
+        // What comes before the first begin of a period is an activation of its own.
+        if !is_release || found.ends_at(part.slept_at) {
+            ended.push(part);
+        } else {
+            self.open = Some(part);
+        }
+    }
+
+    /// In a place where also messages come, ends of sleeps beside those of the period may be in the middle of its work.
+    fn look_beside(&mut self, found: &Found, part: &Activation) {
+        if found.is_mixed || part.woke_from != Some(found.site) || calls::is_sleep(&found.site) {
+            return;
+        }
+        let grid = &mut self.grid;
+        let periods = found.periods_between(grid.at_ns, part.due_ns);
+        match periods {
+            _ if grid.at_ns == 0 || part.due_ns > grid.at_ns + 4 * found.period_ns => {
+                (grid.at_ns, grid.beside) = (part.due_ns, 0);
+            }
+            Some(periods) => {
+                if grid.beside >= periods {
+                    grid.longest_ns = grid.longest_ns.max(grid.last_end_ns.saturating_sub(grid.at_ns));
+                    grid.sleeps += grid.beside;
+                }
+                (grid.at_ns, grid.beside) = (part.due_ns, 0);
+            }
+            None => {
+                grid.beside += 1;
+                grid.last_end_ns = part.end_ns();
+            }
+        }
+    }
+
+    /// What is in doubt since the last call.
+    fn doubt(&mut self) -> Option<Doubt> {
+        let bounds = std::mem::take(&mut self.early);
+        let mut doubt = Doubt { sleeps: bounds.sleeps, longest_ns: bounds.longest_ns, calls: self.calls.clone() };
+        let mut add = |sleeps: u64, longest_ns: u64| {
+            doubt.sleeps += sleeps;
+            doubt.longest_ns = doubt.longest_ns.max(longest_ns);
+        };
+        match &self.rule {
+            Rule::Wakeups { is_sure: true } => {}
+            Rule::Learning | Rule::Wakeups { .. } => {
+                for bound in self.bounds.values() {
+                    add(bound.sleeps, bound.longest_ns);
+                }
+                if self.bounds.values().all(|bound| bound.sleeps == 0) && matches!(self.rule, Rule::Wakeups { .. }) {
+                    // One place alone, in which it sleeps for different things.
+                    let (first, last) = (self.wakes.front(), self.wakes.back());
+                    let span_ns = first.zip(last).map_or(0, |(first, last)| last.due_ns - first.due_ns);
+                    add(self.wakes.len() as u64, span_ns);
+                }
+            }
+            Rule::Period(found) => {
+                if !found.is_sure {
+                    let others = found.others.iter().filter_map(|site| self.bounds.get(site));
+                    others.for_each(|bound| add(bound.sleeps, bound.longest_ns));
+                    if found.is_mixed {
+                        add(self.wakes.len() as u64, found.period_ns);
+                    }
+                }
+                add(self.grid.sleeps, self.grid.longest_ns);
+            }
+        }
+        (self.grid.sleeps, self.grid.longest_ns) = (0, 0);
+        self.bounds.values_mut().for_each(|bound| (bound.sleeps, bound.longest_ns) = (0, 0));
+        (doubt.sleeps > 0).then_some(doubt)
+    }
+}
+
+/// The wait in the middle of the work.
+fn inside(wait: &Wait, site: &Site) -> Wait {
+    match wait {
+        Wait::Work(Some(call)) => Wait::Inside { call: call.clone(), object: calls::object_at(site) },
+        wait => wait.clone(),
+    }
+}
+
+/// Goes on with an activation after a sleep in its middle.
+fn join(open: &mut Activation, part: Activation) {
+    let (from_ns, woken_ns) = (open.end_ns(), part.woken_ns.max(open.end_ns()));
+    let cpu = open.stages.last().map_or_else(Default::default, |stage| stage.cpu);
+    let what = Doing::Blocked { wait: inside(&open.slept, &open.slept_at), waker: part.waker };
+    open.stages.push(Stage { from_ns, to_ns: woken_ns, cpu, what });
+    for stage in part.stages {
+        let from_ns = stage.from_ns.max(woken_ns);
+        if stage.to_ns > from_ns {
+            open.stages.push(Stage { from_ns, ..stage });
+        }
+    }
+    open.faults += part.faults;
+    open.migrations += part.migrations;
+    (open.slept, open.slept_at) = (part.slept, part.slept_at);
+    open.is_unended = part.is_unended;
+}
+
+#[cfg(test)]
+mod tests;

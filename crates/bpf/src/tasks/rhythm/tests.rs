@@ -1,0 +1,197 @@
+use super::*;
+use syscalls::Sysno;
+use whylate_core::CpuId;
+use whylate_core::recording::Waker;
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+
+fn site(call: Sysno, object: u64, mode: u64) -> Site {
+    Site { call: call as i32, object, mode }
+}
+
+fn timer() -> Site {
+    site(Sysno::clock_nanosleep, 1, 1)
+}
+
+fn relative() -> Site {
+    site(Sysno::clock_nanosleep, 1, 0)
+}
+
+fn file(number: u64) -> Site {
+    site(Sysno::read, number, 0)
+}
+
+/// What a thread does: sleeps there until then, and works for so long.
+fn play(by: Activations, steps: &[(Site, u64, u64)]) -> (Vec<Activation>, Option<Doubt>) {
+    let mut rhythms = Rhythms::new(by);
+    let mut ended = Vec::new();
+    for (nth, (site, due_ns, work_ns)) in steps.iter().enumerate() {
+        let stage = Stage { from_ns: *due_ns, to_ns: due_ns + work_ns, cpu: CpuId(0), what: Doing::Running };
+        let next = steps.get(nth + 1).map_or(*site, |next| next.0);
+        let call = Sysno::new(next.call as usize).map(|call| call.name().to_owned());
+        let part = Activation {
+            due_ns: *due_ns,
+            woken_ns: *due_ns,
+            waker: Waker::Timer,
+            stages: vec![stage],
+            woke_from: (nth > 0).then_some(*site),
+            slept: Wait::Work(call),
+            slept_at: next,
+            ..Activation::default()
+        };
+        rhythms.add(part, &mut ended);
+    }
+    rhythms.settle(0, true, &mut ended);
+    let doubt = rhythms.doubts().pop().map(|it| it.1);
+    rhythms.end(0, &mut ended);
+    (ended, doubt)
+}
+
+/// Below `most`, by chance.
+fn some(random: &mut u64, most: u64) -> u64 {
+    *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+    (*random >> 33) % most
+}
+
+/// The first end of a sleep is not known to be the begin of a period: what comes until the next one is not joined.
+/// How long the responses were that took longer than so.
+fn longer(ended: &[Activation], than_ns: u64) -> Vec<u64> {
+    ended.iter().map(Activation::response_ns).filter(|it| *it > than_ns).collect()
+}
+
+#[test]
+fn a_sleep_in_the_middle_of_a_period_is_a_part_of_the_work() {
+    let mut steps = Vec::new();
+    for nth in 1..200_u64 {
+        steps.push((timer(), nth * 5 * MS, 300 * US));
+        // The lock of somebody else, at times.
+        if nth % 20 == 7 {
+            steps.push((site(Sysno::futex, 0x40, 0), nth * 5 * MS + 3 * MS, 200 * US));
+        }
+    }
+    let (ended, doubt) = play(Activations::ByRhythm, &steps);
+    assert_eq!((ended.len(), doubt), (199, None));
+    assert_eq!(longer(&ended, MS), vec![3_200 * US; 10]);
+    let late = ended.iter().find(|it| it.response_ns() > MS).unwrap();
+    let waits: Vec<_> = late.stages.iter().map(|stage| (stage.length_ns(), stage.what.clone())).collect();
+    let wait = Wait::Inside { call: "futex".to_owned(), object: whylate_core::recording::Object::Word(0x40) };
+    assert_eq!(waits[1], (2_700 * US, Doing::Blocked { wait, waker: Waker::Timer }));
+}
+
+#[test]
+fn a_thread_that_waits_in_one_place_has_one_activation_for_each_wake_up() {
+    let moments = [1, 4, 5, 11, 30, 31, 33, 47, 60, 61, 75, 90, 92, 97, 120];
+    let steps: Vec<_> = moments.iter().map(|at| (file(4), at * MS, 100 * US)).collect();
+    let (ended, doubt) = play(Activations::ByRhythm, &steps);
+    assert_eq!((ended.len(), doubt), (15, None));
+}
+
+#[test]
+fn without_a_rhythm_several_places_are_a_doubt_that_tells_how_long_it_might_have_taken() {
+    let mut steps = Vec::new();
+    let (mut at_ns, mut random) = (0, 7_u64);
+    for _ in 1..60_u64 {
+        at_ns += some(&mut random, 20 * MS) + MS;
+        steps.push((file(4), at_ns, 100 * US));
+        steps.push((file(5), at_ns + 600 * US, 100 * US));
+    }
+    let (ended, doubt) = play(Activations::ByRhythm, &steps);
+    assert_eq!(ended.len(), 118);
+    let doubt = doubt.unwrap();
+    assert!(doubt.sleeps > 50 && doubt.longest_ns > 10 * MS && doubt.calls.contains("read"), "{doubt:?}");
+    assert_eq!(play(Activations::PerWakeup, &steps).1, None);
+}
+
+#[test]
+fn arrivals_that_repeat_are_a_rhythm_with_the_replies_in_it() {
+    let (mut steps, mut random) = (Vec::new(), 7);
+    for nth in 1..100_u64 {
+        let at_ns = nth * 10 * MS + some(&mut random, 50 * US);
+        steps.push((file(4), at_ns, 100 * US));
+        steps.push((file(5), at_ns + if nth == 60 { 7 * MS } else { 500 * US }, 100 * US));
+    }
+    let (ended, doubt) = play(Activations::ByRhythm, &steps);
+    assert_eq!((ended.len(), longer(&ended, MS), doubt), (100, vec![7_100 * US], None));
+}
+
+#[test]
+fn a_thread_that_sleeps_for_the_same_time_has_an_activation_for_each_sleep_also_after_a_late_one() {
+    let mut at_ns = 0;
+    let steps: Vec<_> = (1..100_u64)
+        .map(|nth| {
+            let work_ns = if nth % 9 == 0 { 6 * MS } else { 800 * US + nth * 13 % 70 * US };
+            at_ns += 5 * MS;
+            let step = (relative(), at_ns, work_ns);
+            at_ns += work_ns;
+            step
+        })
+        .collect();
+    let (ended, doubt) = play(Activations::ByRhythm, &steps);
+    assert_eq!((ended.len(), longer(&ended, MS).len(), doubt), (99, 11, None));
+}
+
+#[test]
+fn a_pause_at_a_moment_in_the_middle_is_a_part_and_two_alike_are_a_doubt() {
+    // The moment is computed from the present time.
+    let of = |middle: fn(&mut u64) -> u64| -> Vec<(Site, u64, u64)> {
+        let mut random = 7;
+        (1..100_u64)
+            .flat_map(|nth| {
+                let at_ns = nth * 10 * MS;
+                [(timer(), at_ns, 500 * US), (timer(), at_ns + MS + middle(&mut random), 500 * US)]
+            })
+            .collect()
+    };
+    let (ended, doubt) = play(Activations::ByRhythm, &of(|random| some(random, 400 * US)));
+    assert_eq!((ended.len(), longer(&ended, MS).len(), doubt), (100, 98, None));
+    let (ended, doubt) = play(Activations::ByRhythm, &of(|_| 0));
+    assert_eq!(ended.len(), 100);
+    assert!(doubt.is_some_and(|doubt| doubt.longest_ns >= 10 * MS));
+    assert_eq!(play(Activations::PerPeriod(None), &of(|_| 0)).1, None);
+    let (ended, doubt) = play(Activations::PerPeriod(Some(10 * MS)), &of(|_| 0));
+    assert_eq!((ended.len(), longer(&ended, 1_400 * US).len(), doubt), (100, 98, None));
+}
+
+#[test]
+fn messages_in_the_place_of_the_timer_are_activations_and_a_doubt_where_there_are_more_than_periods() {
+    let epoll = site(Sysno::epoll_wait, 3, 0);
+    let mut random = 7;
+    let steps: Vec<_> = (1..100_u64)
+        .flat_map(|nth| {
+            let at_ns = nth * 10 * MS;
+            [(epoll, at_ns, 500 * US), (epoll, at_ns + 3 * MS + some(&mut random, 400 * US), 500 * US)]
+        })
+        .collect();
+    let (ended, doubt) = play(Activations::ByRhythm, &steps);
+    assert_eq!(ended.len(), 198);
+    let doubt = doubt.unwrap_or_default();
+    assert!(doubt.longest_ns > 3 * MS && doubt.longest_ns < 8 * MS, "{doubt:?}");
+    // A sender that is not punctual.
+    let steps: Vec<_> =
+        (1..100_u64).map(|nth| (epoll, nth * 10 * MS + nth % 11 / 10 * 2 * MS, 500 * US)).collect();
+    assert_eq!(play(Activations::ByRhythm, &steps).1, None);
+}
+
+#[test]
+fn a_thread_that_hangs_in_the_middle_of_its_period_is_not_at_an_end() {
+    let mut rhythms = Rhythms::new(Activations::ByRhythm);
+    let mut ended = Vec::new();
+    let part = |nth: u64, from: Site, due_ns: u64, next: Site| Activation {
+        due_ns,
+        woken_ns: due_ns,
+        stages: vec![Stage { from_ns: due_ns, to_ns: due_ns + 100 * US, cpu: CpuId(0), what: Doing::Running }],
+        woke_from: (nth > 0).then_some(from),
+        slept: Wait::Work(Some("futex".to_owned())),
+        slept_at: next,
+        ..Activation::default()
+    };
+    for nth in 0..30 {
+        let next = if nth == 29 { site(Sysno::futex, 0x40, 0) } else { timer() };
+        rhythms.add(part(nth, timer(), nth * 5 * MS, next), &mut ended);
+    }
+    rhythms.settle(0, true, &mut ended);
+    assert_eq!(ended.len(), 29);
+    let open = rhythms.unended(0, None, 1_000 * MS).unwrap();
+    assert_eq!((open.is_unended, open.response_ns(), open.blocked_ns()), (true, 855 * MS, 855 * MS - 100 * US));
+}
