@@ -460,6 +460,14 @@ enum began {
 	BEGAN_PREEMPTED,
 };
 
+/* A budget of CPU time that is used up; the counterpart is `Budget` in recording.rs of whylate-core. */
+enum budget {
+	BUDGET_LEFT,
+	BUDGET_QUOTA,
+	BUDGET_RUNTIME,
+	BUDGET_GROUP_RUNTIME,
+};
+
 /* What woke a task; the counterpart is `Waker` in layout.rs. */
 enum waker {
 	WAKER_THREAD,
@@ -502,8 +510,8 @@ struct task_slot {
 	u32 previous;
 	s32 previous_prio;
 	u8 was_runnable;
-	/* Whether its control group had no CPU time left when it was woken. */
-	u8 is_out_of_quota;
+	/* Which budget was used up when it was woken: enum budget. */
+	u8 budget;
 	/* The CPU that it was on before it was last moved, and 1; 0: not known. */
 	u8 moved_from;
 	u8 unused;
@@ -558,9 +566,9 @@ struct stretch {
 	u32 previous;
 	s32 previous_prio;
 	bool is_runnable;
-	/* Its control group had no CPU time left: when it left the CPU, when it was woken. */
-	bool is_out_of_quota;
-	bool was_out_of_quota;
+	/* Which budget was used up when it left the CPU, and when it was woken: enum budget. */
+	u8 budget;
+	u8 budget_before;
 	/* The CPU that it was on before it was last moved, and 1; 0: not known. */
 	u8 moved_from;
 	COMMAND(command);

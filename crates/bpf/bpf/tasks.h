@@ -59,6 +59,27 @@ struct task_struct___throttled {
 	bool throttled;
 };
 
+struct sched_dl_entity {
+	s64 runtime;
+};
+
+struct task_struct___deadline {
+	struct sched_dl_entity dl;
+};
+
+/* Only kernels whose control groups have a real-time runtime have these. */
+struct rt_rq {
+	int rt_throttled;
+};
+
+struct sched_rt_entity___group {
+	struct rt_rq *rt_rq;
+};
+
+struct task_struct___real_time {
+	struct sched_rt_entity___group rt;
+};
+
 struct pt_regs___futex_x86 {
 	unsigned long di;
 	unsigned long si;
@@ -279,19 +300,30 @@ NEVER_INLINE void note_waking(struct cpu_state *state, struct task_struct *task,
 	complete(segment, SEGMENT_WAKING, expires_ns ? expires_ns : now_ns, now_ns, number);
 }
 
-ALWAYS_INLINE bool is_quota_used_up(struct task_struct *task)
+/* Which budget of a task is used up. */
+ALWAYS_INLINE u8 used_up(struct task_struct *task)
 {
-	/* The quotas of real-time tasks are those of real-time throttling, which is told in another way. */
-	if (task->prio < ORDINARY_PRIO)
-		return 0;
+	if (task->prio < 0) {
+		struct task_struct___deadline *known = (void *)task;
+
+		return FIELD_EXISTS(known->dl) && known->dl.runtime <= 0 ? BUDGET_RUNTIME : BUDGET_LEFT;
+	}
+	/* That of a CPU's real-time tasks together is told in another way: by the ordinary task that runs. */
+	if (task->prio < ORDINARY_PRIO) {
+		if (!FIELD_EXISTS(((struct sched_rt_entity___group *)0)->rt_rq))
+			return BUDGET_LEFT;
+		struct rt_rq *queue = ((struct task_struct___real_time *)(void *)task)->rt.rt_rq;
+
+		return queue && queue->rt_throttled ? BUDGET_GROUP_RUNTIME : BUDGET_LEFT;
+	}
 	if (FIELD_EXISTS(((struct task_struct___throttled *)0)->throttled) &&
 	    ((struct task_struct___throttled *)(void *)task)->throttled)
-		return 1;
+		return BUDGET_QUOTA;
 	if (!FIELD_EXISTS(((struct cfs_rq *)0)->throttle_count))
-		return 0;
+		return BUDGET_LEFT;
 	struct cfs_rq *queue = ((struct task_struct___group *)(void *)task)->se.cfs_rq;
 
-	return queue && queue->throttle_count > 0;
+	return queue && queue->throttle_count > 0 ? BUDGET_QUOTA : BUDGET_LEFT;
 }
 
 ALWAYS_INLINE void task_woken(struct cpu_state *state, struct task_slot *slot, struct task_struct *task, u64 expires_ns,
@@ -302,7 +334,7 @@ ALWAYS_INLINE void task_woken(struct cpu_state *state, struct task_slot *slot, s
 	slot->waking.waker_kind = waker_kind(state, expires_ns);
 	slot->waking.waker = (u32)bpf_get_current_pid_tgid();
 	copy_own_name(slot->waking.waker_command);
-	slot->is_out_of_quota = is_quota_used_up(task);
+	slot->budget = used_up(task);
 }
 
 /* A watched task gets a CPU. */
@@ -411,8 +443,8 @@ ALWAYS_INLINE void task_leaves(struct cpu_state *state, struct task_slot *slot, 
 	stretch->process = previous->tgid;
 	stretch->prio = previous->prio;
 	stretch->is_runnable = is_runnable;
-	stretch->was_out_of_quota = slot->is_out_of_quota;
-	stretch->is_out_of_quota = is_runnable && is_quota_used_up(previous);
+	stretch->budget_before = slot->budget;
+	stretch->budget = is_runnable ? used_up(previous) : BUDGET_LEFT;
 	stretch->state = is_runnable ? 0 : state_bits(previous);
 	stretch->futex = 0;
 	stretch->futex_command = 0;
@@ -446,7 +478,7 @@ ALWAYS_INLINE void task_leaves(struct cpu_state *state, struct task_slot *slot, 
 	slot->moved_ns = 0;
 	slot->lost = 0;
 	slot->run_ns = 0;
-	slot->is_out_of_quota = 0;
+	slot->budget = BUDGET_LEFT;
 }
 
 /* The thread that runs comes by a mark. */

@@ -230,15 +230,15 @@ pub enum Doing {
     Waking {
         /// Who had the CPU until it ran.
         previous: Thread,
-        /// Its control group had no CPU time left.
-        out_of_quota: bool,
+        /// Whether it had CPU time left.
+        budget: Budget,
     },
     Running,
     /// It could run, and another thread did.
     Preempted {
         by: Thread,
-        /// Its control group had no CPU time left.
-        out_of_quota: bool,
+        /// Whether it had CPU time left.
+        budget: Budget,
     },
     /// It had the CPU or waited for one: the kernel did not show when it came.
     Unseen,
@@ -248,6 +248,36 @@ pub enum Doing {
         waker: Waker,
     },
 }
+
+/// Whether a task that could run had CPU time left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Budget {
+    #[default]
+    Left,
+    /// Its control group had used up its quota (`cpu.max`).
+    Quota,
+    /// It had used up its own runtime of SCHED_DEADLINE.
+    Runtime,
+    /// Its control group had used up its real-time runtime.
+    GroupRuntime,
+}
+
+impl Budget {
+    /// What keeps a real-time task from its CPU, where that is the end of one.
+    pub fn throttler(self) -> Option<&'static str> {
+        match self {
+            Self::Left | Self::Quota => None,
+            Self::Runtime => Some(OWN_RUNTIME),
+            Self::GroupRuntime => Some(GROUP_RUNTIME),
+        }
+    }
+}
+
+/// The actors of throttling.
+pub const OWN_RUNTIME: &str = "its own runtime of SCHED_DEADLINE";
+pub const GROUP_RUNTIME: &str = "the real-time runtime of its control group";
+pub const RT_THROTTLING: &str = "real-time throttling";
+pub const FAIR_SERVER: &str = "the fair server";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Wait {
@@ -377,7 +407,7 @@ impl Activation {
         self.sum(|what| {
             matches!(
                 what,
-                Doing::Preempted { out_of_quota: true, .. } | Doing::Waking { out_of_quota: true, .. }
+                Doing::Preempted { budget: Budget::Quota, .. } | Doing::Waking { budget: Budget::Quota, .. }
             )
         })
     }

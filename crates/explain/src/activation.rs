@@ -26,7 +26,7 @@ use crate::confidence::{POSSIBLE, RECORDED, STATED};
 use crate::segments::{self, Activity, Recording, Segment, Surroundings, Window, causes_of, pieces};
 use std::collections::BTreeMap;
 use whylate_core::CpuId;
-use whylate_core::recording::{Activation, Doing, Stage, Wait};
+use whylate_core::recording::{Activation, Budget, Doing, Stage, Wait};
 use whylate_core::result::{Cause, CauseKind as Kind};
 
 /// The causes of a response, largest share first, never empty, by what CPUs did and all wake-ups from [`convoy_from`] on.
@@ -48,10 +48,19 @@ pub fn explain(
                     all.push(whole(&part, inversion::inverted(blame, &part, activation, recordings)));
                 }
             }
-            Doing::Preempted { out_of_quota: true, .. } | Doing::Waking { out_of_quota: true, .. } => {
+            Doing::Preempted { budget, .. } | Doing::Waking { budget, .. } if budget.throttler().is_some() => {
+                let actor = budget.throttler().unwrap_or_default();
+                let evidence = "that was used up when it left the CPU or was woken, by the scheduler's own account";
+                all.push(whole(stage, Blame::new(Kind::Throttled, STATED, evidence).actor(actor)));
+            }
+            Doing::Preempted { budget: Budget::Quota, .. } | Doing::Waking { budget: Budget::Quota, .. } => {
                 let evidence =
                     "the CPU time of its control group was used up when it left the CPU or was woken";
-                all.push(whole(stage, Blame::new(Kind::Quota, STATED, evidence)));
+                let blame = Blame::new(Kind::Quota, STATED, evidence);
+                all.push(whole(stage, match surroundings.quota.as_deref() {
+                    Some(group) => blame.actor(group),
+                    None => blame,
+                }));
             }
             Doing::Unseen => {
                 let evidence =
@@ -89,7 +98,7 @@ pub fn explain(
                 let is_moved = is_timer && matches!(next, Some(Doing::Waking { .. }));
                 let mut found = pieces(&window, &recording, surroundings);
                 let woken_ns = if nth == 0 { activation.woken_ns } else { stage.from_ns };
-                found.iter_mut().for_each(|piece| complete(piece, what, woken_ns, priority));
+                found.iter_mut().for_each(|piece| complete(piece, what, woken_ns, priority, surroundings));
                 if is_moved {
                     found.iter_mut().for_each(moved_away);
                 }
@@ -139,7 +148,13 @@ fn whole(stage: &Stage, blame: Blame) -> Piece<()> {
 
 /// Says what the recording of the CPU alone does not: a task that runs does its own work, and the CPU of a task that is
 /// preempted has the thread to which it was switched.
-fn complete(piece: &mut Piece<()>, what: &Doing, woken_ns: u64, priority: i32) {
+fn complete(
+    piece: &mut Piece<()>,
+    what: &Doing,
+    woken_ns: u64,
+    priority: i32,
+    surroundings: &Surroundings,
+) {
     let kind = piece.blame.kind.unwrap_or(Kind::Unattributed);
     let is_interrupt = matches!(kind, Kind::Irq | Kind::Softirq | Kind::Nmi | Kind::Ipi);
     match what {
@@ -150,7 +165,7 @@ fn complete(piece: &mut Piece<()>, what: &Doing, woken_ns: u64, priority: i32) {
         Doing::Preempted { by, .. }
             if matches!(kind, Kind::Hardware | Kind::HostStall | Kind::Unattributed | Kind::PageFault) =>
         {
-            piece.blame = behind(by, priority, "the CPU was switched from the task to it");
+            piece.blame = behind(by, priority, surroundings, "the CPU was switched from the task to it");
         }
         // The recording begins later than the wait. Before the wake-up nobody kept the task from its CPU, and a lesser
         // thread does not do so.
@@ -160,7 +175,7 @@ fn complete(piece: &mut Piece<()>, what: &Doing, woken_ns: u64, priority: i32) {
                 && piece.from >= woken_ns
                 && may_run_before(previous.priority, priority) =>
         {
-            let blame = behind(previous, priority, "it had the CPU before the task");
+            let blame = behind(previous, priority, surroundings, "it had the CPU before the task");
             piece.blame = Blame { confidence: POSSIBLE, ..blame };
         }
         _ => {}

@@ -93,7 +93,7 @@ pub(crate) struct RawSlot {
     pub(crate) previous_prio: i32,
     /// Whether it could run when it left the CPU.
     pub(crate) was_runnable: u8,
-    pub(crate) is_out_of_quota: u8,
+    pub(crate) budget: u8,
     pub(crate) moved_from: u8,
     pub(crate) unused: u8,
     pub(crate) previous_command: Command,
@@ -151,9 +151,10 @@ pub(crate) struct RawStretch {
     pub(crate) previous: u32,
     pub(crate) previous_prio: i32,
     pub(crate) is_runnable: u8,
-    /// Its control group had no CPU time left: when it left the CPU, when it was woken.
-    pub(crate) is_out_of_quota: u8,
-    pub(crate) was_out_of_quota: u8,
+    /// Which budget was used up when it left the CPU, and when it was woken: 0 none, 1 its group's quota, 2 its runtime of
+    /// SCHED_DEADLINE, 3 its group's real-time runtime.
+    pub(crate) budget: u8,
+    pub(crate) budget_before: u8,
     /// The CPU that it was on before it was last moved, and 1; 0: not known.
     pub(crate) moved_from: u8,
     pub(crate) command: Command,

@@ -10,7 +10,7 @@ use syscalls::Sysno;
 use whylate_core::CpuId;
 use whylate_core::figure::PRIORITY_TOP;
 use whylate_core::recording::Thread;
-use whylate_core::recording::{Activation, Doing, Site, Stage, Wait, Waker};
+use whylate_core::recording::{Activation, Budget, Doing, Site, Stage, Wait, Waker};
 
 /// An activation with more stages than this is a task that hardly ever sleeps: it is given up.
 const STAGES_MAX: usize = 32_768;
@@ -52,7 +52,7 @@ pub(super) struct Left {
     pub(super) wait: Option<Wait>,
     site: Site,
     next: Thread,
-    out_of_quota: bool,
+    budget: Budget,
 }
 
 impl Left {
@@ -204,7 +204,7 @@ impl Builder {
             wait: wait.clone(),
             site: calls::site(raw),
             next: thread(raw.next, raw.next_prio, &raw.next_command),
-            out_of_quota: raw.is_out_of_quota != 0,
+            budget: budget(raw.budget),
         });
         if track.open.as_ref().is_some_and(|open| open.stages.len() > STAGES_MAX) {
             self.incomplete += 1;
@@ -232,7 +232,7 @@ impl Track {
     /// It was woken: its work begins, or goes on after a wait in its middle.
     fn wake(&mut self, cpu: CpuId, raw: &RawStretch, left: Option<Left>) {
         let previous = thread(raw.previous, raw.previous_prio, &raw.previous_command);
-        let what = Doing::Waking { previous, out_of_quota: raw.was_out_of_quota != 0 };
+        let what = Doing::Waking { previous, budget: budget(raw.budget_before) };
         let waker = waker(raw);
         match (&mut self.open, left) {
             (Some(open), Some(Left { at_ns, cpu: before, wait: Some(wait), .. })) => {
@@ -270,7 +270,7 @@ impl Track {
     /// It was preempted and runs again, perhaps on another CPU.
     fn go_on(&mut self, cpu: CpuId, raw: &RawStretch, left: Left) {
         let Some(open) = &mut self.open else { return };
-        let what = Doing::Preempted { by: left.next, out_of_quota: left.out_of_quota };
+        let what = Doing::Preempted { by: left.next, budget: left.budget };
         let moved_ns = Some(raw.moved_ns).filter(|moved_ns| (left.at_ns..raw.run_ns).contains(moved_ns));
         let until_ns = moved_ns.filter(|_| left.cpu != cpu).unwrap_or(if left.cpu == cpu {
             raw.run_ns
@@ -280,7 +280,7 @@ impl Track {
         open.stages.push(Stage { from_ns: left.at_ns, to_ns: until_ns, cpu: left.cpu, what });
         if until_ns < raw.run_ns {
             let by = thread(raw.previous, raw.previous_prio, &raw.previous_command);
-            let what = Doing::Preempted { by, out_of_quota: left.out_of_quota };
+            let what = Doing::Preempted { by, budget: left.budget };
             open.stages.push(Stage { from_ns: until_ns, to_ns: raw.run_ns, cpu, what });
         }
     }
@@ -293,8 +293,8 @@ fn waits(stage: Stage, raw: &RawStretch) -> Vec<Stage> {
     let Some(from) = from.filter(|_| (raw.ready_ns..stage.to_ns).contains(&raw.moved_ns)) else {
         return vec![stage];
     };
-    let Doing::Waking { out_of_quota, .. } = stage.what else { return vec![stage] };
-    let before = Doing::Waking { previous: Thread::default(), out_of_quota };
+    let Doing::Waking { budget, .. } = stage.what else { return vec![stage] };
+    let before = Doing::Waking { previous: Thread::default(), budget };
     vec![
         Stage { to_ns: raw.moved_ns, cpu: from, what: before, ..stage },
         Stage { from_ns: raw.moved_ns, ..stage },
@@ -312,6 +312,15 @@ fn waker(raw: &RawStretch) -> Waker {
         RawWaker::Irq | RawWaker::Vector | RawWaker::Softirq => Waker::Interrupt,
         RawWaker::Thread if raw.waker == 0 => Waker::Interrupt,
         RawWaker::Thread => Waker::Thread(raw.waker, raw.waker_command.text()),
+    }
+}
+
+fn budget(raw: u8) -> Budget {
+    match raw {
+        1 => Budget::Quota,
+        2 => Budget::Runtime,
+        3 => Budget::GroupRuntime,
+        _ => Budget::Left,
     }
 }
 

@@ -41,7 +41,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use suspension::{Clocks, Suspension};
 use whylate_core::plan::Mark;
 pub use whylate_core::recording::Thread;
-pub use whylate_core::recording::{Activation, Doing, Object, Site, Stage, Wait, Waker};
+pub use whylate_core::recording::{Activation, Budget, Doing, Object, Site, Stage, Wait, Waker};
 use whylate_core::recording::{Activity, Recording};
 use whylate_core::{CpuId, CpuSet};
 use whylate_host::HostRoot;

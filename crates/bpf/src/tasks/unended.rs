@@ -76,7 +76,7 @@ impl Builder {
                 fault_ns: slot.fault_ns,
                 faults: slot.faults,
                 lost: slot.lost,
-                was_out_of_quota: slot.is_out_of_quota,
+                budget_before: slot.budget,
                 previous: slot.previous,
                 previous_prio: slot.previous_prio,
                 previous_command: slot.previous_command,

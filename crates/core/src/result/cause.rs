@@ -167,14 +167,14 @@ causes! {
     PageFault = "page_fault", Idle, ["it had a page fault of its own"];
     /// The task was moved to another CPU.
     Migration = "migration", Thread, ["it was moved to another CPU by {actor|the kernel}"];
-    /// Real-time throttling stopped the task for the rest of its period.
-    Throttled = "throttled", Scheduler, ["real-time throttling held it back"];
+    /// Real-time throttling, the fair server or its own runtime stopped the task for the rest of its period.
+    Throttled = "throttled", Scheduler, ["{actor|real-time throttling} held it back"];
     /// The switch from one task to another took the time, with interrupts off.
     ContextSwitch = "context_switch", Section, ["the switch between two tasks took the time{place}"];
     /// The task waited for a lock that another thread held.
     Lock = "lock", Section, ["it waited for a lock that {actor|another thread} held{place}"];
     /// The control group of the task had used up its CPU quota.
-    Quota = "quota", Scheduler, ["its control group had used up its CPU quota"];
+    Quota = "quota", Scheduler, ["the control group {who} had used up its CPU quota", "its control group had used up its CPU quota"];
     /// The task waited in the kernel: for a disk, memory, or a lock of the kernel that is not known.
     Wait = "wait", Section, ["it waited in {function}", "it waited in the kernel"];
     /// The task itself ran: its own work took the time.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::segments::{Segment, Thread};
-use whylate_core::recording::Waker;
+use whylate_core::recording::{Budget, Waker};
 use whylate_testing::says;
 
 const TASK: u32 = 5;
@@ -22,7 +22,7 @@ fn activation(priority: i32, stages: Vec<Stage>) -> Activation {
 }
 
 fn waking(previous: Thread) -> Doing {
-    Doing::Waking { previous, out_of_quota: false }
+    Doing::Waking { previous, budget: Budget::Left }
 }
 
 fn causes(activation: &Activation, segments: &[Segment]) -> Vec<Cause> {
@@ -115,18 +115,18 @@ fn a_wait_for_a_first_cpu_is_no_late_timer() {
 
 #[test]
 fn who_took_the_cpu_is_blamed_even_without_a_recording_unless_it_had_no_right() {
-    let preempted = |by: Thread, out_of_quota| {
+    let preempted = |by: Thread, budget| {
         let stages = vec![
             stage(1_000_000, 1_100_000, Doing::Running),
-            stage(1_100_000, 2_000_000, Doing::Preempted { by, out_of_quota }),
+            stage(1_100_000, 2_000_000, Doing::Preempted { by, budget }),
         ];
         causes(&activation(40, stages), &[]).remove(0)
     };
-    let thief = preempted(thread(7, 50, "thief"), false);
+    let thief = preempted(thread(7, 50, "thief"), Budget::Left);
     assert_eq!((thief.kind, thief.actor.as_deref()), (Kind::Thread, Some("thief")));
-    assert_eq!(preempted(thread(7, -21, "rustc"), false).kind, Kind::Throttled);
-    assert_eq!(preempted(thread(7, -21, "rustc"), true).kind, Kind::Quota);
-    assert_eq!(preempted(thread(0, -21, "swapper"), false).kind, Kind::Unattributed);
+    assert_eq!(preempted(thread(7, -21, "rustc"), Budget::Left).kind, Kind::Throttled);
+    assert_eq!(preempted(thread(7, -21, "rustc"), Budget::Quota).kind, Kind::Quota);
+    assert_eq!(preempted(thread(0, -21, "swapper"), Budget::Left).kind, Kind::Unattributed);
 }
 
 #[test]
@@ -246,7 +246,7 @@ fn stages_alone_give_causes_of_the_whole_response_without_an_actor() {
         0,
         vec![
             stage(1_000_000, 1_100_000, Doing::Running),
-            stage(1_100_000, 1_200_000, Doing::Preempted { by, out_of_quota: false }),
+            stage(1_100_000, 1_200_000, Doing::Preempted { by, budget: Budget::Left }),
         ],
     );
     let causes = explain_alone(&one);

@@ -2,19 +2,24 @@
 
 use crate::blame::piece::{Blame, may_run_before};
 use crate::confidence::{self, LIKELY, POSSIBLE, STATED};
-use crate::segments::Thread;
+use crate::segments::{Surroundings, Thread, throttled};
 use whylate_core::figure;
 use whylate_core::recording::{Wait, Waker};
 use whylate_core::result::CauseKind as Kind;
 
 /// The thread that had the CPU while the task, of that priority, could run.
-pub(super) fn behind(thread: &Thread, priority: i32, evidence: &'static str) -> Blame {
+pub(super) fn behind(
+    thread: &Thread,
+    priority: i32,
+    surroundings: &Surroundings,
+    evidence: &'static str,
+) -> Blame {
     if thread.pid == 0 {
         return Blame::unattributed_as("the CPU was idle although the task could run");
     }
     if !may_run_before(thread.priority, priority) {
-        let evidence = format!("{evidence}, {} of lower priority: real-time throttling", thread.command);
-        return Blame::new(Kind::Throttled, LIKELY, format!("{evidence}, or the fair server"));
+        let evidence = format!("{evidence}, {} of lower priority", thread.command);
+        return throttled(evidence, LIKELY, priority, surroundings);
     }
     Blame::new(Kind::Thread, LIKELY, format!("{evidence}; it has {}", figure::scheduled(thread.priority)))
         .thread(&thread.command, thread.pid)

@@ -1,6 +1,7 @@
 //! Which treatment answers which causes and findings: a row each. To add one: its row.
 
 use whylate_core::plan::TreatmentKind;
+use whylate_core::recording::{FAIR_SERVER, RT_THROTTLING};
 use whylate_core::result::{CauseKind, CauseKind::*, FixCause};
 
 /// A treatment, and what it answers.
@@ -84,6 +85,9 @@ pub(super) const ROWS: &[Row] = &[
     row("gpu-power", r#"{"kind":"gpu-power"}"#, &[], &["gpu-runtime-power", "gpu-frequency"]),
 ];
 
+/// The authority of throttling that a treatment ends.
+const THROTTLERS: [(&str, &str); 2] = [("rt-throttling", RT_THROTTLING), ("fair-server", FAIR_SERVER)];
+
 /// Interrupts of the CPU itself, which no other CPU can take.
 const OWN_INTERRUPTS: [&str; 2] = ["local timer", "irq work"];
 
@@ -104,6 +108,9 @@ impl Row {
         let names_work = [Thread, Softirq, PreemptOff, IrqsOff].iter().any(|kind| kind.name() == cause.kind);
         let of_actor = ACTORS.iter().find(|(id, _)| names_work && *id == self.id).zip(cause.actor.as_deref());
         let is_its = of_actor.is_none_or(|((_, known), actor)| known.iter().any(|it| actor.starts_with(it)));
+        let throttler = cause.actor.as_deref().filter(|_| cause.kind == Throttled.name());
+        let ends = THROTTLERS.iter().find(|(id, _)| *id == self.id).zip(throttler);
+        let is_its = is_its && ends.is_none_or(|((_, known), actor)| *known == actor);
         !is_own && is_its && self.causes.iter().any(|kind| kind.name() == cause.kind)
     }
 

@@ -8,7 +8,7 @@ use crate::stack;
 use crate::vocabulary;
 use whylate_core::CpuId;
 use whylate_core::figure;
-use whylate_core::recording::OWN;
+use whylate_core::recording::{OWN, OWN_RUNTIME};
 use whylate_core::result::CauseKind as Kind;
 
 /// A CPU with two threads that want it has a tick, every 10 ms at the slowest: this is two of them and a half.
@@ -226,7 +226,7 @@ impl<'r> Context<'r> {
 
     fn idle(&self, slice: &Slice<'_>, state: &str) -> Blame {
         if self.is_throttled(slice) {
-            return throttled("the CPU was idle although the task could have run");
+            return self.passed_over("the CPU was idle although the task could have run");
         }
         if !self.window.is_timer {
             return Blame::unattributed();
@@ -270,7 +270,7 @@ impl<'r> Context<'r> {
 
     fn other_thread(&self, slice: &Slice<'_>, thread: &Thread) -> Blame {
         if self.is_lesser(thread.priority) && self.is_throttled(slice) {
-            return throttled("a thread of lower priority was chosen although the task could have run");
+            return self.passed_over("a thread of lower priority was chosen although the task could have run");
         }
         let ran = || {
             let ran = format!("it ran at {}", figure::scheduled(thread.priority));
@@ -292,6 +292,10 @@ impl<'r> Context<'r> {
             Some(_) if self.is_before_sleep(slice) => Blame::unattributed(),
             Some(_) => self.not_preempted(slice, thread),
         }
+    }
+
+    fn passed_over(&self, evidence: &str) -> Blame {
+        throttled(evidence, STATED, self.priority, self.surroundings)
     }
 
     /// A lesser thread went on running after the wake-up.
@@ -411,6 +415,18 @@ fn host_stall(evidence: &str) -> Blame {
     )
 }
 
-fn throttled(evidence: &str) -> Blame {
-    Blame::new(Kind::Throttled, STATED, format!("{evidence}: real-time throttling, or the fair server"))
+/// The scheduler chose a lesser thread: by which authority, for a task of that priority.
+pub(crate) fn throttled(
+    evidence: impl std::fmt::Display,
+    confidence: f64,
+    priority: i32,
+    surroundings: &Surroundings,
+) -> Blame {
+    let authority = if priority >= DEADLINE { Some(OWN_RUNTIME) } else { surroundings.throttler };
+    let why = authority.unwrap_or("real-time throttling, or the fair server");
+    let blame = Blame::new(Kind::Throttled, confidence, format!("{evidence}: {why}"));
+    match authority {
+        Some(authority) => blame.actor(authority),
+        None => blame,
+    }
 }

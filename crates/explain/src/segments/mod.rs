@@ -9,7 +9,7 @@ mod throttling;
 mod timer;
 mod window;
 
-pub(crate) use blame::DEADLINE;
+pub(crate) use blame::{DEADLINE, throttled};
 pub use decompose::decompose;
 pub(crate) use decompose::{causes_of, pieces};
 pub(crate) use throttling::begun_in;

@@ -41,6 +41,10 @@ pub struct Surroundings {
     /// The other threads of the core of each CPU that has any online.
     pub siblings: BTreeMap<CpuId, CpuSet>,
     pub lines: BTreeMap<u32, String>,
+    /// What gives a CPU to an ordinary thread although a real-time one could run; `None` where it may be either.
+    pub throttler: Option<&'static str>,
+    /// The control group of the task whose quota may be used up, with the quota.
+    pub quota: Option<String>,
 }
 
 impl Surroundings {

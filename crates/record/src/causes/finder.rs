@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use whylate_bpf::{Activities, BpfError, IpisByKind, Missed, device};
 use whylate_core::record::{IpiRecord, SourceRecord, SpikeCauses, SpikeRecord};
+use whylate_core::recording::{FAIR_SERVER, RT_THROTTLING};
 use whylate_core::result::CauseKind;
 use whylate_core::{CpuId, CpuSet, Facts, Nanos, Warning, WarningCode};
 use whylate_explain::segments::{Surroundings, Window, decompose, looks_back, within_throttled};
@@ -338,8 +339,15 @@ pub(crate) fn surroundings(host: &HostRoot, facts: &Facts) -> Surroundings {
         own_process: std::process::id(),
         siblings: siblings(facts),
         lines: lines(host, &facts.cpu_sets.online),
+        throttler: throttler(facts),
         ..Surroundings::default()
     }
+}
+
+/// From Linux 6.12 on the fair server gives ordinary threads their time, and only control groups have a real-time runtime besides.
+fn throttler(facts: &Facts) -> Option<&'static str> {
+    let is_known = !facts.kernel.release.is_empty();
+    is_known.then_some(if facts.kernel.is_from((6, 12)) { FAIR_SERVER } else { RT_THROTTLING })
 }
 
 /// The other threads of each core that may run at the same time.

@@ -1,6 +1,7 @@
 //! Why activations of watched tasks took so long: by what the CPUs recorded meanwhile, and the wake-ups that led to them.
 
 mod neighbours;
+mod quota;
 
 use crate::causes::surroundings;
 use neighbours::Neighbours;
@@ -81,7 +82,10 @@ impl TaskExplainer {
                 .iter()
                 .map(|stage| within(stage.cpu, stage.from_ns, stage.to_ns).lost)
                 .sum();
-            let mut causes = activation::explain(activation, &within, &all, &self.surroundings);
+            let quota = quota::of(&self.host, activation);
+            let limited = quota.map(|quota| Surroundings { quota: Some(quota), ..self.surroundings.clone() });
+            let surroundings = limited.as_ref().unwrap_or(&self.surroundings);
+            let mut causes = activation::explain(activation, &within, &all, surroundings);
             neighbours.name(activation.thread.pid, &mut causes);
             if let Some(first) = causes.first_mut() {
                 first.evidence.extend(activation::told(&wakeups));
@@ -97,7 +101,7 @@ impl TaskExplainer {
         for stage in &mut named.stages {
             if let Doing::Blocked { wait: Wait::Inside { object: Object::File(number, name), .. }, .. } = &mut stage.what {
                 let path = format!("/proc/{}/fd/{number}", activation.process);
-                *name = self.host.read_link(&path).map(|link| link.to_string_lossy().into_owned());
+                *name = self.host.read_link(&path);
             }
         }
         named

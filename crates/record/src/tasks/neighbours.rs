@@ -44,7 +44,7 @@ impl<'h> Neighbours<'h> {
 }
 
 /// The group that gives CPU time: that of version 1's controller `cpu`, or the one of version 2.
-fn group_of(text: &str) -> Option<String> {
+pub(super) fn group_of(text: &str) -> Option<String> {
     let lines = || text.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
     let of_cpu = lines().find(|(controllers, _)| controllers.split(',').any(|it| it == "cpu"));
     let (_, group) = of_cpu.or_else(|| lines().find(|(controllers, _)| controllers.is_empty()))?;

@@ -3,7 +3,7 @@
 use super::lanes::OTHERS;
 use crate::measure::{Batch, LatencyTotals, TaskLine, TaskSpike, TaskTotals};
 use std::collections::{BTreeMap, VecDeque};
-use whylate_bpf::tasks::{Activation, Doing, Doubt, Thread, Wait, Waker};
+use whylate_bpf::tasks::{Activation, Budget, Doing, Doubt, Thread, Wait, Waker};
 use whylate_core::CpuId;
 use whylate_core::quantity::{DOUBT_MAX_NS, DOUBTS, LOST_NS, OVERRUNS, Quantities};
 use whylate_core::record::{Interval, SourceRecord, TaskRecord};
@@ -174,8 +174,11 @@ impl Lane {
             let took_ns = stage.length_ns();
             match &stage.what {
                 Doing::Running | Doing::Unseen => {}
-                Doing::Preempted { out_of_quota: true, .. } | Doing::Waking { out_of_quota: true, .. } => {
+                Doing::Preempted { budget: Budget::Quota, .. } | Doing::Waking { budget: Budget::Quota, .. } => {
                     self.steal((CauseKind::Quota, None, None), took_ns);
+                }
+                Doing::Preempted { budget, .. } | Doing::Waking { budget, .. } if budget.throttler().is_some() => {
+                    self.steal((CauseKind::Throttled, budget.throttler().map(str::to_owned), None), took_ns);
                 }
                 Doing::Preempted { by: other, .. } | Doing::Waking { previous: other, .. }
                     if other.pid == 0 || took_ns < THEFT_MIN_NS => {}

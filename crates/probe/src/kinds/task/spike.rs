@@ -1,7 +1,7 @@
 //! One explained activation as a timeline, and the wait in it of which a trace is worth keeping.
 
 use crate::measure::TaskSpike;
-use whylate_bpf::tasks::{Activation, Doing, Stage, Wait, Waker};
+use whylate_bpf::tasks::{Activation, Budget, Doing, Stage, Wait, Waker};
 use whylate_core::figure;
 use whylate_core::record::SpikeRecord;
 use whylate_core::result::{Cause, CauseKind, TimelineSegment, WakeLink};
@@ -32,8 +32,11 @@ pub(super) fn told(activation: &Activation, causes: Vec<Cause>, wakeups: Vec<Wak
 fn segment(stage: &Stage, what: String) -> TimelineSegment {
     let kind = match &stage.what {
         Doing::Running => Some(CauseKind::OwnWork),
-        Doing::Preempted { out_of_quota: true, .. } | Doing::Waking { out_of_quota: true, .. } => {
+        Doing::Preempted { budget: Budget::Quota, .. } | Doing::Waking { budget: Budget::Quota, .. } => {
             Some(CauseKind::Quota)
+        }
+        Doing::Preempted { budget, .. } | Doing::Waking { budget, .. } if budget.throttler().is_some() => {
+            Some(CauseKind::Throttled)
         }
         Doing::Preempted { .. } => Some(CauseKind::Thread),
         Doing::Blocked { wait: Wait::Lock { .. }, .. } => Some(CauseKind::Lock),
@@ -58,8 +61,11 @@ fn doing(what: &Doing) -> String {
     match what {
         Doing::Running => "runs".to_owned(),
         Doing::Unseen => "runs or could run; the kernel did not show when it got the CPU".to_owned(),
-        Doing::Waking { out_of_quota: true, .. } | Doing::Preempted { out_of_quota: true, .. } => {
+        Doing::Waking { budget: Budget::Quota, .. } | Doing::Preempted { budget: Budget::Quota, .. } => {
             "its control group has no CPU time left".to_owned()
+        }
+        Doing::Waking { budget, .. } | Doing::Preempted { budget, .. } if budget.throttler().is_some() => {
+            format!("{} is used up", budget.throttler().unwrap_or_default())
         }
         Doing::Waking { previous, .. } if previous.pid == 0 => "waits for the CPU".to_owned(),
         Doing::Waking { previous, .. } => {
@@ -111,9 +117,9 @@ mod tests {
             woken_ns: 150,
             waker: Waker::Timer,
             stages: vec![
-                stage(100, 250, Doing::Waking { previous: thread(9, -21, "make"), out_of_quota: false }),
+                stage(100, 250, Doing::Waking { previous: thread(9, -21, "make"), budget: Budget::Left }),
                 stage(250, 300, Doing::Running),
-                stage(300, 900, Doing::Preempted { by: thread(8, 80, "thief"), out_of_quota: false }),
+                stage(300, 900, Doing::Preempted { by: thread(8, 80, "thief"), budget: Budget::Left }),
                 stage(900, 950, Doing::Running),
             ],
             ..Activation::default()

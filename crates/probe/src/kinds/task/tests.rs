@@ -3,7 +3,7 @@
 use super::lanes::{Lanes, OTHERS, Of, SERIES_MAX};
 use super::lost;
 use std::collections::BTreeMap;
-use whylate_bpf::tasks::{Activation, Doing, Stage, Wait, Waker, Watched};
+use whylate_bpf::tasks::{Activation, Budget, Doing, Stage, Wait, Waker, Watched};
 use whylate_core::quantity::{LOST_NS, OVERRUNS};
 use whylate_core::result::{Cause, CauseKind, HourResult};
 use whylate_core::{CpuId, Nanos};
@@ -24,13 +24,13 @@ fn activation(pid: u32, command: &str, due_ns: u64, lengths: &[(u64, Doing)]) ->
 }
 
 fn waking() -> Doing {
-    Doing::Waking { previous: Default::default(), out_of_quota: false }
+    Doing::Waking { previous: Default::default(), budget: Budget::Left }
 }
 
 fn preempted(command: &str) -> Doing {
     let mut by = Activation::default().thread;
     (by.pid, by.command) = (9, command.to_owned());
-    Doing::Preempted { by, out_of_quota: false }
+    Doing::Preempted { by, budget: Budget::Left }
 }
 
 #[test]
@@ -90,8 +90,8 @@ fn a_lesser_thread_that_had_the_cpu_at_the_wake_up_took_nothing() {
         (thread.pid, thread.priority, thread.command) = (9, priority, format!("of-{priority}"));
         thread
     };
-    let woken_over = |priority| Doing::Waking { previous: other(priority), out_of_quota: false };
-    let behind = |priority| Doing::Preempted { by: other(priority), out_of_quota: false };
+    let woken_over = |priority| Doing::Waking { previous: other(priority), budget: Budget::Left };
+    let behind = |priority| Doing::Preempted { by: other(priority), budget: Budget::Left };
     for (number, stage) in [woken_over(-1), woken_over(90), behind(-1), behind(90)].into_iter().enumerate() {
         let mut found =
             activation(5, "audio", 1_000_000 * number as u64, &[(30_000, stage), (9, Doing::Running)]);
