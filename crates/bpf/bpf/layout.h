@@ -475,6 +475,8 @@ enum waker {
 	WAKER_IRQ,
 	WAKER_VECTOR,
 	WAKER_SOFTIRQ,
+	/* A thread that sends a datagram to its own machine: the softirq that delivers it runs in its system call. */
+	WAKER_SENDER,
 };
 
 /* A wake-up of a task. */
@@ -483,6 +485,9 @@ struct woken {
 	u32 waker;
 	u32 waker_kind;
 	COMMAND(waker_command);
+	/* The priority of the thread that ran then, whether it is the waker or not. */
+	s32 waker_prio;
+	u32 unused;
 };
 
 /*
@@ -520,7 +525,7 @@ struct task_slot {
 	struct woken waking;
 	struct woken woken;
 };
-_Static_assert(sizeof(struct task_slot) == 152, "layout.rs");
+_Static_assert(sizeof(struct task_slot) == 168, "layout.rs");
 
 /* A watched task had a CPU: from one switch to the next. */
 struct stretch {
@@ -565,6 +570,8 @@ struct stretch {
 	/* The thread that had the CPU before. */
 	u32 previous;
 	s32 previous_prio;
+	s32 waker_prio;
+	u32 unused;
 	bool is_runnable;
 	/* Which budget was used up when it left the CPU, and when it was woken: enum budget. */
 	u8 budget;
@@ -576,9 +583,9 @@ struct stretch {
 	COMMAND(next_command);
 	COMMAND(previous_command);
 };
-_Static_assert(sizeof(struct stretch) == 224, "layout.rs");
+_Static_assert(sizeof(struct stretch) == 232, "layout.rs");
 _Static_assert(__builtin_offsetof(struct stretch, kind) == 80, "layout.rs");
-_Static_assert(__builtin_offsetof(struct stretch, command) == 160, "layout.rs");
+_Static_assert(__builtin_offsetof(struct stretch, command) == 168, "layout.rs");
 
 /* What could not be told, on all CPUs. */
 struct task_losses {

@@ -261,6 +261,27 @@ ALWAYS_INLINE bool is_chosen(struct cpu_state *state, s32 prio)
 	return watches_priorities && priority_counts(state, prio);
 }
 
+/* The softirq that delivers packets, and the system calls in which a datagram for the own machine is delivered at once. */
+#define NET_RX 3
+#define SENDTO_X86 44
+#define SENDMSG_X86 46
+#define SENDMMSG_X86 307
+#define SENDTO_ARM64 206
+#define SENDMSG_ARM64 211
+#define SENDMMSG_ARM64 269
+
+/* Whether the thread that runs is in a system call that sends. */
+NEVER_INLINE bool is_sending(void)
+{
+	if (!KNOWS_REGISTERS || !HELPER_EXISTS(get_current_task_btf))
+		return 0;
+	s64 call = syscall_of(bpf_get_current_task_btf());
+
+	if (FIELD_EXISTS(((struct pt_regs___x86 *)0)->orig_ax))
+		return call == SENDTO_X86 || call == SENDMSG_X86 || call == SENDMMSG_X86;
+	return call == SENDTO_ARM64 || call == SENDMSG_ARM64 || call == SENDMMSG_ARM64;
+}
+
 /* What woke a task: what this CPU does now. A task that an interrupt interrupts has no part in it. */
 ALWAYS_INLINE u32 waker_kind(struct cpu_state *state, u64 expires_ns)
 {
@@ -271,7 +292,7 @@ ALWAYS_INLINE u32 waker_kind(struct cpu_state *state, u64 expires_ns)
 	if (state->vector_ns)
 		return WAKER_VECTOR;
 	if (state->softirq_ns)
-		return WAKER_SOFTIRQ;
+		return state->softirq == NET_RX && is_sending() ? WAKER_SENDER : WAKER_SOFTIRQ;
 	return WAKER_THREAD;
 }
 
@@ -334,6 +355,7 @@ ALWAYS_INLINE void task_woken(struct cpu_state *state, struct task_slot *slot, s
 	slot->waking.waker_kind = waker_kind(state, expires_ns);
 	slot->waking.waker = (u32)bpf_get_current_pid_tgid();
 	copy_own_name(slot->waking.waker_command);
+	slot->waking.waker_prio = HELPER_EXISTS(get_current_task_btf) ? bpf_get_current_task_btf()->prio : ORDINARY_PRIO + 20;
 	slot->budget = used_up(task);
 }
 
@@ -462,6 +484,7 @@ ALWAYS_INLINE void task_leaves(struct cpu_state *state, struct task_slot *slot, 
 	}
 	stretch->waker_kind = slot->woken.waker_kind;
 	stretch->waker = slot->woken.waker;
+	stretch->waker_prio = slot->woken.waker_prio;
 	stretch->next = next->pid;
 	stretch->next_prio = next->prio;
 	stretch->previous = slot->previous;

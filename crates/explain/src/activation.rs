@@ -22,7 +22,7 @@ pub use convoy::convoy_from;
 use waits::{behind, blocked};
 
 use crate::blame::piece::{Blame, Piece, may_run_before};
-use crate::confidence::{POSSIBLE, RECORDED, STATED};
+use crate::confidence::{CONCLUDED, POSSIBLE, RECORDED, STATED};
 use crate::segments::{self, Activity, Recording, Segment, Surroundings, Window, causes_of, pieces};
 use std::collections::BTreeMap;
 use whylate_core::CpuId;
@@ -80,7 +80,7 @@ pub fn explain(
                     process: activation.process,
                     priority,
                 };
-                let mut recording = of_thread(recording, activation);
+                let mut recording = with_priority(of_thread(recording, activation), what);
                 if let Some(wakeup) = wakeup(activation, nth) {
                     let is_it = |segment: &Segment| {
                         matches!(segment.what, Activity::Wakeup { .. }) && segment.to_ns == wakeup.to_ns
@@ -132,6 +132,21 @@ fn of_thread(mut recording: Recording, activation: &Activation) -> Recording {
     recording
 }
 
+/// A thread is recorded with the priority that it has when it leaves the CPU: it may have had the CPU by another one, which is known
+/// from the begin of the stage.
+fn with_priority(mut recording: Recording, what: &Doing) -> Recording {
+    let (Doing::Waking { previous: known, .. } | Doing::Preempted { by: known, .. }) = what else { return recording };
+    for segment in &mut recording.segments {
+        if let Activity::Thread { thread, .. } = &mut segment.what
+            && thread.pid == known.pid
+            && known.pid != 0
+        {
+            thread.priority = thread.priority.max(known.priority);
+        }
+    }
+    recording
+}
+
 /// The wake-up that ended with a stage, or with a move to a second CPU: the programs record only those with a stack.
 fn wakeup(activation: &Activation, nth: usize) -> Option<Segment> {
     let stage = activation.stages.get(nth)?;
@@ -176,7 +191,8 @@ fn complete(
                 && may_run_before(previous.priority, priority) =>
         {
             let blame = behind(previous, priority, surroundings, "it had the CPU before the task");
-            piece.blame = Blame { confidence: POSSIBLE, ..blame };
+            let is_above = priority > 0 && previous.priority > priority;
+            piece.blame = Blame { confidence: if is_above { CONCLUDED } else { POSSIBLE }, ..blame };
         }
         _ => {}
     }

@@ -19,7 +19,7 @@ pub mod spec;
 
 pub use error::ProbeError;
 pub use kinds::{
-    AccessSpec, DispatchSpec, ProbeKind, RoundtripSpec, StallSpec, TimerSpec, find_tasks, store_after,
+    AccessSpec, DispatchSpec, ProbeKind, RoundtripSpec, StallSpec, TimerSpec, find_tasks, move_to, present_threads, store_after,
     try_to_watch,
 };
 pub use measure::{

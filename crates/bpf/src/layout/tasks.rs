@@ -59,6 +59,8 @@ pub(crate) enum Waker {
     Irq,
     Vector,
     Softirq,
+    /// A thread that sends a datagram to its own machine.
+    Sender,
 }
 
 /// What woke a task, and when its timer was to expire.
@@ -70,6 +72,9 @@ pub(crate) struct RawWoken {
     pub(crate) waker: u32,
     pub(crate) waker_kind: Waker,
     pub(crate) waker_command: Command,
+    /// Of the thread that ran then, whether it is the waker or not.
+    pub(crate) waker_prio: i32,
+    pub(crate) unused: u32,
 }
 
 /// What is in progress for one watched task.
@@ -102,7 +107,7 @@ pub(crate) struct RawSlot {
     pub(crate) woken: RawWoken,
 }
 
-const _: () = assert!(size_of::<RawSlot>() == 152 && offset_of!(RawSlot, waking) == 88);
+const _: () = assert!(size_of::<RawSlot>() == 168 && offset_of!(RawSlot, waking) == 88);
 
 /// A watched task had a CPU: from one switch to the next. Of tasks that come and go, only who they are and `waker`, the
 /// thread that started it.
@@ -150,6 +155,8 @@ pub(crate) struct RawStretch {
     /// The thread that had the CPU before.
     pub(crate) previous: u32,
     pub(crate) previous_prio: i32,
+    pub(crate) waker_prio: i32,
+    pub(crate) unused: u32,
     pub(crate) is_runnable: u8,
     /// Which budget was used up when it left the CPU, and when it was woken: 0 none, 1 its group's quota, 2 its runtime of
     /// SCHED_DEADLINE, 3 its group's real-time runtime.
@@ -163,8 +170,8 @@ pub(crate) struct RawStretch {
     pub(crate) previous_command: Command,
 }
 
-const _: () = assert!(size_of::<RawStretch>() == 224 && offset_of!(RawStretch, kind) == 80);
-const _: () = assert!(offset_of!(RawStretch, command) == 160);
+const _: () = assert!(size_of::<RawStretch>() == 232 && offset_of!(RawStretch, kind) == 80);
+const _: () = assert!(offset_of!(RawStretch, command) == 168);
 
 /// What could not be told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -219,7 +226,7 @@ mod tests {
         assert_eq!(names("task_event"), events.map(|it| of(&it, "Task")).collect::<Vec<_>>());
         let began = (0u32..3).map(|it| Began::try_read_from_bytes(it.as_bytes()).unwrap());
         assert_eq!(names("began"), began.map(|it| of(&it, "Began")).collect::<Vec<_>>());
-        let wakers = (0u32..5).map(|it| Waker::try_read_from_bytes(it.as_bytes()).unwrap());
+        let wakers = (0u32..6).map(|it| Waker::try_read_from_bytes(it.as_bytes()).unwrap());
         assert_eq!(names("waker"), wakers.map(|it| of(&it, "Waker")).collect::<Vec<_>>());
     }
 

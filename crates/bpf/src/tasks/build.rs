@@ -231,7 +231,9 @@ impl Track {
 
     /// It was woken: its work begins, or goes on after a wait in its middle.
     fn wake(&mut self, cpu: CpuId, raw: &RawStretch, left: Option<Left>) {
-        let previous = thread(raw.previous, raw.previous_prio, &raw.previous_command);
+        // It may have had another priority while the task waited, and have given it up at the end.
+        let prio = if raw.waker == raw.previous { raw.previous_prio.min(raw.waker_prio) } else { raw.previous_prio };
+        let previous = thread(raw.previous, prio, &raw.previous_command);
         let what = Doing::Waking { previous, budget: budget(raw.budget_before) };
         let waker = waker(raw);
         match (&mut self.open, left) {
@@ -311,7 +313,7 @@ fn waker(raw: &RawStretch) -> Waker {
         RawWaker::Timer => Waker::Timer,
         RawWaker::Irq | RawWaker::Vector | RawWaker::Softirq => Waker::Interrupt,
         RawWaker::Thread if raw.waker == 0 => Waker::Interrupt,
-        RawWaker::Thread => Waker::Thread(raw.waker, raw.waker_command.text()),
+        RawWaker::Thread | RawWaker::Sender => Waker::Thread(raw.waker, raw.waker_command.text()),
     }
 }
 

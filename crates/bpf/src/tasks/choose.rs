@@ -2,7 +2,7 @@
 
 use super::Watched;
 use std::path::{Path, PathBuf};
-use whylate_core::CpuId;
+use whylate_core::{CpuId, CpuSet};
 use whylate_host::HostRoot;
 use whylate_host::threads::Stat;
 
@@ -58,6 +58,23 @@ pub(super) fn all(host: &HostRoot, target: &TaskTarget) -> Vec<Chosen> {
     let TaskTarget::Priorities(least, most) = target else { return chosen(host, target) };
     let known = everyone(host).filter_map(|(pid, tid)| known(host, pid, tid));
     known.filter(|it| (*least..=*most).contains(&it.known.priority)).collect()
+}
+
+/// A thread that is there now: where it may run.
+#[derive(Clone, Debug)]
+pub struct Present {
+    pub cpus: CpuSet,
+    pub is_real_time: bool,
+}
+
+/// The threads of a target that are there now.
+pub fn present(host: &HostRoot, target: &TaskTarget) -> Vec<Present> {
+    let read = |one: Chosen| {
+        let status = host.read(&format!("/proc/{}/status", one.thread)).ok()??;
+        let cpus = whylate_host::threads::allowed_cpus(&status)?;
+        Some(Present { cpus, is_real_time: one.known.priority > 0 })
+    };
+    all(host, target).into_iter().filter_map(read).collect()
 }
 
 /// Process and thread ids of all that there are.

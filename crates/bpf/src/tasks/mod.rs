@@ -17,7 +17,7 @@ mod suspension;
 mod unended;
 
 pub use build::Watched;
-pub use choose::{Chosen, TaskTarget, unit_group};
+pub use choose::{Chosen, Present, TaskTarget, present, unit_group};
 pub use losses::TaskLosses;
 pub use own::OwnTaskWatch;
 pub use places::place_of;

@@ -69,6 +69,7 @@ impl Builder {
                 is_runnable: 1,
                 expires_ns: woken.expires_ns,
                 waker: woken.waker,
+                waker_prio: woken.waker_prio,
                 waker_kind: woken.waker_kind,
                 waker_command: woken.waker_command,
                 moved_ns: slot.moved_ns,

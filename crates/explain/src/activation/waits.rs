@@ -1,7 +1,7 @@
 //! Who is to blame for the time in which a task waited for the CPU, or for what it slept for.
 
 use crate::blame::piece::{Blame, may_run_before};
-use crate::confidence::{self, LIKELY, POSSIBLE, STATED};
+use crate::confidence::{self, CONCLUDED, LIKELY, POSSIBLE, STATED};
 use crate::segments::{Surroundings, Thread, throttled};
 use whylate_core::figure;
 use whylate_core::recording::{Wait, Waker};
@@ -21,7 +21,9 @@ pub(super) fn behind(
         let evidence = format!("{evidence}, {} of lower priority", thread.command);
         return throttled(evidence, LIKELY, priority, surroundings);
     }
-    Blame::new(Kind::Thread, LIKELY, format!("{evidence}; it has {}", figure::scheduled(thread.priority)))
+    // The scheduler gives the CPU to it as long as it wants it.
+    let sure = if priority > 0 && thread.priority > priority { CONCLUDED } else { LIKELY };
+    Blame::new(Kind::Thread, sure, format!("{evidence}; it has {}", figure::scheduled(thread.priority)))
         .thread(&thread.command, thread.pid)
 }
 
@@ -55,18 +57,26 @@ pub(super) fn blocked(wait: &Wait, waker: &Waker) -> Blame {
             }
         }
         Wait::Page => {
-            Blame::new(Kind::PageFault, STATED, "it slept in a page fault, until the page was there")
+            ended_by(Blame::new(Kind::PageFault, STATED, "it slept in a page fault, until the page was there"), waker)
         }
         Wait::Kernel(call) => {
             let evidence = "it slept in the kernel in a state that signals do not end";
             let named = call.clone().map(|call| (call, Vec::new()));
-            Blame::new(Kind::Wait, confidence::SHOWN, evidence).named(named)
+            ended_by(Blame::new(Kind::Wait, confidence::SHOWN, evidence).named(named), waker)
         }
         Wait::Inside { call, object } => slept(call, &object.describe(), waker),
         // In the middle of its work only where the user said where that begins and ends.
         Wait::Work(Some(call)) => slept(call, "", waker),
         Wait::Work(None) | Wait::Unknown => Blame::unattributed(),
     }
+}
+
+/// With the thread that ended the wait: who lets go of a lock of the kernel, as that of the process's memory (`mmap_lock`), wakes the
+/// next one itself.
+fn ended_by(blame: Blame, waker: &Waker) -> Blame {
+    let Waker::Thread(pid, command) = waker else { return blame };
+    let evidence = format!("{}; {command} woke it, as who lets go of a lock of the kernel does", blame.evidence);
+    Blame { evidence: evidence.into(), ..blame }.thread(command, *pid)
 }
 
 /// A sleep in a system call that signals end, with the thread that ended it.

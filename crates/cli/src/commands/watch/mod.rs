@@ -17,9 +17,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 use view::WatchView;
 use whylate_core::figure::{count, nanoseconds};
-use whylate_core::plan::{CellPlan, KeyError, Plan, ProbePlan, TracePlan};
-use whylate_core::result::{Cause, CauseKind};
-use whylate_core::{Nanos, Warning, WarningCode};
+use whylate_core::plan::{CellPlan, KeyError, Plan, ProbePlan, TaskPlan, TracePlan};
+use whylate_core::result::Cause;
+use whylate_core::{CpuSet, Facts, Nanos, Warning, WarningCode};
 use whylate_host::{Host, facts};
 use whylate_runner::{Audience, Progress, RunOptions, Stage, TaskLine, prepare};
 use whylate_store::{Keeping, RunInfo};
@@ -51,6 +51,7 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
         ..Plan::named("watch")
     };
     let (facts, warnings) = facts::collect(&host.running);
+    keep_away(&task, host, &facts, arguments.printing.quiet);
     // Whoever lacks the rights hears it before there is a directory.
     whylate_runner::try_to_watch(&task, &host.running, &facts.cpu_sets.online, &facts)?;
     let experiment = prepare(plan, facts, false)?;
@@ -88,6 +89,25 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
         }
         None => ending,
     })
+}
+
+/// Leaves the CPUs on which the threads to be watched may run: starting keeps a CPU for milliseconds in the kernel, which checks the
+/// programs. Where that cannot be, says so.
+fn keep_away(task: &TaskPlan, host: &Host, facts: &Facts, is_quiet: bool) {
+    let online = &facts.cpu_sets.online;
+    let present = whylate_runner::present_threads(task, &host.running);
+    if !present.iter().any(|thread| thread.is_real_time) {
+        return;
+    }
+    let taken = present.iter().fold(CpuSet::default(), |all, thread| all.union(&thread.cpus));
+    let free = online.difference(&taken);
+    let is_away = whylate_runner::move_to(&free);
+    if !is_away && !facts.kernel.realtime && !is_quiet {
+        output::message(
+            "starting keeps a CPU busy in the kernel for up to 4 ms without preemption (it checks the programs): a real-time \
+             thread there is late by as much, once; watched threads that may not run on one CPU at least leave that one to whylate",
+        );
+    }
 }
 
 /// That the program which was started failed.
@@ -236,24 +256,32 @@ fn summary(tasks: &[TaskLine]) -> String {
     let worst =
         tasks.iter().filter_map(|task| Some((task.worst.as_ref()?, task))).max_by_key(|((ns, _), _)| *ns);
     let worst = worst.map(|((ns, causes), task)| {
-        let why = causes.iter().find(|cause| cause.kind != CauseKind::OwnWork).map(Cause::sentence);
-        let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
+        let why = causes.first().map(|cause| format!(" ({})", headline(cause))).unwrap_or_default();
         format!(", worst {} of {}{why}", nanoseconds(*ns), task.name)
     });
     let threads = tasks.len();
     format!("{threads} threads, {} activations{missed}{}", count(activations), worst.unwrap_or_default())
 }
 
+/// A cause with its share of the time, and how sure it is.
+fn headline(cause: &Cause) -> String {
+    let share = cause.share.map(|share| format!(", {:.0} % of the time", share * 100.0)).unwrap_or_default();
+    let sure = cause.confidence.map(|sure| format!(", confidence {sure:.2}")).unwrap_or_default();
+    format!("{}{share}{sure}", cause.sentence())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use whylate_core::result::CauseKind;
     use whylate_testing::says;
 
     #[test]
     fn one_line_tells_the_worst_response_of_all_and_who_did_it() {
         let line = |name: &str, max_ns: u64| {
             let thief = Cause { actor: Some("thief".to_owned()), ..Cause::new(CauseKind::Thread) };
-            let worst = Some((max_ns, vec![Cause::new(CauseKind::OwnWork), thief]));
+            let thief = Cause { share: Some(0.8), confidence: Some(0.9), ..thief };
+            let worst = Some((max_ns, vec![thief, Cause::new(CauseKind::OwnWork)]));
             TaskLine { name: name.to_owned(), activations: 1_000, missed: 3, worst, ..TaskLine::default() }
         };
         let text = summary(&[line("quiet", 20_000), line("control", 4_100_000)]);

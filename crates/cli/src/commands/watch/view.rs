@@ -25,7 +25,7 @@ const HELP: [&str; 16] = [
     "wake             the largest latency from being due or woken to running",
     "late             activations above --deadline",
     "last             the largest response of each of the last seconds",
-    "worst cause      of the worst activation, without the thread's own work",
+    "worst cause      what took most of the time of the worst activation",
     "",
     "An activation is explained when it is above the deadline, or among the worst",
     "so far. whylate explain DIR shows all of them afterwards.",
@@ -166,7 +166,7 @@ impl WatchView {
         }
         // The row of a narrow terminal has no room for it.
         if let Some((task, why)) = self.tasks.get(row).and_then(|task| Some((task, cause(task)?))) {
-            let text = format!("worst of {}: {}", task.name, why.sentence());
+            let text = format!("worst of {}: {}", task.name, super::headline(why));
             line(buffer, area, usize::from(area.height.saturating_sub(2)), &text, Style::new());
         }
     }
@@ -225,9 +225,9 @@ impl View for WatchView {
     }
 }
 
-/// What made the worst activation late, but for the thread's own work.
+/// What took most of the time of the worst activation.
 fn cause(task: &TaskLine) -> Option<&Cause> {
-    task.worst.as_ref()?.1.iter().find(|it| it.kind != CauseKind::OwnWork)
+    task.worst.as_ref()?.1.first()
 }
 
 /// The row of a thread; its priority has a column of that width.

@@ -200,8 +200,8 @@ impl Lane {
                             let holder = owner.clone().map(|(_, command)| command).or(released_by);
                             self.steal((CauseKind::Lock, holder, None), took_ns);
                         }
-                        Wait::Page => self.steal((CauseKind::PageFault, None, None), took_ns),
-                        Wait::Kernel(call) => self.steal((CauseKind::Wait, None, call.clone()), took_ns),
+                        Wait::Page => self.steal((CauseKind::PageFault, released_by, None), took_ns),
+                        Wait::Kernel(call) => self.steal((CauseKind::Wait, released_by, call.clone()), took_ns),
                         // Between marks, a sleep for something to do is in the middle of the work.
                         Wait::Inside { call, .. } => {
                             self.steal((CauseKind::Wait, released_by, Some(call.clone())), took_ns);

@@ -13,6 +13,8 @@ use whylate_record::tasks::Explained;
 
 /// So many threads have a series of their own; what the others did is in one series.
 pub(super) const SERIES_MAX: usize = 64;
+/// So many more have one from the moment on at which they are late.
+const LATE_SERIES_MAX: usize = 192;
 /// Where more threads have a lane, those that have ended are forgotten.
 const THREADS_MAX: usize = 16_384;
 /// Of the places where a thread sleeps so many are named.
@@ -93,6 +95,9 @@ impl Lanes {
         let is_missed = self.is_missed(activation);
         self.activations += 1;
         self.last_lane = self.lane(&Seen::of(activation), threads);
+        if is_missed && self.lanes[self.last_lane].name == OTHERS && self.lanes.len() < SERIES_MAX + LATE_SERIES_MAX {
+            self.last_lane = self.own_lane(&Seen::of(activation));
+        }
         let lane = &mut self.lanes[self.last_lane];
         let (response_ns, wakeup_ns) = (activation.response_ns(), activation.wakeup_ns());
         lane.count(activation, is_missed);
@@ -187,6 +192,17 @@ impl Lanes {
             self.of_thread.retain(|thread, _| threads.get(thread).is_some_and(|it| !it.is_gone));
         }
         self.of_thread.insert(thread, nth);
+        nth
+    }
+
+    /// A lane of its own for a thread that was among the others, by its id where its name is given.
+    fn own_lane(&mut self, seen: &Seen<'_>) -> usize {
+        let command = plain(seen.command);
+        let is_given = self.lanes.iter().any(|lane| lane.name == command);
+        let name = if is_given { format!("{command}#{}", seen.thread) } else { command };
+        self.lanes.push(Lane::new(name, seen.cpu, seen.thread, self.worst));
+        let nth = self.lanes.len() - 1;
+        self.of_thread.insert(seen.thread, nth);
         nth
     }
 

@@ -20,13 +20,13 @@ use lanes::{Counted, Lanes, Of};
 use source::Source;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
-use whylate_bpf::tasks::{Activation, TaskTarget, place_of, unit_group};
+use whylate_bpf::tasks::{Activation, Present, TaskTarget, present, place_of, unit_group};
 use whylate_core::plan::{Mark, TaskPlan};
 use whylate_core::record::SpikeRecord;
 use whylate_core::{CpuSet, Facts, Nanos, Warning, WarningCode};
 use whylate_host::facts::collect;
 use whylate_host::{HostRoot, find_program, hotplug};
-use whylate_sys::{clock, process};
+use whylate_sys::{clock, process, schedule};
 
 /// How often the records are read.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -135,6 +135,16 @@ pub fn find_tasks(plan: &TaskPlan, host: &HostRoot) -> Result<(), ProbeError> {
         }
         None => Ok(()),
     }
+}
+
+/// The threads that a plan watches, as far as they are there now.
+pub fn present_threads(plan: &TaskPlan, host: &HostRoot) -> Vec<Present> {
+    target(plan, host).map(|target| present(host, &target)).unwrap_or_default()
+}
+
+/// Moves this thread, and those that it starts from now on, to other CPUs; whether that could be done.
+pub fn move_to(cpus: &CpuSet) -> bool {
+    !cpus.is_empty() && schedule::pin_this_thread(cpus).is_ok()
 }
 
 /// Looks whether those tasks can be watched on these CPUs.

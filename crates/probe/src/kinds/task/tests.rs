@@ -237,6 +237,20 @@ fn very_many_threads_share_a_series_and_none_is_dropped() {
 }
 
 #[test]
+fn a_late_thread_among_very_many_has_a_row_of_its_own() {
+    let mut lanes = Lanes::new(0, Some(Nanos(100)), 1);
+    let threads: BTreeMap<u32, Watched> = (1..=500).map(|pid| (pid, Watched::default())).collect();
+    for pid in 1..=500 {
+        let works_ns = if pid == 400 { 900 } else { 9 };
+        lanes.add(&activation(pid, "worker", 10, &[(5, waking()), (works_ns, Doing::Running)]), &threads);
+    }
+    let lines = lanes.lines();
+    let late: Vec<_> = lines.iter().filter(|line| line.missed > 0).map(|line| (line.name.as_str(), line.thread)).collect();
+    assert_eq!(late, [("worker#400", 400)]);
+    assert_eq!(lines.iter().map(|line| line.activations).sum::<u64>(), 500);
+}
+
+#[test]
 fn only_what_was_lost_is_named() {
     let lost_of = |records, events| {
         lost(&[
