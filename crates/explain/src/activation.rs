@@ -106,7 +106,14 @@ pub fn explain(
             }
         }
     }
-    causes_of(&all, activation.response_ns(), lost)
+    let mut causes = causes_of(&all, activation.response_ns(), lost);
+    if let Some(own) = causes.iter_mut().find(|cause| cause.kind == Kind::OwnWork).filter(|_| activation.faults > 0) {
+        own.evidence.push(match activation.faults {
+            1 => "1 page fault of its own is a part of it".to_owned(),
+            many => format!("{many} page faults of its own are a part of it"),
+        });
+    }
+    causes
 }
 
 /// How long before a stage its CPU has to be looked at: who holds a lock may have been preempted before the wait for it began, and
@@ -175,7 +182,7 @@ fn complete(
     match what {
         Doing::Running if !is_interrupt && kind != Kind::Lock => {
             piece.blame =
-                Blame::new(Kind::OwnWork, RECORDED, "it had the CPU, and nothing else was recorded there");
+                Blame::new(Kind::OwnWork, RECORDED, "it had the CPU, and no interrupt and no other thread was recorded there");
         }
         Doing::Preempted { by, .. }
             if matches!(kind, Kind::Hardware | Kind::HostStall | Kind::Unattributed | Kind::PageFault) =>

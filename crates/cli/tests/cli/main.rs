@@ -40,3 +40,4 @@ mod treat;
 mod treat_crashes;
 mod unprivileged;
 mod watch;
+mod watch_cycles;

@@ -1,0 +1,180 @@
+//! `whylate watch` against the logs of programs that work in cycles and sleep in the middle of them (`tests/victims/cycle.c`).
+//!
+//! `WHYLATE_PROGRAMS=500 cargo test -p whylate --test cli random_programs` tries that many.
+
+use crate::tool::{PATIENCE, alone, command, folder, signal, start, until, wait};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use whylate_testing::{Need, skip};
+
+const DEADLINE_NS: u64 = 2_000_000;
+/// How many programs are watched at a time.
+const AT_ONCE: usize = 6;
+
+/// A cycle program's thread, as it logged itself.
+struct Log {
+    words: Vec<String>,
+    thread: u64,
+    took_ns: Vec<u64>,
+}
+
+impl Log {
+    /// Cycles that were late whatever the log and the watch take for their begin.
+    fn late(&self) -> usize {
+        self.took_ns.iter().filter(|took_ns| **took_ns > DEADLINE_NS * 21 / 20).count()
+    }
+}
+
+fn program(folder: &Path) -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/victims/cycle.c");
+    let path = folder.join("cycle");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O1", "-pthread", "-o"]).arg(&path).arg(source);
+    match compiler.status() {
+        Ok(status) if status.success() => Some(path),
+        _ => {
+            skip(Need::Program("a C compiler"), "the programs that are watched are in C");
+            None
+        }
+    }
+}
+
+/// Watches programs, each with these words; the result, and what they logged. `None` where tasks cannot be watched here.
+fn watched(programs: &[Vec<String>], flags: &[&str]) -> Option<(Option<i32>, Value, Vec<Log>)> {
+    let folder = folder();
+    let path = program(folder.path())?;
+    let output = folder.path().join("run");
+    let words = ["watch", "--json", "--task", "victim", "--deadline", "2ms", "-o", output.to_str().unwrap()];
+    let out = folder.path().join("out");
+    let mut child = command(&[&words[..], flags].concat());
+    child.env("WHYLATE_STATE_DIR", folder.path().join("state"));
+    let mut child = start(child);
+    // Its output is more than a pipe holds.
+    let mut stdout = child.stdout.take().unwrap();
+    let copy = out.clone();
+    let reader = std::thread::spawn(move || {
+        let mut file = std::fs::File::create(copy).unwrap();
+        std::io::copy(&mut stdout, &mut file).unwrap();
+    });
+    let lines = || std::fs::read_to_string(&out).unwrap_or_default();
+    assert!(until(|| lines().contains('\n') || child.try_wait().unwrap().is_some()), "it did not begin");
+    if child.try_wait().unwrap().is_some() {
+        let said = wait(child);
+        assert_eq!(said.code, Some(69), "{said:?}");
+        skip(Need::Rights, "tasks cannot be watched");
+        return None;
+    }
+    let begin = |words: &Vec<String>| Command::new(&path).args(words).stdout(Stdio::piped()).spawn().unwrap();
+    let started: Vec<_> = programs.iter().map(begin).collect();
+    let mut logs = Vec::new();
+    for (mut victim, words) in started.into_iter().zip(programs) {
+        let mut text = String::new();
+        victim.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        victim.wait().unwrap();
+        let mut numbers = text.split_whitespace().skip(1).map(|word| word.parse().unwrap());
+        let thread = numbers.next().unwrap_or_default();
+        logs.push(Log { words: words.clone(), thread, took_ns: numbers.skip(2).collect() });
+    }
+    signal(&child, Signal::INT);
+    let code = wait(child).code;
+    reader.join().unwrap();
+    let document = lines().lines().last().and_then(|line| serde_json::from_str(line).ok());
+    Some((code, document.unwrap(), logs))
+}
+
+fn row<'r>(result: &'r Value, log: &Log) -> Option<&'r Value> {
+    let rows = result["cells"][0]["probes"][0]["cpus"].as_array()?;
+    rows.iter().find(|row| row["task"]["thread"] == log.thread)
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+/// That a thread with a late cycle in its log has a response that missed its deadline, or is one of which that cannot be told.
+fn assert_no_false_pass(result: &Value, logs: &[Log]) {
+    for log in logs.iter().filter(|log| log.late() > 0) {
+        let row = row(result, log).unwrap_or_else(|| panic!("{:?} has no row", log.words));
+        let is_late = row["overruns"].as_u64() > Some(0);
+        let is_open = row["doubt_max_ns"].as_u64() > Some(DEADLINE_NS);
+        assert!(is_late || is_open, "{:?}: {} late, {row:#}", log.words, log.late());
+    }
+}
+
+#[test]
+fn a_cycle_with_a_sleep_in_its_middle_is_one_late_activation_and_the_sleep_is_its_cause() {
+    let _alone = alone();
+    let kinds = ["rwlock", "semaphore", "condition", "pipe", "write", "fcntl", "flock"];
+    for chunk in kinds.chunks(4) {
+        let programs: Vec<_> = chunk
+            .iter()
+            .enumerate()
+            .map(|(nth, kind)| {
+                words(&format!("middle={kind} priority={} every=20 cycles=200 period=10000 cpu=0", 50 + nth))
+            })
+            .collect();
+        let Some((code, result, logs)) = watched(&programs, &[]) else { return };
+        assert_eq!(code, Some(2), "{result:#}");
+        for log in &logs {
+            let row = row(&result, log).unwrap();
+            // Some guests do not show every switch, and a cycle that is not seen whole is not counted.
+            let (missed, late) = (row["overruns"].as_u64().unwrap() as usize, log.late());
+            assert!(missed * 10 >= late * 7, "{:?}: {late} late, {missed} missed", log.words);
+            let cycles = row["samples"].as_u64().unwrap();
+            assert!((150..=210).contains(&cycles), "{:?}: {cycles} cycles", log.words);
+            assert_eq!(row.get("doubt_max_ns"), None, "{:?}: {row:#}", log.words);
+        }
+        let spikes = result["cells"][0]["probes"][0]["spikes"].as_array().unwrap();
+        let blocked = spikes.iter().filter(|spike| {
+            let cause = &spike["cause"];
+            matches!(cause["kind"].as_str(), Some("wait" | "lock")) && cause["actor"] == "holder"
+        });
+        assert!(blocked.count() > 0, "{spikes:#?}");
+    }
+}
+
+#[test]
+fn random_programs_with_a_late_cycle_do_not_pass() {
+    let _alone = alone();
+    let number = std::env::var("WHYLATE_PROGRAMS").ok().and_then(|it| it.parse().ok()).unwrap_or(AT_ONCE);
+    let seed = std::env::var("WHYLATE_SEED").ok().and_then(|it| it.parse().ok()).unwrap_or(1_u64);
+    let mut random = seed;
+    let mut one_of = |values: &[&str]| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        values[(random >> 33) as usize % values.len()].to_owned()
+    };
+    let (mut done, mut late) = (0, 0);
+    while done < number {
+        let programs: Vec<_> = (0..AT_ONCE.min(number - done))
+            .map(|nth| {
+                let release = ["absolute", "relative", "timerfd", "epoll", "signal", "pipe", "condition"];
+                let middle = [
+                    "none", "rwlock", "mutex", "inherit", "semaphore", "condition", "pipe", "write", "fcntl",
+                    "flock", "pause", "until", "socket", "faults", "file",
+                ];
+                let period = one_of(&["4000", "5000", "10000", "20000"]);
+                let cycles = 2_000_000 / period.parse::<u64>().unwrap();
+                let text = format!(
+                    "release={} middle={} every={} hold={} period={period} work={} thief={} cpu={} priority={} cycles={cycles}",
+                    one_of(&release),
+                    one_of(&middle),
+                    one_of(&["1", "2", "3", "10", "30", "100"]),
+                    one_of(&["300", "800", "3000", "6000"]),
+                    one_of(&["20", "100", "300"]),
+                    one_of(&["0", "0", "0", "500", "3000"]),
+                    one_of(&["0", "1"]),
+                    50 + nth,
+                );
+                words(&text)
+            })
+            .collect();
+        let Some((_, result, logs)) = watched(&programs, &[]) else { return };
+        assert_no_false_pass(&result, &logs);
+        done += programs.len();
+        late += logs.iter().filter(|log| log.late() > 0).count();
+    }
+    println!("{done} programs, {late} with a late cycle; seed {seed}, patience {PATIENCE:?}");
+}
