@@ -296,10 +296,7 @@ pub enum Wait {
     },
     /// In the middle of its work, in a system call that signals end: one in which no thread waits for work, or one that the rhythm
     /// of the thread puts into its work.
-    Inside {
-        call: String,
-        object: Object,
-    },
+    Inside { call: String, object: Object },
     /// For a page of its memory.
     Page,
     /// In the kernel, without being woken by signals: for a disk or a lock of the kernel. The system call.

@@ -48,19 +48,25 @@ pub fn explain(
                     all.push(whole(&part, inversion::inverted(blame, &part, activation, recordings)));
                 }
             }
-            Doing::Preempted { budget, .. } | Doing::Waking { budget, .. } if budget.throttler().is_some() => {
+            Doing::Preempted { budget, .. } | Doing::Waking { budget, .. }
+                if budget.throttler().is_some() =>
+            {
                 let actor = budget.throttler().unwrap_or_default();
-                let evidence = "that was used up when it left the CPU or was woken, by the scheduler's own account";
+                let evidence =
+                    "that was used up when it left the CPU or was woken, by the scheduler's own account";
                 all.push(whole(stage, Blame::new(Kind::Throttled, STATED, evidence).actor(actor)));
             }
             Doing::Preempted { budget: Budget::Quota, .. } | Doing::Waking { budget: Budget::Quota, .. } => {
                 let evidence =
                     "the CPU time of its control group was used up when it left the CPU or was woken";
                 let blame = Blame::new(Kind::Quota, STATED, evidence);
-                all.push(whole(stage, match surroundings.quota.as_deref() {
-                    Some(group) => blame.actor(group),
-                    None => blame,
-                }));
+                all.push(whole(
+                    stage,
+                    match surroundings.quota.as_deref() {
+                        Some(group) => blame.actor(group),
+                        None => blame,
+                    },
+                ));
             }
             Doing::Unseen => {
                 let evidence =
@@ -107,7 +113,9 @@ pub fn explain(
         }
     }
     let mut causes = causes_of(&all, activation.response_ns(), lost);
-    if let Some(own) = causes.iter_mut().find(|cause| cause.kind == Kind::OwnWork).filter(|_| activation.faults > 0) {
+    if let Some(own) =
+        causes.iter_mut().find(|cause| cause.kind == Kind::OwnWork).filter(|_| activation.faults > 0)
+    {
         own.evidence.push(match activation.faults {
             1 => "1 page fault of its own is a part of it".to_owned(),
             many => format!("{many} page faults of its own are a part of it"),
@@ -142,7 +150,9 @@ fn of_thread(mut recording: Recording, activation: &Activation) -> Recording {
 /// A thread is recorded with the priority that it has when it leaves the CPU: it may have had the CPU by another one, which is known
 /// from the begin of the stage.
 fn with_priority(mut recording: Recording, what: &Doing) -> Recording {
-    let (Doing::Waking { previous: known, .. } | Doing::Preempted { by: known, .. }) = what else { return recording };
+    let (Doing::Waking { previous: known, .. } | Doing::Preempted { by: known, .. }) = what else {
+        return recording;
+    };
     for segment in &mut recording.segments {
         if let Activity::Thread { thread, .. } = &mut segment.what
             && thread.pid == known.pid
@@ -170,19 +180,16 @@ fn whole(stage: &Stage, blame: Blame) -> Piece<()> {
 
 /// Says what the recording of the CPU alone does not: a task that runs does its own work, and the CPU of a task that is
 /// preempted has the thread to which it was switched.
-fn complete(
-    piece: &mut Piece<()>,
-    what: &Doing,
-    woken_ns: u64,
-    priority: i32,
-    surroundings: &Surroundings,
-) {
+fn complete(piece: &mut Piece<()>, what: &Doing, woken_ns: u64, priority: i32, surroundings: &Surroundings) {
     let kind = piece.blame.kind.unwrap_or(Kind::Unattributed);
     let is_interrupt = matches!(kind, Kind::Irq | Kind::Softirq | Kind::Nmi | Kind::Ipi);
     match what {
         Doing::Running if !is_interrupt && kind != Kind::Lock => {
-            piece.blame =
-                Blame::new(Kind::OwnWork, RECORDED, "it had the CPU, and no interrupt and no other thread was recorded there");
+            piece.blame = Blame::new(
+                Kind::OwnWork,
+                RECORDED,
+                "it had the CPU, and no interrupt and no other thread was recorded there",
+            );
         }
         Doing::Preempted { by, .. }
             if matches!(kind, Kind::Hardware | Kind::HostStall | Kind::Unattributed | Kind::PageFault) =>

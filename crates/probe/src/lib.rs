@@ -19,8 +19,8 @@ pub mod spec;
 
 pub use error::ProbeError;
 pub use kinds::{
-    AccessSpec, DispatchSpec, ProbeKind, RoundtripSpec, StallSpec, TimerSpec, find_tasks, move_to, present_threads, store_after,
-    try_to_watch,
+    AccessSpec, DispatchSpec, ProbeKind, RoundtripSpec, StallSpec, TimerSpec, find_tasks, move_to,
+    present_threads, store_after, try_to_watch,
 };
 pub use measure::{
     Batch, Elsewhere, LatencyTotals, Observer, Outcome, Progress, TaskLine, TaskSpike, TaskTotals, measure,

@@ -39,5 +39,8 @@ pub use tracing::{moment as kept_moment, open_trace};
 pub use treating::{Held, Treating, check_treatments, left_behind, recover_treatments, recovery};
 pub use whylate_load::gpu_list;
 pub use whylate_probe::copy_table::{BLOCKS as COPY_BLOCKS, CopyRequest};
-pub use whylate_probe::{LatencyTotals, Progress, TaskLine, TaskSpike, TaskTotals, find_tasks, move_to, present_threads, try_to_watch};
+pub use whylate_probe::{
+    LatencyTotals, Progress, TaskLine, TaskSpike, TaskTotals, find_tasks, move_to, present_threads,
+    try_to_watch,
+};
 pub use whylate_sys::allocation::{ReservingAllocator, hold_reserve};

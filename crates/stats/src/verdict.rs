@@ -141,8 +141,12 @@ fn by_limit(
             (Verdict::Fail, failure(worst, bound, total, missing))
         }
         (_, Some(total)) => {
-            let missing: Vec<String> =
-                missing.iter().cloned().chain(cells.iter().flat_map(|cell| too_little(cell, plan))).chain(cells.iter().flat_map(|cell| in_doubt(cell, bound.at))).collect();
+            let missing: Vec<String> = missing
+                .iter()
+                .cloned()
+                .chain(cells.iter().flat_map(|cell| too_little(cell, plan)))
+                .chain(cells.iter().flat_map(|cell| in_doubt(cell, bound.at)))
+                .collect();
             let worst = worst.as_ref();
             match missing.is_empty() {
                 true => (Verdict::Pass, pass(cells, worst, bound.at, total)),

@@ -232,7 +232,8 @@ impl Track {
     /// It was woken: its work begins, or goes on after a wait in its middle.
     fn wake(&mut self, cpu: CpuId, raw: &RawStretch, left: Option<Left>) {
         // It may have had another priority while the task waited, and have given it up at the end.
-        let prio = if raw.waker == raw.previous { raw.previous_prio.min(raw.waker_prio) } else { raw.previous_prio };
+        let prio =
+            if raw.waker == raw.previous { raw.previous_prio.min(raw.waker_prio) } else { raw.previous_prio };
         let previous = thread(raw.previous, prio, &raw.previous_command);
         let what = Doing::Waking { previous, budget: budget(raw.budget_before) };
         let waker = waker(raw);
@@ -261,7 +262,9 @@ impl Track {
                     woken_ns: raw.ready_ns,
                     waker,
                     is_after_gap: std::mem::take(&mut self.has_gap),
-                    woke_from: left.filter(|left| left.wait.as_ref().is_some_and(|it| !it.is_inside())).map(|left| left.site),
+                    woke_from: left
+                        .filter(|left| left.wait.as_ref().is_some_and(|it| !it.is_inside()))
+                        .map(|left| left.site),
                     stages: waits(Stage { from_ns: due_ns, to_ns: raw.run_ns, cpu, what }, raw),
                     ..Activation::default()
                 });
@@ -358,7 +361,9 @@ fn wait_of(raw: &RawStretch, owner: &Owner<'_>) -> Wait {
         SYSCALL_NONE if raw.fault_ns > 0 => Wait::Page,
         _ if is_deep => Wait::Kernel(call),
         _ => match call {
-            Some(call) if !calls::may_wait_for_work(&call) => Wait::Inside { call, object: calls::object(raw) },
+            Some(call) if !calls::may_wait_for_work(&call) => {
+                Wait::Inside { call, object: calls::object(raw) }
+            }
             call => Wait::Work(call),
         },
     }

@@ -12,13 +12,51 @@ const WORD_BYTES: u64 = 16;
 pub(super) fn may_wait_for_work(call: &str) -> bool {
     matches!(
         call,
-        "read" | "readv" | "pread64" | "preadv" | "preadv2" | "recv" | "recvfrom" | "recvmsg" | "recvmmsg"
-            | "accept" | "accept4" | "poll" | "ppoll" | "select" | "_newselect" | "pselect6" | "epoll_wait"
-            | "epoll_pwait" | "epoll_pwait2" | "nanosleep" | "clock_nanosleep" | "restart_syscall" | "pause"
-            | "rt_sigsuspend" | "rt_sigtimedwait" | "futex" | "futex_wait" | "futex_waitv" | "wait4" | "waitid"
-            | "semop" | "semtimedop" | "msgrcv" | "mq_timedreceive" | "io_getevents" | "io_pgetevents"
-            | "io_uring_enter" | "ioctl" | "splice" | "tee" | "getrandom" | "ptrace" | "sched_yield"
-            | "inotify_read" | "keyctl"
+        "read"
+            | "readv"
+            | "pread64"
+            | "preadv"
+            | "preadv2"
+            | "recv"
+            | "recvfrom"
+            | "recvmsg"
+            | "recvmmsg"
+            | "accept"
+            | "accept4"
+            | "poll"
+            | "ppoll"
+            | "select"
+            | "_newselect"
+            | "pselect6"
+            | "epoll_wait"
+            | "epoll_pwait"
+            | "epoll_pwait2"
+            | "nanosleep"
+            | "clock_nanosleep"
+            | "restart_syscall"
+            | "pause"
+            | "rt_sigsuspend"
+            | "rt_sigtimedwait"
+            | "futex"
+            | "futex_wait"
+            | "futex_waitv"
+            | "wait4"
+            | "waitid"
+            | "semop"
+            | "semtimedop"
+            | "msgrcv"
+            | "mq_timedreceive"
+            | "io_getevents"
+            | "io_pgetevents"
+            | "io_uring_enter"
+            | "ioctl"
+            | "splice"
+            | "tee"
+            | "getrandom"
+            | "ptrace"
+            | "sched_yield"
+            | "inotify_read"
+            | "keyctl"
     )
 }
 
@@ -34,9 +72,9 @@ pub(super) fn site(raw: &RawStretch) -> Site {
         // Until a moment, or for a time, of which clock.
         "clock_nanosleep" => (first, second & 1),
         "ioctl" => (first, second),
-        "read" | "readv" | "pread64" | "preadv" | "preadv2" | "recvfrom" | "recvmsg" | "recvmmsg" | "accept"
-        | "accept4" | "epoll_wait" | "epoll_pwait" | "epoll_pwait2" | "semop" | "semtimedop" | "msgrcv"
-        | "mq_timedreceive" | "io_uring_enter" | "splice" | "tee" => (first, 0),
+        "read" | "readv" | "pread64" | "preadv" | "preadv2" | "recvfrom" | "recvmsg" | "recvmmsg"
+        | "accept" | "accept4" | "epoll_wait" | "epoll_pwait" | "epoll_pwait2" | "semop" | "semtimedop"
+        | "msgrcv" | "mq_timedreceive" | "io_uring_enter" | "splice" | "tee" => (first, 0),
         // Their first argument may lie anywhere: the number of files tells two of them apart.
         "poll" | "ppoll" => (second, 0),
         "select" | "pselect6" => (first, 0),
@@ -59,10 +97,10 @@ pub(super) fn object_at(site: &Site) -> Object {
 fn object_of(call: &str, first: u64) -> Object {
     match call {
         "futex" => Object::Word(first),
-        "read" | "readv" | "pread64" | "preadv" | "preadv2" | "recvfrom" | "recvmsg" | "recvmmsg" | "accept"
-        | "accept4" | "epoll_wait" | "epoll_pwait" | "epoll_pwait2" | "io_uring_enter" | "splice" | "tee"
-        | "write" | "writev" | "pwrite64" | "pwritev" | "sendto" | "sendmsg" | "sendmmsg" | "fsync"
-        | "fdatasync" | "flock" | "fcntl" | "ioctl" | "connect" => {
+        "read" | "readv" | "pread64" | "preadv" | "preadv2" | "recvfrom" | "recvmsg" | "recvmmsg"
+        | "accept" | "accept4" | "epoll_wait" | "epoll_pwait" | "epoll_pwait2" | "io_uring_enter"
+        | "splice" | "tee" | "write" | "writev" | "pwrite64" | "pwritev" | "sendto" | "sendmsg"
+        | "sendmmsg" | "fsync" | "fdatasync" | "flock" | "fcntl" | "ioctl" | "connect" => {
             u32::try_from(first).map_or(Object::Unknown, |number| Object::File(number, None))
         }
         _ => Object::Unknown,

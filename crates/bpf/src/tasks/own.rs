@@ -6,8 +6,8 @@
 //! whatever that is for.
 
 use super::build::{Builder, Watched};
-use super::rhythm::{Activations, Doubt, Rhythms};
 use super::choose::{self, Chosen};
+use super::rhythm::{Activations, Doubt, Rhythms};
 use super::{TaskLosses, TaskTarget};
 use crate::layout::Command;
 use crate::layout::tasks::{Began, RawStretch, TaskEvent};

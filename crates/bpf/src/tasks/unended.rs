@@ -35,7 +35,8 @@ impl TaskWatch {
             let slot = slot.ok().and_then(|slot| RawSlot::try_read_from_bytes(&slot).ok());
             let process = self.builder.threads.get(&thread).map(|known| known.process);
             let cpu = process.and_then(|process| choose::cpu(host, process, thread));
-            let part = slot.zip(cpu).and_then(|(slot, cpu)| self.builder.unended(thread, &slot, cpu, at_ns, &owner));
+            let part =
+                slot.zip(cpu).and_then(|(slot, cpu)| self.builder.unended(thread, &slot, cpu, at_ns, &owner));
             found.extend(self.builder.rhythms.unended(thread, part, at_ns));
         }
         found

@@ -56,9 +56,10 @@ pub(super) fn blocked(wait: &Wait, waker: &Waker) -> Blame {
                 }
             }
         }
-        Wait::Page => {
-            ended_by(Blame::new(Kind::PageFault, STATED, "it slept in a page fault, until the page was there"), waker)
-        }
+        Wait::Page => ended_by(
+            Blame::new(Kind::PageFault, STATED, "it slept in a page fault, until the page was there"),
+            waker,
+        ),
         Wait::Kernel(call) => {
             let evidence = "it slept in the kernel in a state that signals do not end";
             let named = call.clone().map(|call| (call, Vec::new()));
@@ -75,7 +76,8 @@ pub(super) fn blocked(wait: &Wait, waker: &Waker) -> Blame {
 /// next one itself.
 fn ended_by(blame: Blame, waker: &Waker) -> Blame {
     let Waker::Thread(pid, command) = waker else { return blame };
-    let evidence = format!("{}; {command} woke it, as who lets go of a lock of the kernel does", blame.evidence);
+    let evidence =
+        format!("{}; {command} woke it, as who lets go of a lock of the kernel does", blame.evidence);
     Blame { evidence: evidence.into(), ..blame }.thread(command, *pid)
 }
 

@@ -270,7 +270,8 @@ impl<'r> Context<'r> {
 
     fn other_thread(&self, slice: &Slice<'_>, thread: &Thread) -> Blame {
         if self.is_lesser(thread.priority) && self.is_throttled(slice) {
-            return self.passed_over("a thread of lower priority was chosen although the task could have run");
+            return self
+                .passed_over("a thread of lower priority was chosen although the task could have run");
         }
         let ran = || {
             let ran = format!("it ran at {}", figure::scheduled(thread.priority));

@@ -99,7 +99,9 @@ impl TaskExplainer {
     fn with_files(&self, activation: &Activation) -> Activation {
         let mut named = activation.clone();
         for stage in &mut named.stages {
-            if let Doing::Blocked { wait: Wait::Inside { object: Object::File(number, name), .. }, .. } = &mut stage.what {
+            if let Doing::Blocked { wait: Wait::Inside { object: Object::File(number, name), .. }, .. } =
+                &mut stage.what
+            {
                 let path = format!("/proc/{}/fd/{number}", activation.process);
                 *name = self.host.read_link(&path);
             }

@@ -12,7 +12,10 @@ const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 /// The control group and its quota, where one was used up: `/plc (20.0 ms of each 100 ms)`; of nested ones the one that has the least.
 pub(super) fn of(host: &HostRoot, activation: &Activation) -> Option<String> {
     let is_out = |what: &Doing| {
-        matches!(what, Doing::Preempted { budget: Budget::Quota, .. } | Doing::Waking { budget: Budget::Quota, .. })
+        matches!(
+            what,
+            Doing::Preempted { budget: Budget::Quota, .. } | Doing::Waking { budget: Budget::Quota, .. }
+        )
     };
     if !activation.stages.iter().any(|stage| is_out(&stage.what)) {
         return None;
@@ -21,7 +24,8 @@ pub(super) fn of(host: &HostRoot, activation: &Activation) -> Option<String> {
     let group = group_of(&text)?;
     let limits = std::path::Path::new(&group).ancestors().filter_map(|group| {
         let group = group.to_str()?.trim_end_matches('/');
-        let (quota_us, period_us) = MOUNTS.iter().find_map(|mount| limit(host, &format!("{mount}{group}")))?;
+        let (quota_us, period_us) =
+            MOUNTS.iter().find_map(|mount| limit(host, &format!("{mount}{group}")))?;
         Some((quota_us as f64 / period_us as f64, group.to_owned(), quota_us, period_us))
     });
     let (_, group, quota_us, period_us) = limits.min_by(|one, other| one.0.total_cmp(&other.0))?;

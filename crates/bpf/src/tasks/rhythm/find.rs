@@ -108,7 +108,9 @@ pub(super) fn find(wakes: &[Wake], wanted_ns: Option<u64>) -> Option<Found> {
     let best = exact.first().copied().or(chains.first())?;
     let others = chains.iter().filter(|other| other.site != best.site && other.hits * 2 > best.hits);
     let rivals: Vec<&Chain> = others
-        .filter(|other| if best.is_exact() { other.is_exact() } else { other.slept_ns * LONGER > best.slept_ns })
+        .filter(
+            |other| if best.is_exact() { other.is_exact() } else { other.slept_ns * LONGER > best.slept_ns },
+        )
         .collect();
     let is_sleep = calls::is_sleep(&best.site) || best.site.call < 0;
     let is_mixed = is_sleep && !best.beside_ns.is_empty();
@@ -192,7 +194,9 @@ fn chain(wakes: &[Wake], wanted_ns: Option<u64>) -> Option<Chain> {
 /// The differences between ends of sleeps that come most often.
 fn candidates(wakes: &[Wake]) -> Vec<u64> {
     let mut all: Vec<u64> = (1..=LAGS)
-        .flat_map(|lag| wakes.windows(lag + 1).map(move |pair| pair[lag].due_ns.saturating_sub(pair[0].due_ns)))
+        .flat_map(|lag| {
+            wakes.windows(lag + 1).map(move |pair| pair[lag].due_ns.saturating_sub(pair[0].due_ns))
+        })
         .filter(|difference_ns| *difference_ns > 0)
         .collect();
     all.sort_unstable();
@@ -263,7 +267,8 @@ fn follow(wakes: &[Wake], first: usize, period_ns: u64) -> Option<Chain> {
         beside_ns.retain(|beside_ns| *beside_ns * 3 < slept_ns * 2);
     }
     let span_ns = wakes.last()?.due_ns - wakes[0].due_ns;
-    let has_all = hits as f64 >= SHARE_MIN * (periods + 1) as f64 && in_rhythm_ns as f64 >= SHARE_MIN * span_ns as f64;
+    let has_all =
+        hits as f64 >= SHARE_MIN * (periods + 1) as f64 && in_rhythm_ns as f64 >= SHARE_MIN * span_ns as f64;
     (hits >= HITS_MIN && has_all && breaks * 8 <= hits).then(|| Chain {
         site: wakes[first].site,
         period_ns,

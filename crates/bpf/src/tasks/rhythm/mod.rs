@@ -167,7 +167,12 @@ impl Rhythms {
     }
 
     /// What was in progress at the end, with what came after it and has not ended either.
-    pub(super) fn unended(&mut self, thread: u32, part: Option<Activation>, at_ns: u64) -> Option<Activation> {
+    pub(super) fn unended(
+        &mut self,
+        thread: u32,
+        part: Option<Activation>,
+        at_ns: u64,
+    ) -> Option<Activation> {
         let Some(rhythm) = self.threads.get_mut(&thread) else { return part };
         let Some(mut open) = rhythm.open.take() else { return part };
         match part {
@@ -181,7 +186,10 @@ impl Rhythms {
                 let Rule::Period(found) = &rhythm.rule else { return Some(open) };
                 if open.slept_at != found.site {
                     let cpu = open.stages.last().map_or_else(Default::default, |stage| stage.cpu);
-                    let what = Doing::Blocked { wait: inside(&open.slept, &open.slept_at), waker: Default::default() };
+                    let what = Doing::Blocked {
+                        wait: inside(&open.slept, &open.slept_at),
+                        waker: Default::default(),
+                    };
                     open.stages.push(Stage { from_ns: open.end_ns(), to_ns: at_ns, cpu, what });
                     open.is_unended = true;
                 }
@@ -265,7 +273,11 @@ impl ThreadRhythm {
         let site = part.woke_from.filter(|_| before.is_some());
         if let Some((before_ns, site)) = before.zip(site) {
             // A signal came: the sleep goes on.
-            let site = if calls::is_restart(&site) { self.wakes.back().map_or(site, |wake| wake.site) } else { site };
+            let site = if calls::is_restart(&site) {
+                self.wakes.back().map_or(site, |wake| wake.site)
+            } else {
+                site
+            };
             let slept_ns = part.due_ns.saturating_sub(before_ns);
             self.wakes.push_back(Wake { due_ns: part.due_ns, slept_ns, site });
             if self.wakes.len() > WAKES_MAX {
@@ -283,7 +295,8 @@ impl ThreadRhythm {
             self.bounds.values_mut().for_each(|bound| bound.since = None);
         }
         let bound = self.bounds.get_mut(&part.slept_at);
-        if let Some((bound, (since_ns, sleeps))) = bound.and_then(|bound| bound.since.take().map(|since| (bound, since)))
+        if let Some((bound, (since_ns, sleeps))) =
+            bound.and_then(|bound| bound.since.take().map(|since| (bound, since)))
             && sleeps > 0
         {
             bound.longest_ns = bound.longest_ns.max(end_ns.saturating_sub(since_ns));
@@ -314,7 +327,8 @@ impl ThreadRhythm {
         let found = found.clone();
         self.look_beside(&found, &part);
         let Some(mut open) = self.open.take() else {
-            let is_release = part.woke_from.is_some_and(|site| found.is_release(site, part.due_ns, u64::MAX, None));
+            let is_release =
+                part.woke_from.is_some_and(|site| found.is_release(site, part.due_ns, u64::MAX, None));
             return self.begin(&found, part, is_release, ended);
         };
         if !self.is_inside(&part, &open) {
@@ -371,7 +385,8 @@ impl ThreadRhythm {
     /// What is in doubt since the last call.
     fn doubt(&mut self) -> Option<Doubt> {
         let bounds = std::mem::take(&mut self.early);
-        let mut doubt = Doubt { sleeps: bounds.sleeps, longest_ns: bounds.longest_ns, calls: self.calls.clone() };
+        let mut doubt =
+            Doubt { sleeps: bounds.sleeps, longest_ns: bounds.longest_ns, calls: self.calls.clone() };
         let mut add = |sleeps: u64, longest_ns: u64| {
             doubt.sleeps += sleeps;
             doubt.longest_ns = doubt.longest_ns.max(longest_ns);
@@ -382,7 +397,9 @@ impl ThreadRhythm {
                 for bound in self.bounds.values() {
                     add(bound.sleeps, bound.longest_ns);
                 }
-                if self.bounds.values().all(|bound| bound.sleeps == 0) && matches!(self.rule, Rule::Wakeups { .. }) {
+                if self.bounds.values().all(|bound| bound.sleeps == 0)
+                    && matches!(self.rule, Rule::Wakeups { .. })
+                {
                     // One place alone, in which it sleeps for different things.
                     let (first, last) = (self.wakes.front(), self.wakes.back());
                     let span_ns = first.zip(last).map_or(0, |(first, last)| last.due_ns - first.due_ns);

@@ -180,7 +180,12 @@ fn a_thread_that_hangs_in_the_middle_of_its_period_is_not_at_an_end() {
     let part = |nth: u64, from: Site, due_ns: u64, next: Site| Activation {
         due_ns,
         woken_ns: due_ns,
-        stages: vec![Stage { from_ns: due_ns, to_ns: due_ns + 100 * US, cpu: CpuId(0), what: Doing::Running }],
+        stages: vec![Stage {
+            from_ns: due_ns,
+            to_ns: due_ns + 100 * US,
+            cpu: CpuId(0),
+            what: Doing::Running,
+        }],
         woke_from: (nth > 0).then_some(from),
         slept: Wait::Work(Some("futex".to_owned())),
         slept_at: next,
@@ -193,5 +198,8 @@ fn a_thread_that_hangs_in_the_middle_of_its_period_is_not_at_an_end() {
     rhythms.settle(0, true, &mut ended);
     assert_eq!(ended.len(), 29);
     let open = rhythms.unended(0, None, 1_000 * MS).unwrap();
-    assert_eq!((open.is_unended, open.response_ns(), open.blocked_ns()), (true, 855 * MS, 855 * MS - 100 * US));
+    assert_eq!(
+        (open.is_unended, open.response_ns(), open.blocked_ns()),
+        (true, 855 * MS, 855 * MS - 100 * US)
+    );
 }

@@ -74,9 +74,9 @@ impl FromStr for Per {
             "wakeup" => Self::Wakeup,
             "period" => Self::Period(None),
             text => {
-                let period: Nanos = text
-                    .parse()
-                    .map_err(|_| format!("`{text}` is none of rhythm, wakeup, period, and no time such as 5ms"))?;
+                let period: Nanos = text.parse().map_err(|_| {
+                    format!("`{text}` is none of rhythm, wakeup, period, and no time such as 5ms")
+                })?;
                 if period.0 == 0 {
                     return Err("a period must be above 0".to_owned());
                 }

@@ -174,10 +174,13 @@ impl Lane {
             let took_ns = stage.length_ns();
             match &stage.what {
                 Doing::Running | Doing::Unseen => {}
-                Doing::Preempted { budget: Budget::Quota, .. } | Doing::Waking { budget: Budget::Quota, .. } => {
+                Doing::Preempted { budget: Budget::Quota, .. }
+                | Doing::Waking { budget: Budget::Quota, .. } => {
                     self.steal((CauseKind::Quota, None, None), took_ns);
                 }
-                Doing::Preempted { budget, .. } | Doing::Waking { budget, .. } if budget.throttler().is_some() => {
+                Doing::Preempted { budget, .. } | Doing::Waking { budget, .. }
+                    if budget.throttler().is_some() =>
+                {
                     self.steal((CauseKind::Throttled, budget.throttler().map(str::to_owned), None), took_ns);
                 }
                 Doing::Preempted { by: other, .. } | Doing::Waking { previous: other, .. }
@@ -201,7 +204,9 @@ impl Lane {
                             self.steal((CauseKind::Lock, holder, None), took_ns);
                         }
                         Wait::Page => self.steal((CauseKind::PageFault, released_by, None), took_ns),
-                        Wait::Kernel(call) => self.steal((CauseKind::Wait, released_by, call.clone()), took_ns),
+                        Wait::Kernel(call) => {
+                            self.steal((CauseKind::Wait, released_by, call.clone()), took_ns)
+                        }
                         // Between marks, a sleep for something to do is in the middle of the work.
                         Wait::Inside { call, .. } => {
                             self.steal((CauseKind::Wait, released_by, Some(call.clone())), took_ns);

@@ -95,7 +95,10 @@ impl Lanes {
         let is_missed = self.is_missed(activation);
         self.activations += 1;
         self.last_lane = self.lane(&Seen::of(activation), threads);
-        if is_missed && self.lanes[self.last_lane].name == OTHERS && self.lanes.len() < SERIES_MAX + LATE_SERIES_MAX {
+        if is_missed
+            && self.lanes[self.last_lane].name == OTHERS
+            && self.lanes.len() < SERIES_MAX + LATE_SERIES_MAX
+        {
             self.last_lane = self.own_lane(&Seen::of(activation));
         }
         let lane = &mut self.lanes[self.last_lane];

@@ -20,7 +20,7 @@ use lanes::{Counted, Lanes, Of};
 use source::Source;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
-use whylate_bpf::tasks::{Activation, Present, TaskTarget, present, place_of, unit_group};
+use whylate_bpf::tasks::{Activation, Present, TaskTarget, place_of, present, unit_group};
 use whylate_core::plan::{Mark, TaskPlan};
 use whylate_core::record::SpikeRecord;
 use whylate_core::{CpuSet, Facts, Nanos, Warning, WarningCode};
@@ -154,7 +154,15 @@ pub fn try_to_watch(
     cpus: &CpuSet,
     facts: &Facts,
 ) -> Result<(), ProbeError> {
-    Source::start(host, cpus, &target(plan, host)?, facts, marks(plan)?.as_ref(), plan.per.unwrap_or_default()).map(drop)
+    Source::start(
+        host,
+        cpus,
+        &target(plan, host)?,
+        facts,
+        marks(plan)?.as_ref(),
+        plan.per.unwrap_or_default(),
+    )
+    .map(drop)
 }
 
 /// Watches until the duration is over, the observer wants it to end, or the process has ended.
@@ -164,7 +172,14 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
     let (facts, _) = collect(&host.running);
     let target = target(plan, &host.running)?;
     let cpus = hotplug::recorded(&host.running, &spec.cpus);
-    let watch = Source::start(&host.running, &cpus, &target, &facts, marks(plan)?.as_ref(), plan.per.unwrap_or_default())?;
+    let watch = Source::start(
+        &host.running,
+        &cpus,
+        &target,
+        &facts,
+        marks(plan)?.as_ref(),
+        plan.per.unwrap_or_default(),
+    )?;
     let begin_ns = clock::now().0;
     let mut watching = Watching {
         watch,
@@ -313,7 +328,8 @@ impl Watching {
     }
 
     fn warnings(&mut self) -> Vec<Warning> {
-        let mut warnings: Vec<Warning> = self.lanes.timer_slack().into_iter().chain(self.lanes.in_doubt()).collect();
+        let mut warnings: Vec<Warning> =
+            self.lanes.timer_slack().into_iter().chain(self.lanes.in_doubt()).collect();
         if let Some(missing) = self.watch.missing() {
             warnings.push(Warning::new(WarningCode::CausesIncomplete, format!("watched tasks: {missing}")));
         }

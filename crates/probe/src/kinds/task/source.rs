@@ -5,7 +5,9 @@ use crate::error::ProbeError;
 use std::collections::BTreeMap;
 use std::io;
 use whylate_bpf::BpfError;
-use whylate_bpf::tasks::{Activation, Activations, Doubt, OwnTaskWatch, TaskLosses, TaskTarget, TaskWatch, Watched};
+use whylate_bpf::tasks::{
+    Activation, Activations, Doubt, OwnTaskWatch, TaskLosses, TaskTarget, TaskWatch, Watched,
+};
 use whylate_core::plan::{Mark, Per};
 use whylate_core::{CpuSet, Facts};
 use whylate_host::HostRoot;

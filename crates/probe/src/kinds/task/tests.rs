@@ -245,7 +245,8 @@ fn a_late_thread_among_very_many_has_a_row_of_its_own() {
         lanes.add(&activation(pid, "worker", 10, &[(5, waking()), (works_ns, Doing::Running)]), &threads);
     }
     let lines = lanes.lines();
-    let late: Vec<_> = lines.iter().filter(|line| line.missed > 0).map(|line| (line.name.as_str(), line.thread)).collect();
+    let late: Vec<_> =
+        lines.iter().filter(|line| line.missed > 0).map(|line| (line.name.as_str(), line.thread)).collect();
     assert_eq!(late, [("worker#400", 400)]);
     assert_eq!(lines.iter().map(|line| line.activations).sum::<u64>(), 500);
 }
