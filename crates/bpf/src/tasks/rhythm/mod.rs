@@ -247,10 +247,11 @@ impl ThreadRhythm {
         let wakes: Vec<Wake> = self.wakes.iter().copied().collect();
         let was_undecided = matches!(self.rule, Rule::Learning);
         let wanted_ns = if let Activations::PerPeriod(wanted_ns) = by { wanted_ns } else { None };
-        let found = find(&wakes, wanted_ns);
+        let is_forced = matches!(by, Activations::PerPeriod(_));
+        let found = find(&wakes, wanted_ns, is_forced);
         match (found, &self.rule) {
             (Some(mut found), _) => {
-                found.is_sure |= matches!(by, Activations::PerPeriod(_));
+                found.is_sure |= is_forced;
                 if let Rule::Wakeups { .. } = self.rule {
                     // By another rule until now.
                     self.early = self.bounds.get(&found.site).cloned().unwrap_or_default();
@@ -410,7 +411,7 @@ impl ThreadRhythm {
                 if !found.is_sure {
                     let others = found.others.iter().filter_map(|site| self.bounds.get(site));
                     others.for_each(|bound| add(bound.sleeps, bound.longest_ns));
-                    if found.is_mixed {
+                    if found.has_others {
                         add(self.wakes.len() as u64, found.period_ns);
                     }
                 }
