@@ -113,7 +113,7 @@ fn values(text: &str) -> Vec<String> {
 fn hours(text: &str) -> u64 {
     let first = text.split('/').next().unwrap_or_default();
     let seconds =
-        first.split(':').fold(Some(0u64), |sum, part| sum?.checked_mul(60)?.checked_add(part.parse().ok()?));
+        first.split(':').try_fold(0u64, |sum, part| sum.checked_mul(60)?.checked_add(part.parse().ok()?));
     seconds.and_then(|it| it.checked_mul(1_000_000_000)).unwrap_or(0)
 }
 

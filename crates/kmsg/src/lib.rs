@@ -1,6 +1,6 @@
 //! The kernel's log: which of its messages speak of latency, and what they mean.
 //!
-//! In: lines of a log in any form that people save or post it in, streamed. Out: one [`LogMessage`] for each kind, CPU,
+//! In: lines of a log in any form that people save or post it in, streamed. Out: one `LogMessage` for each kind, CPU,
 //! thread and function, with the largest figure, the first and last moment and how often it came. A log says what the
 //! kernel met; it does not say which task was late by it, and nothing here claims so.
 //!

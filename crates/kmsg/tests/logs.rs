@@ -15,8 +15,11 @@ fn one<'l>(log: &'l KernelLog, code: &str) -> &'l LogMessage {
     first
 }
 
-/// A line of each kind as the kernel prints it: code, line, figure in ns, CPU, thread.
-const LINES: &[(&str, &str, Option<u64>, Option<u32>, Option<&str>)] = &[
+/// Code, line, figure in ns, CPU, thread.
+type Expected = (&'static str, &'static str, Option<u64>, Option<u32>, Option<&'static str>);
+
+/// A line of each kind as the kernel prints it.
+const LINES: &[Expected] = &[
     ("rt_throttling", "sched: RT throttling activated", None, None, None),
     ("dl_lag", "sched: DL replenish lagged too much", None, None, None),
     (

