@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn the_shares_of_all_rows_add_up() {
-        let names: Vec<String> = (0..30).map(|nth| format!("culprit-{nth}")).collect();
+        let names: Vec<String> = (0..100).map(|nth| format!("culprit-{nth}")).collect();
         let actors: Vec<(&str, u64)> = names.iter().map(|name| (name.as_str(), 5)).collect();
         let mut all = spikes(&actors);
         all.iter_mut().take(50).for_each(|spike| spike.cause.share = Some(0.5));
