@@ -322,7 +322,7 @@ fn stopped_and_throttled(guest: &mut Guest) -> Result<(), LabError> {
     assert!(spikes.iter().filter(is_long).any(|spike| is_kind(&spike, "host_stall")), "{spikes:?}");
     // A machine that is stopped while the loop is throttled, or while a thread or an interrupt has the CPU, prolongs that.
     // Where a program could not run meanwhile, nobody can say that the kernel did nothing.
-    for spike in spikes.iter().filter(is_long).filter(|spike| !is_kind(spike, "hardware")) {
+    for spike in spikes.iter().filter(is_long).filter(|spike| !is_kind(spike, "host_stall")) {
         let is_prolonged =
             ["throttled", "thread", "irq", "softirq", "ipi"].iter().any(|kind| is_kind(&spike, kind));
         let has_lost = is_kind(&spike, "unattributed") && spike["lost"].as_u64() > Some(0);
