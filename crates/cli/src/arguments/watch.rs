@@ -25,8 +25,9 @@ Examples:
   whylate watch -D 30s -- ./control --rate 1000  starts a program and watches it from its begin
 
 An activation is what a thread does in one period of its timer or of what it waits for, and without
-such a rhythm from a wake-up to its next sleep; how long that took is its response. Nothing of the thread is changed. The worst activations are explained, and all is
-kept in a run directory: whylate report DIR, whylate explain DIR, whylate compare DIR OTHER.
+such a rhythm from a wake-up to its next sleep; how long that took is its response. Nothing of the
+thread is changed. The worst activations are explained, and all is kept in a run directory:
+whylate report DIR, whylate explain DIR, whylate compare DIR OTHER.
 On a terminal, Enter opens the last explained activation as a timeline, ? tells the other keys.
 Exit code 2 when a response was above --limit or --deadline, 1 when the program that was started
 failed, 69 without the rights (root, or CAP_BPF and CAP_PERFMON; an ordinary user watches processes

@@ -9,7 +9,7 @@ use whylate_testing::says;
 fn task(name: &str, max_ns: u64) -> TaskLine {
     let figures = Quantiles { p50_ns: max_ns / 10, p999_ns: max_ns / 2, max_ns, ..Quantiles::default() };
     let thief = Cause { actor: Some("thief".to_owned()), share: Some(0.9), ..Cause::new(CauseKind::Thread) };
-    let causes = vec![Cause::new(CauseKind::OwnWork), thief];
+    let causes = vec![Cause { share: Some(0.1), ..Cause::new(CauseKind::OwnWork) }, thief];
     let stage = |from_ns, to_ns, what: &str| TimelineSegment {
         from_ns,
         to_ns,
