@@ -120,8 +120,7 @@ pub(super) fn find(wakes: &[Wake], wanted_ns: Option<u64>, is_forced: bool) -> O
     let is_sleep = calls::is_sleep(&best.site) || best.site.call < 0;
     let has_others = is_sleep && !best.beside_ns.is_empty();
     // A sleep whose end is computed late, or is shorter after a late cycle, is no pause in the work.
-    let is_short =
-        median(best.beside_ns.clone()).is_some_and(|beside_ns| beside_ns * SHORTER < best.slept_ns);
+    let is_short = median(best.beside_ns.clone()).is_some_and(|beside_ns| beside_ns * SHORTER < best.slept_ns);
     let is_mixed = has_others && (best.is_exact() || is_short || is_forced);
     Some(Found {
         site: best.site,
