@@ -22,8 +22,6 @@ pub(super) struct Found {
     pub(super) is_exact: bool,
     /// In that place it sleeps in the middle of its work, too.
     pub(super) is_mixed: bool,
-    /// Whether there are ends of sleeps in that place that are not of the rhythm.
-    pub(super) has_others: bool,
     /// There shorter sleeps are in the middle of its work.
     pub(super) least_sleep_ns: u64,
     pub(super) is_sure: bool,
@@ -64,8 +62,6 @@ const EXACT_NS: u64 = 1_000;
 const EXACT_PART: u64 = 2_000;
 /// A place is the one where it waits for its work where it sleeps there so much longer than elsewhere.
 const LONGER: u64 = 2;
-/// Sleeps that are so much shorter than those before its work are in the middle of it.
-const SHORTER: u64 = 4;
 
 fn tolerance(period_ns: u64) -> u64 {
     (period_ns / 16).max(30_000).min(period_ns / 4)
@@ -100,9 +96,8 @@ impl Found {
     }
 }
 
-/// The rhythm in the ends of sleeps, which are in the order of time; one with that period, where one is given. `is_forced`: each period
-/// is one activation, also where that is uncertain.
-pub(super) fn find(wakes: &[Wake], wanted_ns: Option<u64>, is_forced: bool) -> Option<Found> {
+/// The rhythm in the ends of sleeps, which are in the order of time; one with that period, where one is given.
+pub(super) fn find(wakes: &[Wake], wanted_ns: Option<u64>) -> Option<Found> {
     let mut sites: BTreeMap<Site, Vec<Wake>> = BTreeMap::new();
     for wake in wakes {
         sites.entry(wake.site).or_default().push(*wake);
@@ -118,18 +113,14 @@ pub(super) fn find(wakes: &[Wake], wanted_ns: Option<u64>, is_forced: bool) -> O
         )
         .collect();
     let is_sleep = calls::is_sleep(&best.site) || best.site.call < 0;
-    let has_others = is_sleep && !best.beside_ns.is_empty();
-    // A sleep whose end is computed late, or is shorter after a late cycle, is no pause in the work.
-    let is_short = median(best.beside_ns.clone()).is_some_and(|beside_ns| beside_ns * SHORTER < best.slept_ns);
-    let is_mixed = has_others && (best.is_exact() || is_short || is_forced);
+    let is_mixed = is_sleep && !best.beside_ns.is_empty();
     Some(Found {
         site: best.site,
         period_ns: best.period_ns,
         is_exact: best.is_exact(),
         is_mixed,
         least_sleep_ns: least_sleep(best),
-        is_sure: rivals.is_empty() && !(has_others && (best.is_ambiguous || !best.is_exact())),
-        has_others,
+        is_sure: rivals.is_empty() && !(is_mixed && (best.is_ambiguous || !best.is_exact())),
         others: rivals.iter().map(|rival| rival.site).collect(),
     })
 }

@@ -247,11 +247,10 @@ impl ThreadRhythm {
         let wakes: Vec<Wake> = self.wakes.iter().copied().collect();
         let was_undecided = matches!(self.rule, Rule::Learning);
         let wanted_ns = if let Activations::PerPeriod(wanted_ns) = by { wanted_ns } else { None };
-        let is_forced = matches!(by, Activations::PerPeriod(_));
-        let found = find(&wakes, wanted_ns, is_forced);
+        let found = find(&wakes, wanted_ns);
         match (found, &self.rule) {
             (Some(mut found), _) => {
-                found.is_sure |= is_forced;
+                found.is_sure |= matches!(by, Activations::PerPeriod(_));
                 if let Rule::Wakeups { .. } = self.rule {
                     // By another rule until now.
                     self.early = self.bounds.get(&found.site).cloned().unwrap_or_default();
@@ -411,7 +410,7 @@ impl ThreadRhythm {
                 if !found.is_sure {
                     let others = found.others.iter().filter_map(|site| self.bounds.get(site));
                     others.for_each(|bound| add(bound.sleeps, bound.longest_ns));
-                    if found.has_others {
+                    if found.is_mixed {
                         add(self.wakes.len() as u64, found.period_ns);
                     }
                 }

@@ -203,15 +203,3 @@ fn a_thread_that_hangs_in_the_middle_of_its_period_is_not_at_an_end() {
         (true, 855 * MS, 855 * MS - 100 * US)
     );
 }
-
-#[test]
-fn a_sleep_that_is_shorter_after_a_late_cycle_begins_an_activation_and_is_a_doubt() {
-    // It computes how long it sleeps, and is kept from its CPU between the two at times.
-    let (mut steps, mut random) = (Vec::new(), 7);
-    for nth in 1..100_u64 {
-        let late_ns = if nth % 4 == 0 { 18 * MS } else { some(&mut random, 90 * US) };
-        steps.push((relative(), nth * 50 * MS + late_ns, if nth % 4 == 3 { 23 * MS } else { 3 * MS }));
-    }
-    let (ended, doubt) = play(Activations::ByRhythm, &steps);
-    assert_eq!((ended.len(), longer(&ended, 24 * MS), doubt.is_some()), (99, Vec::new(), true));
-}
