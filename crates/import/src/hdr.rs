@@ -12,6 +12,8 @@ use whylate_core::figure::nanoseconds;
 /// A histogram has no more bytes.
 const UNPACKED_MAX: u64 = 32 << 20;
 const COOKIE: i32 = 0x1c84_9303;
+/// The same around a packed histogram.
+const COOKIE_PACKED: i32 = COOKIE + 1;
 
 /// What one tag has.
 #[derive(Default)]
@@ -102,6 +104,8 @@ pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
 /// Adds the buckets of a packed histogram; `None` where it is not of V2.
 fn unpack(packed: &str, buckets: &mut BTreeMap<u64, u64>) -> Option<()> {
     let bytes = base64(packed)?;
+    let outer = bytes.get(..4).and_then(|it| it.try_into().ok()).map(i32::from_be_bytes)?;
+    (outer & !0xf0 == COOKIE_PACKED).then_some(())?;
     let mut plain = Vec::new();
     ZlibDecoder::new(bytes.get(8..)?).take(UNPACKED_MAX).read_to_end(&mut plain).ok()?;
     let word = |at: usize| plain.get(at..at + 4).and_then(|it| it.try_into().ok()).map(i32::from_be_bytes);

@@ -209,6 +209,8 @@ fn the_command_dies_with_a_supervisor_that_is_killed() {
 
 #[test]
 fn a_load_after_nohup_outlives_its_terminal() {
+    // What has a handler here has its default action in a child, also where this test itself was started by nohup.
+    signal_hook::flag::register(signal_hook::consts::SIGHUP, std::sync::Arc::default()).unwrap();
     use rustix::process::{Pid, Signal, kill_process};
     let folder = tempfile::tempdir().unwrap();
     let after_nohup = folder.path().join("after-nohup");

@@ -11,7 +11,7 @@ Examples:
   whylate report RUN --details              everything
   whylate report RUN -o report.html         one file, opens anywhere
   whylate report RUN --format markdown      for a pull request
-  whylate report RUN --for-maintainer -o report-to-list.md   what a maintainer asks for, without names
+  whylate report RUN --for-maintainer -o a.md   what a maintainer asks for, without names
   whylate report cyclictest.json            a result of cyclictest, oslat, rtla or another tool")]
 pub(crate) struct ReportArguments {
     /// Directory of a run, also of one that was killed; or a file with a result of another tool

@@ -16,6 +16,9 @@ pub(crate) fn refusal(path: &str, value: &str) -> Option<&'static str> {
         // A count: each write adds to it.
         || name == "enable" && is_below(&["/sys/devices/pci", "/sys/bus/pci/"])
         || path.starts_with("/sys/power/") && POWER.contains(&name)
+        // It takes a CPU down in steps, and its interrupts go elsewhere.
+        || path.ends_with("/hotplug/target")
+        || path.ends_with("/hotplug/fail")
     {
         return Some("writing there acts at once and holds no value that could be given back");
     }
@@ -150,6 +153,7 @@ mod tests {
             ("/proc/acpi/wakeup", "LID"),
             ("/sys/power/state", "mem"),
             ("/proc/sys/vm/drop_caches", "3"),
+            ("/sys/devices/system/cpu/cpu0/hotplug/target", "0"),
             ("/proc/sys/net/ipv4/route/flush", "1"),
             ("/sys/bus/pci/rescan", "1"),
             ("/sys/devices/pci0000:00/0000:00:01.0/remove", "1"),
