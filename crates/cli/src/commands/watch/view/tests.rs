@@ -9,7 +9,7 @@ use whylate_testing::says;
 fn task(name: &str, max_ns: u64) -> TaskLine {
     let figures = Quantiles { p50_ns: max_ns / 10, p999_ns: max_ns / 2, max_ns, ..Quantiles::default() };
     let thief = Cause { actor: Some("thief".to_owned()), share: Some(0.9), ..Cause::new(CauseKind::Thread) };
-    let causes = vec![Cause { share: Some(0.1), ..Cause::new(CauseKind::OwnWork) }, thief];
+    let causes = vec![thief, Cause { share: Some(0.1), ..Cause::new(CauseKind::OwnWork) }];
     let stage = |from_ns, to_ns, what: &str| TimelineSegment {
         from_ns,
         to_ns,
@@ -130,7 +130,7 @@ fn before_the_first_figures_none_are_told() {
 #[test]
 fn a_cause_that_a_narrow_row_cuts_is_told_below() {
     let mut long = task("control", 4_000_000);
-    long.worst.as_mut().unwrap().1[1].actor = Some("a-very-long-name-of-a-program".to_owned());
+    long.worst.as_mut().unwrap().1[0].actor = Some("a-very-long-name-of-a-program".to_owned());
     let mut ordinary = task("worker", 2_000_000);
     ordinary.priority = -21;
     let text = narrow(&mut shown(&[long, ordinary]));
