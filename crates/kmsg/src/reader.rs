@@ -16,7 +16,7 @@ const LINE_BYTES_MAX: usize = 16 << 10;
 const GROUPS_MAX: usize = 256;
 /// Lines of a mail that one message is broken into, at most.
 const BROKEN_MAX: usize = 4;
-/// A line that adds to a message comes within so many lines.
+/// A line that adds to a message comes within this many lines.
 const DETAIL_LINES: u64 = 16;
 
 static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {

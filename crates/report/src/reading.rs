@@ -4,7 +4,7 @@
 use crate::section::{Cell, Span, Text, Tone};
 use std::cmp::Ordering;
 use whylate_core::figure::{between, nanoseconds, probability, value};
-use whylate_core::result::{CauseChange, CauseDifference, Comparison, Outcome};
+use whylate_core::result::{CauseChange, CauseDifference, CellResult, Comparison, Outcome, RunResult};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reading {
@@ -94,6 +94,19 @@ pub(crate) fn interval_of_rates(it: &CauseDifference) -> String {
         (None, None) => "not bounded".to_owned(),
         (low, high) => format!("{} to {}", end(low), end(high)),
     }
+}
+
+/// What the cell has and its baseline has not.
+pub(crate) fn more<'r>(
+    run: &'r RunResult,
+    (baseline, cell): (&str, &str),
+    of: fn(&CellResult) -> &Vec<String>,
+) -> Option<Vec<&'r str>> {
+    let find = |name: &str| run.cells.iter().find(|cell| cell.name == *name);
+    let (baseline, cell) = (find(baseline)?, find(cell)?);
+    let more: Vec<&str> =
+        of(cell).iter().filter(|name| !of(baseline).contains(name)).map(String::as_str).collect();
+    (!more.is_empty()).then_some(more)
 }
 
 /// Three digits: `0.962`, `1.57`, `12.4`, `210`.

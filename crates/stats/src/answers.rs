@@ -141,10 +141,7 @@ fn causes_between(
 }
 
 fn by_cause(causes: &[CauseDifference]) -> String {
-    let one = |it: &CauseDifference| {
-        let verb = if it.ns_per_s > it.baseline_ns_per_s { "adds" } else { "removes" };
-        format!("{verb} {} ({} per s)", it.cause, it.rates())
-    };
+    let one = |it: &CauseDifference| format!("{} {} ({} per s)", it.verb(), it.cause, it.rates());
     match causes {
         [] => String::new(),
         causes => format!(" By cause it {}.", causes.iter().map(one).collect::<Vec<_>>().join("; it ")),

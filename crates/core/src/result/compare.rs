@@ -158,7 +158,12 @@ impl CauseDifference {
         !matches!(self.change, CauseChange::Same | CauseChange::CannotTell)
     }
 
-    /// `thread: thief 0 → 1.98 ms per s`.
+    /// What the side does to the late time of the cause, where a claim is made.
+    pub fn verb(&self) -> &'static str {
+        if self.ns_per_s > self.baseline_ns_per_s { "adds" } else { "removes" }
+    }
+
+    /// `0 → 1.98 ms`, of a second.
     pub fn rates(&self) -> String {
         let rate = |ns_per_s: f64| match ns_per_s {
             none if none < 1.0 => "0".to_owned(),

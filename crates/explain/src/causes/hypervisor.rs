@@ -19,9 +19,9 @@ const STALLS_LIKELY: usize = 3;
 
 type Place = (CauseKind, Option<String>, Option<String>);
 
-/// The time that a cause took of a spike, in ns.
-fn length(spike: &Spike, cause: &Cause) -> f64 {
-    cause.share.unwrap_or(1.0) * spike.latency_ns as f64
+/// The time that a cause took of a spike of that latency, in ns.
+fn length(latency_ns: u64, cause: &Cause) -> f64 {
+    cause.share.unwrap_or(1.0) * latency_ns as f64
 }
 
 fn place(cause: &Cause) -> Option<Place> {
@@ -54,7 +54,7 @@ impl Seen {
         let mut seen = Self::default();
         for spike in listed(cells) {
             for cause in std::iter::once(&spike.cause).chain(&spike.also) {
-                let length_ns = length(spike, cause);
+                let length_ns = length(spike.latency_ns, cause);
                 match place(cause) {
                     Some(place) => seen.claims.entry(place).or_default().push(length_ns),
                     None if matches!(cause.kind, CauseKind::Steal | CauseKind::HostStall) => {
@@ -90,9 +90,9 @@ pub(super) fn weigh(cells: &mut [CellResult]) {
     for cell in cells {
         let probes = cell.probes.iter_mut().flat_map(|probe| &mut probe.spikes);
         for spike in probes.chain(&mut cell.spikes) {
-            let latency_ns = spike.latency_ns as f64;
+            let latency_ns = spike.latency_ns;
             for cause in std::iter::once(&mut spike.cause).chain(&mut spike.also) {
-                let length_ns = cause.share.unwrap_or(1.0) * latency_ns;
+                let length_ns = length(latency_ns, cause);
                 let Some(confidence) = place(cause).and_then(|place| seen.stall(&place, length_ns)) else {
                     continue;
                 };

@@ -3,7 +3,7 @@
 use super::neighbours::group_of;
 use std::time::Duration;
 use whylate_core::figure::nanoseconds;
-use whylate_core::recording::{Activation, Budget, Doing};
+use whylate_core::recording::Activation;
 use whylate_host::HostRoot;
 
 /// Where cgroup v2 is, alone or beside v1.
@@ -11,13 +11,7 @@ const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
 /// The control group and its quota, where one was used up: `/plc (20.0 ms of each 100 ms)`; of nested ones the one that has the least.
 pub(super) fn of(host: &HostRoot, activation: &Activation) -> Option<String> {
-    let is_out = |what: &Doing| {
-        matches!(
-            what,
-            Doing::Preempted { budget: Budget::Quota, .. } | Doing::Waking { budget: Budget::Quota, .. }
-        )
-    };
-    if !activation.stages.iter().any(|stage| is_out(&stage.what)) {
+    if activation.quota_ns() == 0 {
         return None;
     }
     let text = host.read(&format!("/proc/{}/cgroup", activation.thread.pid)).ok().flatten()?;
@@ -44,7 +38,7 @@ fn limit(host: &HostRoot, folder: &str) -> Option<(u64, u64)> {
 mod tests {
     use super::*;
     use whylate_core::CpuId;
-    use whylate_core::recording::{Stage, Thread};
+    use whylate_core::recording::{Budget, Doing, Stage, Thread};
 
     #[test]
     fn of_nested_groups_the_one_with_the_least_is_named() {

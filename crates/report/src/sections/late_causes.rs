@@ -1,6 +1,6 @@
 //! Which cause a load adds and which one a treatment removes: late time by cause in cells that differ in one thing.
 
-use crate::reading::interval_of_rates;
+use crate::reading::{interval_of_rates, more};
 use crate::section::{Column, Depth, Item, Row, Section, Table, Tone};
 use crate::words::counted;
 use whylate_core::figure::nanoseconds;
@@ -72,7 +72,7 @@ pub(super) fn in_short(run: &RunResult) -> Vec<Item> {
     let size = |it: &CauseDifference| (it.ns_per_s - it.baseline_ns_per_s).abs();
     changed.sort_by(|a, b| size(b).total_cmp(&size(a)));
     let sentence = |it: &&CauseDifference| {
-        let verb = if it.ns_per_s > it.baseline_ns_per_s { "adds" } else { "removes" };
+        let verb = it.verb();
         let largest = it.max_ns.max(it.baseline_max_ns);
         format!(
             "{} {verb} {}: {} per s, up to {}, in {} of {}",
@@ -114,13 +114,11 @@ fn open(run: &RunResult) -> String {
 
 /// What the cell has and its baseline has not, or the name of the cell.
 fn what(run: &RunResult, it: &CauseDifference) -> String {
-    let find = |name: &str| run.cells.iter().find(|cell| cell.name == name);
-    let cells = it.baseline.as_deref().and_then(find).zip(find(&it.side));
-    let more = cells.map(|(baseline, cell)| {
-        let own = cell.loads.iter().filter(|name| !baseline.loads.contains(name));
-        own.chain(cell.treatments.iter().filter(|name| !baseline.treatments.contains(name)))
-            .cloned()
-            .collect::<Vec<_>>()
-    });
-    more.filter(|names| !names.is_empty()).map_or_else(|| it.side.clone(), |names| names.join(" and "))
+    let cells = (it.baseline.as_deref().unwrap_or_default(), it.side.as_str());
+    let loads = more(run, cells, |cell| &cell.loads).unwrap_or_default();
+    let treatments = more(run, cells, |cell| &cell.treatments).unwrap_or_default();
+    match [loads, treatments].concat() {
+        none if none.is_empty() => it.side.clone(),
+        names => names.join(" and "),
+    }
 }

@@ -1,6 +1,6 @@
 //! The answer in four sentences: was it late, how bad, who did it, what helps.
 
-use crate::reading::{effect, interval, times};
+use crate::reading::{effect, interval, more, times};
 use crate::section::{Item, Section, Tone};
 use crate::words::counted;
 use crate::worst::{self, CellSeries};
@@ -27,7 +27,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
         .comparisons
         .iter()
         .filter(|it| it.primary)
-        .partition(|it| more(run, it, |cell| &cell.treatments).is_some());
+        .partition(|it| more(run, (&it.baseline, &it.cell), |cell| &cell.treatments).is_some());
     let effects = effects(run, &loads, |cell| &cell.loads);
     let mut items = vec![item("late", late(run))];
     items.extend(deciding.as_deref().and_then(how_bad).map(|text| item("how bad", (text, Tone::Plain))));
@@ -183,25 +183,13 @@ fn culprits(found: &[LateTime]) -> String {
     rows.join("; ")
 }
 
-/// What the cell has and its baseline has not.
-fn more<'r>(
-    run: &'r RunResult,
-    it: &Comparison,
-    of: fn(&CellResult) -> &Vec<String>,
-) -> Option<Vec<&'r str>> {
-    let find = |name: &str| run.cells.iter().find(|cell| cell.name == *name);
-    let (baseline, cell) = (find(&it.baseline)?, find(&it.cell)?);
-    let more: Vec<&str> =
-        of(cell).iter().filter(|name| !of(baseline).contains(name)).map(String::as_str).collect();
-    (!more.is_empty()).then_some(more)
-}
-
 fn effects(run: &RunResult, comparisons: &[&Comparison], of: fn(&CellResult) -> &Vec<String>) -> String {
     let mut sorted = comparisons.to_vec();
     sorted.sort_by(|a, b| crate::reading::by_severity(a, b));
     let margin = run.plan.margin;
     let what = |it: &Comparison| {
-        let what = more(run, it, of).map_or_else(|| it.cell.clone(), |names| names.join(" and "));
+        let what = more(run, (&it.baseline, &it.cell), of)
+            .map_or_else(|| it.cell.clone(), |names| names.join(" and "));
         format!("{what}{}", circumstances(run, it))
     };
     let clause = |it: &&Comparison| {

@@ -47,15 +47,15 @@ struct Chain {
     has: Vec<u64>,
 }
 
-/// A rhythm has so many ends of sleeps at least.
+/// The fewest ends of sleeps that make a rhythm.
 const HITS_MIN: usize = 5;
-/// Of the periods so many must have one, and of the whole time so much must be in the rhythm.
+/// The least share of periods that have an end of a sleep, and the least share of the whole time that is in the rhythm.
 const SHARE_MIN: f64 = 0.75;
-/// Differences of up to so many ends of sleeps may be the period.
+/// A period spans at most this many ends of sleeps.
 const LAGS: usize = 4;
-/// After so many periods without an end of a sleep the rhythm has begun anew.
+/// The rhythm starts anew after this many periods without an end of a sleep.
 const PERIODS_LEFT_OUT: u64 = 3;
-/// So many candidates for the period are looked at.
+/// The most candidates for the period.
 const CANDIDATES: usize = 6;
 /// Moments that a thread computes differ from the grid by no more than that, or a part of the period.
 const EXACT_NS: u64 = 1_000;

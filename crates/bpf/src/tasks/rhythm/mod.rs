@@ -14,14 +14,14 @@ use find::{Found, Wake, find};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use whylate_core::recording::{Activation, Doing, Site, Stage, Wait};
 
-/// So many ends of sleeps are looked at to find a rhythm, at most.
+/// The most ends of sleeps from which a rhythm is found.
 const WAKES_MAX: usize = 48;
-/// Until the first decision activations are held back: for so many of them, or so long.
+/// The first decision comes after this many activations or this time; activations before it are held back.
 const HELD_MAX: usize = 24;
 const HELD_NS: u64 = 1_000_000_000;
-/// A decision is looked at again after so many.
+/// A decision is looked at again after this many activations.
 const DECIDED_FOR: u32 = 32;
-/// A thread that does not come to the place of its rhythm for so many periods, and at least for a second, has it no more.
+/// A thread loses its rhythm when it does not come to the place of it for this many periods, and at least for a second.
 const PERIODS_MAX: u64 = 20;
 /// Different places of which the bounds are known.
 const SITES_MAX: usize = 32;

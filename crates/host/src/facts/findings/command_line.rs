@@ -27,8 +27,8 @@ const WRONG: [(&str, &str); 14] = [
     ("tickless", "nohz_full=LIST"),
 ];
 
-/// Options whose spelling is looked at.
-const KNOWN: [&str; 34] = [
+/// Options for real time.
+pub(super) const REALTIME: [&str; 21] = [
     "isolcpus",
     "nohz_full",
     "nohz",
@@ -41,7 +41,6 @@ const KNOWN: [&str; 34] = [
     "intel_idle.max_cstate",
     "processor.max_cstate",
     "cpuidle.off",
-    "cpufreq.off",
     "intel_pstate",
     "amd_pstate",
     "tsc",
@@ -49,9 +48,14 @@ const KNOWN: [&str; 34] = [
     "nosmt",
     "skew_tick",
     "nosoftlockup",
-    "nowatchdog",
     "nmi_watchdog",
     "transparent_hugepage",
+];
+
+/// Others whose spelling is looked at, too.
+const OTHERS: [&str; 13] = [
+    "cpufreq.off",
+    "nowatchdog",
     "mitigations",
     "rcutree.kthread_prio",
     "rcupdate.rcu_normal",
@@ -64,6 +68,10 @@ const KNOWN: [&str; 34] = [
     "hugepages",
     "maxcpus",
 ];
+
+fn known() -> impl Iterator<Item = &'static str> {
+    REALTIME.into_iter().chain(OTHERS)
+}
 
 /// The words of the command line by their name, `-` as `_`, which the kernel does not tell apart.
 fn words(line: &str) -> Vec<(String, &str)> {
@@ -114,13 +122,11 @@ fn of_user_space(name: &str) -> bool {
 
 /// What a word is meant to be that is near to an option and is none.
 fn meant(name: &str) -> Option<String> {
-    if KNOWN.contains(&name) {
+    if known().any(|it| it == name) {
         return None;
     }
     let wrong = WRONG.iter().find(|(wrong, _)| *wrong == name).map(|(_, meant)| (*meant).to_owned());
-    wrong.or_else(|| {
-        KNOWN.iter().find(|known| known.len() >= 7 && is_near(name, known)).map(|it| (*it).to_owned())
-    })
+    wrong.or_else(|| known().find(|known| known.len() >= 7 && is_near(name, known)).map(str::to_owned))
 }
 
 /// Whether one letter is missing, too many, another one, or exchanged with its neighbour.
@@ -321,7 +327,7 @@ pub(super) fn contradictions(inquiry: &Inquiry, code: FindingCode) -> Option<Fin
         let later = all[index + 1..].iter().find(|(of, other)| of == name && other != value);
         let may_repeat =
             matches!(name.as_str(), "console" | "earlycon" | "hugepages" | "hugepagesz" | "root");
-        if let Some((_, other)) = later.filter(|_| KNOWN.contains(&name.as_str()) && !may_repeat) {
+        if let Some((_, other)) = later.filter(|_| known().any(|it| it == name) && !may_repeat) {
             found.push(format!("`{name}={value}` is overridden by the later `{name}={other}`"));
         }
     }

@@ -1,6 +1,6 @@
 //! Findings about the kernel and how it was booted.
 
-use super::{FindingCode, Inquiry, named, verb};
+use super::{FindingCode, Inquiry, command_line, named, verb};
 use crate::facts::kernel_options;
 use std::collections::BTreeMap;
 use whylate_core::result::{Finding, Severity};
@@ -86,36 +86,14 @@ pub(super) fn preemption(inquiry: &Inquiry, code: FindingCode) -> Option<Finding
 
 /// Boot options for real time that are set.
 pub(super) fn boot_options(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
-    const NAMES: [&str; 22] = [
-        "isolcpus",
-        "nohz_full",
-        "nohz",
-        "rcu_nocbs",
-        "rcu_nocb_poll",
-        "irqaffinity",
-        "threadirqs",
-        "preempt",
-        "idle",
-        "intel_idle.max_cstate",
-        "processor.max_cstate",
-        "cpuidle.off",
-        "intel_pstate",
-        "amd_pstate",
-        "tsc",
-        "clocksource",
-        "nosmt",
-        "skew_tick",
-        "nosoftlockup",
-        "nmi_watchdog",
-        "kthread_cpus",
-        "transparent_hugepage",
-    ];
     inquiry.live.as_ref()?;
     let line = &inquiry.facts.kernel.command_line;
     if line.is_empty() {
         return None;
     }
-    let of_interest = |word: &&str| NAMES.contains(&word.split('=').next().unwrap_or(word));
+    // `kthread_cpus` is in guides, and no kernel of kernel.org has it.
+    let is_one = |name: &str| command_line::REALTIME.contains(&name) || name == "kthread_cpus";
+    let of_interest = |word: &&str| is_one(word.split('=').next().unwrap_or(word));
     let set: Vec<&str> = kernel_options(line).filter(of_interest).collect();
     Some(if set.is_empty() {
         let targets = inquiry.targets;

@@ -13,11 +13,11 @@ use whylate_record::tasks::Explained;
 
 /// So many threads have a series of their own; what the others did is in one series.
 pub(super) const SERIES_MAX: usize = 64;
-/// So many more have one from the moment on at which they are late.
+/// This many more threads get a series of their own when they are late.
 const LATE_SERIES_MAX: usize = 192;
 /// Where more threads have a lane, those that have ended are forgotten.
 const THREADS_MAX: usize = 16_384;
-/// Of the places where a thread sleeps so many are named.
+/// The most places where a thread sleeps that are named.
 const DOUBT_CALLS: usize = 4;
 /// The series of all others.
 pub(super) const OTHERS: &str = "others";
