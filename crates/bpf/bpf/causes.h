@@ -235,8 +235,85 @@ ALWAYS_INLINE bool skips_clock(struct cpu_state *state, struct task_struct *prev
 	if (state->is_waited || !previous->pid || !next->pid)
 		return 0;
 	state->has_switched = 1;
+	state->work_ns = 0;
 	state->runtime_ns = next->se.sum_exec_runtime;
 	return 1;
+}
+
+/* Where the sender of a request is kept. */
+ALWAYS_INLINE struct sender *sender_of(u64 request)
+{
+	u32 place = (u32)(request >> 5) & (SENDERS - 1);
+
+	return bpf_map_lookup_elem(&senders, &place);
+}
+
+/* A function that another CPU asked for, or that something on this CPU called, with who asked for it where that is known. */
+ALWAYS_INLINE void note_function(struct cpu_state *state, u32 ring, enum segment_kind kind, u64 start_ns, u64 end_ns,
+				 u64 function, u64 request)
+{
+	u64 number;
+	struct segment *segment = begin(state, ring, &number);
+
+	if (!segment)
+		return;
+	struct sender *sender = sender_of(request);
+
+	segment->function.function = function;
+	segment->function.has_sender = 0;
+	if (sender && sender->request == request) {
+		segment->function.has_sender = 1;
+		segment->function.sender_cpu = sender->cpu;
+		segment->function.sender_thread = sender->thread;
+		segment->function.sender_process = sender->process;
+		__builtin_memcpy(segment->function.sender_command, sender->command, COMMAND_BYTES);
+	}
+	complete(segment, kind, start_ns, end_ns, number);
+}
+
+/* What takes less explains nothing. */
+#define CALLED_LEAST_NS 2000
+
+/*
+ * A timer's function is over. It began when the one before it ended, or with the interrupt or the softirq: another reading of
+ * the clock would delay those that the timer wakes.
+ */
+NEVER_INLINE void timer_called(struct cpu_state *state, bool is_hard, u64 timer, u64 start_ns)
+{
+	u32 ring = state->settings.ring;
+	u64 now_ns = bpf_ktime_get_ns(), called_ns = is_hard ? state->hard_called_ns : state->soft_called_ns;
+	u64 function = is_hard ? state->hard_function : state->soft_function;
+
+	if (is_hard)
+		state->hard_called_ns = now_ns;
+	else
+		state->soft_called_ns = now_ns;
+	if (start_ns < called_ns)
+		start_ns = called_ns;
+	if (LIKELY(now_ns < start_ns + CALLED_LEAST_NS))
+		return;
+	note_function(state, ring, SEGMENT_CALLED, start_ns, now_ns, function, timer);
+}
+
+/* A worker of a workqueue leaves the CPU in the middle of a work item; it got the CPU at `start_ns`. */
+NEVER_INLINE void work_leaves(struct cpu_state *state, u32 ring, u64 start_ns, u64 now_ns, struct task_struct *task)
+{
+	struct kthread *thread = 0;
+	struct worker *worker = 0;
+	u64 function = 0, work = 0;
+
+	if (start_ns < state->work_ns)
+		start_ns = state->work_ns;
+	state->work_ns = 0;
+	if (FIELD_EXISTS(((struct task_struct___kthread *)0)->worker_private))
+		bpf_probe_read_kernel(&thread, sizeof(thread), &((struct task_struct___kthread *)(void *)task)->worker_private);
+	else
+		bpf_probe_read_kernel(&thread, sizeof(thread), &((struct task_struct___child *)(void *)task)->set_child_tid);
+	bpf_probe_read_kernel(&worker, sizeof(worker), &thread->data);
+	bpf_probe_read_kernel(&function, sizeof(function), &worker->current_func);
+	bpf_probe_read_kernel(&work, sizeof(work), &worker->current_work);
+	if (function && now_ns >= start_ns + CALLED_LEAST_NS)
+		note_function(state, ring, SEGMENT_CALLED, start_ns, now_ns, function, work);
 }
 
 /* A thread leaves a watched CPU. */
@@ -256,6 +333,8 @@ ALWAYS_INLINE void note_thread(struct cpu_state *state, u32 ring, u64 now_ns, st
 		if (came_ns > start_ns && came_ns <= now_ns)
 			start_ns = came_ns;
 	}
+	if (UNLIKELY(previous->flags & PF_WQ_WORKER))
+		work_leaves(state, ring, start_ns, now_ns, previous);
 	struct segment *segment = begin(state, ring, &number);
 
 	if (!segment)
@@ -300,12 +379,48 @@ ALWAYS_INLINE void count_ipi(void *ctx, u32 cpu, u64 function, u64 call_site)
 	}
 }
 
-/* Where the sender of a request is kept. */
-ALWAYS_INLINE struct sender *sender_of(u64 request)
+/* A CPU is asked to run a function. */
+ALWAYS_INLINE void note_sender(u64 request)
 {
-	u32 place = (u32)(request >> 5) & (SENDERS - 1);
+	struct sender *sender = sender_of(request);
 
-	return bpf_map_lookup_elem(&senders, &place);
+	if (!sender)
+		return;
+	u64 task = bpf_get_current_pid_tgid();
+
+	sender->request = request;
+	sender->thread = (u32)task;
+	sender->process = task >> 32;
+	sender->cpu = bpf_get_smp_processor_id();
+	bpf_get_current_comm(sender->command, COMMAND_BYTES);
+}
+
+/*
+ * A timer is set or a work item queued for a watched CPU. In an interrupt the running thread has no part in it; a timer's
+ * function that queues a work item does it for who set the timer.
+ */
+NEVER_INLINE void note_asked(u64 request)
+{
+	struct cpu_state *state = state_of(bpf_get_smp_processor_id());
+
+	if (!state)
+		return;
+	bool in_softirq = state->softirq_ns;
+
+	if (LIKELY(!in_softirq && !state->irq_ns && !state->vector_ns)) {
+		note_sender(request);
+		return;
+	}
+	struct sender *sender = sender_of(request), *setter = sender_of(state->soft_timer);
+
+	if (!sender)
+		return;
+	if (sender->request == request)
+		sender->request = 0;
+	if (in_softirq && state->soft_timer && setter && setter->request == state->soft_timer) {
+		__builtin_memcpy(sender, setter, sizeof(*sender));
+		sender->request = request;
+	}
 }
 
 /*

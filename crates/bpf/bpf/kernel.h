@@ -76,6 +76,43 @@ struct hrtimer {
 	struct timerqueue_node node;
 	struct hrtimer_clock_base *base;
 	u8 is_soft;
+	void *function;
+};
+
+struct timer_list {
+	void *function;
+	u32 flags;
+};
+
+struct work_struct {
+	void *func;
+};
+
+struct worker_pool {
+	int cpu;
+};
+
+struct pool_workqueue {
+	struct worker_pool *pool;
+};
+
+/* A worker of a workqueue is the data of its thread. */
+struct worker {
+	void *current_func;
+	struct work_struct *current_work;
+};
+
+struct kthread {
+	void *data;
+};
+
+struct task_struct___kthread {
+	struct kthread *worker_private;
+};
+
+/* Before Linux 5.17. */
+struct task_struct___child {
+	struct kthread *set_child_tid;
 };
 
 struct pt_regs;
@@ -161,6 +198,9 @@ ALWAYS_INLINE u64 take_number(u64 *count)
 	__builtin_preserve_enum_value(*(typeof(enum bpf_func_id) *)BPF_FUNC_##name, 0)
 
 #define PF_KTHREAD 0x00200000
+#define PF_WQ_WORKER 0x00000020
+/* The CPU of a timer in its flags. */
+#define TIMER_CPUMASK 0x0003ffff
 
 /* Whether another thread may get the CPU in the middle of a softirq. */
 #define PREEMPTS_SOFTIRQS FIELD_EXISTS(((struct task_struct___realtime *)0)->softirq_disable_cnt)

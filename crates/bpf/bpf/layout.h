@@ -204,9 +204,19 @@ struct cpu_state {
 
 	/* A real-time kernel preempts softirqs, and other threads may run further ones meanwhile. */
 	struct left_softirq left_softirqs[SOFTIRQS_LEFT_MAX];
-	u64 unused[4];
+	/* What runs now: the function of a timer in a hard interrupt, that of one in a softirq with its timer. */
+	u64 hard_function;
+	u64 soft_function;
+	u64 soft_timer;
+	/* When a worker began the work item that runs; 0: none, or it was not seen. */
+	u64 work_ns;
+
+	/* When the last function of a timer ended here, in a hard interrupt and in a softirq. */
+	u64 hard_called_ns;
+	u64 soft_called_ns;
+	u64 unused[6];
 };
-_Static_assert(sizeof(struct cpu_state) == 512, "layout.rs");
+_Static_assert(sizeof(struct cpu_state) == 576, "layout.rs");
 _Static_assert(__builtin_offsetof(struct cpu_state, max_ns) == 128, "layout.rs");
 _Static_assert(__builtin_offsetof(struct cpu_state, sum_ns) == 192, "layout.rs");
 _Static_assert(__builtin_offsetof(struct cpu_state, segments) == 256, "layout.rs");
@@ -243,6 +253,8 @@ enum segment_kind {
 	 * start and end are the same where none did.
 	 */
 	SEGMENT_WAKING,
+	/* A function that a timer's interrupt, a softirq or a worker of a workqueue called; with the member of SEGMENT_FUNCTION. */
+	SEGMENT_CALLED,
 };
 
 /* A task's name, copied as two words. */
@@ -355,7 +367,7 @@ _Static_assert(__builtin_offsetof(struct segment, thread.command) == 48, "layout
 _Static_assert(__builtin_offsetof(struct segment, wakeup.previous_command) == 48, "layout.rs");
 _Static_assert(__builtin_offsetof(struct segment, waking.waker_command) == 40, "layout.rs");
 
-/* Who asked another CPU to run a function, by the address of the request. */
+/* Who asked a CPU to run a function, by the address of the request: of a call, a timer or a work item. */
 struct sender {
 	u64 request;
 	u32 thread;

@@ -44,8 +44,10 @@ int timer_entry(u64 *ctx)
 	if (UNLIKELY(timer->is_soft)) {
 		state->expires_soft_ns = expires_ns;
 		state->soft_thread = (u32)bpf_get_current_pid_tgid();
+		state->soft_function = (u64)timer->function;
 	} else {
 		state->expires_hard_ns = expires_ns;
+		state->hard_function = (u64)timer->function;
 	}
 	return 0;
 }
@@ -59,10 +61,18 @@ int timer_exit(u64 *ctx)
 	if (!state)
 		return 0;
 	/* A hard interrupt may come into a softirq, never the other way round. */
-	if (LIKELY(state->expires_hard_ns))
+	bool is_hard = state->expires_hard_ns;
+	u64 start_ns = state->softirq_ns;
+
+	if (LIKELY(is_hard)) {
 		state->expires_hard_ns = 0;
-	else
+		start_ns = state->vector_ns ? state->vector_ns : state->irq_ns;
+	} else {
 		state->expires_soft_ns = 0;
+	}
+	/* It is 0 on CPUs that are not watched. */
+	if (start_ns)
+		timer_called(state, is_hard, 0, start_ns);
 	return 0;
 }
 
@@ -644,18 +654,7 @@ int function_asked(u64 *ctx)
 
 	if (LIKELY(!ring_of(cpu)))
 		return 0;
-	u64 request = ctx[3];
-	struct sender *sender = sender_of(request);
-
-	if (sender) {
-		u64 task = bpf_get_current_pid_tgid();
-
-		sender->request = request;
-		sender->thread = (u32)task;
-		sender->process = task >> 32;
-		sender->cpu = bpf_get_smp_processor_id();
-		bpf_get_current_comm(sender->command, COMMAND_BYTES);
-	}
+	note_sender(ctx[3]);
 	count_ipi(ctx, cpu, ctx[2], ctx[1]);
 	return 0;
 }
@@ -737,30 +736,101 @@ int function_entry(u64 *ctx)
 SECTION("raw_tp/csd_function_exit")
 int function_exit(u64 *ctx)
 {
-	u64 number;
 	u32 ring;
 	struct cpu_state *state = watched(&ring);
 
 	if (!state || !state->function_ns)
 		return 0;
-	struct segment *segment = begin(state, ring, &number);
-
-	if (!segment)
-		return 0;
-	u64 request = ctx[1];
-	struct sender *sender = sender_of(request);
-
-	segment->function.function = ctx[0];
-	segment->function.has_sender = 0;
-	if (sender && sender->request == request) {
-		segment->function.has_sender = 1;
-		segment->function.sender_cpu = sender->cpu;
-		segment->function.sender_thread = sender->thread;
-		segment->function.sender_process = sender->process;
-		__builtin_memcpy(segment->function.sender_command, sender->command, COMMAND_BYTES);
-	}
-	complete(segment, SEGMENT_FUNCTION, state->function_ns, bpf_ktime_get_ns(), number);
+	note_function(state, ring, SEGMENT_FUNCTION, state->function_ns, bpf_ktime_get_ns(), ctx[0], ctx[1]);
 	state->function_ns = 0;
+	return 0;
+}
+
+/* ---- Timers and work items ---- */
+
+/* A timer of the timer wheel is set. A raw tracepoint: its address is taken as a number. */
+SECTION("raw_tp/timer_start")
+int wheel_set(u64 *ctx)
+{
+	u32 flags = 0;
+
+	bpf_probe_read_kernel(&flags, sizeof(flags), &((struct timer_list *)ctx[0])->flags);
+	if (LIKELY(!ring_of(flags & TIMER_CPUMASK)))
+		return 0;
+	note_asked(ctx[0]);
+	return 0;
+}
+
+/* The function of such a timer begins, in a softirq. */
+SECTION("tp_btf/timer_expire_entry")
+int wheel_entry(u64 *ctx)
+{
+	u32 ring;
+	struct timer_list *timer = (void *)ctx[0];
+	struct cpu_state *state = watched(&ring);
+
+	if (!state)
+		return 0;
+	state->soft_function = (u64)timer->function;
+	state->soft_timer = (u64)timer;
+	return 0;
+}
+
+SECTION("raw_tp/timer_expire_exit")
+int wheel_exit(u64 *ctx)
+{
+	u32 ring;
+	struct cpu_state *state = watched(&ring);
+
+	if (!state)
+		return 0;
+	state->soft_timer = 0;
+	if (state->softirq_ns)
+		timer_called(state, 0, ctx[0], state->softirq_ns);
+	return 0;
+}
+
+/* A work item is queued; who queues it for no CPU in particular is not kept. */
+SECTION("raw_tp/workqueue_queue_work")
+int work_queued(u64 *ctx)
+{
+	struct worker_pool *pool = 0;
+	s32 cpu = -1;
+
+	bpf_probe_read_kernel(&pool, sizeof(pool), &((struct pool_workqueue *)ctx[1])->pool);
+	bpf_probe_read_kernel(&cpu, sizeof(cpu), &pool->cpu);
+	if (LIKELY(cpu < 0 || !ring_of(cpu)))
+		return 0;
+	note_asked(ctx[2]);
+	return 0;
+}
+
+SECTION("tp_btf/workqueue_execute_start")
+int work_begins(u64 *ctx)
+{
+	u32 ring;
+	struct cpu_state *state = watched(&ring);
+
+	if (state)
+		state->work_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+SECTION("raw_tp/workqueue_execute_end")
+int work_ends(u64 *ctx)
+{
+	u32 ring;
+	struct cpu_state *state = watched(&ring);
+
+	if (!state)
+		return 0;
+	/* It began before the worker was preempted or slept: since it has the CPU again. */
+	u64 start_ns = state->work_ns ? state->work_ns : state->has_switched ? 0 : state->thread_ns;
+	u64 now_ns = bpf_ktime_get_ns();
+
+	state->work_ns = 0;
+	if (start_ns && now_ns >= start_ns + CALLED_LEAST_NS)
+		note_function(state, ring, SEGMENT_CALLED, start_ns, now_ns, ctx[1], ctx[0]);
 	return 0;
 }
 

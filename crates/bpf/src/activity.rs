@@ -25,9 +25,19 @@ impl Causes {
                 sender_process: process,
                 sender_command,
             } => {
-                let (cpu, command) = (CpuId(sender_cpu.into()), sender_command.text());
-                let sender = has_sender.then_some(Sender { cpu, pid, process, command });
+                let sender = has_sender.then(|| sender(sender_cpu, pid, process, &sender_command));
                 Activity::Function { function: self.symbols.name(function), sender }
+            }
+            What::Called {
+                has_sender,
+                sender_cpu,
+                sender_thread: pid,
+                function,
+                sender_process: process,
+                sender_command,
+            } => {
+                let sender = has_sender.then(|| sender(sender_cpu, pid, process, &sender_command));
+                Activity::Called { function: self.symbols.name(function), sender }
             }
             What::Thread { was_runnable, thread: pid, process, prio, next_prio, command } => {
                 let (thread, next_priority) = (thread(pid, prio, &command), PRIORITY_TOP - next_prio);
@@ -52,6 +62,10 @@ impl Causes {
         };
         Some(Segment { from_ns: raw.start_ns, to_ns: raw.end_ns, what })
     }
+}
+
+fn sender(cpu: u16, pid: u32, process: u32, command: &Command) -> Sender {
+    Sender { cpu: CpuId(cpu.into()), pid, process, command: thread(pid, 0, command).command }
 }
 
 /// Who woke a thread, by the kind of the layout. What an interrupt interrupts has no part in it.

@@ -43,7 +43,7 @@ const PAGE_FAULTS: &str = "page faults";
 const PAGE_FAULT_ENTERED: Event = event("page_fault_entered", "do_mem_abort");
 
 /// What the events are for, and the programs for them.
-pub(crate) const EVENTS: [(&str, &[Event]); 9] = [
+pub(crate) const EVENTS: [(&str, &[Event]); 11] = [
     ("interrupts by line", &[event("irq_entry", "irq_handler_entry"), event("irq_exit", "irq_handler_exit")]),
     ("softirqs", &[event("softirq_entry", "softirq_entry"), event("softirq_exit", "softirq_exit")]),
     ("non-maskable interrupts", &[event("nmi_handler", "nmi_handler")]),
@@ -54,6 +54,22 @@ pub(crate) const EVENTS: [(&str, &[Event]); 9] = [
     ),
     ("migrations", &[event("migration", "sched_migrate_task")]),
     ("locks", &[event("lock_wait", "contention_begin"), event("lock_taken", "contention_end")]),
+    (
+        "functions of timers",
+        &[
+            event("wheel_set", "timer_start"),
+            event("wheel_entry", "timer_expire_entry"),
+            event("wheel_exit", "timer_expire_exit"),
+        ],
+    ),
+    (
+        "work items",
+        &[
+            event("work_queued", "workqueue_queue_work"),
+            event("work_begins", "workqueue_execute_start"),
+            event("work_ends", "workqueue_execute_end"),
+        ],
+    ),
     (FUNCTIONS, &[event("function_entry", FUNCTION_RUNS), event("function_exit", "csd_function_exit")]),
     (SENDERS, &[event("function_asked", "csd_queue_cpu"), event("ipi_sent", "ipi_send_cpu")]),
 ];

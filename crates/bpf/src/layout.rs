@@ -154,6 +154,7 @@ pub(crate) struct RawCpuState {
     pub(crate) ipis_lost: u32,
     pub(crate) calls: [u64; 2],
     pub(crate) softirqs: [u64; 8],
+    pub(crate) called: [u64; 8],
 }
 
 /// 64-bit words of a CPU's state, and where among them the extremes are.
@@ -161,7 +162,7 @@ pub(crate) const STATE_WORDS: usize = size_of::<RawCpuState>() / 8;
 pub(crate) const MAX_WORD: usize = offset_of!(RawCpuState, max_ns) / 8;
 pub(crate) const MIN_WORD: usize = offset_of!(RawCpuState, min_ns) / 8;
 
-const _: () = assert!(size_of::<RawCpuState>() == 512 && offset_of!(RawCpuState, max_ns) == 128);
+const _: () = assert!(size_of::<RawCpuState>() == 576 && offset_of!(RawCpuState, max_ns) == 128);
 const _: () = assert!(offset_of!(RawCpuState, sum_ns) == 192 && offset_of!(RawCpuState, segments) == 256);
 const _: () = assert!(offset_of!(RawCpuState, stretches) == 320);
 const _: () = assert!(offset_of!(RawCpuState, without_switch) == 384);
@@ -211,6 +212,10 @@ pub(crate) enum What {
     },
     Migration { thread: u32, process: u32, to_cpu: u32 },
     Waking { by: u8, thread: u32, waker: u32, waker_process: u32, waker_command: Command },
+    Called {
+        has_sender: bool, sender_cpu: u16, sender_thread: u32, function: u64, sender_process: u32,
+        sender_command: Command,
+    },
 }
 
 const _: () = assert!(size_of::<What>() == 40);

@@ -9,7 +9,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use support::unless_refused;
 use whylate_bpf::{Activities as _, Causes, HistogramsConfig, facilities};
-use whylate_core::recording::{Activity, Recording, Segment};
+use whylate_core::recording::{Activity, Recording, Segment, Sender};
 use whylate_core::{CpuId, CpuSet};
 use whylate_host::HostRoot;
 use whylate_sys::disturb::mapping::ChangingPage;
@@ -71,6 +71,41 @@ fn a_thread_is_recorded_for_as_long_as_it_ran() {
         .iter()
         .filter(|segment| matches!(segment.what, Activity::Vector { vector: 0xec } | Activity::Irq { .. }));
     assert!(timers.count() > 0, "no timer interrupt in {} segments", recording.segments.len());
+}
+
+/// The functions that were called on a CPU, with who asked for them.
+fn called(recording: &Recording) -> Vec<(&str, Option<&Sender>)> {
+    let called = recording.segments.iter().filter_map(|segment| match &segment.what {
+        Activity::Called { function, sender } => Some((function.as_str(), sender.as_ref())),
+        _ => None,
+    });
+    called.collect()
+}
+
+#[test]
+fn work_items_and_timers_are_recorded_by_their_functions() {
+    let cpu = last_cpu();
+    let Some(causes) = start(cpu) else { return };
+    let begin_ns = clock::now().0;
+    // Each write queues a work item on each CPU and waits for all of them.
+    let own = std::thread::spawn(|| {
+        for _ in 0..200 {
+            std::fs::write("/proc/sys/vm/stat_refresh", "1").ok()?;
+        }
+        Some(schedule::id_of_this_thread())
+    });
+    let Some(own) = own.join().unwrap() else {
+        return skip(Need::Rights, "vm.stat_refresh cannot be written");
+    };
+    spin(cpu, Duration::from_millis(30));
+    let recording = causes.since(cpu, begin_ns).unwrap();
+    let found = called(&recording);
+    let work: Vec<_> = found.iter().filter(|(function, _)| *function == "refresh_vm_stats").collect();
+    assert!(!work.is_empty(), "{found:?}");
+    for (_, sender) in work {
+        assert!(sender.is_none_or(|sender| sender.pid == own), "{sender:?}, not {own}");
+    }
+    assert!(found.iter().any(|(function, _)| function.starts_with("tick_")), "no tick in {found:?}");
 }
 
 /// Spins on a CPU until that moment; returns its thread id and from when to when it had the CPU.

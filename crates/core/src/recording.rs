@@ -35,6 +35,12 @@ pub enum Activity {
         function: String,
         sender: Option<Sender>,
     },
+    /// A function that a timer's interrupt, a softirq or a worker of a workqueue called, and who set the timer or queued the work
+    /// item. Short ones are not recorded.
+    Called {
+        function: String,
+        sender: Option<Sender>,
+    },
     /// A thread that has left the CPU.
     Thread {
         thread: Thread,
@@ -109,7 +115,7 @@ pub struct Thread {
     pub command: String,
 }
 
-/// Who asked another CPU to run a function.
+/// Who asked a CPU to run a function: the CPU, and the thread that ran there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sender {
     pub cpu: CpuId,
@@ -154,7 +160,8 @@ impl Activity {
             Self::Lock { .. } => 2,
             Self::Idle { .. } => 1,
             Self::Thread { .. } => 0,
-            Self::PageFault { .. }
+            Self::Called { .. }
+            | Self::PageFault { .. }
             | Self::Migration { .. }
             | Self::Timer { .. }
             | Self::Wakeup { .. }

@@ -29,6 +29,14 @@ pub(crate) fn event(event: &Event, reader: &dyn Reader) -> String {
             format!("hrtimer_expire_entry: hrtimer={timer:#x} function={} now={now_ns}", at(function))
         }
         EventKind::TimerExpireExit { timer } => format!("hrtimer_expire_exit: hrtimer={timer:#x}"),
+        EventKind::WheelExpire { timer, function } => {
+            format!("timer_expire_entry: timer={timer:#x} function={}", at(function))
+        }
+        EventKind::WheelExpireExit { timer } => format!("timer_expire_exit: timer={timer:#x}"),
+        EventKind::WorkBegin { work, function } => {
+            format!("workqueue_execute_start: work struct {work:#x}: function {}", at(function))
+        }
+        EventKind::WorkEnd { work } => format!("workqueue_execute_end: work struct {work:#x}"),
         EventKind::Function { function, caller } => format!("{} <-{}", at(function), at(caller)),
         EventKind::GraphEntry { function, .. } => format!("funcgraph_entry: func={}", at(function)),
         EventKind::GraphExit { function, duration_ns, .. } => {

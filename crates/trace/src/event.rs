@@ -215,6 +215,24 @@ pub enum EventKind {
     TimerExpireExit {
         timer: u64,
     },
+    /// `timer:timer_expire_entry`: a timer of the timer wheel.
+    WheelExpire {
+        timer: u64,
+        function: Symbol,
+    },
+    /// `timer:timer_expire_exit`.
+    WheelExpireExit {
+        timer: u64,
+    },
+    /// `workqueue:workqueue_execute_start`, in the worker.
+    WorkBegin {
+        work: u64,
+        function: Symbol,
+    },
+    /// `workqueue:workqueue_execute_end`.
+    WorkEnd {
+        work: u64,
+    },
     /// `irq:irq_handler_entry`.
     IrqEntry {
         irq: u32,

@@ -21,6 +21,10 @@ use whylate_core::recording::{Activity, Recording, Segment, Thread};
 const KEPT_MAX: usize = 1 << 16;
 /// Armed timers that are kept; where there are more, those that were cancelled fill the table, and it is started again.
 const TIMERS_MAX: usize = 1 << 16;
+/// A called function that took less explains nothing.
+const CALLED_LEAST_NS: u64 = 2_000;
+/// Workers whose work items are kept: there are fewer on a CPU.
+const WORKERS_MAX: usize = 1 << 10;
 
 /// What is in progress on one CPU.
 #[derive(Debug, Default)]
@@ -43,6 +47,11 @@ struct CpuState {
     expires_soft: Option<(u64, u32)>,
     /// The stack of the timer's interrupt.
     stack: Vec<Symbol>,
+    /// The functions of timers that run, in a hard interrupt and in a softirq.
+    hard_function: Option<(Symbol, u64)>,
+    soft_function: Option<(Symbol, u64)>,
+    /// The functions of work items that are at work, by the worker, and since when each has the CPU.
+    works: HashMap<u32, (Symbol, u64)>,
 }
 
 impl CpuState {
@@ -59,6 +68,13 @@ impl CpuState {
             self.complete_from_ns = self.complete_from_ns.max(oldest.to_ns + 1);
         }
         self.segments.push_back(Segment { from_ns, to_ns, what });
+    }
+
+    /// Ends a function that something on this CPU called.
+    fn called(&mut self, began: Option<(Symbol, u64)>, to_ns: u64, named: &dyn Fn(Symbol) -> String) {
+        if let Some((function, from_ns)) = began.filter(|(_, from_ns)| from_ns + CALLED_LEAST_NS <= to_ns) {
+            self.push(from_ns, to_ns, Activity::Called { function: named(function), sender: None });
+        }
     }
 
     /// Ends what began at `began_ns`, if that is known.
@@ -161,13 +177,20 @@ impl Assembler {
             EventKind::TimerStart { timer, expires_ns, .. } => {
                 return self.armed(timer, Armed { expires_ns, at_ns: event.at_ns });
             }
-            EventKind::TimerExpire { timer, now_ns, .. } => return self.expired(event, timer, now_ns),
+            EventKind::TimerExpire { timer, now_ns, function } => {
+                let state = self.cpus.entry(event.cpu).or_default();
+                let place =
+                    if event.context.hard_irq { &mut state.hard_function } else { &mut state.soft_function };
+                *place = Some((function, at_ns));
+                return self.expired(event, timer, now_ns);
+            }
             EventKind::Waking { task, .. } => {
                 let own = own.process(seen(event, task, names)).map(|process| (task.pid, process));
                 return own.map_or((), |own| self.waking(event, own, &named));
             }
             EventKind::Switch { previous, state, next } => {
                 let threads = (thread(previous, names), thread(next, names));
+                self.work_switches(event, (previous.pid, next.pid), &named);
                 return self.switch(event, threads, state == TaskState::Runnable, own);
             }
             _ => {}
@@ -177,8 +200,27 @@ impl Assembler {
             EventKind::Stack { frames } if state.expires_hard_ns.is_some() => {
                 state.stack = reader.frames(frames).to_vec();
             }
-            EventKind::TimerExpireExit { .. } if event.context.hard_irq => state.expires_hard_ns = None,
-            EventKind::TimerExpireExit { .. } => state.expires_soft = None,
+            EventKind::TimerExpireExit { .. } if event.context.hard_irq => {
+                state.expires_hard_ns = None;
+                let began = state.hard_function.take();
+                state.called(began, at_ns, &named);
+            }
+            EventKind::TimerExpireExit { .. } | EventKind::WheelExpireExit { .. } => {
+                state.expires_soft = None;
+                let began = state.soft_function.take();
+                state.called(began, at_ns, &named);
+            }
+            EventKind::WheelExpire { function, .. } => state.soft_function = Some((function, at_ns)),
+            EventKind::WorkBegin { function, .. } => {
+                if state.works.len() >= WORKERS_MAX {
+                    state.works.clear();
+                }
+                state.works.insert(pid, (function, at_ns));
+            }
+            EventKind::WorkEnd { .. } => {
+                let began = state.works.remove(&pid);
+                state.called(began, at_ns, &named);
+            }
             EventKind::LockWait { lock, flags } => state.lock = Some((lock, flags, pid, at_ns)),
             EventKind::LockWaitEnd { lock } => {
                 let waited = state.lock.take_if(|(waited_for, ..)| *waited_for == lock);
@@ -197,6 +239,16 @@ impl Assembler {
                 }
             }
             kind => state.handler(at_ns, kind, names, &named),
+        }
+    }
+
+    /// A worker leaves the CPU in the middle of a work item, or gets it back.
+    fn work_switches(&mut self, event: &Event, (left, came): (u32, u32), named: &dyn Fn(Symbol) -> String) {
+        let state = self.cpus.entry(event.cpu).or_default();
+        let began = state.works.get(&left).copied();
+        state.called(began, event.at_ns, named);
+        if let Some((_, from_ns)) = state.works.get_mut(&came) {
+            *from_ns = event.at_ns;
         }
     }
 

@@ -18,6 +18,8 @@ fn common(event: &Event, reader: &dyn Reader) -> String {
     let kind = match event.kind {
         EventKind::TimerStart { expires_ns, .. } => format!("TimerStart {expires_ns}"),
         EventKind::TimerExpire { now_ns, .. } => format!("TimerExpire {now_ns}"),
+        EventKind::WheelExpire { .. } => "WheelExpire".to_owned(),
+        EventKind::WheelExpireExit { .. } => "WheelExpireExit".to_owned(),
         EventKind::Other { name, .. } => format!("Other {}", reader.names().text(name)),
         EventKind::Function { function, caller } => {
             let name = |symbol| reader.symbol(symbol).map(|(name, _)| name.to_owned());

@@ -39,7 +39,7 @@ enum Names {
 /// What one CPU can plant in a timer's way on every kernel.
 const PLANTS: [Planted; 3] = [
     Planted { cause: "irq-off", kind: "irqs_off", names: Names::Function },
-    Planted { cause: "hard-irq", kind: "irq", names: Names::Kind },
+    Planted { cause: "hard-irq", kind: "irq", names: Names::Function },
     Planted { cause: "rt-thread", kind: "thread", names: Names::Actor("rt-thread") },
 ];
 /// That takes an interrupt controller of x86.

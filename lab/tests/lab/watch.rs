@@ -66,11 +66,11 @@ const LOCAL: [Planted; 7] = [
 const MODULE: [Planted; 7] = [
     row("rt-thread", "thread", Names::Actor("rt-thread")),
     row("irq-thread", "thread", Names::Actor("plant")),
-    row("hard-irq", "irq", Names::Kind),
+    row("hard-irq", "irq", Names::Function("plant_hard_irq_stall")),
     row("softirq", "softirq", Names::Actor("TASKLET")),
     row("irq-off", "irqs_off", Names::Kind),
-    shared("work", "thread", Names::Actor("kworker/")),
-    shared("unbound-work", "thread", Names::Actor("kworker/u")),
+    shared("work", "thread", Names::Function("plant_work_stall")),
+    shared("unbound-work", "thread", Names::Function("plant_work_stall")),
 ];
 /// What saves power, by drivers of the module, which are those of x86.
 const POWER: [Planted; 2] =

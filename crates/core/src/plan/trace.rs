@@ -102,7 +102,7 @@ words! {
 
 impl TraceProfile {
     /// Events that explain a late wake-up, as `system/name`; those of every profile. A kernel may lack some of them.
-    pub const EVENTS: [&str; 21] = [
+    pub const EVENTS: [&str; 25] = [
         "sched/sched_switch",
         "sched/sched_waking",
         "sched/sched_wakeup",
@@ -118,6 +118,10 @@ impl TraceProfile {
         "timer/hrtimer_cancel",
         "timer/hrtimer_expire_entry",
         "timer/hrtimer_expire_exit",
+        "timer/timer_expire_entry",
+        "timer/timer_expire_exit",
+        "workqueue/workqueue_execute_start",
+        "workqueue/workqueue_execute_end",
         "nmi/nmi_handler",
         "exceptions/page_fault_user",
         "exceptions/page_fault_kernel",

@@ -28,14 +28,14 @@ fn place(cause: &Cause) -> Option<Place> {
     use CauseKind::{IdleExit, Irq, IrqsOff, PreemptOff, Softirq};
     matches!(cause.kind, IdleExit | Irq | IrqsOff | PreemptOff | Softirq).then(|| {
         // Threads of one function are one place.
-        let actor = cause.actor.clone().filter(|_| cause.function.is_none());
+        let actor = cause.actor.clone().filter(|_| cause.function.is_none() || cause.kind == Irq);
         (cause.kind, actor, cause.function.clone())
     })
 }
 
 /// Whether a virtual CPU leaves to its host there: the timer's handler arms the next timer, and idle ends in HLT.
-fn leaves_to_host((kind, actor, function): &Place) -> bool {
-    *kind == CauseKind::IdleExit || (function.is_none() && actor.as_deref() == Some("local timer"))
+fn leaves_to_host((kind, actor, _): &Place) -> bool {
+    *kind == CauseKind::IdleExit || actor.as_deref() == Some("local timer")
 }
 
 fn listed(cells: &[CellResult]) -> impl Iterator<Item = &Spike> {

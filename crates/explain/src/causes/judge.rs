@@ -116,7 +116,7 @@ fn function(group: &Group<'_>, accountant: &Accountant<'_>) -> (Option<String>, 
 }
 
 fn found(group: &Group<'_>, accountant: &Accountant<'_>) -> Option<Named> {
-    use CauseKind::{Ipi, Irq, IrqsOff, PreemptOff, Softirq, TimerLate, Unattributed};
+    use CauseKind::{Ipi, Irq, IrqsOff, PreemptOff, Softirq, Thread, TimerLate, Unattributed};
     let states = accountant.states;
     let name = |id: FunctionId| states.functions.name(id).to_owned();
     let longest = group.longest();
@@ -146,15 +146,16 @@ fn found(group: &Group<'_>, accountant: &Accountant<'_>) -> Option<Named> {
         let function = named.nth(usize::from(declined)).unwrap_or(function);
         return Some((name(function), stack::trimmed(named.map(name).collect())));
     }
+    let announced = || Some((name(announced(group, accountant)?), Vec::new()));
     let section = match group.kind {
         IrqsOff => span.state.irqs_section,
         PreemptOff => match span.state.preempt_section {
-            None => return stack::innermost(&accountant.labeller.interrupted_before(span)),
+            None => {
+                return stack::innermost(&accountant.labeller.interrupted_before(span)).or_else(announced);
+            }
             known => known,
         },
-        Ipi | Irq | Softirq => {
-            return announced(group, accountant).map(|function| (name(function), Vec::new()));
-        }
+        Ipi | Irq | Softirq | Thread => return announced(),
         _ => None,
     };
     let (_, caller, parent) = section?;
@@ -164,7 +165,7 @@ fn found(group: &Group<'_>, accountant: &Accountant<'_>) -> Option<Named> {
     })
 }
 
-/// The function that events announced for most of an interrupt's time: a timer's handler, or a function called remotely.
+/// The function that events announced for most of the time: of a timer or a work item, or one that another CPU asked for.
 fn announced(group: &Group<'_>, accountant: &Accountant<'_>) -> Option<FunctionId> {
     let mut times: BTreeMap<FunctionId, u64> = BTreeMap::new();
     for piece in &group.pieces {

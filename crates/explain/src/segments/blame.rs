@@ -188,9 +188,13 @@ impl<'r> Context<'r> {
     }
 
     pub(super) fn blame(&self, slice: &Slice<'_>) -> Blame {
-        if let Some(blame) = self.slack(slice) {
-            return blame;
+        match self.slack(slice) {
+            Some(blame) => blame,
+            None => self.with_called(slice, self.unnamed(slice)),
         }
+    }
+
+    fn unnamed(&self, slice: &Slice<'_>) -> Blame {
         let Some(segment) = slice.segment else {
             return self.migration(slice).unwrap_or_else(|| self.nothing_recorded(slice));
         };

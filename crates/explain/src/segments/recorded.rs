@@ -7,6 +7,7 @@ use crate::blame::piece::{Blame, STOPPED_LEAST_NS};
 use crate::confidence::{CONCLUDED, LIKELY, RECORDED, STATED};
 use crate::stack;
 use crate::vocabulary::{self, Interrupt};
+use std::collections::BTreeMap;
 use whylate_core::figure;
 use whylate_core::recording::OWN;
 use whylate_core::result::CauseKind as Kind;
@@ -47,6 +48,50 @@ impl Context<'_> {
             }
             _ => Blame::unattributed(),
         }
+    }
+
+    /// Names the function that took most of an interrupt, a softirq or a worker's turn, where nothing else names one.
+    pub(super) fn with_called(&self, slice: &Slice<'_>, blame: Blame) -> Blame {
+        use Kind::{Irq, IrqsOff, PreemptOff, Softirq, Thread};
+        let can_call = matches!(blame.kind, Some(Irq | IrqsOff | PreemptOff | Softirq | Thread));
+        let segment = slice.segment.or(slice.neighbour).filter(|_| can_call && blame.function.is_none());
+        let Some((function, sender)) = segment.and_then(|segment| self.called(segment)) else { return blame };
+        let (what, asked) = match blame.kind {
+            Some(Irq | Softirq) => ("timer", "set"),
+            _ => ("work", "queued"),
+        };
+        let by = match sender {
+            Some(Sender { pid: 0, cpu, .. }) => format!(", {asked} on CPU {cpu}, which was idle"),
+            Some(Sender { command, pid, cpu, .. }) => format!(", {asked} on CPU {cpu} by {command} ({pid})"),
+            None => String::new(),
+        };
+        let evidence = format!("{}; it ran the {what} function {function}{by}", blame.evidence).into();
+        Blame { evidence, ..blame }.named(Some((function.to_owned(), Vec::new())))
+    }
+
+    /// The function that took at least half of a segment's time in the window, and who asked for it.
+    fn called(&self, segment: &Segment) -> Option<(&str, Option<&Sender>)> {
+        let is_within =
+            |inner: &Segment, outer: &Segment| inner.from_ns >= outer.from_ns && inner.to_ns <= outer.to_ns;
+        let inside = |one: &Segment| {
+            let (from_ns, to_ns) = (one.from_ns.max(self.window.from_ns), one.to_ns.min(self.window.to_ns));
+            to_ns.saturating_sub(from_ns)
+        };
+        // An interrupt calls for itself, not for the thread that it interrupts.
+        let callers = || self.recording.segments.iter().filter(|one| one.what.rank().is_some());
+        let caller = |called: &Segment| {
+            callers().filter(|one| is_within(called, one)).max_by_key(|one| one.what.rank())
+        };
+        let mut times: BTreeMap<&str, (u64, Option<&Sender>)> = BTreeMap::new();
+        for called in &self.recording.segments {
+            let Activity::Called { function, sender } = &called.what else { continue };
+            if is_within(called, segment) && caller(called).is_some_and(|one| one == segment) {
+                let entry = times.entry(function).or_default();
+                *entry = (entry.0 + inside(called), sender.as_ref().or(entry.1));
+            }
+        }
+        let (function, (time_ns, sender)) = times.into_iter().max_by_key(|(_, (time_ns, _))| *time_ns)?;
+        (time_ns > 0 && 2 * time_ns >= inside(segment)).then_some((function, sender))
     }
 
     /// Softirqs run with interrupts on: one delays a task, and not the timer's interrupt.

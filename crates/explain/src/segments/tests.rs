@@ -685,3 +685,43 @@ fn a_window_whose_begin_is_gone_says_so() {
     let recording = Recording { complete_from_ns: 10, ..Recording::default() };
     assert_eq!((recording.within(9, 20).lost, recording.within(10, 20).lost), (1, 0));
 }
+
+fn called(from_ns: u64, to_ns: u64, function: &str, sender: Option<(u32, &str)>) -> Segment {
+    let sender =
+        sender.map(|(pid, name)| Sender { cpu: CpuId(0), pid, process: pid, command: name.to_owned() });
+    segment(from_ns, to_ns, Activity::Called { function: function.to_owned(), sender })
+}
+
+#[test]
+fn a_worker_is_named_by_the_work_item_that_took_most_of_its_turn() {
+    let named = |items: Vec<Segment>| {
+        let worker = ran(1_010_000, 1_050_000, thread(31, -21, "kworker/1:0"));
+        let segments = std::iter::once(worker).chain(items).collect();
+        let cause = first(&window(false, 1_055_000), segments);
+        assert_eq!((cause.kind, cause.actor.as_deref()), (CauseKind::Thread, Some("kworker/1:0")));
+        (cause.function, cause.evidence)
+    };
+    let (function, evidence) = named(vec![
+        called(1_011_000, 1_016_000, "vmstat_update", None),
+        called(1_017_000, 1_049_000, "clocksource_watchdog_work", Some((77, "chrony"))),
+    ]);
+    assert_eq!(function.as_deref(), Some("clocksource_watchdog_work"));
+    assert!(says("a-work-item-and-who-queued-it", &evidence[0]));
+    let (function, _) = named(vec![called(1_011_000, 1_016_000, "vmstat_update", None)]);
+    assert_eq!(function, None, "an eighth of the time");
+    let tick = segment(1_012_000, 1_047_000, Activity::Vector { vector: 0xec });
+    let worker = ran(1_000_000, 1_055_000, thread(31, -21, "kworker/1:0"));
+    let of_tick = vec![tick, called(1_013_000, 1_046_000, "tick_nohz_handler", None), worker];
+    let cause = first(&window(false, 1_055_000), of_tick);
+    assert_eq!((cause.kind, cause.function.as_deref()), (CauseKind::Irq, Some("tick_nohz_handler")));
+    assert!(cause.evidence.iter().all(|line| !line.contains("work item")), "{:?}", cause.evidence);
+}
+
+#[test]
+fn a_softirq_of_timers_is_named_by_the_function_of_the_timer() {
+    let softirq = segment(1_010_000, 1_050_000, Activity::Softirq { number: 1 });
+    let item = called(1_012_000, 1_049_000, "neigh_timer_handler", Some((0, "swapper")));
+    let cause = first(&window(false, 1_055_000), vec![item, softirq]);
+    assert_eq!((cause.kind, cause.function.as_deref()), (CauseKind::Softirq, Some("neigh_timer_handler")));
+    assert!(says("a-timer-set-by-the-idle-task", &cause.evidence[0]));
+}

@@ -44,6 +44,8 @@ pub(crate) struct States {
     pub(crate) has_switches: bool,
     /// Moments at which events of a CPU contradict each other: some between them are not in the trace.
     pub(crate) breaks: Vec<(CpuId, u64)>,
+    /// The function of the work item that each worker of a workqueue runs.
+    works: HashMap<u32, stacks::FunctionId>,
 }
 
 pub(crate) fn sweep(window: &Window, reader: &dyn Reader) -> States {
@@ -168,7 +170,9 @@ impl States {
             path: cpu.stacks.get(cpu.stack_key()),
             irqs_section: cpu.irqs_section,
             preempt_section: cpu.preempt_section,
-            announced: cpu.announced,
+            announced: cpu
+                .announced
+                .or_else(|| self.works.get(&cpu.pid?).copied().filter(|_| level == Level::Thread)),
             idle_state: cpu.idle_state,
         };
         let events = (cpu.last, index);
@@ -235,7 +239,17 @@ impl States {
             EventKind::TimerExpire { function, .. } => {
                 cpu.announced = Some(self.functions.id(function, reader));
             }
-            EventKind::RemoteFunctionExit { .. } | EventKind::TimerExpireExit { .. } => cpu.announced = None,
+            EventKind::WheelExpire { function, .. } => {
+                cpu.announced = Some(self.functions.id(function, reader));
+            }
+            EventKind::RemoteFunctionExit { .. }
+            | EventKind::TimerExpireExit { .. }
+            | EventKind::WheelExpireExit { .. } => cpu.announced = None,
+            EventKind::WorkBegin { function, .. } => {
+                let function = self.functions.id(function, reader);
+                self.works.extend(event.pid.map(|pid| (pid, function)));
+            }
+            EventKind::WorkEnd { .. } => _ = event.pid.map(|pid| self.works.remove(&pid)),
             _ => cpu.scheduling &= !matches!(event.kind, EventKind::SyscallEnter { .. }),
         }
         let opens = match event.kind {

@@ -25,7 +25,7 @@ const BEFORE_NS: u64 = 200_000;
 /// Without these there are no causes.
 const NEEDED: [&str; 2] = ["sched/sched_switch", "sched/sched_waking"];
 /// What else is recorded where the kernel has it, by what is missing without.
-const OPTIONAL: [(&str, &[&str]); 9] = [
+const OPTIONAL: [(&str, &[&str]); 11] = [
     ("late timers", &["timer/hrtimer_start", "timer/hrtimer_expire_entry", "timer/hrtimer_expire_exit"]),
     ("interrupts by line", &["irq/irq_handler_entry", "irq/irq_handler_exit"]),
     ("softirqs", &["irq/softirq_entry", "irq/softirq_exit"]),
@@ -34,6 +34,8 @@ const OPTIONAL: [(&str, &[&str]); 9] = [
     ("page faults", &PAGE_FAULTS),
     ("migrations", &["sched/sched_migrate_task"]),
     ("locks", &["lock/contention_begin", "lock/contention_end"]),
+    ("functions of timers", &["timer/timer_expire_entry", "timer/timer_expire_exit"]),
+    ("work items", &["workqueue/workqueue_execute_start", "workqueue/workqueue_execute_end"]),
     ("functions run for other CPUs", &["csd/csd_function_entry", "csd/csd_function_exit"]),
 ];
 /// Recorded of the measuring threads alone.

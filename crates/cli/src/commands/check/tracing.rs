@@ -64,7 +64,7 @@ const TRACERS: [(&str, &str, &str); 4] = [
 /// The effect of a histogram that cannot be counted.
 const EMPTY: &str = "this histogram stays empty";
 
-const MEANINGS: [Meaning; 23] = [
+const MEANINGS: [Meaning; 25] = [
     Meaning {
         name: "BPF programs",
         source: "tracing programs with BTF",
@@ -130,6 +130,18 @@ const MEANINGS: [Meaning; 23] = [
         source: "irq:softirq_entry, _exit",
         effect: "time in softirqs is not named",
         fix: "a kernel with the events irq:softirq_entry and _exit",
+    },
+    Meaning {
+        name: "functions of timers",
+        source: "timer:timer_start, timer:timer_expire_entry, _exit",
+        effect: "a TIMER softirq has no function",
+        fix: "a kernel with the events timer:timer_*",
+    },
+    Meaning {
+        name: "work items",
+        source: "workqueue:workqueue_queue_work, workqueue_execute_start, _end",
+        effect: "a `kworker` has no function",
+        fix: "a kernel with the events workqueue:*",
     },
     Meaning {
         name: "non-maskable interrupts",

@@ -81,9 +81,19 @@ events! { fields:
         "timer_init";
         "timer_start";
         "timer_cancel";
-        "timer_expire_entry";
-        "timer_expire_exit";
+        "timer_expire_entry" => WheelExpire {
+            timer: fields.address("timer")?,
+            function: fields.symbol("function")?,
+        };
+        "timer_expire_exit" => WheelExpireExit { timer: fields.address("timer")? };
         "tick_stop";
+    }
+    "workqueue" {
+        "workqueue_execute_start" => WorkBegin {
+            work: fields.address("work")?,
+            function: fields.symbol("function")?,
+        }, text Some(text::work_begin);
+        "workqueue_execute_end" => WorkEnd { work: fields.address("work")? }, text Some(text::work_end);
     }
     "irq" {
         "irq_handler_entry" => IrqEntry { irq: fields.u32("irq")?, name: fields.name("name")? };

@@ -243,6 +243,19 @@ pub(in crate::parse) fn nmi(text: &mut Text<'_>) -> Option<EventKind> {
     Some(EventKind::Nmi { handler: symbol(handler, text.texts)?, duration_ns })
 }
 
+/// `work struct 0xffff…: function vmstat_update`.
+pub(in crate::parse) fn work_begin(text: &mut Text<'_>) -> Option<EventKind> {
+    let (work, function) = scan::split(text.fields.strip_prefix(b"work struct ")?, b": function ")?;
+    let function = symbol(scan::token(function).0, text.texts)?;
+    Some(EventKind::WorkBegin { work: scan::hexadecimal(work)?, function })
+}
+
+/// The same, or `work struct 0xffff…` before Linux 5.5.
+pub(in crate::parse) fn work_end(text: &mut Text<'_>) -> Option<EventKind> {
+    let work = scan::token(text.fields.strip_prefix(b"work struct ")?).0;
+    Some(EventKind::WorkEnd { work: scan::hexadecimal(work.strip_suffix(b":").unwrap_or(work))? })
+}
+
 /// `0xffff… (flags=SPIN|READ)`.
 pub(in crate::parse) fn lock_wait(text: &mut Text<'_>) -> Option<EventKind> {
     const FLAGS: [&[u8]; 6] = [b"SPIN", b"READ", b"WRITE", b"RT", b"PERCPU", b"MUTEX"];

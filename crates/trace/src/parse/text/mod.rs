@@ -24,7 +24,7 @@ use super::lines::{LineError, Lines};
 use super::{ParseError, Source};
 use crate::event::{Event, Frames, Names, Symbol};
 use crate::reader::{Reader, Selection, TraceInfo};
-pub(super) use fields::{Text, function_field, lock_wait, lock_wait_end, nmi};
+pub(super) use fields::{Text, function_field, lock_wait, lock_wait_end, nmi, work_begin, work_end};
 use machine::Machine;
 pub(super) use machine::unquoted;
 pub(super) use prefix::begins_event;
