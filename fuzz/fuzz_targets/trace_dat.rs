@@ -3,7 +3,7 @@
 #![no_main]
 
 #[allow(dead_code)]
-#[path = "lines.rs"]
+#[path = "../src/lines.rs"]
 mod lines;
 
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};

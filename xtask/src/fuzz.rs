@@ -76,6 +76,15 @@ mod tests {
     }
 
     #[test]
+    fn each_source_is_a_program_of_the_package() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let package = std::fs::read_to_string(root.join("fuzz/Cargo.toml")).unwrap();
+        let mut programs: Vec<&str> = package.split("[[bin]]\nname = \"").skip(1).filter_map(|it| it.split('"').next()).collect();
+        programs.sort_unstable();
+        assert_eq!(targets(&root).unwrap(), programs);
+    }
+
+    #[test]
     fn a_missing_folder_is_named() {
         let root = tempfile::tempdir().unwrap();
         assert!(targets(root.path()).unwrap_err().to_string().contains("fuzz_targets"));

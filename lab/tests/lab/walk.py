@@ -1,8 +1,11 @@
-"""Sets each of the kernel's settings (each EVERY-th from FIRST on, and those known to move others) to another value,
-restores it, and compares all settings with what was before. Ends with 1 when one differs, or when `restore` fails."""
-import collections, glob, os, re, stat, subprocess, sys
+"""Sets each of the kernel's settings (or COUNT that SEED chooses, or those below OF) to another value, restores it, and
+compares all settings with what was before: once for BATCH of them, and after each one of them again where something
+differs. A value that also moves without a change is not quiet, and a difference counts when it comes a second time.
+Ends with 1 when there is one, or when `restore` fails."""
+import collections, glob, os, random, re, stat, subprocess, sys, time
 
-EVERY, FIRST, OF = int(os.environ["EVERY"]), int(os.environ["FIRST"]), os.environ.get("OF", "")
+COUNT, SEED, OF = int(os.environ.get("COUNT", "0")), os.environ.get("SEED", "0"), os.environ.get("OF", "")
+BATCH = 8
 os.environ["WHYLATE_STATE_DIR"] = "/tmp/walk"
 GROUP = "/sys/fs/cgroup/walked"
 # Folders, and how deep they are walked.
@@ -46,9 +49,10 @@ def read(path):
 
 
 def is_setting(path):
+    """Also what can be written and not read: that has to be refused."""
     about = os.lstat(path)
     is_text = not path.startswith("/sys/") or path.startswith(("/sys/fs/", "/sys/kernel/debug/")) or about.st_size == 4096
-    return stat.S_ISREG(about.st_mode) and about.st_mode & 0o600 == 0o600 and is_text and not BY_ITSELF.search(path)
+    return stat.S_ISREG(about.st_mode) and about.st_mode & 0o200 and is_text and not BY_ITSELF.search(path)
 
 
 def below(folder, depth):
@@ -70,6 +74,14 @@ def settings():
 
 def snapshot():
     return {path: value for path in settings() if (value := read(path)) is not None}
+
+
+def write(path, value):
+    try:
+        with open(path, "w") as file:
+            file.write(value)
+    except OSError as error:
+        return error
 
 
 def others(path, old):
@@ -115,46 +127,124 @@ def apply(path, old):
     return None, reason
 
 
+class Walk:
+    def __init__(self):
+        # What moves within some seconds does so by itself.
+        walks = [snapshot() for _ in range(4) if time.sleep(1) is None]
+        self.base = walks[-1]
+        self.quiet = {path for path, value in self.base.items() if all(walk.get(path) == value for walk in walks)}
+        self.noise = set(self.base) - self.quiet
+        self.changed, self.holes, self.once, self.refused = set(), {}, {}, {}
+
+    def differences(self):
+        """What is not as it was."""
+        now = snapshot()
+        return {path: (self.base.get(path), now.get(path)) for path in sorted(self.quiet | (now.keys() - self.base.keys()))
+                if path not in self.noise and self.base.get(path) != now.get(path)}
+
+    def put_back(self, differences):
+        """Writes what was before, so that the next difference is one, too; what cannot be written is the new state."""
+        for path, (old, _) in differences.items():
+            inside = re.search(r"\[(.*?)\]", old or "")
+            if old is not None:
+                write(path, inside.group(1) if inside else old)
+        now = snapshot()
+        for path in differences:
+            self.base.pop(path, None)
+            if path in now:
+                self.base[path] = now[path]
+                self.quiet.add(path)
+
+    def change(self, path):
+        """Sets and restores one setting; what is wrong with that."""
+        old = read(path)
+        value, reason = apply(path, (old or "").strip().replace("\t", " "))
+        if value is None:
+            self.refused[path] = reason
+            return [reason] if reason.startswith("3:") else []
+        self.changed.add(path)
+        if old is None:
+            return [f"it cannot be read, and {value} was set"]
+        status, said = whylate("restore")
+        return [] if status == 0 else [f"{value!r} was set; restore ended with {status}: {said}"]
+
+    def control(self):
+        """As long as a change takes, without one: what differs now moves by itself."""
+        for _ in range(2):
+            whylate("apply", "sysctl", "vm.stat_interval", "7")
+            whylate("restore")
+        moved = self.differences()
+        self.noise |= moved.keys()
+        self.put_back(moved)
+
+    def closer(self, path):
+        """Whether this change leaves the same difference twice."""
+        self.control()
+        self.change(path)
+        first = self.differences()
+        if not first:
+            return
+        self.put_back(first)
+        self.control()
+        self.change(path)
+        second = self.differences()
+        self.put_back(second)
+        for one in first.keys() - self.noise:
+            old, now = first[one]
+            said = f"{one} was {old!r} and is {now!r}"
+            if one in second or self.base.get(one) != old:
+                self.holes.setdefault(path, []).append(said)
+            else:
+                self.once.setdefault(path, []).append(said)
+
+    def batch(self, paths):
+        for path in paths:
+            if found := self.change(path):
+                # It may be that another program changed something meanwhile.
+                whylate("restore")
+                if found := self.change(path) or (found if found[0].startswith("it cannot") else []):
+                    self.holes.setdefault(path, []).extend(found)
+        found = self.differences()
+        if not found:
+            return
+        print("differs after", paths[0], "to", paths[-1], found, flush=True)
+        known = set(self.holes)
+        self.put_back(found)
+        for path in paths:
+            if path not in self.refused:
+                self.closer(path)
+        # What is of none of them alone.
+        if not set(self.holes) - known and (found := {one: it for one, it in found.items() if one not in self.noise}):
+            lost = [one for one, (old, _) in found.items() if self.base.get(one) != old]
+            (self.holes if lost else self.once)[" ".join(paths)] = [f"{one} was {old!r} and is {now!r}" for one, (old, now) in found.items()]
+
+
 def main():
     os.makedirs(GROUP, exist_ok=True)
     for path, value in BY_HAND.items():
-        try:
-            with open(path, "w") as file:
-                file.write(value)
-        except OSError as error:
+        if error := write(path, value):
             print(f"not set by hand: {path}: {error}")
-    first, before = snapshot(), snapshot()
-    quiet = {path for path, value in before.items() if first.get(path) == value}
-    tried = [f"/proc/sys/{key}" for key in KNOWN if os.path.exists(f"/proc/sys/{key}")]
-    tried += [os.path.realpath(path) for path in ALSO if os.path.exists(path)]
-    tried += [path for number, path in enumerate(settings()) if number % EVERY == FIRST % EVERY]
-    tried = [path for path in tried if path.startswith(OF)]
-    changed, holes, refused = 0, 0, collections.Counter()
-    for path in tried:
-        old = (read(path) or "").strip().replace("\t", " ")
-        value, reason = apply(path, old)
-        found = []
-        if value is not None:
-            changed += 1
-            status, said = whylate("restore")
-            if status != 0:
-                found.append(f"restore ended with {status}: {said}")
-        else:
-            if reason.startswith("3:"):
-                found.append(reason)
-            refused[re.sub(r"[`/][^ ]*", "…", reason.split("\n")[0])[:200]] += 1
-        now = snapshot()
-        for one in sorted(quiet & (before.keys() | now.keys())):
-            if before.get(one) != now.get(one):
-                found.append(f"{one} was {before.get(one)!r} and is {now.get(one)!r}")
-        before = now
-        if found:
-            holes += 1
-            print(f"hole {path} {old!r} -> {value!r}: {'; '.join(found)}", flush=True)
-    for reason, count in refused.most_common():
+    everything = settings()
+    tried = [path for path in everything if path.startswith(OF)]
+    if COUNT:
+        known = [f"/proc/sys/{key}" for key in KNOWN] + [os.path.realpath(path) for path in ALSO]
+        chosen = random.Random(SEED)
+        tried = chosen.sample([path for path in tried if path in known], min(COUNT // 4, len(known))) + chosen.sample(tried, min(COUNT, len(tried)))
+    began, walk = time.time(), Walk()
+    for first in range(0, len(tried), BATCH):
+        walk.batch(tried[first : first + BATCH])
+    reasons = collections.Counter(re.sub(r"[`/][^ ]*", "…", said.split("\n")[0])[:200] for said in walk.refused.values())
+    for reason, count in reasons.most_common():
         print(f"refused {count}: {reason}")
-    print(f"walk: {len(tried)} tried, {changed} changed and restored, {sum(refused.values())} refused, {holes} holes")
-    return min(holes, 1)
+    for word, found in (("once", walk.once), ("hole", walk.holes)):
+        for path, said in found.items():
+            print(f"{word} {path}: {'; '.join(said)}")
+    print(f"by itself {len(walk.noise)}: {' '.join(sorted(walk.noise))}")
+    print(
+        f"walk: seed {SEED}, {len(everything)} settings, {len(set(tried))} tried, {len(walk.changed)} changed and restored,"
+        f" {len(walk.refused)} refused, {len(walk.holes)} holes, {time.time() - began:.0f} s"
+    )
+    return min(len(walk.holes), 1)
 
 
 sys.exit(main())

@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use whylate_core::Plan;
 use whylate_core::plan::{LoadKind, TreatmentKind, TreatmentPlan};
+use whylate_runner::campaign::{CAMPAIGN_FILE, LoaderName};
 use whylate_store::{INFO_FILE, Reader};
 
 /// Asks before root does what a plan says that another user can write or exchange, unless `trusted`. The user who typed
@@ -18,12 +19,34 @@ pub(super) fn check(plan: &Plan, path: &Path, file: &File, trusted: bool) -> Res
     check_deeds(&commands.chain(settings(&plan.treatment)).collect::<Vec<_>>(), path, file, trusted)
 }
 
-/// The same of a run that goes on with the plan in its directory.
+/// The same of a run that goes on with the plan in its directory, and of a search with its treatments.
 pub(super) fn check_run(run: &Reader, trusted: bool) -> Result<()> {
     let path = run.path().join(INFO_FILE);
     let cannot_read = || format!("cannot read {}", path.display());
     let file = run.folder().open_file(INFO_FILE).with_context(cannot_read)?.with_context(cannot_read)?;
-    check(&run.info().plan, &path, &file, trusted)
+    check(&run.info().plan, &path, &file, trusted)?;
+    let arms = run.info().fix.iter().flat_map(|rules| &rules.arms);
+    check_settings(&arms.map(|arm| arm.treatment.clone()).collect::<Vec<_>>(), &path, &file, trusted)
+}
+
+/// Refuses a campaign that another user can write or exchange: it names the script that boots the machine, and root runs
+/// its own script after each boot, without asking. `folder` may not be there yet.
+pub(super) fn check_campaign(folder: &Path, loader: &LoaderName) -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let file = folder.join(CAMPAIGN_FILE);
+    let script = match loader {
+        LoaderName::Script(path) => Some(Path::new(path)).filter(|path| path.exists()),
+        _ => None,
+    };
+    for path in file.ancestors().find(|path| path.exists()).into_iter().chain(script) {
+        let opened = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+        if let Some(problem) = problem(path, &opened)? {
+            bail!("{}: {problem}, and a campaign acts as root: take a folder of root alone", path.display());
+        }
+    }
+    Ok(())
 }
 
 /// The same of a file that names settings alone.
@@ -39,19 +62,7 @@ fn check_deeds(deeds: &[String], path: &Path, file: &File, trusted: bool) -> Res
     if trusted || deeds.is_empty() || !rustix::process::geteuid().is_root() {
         return Ok(());
     }
-    let about = file.metadata().with_context(|| format!("cannot read the plan {}", path.display()))?;
-    let place = fs::canonicalize(path).with_context(|| format!("cannot read the plan {}", path.display()))?;
-    let folders = place.ancestors().skip(1).map(|folder| (folder, fs::metadata(folder)));
-    let is_at = fs::metadata(&place).is_ok_and(|it| (it.dev(), it.ino()) == (about.dev(), about.ino()));
-    if !is_at {
-        bail!("{}: another file was put in its place while it was read", path.display());
-    }
-    let mut writers = folders.filter_map(|(folder, about)| {
-        let whose = about.map_or(Some("no one knows who".to_owned()), |about| writer(&about, true));
-        whose.map(|whose| format!("{whose} can exchange what is in {}", folder.display()))
-    });
-    let own = writer(&about, false).map(|whose| format!("{whose} can write this plan"));
-    let Some(problem) = own.or_else(|| writers.next()) else { return Ok(()) };
+    let Some(problem) = problem(path, file)? else { return Ok(()) };
     let what = format!("{}: {problem}, and it acts as root", path.display());
     if !stdin().is_terminal() {
         bail!("{what}: {}; read it, then add `--trust-plan`", deeds.join("; "));
@@ -62,6 +73,24 @@ fn check_deeds(deeds: &[String], path: &Path, file: &File, trusted: bool) -> Res
     let mut answer = String::new();
     stdin().read_line(&mut answer)?;
     if answer.trim().eq_ignore_ascii_case("y") { Ok(()) } else { bail!("nothing was run") }
+}
+
+/// Which other user can write the file or folder that was opened at `path`, or exchange it.
+fn problem(path: &Path, file: &File) -> Result<Option<String>> {
+    let cannot_read = || format!("cannot read the plan {}", path.display());
+    let about = file.metadata().with_context(cannot_read)?;
+    let place = fs::canonicalize(path).with_context(cannot_read)?;
+    let folders = place.ancestors().skip(1).map(|folder| (folder, fs::metadata(folder)));
+    let is_at = fs::metadata(&place).is_ok_and(|it| (it.dev(), it.ino()) == (about.dev(), about.ino()));
+    if !is_at {
+        bail!("{}: another file was put in its place while it was read", path.display());
+    }
+    let mut writers = folders.filter_map(|(folder, about)| {
+        let whose = about.map_or(Some("no one knows who".to_owned()), |about| writer(&about, true));
+        whose.map(|whose| format!("{whose} can exchange what is in {}", folder.display()))
+    });
+    let own = writer(&about, about.is_dir()).map(|whose| format!("{whose} can write this plan"));
+    Ok(own.or_else(|| writers.next()))
 }
 
 /// Who else can write a file, or exchange what is in a folder, that root trusts.

@@ -1,6 +1,7 @@
 //! SECURITY.md, sentence by sentence: each promise has tests, by their names. What no other file tries is tried here.
 
-use crate::tool::{Said, command, finish, folder, start, text, wait, whylate, write};
+use crate::tool::{Said, alone, command, finish, folder, start, text, wait, whylate, write};
+use crate::treat::Fake;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::collections::BTreeMap;
 use std::fs;
@@ -75,7 +76,14 @@ const PROMISES: &[(&str, &[&str])] = &[
     ),
     (
         "so too for the plan of a run that goes on",
-        &["crates/cli/tests/cli/security.rs root_goes_on_with_no_run_that_another_user_can_exchange"],
+        &[
+            "crates/cli/tests/cli/security.rs root_goes_on_with_no_run_that_another_user_can_exchange",
+            "crates/cli/tests/cli/security.rs root_searches_with_no_settings_that_another_user_can_write",
+        ],
+    ),
+    (
+        "A campaign that another user can write or exchange is refused",
+        &["crates/cli/tests/cli/security.rs root_goes_on_with_no_campaign_that_another_user_can_write"],
     ),
     (
         "name a setting that runs programs",
@@ -315,6 +323,94 @@ fn root_goes_on_with_no_run_that_another_user_can_exchange() {
     chown(&path, Some(0), Some(OTHER_USER)).unwrap();
     mode(&path, 0o775);
     refuses("a run that a group can exchange");
+}
+
+/// "so too for the plan of a run that goes on (`--resume`, `fix --verify`) and the settings of a file (`fix --audit`)".
+#[test]
+fn root_searches_with_no_settings_that_another_user_can_write() {
+    if !is_root("only root can have files of another user") {
+        return;
+    }
+    let _alone = alone();
+    let fake = Fake::new("== proc/sys/vm/swappiness := 60\n== sys/devices/system/cpu/present := 0\n== sys/devices/system/cpu/online := 0\n");
+    let folder = folder();
+    mode(folder.path(), 0o755);
+    let plan = write(&folder, "plan.toml", PLAN);
+    let settings = write(&folder, "copied.conf", "vm.swappiness = 10\n");
+    let path = folder.path().join("search");
+    let audit = ["fix", &plan, "--audit", &settings, "-o", text(&path), "--yes", "all", "--budget", "1s", "-q"];
+    let asks = |arguments: &[&str]| {
+        let said = fake.whylate(arguments);
+        let asks = said.stderr.contains("--trust-plan");
+        assert!(!asks || said.code == Some(1) && said.stderr.contains("vm.swappiness = 10"), "{said:?}");
+        asks
+    };
+    mode(Path::new(&settings), 0o664);
+    assert!(asks(&audit) && !path.exists());
+    mode(Path::new(&settings), 0o644);
+    assert!(!asks(&audit) && path.exists());
+    let info = path.join("run.json");
+    let mut document: serde_json::Value = serde_json::from_str(&fs::read_to_string(&info).unwrap()).unwrap();
+    // The plan of a search may name none of the settings that it goes on with.
+    for treatments in [document["plan"]["treatment"].clone(), serde_json::json!([])] {
+        (document["plan"]["treatment"], document["state"]) = (treatments, serde_json::json!("interrupted"));
+        fs::write(&info, document.to_string()).unwrap();
+        for words in [["fix", "--resume"], ["fix", "--verify"]] {
+            let go_on = [&words[..], &[text(&path), "-q"]].concat();
+            mode(&path, 0o777);
+            assert!(asks(&go_on), "{words:?}: a folder that others can exchange");
+            mode(&path, 0o755);
+            chown(&info, Some(OTHER_USER), None).unwrap();
+            assert!(asks(&go_on), "{words:?}: a plan of another user");
+            assert!(!asks(&[&go_on[..], &["--trust-plan"]].concat()), "{words:?}");
+            chown(&info, Some(0), None).unwrap();
+        }
+    }
+}
+
+/// The same of a campaign, which also names the script that boots the machine.
+#[test]
+fn root_goes_on_with_no_campaign_that_another_user_can_write() {
+    if !is_root("only root can have files of another user") {
+        return;
+    }
+    let fake = Fake::new(
+        "== proc/sys/kernel/random/boot_id := one\n== proc/sys/kernel/osrelease := 6.1.0\n== proc/cmdline := quiet\n== sys/devices/system/cpu/present := 0\n== sys/devices/system/cpu/online := 0\n",
+    );
+    let folder = folder();
+    mode(folder.path(), 0o755);
+    let plan = write(&folder, "plan.toml", PLAN);
+    let loader = write(&folder, "loader", "#!/bin/sh\necho \"$1\" >>\"${0%/*}/said\"\n");
+    mode(Path::new(&loader), 0o755);
+    let path = folder.path().join("c");
+    let campaign = |words: &[&str]| fake.whylate(&[&["fix", "--campaign", text(&path)], words].concat());
+    let ran = || fs::read_to_string(folder.path().join("said")).unwrap_or_default().lines().count();
+    let begin = [&plan[..], "--boot", "isolcpus=1", "--boot-loader", &loader, "--yes", "all", "--trust-plan"];
+    let refuses = |words: &[&str], what: &str| {
+        let before = ran();
+        let said = campaign(words);
+        assert!(said.code == Some(1) && said.stderr.contains("acts as root"), "{what}: {said:?}");
+        assert_eq!(ran(), before, "{what}: its script ran");
+    };
+    mode(folder.path(), 0o777);
+    refuses(&begin, "a folder in one of others");
+    mode(folder.path(), 0o755);
+    chown(&loader, Some(OTHER_USER), None).unwrap();
+    refuses(&begin, "a script of another user");
+    chown(&loader, Some(0), None).unwrap();
+    assert!(!path.exists());
+    let said = campaign(&begin);
+    assert!(said.code == Some(0) && ran() > 0, "{said:?}");
+    let note = path.join("campaign.json");
+    for words in ["--continue", "--remove"] {
+        chown(&note, Some(OTHER_USER), None).unwrap();
+        refuses(&[words], "a campaign of another user");
+        chown(&note, Some(0), None).unwrap();
+        mode(&path, 0o775);
+        refuses(&[words], "a campaign that a group can exchange");
+        mode(&path, 0o755);
+    }
+    assert_eq!(campaign(&["--remove"]).code, Some(0));
 }
 
 /// "Only regular files are read, and none waits (`O_NONBLOCK`)": by each command that reads a run.

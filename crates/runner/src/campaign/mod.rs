@@ -21,7 +21,7 @@ mod unit;
 
 pub use loader::{AskedBoot, Loader, LoaderName, ways};
 pub use outside::Outside;
-pub use state::{Campaign, CampaignError};
+pub use state::{CAMPAIGN_FILE, Campaign, CampaignError};
 pub use unit::Continuation;
 
 use crate::fix::{Adviser, Boot, Proposal};

@@ -10,7 +10,7 @@ use whylate_core::result::FixRegistration;
 use whylate_host::HostError;
 use whylate_treat::whole_file;
 
-const FILE: &str = "campaign.json";
+pub const CAMPAIGN_FILE: &str = "campaign.json";
 const FORMAT: &str = "whylate.campaign/1";
 /// The run directory of its search.
 const SEARCH: &str = "search";
@@ -74,7 +74,7 @@ impl Campaign {
     /// # Errors
     /// There is none, or its file cannot be understood.
     pub fn read(folder: &Path) -> Result<Self, CampaignError> {
-        let path = folder.join(FILE);
+        let path = folder.join(CAMPAIGN_FILE);
         let text = fs::read_to_string(&path).map_err(|source| CampaignError::File {
             what: "read",
             path: path.clone(),
@@ -91,13 +91,13 @@ impl Campaign {
 
     /// Whether there is a campaign in `folder`.
     pub fn exists(folder: &Path) -> bool {
-        folder.join(FILE).exists()
+        folder.join(CAMPAIGN_FILE).exists()
     }
 
     /// Brings it to the disk, whole.
     pub fn write(&self, folder: &Path) -> Result<(), CampaignError> {
         let text = serde_json::to_string_pretty(self).unwrap_or_default();
-        write_whole(&folder.join(FILE), &(text + "\n"))
+        write_whole(&folder.join(CAMPAIGN_FILE), &(text + "\n"))
     }
 
     pub fn search(folder: &Path) -> PathBuf {
@@ -112,7 +112,7 @@ impl Campaign {
     }
 
     pub(super) fn delete(folder: &Path) -> Result<(), CampaignError> {
-        remove(&folder.join(FILE))
+        remove(&folder.join(CAMPAIGN_FILE))
     }
 }
 

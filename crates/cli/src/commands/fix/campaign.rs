@@ -2,6 +2,7 @@
 
 use super::{announce, conclude, planned, result_of};
 use crate::arguments::FixArguments;
+use crate::commands::foreign;
 use crate::exit::{Ending, Refused};
 use crate::screen::Screen;
 use crate::{machine, output, signals};
@@ -32,7 +33,7 @@ pub(super) fn execute(arguments: &FixArguments, folder: &Path, host: &Host) -> R
         return Err(NO_RIGHT.into());
     }
     if arguments.remove {
-        let campaign = Campaign::read(&folder)?;
+        let campaign = read(&folder)?;
         if !campaign.removed {
             remove(&folder, campaign, host)?;
         }
@@ -44,6 +45,13 @@ pub(super) fn execute(arguments: &FixArguments, folder: &Path, host: &Host) -> R
         begin(arguments, &folder, host)?;
     }
     go_on(arguments, &folder, host)
+}
+
+/// The campaign in `folder`, which root trusts.
+fn read(folder: &Path) -> Result<Campaign> {
+    let campaign = Campaign::read(folder)?;
+    foreign::check_campaign(folder, &campaign.loader)?;
+    Ok(campaign)
 }
 
 /// Registers a campaign, and writes what boots the machine and goes on after it.
@@ -77,6 +85,7 @@ fn begin(arguments: &FixArguments, folder: &Path, host: &Host) -> Result<()> {
              machine",
         )?,
     };
+    foreign::check_campaign(folder, &name)?;
     // What cannot be measured is refused before anything is written.
     check_tracers(prepare(plan.clone(), now, false)?, &host.settings)?;
     let campaign = Campaign::new(plan, rules, name, every_day);
@@ -140,7 +149,7 @@ fn agreed(arguments: &FixArguments, campaign: &Campaign, folder: &Path) -> Resul
 
 /// Measures what this boot is for, and asks for the next one; at the end removes everything.
 fn go_on(arguments: &FixArguments, folder: &Path, host: &Host) -> Result<Ending> {
-    let campaign = Campaign::read(folder)?;
+    let campaign = read(folder)?;
     let search = Campaign::search(folder);
     if campaign.removed {
         bail!("{0} has ended; what it proved: whylate fix --show {1}", folder.display(), search.display());
