@@ -12,7 +12,7 @@ use libfuzzer_sys::{fuzz_mutator, fuzz_target};
 use whylate_explain::{Export, Options, explain, export};
 use whylate_trace::parse::{Source, from_source};
 
-fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| lines::of_text(data, size, max_size, seed));
+fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| { lines::of_text(data, size, max_size, seed) });
 
 fuzz_target!(|input: &[u8]| {
     let Ok(source) = Source::memory("fuzz", input.to_vec()) else { return };

@@ -20,6 +20,6 @@ fuzz_target!(|input: &[u8]| {
             let lines = input.iter().filter(|byte| **byte == b'\n').count() + 1;
             assert!(line <= lines && column <= input.len() + 1, "line {line}, column {column}");
         }
-        Err(ImportError::Foreign { .. }) => {}
+        Err(ImportError::Foreign { .. } | ImportError::Named { .. }) => {}
     }
 });

@@ -47,7 +47,7 @@ static FORMATS: LazyLock<Vec<EventFormat>> = LazyLock::new(|| {
     .collect()
 });
 
-fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| lines::of_binary(data, size, max_size, seed));
+fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| { lines::of_binary(data, size, max_size, seed) });
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((flags, pages)) = bytes.split_first() else { return };

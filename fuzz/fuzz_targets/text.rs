@@ -38,7 +38,7 @@ fn check(error: &ParseError) {
     assert!(!shown.contains('\n'), "{shown}");
 }
 
-fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| lines::of_text(data, size, max_size, seed));
+fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| { lines::of_text(data, size, max_size, seed) });
 
 fuzz_target!(|input: &[u8]| {
     let source = Source::memory("fuzz", input).expect("memory can be read");

@@ -12,7 +12,7 @@ use whylate_trace::event::Symbol;
 use whylate_trace::internal::{Input, open_trace_dat};
 use whylate_trace::reader::{Reader, Selection};
 
-fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| lines::of_binary(data, size, max_size, seed));
+fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| { lines::of_binary(data, size, max_size, seed) });
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(mut reader) = open_trace_dat(&Input::memory(Path::new("fuzz.dat"), bytes)) else { return };

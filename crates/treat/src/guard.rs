@@ -5,7 +5,7 @@ use crate::claims;
 use crate::error::TreatError;
 use crate::journal::{Holder, IfDamaged, Journal, JournalEntry, JournalPlace, JournalRecord, State};
 use crate::neighbourhood::moved;
-use crate::neighbours::{Scope, Walk, is_same, of_kernel, replaced_by};
+use crate::neighbours::{Scope, Walk, is_same, moved_by, of_kernel, replaced_by};
 use crate::place::FoundSetting;
 use crate::planner::{Planner, Surroundings};
 use crate::undo::{Report, undo, undo_alone};
@@ -302,6 +302,17 @@ impl Guard {
         if change.undoing != Undoing::IfUnchanged || !is_file {
             return Ok(());
         }
+        let one_way = |source| TreatError::OneWay {
+            target: change.target.to_string(),
+            old: change.target.normal(old),
+            source,
+        };
+        if let Some(moved) = moved_by(&path).map(Target::file)
+            && let Some(value) = moved.now(&self.root)
+            && let Err(TreatError::Write { source, .. }) = moved.restore_at_once(&self.root, &value)
+        {
+            return Err(one_way(std::io::Error::other(format!("nor that of {moved}: {source}"))));
+        }
         match change.target.restore_at_once(&self.root, old) {
             // The right is missing for the new value, too, where it is said with its remedy.
             Err(TreatError::Write { source, .. })
@@ -311,10 +322,14 @@ impl Guard {
                 if old.trim() == "0" && other.is_some_and(|other| other != "0") {
                     return Ok(());
                 }
-                let (target, old) = (change.target.to_string(), change.target.normal(old));
-                Err(TreatError::OneWay { target, old, source })
+                Err(one_way(source))
             }
-            _ => Ok(()),
+            _ => match change.target.now(&self.root) {
+                Some(now) if now != change.target.normal(old) => {
+                    Err(one_way(std::io::Error::other(format!("written again, it reads `{now}`"))))
+                }
+                _ => Ok(()),
+            },
         }
     }
 

@@ -12,9 +12,10 @@ const FORWARD: &str = "/proc/sys/net/ipv4/ip_forward";
 fn in_own_network(name: &str, test: impl FnOnce(&HostRoot, &JournalPlace, &dyn Fn() -> Walk) + Send) {
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            #[expect(deprecated, reason = "it names one flag, which shares no memory or files")]
-            let left = rustix::thread::unshare(rustix::thread::UnshareFlags::NEWNET);
-            if let Err(error) = left {
+            let flags = rustix::thread::UnshareFlags::NEWNET | rustix::thread::UnshareFlags::NEWNS;
+            #[expect(deprecated, reason = "it names flags that share no memory or files")]
+            let left = rustix::thread::unshare(flags);
+            if let Err(error) = left.and_then(|()| mount_own_sys()) {
                 eprintln!("skipped: no network of its own: {error}");
                 return;
             }
@@ -33,6 +34,13 @@ fn in_own_network(name: &str, test: impl FnOnce(&HostRoot, &JournalPlace, &dyn F
             });
         });
     });
+}
+
+/// Interfaces in /sys are those of the network that it was mounted in.
+fn mount_own_sys() -> rustix::io::Result<()> {
+    use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+    mount("sysfs", "/sys", "sysfs", MountFlags::empty(), None)
 }
 
 fn set(path: &str, value: &str) {
@@ -60,6 +68,20 @@ fn what_is_moved_comes_back_with_what_moved_it() {
         assert!(report.is_complete(), "{report:?}");
         assert_eq!(walk(), before);
         assert!(place.read(root).unwrap().entries.is_empty());
+    });
+}
+
+#[test]
+fn an_empty_value_comes_back() {
+    in_own_network("empty", |root, place, _| {
+        let alias = "/sys/class/net/lo/ifalias";
+        assert_eq!(fs::read_to_string(alias).unwrap(), "");
+        let mut guard = Guard::begin(place, root, holder(root)).unwrap();
+        guard.apply("sysfs", &[Change::required(Target::file(alias), "loop", "tries")]).unwrap();
+        assert_eq!(fs::read_to_string(alias).unwrap(), "loop\n");
+        let report = guard.undo();
+        assert!(report.is_complete(), "{report:?}");
+        assert_eq!(fs::read_to_string(alias).unwrap(), "");
     });
 }
 

@@ -177,6 +177,12 @@ pub(crate) fn replaced_by(path: &str) -> Option<&'static str> {
     }
 }
 
+/// A setting that is known to change with this one, and not always to take its former value back.
+pub(crate) fn moved_by(path: &str) -> Option<String> {
+    const WEIGHTS: &str = "/sys/kernel/mm/mempolicy/weighted_interleave/";
+    path.strip_prefix(WEIGHTS).filter(|name| name.starts_with("node")).map(|_| format!("{WEIGHTS}auto"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

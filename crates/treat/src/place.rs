@@ -149,9 +149,19 @@ impl Target {
 
     /// The same, tried once.
     pub(crate) fn restore_at_once(&self, root: &HostRoot, read: &str) -> Result<(), TreatError> {
-        match self {
-            Self::File { reading, .. } => self.write_text(root, &reading.restoring(read)),
-            _ => self.write_text(root, read),
+        let Self::File { reading, .. } = self else { return self.write_text(root, read) };
+        let text = reading.restoring(read);
+        if self.is_on_disk(root) {
+            return self.write_text(root, &text);
+        }
+        // The kernel takes no notice of a write of nothing.
+        self.write_text(root, if text.is_empty() { "\n" } else { &text })?;
+        match self.read(root) {
+            // Some files keep the end of the line as a part of the value.
+            Ok(FoundSetting::Value(now)) if now != read && now.trim_end() == read.trim_end() => {
+                self.write_text(root, text.trim_end())
+            }
+            _ => Ok(()),
         }
     }
 

@@ -155,18 +155,21 @@ class Walk:
                 self.base[path] = now[path]
                 self.quiet.add(path)
 
-    def change(self, path):
-        """Sets and restores one setting; what is wrong with that."""
+    def set(self, path):
+        """Sets one; what is wrong with that."""
         old = read(path)
         value, reason = apply(path, (old or "").strip().replace("\t", " "))
         if value is None:
             self.refused[path] = reason
             return [reason] if reason.startswith("3:") else []
         self.changed.add(path)
-        if old is None:
-            return [f"it cannot be read, and {value} was set"]
+        return [f"it cannot be read, and {value} was set"] if old is None else []
+
+    def change(self, path):
+        """Sets and restores one."""
+        found = self.set(path)
         status, said = whylate("restore")
-        return [] if status == 0 else [f"{value!r} was set; restore ended with {status}: {said}"]
+        return found if status == 0 else [*found, f"restore ended with {status}: {said}"]
 
     def control(self):
         """As long as a change takes, without one: what differs now moves by itself."""
@@ -198,16 +201,20 @@ class Walk:
                 self.once.setdefault(path, []).append(said)
 
     def batch(self, paths):
-        for path in paths:
-            if found := self.change(path):
-                # It may be that another program changed something meanwhile.
-                whylate("restore")
-                if found := self.change(path) or (found if found[0].startswith("it cannot") else []):
-                    self.holes.setdefault(path, []).extend(found)
+        wrong = {path: found for path in paths if (found := self.set(path))}
+        status, said = whylate("restore")
+        if status != 0 or wrong:
+            print("restored with", status, said, wrong, flush=True)
+            whylate("restore")
+            # It may be that another program changed something meanwhile.
+            for path in paths:
+                if path in wrong or path not in self.refused:
+                    if found := self.change(path):
+                        self.holes.setdefault(path, []).extend(found)
         found = self.differences()
         if not found:
             return
-        print("differs after", paths[0], "to", paths[-1], found, flush=True)
+        print("differs:", found, flush=True)
         known = set(self.holes)
         self.put_back(found)
         for path in paths:
@@ -225,11 +232,12 @@ def main():
         if error := write(path, value):
             print(f"not set by hand: {path}: {error}")
     everything = settings()
-    tried = [path for path in everything if path.startswith(OF)]
+    tried = [path for path in everything if path.startswith(tuple(OF.split(",")))]
     if COUNT:
         known = [f"/proc/sys/{key}" for key in KNOWN] + [os.path.realpath(path) for path in ALSO]
         chosen = random.Random(SEED)
-        tried = chosen.sample([path for path in tried if path in known], min(COUNT // 4, len(known))) + chosen.sample(tried, min(COUNT, len(tried)))
+        known = [path for path in tried if path in known]
+        tried = chosen.sample(known, min(COUNT // 4, len(known))) + chosen.sample(tried, min(COUNT, len(tried)))
     began, walk = time.time(), Walk()
     for first in range(0, len(tried), BATCH):
         walk.batch(tried[first : first + BATCH])

@@ -44,6 +44,8 @@ fn is_volatile(path: &str) -> bool {
     VOLATILE.contains(&path)
         || path.starts_with("/proc/sys/kernel/random/")
         || VOLATILE_NAMES.contains(&path.rsplit('/').next().unwrap_or_default())
+        // Computed from the free memory and a ratio, which is the setting.
+        || path.contains("/bdi/") && path.ends_with("_bytes")
 }
 
 const PROGRAMS: [&str; 7] = [
@@ -167,6 +169,7 @@ mod tests {
             ("/proc/sys/kernel/yama/ptrace_scope", "3"),
             ("/proc/sys/net/ipv6/conf/eth0/disable_ipv6", "1"),
             ("/proc/sys/kernel/ns_last_pid", "7"),
+            ("/sys/devices/virtual/bdi/254:0/max_bytes", "4096"),
         ] {
             assert!(refusal(path, value).is_some(), "{path}");
         }
