@@ -28,7 +28,7 @@ const LOCK_PAUSE: Duration = Duration::from_millis(10);
 /// What a file is called until it is whole.
 pub(crate) const TEMPORARY_SUFFIX: &str = ".tmp";
 /// No file of a run is nearly as large: a larger one is not read into memory.
-const READ_MAX: u64 = 1 << 30;
+const READ_MAX: u64 = 128 << 20;
 /// Folders of a run are not nested more deeply.
 const DEPTH_MAX: usize = 4;
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
@@ -476,6 +476,20 @@ mod tests {
         opened.write_atomically("run.json", b"second").unwrap();
         assert_eq!(opened.read("run.json").unwrap().unwrap(), b"second");
         assert_eq!(read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_beyond_all_of_a_run_is_not_read_into_memory() {
+        let (folder, opened) = made();
+        File::create(folder.path().join("result.json")).unwrap().set_len(READ_MAX + 1).unwrap();
+        assert!(opened.read("result.json").is_err());
+        let name = crate::segment::file_name(1);
+        std::fs::create_dir(folder.path().join("spikes")).unwrap();
+        let table = File::create(folder.path().join("spikes").join(name)).unwrap();
+        table.set_len(crate::segment::BYTES_MAX + 1).unwrap();
+        assert!(crate::segment::bytes(&opened, "spikes", 1).is_err());
+        table.set_len(10).unwrap();
+        assert_eq!(crate::segment::bytes(&opened, "spikes", 1).unwrap(), Some(vec![0; 10]));
     }
 
     #[test]

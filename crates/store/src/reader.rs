@@ -239,7 +239,7 @@ impl Reader {
             let Origin::Listed(flush) = manifest.origin(*number) else { return false };
             NAMES.iter().all(|table| {
                 let listed = flush.tables.iter().find(|listed| listed.name == *table);
-                match (self.folder.read(Path::new(table).join(segment::file_name(*number))), listed) {
+                match (segment::bytes(&self.folder, table, *number), listed) {
                     (Ok(None), None) => true,
                     (Ok(Some(bytes)), Some(listed)) => listed.is(&bytes),
                     _ => false,
@@ -336,8 +336,7 @@ impl SegmentReader<'_> {
     /// The rows of one table; none when its file cannot be read.
     pub(crate) fn read<R: Table>(&mut self) -> Vec<Keyed<R, R::Key>> {
         let listed = self.flush.map(|flush| flush.tables.iter().find(|listed| listed.name == R::NAME));
-        let name = Path::new(R::NAME).join(segment::file_name(self.number));
-        let rows = match (self.run.read(name), listed) {
+        let rows = match (segment::bytes(self.run, R::NAME, self.number), listed) {
             (Err(error), _) => Err(error.to_string()),
             // A flush writes no segment for a table without rows.
             (Ok(None), None | Some(None)) => Ok(Vec::new()),

@@ -4,6 +4,7 @@
 //! Parquet lets bytes stand between the last row group and the footer; there are [`MARK`] and the CRC-32 of all other
 //! bytes. A file that was cut off or changed on disk is thus recognised before any of it is decoded.
 
+use crate::folder::Folder;
 use crate::tables::column::{Column, ColumnValues, Damage, Layout, MISSING};
 use crate::tables::{Key, Keyed, RUN, Table, shapes};
 use bytes::Bytes;
@@ -14,8 +15,9 @@ use parquet::file::reader::{FileReader, RowGroupReader};
 use parquet::file::serialized_reader::SerializedFileReader;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{ColumnPath, Type as SchemaType, TypePtr};
-use std::io::Write;
+use std::io::{self, Write};
 use std::iter;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Comes before the checksum.
@@ -29,8 +31,17 @@ const TAIL_LEN: usize = 8;
 /// In the simulated day (`examples/simulate_day.rs`) level 9 makes the files less than 0.1 % smaller.
 const GZIP_LEVEL: u32 = 6;
 
-/// Far more rows than a flush can have.
-const ROWS_MAX: i64 = 50_000_000;
+/// What the rows of a table may take in memory: a few packed bytes can say that there are millions. Far more than those of
+/// a flush.
+const ROWS_BYTES_MAX: usize = 256 << 20;
+
+/// No table of a segment is nearly as large, and several are read at once.
+pub(crate) const BYTES_MAX: u64 = 64 << 20;
+
+/// The file of a table; `None` where there is none.
+pub(crate) fn bytes(run: &Folder, table: &str, number: u32) -> io::Result<Option<Vec<u8>>> {
+    run.read_up_to(Path::new(table).join(file_name(number)), BYTES_MAX)
+}
 
 /// File name of a segment: `000001.parquet`.
 pub(crate) fn file_name(number: u32) -> String {
@@ -152,13 +163,13 @@ pub(crate) fn decode<R: Table>(file: Bytes) -> Result<Vec<Keyed<R, R::Key>>, Dam
     verify(&file)?;
     let reader = SerializedFileReader::new(file)?;
     let mut decoded: Vec<Keyed<R, R::Key>> = Vec::new();
+    let mut left = ROWS_BYTES_MAX / size_of::<Keyed<R, R::Key>>();
     for index in 0..reader.num_row_groups() {
         let group = reader.get_row_group(index)?;
         // Checked before memory is allocated.
         let rows = group.metadata().num_rows();
-        if !(0..=ROWS_MAX).contains(&rows) {
-            return Err(Damage::Rows(rows));
-        }
+        let fitting = usize::try_from(rows).ok().and_then(|rows| left.checked_sub(rows));
+        left = fitting.ok_or(Damage::Rows(rows))?;
         let keys = read_columns(group.as_ref(), R::Key::COLUMNS).collect::<Result<Vec<_>, Damage>>()?;
         let mut rows = vec![R::default(); row_count(group.as_ref())];
         for columns in [R::COLUMNS, R::more_columns()] {
@@ -254,6 +265,20 @@ mod tests {
             .collect();
         let file = encode("run", &rows).unwrap();
         decode::<Interval>(file.into()).map_err(|damage| damage.to_string())
+    }
+
+    #[test]
+    fn few_packed_bytes_do_not_take_all_memory() {
+        let many = ROWS_BYTES_MAX / size_of::<Keyed<Interval, RowKey>>() + 1;
+        let key = Arc::new(RowKey::default());
+        let file = encode("run", &vec![(Arc::clone(&key), Shorter(Other::default())); many]).unwrap();
+        assert!(file.len() < 1 << 20, "{}", file.len());
+        assert!(matches!(decode::<Interval>(file.into()), Err(Damage::Rows(_))));
+        // Each row would get a copy of it.
+        let other = Other { model: "m".repeat(1 << 20), ..Other::default() };
+        let file = encode("run", &vec![(key, Changed(other)); 200]).unwrap();
+        assert!(file.len() < 4 << 20, "{}", file.len());
+        assert!(matches!(decode::<Changed>(file.into()), Err(Damage::Column("cpu", _))));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use parquet::basic::Type as PhysicalType;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
-use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
+use parquet::data_type::{AsBytes, ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedColumnWriter;
 use std::str;
@@ -136,6 +136,9 @@ pub(crate) fn read<R: 'static, V: Value>(
         return Err(Damage::Column(name, "has another type"));
     };
     let (values, levels) = read_values(column, rows)?;
+    if values.iter().map(|value| value.as_bytes().len()).sum::<usize>() > VALUES_BYTES_MAX {
+        return Err(Damage::Column(name, "has more text than is kept in memory"));
+    }
     // A required column has no levels: every value is there.
     let found = if V::OPTIONAL && !levels.is_empty() { levels.len() } else { values.len() };
     match found == rows {
@@ -310,6 +313,9 @@ values! {
         |it, before| it.as_ref().map(|text| bytes(text, before)),
         |it, stored| set(it, stored.map(|bytes| text(bytes).map(str::to_owned)).transpose());
 }
+
+/// In a file a text that many rows have is there once.
+const VALUES_BYTES_MAX: usize = 128 << 20;
 
 const NEGATIVE: &str = "has a negative value";
 
