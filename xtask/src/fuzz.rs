@@ -79,7 +79,8 @@ mod tests {
     fn each_source_is_a_program_of_the_package() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let package = std::fs::read_to_string(root.join("fuzz/Cargo.toml")).unwrap();
-        let mut programs: Vec<&str> = package.split("[[bin]]\nname = \"").skip(1).filter_map(|it| it.split('"').next()).collect();
+        let mut programs: Vec<&str> =
+            package.split("[[bin]]\nname = \"").skip(1).filter_map(|it| it.split('"').next()).collect();
         programs.sort_unstable();
         assert_eq!(targets(&root).unwrap(), programs);
     }

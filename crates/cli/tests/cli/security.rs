@@ -332,13 +332,16 @@ fn root_searches_with_no_settings_that_another_user_can_write() {
         return;
     }
     let _alone = alone();
-    let fake = Fake::new("== proc/sys/vm/swappiness := 60\n== sys/devices/system/cpu/present := 0\n== sys/devices/system/cpu/online := 0\n");
+    let fake = Fake::new(
+        "== proc/sys/vm/swappiness := 60\n== sys/devices/system/cpu/present := 0\n== sys/devices/system/cpu/online := 0\n",
+    );
     let folder = folder();
     mode(folder.path(), 0o755);
     let plan = write(&folder, "plan.toml", PLAN);
     let settings = write(&folder, "copied.conf", "vm.swappiness = 10\n");
     let path = folder.path().join("search");
-    let audit = ["fix", &plan, "--audit", &settings, "-o", text(&path), "--yes", "all", "--budget", "1s", "-q"];
+    let audit =
+        ["fix", &plan, "--audit", &settings, "-o", text(&path), "--yes", "all", "--budget", "1s", "-q"];
     let asks = |arguments: &[&str]| {
         let said = fake.whylate(arguments);
         let asks = said.stderr.contains("--trust-plan");
