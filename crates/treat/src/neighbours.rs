@@ -24,9 +24,9 @@ const SUBSYSTEMS: [&str; 3] = ["/sys/kernel/mm", "/sys/devices/system/cpu", "/sy
 /// What comes and goes with memory moves its reserves.
 const MEMORY: [&str; 4] =
     ["/proc/sys/vm/", SUBSYSTEMS[0], "/sys/devices/system/memory/", "/sys/devices/system/node/"];
-/// Of a disk; below it are the settings of its scheduler, which come and go with that.
-const QUEUE: &str = "/queue";
-const OF_SCHEDULER: &str = "/iosched";
+/// A disk and what is below it: the settings of its queue and of its scheduler, which come and go with that.
+const DISK: &str = "/block/";
+const DISK_DEPTH: usize = 2;
 /// Below these no neighbours are looked for: groups and trace buffers are whylate's own, and reading some files takes
 /// something away or waits.
 const ALONE: [&str; 4] = ["/sys/fs", "/sys/kernel/tracing", "/sys/kernel/debug", "/sys/kernel/security"];
@@ -66,7 +66,13 @@ impl Scope {
         let is_below = |folder: &str| folder == SYSCTLS || !folder.starts_with(SYSCTLS);
         for folder in self.folders.iter().filter(|folder| is_below(folder)) {
             let is_whole = folder == SYSCTLS || SUBSYSTEMS.contains(&folder.as_str());
-            let depth = if is_whole { DEPTH_MAX } else { usize::from(folder.ends_with(QUEUE)) };
+            let depth = if is_whole {
+                DEPTH_MAX
+            } else if is_disk(folder) {
+                DISK_DEPTH
+            } else {
+                0
+            };
             self.read_folder(root, folder, depth, &mut found);
         }
         found
@@ -139,8 +145,13 @@ pub(crate) fn area(path: &str) -> String {
     }
     let known = SUBSYSTEMS.iter().find(|folder| Path::new(path).starts_with(folder));
     let around = path.rsplit_once('/').map_or("/", |(around, _)| around);
-    let around = around.strip_suffix(OF_SCHEDULER).filter(|it| it.ends_with(QUEUE)).unwrap_or(around);
-    known.map_or(around, |folder| folder).to_owned()
+    let disk = path.rfind(DISK).map(|at| at + DISK.len());
+    let disk = disk.and_then(|name| Some(&path[..name + path[name..].find('/')?]));
+    known.map_or(disk.unwrap_or(around), |folder| folder).to_owned()
+}
+
+fn is_disk(folder: &str) -> bool {
+    folder.rsplit_once(DISK).is_some_and(|(_, name)| !name.contains('/'))
 }
 
 /// Whether a change of `own` is known to be able to move `other`.
@@ -211,6 +222,8 @@ mod tests {
             fs::write(root.path(path), "1\n").unwrap();
         }
         let walk = Scope::of([&Target::file(scheduler.as_str())], &root).walk(&root);
-        assert_eq!(walk.into_keys().collect::<BTreeSet<_>>(), BTreeSet::from([scheduler, expire]));
+        assert_eq!(walk.into_keys().collect::<BTreeSet<_>>(), BTreeSet::from([scheduler.clone(), expire]));
+        // Also what lies beside the queue: `cache_type` moves `write_cache`.
+        assert!(is_near("/sys/devices/x/block/vda/cache_type", &scheduler));
     }
 }

@@ -149,13 +149,17 @@ impl Target {
 
     /// The same, tried once.
     pub(crate) fn restore_at_once(&self, root: &HostRoot, read: &str) -> Result<(), TreatError> {
-        let Self::File { reading, .. } = self else { return self.write_text(root, read) };
+        let Self::File { path, reading } = self else { return self.write_text(root, read) };
         let text = reading.restoring(read);
         if self.is_on_disk(root) {
             return self.write_text(root, &text);
         }
         // The kernel takes no notice of a write of nothing.
         self.write_text(root, if text.is_empty() { "\n" } else { &text })?;
+        // A pipe of a test would wait.
+        if !fs::metadata(root.path(path)).is_ok_and(|about| about.is_file()) {
+            return Ok(());
+        }
         match self.read(root) {
             // Some files keep the end of the line as a part of the value.
             Ok(FoundSetting::Value(now)) if now != read && now.trim_end() == read.trim_end() => {

@@ -2,7 +2,7 @@
 compares all settings with what was before: once for BATCH of them, and after each one of them again where something
 differs. A value that also moves without a change is not quiet, and a difference counts when it comes a second time.
 Ends with 1 when there is one, or when `restore` fails."""
-import collections, glob, os, random, re, stat, subprocess, sys, time
+import collections, glob, os, random, re, shutil, stat, subprocess, sys, time
 
 COUNT, SEED, OF = int(os.environ.get("COUNT", "0")), os.environ.get("SEED", "0"), os.environ.get("OF", "")
 BATCH = 8
@@ -169,6 +169,8 @@ class Walk:
         """Sets and restores one."""
         found = self.set(path)
         status, said = whylate("restore")
+        if status != 0:
+            shutil.rmtree("/tmp/walk", ignore_errors=True)
         return found if status == 0 else [*found, f"restore ended with {status}: {said}"]
 
     def control(self):
@@ -182,7 +184,6 @@ class Walk:
 
     def closer(self, path):
         """Whether this change leaves the same difference twice."""
-        self.control()
         self.change(path)
         first = self.differences()
         if not first:
@@ -194,19 +195,16 @@ class Walk:
         self.put_back(second)
         for one in first.keys() - self.noise:
             old, now = first[one]
-            said = f"{one} was {old!r} and is {now!r}"
-            if one in second or self.base.get(one) != old:
-                self.holes.setdefault(path, []).append(said)
-            else:
-                self.once.setdefault(path, []).append(said)
+            is_hole = one in second or self.base.get(one) != old
+            (self.holes if is_hole else self.once).setdefault(path, []).append(f"{one} was {old!r} and is {now!r}")
 
     def batch(self, paths):
         wrong = {path: found for path in paths if (found := self.set(path))}
         status, said = whylate("restore")
         if status != 0 or wrong:
-            print("restored with", status, said, wrong, flush=True)
-            whylate("restore")
-            # It may be that another program changed something meanwhile.
+            print("restored with", status, said, wrong)
+            # What cannot be brought back is not tried again with each of the next ones.
+            shutil.rmtree("/tmp/walk", ignore_errors=True)
             for path in paths:
                 if path in wrong or path not in self.refused:
                     if found := self.change(path):
@@ -214,9 +212,12 @@ class Walk:
         found = self.differences()
         if not found:
             return
-        print("differs:", found, flush=True)
+        print("differs:", found)
         known = set(self.holes)
         self.put_back(found)
+        self.control()
+        if not found.keys() - self.noise:
+            return
         for path in paths:
             if path not in self.refused:
                 self.closer(path)
@@ -241,6 +242,7 @@ def main():
     began, walk = time.time(), Walk()
     for first in range(0, len(tried), BATCH):
         walk.batch(tried[first : first + BATCH])
+        print(f"{time.time() - began:.0f} s, {first}: {tried[first]}", file=sys.stderr, flush=True)
     reasons = collections.Counter(re.sub(r"[`/][^ ]*", "…", said.split("\n")[0])[:200] for said in walk.refused.values())
     for reason, count in reasons.most_common():
         print(f"refused {count}: {reason}")

@@ -27,6 +27,10 @@ pub(crate) fn refusal(path: &str, value: &str) -> Option<&'static str> {
     if ONE_WAY.iter().any(is_final) || is_below(&["/sys/kernel/security/"]) {
         return Some("the kernel does not let it be changed back before a reboot");
     }
+    // Without discards the disk has no granularity of them, and takes no other value.
+    if path.ends_with("/queue/discard_max_bytes") && value.trim() == "0" {
+        return Some("the kernel does not let it be changed back before a reboot");
+    }
     if path.starts_with("/sys/fs/cgroup/") && ["cpu.idle", "cpu.weight.nice"].contains(&name) {
         return Some("the value of `cpu.weight` is lost with it");
     }
@@ -112,7 +116,9 @@ const ACT_ENDS: [&str; 4] = ["_clear", "_reset", "_flush", "_rescan"];
 const POWER: [&str; 6] = ["state", "autosleep", "wakeup_count", "resume", "resume_offset", "disk"];
 
 /// Switches that go one way; with a value where only that one is final.
-const ONE_WAY: [(&str, Option<&str>); 10] = [
+const ONE_WAY: [(&str, Option<&str>); 11] = [
+    // Any value switches it on.
+    ("/sys/kernel/profiling", None),
     ("/proc/sys/kernel/unprivileged_bpf_disabled", None),
     ("/proc/sys/kernel/kexec_load_disabled", None),
     ("/proc/sys/kernel/kexec_load_limit_panic", None),
@@ -166,9 +172,11 @@ mod tests {
             ("/sys/bus/pci/devices/0000:00:03.0/enable", "0"),
             ("/proc/sys/kernel/unprivileged_bpf_disabled", "1"),
             ("/proc/sys/kernel/modules_disabled", "1"),
+            ("/sys/kernel/profiling", "0"),
             ("/proc/sys/kernel/yama/ptrace_scope", "3"),
             ("/proc/sys/net/ipv6/conf/eth0/disable_ipv6", "1"),
             ("/proc/sys/kernel/ns_last_pid", "7"),
+            ("/sys/devices/x/block/vda/queue/discard_max_bytes", "0"),
             ("/sys/devices/virtual/bdi/254:0/max_bytes", "4096"),
         ] {
             assert!(refusal(path, value).is_some(), "{path}");
@@ -184,6 +192,7 @@ mod tests {
             ("/proc/irq/3/smp_affinity_list", "0"),
             ("/sys/kernel/mm/transparent_hugepage/enabled", "never"),
             ("/sys/power/pm_async", "0"),
+            ("/sys/devices/x/block/vda/queue/discard_max_bytes", "4096"),
             ("/sys/fs/cgroup/a/cpu.weight", "7"),
             ("/sys/block/sda/queue/scheduler", "none"),
         ] {
