@@ -155,6 +155,25 @@ pub struct SourceRecord {
     pub max_ns: u64,
 }
 
+/// How samples of one bucket of the histogram become the machine's own latency: what the hypervisor or the firmware took of
+/// them is subtracted. A row without counts says that samples were looked at.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OwnRecord {
+    /// The measured CPU.
+    pub cpu: CpuId,
+    /// Lower edge of the bucket.
+    pub lower_ns: u64,
+    /// Samples that leave it.
+    pub removed: u64,
+    /// Samples that come into it.
+    pub added: u64,
+    /// The largest of those that come.
+    pub max_ns: Option<u64>,
+    /// What is subtracted from those that leave, in all.
+    pub taken_ns: u64,
+}
+
 /// What one thread of the user did in one stored interval.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

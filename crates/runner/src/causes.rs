@@ -227,6 +227,8 @@ impl CauseSearch {
     ) {
         let mut sent = self.ipis(warnings);
         let mut sources = self.finder.as_mut().map(|finder| finder.sources()).unwrap_or_default();
+        let is_whole = !self.has_failed;
+        let mut own_latency = self.finder.as_mut().filter(|_| is_whole).map(|it| it.own()).unwrap_or_default();
         let seen = self.finder.as_mut().and_then(|finder| finder.wakeups().ok()).unwrap_or_default();
         let mut wakeups = self.wakeups.seen(specs, seen);
         let end_ns = clock::now().0;
@@ -236,6 +238,7 @@ impl CauseSearch {
             sink.rows().add_ipis(key, span, sent.extract_if(.., |record| is_of(spec, record.cpu)));
             let own = sources.extract_if(.., |record| is_of(spec, record.cpu));
             sink.rows().add_sources(key, span, own);
+            sink.rows().add_own(key, span, own_latency.extract_if(.., |record| is_of(spec, record.cpu)));
             let own = wakeups.extract_if(.., |record| is_of(spec, record.cpu));
             sink.rows().add_counters(key, span, own);
         }

@@ -4,7 +4,8 @@
 
 use crate::StatsError;
 use crate::buckets::{index_of, is_lower_edge, last_value, lower_edge, midpoint, width};
-use whylate_core::record::Interval;
+use std::collections::BTreeMap;
+use whylate_core::record::{Interval, OwnRecord};
 use whylate_core::result::Quantiles;
 
 /// Counts of values in nanoseconds.
@@ -184,6 +185,39 @@ impl Histogram {
         self.sum = self.sum.saturating_add(sum);
     }
 
+    /// With the samples moved to the buckets of the machine's own latency; `None` without samples, and where rows are damaged. The
+    /// smallest stays. The largest is exact where it was not moved, or where the last bucket has moved samples alone; else it is the
+    /// last value of that bucket.
+    pub(crate) fn moved(&self, rows: &[OwnRecord]) -> Option<Self> {
+        let (min, max) = self.min.zip(self.max)?;
+        let mut moved = self.clone();
+        let mut came: BTreeMap<usize, OwnRecord> = BTreeMap::new();
+        for row in rows {
+            let index = checked_index(row.lower_ns).ok()?;
+            let total = came.entry(index).or_default();
+            total.added = total.added.saturating_add(row.added);
+            total.removed = total.removed.saturating_add(row.removed);
+            total.max_ns = total.max_ns.max(row.max_ns);
+            moved.sum = moved.sum.saturating_sub(u128::from(row.taken_ns));
+            moved.add_count(index, row.added);
+        }
+        for (index, total) in &came {
+            if let Some(count) = moved.counts.get_mut(*index) {
+                *count = count.saturating_sub(total.removed);
+            }
+        }
+        moved.count = moved.counts.iter().fold(0, |sum, count| count.saturating_add(sum));
+        let last = moved.indexed().last().map(|(index, _)| index)?;
+        let total = came.get(&last).copied().unwrap_or_default();
+        let own_max = match total.max_ns {
+            Some(largest) if moved.counts[last] == total.added => largest,
+            _ if index_of(max) == last && total.removed == 0 => max,
+            _ => last_value(last),
+        };
+        moved.max = Some(own_max.clamp(min, max));
+        Some(moved)
+    }
+
     /// Index of the bucket that holds the sample of that rank (from 1), samples before it, samples in it.
     fn bucket_of_rank(&self, rank: u64) -> (usize, u64, u64) {
         let mut before = 0u64;
@@ -237,6 +271,28 @@ mod tests {
         assert_eq!(empty.quantiles(), None);
         assert_eq!(empty.median_interpolated(), None);
         assert_eq!(empty.buckets().count(), 0);
+    }
+
+    #[test]
+    fn samples_are_moved_to_what_is_left_of_them() {
+        let row = |lower: u64, removed, added, max_ns, taken_ns| OwnRecord {
+            lower_ns: lower_edge(index_of(lower)),
+            removed,
+            added,
+            max_ns,
+            taken_ns,
+            ..OwnRecord::default()
+        };
+        let raw = recorded(&[5_000, 6_000, 7_000, 1_000_000, 9_000_000]);
+        let own = raw.moved(&[row(9_000_000, 1, 0, None, 8_800_000), row(200_000, 0, 1, Some(200_000), 0)]).unwrap();
+        assert_eq!((own.count(), own.min(), own.max()), (5, Some(5_000), Some(1_000_000)), "the largest one is left");
+        assert_eq!(own.sum(), raw.sum() - 8_800_000);
+        let both = [row(9_000_000, 1, 0, None, 8_800_000), row(1_000_000, 1, 0, None, 999_000)];
+        let own = raw.moved(&[&both[..], &[row(200_000, 0, 1, Some(200_001), 0), row(1_000, 0, 1, Some(1_000), 0)]].concat());
+        assert_eq!(own.unwrap().max(), Some(200_001), "of moved samples alone the largest is exact");
+        assert_eq!(raw.moved(&[row(0, 0, 0, None, 0)]).unwrap().quantiles(), raw.quantiles(), "looked at, and nothing taken");
+        assert_eq!(Histogram::new().moved(&[]), None);
+        assert!(raw.moved(&[OwnRecord { lower_ns: 1_000_001, ..OwnRecord::default() }]).is_none());
     }
 
     #[test]

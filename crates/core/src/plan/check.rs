@@ -4,7 +4,7 @@
 use super::document::{Document, PlanError};
 use super::hint::suggestion;
 use super::kinds::KeyError;
-use super::{Plan, ProbePlan, SeriesStatistic};
+use super::{Plan, ProbePlan, SeriesStatistic, Statistic};
 use crate::cpus::CpuSelector;
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ fn check_questions(plan: &Plan, document: &Document<'_>) -> Result<(), PlanError
     let series: Vec<String> = plan.probe.iter().flat_map(ProbePlan::series_names).collect();
     let check_statistic = |statistic: &SeriesStatistic, key: &str| {
         if series.iter().any(|series| statistic.is_of(series)) {
-            return Ok(());
+            return check_own(plan, statistic).map_err(|message| document.error_at(key, message));
         }
         let known: Vec<&str> = series.iter().map(String::as_str).collect();
         let message =
@@ -57,6 +57,21 @@ fn check_questions(plan: &Plan, document: &Document<'_>) -> Result<(), PlanError
         }
     }
     Ok(())
+}
+
+/// The machine's own latency is known where causes are, of `timer`.
+fn check_own(plan: &Plan, statistic: &SeriesStatistic) -> Result<(), String> {
+    let SeriesStatistic { series, statistic } = statistic;
+    let is_timer = || crate::SeriesName::of(series).facts().is_some_and(|facts| facts.name == "timer");
+    if !statistic.is_own() || (plan.causes && is_timer()) {
+        return Ok(());
+    }
+    let choices: Vec<&str> = Statistic::ALL.iter().filter(|it| !it.is_own()).map(|it| it.name()).collect();
+    let why = match is_timer() {
+        true => "is known with `causes = true` alone, which this plan does not have",
+        false => "is known of `timer` alone",
+    };
+    Err(format!("`{series} {statistic}` {why}; choose one of {}", choices.join(", ")))
 }
 
 fn check_head(plan: &Plan, document: &Document<'_>) -> Result<(), PlanError> {

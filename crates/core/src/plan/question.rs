@@ -28,6 +28,12 @@ words! {
         GapRate = "gaps_per_s" | "gaps",
         /// Samples above the limit (100 us without one), per hour.
         SpikeRate = "spikes_per_h" | "spikes",
+        /// The 0.99 quantile of the machine's own latency: less what the hypervisor or the firmware took.
+        OwnP99 = "own_p99" | "own p99",
+        /// Of that the 0.999 quantile.
+        OwnP999 = "own_p99.9" | "own p99.9",
+        /// Of that the largest.
+        OwnMax = "own_max" | "own max",
     }
 }
 
@@ -39,6 +45,23 @@ impl Statistic {
             Self::GapRate => "per_s",
             Self::SpikeRate => "per_h",
             _ => "ns",
+        }
+    }
+
+    /// Whether it is of the machine's own latency, which needs causes.
+    pub const fn is_own(self) -> bool {
+        matches!(self, Self::OwnP99 | Self::OwnP999 | Self::OwnMax)
+    }
+
+    /// `timer own p99` as `timer` and `own p99`; without a space the whole is the statistic.
+    pub(crate) fn split(text: &str) -> (Option<&str>, &str) {
+        let text = text.trim();
+        let Some((first, last)) = text.rsplit_once(' ') else { return (None, text) };
+        let first = first.trim_end();
+        match first.strip_suffix("own") {
+            Some("") => (None, text),
+            Some(series) if series.ends_with(' ') => (Some(series.trim_end()), &text[series.len()..]),
+            _ => (Some(first), last),
         }
     }
 }
@@ -55,12 +78,12 @@ pub struct SeriesStatistic {
 impl FromStr for SeriesStatistic {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let Some((series, statistic)) = text.trim().rsplit_once(' ') else {
+        let (Some(series), statistic) = Statistic::split(text) else {
             return Err(format!(
                 "`{text}` is not a probe and its statistic; write for example `timer p99.9`"
             ));
         };
-        Ok(Self { series: series.trim().to_owned(), statistic: statistic.parse()? })
+        Ok(Self { series: series.to_owned(), statistic: statistic.parse()? })
     }
 }
 

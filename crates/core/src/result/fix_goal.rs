@@ -23,11 +23,16 @@ impl FromStr for FixGoal {
             Some((what, below)) => (what.trim(), Some(below.trim().parse().map_err(|it| format!("{it}"))?)),
             None => (text.trim(), None),
         };
-        let (series, statistic) = what.rsplit_once(' ').map_or((None, what), |(a, b)| (Some(a.trim()), b));
-        let statistic = match statistic {
+        let (series, statistic) = Statistic::split(what);
+        let statistic: Statistic = match statistic {
             "misses" => Statistic::SpikeRate,
             name => name.parse()?,
         };
+        if below.is_some() && statistic.is_own() {
+            return Err(format!(
+                "`{text}`: a limit is judged by what was measured; write `max`, or leave out `<` to lower {statistic}"
+            ));
+        }
         if below.is_some() && statistic.unit() != "ns" {
             return Err(format!("`{text}`: {statistic} is not a time; leave out `<`"));
         }
@@ -63,6 +68,11 @@ mod tests {
         assert_eq!(goal.series.as_deref(), Some("dispatch/timerfd"));
         assert_eq!("misses".parse::<FixGoal>().unwrap().statistic, Statistic::SpikeRate);
         assert!("timer p98".parse::<FixGoal>().unwrap_err().contains("choose"));
+        let goal: FixGoal = "timer own max".parse().unwrap();
+        assert_eq!((goal.series.as_deref(), goal.statistic), (Some("timer"), Statistic::OwnMax));
+        assert_eq!("own p99".parse::<FixGoal>().unwrap().statistic, Statistic::OwnP99);
+        assert_eq!(goal.to_string().parse::<FixGoal>().unwrap(), goal);
+        assert!("timer own max < 100us".parse::<FixGoal>().is_err(), "a limit is judged by raw figures");
         assert!("misses < 3us".parse::<FixGoal>().unwrap_err().contains("not a time"));
     }
 }

@@ -236,6 +236,8 @@ pub struct RepeatProbe {
     pub quantiles: Option<Quantiles>,
     /// With missed periods counted, as in [`CpuResult`](super::CpuResult).
     pub corrected: Option<Quantiles>,
+    /// The machine's own latency, as in [`CpuResult`](super::CpuResult).
+    pub own: Option<Quantiles>,
     /// Gaps above the threshold per second.
     pub gaps_per_s: Option<f64>,
     /// Share of the time that they took.

@@ -2,12 +2,13 @@
 //! explanations of the largest.
 
 use super::account::Account;
+use super::own::Own;
 use super::stack_threshold::StackThresholds;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use whylate_bpf::{Activities, BpfError, IpisByKind, Missed, device};
-use whylate_core::record::{IpiRecord, SourceRecord, SpikeCauses, SpikeRecord};
+use whylate_core::record::{IpiRecord, OwnRecord, SourceRecord, SpikeCauses, SpikeRecord};
 use whylate_core::recording::{FAIR_SERVER, RT_THROTTLING};
 use whylate_core::result::CauseKind;
 use whylate_core::{CpuId, CpuSet, Facts, Nanos, Warning, WarningCode};
@@ -65,6 +66,11 @@ pub trait FindsCauses {
     fn ipis(&mut self) -> Result<Vec<IpiRecord>, BpfError>;
     /// What took the time of loops that never sleep since the last call, as far as it is known.
     fn sources(&mut self) -> Vec<SourceRecord>;
+    /// What the hypervisor and the firmware took of samples since the last call; a row at least for each CPU whose samples are
+    /// looked at.
+    fn own(&mut self) -> Vec<OwnRecord> {
+        Vec::new()
+    }
     /// The wake-ups of threads that wait for a timer that were seen since the last call; no CPU where they are not counted.
     fn wakeups(&mut self) -> Result<Vec<(CpuId, u64)>, BpfError> {
         Ok(Vec::new())
@@ -102,6 +108,7 @@ struct LiveFinder {
     /// By CPU and end of the spike.
     explained: BTreeMap<(CpuId, u64), SpikeCauses>,
     account: Account,
+    own: Own,
     /// Wake-ups seen up to the last call of `wakeups`.
     woken: BTreeMap<CpuId, u32>,
     /// The events at which programs had not run up to the last look.
@@ -137,6 +144,7 @@ pub(super) fn find_causes_in(
         smis: BTreeMap::new(),
         explained: BTreeMap::new(),
         account: Account::default(),
+        own: Own::default(),
         woken: BTreeMap::new(),
         missed: Missed::default(),
         lost_spikes: 0,
@@ -156,6 +164,7 @@ impl FindsCauses for LiveFinder {
         self.probes = probes.iter().map(probe).collect();
         self.explained.clear();
         self.account.take();
+        self.own.take(std::iter::empty());
         // The stacks of a loop that never sleeps are not used.
         let timers = probes.iter().filter(|probe| probe.is_timer);
         let kept = timers
@@ -227,6 +236,12 @@ impl FindsCauses for LiveFinder {
         self.account.take()
     }
 
+    fn own(&mut self) -> Vec<OwnRecord> {
+        let looked_at = self.probes.iter().filter(|probe| probe.measured.late_above_ns > 0);
+        let cpus: CpuSet = looked_at.flat_map(|probe| probe.measured.cpus.iter()).collect();
+        self.own.take(cpus.iter())
+    }
+
     fn wakeups(&mut self) -> Result<Vec<(CpuId, u64)>, BpfError> {
         let timers = self.probes.iter().filter(|probe| probe.measured.is_timer);
         let cpus: CpuSet = timers.flat_map(|probe| probe.measured.cpus.iter()).collect();
@@ -294,6 +309,9 @@ impl LiveFinder {
             let (at_ns, latency_ns) = (spike.at_ns, spike.latency_ns);
             if latency_ns >= late_above_ns {
                 self.account.add(cpu, latency_ns, &causes);
+                if late_above_ns > 0 {
+                    self.own.add(cpu, latency_ns, &causes);
+                }
             }
             if !is_kept {
                 continue;

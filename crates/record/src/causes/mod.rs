@@ -6,6 +6,7 @@
 
 mod account;
 mod finder;
+mod own;
 mod source;
 mod stack_threshold;
 

@@ -90,6 +90,9 @@ fn statistic(statistic: Statistic) -> &'static str {
         Statistic::LostShare => "time lost",
         Statistic::GapRate => "gaps",
         Statistic::SpikeRate => "spikes",
+        Statistic::OwnP99 => "own p99",
+        Statistic::OwnP999 => "own p99.9",
+        Statistic::OwnMax => "own max",
         other => other.name(),
     }
 }

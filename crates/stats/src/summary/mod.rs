@@ -13,10 +13,10 @@ use spikes::SpikeKeeper;
 use timeline::Timeline;
 use whylate_core::plan::{ProbeFacts, Samples};
 use whylate_core::quantity::{
-    ACCESS_NS, ACCESSES, CORRECTED, COUNTER_HZ, CYCLES, GAPS, LOOP_NS, LOST_NS, LOST_SHARE, Quantities,
-    THROTTLED, WATCHED_NS,
+    ACCESS_NS, ACCESSES, CORRECTED, COUNTER_HZ, CYCLES, GAPS, LOOP_NS, LOST_NS, LOST_SHARE, OWN, OWN_MAX_NS, OWN_P99_NS,
+    Quantities, THROTTLED, WATCHED_NS,
 };
-use whylate_core::record::{Interval, SpikeRecord};
+use whylate_core::record::{Interval, OwnRecord, SpikeRecord};
 use whylate_core::result::{CpuResult, CycleFigures, PartResult, Quantiles, RepeatProbe, Spike};
 use whylate_core::{CpuId, Nanos, SeriesName};
 
@@ -57,6 +57,7 @@ pub struct Summary {
     spikes_dropped: u64,
     timeline: Timeline,
     spikes: SpikeKeeper,
+    own: Option<Vec<OwnRecord>>,
 }
 
 impl Summary {
@@ -73,6 +74,7 @@ impl Summary {
             spikes_dropped: 0,
             timeline: Timeline::new(TIMELINE_POINTS_MAX),
             spikes: SpikeKeeper::new(SPIKES_KEPT),
+            own: None,
         }
     }
 
@@ -94,6 +96,13 @@ impl Summary {
     #[must_use]
     pub fn with_timeline_points_max(mut self, points_max: usize) -> Self {
         self.timeline = Timeline::new(points_max);
+        self
+    }
+
+    /// Knows what the hypervisor and the firmware took of its samples; `None` where that was not looked for in all of them.
+    #[must_use]
+    pub fn with_own(mut self, own: Option<Vec<OwnRecord>>) -> Self {
+        self.own = own;
         self
     }
 
@@ -141,6 +150,12 @@ impl Summary {
             let period = period.filter(|period| period.0 > 0);
             let undone = period.and_then(|period| corrected(&self.histogram, period).quantiles());
             quantities.set(CORRECTED, undone);
+            let own = self.own.and_then(|own| self.histogram.moved(&own));
+            let own = own.map(|own| period.map_or_else(|| own.clone(), |period| corrected(&own, period)));
+            let own = own.and_then(|own| own.quantiles());
+            quantities.set(OWN_P99_NS, own.map(|own| own.p99_ns));
+            quantities.set(OWN_MAX_NS, own.map(|own| own.max_ns));
+            quantities.set(OWN, own);
         }
         if facts.counts_turns {
             quantities.set(LOOP_NS, self.histogram.median_interpolated());
@@ -227,6 +242,7 @@ pub fn repeat_probe(name: SeriesName<'_>, result: &CpuResult, spike: Nanos) -> R
         samples: result.samples,
         quantiles: result.quantiles,
         corrected: result.get(CORRECTED),
+        own: result.get(OWN),
         gaps_per_s: result
             .get(GAPS)
             .filter(|_| result.measured_ns > 0)

@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::quantity::{LOST_NS, MAX_RECORD, SOURCES, TASK, THROTTLED, WAKEUPS_SEEN};
 use whylate_core::record::{
-    CounterRecord, GpuRecord, InterruptRecord, Interval, RateRecord, SpikeCauses, SpikeRecord, TaskRecord,
+    CounterRecord, GpuRecord, InterruptRecord, Interval, OwnRecord, RateRecord, SpikeCauses, SpikeRecord, TaskRecord,
 };
 use whylate_core::result::{
     CellResult, CpuResult, GpuResult, LatencyRecord, Ledger, ProbeResult, RateResult, RepeatProbe,
@@ -55,6 +55,8 @@ pub(super) struct CellData {
     tasks: BTreeMap<(String, CpuId), TaskRecord>,
     pub(super) causes: Causes,
     hours: Hours,
+    /// What the hypervisor and the firmware took of the samples of a series, by repeat.
+    own: BTreeMap<(u32, String, CpuId), Vec<OwnRecord>>,
     noise: NoiseData,
 }
 
@@ -154,6 +156,21 @@ impl CellData {
         Ok(())
     }
 
+    pub(super) fn add_own(&mut self, key: &RowKey, record: OwnRecord) -> Taken {
+        if !key.is_noise_floor() {
+            self.own.entry((key.repeat, key.probe.clone(), record.cpu)).or_default().push(record);
+        }
+        Ok(())
+    }
+
+    /// Of all repeats of a series on a CPU; `None` where one was not looked at.
+    fn own_of(&self, series: &str, cpu: CpuId) -> Option<Vec<OwnRecord>> {
+        let is_its = |place: &&(u32, Place)| place.1.2 == series && place.1.3 == cpu;
+        let of_repeat = |(repeat, _): &(u32, Place)| self.own.get(&(*repeat, series.to_owned(), cpu)).cloned();
+        let all: Option<Vec<_>> = self.repeats.keys().filter(is_its).map(of_repeat).collect();
+        all.map(Vec::into_iter).map(|all| all.flatten().collect())
+    }
+
     pub(super) fn add_latency_record(&mut self, line: Line) -> Taken {
         let Line { cpu, kind, record, .. } = line;
         let known = self.latency_records.entry((cpu, kind.name())).or_insert_with(|| record.clone());
@@ -216,7 +233,8 @@ impl CellData {
         let mut spikes = largest_spikes(spikes, shapes.spikes_kept);
         number_events(&mut spikes);
         let mut ledgers = self.causes.take_ledgers();
-        let mut repeats = finish_repeats(self.repeats, begun, &throttled, info.plan.limit.unwrap_or(SPIKE));
+        let spike = info.plan.limit.unwrap_or(SPIKE);
+        let mut repeats = finish_repeats(self.repeats, self.own, begun, &throttled, spike);
         for repeat in &mut repeats {
             repeat.ledger = ledgers.remove(&repeat.repeat).unwrap_or_default().finish();
         }
@@ -273,7 +291,7 @@ impl CellData {
         let mut results: Vec<(String, CpuResult)> = Vec::new();
         for ((_, _, full_name, cpu), summary) in std::mem::take(&mut self.probes) {
             let name = SeriesName::of(&full_name);
-            let (mut result, mut spikes) = summary.finish();
+            let (mut result, mut spikes) = summary.with_own(self.own_of(&full_name, cpu)).finish();
             let own = throttled.get(&(full_name.clone(), cpu));
             let throttled = own.and_then(|own| all_repeats(own, &result));
             result.quantities.set(THROTTLED, throttled);
@@ -325,6 +343,7 @@ fn all_repeats(own: &Throttling, result: &CpuResult) -> Option<ThrottledGaps> {
 /// Each repeat that was begun, also one without data.
 fn finish_repeats(
     summaries: BTreeMap<(u32, Place), Summary>,
+    mut own: BTreeMap<(u32, String, CpuId), Vec<OwnRecord>>,
     begun: impl Iterator<Item = RepeatResult>,
     throttled: &Throttled,
     spike: Nanos,
@@ -333,7 +352,8 @@ fn finish_repeats(
     for ((repeat, (_, _, full_name, cpu)), summary) in summaries {
         let name = SeriesName::of(&full_name);
         if name.part.is_none() {
-            let mut result = summary.finish().0;
+            let own = own.remove(&(repeat, full_name.clone(), cpu));
+            let mut result = summary.with_own(own).finish().0;
             let own = throttled.get(&(full_name.clone(), cpu)).and_then(|own| own.of_repeat(repeat));
             result.quantities.set(THROTTLED, own);
             probes.entry(repeat).or_default().push(repeat_probe(name, &result, spike));

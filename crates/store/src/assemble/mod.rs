@@ -263,6 +263,7 @@ impl Collector<'_> {
         self.take(rows.hwlat, |cell, key, row| cell.causes.add_hwlat(key, row, shapes.spikes_kept));
         self.take(rows.ipis, |cell, key, row| cell.causes.add_ipi(key, row.record));
         self.take(rows.sources, |cell, key, row| cell.causes.add_source(key, row.record));
+        self.take(rows.own, |cell, key, row| cell.add_own(key, row.record));
         self.take(rows.rates, CellData::add_rate);
         self.take(rows.gpus, |cell, _, record| cell.add_gpu(record));
         self.take(rows.interrupts, |cell, key, row| cell.add_interrupt(key, row.record));

@@ -14,6 +14,7 @@ mod interrupts;
 mod intervals;
 mod ipis;
 mod keys;
+mod own;
 mod rates;
 mod size;
 mod sources;
@@ -36,7 +37,7 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use whylate_core::record::{
-    CounterRecord, GpuRecord, HwlatRecord, InterruptRecord, Interval, IpiRecord, RateRecord, SourceRecord,
+    CounterRecord, GpuRecord, HwlatRecord, InterruptRecord, Interval, IpiRecord, OwnRecord, RateRecord, SourceRecord,
     SpikeCauses, SpikeRecord, TaskRecord,
 };
 
@@ -187,6 +188,8 @@ tables! {
     ipis: RowKey, Spanned<IpiRecord>;
     /// What took the time of loops that never sleep.
     sources: RowKey, Spanned<SourceRecord>;
+    /// What the hypervisor and the firmware took of samples.
+    own: RowKey, Spanned<OwnRecord>;
     /// What the loads achieved.
     rates: RateKey, RateRecord;
     /// Interrupts and softirqs handled.

@@ -28,6 +28,7 @@ impl Rows {
             + size_of_val(&self.sources[..])
             + size_of_val(&self.interrupts[..])
             + texts
+            + size_of_val(&self.own[..])
             + size_of_val(&self.counters[..])
             + size_of_val(&self.rates[..])
             + size_of_val(&self.tasks[..])

@@ -3,8 +3,8 @@
 use crate::made::{SECOND, add, execution, info, interval, key, rate_key, rows, three_segments};
 use std::path::Path;
 use whylate_core::WarningCode;
-use whylate_core::quantity::{CORRECTED, GAPS, LOST_NS, OVERRUNS, Quantities, SOURCES};
-use whylate_core::record::{CounterRecord, HwlatRecord, Interval, RateRecord, SpikeRecord};
+use whylate_core::quantity::{CORRECTED, GAPS, LOST_NS, OVERRUNS, OWN, OWN_MAX_NS, Quantities, SOURCES};
+use whylate_core::record::{CounterRecord, HwlatRecord, Interval, OwnRecord, RateRecord, SpikeRecord};
 use whylate_core::result::{CauseKind, CellResult, HwlatSample, RunResult, RunState, Verdict};
 use whylate_core::{CpuId, Nanos};
 use whylate_store::{
@@ -123,6 +123,33 @@ fn a_complete_run_adds_up() {
     assert_eq!(interrupts, [(0, "LOC", 500), (0, "24", 2)]);
     assert_eq!((cell.steal_ns, cell.smis), (Some(20_000_000), None));
     assert!(!result.comparisons.is_empty());
+}
+
+/// The largest sample is the host's: the machine's own latency is below the limit, and the limit is exceeded all the same.
+#[test]
+fn own_latency_stands_beside_the_raw_one_and_judges_nothing() {
+    let looked_at = |repeats: &'static [u32]| {
+        let mut info = complete_info();
+        info.plan.limit = Some(Nanos(1_000));
+        result_of(&info, move |directory| {
+            let timer = [&[25u64; 120][..], &[2_000]].concat();
+            fill_cells(directory, &["idle", "l3"], &timer);
+            for (cell, repeat) in ["idle", "l3"].into_iter().flat_map(|it| repeats.iter().map(move |nr| (it, *nr))) {
+                let gone = OwnRecord { lower_ns: 2_000, removed: 1, taken_ns: 1_970, ..OwnRecord::default() };
+                let left = OwnRecord { lower_ns: 30, added: 1, max_ns: Some(30), ..OwnRecord::default() };
+                directory.rows().add_own(&key(cell, repeat, 1, "timer"), Span::default(), [gone, left]);
+            }
+        })
+    };
+    let result = looked_at(&[1, 2]);
+    let cpu = &result.cells[0].probes[0].cpus[0];
+    assert_eq!((cpu.quantiles.unwrap().max_ns, cpu.get(OWN_MAX_NS)), (2_000, Some(30)));
+    let own = result.cells[0].repeats[1].probes.iter().find(|it| it.probe == "timer").unwrap().own;
+    assert_eq!((own.unwrap().max_ns, own.unwrap().p50_ns), (30, 25));
+    assert_eq!(result.verdict, Verdict::Fail, "a limit is judged by what was measured");
+    let partly = looked_at(&[1]);
+    assert_eq!(partly.cells[0].probes[0].cpus[0].get(OWN), None, "one repeat was not looked at");
+    assert!(partly.cells[0].repeats[0].probes[0].own.is_some() && partly.cells[0].repeats[1].probes[0].own.is_none());
 }
 
 #[test]

@@ -17,6 +17,7 @@ fn without(mut rows: Rows, table: &str) -> Rows {
         "causes" => rows.causes.clear(),
         "ipis" => rows.ipis.clear(),
         "sources" => rows.sources.clear(),
+        "own" => rows.own.clear(),
         "rates" => rows.rates.clear(),
         "interrupts" => rows.interrupts.clear(),
         "counters" => rows.counters.clear(),

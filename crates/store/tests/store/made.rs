@@ -6,8 +6,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use whylate_core::plan::Source;
 use whylate_core::quantity::{GAPS, LOST_NS, OVERRUNS, Quantities};
 use whylate_core::record::{
-    CounterRecord, GpuRecord, HwlatRecord, InterruptRecord, Interval, IpiRecord, RateRecord, SourceRecord,
-    SpikeCauses, SpikeRecord, TaskRecord,
+    CounterRecord, GpuRecord, HwlatRecord, InterruptRecord, Interval, IpiRecord, OwnRecord, RateRecord,
+    SourceRecord, SpikeCauses, SpikeRecord, TaskRecord,
 };
 use whylate_core::result::{Cause, CauseKind, HwlatSample};
 use whylate_core::{CpuId, Facts, Plan};
@@ -220,6 +220,13 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
                 },
             },
         )],
+        own: vec![(
+            Arc::clone(&timer),
+            Spanned {
+                span,
+                record: OwnRecord { removed: 1, taken_ns: 190, lower_ns: 200, ..OwnRecord::default() },
+            },
+        )],
         intervals: vec![
             (Arc::clone(&timer), interval(0, second, &[10, 20, 20, 200])),
             (Arc::clone(&timer), interval(1, second, &[11, 21])),
@@ -243,13 +250,14 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
 }
 
 /// The tables of which [`rows`] has rows.
-pub(crate) const TABLES: [&str; 12] = [
+pub(crate) const TABLES: [&str; 13] = [
     "histograms",
     "intervals",
     "spikes",
     "causes",
     "ipis",
     "sources",
+    "own",
     "rates",
     "interrupts",
     "counters",
@@ -285,6 +293,9 @@ pub(crate) fn add(directory: &mut RunDirectory, rows: &Rows) {
     }
     for (key, row) in &rows.sources {
         directory.rows().add_sources(key, row.span, [row.record.clone()]);
+    }
+    for (key, row) in &rows.own {
+        directory.rows().add_own(key, row.span, [row.record]);
     }
     for (key, rate) in &rows.rates {
         directory.rows().add_rates(key, [rate.clone()]);
