@@ -285,7 +285,8 @@ mod tests {
         };
         let raw = recorded(&[5_000, 6_000, 7_000, 1_000_000, 9_000_000]);
         let own = raw.moved(&[row(9_000_000, 1, 0, None, 8_800_000), row(200_000, 0, 1, Some(200_000), 0)]).unwrap();
-        assert_eq!((own.count(), own.min(), own.max()), (5, Some(5_000), Some(1_000_000)), "the largest one is left");
+        assert_eq!((own.count(), own.min()), (5, Some(5_000)));
+        assert!(own.max().is_some_and(|max| (1_000_000..1_008_000).contains(&max)), "the last value of its bucket");
         assert_eq!(own.sum(), raw.sum() - 8_800_000);
         let both = [row(9_000_000, 1, 0, None, 8_800_000), row(1_000_000, 1, 0, None, 999_000)];
         let own = raw.moved(&[&both[..], &[row(200_000, 0, 1, Some(200_001), 0), row(1_000, 0, 1, Some(1_000), 0)]].concat());

@@ -24,6 +24,9 @@ pub struct FixArm {
     pub reason: String,
     /// The causes (`irq`) and findings (`deep-idle-states`) that it answers.
     pub answers: Vec<String>,
+    /// The rows of the ledger that it may remove, by name; where there are such, it is judged by their late time too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub removes: Vec<String>,
     /// The service of systemd to which the process belongs that it is about, where it is one.
     pub service: Option<String>,
 }
@@ -147,6 +150,9 @@ pub struct FixStep {
     /// What the loads achieved, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rates: BTreeMap<String, f64>,
+    /// Late time of each cause that a treatment may remove, in ns per measured second.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub causes: BTreeMap<String, f64>,
     /// What it cost beside: `power` in watts, where the processor counts it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub costs: BTreeMap<String, f64>,
@@ -199,6 +205,28 @@ pub struct FixArmResult {
     pub rounds: u32,
 }
 
+/// What the pairs of a claim show of the causes that its treatments answer.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FixRemoval {
+    /// The causes, by their names in the ledger.
+    pub causes: Vec<String>,
+    /// Their late time in the pairs, in ns per measured second: control, candidate.
+    pub pairs: Vec<[f64; 2]>,
+    /// Evidence after each pair that at least half of it is gone.
+    pub evidence: Vec<f64>,
+    /// Whether that is proved.
+    pub proved: bool,
+    /// Pairs in which at least half of it was gone.
+    pub removed_in: u32,
+    /// Pairs with such late time on a side.
+    pub tells_in: u32,
+    /// Median of the late time without the treatments, in ns per s.
+    pub before_ns_per_s: f64,
+    /// The same with them.
+    pub after_ns_per_s: f64,
+}
+
 /// A comparison of two sets of treatments on data that did not choose them.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -213,8 +241,12 @@ pub struct FixClaim {
     pub pairs: Vec<[f64; 2]>,
     /// Evidence after each pair.
     pub evidence: Vec<f64>,
-    /// From which evidence on it is proved.
+    /// From which evidence on it is proved; where there is a `removal`, on each of the two ways.
     pub needed: f64,
+    /// Whether the goal's statistic is proved to be lower by more than the margin; absent of claims that are not proved.
+    pub lowers_goal: Option<bool>,
+    /// The causes that its treatments answer; absent where the ledger has none.
+    pub removal: Option<FixRemoval>,
     /// What is shown.
     pub outcome: FixOutcome,
     /// Median ratio candidate / control.
@@ -290,6 +322,9 @@ pub struct FixResult {
     pub registration: FixRegistration,
     /// The treatments that are recommended, by id.
     pub recommended: Vec<String>,
+    /// Whether the goal's limit was kept in all repeats of the recommended treatments, as measured; absent without a limit, or
+    /// without a recommendation.
+    pub reached: Option<bool>,
     /// What is known of each.
     pub results: Vec<FixArmResult>,
     /// The comparisons on fresh data.

@@ -85,7 +85,8 @@ fn add(all: &mut Vec<LateTime>, cause: &Cause, ns: f64) {
 
 /// The name without the numbers of a worker or of the CPU that a thread belongs to: `kworker/1:2H` is `kworker`,
 /// `ksoftirqd/3` is `ksoftirqd`. The number of an interrupt stays.
-pub(super) fn lasting_name(actor: &str) -> String {
+/// The name of an actor without what changes from boot to boot: `kworker/1:2` is `kworker`.
+pub fn lasting_name(actor: &str) -> String {
     match actor.split_once('/') {
         Some((name, rest))
             if name != "irq"

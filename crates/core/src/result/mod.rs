@@ -55,15 +55,15 @@ pub use explain::{
 pub use farm::{FarmAlarm, FarmBoard, FarmComparison, FarmEffect, FarmRun, FarmSeries};
 pub use fix::{
     FIX_FORMAT, FixAnswer, FixArm, FixArmResult, FixCause, FixClaim, FixFile, FixLeftOut, FixMode,
-    FixOutcome, FixPhase, FixRegistration, FixResult, FixStep,
+    FixOutcome, FixPhase, FixRegistration, FixRemoval, FixResult, FixStep,
 };
 pub use fix_goal::FixGoal;
 pub use histograms::{
     CpuHistograms, HISTOGRAMS_FORMAT, HistogramKind, HistogramSource, HistogramsResult, KernelHistogram,
     LatencyRecord, WakeupTotals,
 };
-use late_time::lasting_name;
-pub use late_time::{LateTime, late_time, shares};
+
+pub use late_time::{LateTime, lasting_name, late_time, shares};
 pub use ledger::{Ledger, LedgerRow, OTHERS};
 pub use live::{LIVE_SOCKET, LiveCpu, LiveValue};
 pub use loaded::{LoadedLatency, LoadedPoint};

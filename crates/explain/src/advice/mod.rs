@@ -7,11 +7,13 @@
 mod bandwidth;
 mod install;
 mod profile;
+mod removes;
 mod table;
 
 pub use bandwidth::{Paced, asks_who_is_busy};
 pub use install::install;
 pub use profile::{Profile, profile};
+pub use removes::removes;
 
 use crate::vocabulary::ANOTHER_CPU;
 use std::collections::BTreeMap;
@@ -237,7 +239,7 @@ fn threads(situation: &Situation<'_>) -> Vec<(f64, FixArm)> {
 
 fn arm(id: &str, kind: TreatmentKind, reason: String, answers: Vec<String>) -> FixArm {
     let treatment = TreatmentPlan { name: id.to_owned(), optional: false, kind };
-    FixArm { treatment, reason, answers, service: None }
+    FixArm { treatment, reason, answers, removes: Vec::new(), service: None }
 }
 
 /// `irq 45 (nvme0q1) was the main cause of 5 of 9 spikes`; causes of several kinds with the spikes of each:

@@ -81,6 +81,7 @@ fn of_plan(text: &str) -> Result<Profile, String> {
         treatment,
         reason: "it is in the plan".to_owned(),
         answers: Vec::new(),
+        removes: Vec::new(),
         service: None,
     };
     Profile {
@@ -221,7 +222,7 @@ impl Profile {
                 let treatment = TreatmentPlan { name: id.to_owned(), optional: false, kind };
                 // The last line of a file holds.
                 self.arms.retain(|arm| arm.treatment.name != id);
-                self.arms.push(FixArm { treatment, reason, answers: Vec::new(), service: None });
+                self.arms.push(FixArm { treatment, reason, answers: Vec::new(), removes: Vec::new(), service: None });
             }
             Err(error) => self.leave_out(id, place, error.to_string()),
         }

@@ -130,6 +130,8 @@ fn proved() -> FixResult {
         pairs: vec![[2.0, 1.0]; 8],
         evidence: vec![56.8],
         needed: 40.0,
+        lowers_goal: Some(true),
+        removal: None,
         outcome: FixOutcome::Proved,
         ratio: Some(0.5),
         ratio_low: Some(0.4),
@@ -170,6 +172,7 @@ fn proved() -> FixResult {
         ]
         .map(str::to_owned)
         .to_vec(),
+        reached: None,
         results: Vec::new(),
         claims: vec![claim],
         repeats: 0,

@@ -5,13 +5,16 @@ use crate::pictures::{Forest, ForestRow};
 use crate::reading::{Reading, times};
 use crate::section::{Block, Column, Depth, Item, Row, Section, Table, Tone};
 use crate::words::counted;
+use whylate_core::plan::Statistic;
 use whylate_core::figure::{between, share, value};
 use whylate_core::result::{
-    FixAnswer, FixArm, FixArmResult, FixClaim, FixMode, FixOutcome, FixPhase, FixResult, Outcome, RunResult,
+    FixAnswer, FixArm, FixArmResult, FixClaim, FixMode, FixOutcome, FixPhase, FixRemoval, FixResult, Outcome, RunResult,
 };
 
 /// The most causes that are named.
 const CAUSES_MAX: usize = 6;
+/// The most causes of a claim that are named.
+const REMOVED_MAX: usize = 3;
 /// Other statistics that differ by less are not named as a cost.
 const COST_MIN: f64 = 0.05;
 /// Steps of the picture of evidence, each twice the one before.
@@ -235,6 +238,7 @@ fn sentence(claim: &FixClaim) -> String {
         (FixPhase::Without | FixPhase::Reduce, FixOutcome::Equivalent) => "it makes no difference",
         (FixPhase::Reduce, FixOutcome::Proved) => "better",
         (FixPhase::Without | FixPhase::Reduce, FixOutcome::CannotTell) => "cannot tell",
+        (_, FixOutcome::Proved) if claim.lowers_goal == Some(false) => "cannot tell",
         (_, FixOutcome::Proved) => "proved",
         (_, FixOutcome::Refused) => "better, and refused",
         (_, FixOutcome::Equivalent) => "equivalent",
@@ -242,24 +246,44 @@ fn sentence(claim: &FixClaim) -> String {
         _ => "not proved",
     };
     let refused = claim.refused.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+    let removal = claim.removal.as_ref().map(|it| removed(it, claim.needed)).unwrap_or_default();
     format!(
-        "`{}`{}, {}, evidence {last:.1} of {:.0} {}: {word}{refused}{}",
+        "`{}`{}, {}, evidence {last:.1} of {:.0} {}: {word}{refused}{removal}{}",
         title(claim),
         ratio.unwrap_or_default(),
         counted(claim.pairs.len(), "pair"),
         claim.needed,
-        course(claim),
+        course(&claim.evidence, claim.needed),
         costs(claim)
     )
 }
 
+/// What is left of the causes that it answers.
+fn removed(removal: &FixRemoval, needed: f64) -> String {
+    let named: Vec<&str> = removal.causes.iter().take(REMOVED_MAX).map(String::as_str).collect();
+    let more = removal.causes.len().saturating_sub(REMOVED_MAX);
+    let more = if more > 0 { format!(" and {}", counted(more, "other cause")) } else { String::new() };
+    let per_s = |ns: f64| format!("{} per s", value(Statistic::Max, ns));
+    let last = removal.evidence.last().copied().unwrap_or_default();
+    format!(
+        "; {}{more}: {} → {} in {} of {} pairs, evidence {last:.1} of {needed:.0} {}: {}",
+        named.join(", "),
+        per_s(removal.before_ns_per_s),
+        per_s(removal.after_ns_per_s),
+        removal.removed_in,
+        removal.tells_in,
+        course(&removal.evidence, needed),
+        if removal.proved { "removed" } else { "not proved" }
+    )
+}
+
 /// The evidence over time: each step of the picture is twice the one before, the highest is enough.
-fn course(claim: &FixClaim) -> String {
+fn course(evidence: &[f64], needed: f64) -> String {
     let step = |evidence: &f64| {
-        let below = (claim.needed / evidence.max(1e-9)).log2().ceil().max(0.0) as usize;
+        let below = (needed / evidence.max(1e-9)).log2().ceil().max(0.0) as usize;
         STEPS[(STEPS.len() - 1).saturating_sub(below)]
     };
-    claim.evidence.iter().map(step).collect()
+    evidence.iter().map(step).collect()
 }
 
 /// What else changes: other statistics, and what loads achieve.

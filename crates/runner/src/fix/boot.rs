@@ -59,6 +59,7 @@ impl Steps {
                     value: None,
                     others: Default::default(),
                     rates: Default::default(),
+                    causes: Default::default(),
                     costs: Default::default(),
                     error: Some(why.clone()),
                     took_ns: took.0,

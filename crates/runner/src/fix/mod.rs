@@ -31,7 +31,7 @@ use whylate_core::result::{
 use whylate_core::warning::push_all_once;
 use whylate_core::{CpuSet, Facts, Nanos, Plan, WarningCode};
 use whylate_host::HostRoot;
-use whylate_stats::search::{Figure, Search, Trial, failed, felt_figure_of, replay};
+use whylate_stats::search::{Figure, Search, Trial, failed, felt_figure_of, late_times, replay};
 use whylate_store::{CellInfo, ExecutionState, Reader, RunDirectory, RunInfo, assemble_newest, fix_steps};
 use whylate_treat::{Change, Planner as _, Surroundings, Target};
 
@@ -317,6 +317,7 @@ impl Steps {
             value: figure.as_ref().map(|figure| figure.value),
             others: figure.as_ref().map(|figure| figure.others.clone()).unwrap_or_default(),
             rates: figure.as_ref().map(|figure| figure.rates.clone()).unwrap_or_default(),
+            causes: figure.as_ref().map(|figure| figure.causes.clone()).unwrap_or_default(),
             costs: figure.as_ref().map(|figure| figure.costs.clone()).unwrap_or_default(),
             error: error.clone(),
             took_ns,
@@ -350,8 +351,21 @@ impl Steps {
         let mut figure = felt_figure_of(&measured, repeat, &self.registration.goal);
         if let Some(figure) = &mut figure {
             figure.rates = measured.rates.iter().map(|rate| (rate.load.clone(), rate.mean)).collect();
+            if self.is_by_cause()
+                && let Some(late) = late_times(&measured, repeat, &self.registration.goal)
+            {
+                let removes = self.registration.arms.iter().flat_map(|arm| &arm.removes);
+                let rate = |name: &String| (name.clone(), late.causes.get(name).copied().unwrap_or(0.0));
+                figure.causes = removes.map(rate).collect();
+                figure.others.insert("late time".to_owned(), late.own);
+            }
         }
         Ok(figure.ok_or_else(|| format!("it shows no {}", self.registration.goal)))
+    }
+
+    /// Whether treatments are judged by the ledger too.
+    fn is_by_cause(&self) -> bool {
+        self.registration.arms.iter().any(|arm| !arm.removes.is_empty())
     }
 
     /// The cell with these treatments, which becomes part of the run where it is new.
@@ -368,8 +382,9 @@ impl Steps {
             }
         };
         let treatments = treatments.to_vec();
-        // Causes were looked for before: the programs that find them cost time.
-        let plan = CellPlan { name: Some(name), loads, treatments, causes: false };
+        // Where nothing is judged by them, the programs that find causes only cost time.
+        let causes = self.is_by_cause() || self.registration.goal.statistic.is_own();
+        let plan = CellPlan { name: Some(name), loads, treatments, causes };
         let cell = PreparedCell::new(plan, prepared);
         let name = cell.plan.name();
         if !run.info.cells.iter().any(|cell| cell.name == name) {

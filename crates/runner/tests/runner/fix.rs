@@ -27,6 +27,7 @@ impl MockAdviser {
                 treatment,
                 reason: format!("{name} may help"),
                 answers: vec!["irq".to_owned()],
+                removes: Vec::new(),
                 service: None,
             }
         };

@@ -15,7 +15,12 @@ impl Search {
         while let Some(trial) = search.next() {
             let is_helped = good.is_some_and(|arm| trial.arms.contains(&arm));
             let value = if is_helped { helped } else { plain };
-            search.take(&Figure { value, ..Figure::default() });
+            let late = |name: &String| {
+                let is_removed = is_helped && good.is_some_and(|arm| self.removes[arm].contains(name));
+                (name.clone(), if is_removed { 0.0 } else { 1e6 })
+            };
+            let causes = self.removes.iter().flatten().map(late).collect();
+            search.take(&Figure { value, causes, ..Figure::default() });
             repeats += 1;
         }
         repeats

@@ -6,6 +6,9 @@
 //! claim needs 1/(α/2^k), so that all claims together are false with probability α at most. At last each part of the
 //! set is left out once, so that nothing useless stays. Settings that are used already are looked at in the same way.
 //!
+//! An arm that answers causes of the ledger has two routes to its proof: the goal's statistic, and the [removal](removal_evidence)
+//! of these causes. Each route has half of what its claim may spend.
+//!
 //! Everything is drawn from the seed, so that the same figures make the same search: one that was killed goes on where its
 //! figures end. Not known here: what an arm is, and how a figure is measured.
 
@@ -14,16 +17,18 @@ mod estimate;
 mod evidence;
 mod outcome;
 mod pairs;
+mod removal;
 mod screen;
 
 pub use evidence::{evidence, interval};
-pub use outcome::{answer, failed, felt_figure_of, figure_of, replay};
+pub use outcome::{LateTimes, answer, failed, felt_figure_of, figure_of, is_outside, late_times, replay};
 pub use pairs::{Claim, ClaimEnd, PAIRS_MAX};
+pub use removal::{removal_evidence, removed_in};
 
 use crate::random::SplitMix;
 use pairs::Pairs;
 use screen::Screen;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::result::FixPhase;
 
 /// Arms of a screening after the first.
@@ -32,6 +37,10 @@ const AGAIN_MAX: usize = 6;
 const SETTING_PAIRS_MAX: u32 = 80;
 /// This many confirmations in a row that prove nothing end the search.
 const FUTILE_MAX: u32 = 2;
+/// Ways to a proof of an arm that answers causes.
+const ROUTES: f64 = 2.0;
+/// Late time, in ns per s, that is as good as none where arms are ranked.
+const LATE_FLOOR: f64 = 1e3;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
@@ -65,8 +74,17 @@ pub struct Figure {
     /// Other statistics, which must not become worse.
     pub others: BTreeMap<String, f64>,
     pub rates: BTreeMap<String, f64>,
+    /// Late time of each cause that an arm answers, in ns per measured second.
+    pub causes: BTreeMap<String, f64>,
     /// What is told of it and judges nothing: power.
     pub costs: BTreeMap<String, f64>,
+}
+
+impl Figure {
+    /// The late time of these causes, in ns per s.
+    fn late(&self, causes: &BTreeSet<String>) -> f64 {
+        causes.iter().filter_map(|name| self.causes.get(name)).sum()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,6 +120,8 @@ pub struct Search {
     rules: Rules,
     random: SplitMix,
     arms: Vec<ArmState>,
+    /// The causes that each arm answers, by their names in the ledger.
+    removes: Vec<BTreeSet<String>>,
     /// The proved arms, in the order of their proofs.
     base: Vec<usize>,
     /// Untried arms, the best of the newest screening first.
@@ -118,12 +138,19 @@ pub struct Search {
 }
 
 impl Search {
-    /// A search among so many arms.
+    /// A search among so many arms, of which no causes are known.
     pub fn new(rules: Rules, arms: usize) -> Self {
+        Self::by_cause(rules, vec![BTreeSet::new(); arms])
+    }
+
+    /// A search among arms that answer these causes each.
+    pub fn by_cause(rules: Rules, removes: Vec<BTreeSet<String>>) -> Self {
+        let arms = removes.len();
         let mut search = Self {
             rules,
             random: SplitMix(rules.seed),
             arms: vec![ArmState::default(); arms],
+            removes,
             base: Vec::new(),
             ranked: (0..arms).collect(),
             claims: Vec::new(),
@@ -141,7 +168,14 @@ impl Search {
 
     /// Whether so many arms together still help: one claim, which spends all of alpha.
     pub fn of_whole(rules: Rules, arms: usize) -> Self {
+        Self::of_whole_by_cause(rules, vec![BTreeSet::new(); arms])
+    }
+
+    /// The same of arms that answer these causes each.
+    pub fn of_whole_by_cause(rules: Rules, removes: Vec<BTreeSet<String>>) -> Self {
+        let arms = removes.len();
         let mut search = Self::new(Rules { alpha: 2.0 * rules.alpha, ..rules }, 0);
+        search.removes = removes;
         search.arms = vec![ArmState::default(); arms];
         search.base = (0..arms).collect();
         if arms > 0 {
@@ -163,7 +197,8 @@ impl Search {
     pub fn take(&mut self, figure: &Figure) {
         match &mut self.work {
             Work::Screen(screen) => {
-                let arm = screen.take(figure.value, &mut self.random);
+                let judged = screen.causes().map_or(figure.value, |causes| figure.late(causes) + LATE_FLOOR);
+                let arm = screen.take(judged, &mut self.random);
                 self.arms[arm].is_measured = true;
                 if self.base.is_empty() {
                     self.arms[arm].screened.push(figure.value);
@@ -235,8 +270,10 @@ impl Search {
     /// The least pairs that a new comparison needs: if the candidate wins every one.
     pub fn pairs_at_least(&self) -> u32 {
         let Work::Pairs(pairs) = &self.work else { return 0 };
-        let needed = pairs.claim(ClaimEnd::Open).needed;
-        (0..PAIRS_MAX).find(|count| evidence(*count, *count) >= needed).unwrap_or(PAIRS_MAX)
+        let claim = pairs.claim(ClaimEnd::Open);
+        let removed = |count: u32| if claim.causes.is_empty() { 0.0 } else { removal::best_evidence(1.0, count) };
+        let best = |count: &u32| evidence(*count, *count).max(removed(*count));
+        (0..PAIRS_MAX).find(|count| best(count) >= claim.needed).unwrap_or(PAIRS_MAX)
     }
 
     fn give_up(&mut self, arm: usize, why: &str) {
@@ -253,7 +290,9 @@ impl Search {
             [_] => self.confirm(),
             _ => {
                 let is_of_causes = self.held_back > 0;
-                self.work = Work::Screen(Screen::new(chosen, is_of_causes, &mut self.random));
+                let all_answer = chosen.iter().all(|arm| !self.removes[*arm].is_empty());
+                let causes = all_answer.then(|| self.answered(&chosen));
+                self.work = Work::Screen(Screen::new(chosen, is_of_causes, causes, &mut self.random));
             }
         }
     }
@@ -302,8 +341,15 @@ impl Search {
             self.begun += 1;
             self.rules.alpha / 2f64.powi(self.begun as i32)
         };
-        let pairs = Pairs::new(phase, control, candidate, tested, 1.0 / spent, &mut self.random);
-        self.work = Work::Pairs(pairs);
+        let causes = self.answered(tested.as_ref().map_or(&candidate[..], std::slice::from_ref));
+        let needed = if causes.is_empty() { 1.0 } else { ROUTES } / spent;
+        let pairs = Pairs::new(phase, control, candidate, tested, needed, &mut self.random);
+        self.work = Work::Pairs(pairs.with_causes(causes));
+    }
+
+    /// The causes that these arms answer together.
+    fn answered(&self, arms: &[usize]) -> BTreeSet<String> {
+        arms.iter().filter_map(|arm| self.removes.get(*arm)).flatten().cloned().collect()
     }
 
     fn concluded(&mut self, end: ClaimEnd) {

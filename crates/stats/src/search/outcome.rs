@@ -1,14 +1,16 @@
 //! From the steps of a search to its answer.
 
-use super::{Claim, ClaimEnd, Figure, Rules, Search, interval};
+use super::{Claim, ClaimEnd, Figure, Rules, Search, interval, removed_in};
 use crate::comparisons::values_of;
 use crate::contrast::median;
 use crate::error::StatsError;
+use std::collections::BTreeMap;
 use whylate_core::SeriesName;
+use whylate_core::figure::{between, nanoseconds};
 use whylate_core::plan::{SeriesStatistic, Statistic};
 use whylate_core::result::{
-    CellResult, FIX_FORMAT, FixAnswer, FixArmResult, FixClaim, FixGoal, FixMode, FixOutcome, FixPhase,
-    FixRegistration, FixResult, FixStep, RunState,
+    CauseKind, CellResult, FIX_FORMAT, FixAnswer, FixArmResult, FixClaim, FixGoal, FixMode, FixOutcome, FixPhase,
+    FixRegistration, FixRemoval, FixResult, FixStep, LedgerRow, RunState,
 };
 
 /// The statistics that must not become worse.
@@ -51,6 +53,35 @@ fn figure(alone: &CellResult, goal: &FixGoal) -> Option<Figure> {
     figure.value.is_finite().then_some(figure)
 }
 
+/// The late time of one repeat by cause, of the series of the goal.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LateTimes {
+    /// In ns per measured second, of each row of the ledger.
+    pub causes: BTreeMap<String, f64>,
+    /// Of all that the hypervisor or the firmware did not take.
+    pub own: f64,
+}
+
+/// The late time of one repeat; `None` where nothing was measured.
+pub fn late_times(cell: &CellResult, repeat: u32, goal: &FixGoal) -> Option<LateTimes> {
+    let goal = SeriesStatistic { series: goal.series.clone()?, statistic: goal.statistic };
+    let repeat = cell.repeats.iter().find(|it| it.repeat == repeat)?;
+    let own = repeat.probes.iter().filter(|it| goal.is_of(&it.probe));
+    let measured_ns: u64 = own.map(|it| it.measured_ns).sum();
+    let mut late = LateTimes::default();
+    for row in repeat.ledger.iter().filter(|row| goal.is_of(&row.probe)) {
+        let rate = row.total_ns as f64 * 1e9 / measured_ns as f64;
+        *late.causes.entry(row.name()).or_default() += rate;
+        late.own += if is_outside(row) { 0.0 } else { rate };
+    }
+    (measured_ns > 0).then_some(late)
+}
+
+/// Whether the hypervisor or the firmware took the time.
+pub fn is_outside(row: &LedgerRow) -> bool {
+    matches!(row.kind, Some(CauseKind::Steal | CauseKind::HostStall | CauseKind::Smi))
+}
+
 /// The search as its steps left it.
 ///
 /// # Errors
@@ -63,9 +94,10 @@ pub fn replay(registration: &FixRegistration, steps: &[FixStep]) -> Result<Searc
         below: registration.goal.below.map(|below| below.0 as f64),
         first: registration.first as usize,
     };
+    let removes = || registration.arms.iter().map(|arm| arm.removes.iter().cloned().collect()).collect();
     let mut search = match registration.mode {
-        FixMode::Search => Search::new(rules, registration.arms.len()),
-        FixMode::Verify => Search::of_whole(rules, registration.arms.len()),
+        FixMode::Search => Search::by_cause(rules, removes()),
+        FixMode::Verify => Search::of_whole_by_cause(rules, removes()),
         FixMode::Audit => Search::of_settings(rules, registration.arms.len()),
     };
     for (index, step) in steps.iter().enumerate() {
@@ -76,7 +108,7 @@ pub fn replay(registration: &FixRegistration, steps: &[FixStep]) -> Result<Searc
         match (step.value, &step.error) {
             (Some(value), None) => {
                 let (others, rates, costs) = (step.others.clone(), step.rates.clone(), step.costs.clone());
-                search.take(&Figure { value, others, rates, costs });
+                search.take(&Figure { value, others, rates, causes: step.causes.clone(), costs });
             }
             (_, why) => failed(&mut search, registration, why.as_deref().unwrap_or("no value")),
         }
@@ -127,6 +159,7 @@ pub fn answer(
         sentence: String::new(),
         registration: registration.clone(),
         recommended,
+        reached: None,
         results,
         claims,
         repeats: steps.len() as u32,
@@ -136,15 +169,61 @@ pub fn answer(
         restored: None,
         warnings: Vec::new(),
     };
+    result.reached = reached(&result);
     (result.answer, result.sentence) = sentence(&result, is_over);
     Ok(result)
+}
+
+/// The newest claim about what is recommended.
+fn whole(result: &FixResult) -> Option<&FixClaim> {
+    let is_its = |claim: &&FixClaim| claim.candidate == result.recommended && !claim.candidate.is_empty();
+    result.claims.iter().rev().find(is_its)
+}
+
+fn reached(result: &FixResult) -> Option<bool> {
+    let below = result.registration.goal.below?.0 as f64;
+    Some(whole(result)?.pairs.iter().all(|[_, with]| *with < below))
+}
+
+/// `lowers timer p99 by 23 %`, or what is removed and what the statistic is: `removes thread: thief (3.1 ms per s → 0 in 7 of 7 pairs);
+/// timer p99 0.93 × (0.71 to 1.20): cannot tell yet`.
+fn effect(claim: &FixClaim, goal: &FixGoal, margin: f64, still: &str) -> String {
+    let by = claim.ratio.map_or(0.0, |ratio| (1.0 - ratio) * 100.0);
+    let lowers = || format!("{still}lowers {goal} by {by:.0} %");
+    let Some(removal) = claim.removal.as_ref().filter(|it| it.proved) else { return lowers() };
+    let verb = if removal.after_ns_per_s > 0.0 { "takes away most of" } else { "removes" };
+    let causes = match &removal.causes[..] {
+        [one] => one.clone(),
+        [first, more @ ..] => format!("{first} and {} other {}", more.len(), if more.len() == 1 { "cause" } else { "causes" }),
+        [] => String::new(),
+    };
+    let removed = format!(
+        "{still}{verb} {causes} ({} → {} of late time in {} of {} pairs)",
+        per_s(removal.before_ns_per_s),
+        per_s(removal.after_ns_per_s),
+        removal.removed_in,
+        removal.tells_in
+    );
+    if claim.lowers_goal == Some(true) {
+        return format!("{} and {removed}", lowers());
+    }
+    let times = |ratio: f64| format!("{ratio:.2}");
+    let ends = between((claim.ratio_low, claim.ratio_high), times);
+    let within = |end: Option<f64>| end.is_some_and(|end| end.ln().abs() <= margin.ln_1p());
+    let is_same = within(claim.ratio_low) && within(claim.ratio_high);
+    let word = if is_same { "hardly any difference" } else { "cannot tell yet" };
+    format!("{removed}; {goal} {} × ({ends}): {word}", times(claim.ratio.unwrap_or(1.0)))
+}
+
+fn per_s(ns_per_s: f64) -> String {
+    if ns_per_s > 0.0 { format!("{} per s", nanoseconds(ns_per_s as u64)) } else { "0".to_owned() }
 }
 
 fn sentence(result: &FixResult, is_over: bool) -> (FixAnswer, String) {
     let registration = &result.registration;
     let goal = &registration.goal;
     let is_open = !is_over && result.state != RunState::Complete;
-    let whole = result.claims.iter().rev().find(|it| it.candidate == result.recommended);
+    let whole = whole(result);
     let (answer, text) = match whole {
         _ if !registration.begun && result.state == RunState::Complete => {
             (FixAnswer::NothingNeeded, format!("the goal `{goal}` is met already"))
@@ -162,14 +241,17 @@ fn sentence(result: &FixResult, is_over: bool) -> (FixAnswer, String) {
             if !result.recommended.is_empty()
                 && (registration.mode != FixMode::Verify || claim.outcome == FixOutcome::Proved) =>
         {
-            let by = claim.ratio.map_or(0.0, |ratio| (1.0 - ratio) * 100.0);
             let against = match claim.control.as_slice() {
                 [] => String::new(),
                 control => format!(" (against {})", control.join(" + ")),
             };
             let still = if registration.mode == FixMode::Verify { "still " } else { "" };
             let names = result.recommended.join(" + ");
-            let text = format!("{names} {still}lowers {goal} by {by:.0} %{against}");
+            let limit = match result.reached {
+                Some(false) => ", and the limit is not kept",
+                _ => "",
+            };
+            let text = format!("{names} {}{against}{limit}", effect(claim, goal, registration.margin.0, still));
             (FixAnswer::Proved, text)
         }
         _ if registration.mode == FixMode::Verify => verified(result, is_over),
@@ -252,12 +334,35 @@ fn shown(claim: &Claim, registration: &FixRegistration) -> FixClaim {
         _ if within(low) && within(high) => FixOutcome::Equivalent,
         _ => FixOutcome::CannotTell,
     };
+    let (goal_evidence, late) = (claim.evidence(margin), claim.late());
+    let is_proved = |evidence: &[f64]| evidence.last().is_some_and(|it| *it >= claim.needed);
+    let removal = (!claim.causes.is_empty()).then(|| {
+        let evidence = claim.removal();
+        let (removed_in, tells_in) = removed_in(&late);
+        let side = |side: usize| {
+            let mut rates: Vec<f64> = late.iter().map(|pair| pair[side]).collect();
+            rates.sort_by(f64::total_cmp);
+            median(&rates).unwrap_or_default()
+        };
+        FixRemoval {
+            causes: claim.causes.iter().cloned().collect(),
+            proved: claim.end == ClaimEnd::Proved && is_proved(&evidence),
+            evidence,
+            removed_in,
+            tells_in,
+            before_ns_per_s: side(0),
+            after_ns_per_s: side(1),
+            pairs: late.clone(),
+        }
+    });
     FixClaim {
+        lowers_goal: (claim.end == ClaimEnd::Proved).then(|| is_proved(&goal_evidence)),
+        removal,
         phase: claim.phase,
         control: names(registration, &claim.control),
         candidate: names(registration, &claim.candidate),
         pairs: claim.pairs.iter().map(|[control, it]| [control.value, it.value]).collect(),
-        evidence: claim.evidence(margin),
+        evidence: goal_evidence,
         needed: claim.needed,
         outcome,
         ratio: median(&effects).map(f64::exp),

@@ -1,9 +1,10 @@
 //! Pairs of a control and a candidate, until it is known whether the candidate is better by more than the margin.
 
-use super::{Figure, Trial, evidence, interval, pairs_max};
+use super::removal::best_evidence;
+use super::{Figure, Trial, evidence, interval, pairs_max, removal_evidence};
 use crate::contrast::median;
 use crate::random::SplitMix;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::result::FixPhase;
 
 /// More pairs are not measured for one claim.
@@ -44,7 +45,10 @@ pub struct Claim {
     pub candidate: Vec<usize>,
     /// The arm in which they differ; `None` where it is more than one.
     pub tested: Option<usize>,
+    /// Evidence of each route that is a proof.
     pub needed: f64,
+    /// The causes that the difference of the sets answers; without any there is one route.
+    pub causes: BTreeSet<String>,
     pub pairs: Vec<[Figure; 2]>,
     pub end: ClaimEnd,
 }
@@ -68,6 +72,16 @@ impl Claim {
             evidence(won, index as u32 + 1)
         };
         self.effects().iter().enumerate().map(&mut count).collect()
+    }
+
+    /// Late time of its causes in each pair, in ns per s.
+    pub fn late(&self) -> Vec<[f64; 2]> {
+        self.pairs.iter().map(|pair| [0, 1].map(|side| pair[side].late(&self.causes))).collect()
+    }
+
+    /// Evidence after each pair that its causes are removed; empty without causes.
+    pub fn removal(&self) -> Vec<f64> {
+        if self.causes.is_empty() { Vec::new() } else { removal_evidence(&self.late()) }
     }
 
     /// The other statistics that both sides of every pair have, with the logarithms of their ratios.
@@ -105,7 +119,9 @@ impl Claim {
         if let Some((name, rate)) = self.rates().into_iter().find(|(_, rate)| *rate < RATE_KEPT_MIN) {
             return Some(format!("load {name} does {:.0} % less with it", (1.0 - rate) * 100.0));
         }
-        self.others().into_iter().find_map(|(name, mut effects)| {
+        // What removes its cause may raise the goal all the same.
+        let goal = ("the goal", self.effects());
+        std::iter::once(goal).chain(self.others()).find_map(|(name, mut effects)| {
             let lost = effects.iter().filter(|effect| **effect > margin.ln_1p()).count() as u32;
             let is_worse = evidence(lost, effects.len() as u32) >= WORSE;
             effects.sort_by(f64::total_cmp);
@@ -134,9 +150,16 @@ impl Pairs {
         needed: f64,
         random: &mut SplitMix,
     ) -> Self {
+        let (pairs, causes) = (Vec::new(), BTreeSet::new());
         let claim =
-            Claim { phase, control, candidate, tested, needed, pairs: Vec::new(), end: ClaimEnd::Open };
+            Claim { phase, control, candidate, tested, needed, causes, pairs, end: ClaimEnd::Open };
         Self { claim, is_reversed: coin(random), first: None, failed: 0 }
+    }
+
+    /// With a second route to the proof.
+    pub(super) fn with_causes(mut self, causes: BTreeSet<String>) -> Self {
+        self.claim.causes = causes;
+        self
     }
 
     fn is_candidate(&self) -> bool {
@@ -191,13 +214,17 @@ impl Pairs {
         if self.is_of_settings() {
             return self.end_of_either(&effects, won, margin);
         }
-        if evidence(won, pairs) >= self.claim.needed {
+        let removed = self.claim.removal().last().copied();
+        if evidence(won, pairs).max(removed.unwrap_or(0.0)) >= self.claim.needed {
             // A part that is needed is not refused for what the whole costs.
             let is_needed = self.claim.phase == FixPhase::LeaveOut;
             let worse = self.claim.worse(margin).filter(|_| !is_needed);
             return Some(worse.map_or(ClaimEnd::Proved, ClaimEnd::Refused));
         }
         let best = (pairs..=PAIRS_MAX).map(|later| evidence(won + later - pairs, later)).fold(0.0, f64::max);
+        let is_of_causes = !self.claim.causes.is_empty();
+        let by_cause = best_evidence(removed.unwrap_or(1.0), PAIRS_MAX.saturating_sub(pairs));
+        let best = if is_of_causes { best.max(by_cause) } else { best };
         (best < self.claim.needed || pairs >= PAIRS_MAX).then_some(ClaimEnd::Futile)
     }
 

@@ -2,7 +2,7 @@
 
 use super::Trial;
 use crate::random::SplitMix;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::result::FixPhase;
 
 /// Blocks of the rounds; further rounds have as many as the last.
@@ -29,11 +29,18 @@ pub(super) struct Screen {
     done: u32,
     /// Whether all of them answer a cause.
     is_of_causes: bool,
+    /// The causes by whose late time arms are ranked; `None` where it is the goal's statistic.
+    causes: Option<BTreeSet<String>>,
     is_over: bool,
 }
 
 impl Screen {
-    pub(super) fn new(arms: Vec<usize>, is_of_causes: bool, random: &mut SplitMix) -> Self {
+    pub(super) fn new(
+        arms: Vec<usize>,
+        is_of_causes: bool,
+        causes: Option<BTreeSet<String>>,
+        random: &mut SplitMix,
+    ) -> Self {
         let sums = arms.iter().map(|arm| (*arm, 0.0)).collect();
         let mut screen = Self {
             order: Vec::new(),
@@ -45,10 +52,15 @@ impl Screen {
             done: 0,
             is_over: false,
             is_of_causes,
+            causes,
             arms,
         };
         screen.shuffle(random);
         screen
+    }
+
+    pub(super) fn causes(&self) -> Option<&BTreeSet<String>> {
+        self.causes.as_ref()
     }
 
     /// From this many arms down only the best one goes on.

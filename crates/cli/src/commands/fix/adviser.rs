@@ -70,7 +70,12 @@ impl MachineAdviser<'_> {
         let Candidates { mut arms, first, left_out } = advice::candidates(&situation, yes, &is_possible);
         let threads = Threads::read(root).context("reading the threads of this machine")?;
         arms.iter_mut().for_each(|arm| arm.service = service(&arm.treatment.kind, &threads, root));
-        let first = if self.choice.ignores_causes { 0 } else { first };
+        if self.choice.ignores_causes {
+            return Ok(Proposal { causes, arms, first: 0, left_out });
+        }
+        if measured.plan.causes {
+            advice::removes(&mut arms, cell, &rules.goal, rules.margin.0);
+        }
         Ok(Proposal { causes, arms, first, left_out })
     }
 
@@ -215,6 +220,7 @@ pub(super) fn advice(
             ..rules
         },
         recommended: Vec::new(),
+        reached: None,
         results: Vec::new(),
         claims: Vec::new(),
         repeats: 0,

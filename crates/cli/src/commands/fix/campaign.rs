@@ -109,6 +109,7 @@ fn arms(boots: &[BootPlan]) -> Result<Vec<FixArm>> {
         },
         reason: "it was named with --boot".to_owned(),
         answers: Vec::new(),
+        removes: Vec::new(),
         service: None,
     };
     let arms: Vec<FixArm> = boots.iter().map(arm).collect();
