@@ -289,9 +289,9 @@ impl Search {
             [] => self.examine(),
             [_] => self.confirm(),
             _ => {
-                let is_of_causes = self.held_back > 0;
                 let all_answer = chosen.iter().all(|arm| !self.removes[*arm].is_empty());
                 let causes = all_answer.then(|| self.answered(&chosen));
+                let is_of_causes = self.held_back > 0 || all_answer;
                 self.work = Work::Screen(Screen::new(chosen, is_of_causes, causes, &mut self.random));
             }
         }

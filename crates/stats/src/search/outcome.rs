@@ -411,6 +411,104 @@ mod tests {
     use super::*;
     use whylate_core::result::{Quantiles, RepeatProbe, RepeatResult, ThrottledGaps};
 
+    /// A search of one arm that answers one cause; `measured` gives the goal's value and the late time of the cause with and without it.
+    fn answered(goal: &str, mode: FixMode, measured: impl Fn(bool, usize) -> (f64, f64)) -> FixResult {
+        let text = r#"{"name":"move","kind":"ksm","reason":"","answers":[],"removes":["thread: thief"]}"#;
+        let registration = FixRegistration {
+            mode,
+            goal: goal.parse().unwrap(),
+            margin: whylate_core::plan::Share(0.05),
+            alpha: 0.05,
+            seed: 3,
+            budget: whylate_core::Nanos(0),
+            cell: None,
+            causes: Vec::new(),
+            arms: vec![serde_json::from_str(text).unwrap()],
+            first: 1,
+            left_out: Vec::new(),
+            yes: Vec::new(),
+            never: Vec::new(),
+            begun: true,
+        };
+        let mut steps: Vec<FixStep> = Vec::new();
+        while let Some(trial) = replay(&registration, &steps).unwrap().next() {
+            let (value, late) = measured(!trial.arms.is_empty(), steps.len());
+            steps.push(FixStep {
+                phase: trial.phase,
+                treatments: names(&registration, &trial.arms),
+                cell: String::new(),
+                repeat: 1,
+                value: Some(value),
+                others: BTreeMap::new(),
+                rates: BTreeMap::new(),
+                causes: BTreeMap::from([("thread: thief".to_owned(), late)]),
+                costs: BTreeMap::new(),
+                error: None,
+                took_ns: 1,
+            });
+        }
+        answer(&registration, &steps, RunState::Complete).unwrap()
+    }
+
+    /// A maximum that the host makes, whatever the arm does.
+    fn noise(nth: usize) -> f64 {
+        [90e3, 400e3, 150e3, 2e6, 110e3, 700e3, 95e3][nth % 7]
+    }
+
+    #[test]
+    fn an_arm_that_removes_its_cause_is_proved_and_the_goal_is_told_as_it_is() {
+        let late = |is_treated: bool| if is_treated { 0.0 } else { 3e6 };
+        let found = answered("timer max", FixMode::Search, |is_treated, nth| (noise(nth), late(is_treated)));
+        let claim = &found.claims[0];
+        let removal = claim.removal.as_ref().unwrap();
+        assert_eq!((found.answer, claim.outcome, claim.lowers_goal), (FixAnswer::Proved, FixOutcome::Proved, Some(false)));
+        assert_eq!((removal.proved, removal.removed_in, removal.tells_in, claim.pairs.len()), (true, 7, 7, 7));
+        assert_eq!((removal.before_ns_per_s, removal.after_ns_per_s), (3e6, 0.0));
+        assert_eq!((found.recommended.as_slice(), found.reached), (&["move".to_owned()][..], None));
+        assert!(whylate_testing::says("removes-its-cause", &found.sentence), "{}", found.sentence);
+        let still = answered("timer max", FixMode::Verify, |is_treated, nth| (noise(nth), late(is_treated)));
+        assert!(still.answer == FixAnswer::Proved && still.sentence.contains("still removes"), "{}", still.sentence);
+    }
+
+    #[test]
+    fn a_limit_is_reached_by_what_was_measured_alone() {
+        let late = |is_treated: bool| if is_treated { 0.0 } else { 3e6 };
+        let found = answered("timer max < 100us", FixMode::Search, |is_treated, nth| (noise(nth), late(is_treated)));
+        assert_eq!((found.answer, found.reached), (FixAnswer::Proved, Some(false)), "{}", found.sentence);
+        assert!(whylate_testing::says("removes-its-cause-limit-not-kept", &found.sentence), "{}", found.sentence);
+        let kept = answered("timer max < 100us", FixMode::Search, |is_treated, nth| {
+            (if is_treated { 60e3 } else { noise(nth) }, late(is_treated))
+        });
+        assert_eq!((kept.answer, kept.reached), (FixAnswer::Proved, Some(true)));
+    }
+
+    #[test]
+    fn an_arm_that_leaves_its_cause_or_raises_the_goal_is_not_proved() {
+        let kept = answered("timer max", FixMode::Search, |_, nth| (noise(nth), 3e6 + nth as f64));
+        assert_eq!((kept.answer, kept.claims[0].removal.as_ref().unwrap().proved), (FixAnswer::NothingProved, false));
+        let raised = answered("timer max", FixMode::Search, |is_treated, _| {
+            if is_treated { (2e6, 0.0) } else { (1e5, 3e6) }
+        });
+        assert_eq!((raised.answer, raised.claims[0].outcome), (FixAnswer::NothingProved, FixOutcome::Refused));
+    }
+
+    #[test]
+    fn late_time_of_a_repeat_leaves_out_what_the_host_took() {
+        let row = |kind, total_ns| LedgerRow {
+            probe: "timer".to_owned(),
+            kind: Some(kind),
+            total_ns,
+            ..LedgerRow::default()
+        };
+        let probe = RepeatProbe { probe: "timer".to_owned(), measured_ns: 2_000_000_000, ..RepeatProbe::default() };
+        let ledger = vec![row(CauseKind::Thread, 6_000), row(CauseKind::Steal, 1_000_000)];
+        let repeat = RepeatResult { repeat: 1, probes: vec![probe], ledger, ..RepeatResult::default() };
+        let cell = CellResult { repeats: vec![repeat], ..CellResult::default() };
+        let late = late_times(&cell, 1, &"timer p99".parse().unwrap()).unwrap();
+        assert_eq!((late.own, late.causes["thread"], late.causes.len()), (3_000.0, 3_000.0, 2));
+        assert_eq!(late_times(&cell, 2, &"timer p99".parse().unwrap()), None);
+    }
+
     #[test]
     fn a_search_counts_what_the_scheduler_takes() {
         let throttled = ThrottledGaps { gaps: 2, lost_ns: 100_000_000, other_max_ns: 3_000_000 };
