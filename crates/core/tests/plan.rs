@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use whylate_core::plan::{
-    LoadKind, MemoryAccess, Pace, Plan, Policy, ProbePlan, Source, TracePlan, TraceProfile, TreatmentKind,
+    LoadKind, MemoryAccess, Pace, Plan, Policy, ProbePlan, SeriesStatistic, Source, TracePlan, TraceProfile, TreatmentKind,
 };
 use whylate_core::units::{BytesPerSec, Nanos};
 use whylate_testing::says;
@@ -203,6 +203,29 @@ fn errors_say_where_and_what_would_be_right() {
         assert!(PLAN.contains(from), "{from}");
         assert_eq!(error(&PLAN.replacen(from, to, 1)), expected);
     }
+}
+
+/// Without causes nothing is known of it, and raw figures are not passed off as it.
+#[test]
+fn the_own_latency_needs_causes() {
+    let with = |primary: &str, causes: bool| {
+        let head = format!("primary = \"{primary}\"\ncauses = {causes}\nduration");
+        parse(&PLAN.replacen("duration", &head, 1))
+    };
+    for own in ["timer own max", "timer own_max", "timer own p99", "timer own p99.9"] {
+        let plan = with(own, true).unwrap();
+        let primary = plan.primary_statistic().unwrap();
+        assert!(primary.series == "timer" && primary.statistic.is_own(), "{primary}");
+        assert_eq!(primary.to_string().parse::<SeriesStatistic>().unwrap(), primary);
+        let refused = with(own, false).unwrap_err();
+        assert!(refused.contains("plan.toml:2:") && refused.contains("causes = true"), "{refused}");
+        assert!(refused.contains("p99.9") && !refused.contains("one of own"), "{refused}");
+    }
+    let unknown = with("timer own p98", true).unwrap_err();
+    assert!(unknown.contains("own_max"), "{unknown}");
+    let stall = PLAN.replace("kind = \"timer\"\ninterval = \"200us\"\npriority = 95", "kind = \"stall\"");
+    let of_stall = stall.replacen("duration", "primary = \"stall own max\"\ncauses = true\nduration", 1);
+    assert!(parse(&of_stall).unwrap_err().contains("timer"), "it is known of `timer` alone");
 }
 
 #[test]
