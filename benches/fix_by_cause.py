@@ -67,7 +67,16 @@ def main():
                 for seed in range(1, runs + 1):
                     name = f"{goal.split()[1]}-{kind}-{seed}"
                     found = search(whylate, plan, f"{out}/{name}", goal, seed, "priority-thief,affinity-thief", more)
-                    print(f"{name}: {found['answer']}, {found['repeats']} repeats, {found['recommended']}: {found['sentence']}", flush=True)
+                    with open(f"{out}/{name}/fix.jsonl") as steps:
+                        phases = [json.loads(line)["phase"] for line in steps]
+                    screened = phases.index("confirm") if "confirm" in phases else len(phases)
+                    proved = found["claims"] and found["claims"][0]["outcome"] == "proved"
+                    first = f"{screened + 2 * len(found['claims'][0]['pairs'])}" if proved else "none"
+                    print(
+                        f"{name}: {found['answer']}, first proof after {first} of {found['repeats']} repeats, "
+                        f"{found['recommended']}: {found['sentence']}",
+                        flush=True,
+                    )
     finally:
         planted.send_signal(signal.SIGKILL)
         planted.wait()

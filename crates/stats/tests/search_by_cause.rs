@@ -156,3 +156,16 @@ fn what_removes_its_cause_is_accepted_under_the_noise_of_the_host() {
         assert!(repeats.is_some_and(|repeats| repeats <= 20), "{repeats:?}");
     }
 }
+
+/// Two arms remove one cause: the second one has nothing left to do, and costs no repeat.
+#[test]
+fn an_arm_whose_cause_is_gone_is_not_tried() {
+    let mut machine = Noisy::new(5, &[Course::Steady], &[0], Goal::P99);
+    let mut search = Search::by_cause(RULES, vec![BTreeSet::from([cause(0)]); 2]);
+    while let Some(trial) = search.next() {
+        let has_any = if trial.arms.is_empty() { Vec::new() } else { vec![0] };
+        let figure = machine.measure(&has_any);
+        search.take(&figure);
+    }
+    assert_eq!((search.base().len(), search.claims().len()), (1, 1), "{:?}", search.claims());
+}

@@ -347,6 +347,17 @@ impl Search {
         self.work = Work::Pairs(pairs.with_causes(causes));
     }
 
+    /// Arms whose causes are all removed already have nothing left to do.
+    fn leave_what_is_gone(&mut self) {
+        let is_removal = |it: &&Claim| {
+            it.end == ClaimEnd::Proved && it.removal().last().is_some_and(|evidence| *evidence >= it.needed)
+        };
+        let gone: BTreeSet<&String> = self.claims.iter().filter(is_removal).flat_map(|it| &it.causes).collect();
+        let removes = &self.removes;
+        let has_work = |arm: &usize| removes[*arm].is_empty() || removes[*arm].iter().any(|name| !gone.contains(name));
+        self.ranked.retain(has_work);
+    }
+
     /// The causes that these arms answer together.
     fn answered(&self, arms: &[usize]) -> BTreeSet<String> {
         arms.iter().filter_map(|arm| self.removes.get(*arm)).flatten().cloned().collect()
@@ -366,6 +377,7 @@ impl Search {
                 self.base.extend(pairs.tested());
                 // What is still held back answers no cause: it takes its place behind those that were screened.
                 (self.futile, self.held_back) = (0, 0);
+                self.leave_what_is_gone();
                 if is_enough { self.examine() } else { self.screen(AGAIN_MAX) }
             }
             FixPhase::Confirm | FixPhase::Screen => {

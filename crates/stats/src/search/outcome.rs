@@ -198,7 +198,7 @@ fn effect(claim: &FixClaim, goal: &FixGoal, margin: f64, still: &str) -> String 
         [] => String::new(),
     };
     let removed = format!(
-        "{still}{verb} {causes} ({} → {} of late time in {} of {} pairs)",
+        "{still}{verb} {causes} (late time {} → {}, in {} of {} pairs)",
         per_s(removal.before_ns_per_s),
         per_s(removal.after_ns_per_s),
         removal.removed_in,
