@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use whylate_core::plan::{
-    LoadKind, MemoryAccess, Pace, Plan, Policy, ProbePlan, SeriesStatistic, Source, TracePlan, TraceProfile, TreatmentKind,
+    LoadKind, MemoryAccess, Pace, Plan, Policy, ProbePlan, SeriesStatistic, Source, TracePlan, TraceProfile,
+    TreatmentKind,
 };
 use whylate_core::units::{BytesPerSec, Nanos};
 use whylate_testing::says;

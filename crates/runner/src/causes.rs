@@ -228,7 +228,8 @@ impl CauseSearch {
         let mut sent = self.ipis(warnings);
         let mut sources = self.finder.as_mut().map(|finder| finder.sources()).unwrap_or_default();
         let is_whole = !self.has_failed;
-        let mut own_latency = self.finder.as_mut().filter(|_| is_whole).map(|it| it.own()).unwrap_or_default();
+        let mut own_latency =
+            self.finder.as_mut().filter(|_| is_whole).map(|it| it.own()).unwrap_or_default();
         let seen = self.finder.as_mut().and_then(|finder| finder.wakeups().ok()).unwrap_or_default();
         let mut wakeups = self.wakeups.seen(specs, seen);
         let end_ns = clock::now().0;

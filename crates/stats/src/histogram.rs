@@ -284,14 +284,25 @@ mod tests {
             ..OwnRecord::default()
         };
         let raw = recorded(&[5_000, 6_000, 7_000, 1_000_000, 9_000_000]);
-        let own = raw.moved(&[row(9_000_000, 1, 0, None, 8_800_000), row(200_000, 0, 1, Some(200_000), 0)]).unwrap();
+        let own = raw
+            .moved(&[row(9_000_000, 1, 0, None, 8_800_000), row(200_000, 0, 1, Some(200_000), 0)])
+            .unwrap();
         assert_eq!((own.count(), own.min()), (5, Some(5_000)));
-        assert!(own.max().is_some_and(|max| (1_000_000..1_008_000).contains(&max)), "the last value of its bucket");
+        assert!(
+            own.max().is_some_and(|max| (1_000_000..1_008_000).contains(&max)),
+            "the last value of its bucket"
+        );
         assert_eq!(own.sum(), raw.sum() - 8_800_000);
         let both = [row(9_000_000, 1, 0, None, 8_800_000), row(1_000_000, 1, 0, None, 999_000)];
-        let own = raw.moved(&[&both[..], &[row(200_000, 0, 1, Some(200_001), 0), row(1_000, 0, 1, Some(1_000), 0)]].concat());
+        let own = raw.moved(
+            &[&both[..], &[row(200_000, 0, 1, Some(200_001), 0), row(1_000, 0, 1, Some(1_000), 0)]].concat(),
+        );
         assert_eq!(own.unwrap().max(), Some(200_001), "of moved samples alone the largest is exact");
-        assert_eq!(raw.moved(&[row(0, 0, 0, None, 0)]).unwrap().quantiles(), raw.quantiles(), "looked at, and nothing taken");
+        assert_eq!(
+            raw.moved(&[row(0, 0, 0, None, 0)]).unwrap().quantiles(),
+            raw.quantiles(),
+            "looked at, and nothing taken"
+        );
         assert_eq!(Histogram::new().moved(&[]), None);
         assert!(raw.moved(&[OwnRecord { lower_ns: 1_000_001, ..OwnRecord::default() }]).is_none());
     }

@@ -222,7 +222,13 @@ impl Profile {
                 let treatment = TreatmentPlan { name: id.to_owned(), optional: false, kind };
                 // The last line of a file holds.
                 self.arms.retain(|arm| arm.treatment.name != id);
-                self.arms.push(FixArm { treatment, reason, answers: Vec::new(), removes: Vec::new(), service: None });
+                self.arms.push(FixArm {
+                    treatment,
+                    reason,
+                    answers: Vec::new(),
+                    removes: Vec::new(),
+                    service: None,
+                });
             }
             Err(error) => self.leave_out(id, place, error.to_string()),
         }

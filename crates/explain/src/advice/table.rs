@@ -107,7 +107,9 @@ impl Row {
         let is_own = cause.actor.as_deref().is_some_and(|actor| OWN_INTERRUPTS.contains(&actor));
         let names_work = [Thread, Softirq, PreemptOff, IrqsOff].iter().any(|kind| kind.name() == cause.kind);
         let of_actor = ACTORS.iter().find(|(id, _)| names_work && *id == self.id).zip(cause.actor.as_deref());
-        let is_its = of_actor.is_none_or(|((_, known), actor)| known.iter().any(|it| actor.starts_with(it.trim_end_matches('/'))));
+        let is_its = of_actor.is_none_or(|((_, known), actor)| {
+            known.iter().any(|it| actor.starts_with(it.trim_end_matches('/')))
+        });
         let throttler = cause.actor.as_deref().filter(|_| cause.kind == Throttled.name());
         let ends = THROTTLERS.iter().find(|(id, _)| *id == self.id).zip(throttler);
         let is_its = is_its && ends.is_none_or(|((_, known), actor)| *known == actor);

@@ -5,10 +5,11 @@ use crate::pictures::{Forest, ForestRow};
 use crate::reading::{Reading, times};
 use crate::section::{Block, Column, Depth, Item, Row, Section, Table, Tone};
 use crate::words::counted;
-use whylate_core::plan::Statistic;
 use whylate_core::figure::{between, share, value};
+use whylate_core::plan::Statistic;
 use whylate_core::result::{
-    FixAnswer, FixArm, FixArmResult, FixClaim, FixMode, FixOutcome, FixPhase, FixRemoval, FixResult, Outcome, RunResult,
+    FixAnswer, FixArm, FixArmResult, FixClaim, FixMode, FixOutcome, FixPhase, FixRemoval, FixResult, Outcome,
+    RunResult,
 };
 
 /// The most causes that are named.

@@ -115,7 +115,13 @@ impl FakeMachine {
             let plan = BootPlan::of(text).unwrap();
             let treatment =
                 TreatmentPlan { name: plan.name(), optional: false, kind: TreatmentKind::Boot(plan) };
-            FixArm { treatment, reason: "it was named".to_owned(), answers: Vec::new(), removes: Vec::new(), service: None }
+            FixArm {
+                treatment,
+                reason: "it was named".to_owned(),
+                answers: Vec::new(),
+                removes: Vec::new(),
+                service: None,
+            }
         };
         let registration = FixRegistration {
             mode: FixMode::Search,

@@ -271,7 +271,8 @@ impl Search {
     pub fn pairs_at_least(&self) -> u32 {
         let Work::Pairs(pairs) = &self.work else { return 0 };
         let claim = pairs.claim(ClaimEnd::Open);
-        let removed = |count: u32| if claim.causes.is_empty() { 0.0 } else { removal::best_evidence(1.0, count) };
+        let removed =
+            |count: u32| if claim.causes.is_empty() { 0.0 } else { removal::best_evidence(1.0, count) };
         let best = |count: &u32| evidence(*count, *count).max(removed(*count));
         (0..PAIRS_MAX).find(|count| best(count) >= claim.needed).unwrap_or(PAIRS_MAX)
     }
@@ -352,9 +353,11 @@ impl Search {
         let is_removal = |it: &&Claim| {
             it.end == ClaimEnd::Proved && it.removal().last().is_some_and(|evidence| *evidence >= it.needed)
         };
-        let gone: BTreeSet<&String> = self.claims.iter().filter(is_removal).flat_map(|it| &it.causes).collect();
+        let gone: BTreeSet<&String> =
+            self.claims.iter().filter(is_removal).flat_map(|it| &it.causes).collect();
         let removes = &self.removes;
-        let has_work = |arm: &usize| removes[*arm].is_empty() || removes[*arm].iter().any(|name| !gone.contains(name));
+        let has_work =
+            |arm: &usize| removes[*arm].is_empty() || removes[*arm].iter().any(|name| !gone.contains(name));
         self.ranked.retain(has_work);
     }
 

@@ -9,8 +9,8 @@ use whylate_core::SeriesName;
 use whylate_core::figure::{between, nanoseconds};
 use whylate_core::plan::{SeriesStatistic, Statistic};
 use whylate_core::result::{
-    CauseKind, CellResult, FIX_FORMAT, FixAnswer, FixArmResult, FixClaim, FixGoal, FixMode, FixOutcome, FixPhase,
-    FixRegistration, FixRemoval, FixResult, FixStep, LedgerRow, RunState,
+    CauseKind, CellResult, FIX_FORMAT, FixAnswer, FixArmResult, FixClaim, FixGoal, FixMode, FixOutcome,
+    FixPhase, FixRegistration, FixRemoval, FixResult, FixStep, LedgerRow, RunState,
 };
 
 /// The statistics that must not become worse.
@@ -194,7 +194,9 @@ fn effect(claim: &FixClaim, goal: &FixGoal, margin: f64, still: &str) -> String 
     let verb = if removal.after_ns_per_s > 0.0 { "takes away most of" } else { "removes" };
     let causes = match &removal.causes[..] {
         [one] => one.clone(),
-        [first, more @ ..] => format!("{first} and {} other {}", more.len(), if more.len() == 1 { "cause" } else { "causes" }),
+        [first, more @ ..] => {
+            format!("{first} and {} other {}", more.len(), if more.len() == 1 { "cause" } else { "causes" })
+        }
         [] => String::new(),
     };
     let removed = format!(
@@ -251,7 +253,8 @@ fn sentence(result: &FixResult, is_over: bool) -> (FixAnswer, String) {
                 Some(false) => ", and the limit is not kept",
                 _ => "",
             };
-            let text = format!("{names} {}{against}{limit}", effect(claim, goal, registration.margin.0, still));
+            let text =
+                format!("{names} {}{against}{limit}", effect(claim, goal, registration.margin.0, still));
             (FixAnswer::Proved, text)
         }
         _ if registration.mode == FixMode::Verify => verified(result, is_over),
@@ -461,21 +464,36 @@ mod tests {
         let found = answered("timer max", FixMode::Search, |is_treated, nth| (noise(nth), late(is_treated)));
         let claim = &found.claims[0];
         let removal = claim.removal.as_ref().unwrap();
-        assert_eq!((found.answer, claim.outcome, claim.lowers_goal), (FixAnswer::Proved, FixOutcome::Proved, Some(false)));
-        assert_eq!((removal.proved, removal.removed_in, removal.tells_in, claim.pairs.len()), (true, 7, 7, 7));
+        assert_eq!(
+            (found.answer, claim.outcome, claim.lowers_goal),
+            (FixAnswer::Proved, FixOutcome::Proved, Some(false))
+        );
+        assert_eq!(
+            (removal.proved, removal.removed_in, removal.tells_in, claim.pairs.len()),
+            (true, 7, 7, 7)
+        );
         assert_eq!((removal.before_ns_per_s, removal.after_ns_per_s), (3e6, 0.0));
         assert_eq!((found.recommended.as_slice(), found.reached), (&["move".to_owned()][..], None));
         assert!(whylate_testing::says("removes-its-cause", &found.sentence), "{}", found.sentence);
         let still = answered("timer max", FixMode::Verify, |is_treated, nth| (noise(nth), late(is_treated)));
-        assert!(still.answer == FixAnswer::Proved && still.sentence.contains("still removes"), "{}", still.sentence);
+        assert!(
+            still.answer == FixAnswer::Proved && still.sentence.contains("still removes"),
+            "{}",
+            still.sentence
+        );
     }
 
     #[test]
     fn a_limit_is_reached_by_what_was_measured_alone() {
         let late = |is_treated: bool| if is_treated { 0.0 } else { 3e6 };
-        let found = answered("timer max < 100us", FixMode::Search, |is_treated, nth| (noise(nth), late(is_treated)));
+        let found =
+            answered("timer max < 100us", FixMode::Search, |is_treated, nth| (noise(nth), late(is_treated)));
         assert_eq!((found.answer, found.reached), (FixAnswer::Proved, Some(false)), "{}", found.sentence);
-        assert!(whylate_testing::says("removes-its-cause-limit-not-kept", &found.sentence), "{}", found.sentence);
+        assert!(
+            whylate_testing::says("removes-its-cause-limit-not-kept", &found.sentence),
+            "{}",
+            found.sentence
+        );
         let kept = answered("timer max < 100us", FixMode::Search, |is_treated, nth| {
             (if is_treated { 60e3 } else { noise(nth) }, late(is_treated))
         });
@@ -485,11 +503,21 @@ mod tests {
     #[test]
     fn an_arm_that_leaves_its_cause_or_raises_the_goal_is_not_proved() {
         let kept = answered("timer max", FixMode::Search, |_, nth| (noise(nth), 3e6 + nth as f64));
-        assert_eq!((kept.answer, kept.claims[0].removal.as_ref().unwrap().proved), (FixAnswer::NothingProved, false));
-        let raised = answered("timer max", FixMode::Search, |is_treated, _| {
-            if is_treated { (2e6, 0.0) } else { (1e5, 3e6) }
-        });
-        assert_eq!((raised.answer, raised.claims[0].outcome), (FixAnswer::NothingProved, FixOutcome::Refused));
+        assert_eq!(
+            (kept.answer, kept.claims[0].removal.as_ref().unwrap().proved),
+            (FixAnswer::NothingProved, false)
+        );
+        let raised = answered(
+            "timer max",
+            FixMode::Search,
+            |is_treated, _| {
+                if is_treated { (2e6, 0.0) } else { (1e5, 3e6) }
+            },
+        );
+        assert_eq!(
+            (raised.answer, raised.claims[0].outcome),
+            (FixAnswer::NothingProved, FixOutcome::Refused)
+        );
     }
 
     #[test]
@@ -500,7 +528,8 @@ mod tests {
             total_ns,
             ..LedgerRow::default()
         };
-        let probe = RepeatProbe { probe: "timer".to_owned(), measured_ns: 2_000_000_000, ..RepeatProbe::default() };
+        let probe =
+            RepeatProbe { probe: "timer".to_owned(), measured_ns: 2_000_000_000, ..RepeatProbe::default() };
         let ledger = vec![row(CauseKind::Thread, 6_000), row(CauseKind::Steal, 1_000_000)];
         let repeat = RepeatResult { repeat: 1, probes: vec![probe], ledger, ..RepeatResult::default() };
         let cell = CellResult { repeats: vec![repeat], ..CellResult::default() };

@@ -151,8 +151,7 @@ impl Pairs {
         random: &mut SplitMix,
     ) -> Self {
         let (pairs, causes) = (Vec::new(), BTreeSet::new());
-        let claim =
-            Claim { phase, control, candidate, tested, needed, causes, pairs, end: ClaimEnd::Open };
+        let claim = Claim { phase, control, candidate, tested, needed, causes, pairs, end: ClaimEnd::Open };
         Self { claim, is_reversed: coin(random), first: None, failed: 0 }
     }
 

@@ -58,7 +58,8 @@ mod tests {
             let outcome = |bits: u32| -> Vec<[f64; 2]> {
                 (0..pairs).map(|nth| if bits >> nth & 1 == 1 { [1.0, 0.0] } else { [0.0, 1.0] }).collect()
             };
-            let sum: f64 = (0..1 << pairs).filter_map(|bits| removal_evidence(&outcome(bits)).last().copied()).sum();
+            let sum: f64 =
+                (0..1 << pairs).filter_map(|bits| removal_evidence(&outcome(bits)).last().copied()).sum();
             assert!((sum / f64::from(1 << pairs) - 1.0).abs() < 1e-9, "{pairs}: {sum}");
         }
     }

@@ -13,8 +13,8 @@ use spikes::SpikeKeeper;
 use timeline::Timeline;
 use whylate_core::plan::{ProbeFacts, Samples};
 use whylate_core::quantity::{
-    ACCESS_NS, ACCESSES, CORRECTED, COUNTER_HZ, CYCLES, GAPS, LOOP_NS, LOST_NS, LOST_SHARE, OWN, OWN_MAX_NS, OWN_P99_NS,
-    Quantities, THROTTLED, WATCHED_NS,
+    ACCESS_NS, ACCESSES, CORRECTED, COUNTER_HZ, CYCLES, GAPS, LOOP_NS, LOST_NS, LOST_SHARE, OWN, OWN_MAX_NS,
+    OWN_P99_NS, Quantities, THROTTLED, WATCHED_NS,
 };
 use whylate_core::record::{Interval, OwnRecord, SpikeRecord};
 use whylate_core::result::{CpuResult, CycleFigures, PartResult, Quantiles, RepeatProbe, Spike};

@@ -12,7 +12,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::quantity::{LOST_NS, MAX_RECORD, SOURCES, TASK, THROTTLED, WAKEUPS_SEEN};
 use whylate_core::record::{
-    CounterRecord, GpuRecord, InterruptRecord, Interval, OwnRecord, RateRecord, SpikeCauses, SpikeRecord, TaskRecord,
+    CounterRecord, GpuRecord, InterruptRecord, Interval, OwnRecord, RateRecord, SpikeCauses, SpikeRecord,
+    TaskRecord,
 };
 use whylate_core::result::{
     CellResult, CpuResult, GpuResult, LatencyRecord, Ledger, ProbeResult, RateResult, RepeatProbe,
@@ -166,7 +167,8 @@ impl CellData {
     /// Of all repeats of a series on a CPU; `None` where one was not looked at.
     fn own_of(&self, series: &str, cpu: CpuId) -> Option<Vec<OwnRecord>> {
         let is_its = |place: &&(u32, Place)| place.1.2 == series && place.1.3 == cpu;
-        let of_repeat = |(repeat, _): &(u32, Place)| self.own.get(&(*repeat, series.to_owned(), cpu)).cloned();
+        let of_repeat =
+            |(repeat, _): &(u32, Place)| self.own.get(&(*repeat, series.to_owned(), cpu)).cloned();
         let all: Option<Vec<_>> = self.repeats.keys().filter(is_its).map(of_repeat).collect();
         all.map(Vec::into_iter).map(|all| all.flatten().collect())
     }

@@ -37,8 +37,8 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use whylate_core::record::{
-    CounterRecord, GpuRecord, HwlatRecord, InterruptRecord, Interval, IpiRecord, OwnRecord, RateRecord, SourceRecord,
-    SpikeCauses, SpikeRecord, TaskRecord,
+    CounterRecord, GpuRecord, HwlatRecord, InterruptRecord, Interval, IpiRecord, OwnRecord, RateRecord,
+    SourceRecord, SpikeCauses, SpikeRecord, TaskRecord,
 };
 
 /// A row of a table.

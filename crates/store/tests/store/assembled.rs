@@ -134,7 +134,9 @@ fn own_latency_stands_beside_the_raw_one_and_judges_nothing() {
         result_of(&info, move |directory| {
             let timer = [&[25u64; 120][..], &[2_000]].concat();
             fill_cells(directory, &["idle", "l3"], &timer);
-            for (cell, repeat) in ["idle", "l3"].into_iter().flat_map(|it| repeats.iter().map(move |nr| (it, *nr))) {
+            for (cell, repeat) in
+                ["idle", "l3"].into_iter().flat_map(|it| repeats.iter().map(move |nr| (it, *nr)))
+            {
                 let gone = OwnRecord { lower_ns: 2_000, removed: 1, taken_ns: 1_970, ..OwnRecord::default() };
                 let left = OwnRecord { lower_ns: 30, added: 1, max_ns: Some(30), ..OwnRecord::default() };
                 directory.rows().add_own(&key(cell, repeat, 1, "timer"), Span::default(), [gone, left]);
@@ -149,7 +151,10 @@ fn own_latency_stands_beside_the_raw_one_and_judges_nothing() {
     assert_eq!(result.verdict, Verdict::Fail, "a limit is judged by what was measured");
     let partly = looked_at(&[1]);
     assert_eq!(partly.cells[0].probes[0].cpus[0].get(OWN), None, "one repeat was not looked at");
-    assert!(partly.cells[0].repeats[0].probes[0].own.is_some() && partly.cells[0].repeats[1].probes[0].own.is_none());
+    assert!(
+        partly.cells[0].repeats[0].probes[0].own.is_some()
+            && partly.cells[0].repeats[1].probes[0].own.is_none()
+    );
 }
 
 #[test]

@@ -196,7 +196,9 @@ fn planned(arguments: &FixArguments, host: &Host) -> Result<(Plan, FixRegistrati
     // A watched task tells its causes itself.
     plan.causes = arguments.task.is_none();
     if arguments.task.is_some() && arguments.goal.as_ref().is_some_and(|goal| goal.statistic.is_own()) {
-        bail!("--goal: the latency without what the hypervisor took is known of `timer` alone; write for example `p99`");
+        bail!(
+            "--goal: the latency without what the hypervisor took is known of `timer` alone; write for example `p99`"
+        );
     }
     let primary = plan.primary_statistic();
     let mut goal = match (&arguments.goal, &primary) {
