@@ -216,6 +216,12 @@ impl Guest {
         Ok(stopped)
     }
 
+    /// The threads of the emulator.
+    pub(crate) fn threads(&self) -> Vec<u32> {
+        let entries = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).into_iter().flatten();
+        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    }
+
     /// Waits for a line of the agent that begins with `prefix` and returns the rest of it. A guest that does not send it
     /// in time is killed.
     fn wait_for(&mut self, prefix: &str, limit: Duration) -> Result<String, LabError> {

@@ -21,6 +21,7 @@ mod grub;
 mod guest;
 mod hang;
 mod host;
+pub mod host_stall;
 mod initramfs;
 mod kernel;
 mod kernel_log;

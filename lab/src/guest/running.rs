@@ -3,6 +3,7 @@
 use super::{Guest, read_or_empty};
 use crate::error::LabError;
 use crate::output::Output;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// A script that runs in a guest.
@@ -18,6 +19,14 @@ impl Running<'_> {
     /// The guest, to do something to it from outside.
     pub fn guest(&mut self) -> &mut Guest {
         self.guest
+    }
+
+    fn job(&self) -> PathBuf {
+        self.guest.share().join("jobs").join(&self.name)
+    }
+
+    pub(crate) fn files(&self) -> PathBuf {
+        self.job().join("out")
     }
 
     /// Waits at most this long, and says whether the script is done. [`Running::wait`] returns what it left behind.
@@ -39,7 +48,7 @@ impl Running<'_> {
         };
         let status =
             rest.trim().parse().map_err(|_| LabError::Form { what: "an exit status", text: rest })?;
-        let job = self.guest.share().join("jobs").join(&self.name);
+        let job = self.job();
         let kernel_log = read_or_empty(&job.join("kernel.log"));
         self.guest.console_told = self.guest.console().len();
         self.guest.check_log(&kernel_log)?;

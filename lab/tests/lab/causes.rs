@@ -14,20 +14,20 @@ const STALLS_OF_PAIRS: usize = 5;
 const NAMED_MIN_OF_PAIRS: usize = 3;
 
 /// Counted time is slow on a busy host, and on the oldest kernel most of all.
-const PATIENCE: Duration = Duration::from_secs(900);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(900);
 
 /// A plant, and how it is to be named.
-struct Planted {
+pub(crate) struct Planted {
     /// Name of the cause in `/proc/plant`.
-    cause: &'static str,
+    pub(crate) cause: &'static str,
     /// The kind of cause.
-    kind: &'static str,
+    pub(crate) kind: &'static str,
     /// Which part of the cause names the plant.
-    names: Names,
+    pub(crate) names: Names,
 }
 
 /// Which part of a cause names the plant.
-enum Names {
+pub(crate) enum Names {
     /// Nothing but the kind.
     Kind,
     /// The function, or one of its callers: the plant's own.
@@ -155,7 +155,7 @@ pub(crate) fn plant_beside(
 /// Looks how each stall was named, prints it, and fails where too few are named for what they are, or one is named as
 /// something else with certainty.
 #[allow(clippy::print_stdout, reason = "rows of the confusion table, for the record")]
-fn check(guest: &Guest, plants: &[&Planted], stalls: &[Stall], result: &Value, named_min: usize) {
+pub(crate) fn check(guest: &Guest, plants: &[&Planted], stalls: &[Stall], result: &Value, named_min: usize) {
     let spikes = result["spikes"].as_array().cloned().unwrap_or_default();
     for planted in plants {
         let mut wrong = Vec::new();
@@ -212,7 +212,7 @@ fn check(guest: &Guest, plants: &[&Planted], stalls: &[Stall], result: &Value, n
     }
 }
 
-fn latency(spike: &Value) -> u64 {
+pub(crate) fn latency(spike: &Value) -> u64 {
     spike["latency_ns"].as_u64().unwrap_or_default()
 }
 

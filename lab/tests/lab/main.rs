@@ -10,6 +10,7 @@ mod causes;
 mod devices;
 mod fix;
 mod histograms;
+mod host;
 mod hotplug;
 mod measure;
 mod memtype;
@@ -73,6 +74,7 @@ fn main() -> std::process::ExitCode {
     tests.extend(histograms::tests());
     tests.extend(hotplug::tests());
     tests.extend(causes::tests());
+    tests.extend(host::tests());
     tests.extend(cases::tests());
     tests.extend(devices::tests());
     tests.extend(memtype::tests());

@@ -725,3 +725,21 @@ fn a_softirq_of_timers_is_named_by_the_function_of_the_timer() {
     assert_eq!((cause.kind, cause.function.as_deref()), (CauseKind::Softirq, Some("neigh_timer_handler")));
     assert!(says("a-timer-set-by-the-idle-task", &cause.evidence[0]));
 }
+
+#[test]
+fn interrupts_that_come_together_with_the_timer_waited_as_it_did() {
+    let stack = "hrtimer_wakeup hrtimer_interrupt asm_sysvec_apic_timer_interrupt spin unlock";
+    // The timer's handler takes long before it wakes the thread.
+    let segments = |ipi_ns: u64| {
+        vec![
+            segment(ipi_ns, ipi_ns + 20_000, Activity::Vector { vector: 0xfb }),
+            timer(8_900_000, stack),
+            segment(8_100_000, 9_000_000, Activity::Vector { vector: 0xec }),
+            ran(900_000, 9_050_000, thread(31, -21, "spinner")),
+            wakeup(8_900_000, 9_050_000, ""),
+        ]
+    };
+    let window = window(true, 9_050_000);
+    assert_eq!(first(&window, segments(8_079_000)).kind, CauseKind::IrqsOff);
+    assert_eq!(first(&window, segments(4_000_000)).kind, CauseKind::TimerLate);
+}

@@ -23,19 +23,27 @@ impl<'r> Context<'r> {
             .then(|| Blame::new(Kind::TimerSlack, RECORDED, evidence))
     }
 
-    /// When the CPU last ended another interrupt while the timer's was due. What was let in right before the timer's waited
-    /// as it did.
+    /// When the CPU last ended another interrupt while the timer's was due. Interrupts that came one right after another up to the
+    /// timer's waited as it did.
     pub(super) fn others_came_in(&self) -> Option<u64> {
         let (woken_ns, _) = self.woken.filter(|_| self.window.is_timer)?;
         let margin_ns = self.surroundings.margin_ns();
         let asked_ns = self.window.from_ns.max(self.slept_ns.unwrap_or_default());
         let due_ns = self.due_ns.unwrap_or_default().max(asked_ns).saturating_add(margin_ns);
-        let came_in = self.recording.segments.iter().filter(|segment| {
-            matches!(segment.what, Activity::Irq { .. } | Activity::Vector { .. })
-                && segment.from_ns > due_ns
-                && segment.to_ns.saturating_add(2 * margin_ns) < woken_ns
-        });
-        came_in.map(|segment| segment.to_ns).max()
+        let mut came_in: Vec<(u64, u64)> = { self.recording.segments.iter() }
+            .filter(|segment| matches!(segment.what, Activity::Irq { .. } | Activity::Vector { .. }))
+            .map(|segment| (segment.to_ns, segment.from_ns))
+            .filter(|(_, from_ns)| *from_ns > due_ns && *from_ns <= woken_ns)
+            .collect();
+        came_in.sort_unstable();
+        let mut waited_ns = woken_ns;
+        for (to_ns, from_ns) in came_in.into_iter().rev() {
+            if to_ns.saturating_add(2 * margin_ns) < waited_ns {
+                return Some(to_ns);
+            }
+            waited_ns = waited_ns.min(from_ns);
+        }
+        None
     }
 
     /// Whether the timer should have expired by then and its interrupt had not come.

@@ -1,0 +1,126 @@
+//! What the host takes from a guest's CPU is not laid to the guest's code, and what the guest's code takes beside it still is.
+
+use crate::causes::{Names, PATIENCE, Planted, check, latency};
+use serde_json::Value;
+use std::time::{Duration, Instant};
+use whylate_core::CpuId;
+use whylate_lab::host_stall::{HostStall, Thief, WRITE_CLOCK, clock_difference_ns};
+use whylate_lab::suite::{self, LabTest};
+use whylate_lab::{Guest, Kernel, LabError, Machine, Profile, Stall};
+use whylate_sys::schedule;
+
+/// Stalls by the host, in a brief run and in a whole one.
+const STALLS: (usize, usize) = (42, 100);
+/// One in a hundred of those that were felt may be laid to the guest with so much confidence.
+const ACCUSED_FROM: f64 = 0.6;
+/// How exactly the two clocks are compared: the host stamps files at its ticks.
+const CLOCKS_NS: u64 = 8_000_000;
+/// What the guest plants beside them, and how many of those have to be right.
+const PLANTED: Planted = Planted { cause: "irq-off", kind: "irqs_off", names: Names::Function };
+const PLANTS: usize = 20;
+const PLANTS_RIGHT: usize = 19;
+
+pub(crate) fn tests() -> Vec<LabTest> {
+    let mut tests = Vec::new();
+    for kernel in suite::kernels(&[Kernel::RealTime, Kernel::RealTimeNew]) {
+        let threads = Machine::new(Profile::Threads, kernel);
+        tests.extend([
+            LabTest::new("host_stalls_are_not_laid_to_the_guest", threads.clone(), alone),
+            LabTest::new("host_stalls_leave_what_the_guest_plants", threads, beside_plants),
+        ]);
+    }
+    tests
+}
+
+fn alone(guest: &mut Guest) -> Result<(), LabError> {
+    let (stalls, _, result) = stalled(guest, "")?;
+    check_stalls(guest, &stalls, &result, &[]);
+    Ok(())
+}
+
+fn beside_plants(guest: &mut Guest) -> Result<(), LabError> {
+    let plants = format!("echo 'irq-off 7ms cpu=1 count={PLANTS} every=307ms' >/proc/plant\n");
+    let (stalls, planted, result) = stalled(guest, &plants)?;
+    check(guest, &[&PLANTED], &planted, &result, PLANTS_RIGHT);
+    check_stalls(guest, &stalls, &result, &planted);
+    Ok(())
+}
+
+/// The host takes the last CPU, on which CPU 1 of the guest runs, while the guest measures that.
+fn stalled(guest: &mut Guest, plants: &str) -> Result<(Vec<HostStall>, Vec<Stall>, Value), LabError> {
+    let cpus = schedule::allowed_of_this_thread().map_err(|error| LabError::not_there(error.to_string()))?;
+    let host_cpu = cpus.iter().last().unwrap_or(CpuId(0));
+    guest.tie_cpu(1, host_cpu)?;
+    let count = if suite::is_brief() { STALLS.0 } else { STALLS.1 };
+    let seconds = 4 + count / 5;
+    let script = format!(
+        "set -e\ntaskset -pc 0 $$ >/dev/null\n[ -e /proc/plant ] || insmod /lab/plant.ko\necho clear >/proc/plant\n{WRITE_CLOCK}\
+         taskset -c 0-1 whylate measure timer --cpu 1 --interval 1ms --duration {seconds}s --spikes 1000 --causes --json -q >$OUT/result.json & probe=$!\n\
+         while ! grep -qs 'internal-prob[e]' /proc/[0-9]*/cmdline && kill -0 $probe; do sleep 0.2; done\nsleep 1\n\
+         touch $OUT/measuring\n{plants}wait $probe\ncat /proc/plant"
+    );
+    let mut running = guest.start(&script)?;
+    let deadline = Instant::now() + PATIENCE;
+    while !running.has_file("measuring") && !running.is_done_within(Duration::from_millis(50))? {
+        assert!(Instant::now() < deadline, "the probe does not begin");
+    }
+    let stalls = Thief::start(host_cpu, count).wait()?;
+    let output = running.wait(PATIENCE)?;
+    assert_eq!(output.status, 0, "{}", output.stderr);
+    let difference_ns = clock_difference_ns(&output.files)?;
+    let stalls = stalls.into_iter().map(|stall| stall.on_guest(difference_ns)).collect();
+    Ok((stalls, Stall::read(&output.stdout)?, output.json("result.json")?))
+}
+
+/// Looks at what each stall by the host was taken for, except where the guest planted something at that time.
+#[allow(clippy::print_stdout, reason = "a row for the record")]
+fn check_stalls(guest: &Guest, stalls: &[HostStall], result: &Value, planted: &[Stall]) {
+    let spikes = result["spikes"].as_array().cloned().unwrap_or_default();
+    let meets = |from_ns: u64, to_ns: u64, stall: &HostStall| {
+        from_ns <= stall.end_ns + CLOCKS_NS && to_ns + CLOCKS_NS >= stall.begin_ns
+    };
+    let (mut felt, mut of_host, mut accused) = (0, 0, Vec::new());
+    for stall in stalls {
+        if planted.iter().any(|one| meets(one.begin_ns, one.end_ns, stall)) {
+            continue;
+        }
+        let is_of = |spike: &&Value| {
+            let at_ns = spike["at_ns"].as_u64().unwrap_or_default();
+            meets(at_ns.saturating_sub(latency(spike)), at_ns, stall)
+                && 2 * latency(spike) >= stall.length_ns()
+        };
+        let Some(spike) = spikes.iter().filter(is_of).max_by_key(|spike| latency(spike)) else { continue };
+        felt += 1;
+        let cause = &spike["cause"];
+        let kind = cause["kind"].as_str().unwrap_or_default();
+        let is_sure = cause["confidence"].as_f64() >= Some(ACCUSED_FROM);
+        match kind {
+            "host_stall" | "steal" => of_host += 1,
+            "unattributed" | "hardware" | "timer_late" => {}
+            _ if is_sure => accused.push(format!(
+                "{} us of {} us: {cause}",
+                latency(spike) / 1_000,
+                stall.length_ns() / 1_000
+            )),
+            _ => {}
+        }
+    }
+    println!(
+        "         {} | host stalls of 0.5 to 20 ms | {} | felt {felt} | the host's {of_host} | laid to the guest {} |",
+        guest.kernel_version(),
+        stalls.len(),
+        accused.len()
+    );
+    for line in &accused {
+        println!("         {line}");
+    }
+    let moments = || spikes.iter().map(|it| (it["at_ns"].as_u64(), latency(it))).collect::<Vec<_>>();
+    assert!(
+        felt * 2 >= stalls.len() - planted.len().min(stalls.len()),
+        "{felt} of {} were felt: {stalls:?}, {:?}",
+        stalls.len(),
+        moments()
+    );
+    assert!(of_host * 2 >= felt, "{of_host} of {felt} were named as the host's");
+    assert!(accused.len() * 100 <= felt.max(100), "{accused:#?}");
+}
