@@ -307,6 +307,10 @@ impl Guard {
             old: change.target.normal(old),
             source,
         };
+        // What the kernel prints for no text at all is a text where it is written.
+        if old.trim() == "(null)" {
+            return Err(one_way(std::io::ErrorKind::InvalidInput.into()));
+        }
         if let Some(moved) = moved_by(&path).map(Target::file)
             && let Some(value) = moved.now(&self.root)
             && let Err(TreatError::Write { source, .. }) = moved.restore_at_once(&self.root, &value)

@@ -116,7 +116,11 @@ const ACT_ENDS: [&str; 4] = ["_clear", "_reset", "_flush", "_rescan"];
 const POWER: [&str; 6] = ["state", "autosleep", "wakeup_count", "resume", "resume_offset", "disk"];
 
 /// Switches that go one way; with a value where only that one is final.
-const ONE_WAY: [(&str, Option<&str>); 11] = [
+const ONE_WAY: [(&str, Option<&str>); 14] = [
+    ("/sys/module/apparmor/parameters/lock_policy", None),
+    ("/sys/module/module/parameters/sig_enforce", None),
+    // It becomes smaller, and never larger.
+    ("/sys/kernel/kexec_crash_size", None),
     // Any value switches it on.
     ("/sys/kernel/profiling", None),
     ("/proc/sys/kernel/unprivileged_bpf_disabled", None),
@@ -173,6 +177,7 @@ mod tests {
             ("/proc/sys/kernel/unprivileged_bpf_disabled", "1"),
             ("/proc/sys/kernel/modules_disabled", "1"),
             ("/sys/kernel/profiling", "0"),
+            ("/sys/module/apparmor/parameters/lock_policy", "Y"),
             ("/proc/sys/kernel/yama/ptrace_scope", "3"),
             ("/proc/sys/net/ipv6/conf/eth0/disable_ipv6", "1"),
             ("/proc/sys/kernel/ns_last_pid", "7"),
