@@ -89,7 +89,7 @@ kill $bound"
     Ok(())
 }
 
-/// So many settings are walked over, by a seed that chooses the same ones each time; `WHYLATE_WALK=1` takes all.
+/// The number of settings of a walk. A fixed seed chooses the same ones each time; `WHYLATE_WALK=1` takes all.
 const WALKED: u32 = 16;
 
 fn walk(guest: &mut Guest) -> Result<(), LabError> {
