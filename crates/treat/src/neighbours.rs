@@ -223,7 +223,7 @@ mod tests {
         }
         let walk = Scope::of([&Target::file(scheduler.as_str())], &root).walk(&root);
         assert_eq!(walk.into_keys().collect::<BTreeSet<_>>(), BTreeSet::from([scheduler.clone(), expire]));
-        // Also what lies beside the queue: `cache_type` moves `write_cache`.
+        // Also what is not in the queue: `cache_type` moves `write_cache`.
         assert!(is_near("/sys/devices/x/block/vda/cache_type", &scheduler));
     }
 }

@@ -116,7 +116,8 @@ const ACT_ENDS: [&str; 4] = ["_clear", "_reset", "_flush", "_rescan"];
 const POWER: [&str; 6] = ["state", "autosleep", "wakeup_count", "resume", "resume_offset", "disk"];
 
 /// Switches that go one way; with a value where only that one is final.
-const ONE_WAY: [(&str, Option<&str>); 14] = [
+const ONE_WAY: [(&str, Option<&str>); 15] = [
+    ("/proc/sys/net/netfilter/nf_hooks_lwtunnel", None),
     ("/sys/module/apparmor/parameters/lock_policy", None),
     ("/sys/module/module/parameters/sig_enforce", None),
     // It becomes smaller, and never larger.
@@ -177,6 +178,7 @@ mod tests {
             ("/proc/sys/kernel/unprivileged_bpf_disabled", "1"),
             ("/proc/sys/kernel/modules_disabled", "1"),
             ("/sys/kernel/profiling", "0"),
+            ("/proc/sys/net/netfilter/nf_hooks_lwtunnel", "1"),
             ("/sys/module/apparmor/parameters/lock_policy", "Y"),
             ("/proc/sys/kernel/yama/ptrace_scope", "3"),
             ("/proc/sys/net/ipv6/conf/eth0/disable_ipv6", "1"),
