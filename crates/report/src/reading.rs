@@ -144,6 +144,27 @@ pub(crate) fn cell(comparison: &Comparison) -> Cell {
     Cell { tone: reading.tone, ..text.into() }
 }
 
+/// The most by which figures may differ from the ratio beside them without a word.
+const CONTRADICTS: f64 = 1.1;
+
+/// The same beside the figures of both cells, with the reason where those contradict the ratio: other figures are compared, or those
+/// within blocks of repeats.
+pub(crate) fn cell_beside(comparison: &Comparison, shown: Option<(f64, f64)>) -> Cell {
+    let plain = cell(comparison);
+    let contradicts = |(before, now): (f64, f64)| {
+        let apart =
+            comparison.ratio.filter(|ratio| *ratio > 0.0).map(|ratio| (now / before / ratio).ln().abs());
+        apart.is_some_and(|apart| apart.is_nan() || apart > CONTRADICTS.ln())
+    };
+    let middle = (comparison.baseline_value, comparison.cell_value);
+    let reason = match shown {
+        _ if contradicts(middle) => " within blocks".to_owned(),
+        Some(shown) if contradicts(shown) => format!(": {}", change(comparison)),
+        _ => return plain,
+    };
+    Cell { text: plain.text.map(|text| text.and_plain(reason)), ..plain }
+}
+
 fn whole(reading: &Reading, effect: &str) -> Text {
     Text::default().and(Span::Whole(format!("{} {effect}", reading.sign)))
 }

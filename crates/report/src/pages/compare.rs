@@ -14,7 +14,7 @@ const UNKNOWN_NAMED: usize = 4;
 /// What the figures of the table are; those of `whylate report` are others.
 const MIDDLE: &str = "before, now: the middle (median) of the values of the repeats, each that of the worst CPU; of several runs the \
     middle of theirs; of another tool's file its value. `whylate report` has the quantiles of all repeats together. The ratio \
-    between cells of one run is the middle of those within blocks of repeats: it may differ from now / before.";
+    between cells of one run is the middle of those within blocks of repeats.";
 
 /// The report of a comparison. One with nothing to show is a page that says why.
 pub fn compare(result: &CompareResult) -> Page {
@@ -123,7 +123,7 @@ fn table(contrasts: &[&RunContrast], note: &'static str) -> Table {
             format!("{} - {}", comparison.cell, comparison.baseline).into(),
             figure(comparison.baseline_value).into(),
             figure(comparison.cell_value).into(),
-            reading::cell(comparison),
+            reading::cell_beside(comparison, None),
             verdict,
             probability(comparison.p_value).into(),
         ])

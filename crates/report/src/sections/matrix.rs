@@ -6,15 +6,15 @@ use crate::section::{Block, Cell, Column, Depth, Row, Section, Table, Tone};
 use crate::words::probe_meaning;
 use crate::worst::{self, CellSeries};
 use whylate_core::SeriesName;
-use whylate_core::figure::{nanoseconds, rate, share};
+use whylate_core::figure::{nanoseconds, rate, share, value};
 use whylate_core::plan::{Samples, Statistic};
 use whylate_core::quantity::{CORRECTED, OVERRUNS};
-use whylate_core::result::{CellResult, Comparison, Outcome, RunResult};
+use whylate_core::result::{CellResult, Comparison, Outcome, Quantiles, RunResult};
 
 /// What is in the table: the figures and what is compared are not the same.
-const POOLED: &str = "Figures: all repeats together, worst CPU; ratios: between repeats' medians.";
-const POOLED_AND_CORRECTED: &str =
-    "Figures: all repeats and missed periods, worst CPU; ratios: repeats' medians.";
+const MIDDLE: &str = "Quantiles: middle of the repeats, worst CPU; max: of all repeats.";
+const MIDDLE_AND_CORRECTED: &str =
+    "Quantiles: middle of the repeats, with missed periods; max: of all; worst CPU.";
 /// A CPU whose figure is so many times that of the middle one is named.
 const OUTLYING: f64 = 2.0;
 /// The most of them that are named.
@@ -35,14 +35,14 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let last = shown.iter().rposition(|is_shown| *is_shown);
     let mut shown_cells =
         all.iter().zip(&shown).filter(|(_, is_shown)| **is_shown).flat_map(|((_, cells), _)| cells);
-    let pooled = if shown_cells.any(is_corrected) { POOLED_AND_CORRECTED } else { POOLED };
+    let figures = if shown_cells.any(is_corrected) { MIDDLE_AND_CORRECTED } else { MIDDLE };
     let part = |(index, (name, cells)): (usize, (String, Vec<CellSeries<'_>>))| {
         let meaning = probe_meaning(SeriesName::of(&name).probe);
         let depth = if shown[index] { Depth::Main } else { Depth::Brief(brief(&name, &cells)) };
         let section = Section::new("", name).meaning(meaning).depth(depth).with(table(run, &cells));
         let outlying = cells.iter().filter_map(outlying).map(Block::note);
         let is_noted = has_signs && Some(index) == last;
-        let notes = is_noted.then(|| [pooled.to_owned(), reading::signs(&run.comparisons)].map(Block::note));
+        let notes = is_noted.then(|| [figures.to_owned(), reading::signs(&run.comparisons)].map(Block::note));
         section.with_all(outlying).with_all(notes.into_iter().flatten())
     };
     let parts: Vec<Section> = all.into_iter().enumerate().map(part).collect();
@@ -96,26 +96,44 @@ fn table(run: &RunResult, cells: &[CellSeries<'_>]) -> Table {
         Statistic::Median => ("median", "p99.9"),
         quantile => (quantile.name(), "median"),
     };
+    let mut baselines: Vec<&str> = compared(run, cells).map(|it| it.baseline.as_str()).collect();
+    baselines.dedup();
+    let against = |figure: &str| match baselines[..] {
+        [baseline] => format!("{figure} vs {baseline}"),
+        _ => format!("{figure} ratio"),
+    };
     let columns = vec![
         Column::text("cell"),
         Column::number("worst CPU").importance(2),
         Column::number(other).importance(1),
         Column::number(first),
-        Column::text("against").importance(3),
-        Column::text(first).importance(7),
+        Column::text("against").importance(if baselines.len() == 1 { 0 } else { 3 }),
+        Column::text(against(first)).importance(7),
         Column::number("max"),
-        Column::text("max").importance(6),
+        Column::text(against("max")).importance(6),
         Column::text("loads did").importance(4),
     ];
     let largest = cells.iter().filter_map(CellSeries::max_ns).max();
     let worst = cells.iter().position(|cell| cell.max_ns() == largest);
-    let rows =
-        cells.iter().enumerate().flat_map(|(index, cell)| rows(run, cell, statistics, Some(index) == worst));
+    let rows = { cells.iter().enumerate() }
+        .flat_map(|(index, cell)| rows(run, cells, cell, statistics, Some(index) == worst));
     Table::new(columns, rows.collect())
 }
 
+/// What is said of a series.
+fn compared<'r>(run: &'r RunResult, cells: &[CellSeries<'_>]) -> impl Iterator<Item = &'r Comparison> {
+    let name = cells.first().map(|cell| cell.name.clone());
+    run.comparisons.iter().filter(move |it| Some(&it.probe) == name.as_ref())
+}
+
 /// The row of a cell, with what is said against its first baseline, and one more for each other baseline.
-fn rows(run: &RunResult, cell: &CellSeries<'_>, statistics: [Statistic; 2], is_worst: bool) -> Vec<Row> {
+fn rows(
+    run: &RunResult,
+    all: &[CellSeries<'_>],
+    cell: &CellSeries<'_>,
+    statistics: [Statistic; 2],
+    is_worst: bool,
+) -> Vec<Row> {
     let is_of_cell = |it: &&Comparison| it.cell == cell.cell.name && it.probe == cell.name;
     let mut baselines: Vec<&str> = Vec::new();
     for it in run.comparisons.iter().filter(is_of_cell) {
@@ -126,18 +144,35 @@ fn rows(run: &RunResult, cell: &CellSeries<'_>, statistics: [Statistic; 2], is_w
     let said = |baseline: Option<&&str>, statistic: Statistic| {
         let mut of_cell = run.comparisons.iter().filter(is_of_cell);
         let found = of_cell.find(|it| Some(&it.baseline.as_str()) == baseline && it.statistic == statistic);
-        found.map_or_else(Cell::default, reading::cell)
+        let largest = |name: &str| Some(all.iter().find(|it| it.cell.name == name)?.max_ns()? as f64);
+        let shown = |it: &Comparison| match it.statistic {
+            Statistic::Max => largest(&it.baseline).zip(largest(&it.cell)),
+            _ => None,
+        };
+        found.map_or_else(Cell::default, |it| reading::cell_beside(it, shown(it)))
     };
-    let quantile = |of| cell.quantile(of).map(nanoseconds);
-    let median = quantile(|figures| figures.p50_ns);
-    let p999 = quantile(|figures| figures.p999_ns);
-    let (figure, other) = match statistics[0] {
-        Statistic::LostShare => (cell.lost_share().map(share), median),
-        Statistic::Median => (median, p999),
-        Statistic::P99 => (quantile(|figures| figures.p99_ns), median),
-        Statistic::P9999 => (quantile(|figures| figures.p9999_ns), median),
-        _ => (p999, median),
+    // What the ratios are made of, where there are any.
+    let figure = |statistic: Statistic| {
+        let mut of_series = compared(run, all).filter(|it| it.statistic == statistic);
+        let found = of_series.find_map(|it| match &cell.cell.name {
+            name if *name == it.cell => Some(it.cell_value),
+            name if *name == it.baseline => Some(it.baseline_value),
+            _ => None,
+        });
+        let pooled = || {
+            let of: fn(&Quantiles) -> u64 = match statistic {
+                Statistic::LostShare => return cell.lost_share().map(share),
+                Statistic::Median => |figures| figures.p50_ns,
+                Statistic::P99 => |figures| figures.p99_ns,
+                Statistic::P9999 => |figures| figures.p9999_ns,
+                _ => |figures| figures.p999_ns,
+            };
+            cell.quantile(of).map(nanoseconds)
+        };
+        found.map(|found| value(statistic, found)).or_else(pooled)
     };
+    let other = if statistics[0] == Statistic::Median { Statistic::P999 } else { Statistic::Median };
+    let (figure, other) = (figure(statistics[0]), figure(other));
     let is_over = cell.max_ns().zip(run.plan.limit).is_some_and(|(max, limit)| max > limit.0);
     let tone = match (is_worst, is_over) {
         (true, true) => Tone::Bad,
