@@ -328,9 +328,9 @@ quantities! {
     /// The machine's own latency: the same quantiles as `corrected`, of samples less what the hypervisor or the firmware took of
     /// those from `late_above` on (timer, with causes).
     OWN: Quantiles = "own", Other, Derived;
-    /// Of them the 0.99 quantile.
+    /// Their 0.99 quantile.
     OWN_P99_NS: u64 = "own_p99_ns", Ns, Derived, as "own p99" 3;
-    /// Of them the largest.
+    /// The largest of them.
     OWN_MAX_NS: u64 = "own_max_ns", Ns, Derived, as "own max" 3;
     /// Gaps above the threshold (stall; of tracers hwlat and osnoise, which counts every noise).
     GAPS: u64 = "gaps", Count, Sum, if |facts| always_if(facts.samples == Samples::Gap), as "gaps" 7;

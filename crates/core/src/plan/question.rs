@@ -30,9 +30,9 @@ words! {
         SpikeRate = "spikes_per_h" | "spikes",
         /// The 0.99 quantile of the machine's own latency: less what the hypervisor or the firmware took.
         OwnP99 = "own_p99" | "own p99",
-        /// Of that the 0.999 quantile.
+        /// The 0.999 quantile of the machine's own latency.
         OwnP999 = "own_p99.9" | "own p99.9",
-        /// Of that the largest.
+        /// The largest own latency.
         OwnMax = "own_max" | "own max",
     }
 }

@@ -6,7 +6,7 @@ use whylate_core::plan::{SeriesStatistic, TreatmentKind};
 use whylate_core::result::{CauseKind, CellResult, FixArm, FixCause, FixGoal, LedgerRow, lasting_name};
 use whylate_stats::search::is_outside;
 
-/// At most so many rows of an arm, those with the most late time.
+/// The most rows of an arm: those with the most late time.
 const ROWS_MAX: usize = 16;
 
 /// Fills in what each arm may remove in the series of the goal. Rows of an arm that together are less than `least` of the late time
@@ -34,7 +34,7 @@ pub fn removes(arms: &mut [FixArm], cell: &CellResult, goal: &FixGoal, least: f6
     }
 }
 
-/// Of a treatment of one actor all that this actor does, lest a cause comes back under the name of another kind.
+/// A treatment of one actor answers all that this actor does: a cause may come back under the name of another kind.
 fn may_remove(arm: &FixArm, row: &LedgerRow) -> bool {
     let actor = row.actor.as_deref().unwrap_or_default();
     match &arm.treatment.kind {

@@ -7,6 +7,9 @@ use whylate_core::result::CauseKind;
 /// Leaving an idle state takes less than this; what takes longer is the timer, or a CPU that stands still.
 pub(crate) const IDLE_EXIT_MAX_NS: u64 = 2_000_000;
 
+/// A guest without an idle driver idles in HLT: its host wakes it, from a deep idle state of its own, in less than this.
+pub(crate) const HALT_EXIT_MAX_NS: u64 = 200_000;
+
 /// An edge of the kernel (entry, exit, arming a timer, HLT) has a few instructions: what takes longer there stopped the CPU.
 pub(crate) const EDGE_MAX_NS: u64 = 20_000;
 

@@ -2,7 +2,7 @@
 
 use super::window::{Slice, Surroundings, Window};
 use super::{Activity, Recording, Segment, Thread};
-use crate::blame::piece::{Blame, EDGE_MAX_NS, IDLE_EXIT_MAX_NS, may_run_before};
+use crate::blame::piece::{Blame, EDGE_MAX_NS, HALT_EXIT_MAX_NS, IDLE_EXIT_MAX_NS, may_run_before};
 use crate::confidence::{CONCLUDED, LIKELY, RECORDED, SHOWN, STATED};
 use crate::stack;
 use crate::vocabulary;
@@ -204,8 +204,12 @@ impl<'r> Context<'r> {
             return blame;
         }
         match &segment.what {
-            Activity::Idle { state } => self.idle(slice, &format!("idle state {state}")),
-            Activity::Thread { thread, .. } if thread.pid == 0 => self.idle(slice, "the idle task"),
+            Activity::Idle { state } => self.idle(slice, &format!("idle state {state}"), IDLE_EXIT_MAX_NS),
+            Activity::Thread { thread, .. } if thread.pid == 0 => {
+                let is_halted = self.surroundings.is_virtual;
+                let longest_ns = if is_halted { HALT_EXIT_MAX_NS } else { IDLE_EXIT_MAX_NS };
+                self.idle(slice, "the idle task", longest_ns)
+            }
             Activity::Thread { process, .. } if self.is_measured(*process) => self.nothing_recorded(slice),
             Activity::Thread { thread, process, .. } if self.surroundings.is_own(*process) => {
                 let own = Thread { pid: *process, command: OWN.to_owned(), ..thread.clone() };
@@ -228,7 +232,8 @@ impl<'r> Context<'r> {
         Some(Blame::new(Kind::Migration, SHOWN, evidence))
     }
 
-    fn idle(&self, slice: &Slice<'_>, state: &str) -> Blame {
+    /// An idle CPU that takes `longest_ns` at most to leave idle.
+    fn idle(&self, slice: &Slice<'_>, state: &str, longest_ns: u64) -> Blame {
         if self.is_throttled(slice) {
             return self.passed_over("the CPU was idle although the task could have run");
         }
@@ -239,7 +244,7 @@ impl<'r> Context<'r> {
             Some((woken_ns, _)) if slice.from_ns >= woken_ns => ("after the wake-up", SHOWN),
             _ => ("when the timer should have expired", LIKELY),
         };
-        if self.idled_ns(slice) > IDLE_EXIT_MAX_NS {
+        if self.idled_ns(slice) > longest_ns {
             let evidence =
                 format!("the CPU was in {state} {when}, for longer than any idle state takes to leave");
             return match confidence {

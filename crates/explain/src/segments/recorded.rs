@@ -12,6 +12,10 @@ use whylate_core::figure;
 use whylate_core::recording::OWN;
 use whylate_core::result::CauseKind as Kind;
 
+/// The timer's interrupt without the functions of timers, or with those that wake a thread: entering, leaving and setting the next
+/// timer take less, also where a CPU is emulated.
+const TIMER_OWN_MAX_NS: u64 = 1_000_000;
+
 impl Context<'_> {
     /// What the kernel recorded with its start and end.
     pub(super) fn recorded(&self, slice: &Slice<'_>, segment: &Segment) -> Blame {
@@ -160,6 +164,13 @@ impl Context<'_> {
             Some(interrupt) => (interrupt.kind(), interrupt.label().to_owned()),
             None => (Kind::Irq, format!("vector {vector:#x}")),
         };
+        if interrupt == Some(Interrupt::Timer)
+            && self.surroundings.is_virtual
+            && slice.to_ns - slice.from_ns > TIMER_OWN_MAX_NS
+            && self.called(segment).is_none_or(|(function, _)| function == "hrtimer_wakeup")
+        {
+            return self.stood_still("the CPU was in the timer's interrupt, in none of its longer functions");
+        }
         self.by_record(kind, slice, "the interrupt's start and end were recorded".to_owned()).actor(actor)
     }
 }

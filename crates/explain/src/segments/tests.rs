@@ -743,3 +743,39 @@ fn interrupts_that_come_together_with_the_timer_waited_as_it_did() {
     assert_eq!(first(&window, segments(8_079_000)).kind, CauseKind::IrqsOff);
     assert_eq!(first(&window, segments(4_000_000)).kind, CauseKind::TimerLate);
 }
+
+#[test]
+fn a_guest_that_idles_in_hlt_for_longer_than_its_host_takes_to_wake_it_was_stalled() {
+    let kind = |late_us: u64, what: Activity, is_virtual: bool| {
+        let woken_ns = 1_000_000 + late_us * 1_000;
+        let segments = vec![
+            segment(900_000, woken_ns, what),
+            timer(woken_ns, ""),
+            wakeup(woken_ns, woken_ns + 5_000, ""),
+        ];
+        let surroundings = Surroundings { is_virtual, ..Surroundings::default() };
+        decompose(&window(true, woken_ns + 5_000), &recording(segments), &surroundings)[0].kind
+    };
+    let halted = || {
+        let (thread, process) = (thread(0, -21, "swapper"), 0);
+        Activity::Thread { thread, process, was_runnable: true, next_priority: 95 }
+    };
+    assert_eq!(kind(80, halted(), true), CauseKind::IdleExit);
+    assert_eq!(kind(500, halted(), true), CauseKind::HostStall);
+    assert_eq!(kind(500, Activity::Idle { state: 2 }, true), CauseKind::IdleExit);
+    assert_eq!(kind(500, halted(), false), CauseKind::IdleExit);
+}
+
+#[test]
+fn a_timer_interrupt_of_a_guest_is_long_by_a_function_or_by_its_host() {
+    let kind = |function: Option<&str>, is_virtual: bool| {
+        let mut segments = vec![segment(1_010_000, 4_010_000, Activity::Vector { vector: 0xec })];
+        segments.extend(function.map(|function| called(1_020_000, 4_000_000, function, None)));
+        let surroundings = Surroundings { is_virtual, ..Surroundings::default() };
+        decompose(&window(false, 4_020_000), &recording(segments), &surroundings)[0].kind
+    };
+    assert_eq!(kind(Some("driver_poll"), true), CauseKind::Irq);
+    assert_eq!(kind(Some("hrtimer_wakeup"), true), CauseKind::HostStall);
+    assert_eq!(kind(None, true), CauseKind::HostStall);
+    assert_eq!(kind(None, false), CauseKind::Irq);
+}

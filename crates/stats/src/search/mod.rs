@@ -138,7 +138,7 @@ pub struct Search {
 }
 
 impl Search {
-    /// A search among so many arms, of which no causes are known.
+    /// A search among that number of arms, whose causes are not known.
     pub fn new(rules: Rules, arms: usize) -> Self {
         Self::by_cause(rules, vec![BTreeSet::new(); arms])
     }

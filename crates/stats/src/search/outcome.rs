@@ -58,7 +58,7 @@ fn figure(alone: &CellResult, goal: &FixGoal) -> Option<Figure> {
 pub struct LateTimes {
     /// In ns per measured second, of each row of the ledger.
     pub causes: BTreeMap<String, f64>,
-    /// Of all that the hypervisor or the firmware did not take.
+    /// Everything that the hypervisor or the firmware did not take.
     pub own: f64,
 }
 

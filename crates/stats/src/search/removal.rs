@@ -29,7 +29,7 @@ pub fn removed_in(pairs: &[[f64; 2]]) -> (u32, u32) {
     (count(&|pair| tells(pair) && pair[1] < LEFT_MAX * pair[0]), count(&tells))
 }
 
-/// The largest evidence after so many more pairs.
+/// The largest evidence after that number of further pairs.
 pub(super) fn best_evidence(now: f64, more: u32) -> f64 {
     now * (1.0 + BET).powi(more as i32)
 }

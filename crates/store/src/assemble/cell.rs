@@ -164,7 +164,7 @@ impl CellData {
         Ok(())
     }
 
-    /// Of all repeats of a series on a CPU; `None` where one was not looked at.
+    /// All repeats of a series on a CPU; `None` where one was not looked at.
     fn own_of(&self, series: &str, cpu: CpuId) -> Option<Vec<OwnRecord>> {
         let is_its = |place: &&(u32, Place)| place.1.2 == series && place.1.3 == cpu;
         let of_repeat =
