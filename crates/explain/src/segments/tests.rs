@@ -302,8 +302,8 @@ fn a_hypervisor_may_have_stopped_a_long_handler() {
         let to_ns = 1_000_000 + length_ns;
         // A short one before it is certain in any case.
         let segments = vec![
-            segment(1_000_000, 1_010_000, Activity::Vector { vector: 0xec }),
-            segment(1_020_000, to_ns, Activity::Vector { vector: 0xec }),
+            segment(1_000_000, 1_010_000, Activity::Irq { line: 9 }),
+            segment(1_020_000, to_ns, Activity::Irq { line: 9 }),
         ];
         let surroundings = Surroundings { is_virtual, ..Surroundings::default() };
         let causes = decompose(&window(false, to_ns), &recording(segments), &surroundings);
