@@ -261,7 +261,7 @@ ALWAYS_INLINE void note_function(struct cpu_state *state, u32 ring, enum segment
 
 	segment->function.function = function;
 	segment->function.has_sender = 0;
-	if (sender && sender->request == request) {
+	if (request && sender && sender->request == request) {
 		segment->function.has_sender = 1;
 		segment->function.sender_cpu = sender->cpu;
 		segment->function.sender_thread = sender->thread;

@@ -204,12 +204,8 @@ impl<'r> Context<'r> {
             return blame;
         }
         match &segment.what {
-            Activity::Idle { state } => self.idle(slice, &format!("idle state {state}"), IDLE_EXIT_MAX_NS),
-            Activity::Thread { thread, .. } if thread.pid == 0 => {
-                let is_halted = self.surroundings.is_virtual;
-                let longest_ns = if is_halted { HALT_EXIT_MAX_NS } else { IDLE_EXIT_MAX_NS };
-                self.idle(slice, "the idle task", longest_ns)
-            }
+            Activity::Idle { state } => self.idle(slice, &format!("idle state {state}"), *state > 0),
+            Activity::Thread { thread, .. } if thread.pid == 0 => self.idle(slice, "the idle task", false),
             Activity::Thread { process, .. } if self.is_measured(*process) => self.nothing_recorded(slice),
             Activity::Thread { thread, process, .. } if self.surroundings.is_own(*process) => {
                 let own = Thread { pid: *process, command: OWN.to_owned(), ..thread.clone() };
@@ -232,8 +228,10 @@ impl<'r> Context<'r> {
         Some(Blame::new(Kind::Migration, SHOWN, evidence))
     }
 
-    /// An idle CPU that takes `longest_ns` at most to leave idle.
-    fn idle(&self, slice: &Slice<'_>, state: &str, longest_ns: u64) -> Blame {
+    /// An idle CPU; `is_deep` where its idle state may take long to leave, also that of a guest.
+    fn idle(&self, slice: &Slice<'_>, state: &str, is_deep: bool) -> Blame {
+        let is_halted = self.surroundings.is_virtual && !is_deep;
+        let longest_ns = if is_halted { HALT_EXIT_MAX_NS } else { IDLE_EXIT_MAX_NS };
         if self.is_throttled(slice) {
             return self.passed_over("the CPU was idle although the task could have run");
         }

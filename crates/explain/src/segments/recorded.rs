@@ -3,7 +3,7 @@
 use super::blame::{Context, MAY_HAVE_STOPPED};
 use super::window::Slice;
 use super::{Activity, Segment, Sender, Thread};
-use crate::blame::piece::{Blame, STOPPED_LEAST_NS};
+use crate::blame::piece::{Blame, EDGE_MAX_NS, HALT_EXIT_MAX_NS, STOPPED_LEAST_NS};
 use crate::confidence::{CONCLUDED, LIKELY, RECORDED, STATED};
 use crate::stack;
 use crate::vocabulary::{self, Interrupt};
@@ -12,9 +12,19 @@ use whylate_core::figure;
 use whylate_core::recording::OWN;
 use whylate_core::result::CauseKind as Kind;
 
-/// The timer's interrupt without the functions of timers, or with those that wake a thread: entering, leaving and setting the next
-/// timer take less, also where a CPU is emulated.
-const TIMER_OWN_MAX_NS: u64 = 1_000_000;
+/// What the timer's interrupt takes at most on a CPU that is not stopped in it: without a function that takes most of it, with the
+/// function that wakes a thread, and with the tick; `None` of any other function.
+fn timer_max_ns(function: Option<&str>) -> Option<u64> {
+    match function {
+        None => Some(HALT_EXIT_MAX_NS),
+        Some("hrtimer_wakeup") => Some(EDGE_MAX_NS),
+        Some("tick_sched_timer" | "tick_nohz_handler") => Some(TICK_MAX_NS),
+        Some(_) => None,
+    }
+}
+
+/// The tick accounts, balances and expires timers: no more than this, also where a CPU is emulated.
+const TICK_MAX_NS: u64 = 1_000_000;
 
 impl Context<'_> {
     /// What the kernel recorded with its start and end.
@@ -166,10 +176,11 @@ impl Context<'_> {
         };
         if interrupt == Some(Interrupt::Timer)
             && self.surroundings.is_virtual
-            && slice.to_ns - slice.from_ns > TIMER_OWN_MAX_NS
-            && self.called(segment).is_none_or(|(function, _)| function == "hrtimer_wakeup")
+            && timer_max_ns(self.called(segment).map(|(function, _)| function))
+                .is_some_and(|longest_ns| slice.to_ns - slice.from_ns > longest_ns)
         {
-            return self.stood_still("the CPU was in the timer's interrupt, in none of its longer functions");
+            return self
+                .stood_still("the CPU was in the timer's interrupt for longer than its functions take");
         }
         self.by_record(kind, slice, "the interrupt's start and end were recorded".to_owned()).actor(actor)
     }

@@ -762,6 +762,7 @@ fn a_guest_that_idles_in_hlt_for_longer_than_its_host_takes_to_wake_it_was_stall
     };
     assert_eq!(kind(80, halted(), true), CauseKind::IdleExit);
     assert_eq!(kind(500, halted(), true), CauseKind::HostStall);
+    assert_eq!(kind(500, Activity::Idle { state: 0 }, true), CauseKind::HostStall, "it polls");
     assert_eq!(kind(500, Activity::Idle { state: 2 }, true), CauseKind::IdleExit);
     assert_eq!(kind(500, halted(), false), CauseKind::IdleExit);
 }
@@ -777,5 +778,6 @@ fn a_timer_interrupt_of_a_guest_is_long_by_a_function_or_by_its_host() {
     assert_eq!(kind(Some("driver_poll"), true), CauseKind::Irq);
     assert_eq!(kind(Some("hrtimer_wakeup"), true), CauseKind::HostStall);
     assert_eq!(kind(None, true), CauseKind::HostStall);
+    assert_eq!(kind(Some("tick_nohz_handler"), true), CauseKind::HostStall);
     assert_eq!(kind(None, false), CauseKind::Irq);
 }
