@@ -144,11 +144,11 @@ pub(crate) fn cell(comparison: &Comparison) -> Cell {
     Cell { tone: reading.tone, ..text.into() }
 }
 
-/// The most by which figures may differ from the ratio beside them without a word.
+/// The factor from which on a row gives the reason why its figures and its ratio differ.
 const CONTRADICTS: f64 = 1.1;
 
-/// The same beside the figures of both cells, with the reason where those contradict the ratio: other figures are compared, or those
-/// within blocks of repeats.
+/// The same in a row that shows the figures of both cells. Where they contradict the ratio it gives the reason: other figures are
+/// compared, or those within blocks of repeats.
 pub(crate) fn cell_beside(comparison: &Comparison, shown: Option<(f64, f64)>) -> Cell {
     let plain = cell(comparison);
     let contradicts = |(before, now): (f64, f64)| {
