@@ -83,6 +83,7 @@ pub fn explain(
                     from_ns: stage.from_ns,
                     to_ns: stage.to_ns,
                     is_timer,
+                    is_probe: false,
                     process: activation.process,
                     priority,
                 };

@@ -139,6 +139,7 @@ fn the_explainer_names_who_had_the_cpu() {
             from_ns: 10_000,
             to_ns: 61_000,
             is_timer: true,
+            is_probe: true,
             process: PROCESS,
             priority: 80,
         };

@@ -36,6 +36,8 @@ pub(super) struct Context<'r> {
     /// From when on it could have run and the scheduler chose a lesser thread.
     throttled_from_ns: Option<u64>,
     first_fault_ns: Option<u64>,
+    /// The measured thread, where a wake-up of it is on record.
+    measured: Option<u32>,
     /// When the measured task was moved, and where to.
     moved: Option<(u64, CpuId)>,
     /// Until when interrupts came in and returned while the timer's was due, which came only later.
@@ -55,10 +57,12 @@ impl<'r> Context<'r> {
             running: None,
             throttled_from_ns: None,
             first_fault_ns: None,
+            measured: None,
             moved: None,
             let_in_until_ns: None,
         };
         let measured = context.measured_thread();
+        context.measured = measured;
         context.priority = context.recorded_priority(measured).unwrap_or(window.priority);
         for segment in &recording.segments {
             context.look_at(segment, measured);
@@ -206,7 +210,9 @@ impl<'r> Context<'r> {
         match &segment.what {
             Activity::Idle { state } => self.idle(slice, &format!("idle state {state}"), *state > 0),
             Activity::Thread { thread, .. } if thread.pid == 0 => self.idle(slice, "the idle task", false),
-            Activity::Thread { process, .. } if self.is_measured(*process) => self.nothing_recorded(slice),
+            Activity::Thread { thread, process, .. } if self.is_measured(*process) => {
+                self.own_time(slice, thread.pid)
+            }
             Activity::Thread { thread, process, .. } if self.surroundings.is_own(*process) => {
                 let own = Thread { pid: *process, command: OWN.to_owned(), ..thread.clone() };
                 self.other_thread(slice, &own)
@@ -343,6 +349,24 @@ impl<'r> Context<'r> {
         self.recording.lost == 0
             && slice.to_ns - slice.from_ns >= TICKS_MISSED_NS
             && self.recording.segments.iter().any(begins_at_end)
+    }
+
+    /// A thread of the measured process had the CPU. What the measured one does takes microseconds: a guest's CPU that has nothing
+    /// else on record for longer was stopped, as where the host has to fetch a page of the guest's memory.
+    fn own_time(&self, slice: &Slice<'_>, pid: u32) -> Blame {
+        let is_long = slice.to_ns - slice.from_ns > HALT_EXIT_MAX_NS;
+        let is_own = self.measured.is_none_or(|measured| measured == pid) && !self.is_pending(slice);
+        let is_known = self.first_fault_ns.is_none() && self.recording.lost == 0;
+        if self.window.is_probe
+            && self.window.is_timer
+            && self.surroundings.is_virtual
+            && is_long
+            && is_own
+            && is_known
+        {
+            return self.stood_still("the task had the CPU, and the kernel recorded nothing else");
+        }
+        self.nothing_recorded(slice)
     }
 
     /// Nothing but the measured task itself had the CPU as far as the kernel knows.

@@ -1,7 +1,7 @@
 //! What the kernel recorded with its start and end: interrupts, softirqs, functions of other CPUs, waits for locks.
 
 use super::blame::{Context, MAY_HAVE_STOPPED};
-use super::window::Slice;
+use super::window::{Slice, Window};
 use super::{Activity, Segment, Sender, Thread};
 use crate::blame::piece::{Blame, EDGE_MAX_NS, HALT_EXIT_MAX_NS, STOPPED_LEAST_NS};
 use crate::confidence::{CONCLUDED, LIKELY, RECORDED, STATED};
@@ -87,10 +87,7 @@ impl Context<'_> {
     fn called(&self, segment: &Segment) -> Option<(&str, Option<&Sender>)> {
         let is_within =
             |inner: &Segment, outer: &Segment| inner.from_ns >= outer.from_ns && inner.to_ns <= outer.to_ns;
-        let inside = |one: &Segment| {
-            let (from_ns, to_ns) = (one.from_ns.max(self.window.from_ns), one.to_ns.min(self.window.to_ns));
-            to_ns.saturating_sub(from_ns)
-        };
+        let inside = |one: &Segment| self.time_of_ns(one);
         // An interrupt calls for itself, not for the thread that it interrupts.
         let callers = || self.recording.segments.iter().filter(|one| one.what.rank().is_some());
         let caller = |called: &Segment| {
@@ -106,6 +103,12 @@ impl Context<'_> {
         }
         let (function, (time_ns, sender)) = times.into_iter().max_by_key(|(_, (time_ns, _))| *time_ns)?;
         (time_ns > 0 && 2 * time_ns >= inside(segment)).then_some((function, sender))
+    }
+
+    /// How much of a segment is in the window.
+    fn time_of_ns(&self, segment: &Segment) -> u64 {
+        let Window { from_ns, to_ns, .. } = *self.window;
+        segment.to_ns.min(to_ns).saturating_sub(segment.from_ns.max(from_ns))
     }
 
     /// Softirqs run with interrupts on: one delays a task, and not the timer's interrupt.
@@ -177,7 +180,7 @@ impl Context<'_> {
         if interrupt == Some(Interrupt::Timer)
             && self.surroundings.is_virtual
             && timer_max_ns(self.called(segment).map(|(function, _)| function))
-                .is_some_and(|longest_ns| slice.to_ns - slice.from_ns > longest_ns)
+                .is_some_and(|longest_ns| self.time_of_ns(segment) > longest_ns)
         {
             return self
                 .stood_still("the CPU was in the timer's interrupt for longer than its functions take");
@@ -189,7 +192,7 @@ impl Context<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::segments::{Recording, Surroundings, Window, decompose};
+    use crate::segments::{Recording, Surroundings, decompose};
     use whylate_core::CpuId;
     use whylate_testing::says;
 
@@ -200,6 +203,7 @@ mod tests {
             from_ns: 1_000_000,
             to_ns: 1_300_000,
             is_timer: false,
+            is_probe: true,
             process: 100,
             priority: 40,
         };

@@ -9,7 +9,7 @@ use whylate_testing::says;
 const OWN: u32 = 100;
 
 fn window(is_timer: bool, to_ns: u64) -> Window {
-    Window { cpu: CpuId(1), from_ns: 1_000_000, to_ns, is_timer, process: OWN, priority: 95 }
+    Window { cpu: CpuId(1), from_ns: 1_000_000, to_ns, is_timer, is_probe: true, process: OWN, priority: 95 }
 }
 
 fn segment(from_ns: u64, to_ns: u64, what: Activity) -> Segment {
@@ -780,4 +780,37 @@ fn a_timer_interrupt_of_a_guest_is_long_by_a_function_or_by_its_host() {
     assert_eq!(kind(None, true), CauseKind::HostStall);
     assert_eq!(kind(Some("tick_nohz_handler"), true), CauseKind::HostStall);
     assert_eq!(kind(None, false), CauseKind::Irq);
+}
+
+#[test]
+fn the_whole_interrupt_counts_where_something_else_cuts_it() {
+    let kind = |end_ns: u64| {
+        let segments = vec![
+            segment(1_002_000, end_ns, Activity::Vector { vector: 0xec }),
+            segment(1_014_000, 1_016_000, Activity::Nmi { handler: "perf_event_nmi_handler".to_owned() }),
+            called(1_003_000, end_ns - 1_000, "hrtimer_wakeup", None),
+        ];
+        let surroundings = Surroundings { is_virtual: true, ..Surroundings::default() };
+        decompose(&window(true, end_ns + 1_000), &recording(segments), &surroundings)[0].kind
+    };
+    assert_eq!(kind(1_030_000), CauseKind::HostStall);
+    assert_eq!(kind(1_020_000), CauseKind::Irq);
+}
+
+#[test]
+fn a_guest_whose_task_had_the_cpu_and_did_nothing_for_long_was_stalled() {
+    let kind = |length_ns: u64, is_virtual: bool, is_probe: bool| {
+        let to_ns = 1_000_000 + length_ns;
+        let mut segments = vec![ran(990_000, to_ns + 3_000, thread(101, 95, "probe"))];
+        if let Activity::Thread { process, .. } = &mut segments[0].what {
+            *process = OWN;
+        }
+        let surroundings = Surroundings { is_virtual, ..Surroundings::default() };
+        let window = Window { is_probe, ..window(true, to_ns) };
+        decompose(&window, &recording(segments), &surroundings)[0].kind
+    };
+    assert_eq!(kind(2_000_000, true, true), CauseKind::HostStall);
+    assert_eq!(kind(2_000_000, true, false), CauseKind::Unattributed, "a task's own work");
+    assert_eq!(kind(2_000_000, false, true), CauseKind::Unattributed);
+    assert_eq!(kind(100_000, true, true), CauseKind::Unattributed, "a slow machine");
 }

@@ -20,6 +20,8 @@ pub struct Window {
     pub to_ns: u64,
     /// Whether the task waited for a timer (a `timer` probe), or was running all the time (a `stall` probe).
     pub is_timer: bool,
+    /// Whether the task is a probe of this program, which does nothing for longer than microseconds.
+    pub is_probe: bool,
     /// The process of the measuring threads.
     pub process: u32,
     /// Priority of the measuring thread, as tools print it; negative for an ordinary one.

@@ -337,7 +337,7 @@ impl LiveFinder {
     fn window(&self, cpu: CpuId, from_ns: u64, to_ns: u64) -> Option<Window> {
         let Probe { measured, process } = self.probe(cpu)?;
         let (is_timer, priority) = (measured.is_timer, measured.priority);
-        Some(Window { cpu, from_ns, to_ns, is_timer, process: *process, priority })
+        Some(Window { cpu, from_ns, to_ns, is_timer, is_probe: true, process: *process, priority })
     }
 
     /// Firmware interrupts since the counter was last read; `None` where there is no counter, and when it was read
