@@ -4,6 +4,8 @@
 use crate::error::LabError;
 use crate::guest::{Guest, Running};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use whylate_core::{CpuId, CpuSet};
@@ -25,13 +27,18 @@ pub struct HostStall {
 
 /// A thread of the host that takes a CPU again and again; times are those of the host's wall clock.
 #[derive(Debug)]
-pub struct Thief(JoinHandle<Result<Vec<HostStall>, String>>);
+pub struct Thief {
+    thread: JoinHandle<Result<Vec<HostStall>, String>>,
+    is_stopped: Arc<AtomicBool>,
+}
 
 impl Thief {
     /// Begins to take a CPU of the host that many times.
     #[must_use]
     pub fn start(cpu: CpuId, stalls: usize) -> Self {
-        Self(thread::spawn(move || {
+        let is_stopped = Arc::new(AtomicBool::new(false));
+        let is_over = Arc::clone(&is_stopped);
+        let thread = thread::spawn(move || {
             let refused = |error: std::io::Error| format!("a real-time thread of the host: {error}");
             schedule::pin_this_thread(&CpuSet::from_iter([cpu])).map_err(refused)?;
             schedule::schedule_this_thread(Scheduling::Fifo(PRIORITY)).map_err(refused)?;
@@ -44,8 +51,18 @@ impl Thief {
                 }
                 HostStall { begin_ns, end_ns: wall_ns(SystemTime::now()) }
             };
-            Ok((0..stalls).map(take).collect())
-        }))
+            Ok((0..stalls).take_while(|_| !is_over.load(Ordering::Relaxed)).map(take).collect())
+        });
+        Self { thread, is_stopped }
+    }
+
+    /// Ends it after the stall that it is at; returns all stalls.
+    ///
+    /// # Errors
+    /// As [`Self::wait`].
+    pub fn stop(self) -> Result<Vec<HostStall>, LabError> {
+        self.is_stopped.store(true, Ordering::Relaxed);
+        self.wait()
     }
 
     /// Waits for the last stall; returns all of them.
@@ -53,7 +70,7 @@ impl Thief {
     /// # Errors
     /// [`LabError::NotThere`] where the host lets this process have no real-time thread.
     pub fn wait(self) -> Result<Vec<HostStall>, LabError> {
-        let stalls = self.0.join().unwrap_or_else(|_| Err("the thread panicked".to_owned()));
+        let stalls = self.thread.join().unwrap_or_else(|_| Err("the thread panicked".to_owned()));
         stalls.map_err(LabError::not_there)
     }
 }

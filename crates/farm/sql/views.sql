@@ -4,13 +4,11 @@ CREATE VIEW bucket_quantiles AS
 WITH extremes AS (
     SELECT host, run, cell, probe, cpu, min(min_ns) AS least_ns, max(max_ns) AS most_ns
     FROM intervals
-    WHERE probe <> 'noise-floor'
     GROUP BY host, run, cell, probe, cpu
 ),
 buckets AS (
     SELECT host, run, cell, probe, cpu, lower_ns, sum(count) AS samples
     FROM histograms
-    WHERE probe <> 'noise-floor'
     GROUP BY host, run, cell, probe, cpu, lower_ns
 ),
 ranked AS (

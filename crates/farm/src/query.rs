@@ -6,6 +6,7 @@ use crate::error::{At as _, FarmError};
 use crate::lake::{Damaged, Lake, LakeLayout, names_below};
 use std::cell::LazyCell;
 use std::path::Path;
+use whylate_store::NOISE_FLOOR;
 
 /// A question of the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,14 @@ const VIEWS: &str = include_str!("../sql/views.sql");
 /// The tables that questions may use.
 const TABLES: [&str; 8] =
     ["runs", "cells", "quantiles", "contrasts", "intervals", "histograms", "spikes", "causes"];
+
+/// Those of them with rows of the noise-floor check, which reports leave out.
+const OF_PROBES: [&str; 4] = ["intervals", "histograms", "spikes", "causes"];
+
+/// The rows of a table that are of probes.
+fn measured(table: &str) -> String {
+    format!("SELECT * FROM {table} WHERE probe <> '{NOISE_FLOOR}'")
+}
 
 /// The questions that are built in.
 pub fn library() -> &'static [Question] {
@@ -162,7 +171,11 @@ impl Sources<'_> {
             }
         };
         let months = read(&format!("'{place}/merged/table={table}/**/*.parquet'"));
-        vec![format!("CREATE VIEW {table} AS {}", self.joined(&loose, &months, " UNION ALL BY NAME "))]
+        let all = self.joined(&loose, &months, " UNION ALL BY NAME ");
+        vec![match OF_PROBES.contains(&table) {
+            true => format!("CREATE VIEW {table} AS {}", measured(&format!("({all})"))),
+            false => format!("CREATE VIEW {table} AS {all}"),
+        }]
     }
 
     /// `month` and `host` come from the folders, as texts.
@@ -170,14 +183,19 @@ impl Sources<'_> {
         let place = self.place.replacen("s3://", "s3a://", 1);
         let view = |name: &str, of: &str| format!("CREATE OR REPLACE TEMPORARY VIEW {name} {of}");
         let loose = format!("USING parquet OPTIONS (path '{place}/table={table}')");
-        if !self.layout.has_months {
+        let is_of_probes = OF_PROBES.contains(&table);
+        if !self.layout.has_months && !is_of_probes {
             return vec![view(table, &loose)];
         }
         let months = format!("USING parquet OPTIONS (path '{place}/merged/table={table}')");
         let (of_runs, of_months) = (format!("{table}_of_runs"), format!("{table}_of_months"));
-        let mut all = vec![view(&of_months, &months)];
+        let mut all = Vec::new();
+        all.extend(self.layout.has_months.then(|| view(&of_months, &months)));
         all.extend(self.layout.has_runs.then(|| view(&of_runs, &loose)));
-        let select = |name: &str| format!("SELECT * FROM {name}");
+        let select = |name: &str| match is_of_probes {
+            true => measured(name),
+            false => format!("SELECT * FROM {name}"),
+        };
         let both = self.joined(&select(&of_runs), &select(&of_months), " UNION ALL ");
         all.push(view(table, &format!("AS {both}")));
         all

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use whylate_core::plan::Statistic;
+use whylate_core::result::CauseKind;
 use whylate_farm::{AnswerRows, Engine, Lake, Push, history_of, library};
 use whylate_store::{Reader, assemble};
 use whylate_testing::{Need, skip};
@@ -84,11 +85,25 @@ fn of_question(name: &str, rows: &AnswerRows, runs: &[PathBuf]) {
             let counts: Vec<u64> = rows.rows.iter().map(|row| row[3].as_u64().unwrap()).collect();
             assert_eq!(counts, [48, 24, 24], "board c has none: {rows:?}");
         }
-        "causes" => assert!(words("actor").iter().all(|actor| *actor == "irq/45-nvkm"), "{rows:?}"),
+        "causes" => {
+            assert!(words("actor").iter().all(|actor| *actor == "irq/45-nvkm"), "{rows:?}");
+            let spikes: u64 = rows.rows.iter().map(|row| row[column("spikes")].as_u64().unwrap()).sum();
+            assert_eq!(spikes, spikes_of(runs), "as many as the reports of the runs have");
+        }
         "treatments" => assert!(words("treatment").iter().all(|kind| *kind == "governor"), "{rows:?}"),
         "quantiles" => assert_eq!(quantiles(rows), quantiles_of(runs)),
         other => panic!("{other}: say what is planted"),
     }
+}
+
+/// Spikes with a cause that the runs' reports count.
+fn spikes_of(runs: &[PathBuf]) -> u64 {
+    let of_run = |path: &PathBuf| {
+        let result = assemble(&Reader::open(path).unwrap()).unwrap();
+        let ledgers = result.cells.iter().flat_map(|cell| &cell.spikes);
+        ledgers.filter(|spike| spike.cause.kind != CauseKind::Unattributed).count() as u64
+    };
+    runs.iter().map(of_run).sum()
 }
 
 /// Each board with its newest runs, and an alarm where it belongs.

@@ -7,6 +7,7 @@ mod boot;
 mod campaign;
 mod cases;
 mod causes;
+mod contrasts;
 mod devices;
 mod fix;
 mod histograms;
@@ -75,6 +76,7 @@ fn main() -> std::process::ExitCode {
     tests.extend(hotplug::tests());
     tests.extend(causes::tests());
     tests.extend(host::tests());
+    tests.extend(contrasts::tests());
     tests.extend(cases::tests());
     tests.extend(devices::tests());
     tests.extend(memtype::tests());

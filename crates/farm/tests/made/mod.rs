@@ -9,12 +9,14 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use whylate_core::plan::Source;
 use whylate_core::quantity::{OVERRUNS, Quantities};
-use whylate_core::record::{Interval, SpikeCauses};
+use whylate_core::record::{Interval, SpikeCauses, SpikeRecord};
 use whylate_core::result::{Cause, CauseKind, RunState};
 use whylate_core::{CpuId, Facts, Plan};
 use whylate_farm::{AnswerRows, Engine, FarmFile, Lake, Push, Wait};
 use whylate_stats::buckets::{index_of, lower_edge};
-use whylate_store::{Execution, ExecutionState, RowKey, RunDirectory, RunInfo, Sink as _, is_being_written};
+use whylate_store::{
+    Execution, ExecutionState, NOISE_FLOOR, RowKey, RunDirectory, RunInfo, Sink as _, is_being_written,
+};
 use whylate_testing::{Need, skip};
 
 const DAY: u64 = 86_400;
@@ -122,7 +124,23 @@ pub(crate) fn make(folder: &Path, made: &Made<'_>) -> PathBuf {
         let at_ns = slot * 20 * SECOND + 7;
         let spike =
             SpikeCauses { cpu: CpuId(0), series: None, at_ns, latency_ns: 100, causes: vec![cause], lost: 0 };
+        directory.rows().add_spikes(
+            &key,
+            [SpikeRecord { cpu: CpuId(0), at_ns, latency_ns: 100, ..SpikeRecord::default() }],
+        );
         directory.rows().add_causes(&key, [spike]);
+        let noise = Arc::new(RowKey { probe: NOISE_FLOOR.to_owned(), ..RowKey::clone(&key) });
+        directory.rows().add_intervals(&noise, [interval(&mut random, 0, slot * 20 * SECOND, 100 * scale)]);
+        let of_host = Cause { share: Some(1.0), ..Cause::new(CauseKind::HostStall) };
+        let noisy = SpikeCauses {
+            cpu: CpuId(0),
+            series: None,
+            at_ns,
+            latency_ns: 1_000_000,
+            causes: vec![of_host],
+            lost: 0,
+        };
+        directory.rows().add_causes(&noise, [noisy]);
         directory.flush().unwrap();
         info.executions.push(Execution {
             cell: cell.to_owned(),

@@ -1,0 +1,107 @@
+//! A cause that a load adds is named beside stalls by the host of ten times its length, and one that a treatment takes away is, too.
+
+use crate::causes::PATIENCE;
+use serde_json::Value;
+use std::time::{Duration, Instant};
+use whylate_core::CpuId;
+use whylate_lab::host_stall::Thief;
+use whylate_lab::suite::{self, LabTest};
+use whylate_lab::{Guest, Kernel, LOAD_PLANT, LabError, Machine, Profile};
+use whylate_sys::schedule;
+
+/// What the loads take at a time, of 50 to 500 us; the host takes 0.5 to 20 ms.
+const LENGTH_US: u32 = 500;
+/// Stalls by the host, about six a second: enough for the whole run.
+const STALLS: usize = 2_000;
+const FUNCTION: &str = "plant_irq_off_stall";
+/// What accuses no code of the guest.
+const HOST: [&str; 5] = ["host stall", "steal", "timer late", "not explained", "others"];
+const THREAD: &str = "thief";
+
+pub(crate) fn tests() -> Vec<LabTest> {
+    let test = |kernel| {
+        let threads = Machine::new(Profile::Threads, kernel);
+        LabTest::new("contrasts_name_what_a_load_adds_beside_stalls_by_the_host", threads, planted)
+    };
+    suite::kernels_unless_brief(&[Kernel::RealTime]).into_iter().map(test).collect()
+}
+
+/// One load keeps interrupts off in the kernel, one is a thread of a higher priority, which a treatment moves away.
+fn plan() -> String {
+    let thief = format!(
+        "import os, random, time\\nos.sched_setaffinity(0, {{1}})\\nos.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(98))\\n\
+         open('/proc/self/comm', 'w').write('{THREAD}')\\nwhile True:\\n    time.sleep(random.uniform(0.02, 0.06))\\n    \
+         end = time.monotonic() + {LENGTH_US}e-6\\n    while time.monotonic() < end: pass\\n"
+    );
+    let plants = format!(
+        "import os, random, time\\nplant = os.open('/proc/plant', os.O_WRONLY)\\nwhile True:\\n    \
+         time.sleep(random.uniform(0.02, 0.06))\\n    os.pwrite(plant, b'irq-off {LENGTH_US}us cpu=1 count=1', 0)\\n"
+    );
+    format!(
+        "name = \"planted\"\nduration = \"2s\"\nrepeats = 8\nsettle = \"2s\"\nwarmup = \"50ms\"\nnoise_floor = \"0s\"\n\
+         primary = \"timer p99\"\ncauses = true\n[target]\ncpus = \"1\"\n[[probe]]\nkind = \"timer\"\ninterval = \"1ms\"\npriority = 95\n\
+         [[load]]\nname = \"driver\"\nkind = \"exec\"\ncpus = \"others\"\ncommand = [\"python3\", \"-c\", \"{plants}\"]\n\
+         [[load]]\nname = \"thief\"\nkind = \"exec\"\ncommand = [\"python3\", \"-c\", \"{thief}\"]\n\
+         [[treatment]]\nname = \"away\"\nkind = \"affinity\"\nprocess = \"{THREAD}\"\ncpus = \"0\"\n\
+         [[cell]]\nname = \"idle\"\n[[cell]]\nname = \"driver\"\nloads = [\"driver\"]\n[[cell]]\nname = \"thief\"\nloads = [\"thief\"]\n\
+         [[cell]]\nname = \"thief-away\"\nloads = [\"thief\"]\ntreatments = [\"away\"]\n\
+         [[answer]]\nquestion = \"Does moving the thief away help?\"\nbetween = [\"thief\", \"thief-away\"]\nexpect = \"lower\"\n"
+    )
+}
+
+fn planted(guest: &mut Guest) -> Result<(), LabError> {
+    let cpus = schedule::allowed_of_this_thread().map_err(|error| LabError::not_there(error.to_string()))?;
+    let host_cpu = cpus.iter().last().unwrap_or(CpuId(0));
+    guest.tie_to(host_cpu);
+    let script = format!(
+        "set -e\ntaskset -pc 0 $$ >/dev/null\n{LOAD_PLANT}echo clear >/proc/plant\ncat >/tmp/planted.toml <<'END'\n{}END\n\
+         touch $OUT/begun\nstatus=0\ntaskset -c 0-1 whylate run /tmp/planted.toml --trust-plan -o /tmp/planted --json -q >$OUT/result.json || status=$?\n\
+         rm -rf /tmp/planted\n[ $status -le 1 ]",
+        plan()
+    );
+    let mut running = guest.start(&script)?;
+    let deadline = Instant::now() + PATIENCE;
+    while !running.has_file("begun") && !running.is_done_within(Duration::from_millis(50))? {
+        assert!(Instant::now() < deadline, "the run does not begin");
+    }
+    let thief = Thief::start(host_cpu, STALLS);
+    let output = running.wait(4 * PATIENCE)?;
+    thief.stop()?;
+    assert_eq!(output.status, 0, "{}", output.stderr);
+    judge(guest, &output.json("result.json")?);
+    Ok(())
+}
+
+#[allow(clippy::print_stdout, reason = "a row for the record")]
+fn judge(guest: &Guest, result: &Value) {
+    let rows = result["cause_contrasts"].as_array().cloned().unwrap_or_default();
+    let claims = |side: &str, base: &str| -> Vec<(String, String)> {
+        let is_claim = |row: &&Value| {
+            row["side"] == side
+                && row["baseline"] == base
+                && !matches!(row["change"].as_str(), Some("same" | "cannot_tell"))
+        };
+        let text = |row: &Value, key: &str| row[key].as_str().unwrap_or_default().to_owned();
+        rows.iter().filter(is_claim).map(|row| (text(row, "cause"), text(row, "change"))).collect()
+    };
+    let contrasts = [
+        ("driver", "idle", FUNCTION, ["new", "more"]),
+        ("thief", "idle", THREAD, ["new", "more"]),
+        ("thief-away", "thief", THREAD, ["gone", "less"]),
+    ];
+    let (mut others, mut missing) = (0, Vec::new());
+    for (side, base, name, changes) in contrasts {
+        let claimed = claims(side, base);
+        let is_right =
+            |(cause, change): &&(String, String)| cause.contains(name) && changes.contains(&change.as_str());
+        let right = claimed.iter().filter(is_right).count();
+        // A guest that does more is stopped more often: the two CPUs share one of the host.
+        let is_of_host = |(cause, _): &&(String, String)| HOST.iter().any(|kind| cause.starts_with(kind));
+        others += claimed.iter().filter(|claim| !is_right(claim) && !is_of_host(claim)).count();
+        println!("         {} | {side} vs {base} | {claimed:?}", guest.kernel_version());
+        missing.extend((right == 0).then(|| format!("{side} vs {base}")));
+    }
+    assert!(missing.is_empty(), "{missing:?}\n{rows:#?}");
+    // Each contrast may have a false claim in 1 of 20 runs.
+    assert!(others <= 1, "{rows:#?}");
+}
