@@ -164,6 +164,39 @@ fn the_first_screen_answers() {
 }
 
 #[test]
+fn a_limit_that_no_task_can_keep_here_is_said_to_be_so() {
+    let floor = |run: &mut RunResult, max_ns: u64| {
+        for cell in &mut run.cells {
+            cell.noise_floor.as_mut().unwrap().max_ns = Some(max_ns);
+        }
+    };
+    let mut run = fixture::run_result(&[1]);
+    floor(&mut run, 2_100_000);
+    assert!(says("cannot-pass-on-this-machine", terminal_text(&run, 200)));
+    floor(&mut run, 1_900_000);
+    assert!(!terminal_text(&run, 200).contains("noise floor 1.9"));
+}
+
+#[test]
+fn a_treatment_that_alone_exceeds_the_limit_is_not_only_called_better() {
+    let mut run = fixture::run_result(&[1]);
+    run.cells[1].treatments = vec!["shield".to_owned()];
+    let (baseline, cell) = (run.cells[0].name.clone(), run.cells[1].name.clone());
+    let largest = |cell: &whylate_core::result::CellResult| {
+        let cpus = cell.probes.iter().flat_map(|probe| &probe.cpus);
+        cpus.filter_map(|cpu| cpu.quantiles.as_ref()).map(|figures| figures.max_ns).max().unwrap()
+    };
+    let (without, with) = (largest(&run.cells[0]), largest(&run.cells[1]));
+    assert!(without < with);
+    run.comparisons.retain(|it| it.primary && it.baseline == baseline && it.cell == cell);
+    run.comparisons[0].outcome = Outcome::Better;
+    run.plan.limit = Some(whylate_core::Nanos((without + with) / 2));
+    assert!(says("but-only-exceeds-the-limit", terminal_text(&run, 200)));
+    run.plan.limit = Some(whylate_core::Nanos(with + 1));
+    assert!(!terminal_text(&run, 200).contains("exceeds the limit"));
+}
+
+#[test]
 fn a_treatment_that_was_skipped_is_not_called_missing() {
     let mut run = fixture::run_result(&[1]);
     let reason = "treatments are held by `whylate run` (pid 7)".to_owned();

@@ -5,16 +5,19 @@ use crate::comparisons::{comparison_between, contrasts};
 use std::collections::HashMap;
 use whylate_core::figure;
 use whylate_core::plan::{AnswerPlan, CellPlan, CellReference, Expected, Plan, SeriesStatistic, Share};
-use whylate_core::result::{Answer, AnswerOutcome, CauseDifference, CellResult, Comparison, Outcome};
+use whylate_core::result::{
+    Answer, AnswerOutcome, CauseChange, CauseDifference, CellResult, Comparison, Outcome,
+};
 
 /// Answers the questions of the plan; without any, those that its cells ask.
 ///
-/// `no` needs evidence too: that any effect is smaller than what matters, or goes the other way.
+/// `no` needs evidence too: that any effect is smaller than what matters, or goes the other way. `unfinished`: see [`so_far`].
 pub fn answers(
     cells: &[CellResult],
     plan: &Plan,
     comparisons: &[Comparison],
     causes: &[CauseDifference],
+    unfinished: Option<u32>,
 ) -> Vec<Answer> {
     let Some(primary) = plan.primary_statistic() else { return Vec::new() };
     let generated: Vec<AnswerPlan>;
@@ -33,6 +36,7 @@ pub fn answers(
         plan,
         comparisons,
         causes,
+        unfinished,
     };
     questions.iter().map(|question| answer(question, &known, &primary)).collect()
 }
@@ -44,6 +48,22 @@ struct Known<'a> {
     plan: &'a Plan,
     comparisons: &'a [Comparison],
     causes: &'a [CauseDifference],
+    /// Repeats of each cell that the plan asks for, of a run that has not ended.
+    unfinished: Option<u32>,
+}
+
+/// Takes back every verdict of a run that has not ended: its number of repeats was planned, and a test after each of them would find
+/// differences by chance. `planned` are the repeats of each cell.
+pub fn so_far(comparisons: &mut [Comparison], causes: &mut [CauseDifference], planned: u32) {
+    for it in comparisons {
+        it.outcome = Outcome::CannotTell;
+        it.more_repeats = None;
+        it.refused = Some(format!("so far {} of {planned} repeats", it.repeats));
+    }
+    for it in causes {
+        it.change = CauseChange::CannotTell;
+        it.more_repeats = None;
+    }
 }
 
 impl<'a> Known<'a> {
@@ -108,7 +128,12 @@ fn answer(question: &AnswerPlan, known: &Known<'_>, primary: &SeriesStatistic) -
     });
     let comparison = match decided.filter(|_| matters == plan.margin) {
         Some(comparison) => Some(comparison.clone()),
-        None => comparison_between(baseline, cell, statistic, matters.0),
+        None => comparison_between(baseline, cell, statistic, matters.0).map(|mut found| {
+            if let Some(planned) = known.unfinished {
+                so_far(std::slice::from_mut(&mut found), &mut [], planned);
+            }
+            found
+        }),
     };
     let Some(comparison) = comparison else {
         return not_measured(format!("Not measured: no complete repeats with {statistic} in both cells."));
@@ -121,13 +146,18 @@ fn answer(question: &AnswerPlan, known: &Known<'_>, primary: &SeriesStatistic) -
         _ => AnswerOutcome::No,
     };
     let running = known.measured.values().filter(|cell| cell.skipped.is_none()).count() as u64;
-    let sentence = sentence(outcome, &comparison, matters, plan.repeat_duration().0.saturating_mul(running));
-    let causes = causes_between(baseline, cell, known.causes);
-    let sentence = format!("{sentence}{}", by_cause(&causes));
+    let round_ns = plan.repeat_duration().0.saturating_mul(running);
+    let sentence = sentence(outcome, &comparison, matters, round_ns);
+    let mut causes = causes_between(baseline, cell, known.causes);
+    if let Some(planned) = known.unfinished {
+        so_far(&mut [], &mut causes, planned);
+    }
+    let sentence = format!("{sentence}{}", by_cause(&causes, round_ns));
+    causes.retain(CauseDifference::is_change);
     Answer { question: question.question.clone(), outcome, sentence, comparison: Some(comparison), causes }
 }
 
-/// What the second cell adds and removes; of cells that the plan does not compare, found for them alone.
+/// The causes of the two cells; of cells that the plan does not compare, found for them alone.
 fn causes_between(
     baseline: &CellResult,
     cell: &CellResult,
@@ -135,16 +165,27 @@ fn causes_between(
 ) -> Vec<CauseDifference> {
     let is_own = |it: &&CauseDifference| it.side == cell.name && it.baseline.as_ref() == Some(&baseline.name);
     let known: Vec<CauseDifference> = causes.iter().filter(is_own).cloned().collect();
-    let mut all = if known.is_empty() { contrasted(&[(baseline, cell)]) } else { known };
-    all.retain(CauseDifference::is_change);
-    all
+    if known.is_empty() { contrasted(&[(baseline, cell)]) } else { known }
 }
 
-fn by_cause(causes: &[CauseDifference]) -> String {
+/// What the second cell adds and removes; where that is nothing, how much more would tell of the cause that is nearest to a claim.
+fn by_cause(causes: &[CauseDifference], round_ns: u64) -> String {
     let one = |it: &CauseDifference| format!("{} {} ({} per s)", it.verb(), it.cause, it.rates());
-    match causes {
-        [] => String::new(),
-        causes => format!(" By cause it {}.", causes.iter().map(one).collect::<Vec<_>>().join("; it ")),
+    let changed: Vec<String> = causes.iter().filter(|it| it.is_change()).map(one).collect();
+    if !changed.is_empty() {
+        return format!(" By cause it {}.", changed.join("; it "));
+    }
+    let open = causes.iter().filter(|it| it.change == CauseChange::CannotTell);
+    match open.clone().filter_map(|it| Some((it.more_repeats?, &it.cause))).min() {
+        _ if causes.is_empty() => String::new(),
+        Some((more, cause)) => {
+            let time = figure::nanoseconds(round_ns.saturating_mul(u64::from(more)));
+            format!(
+                " By cause, no change is shown; {cause} is too rare: about {more} more repeats, which take {time}, would tell."
+            )
+        }
+        None if open.count() == 0 => " By cause, nothing changes.".to_owned(),
+        None => String::new(),
     }
 }
 

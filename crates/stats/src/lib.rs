@@ -30,7 +30,7 @@ pub mod summary;
 pub mod throttling;
 pub mod verdict;
 
-pub use answers::answers;
+pub use answers::{answers, so_far};
 pub use comparisons::{comparisons, contrasts, contrasts_of_cells};
 pub use copies::copy_choice;
 pub use error::StatsError;

@@ -101,7 +101,12 @@ fn judge(guest: &Guest, result: &Value) {
         println!("         {} | {side} vs {base} | {claimed:?}", guest.kernel_version());
         missing.extend((right == 0).then(|| format!("{side} vs {base}")));
     }
-    assert!(missing.is_empty(), "{missing:?}\n{rows:#?}");
+    let cells = result["cells"].as_array().cloned().unwrap_or_default();
+    let repeats = cells.iter().flat_map(|cell| cell["repeats"].as_array().cloned().unwrap_or_default());
+    let errors: Vec<Value> =
+        repeats.map(|repeat| repeat["error"].clone()).filter(|it| !it.is_null()).collect();
+    let skipped: Vec<&Value> = cells.iter().map(|cell| &cell["skipped"]).filter(|it| !it.is_null()).collect();
+    assert!(missing.is_empty(), "{missing:?}, skipped {skipped:?}, {errors:?}\n{rows:#?}");
     // Each contrast may have a false claim in 1 of 20 runs.
     assert!(others <= 1, "{rows:#?}");
 }

@@ -89,7 +89,14 @@ fn late(run: &RunResult) -> (String, Tone) {
                 .map(|exposure| format!(", {}", counted(exposure.events, "time")))
                 .unwrap_or_default();
             let place = if over.is_empty() { String::new() } else { format!(" in {}", over.join(", ")) };
-            (format!("Yes: above the limit of {limit}{place}{times}{watched}."), Tone::Bad)
+            let floor = below_noise_floor(run, limit.0).map(|floor_ns| {
+                format!(
+                    " It cannot pass on this machine: noise floor {}, without any load.",
+                    nanoseconds(floor_ns)
+                )
+            });
+            let floor = floor.unwrap_or_default();
+            (format!("Yes: above the limit of {limit}{place}{times}{watched}.{floor}"), Tone::Bad)
         }
         (Verdict::Pass, Some(limit)) => {
             (format!("No: nothing above the limit of {limit}{watched}."), Tone::Good)
@@ -106,6 +113,13 @@ fn late(run: &RunResult) -> (String, Tone) {
         }
         _ => ("Not judged: the plan has no limit (`--set limit=100us` sets one).".to_owned(), Tone::Plain),
     }
+}
+
+/// The largest gap without load, where the limit is below what each cell's check found: then no task here keeps to it.
+fn below_noise_floor(run: &RunResult, limit_ns: u64) -> Option<u64> {
+    let floors = || run.cells.iter().filter_map(|cell| cell.noise_floor.as_ref());
+    let is_below = floors().all(|floor| floor.max_ns.is_some_and(|max_ns| max_ns > limit_ns));
+    floors().filter(|_| is_below).filter_map(|floor| floor.max_ns).max()
 }
 
 /// `Up to 2.31 ms, in above-l3 on CPU 1; 99.9 % within 381 us there, within 53.0 us in idle.`
@@ -204,7 +218,8 @@ fn effects(run: &RunResult, comparisons: &[&Comparison], of: fn(&CellResult) -> 
                 let more = it.more_repeats.filter(|_| run.plan.answer.is_empty());
                 let more = more.map(|more| counted(more, "more repeat"));
                 let more = more.map(|more| format!("; about {more} would tell"));
-                format!("{what}: cannot tell for {of}, {}{}", effect(it), more.unwrap_or_default())
+                let reason = it.refused.as_ref().map(|reason| format!("; {reason}")).or(more);
+                format!("{what}: cannot tell for {of}, {}{}", effect(it), reason.unwrap_or_default())
             }
         }
     };
@@ -230,7 +245,7 @@ fn effects(run: &RunResult, comparisons: &[&Comparison], of: fn(&CellResult) -> 
 /// The ratio of what cannot be told because there are too few repeats, of which nothing else can be said.
 fn untold(it: &Comparison) -> Option<f64> {
     let is_bare = it.outcome == Outcome::CannotTell && it.more_repeats.is_none();
-    it.ratio.filter(|_| is_bare && interval(it) == Some((None, None)))
+    it.ratio.filter(|_| is_bare && it.refused.is_none() && interval(it) == Some((None, None)))
 }
 
 /// What both cells of a contrast have: ` under l3`, ` with shielded`.
@@ -243,13 +258,37 @@ fn circumstances(run: &RunResult, it: &Comparison) -> String {
     format!("{}{}", joined("under", &fewer.loads), joined("with", &fewer.treatments))
 }
 
+/// A treatment whose cell exceeds the limit while the cell without it does not, whatever the statistic says.
+fn missed_with(run: &RunResult, it: &Comparison) -> Option<String> {
+    let limit = run.plan.limit?;
+    let largest = |name: &str| {
+        let cell = run.cells.iter().find(|cell| cell.name == name)?;
+        cell.probes.iter().flat_map(|probe| &probe.cpus).filter_map(worst::largest_ns).max()
+    };
+    let (without, with) = (largest(&it.baseline)?, largest(&it.cell)?);
+    (it.outcome == Outcome::Better && with > limit.0 && without <= limit.0).then(|| {
+        format!(
+            "But only {} exceeds the limit of {limit}: {}; {}: {}.",
+            it.cell,
+            nanoseconds(with),
+            it.baseline,
+            nanoseconds(without)
+        )
+    })
+}
+
 fn helps(run: &RunResult, treatments: &[&Comparison]) -> String {
     // A search compares on fresh data, by rules of its own.
     if let Some(fix) = &run.fix {
         return format!("{}.", fix.sentence);
     }
     if !treatments.is_empty() {
-        return effects(run, treatments, |cell| &cell.treatments);
+        let missed: Vec<String> = treatments.iter().filter_map(|it| missed_with(run, it)).collect();
+        return [effects(run, treatments, |cell| &cell.treatments)]
+            .into_iter()
+            .chain(missed)
+            .collect::<Vec<_>>()
+            .join(" ");
     }
     let treated = || run.cells.iter().filter(|cell| !cell.treatments.is_empty());
     let skipped = treated().find_map(|cell| Some((&cell.name, cell.skipped.as_ref()?)));

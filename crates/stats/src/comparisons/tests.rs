@@ -101,7 +101,7 @@ fn incomplete_repeats_and_skipped_cells_do_not_count() {
     cells[3].skipped = Some("no SMT".to_owned());
     let found = comparisons(&cells, &plan);
     assert!(found.iter().all(|it| it.cell == "t" && it.baseline == "idle"), "{found:?}");
-    let answers = answers(&cells, &plan, &found, &[]);
+    let answers = answers(&cells, &plan, &found, &[], None);
     let by_question = |text: &str| answers.iter().find(|it| it.question.contains(text)).unwrap();
     assert_eq!(by_question("a raise").outcome, AnswerOutcome::NotMeasured);
     assert!(by_question("t lower timer p99.9 under a").sentence.contains("no SMT"));
@@ -113,7 +113,7 @@ fn few_repeats_cannot_tell() {
     let cells = [cell("idle", &LOW[..2]), cell("a", &HIGH[..2])];
     let found = comparisons(&cells, &plan);
     assert!(found.iter().all(|it| it.outcome == Outcome::CannotTell), "{found:?}");
-    let sentence = answers(&cells, &plan, &found, &[]).remove(0).sentence;
+    let sentence = answers(&cells, &plan, &found, &[], None).remove(0).sentence;
     // Two cells, three repeats more, 61.1 s each.
     assert!(says("needs-at-least-more", &sentence), "{sentence}");
 }
@@ -129,10 +129,28 @@ fn better_is_refused_where_the_load_did_less() {
     let refused = found.iter().find(|it| it.primary && it.baseline == "a").unwrap();
     assert_eq!(refused.outcome, Outcome::CannotTell);
     assert_eq!(refused.refused.as_deref(), Some("load a did 20 % less than in a"));
-    let answers = answers(&cells, &plan, &found, &[]);
+    let answers = answers(&cells, &plan, &found, &[], None);
     let answer = answers.iter().find(|it| it.question == "Does t lower timer p99.9 under a?").unwrap();
     assert_eq!(answer.outcome, AnswerOutcome::CannotTell);
     assert!(answer.sentence.contains("20 % less"), "{}", answer.sentence);
+}
+
+#[test]
+fn a_run_that_has_not_ended_has_no_verdict() {
+    let plan = plan(MATRIX);
+    let cells = [cell("idle", &LOW), cell("a", &HIGH), cell("t", &LOW), cell("a+t", &LOW)];
+    let mut found = comparisons(&cells, &plan);
+    assert!(found.iter().any(|it| it.outcome == Outcome::Worse));
+    crate::so_far(&mut found, &mut [], 8);
+    let repeats = LOW.len();
+    for it in &found {
+        let reason = format!("so far {repeats} of 8 repeats");
+        assert_eq!((it.outcome, it.refused.as_ref()), (Outcome::CannotTell, Some(&reason)));
+    }
+    for answer in answers(&cells, &plan, &found, &[], Some(8)) {
+        assert_eq!(answer.outcome, AnswerOutcome::CannotTell, "{}", answer.sentence);
+        assert!(answer.sentence.contains("so far"), "{}", answer.sentence);
+    }
 }
 
 #[test]
@@ -142,7 +160,7 @@ fn questions_are_answered_by_their_contrast() {
     let plan = plan(&format!("{question}{MATRIX}"));
     let answered = |values: &[u64]| {
         let cells = [cell("idle", &LOW), cell("a", &HIGH), cell("t", &LOW), cell("a+t", values)];
-        answers(&cells, &plan, &comparisons(&cells, &plan), &[]).remove(0)
+        answers(&cells, &plan, &comparisons(&cells, &plan), &[], None).remove(0)
     };
     let yes = answered(&LOW);
     assert_eq!(yes.outcome, AnswerOutcome::Yes, "{}", yes.sentence);

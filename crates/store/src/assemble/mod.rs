@@ -127,9 +127,13 @@ fn compared(results: &[CellResult], info: &RunInfo) -> Compared {
     if info.fix.is_some() {
         return Compared::default();
     }
-    let comparisons = whylate_stats::comparisons(results, &info.plan);
-    let cause_contrasts = whylate_stats::compare::cause_contrasts(results, &info.plan);
-    let answers = whylate_stats::answers(results, &info.plan, &comparisons, &cause_contrasts);
+    let mut comparisons = whylate_stats::comparisons(results, &info.plan);
+    let mut cause_contrasts = whylate_stats::compare::cause_contrasts(results, &info.plan);
+    let unfinished = (info.state != RunState::Complete).then_some(info.plan.repeats);
+    if let Some(planned) = unfinished {
+        whylate_stats::so_far(&mut comparisons, &mut cause_contrasts, planned);
+    }
+    let answers = whylate_stats::answers(results, &info.plan, &comparisons, &cause_contrasts, unfinished);
     Compared { comparisons, cause_contrasts, answers }
 }
 
