@@ -84,9 +84,9 @@ pub(crate) const NAMED: &[NamedForm] = &[
     NamedForm {
         tool: "a CTF trace as `babeltrace2` prints it",
         marks: &["sched_switch: { cpu_id =", "sched_waking: { cpu_id =", "irq_handler_entry: { cpu_id ="],
-        has: "events of LTTng, in a form that is not read",
+        has: "events without their times, or none of the scheduler with them",
         worst: |_| None,
-        to_do: "record the same events with `trace-cmd record -e sched -e irq -e timer`, or `whylate trace record`, and explain that",
+        to_do: "print the whole trace with its times: `babeltrace2 FOLDER > trace.txt`, then `whylate explain trace.txt`",
     },
 ];
 

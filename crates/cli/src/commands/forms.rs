@@ -109,7 +109,7 @@ fn named(path: &Path, begin: &[u8]) -> Option<String> {
 
 /// What a file of no known kind looks like.
 pub(super) fn unknown(path: &Path, begin: &[u8]) -> String {
-    let path = path.display();
+    let shown = path.display();
     let text = std::str::from_utf8(begin)
         .ok()
         .or_else(|| std::str::from_utf8(begin.get(..begin.len().saturating_sub(3))?).ok());
@@ -118,10 +118,16 @@ pub(super) fn unknown(path: &Path, begin: &[u8]) -> String {
     let (what, to_do) = match (found, text) {
         (Some((_, what, to_do)), _) => ((*what).to_owned(), *to_do),
         (None, _) if begin.is_empty() => ("an empty file".to_owned(), "look whether the recording worked"),
-        (None, None) => (
-            "binary data of no known kind".to_owned(),
-            "give a trace (trace.dat, perf.data, Perfetto), a log or a result",
-        ),
+        (None, None) => match parse::open(path) {
+            // The reader knows it by name: a stream of LTTng, an archive.
+            Err(parse::ParseError::Foreign { found, .. }) if !found.starts_with("binary data") => {
+                return format!("{}: {found}", path.display());
+            }
+            _ => (
+                "binary data of no known kind".to_owned(),
+                "give a trace (trace.dat, perf.data, Perfetto), a log or a result",
+            ),
+        },
         (None, Some(text)) => {
             let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
             let columns = |mark: char| lines.iter().take(50).all(|line| line.matches(mark).count() >= 2);
@@ -137,7 +143,7 @@ pub(super) fn unknown(path: &Path, begin: &[u8]) -> String {
             )
         }
     };
-    format!("{path}: neither a trace nor a result that whylate reads; it looks like {what}: {to_do}")
+    format!("{shown}: neither a trace nor a result that whylate reads; it looks like {what}: {to_do}")
 }
 
 /// The same of a file.

@@ -252,5 +252,5 @@ fn a_folder_of_lttng_is_refused_as_what_it_is() {
     write(&folder, "metadata", "/* CTF 1.8 */\n");
     let said = whylate(&["explain", text(folder.path())]);
     assert_eq!(said.code, Some(1));
-    assert!(said.stderr.contains("CTF") && said.stderr.contains("trace-cmd record"), "{}", said.stderr);
+    assert!(said.stderr.contains("CTF") && said.stderr.contains("babeltrace2 /"), "{}", said.stderr);
 }

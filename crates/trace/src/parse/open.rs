@@ -21,8 +21,17 @@ const REFUSED: [(&[u8], &str); 7] = [
     (b"PK\x03\x04", "a zip archive: unpack it and give the trace that is in it"),
     (b"{", "JSON; of a Perfetto or Chrome trace, give the original file, not an export"),
 ];
-const CTF: &str = "a stream of CTF, as LTTng writes: no reader for it is built in; record the same events with \
-    `trace-cmd record -e sched -e irq -e timer`";
+const CTF: &str = "CTF";
+
+/// What to do with a trace of LTTng, its folder or a file in it.
+fn ctf(path: &Path) -> String {
+    let folder = if path.is_dir() { Some(path) } else { path.parent() };
+    let folder = folder.filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    format!(
+        "a trace in CTF, as LTTng writes: `babeltrace2 {} > trace.txt` makes text of it, then `whylate explain trace.txt`",
+        folder.display()
+    )
+}
 
 /// Whether a folder is one of LTTng: its streams are beside a file `metadata`, also one folder down.
 pub fn is_ctf(path: &Path) -> bool {
@@ -40,8 +49,8 @@ pub fn open(path: &Path) -> Result<Box<dyn Reader>, ParseError> {
         return Ok(Box::new(directory::open(path)?));
     }
     if path.is_dir() {
-        let found = if is_ctf(path) { CTF } else { directory::LAYOUT };
-        return Err(ParseError::Foreign { path: path.to_owned(), found: found.to_owned() });
+        let found = if is_ctf(path) { ctf(path) } else { directory::LAYOUT.to_owned() };
+        return Err(ParseError::Foreign { path: path.to_owned(), found });
     }
     from_source(Source::open(path)?)
 }
@@ -69,7 +78,7 @@ pub fn from_source(source: Source) -> Result<Box<dyn Reader>, ParseError> {
         return archive::open_archive(&source);
     }
     if let Some((_, found)) = REFUSED.iter().find(|(begin, _)| head.starts_with(begin)) {
-        return Err(foreign((*found).to_owned()));
+        return Err(foreign(if *found == CTF { ctf(source.path()) } else { (*found).to_owned() }));
     }
     let (source, name) = match convert::converted(&source, &head)? {
         Some((text, name)) => (text, Some(name)),

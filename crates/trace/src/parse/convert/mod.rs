@@ -8,10 +8,12 @@
 //! | HTML of systrace | Android, Chrome |
 //! | Perfetto's protobuf | Android, Perfetto: packets with ftrace events |
 //! | `perf sched timehist` | perf |
+//! | LTTng, as `babeltrace2` prints it | LTTng |
 //! | `/proc/latency_trace`, v1.0 | Linux 2.6.8 to 2.6.10 |
 //!
 //! To add one: a file here with a function from the bytes to lines, and a row in [`CONVERTERS`].
 
+mod lttng;
 mod mail;
 mod old;
 mod perfetto;
@@ -33,7 +35,8 @@ struct Converter {
     convert: Convert,
 }
 
-const CONVERTERS: [Converter; 6] = [
+const CONVERTERS: [Converter; 7] = [
+    Converter { name: "LTTng, as babeltrace2 prints it", is: lttng::is, convert: lttng::convert },
     Converter { name: "tracefs text, a mail", is: mail::is, convert: mail::convert },
     Converter { name: "tracefs text, atrace", is: systrace::is_atrace, convert: systrace::convert_atrace },
     Converter { name: "tracefs text, systrace HTML", is: systrace::is_html, convert: systrace::convert_html },
