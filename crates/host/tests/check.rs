@@ -148,6 +148,46 @@ fn options_that_the_kernel_does_not_follow_are_found() {
     }
 }
 
+/// The configuration of the kernel decides, where a file has it.
+#[test]
+fn options_without_their_config_are_found() {
+    let code = FindingCode::BootOptionWithoutEffect;
+    let with = |more: &str, path: &str, config: &str| {
+        let config: String = config.lines().map(|line| format!("== {path} := {line}\n")).collect();
+        text_of(&(booted(more) + &config), code)
+    };
+    let path = "boot/config-6.12.43-rt";
+    let text = with("psi=1 threadirqs", path, "CONFIG_NO_HZ_FULL=y").unwrap();
+    for (option, config) in [
+        ("psi=1", "CONFIG_PSI"),
+        ("isolcpus=", "CONFIG_CPU_ISOLATION"),
+        ("threadirqs", "CONFIG_IRQ_FORCED_THREADING"),
+    ] {
+        assert!(text.contains(option) && text.contains(config), "{option}: {text}");
+    }
+    assert!(!text.contains("CONFIG_NO_HZ_FULL"), "{text}");
+    assert!(text.contains("/boot/config-6.12.43-rt"), "{text}");
+    let other = with("psi=1", "boot/config-6.1.0", "CONFIG_NO_HZ_FULL=y");
+    assert_eq!(other, None, "that is another kernel's");
+}
+
+#[test]
+fn pressure_and_idle_states_that_cannot_be_so() {
+    let psi = "== proc/pressure/cpu := some avg10=0.00 avg60=0.00 avg300=0.00 total=7\n";
+    assert_eq!(severity_with(psi, FindingCode::PressureAccounting), Severity::Info);
+    let polled = format!(
+        "{}{psi}== proc/700/task/700/stat := 700 (psimon) S 2 0 0 0 -1 0\n\
+        == proc/700/task/700/status := Cpus_allowed_list:\t0-3\n",
+        archive_text("rt-tuned")
+    );
+    assert!(text_of(&polled, FindingCode::PressureAccounting).unwrap().contains("psimon"));
+    let odd = "== sys/devices/system/cpu/cpu{0-3}/cpuidle/state2/name := C6\n\
+        == sys/devices/system/cpu/cpu{0-3}/cpuidle/state2/latency := 0\n";
+    let text = text_of(&(archive_text("rt-tuned") + odd), FindingCode::IdleExitsDoubtful).unwrap();
+    assert!(text.contains("C6 0 ns"), "{text}");
+    assert_eq!(text_of(&archive_text("rt-tuned"), FindingCode::IdleExitsDoubtful), None);
+}
+
 #[test]
 fn options_that_contradict_are_found() {
     let code = FindingCode::BootOptionsContradict;

@@ -5,7 +5,7 @@ use crate::series::ToolSeries;
 use crate::{Imported, Problem};
 
 pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
-    if lines.behind("# Histogram").is_none() {
+    if lines.behind("# Histogram").is_none() && lines.behind("# Min Latencies:").is_none() {
         return from_threads(lines);
     }
     let series = from_histogram(lines)?;
@@ -30,7 +30,14 @@ fn from_histogram(lines: &ToolLines<'_>) -> Result<Vec<ToolSeries>, Problem> {
     let min: Vec<u64> = summary(lines, "# Min Latencies:", None)?;
     let threads = Some(min.len());
     let mean: Vec<f64> = summary(lines, "# Avg Latencies:", threads)?;
-    let max: Vec<u64> = summary(lines, "# Max Latencies:", threads)?;
+    // With `-H` the largest of all threads is behind the others.
+    let mut max: Vec<u64> = summary(lines, "# Max Latencies:", None)?;
+    if max.len() == min.len() + 1 && max.iter().take(min.len()).max() == max.last() {
+        max.pop();
+    }
+    if max.len() != min.len() {
+        return Err(lines.ends(format!("{} threads have a minimum and {} a maximum", min.len(), max.len())));
+    }
     let over: Vec<u64> = match lines.behind("# Histogram Overflows:") {
         // With `-H` the sum of all threads is behind the others.
         Some(line) => line.words().take(min.len()).map(Word::number).collect::<Result<_, _>>()?,
@@ -41,11 +48,22 @@ fn from_histogram(lines: &ToolLines<'_>) -> Result<Vec<ToolSeries>, Problem> {
         row(line, &mut series)?;
     }
     let end = lines.ends("");
+    let is_summary_alone = series.iter().all(|series| series.limit_ns == 0);
+    let totals: Vec<u64> = match lines.behind("# Total:").or_else(|| lines.behind("#  Total:")) {
+        Some(line) => line.words().take(min.len()).map(Word::number).collect::<Result<_, _>>()?,
+        None => Vec::new(),
+    };
     for (thread, series) in series.iter_mut().enumerate() {
         series.over = over.get(thread).copied().unwrap_or(0);
         series.at = (end.line, end.column);
+        let total = totals.get(thread).copied();
+        let inside: u64 = series.buckets.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count));
+        if let Some(total) = total.filter(|total| !series.buckets.is_empty() && *total != inside) {
+            return Err(lines.ends(format!("`# Total:` counts {total} samples of thread {thread}, its rows {inside}: lines are missing or changed")));
+        }
+        series.count = total.filter(|_| series.buckets.is_empty());
         // What a thread without samples has for its extremes is not a measurement.
-        if series.over > 0 || !series.buckets.is_empty() {
+        if series.over > 0 || !series.buckets.is_empty() || is_summary_alone && max[thread] > 0 {
             (series.min_ns, series.max_ns) = (Some(min[thread] * 1000), Some(max[thread] * 1000));
             series.mean_ns = Some(mean[thread] * 1000.0);
         }
@@ -71,12 +89,42 @@ fn row(line: ToolLine<'_>, series: &mut [ToolSeries]) -> Result<(), Problem> {
     Ok(())
 }
 
+/// Letters of a run's name.
+const HEADING_MAX: usize = 60;
+
+/// The command in a line of a shell: `$ sudo cyclictest -S -p90`, `root@box:~# taskset -c 2 cyclictest`.
+fn command(line: &str) -> Option<&str> {
+    let at = line
+        .find(['$', '#', '>'])
+        .filter(|_| line.contains("cyclictest ") || line.contains("jitterdebugger "))?;
+    let command = line[at..].trim_start_matches(['$', '#', '>', ' ']);
+    let known = [
+        "sudo",
+        "cyclictest",
+        "./cyclictest",
+        "taskset",
+        "chrt",
+        "numactl",
+        "jitterdebugger",
+        "./jitterdebugger",
+    ];
+    known.iter().any(|name| command.starts_with(name)).then_some(command)
+}
+
+impl ThreadLine {
+    /// No sample came within the interval.
+    fn is_late_always(&self) -> bool {
+        self.interval_us.zip(self.figures.min_ns).is_some_and(|(us, ns)| us > 0 && ns >= u64::from(us) * 1000)
+    }
+}
+
 /// A line of a thread, as cyclictest and jitterdebugger print it.
 struct ThreadLine {
     number: u32,
     /// The thread id; another one for the same number is another run.
     tid: u32,
     priority: Option<u32>,
+    interval_us: Option<u32>,
     /// jitterdebugger's `A:`.
     cpu: Option<u32>,
     figures: ToolSeries,
@@ -88,11 +136,18 @@ fn from_threads(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     let mut runs: Vec<(String, Vec<ThreadLine>)> = Vec::new();
     let mut heading = String::new();
     let mut odd: Option<Problem> = None;
-    let mut is_one_dash = false;
+    let (mut is_one_dash, mut is_ns) = (false, false);
     for line in lines.iter() {
         is_one_dash |= line.text.contains("defaulting realtime priority") || line.text.contains(" -smp ");
         let Some(rest) = line.behind("T:") else {
-            let title = line.text.trim_start_matches(['#', ' ']).trim_end_matches(':');
+            if let Some(command) = command(line.text) {
+                is_ns |= command.split_whitespace().any(|word| word == "-N" || word == "--nsecs");
+                if heading.is_empty() {
+                    heading = command.chars().take(HEADING_MAX).collect();
+                }
+                continue;
+            }
+            let title = line.text.trim_matches(['#', ' ']).trim_end_matches(':');
             let is_title = line.text.starts_with('#') && !title.starts_with('/') && !title.is_empty();
             if is_title {
                 title.clone_into(&mut heading);
@@ -122,6 +177,11 @@ fn from_threads(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
         return Err(odd.unwrap_or_else(|| lines.ends("there is no line of a thread (`T: 0 …`)")));
     }
     let mut remarks = remarks(&runs, is_one_dash);
+    if is_ns {
+        remarks.push("the command line has -N: the values are nanoseconds".to_owned());
+    } else if runs.iter().flat_map(|(_, run)| run).all(ThreadLine::is_late_always) {
+        remarks.push("each smallest value is above the interval of its thread: with -N cyclictest prints nanoseconds, and the text does not say whether it ran so".to_owned());
+    }
     remarks.extend(
         odd.map(|problem| format!("line {}: {}; this line was left out", problem.line, problem.message)),
     );
@@ -133,7 +193,7 @@ fn from_threads(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
         series.extend(run.into_iter().map(|thread| ToolSeries {
             series: (!is_one).then(|| format!("run {}{title}", index + 1).into()),
             cpu: thread.cpu.unwrap_or(thread.number),
-            ..thread.figures
+            ..if is_ns { thread.figures.in_nanoseconds() } else { thread.figures }
         }));
     }
     remarks.extend(series.iter().filter_map(|series| crate::screens::distrusted(series, 0)));
@@ -167,7 +227,14 @@ fn thread_line(line: ToolLine<'_>, rest: ToolLine<'_>) -> Result<ThreadLine, Pro
         max_ns: Some(ns(max) as u64),
         ..ToolSeries::of(number)
     };
-    Ok(ThreadLine { number, tid, priority: whole("P:"), cpu: whole(" A:"), figures })
+    Ok(ThreadLine {
+        number,
+        tid,
+        priority: whole("P:"),
+        interval_us: whole("I:"),
+        cpu: whole(" A:"),
+        figures,
+    })
 }
 
 /// What the screens say besides their figures, and what they do not say.

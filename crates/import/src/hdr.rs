@@ -1,5 +1,6 @@
 //! HdrHistogram's interval logs, as jHiccup, wrk2 and Cassandra's tools write them: a line for each interval, with its
-//! largest value in milliseconds and its histogram, packed (V2; of V0 and V1 the largest values alone are read).
+//! largest value in milliseconds and its histogram, packed. V0 and V1 count in words of the size that their cookie has; V2,
+//! which logs of version 1.2 and 1.3 have, in LEB128 with runs of zeros.
 
 use crate::lines::ToolLines;
 use crate::series::ToolSeries;
@@ -11,9 +12,10 @@ use whylate_core::figure::nanoseconds;
 
 /// A histogram has no more bytes.
 const UNPACKED_MAX: u64 = 32 << 20;
-const COOKIE: i32 = 0x1c84_9303;
-/// The same around a packed histogram.
-const COOKIE_PACKED: i32 = COOKIE + 1;
+/// Cookies of the histograms and of the packed ones around them, without the size of a word.
+const V0: (i32, i32) = (0x1c84_9308, 0x1c84_9309);
+const V1: (i32, i32) = (0x1c84_9301, 0x1c84_9302);
+const V2: (i32, i32) = (0x1c84_9303, 0x1c84_9304);
 
 /// What one tag has.
 #[derive(Default)]
@@ -79,10 +81,18 @@ pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     }
     let series = all.into_iter().map(|(tag, own)| {
         let name = if tag.is_empty() { String::new() } else { format!(" of tag {tag}") };
-        remarks.push(format!("the largest value{name}, {}, is in the interval that begins at {} s; {} intervals", nanoseconds(own.max_ns), own.max_at, own.intervals));
+        remarks.push(format!(
+            "the largest value{name}, {}, is in the interval that begins at {} s; {} intervals",
+            nanoseconds(own.max_ns),
+            own.max_at,
+            own.intervals
+        ));
         let is_whole = own.unread == 0;
         if !is_whole {
-            remarks.push(format!("{} histograms{name} are of an old form (V0, V1) or damaged: only the largest values are known", own.unread));
+            remarks.push(format!(
+                "{} histograms{name} are damaged or of an unknown form: only the largest values are known",
+                own.unread
+            ));
         }
         let count = own.buckets.values().fold(0u64, |sum, count| sum.saturating_add(*count));
         let max_ns = own.max_ns;
@@ -90,7 +100,12 @@ pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
             series: (!tag.is_empty()).then(|| tag.into()),
             count: is_whole.then_some(count),
             // A bucket ends above the value that is in it.
-            buckets: own.buckets.into_iter().filter(|_| is_whole).map(|(ns, count)| (ns.min(max_ns), count)).collect(),
+            buckets: own
+                .buckets
+                .into_iter()
+                .filter(|_| is_whole)
+                .map(|(ns, count)| (ns.min(max_ns), count))
+                .collect(),
             max_ns: Some(max_ns),
             measured_ns: own.measured_ns as u64,
             at: (end.line, end.column),
@@ -101,26 +116,36 @@ pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     Ok(Imported { probe: "timer", series, remarks, ..Imported::default() })
 }
 
-/// Adds the buckets of a packed histogram; `None` where it is not of V2.
+/// Adds the buckets of a packed histogram; `None` where it is damaged or of no known form.
 fn unpack(packed: &str, buckets: &mut BTreeMap<u64, u64>) -> Option<()> {
     let bytes = base64(packed)?;
     let outer = bytes.get(..4).and_then(|it| it.try_into().ok()).map(i32::from_be_bytes)?;
-    (outer & !0xf0 == COOKIE_PACKED).then_some(())?;
     let mut plain = Vec::new();
     ZlibDecoder::new(bytes.get(8..)?).take(UNPACKED_MAX).read_to_end(&mut plain).ok()?;
     let word = |at: usize| plain.get(at..at + 4).and_then(|it| it.try_into().ok()).map(i32::from_be_bytes);
     let long = |at: usize| plain.get(at..at + 8).and_then(|it| it.try_into().ok()).map(i64::from_be_bytes);
-    (word(0)? & !0xf0 == COOKIE).then_some(())?;
-    let (length, digits, lowest) = (usize::try_from(word(4)?).ok()?, word(12)?, long(16)?);
+    let cookie = word(0)?;
+    let version = [V0, V1, V2].into_iter().find(|it| it.0 == cookie & !0xf0)?;
+    (outer & !0xf0 == version.1).then_some(())?;
+    // V0 has neither a length nor a ratio: its words go on to the end.
+    let (digits, lowest, counts) = if version == V0 {
+        (word(4)?, long(8)?, plain.get(32..)?)
+    } else {
+        let length = usize::try_from(word(4)?).ok()?;
+        (word(12)?, long(16)?, plain.get(40..40usize.checked_add(length)?)?)
+    };
     ((0..=5).contains(&digits) && lowest >= 1).then_some(())?;
     let magnitude = (2.0 * 10f64.powi(digits)).log2().ceil() as u32;
     let half = magnitude.max(1) - 1;
     let unit = lowest.ilog2();
-    let mut payload = plain.get(40..40 + length)?.iter().copied();
+    let values =
+        if version == V2 { Some(leb128(counts)) } else { words(counts, (cookie >> 4 & 0xe) as usize) }?;
     let mut index = 0u64;
     let mut found = Vec::new();
-    while let Some(value) = zigzag(&mut payload) {
+    for value in values {
         if value < 0 {
+            // Only V2 has runs of zeros.
+            (version == V2).then_some(())?;
             index = index.checked_add(value.unsigned_abs())?;
             continue;
         }
@@ -140,6 +165,17 @@ fn unpack(packed: &str, buckets: &mut BTreeMap<u64, u64>) -> Option<()> {
         *own = own.saturating_add(count);
     }
     Some(())
+}
+
+fn leb128(bytes: &[u8]) -> Vec<i64> {
+    let mut bytes = bytes.iter().copied();
+    std::iter::from_fn(|| zigzag(&mut bytes)).collect()
+}
+
+/// Counts of 2, 4 or 8 bytes.
+fn words(bytes: &[u8], size: usize) -> Option<Vec<i64>> {
+    let wide = |word: &[u8]| word.iter().fold(0i64, |sum, byte| sum << 8 | i64::from(*byte));
+    matches!(size, 2 | 4 | 8).then(|| bytes.chunks_exact(size).map(wide).collect())
 }
 
 /// LEB128 of at most nine bytes, with the sign in the lowest bit.

@@ -16,6 +16,8 @@ mod hwlatdetect;
 mod json;
 mod lines;
 mod named;
+mod percentiles;
+mod rt_tests;
 mod rteval;
 mod rtla;
 mod screens;
@@ -26,6 +28,7 @@ mod verbose;
 
 use lines::ToolLines;
 use series::ToolSeries;
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use whylate_core::result::{MEASURE_FORMAT, MeasureResult, ProbeResult};
 use whylate_core::{Facts, Warning, WarningCode};
@@ -34,7 +37,7 @@ use whylate_core::{Facts, Warning, WarningCode};
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// None of the tools writes such a file.
-    #[error("{}: is not a result that whylate reads; it reads those of cyclictest (-h, -v, --histfile, --json), oslat, rtla timerlat and osnoise (hist, top), jitterdebugger, hwlatdetect, sysjitter, Xenomai's and EVL's latency, stress-ng --cyclic, rteval, LAVA, HdrHistogram, latency_hist, LinuxCNC and performance_test of ROS 2", path.display())]
+    #[error("{}: is not a result that whylate reads; it reads those of cyclictest (-h, -v, --histfile, --json), pmqtest and its kin, schbench, oslat, rtla timerlat and osnoise (hist, top), jitterdebugger, hwlatdetect, sysjitter, Xenomai's and EVL's latency, stress-ng --cyclic, rteval, LAVA, HdrHistogram, latency_hist, LinuxCNC and performance_test of ROS 2", path.display())]
     Foreign { path: PathBuf },
     /// It is of that tool, and is not a measurement of one CPU's latency.
     #[error("{}: a result of {tool}: {has}{worst}; {to_do}", path.display())]
@@ -84,27 +87,56 @@ struct Imported {
 /// Reads the lines of a tool's text.
 type ReadText = fn(&ToolLines<'_>) -> Result<Imported, Problem>;
 
-/// A tool whose output is text: its name, what stands at the start of a line of it, and what reads it.
-const TEXTS: &[(&str, &[&str], ReadText)] = &[
-    ("rtla", &["# RTLA "], rtla::histogram),
-    ("rtla", &["Timer Latency", "Operating System Noise"], rtla::top),
-    ("cyclictest -v", &["Thread 0 Interval:"], verbose::read),
-    ("latency (Xenomai, EVL, RTAI)", &["RTH|", "RTD|", "RTS|"], screens::latency),
-    ("rteval", &["<rteval"], rteval::read),
-    ("stress-ng --cyclic", &["stress-ng: info:"], screens::stress_ng),
-    (
+/// A tool whose output is text.
+struct TextForm {
+    tool: &'static str,
+    /// What stands at the start of a line of it.
+    begins: &'static [&'static str],
+    /// What else is in that line.
+    has: &'static str,
+    /// How a run begins, where a file may have several.
+    run: Option<&'static str>,
+    read: ReadText,
+}
+
+const fn form(tool: &'static str, begins: &'static [&'static str], read: ReadText) -> TextForm {
+    TextForm { tool, begins, has: "", run: None, read }
+}
+
+const TEXTS: &[TextForm] = &[
+    TextForm { run: Some("# RTLA "), ..form("rtla", &["# RTLA "], rtla::histogram) },
+    form("rtla", &["Timer Latency", "Operating System Noise"], rtla::top),
+    form("cyclictest -v", &["Thread 0 Interval:"], verbose::read),
+    form("latency (Xenomai, EVL, RTAI)", &["RTH|", "RTD|", "RTS|"], screens::latency),
+    form("rteval", &["<rteval"], rteval::read),
+    TextForm { has: "cyclic:", ..form("stress-ng --cyclic", &["stress-ng: info:"], screens::stress_ng) },
+    form(
         "HdrHistogram",
         &["#[Histogram log format version", "#[Logged with", "\"StartTimestamp\",\"Interval_Length\""],
         hdr::read,
     ),
-    ("latency_hist", &["#Minimum latency:"], screens::latency_hist),
-    ("LAVA", &["Test Case t", "<LAVA_SIGNAL_TESTCASE TEST_CASE_ID=t"], screens::lava),
-    ("LinuxCNC", &["Servo thread (", "Base thread ("], screens::linuxcnc),
-    ("performance_test (ROS 2)", &["T_experiment"], screens::ros2),
-    ("cyclictest", &["# Histogram", "# /dev/cpu_dma_latency", "T: 0 ("], cyclictest::read),
-    ("hwlatdetect", &["hwlatdetect:"], hwlatdetect::read),
-    ("oslat", &["Core:"], sysjitter::read),
-    ("sysjitter", &["core_i:"], sysjitter::read),
+    form("latency_hist", &["#Minimum latency:"], screens::latency_hist),
+    form("LAVA", &["Test Case t", "<LAVA_SIGNAL_TESTCASE TEST_CASE_ID=t"], screens::lava),
+    form("LinuxCNC", &["Servo thread (", "Base thread ("], screens::linuxcnc),
+    form("performance_test (ROS 2)", &["T_experiment"], screens::ros2),
+    form("schbench", &["Wakeup Latencies percentiles", "Latency percentiles (usec)"], percentiles::schbench),
+    TextForm {
+        has: "Min",
+        ..form("pmqtest, ptsematest, sigwaittest or svsematest", &["#1 -> #0,", "#0 -> #1,"], rt_tests::pairs)
+    },
+    TextForm { has: " A:", ..form("jitterdebugger", &["T: 0 ("], cyclictest::read) },
+    TextForm {
+        run: Some("# Histogram"),
+        ..form(
+            "cyclictest",
+            &["# Histogram", "# /dev/cpu_dma_latency", "T: 0 (", "# Min Latencies:"],
+            cyclictest::read,
+        )
+    },
+    TextForm { run: Some("hwlatdetect:"), ..form("hwlatdetect", &["hwlatdetect:"], hwlatdetect::read) },
+    TextForm { run: Some("Core:"), ..form("oslat", &["Core:"], sysjitter::read) },
+    TextForm { run: Some("core_i:"), ..form("oslat", &["maxlat:"], sysjitter::read) },
+    TextForm { run: Some("core_i:"), ..form("sysjitter", &["core_i:"], sysjitter::read) },
 ];
 
 /// Lines that are looked at to recognise a text.
@@ -112,17 +144,60 @@ const LINES_TRIED: usize = 200;
 
 /// The tool that wrote a file, by its content; `None` for a file of none.
 pub fn tool(bytes: &[u8]) -> Option<&'static str> {
-    let text = std::str::from_utf8(bytes).ok()?;
+    let text = text_of(bytes)?;
     if text.trim_start().starts_with('{') {
-        return json::tool(text);
+        return json::tool(&text);
     }
-    text_tool(&ToolLines::new(text)).map(|(tool, _)| tool)
+    recognised(&text).map(|(_, form)| form.tool)
 }
 
-fn text_tool(lines: &ToolLines<'_>) -> Option<(&'static str, ReadText)> {
-    let begins = |mark: &&str| lines.iter().take(LINES_TRIED).any(|line| line.text.starts_with(*mark));
-    let found = TEXTS.iter().find(|(_, marks, _)| marks.iter().any(&begins));
-    found.map(|(tool, _, read)| (*tool, *read))
+/// The text of a file, also in another encoding than UTF-8; `None` for binary data.
+fn text_of(bytes: &[u8]) -> Option<Cow<'_, str>> {
+    (!bytes.contains(&0)).then(|| String::from_utf8_lossy(bytes))
+}
+
+fn text_tool(lines: &ToolLines<'_>) -> Option<&'static TextForm> {
+    let is_of = |form: &&TextForm| {
+        let is_mark =
+            |text: &str| form.begins.iter().any(|mark| text.starts_with(mark)) && text.contains(form.has);
+        lines.iter().take(LINES_TRIED).any(|line| is_mark(line.text))
+    };
+    TEXTS.iter().find(is_of)
+}
+
+/// A text with whole lines, and what it is of.
+fn recognised(text: &str) -> Option<(Cow<'_, str>, &'static TextForm)> {
+    let text = lines::whole(text);
+    if let Some(form) = text_tool(&ToolLines::new(&text)) {
+        return Some((text, form));
+    }
+    let bare = lines::uncommented(&text);
+    let form = text_tool(&ToolLines::new(&bare))?;
+    Some((bare.into(), form))
+}
+
+/// The runs of a file, each with its own series.
+fn read_runs(lines: &ToolLines<'_>, form: &TextForm) -> Result<Imported, Problem> {
+    let runs = form.run.map(|start| lines.runs(start)).filter(|runs| runs.len() > 1);
+    let Some(runs) = runs else { return (form.read)(lines) };
+    let mut all = Imported::default();
+    let count = runs.len();
+    for (index, run) in runs.iter().enumerate() {
+        let run = (form.read)(run)?;
+        all.probe = run.probe;
+        all.series.extend(run.series.into_iter().map(|series| {
+            let old = series.series.as_deref().map(|it| format!(" {it}")).unwrap_or_default();
+            ToolSeries { series: Some(format!("run {}{old}", index + 1).into()), ..series }
+        }));
+        for remark in run.remarks.into_iter().chain(run.nothing.map(|it| format!("run {}: {it}", index + 1)))
+        {
+            if !all.remarks.contains(&remark) {
+                all.remarks.push(remark);
+            }
+        }
+    }
+    all.remarks.push(format!("{count} runs in one file, each a series of its own"));
+    Ok(all)
 }
 
 /// The result in `bytes`; `path` is for messages.
@@ -131,15 +206,14 @@ fn text_tool(lines: &ToolLines<'_>) -> Option<(&'static str, ReadText)> {
 /// [`ImportError::Foreign`] for a file of no tool that is known, [`ImportError::Broken`] for a damaged one.
 pub fn read(path: &Path, bytes: &[u8]) -> Result<MeasureResult, ImportError> {
     let foreign = || ImportError::Foreign { path: path.to_owned() };
-    let text = std::str::from_utf8(bytes).map_err(|_| foreign())?;
+    let text = text_of(bytes).ok_or_else(foreign)?;
     let (tool, imported) = if text.trim_start().starts_with('{') {
-        (json::tool(text).ok_or_else(foreign)?, json::read(text))
+        (json::tool(&text).ok_or_else(foreign)?, json::read(&text))
     } else {
-        let lines = ToolLines::new(text);
-        let Some((tool, read)) = text_tool(&lines) else {
-            return Err(named(path, &lines).unwrap_or_else(foreign));
+        let Some((text, form)) = recognised(&text) else {
+            return Err(named(path, &ToolLines::new(&text)).unwrap_or_else(foreign));
         };
-        (tool, read(&lines))
+        (form.tool, read_runs(&ToolLines::new(&text), form))
     };
     let broken = |Problem { line, column, message }: Problem| ImportError::Broken {
         path: path.to_owned(),
@@ -167,8 +241,8 @@ fn named(path: &Path, lines: &ToolLines<'_>) -> Option<ImportError> {
 
 /// What a file is that is recognised and not read, in a sentence with what to do.
 pub fn named_form(path: &Path, bytes: &[u8]) -> Option<String> {
-    let text = std::str::from_utf8(bytes).ok()?;
-    named(path, &ToolLines::new(text)).map(|error| error.to_string())
+    let text = text_of(bytes)?;
+    named(path, &ToolLines::new(&text)).map(|error| error.to_string())
 }
 
 fn result(tool: &str, imported: Imported) -> Result<MeasureResult, Problem> {

@@ -1,10 +1,13 @@
 //! The lines and words of a text, with where they are: what is wrong is reported there.
 
 use crate::Problem;
+use std::borrow::Cow;
 use std::str::FromStr;
 
 pub(crate) struct ToolLines<'t> {
     text: &'t str,
+    /// Lines of the file before these.
+    before: usize,
 }
 
 /// A line, or the rest of one.
@@ -24,14 +27,38 @@ pub(crate) struct Word<'t> {
 
 impl<'t> ToolLines<'t> {
     pub(crate) fn new(text: &'t str) -> Self {
-        Self { text }
+        Self { text, before: 0 }
+    }
+
+    /// The parts that begin with a line that starts so; what is before the first belongs to it.
+    pub(crate) fn runs(&self, start: &str) -> Vec<ToolLines<'t>> {
+        let mut begins: Vec<(usize, usize)> = Vec::new();
+        let mut at = 0;
+        for (index, line) in self.text.split_inclusive('\n').enumerate() {
+            let text = plain(line);
+            // `# Histogram` is a line of its own, others have something behind it.
+            if text == start || start.ends_with([':', ' ']) && text.starts_with(start) {
+                begins.push((at, index));
+            }
+            at += line.len();
+        }
+        if let Some(first) = begins.first_mut() {
+            *first = (0, 0);
+        }
+        let ends = begins.iter().skip(1).map(|(at, _)| *at).chain([self.text.len()]);
+        let part = |((begin, index), end): (&(usize, usize), usize)| ToolLines {
+            text: &self.text[*begin..end],
+            before: self.before + index,
+        };
+        begins.iter().zip(ends).map(part).collect()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = ToolLine<'t>> + use<'t> {
-        self.text.lines().enumerate().map(|(index, whole)| ToolLine {
+        let before = self.before;
+        self.text.lines().enumerate().map(move |(index, whole)| ToolLine {
             whole,
             text: plain(whole),
-            number: index + 1,
+            number: before + index + 1,
         })
     }
 
@@ -45,6 +72,88 @@ impl<'t> ToolLines<'t> {
         let line = self.iter().last().unwrap_or(ToolLine { whole: "", text: "", number: 1 });
         Problem { line: line.number, column: line.whole.len() + 1, message: message.into() }
     }
+}
+
+/// The text with whole lines, each where it was: a mail or a shell breaks rows of figures.
+pub(crate) fn whole(text: &str) -> Cow<'_, str> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut columns = 0;
+    let mut joined = String::new();
+    let mut is_changed = false;
+    let mut at = 0;
+    while let Some(line) = lines.get(at) {
+        let mut parts = vec![*line];
+        let is_header = plain(line).starts_with("Index") && plain(line).contains('-');
+        while let Some(next) = lines.get(at + parts.len()).filter(|_| parts.len() < PARTS_MAX) {
+            let row =
+                parts.iter().map(|part| plain(part).trim_end_matches('\\')).collect::<Vec<_>>().join(" ");
+            let goes_on = if parts.last().is_some_and(|it| it.ends_with('\\')) {
+                true
+            } else if is_header {
+                let titles = ["IRQ-", "Thr-", "Usr-", "CPU-"];
+                titles.iter().any(|title| plain(next).starts_with(title))
+            } else {
+                is_broken(&row, plain(next), columns)
+            };
+            if !goes_on {
+                break;
+            }
+            parts.push(next);
+        }
+        if is_header && parts.len() > 1 {
+            columns = parts.iter().flat_map(|part| plain(part).split_whitespace()).count();
+        }
+        is_changed |= parts.len() > 1;
+        joined.push_str(parts[0].trim_end_matches('\\'));
+        for part in &parts[1..] {
+            joined.push(' ');
+            joined.push_str(plain(part).trim_end_matches('\\'));
+        }
+        parts.iter().for_each(|_| joined.push('\n'));
+        at += parts.len();
+    }
+    if is_changed { joined.into() } else { text.into() }
+}
+
+/// A row is broken into no more lines.
+const PARTS_MAX: usize = 12;
+
+/// Whether a row of figures goes on in the next line; `columns` of a table whose head was broken, else 0.
+fn is_broken(row: &str, next: &str, columns: usize) -> bool {
+    let is_figures = |text: &str| {
+        // `<--- CPU with spike`.
+        let text = text.split('<').next().unwrap_or_default();
+        let mut words = text.split(|it: char| it.is_whitespace() || it == '|').filter(|it| !it.is_empty());
+        !text.is_empty() && words.all(|word| word == "-" || word.parse::<f64>().is_ok())
+    };
+    let first = row.split_whitespace().next().unwrap_or_default();
+    if row.starts_with("T:") {
+        // `T: 0 (9615) … Max:` and the figure in the next line, or `Max:` too.
+        let is_whole =
+            row.rsplit_once("Max:").is_some_and(|(_, rest)| rest.contains(|it: char| it.is_ascii_digit()));
+        let is_next = next.starts_with(|it: char| it.is_ascii_digit())
+            || next.contains("Max:") && !next.starts_with("T:");
+        return !is_whole && is_next;
+    }
+    if row.split_whitespace().nth(1).is_some_and(|it| it.starts_with('#')) && first.parse::<u32>().is_ok() {
+        return is_figures(next) && next.split_whitespace().nth(1).is_none_or(|it| !it.starts_with('#'));
+    }
+    let is_row =
+        first.parse::<u64>().is_ok() || matches!(first, "over:" | "count:" | "min:" | "avg:" | "max:");
+    columns > 0 && is_row && is_figures(next) && {
+        let count = |text: &str| text.split_whitespace().count();
+        count(row) + count(next) <= columns
+    }
+}
+
+/// The same without the marks of a comment, as results stand in sources and in books.
+pub(crate) fn uncommented(text: &str) -> String {
+    let bare = |line: &str| {
+        let line = plain(line);
+        let rest = line.strip_prefix("# ").or(line.strip_prefix("// ")).or((line == "#").then_some(""));
+        format!("{}\n", rest.unwrap_or(line))
+    };
+    text.lines().map(bare).collect()
 }
 
 /// Without the escape sequences that terminals take for colours.

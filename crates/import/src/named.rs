@@ -75,6 +75,62 @@ pub(crate) const NAMED: &[NamedForm] = &[
         to_do: "watch the thread: `whylate watch --task NAME`",
     },
     NamedForm {
+        tool: "stress-ng",
+        marks: &["stress-ng: info:", "stress-ng: metrc:"],
+        has: "how much work loads did, and no latency",
+        worst: |_| None,
+        to_do: "`stress-ng --cyclic 1` measures one; `whylate run` measures while loads run",
+    },
+    NamedForm {
+        tool: "cyclictest, one line of its screen",
+        marks: &["policy: fifo: loadavg:", "policy: rr: loadavg:", "policy: other: loadavg:"],
+        has: "the loads of the machine, without a whole row of a thread (`T: 0 …`)",
+        worst: |_| None,
+        to_do: "give the rows that begin with `T:`",
+    },
+    NamedForm {
+        tool: "turbostat",
+        marks: &["Bzy_MHz"],
+        has: "frequencies, idle states and, in the column SMI, how often the firmware took the CPUs, and no latency",
+        worst: |_| None,
+        to_do: "measure how long that takes: `whylate measure stall`",
+    },
+    NamedForm {
+        tool: "mpstat, vmstat, pidstat or top",
+        marks: &["%usr   %nice", "procs -----------memory", "%CPU  %MEM", "UID       PID    %usr"],
+        has: "means of the use of the CPUs, and no latency: a task can be late on a CPU that idles",
+        worst: |_| None,
+        to_do: RECORD,
+    },
+    NamedForm {
+        tool: "ping",
+        marks: &["rtt min/avg/max/mdev", "icmp_seq="],
+        has: "round trips over the network, of which waits for a CPU are a part that is not known",
+        worst: |_| None,
+        to_do: "watch the thread that answers: `whylate watch --task NAME`",
+    },
+    NamedForm {
+        tool: "fio",
+        marks: &["clat (usec):", "clat (nsec):", "clat percentiles ("],
+        has: "latencies of a disk, of which waits for a CPU are a part that is not known",
+        worst: |_| None,
+        to_do: "record a trace of the moment: `whylate trace record`",
+    },
+    NamedForm {
+        tool: "rt-app",
+        marks: &["#idx  perf     run", "c_duration   c_period   wu_lat", "wu_lat"],
+        has: "activations of its threads with their wake-up latency, and not who ran instead",
+        worst: |_| None,
+        to_do: "watch its thread: `whylate watch --task NAME`, or record a trace: `whylate trace record`",
+    },
+    NamedForm {
+        tool: "the scheduler's debug file",
+        marks: &["Sched Debug Version:"],
+        has: "the state of the run queues at one moment",
+        worst: |_| None,
+        to_do: RECORD,
+    },
+    NamedForm {
         tool: "Chrome's tracing",
         marks: &["\"traceEvents\""],
         has: "a Chrome trace without events of the scheduler: there is nothing to explain",
@@ -159,7 +215,9 @@ fn histogram(lines: &ToolLines<'_>) -> Option<String> {
         let (range, rest) = line.text.split_once(':').or_else(|| line.text.split_once(')'))?;
         let count: u64 = rest.split('|').next()?.trim().parse().ok()?;
         (count > 0).then(|| {
-            format!("{} in {}{}", count, range.trim(), unit.map(|it| format!(" {it}")).unwrap_or_default())
+            let range =
+                if range.contains('[') { format!("{})", range.trim()) } else { range.trim().to_owned() };
+            format!("{count} in {range}{}", unit.map(|it| format!(" {it}")).unwrap_or_default())
         })
     });
     last.last().map(|last| format!("the highest bucket with samples: {last}"))

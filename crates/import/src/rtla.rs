@@ -19,7 +19,7 @@ pub(crate) fn histogram(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
         .behind("Index")
         .ok_or_else(|| lines.ends("the table (`Index …`) is missing: the file is cut off"))?;
     let mut series = header.words().map(column).collect::<Result<Vec<ToolSeries>, Problem>>()?;
-    let mut complete = false;
+    let (mut complete, mut is_over) = (false, false);
     for line in lines.iter() {
         let Some(first) = line.words().next() else { continue };
         // Newer versions put the sums of all CPUs behind the table.
@@ -32,9 +32,12 @@ pub(crate) fn histogram(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
         {
             row(line, key, unit_ns, &mut series)?;
             complete |= key == Some("max");
+            is_over |= key == Some("over");
         }
     }
-    if !complete {
+    // `--no-summary` ends with the row of what is above the histogram.
+    let is_rows_alone = is_over && series.iter().all(|it| it.count.is_none() && it.min_ns.is_none());
+    if !complete && !is_rows_alone {
         return Err(
             lines.ends("the summary (`count:`, `min:`, `avg:`, `max:`) is missing: the file is cut off")
         );
@@ -42,8 +45,18 @@ pub(crate) fn histogram(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     series.iter_mut().for_each(|series| series.measured_ns = measured_ns);
     let width_ns = width(&series, unit_ns);
     series.iter_mut().for_each(|series| series.bucket_ns = width_ns);
-    series.retain(|series| series.count != Some(0) && (series.count.is_some() || series.max_ns.is_some()));
+    let has_samples = |series: &ToolSeries| match series.count {
+        Some(count) => count > 0,
+        None => series.max_ns.is_some() || is_rows_alone && !(series.buckets.is_empty() && series.over == 0),
+    };
+    series.retain(has_samples);
     let mut remarks = Vec::new();
+    if is_rows_alone {
+        remarks.push(
+            "the summary is not in the text (--no-summary, or cut off): extremes are those of the rows"
+                .to_owned(),
+        );
+    }
     if let Some(width_ns) = width_ns.filter(|_| !series.is_empty()) {
         remarks.push(format!(
             "the buckets are {} us wide: a quantile is below the end of its bucket, no finer figure is in the file",
@@ -109,6 +122,13 @@ fn row(
     for series in series.iter_mut() {
         let word =
             words.next().ok_or_else(|| line.problem("a column has no number here: is the line cut off?"))?;
+        // Newer versions give means with two places.
+        if key == Some("avg") {
+            let mean = if word.text == "-" { None } else { Some(word.number::<f64>()?) };
+            series.mean_ns =
+                mean.filter(|mean| mean.is_finite() && *mean >= 0.0).map(|mean| mean * unit_ns as f64);
+            continue;
+        }
         let number = if word.text == "-" { None } else { Some(word.number::<u64>()?) };
         let time_ns = number.map(|number| number.saturating_mul(unit_ns));
         match key {
@@ -119,7 +139,6 @@ fn row(
             Some("over") => series.over = number.unwrap_or(0),
             Some("count") => series.count = Some(number.unwrap_or(0)),
             Some("min") => series.min_ns = time_ns,
-            Some("avg") => series.mean_ns = time_ns.map(|time_ns| time_ns as f64),
             Some(_) => series.max_ns = time_ns,
         }
         let end = line.problem("");
@@ -142,6 +161,8 @@ pub(crate) fn top(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     let osnoise = lines.iter().any(|line| line.text.starts_with("Operating System Noise"));
     let mut series: Vec<ToolSeries> = Vec::new();
     for line in lines.iter() {
+        // `<--- CPU with spike`.
+        let line = line.before("<");
         let mut words = line.words();
         let (Some(cpu), Some(count)) = (words.next(), words.next()) else { continue };
         if cpu.text.parse::<u32>().is_err() || !count.text.starts_with('#') {
@@ -186,6 +207,10 @@ fn osnoise_row(line: ToolLine<'_>, words: &[Word<'_>]) -> Result<Vec<ToolSeries>
     let [runtime, noise, _, _, single, counts @ ..] = words else {
         return Err(line.problem(format!("{} numbers, where 10 are expected", words.len())));
     };
+    if counts.len() > 5 {
+        return Err(line
+            .problem(format!("{} numbers, where 10 are expected: did a mail break the row?", words.len())));
+    }
     let gaps = counts.iter().map(|count| count.number::<u64>()).sum::<Result<u64, Problem>>()?;
     Ok(vec![ToolSeries {
         series: Some("osnoise".into()),

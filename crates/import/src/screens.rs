@@ -95,7 +95,7 @@ pub(crate) fn latency(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     let series = ToolSeries {
         count: Some(period_ns.filter(|ns| *ns > 0).map_or(0, |ns| time / ns)).filter(|count| *count > 0),
         min_ns: Some(min.max(0.0) as u64),
-        mean_ns: mean.map(ns).map(|it| it.max(0.0)),
+        mean_ns: mean.map(ns).filter(|it| *it >= 0.0),
         max_ns: Some(max.max(0.0) as u64),
         overruns: overruns.map(|count| count as u64),
         measured_ns: time,

@@ -39,6 +39,16 @@ impl ToolSeries {
         Self { cpu, ..Self::default() }
     }
 
+    /// The same where what was read as microseconds are nanoseconds.
+    pub(crate) fn in_nanoseconds(self) -> Self {
+        Self {
+            min_ns: self.min_ns.map(|ns| ns / 1000),
+            mean_ns: self.mean_ns.map(|ns| ns / 1000.0),
+            max_ns: self.max_ns.map(|ns| ns / 1000),
+            ..self
+        }
+    }
+
     /// The result, and what it does not say.
     pub(crate) fn finish(self) -> Result<(CpuResult, Option<String>), Problem> {
         let problem = |message| Problem { line: self.at.0, column: self.at.1, message };

@@ -94,8 +94,8 @@ fn row(line: ToolLine<'_>, series: &mut [ToolSeries], figures: &mut Figures) -> 
         "int_9999(ns)" => figures.quantiles[3] = whole(1)?,
         "Minimum" | "min_lat (us)" => figures.min = whole(1000)?,
         "Average" | "avg_lat (us)" => figures.mean = parts(1000.0)?,
-        "Maximum" | "max_lat (us)" => figures.max = whole(1000)?,
-        "Duration" => {
+        "Maximum" | "max_lat (us)" | "maxlat" => figures.max = whole(1000)?,
+        "Duration" | "runtime" | "duration" => {
             let seconds = parts(1e9)?;
             series.iter_mut().zip(seconds).for_each(|(series, time)| series.measured_ns = time as u64);
         }

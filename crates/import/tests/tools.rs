@@ -290,6 +290,127 @@ fn hdr_histogram_logs() {
     assert_eq!((figures(&result)[0].2, figures(&result)[0].5), (0, 2_769_000));
 }
 
+/// V0 and V1 as their libraries write them: the words of V0 go on to the end, V1 has a length before them.
+#[test]
+fn hdr_histograms_of_all_ages() {
+    use std::io::Write;
+    let log = |cookie: i32, head: &[u8], size: usize| {
+        let mut plain = (cookie | (size as i32) << 4).to_be_bytes().to_vec();
+        plain.extend_from_slice(head);
+        // 64 and more are two apart: index 70 is 76 and 77.
+        for index in 0..80i64 {
+            let count = match index {
+                5 => 7i64,
+                70 => 2,
+                _ => 0,
+            };
+            plain.extend_from_slice(&count.to_be_bytes()[8 - size..]);
+        }
+        let mut packed = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+        packed.write_all(&plain).unwrap();
+        let packed = packed.finish().unwrap();
+        let mut bytes = ((cookie + 1) | (size as i32) << 4).to_be_bytes().to_vec();
+        bytes.extend_from_slice(&(packed.len() as i32).to_be_bytes());
+        bytes.extend_from_slice(&packed);
+        let text = encoded(&bytes);
+        format!("#[Histogram log format version 1.01]\n0.1,1.0,0.000077,{text}\n")
+    };
+    let number = |value: i64| value.to_be_bytes().to_vec();
+    // Digits (1: 32 sub-buckets), lowest, highest, samples.
+    let digits = 1i32.to_be_bytes();
+    let v0 = [digits.to_vec(), number(1), number(1 << 30), number(9)].concat();
+    for size in [2, 4, 8] {
+        let length = (80 * size as i32).to_be_bytes();
+        let ratio = 1f64.to_be_bytes();
+        let v1 = [length.to_vec(), vec![0; 4], digits.to_vec(), number(1), number(1 << 30), ratio.to_vec()]
+            .concat();
+        for text in [log(0x1c84_9308, &v0, size), log(0x1c84_9301, &v1, size)] {
+            let result = read(Path::new("f"), text.as_bytes()).unwrap();
+            let cpu = &result.probe.cpus[0];
+            assert_eq!((cpu.samples, cpu.quantiles.map(|it| it.p50_ns)), (9, Some(5)), "{size} {text}");
+            assert_eq!(cpu.quantiles.map(|it| it.max_ns), Some(77));
+        }
+    }
+}
+
+fn encoded(bytes: &[u8]) -> String {
+    const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let group = |part: &[u8]| {
+        let word = part.iter().fold(0u32, |sum, byte| sum << 8 | u32::from(*byte)) << (8 * (3 - part.len()));
+        (0..=part.len())
+            .map(move |at| char::from(LETTERS[(word >> (18 - 6 * at) & 63) as usize]))
+            .collect::<String>()
+    };
+    bytes.chunks(3).map(group).collect()
+}
+
+/// What mails, books and shells make of a result.
+#[test]
+fn broken_quoted_and_commented_rows_are_whole() {
+    let of = |text: &str| figures_of(text).unwrap_or_else(|| panic!("{text}"));
+    let quoted = "> T: 0 ( 9615) P:90 I:1000 C:   8715 Min:      1 Act:    1 Avg:    2 Max:\n>      14\n\
+                  > T: 1 ( 9616) P:90 I:1500 C:   5808 Min:      1 Act:    5 Avg:    2\n> Max:      28\n";
+    assert_eq!(of(quoted), [(0, 8715, 1_000, 14_000), (1, 5808, 1_000, 28_000)]);
+    let commented: String = text("hwlatdetect.txt").lines().map(|line| format!("# {line}\n")).collect();
+    assert_eq!(of(&commented), of(&text("hwlatdetect.txt")));
+    let top =
+        "Timer Latency\n 1 #100 | 1 1 2 9 | 5 5\n7 12 <--- CPU with spike\n 2 #101 | 0 1 2 8 | 5 4 7 11\n";
+    assert_eq!(of(top)[..2], [(1, 100, 1_000, 9_000), (1, 100, 5_000, 12_000)]);
+    let hist = "# RTLA timerlat histogram\nIndex IRQ-000 Thr-000\nIRQ-001 Thr-001\n1 10 0\n10 0\n2 0 10\n0 10\n\
+                over: 0 0\n0 0\ncount: 10 10\n10 10\nmin: 1 2\n1 2\navg: 1.25 2\n1 2\nmax: 1 2\n1 2\n";
+    assert_eq!(
+        of(hist),
+        [(0, 10, 1_000, 1_000), (0, 10, 2_000, 2_000), (1, 10, 1_000, 1_000), (1, 10, 2_000, 2_000)]
+    );
+    let shell = "stress-ng: info: [7] cyclic: sched SCHED_FIFO: 100 ns delay, \\\n100 samples\n\
+                 stress-ng: info: [7] cyclic:   min: 3564 ns, max: 24051 ns, std.dev. 1.0\n";
+    assert_eq!(of(shell), [(0, 100, 3_564, 24_051)]);
+    // Two parts of one number cannot be told from two numbers.
+    let cut = "Operating System Noise\n 0 #4 4000000 37712 99.05720 10998 555 7624 0 4011 34 2\n4\n";
+    assert_eq!(figures_of(cut), None);
+}
+
+/// CPU, samples, min, max.
+fn figures_of(text: &str) -> Option<Vec<(u32, u64, u64, u64)>> {
+    let result = read(Path::new("f"), text.as_bytes()).ok()?;
+    Some(figures(&result).into_iter().map(|it| (it.0, it.2, it.3, it.5)).collect())
+}
+
+#[test]
+fn rt_tests_schbench_and_old_oslat() {
+    let pairs = "#0: ID2107, P99, CPU2, I1000; #1: ID2108, P99, CPU2, Cycles 9523\n#2: ID2109, P98, CPU3, I1500; #3: ID2110, P98, CPU3, Cycles 6350\n\
+                 #1 -> #0, Min    3, Cur    4, Avg    4, Max   23\n#3 -> #2, Min    3, Cur    5, Avg    4, Max   31\n";
+    assert_eq!(figures_of(pairs).unwrap(), [(2, 9523, 3_000, 23_000), (3, 6350, 3_000, 31_000)]);
+    let bench = "Wakeup Latencies percentiles (usec) runtime 10 (s) (100 total samples)\n  50.0th: 4 (50 samples)\n* 99.0th: 70 (9 samples)\n  min=1, max=90\n\
+                 RPS percentiles (requests) runtime 10 (s) (11 total samples)\n  50.0th: 9264 (2 samples)\n  min=1, max=9999\n";
+    assert_eq!(figures_of(bench).unwrap(), [(0, 100, 1_000, 90_000)]);
+    let oslat = "core_i:    2 3\ncpu_mhz:    2197 2197\n001 (us):    900 800\n002 (us):    51 52\n032 (us):    0 0\nmaxlat:    2 2 (us)\nruntime:    1.5 1.5 (sec)\n";
+    let result = read(Path::new("f"), oslat.as_bytes()).unwrap();
+    assert_eq!((result.tool.as_deref(), result.probe.cpus[1].measured_ns), (Some("oslat"), 1_500_000_000));
+    assert_eq!(figures(&result)[1], (3, "", 852, 1_000, 1_000, 2_000));
+}
+
+#[test]
+fn runs_of_every_form_stay_apart() {
+    for (name, runs) in
+        [("cyclictest.hist", 2), ("rtla_timerlat_hist.txt", 3), ("hwlatdetect.txt", 2), ("oslat.txt", 2)]
+    {
+        let one = imported(name);
+        let result = read(&path(name), text(name).repeat(runs).as_bytes()).unwrap();
+        assert_eq!(result.probe.cpus.len(), one.probe.cpus.len() * runs, "{name}");
+        let firsts = figures(&result);
+        for (found, alone) in firsts.iter().zip(figures(&one).iter().cycle()) {
+            assert_eq!((found.0, found.2, found.3, found.5), (alone.0, alone.2, alone.3, alone.5), "{name}");
+        }
+    }
+    let screens = "root@box:~# taskset -c 0 cyclictest -N\nT: 0 ( 7163) P:99 I:1000 C:  10000 Min:  1400 Act: 57 Avg: 5500 Max:  13100\n\
+                   root@box:~# taskset -c 2 cyclictest -N\nT: 0 ( 7167) P:99 I:1000 C:  10000 Min:  1400 Act: 44 Avg: 4200 Max: 6700\n";
+    let result = read(Path::new("f"), screens.as_bytes()).unwrap();
+    let found = figures(&result);
+    assert!(found[1].1.contains("taskset -c 2"), "{found:?}");
+    assert_eq!((found[0].5, found[1].5), (13_100, 6_700), "nanoseconds");
+}
+
 /// In each row of each form, min, quantiles and max are in order.
 #[test]
 fn quantiles_are_in_order_and_as_fine_as_the_buckets() {

@@ -21,6 +21,8 @@ const OTHERS: &[(&[u8], &str, &str)] = &[
         "a program, a module or a dump of memory",
         "give what was recorded: a trace, a log or a result",
     ),
+    (b"\xff\xfe", "a text in UTF-16", "`iconv -f UTF-16 -t UTF-8 FILE > text.txt` makes UTF-8 of it"),
+    (b"\xfe\xff", "a text in UTF-16", "`iconv -f UTF-16 -t UTF-8 FILE > text.txt` makes UTF-8 of it"),
     (b"KDUMP", "a dump of a kernel's memory", "`crash` prints its log: give that"),
     (
         b"LPKSHHRH",
@@ -130,7 +132,7 @@ pub(super) fn unknown(path: &Path, begin: &[u8]) -> String {
         },
         (None, Some(text)) => {
             let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-            let columns = |mark: char| lines.iter().take(50).all(|line| line.matches(mark).count() >= 2);
+            let columns = |mark: char| lines.iter().take(50).all(|line| line.contains(mark));
             let what = match () {
                 () if columns(',') || columns(';') => "a table of values with commas",
                 () if columns('\t') => "a table of values with tabs",

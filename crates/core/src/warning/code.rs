@@ -111,6 +111,10 @@ codes! {
     PulledTimers = "pulled-timers";
     /// The firmware may be called at any time.
     FirmwareCalls = "firmware-calls";
+    /// Pressure stall information is kept.
+    PressureAccounting = "pressure-accounting";
+    /// The stated times to leave idle states cannot be right.
+    IdleExitsDoubtful = "idle-exits-doubtful";
     /// Lines or CPUs of a trace are not in the file.
     CpusMissing = "lines-missing";
     /// A figure is that of a known mechanism.

@@ -99,6 +99,8 @@ catalogue! {
     PollingPrograms, Isolation, "msr(4), arch/x86/kernel/msr.c: rdmsr_safe_on_cpu", None => command_line::pollers;
     PulledTimers, Isolation, "kernel/time/timer_migration.c", None => command_line::pulled_timers;
     FirmwareCalls, Platform, PARAMETERS, None => command_line::firmware_calls;
+    PressureAccounting, Kernel, "Documentation/accounting/psi.rst", None => command_line::pressure;
+    IdleExitsDoubtful, Power, CPUIDLE, None => power::doubtful_exits;
     PinnedThreads, Isolation, KTHREADS, None => isolation::pinned_threads;
     RcuCallbacks, Isolation, KTHREADS, Some("shield") => isolation::rcu_callbacks;
     WorkqueueMask, Isolation, "Documentation/core-api/workqueue.rst",

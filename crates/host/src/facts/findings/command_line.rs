@@ -155,6 +155,46 @@ fn list(inquiry: &Inquiry, value: &str) -> Option<CpuSet> {
     parts.join(",").parse().ok()
 }
 
+/// Options that only a kernel with that CONFIG has.
+const CONFIGS: [(&str, &str); 20] = [
+    ("isolcpus", "CPU_ISOLATION"),
+    ("nohz_full", "NO_HZ_FULL"),
+    ("nohz", "NO_HZ_COMMON"),
+    ("skew_tick", "NO_HZ_COMMON"),
+    ("rcu_nocbs", "RCU_NOCB_CPU"),
+    ("rcu_nocb_poll", "RCU_NOCB_CPU"),
+    ("threadirqs", "IRQ_FORCED_THREADING"),
+    ("preempt", "PREEMPT_DYNAMIC"),
+    ("intel_idle.max_cstate", "INTEL_IDLE"),
+    ("processor.max_cstate", "ACPI_PROCESSOR"),
+    ("cpuidle.off", "CPU_IDLE"),
+    ("cpufreq.off", "CPU_FREQ"),
+    ("intel_pstate", "X86_INTEL_PSTATE"),
+    ("amd_pstate", "X86_AMD_PSTATE"),
+    ("nosoftlockup", "SOFTLOCKUP_DETECTOR"),
+    ("nowatchdog", "LOCKUP_DETECTOR"),
+    ("transparent_hugepage", "TRANSPARENT_HUGEPAGE"),
+    ("numa_balancing", "NUMA_BALANCING"),
+    ("psi", "PSI"),
+    ("audit", "AUDIT"),
+];
+
+/// An option whose CONFIG is not in the kernel, by the kernel's own configuration.
+fn not_built(inquiry: &Inquiry, name: &str, asked: &str) -> Option<Gap> {
+    let config = inquiry.live.as_ref()?.config(&inquiry.facts.kernel.release)?;
+    // PREEMPT_RT has what this option asks for, always.
+    let is_implied = name == "threadirqs" && config.has("PREEMPT_RT");
+    let (_, needed) = CONFIGS.iter().find(|(option, _)| *option == name)?;
+    (!is_implied && !config.has(needed)).then(|| {
+        Gap(
+            asked.to_owned(),
+            format!("{} says that CONFIG_{needed} is not built in", config.path),
+            "/proc/cmdline",
+            "",
+        )
+    })
+}
+
 /// What an option asks for and the kernel does not do: what is asked, what is so, where that is seen, why.
 struct Gap(String, String, &'static str, &'static str);
 
@@ -189,6 +229,9 @@ const DEFAULT_AFFINITY: &str = "/proc/irq/default_smp_affinity";
 fn gap(inquiry: &Inquiry, name: &str, value: &str) -> Option<Gap> {
     let live = inquiry.live.as_ref()?;
     let asked = if value.is_empty() { name.to_owned() } else { format!("{name}={value}") };
+    if let Some(gap) = not_built(inquiry, name, &asked) {
+        return Some(gap);
+    }
     let sets = &inquiry.facts.cpu_sets;
     let differ = |asked_for: CpuSet, is: &CpuSet, path, why| {
         let missing = asked_for.intersection(&sets.present).difference(is);
@@ -403,6 +446,25 @@ pub(super) fn firmware_calls(inquiry: &Inquiry, code: FindingCode) -> Option<Fin
         .effect("such a call runs with preemption disabled, and on many boards in an SMI that stops all CPUs for milliseconds")
         .seen(PATH, "there")
         .boot("boot with `efi=noruntime` (the default of PREEMPT_RT)")
+        .into()
+}
+
+/// Pressure stall information: more work at each switch, a work item every 2 s on CPUs that are not idle, and a thread
+/// where a program waits for a trigger.
+pub(super) fn pressure(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
+    const PATH: &str = "/proc/pressure/cpu";
+    let live = inquiry.live.as_ref()?;
+    let line = live.text(PATH)?.lines().next()?.to_owned();
+    let is_polled = live.table.threads.iter().any(|thread| thread.name == "psimon");
+    let polled = if is_polled {
+        "; a program waits for a trigger, for which the thread psimon (FIFO 1) looks up to 20 times a second"
+    } else {
+        ""
+    };
+    code.info(format!("pressure stall information (PSI) is on{polled}"))
+        .effect("each switch and wake-up is accounted, also by control group, and a kworker makes averages every 2 s on CPUs that are not idle")
+        .seen(PATH, line)
+        .boot("where nothing reads it (systemd-oomd does): boot with `psi=0`")
         .into()
 }
 

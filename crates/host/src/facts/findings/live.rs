@@ -2,9 +2,10 @@
 
 use super::FindingCode;
 use crate::HostRoot;
+use flate2::read::MultiGzDecoder;
 use std::cell::{OnceCell, RefCell};
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use whylate_core::cpus::CpuSet;
 use whylate_core::result::CpuTable;
 use whylate_core::warning::{Warning, push_once};
@@ -16,11 +17,46 @@ pub(super) struct LiveFiles<'a> {
     pub(super) table: &'a CpuTable,
     unread: RefCell<Vec<Warning>>,
     log: OnceCell<Option<KernelLog>>,
+    config: OnceCell<Option<KernelConfig>>,
+}
+
+/// How the running kernel was built.
+pub(super) struct KernelConfig {
+    /// The file that says so.
+    pub(super) path: String,
+    text: String,
+}
+
+impl KernelConfig {
+    /// Largest that is read; those of distributions have 300 KB.
+    const BYTES_MAX: u64 = 8 << 20;
+
+    /// `/proc/config.gz`, or the file that distributions install beside the kernel.
+    fn read(root: &HostRoot, release: &str) -> Option<Self> {
+        const PACKED: &str = "/proc/config.gz";
+        let mut text = String::new();
+        if let Ok(file) = File::open(root.path(PACKED))
+            && MultiGzDecoder::new(file).take(Self::BYTES_MAX).read_to_string(&mut text).is_ok()
+        {
+            return Some(Self { path: PACKED.to_owned(), text });
+        }
+        let paths = [format!("/boot/config-{release}"), format!("/lib/modules/{release}/config")];
+        let read = |path: String| Some(Self { text: root.read(&path).ok()??, path });
+        paths.into_iter().filter(|_| !release.is_empty()).find_map(read)
+    }
+
+    /// Whether the option `CONFIG_NAME` is built in, or a module.
+    pub(super) fn has(&self, name: &str) -> bool {
+        let value = |line: &str| {
+            line.strip_prefix("CONFIG_")?.strip_prefix(name)?.strip_prefix('=').map(str::to_owned)
+        };
+        self.text.lines().filter_map(value).any(|value| value == "y" || value == "m")
+    }
 }
 
 impl<'a> LiveFiles<'a> {
     pub(super) fn new(root: &'a HostRoot, table: &'a CpuTable) -> Self {
-        Self { root, table, unread: RefCell::default(), log: OnceCell::new() }
+        Self { root, table, unread: RefCell::default(), log: OnceCell::new(), config: OnceCell::new() }
     }
 
     /// The trimmed text of a file; `None` when it is absent, or cannot be read: the second is noted.
@@ -74,6 +110,11 @@ impl<'a> LiveFiles<'a> {
         self.log.get_or_init(read).as_ref()
     }
 
+    /// How the kernel of that release was built; `None` where no file says so.
+    pub(super) fn config(&self, release: &str) -> Option<&KernelConfig> {
+        self.config.get_or_init(|| KernelConfig::read(self.root, release)).as_ref()
+    }
+
     /// A file that holds a number.
     pub(super) fn number(&self, path: &str) -> Option<i64> {
         self.text(path)?.parse().ok()
@@ -86,5 +127,30 @@ impl<'a> LiveFiles<'a> {
 
     pub(super) fn into_unread(self) -> Vec<Warning> {
         self.unread.into_inner()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn the_packed_configuration_comes_first() {
+        let folder = tempfile::tempdir().unwrap();
+        for path in ["proc", "boot"] {
+            std::fs::create_dir(folder.path().join(path)).unwrap();
+        }
+        std::fs::write(folder.path().join("boot/config-6.12"), "CONFIG_A=y\n").unwrap();
+        let root = HostRoot::at(folder.path());
+        let config = KernelConfig::read(&root, "6.12").unwrap();
+        assert!(config.path.starts_with("/boot") && config.has("A") && !config.has("B"));
+        let file = File::create(folder.path().join("proc/config.gz")).unwrap();
+        let mut packed = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
+        packed.write_all(b"# CONFIG_A is not set\nCONFIG_AB=y\nCONFIG_B=m\n").unwrap();
+        packed.finish().unwrap();
+        let config = KernelConfig::read(&root, "6.12").unwrap();
+        assert!(config.path.ends_with(".gz") && config.has("B") && !config.has("A"));
+        assert!(KernelConfig::read(&HostRoot::at(folder.path().join("boot")), "").is_none());
     }
 }

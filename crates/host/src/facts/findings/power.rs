@@ -4,6 +4,7 @@ use super::{FindingCode, Inquiry, named, verb};
 use std::collections::BTreeSet;
 use whylate_core::cpus::CpuSet;
 use whylate_core::facts::CpuFacts;
+use whylate_core::figure::nanoseconds;
 use whylate_core::result::{Finding, Severity};
 use whylate_core::units::Nanos;
 
@@ -75,6 +76,35 @@ pub(super) fn idle_states(inquiry: &Inquiry, code: FindingCode) -> Option<Findin
         "boot with `cpuidle.off=1`"
     };
     Some(inquiry.boot(finding, boot))
+}
+
+/// What a deeper state cannot be: left sooner than a shallower one, or at once. The tables of ACPI and device trees have such
+/// figures; limits of latency choose states by them.
+pub(super) fn doubtful_exits(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
+    inquiry.live.as_ref()?;
+    let doubtful = |cpu: &CpuFacts| {
+        let known: Vec<(&str, u64)> = cpu
+            .idle_states
+            .iter()
+            .filter_map(|state| Some((state.name.as_str(), state.exit_latency_ns?)))
+            .filter(|(name, _)| *name != "POLL")
+            .collect();
+        let odd = |two: &[(&str, u64)]| {
+            let [(_, before), (name, ns)] = *two else { return None };
+            (ns == 0 || ns < before)
+                .then(|| format!("{name} {} behind {}", nanoseconds(ns), nanoseconds(before)))
+        };
+        known.windows(2).find_map(odd)
+    };
+    let odd = targets_where(inquiry, |cpu| doubtful(cpu).is_some());
+    let what = doubtful(inquiry.facts.cpu(odd.first()?)?)?;
+    code.advice(format!("the stated times to leave idle states of {} cannot be right: {what}", named(&odd)))
+        .effect("a limit such as /dev/cpu_dma_latency chooses states by these figures: a CPU may be late only when it was idle, by more than is stated")
+        .seen("/sys/devices/system/cpu/cpuN/cpuidle/stateM/latency", what)
+        .now(format!(
+            "compare `whylate measure timer --cpus {odd}` with the same and `--no-cpu-dma-latency`; if only the second is late, `sudo cpupower -c {odd} idle-set -D 0`"
+        ))
+        .into()
 }
 
 pub(super) fn frequency_range(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {

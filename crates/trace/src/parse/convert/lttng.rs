@@ -2,7 +2,7 @@
 //! sched_switch: { cpu_id = 2 }, { prev_comm = "a", prev_tid = 7, … }`, with any contexts between.
 //!
 //! Which thread a line is of comes from the switches of its CPU, before the first from the context `tid` and `procname`.
-//! Functions are addresses there. Priorities of LTTng count from the lowest of real time (100).
+//! Functions are addresses there. LttngPriorities of LTTng count from the lowest of real time (100).
 
 use super::{ConvertError, each_line};
 use crate::parse::Source;
@@ -22,16 +22,16 @@ pub(super) fn is(head: &[u8]) -> bool {
     memchr::memmem::find(head, b": { cpu_id = ").is_some()
 }
 
-struct Line<'l> {
+struct LttngLine<'l> {
     at_ns: u64,
     cpu: u32,
     name: &'l str,
-    /// Of contexts, too; those of the event are the last.
+    /// Those of contexts stand before those of the event.
     fields: Vec<(&'l str, &'l str)>,
 }
 
 pub(super) fn convert(source: &Source, output: &mut dyn Write) -> Result<(), ConvertError> {
-    let mut priorities = Priorities::default();
+    let mut priorities = LttngPriorities::default();
     let mut left = LINES_SAMPLED;
     each_whole(source, |text| {
         if let Some(line) = line(text) {
@@ -40,7 +40,7 @@ pub(super) fn convert(source: &Source, output: &mut dyn Write) -> Result<(), Con
         left -= 1;
         Ok(left > 0)
     })?;
-    let mut machine = Machine { priorities: priorities.offsets(), ..Machine::default() };
+    let mut machine = LttngMachine { priorities: priorities.offsets(), ..LttngMachine::default() };
     each_whole(source, |text| {
         if let Some(line) = line(text) {
             machine.write(&line, output)?;
@@ -52,7 +52,10 @@ pub(super) fn convert(source: &Source, output: &mut dyn Write) -> Result<(), Con
 }
 
 /// Lines of the file as babeltrace wrote them: a mail quotes and breaks them.
-fn each_whole(source: &Source, mut take: impl FnMut(&str) -> std::io::Result<bool>) -> Result<(), ConvertError> {
+fn each_whole(
+    source: &Source,
+    mut take: impl FnMut(&str) -> std::io::Result<bool>,
+) -> Result<(), ConvertError> {
     let mut whole = String::new();
     let mut goes_on = true;
     each_line(source, |bytes| {
@@ -80,7 +83,7 @@ fn is_open(text: &str) -> bool {
     text.starts_with('[') && !text.ends_with('}')
 }
 
-fn line(text: &str) -> Option<Line<'_>> {
+fn line(text: &str) -> Option<LttngLine<'_>> {
     let (time, rest) = text.strip_prefix('[')?.split_once(']')?;
     let (head, rest) = rest.split_once(": {")?;
     let name = head.split_whitespace().next_back()?;
@@ -95,7 +98,7 @@ fn line(text: &str) -> Option<Line<'_>> {
         }
     }
     let cpu = fields.iter().find(|(key, _)| *key == "cpu_id")?.1.parse().ok()?;
-    Some(Line { at_ns: time_ns(time)?, cpu, name, fields })
+    Some(LttngLine { at_ns: time_ns(time)?, cpu, name, fields })
 }
 
 /// What is between separators that are not in quotes, parentheses or inner braces.
@@ -139,26 +142,26 @@ fn time_ns(text: &str) -> Option<u64> {
 fn lost(text: &str) -> Option<(u32, u64)> {
     let lower = text.to_ascii_lowercase();
     let events = lower.split("discarded ").nth(1)?.split(' ').next()?.parse().ok()?;
-    let ends = text.split('"').filter_map(|part| part.rsplit_once('_')?.1.parse().ok());
-    Some((ends.last()?, events))
+    let mut ends = text.split('"').filter_map(|part| part.rsplit_once('_')?.1.parse().ok());
+    Some((ends.next_back()?, events))
 }
 
 /// How the file counts priorities.
 #[derive(Default)]
-struct Priorities {
+struct LttngPriorities {
     idle: Option<i64>,
     negative: bool,
     woken_max: i64,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Offsets {
+struct PriorityOffsets {
     switch: i64,
     wakeup: i64,
 }
 
-impl Priorities {
-    fn take(&mut self, line: &Line<'_>) {
+impl LttngPriorities {
+    fn take(&mut self, line: &LttngLine<'_>) {
         let number = |key| line.number(key);
         match line.name {
             "sched_switch" => {
@@ -176,17 +179,17 @@ impl Priorities {
     }
 
     /// The idle thread has 120 in the kernel. Some versions of LTTng subtract 100 from switches alone.
-    fn offsets(&self) -> Offsets {
+    fn offsets(&self) -> PriorityOffsets {
         let switch = match self.idle {
             _ if self.negative => 100,
             Some(idle) if idle != 20 => 0,
             _ => 100,
         };
-        Offsets { switch, wakeup: if self.woken_max > 40 { 0 } else { switch } }
+        PriorityOffsets { switch, wakeup: if self.woken_max > 40 { 0 } else { switch } }
     }
 }
 
-impl<'l> Line<'l> {
+impl<'l> LttngLine<'l> {
     /// The value of the event's own field, without quotes; of an enumeration its number.
     fn text(&self, key: &str) -> Option<Cow<'l, str>> {
         let value = self.fields.iter().rev().find(|(known, _)| *known == key)?.1;
@@ -252,31 +255,31 @@ fn state(bits: i64) -> &'static str {
 }
 
 #[derive(Default)]
-struct Machine {
-    priorities: Offsets,
+struct LttngMachine {
+    priorities: PriorityOffsets,
     /// Who has which CPU.
     current: HashMap<u32, String>,
     last_ns: u64,
     days_ns: u64,
 }
 
-impl Machine {
-    fn write(&mut self, line: &Line<'_>, output: &mut dyn Write) -> std::io::Result<()> {
+impl LttngMachine {
+    fn write(&mut self, line: &LttngLine<'_>, output: &mut dyn Write) -> std::io::Result<()> {
         // A clock of the day goes on after midnight.
         if line.at_ns + DAY_NS / 2 < self.last_ns && self.last_ns < DAY_NS {
             self.days_ns += DAY_NS;
         }
         self.last_ns = line.at_ns;
         let at_ns = line.at_ns + self.days_ns;
-        let next = (line.name == "sched_switch").then(|| {
-            Some(format!("{}-{}", line.text("next_comm")?, line.number("next_tid")?))
-        });
+        let next = (line.name == "sched_switch")
+            .then(|| Some(format!("{}-{}", line.text("next_comm")?, line.number("next_tid")?)));
         if let Some(text) = self.event(line) {
             let context = || Some(format!("{}-{}", line.text("procname")?, line.number("tid")?));
             let thread = match line.name {
-                "sched_switch" => {
-                    line.text("prev_comm").zip(line.number("prev_tid")).map(|(comm, tid)| format!("{comm}-{tid}"))
-                }
+                "sched_switch" => line
+                    .text("prev_comm")
+                    .zip(line.number("prev_tid"))
+                    .map(|(comm, tid)| format!("{comm}-{tid}")),
                 name if name.starts_with("sched_wak") => self.current.get(&line.cpu).cloned(),
                 _ => self.current.get(&line.cpu).cloned().or_else(context),
             };
@@ -293,15 +296,14 @@ impl Machine {
     }
 
     /// The event as the kernel prints it; `None` for one that says nothing of latency, or is not whole.
-    fn event(&self, line: &Line<'_>) -> Option<String> {
+    fn event(&self, line: &LttngLine<'_>) -> Option<String> {
         let number = |key: &str| Some(format!("{key}={}", line.number(key)?));
         let all = |name: &str, fields: &[Option<String>]| {
             let fields: Option<Vec<String>> = fields.iter().cloned().collect();
             Some(format!("{name}: {}", fields?.join(" ")))
         };
-        let timer = |name: &str, rest: &[Option<String>]| {
-            all(name, &[&[line.address("hrtimer")], rest].concat())
-        };
+        let timer =
+            |name: &str, rest: &[Option<String>]| all(name, &[&[line.address("hrtimer")], rest].concat());
         Some(match line.name {
             "sched_switch" => format!(
                 "sched_switch: {} prev_state={} ==> {}",
@@ -345,7 +347,9 @@ impl Machine {
                 timer("hrtimer_expire_entry", &[line.address("function"), number("now")])?
             }
             "timer_hrtimer_expire_exit" => timer("hrtimer_expire_exit", &[])?,
-            "timer_expire_entry" => all(line.name, &[line.address("timer"), line.address("function"), number("now")])?,
+            "timer_expire_entry" => {
+                all(line.name, &[line.address("timer"), line.address("function"), number("now")])?
+            }
             "timer_expire_exit" | "timer_cancel" => all(line.name, &[line.address("timer")])?,
             "workqueue_execute_start" => format!(
                 "workqueue_execute_start: work struct {}: function {}",
@@ -353,7 +357,10 @@ impl Machine {
                 line.address("function")?.trim_start_matches("function=")
             ),
             "workqueue_execute_end" => {
-                format!("workqueue_execute_end: work struct {}", line.address("work")?.trim_start_matches("work="))
+                format!(
+                    "workqueue_execute_end: work struct {}",
+                    line.address("work")?.trim_start_matches("work=")
+                )
             }
             "power_cpu_idle" => format!("cpu_idle: state={} cpu_id={}", line.number("state")?, line.cpu),
             name => match name.strip_prefix("x86_irq_vectors_") {
