@@ -281,11 +281,49 @@ fn silent_and_slow_clients_lose_their_connection_within_seconds_and_others_are_a
     eprintln!("all closed after {:?}", begun.elapsed());
     assert!(begun.elapsed() < Duration::from_secs(25), "{:?}", begun.elapsed());
     assert!(trickled.join().unwrap() < Duration::from_secs(25));
-    // More than there may be: those that are too many are closed at once, and all others after ten seconds.
-    let many: Vec<_> = (0..700).filter_map(|_| TcpStream::connect(address).ok()).collect();
-    assert!(many.len() > 500);
-    std::thread::sleep(Duration::from_secs(15));
-    assert_eq!(status(&get(address, "/")), 200, "after they were closed");
+}
+
+#[test]
+fn a_request_is_answered_while_more_heads_wait_than_there_may_be_connections() {
+    let folder = tempfile::tempdir().unwrap();
+    make_run(&folder.path().join("run"));
+    let address = begin(folder.path(), Owners::OwnAndRoot, None);
+    let head = b"GET / HTTP/1.1\r\nHost: localhost\r\n";
+    let connect = || {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(ANSWER_MAX)).unwrap();
+        stream.write_all(head).map(|()| stream)
+    };
+    // One that was answered, and asks again after the others.
+    let mut kept = connect().unwrap();
+    let answered = |stream: &mut TcpStream| {
+        stream.write_all(b"\r\n").unwrap();
+        let mut seen = Vec::new();
+        let mut bytes = [0; 4096];
+        while !seen.ends_with(b"</html>\n") && !seen.ends_with(b"</html>") {
+            let read = stream.read(&mut bytes).unwrap();
+            assert_ne!(read, 0, "{}", String::from_utf8_lossy(&seen));
+            seen.extend(&bytes[..read]);
+        }
+        status(&String::from_utf8_lossy(&seen))
+    };
+    assert_eq!(answered(&mut kept), 200);
+    let mut open = Vec::new();
+    for number in 0..900 {
+        open.extend(connect());
+        if number % 150 == 149 {
+            assert_eq!(status(&get(address, "/")), 200, "after {number} heads");
+        }
+    }
+    kept.write_all(head).unwrap();
+    assert_eq!(answered(&mut kept), 200);
+    // The oldest were closed, and the newest may go on.
+    let mut newest = open.pop().unwrap();
+    assert_eq!(answered(&mut newest), 200);
+    let mut rest = Vec::new();
+    let oldest = open[0].read_to_end(&mut rest);
+    assert!(oldest.is_ok() || oldest.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset));
+    assert!(rest.is_empty());
 }
 
 /// The other user, as a process: this program again.

@@ -12,17 +12,20 @@ use crate::folder::Folder;
 use crate::info::{ExecutionState, RunInfo};
 use crate::latency_records;
 use crate::manifest::{self, Flush, Listed, Manifest, Origin, Part, parts_of};
-use crate::segment;
+use crate::segment::{self, Room};
 use crate::tables::{Apart, Keyed, NAMES, Rows, Table};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::mpsc::sync_channel;
+use std::sync::{Mutex, PoisonError};
 use whylate_core::result::{RunState, Verdict};
 use whylate_core::{Warning, WarningCode};
 
 /// How many threads read segments at once: each holds the rows of one in memory.
 const THREADS_MAX: usize = 4;
+/// One segment at a time may take more than [`ROOM_BESIDE`], whoever reads it.
+static LARGE: Mutex<()> = Mutex::new(());
 
 /// Threads that read on this machine.
 pub(crate) fn threads() -> usize {
@@ -269,36 +272,52 @@ impl Reader {
         self.numbers.iter().map(|number| self.segment(*number))
     }
 
-    /// Gives each segment to `take`, oldest first, while other threads read those that come next.
+    /// Gives each segment to `take`, oldest first, while other threads read those that come next. One that is too large to be read
+    /// beside others is read alone when it is its turn.
     pub(crate) fn each_segment(&self, mut take: impl FnMut(Segment)) {
+        let mut take_read = |(number, read): (u32, Option<Segment>)| {
+            let alone = read.is_none().then(|| LARGE.lock().unwrap_or_else(PoisonError::into_inner));
+            take(read.unwrap_or_else(|| self.segment(number)));
+            drop(alone);
+        };
         let threads = threads();
         std::thread::scope(|scope| {
             let read_every = |first| {
                 let (sender, receiver) = sync_channel(0);
                 let mut numbers = self.numbers.iter().skip(first).step_by(threads);
                 // Ends early only where nobody takes them any more.
-                let work = move || numbers.all(|number| sender.send(self.segment(*number)).is_ok());
+                let work = move || numbers.all(|number| sender.send((*number, self.beside(*number))).is_ok());
                 std::thread::Builder::new().spawn_scoped(scope, work).ok().map(|_| receiver)
             };
             let receivers: Option<Vec<_>> = (0..threads).map(read_every).collect();
             let Some(receivers) = receivers else {
                 // Too little memory for other threads.
-                return self.segments().for_each(&mut take);
+                return self.numbers.iter().for_each(|number| take_read((*number, None)));
             };
             let in_order = receivers.iter().cycle().take(self.numbers.len());
-            in_order.filter_map(|receiver| receiver.recv().ok()).for_each(&mut take);
+            in_order.filter_map(|receiver| receiver.recv().ok()).for_each(take_read);
         });
     }
 
     fn segment(&self, number: u32) -> Segment {
+        let mut reader = self.segment_reader(number, segment::ROOM);
+        let rows = Rows::read(&mut reader);
+        reader.into_segment(rows, &self.info)
+    }
+
+    /// The same beside others; `None` where there is not enough room for that.
+    fn beside(&self, number: u32) -> Option<Segment> {
+        let mut reader = self.segment_reader(number, segment::ROOM_BESIDE);
+        let rows = Rows::read(&mut reader);
+        (!reader.lacks_room).then(|| reader.into_segment(rows, &self.info))
+    }
+
+    fn segment_reader(&self, number: u32, room: usize) -> SegmentReader<'_> {
         let flush = self.manifest.as_ref().and_then(|manifest| match manifest.origin(number) {
             Origin::Listed(flush) => Some(flush),
             _ => None,
         });
-        let mut reader =
-            SegmentReader { run: &self.folder, number, flush, unread: Vec::new(), apart: Apart::default() };
-        let rows = Rows::read(&mut reader);
-        reader.into_segment(rows, &self.info)
+        SegmentReader::new(&self.folder, number, flush, room)
     }
 }
 
@@ -316,7 +335,7 @@ pub(crate) fn require_folder(path: &Path) -> Result<Folder, StoreError> {
 
 /// The rows of a segment of a run that this process writes; `None` where a table of it cannot be read.
 pub(crate) fn own_rows(run: &Folder, number: u32) -> Option<Rows> {
-    let mut reader = SegmentReader { run, number, flush: None, unread: Vec::new(), apart: Apart::default() };
+    let mut reader = SegmentReader::new(run, number, None, segment::ROOM);
     let rows = Rows::read(&mut reader);
     (reader.unread.is_empty() && reader.apart.intervals.is_empty()).then_some(rows)
 }
@@ -330,9 +349,17 @@ pub(crate) struct SegmentReader<'r> {
     /// Tables that cannot be read, and why.
     unread: Vec<(&'static str, String)>,
     apart: Apart,
+    room: Room,
+    /// Whether a table would take more.
+    lacks_room: bool,
 }
 
-impl SegmentReader<'_> {
+impl<'r> SegmentReader<'r> {
+    fn new(run: &'r Folder, number: u32, flush: Option<&'r Flush>, room: usize) -> Self {
+        let (unread, apart) = (Vec::new(), Apart::default());
+        Self { run, number, flush, unread, apart, room: Room(room), lacks_room: false }
+    }
+
     /// The rows of one table; none when its file cannot be read.
     pub(crate) fn read<R: Table>(&mut self) -> Vec<Keyed<R, R::Key>> {
         let listed = self.flush.map(|flush| flush.tables.iter().find(|listed| listed.name == R::NAME));
@@ -342,12 +369,34 @@ impl SegmentReader<'_> {
             (Ok(None), None | Some(None)) => Ok(Vec::new()),
             (Ok(None), Some(Some(_))) => Err("it is missing".to_owned()),
             (Ok(Some(_)), Some(None)) => Err("the manifest does not list it".to_owned()),
-            (Ok(Some(bytes)), Some(Some(listed))) => read_listed::<R>(bytes, listed),
-            (Ok(Some(bytes)), None) => decode::<R>(bytes),
+            (Ok(Some(bytes)), Some(Some(listed))) => self.read_listed::<R>(bytes, listed),
+            (Ok(Some(bytes)), None) => self.decode::<R>(bytes),
         };
         rows.unwrap_or_else(|reason| {
             self.unread.push((R::NAME, reason));
             Vec::new()
+        })
+    }
+
+    fn read_listed<R: Table>(&mut self, bytes: Vec<u8>, listed: &Listed) -> Result<Vec<Keyed<R, R::Key>>, String> {
+        if !listed.is(&bytes) {
+            // What it says of itself is the better reason.
+            segment::verify(&bytes).map_err(|damage| damage.to_string())?;
+            return Err("it is not the file that the manifest lists".to_owned());
+        }
+        let rows = self.decode::<R>(bytes)?;
+        match listed.rows {
+            Some(count) if count != rows.len() as u64 => {
+                Err(format!("it has {} rows, not {count}", rows.len()))
+            }
+            _ => Ok(rows),
+        }
+    }
+
+    fn decode<R: Table>(&mut self, bytes: Vec<u8>) -> Result<Vec<Keyed<R, R::Key>>, String> {
+        segment::decode::<R>(bytes.into(), &mut self.room).map_err(|damage| {
+            self.lacks_room |= matches!(damage, segment::Damage::Room);
+            damage.to_string()
         })
     }
 
@@ -380,23 +429,6 @@ impl SegmentReader<'_> {
         segment.add_apart(apart, flush.is_some(), info);
         segment
     }
-}
-
-fn read_listed<R: Table>(bytes: Vec<u8>, listed: &Listed) -> Result<Vec<Keyed<R, R::Key>>, String> {
-    if !listed.is(&bytes) {
-        // What it says of itself is the better reason.
-        segment::verify(&bytes).map_err(|damage| damage.to_string())?;
-        return Err("it is not the file that the manifest lists".to_owned());
-    }
-    let rows = decode::<R>(bytes)?;
-    match listed.rows {
-        Some(count) if count != rows.len() as u64 => Err(format!("it has {} rows, not {count}", rows.len())),
-        _ => Ok(rows),
-    }
-}
-
-fn decode<R: Table>(bytes: Vec<u8>) -> Result<Vec<Keyed<R, R::Key>>, String> {
-    segment::decode::<R>(bytes.into()).map_err(|damage| damage.to_string())
 }
 
 impl Segment {

@@ -5,7 +5,8 @@
 //! bytes. A file that was cut off or changed on disk is thus recognised before any of it is decoded.
 
 use crate::folder::Folder;
-use crate::tables::column::{Column, ColumnValues, Damage, Layout, MISSING};
+pub(crate) use crate::tables::column::Damage;
+use crate::tables::column::{Column, ColumnValues, Layout, MISSING};
 use crate::tables::{Key, Keyed, RUN, Table, shapes};
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding, GzipLevel, LogicalType, Repetition, Type as PhysicalType};
@@ -20,6 +21,8 @@ use std::iter;
 use std::path::Path;
 use std::sync::Arc;
 
+mod pages;
+
 /// Comes before the checksum.
 const MARK: &[u8; 8] = b"whylate1";
 /// What the footer says of the program that wrote it, before its version.
@@ -31,12 +34,31 @@ const TAIL_LEN: usize = 8;
 /// In the simulated day (`examples/simulate_day.rs`) level 9 makes the files less than 0.1 % smaller.
 const GZIP_LEVEL: u32 = 6;
 
-/// What the rows of a table may take in memory: a few packed bytes can say that there are millions. Far more than those of
-/// a flush.
-const ROWS_BYTES_MAX: usize = 256 << 20;
+/// What a segment may take in memory while it is read: a few packed bytes can say that there are millions of rows. Far more than
+/// those of a flush; merged segments have a few MiB.
+pub(crate) const ROOM: usize = 224 << 20;
+/// Of one that is read beside others, which may be 16.
+pub(crate) const ROOM_BESIDE: usize = 12 << 20;
 
 /// No table of a segment is nearly as large, and several are read at once.
-pub(crate) const BYTES_MAX: u64 = 64 << 20;
+pub(crate) const BYTES_MAX: u64 = 32 << 20;
+/// The same of a footer, which takes many times its length when it is parsed.
+const FOOTER_MAX: usize = 1 << 20;
+/// What a value takes beside its row until it is in it.
+const VALUE: usize = 40;
+
+/// The memory that is left for a segment, in bytes.
+#[derive(Debug)]
+pub(crate) struct Room(pub(crate) usize);
+
+impl Room {
+    /// Takes memory for so many rows or bytes.
+    fn take(&mut self, count: usize, bytes: usize) -> Result<(), Damage> {
+        let left = count.checked_mul(bytes).and_then(|bytes| self.0.checked_sub(bytes));
+        self.0 = left.ok_or(Damage::Room)?;
+        Ok(())
+    }
+}
 
 /// The file of a table; `None` where there is none.
 pub(crate) fn bytes(run: &Folder, table: &str, number: u32) -> io::Result<Option<Vec<u8>>> {
@@ -150,6 +172,9 @@ pub(crate) fn verify(file: &[u8]) -> Result<(), Damage> {
         return Err(Damage::TooShort(file.len()));
     }
     let at = mark_position(file).ok_or(Damage::NoMark)?;
+    if file.len() - at > FOOTER_MAX {
+        return Err(Damage::Room);
+    }
     let (mark, sum) = file[at..at + MARK_LEN].split_at(MARK.len());
     match mark == MARK {
         false => Err(Damage::NoMark),
@@ -159,29 +184,37 @@ pub(crate) fn verify(file: &[u8]) -> Result<(), Damage> {
 }
 
 /// Decodes a segment. Neighbours with the same key share one.
-pub(crate) fn decode<R: Table>(file: Bytes) -> Result<Vec<Keyed<R, R::Key>>, Damage> {
+pub(crate) fn decode<R: Table>(file: Bytes, room: &mut Room) -> Result<Vec<Keyed<R, R::Key>>, Damage> {
     verify(&file)?;
-    let reader = SerializedFileReader::new(file)?;
+    Room(room.0).take(1, file.len())?;
+    let reader = SerializedFileReader::new(file.clone())?;
     let mut decoded: Vec<Keyed<R, R::Key>> = Vec::new();
-    let mut left = ROWS_BYTES_MAX / size_of::<Keyed<R, R::Key>>();
     for index in 0..reader.num_row_groups() {
         let group = reader.get_row_group(index)?;
         // Checked before memory is allocated.
         let rows = group.metadata().num_rows();
-        let fitting = usize::try_from(rows).ok().and_then(|rows| left.checked_sub(rows));
-        left = fitting.ok_or(Damage::Rows(rows))?;
-        let keys = read_columns(group.as_ref(), R::Key::COLUMNS).collect::<Result<Vec<_>, Damage>>()?;
-        let mut rows = vec![R::default(); row_count(group.as_ref())];
-        for columns in [R::COLUMNS, R::more_columns()] {
-            for values in read_columns(group.as_ref(), columns) {
+        let count = usize::try_from(rows).map_err(|_| Damage::Rows(rows))?;
+        room.take(count, size_of::<Keyed<R, R::Key>>())?;
+        // Also what is given back once the rows are whole.
+        let mut beside = Room(room.0);
+        beside.take(1, file.len())?;
+        beside.take(count, size_of::<R>() + VALUE * (R::Key::COLUMNS.len() + 1))?;
+        let columns = Columns { file: &file, group: group.as_ref(), rows: count };
+        let without_texts = beside.0;
+        let keys = columns.read(R::Key::COLUMNS, &mut beside).collect::<Result<Vec<_>, Damage>>()?;
+        let mut rows = vec![R::default(); count];
+        for of_row in [R::COLUMNS, R::more_columns()] {
+            for values in columns.read(of_row, &mut beside) {
                 values?.fill(&mut rows)?;
             }
         }
+        room.take(1, without_texts - beside.0)?;
         decoded.reserve(rows.len());
         for (number, row) in rows.into_iter().enumerate() {
             let key = match decoded.last() {
                 Some((last, _)) if keys.iter().all(|values| values.is_repeated(number)) => Arc::clone(last),
                 _ => {
+                    room.take(1, size_of::<R::Key>())?;
                     let mut key = R::Key::default();
                     keys.iter().try_for_each(|values| values.set(&mut key, number))?;
                     Arc::new(key)
@@ -193,26 +226,44 @@ pub(crate) fn decode<R: Table>(file: Bytes) -> Result<Vec<Keyed<R, R::Key>>, Dam
     Ok(decoded)
 }
 
-fn row_count(group: &dyn RowGroupReader) -> usize {
-    usize::try_from(group.metadata().num_rows()).unwrap_or(0)
+/// The columns of a row group.
+struct Columns<'f> {
+    file: &'f [u8],
+    group: &'f dyn RowGroupReader,
+    rows: usize,
 }
 
-/// Reads the columns of a row group by their names, each when it is asked for.
-fn read_columns<R>(
-    group: &dyn RowGroupReader,
-    columns: &'static [Column<R>],
-) -> impl Iterator<Item = Result<ColumnValues<R>, Damage>> {
-    columns.iter().filter_map(move |Column { number, shape, read, .. }| {
-        let in_file = group.metadata().columns();
-        match in_file.iter().position(|column| column.column_path().string() == shape.name) {
-            Some(index) => {
-                let column = group.get_column_reader(index).map_err(Damage::from);
-                Some(column.and_then(|column| read(*number, column, row_count(group))))
+impl Columns<'_> {
+    /// Reads columns by their names, each when it is asked for.
+    fn read<R>(
+        &self,
+        columns: &'static [Column<R>],
+        room: &mut Room,
+    ) -> impl Iterator<Item = Result<ColumnValues<R>, Damage>> {
+        columns.iter().filter_map(move |column| {
+            let in_file = self.group.metadata().columns();
+            match in_file.iter().position(|other| other.column_path().string() == column.shape.name) {
+                Some(index) => Some(self.read_one(column, index, room)),
+                None if column.shape.optional => None,
+                None => Some(Err(Damage::Column(column.shape.name, MISSING))),
             }
-            None if shape.optional => None,
-            None => Some(Err(Damage::Column(shape.name, MISSING))),
-        }
-    })
+        })
+    }
+
+    fn read_one<R>(&self, column: &Column<R>, index: usize, room: &mut Room) -> Result<ColumnValues<R>, Damage> {
+        let in_file = self.group.metadata().column(index);
+        let (begin, length) = in_file.byte_range();
+        let place = usize::try_from(begin).ok().zip(usize::try_from(length).ok());
+        let pages = place.and_then(|(begin, length)| self.file.get(begin..begin.checked_add(length)?));
+        let is_packed = in_file.compression() != Compression::UNCOMPRESSED;
+        let inflated = pages.and_then(|pages| pages::inflated(pages, is_packed));
+        let inflated = inflated.ok_or(Damage::Column(column.shape.name, "has pages that are none, or too large"))?;
+        // Texts stay in the pages until all rows have theirs.
+        Room(room.0).take(1, inflated)?;
+        let values = (column.read)(column.number, self.group.get_column_reader(index)?, self.rows)?;
+        room.take(1, values.heap())?;
+        Ok(values)
+    }
 }
 
 #[cfg(test)]
@@ -264,21 +315,32 @@ mod tests {
             })
             .collect();
         let file = encode("run", &rows).unwrap();
-        decode::<Interval>(file.into()).map_err(|damage| damage.to_string())
+        decode::<Interval>(file.into(), &mut Room(ROOM)).map_err(|damage| damage.to_string())
     }
 
     #[test]
     fn few_packed_bytes_do_not_take_all_memory() {
-        let many = ROWS_BYTES_MAX / size_of::<Keyed<Interval, RowKey>>() + 1;
+        let many = ROOM / size_of::<Keyed<Interval, RowKey>>() / 2;
         let key = Arc::new(RowKey::default());
         let file = encode("run", &vec![(Arc::clone(&key), Shorter(Other::default())); many]).unwrap();
         assert!(file.len() < 1 << 20, "{}", file.len());
-        assert!(matches!(decode::<Interval>(file.into()), Err(Damage::Rows(_))));
+        assert!(matches!(decode::<Interval>(file.into(), &mut Room(ROOM)), Err(Damage::Room)));
         // Each row would get a copy of it.
         let other = Other { model: "m".repeat(1 << 20), ..Other::default() };
-        let file = encode("run", &vec![(key, Changed(other)); 200]).unwrap();
+        let file = encode("run", &vec![(key, Changed(other)); 300]).unwrap();
         assert!(file.len() < 4 << 20, "{}", file.len());
-        assert!(matches!(decode::<Changed>(file.into()), Err(Damage::Column("cpu", _))));
+        assert!(matches!(decode::<Changed>(file.into(), &mut Room(ROOM)), Err(Damage::Room)));
+    }
+
+    #[test]
+    fn what_is_left_of_a_segment_s_memory_is_for_its_next_table() {
+        let rows = vec![(Arc::new(RowKey::default()), Shorter(Other::default())); 1000];
+        let file = encode("run", &rows).unwrap();
+        let mut room = Room(ROOM);
+        assert_eq!(decode::<Shorter>(file.clone().into(), &mut room).unwrap().len(), 1000);
+        let taken = ROOM - room.0;
+        assert!(taken >= 1000 * size_of::<Keyed<Shorter, RowKey>>() && taken < 1 << 20, "{taken}");
+        assert!(matches!(decode::<Shorter>(file.into(), &mut Room(taken)), Err(Damage::Room)));
     }
 
     #[test]

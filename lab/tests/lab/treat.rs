@@ -1,10 +1,14 @@
 //! Treatments on real kernels: kills at different moments, what has to be refused, who fights back, and hotplug with what
 //! is bound to a CPU.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use whylate_lab::suite::{self, LabTest};
+use whylate_core::CpuId;
 use whylate_lab::{Device, Guest, Kernel, LabError, Machine, Profile};
+use whylate_sys::schedule;
 
 /// How many times each kind of hotplug is killed.
 const KILLS: u32 = 4;
@@ -89,17 +93,65 @@ kill $bound"
     Ok(())
 }
 
-/// The number of settings of a walk. A fixed seed chooses the same ones each time; `WHYLATE_WALK=1` takes all.
+/// The number of settings of a walk. A fixed seed chooses the same ones each time; `WHYLATE_WALK=1` takes all, and
+/// `WHYLATE_WALK=/sys/block,/proc/sys/vm` those below these.
 const WALKED: u32 = 16;
+/// A walk over all goes by steps of so many: a guest that QEMU keeps at one instruction costs one step, and the next guest goes on there.
+const STEP: u32 = 100;
+
+/// What the steps of a walk have found together.
+#[derive(Clone, Default, Debug)]
+struct Walked {
+    tried: u64,
+    changed: u64,
+    refused: u64,
+    holes: u64,
+    /// The last setting that was tried.
+    last: String,
+}
+
+/// For each version of the kernel: it outlasts a guest.
+static WALKED_SO_FAR: Mutex<BTreeMap<String, Walked>> = Mutex::new(BTreeMap::new());
 
 fn walk(guest: &mut Guest) -> Result<(), LabError> {
-    let is_full = std::env::var_os("WHYLATE_WALK").is_some();
-    let (count, limit) = if is_full { (0, LIMIT * 12) } else { (WALKED, LIMIT) };
     let walk = include_str!("walk.py");
-    let script = format!("COUNT={count} SEED=1 python3 - <<'PYTHON'\n{walk}\nPYTHON\n");
-    let output = guest.start(&script)?.wait(limit)?;
-    let _ = writeln!(std::io::stderr(), "{}", output.stdout.trim_end());
-    assert_eq!(output.status, 0, "{}\n{}", output.stdout, output.stderr);
+    let Ok(of) = std::env::var("WHYLATE_WALK") else {
+        let script = format!("COUNT={WALKED} SEED=1 python3 - <<'PYTHON'\n{walk}\nPYTHON\n");
+        let output = guest.start(&script)?.wait(LIMIT)?;
+        let _ = writeln!(std::io::stderr(), "{}", output.stdout.trim_end());
+        assert_eq!(output.status, 0, "{}\n{}", output.stdout, output.stderr);
+        return Ok(());
+    };
+    let of = if of == "1" { "/" } else { &of };
+    let cpus = schedule::allowed_of_this_thread().map_err(|error| LabError::not_there(error.to_string()))?;
+    guest.tie_to(cpus.iter().last().unwrap_or(CpuId(0)));
+    let version = guest.kernel_version().to_owned();
+    let so_far = || WALKED_SO_FAR.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut walked = so_far().get(&version).cloned().unwrap_or_default();
+    loop {
+        let after = &walked.last;
+        let script = format!("OF='{of}' STEP={STEP} AFTER='{after}' python3 - <<'PYTHON'\n{walk}\nPYTHON\n");
+        let output = guest.start(&script)?.wait(LIMIT * 3)?;
+        let _ = writeln!(std::io::stderr(), "{}", output.stdout.trim_end());
+        let found = output.json("walk.json")?;
+        let figure = |name: &str| found[name].as_u64().unwrap_or_else(|| panic!("{name}: {found}"));
+        let last = found["last"].as_str().unwrap_or_default().to_owned();
+        walked = Walked {
+            tried: walked.tried + figure("tried"),
+            changed: walked.changed + figure("changed"),
+            refused: walked.refused + figure("refused"),
+            holes: walked.holes + figure("holes"),
+            last,
+        };
+        so_far().insert(version.clone(), walked.clone());
+        if figure("left") == 0 {
+            let settings = figure("settings");
+            let _ = writeln!(std::io::stderr(), "walked over {version}, {settings} settings: {walked:?}");
+            assert!(of != "/" || walked.tried >= settings, "{} of {settings} were tried", walked.tried);
+            break;
+        }
+    }
+    assert_eq!(walked.holes, 0, "see above");
     Ok(())
 }
 

@@ -1,10 +1,11 @@
-"""Sets each of the kernel's settings (or COUNT that SEED chooses, or those below OF) to another value, restores it, and
-compares all settings with what was before: once for BATCH of them, and after each one of them again where something
-differs. A value that also moves without a change is not quiet, and a difference counts when it comes a second time.
-Ends with 1 when there is one, or when `restore` fails."""
-import collections, glob, os, random, re, shutil, stat, subprocess, sys, time
+"""Sets each of the kernel's settings (or COUNT that SEED chooses, or those below OF; at most STEP of those after AFTER) to another
+value, restores it, and compares all settings with what was before: once for BATCH of them, and after each one of them again where
+something differs. A value that also moves without a change is not quiet, and a difference counts when it comes a second time.
+Writes what it found into $OUT/walk.json. Ends with 1 when there is a difference, or when `restore` fails."""
+import collections, glob, json, os, random, re, shutil, stat, subprocess, sys, time
 
 COUNT, SEED, OF = int(os.environ.get("COUNT", "0")), os.environ.get("SEED", "0"), os.environ.get("OF", "")
+AFTER, STEP = os.environ.get("AFTER", ""), int(os.environ.get("STEP", "0"))
 BATCH = 8
 os.environ["WHYLATE_STATE_DIR"] = "/tmp/walk"
 GROUP = "/sys/fs/cgroup/walked"
@@ -239,6 +240,8 @@ def main():
         chosen = random.Random(SEED)
         known = [path for path in tried if path in known]
         tried = chosen.sample(known, min(COUNT // 4, len(known))) + chosen.sample(tried, min(COUNT, len(tried)))
+    left = [path for path in tried if path > AFTER] if STEP else tried
+    tried = left[: STEP or None]
     began, walk = time.time(), Walk()
     for first in range(0, len(tried), BATCH):
         walk.batch(tried[first : first + BATCH])
@@ -254,6 +257,12 @@ def main():
         f"walk: seed {SEED}, {len(everything)} settings, {len(set(tried))} tried, {len(walk.changed)} changed and restored,"
         f" {len(walk.refused)} refused, {len(walk.holes)} holes, {time.time() - began:.0f} s"
     )
+    figures = {
+        "settings": len(everything), "tried": len(set(tried)), "changed": len(walk.changed), "refused": len(walk.refused),
+        "holes": len(walk.holes), "left": len(left) - len(tried), "last": tried[-1] if tried else "",
+    }
+    with open(f"{os.environ['OUT']}/walk.json", "w") as file:
+        json.dump(figures, file)
     return min(len(walk.holes), 1)
 
 

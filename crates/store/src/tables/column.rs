@@ -5,6 +5,7 @@ use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{AsBytes, ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedColumnWriter;
+use std::any::TypeId;
 use std::str;
 use whylate_core::CpuId;
 use whylate_core::quantity::{Row, TABLE, Valued};
@@ -55,6 +56,8 @@ pub(crate) trait Values<R> {
     fn set(&self, row: &mut R, number: usize) -> Result<(), Damage>;
     /// Whether the value with that number is the same as the one before it.
     fn is_repeated(&self, number: usize) -> bool;
+    /// Bytes that rows take for them beside themselves.
+    fn heap(&self) -> usize;
 }
 
 /// The columns of rows of a type, in order: `columns![row: Type => Layout "name" row.field, ...]`. The type of the
@@ -86,6 +89,8 @@ pub(crate) enum Damage {
     Checksum,
     #[error("it says that it has {0} rows")]
     Rows(i64),
+    #[error("it takes more memory than any segment of a run")]
+    Room,
     #[error("the column `{0}` {1}")]
     Column(&'static str, &'static str),
     #[error("{0}")]
@@ -136,9 +141,6 @@ pub(crate) fn read<R: 'static, V: Value>(
         return Err(Damage::Column(name, "has another type"));
     };
     let (values, levels) = read_values(column, rows)?;
-    if values.iter().map(|value| value.as_bytes().len()).sum::<usize>() > VALUES_BYTES_MAX {
-        return Err(Damage::Column(name, "has more text than is kept in memory"));
-    }
     // A required column has no levels: every value is there.
     let found = if V::OPTIONAL && !levels.is_empty() { levels.len() } else { values.len() };
     match found == rows {
@@ -201,6 +203,10 @@ impl<T: Valued + Clone> Values<Interval> for ReadQuantity<T> {
     fn is_repeated(&self, number: usize) -> bool {
         self.values.is_repeated(number)
     }
+
+    fn heap(&self) -> usize {
+        0
+    }
 }
 
 /// The values that are there, and for each row whether it has one.
@@ -238,6 +244,17 @@ impl<R, V: Value> Values<R> for ReadValues<R, V> {
 
     fn is_repeated(&self, number: usize) -> bool {
         number > 0 && self.values.get(number) == self.values.get(number - 1)
+    }
+
+    fn heap(&self) -> usize {
+        if V::Physical::get_physical_type() != PhysicalType::BYTE_ARRAY {
+            return 0;
+        }
+        let is_list = TypeId::of::<V>() == TypeId::of::<Vec<String>>();
+        let words = |text: &[u8]| if is_list { WORD * (1 + text.iter().filter(|it| **it == b' ').count()) } else { 0 };
+        // In a file a text that many rows have is there once.
+        let of_value = |value: &Stored<V>| value.as_bytes().len() + words(value.as_bytes());
+        self.values.iter().map(of_value).sum()
     }
 }
 
@@ -314,8 +331,8 @@ values! {
         |it, stored| set(it, stored.map(|bytes| text(bytes).map(str::to_owned)).transpose());
 }
 
-/// In a file a text that many rows have is there once.
-const VALUES_BYTES_MAX: usize = 128 << 20;
+/// What a word of a list of names takes beside its letters.
+const WORD: usize = 56;
 
 const NEGATIVE: &str = "has a negative value";
 
