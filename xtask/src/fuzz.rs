@@ -1,6 +1,6 @@
 //! Runs the fuzz targets of `fuzz/` with cargo-fuzz on a nightly toolchain.
 
-use crate::process;
+use crate::{process, suite};
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use std::process::Command;
@@ -44,6 +44,18 @@ pub(crate) fn run(root: &Path, seconds: u64, only: &[&str]) -> Result<()> {
         process::run(&mut fuzz)?;
     }
     Ok(())
+}
+
+/// Whether the targets still compile: they are no part of the workspace.
+///
+/// # Errors
+/// When they do not.
+pub(crate) fn check(root: &Path) -> Result<()> {
+    let folder = process::target_folder(root)?.join("fuzz");
+    let mut cargo = process::nice_cargo(&root.join("fuzz"), suite::NICENESS);
+    // Nothing is linked, so libFuzzer itself need not be built.
+    cargo.arg("check").arg("--target-dir").arg(folder).env("CUSTOM_LIBFUZZER_PATH", "libFuzzer");
+    process::run(&mut cargo)
 }
 
 /// Names of the fuzz targets, sorted.

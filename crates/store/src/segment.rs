@@ -326,10 +326,13 @@ mod tests {
         assert!(file.len() < 1 << 20, "{}", file.len());
         assert!(matches!(decode::<Interval>(file.into(), &mut Room(ROOM)), Err(Damage::Room)));
         // Each row would get a copy of it.
-        let other = Other { model: "m".repeat(1 << 20), ..Other::default() };
-        let file = encode("run", &vec![(key, Changed(other)); 300]).unwrap();
+        let other = Other { model: "m".repeat(60 << 10), ..Other::default() };
+        let file = encode("run", &vec![(Arc::clone(&key), Changed(other)); 4000]).unwrap();
         assert!(file.len() < 4 << 20, "{}", file.len());
         assert!(matches!(decode::<Changed>(file.into(), &mut Room(ROOM)), Err(Damage::Room)));
+        let other = Other { model: "m".repeat(70 << 10), ..Other::default() };
+        let file = encode("run", &[(key, Changed(other))]).unwrap();
+        assert!(matches!(decode::<Changed>(file.into(), &mut Room(ROOM)), Err(Damage::Column("cpu", _))));
     }
 
     #[test]

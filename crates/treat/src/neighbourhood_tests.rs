@@ -154,3 +154,45 @@ fn whatever_a_walk_finds_can_be_noted_and_brought_back() {
         assert_eq!(claims::check(&moved_change(&path, &old, None), &old, &root), Ok(()), "{path}");
     }
 }
+
+/// A disk that nothing uses: its read-ahead by its two names.
+fn unused_disk() -> Option<[String; 2]> {
+    let is_unused = |path: &std::path::Path| {
+        let name = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("loop"));
+        name && !path.join("loop").exists() && path.join("bdi/read_ahead_kb").exists()
+    };
+    let disk = fs::read_dir("/sys/block").ok()?.flatten().map(|entry| entry.path()).find(|path| is_unused(path))?;
+    Some(["queue", "bdi"].map(|folder| disk.join(folder).join("read_ahead_kb").display().to_string()))
+}
+
+#[test]
+fn a_value_with_two_names_comes_back_in_either_order() {
+    let root = HostRoot::real();
+    let Some(mut names) = unused_disk().filter(|_| rustix::process::geteuid().is_root()) else {
+        eprintln!("skipped: there is no loop device without a file, or this is not root");
+        return;
+    };
+    for turn in 0..2 {
+        let [first, second] = &names;
+        let now = || fs::read_to_string(first).unwrap().trim().to_owned();
+        let before = now();
+        let state = tempfile::tempdir().unwrap();
+        let place = JournalPlace::new(state.path(), &format!("names-{turn}-{}", std::process::id()));
+        let mut guard = Guard::begin(&place, &root, holder(&root)).unwrap();
+        guard.apply("a", &[Change::required(Target::file(first.as_str()), "256", "tries")]).unwrap();
+        guard.apply("b", &[Change::required(Target::file(second.as_str()), "512", "tries")]).unwrap();
+        assert_eq!(now(), "512");
+        let report = guard.undo();
+        assert_eq!(now(), before, "{report:?}");
+        assert!(report.is_complete(), "{report:?}");
+        assert!(report.outcomes.iter().all(|undone| undone.fate == Fate::Restored), "{report:?}");
+        // What somebody else sets stays, by whichever name.
+        guard.apply("a", &[Change::required(Target::file(first.as_str()), "256", "tries")]).unwrap();
+        set(second, "64");
+        let report = guard.undo();
+        assert_eq!(now(), "64");
+        assert!(report.outcomes.iter().any(|undone| matches!(undone.fate, Fate::LeftAlone { .. })), "{report:?}");
+        set(first, &before);
+        names.reverse();
+    }
+}

@@ -132,10 +132,27 @@ pub(crate) fn of_kernel(target: &Target, root: &HostRoot) -> Option<String> {
     if fs::metadata(root.path(path)).is_ok_and(|about| !about.is_file()) {
         return None;
     }
-    let real = fs::canonicalize(root.path(path));
+    let own = without_links(path, root).unwrap_or_else(|| path.clone());
+    Some(other_name(&own).and_then(|other| without_links(&other, root)).unwrap_or(own))
+}
+
+/// Where a file is in truth; `None` where it is not there.
+fn without_links(path: &str, root: &HostRoot) -> Option<String> {
     let top = fs::canonicalize(root.path("/")).unwrap_or_default();
-    let inside = real.ok().and_then(|real| Some(format!("/{}", real.strip_prefix(top).ok()?.to_str()?)));
-    Some(inside.unwrap_or_else(|| path.clone()))
+    let real = fs::canonicalize(root.path(path)).ok()?;
+    Some(format!("/{}", real.strip_prefix(top).ok()?.to_str()?))
+}
+
+/// The name by which a value goes that the kernel has under two.
+fn other_name(path: &str) -> Option<String> {
+    let disk = || path.strip_prefix("/sys/devices/virtual/bdi/")?.strip_suffix("/read_ahead_kb");
+    if let Some(number) = disk() {
+        return Some(format!("/sys/dev/block/{number}/queue/read_ahead_kb"));
+    }
+    let of_kernel = path.strip_prefix("/sys/module/kernel/parameters/");
+    let of_kernel = of_kernel.map(|name| format!("/proc/sys/kernel/{name}"));
+    let is_buckets = path == "/sys/module/nf_conntrack/parameters/hashsize";
+    of_kernel.or_else(|| is_buckets.then(|| "/proc/sys/net/netfilter/nf_conntrack_buckets".to_owned()))
 }
 
 /// What a setting belongs to: settings of one area move together.
@@ -225,5 +242,27 @@ mod tests {
         assert_eq!(walk.into_keys().collect::<BTreeSet<_>>(), BTreeSet::from([scheduler.clone(), expire]));
         // Also what is not in the queue: `cache_type` moves `write_cache`.
         assert!(is_near("/sys/devices/x/block/vda/cache_type", &scheduler));
+    }
+
+    #[test]
+    fn a_value_with_two_names_is_one_setting() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = HostRoot::at(folder.path());
+        let names = [
+            ("/sys/dev/block/254:0/queue/read_ahead_kb", "/sys/devices/virtual/bdi/254:0/read_ahead_kb"),
+            ("/proc/sys/kernel/panic", "/sys/module/kernel/parameters/panic"),
+            ("/proc/sys/net/netfilter/nf_conntrack_buckets", "/sys/module/nf_conntrack/parameters/hashsize"),
+        ];
+        for (one, other) in names {
+            let own = |path: &str| of_kernel(&Target::file(path), &root).unwrap();
+            fs::create_dir_all(root.path(other).parent().unwrap()).unwrap();
+            fs::write(root.path(other), "1\n").unwrap();
+            assert_eq!(own(other), other, "it has the other name alone");
+            fs::create_dir_all(root.path(one).parent().unwrap()).unwrap();
+            fs::write(root.path(one), "1\n").unwrap();
+            assert_eq!((own(one), own(other)), (one.to_owned(), one.to_owned()));
+            assert_eq!(Scope::of([&Target::file(other)], &root), Scope::of([&Target::file(one)], &root));
+        }
+        assert_eq!(other_name("/sys/devices/virtual/bdi/254:0/max_ratio"), None);
     }
 }

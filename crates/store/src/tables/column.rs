@@ -141,6 +141,10 @@ pub(crate) fn read<R: 'static, V: Value>(
         return Err(Damage::Column(name, "has another type"));
     };
     let (values, levels) = read_values(column, rows)?;
+    let is_text = V::Physical::get_physical_type() == PhysicalType::BYTE_ARRAY;
+    if is_text && values.iter().any(|value| value.as_bytes().len() > TEXT_MAX) {
+        return Err(Damage::Column(name, "has a text that is longer than any"));
+    }
     // A required column has no levels: every value is there.
     let found = if V::OPTIONAL && !levels.is_empty() { levels.len() } else { values.len() };
     match found == rows {
@@ -330,6 +334,9 @@ values! {
         |it, before| it.as_ref().map(|text| bytes(text, before)),
         |it, stored| set(it, stored.map(|bytes| text(bytes).map(str::to_owned)).transpose());
 }
+
+/// Results keep texts of the worst spikes of all segments.
+const TEXT_MAX: usize = 64 << 10;
 
 /// What a word of a list of names takes beside its letters.
 const WORD: usize = 56;

@@ -7,6 +7,7 @@ mod damage;
 mod directory;
 mod listed;
 mod made;
+mod memory;
 mod merged;
 mod mutations;
 mod sealed;
