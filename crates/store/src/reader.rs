@@ -394,7 +394,7 @@ impl<'r> SegmentReader<'r> {
     }
 
     fn decode<R: Table>(&mut self, bytes: Vec<u8>) -> Result<Vec<Keyed<R, R::Key>>, String> {
-        segment::decode::<R>(bytes.into(), &mut self.room).map_err(|damage| {
+        segment::decode::<R>(&bytes.into(), &mut self.room).map_err(|damage| {
             self.lacks_room |= matches!(damage, segment::Damage::Room);
             damage.to_string()
         })

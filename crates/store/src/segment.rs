@@ -184,8 +184,8 @@ pub(crate) fn verify(file: &[u8]) -> Result<(), Damage> {
 }
 
 /// Decodes a segment. Neighbours with the same key share one.
-pub(crate) fn decode<R: Table>(file: Bytes, room: &mut Room) -> Result<Vec<Keyed<R, R::Key>>, Damage> {
-    verify(&file)?;
+pub(crate) fn decode<R: Table>(file: &Bytes, room: &mut Room) -> Result<Vec<Keyed<R, R::Key>>, Damage> {
+    verify(file)?;
     Room(room.0).take(1, file.len())?;
     let reader = SerializedFileReader::new(file.clone())?;
     let mut decoded: Vec<Keyed<R, R::Key>> = Vec::new();
@@ -199,7 +199,7 @@ pub(crate) fn decode<R: Table>(file: Bytes, room: &mut Room) -> Result<Vec<Keyed
         let mut beside = Room(room.0);
         beside.take(1, file.len())?;
         beside.take(count, size_of::<R>() + VALUE * (R::Key::COLUMNS.len() + 1))?;
-        let columns = Columns { file: &file, group: group.as_ref(), rows: count };
+        let columns = Columns { file, group: group.as_ref(), rows: count };
         let without_texts = beside.0;
         let keys = columns.read(R::Key::COLUMNS, &mut beside).collect::<Result<Vec<_>, Damage>>()?;
         let mut rows = vec![R::default(); count];
@@ -315,7 +315,7 @@ mod tests {
             })
             .collect();
         let file = encode("run", &rows).unwrap();
-        decode::<Interval>(file.into(), &mut Room(ROOM)).map_err(|damage| damage.to_string())
+        decode::<Interval>(&file.into(), &mut Room(ROOM)).map_err(|damage| damage.to_string())
     }
 
     #[test]
@@ -324,15 +324,15 @@ mod tests {
         let key = Arc::new(RowKey::default());
         let file = encode("run", &vec![(Arc::clone(&key), Shorter(Other::default())); many]).unwrap();
         assert!(file.len() < 1 << 20, "{}", file.len());
-        assert!(matches!(decode::<Interval>(file.into(), &mut Room(ROOM)), Err(Damage::Room)));
+        assert!(matches!(decode::<Interval>(&file.into(), &mut Room(ROOM)), Err(Damage::Room)));
         // Each row would get a copy of it.
         let other = Other { model: "m".repeat(60 << 10), ..Other::default() };
         let file = encode("run", &vec![(Arc::clone(&key), Changed(other)); 4000]).unwrap();
         assert!(file.len() < 4 << 20, "{}", file.len());
-        assert!(matches!(decode::<Changed>(file.into(), &mut Room(ROOM)), Err(Damage::Room)));
+        assert!(matches!(decode::<Changed>(&file.into(), &mut Room(ROOM)), Err(Damage::Room)));
         let other = Other { model: "m".repeat(70 << 10), ..Other::default() };
         let file = encode("run", &[(key, Changed(other))]).unwrap();
-        assert!(matches!(decode::<Changed>(file.into(), &mut Room(ROOM)), Err(Damage::Column("cpu", _))));
+        assert!(matches!(decode::<Changed>(&file.into(), &mut Room(ROOM)), Err(Damage::Column("cpu", _))));
     }
 
     #[test]
@@ -340,10 +340,10 @@ mod tests {
         let rows = vec![(Arc::new(RowKey::default()), Shorter(Other::default())); 1000];
         let file = encode("run", &rows).unwrap();
         let mut room = Room(ROOM);
-        assert_eq!(decode::<Shorter>(file.clone().into(), &mut room).unwrap().len(), 1000);
+        assert_eq!(decode::<Shorter>(&file.clone().into(), &mut room).unwrap().len(), 1000);
         let taken = ROOM - room.0;
         assert!(taken >= 1000 * size_of::<Keyed<Shorter, RowKey>>() && taken < 1 << 20, "{taken}");
-        assert!(matches!(decode::<Shorter>(file.into(), &mut Room(taken)), Err(Damage::Room)));
+        assert!(matches!(decode::<Shorter>(&file.into(), &mut Room(taken)), Err(Damage::Room)));
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Segments that take more memory than several threads may take at once.
 
-use crate::made::{SECOND, execution, info, key, rows};
-use std::collections::BTreeSet;
+use crate::made::{SECOND, execution, info, interval, key, rows};
 use whylate_core::CpuId;
 use whylate_core::record::{SpikeCauses, SpikeRecord};
 use whylate_store::{ExecutionState, Reader, RunDirectory, Sink as _, assemble};
@@ -22,13 +21,13 @@ fn segments_that_are_too_large_to_be_read_beside_each_other_are_read_one_by_one(
     cause.causes[0].function = Some("f".repeat(60 << 10));
     let timer = key("idle", 1, 1, "timer");
     for second in 1..=SEGMENTS {
-        for (key, interval) in rows("idle", 1, second).intervals {
-            directory.rows().add_intervals(&key, [interval]);
-        }
+        let largest = 100 + second;
+        let latency = |nth| if nth == 0 { largest } else { 21 };
+        let latencies: Vec<u64> = (0..ROWS).map(latency).collect();
+        directory.rows().add_intervals(&timer, [interval(1, second, &latencies)]);
         for nth in 0..ROWS {
-            let at_ns = second * SECOND + nth;
-            let (cpu, latency_ns) = (CpuId(1), 21);
-            directory.rows().add_spikes(&timer, [SpikeRecord { cpu, series: None, at_ns, latency_ns, sample: 3 }]);
+            let (cpu, at_ns, latency_ns) = (CpuId(1), second * SECOND + nth, latency(nth));
+            directory.rows().add_spikes(&timer, [SpikeRecord { cpu, series: None, at_ns, latency_ns, sample: nth }]);
             directory.rows().add_causes(&timer, [SpikeCauses { at_ns, latency_ns, ..cause.clone() }]);
         }
         directory.flush().unwrap();
@@ -40,7 +39,10 @@ fn segments_that_are_too_large_to_be_read_beside_each_other_are_read_one_by_one(
     let result = assemble(&reader).unwrap();
     let texts: Vec<&str> = result.warnings.iter().map(|warning| warning.text.as_str()).collect();
     assert!(!texts.iter().any(|text| text.contains("skipped")), "{texts:?}");
-    let seconds: BTreeSet<u64> =
-        result.cells[0].probes.iter().flat_map(|probe| &probe.spikes).map(|spike| spike.at_ns / SECOND).collect();
-    assert_eq!(seconds.len() as u64, SEGMENTS, "spikes of every segment: {seconds:?}");
+    let spikes = &result.cells[0].spikes;
+    let of = |second: u64| spikes.iter().find(|spike| spike.latency_ns == 100 + second);
+    for second in 1..=SEGMENTS {
+        let named = of(second).and_then(|spike| spike.cause.function.as_deref());
+        assert_eq!(named.map(str::len), Some(60 << 10), "{second}");
+    }
 }
