@@ -54,7 +54,11 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     let folder = process::target_folder(root)?.join("fuzz");
     let mut cargo = process::nice_cargo(&root.join("fuzz"), suite::NICENESS);
     // Nothing is linked, so libFuzzer itself need not be built.
-    cargo.arg("check").arg("--target-dir").arg(&folder).env("CUSTOM_LIBFUZZER_PATH", folder.join("libFuzzer"));
+    cargo
+        .arg("check")
+        .arg("--target-dir")
+        .arg(&folder)
+        .env("CUSTOM_LIBFUZZER_PATH", folder.join("libFuzzer"));
     process::run(&mut cargo)
 }
 

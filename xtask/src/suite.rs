@@ -1,7 +1,9 @@
 //! `cargo xtask test`: everything continuous integration does, one step after another, until one fails. The last step is most of
 //! it: lanes beside each other.
 
-use crate::{additions, bpf, deny, dist, fuzz, lab, package, process, programs, skips, tidy, times, toolchain};
+use crate::{
+    additions, bpf, deny, dist, fuzz, lab, package, process, programs, skips, tidy, times, toolchain,
+};
 use anyhow::{Context, Result, anyhow, ensure};
 use std::path::Path;
 use std::process::{Command, Stdio};

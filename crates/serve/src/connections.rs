@@ -208,7 +208,8 @@ mod tests {
         table.set(2, State::Answering);
         table.set(2, State::Answered);
         let order: Vec<u64> =
-            std::iter::from_fn(|| table.waits_longest().inspect(|number| _ = table.all.remove(number))).collect();
+            std::iter::from_fn(|| table.waits_longest().inspect(|number| _ = table.all.remove(number)))
+                .collect();
         assert_eq!((order, table.all.into_keys().collect()), (vec![3, 4, 2], vec![1]));
     }
 }

@@ -378,7 +378,11 @@ impl<'r> SegmentReader<'r> {
         })
     }
 
-    fn read_listed<R: Table>(&mut self, bytes: Vec<u8>, listed: &Listed) -> Result<Vec<Keyed<R, R::Key>>, String> {
+    fn read_listed<R: Table>(
+        &mut self,
+        bytes: Vec<u8>,
+        listed: &Listed,
+    ) -> Result<Vec<Keyed<R, R::Key>>, String> {
         if !listed.is(&bytes) {
             // What it says of itself is the better reason.
             segment::verify(&bytes).map_err(|damage| damage.to_string())?;

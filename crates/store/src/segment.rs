@@ -250,14 +250,20 @@ impl Columns<'_> {
         })
     }
 
-    fn read_one<R>(&self, column: &Column<R>, index: usize, room: &mut Room) -> Result<ColumnValues<R>, Damage> {
+    fn read_one<R>(
+        &self,
+        column: &Column<R>,
+        index: usize,
+        room: &mut Room,
+    ) -> Result<ColumnValues<R>, Damage> {
         let in_file = self.group.metadata().column(index);
         let (begin, length) = in_file.byte_range();
         let place = usize::try_from(begin).ok().zip(usize::try_from(length).ok());
         let pages = place.and_then(|(begin, length)| self.file.get(begin..begin.checked_add(length)?));
         let is_packed = in_file.compression() != Compression::UNCOMPRESSED;
         let inflated = pages.and_then(|pages| pages::inflated(pages, is_packed));
-        let inflated = inflated.ok_or(Damage::Column(column.shape.name, "has pages that are none, or too large"))?;
+        let inflated =
+            inflated.ok_or(Damage::Column(column.shape.name, "has pages that are none, or too large"))?;
         // Texts stay in the pages until all rows have theirs.
         Room(room.0).take(1, inflated)?;
         let values = (column.read)(column.number, self.group.get_column_reader(index)?, self.rows)?;

@@ -161,7 +161,8 @@ fn unused_disk() -> Option<[String; 2]> {
         let name = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("loop"));
         name && !path.join("loop").exists() && path.join("bdi/read_ahead_kb").exists()
     };
-    let disk = fs::read_dir("/sys/block").ok()?.flatten().map(|entry| entry.path()).find(|path| is_unused(path))?;
+    let disk =
+        fs::read_dir("/sys/block").ok()?.flatten().map(|entry| entry.path()).find(|path| is_unused(path))?;
     Some(["queue", "bdi"].map(|folder| disk.join(folder).join("read_ahead_kb").display().to_string()))
 }
 
@@ -191,7 +192,10 @@ fn a_value_with_two_names_comes_back_in_either_order() {
         set(second, "64");
         let report = guard.undo();
         assert_eq!(now(), "64");
-        assert!(report.outcomes.iter().any(|undone| matches!(undone.fate, Fate::LeftAlone { .. })), "{report:?}");
+        assert!(
+            report.outcomes.iter().any(|undone| matches!(undone.fate, Fate::LeftAlone { .. })),
+            "{report:?}"
+        );
         set(first, &before);
         names.reverse();
     }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use whylate_lab::suite::{self, LabTest};
 use whylate_core::CpuId;
+use whylate_lab::suite::{self, LabTest};
 use whylate_lab::{Device, Guest, Kernel, LabError, Machine, Profile};
 use whylate_sys::schedule;
 

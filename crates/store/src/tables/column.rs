@@ -255,7 +255,9 @@ impl<R, V: Value> Values<R> for ReadValues<R, V> {
             return 0;
         }
         let is_list = TypeId::of::<V>() == TypeId::of::<Vec<String>>();
-        let words = |text: &[u8]| if is_list { WORD * (1 + text.iter().filter(|it| **it == b' ').count()) } else { 0 };
+        let words = |text: &[u8]| {
+            if is_list { WORD * (1 + text.iter().filter(|it| **it == b' ').count()) } else { 0 }
+        };
         // In a file a text that many rows have is there once.
         let of_value = |value: &Stored<V>| value.as_bytes().len() + words(value.as_bytes());
         self.values.iter().map(of_value).sum()
