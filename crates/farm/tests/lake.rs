@@ -225,6 +225,17 @@ fn a_damaged_run_is_named_by_a_push_and_mended_by_one_that_replaces() {
 }
 
 #[test]
+fn a_file_that_no_run_has_is_not_packed() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = make_run(folder.path(), "a", "6.18.3", 1, 2000);
+    let table = run.join("intervals/000009.parquet");
+    std::fs::File::create(&table).unwrap().set_len(16 << 30).unwrap();
+    let lake = Lake::open(folder.path().join("lake").to_str().unwrap(), true).unwrap();
+    let said = lake.push(&run, &Push::default()).unwrap_err().to_string();
+    assert!(said.contains("000009.parquet") && said.contains("17179869184 bytes"), "{said}");
+}
+
+#[test]
 fn a_push_that_replaces_leaves_other_runs_alone() {
     let folder = tempfile::tempdir().unwrap();
     let (run, lake, _) = pushed(folder.path());

@@ -8,7 +8,9 @@
 
 mod way;
 
+use crate::directory::LOADS_FOLDER;
 use crate::error::{At, StoreError};
+use crate::traces::TRACES_FOLDER;
 use rustix::fs::{self, AtFlags, Dir, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -29,6 +31,8 @@ const LOCK_PAUSE: Duration = Duration::from_millis(10);
 pub(crate) const TEMPORARY_SUFFIX: &str = ".tmp";
 /// No file of a run is nearly as large: a larger one is not read into memory.
 const READ_MAX: u64 = 128 << 20;
+/// The same of a trace, or of what a load wrote.
+const RECORDED_MAX: u64 = 4 << 30;
 /// Folders of a run are not nested more deeply.
 const DEPTH_MAX: usize = 4;
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
@@ -48,6 +52,13 @@ impl Owners {
         let is_fine = self == Self::Anyone || owner == 0 || owner == geteuid().as_raw();
         if is_fine { Ok(()) } else { Err(io::Error::other(format!("it belongs to user {owner}"))) }
     }
+}
+
+/// The most bytes that a file of a run may have, by its name in it: a larger one is not copied.
+#[must_use]
+pub fn file_bytes_max(name: &Path) -> u64 {
+    let is_recorded = [TRACES_FOLDER, LOADS_FOLDER].iter().any(|folder| name.starts_with(folder));
+    if is_recorded { RECORDED_MAX } else { READ_MAX }
 }
 
 /// A regular file or a folder in a folder.

@@ -33,7 +33,7 @@ pub use damage::Damage;
 pub use directory::{RunDirectory, is_being_written};
 pub use error::StoreError;
 pub use fix::fix_steps;
-pub use folder::{Folder, Found, Owners};
+pub use folder::{Folder, Found, Owners, file_bytes_max};
 pub use info::{
     CellInfo, Execution, ExecutionState, INFO_FILE, RUN_DIRECTORY_FORMAT, RunInfo, default_path, user_folder,
 };

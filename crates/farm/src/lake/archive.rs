@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use whylate_store::{Folder, Found};
+use whylate_store::{Folder, Found, file_bytes_max};
 
 pub(super) struct Packed {
     pub(super) file: File,
@@ -38,6 +38,9 @@ pub(super) fn pack(run: &Folder) -> Result<Packed, FarmError> {
         }
         let mut file = run.open_file(&name).at("read", &path)?.ok_or_else(|| changed(&path))?;
         let metadata = file.metadata().at("read", &path)?;
+        if metadata.len() > file_bytes_max(&name) {
+            return Err(FarmError::refused(path.display(), too_large(metadata.len())));
+        }
         header.set_size(metadata.len());
         header.set_mode(metadata.permissions().mode() & 0o777);
         header.set_mtime(0);
@@ -61,6 +64,10 @@ fn changed(path: &Path) -> FarmError {
     FarmError::refused(path.display(), "it changed while it was read; push the run when it has ended")
 }
 
+fn too_large(bytes: u64) -> String {
+    format!("it is no file of a run: it has {bytes} bytes")
+}
+
 /// Unpacks an archive into an empty directory.
 ///
 /// # Errors
@@ -72,6 +79,9 @@ pub(super) fn unpack(archive: impl Read, to: &Folder) -> Result<(), FarmError> {
         let name = entry.path().at("unpack", to.path())?.into_owned();
         match entry.header().entry_type() {
             tar::EntryType::Directory => to.make_folders(&name)?,
+            tar::EntryType::Regular | tar::EntryType::Continuous if entry.size() > file_bytes_max(&name) => {
+                return Err(io::Error::other(too_large(entry.size()))).at("unpack", &to.path().join(&name));
+            }
             tar::EntryType::Regular | tar::EntryType::Continuous => to.write_new(&name, &mut entry)?,
             _ => {
                 let error = io::Error::other("the archive holds something that is no file of a run");
@@ -116,5 +126,32 @@ impl<R: Read> Read for Tee<'_, R> {
         let read = self.0.read(to)?;
         self.1.update(&to[..read]);
         Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_no_run_has_is_not_unpacked() {
+        for (name, bytes, is_taken) in
+            [("run.json", 1 << 40, false), ("traces/a.dat", 1 << 40, false), ("traces/a.dat", 3, true)]
+        {
+            let mut header = tar::Header::new_gnu();
+            header.set_path(name).unwrap();
+            header.set_size(bytes);
+            header.set_cksum();
+            let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+            packed.write_all(header.as_bytes()).unwrap();
+            packed.write_all(&[0; 1536]).unwrap();
+            let folder = tempfile::tempdir().unwrap();
+            let unpacked = unpack(&packed.finish().unwrap()[..], &Folder::open(folder.path()).unwrap());
+            assert_eq!(
+                (unpacked.is_ok(), folder.path().join(name).exists()),
+                (is_taken, is_taken),
+                "{unpacked:?}"
+            );
+        }
     }
 }
