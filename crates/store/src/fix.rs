@@ -1,7 +1,7 @@
 //! The steps of a search: `fix.jsonl`, a line for each repeat whose figure counts.
 
 use crate::error::{At, StoreError};
-use crate::folder::Folder;
+use crate::folder::{Folder, PARSED_MAX};
 use crate::reader::Reader;
 use whylate_core::result::{FixResult, FixStep};
 use whylate_core::{Warning, WarningCode};
@@ -10,7 +10,7 @@ pub(crate) const FILE: &str = "fix.jsonl";
 
 /// The steps of the search in a run directory. A line that a killed process did not end counts as not written.
 pub fn fix_steps(run: &Folder) -> Result<Vec<FixStep>, StoreError> {
-    let text = run.read(FILE).at("read", &run.path().join(FILE))?.unwrap_or_default();
+    let text = run.read_up_to(FILE, PARSED_MAX).at("read", &run.path().join(FILE))?.unwrap_or_default();
     Ok(text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect())
 }
 

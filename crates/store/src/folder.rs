@@ -31,6 +31,8 @@ const LOCK_PAUSE: Duration = Duration::from_millis(10);
 pub(crate) const TEMPORARY_SUFFIX: &str = ".tmp";
 /// No file of a run is nearly as large: a larger one is not read into memory.
 const READ_MAX: u64 = 128 << 20;
+/// The same of one that is parsed as a whole: a few bytes of it take many in memory. A run of 10,000 cells has 10 MB.
+pub(crate) const PARSED_MAX: u64 = 16 << 20;
 /// The same of a trace, or of what a load wrote.
 const RECORDED_MAX: u64 = 4 << 30;
 /// Folders of a run are not nested more deeply.
@@ -499,6 +501,10 @@ mod tests {
         let table = File::create(folder.path().join("spikes").join(name)).unwrap();
         table.set_len(crate::segment::BYTES_MAX + 1).unwrap();
         assert!(crate::segment::bytes(&opened, "spikes", 1).is_err());
+        let info = File::create(folder.path().join(crate::info::INFO_FILE)).unwrap();
+        info.set_len(PARSED_MAX + 1).unwrap();
+        let refused = crate::info::RunInfo::read(&opened).unwrap_err().to_string();
+        assert!(refused.contains(&(PARSED_MAX + 1).to_string()), "{refused}");
         table.set_len(10).unwrap();
         assert_eq!(crate::segment::bytes(&opened, "spikes", 1).unwrap(), Some(vec![0; 10]));
     }

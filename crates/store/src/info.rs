@@ -1,7 +1,7 @@
 //! `run.json`: what a run is, and how far it came.
 
 use crate::error::{At as _, StoreError};
-use crate::folder::Folder;
+use crate::folder::{Folder, PARSED_MAX};
 use crate::manifest::sha256;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -168,7 +168,7 @@ impl RunInfo {
     /// Reads `run.json`; with it, the file's SHA-256.
     pub(crate) fn read(run: &Folder) -> Result<(Self, String), StoreError> {
         let file = run.path().join(INFO_FILE);
-        let text = run.read(INFO_FILE).at("read", &file)?;
+        let text = run.read_up_to(INFO_FILE, PARSED_MAX).at("read", &file)?;
         let text = text.ok_or_else(|| StoreError::NotARun(run.path().to_owned()))?;
         let bad = |source| StoreError::BadInfo(file.clone(), source);
         // The format comes first: another one may well have other fields.

@@ -7,7 +7,7 @@
 use crate::assemble::assemble;
 use crate::directory::{LOADS_FOLDER, RESULT_FILE, TREATMENTS_FILE};
 use crate::error::{At as _, StoreError};
-use crate::folder::{Folder, Found, Owners, TEMPORARY_SUFFIX};
+use crate::folder::{Folder, Found, Owners, PARSED_MAX, TEMPORARY_SUFFIX};
 use crate::info::INFO_FILE;
 use crate::reader::{Reader, require_folder, threads};
 use crate::tables::NAMES;
@@ -270,7 +270,7 @@ fn cached_verdict(run: &Folder, files: &[Found], cache: &VerdictCache) -> Option
 }
 
 fn head(run: &Folder) -> Option<Head> {
-    serde_json::from_slice(&run.read(INFO_FILE).ok()??).ok()
+    serde_json::from_slice(&run.read_up_to(INFO_FILE, PARSED_MAX).ok()??).ok()
 }
 
 fn summary(run: &Folder, verdict: Option<Verdict>) -> Option<RunSummary> {

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use whylate_core::result::SpikeTrace;
 use whylate_core::{Warning, WarningCode};
 
+/// No note of a trace is nearly as large, and a run may have many.
+const NOTE_BYTES_MAX: u64 = 64 << 10;
 pub(crate) const TRACES_FOLDER: &str = "traces";
 /// Ending of the files with metadata.
 const METADATA: &str = "json";
@@ -78,7 +80,7 @@ pub(crate) fn read(run: &Folder) -> (Vec<SpikeTrace>, Vec<Warning>) {
     let (mut traces, mut warnings) = (Vec::new(), Vec::new());
     for name in notes(run) {
         let (file, trace) = (run.path().join(&name), Path::new(&name).with_extension("dat"));
-        let read = run.read(&name).map_err(serde_json::Error::io);
+        let read = run.read_up_to(&name, NOTE_BYTES_MAX).map_err(serde_json::Error::io);
         match read.and_then(|text| serde_json::from_slice::<SpikeTrace>(&text.unwrap_or_default())) {
             // The path in the metadata may come from anywhere.
             Ok(note) if run.find(&trace).is_some_and(|it| !it.is_folder) => traces.push(note),
