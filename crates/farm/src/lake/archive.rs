@@ -80,7 +80,7 @@ pub(super) fn unpack(archive: impl Read, to: &Folder) -> Result<(), FarmError> {
         match entry.header().entry_type() {
             tar::EntryType::Directory => to.make_folders(&name)?,
             tar::EntryType::Regular | tar::EntryType::Continuous if entry.size() > file_bytes_max(&name) => {
-                return Err(io::Error::other(too_large(entry.size()))).at("unpack", &to.path().join(&name));
+                return Err(io::Error::other(too_large(entry.size()))).at("unpack", to.path().join(&name));
             }
             tar::EntryType::Regular | tar::EntryType::Continuous => to.write_new(&name, &mut entry)?,
             _ => {
