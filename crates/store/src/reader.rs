@@ -24,7 +24,7 @@ use whylate_core::{Warning, WarningCode};
 
 /// How many threads read segments at once: each holds the rows of one in memory.
 const THREADS_MAX: usize = 4;
-/// One segment at a time may take more than [`ROOM_BESIDE`], whoever reads it.
+/// One segment at a time may take more than [`ROOM_SHARED`], whoever reads it.
 static LARGE: Mutex<()> = Mutex::new(());
 
 /// Threads that read on this machine.
@@ -272,8 +272,8 @@ impl Reader {
         self.numbers.iter().map(|number| self.segment(*number))
     }
 
-    /// Gives each segment to `take`, oldest first, while other threads read those that come next. One that is too large to be read
-    /// beside others is read alone when it is its turn.
+    /// Gives each segment to `take`, oldest first, while other threads read those that come next. One that is too large for that
+    /// is read alone when it is its turn.
     pub(crate) fn each_segment(&self, mut take: impl FnMut(Segment)) {
         let mut take_read = |(number, read): (u32, Option<Segment>)| {
             let alone = read.is_none().then(|| LARGE.lock().unwrap_or_else(PoisonError::into_inner));
@@ -286,7 +286,7 @@ impl Reader {
                 let (sender, receiver) = sync_channel(0);
                 let mut numbers = self.numbers.iter().skip(first).step_by(threads);
                 // Ends early only where nobody takes them any more.
-                let work = move || numbers.all(|number| sender.send((*number, self.beside(*number))).is_ok());
+                let work = move || numbers.all(|number| sender.send((*number, self.shared(*number))).is_ok());
                 std::thread::Builder::new().spawn_scoped(scope, work).ok().map(|_| receiver)
             };
             let receivers: Option<Vec<_>> = (0..threads).map(read_every).collect();
@@ -305,9 +305,9 @@ impl Reader {
         reader.into_segment(rows, &self.info)
     }
 
-    /// The same beside others; `None` where there is not enough room for that.
-    fn beside(&self, number: u32) -> Option<Segment> {
-        let mut reader = self.segment_reader(number, segment::ROOM_BESIDE);
+    /// The same while other threads read, too; `None` where there is not enough room for that.
+    fn shared(&self, number: u32) -> Option<Segment> {
+        let mut reader = self.segment_reader(number, segment::ROOM_SHARED);
         let rows = Rows::read(&mut reader);
         (!reader.lacks_room).then(|| reader.into_segment(rows, &self.info))
     }

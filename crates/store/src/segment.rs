@@ -37,14 +37,14 @@ const GZIP_LEVEL: u32 = 6;
 /// What a segment may take in memory while it is read: a few packed bytes can say that there are millions of rows. Far more than
 /// those of a flush; merged segments have a few MiB.
 pub(crate) const ROOM: usize = 224 << 20;
-/// Of one that is read beside others, which may be 16.
-pub(crate) const ROOM_BESIDE: usize = 12 << 20;
+/// The same of one of the segments that several threads read at once; there may be 16.
+pub(crate) const ROOM_SHARED: usize = 12 << 20;
 
 /// No table of a segment is nearly as large, and several are read at once.
 pub(crate) const BYTES_MAX: u64 = 32 << 20;
 /// The same of a footer, which takes many times its length when it is parsed.
 const FOOTER_MAX: usize = 1 << 20;
-/// What a value takes beside its row until it is in it.
+/// What a value takes until it is in its row.
 const VALUE: usize = 40;
 
 /// The memory that is left for a segment, in bytes.
@@ -196,19 +196,19 @@ pub(crate) fn decode<R: Table>(file: &Bytes, room: &mut Room) -> Result<Vec<Keye
         let count = usize::try_from(rows).map_err(|_| Damage::Rows(rows))?;
         room.take(count, size_of::<Keyed<R, R::Key>>())?;
         // Also what is given back once the rows are whole.
-        let mut beside = Room(room.0);
-        beside.take(1, file.len())?;
-        beside.take(count, size_of::<R>() + VALUE * (R::Key::COLUMNS.len() + 1))?;
+        let mut left = Room(room.0);
+        left.take(1, file.len())?;
+        left.take(count, size_of::<R>() + VALUE * (R::Key::COLUMNS.len() + 1))?;
         let columns = Columns { file, group: group.as_ref(), rows: count };
-        let without_texts = beside.0;
-        let keys = columns.read(R::Key::COLUMNS, &mut beside).collect::<Result<Vec<_>, Damage>>()?;
+        let without_texts = left.0;
+        let keys = columns.read(R::Key::COLUMNS, &mut left).collect::<Result<Vec<_>, Damage>>()?;
         let mut rows = vec![R::default(); count];
         for of_row in [R::COLUMNS, R::more_columns()] {
-            for values in columns.read(of_row, &mut beside) {
+            for values in columns.read(of_row, &mut left) {
                 values?.fill(&mut rows)?;
             }
         }
-        room.take(1, without_texts - beside.0)?;
+        room.take(1, without_texts - left.0)?;
         decoded.reserve(rows.len());
         for (number, row) in rows.into_iter().enumerate() {
             let key = match decoded.last() {

@@ -187,7 +187,7 @@ fn a_value_with_two_names_comes_back_in_either_order() {
         assert_eq!(now(), before, "{report:?}");
         assert!(report.is_complete(), "{report:?}");
         assert!(report.outcomes.iter().all(|undone| undone.fate == Fate::Restored), "{report:?}");
-        // What somebody else sets stays, by whichever name.
+        // What another program sets stays, by whichever name.
         guard.apply("a", &[Change::required(Target::file(first.as_str()), "256", "tries")]).unwrap();
         set(second, "64");
         let report = guard.undo();

@@ -96,7 +96,8 @@ kill $bound"
 /// The number of settings of a walk. A fixed seed chooses the same ones each time; `WHYLATE_WALK=1` takes all, and
 /// `WHYLATE_WALK=/sys/block,/proc/sys/vm` those below these.
 const WALKED: u32 = 16;
-/// A walk over all goes by steps of so many: a guest that QEMU keeps at one instruction costs one step, and the next guest goes on there.
+/// How many settings one script of a walk over all has: a guest that QEMU keeps at one instruction costs one script, and the next
+/// guest goes on there.
 const STEP: u32 = 100;
 
 /// What the steps of a walk have found together.

@@ -56,7 +56,7 @@ pub(crate) trait Values<R> {
     fn set(&self, row: &mut R, number: usize) -> Result<(), Damage>;
     /// Whether the value with that number is the same as the one before it.
     fn is_repeated(&self, number: usize) -> bool;
-    /// Bytes that rows take for them beside themselves.
+    /// Bytes on the heap that rows take for them.
     fn heap(&self) -> usize;
 }
 
@@ -340,7 +340,7 @@ values! {
 /// Results keep texts of the worst spikes of all segments.
 const TEXT_MAX: usize = 64 << 10;
 
-/// What a word of a list of names takes beside its letters.
+/// What a word of a list of names takes without its letters.
 const WORD: usize = 56;
 
 const NEGATIVE: &str = "has a negative value";

@@ -10,7 +10,7 @@ const SEGMENTS: u64 = 6;
 const ROWS: u64 = 300;
 
 #[test]
-fn segments_that_are_too_large_to_be_read_beside_each_other_are_read_one_by_one() {
+fn segments_that_are_too_large_to_be_read_at_once_are_read_one_by_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run");
     let mut info = info();
