@@ -320,6 +320,11 @@ pub struct GpuProcess {
 }
 
 impl Facts {
+    /// Whether nothing is known of the machine.
+    pub fn is_unknown(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// The CPUs that an experiment may name.
     pub fn cpu_context(&self) -> CpuContext {
         CpuContext {

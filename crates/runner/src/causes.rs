@@ -38,6 +38,7 @@ pub(crate) fn measured(spec: &ProbeSpec) -> Option<Measured> {
         priority,
         spikes_kept: spec.spikes_kept,
         late_above_ns,
+        counts_own: late_above_ns > 0 && matches!(spec.kind, ProbeKind::Timer(_)),
     })
 }
 

@@ -138,8 +138,8 @@ pub(crate) fn prepare_probes(
             return Err(RunError::ProbeTwice { index, kind: probe.kind(), cpu });
         }
         push_all_once(&mut warnings, more);
-        let is_timer = matches!(spec.kind, ProbeKind::Timer(_));
-        let late_above = (plan.causes && is_timer).then(|| plan.late_above());
+        let is_late = matches!(spec.kind, ProbeKind::Timer(_) | ProbeKind::Dispatch(_));
+        let late_above = (plan.causes && is_late).then(|| plan.late_above());
         probes.push(ProbeSpec { late_above, ..spec });
     }
     Ok(PreparedProbes { groups: groups(probes), warnings })

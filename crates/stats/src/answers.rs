@@ -148,7 +148,10 @@ fn answer(question: &AnswerPlan, known: &Known<'_>, primary: &SeriesStatistic) -
     let running = known.measured.values().filter(|cell| cell.skipped.is_none()).count() as u64;
     let round_ns = plan.repeat_duration().0.saturating_mul(running);
     let sentence = sentence(outcome, &comparison, matters, round_ns);
-    let mut causes = causes_between(baseline, cell, known.causes);
+    let mut causes = match [first, second].iter().all(|cell| plan.looks_for_causes(&cell.name())) {
+        true => causes_between(baseline, cell, known.causes),
+        false => Vec::new(),
+    };
     if let Some(planned) = known.unfinished {
         so_far(&mut [], &mut causes, planned);
     }

@@ -26,26 +26,26 @@ pub(crate) fn tests() -> Vec<LabTest> {
     suite::kernels_unless_brief(&[Kernel::RealTime]).into_iter().map(test).collect()
 }
 
-/// One load keeps interrupts off in the kernel, one is a thread of a higher priority, which a treatment moves away.
+/// A thread of a higher priority runs in all cells, a treatment moves it away, and a load keeps interrupts off in the kernel.
 fn plan() -> String {
-    let thief = format!(
-        "import os, random, time\\nos.sched_setaffinity(0, {{1}})\\nos.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(98))\\n\
-         open('/proc/self/comm', 'w').write('{THREAD}')\\nwhile True:\\n    time.sleep(random.uniform(0.02, 0.06))\\n    \
-         end = time.monotonic() + {LENGTH_US}e-6\\n    while time.monotonic() < end: pass\\n"
-    );
-    let plants = format!(
-        "import os, random, time\\nplant = os.open('/proc/plant', os.O_WRONLY)\\nwhile True:\\n    \
-         time.sleep(random.uniform(0.02, 0.06))\\n    os.pwrite(plant, b'irq-off {LENGTH_US}us cpu=1 count=1', 0)\\n"
+    let driver = format!(
+        "while True: open('/proc/plant', 'w').write('irq-off {LENGTH_US}us cpu=1 count=20 every=43ms')"
     );
     format!(
-        "name = \"planted\"\nduration = \"2s\"\nrepeats = 8\nsettle = \"2s\"\nwarmup = \"50ms\"\nnoise_floor = \"0s\"\n\
+        "name = \"planted\"\nduration = \"2s\"\nrepeats = 8\nsettle = \"1s\"\nwarmup = \"50ms\"\nnoise_floor = \"0s\"\n\
          primary = \"timer p99\"\ncauses = true\n[target]\ncpus = \"1\"\n[[probe]]\nkind = \"timer\"\ninterval = \"1ms\"\npriority = 95\n\
-         [[load]]\nname = \"driver\"\nkind = \"exec\"\ncpus = \"others\"\ncommand = [\"python3\", \"-c\", \"{plants}\"]\n\
-         [[load]]\nname = \"thief\"\nkind = \"exec\"\ncommand = [\"python3\", \"-c\", \"{thief}\"]\n\
+         [[load]]\nname = \"driver\"\nkind = \"exec\"\ncpus = \"others\"\ncommand = [\"python3\", \"-c\", \"{driver}\"]\n\
          [[treatment]]\nname = \"away\"\nkind = \"affinity\"\nprocess = \"{THREAD}\"\ncpus = \"0\"\n\
-         [[cell]]\nname = \"idle\"\n[[cell]]\nname = \"driver\"\nloads = [\"driver\"]\n[[cell]]\nname = \"thief\"\nloads = [\"thief\"]\n\
-         [[cell]]\nname = \"thief-away\"\nloads = [\"thief\"]\ntreatments = [\"away\"]\n\
-         [[answer]]\nquestion = \"Does moving the thief away help?\"\nbetween = [\"thief\", \"thief-away\"]\nexpect = \"lower\"\n"
+         [[cell]]\nname = \"as-is\"\n[[cell]]\nname = \"driver\"\nloads = [\"driver\"]\n\
+         [[cell]]\nname = \"away\"\ntreatments = [\"away\"]\n"
+    )
+}
+
+/// Shell commands that begin the thread.
+fn thief() -> String {
+    format!(
+        "ln -sf $(command -v python3) /tmp/{THREAD}\ntaskset -c 1 chrt -f 98 /tmp/{THREAD} -c 'import random, time\nwhile True:\n    \
+         time.sleep(random.uniform(0.02, 0.06))\n    end = time.monotonic() + {LENGTH_US}e-6\n    while time.monotonic() < end: pass' & thief=$!\n"
     )
 }
 
@@ -54,9 +54,10 @@ fn planted(guest: &mut Guest) -> Result<(), LabError> {
     let host_cpu = cpus.iter().last().unwrap_or(CpuId(0));
     guest.tie_to(host_cpu);
     let script = format!(
-        "set -e\ntaskset -pc 0 $$ >/dev/null\n{LOAD_PLANT}echo clear >/proc/plant\ncat >/tmp/planted.toml <<'END'\n{}END\n\
+        "set -e\ntaskset -pc 0 $$ >/dev/null\n{}{LOAD_PLANT}echo clear >/proc/plant\ncat >/tmp/planted.toml <<'END'\n{}END\n\
          touch $OUT/begun\nstatus=0\ntaskset -c 0-1 whylate run /tmp/planted.toml --trust-plan -o /tmp/planted --json -q >$OUT/result.json || status=$?\n\
-         rm -rf /tmp/planted\n[ $status -le 1 ]",
+         kill $thief\nrm -rf /tmp/planted\n[ $status -le 1 ]",
+        thief(),
         plan()
     );
     let mut running = guest.start(&script)?;
@@ -84,11 +85,8 @@ fn judge(guest: &Guest, result: &Value) {
         let text = |row: &Value, key: &str| row[key].as_str().unwrap_or_default().to_owned();
         rows.iter().filter(is_claim).map(|row| (text(row, "cause"), text(row, "change"))).collect()
     };
-    let contrasts = [
-        ("driver", "idle", FUNCTION, ["new", "more"]),
-        ("thief", "idle", THREAD, ["new", "more"]),
-        ("thief-away", "thief", THREAD, ["gone", "less"]),
-    ];
+    let contrasts =
+        [("driver", "as-is", FUNCTION, ["new", "more"]), ("away", "as-is", THREAD, ["gone", "less"])];
     let (mut others, mut missing) = (0, Vec::new());
     for (side, base, name, changes) in contrasts {
         let claimed = claims(side, base);

@@ -5,6 +5,7 @@ use super::kind::{CpusFlag, Family, KindCommand, PlanKey};
 use super::parsers::seconds;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use serde_json::Value;
+use std::path::PathBuf;
 use whylate_core::plan::{ProbeFacts, ProbePlan};
 use whylate_core::result::HistogramSource;
 use whylate_core::{CpuSelector, Nanos, SeriesName};
@@ -39,6 +40,12 @@ pub(crate) struct ProbeArguments {
     /// At --break, marks and stops the trace that you record in tracefs yourself; tracing_on stays 0
     #[arg(long)]
     pub(crate) tracemark: bool,
+    /// Keeps the measurement as a run in this directory, a new or an empty one, which report, compare and export read
+    #[arg(short, long, value_name = "DIR", conflicts_with = "tracemark")]
+    pub(crate) output: Option<PathBuf>,
+    /// Explains each warning
+    #[arg(long, conflicts_with = "output")]
+    pub(crate) details: bool,
     #[command(flatten)]
     pub(crate) printing: Printing,
     /// Where a probe measures that has one thread on each CPU.

@@ -156,7 +156,7 @@ pub(crate) enum Command {
 }
 
 /// Flags of every command that measures.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Printing {
     /// Prints one JSON document
     #[arg(long)]

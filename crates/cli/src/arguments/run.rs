@@ -5,7 +5,7 @@ use clap::Args;
 use std::path::PathBuf;
 
 /// `whylate run`.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(after_help = "\
 Examples:
   whylate run                                       the plan `quick`

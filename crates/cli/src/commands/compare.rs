@@ -8,13 +8,13 @@ use crate::exit::Ending;
 use crate::output;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
-use whylate_core::SeriesName;
 use whylate_core::figure::nanoseconds;
 use whylate_core::plan::{Plan, SeriesStatistic};
 use whylate_core::result::{
     COMPARE_FORMAT, CauseDifference, CellResult, CompareOutcome, CompareResult, CompareSide, Described,
     MeasureResult, RunContrast, RunResult, Spike, differences,
 };
+use whylate_core::{SeriesName, WarningCode};
 use whylate_stats::compare::{self, Basis, CauseUnit, Question, RunValues};
 use whylate_store::{Folder, Reader, StoreError};
 
@@ -401,6 +401,11 @@ fn causes(baseline: &ComparedSide, side: &ComparedSide) -> Vec<CauseDifference> 
     names.sort_unstable();
     names.dedup();
     names.retain(|name| SeriesName::of(name).facts().is_some());
+    // Where causes were not looked for, none is gone.
+    let looked = |side: &ComparedSide| side.runs().all(|run| looks(run, side.cell.as_deref()));
+    if looked(baseline) != looked(side) {
+        return Vec::new();
+    }
     // Runs of earlier versions have no ledger: of them only the largest spikes are known.
     let has_ledger =
         |side: &ComparedSide| cells(side).all(|cell| cell.spikes.is_empty() || !cell.ledger.is_empty());
@@ -410,6 +415,14 @@ fn causes(baseline: &ComparedSide, side: &ComparedSide) -> Vec<CauseDifference> 
         compare::cause_differences(&side.name, name, &units(baseline, name), &units(side, name), names.len())
     };
     names.iter().flat_map(of_series).collect()
+}
+
+/// Whether causes were looked for in the cells of a run, or in one of them.
+fn looks(run: &RunResult, cell: Option<&str>) -> bool {
+    let mut cells =
+        run.cells.iter().filter(|it| it.skipped.is_none() && cell.is_none_or(|cell| cell == it.name));
+    let is_refused = run.warnings.iter().any(|one| one.code == WarningCode::NoCauses);
+    !is_refused && cells.all(|it| run.plan.looks_for_causes(&it.name))
 }
 
 /// The cells of a side.

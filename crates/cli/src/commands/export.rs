@@ -11,6 +11,12 @@ use whylate_report::osadl::TreeFile;
 use whylate_store::Folder;
 
 pub(super) fn execute(arguments: &ExportArguments) -> Result<Ending> {
+    if arguments.run.is_file() {
+        let file = arguments.run.display();
+        bail!(
+            "{file} is a file, and `export` writes runs; of a trace: `whylate explain {file} --export perfetto` (or text)"
+        );
+    }
     let result = whylate_runner::assemble(&arguments.run)?;
     let text = match arguments.to {
         RunForm::Perfetto => export::perfetto(&result),

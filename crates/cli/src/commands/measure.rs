@@ -1,17 +1,20 @@
 //! `whylate measure`.
 
-use crate::arguments::{MeasureCommand, Threads, or_endless};
+use super::run;
+use crate::arguments::{MeasureCommand, RunArguments, Threads, or_endless};
 use crate::exit::Ending;
 use crate::screen::Screen;
 use crate::{machine, output, signals};
 use anyhow::{Context as _, Result, bail};
-use whylate_core::{CpuSelector, CpuSet, Facts, Warning, WarningCode};
+use whylate_core::plan::{Plan, Target};
+use whylate_core::{CpuSelector, CpuSet, Facts, Nanos, Warning, WarningCode};
 use whylate_host::{Host, facts};
 use whylate_record::Tracefs;
 use whylate_runner::{ProbeAlone, RunError};
 
 pub(super) fn execute(command: MeasureCommand, host: &Host) -> Result<Ending> {
-    let plan = command.plan()?.probe.into_iter().next().context("no probe")?;
+    let whole = command.plan()?;
+    let plan = whole.probe.first().cloned().context("no probe")?;
     let has_samples = command.has("samples");
     let arguments = command.run;
     let (facts, warnings) = facts::collect(&host.running);
@@ -24,6 +27,30 @@ pub(super) fn execute(command: MeasureCommand, host: &Host) -> Result<Ending> {
     }
     if arguments.duration.0 == 0 && !has_samples && plan.series_names().len() > 1 {
         bail!("--duration 0: several series share the duration; give --samples, or choose one of them");
+    }
+    if let Some(path) = arguments.output {
+        if arguments.duration.0 == 0 {
+            bail!("--output: a run has a length; give --duration");
+        }
+        let plan = Plan {
+            name: "measure".to_owned(),
+            duration: arguments.duration,
+            warmup: arguments.warmup,
+            repeats: 1,
+            noise_floor: Nanos(0),
+            causes: arguments.causes,
+            causes_from: arguments.causes_from,
+            target: Target { cpus: CpuSelector::List(cpus) },
+            ..whole
+        };
+        let kept = RunArguments {
+            output: Some(path),
+            strict: arguments.strict,
+            on_threshold: arguments.on_threshold,
+            printing: arguments.printing,
+            ..RunArguments::default()
+        };
+        return run::of_plan(plan, &kept, host);
     }
     let trace_folder = match arguments.tracemark {
         true => Some(Tracefs::find(&host.running).context("--tracemark")?.top().to_owned()),
@@ -57,7 +84,8 @@ pub(super) fn execute(command: MeasureCommand, host: &Host) -> Result<Ending> {
     if arguments.printing.json {
         output::print_json(&result)?;
     } else {
-        output::drawn(&whylate_report::measure(&result)?.terminal(output::style()))?;
+        let page = whylate_report::measure(&result)?.detailed(arguments.details);
+        output::drawn(&page.terminal(output::style()))?;
     }
     Ok(if result.broke { Ending::Exceeded } else { Ending::Pass })
 }

@@ -59,6 +59,19 @@ pub(super) fn execute(arguments: &RunArguments, host: &Host) -> Result<Ending> {
     conclude(&path, &info, arguments.printing.json.then_some(output::print_json as Print))
 }
 
+/// Runs a plan that the command line made.
+pub(super) fn of_plan(plan: Plan, arguments: &RunArguments, host: &Host) -> Result<Ending> {
+    let machine = machine::real(host)?;
+    let asked_to_stop = signals::watch()?;
+    let quiet = arguments.printing.quiet || arguments.printing.json;
+    match start(plan, arguments, host, &machine, quiet, asked_to_stop, None)? {
+        Some((path, info)) => {
+            conclude(&path, &info, arguments.printing.json.then_some(output::print_json as Print))
+        }
+        None => Ok(Ending::Pass),
+    }
+}
+
 /// How a result is printed as JSON.
 pub(super) type Print = fn(&RunResult) -> Result<()>;
 
@@ -78,6 +91,19 @@ fn begin(
     if arguments.yes_draw_on_my_screen {
         plan.allow_drawing();
     }
+    start(plan, arguments, host, machine, quiet, asked_to_stop, recovered)
+}
+
+/// Runs a plan that was read.
+fn start(
+    plan: Plan,
+    arguments: &RunArguments,
+    host: &Host,
+    machine: &RealMachine,
+    quiet: bool,
+    asked_to_stop: Arc<AtomicBool>,
+    recovered: Option<Warning>,
+) -> Result<Option<(PathBuf, RunInfo)>> {
     let (facts, mut warnings) = facts::collect(&host.running);
     let experiment = prepare(plan, facts, arguments.strict)?;
     let experiment = check_treatments(experiment, &host.settings)?;

@@ -212,7 +212,7 @@ fn the_text_has_the_figures_and_the_warnings() {
     }
     let json = whylate(&["measure", "timer", "-l", "200", "--json"]).json();
     for code in codes(&json) {
-        assert!(said.stdout.contains(&format!("{code}: ")), "`{code}` is missing in:\n{}", said.stdout);
+        assert!(said.stdout.contains(code.as_str()), "`{code}` is missing in:\n{}", said.stdout);
     }
 }
 
@@ -224,4 +224,36 @@ fn nobody_reads_the_result() {
     let mut command = command(&["measure", "timer", "-l", "50", "--json"]);
     let status = command.stdout(writer).status().unwrap();
     assert_eq!(status.code(), Some(0));
+}
+
+/// A measurement that is kept is a run: what reads runs reads it.
+#[test]
+fn a_kept_measurement_is_read_as_a_run() {
+    let folder = folder();
+    let run = folder.path().join("kept");
+    let run = text(&run);
+    let _alone = alone();
+    let kept = ["measure", "timer", "--cpu", "0", "--duration", "300ms", "--warmup", "10ms", "-o", run, "-q"];
+    let said = whylate(&kept);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let report = whylate(&["report", run, "--json"]).json();
+    let probes = list(&report["cells"][0], "probes");
+    assert!(probes.iter().any(|probe| number(&probe["cpus"][0], "samples") > 100), "{report:#}");
+    assert_eq!(whylate(&["compare", run, run, "--json"]).document()["format"], "whylate.compare/1");
+    assert!(whylate(&["export", run, "--to", "csv", "--table", "histogram"]).stdout.lines().count() > 2);
+    let again = whylate(&["measure", "timer", "--duration", "300ms", "-o", run, "-q"]);
+    assert_eq!(again.code, Some(1), "what is there is not replaced: {again:?}");
+    let endless = whylate(&["measure", "timer", "--duration", "0", "-o", run]);
+    assert!(endless.code != Some(0) && endless.stderr.contains("--duration"), "{endless:?}");
+}
+
+#[test]
+fn warnings_of_a_measurement_take_one_line_unless_asked_for() {
+    let lines = |more: &[&str]| {
+        let all = [&["measure", "timer", "--cpu", "0", "--duration", "200ms", "-q"], more].concat();
+        whylate(&all).stdout.lines().count()
+    };
+    let _alone = alone();
+    assert!(lines(&[]) <= 24, "a screen has 24 lines");
+    assert!(lines(&["--details"]) > lines(&[]));
 }

@@ -230,6 +230,11 @@ fn default_noise_floor() -> Nanos {
 }
 
 impl Plan {
+    /// Whether causes are looked for in the cell of that name; a ledger of another cell says nothing.
+    pub fn looks_for_causes(&self, cell: &str) -> bool {
+        self.causes && self.cell.iter().find(|it| it.name() == cell).is_none_or(|it| it.causes)
+    }
+
     /// From which latency on the ledger counts. It is the same in all cells, so that they can be compared; never below 10 us,
     /// where the recording itself matters.
     pub fn late_above(&self) -> Nanos {

@@ -111,7 +111,8 @@ pub struct MeasureResult {
     pub format: String,
     /// The tool that measured, with its version, where it was not whylate.
     pub tool: Option<String>,
-    /// The machine.
+    /// The machine; absent where nothing is known of it, as in another tool's result.
+    #[serde(default, skip_serializing_if = "Facts::is_unknown")]
     pub facts: Facts,
     /// The probe's figures.
     #[serde(flatten)]

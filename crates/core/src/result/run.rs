@@ -30,7 +30,8 @@ pub struct RunResult {
     pub verdict_reason: String,
     /// The plan, with every default filled in.
     pub plan: Plan,
-    /// The machine, before the first cell.
+    /// The machine, before the first cell; absent where nothing is known of it.
+    #[serde(default, skip_serializing_if = "Facts::is_unknown")]
     pub facts: Facts,
     /// The cells, in the plan's order.
     pub cells: Vec<CellResult>,

@@ -76,8 +76,14 @@ fn try_plant(plant: Plant, seconds: u64) -> Outcome<Row> {
     schedule::pin_this_thread(&CpuSet::from_iter([first]))?;
     let cpus = if plant == Plant::Migration { online.clone() } else { CpuSet::from_iter([last]) };
     let priority = plant.priority();
-    let measured =
-        Measured { cpus: cpus.clone(), is_timer: false, priority, spikes_kept: usize::MAX, late_above_ns: 0 };
+    let measured = Measured {
+        cpus: cpus.clone(),
+        is_timer: false,
+        priority,
+        spikes_kept: usize::MAX,
+        late_above_ns: 0,
+        counts_own: false,
+    };
     let mut finder = find_causes(&host, &[measured], &facts, Some(HistogramSource::Bpf))?;
     let (sender, said) = channel();
     let mut measuring = start(plant, last, seconds, sender)?;

@@ -41,6 +41,8 @@ pub struct Measured {
     pub spikes_kept: usize,
     /// Spikes from this latency on are counted by cause, in ns; 0 for all.
     pub late_above_ns: u64,
+    /// Whether its latency less what the hypervisor or the firmware took is counted.
+    pub counts_own: bool,
 }
 
 /// A search for the causes of spikes; a trait so that tests need no kernel. Each error says why causes cannot be found any
@@ -237,7 +239,7 @@ impl FindsCauses for LiveFinder {
     }
 
     fn own(&mut self) -> Vec<OwnRecord> {
-        let looked_at = self.probes.iter().filter(|probe| probe.measured.late_above_ns > 0);
+        let looked_at = self.probes.iter().filter(|probe| probe.measured.counts_own);
         let cpus: CpuSet = looked_at.flat_map(|probe| probe.measured.cpus.iter()).collect();
         self.own.take(cpus.iter())
     }
@@ -282,7 +284,8 @@ impl LiveFinder {
         let begin = |spike: &SpikeRecord| spike.at_ns.saturating_sub(spike.latency_ns);
         let Some(first_ns) = spikes.iter().map(|spike| begin(spike)).min() else { return Ok(()) };
         let measured = self.probe(cpu).map(|probe| &probe.measured);
-        let (priority, late_above_ns) = measured.map_or((0, 0), |it| (it.priority, it.late_above_ns));
+        let (priority, late_above_ns, counts_own) =
+            measured.map_or((0, 0, false), |it| (it.priority, it.late_above_ns, it.counts_own));
         let longest_ns = spikes.iter().map(|spike| spike.latency_ns).max().unwrap_or(0);
         let before_ns = looks_back(priority, longest_ns).unwrap_or(0);
         let recording = self.activities.since(cpu, first_ns.saturating_sub(before_ns))?;
@@ -309,7 +312,7 @@ impl LiveFinder {
             let (at_ns, latency_ns) = (spike.at_ns, spike.latency_ns);
             if latency_ns >= late_above_ns {
                 self.account.add(cpu, latency_ns, &causes);
-                if late_above_ns > 0 {
+                if counts_own {
                     self.own.add(cpu, latency_ns, &causes);
                 }
             }

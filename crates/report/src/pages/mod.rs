@@ -30,11 +30,11 @@ pub use tracing::tracing;
 
 use crate::ReportError;
 use crate::charts;
-use crate::section::{Item, Page, Section};
+use crate::section::{Block, Item, Page, Section};
 use crate::sections;
 use crate::words;
 use whylate_core::result::{CopyResult, MeasureResult, ProbeResult, RunResult};
-use whylate_core::{Facts, Warning, WarningCode};
+use whylate_core::{Facts, Warning, WarningCode, figure};
 
 /// The report of a run.
 pub fn run(run: &RunResult) -> Result<Page, ReportError> {
@@ -69,9 +69,21 @@ pub fn measure(measure: &MeasureResult) -> Result<Page, ReportError> {
     Ok(Page {
         origin: measure.tool.clone().unwrap_or_else(|| format!("whylate measure {}", measure.probe.probe)),
         about: vec![measure.tool.iter().cloned().chain(words::machine(&measure.facts, &cpus)).collect()],
-        sections: sections::of_measure(measure),
+        sections: sections::of_measure(measure).into_iter().chain(stopped(measure)).collect(),
         ..Page::default()
     })
+}
+
+/// By which sample the break ended a measurement.
+fn stopped(measure: &MeasureResult) -> Option<Section> {
+    let last = measure.probe.spikes.iter().filter(|_| measure.broke).max_by_key(|spike| spike.latency_ns)?;
+    let line = format!(
+        "Stopped by --break: {} on CPU {}, sample {}.",
+        figure::nanoseconds(last.latency_ns),
+        last.cpu,
+        figure::count(last.sample)
+    );
+    Some(Section::new("stopped", "").with(Block::note(line)))
 }
 
 /// The report of `whylate copy`: each pair of memory types with its methods, the frame budget, and what the memory is.

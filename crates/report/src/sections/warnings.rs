@@ -6,8 +6,12 @@ use whylate_core::result::{MeasureResult, RunResult};
 
 /// A terminal has them in one line: before the run they were said in full.
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
+    in_a_line(&run.warnings)
+}
+
+fn in_a_line(warnings: &[Warning]) -> Vec<Section> {
     let mut codes: Vec<(&str, usize)> = Vec::new();
-    for warning in &run.warnings {
+    for warning in warnings {
         match codes.iter_mut().find(|(code, _)| *code == warning.code.as_str()) {
             Some((_, times)) => *times += 1,
             None => codes.push((&warning.code, 1)),
@@ -19,14 +23,18 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     });
     let line = format!(
         "Warnings ({}): {}; --details explains them",
-        run.warnings.len(),
+        warnings.len(),
         named.collect::<Vec<_>>().join(", ")
     );
-    section(&run.warnings).into_iter().map(|section| section.depth(Depth::Brief(line.clone()))).collect()
+    section(warnings).into_iter().map(|section| section.depth(Depth::Brief(line.clone()))).collect()
 }
 
+/// Another tool's result has few of its own, which are read here alone.
 pub(super) fn of_measure(measure: &MeasureResult) -> Vec<Section> {
-    section(&measure.warnings)
+    match measure.tool {
+        Some(_) => section(&measure.warnings),
+        None => in_a_line(&measure.warnings),
+    }
 }
 
 /// All warnings with their fixes.

@@ -23,8 +23,12 @@ pub struct CauseUnit {
 impl CauseUnit {
     /// Adds a repeat of a series, by its ledger or, of runs without one, by the spikes that were kept.
     pub fn add(&mut self, cell: &CellResult, repeat: &RepeatResult, series: &str, by_ledger: bool) {
-        let own = repeat.probes.iter().filter(|it| it.probe == series);
-        self.measured_ns += own.map(|it| it.measured_ns).sum::<u64>();
+        // The ledger has one account of a probe with several series, which measure at the same time.
+        let is_part = |name: &str| {
+            name.strip_prefix(series).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let own = repeat.probes.iter().filter(|it| is_part(&it.probe));
+        self.measured_ns += own.map(|it| it.measured_ns).max().unwrap_or(0);
         if by_ledger {
             let own = repeat.ledger.iter().filter(|row| row.probe == series);
             own.for_each(|row| self.add_time(row.name(), time_of(row)));
@@ -91,9 +95,11 @@ pub fn cause_differences(
     by_cause(&before, &now, SAME_MAX * all_before.max(all_now), contrasts).into_iter().map(row).collect()
 }
 
-/// The causes of the late time in cells that differ in one thing, from their ledgers. Only complete repeats count.
+/// The causes of the late time in cells that differ in one thing, from their ledgers. Only complete repeats count, and only cells in
+/// which causes were looked for.
 pub fn cause_contrasts(cells: &[CellResult], plan: &Plan) -> Vec<CauseDifference> {
-    let cells = |(baseline, cell): (usize, usize)| Some((cells.get(baseline)?, cells.get(cell)?));
+    let looked = |at: usize| cells.get(at).filter(|cell| plan.looks_for_causes(&cell.name));
+    let cells = |(baseline, cell): (usize, usize)| Some((looked(baseline)?, looked(cell)?));
     contrasted(&contrasts(plan).into_iter().filter_map(cells).collect::<Vec<_>>())
 }
 
@@ -103,6 +109,7 @@ pub(crate) fn contrasted(cells: &[(&CellResult, &CellResult)]) -> Vec<CauseDiffe
     for &(baseline, cell) in cells {
         let mut series: Vec<&str> =
             [baseline, cell].iter().flat_map(|it| &it.ledger).map(|row| row.probe.as_str()).collect();
+        series.retain(|series| is_whole(series));
         series.sort_unstable();
         series.dedup();
         pairs.extend(series.into_iter().map(|series| (baseline, cell, series)));
@@ -119,6 +126,11 @@ pub(crate) fn contrasted(cells: &[(&CellResult, &CellResult)]) -> Vec<CauseDiffe
         found.into_iter().map(named).collect::<Vec<_>>()
     };
     pairs.iter().flat_map(of_pair).collect()
+}
+
+/// Whether the ledger of a series has all of its late time: of the others only the largest spikes are looked at.
+fn is_whole(series: &str) -> bool {
+    matches!(series, "timer" | "dispatch" | "stall")
 }
 
 fn units_of(cell: &CellResult, series: &str) -> Vec<CauseUnit> {
@@ -238,7 +250,7 @@ mod tests {
             let ledger = repeats.iter().flat_map(|it| it.ledger.clone()).collect();
             CellResult { name: name.to_owned(), repeats, ledger, ..CellResult::default() }
         };
-        let text = "name = \"x\"\n[[probe]]\nkind = \"timer\"\n[[load]]\nname = \"draw\"\nkind = \"memory\"\nworking_set = \"1 MiB\"\n[[cell]]\n[[cell]]\nloads = [\"draw\"]";
+        let text = "name = \"x\"\ncauses = true\n[[probe]]\nkind = \"timer\"\n[[load]]\nname = \"draw\"\nkind = \"memory\"\nworking_set = \"1 MiB\"\n[[cell]]\n[[cell]]\nloads = [\"draw\"]";
         let plan = Plan::parse(&whylate_core::plan::Source { name: "x", text }, &[]).unwrap();
         let found = cause_contrasts(&[cell("idle", false), cell("draw", true)], &plan);
         assert_eq!(found[0].cause, "thread: drawing");
@@ -256,5 +268,25 @@ mod tests {
             null.iter().all(|it| matches!(it.change, CauseChange::Same | CauseChange::CannotTell)),
             "{null:?}"
         );
+        let text = format!("{text}\ncauses = false");
+        let plan = Plan::parse(&whylate_core::plan::Source { name: "x", text: &text }, &[]).unwrap();
+        let found = cause_contrasts(&[cell("idle", true), cell("draw", false)], &plan);
+        assert!(found.is_empty(), "causes were not looked for in one of them: {found:?}");
+    }
+
+    #[test]
+    fn one_account_of_a_probe_with_several_series_is_of_the_time_of_each() {
+        let probe = |name: &str| RepeatProbe {
+            probe: name.to_owned(),
+            measured_ns: 2_000_000_000,
+            ..RepeatProbe::default()
+        };
+        let repeat = RepeatResult {
+            probes: vec![probe("dispatch/timerfd"), probe("dispatch/eventfd"), probe("dispatcher")],
+            ..RepeatResult::default()
+        };
+        let mut unit = CauseUnit::default();
+        unit.add(&CellResult::default(), &repeat, "dispatch", true);
+        assert_eq!(unit.measured_ns, 2_000_000_000);
     }
 }
