@@ -365,7 +365,7 @@ fn broken_quoted_and_commented_rows_are_whole() {
     let shell = "stress-ng: info: [7] cyclic: sched SCHED_FIFO: 100 ns delay, \\\n100 samples\n\
                  stress-ng: info: [7] cyclic:   min: 3564 ns, max: 24051 ns, std.dev. 1.0\n";
     assert_eq!(of(shell), [(0, 100, 3_564, 24_051)]);
-    // Two parts of one number cannot be told from two numbers.
+    // Two parts of one number look like two numbers.
     let cut = "Operating System Noise\n 0 #4 4000000 37712 99.05720 10998 555 7624 0 4011 34 2\n4\n";
     assert_eq!(figures_of(cut), None);
 }

@@ -50,7 +50,7 @@ pub(crate) async fn serve(listener: &TcpListener, router: &Router) -> Infallible
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum State {
+enum HeadState {
     /// No head was complete so far.
     New,
     /// It has been answered and may ask again.
@@ -59,25 +59,25 @@ enum State {
 }
 
 struct Connection {
-    state: State,
+    state: HeadState,
     /// The place of its last change among all changes.
     changed: u64,
     task: Option<AbortHandle>,
 }
 
 #[derive(Default)]
-struct Table {
+struct ConnectionTable {
     all: BTreeMap<u64, Connection>,
     changes: u64,
 }
 
-impl Table {
+impl ConnectionTable {
     fn change(&mut self) -> u64 {
         self.changes += 1;
         self.changes
     }
 
-    fn set(&mut self, number: u64, state: State) {
+    fn set(&mut self, number: u64, state: HeadState) {
         let changed = self.change();
         if let Some(connection) = self.all.get_mut(&number) {
             (connection.state, connection.changed) = (state, changed);
@@ -86,16 +86,16 @@ impl Table {
 
     /// The one that has waited longest for its head, first among those that never had one.
     fn waits_longest(&self) -> Option<u64> {
-        let waiting = self.all.iter().filter(|(_, it)| it.state != State::Answering);
+        let waiting = self.all.iter().filter(|(_, it)| it.state != HeadState::Answering);
         waiting.min_by_key(|(_, it)| (it.state, it.changed)).map(|(number, _)| *number)
     }
 }
 
 #[derive(Clone, Default)]
-struct Connections(Arc<Mutex<Table>>);
+struct Connections(Arc<Mutex<ConnectionTable>>);
 
 impl Connections {
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, ConnectionTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -116,14 +116,16 @@ impl Connections {
         _ = socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(STALL_MAX));
         let mut table = self.table();
         let number = table.change();
-        table.all.insert(number, Connection { state: State::New, changed: number, task: None });
+        table.all.insert(number, Connection { state: HeadState::New, changed: number, task: None });
         drop(table);
-        let place = Place { connections: self.clone(), number };
+        let place = OpenConnection { connections: self.clone(), number };
         let (connections, router) = (self.clone(), TowerToHyperService::new(router.clone()));
         let service = service_fn(move |request: hyper::Request<Incoming>| {
             let answering = Answering::begin(connections.clone(), number);
             let answer = router.call(request);
-            async move { Ok::<_, Infallible>(answer.await?.map(|body| Answer { body, _answering: answering })) }
+            async move {
+                Ok::<_, Infallible>(answer.await?.map(|body| HeldAnswer { body, _answering: answering }))
+            }
         });
         let task = tokio::spawn(async move {
             let mut http = http1::Builder::new();
@@ -138,12 +140,12 @@ impl Connections {
 }
 
 /// An open connection.
-struct Place {
+struct OpenConnection {
     connections: Connections,
     number: u64,
 }
 
-impl Drop for Place {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.connections.table().all.remove(&self.number);
     }
@@ -157,23 +159,23 @@ struct Answering {
 
 impl Answering {
     fn begin(connections: Connections, number: u64) -> Self {
-        connections.table().set(number, State::Answering);
+        connections.table().set(number, HeadState::Answering);
         Self { connections, number }
     }
 }
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        self.connections.table().set(self.number, State::Answered);
+        self.connections.table().set(self.number, HeadState::Answered);
     }
 }
 
-struct Answer {
+struct HeldAnswer {
     body: Body,
     _answering: Answering,
 }
 
-impl hyper::body::Body for Answer {
+impl hyper::body::Body for HeldAnswer {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -199,14 +201,14 @@ mod tests {
 
     #[test]
     fn the_longest_wait_makes_room_and_answers_do_not() {
-        let mut table = Table::default();
+        let mut table = ConnectionTable::default();
         for _ in 0..4 {
             let number = table.change();
-            table.all.insert(number, Connection { state: State::New, changed: number, task: None });
+            table.all.insert(number, Connection { state: HeadState::New, changed: number, task: None });
         }
-        table.set(1, State::Answering);
-        table.set(2, State::Answering);
-        table.set(2, State::Answered);
+        table.set(1, HeadState::Answering);
+        table.set(2, HeadState::Answering);
+        table.set(2, HeadState::Answered);
         let order: Vec<u64> =
             std::iter::from_fn(|| table.waits_longest().inspect(|number| _ = table.all.remove(number)))
                 .collect();

@@ -24,7 +24,7 @@ use whylate_core::{Warning, WarningCode};
 
 /// How many threads read segments at once: each holds the rows of one in memory.
 const THREADS_MAX: usize = 4;
-/// One segment at a time may take more than [`ROOM_SHARED`], whoever reads it.
+/// One segment at a time may take more than [`ROOM_SHARED`], in the whole process.
 static LARGE: Mutex<()> = Mutex::new(());
 
 /// Threads that read on this machine.

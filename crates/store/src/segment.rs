@@ -52,7 +52,7 @@ const VALUE: usize = 40;
 pub(crate) struct Room(pub(crate) usize);
 
 impl Room {
-    /// Takes memory for so many rows or bytes.
+    /// Takes memory for that number of rows or bytes.
     fn take(&mut self, count: usize, bytes: usize) -> Result<(), Damage> {
         let left = count.checked_mul(bytes).and_then(|bytes| self.0.checked_sub(bytes));
         self.0 = left.ok_or(Damage::Room)?;
@@ -199,7 +199,7 @@ pub(crate) fn decode<R: Table>(file: &Bytes, room: &mut Room) -> Result<Vec<Keye
         let mut left = Room(room.0);
         left.take(1, file.len())?;
         left.take(count, size_of::<R>() + VALUE * (R::Key::COLUMNS.len() + 1))?;
-        let columns = Columns { file, group: group.as_ref(), rows: count };
+        let columns = GroupColumns { file, group: group.as_ref(), rows: count };
         let without_texts = left.0;
         let keys = columns.read(R::Key::COLUMNS, &mut left).collect::<Result<Vec<_>, Damage>>()?;
         let mut rows = vec![R::default(); count];
@@ -227,13 +227,13 @@ pub(crate) fn decode<R: Table>(file: &Bytes, room: &mut Room) -> Result<Vec<Keye
 }
 
 /// The columns of a row group.
-struct Columns<'f> {
+struct GroupColumns<'f> {
     file: &'f [u8],
     group: &'f dyn RowGroupReader,
     rows: usize,
 }
 
-impl Columns<'_> {
+impl GroupColumns<'_> {
     /// Reads columns by their names, each when it is asked for.
     fn read<R>(
         &self,

@@ -13,7 +13,8 @@ use whylate_sys::schedule;
 const LENGTH_US: u32 = 500;
 /// Stalls by the host, about six a second: enough for the whole run.
 const STALLS: usize = 2_000;
-const FUNCTION: &str = "plant_irq_off_stall";
+/// The thread that plants, whether its function is in the row or not.
+const PLANTER: &str = "plant-irq-off";
 /// What accuses no code of the guest.
 const HOST: [&str; 5] = ["host stall", "steal", "timer late", "not explained", "others"];
 const THREAD: &str = "thief";
@@ -86,7 +87,7 @@ fn judge(guest: &Guest, result: &Value) {
         rows.iter().filter(is_claim).map(|row| (text(row, "cause"), text(row, "change"))).collect()
     };
     let contrasts =
-        [("driver", "as-is", FUNCTION, ["new", "more"]), ("away", "as-is", THREAD, ["gone", "less"])];
+        [("driver", "as-is", PLANTER, ["new", "more"]), ("away", "as-is", THREAD, ["gone", "less"])];
     let (mut others, mut missing) = (0, Vec::new());
     for (side, base, name, changes) in contrasts {
         let claimed = claims(side, base);

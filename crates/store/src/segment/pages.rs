@@ -21,7 +21,7 @@ const DATA_V2: i16 = 8;
 pub(super) fn inflated(mut column: &[u8], is_packed: bool) -> Option<usize> {
     let mut sum = 0_usize;
     while !column.is_empty() {
-        let mut header = Header { left: column, size: 0, packed_size: 0, is_v2: false };
+        let mut header = PageHeader { left: column, size: 0, packed_size: 0, is_v2: false };
         header.fields(0)?;
         let (size, packed) = (usize::try_from(header.size).ok()?, usize::try_from(header.packed_size).ok()?);
         let page;
@@ -41,14 +41,14 @@ fn fits(page: &[u8], size: usize) -> bool {
     io::copy(&mut inflated, &mut io::sink()).is_ok_and(|length| length <= size as u64)
 }
 
-struct Header<'b> {
+struct PageHeader<'b> {
     left: &'b [u8],
     size: i64,
     packed_size: i64,
     is_v2: bool,
 }
 
-impl Header<'_> {
+impl PageHeader<'_> {
     fn byte(&mut self) -> Option<u8> {
         let (first, rest) = self.left.split_first()?;
         self.left = rest;
