@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use whylate_core::figure;
 use whylate_core::plan::{AnswerPlan, CellPlan, CellReference, Expected, Plan, SeriesStatistic, Share};
 use whylate_core::result::{
-    Answer, AnswerOutcome, CauseChange, CauseDifference, CellResult, Comparison, Outcome,
+    Answer, AnswerOutcome, CauseChange, CauseDifference, CellResult, Comparison, NOT_EXPLAINED, OTHERS,
+    Outcome,
 };
 
 /// Answers the questions of the plan; without any, those that its cells ask.
@@ -179,7 +180,9 @@ fn by_cause(causes: &[CauseDifference], round_ns: u64) -> String {
         return format!(" By cause it {}.", changed.join("; it "));
     }
     let open = causes.iter().filter(|it| it.change == CauseChange::CannotTell);
-    match open.clone().filter_map(|it| Some((it.more_repeats?, &it.cause))).min() {
+    // Sums of several causes name none.
+    let named = open.clone().filter(|it| it.cause != OTHERS && it.cause != NOT_EXPLAINED);
+    match named.filter_map(|it| Some((it.more_repeats?, &it.cause))).min() {
         _ if causes.is_empty() => String::new(),
         Some((more, cause)) => {
             let time = figure::nanoseconds(round_ns.saturating_mul(u64::from(more)));
@@ -188,7 +191,7 @@ fn by_cause(causes: &[CauseDifference], round_ns: u64) -> String {
             )
         }
         None if open.count() == 0 => " By cause, nothing changes.".to_owned(),
-        None => String::new(),
+        None => " By cause, no change is shown.".to_owned(),
     }
 }
 

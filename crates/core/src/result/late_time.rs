@@ -3,6 +3,9 @@
 use super::{Cause, CauseKind, Spike};
 use std::cmp::Reverse;
 
+/// The name of the row for what no cause explains.
+pub const NOT_EXPLAINED: &str = "not explained";
+
 /// What one culprit took in some spikes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LateTime {
@@ -22,7 +25,7 @@ impl LateTime {
     /// Kind, actor and function: `irqs off: irq/45-nvkm in unarm`.
     pub fn name(&self) -> String {
         if !self.is_explained() {
-            return "not explained".to_owned();
+            return NOT_EXPLAINED.to_owned();
         }
         let kind = self.kind.name().replace('_', " ");
         match (&self.actor, &self.function) {

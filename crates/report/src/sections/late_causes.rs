@@ -4,7 +4,7 @@ use crate::reading::{interval_of_rates, more};
 use crate::section::{Column, Depth, Item, Row, Section, Table, Tone};
 use crate::words::counted;
 use whylate_core::figure::nanoseconds;
-use whylate_core::result::{CauseChange, CauseDifference, RunResult};
+use whylate_core::result::{CauseChange, CauseDifference, NOT_EXPLAINED, OTHERS, RunResult};
 
 /// The most sentences of "In short".
 const SENTENCES_MAX: usize = 4;
@@ -86,7 +86,8 @@ pub(super) fn in_short(run: &RunResult) -> Vec<Item> {
     };
     let mut sentences: Vec<String> = changed.iter().take(SENTENCES_MAX).map(sentence).collect();
     if changed.len() > SENTENCES_MAX {
-        sentences.push(format!("{} more are below", changed.len() - SENTENCES_MAX));
+        let more = changed.len() - SENTENCES_MAX;
+        sentences.push(format!("{more} more {} below", if more == 1 { "is" } else { "are" }));
     }
     if run.cause_contrasts.is_empty() {
         return Vec::new();
@@ -103,6 +104,7 @@ fn open(run: &RunResult) -> String {
     let nearest = run
         .cause_contrasts
         .iter()
+        .filter(|it| it.cause != OTHERS && it.cause != NOT_EXPLAINED)
         .filter_map(|it| Some((it.more_repeats?, it)))
         .min_by_key(|(more, _)| *more);
     nearest

@@ -2,7 +2,9 @@ use super::*;
 use crate::answers;
 use whylate_core::CpuId;
 use whylate_core::plan::Source;
-use whylate_core::result::{AnswerOutcome, Quantiles, RateResult, RepeatResult};
+use whylate_core::result::{
+    AnswerOutcome, CauseChange, CauseDifference, NOT_EXPLAINED, OTHERS, Quantiles, RateResult, RepeatResult,
+};
 use whylate_testing::says;
 
 fn plan(text: &str) -> Plan {
@@ -133,6 +135,45 @@ fn better_is_refused_where_the_load_did_less() {
     let answer = answers.iter().find(|it| it.question == "Does t lower timer p99.9 under a?").unwrap();
     assert_eq!(answer.outcome, AnswerOutcome::CannotTell);
     assert!(answer.sentence.contains("20 % less"), "{}", answer.sentence);
+}
+
+#[test]
+fn an_answer_says_which_cause_is_too_rare_and_names_no_sum() {
+    let plan = plan(&format!("causes = true\n{MATRIX}"));
+    let cells = [cell("idle", &LOW), cell("a", &HIGH), cell("t", &LOW), cell("a+t", &LOW)];
+    let cause = |name: &str, change: CauseChange, more: Option<u32>| CauseDifference {
+        side: "a".to_owned(),
+        baseline: Some("idle".to_owned()),
+        probe: "timer".to_owned(),
+        cause: name.to_owned(),
+        change,
+        more_repeats: more,
+        p_value: 1.0,
+        baseline_share: 0.0,
+        share: 0.5,
+        baseline_ns_per_s: 0.0,
+        ns_per_s: 1e6,
+        difference_low: None,
+        difference_high: None,
+        baseline_per_s: 0.0,
+        per_s: 1.0,
+        baseline_max_ns: 0,
+        max_ns: 1_000_000,
+        blocks_larger: 1,
+        blocks: 4,
+    };
+    let found = comparisons(&cells, &plan);
+    let sentence = |causes: &[CauseDifference]| {
+        let all = answers(&cells, &plan, &found, causes, None);
+        let answer = all.iter().find(|it| it.question == "Does a raise timer p99.9?").unwrap();
+        let by_cause = answer.sentence.rsplit_once(". By cause").map(|(_, rest)| rest.to_owned());
+        by_cause.unwrap_or_default()
+    };
+    let sums = [OTHERS, NOT_EXPLAINED].map(|name| cause(name, CauseChange::CannotTell, Some(1)));
+    let named = cause("thread: thief", CauseChange::CannotTell, Some(7));
+    assert!(says("no-change-is-shown-too-rare", sentence(&[sums.to_vec(), vec![named]].concat())));
+    assert!(says("no-change-is-shown", sentence(&sums)));
+    assert!(says("nothing-changes", sentence(&[cause("thread: thief", CauseChange::Same, None)])));
 }
 
 #[test]
