@@ -2,7 +2,7 @@
 //! sched_switch: { cpu_id = 2 }, { prev_comm = "a", prev_tid = 7, … }`, with any contexts between.
 //!
 //! Which thread a line is of comes from the switches of its CPU, before the first from the context `tid` and `procname`.
-//! Functions are addresses there. LttngPriorities of LTTng count from the lowest of real time (100).
+//! Functions are addresses there. Priorities of LTTng count from the lowest of real time (100).
 
 use super::{ConvertError, each_line};
 use crate::parse::Source;
@@ -232,7 +232,7 @@ impl<'l> LttngLine<'l> {
     fn task(&self, before: &str, offset: i64) -> Option<String> {
         let part = |key: &str| format!("{before}{key}");
         let (comm, tid) = (self.text(&part("comm"))?, self.number(&part("tid"))?);
-        let priority = self.number(&part("prio"))? + offset;
+        let priority = self.number(&part("prio"))?.saturating_add(offset);
         Some(format!("{before}comm={comm} {before}pid={tid} {before}prio={priority}"))
     }
 }
@@ -266,11 +266,11 @@ struct LttngMachine {
 impl LttngMachine {
     fn write(&mut self, line: &LttngLine<'_>, output: &mut dyn Write) -> std::io::Result<()> {
         // A clock of the day goes on after midnight.
-        if line.at_ns + DAY_NS / 2 < self.last_ns && self.last_ns < DAY_NS {
+        if line.at_ns.saturating_add(DAY_NS / 2) < self.last_ns && self.last_ns < DAY_NS {
             self.days_ns += DAY_NS;
         }
         self.last_ns = line.at_ns;
-        let at_ns = line.at_ns + self.days_ns;
+        let at_ns = line.at_ns.saturating_add(self.days_ns);
         let next = (line.name == "sched_switch")
             .then(|| Some(format!("{}-{}", line.text("next_comm")?, line.number("next_tid")?)));
         if let Some(text) = self.event(line) {
@@ -327,8 +327,8 @@ impl LttngMachine {
                 "sched_pi_setprio: comm={} pid={} oldprio={} newprio={}",
                 line.text("comm")?,
                 line.number("tid")?,
-                line.number("oldprio")? + self.priorities.switch,
-                line.number("newprio")? + self.priorities.switch
+                line.number("oldprio")?.saturating_add(self.priorities.switch),
+                line.number("newprio")?.saturating_add(self.priorities.switch)
             ),
             "irq_handler_entry" => {
                 format!("irq_handler_entry: irq={} name={}", line.number("irq")?, line.text("name")?)
@@ -373,3 +373,30 @@ impl LttngMachine {
 
 const SOFTIRQS: [&str; 10] =
     ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_at_the_ends_of_their_range_end_nothing() {
+        let mut machine = LttngMachine {
+            priorities: PriorityOffsets { switch: 100, wakeup: 100 },
+            ..LttngMachine::default()
+        };
+        let mut output = Vec::new();
+        for time in
+            ["18446744073.709551615", "23:59:59.999999999", "00:00:00.000000001", "18446744073.709551615"]
+        {
+            for priority in [i64::MAX, i64::MIN, 0] {
+                let text = format!(
+                    "[{time}] (+?.?????????) h sched_switch: {{ cpu_id = 4294967295 }}, {{ prev_comm = \"a\", prev_tid = {priority}, \
+                     prev_prio = {priority}, prev_state = {priority}, next_comm = \"b\", next_tid = 1, next_prio = {priority} }}"
+                );
+                machine.write(&line(&text).unwrap(), &mut output).unwrap();
+            }
+        }
+        assert_eq!(String::from_utf8(output).unwrap().lines().count(), 12);
+        assert!(line("[99999999999999999999.1] h x: { cpu_id = 1 }").is_none());
+    }
+}
