@@ -48,9 +48,13 @@ const TABLES: [&str; 8] =
 /// Those of them with rows of the noise-floor check, which reports leave out.
 const OF_PROBES: [&str; 4] = ["intervals", "histograms", "spikes", "causes"];
 
-/// The rows of a table that are of probes.
-fn measured(table: &str) -> String {
-    format!("SELECT * FROM {table} WHERE probe <> '{NOISE_FLOOR}'")
+/// What a question sees of a table, whose rows are in `source`.
+fn rows_of(table: &str, source: &str) -> String {
+    let condition = match OF_PROBES.contains(&table) {
+        true => format!(" WHERE probe <> '{NOISE_FLOOR}'"),
+        false => String::new(),
+    };
+    format!("SELECT * FROM {source}{condition}")
 }
 
 /// The questions that are built in.
@@ -172,10 +176,7 @@ impl Sources<'_> {
         };
         let months = read(&format!("'{place}/merged/table={table}/**/*.parquet'"));
         let all = self.joined(&loose, &months, " UNION ALL BY NAME ");
-        vec![match OF_PROBES.contains(&table) {
-            true => format!("CREATE VIEW {table} AS {}", measured(&format!("({all})"))),
-            false => format!("CREATE VIEW {table} AS {all}"),
-        }]
+        vec![format!("CREATE VIEW {table} AS {}", rows_of(table, &format!("({all})")))]
     }
 
     /// `month` and `host` come from the folders, as texts.
@@ -183,19 +184,12 @@ impl Sources<'_> {
         let place = self.place.replacen("s3://", "s3a://", 1);
         let view = |name: &str, of: &str| format!("CREATE OR REPLACE TEMPORARY VIEW {name} {of}");
         let loose = format!("USING parquet OPTIONS (path '{place}/table={table}')");
-        let is_of_probes = OF_PROBES.contains(&table);
-        if !self.layout.has_months && !is_of_probes {
-            return vec![view(table, &loose)];
-        }
         let months = format!("USING parquet OPTIONS (path '{place}/merged/table={table}')");
         let (of_runs, of_months) = (format!("{table}_of_runs"), format!("{table}_of_months"));
         let mut all = Vec::new();
         all.extend(self.layout.has_months.then(|| view(&of_months, &months)));
         all.extend(self.layout.has_runs.then(|| view(&of_runs, &loose)));
-        let select = |name: &str| match is_of_probes {
-            true => measured(name),
-            false => format!("SELECT * FROM {name}"),
-        };
+        let select = |name: &str| rows_of(table, name);
         let both = self.joined(&select(&of_runs), &select(&of_months), " UNION ALL ");
         all.push(view(table, &format!("AS {both}")));
         all

@@ -74,6 +74,11 @@ pub(crate) fn largest_ns(cpu: &CpuResult) -> Option<u64> {
     unthrottled.or(largest).or_else(|| cpu.get(EXTREMES)?.max_ns)
 }
 
+/// The same of all probes and CPUs of a cell.
+pub(crate) fn largest_in_ns(cell: &CellResult) -> Option<u64> {
+    cell.probes.iter().flat_map(|probe| &probe.cpus).filter_map(largest_ns).max()
+}
+
 /// Gaps, and their share of the time, without those that the scheduler makes.
 pub(crate) fn gaps(cpu: &CpuResult) -> (Option<u64>, Option<f64>) {
     let Some(throttled) = cpu.get(THROTTLED) else { return (cpu.get(GAPS), cpu.get(LOST_SHARE)) };

@@ -1,9 +1,11 @@
 //! From a plan to what it means on this machine: CPUs, sizes, thresholds; and which cells cannot run here, and why.
 
 use crate::error::RunError;
-use whylate_core::plan::{CellPlan, LoadPlan, Policy, ProbePlan, StallPlan, Threshold, TreatmentKind};
+use whylate_core::plan::{
+    CellPlan, LoadPlan, Policy, ProbePlan, Samples, StallPlan, Threshold, TreatmentKind,
+};
 use whylate_core::warning::{push_all_once, push_once};
-use whylate_core::{CpuSet, Facts, Nanos, Plan, Warning, WarningCode};
+use whylate_core::{CpuSet, Facts, Nanos, Plan, SeriesName, Warning, WarningCode};
 use whylate_host::HostRoot;
 use whylate_load::{Load, LoadError, LoadSpec};
 use whylate_probe::{LaneSpec, Options, ProbeKind, ProbeSpec, resolve};
@@ -138,7 +140,10 @@ pub(crate) fn prepare_probes(
             return Err(RunError::ProbeTwice { index, kind: probe.kind(), cpu });
         }
         push_all_once(&mut warnings, more);
-        let is_late = matches!(spec.kind, ProbeKind::Timer(_) | ProbeKind::Dispatch(_));
+        // A loop that never sleeps counts each gap.
+        let is_late = SeriesName::of(spec.name())
+            .facts()
+            .is_some_and(|facts| facts.has_ledger() && facts.samples == Samples::Lateness);
         let late_above = (plan.causes && is_late).then(|| plan.late_above());
         probes.push(ProbeSpec { late_above, ..spec });
     }

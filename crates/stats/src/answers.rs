@@ -6,8 +6,7 @@ use std::collections::HashMap;
 use whylate_core::figure;
 use whylate_core::plan::{AnswerPlan, CellPlan, CellReference, Expected, Plan, SeriesStatistic, Share};
 use whylate_core::result::{
-    Answer, AnswerOutcome, CauseChange, CauseDifference, CellResult, Comparison, NOT_EXPLAINED, OTHERS,
-    Outcome,
+    Answer, AnswerOutcome, CauseChange, CauseDifference, CellResult, Comparison, Outcome,
 };
 
 /// Answers the questions of the plan; without any, those that its cells ask.
@@ -180,8 +179,7 @@ fn by_cause(causes: &[CauseDifference], round_ns: u64) -> String {
         return format!(" By cause it {}.", changed.join("; it "));
     }
     let open = causes.iter().filter(|it| it.change == CauseChange::CannotTell);
-    // Sums of several causes name none.
-    let named = open.clone().filter(|it| it.cause != OTHERS && it.cause != NOT_EXPLAINED);
+    let named = open.clone().filter(|it| it.is_named());
     match named.filter_map(|it| Some((it.more_repeats?, &it.cause))).min() {
         _ if causes.is_empty() => String::new(),
         Some((more, cause)) => {

@@ -263,7 +263,7 @@ impl GroupColumns<'_> {
         let is_packed = in_file.compression() != Compression::UNCOMPRESSED;
         let inflated = pages.and_then(|pages| pages::inflated(pages, is_packed));
         let inflated =
-            inflated.ok_or(Damage::Column(column.shape.name, "has pages that are none, or too large"))?;
+            inflated.ok_or(Damage::Column(column.shape.name, "has pages that are damaged or too large"))?;
         // Texts stay in the pages until all rows have theirs.
         Room(room.0).take(1, inflated)?;
         let values = (column.read)(column.number, self.group.get_column_reader(index)?, self.rows)?;

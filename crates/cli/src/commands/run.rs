@@ -37,7 +37,6 @@ pub(super) fn execute(arguments: &RunArguments, host: &Host) -> Result<Ending> {
     if let Some(warning) = &recovered {
         output::message(&format!("note: {}", warning.text));
     }
-    let quiet = arguments.printing.quiet || arguments.printing.json;
     let (path, info) = match &arguments.resume {
         Some(path) => {
             let prepare = |plan: Plan| {
@@ -46,15 +45,18 @@ pub(super) fn execute(arguments: &RunArguments, host: &Host) -> Result<Ending> {
             };
             let reader = Reader::open(path)?;
             foreign::check_run(&reader, arguments.trust_plan)?;
-            let mut screen = screen(quiet, &reader.info().plan, arguments, asked_to_stop);
+            let mut screen = screen(&reader.info().plan, arguments, asked_to_stop);
             let info = whylate_runner::resume(path, &prepare, &machine, &mut screen)?;
             screen.finish();
             (path.clone(), info)
         }
-        None => match begin(arguments, host, &machine, quiet, asked_to_stop, recovered)? {
-            Some(done) => done,
-            None => return Ok(Ending::Pass),
-        },
+        None => {
+            let plan = planned(arguments)?;
+            match start(plan, arguments, host, &machine, asked_to_stop, recovered)? {
+                Some(done) => done,
+                None => return Ok(Ending::Pass),
+            }
+        }
     };
     conclude(&path, &info, arguments.printing.json.then_some(output::print_json as Print))
 }
@@ -62,9 +64,7 @@ pub(super) fn execute(arguments: &RunArguments, host: &Host) -> Result<Ending> {
 /// Runs a plan that the command line made.
 pub(super) fn of_plan(plan: Plan, arguments: &RunArguments, host: &Host) -> Result<Ending> {
     let machine = machine::real(host)?;
-    let asked_to_stop = signals::watch()?;
-    let quiet = arguments.printing.quiet || arguments.printing.json;
-    match start(plan, arguments, host, &machine, quiet, asked_to_stop, None)? {
+    match start(plan, arguments, host, &machine, signals::watch()?, None)? {
         Some((path, info)) => {
             conclude(&path, &info, arguments.printing.json.then_some(output::print_json as Print))
         }
@@ -75,15 +75,8 @@ pub(super) fn of_plan(plan: Plan, arguments: &RunArguments, host: &Host) -> Resu
 /// How a result is printed as JSON.
 pub(super) type Print = fn(&RunResult) -> Result<()>;
 
-/// Runs a plan into a new directory; `None` where it was only to be checked.
-fn begin(
-    arguments: &RunArguments,
-    host: &Host,
-    machine: &RealMachine,
-    quiet: bool,
-    asked_to_stop: Arc<AtomicBool>,
-    recovered: Option<Warning>,
-) -> Result<Option<(PathBuf, RunInfo)>> {
+/// The plan that is asked for.
+fn planned(arguments: &RunArguments) -> Result<Plan> {
     let name = arguments.plan.as_deref().unwrap_or(DEFAULT_PLAN);
     // A preview runs nothing.
     let yes = arguments.trust_plan || arguments.dry_run;
@@ -91,16 +84,15 @@ fn begin(
     if arguments.yes_draw_on_my_screen {
         plan.allow_drawing();
     }
-    start(plan, arguments, host, machine, quiet, asked_to_stop, recovered)
+    Ok(plan)
 }
 
-/// Runs a plan that was read.
+/// Runs a plan into a new directory; `None` where it was only to be checked.
 fn start(
     plan: Plan,
     arguments: &RunArguments,
     host: &Host,
     machine: &RealMachine,
-    quiet: bool,
     asked_to_stop: Arc<AtomicBool>,
     recovered: Option<Warning>,
 ) -> Result<Option<(PathBuf, RunInfo)>> {
@@ -122,11 +114,11 @@ fn start(
         Some(path) => path.clone(),
         None => default_run_path(&experiment.plan.name, started_at)?,
     };
-    if !quiet {
+    if !is_quiet(arguments) {
         announce(&experiment, &warnings, &path);
     }
     let options = RunOptions { name: run_name(&path), started_at, warnings, keeping: Keeping::default() };
-    let mut screen = screen(quiet, &experiment.plan, arguments, asked_to_stop);
+    let mut screen = screen(&experiment.plan, arguments, asked_to_stop);
     let info =
         whylate_runner::run(&experiment, &path, &options, machine, &mut screen).map_err(
             |error| match way_on(&error, &path) {
@@ -151,8 +143,12 @@ pub(super) fn way_on(error: &RunError, path: &Path) -> Option<anyhow::Error> {
     Some(anyhow!("{error}; to go on with what is there: `whylate {command} --resume {path}`"))
 }
 
-fn screen(quiet: bool, plan: &Plan, arguments: &RunArguments, asked_to_stop: Arc<AtomicBool>) -> Screen {
-    Screen::of_run(quiet, plan.repeat_duration(), arguments.on_threshold.clone(), asked_to_stop)
+fn is_quiet(arguments: &RunArguments) -> bool {
+    arguments.printing.quiet || arguments.printing.json
+}
+
+fn screen(plan: &Plan, arguments: &RunArguments, asked_to_stop: Arc<AtomicBool>) -> Screen {
+    Screen::of_run(is_quiet(arguments), plan.repeat_duration(), arguments.on_threshold.clone(), asked_to_stop)
 }
 
 /// The plan of that name or path; `short` for a look at it.

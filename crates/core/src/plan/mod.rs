@@ -230,7 +230,7 @@ fn default_noise_floor() -> Nanos {
 }
 
 impl Plan {
-    /// Whether causes are looked for in the cell of that name; a ledger of another cell says nothing.
+    /// Whether this plan looks for causes in the cell of that name. Without it an empty ledger is no evidence.
     pub fn looks_for_causes(&self, cell: &str) -> bool {
         self.causes && self.cell.iter().find(|it| it.name() == cell).is_none_or(|it| it.causes)
     }

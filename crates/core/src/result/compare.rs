@@ -1,6 +1,6 @@
 //! What `whylate compare --json` prints.
 
-use super::{Comparison, Outcome};
+use super::{Comparison, NOT_EXPLAINED, OTHERS, Outcome};
 use crate::figure;
 use crate::warning::Warning;
 use crate::words::words;
@@ -156,6 +156,11 @@ impl CauseDifference {
     /// Whether a claim is made.
     pub fn is_change(&self) -> bool {
         !matches!(self.change, CauseChange::Same | CauseChange::CannotTell)
+    }
+
+    /// Whether it is of one cause: sums of several name none.
+    pub fn is_named(&self) -> bool {
+        self.cause != OTHERS && self.cause != NOT_EXPLAINED
     }
 
     /// What the side does to the late time of the cause, where a claim is made.

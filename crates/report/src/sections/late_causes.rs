@@ -4,7 +4,7 @@ use crate::reading::{interval_of_rates, more};
 use crate::section::{Column, Depth, Item, Row, Section, Table, Tone};
 use crate::words::counted;
 use whylate_core::figure::nanoseconds;
-use whylate_core::result::{CauseChange, CauseDifference, NOT_EXPLAINED, OTHERS, RunResult};
+use whylate_core::result::{CauseChange, CauseDifference, RunResult};
 
 /// The most sentences of "In short".
 const SENTENCES_MAX: usize = 4;
@@ -104,7 +104,7 @@ fn open(run: &RunResult) -> String {
     let nearest = run
         .cause_contrasts
         .iter()
-        .filter(|it| it.cause != OTHERS && it.cause != NOT_EXPLAINED)
+        .filter(|it| it.is_named())
         .filter_map(|it| Some((it.more_repeats?, it)))
         .min_by_key(|(more, _)| *more);
     nearest

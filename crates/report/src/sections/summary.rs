@@ -76,10 +76,8 @@ fn late(run: &RunResult) -> (String, Tone) {
         run.exposure.map(|exposure| format!(" in {}", nanoseconds(exposure.watched_ns))).unwrap_or_default();
     match (run.verdict, run.plan.limit) {
         (Verdict::Fail, Some(limit)) => {
-            let largest = |cell: &&CellResult| {
-                cell.probes.iter().flat_map(|probe| &probe.cpus).filter_map(worst::largest_ns).max()
-            };
-            let over = run.cells.iter().filter(|cell| largest(cell).is_some_and(|max| max > limit.0));
+            let is_over = |cell: &&CellResult| worst::largest_in_ns(cell).is_some_and(|max| max > limit.0);
+            let over = run.cells.iter().filter(is_over);
             let over: Vec<&str> = over.map(|cell| cell.name.as_str()).collect();
             if over.is_empty() && run.plan.deadline().is_some() {
                 return (format!("Yes: {}.", run.verdict_reason), Tone::Bad);
@@ -261,10 +259,7 @@ fn circumstances(run: &RunResult, it: &Comparison) -> String {
 /// A treatment whose cell exceeds the limit while the cell without it does not, whatever the statistic says.
 fn missed_with(run: &RunResult, it: &Comparison) -> Option<String> {
     let limit = run.plan.limit?;
-    let largest = |name: &str| {
-        let cell = run.cells.iter().find(|cell| cell.name == name)?;
-        cell.probes.iter().flat_map(|probe| &probe.cpus).filter_map(worst::largest_ns).max()
-    };
+    let largest = |name: &str| worst::largest_in_ns(run.cells.iter().find(|cell| cell.name == name)?);
     let (without, with) = (largest(&it.baseline)?, largest(&it.cell)?);
     (it.outcome == Outcome::Better && with > limit.0 && without <= limit.0).then(|| {
         format!(
@@ -283,12 +278,9 @@ fn helps(run: &RunResult, treatments: &[&Comparison]) -> String {
         return format!("{}.", fix.sentence);
     }
     if !treatments.is_empty() {
-        let missed: Vec<String> = treatments.iter().filter_map(|it| missed_with(run, it)).collect();
-        return [effects(run, treatments, |cell| &cell.treatments)]
-            .into_iter()
-            .chain(missed)
-            .collect::<Vec<_>>()
-            .join(" ");
+        let mut sentences = vec![effects(run, treatments, |cell| &cell.treatments)];
+        sentences.extend(treatments.iter().filter_map(|it| missed_with(run, it)));
+        return sentences.join(" ");
     }
     let treated = || run.cells.iter().filter(|cell| !cell.treatments.is_empty());
     let skipped = treated().find_map(|cell| Some((&cell.name, cell.skipped.as_ref()?)));

@@ -4,6 +4,7 @@
 use crate::by_cause::{CauseContrast, CauseRepeat, CauseTime, by_cause};
 use crate::comparisons::contrasts;
 use std::collections::BTreeMap;
+use whylate_core::SeriesName;
 use whylate_core::plan::Plan;
 use whylate_core::result::{CauseDifference, CellResult, LedgerRow, OTHERS, RepeatResult, Spike, late_time};
 
@@ -109,7 +110,7 @@ pub(crate) fn contrasted(cells: &[(&CellResult, &CellResult)]) -> Vec<CauseDiffe
     for &(baseline, cell) in cells {
         let mut series: Vec<&str> =
             [baseline, cell].iter().flat_map(|it| &it.ledger).map(|row| row.probe.as_str()).collect();
-        series.retain(|series| is_whole(series));
+        series.retain(|series| SeriesName::of(series).facts().is_some_and(|facts| facts.has_ledger()));
         series.sort_unstable();
         series.dedup();
         pairs.extend(series.into_iter().map(|series| (baseline, cell, series)));
@@ -126,11 +127,6 @@ pub(crate) fn contrasted(cells: &[(&CellResult, &CellResult)]) -> Vec<CauseDiffe
         found.into_iter().map(named).collect::<Vec<_>>()
     };
     pairs.iter().flat_map(of_pair).collect()
-}
-
-/// Whether the ledger of a series has all of its late time: of the others only the largest spikes are looked at.
-fn is_whole(series: &str) -> bool {
-    matches!(series, "timer" | "dispatch" | "stall")
 }
 
 fn units_of(cell: &CellResult, series: &str) -> Vec<CauseUnit> {

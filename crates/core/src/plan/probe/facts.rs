@@ -70,6 +70,11 @@ impl ProbeFacts {
         self.task == MeasuringTask::Users
     }
 
+    /// Whether the ledger has all of its late time. Other probes look for the causes of their largest samples alone.
+    pub fn has_ledger(&self) -> bool {
+        self.task == MeasuringTask::Own && matches!(self.samples, Samples::Lateness | Samples::Gap)
+    }
+
     /// Facts that hold for most probes; the table of probes adds name and meaning.
     pub(super) const fn of(samples: Samples) -> Self {
         Self {
@@ -106,6 +111,23 @@ impl ProbeFacts {
         match self.samples {
             Samples::Gap => "gap",
             Samples::Lateness | Samples::Duration | Samples::Access => "latency",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::SeriesName;
+    use crate::plan::ProbePlan;
+
+    #[test]
+    fn probes_of_an_own_thread_that_is_late_or_stopped_have_a_whole_ledger() {
+        let has_ledger = |name: &&str| SeriesName::of(name).facts().is_some_and(|facts| facts.has_ledger());
+        let mut found: Vec<&str> = ProbePlan::KINDS.into_iter().filter(has_ledger).collect();
+        found.sort_unstable();
+        assert_eq!(found, ["dispatch", "stall", "timer"]);
+        for series in ["tracer/timerlat", "tracer/hwlat", "roundtrip/futex", "task/a"] {
+            assert!(!has_ledger(&series), "{series}");
         }
     }
 }

@@ -167,12 +167,11 @@ pub(super) fn matrox(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     if !live.root.exists("/sys/module/mgag200") {
         return None;
     }
-    let path = format!("/boot/config-{}", inquiry.facts.kernel.release);
-    let config = live.root.read(&path).ok().flatten().unwrap_or_default();
-    if config.lines().any(|line| line == "CONFIG_DRM_MGAG200_DISABLE_WRITECOMBINE=y") {
+    let config = live.config(&inquiry.facts.kernel.release);
+    if let Some(config) = config.filter(|config| config.has("DRM_MGAG200_DISABLE_WRITECOMBINE")) {
         return code.well(
             "mgag200 was built without write-combining",
-            path,
+            config.path.clone(),
             "DRM_MGAG200_DISABLE_WRITECOMBINE=y",
         );
     }

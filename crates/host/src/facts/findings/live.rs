@@ -31,7 +31,7 @@ impl KernelConfig {
     /// Largest that is read; those of distributions have 300 KB.
     const BYTES_MAX: u64 = 8 << 20;
 
-    /// `/proc/config.gz`, or the file that distributions install beside the kernel.
+    /// Reads `/proc/config.gz`, else the file that distributions install with the kernel.
     fn read(root: &HostRoot, release: &str) -> Option<Self> {
         const PACKED: &str = "/proc/config.gz";
         let mut text = String::new();
@@ -110,7 +110,7 @@ impl<'a> LiveFiles<'a> {
         self.log.get_or_init(read).as_ref()
     }
 
-    /// How the kernel of that release was built; `None` where no file says so.
+    /// The configuration of the kernel of that release; `None` without a file that has it.
     pub(super) fn config(&self, release: &str) -> Option<&KernelConfig> {
         self.config.get_or_init(|| KernelConfig::read(self.root, release)).as_ref()
     }
