@@ -129,7 +129,8 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes the copy the same as the tree, and leaves files of the same content alone, so that little is built anew.
+/// Makes the copy the same as the tree, and leaves files of the same content alone, so that little is built anew. Files that the
+/// tree does not have are removed: an interrupted check leaves the files it added.
 fn copy(root: &Path, tree: &Path) -> Result<BTreeSet<String>> {
     let mut git = Command::new("git");
     git.current_dir(root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
@@ -139,7 +140,21 @@ fn copy(root: &Path, tree: &Path) -> Result<BTreeSet<String>> {
         put(&tree.join(file), &fs::read(root.join(file))?)?;
         files.insert(file.to_owned());
     }
+    remove_others(tree, tree, &files)?;
     Ok(files)
+}
+
+fn remove_others(tree: &Path, folder: &Path, files: &BTreeSet<String>) -> Result<()> {
+    let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    for entry in entries {
+        let path = entry?.path();
+        if path.is_dir() {
+            remove_others(tree, &path, files)?;
+        } else if !path.strip_prefix(tree)?.to_str().is_some_and(|name| files.contains(name)) {
+            fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+        }
+    }
+    Ok(())
 }
 
 fn put(path: &Path, content: &[u8]) -> Result<()> {
@@ -186,7 +201,7 @@ fn inserted(text: &str, edit: &Edit) -> Option<String> {
 fn build(tree: &Path, results: &Path, addition: &Addition) -> Result<()> {
     let cargo = |words: &[&str]| {
         let mut cargo = process::nice_cargo(tree, crate::suite::NICENESS);
-        process::run(cargo.args(words).env("CARGO_TARGET_DIR", results))
+        process::output(cargo.args(words).env("CARGO_TARGET_DIR", results)).map(drop)
     };
     cargo(&["check", "--quiet", "--package", "whylate"])?;
     let run =
@@ -226,6 +241,18 @@ mod tests {
             }
             assert!(files.len() <= addition.files_max, "{}: {files:?}", addition.name);
         }
+    }
+
+    #[test]
+    fn what_an_interrupted_check_left_is_removed() {
+        let folder = std::env::temp_dir().join(format!("whylate-additions-{}", std::process::id()));
+        for file in ["kept.rs", "kinds/dummy.rs"] {
+            put(&folder.join(file), b"//").unwrap();
+        }
+        remove_others(&folder, &folder, &BTreeSet::from(["kept.rs".to_owned()])).unwrap();
+        let there = [folder.join("kept.rs").exists(), folder.join("kinds/dummy.rs").exists()];
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(there, [true, false]);
     }
 
     #[test]
