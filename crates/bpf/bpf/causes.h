@@ -8,6 +8,8 @@
 
 /* Segments that a CPU's ring holds: a power of two. */
 const volatile u32 ring_segments SECTION(".rodata") = 16384;
+/* Stacks that a CPU's ring holds: a power of two. */
+const volatile u32 ring_stacks SECTION(".rodata") = 64;
 
 /* The loader maps it: reading tens of thousands of segments by system calls would take longer than a spike. */
 struct {
@@ -143,7 +145,7 @@ ALWAYS_INLINE void copy_name(u8 *to, struct task_struct *task)
 ALWAYS_INLINE u32 keep_stack(void *ctx, struct cpu_state *state, u32 ring)
 {
 	u32 number = state->stacks++;
-	u32 place = (ring - 1) * RING_STACKS + (number & (RING_STACKS - 1));
+	u32 place = (ring - 1) * ring_stacks + (number & (ring_stacks - 1));
 	struct stack *stack = bpf_map_lookup_elem(&late_stacks, &place);
 
 	if (!stack)

@@ -434,8 +434,6 @@ struct stack {
 	u64 addresses[STACK_DEPTH];
 };
 _Static_assert(sizeof(struct stack) == 384, "layout.rs");
-/* Stacks that a CPU's ring holds. */
-#define RING_STACKS 64
 
 /* ---- Watched tasks ---- */
 

@@ -12,8 +12,6 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes};
 pub(crate) const KINDS: usize = HistogramKind::ALL.len();
 pub(crate) const KINDS_STRIDE: usize = 8;
 pub(crate) const STACK_DEPTH: usize = 46;
-/// Stacks that a CPU's ring holds.
-pub(crate) const RING_STACKS: u32 = 64;
 /// Requests of other CPUs that a CPU's ring holds.
 pub(crate) const RING_CALLS: u32 = 16;
 /// Requests to so many CPUs are recorded where the kernel has no events for them.
@@ -310,7 +308,6 @@ pub(crate) mod tests {
             ("COMMAND_BYTES", COMMAND_BYTES),
             ("KINDS_STRIDE", KINDS_STRIDE),
             ("STACK_DEPTH", STACK_DEPTH),
-            ("RING_STACKS", RING_STACKS as usize),
             ("RING_CALLS", RING_CALLS as usize),
             ("WATCHED_MAX", WATCHED_MAX),
             ("NO_CPU", NO_CPU.into()),

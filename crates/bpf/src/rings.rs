@@ -102,11 +102,25 @@ impl Found {
     }
 }
 
+/// How many stacks of late moments the rings hold, 384 bytes each.
+const STACKS_TOTAL: u32 = 8_192;
+const STACKS_MIN: u32 = 64;
+const STACKS_MAX: u32 = 2_048;
+
 /// How many segments the ring of each of so many CPUs holds.
 pub(crate) fn ring_size(cpus: usize) -> u32 {
-    let share = RINGS_TOTAL / u32::try_from(cpus.max(1)).unwrap_or(u32::MAX).min(RINGS_TOTAL);
-    // The power of two that is not above it.
-    (1 << share.ilog2()).clamp(RING_MIN, RING_MAX)
+    share(RINGS_TOTAL, cpus).clamp(RING_MIN, RING_MAX)
+}
+
+/// How many stacks. A probe of 1 kHz whose every wake-up is late fills 1,000 places a second; a spike is explained within that time.
+pub(crate) fn ring_stacks(cpus: usize) -> u32 {
+    share(STACKS_TOTAL, cpus).clamp(STACKS_MIN, STACKS_MAX)
+}
+
+/// The largest power of two that is not above each CPU's share.
+fn share(total: u32, cpus: usize) -> u32 {
+    let share = total / u32::try_from(cpus.max(1)).unwrap_or(u32::MAX).min(total);
+    1 << share.ilog2()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use crate::{Imported, Problem};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use whylate_core::Facts;
+use whylate_core::result::MeasureResult;
 
 /// A document of any of them.
 #[derive(Deserialize)]
@@ -61,6 +62,7 @@ pub(crate) fn tool(text: &str) -> Option<&'static str> {
     let head: String = text.chars().take(4096).filter(|letter| !letter.is_whitespace()).collect();
     let of = |name: &str| head.contains(&format!("\":\"{name}")) || head.contains(&format!("/{name}"));
     match () {
+        () if head.starts_with(OWN) => Some("whylate measure"),
         () if head.contains("\"format\":\"whylate") => None,
         () if head.contains("cmdline") && of("cyclictest") => Some("cyclictest"),
         () if head.contains("cmdline") && of("oslat") => Some("oslat"),
@@ -69,12 +71,23 @@ pub(crate) fn tool(text: &str) -> Option<&'static str> {
     }
 }
 
+/// How what `whylate measure --json` prints begins, without spaces.
+const OWN: &str = "{\"format\":\"whylate.measure/";
+
+/// What `whylate measure --json` printed; `None` for another document.
+pub(crate) fn own(text: &str) -> Option<Result<MeasureResult, Problem>> {
+    let head: String = text.chars().filter(|letter| !letter.is_whitespace()).take(OWN.len()).collect();
+    (head == OWN).then(|| serde_json::from_str(text).map_err(problem))
+}
+
+fn problem(error: serde_json::Error) -> Problem {
+    let message = error.to_string();
+    let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(what, _)| what).to_owned();
+    Problem { line: error.line(), column: error.column(), message }
+}
+
 pub(crate) fn read(text: &str) -> Result<Imported, Problem> {
-    let document: Document = serde_json::from_str(text).map_err(|error| {
-        let message = error.to_string();
-        let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(what, _)| what).to_owned();
-        Problem { line: error.line(), column: error.column(), message }
-    })?;
+    let document: Document = serde_json::from_str(text).map_err(problem)?;
     let oslat = document.command.as_deref().is_some_and(|command| command.contains("oslat"));
     let unit_ns = if document.resolution_in_ns == Some(1) { 1 } else { 1000 };
     let mut facts = Facts::default();

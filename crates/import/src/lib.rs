@@ -37,7 +37,7 @@ use whylate_core::{Facts, Warning, WarningCode};
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// None of the tools writes such a file.
-    #[error("{}: is not a result that whylate reads; it reads those of cyclictest (-h, -v, --histfile, --json), pmqtest and its kin, schbench, oslat, rtla timerlat and osnoise (hist, top), jitterdebugger, hwlatdetect, sysjitter, Xenomai's and EVL's latency, stress-ng --cyclic, rteval, LAVA, HdrHistogram, latency_hist, LinuxCNC and performance_test of ROS 2", path.display())]
+    #[error("{}: is not a result that whylate reads; it reads those of whylate measure --json, cyclictest (-h, -v, --histfile, --json), pmqtest and its kin, schbench, oslat, rtla timerlat and osnoise (hist, top), jitterdebugger, hwlatdetect, sysjitter, Xenomai's and EVL's latency, stress-ng --cyclic, rteval, LAVA, HdrHistogram, latency_hist, LinuxCNC and performance_test of ROS 2", path.display())]
     Foreign { path: PathBuf },
     /// It is of that tool, and is not a measurement of one CPU's latency.
     #[error("{}: a result of {tool}: {has}{worst}; {to_do}", path.display())]
@@ -207,6 +207,18 @@ fn read_runs(lines: &ToolLines<'_>, form: &TextForm) -> Result<Imported, Problem
 pub fn read(path: &Path, bytes: &[u8]) -> Result<MeasureResult, ImportError> {
     let foreign = || ImportError::Foreign { path: path.to_owned() };
     let text = text_of(bytes).ok_or_else(foreign)?;
+    let broken = |tool: &'static str| {
+        move |Problem { line, column, message }: Problem| ImportError::Broken {
+            path: path.to_owned(),
+            tool,
+            line,
+            column,
+            message,
+        }
+    };
+    if let Some(own) = json::own(&text) {
+        return own.map_err(broken("whylate measure"));
+    }
     let (tool, imported) = if text.trim_start().starts_with('{') {
         (json::tool(&text).ok_or_else(foreign)?, json::read(&text))
     } else {
@@ -215,14 +227,7 @@ pub fn read(path: &Path, bytes: &[u8]) -> Result<MeasureResult, ImportError> {
         };
         (form.tool, read_runs(&ToolLines::new(&text), form))
     };
-    let broken = |Problem { line, column, message }: Problem| ImportError::Broken {
-        path: path.to_owned(),
-        tool,
-        line,
-        column,
-        message,
-    };
-    imported.and_then(|imported| result(tool, imported)).map_err(broken)
+    imported.and_then(|imported| result(tool, imported)).map_err(broken(tool))
 }
 
 /// What a text is that is recognised and not read.

@@ -6,18 +6,17 @@ use crate::exit::Ending;
 use crate::output;
 use anyhow::{Context as _, Result, bail};
 use std::path::Path;
-use whylate_report::export::{self, CsvTable};
+use whylate_report::export::{self, CsvTable, Exported};
 use whylate_report::osadl::TreeFile;
 use whylate_store::Folder;
+use whylate_trace::parse;
 
 pub(super) fn execute(arguments: &ExportArguments) -> Result<Ending> {
-    if arguments.run.is_file() {
-        let file = arguments.run.display();
-        bail!(
-            "{file} is a file, and `export` writes runs; of a trace: `whylate explain {file} --export perfetto` (or text)"
-        );
-    }
-    let result = whylate_runner::assemble(&arguments.run)?;
+    let result = if arguments.run.is_file() {
+        measurement(&arguments.run)?
+    } else {
+        whylate_runner::assemble(&arguments.run)?.into()
+    };
     let text = match arguments.to {
         RunForm::Perfetto => export::perfetto(&result),
         RunForm::Csv => export::csv(&result, table(arguments.table))?,
@@ -30,6 +29,17 @@ pub(super) fn execute(arguments: &ExportArguments) -> Result<Ending> {
     };
     report::deliver(arguments.output.as_deref(), &text)?;
     Ok(Ending::Pass)
+}
+
+/// A measurement in a file: of `whylate measure --json` or of another tool.
+fn measurement(file: &Path) -> Result<Exported> {
+    if parse::open(file).is_ok() {
+        let file = file.display();
+        bail!(
+            "{file} is a trace: `whylate explain {file} --export perfetto` (or text) writes it in another form"
+        );
+    }
+    Ok(report::imported(file)?.into())
 }
 
 fn table(choice: TableChoice) -> CsvTable {

@@ -1,8 +1,9 @@
 //! Tables of comma-separated values (RFC 4180).
 
+use super::Exported;
 use super::{ExportError, all};
 use whylate_core::quantity::{Merge, TABLE, Value};
-use whylate_core::result::{CauseKind, OTHERS, RunResult};
+use whylate_core::result::{CauseKind, OTHERS};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CsvTable {
@@ -21,7 +22,7 @@ pub enum CsvTable {
 }
 
 /// A table of a run. What is missing is an empty field; names end in their unit.
-pub fn csv(run: &RunResult, table: CsvTable) -> Result<String, ExportError> {
+pub fn csv(run: &Exported, table: CsvTable) -> Result<String, ExportError> {
     let rows = match table {
         CsvTable::Quantiles => quantiles(run),
         CsvTable::Histogram => histogram(run),
@@ -47,7 +48,7 @@ fn field<T: ToString>(value: Option<T>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }
 
-fn quantiles(run: &RunResult) -> Rows {
+fn quantiles(run: &Exported) -> Rows {
     let counted = || TABLE.iter().enumerate().filter(|(_, row)| row.merge == Merge::Sum);
     let mut rows = titled("cell probe cpu samples min_ns mean_ns p50_ns p99_ns p999_ns p9999_ns max_ns");
     rows[0].extend(counted().map(|(_, row)| row.name.to_owned()));
@@ -70,7 +71,7 @@ fn quantiles(run: &RunResult) -> Rows {
     rows
 }
 
-fn histogram(run: &RunResult) -> Rows {
+fn histogram(run: &Exported) -> Rows {
     let mut rows = titled("cell probe cpu lower_ns count");
     for series in all(run) {
         let own = [series.cell.name.clone(), series.name(), series.cpu.cpu.to_string()];
@@ -81,7 +82,7 @@ fn histogram(run: &RunResult) -> Rows {
     rows
 }
 
-fn timeline(run: &RunResult) -> Rows {
+fn timeline(run: &Exported) -> Rows {
     let mut rows = titled("cell probe cpu repeat start_ns end_ns samples p50_ns max_ns");
     for series in all(run) {
         let own = [series.cell.name.clone(), series.name(), series.cpu.cpu.to_string()];
@@ -100,7 +101,7 @@ fn timeline(run: &RunResult) -> Rows {
     rows
 }
 
-fn ledger(run: &RunResult) -> Rows {
+fn ledger(run: &Exported) -> Rows {
     let mut rows = titled("cell probe repeat cause actor function spikes total_ns max_ns");
     for cell in &run.cells {
         for (repeat, row) in
@@ -122,7 +123,7 @@ fn ledger(run: &RunResult) -> Rows {
     rows
 }
 
-fn spikes(run: &RunResult) -> Rows {
+fn spikes(run: &Exported) -> Rows {
     let mut rows = titled("cell probe cpu repeat at_ns latency_ns cause actor function share confidence");
     for cell in &run.cells {
         for probe in &cell.probes {
@@ -146,7 +147,7 @@ fn spikes(run: &RunResult) -> Rows {
     rows
 }
 
-fn rates(run: &RunResult) -> Rows {
+fn rates(run: &Exported) -> Rows {
     let mut rows = titled("cell load at_ns interval_ns value unit");
     for cell in &run.cells {
         for load in &cell.rates {

@@ -1,21 +1,20 @@
 //! Interval logs of HdrHistogram, which its tools and viewers read: one line with a tag for each cell, probe and CPU.
 
-use super::{ExportError, Series, all};
+use super::{ExportError, Exported, Series, all};
 use crate::osadl::middle_ns;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use std::time::Duration;
-use whylate_core::result::RunResult;
 
 /// Buckets of whylate are a 128th of their value wide.
 const DIGITS: u8 = 3;
 
 /// The whole run as one interval of each series; latencies in nanoseconds.
-pub fn hdr(run: &RunResult) -> Result<String, ExportError> {
+pub fn hdr(run: &Exported) -> Result<String, ExportError> {
     let (mut bytes, mut serializer) = (Vec::new(), V2DeflateSerializer::new());
     let failed = |series: &str, reason: String| ExportError::Hdr { series: series.to_owned(), reason };
-    let comment = format!("whylate: {}, begun {}; values in nanoseconds", run.plan.name, run.started_at);
+    let comment = format!("whylate: {}; values in nanoseconds", run.title);
     let mut builder = IntervalLogWriterBuilder::new();
     builder.add_comment(comment.replace(['\n', '\r'], " ").as_str());
     {

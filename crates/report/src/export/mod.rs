@@ -11,7 +11,32 @@ pub use hdr::hdr;
 pub use perfetto::perfetto;
 pub use tree::tree;
 
-use whylate_core::result::{CellResult, CpuResult, ProbeResult, RunResult};
+use whylate_core::result::{CellResult, CpuResult, MeasureResult, ProbeResult, RunResult};
+
+/// What is exported: the cells of a run, or a measurement, also of another tool, as one cell.
+pub struct Exported {
+    title: String,
+    cells: Vec<CellResult>,
+}
+
+impl From<RunResult> for Exported {
+    fn from(run: RunResult) -> Self {
+        Self { title: format!("{}, begun {}", run.plan.name, run.started_at), cells: run.cells }
+    }
+}
+
+impl From<MeasureResult> for Exported {
+    fn from(measure: MeasureResult) -> Self {
+        let title = measure.tool.unwrap_or_else(|| "whylate measure".to_owned());
+        let cell = CellResult {
+            name: "measure".to_owned(),
+            spikes: measure.probe.spikes.clone(),
+            probes: vec![measure.probe],
+            ..CellResult::default()
+        };
+        Self { title, cells: vec![cell] }
+    }
+}
 
 /// Why a run has no other form.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +56,7 @@ struct Series<'r> {
 }
 
 /// Every series of a run, in its order.
-fn all(run: &RunResult) -> impl Iterator<Item = Series<'_>> {
+fn all(run: &Exported) -> impl Iterator<Item = Series<'_>> {
     let probes = run.cells.iter().flat_map(|cell| cell.probes.iter().map(move |probe| (cell, probe)));
     probes.flat_map(|(cell, probe)| probe.cpus.iter().map(move |cpu| Series { cell, probe, cpu }))
 }

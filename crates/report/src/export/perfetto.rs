@@ -1,15 +1,16 @@
 //! Trace events in the JSON form that ui.perfetto.dev and chrome://tracing open: the largest latency of each interval and
 //! what loads achieve as counters, spikes as slices, on one time line.
 
+use super::Exported;
 use super::all;
 use serde_json::{Value, json};
-use whylate_core::result::{RunResult, Spike};
+use whylate_core::result::Spike;
 
 /// Spikes lie in processes from this number on, one for each cell.
 const FIRST_PROCESS: u64 = 1;
 
 /// The whole run. Moments count from the first one.
-pub fn perfetto(run: &RunResult) -> String {
+pub fn perfetto(run: &Exported) -> String {
     let begin = begin(run);
     let at = |ns: u64| ns.saturating_sub(begin) as f64 / 1e3;
     let mut events = Vec::new();
@@ -51,7 +52,7 @@ pub fn perfetto(run: &RunResult) -> String {
     json!({ "displayTimeUnit": "ns", "traceEvents": events }).to_string()
 }
 
-fn begin(run: &RunResult) -> u64 {
+fn begin(run: &Exported) -> u64 {
     let intervals = all(run).flat_map(|series| series.cpu.timeline.iter().map(|point| point.start_ns));
     let rates = run.cells.iter().flat_map(|cell| &cell.rates).flat_map(|load| &load.series);
     let rates = rates.map(|rate| rate.at_ns.saturating_sub(rate.interval_ns));

@@ -1,13 +1,13 @@
 //! Histograms as files of the OSADL latency-histograms patch: `CELL/PROBE/CPU1`, and `max_latency-CPU1` beside it where who
 //! was late is known.
 
+use super::Exported;
 use super::all;
 use crate::osadl::{self, TreeFile};
 use whylate_core::quantity::MAX_RECORD;
-use whylate_core::result::RunResult;
 
 /// One file for each histogram of a run, and one for each record of a maximum.
-pub fn tree(run: &RunResult) -> Vec<TreeFile> {
+pub fn tree(run: &Exported) -> Vec<TreeFile> {
     let mut files = Vec::new();
     for series in all(run).filter(|series| !series.cpu.histogram.is_empty()) {
         let cpu = series.cpu;
