@@ -1,8 +1,8 @@
 //! What the programs need beside the histograms: to look for causes, and to watch tasks.
 
 use crate::events::{Event, event};
-use crate::layout::tasks::TASK_SLOTS;
 use crate::layout::RING_CALLS;
+use crate::layout::tasks::TASK_SLOTS;
 use whylate_core::CpuSet;
 
 /// At most this many different senders of interrupts, and stacks of theirs, are kept.

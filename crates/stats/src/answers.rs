@@ -155,7 +155,13 @@ fn answer(question: &AnswerPlan, known: &Known<'_>, primary: &SeriesStatistic) -
     if let Some(planned) = known.unfinished {
         so_far(&mut [], &mut causes, planned);
     }
-    let sentence = format!("{sentence}{}", by_cause(&causes, round_ns));
+    let by_cause = by_cause(&causes, round_ns);
+    let sentence = match outcome == AnswerOutcome::CannotTell && is_shown_by_cause(&causes, expected) {
+        true => format!("By cause, yes:{by_cause} As a whole: {}", sentence.replacen("Cannot", "cannot", 1)),
+        false if by_cause.is_empty() => sentence,
+        false if causes.iter().any(CauseDifference::is_change) => format!("{sentence} By cause{by_cause}"),
+        false => format!("{sentence}{by_cause}"),
+    };
     causes.retain(CauseDifference::is_change);
     Answer { question: question.question.clone(), outcome, sentence, comparison: Some(comparison), causes }
 }
@@ -171,12 +177,23 @@ fn causes_between(
     if known.is_empty() { contrasted(&[(baseline, cell)]) } else { known }
 }
 
+/// Whether causes change, and all of them as expected.
+fn is_shown_by_cause(causes: &[CauseDifference], expected: Expected) -> bool {
+    let is_expected = |change: CauseChange| match expected {
+        Expected::Higher => matches!(change, CauseChange::New | CauseChange::More),
+        Expected::Lower => matches!(change, CauseChange::Gone | CauseChange::Less),
+        Expected::Different => true,
+    };
+    let mut changed = causes.iter().filter(|it| it.is_change());
+    changed.clone().any(CauseDifference::is_named) && changed.all(|it| is_expected(it.change))
+}
+
 /// What the second cell adds and removes; where that is nothing, how much more would tell of the cause that is nearest to a claim.
 fn by_cause(causes: &[CauseDifference], round_ns: u64) -> String {
     let one = |it: &CauseDifference| format!("{} {} ({} per s)", it.verb(), it.cause, it.rates());
     let changed: Vec<String> = causes.iter().filter(|it| it.is_change()).map(one).collect();
     if !changed.is_empty() {
-        return format!(" By cause it {}.", changed.join("; it "));
+        return format!(" it {}.", changed.join("; it "));
     }
     let open = causes.iter().filter(|it| it.change == CauseChange::CannotTell);
     let named = open.clone().filter(|it| it.is_named());

@@ -169,6 +169,14 @@ fn an_answer_says_which_cause_is_too_rare_and_names_no_sum() {
         let by_cause = answer.sentence.rsplit_once(". By cause").map(|(_, rest)| rest.to_owned());
         by_cause.unwrap_or_default()
     };
+    let starts = |change: CauseChange| {
+        let cells = [cell("idle", &LOW[..2]), cell("a", &HIGH[..2])];
+        let all = answers(&cells, &plan, &[], &[cause("thread: thief", change, None)], None);
+        let answer = all.iter().find(|it| it.question == "Does a raise timer p99.9?").unwrap();
+        assert_eq!(answer.outcome, AnswerOutcome::CannotTell);
+        answer.sentence.starts_with("By cause, yes")
+    };
+    assert_eq!([CauseChange::New, CauseChange::More, CauseChange::Gone].map(starts), [true, true, false]);
     let sums = [OTHERS, NOT_EXPLAINED].map(|name| cause(name, CauseChange::CannotTell, Some(1)));
     let named = cause("thread: thief", CauseChange::CannotTell, Some(7));
     assert!(says("no-change-is-shown-too-rare", sentence(&[sums.to_vec(), vec![named]].concat())));
