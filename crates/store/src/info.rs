@@ -158,11 +158,15 @@ impl RunInfo {
 
     /// Whether every repeat of every cell that can run is done.
     pub fn is_complete(&self) -> bool {
-        let done = |cell: &str, repeat| {
-            self.newest_execution(cell, repeat).is_some_and(|it| it.state == ExecutionState::Done)
-        };
+        self.each_repeat(|state| state == ExecutionState::Done)
+    }
+
+    /// Whether that holds for the newest attempt of every repeat of every cell that can run.
+    pub(crate) fn each_repeat(&self, holds: impl Fn(ExecutionState) -> bool) -> bool {
+        let is_so =
+            |cell: &str, repeat| self.newest_execution(cell, repeat).is_some_and(|it| holds(it.state));
         let mut cells = self.cells.iter().filter(|cell| cell.skipped.is_none());
-        cells.all(|cell| (1..=self.repeats_of(&cell.name)).all(|repeat| done(&cell.name, repeat)))
+        cells.all(|cell| (1..=self.repeats_of(&cell.name)).all(|repeat| is_so(&cell.name, repeat)))
     }
 
     /// Reads `run.json`; with it, the file's SHA-256.

@@ -5,12 +5,20 @@ use std::io;
 use std::path::PathBuf;
 use whylate_host::HostError;
 
+/// Nearly all that is changed is root's.
+fn journal_remedy() -> &'static str {
+    match rustix::process::geteuid().is_root() {
+        true => "set WHYLATE_STATE_DIR to a folder that can be written",
+        false => "run as root",
+    }
+}
+
 /// Why something was not changed, or not undone.
 #[derive(Debug, thiserror::Error)]
 pub enum TreatError {
     /// The journal cannot be kept, so nothing is changed.
     #[error(
-        "cannot {action} {}: {source}; changes need a journal: run as root, or set WHYLATE_STATE_DIR to a folder of yours", path.display()
+        "cannot {action} {}: {source}; changes need a journal: {}", path.display(), journal_remedy()
     )]
     State {
         /// What was tried: `create`, `write`, `read`, `lock`.

@@ -14,8 +14,8 @@ Examples:
   whylate compare before.json RUN:idle           a result of cyclictest against a cell
   whylate compare A B --format junit -o t.xml    for a build server
 
-Exit codes: 0 nothing got worse, 1 it cannot be told (for a build server skipped tests, no failed
-ones), 2 a regression. Runs differ by boot and time: with four runs of each side, or with five of a
+Exit codes: 0 nothing got worse, 1 it cannot be told (125 with `--exit-on regression`; for a build
+server skipped tests, no failed ones), 2 a regression. Runs differ by boot and time: with four runs of each side, or with five of a
 history, a verdict is given; otherwise it says `cannot tell`, with the size of the difference. A
 history is made of the runs in the folder of the first run with its plan, host and kernel.")]
 pub(crate) struct CompareArguments {
@@ -34,6 +34,9 @@ pub(crate) struct CompareArguments {
     /// terminal, markdown, html, junit or github [default: by the ending of FILE, else terminal]
     #[arg(long, hide_possible_values = true)]
     pub(crate) format: Option<CompareFormat>,
+    /// regression: ends with 2 for a regression, 125 where it cannot be told, 1 for errors alone
+    #[arg(long, value_name = "WHAT", hide_possible_values = true)]
+    pub(crate) exit_on: Option<ExitOn>,
     /// File for the comparison; must not exist [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
@@ -43,6 +46,13 @@ pub(crate) struct CompareArguments {
     /// Prints one JSON document
     #[arg(long, conflicts_with = "format")]
     pub(crate) json: bool,
+}
+
+/// What the exit code is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExitOn {
+    /// A regression, apart from what cannot be told and from errors
+    Regression,
 }
 
 /// Forms of a comparison.

@@ -31,7 +31,7 @@ mod watch;
 
 pub(crate) use bisect::BisectArguments;
 pub(crate) use check::CheckArguments;
-pub(crate) use compare::{CompareArguments, CompareFormat};
+pub(crate) use compare::{CompareArguments, CompareFormat, ExitOn};
 pub(crate) use copy::{BLOCK_MAX as COPY_BLOCK_MAX, CopyArguments};
 pub(crate) use cpus::CpusArguments;
 pub(crate) use explain::{ExplainArguments, ExportFormat, Why};

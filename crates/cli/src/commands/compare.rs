@@ -3,7 +3,7 @@
 mod caveats;
 
 use super::report;
-use crate::arguments::{CompareArguments, CompareFormat, ReportFormat};
+use crate::arguments::{CompareArguments, CompareFormat, ExitOn, ReportFormat};
 use crate::exit::Ending;
 use crate::output;
 use anyhow::{Context, Result, bail};
@@ -57,6 +57,7 @@ pub(super) fn execute(arguments: &CompareArguments) -> Result<Ending> {
     Ok(match result.outcome {
         CompareOutcome::Worse => Ending::Exceeded,
         CompareOutcome::Better | CompareOutcome::Equivalent => Ending::Pass,
+        CompareOutcome::CannotTell if arguments.exit_on == Some(ExitOn::Regression) => Ending::CannotTell,
         CompareOutcome::CannotTell | CompareOutcome::Nothing => Ending::Incomplete,
     })
 }

@@ -100,8 +100,20 @@ fn status(printing: TreatPrinting, root: &HostRoot) -> Result<Ending> {
             ..TreatChange::from(entry)
         }));
     }
+    warnings.extend(elsewhere(root));
     let ending = print(&printing, "status", changes, None, warnings)?;
     Ok(if is_damaged { Ending::NotRestored } else { ending })
+}
+
+/// What the usual journal has, where another one was asked for.
+fn elsewhere(root: &HostRoot) -> Option<Warning> {
+    let usual = place().usual()?;
+    let all = usual.all().ok()?;
+    let changed: usize =
+        all.iter().filter_map(|place| place.read(root).ok()).map(|contents| contents.open().count()).sum();
+    let text = format!("the journal {} has {changed} changed settings", usual.path().display());
+    let fix = "to see and restore them: the same command without WHYLATE_STATE_DIR";
+    (changed > 0).then(|| Warning::with_fix(WarningCode::Journal, text, fix))
 }
 
 fn take_back(printing: TreatPrinting, root: &HostRoot) -> Result<Ending> {

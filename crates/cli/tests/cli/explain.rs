@@ -139,7 +139,7 @@ fn a_quiet_trace_says_so() {
     assert_eq!(said.code, Some(0));
     assert!(says("no-latency-above-ms", &said.stdout), "{said:?}");
     let unknown = whylate(&["explain", CASE_1, "--task", "nobody"]);
-    assert!(says("as-asked-for-but", &unknown.stdout), "{unknown:?}");
+    assert!(says("the-task-is-not-there", &unknown.stdout), "{unknown:?}");
 }
 
 #[test]

@@ -6,6 +6,26 @@ use std::process::Command;
 use whylate_testing::{Need, skip};
 
 #[test]
+fn a_measurement_in_a_file_is_shown_compared_and_exported() {
+    let _alone = alone();
+    let folder = folder();
+    let measured = whylate(&["measure", "timer", "--cpu", "0", "-D", "300ms", "--json", "-q"]);
+    let document = measured.json();
+    let file = write(&folder, "measure.json", &measured.stdout);
+    assert_eq!(whylate(&["report", &file, "--json", "--histograms"]).json(), document);
+    let compared = whylate(&["compare", &file, &file, "--json"]).document();
+    assert_eq!(compared["contrasts"][0]["cell_ns"], compared["contrasts"][0]["baseline_ns"], "{compared}");
+    let table = whylate(&["export", &file, "--to", "csv", "--table", "histogram"]).stdout;
+    let count = |line: &str| line.rsplit(',').next().unwrap().parse::<u64>().unwrap();
+    assert_eq!(Some(table.lines().skip(1).map(count).sum()), document["cpus"][0]["samples"].as_u64());
+    let cut = write(&folder, "cut.json", &measured.stdout[..measured.stdout.len() / 2]);
+    for command in [&["report", &cut][..], &["export", &cut, "--to", "csv"]] {
+        let said = whylate(command);
+        assert!(said.code == Some(1) && said.error().contains("line"), "{said:?}");
+    }
+}
+
+#[test]
 fn other_forms_say_what_the_run_says() {
     let _alone = alone();
     let folder = folder();

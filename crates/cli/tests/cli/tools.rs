@@ -94,6 +94,8 @@ fn files_are_compared_cpu_by_cpu_with_the_true_reason() {
     assert_eq!(of_cpu("CPU 1")["cell_ns"], 59_000);
     let codes: Vec<&str> = list(&document, "warnings").iter().map(|it| word(it, "code")).collect();
     assert!(codes.contains(&"known-signature"), "{codes:?}");
+    let said = whylate(&["compare", &before, &after, "--exit-on", "regression"]);
+    assert_eq!(said.code, Some(125), "{said:?}");
     let runs = |name: &str, max: u32| {
         (0..4).map(|run| file(&format!("{name}{run}"), [max + run, 60 + run])).collect::<Vec<_>>().join(",")
     };

@@ -37,12 +37,16 @@ pub use treatment::*;
 
 pub(crate) use flag::without_flags;
 
+use crate::SeriesName;
 use crate::cpus::CpuSelector;
 use crate::result::HistogramSource;
 use crate::units::Nanos;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+/// What starting and ending a probe takes, with the search for causes: measured with `quick` on 2 CPUs.
+const PROBE_START: Nanos = Nanos(350_000_000);
 
 /// An experiment.
 #[serde_with::skip_serializing_none]
@@ -306,14 +310,24 @@ impl Plan {
         self.interval.unwrap_or_else(|| sixtieth.clamp(Nanos::from_secs(1), Nanos::from_secs(60)))
     }
 
-    /// How long one repeat of a cell should take, without the time that loads need to start.
+    /// How long one repeat of a cell should take: its probes one after another, and what starting each takes. Treatments and slow
+    /// loads take longer.
     pub fn repeat_duration(&self) -> Nanos {
-        let probes = self.probe.len() as u64;
+        let is_companion =
+            |probe: &&ProbePlan| SeriesName::of(probe.kind()).facts().is_some_and(|facts| facts.companion);
+        let companions = self.probe.iter().filter(is_companion).count();
+        // Companions measure beside each of the others.
+        let turns = match self.probe.len() - companions {
+            0 => companions,
+            others => others,
+        } as u64;
+        let starts = turns + u64::from(self.noise_floor.0 > 0);
         Nanos(
-            probes
+            turns
                 .saturating_mul(self.duration.0.saturating_add(self.warmup.0))
                 .saturating_add(self.settle.0)
-                .saturating_add(self.noise_floor.0),
+                .saturating_add(self.noise_floor.0)
+                .saturating_add(starts.saturating_mul(PROBE_START.0)),
         )
     }
 

@@ -17,6 +17,8 @@ pub struct LateTime {
     pub function: Option<String>,
     /// How much of the late time it covers.
     pub ns: f64,
+    /// The most that it covers of one spike.
+    pub largest_ns: f64,
     /// The same as a part of all late time: those of all rows add up to 1.
     pub share: f64,
 }
@@ -39,10 +41,59 @@ impl LateTime {
     pub fn is_explained(&self) -> bool {
         self.kind != CauseKind::Unattributed
     }
+}
 
-    /// Whether the scheduler took it on purpose, or nobody is known: not a culprit, but a part of the late time.
-    pub fn is_nobodys(&self) -> bool {
-        matches!(self.kind, CauseKind::Unattributed | CauseKind::Throttled)
+/// The late time of one kind of cause.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LateKind {
+    /// The kind with its largest actor, and how many more there are: `preempt off: rustc and 8 more`.
+    pub name: String,
+    /// The part of all late time.
+    pub share: f64,
+    /// Whether something is known to have taken it.
+    pub is_explained: bool,
+    /// The most that one actor covers of one spike.
+    pub largest_ns: f64,
+}
+
+/// Adds up the rows by kind, largest first; what is not explained is last. A kind names its largest actor, and the function where
+/// all of that actor's time is in one.
+pub fn late_kinds(found: &[LateTime]) -> Vec<LateKind> {
+    let mut kinds: Vec<(CauseKind, Vec<&LateTime>)> = Vec::new();
+    for one in found {
+        match kinds.iter_mut().find(|(kind, _)| *kind == one.kind) {
+            Some((_, rows)) => rows.push(one),
+            None => kinds.push((one.kind, vec![one])),
+        }
+    }
+    let mut kinds: Vec<LateKind> = kinds.into_iter().map(|(_, rows)| late_kind(&rows)).collect();
+    kinds.sort_by(|a, b| b.is_explained.cmp(&a.is_explained).then(b.share.total_cmp(&a.share)));
+    kinds
+}
+
+fn late_kind(rows: &[&LateTime]) -> LateKind {
+    let mut actors: Vec<(LateTime, bool)> = Vec::new();
+    for row in rows {
+        match actors.iter_mut().find(|(one, _)| one.actor == row.actor) {
+            Some((one, is_alone)) => {
+                one.share += row.share;
+                *is_alone = false;
+            }
+            None => actors.push(((*row).clone(), true)),
+        }
+    }
+    actors.sort_by(|(a, _), (b, _)| b.share.total_cmp(&a.share));
+    let more = actors.len().saturating_sub(1);
+    let name = actors.into_iter().next().map(|(first, is_alone)| {
+        let function = first.function.clone().filter(|_| is_alone || first.actor.is_none());
+        LateTime { function, ..first }.name()
+    });
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    LateKind {
+        name: format!("{}{more}", name.unwrap_or_default()),
+        share: rows.iter().map(|row| row.share).sum(),
+        is_explained: rows.iter().any(|row| row.is_explained()),
+        largest_ns: rows.iter().map(|row| row.largest_ns).fold(0.0, f64::max),
     }
 }
 
@@ -81,15 +132,24 @@ fn add(all: &mut Vec<LateTime>, cause: &Cause, ns: f64) {
     let function = known.and_then(|cause| cause.function.clone());
     let same = |one: &&mut LateTime| one.kind == cause.kind && one.actor == actor && one.function == function;
     match all.iter_mut().find(same) {
-        Some(known) => known.ns += ns,
-        None => all.push(LateTime { kind: cause.kind, actor, function, ns, share: 0.0 }),
+        Some(known) => {
+            known.ns += ns;
+            known.largest_ns = known.largest_ns.max(ns);
+        }
+        None => all.push(LateTime { kind: cause.kind, actor, function, ns, largest_ns: ns, share: 0.0 }),
     }
 }
 
-/// The name without the numbers of a worker or of the CPU that a thread belongs to: `kworker/1:2H` is `kworker`,
-/// `ksoftirqd/3` is `ksoftirqd`. The number of an interrupt stays.
-/// The name of an actor without what changes from boot to boot: `kworker/1:2` is `kworker`.
+/// The name without the numbers of a worker, of a thread among its like or of its CPU: `kworker/1:2H` is `kworker`, `opt cgu.10`
+/// is `opt cgu`, `ksoftirqd/3` is `ksoftirqd`. The number of an interrupt stays.
 pub fn lasting_name(actor: &str) -> String {
+    if let Some((name, number)) = actor.rsplit_once('.')
+        && !name.is_empty()
+        && !number.is_empty()
+        && number.bytes().all(|digit| digit.is_ascii_digit())
+    {
+        return name.to_owned();
+    }
     match actor.split_once('/') {
         Some((name, rest))
             if name != "irq"
@@ -151,5 +211,28 @@ mod tests {
         assert_eq!(lasting_name("irq/31-eth0"), "irq/31-eth0");
         assert_eq!(lasting_name("ksoftirqd/3"), "ksoftirqd");
         assert_eq!(lasting_name("kworker/u8:2"), "kworker");
+        assert_eq!(lasting_name("opt cgu.10"), "opt cgu");
+    }
+
+    #[test]
+    fn kinds_add_up_and_name_their_largest_actor() {
+        let row = |actor: &str, function: &str, kind: CauseKind| {
+            let mut one = spike(1_000, &[(kind, actor, Some(1.0))]);
+            one.cause.function = Some(function.to_owned()).filter(|it| !it.is_empty());
+            one
+        };
+        let spikes = [
+            row("rustc", "f", CauseKind::PreemptOff),
+            row("rustc", "g", CauseKind::PreemptOff),
+            row("rust-lld", "f", CauseKind::PreemptOff),
+            row("Xvfb", "h", CauseKind::IrqsOff),
+            row("", "", CauseKind::Unattributed),
+        ];
+        let kinds = late_kinds(&late_time(&spikes));
+        let named: Vec<(&str, u64)> =
+            kinds.iter().map(|kind| (kind.name.as_str(), (kind.share * 100.0).round() as u64)).collect();
+        let expected =
+            [("preempt off: rustc and 1 more", 60), ("irqs off: Xvfb in h", 20), (NOT_EXPLAINED, 20)];
+        assert_eq!(named, expected);
     }
 }

@@ -63,7 +63,7 @@ pub use histograms::{
     LatencyRecord, WakeupTotals,
 };
 
-pub use late_time::{LateTime, NOT_EXPLAINED, lasting_name, late_time, shares};
+pub use late_time::{LateKind, LateTime, NOT_EXPLAINED, lasting_name, late_kinds, late_time, shares};
 pub use ledger::{Ledger, LedgerRow, OTHERS};
 pub use live::{LIVE_SOCKET, LiveCpu, LiveValue};
 pub use loaded::{LoadedLatency, LoadedPoint};

@@ -65,7 +65,7 @@ pub(crate) fn choose(finder: &Finder<'_>, options: &Options, reader: &dyn Reader
                 subject.add(*pid, track, finder, options);
                 subject.task = Some(pid.to_string());
             }
-            subject.reason = reason_of_choice(subject.task.is_some());
+            subject.reason = reason_of_choice(&subject, &format!("thread {pid}"), finder, &text);
             subject
         }
         Some(TaskChoice::Name(name)) => {
@@ -79,7 +79,7 @@ pub(crate) fn choose(finder: &Finder<'_>, options: &Options, reader: &dyn Reader
                 subject.add(pid, track, finder, options);
                 subject.task = Some(name.clone());
             }
-            subject.reason = reason_of_choice(subject.task.is_some());
+            subject.reason = reason_of_choice(&subject, &format!("`{name}`"), finder, &text);
             subject
         }
         None => {
@@ -97,8 +97,28 @@ pub(crate) fn stated_task(info: &TraceInfo) -> Option<&FactTask> {
     info.facts.task.as_ref().filter(|_| tracer.starts_with("wakeup") || tracer.is_empty())
 }
 
-fn reason_of_choice(found: bool) -> String {
-    if found { "as asked for" } else { "as asked for, but it is not in the trace" }.to_owned()
+/// Threads that are named where the one that was asked for is not in the trace.
+const NAMED_MAX: usize = 8;
+
+fn reason_of_choice(
+    subject: &Subject,
+    choice: &str,
+    finder: &Finder<'_>,
+    text: &impl Fn(&TaskTrack) -> String,
+) -> String {
+    if subject.task.is_some() {
+        return "as asked for".to_owned();
+    }
+    let mut threads: Vec<(bool, u32, String)> =
+        finder.tasks.iter().map(|(pid, track)| (!is_realtime(track), pid, text(track))).collect();
+    threads.sort();
+    let mut names: Vec<String> =
+        threads.iter().take(NAMED_MAX).map(|(_, pid, name)| format!("{name}-{pid}")).collect();
+    if threads.len() > NAMED_MAX {
+        names.push(format!("{} more", threads.len() - NAMED_MAX));
+    }
+    let there = if names.is_empty() { "no threads".to_owned() } else { names.join(", ") };
+    format!("{choice} is not in the trace, which has {there}")
 }
 
 fn sampled(

@@ -7,7 +7,12 @@ use whylate_core::result::{TracingFacility, TracingResult};
 /// The report of `whylate check --tracing`.
 pub fn tracing(result: &TracingResult) -> Page {
     let item = |facility: &TracingFacility| {
-        let (label, tone) = if facility.works { ("works", Tone::Good) } else { ("missing", Tone::Warn) };
+        let (label, tone) = match (facility.works, result.facts.privileges.root) {
+            (true, _) => ("works", Tone::Good),
+            (false, true) => ("missing", Tone::Warn),
+            // Whether the kernel has it is seen by root alone.
+            (false, false) => ("not allowed", Tone::Warn),
+        };
         let reason = facility.reason.as_ref().or(facility.source.as_ref());
         let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
         let below = [("effect", &facility.effect), ("fix", &facility.fix)];

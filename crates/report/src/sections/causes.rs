@@ -67,6 +67,12 @@ fn first_causes(cell: &str, spikes: &[Spike]) -> Vec<Row> {
         }
         let mut found: Vec<(String, Tally)> = found.into_iter().collect();
         found.sort_by_key(|(_, tally)| Reverse((tally.spikes, tally.largest_ns)));
+        // The cause of the largest spike is among those that are listed.
+        let largest = found.iter().enumerate().max_by_key(|(_, (_, tally))| tally.largest_ns);
+        if let Some(nth) = largest.map(|(nth, _)| nth).filter(|nth| *nth >= FIRST_MAX) {
+            let largest = found.remove(nth);
+            found.insert(FIRST_MAX - 1, largest);
+        }
         let (first, others) = found.split_at(found.len().min(FIRST_MAX));
         rows.extend(first.iter().map(|(what, tally)| row(cell, probe, what, tally, spikes.len())));
         if !others.is_empty() {

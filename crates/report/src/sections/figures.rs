@@ -12,7 +12,7 @@ use whylate_core::result::{
     CellResult, CpuResult, Extremes, MeasureResult, PartResult, ProbeResult, Quantiles, RateResult,
     RunResult, ThrottledGaps,
 };
-use whylate_core::{CpuId, SeriesName};
+use whylate_core::{CpuId, SeriesName, WarningCode};
 
 const CORRECTED_NOTE: &str = "Lines marked corrected count each missed period as late as it would have been \
     (coordinated omission undone); the others are as recorded: a task that is still late when its next period begins \
@@ -217,7 +217,15 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
 
 /// The figures of one measurement.
 pub(super) fn of_measure(measure: &MeasureResult) -> Vec<Section> {
-    of_result(&measure.probe)
+    let mut sections = of_result(&measure.probe);
+    if measure.warnings.iter().any(|warning| warning.code == WarningCode::NoRealtimePriority) {
+        for block in sections.iter_mut().flat_map(|section| &mut section.blocks) {
+            if let Block::Part(probe) = block {
+                probe.title.push_str(" at ordinary priority (a real-time priority was refused)");
+            }
+        }
+    }
+    sections
 }
 
 /// One line per CPU; the first column is used only where there are corrected figures.

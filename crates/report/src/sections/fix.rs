@@ -8,8 +8,8 @@ use crate::words::counted;
 use whylate_core::figure::{between, share, value};
 use whylate_core::plan::Statistic;
 use whylate_core::result::{
-    FixAnswer, FixArm, FixArmResult, FixClaim, FixMode, FixOutcome, FixPhase, FixRemoval, FixResult, Outcome,
-    RunResult,
+    FixAnswer, FixArm, FixArmResult, FixClaim, FixLeftOut, FixMode, FixOutcome, FixPhase, FixRemoval,
+    FixResult, Outcome, RunResult,
 };
 
 /// The most causes that are named.
@@ -27,7 +27,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
 
 pub(crate) fn of_fix(fix: &FixResult) -> Vec<Section> {
     let tried = if fix.registration.mode == FixMode::Audit { settings(fix) } else { tried(fix) };
-    let sections = [answer(fix), wrong(fix), tried, proved(fix), not_tried(fix), install(fix)];
+    let sections = [answer(fix), wrong(fix), tried, proved(fix), as_root(fix), not_tried(fix), install(fix)];
     sections.into_iter().flat_map(Section::unless_empty).collect()
 }
 
@@ -294,11 +294,23 @@ fn costs(claim: &FixClaim) -> String {
     if changed.is_empty() { String::new() } else { format!("; also {}", changed.join(", ")) }
 }
 
+/// How the reason ends of what this user may not change.
+const NEEDS_ROOT: &str = "; run as root";
+
+fn is_as_root(fix: &FixResult, left: &FixLeftOut) -> bool {
+    fix.answer == FixAnswer::Advised && left.why.ends_with(NEEDS_ROOT)
+}
+
+fn as_root(fix: &FixResult) -> Section {
+    let left = fix.registration.left_out.iter().filter(|left| is_as_root(fix, left));
+    let items: Vec<Item> = left.map(|left| Item::from(format!("`{}`: {}", left.id, left.reason))).collect();
+    Section::new("fix-as-root", "What may help as root: `sudo whylate fix --advise`").with(items)
+}
+
 fn not_tried(fix: &FixResult) -> Section {
-    let item = |left: &whylate_core::result::FixLeftOut| {
-        Item::from(format!("`{}` ({}): {}", left.id, left.reason, left.why))
-    };
-    let items: Vec<Item> = fix.registration.left_out.iter().map(item).collect();
+    let item = |left: &FixLeftOut| Item::from(format!("`{}` ({}): {}", left.id, left.reason, left.why));
+    let others = fix.registration.left_out.iter().filter(|left| !is_as_root(fix, left));
+    let items: Vec<Item> = others.map(item).collect();
     let title = match fix.answer {
         FixAnswer::Advised => "What is not proposed, and why",
         _ => "What was not tried",

@@ -1,6 +1,7 @@
 //! The noise floor: what a short stall check without load saw beside each cell.
 
 use crate::section::{Block, Cell, Column, Depth, Row, Section, Table};
+use whylate_core::WarningCode;
 use whylate_core::figure::{count, nanoseconds};
 use whylate_core::result::{CellResult, NoiseFloor, RunResult};
 
@@ -22,9 +23,12 @@ fn line(run: &RunResult) -> Option<String> {
     let gap = largest(|floor| floor.max_ns.filter(|_| floor.gaps > 0))
         .map(|(time, cell)| format!("up to {time} ({cell})"));
     let steal = largest(|floor| floor.steal_ns).map(|(time, cell)| format!("{time} stolen ({cell})"));
-    let source = match run.facts.environment.hypervisor.is_some() || steal.is_some() {
-        true => "the hypervisor",
-        false => "the machine itself (its interrupts, its firmware), not from a load",
+    let is_ordinary = run.warnings.iter().any(|warning| warning.code == WarningCode::NoRealtimePriority);
+    let is_guest = run.facts.environment.hypervisor.is_some();
+    let source = match (steal.is_some(), is_ordinary) {
+        (false, true) => "other threads: the check ran at ordinary priority",
+        _ if steal.is_some() || is_guest => "the hypervisor",
+        _ => "the machine itself (its interrupts, its firmware), not from a load",
     };
     let seen: Vec<String> = gap.into_iter().chain(steal).collect();
     (!seen.is_empty()).then(|| {

@@ -8,7 +8,8 @@ use whylate_core::figure::{between, nanoseconds, nanoseconds_apart, share};
 use whylate_core::plan::{ProbePlan, Samples};
 use whylate_core::quantity::{OVERRUNS, TASK, THROTTLED};
 use whylate_core::result::{
-    CellResult, Comparison, CpuResult, LateTime, Outcome, RunResult, Spike, Verdict, late_time,
+    CellResult, Comparison, CpuResult, LateKind, LateTime, Outcome, RunResult, Spike, Verdict, late_kinds,
+    late_time,
 };
 use whylate_core::{SeriesName, WarningCode};
 
@@ -183,16 +184,19 @@ fn who(run: &RunResult, deciding: Option<&[CellSeries<'_>]>) -> String {
     }
 }
 
-/// The largest culprits, the others together, what the scheduler took on purpose and what nothing explains: all of it.
+/// The kinds that took most, the one that took most of one spike, the others together, and what nothing explains: all of it.
 fn culprits(found: &[LateTime]) -> String {
-    let told = |name: &str, part: f64| format!("{name} ({})", share(part));
-    let (nobodys, somebodys): (Vec<&LateTime>, Vec<&LateTime>) =
-        found.iter().partition(|one| one.is_nobodys());
-    let (first, others) = somebodys.split_at(somebodys.len().min(WHO_MAX));
-    let of = |one: &&LateTime| told(&one.name(), one.share);
-    let others = (!others.is_empty()).then(|| told("others", others.iter().map(|one| one.share).sum()));
-    let rows: Vec<String> = first.iter().map(of).chain(others).chain(nobodys.iter().map(of)).collect();
-    rows.join("; ")
+    let named = |name: &str, part: f64| format!("{name} ({})", share(part));
+    let kinds = late_kinds(found);
+    let known = kinds.iter().filter(|kind| kind.is_explained);
+    let largest = known.clone().map(|kind| kind.largest_ns).fold(0.0, f64::max);
+    let is_shown = |(nth, kind): &(usize, &LateKind)| *nth < WHO_MAX || kind.largest_ns >= largest;
+    let (first, others): (Vec<_>, Vec<_>) = known.enumerate().partition(is_shown);
+    let others: f64 = others.iter().map(|(_, kind)| kind.share).sum();
+    let first = first.into_iter().map(|(_, kind)| named(&kind.name, kind.share));
+    let others = (others > 0.0).then(|| named("others", others));
+    let unknown = kinds.iter().filter(|kind| !kind.is_explained).map(|kind| named(&kind.name, kind.share));
+    first.chain(others).chain(unknown).collect::<Vec<_>>().join("; ")
 }
 
 fn effects(run: &RunResult, comparisons: &[&Comparison], of: fn(&CellResult) -> &Vec<String>) -> String {

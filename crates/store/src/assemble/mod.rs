@@ -129,7 +129,9 @@ fn compared(results: &[CellResult], info: &RunInfo) -> Compared {
     }
     let mut comparisons = whylate_stats::comparisons(results, &info.plan);
     let mut cause_contrasts = whylate_stats::compare::cause_contrasts(results, &info.plan);
-    let unfinished = (info.state != RunState::Complete).then_some(info.plan.repeats);
+    // A repeat that failed is over as well.
+    let is_over = info.each_repeat(|state| matches!(state, ExecutionState::Done | ExecutionState::Failed));
+    let unfinished = (!is_over).then_some(info.plan.repeats);
     if let Some(planned) = unfinished {
         whylate_stats::so_far(&mut comparisons, &mut cause_contrasts, planned);
     }

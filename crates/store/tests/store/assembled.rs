@@ -251,6 +251,20 @@ fn cells_that_did_not_run_say_why() {
     assert_eq!(result_of(&info, fill).cells[1].skipped.as_deref(), Some("needs a GPU"));
 }
 
+/// A repeat that failed is not waited for, one that did not begin is.
+#[test]
+fn there_is_a_verdict_once_no_repeat_is_left() {
+    let is_so_far = |last: ExecutionState| {
+        let mut info = complete_info();
+        info.state = RunState::Interrupted;
+        info.executions.last_mut().unwrap().state = last;
+        let result = result_of(&info, fill_complete);
+        assert!(!result.comparisons.is_empty());
+        result.comparisons.iter().all(|it| it.refused.as_ref().is_some_and(|why| why.contains("so far")))
+    };
+    assert_eq!([ExecutionState::Failed, ExecutionState::Running].map(is_so_far), [false, true]);
+}
+
 #[test]
 fn a_limit_is_judged_by_the_exact_maximum() {
     let mut info = complete_info();

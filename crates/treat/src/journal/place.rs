@@ -39,6 +39,12 @@ impl JournalPlace {
         Self::new(&state.unwrap_or_else(|| PathBuf::from(STATE_FOLDER)), name)
     }
 
+    /// That of this machine where the variable is not set; `None` where this one is it.
+    pub fn usual(&self) -> Option<Self> {
+        let usual = Self::new(Path::new(STATE_FOLDER), &self.name);
+        (usual.folder != self.folder).then_some(usual)
+    }
+
     /// Every journal that there is in the same folder, this one first.
     ///
     /// # Errors

@@ -210,7 +210,10 @@ pub(super) fn advice(
         run: measured.run.clone(),
         state: RunState::Complete,
         answer: FixAnswer::Advised,
-        sentence: format!("{count} treatments may help; none was tried: `whylate fix` proves which do"),
+        sentence: format!(
+            "{count} {} may help; none was tried: `whylate fix` proves which",
+            if count == 1 { "treatment" } else { "treatments" }
+        ),
         registration: FixRegistration {
             cell: Some(cell),
             causes: proposal.causes,
