@@ -211,6 +211,54 @@ const HELPER_STARTS: &[&str] = &[
     "__traceiter_", "trace_", "arch_counter_",
 ];
 
+/// What a CPU waits for in a function that accesses a device; `None` for other functions.
+pub(crate) fn device_access(function: &str) -> Option<&'static str> {
+    #[rustfmt::skip]
+    const CONFIGURATION: &[&str] = &[
+        "pci_read_config_", "pci_user_read_config_", "pci_bus_read_config_", "pci_write_config_", "pci_user_write_config_",
+        "pci_bus_write_config_", "pci_conf1_", "pci_conf2_", "pci_mmcfg_", "raw_pci_", "pci_generic_config_", "pci_read", "pci_write",
+        "pci_find_capability", "pci_find_next_cap", "pci_ecam_",
+    ];
+    #[rustfmt::skip]
+    const REGISTERS: &[&str] = &[
+        "readb", "readw", "readl", "readq", "__raw_readb", "__raw_readw", "__raw_readl", "__raw_readq", "ioread", "__ioread", "memcpy_fromio", "__memcpy_fromio", "_memcpy_fromio",
+        "inb", "inw", "inl", "insb", "insw", "insl", "regmap_mmio_read", "acpi_os_read_", "acpi_hw_read",
+    ];
+    #[rustfmt::skip]
+    const WRITES: &[&str] = &[
+        "writeb", "writew", "writel", "writeq", "__raw_writeb", "__raw_writew", "__raw_writel", "__raw_writeq", "iowrite", "__iowrite", "memcpy_toio", "__memcpy_toio", "_memcpy_toio",
+        "memset_io", "outb", "outw", "outl", "outsb", "outsw", "outsl", "regmap_mmio_write", "acpi_os_write_", "acpi_hw_write",
+    ];
+    const MSRS: &[&str] =
+        &["rdmsr", "rdmsrl", "rdmsrq", "__rdmsr", "native_read_msr", "wrmsr", "wrmsrl", "wrmsrq", "__wrmsr", "native_write_msr"];
+    const FIRMWARE: &[&str] = &["efi_call", "__efi_call", "__efi_rts", "efi_rts_", "virt_efi_", "acpi_ec_"];
+    // `readl_relaxed` is one, `readlink` and `writeback` are none.
+    let ends_there = |rest: &str| {
+        rest.chars().next().is_none_or(|letter| matches!(letter, '_' | '.') || letter.is_ascii_digit())
+    };
+    let is_exact = |names: &[&str]| {
+        names.iter().any(|name| {
+            function.strip_prefix(name).is_some_and(|rest| name.ends_with('_') || ends_there(rest))
+        })
+    };
+    match function {
+        _ if is_exact(CONFIGURATION) => Some("the configuration space of a PCI device"),
+        _ if is_exact(REGISTERS) || ends_with_any(function, &["_readl", "_readw", "_readb", "_rd32", "_rreg"]) => {
+            Some("a read of a device's register, which waits for the answer")
+        }
+        _ if is_exact(WRITES) || ends_with_any(function, &["_writel", "_writew", "_writeb", "_wr32", "_wreg"]) => {
+            Some("a write to a device, which waits until the bus takes it")
+        }
+        _ if is_exact(MSRS) => Some("an MSR, which the processor or its firmware answers"),
+        _ if is_exact(FIRMWARE) => Some("a call of the firmware"),
+        _ => None,
+    }
+}
+
+fn ends_with_any(name: &str, ends: &[&str]) -> bool {
+    ends.iter().any(|end| name.ends_with(end))
+}
+
 /// What enters and leaves idle states.
 #[rustfmt::skip]
 const IDLE: &[&str] = &[

@@ -52,6 +52,9 @@ struct Expected {
     spikes: Option<u64>,
     /// The largest spike on this CPU, where tasks of several CPUs are measured.
     cpu: Option<u32>,
+    /// One piece of evidence has all of these words.
+    #[serde(default)]
+    evidence_has: Vec<String>,
     /// From when to when the cause was planted, on the trace's clock.
     planted_ns: Option<[u64; 2]>,
 }
@@ -148,6 +151,10 @@ fn compare(expected: &Expected, result: &ExplainResult) -> Vec<String> {
     differ("actor", &expected.actor, &cause.actor);
     if !cause.callers.starts_with(&expected.callers) {
         differences.push(format!("callers {:?}", cause.callers));
+    }
+    let has_all = |text: &String| expected.evidence_has.iter().all(|word| text.contains(word));
+    if !expected.evidence_has.is_empty() && !cause.evidence.iter().any(has_all) {
+        differences.push(format!("evidence {:?}", cause.evidence));
     }
     let outside =
         |range: Option<[f64; 2]>, value: f64| range.is_some_and(|[low, high]| value < low || value > high);

@@ -26,6 +26,8 @@ mod signatures;
 mod sysjitter;
 mod verbose;
 
+pub use signatures::mechanism;
+
 use lines::ToolLines;
 use series::ToolSeries;
 use std::borrow::Cow;

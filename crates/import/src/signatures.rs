@@ -23,6 +23,11 @@ const MECHANISMS: [(u64, u64, &str); 3] = [
         "10 ms is a tick of 100 Hz: a timer without high resolution, or work that waits for the tick",
     ),
 ];
+/// The mechanism that makes such maxima: the smallest and the largest of them, and what it is.
+pub fn mechanism(max_ns: u64) -> Option<(u64, u64, &'static str)> {
+    MECHANISMS.into_iter().find(|(from, to, _)| (*from..=*to).contains(&max_ns))
+}
+
 /// Equal maxima of shorter latencies are chance.
 const EQUAL_NS_MIN: u64 = 100_000;
 

@@ -1,6 +1,7 @@
 //! `whylate compare`.
 
 mod caveats;
+mod mechanism;
 
 use super::report;
 use crate::arguments::{CompareArguments, CompareFormat, ExitOn, ReportFormat};
@@ -275,7 +276,11 @@ fn compared(arguments: &CompareArguments, sides: &[ComparedSide]) -> Result<Comp
         }));
         result.causes.extend(causes(baseline, side));
     }
+    let shown = others.iter().find_map(|side| mechanism::of_one_side(baseline, side, &mut result.contrasts));
     compare::conclude(&mut result, primary.as_ref());
+    if let Some(shown) = shown {
+        result.reason = format!("{}: {shown}", result.reason);
+    }
     let sizes: Vec<usize> = sides.iter().map(|side| side.parts.len()).collect();
     let least = sizes.iter().copied().min().unwrap_or(0);
     if plan.is_none() && result.outcome == CompareOutcome::CannotTell && least < compare::RUNS_PERMUTED_MIN {

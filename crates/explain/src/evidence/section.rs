@@ -23,6 +23,11 @@ const SEGMENTS_READ_MAX: usize = 1 << 16;
 /// Times further than this behind the header's latency do not count from the section's start.
 const BEYOND_NS: u64 = 1_000_000;
 
+/// The longest tick of a kernel, and a margin.
+const TICK_NS_MAX: u64 = 11_000_000;
+const STOOD: &str = "interrupts were enabled in the longest silence, and no tick came in it: the CPU itself stood still (an access to a device, the firmware, the \
+                     host of a virtual machine), or its tick was stopped";
+
 /// What the lines of the section say.
 #[derive(Default)]
 struct Section {
@@ -39,6 +44,8 @@ struct Section {
     timeline: Vec<TimelineSegment>,
     /// The function before the longest silence, and its caller.
     longest: Option<(u64, Named)>,
+    /// In the longest silence interrupts were enabled.
+    longest_is_open: bool,
 }
 
 /// The spike of a section tracer's file; `None` where it is not such a file, or states no latency.
@@ -51,8 +58,7 @@ pub(crate) fn explain(reader: &mut dyn Reader, seen: &Seen) -> Result<Option<Exp
     }
     let section = read(reader)?;
     let facts = reader.info().facts.clone();
-    let between = section.first.zip(section.last).map(|(first, last)| time::between(first.at_ns, last.at_ns));
-    let Some(latency_ns) = facts.latency_ns.or(between).filter(|latency_ns| *latency_ns > 0) else {
+    let Some(latency_ns) = facts.latency_ns.or(Some(section.length_ns())).filter(|latency_ns| *latency_ns > 0) else {
         return Ok(None);
     };
     Ok(Some(spike(&tracer, section, &facts, latency_ns, reader)))
@@ -77,6 +83,8 @@ fn read(reader: &mut dyn Reader) -> Result<Section, ParseError> {
     reader.seek(None, Selection::All)?;
     let mut section = Section::default();
     let mut before: Option<(Event, Named)> = None;
+    // Functions that the graph tracer has entered, outermost first.
+    let mut entered: Vec<Symbol> = Vec::new();
     while let Some(event) = reader.next()? {
         let reader: &dyn Reader = reader;
         if let EventKind::Stack { frames } = event.kind {
@@ -91,10 +99,21 @@ fn read(reader: &mut dyn Reader) -> Result<Section, ParseError> {
             continue;
         }
         section.take(event, before.take());
-        let caller = caller.map_or_else(String::new, |caller| describe::symbol(caller, reader));
-        let function = describe::symbol(function, reader);
-        let here = culprit(&[function.clone(), caller]);
-        before = Some((event, here.unwrap_or((function, Vec::new()))));
+        match event.kind {
+            EventKind::GraphEntry { .. } => entered.push(function),
+            EventKind::GraphExit { .. } => {
+                let own = entered.iter().rposition(|other| *other == function);
+                entered.truncate(own.unwrap_or(0));
+            }
+            _ => {}
+        }
+        // What follows the end of a function is the time of its caller.
+        let inner = (!matches!(event.kind, EventKind::GraphExit { .. })).then_some(function);
+        let outer = entered.iter().rev().skip(usize::from(inner.is_some() && !entered.is_empty()));
+        let stack = inner.into_iter().chain(caller).chain(outer.copied());
+        let stack: Vec<String> = stack.map(|symbol| describe::symbol(symbol, reader)).collect();
+        let here = culprit(&stack).or_else(|| Some((stack.first()?.clone(), Vec::new())));
+        before = here.map(|here| (event, here));
     }
     section.ended();
     Ok(section)
@@ -130,6 +149,7 @@ impl Section {
         let length = event.at_ns.saturating_sub(before.at_ns);
         if self.longest.as_ref().is_none_or(|(longest, _)| length > *longest) {
             self.longest = Some((length, named.clone()));
+            self.longest_is_open = before.context.irqs_off == Some(false) && !before.context.hard_irq;
         }
         if length == 0 || self.timeline.len() >= SEGMENTS_READ_MAX {
             return;
@@ -164,34 +184,28 @@ impl Section {
         }
     }
 
+    /// From its first line to its last.
+    fn length_ns(&self) -> u64 {
+        self.first.zip(self.last).map_or(0, |(first, last)| time::between(first.at_ns, last.at_ns))
+    }
+
     /// The function, and how well it is known.
     fn function(&self, facts: &TraceFacts) -> (Option<Named>, f64, &'static str) {
-        let ended = facts.ended_at.as_ref().and_then(|name| culprit(std::slice::from_ref(name)));
-        let around = ended.map(|(name, _)| name).or(self.stack.clone().map(|(name, _)| name));
-        // Where the end is one of a helper, the section began in the function that calls what took the time.
-        let started = facts.started_at.as_ref().and_then(|name| culprit(std::slice::from_ref(name)));
-        let started = started.map(|(name, _)| name);
-        let is_around = |name: &String| around.as_ref() == Some(name) || started.as_ref() == Some(name);
-        let is_most = |length: u64| facts.latency_ns.is_some_and(|latency_ns| length >= latency_ns / 10 * 9);
+        // The edges of the section and its stack say where it ended; its longest stretch says where its time went.
+        let all_ns = facts.latency_ns.unwrap_or_else(|| self.length_ns());
         if let Some((length, (function, callers))) = self.longest.clone()
-            && is_most(length)
-            && callers.first().is_some_and(|caller| is_around(caller) && *caller != function)
+            && !facts.omissions
+            && length >= all_ns / 2
+            && culprit(std::slice::from_ref(&function)).is_some()
         {
-            let stack =
+            let stack: Vec<String> =
                 self.stack.clone().map(|(first, rest)| [vec![first], rest].concat()).unwrap_or_default();
-            let outer = stack.into_iter().filter(|name| callers.first() != Some(name));
-            let callers = callers.iter().cloned().chain(outer).collect();
+            let outermost = callers.last().unwrap_or(&function);
+            let outer = stack.iter().position(|name| name == outermost).map_or(0, |at| at + 1);
+            let is_known = |name: &&String| **name != function && !callers.contains(name);
+            let outer: Vec<String> = stack[outer..].iter().filter(is_known).cloned().collect();
             let reason = "the tracer recorded the section, and this function was the last one before its longest silence";
-            return (Some((function, callers)), CONCLUDED, reason);
-        }
-        // Without a stack the edges of the section do not say where its time went.
-        let is_half = |length: u64| facts.latency_ns.is_some_and(|latency_ns| length >= latency_ns / 2);
-        if let (None, Some((length, named))) = (&self.stack, self.longest.clone())
-            && is_half(length)
-            && culprit(std::slice::from_ref(&named.0)).is_some()
-        {
-            let reason = "the tracer recorded the section, and this function was the last one before its longest silence";
-            return (Some(named), CONCLUDED, reason);
+            return (Some((function, stack::trimmed([callers, outer].concat()))), CONCLUDED, reason);
         }
         if let Some(named) = self.stack.clone() {
             return (Some(named), STATED, "the tracer recorded the section, and the stack at its end");
@@ -234,6 +248,8 @@ fn spike(
     // Of the tracer of both kinds of section only flags tell the kind, where its own function at the end is missing.
     let by_flags = tracer == "preemptirqsoff" && section.ended_by.is_none();
     let confidence = if by_flags { confidence.min(SHOWN) } else { confidence };
+    let is_silent = section.longest_is_open && section.longest.as_ref().is_some_and(|(ns, _)| *ns > TICK_NS_MAX);
+    let stood = is_silent.then(|| STOOD.to_owned());
     let (function, callers) = named.unzip();
     // The lines' times count from the section's start, unless the file was made with absolute ones.
     let first_ns = section.first.map_or(0, |event| event.at_ns);
@@ -249,7 +265,7 @@ fn spike(
         to_ns: Some(to_ns),
         share: Some(1.0),
         confidence: Some(confidence),
-        evidence: vec![reason.to_owned()],
+        evidence: [reason.to_owned()].into_iter().chain(stood).collect(),
         ..Cause::new(kind)
     };
     let is_cut = section.last.is_some_and(|last| last.at_ns < latency_ns / 2);

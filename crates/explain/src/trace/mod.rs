@@ -10,7 +10,7 @@ pub use kept::{KeptMoment, explain_kept};
 
 use crate::blame::label::Need;
 use crate::blame::standstill;
-use crate::evidence::{analysed, section};
+use crate::evidence::{analysed, device, section};
 use crate::find::{Found, find};
 use crate::options::Options;
 use std::collections::BTreeSet;
@@ -44,6 +44,7 @@ pub fn explain(reader: &mut dyn Reader, options: &Options) -> Result<ExplainResu
     spikes.retain(|spike| spike.latency_ns > found.threshold.0);
     spikes.sort_by_key(|spike| (std::cmp::Reverse(spike.latency_ns), spike.expected_ns));
     spikes.truncate(options.top);
+    spikes.iter_mut().for_each(device::mark);
     let result = found.result(reader, options, spikes.len() as u64);
     Ok(completed(&found, result, spikes, &needs, reader))
 }

@@ -1,0 +1,29 @@
+//! A CPU that stands at an access to a device looks like code that takes long: both are said.
+
+use crate::confidence::CONCLUDED;
+use crate::vocabulary;
+use whylate_core::figure::nanoseconds;
+use whylate_core::result::{Cause, CauseKind, ExplainedSpike};
+
+/// Shorter accesses are as usual: a read over PCIe takes about 1 us.
+const LEAST_NS: f64 = 5_000.0;
+
+/// Says of the causes of a spike that are accesses to devices what else may have taken their time.
+pub(crate) fn mark(spike: &mut ExplainedSpike) {
+    let latency_ns = spike.latency_ns as f64;
+    std::iter::once(&mut spike.cause).chain(&mut spike.also).for_each(|cause| mark_one(cause, latency_ns));
+}
+
+fn mark_one(cause: &mut Cause, latency_ns: f64) {
+    use CauseKind::{Irq, IrqsOff, PreemptOff, Softirq, Thread};
+    let length_ns = cause.share.unwrap_or(1.0) * latency_ns;
+    let is_code = matches!(cause.kind, Irq | IrqsOff | PreemptOff | Softirq | Thread);
+    let Some(function) = cause.function.as_deref().filter(|_| is_code && length_ns >= LEAST_NS) else { return };
+    let Some(what) = vocabulary::device_access(function) else { return };
+    let caller = cause.callers.first().map(|caller| format!(", called by {caller}")).unwrap_or_default();
+    cause.evidence.push(format!(
+        "the CPU stood in {function}{caller} for {}: {what}; the device, its bus or the firmware (hardware) may have taken the time, not the code",
+        nanoseconds(length_ns as u64)
+    ));
+    cause.confidence = cause.confidence.map(|confidence| confidence.min(CONCLUDED));
+}
