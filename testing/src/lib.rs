@@ -1,6 +1,7 @@
 //! How a test says that it skips itself, and what would enable it; and the texts that tests compare, one file per crate.
 //! `cargo xtask test` collects the skips and ends with their count.
 
+pub mod excerpts;
 mod texts;
 
 use std::fmt::Display;

@@ -63,7 +63,7 @@ pub(crate) fn warnings(warnings: &[Warning]) {
 }
 
 /// Writes a file that must not exist yet. It is there whole or not at all: it gets its name when it is written.
-pub(crate) fn write_new(path: &Path, text: &str) -> Result<()> {
+pub(crate) fn write_new(path: &Path, content: impl AsRef<[u8]>) -> Result<()> {
     let exists = || anyhow::anyhow!("{} exists; remove it or give another name (-o)", path.display());
     if path.symlink_metadata().is_ok() {
         return Err(exists());
@@ -76,7 +76,7 @@ pub(crate) fn write_new(path: &Path, text: &str) -> Result<()> {
         .open(&part)
         .with_context(|| format!("cannot create {}", path.display()))
         .and_then(|mut file| {
-            file.write_all(text.as_bytes())
+            file.write_all(content.as_ref())
                 .and_then(|()| file.sync_all())
                 .with_context(|| format!("cannot write {}", path.display()))
         })

@@ -75,8 +75,7 @@ pub(crate) fn latency(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     let (Some(min), Some(max)) = (min.map(ns), max.map(ns)) else {
         return Err(line.problem("the row has not all figures: is it cut off?"));
     };
-    let clock = row.last().or(row.iter().rfind(|it| it.contains(':')));
-    let time = row.iter().find(|it| it.contains(':')).or(clock).map_or(0, |text| hours(text));
+    let time = row.iter().find(|it| it.contains(':')).map_or(0, |text| hours(text));
     let end = line.problem("");
     let mut remarks = Vec::new();
     // A latency below zero is that of a timer that was set too early by its calibration.
@@ -227,7 +226,11 @@ pub(crate) fn lava(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
             let unit_ns = match unit {
                 "ns" => 1.0,
                 "ms" => 1e6,
-                "s" | "seconds" => 1e9,
+                // How long another case took: the line of this one's latency is not there.
+                "s" | "seconds" => {
+                    case = None;
+                    continue;
+                }
                 _ => 1e3,
             };
             let ns = (number * unit_ns).max(0.0);

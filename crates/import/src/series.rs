@@ -54,6 +54,10 @@ impl ToolSeries {
         let problem = |message| Problem { line: self.at.0, column: self.at.1, message };
         let counted = self.counted().map_err(problem)?;
         let histogram = self.histogram(counted);
+        // A mean that does not lie between the extremes is of a row that was cut or damaged.
+        let (least, most) = (self.min_ns.unwrap_or(0), self.max_ns.unwrap_or(u64::MAX));
+        let is_between = |mean: &f64| *mean + 1e3 >= least as f64 && *mean <= most as f64 + 1e3;
+        let mean_ns = self.mean_ns.filter(is_between);
         let remark = (counted > 0).then(|| self.remark(counted)).flatten();
         let exact = |figures: Quantiles| {
             let (min_ns, max_ns) =
@@ -62,7 +66,7 @@ impl ToolSeries {
             let within = |ns: u64| ns.clamp(min_ns.min(max_ns), max_ns);
             Quantiles {
                 min_ns,
-                mean_ns: self.mean_ns.unwrap_or(figures.mean_ns),
+                mean_ns: mean_ns.unwrap_or(figures.mean_ns),
                 p50_ns: within(figures.p50_ns),
                 p99_ns: within(figures.p99_ns),
                 p999_ns: within(figures.p999_ns),
@@ -72,7 +76,7 @@ impl ToolSeries {
         };
         let quantiles = self.quantiles.or_else(|| histogram.quantiles().map(exact));
         let samples = self.count.unwrap_or(histogram.count());
-        let extremes = Extremes { min_ns: self.min_ns, mean_ns: self.mean_ns, max_ns: self.max_ns };
+        let extremes = Extremes { min_ns: self.min_ns, mean_ns, max_ns: self.max_ns };
         let lost_share = self
             .lost_ns
             .filter(|_| self.measured_ns > 0)

@@ -28,8 +28,17 @@ pub struct TraceFacts {
     pub lines: u64,
     /// Those of them that are not trace lines.
     pub lines_skipped: u64,
+    /// `#40/21352` in the header: how many entries the text was made of.
+    pub entries: Option<u64>,
     /// Whoever sent it left lines out: `...` or `[...]` stands in their place.
     pub omissions: bool,
+}
+
+impl TraceFacts {
+    /// Whether the header states more entries than the `records` that are in the file; a stack is no event of its own.
+    pub fn is_short(&self, records: u64) -> bool {
+        self.entries.is_some_and(|entries| records.saturating_add(entries / 10).saturating_add(3) < entries)
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

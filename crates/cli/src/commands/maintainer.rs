@@ -1,4 +1,5 @@
-//! `whylate report RUN --for-maintainer`: one text for the list or the bug tracker of a kernel or driver.
+//! `whylate report RUN --for-maintainer`: one text for the list or the bug tracker of a kernel or driver, or an archive of
+//! that text with the whole trace, the plan and the kernel's configuration.
 //!
 //! It has what maintainers ask for each time and nothing that names the machine or its users: the host's name, user names
 //! of paths, addresses, identifiers of disks and of the boot are replaced.
@@ -10,14 +11,25 @@ use crate::output;
 use anyhow::{Result, bail};
 use std::fmt::Write as _;
 use std::io::{IsTerminal, stdin};
-use whylate_core::figure::nanoseconds;
+use whylate_core::figure::{count, nanoseconds};
 use whylate_core::result::{ExplainedSpike, RunResult, Spike, SpikeTrace};
+use structured_zstd::encoding::{CompressionLevel, compress_to_vec};
 use whylate_core::{Facts, text};
+use whylate_host::HostRoot;
+use whylate_host::facts::KernelConfig;
 use whylate_explain::{Export, explain_kept};
 use whylate_store::Folder;
 
 /// Lines of a trace that a mail takes.
 const TRACE_LINES_MAX: usize = 200;
+/// The ending of a file that is an archive.
+const ARCHIVE: &str = ".tar.zst";
+/// Options of the kernel's configuration that latency depends on begin so.
+const OF_NOTE: &[&str] = &[
+    "PREEMPT", "HZ", "NO_HZ", "HIGH_RES_TIMERS", "RCU_", "TASKS_RCU", "CPU_ISOLATION", "IRQ_FORCED_THREADING", "CPU_IDLE", "CPU_FREQ_DEFAULT",
+    "PROVE_LOCKING", "LOCKDEP", "DEBUG_PREEMPT", "DEBUG_ATOMIC_SLEEP", "KASAN", "SCHED_DEBUG", "RT_GROUP_SCHED", "CFS_BANDWIDTH",
+    "TRANSPARENT_HUGEPAGE", "NUMA_BALANCING", "PSI",
+];
 
 pub(super) fn execute(arguments: &ReportArguments) -> Result<Ending> {
     if !arguments.run.is_dir() {
@@ -25,13 +37,25 @@ pub(super) fn execute(arguments: &ReportArguments) -> Result<Ending> {
     }
     let run = whylate_runner::assemble(&arguments.run)?;
     let folder = Folder::open(&arguments.run)?;
-    let text = redacted(&written(&run, &folder)?, &run.facts);
+    let config = config(&run.facts);
+    let text = redacted(&written(&run, &folder, config.as_ref())?, &run.facts);
     let Some(path) = arguments.output.as_deref() else {
         report::deliver(None, &text)?;
         return Ok(Ending::Pass);
     };
+    let is_archive = path.to_string_lossy().ends_with(ARCHIVE);
+    let mut content = text.clone().into_bytes();
+    let mut shown = text;
+    if is_archive {
+        let files = files(shown.clone(), &run, &folder, config)?;
+        shown.push_str("\n## Files\n\n");
+        for (name, text) in &files {
+            writeln!(shown, "- {name}: {} lines", count(text.lines().count() as u64))?;
+        }
+        content = packed(&files)?;
+    }
     if !arguments.yes {
-        output::drawn(&text)?;
+        output::drawn(&shown)?;
         if !stdin().is_terminal() {
             bail!(
                 "{}: not written without confirmation; read the text above, then add --yes",
@@ -45,11 +69,50 @@ pub(super) fn execute(arguments: &ReportArguments) -> Result<Ending> {
             bail!("{}: not written", path.display());
         }
     }
-    report::deliver(Some(path), &text)?;
+    output::write_new(path, content)?;
+    output::message(&format!("wrote {}", path.display()));
     Ok(Ending::Pass)
 }
 
-fn written(run: &RunResult, folder: &Folder) -> Result<String> {
+/// How the kernel of the run was built, where it is the one that runs now.
+fn config(facts: &Facts) -> Option<KernelConfig> {
+    let root = HostRoot::real();
+    let now = root.read_trimmed("/proc/sys/kernel/osrelease").ok()??;
+    (now == facts.kernel.release).then(|| KernelConfig::read(&root, &now))?
+}
+
+/// The files of an archive, each without names: name, text.
+fn files(
+    text: String,
+    run: &RunResult,
+    folder: &Folder,
+    config: Option<KernelConfig>,
+) -> Result<Vec<(&'static str, String)>> {
+    let mut files = vec![("report.md", text)];
+    files.push(("plan.toml", redacted(&toml::to_string_pretty(&run.plan)?, &run.facts)));
+    if let Some(note) = longest(run)
+        && let Ok((_, lines)) = lines(note, folder, usize::MAX)
+    {
+        files.push(("trace.txt", redacted(&lines, &run.facts)));
+    }
+    files.extend(config.map(|config| ("kernel.config", redacted(&config.text, &run.facts))));
+    Ok(files)
+}
+
+/// The same files give the same bytes.
+fn packed(files: &[(&str, String)]) -> Result<Vec<u8>> {
+    let mut archive = tar::Builder::new(Vec::new());
+    for (name, text) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(text.len() as u64);
+        header.set_mode(0o644);
+        header.set_mtime(0);
+        archive.append_data(&mut header, format!("whylate-report/{name}"), text.as_bytes())?;
+    }
+    Ok(compress_to_vec(archive.into_inner()?.as_slice(), CompressionLevel::Default))
+}
+
+fn written(run: &RunResult, folder: &Folder, config: Option<&KernelConfig>) -> Result<String> {
     let mut text = String::new();
     let spike = worst(run);
     let title = spike.map_or_else(
@@ -67,7 +130,7 @@ fn written(run: &RunResult, folder: &Folder) -> Result<String> {
             spike.cause.sentence()
         )?;
     }
-    machine(&mut text, &run.facts)?;
+    machine(&mut text, &run.facts, config)?;
     figures(&mut text, run)?;
     trace(&mut text, run, folder)?;
     writeln!(text, "## How to reproduce\n")?;
@@ -92,7 +155,7 @@ fn worst(run: &RunResult) -> Option<&Spike> {
     run.cells.iter().flat_map(|cell| &cell.spikes).max_by_key(|spike| spike.latency_ns)
 }
 
-fn machine(text: &mut String, facts: &Facts) -> Result<()> {
+fn machine(text: &mut String, facts: &Facts, config: Option<&KernelConfig>) -> Result<()> {
     let kernel = &facts.kernel;
     writeln!(text, "## Kernel and hardware\n\n```")?;
     writeln!(text, "Linux {} {}", kernel.release, kernel.version)?;
@@ -129,6 +192,13 @@ fn machine(text: &mut String, facts: &Facts) -> Result<()> {
     for gpu in &facts.gpus {
         writeln!(text, "graphics: {} ({})", gpu.name, gpu.driver.as_deref().unwrap_or("no driver"))?;
     }
+    let of_note = |line: &&str| {
+        let name = line.strip_prefix("CONFIG_").and_then(|line| line.split('=').next());
+        name.is_some_and(|name| OF_NOTE.iter().any(|it| name.starts_with(it)))
+    };
+    for line in config.iter().flat_map(|config| config.text.lines()).filter(of_note) {
+        writeln!(text, "{line}")?;
+    }
     writeln!(text, "```\n")?;
     Ok(())
 }
@@ -158,12 +228,11 @@ fn figures(text: &mut String, run: &RunResult) -> Result<()> {
 
 /// The kept trace of the longest spike: who did it, and the lines around it as the kernel prints them.
 fn trace(text: &mut String, run: &RunResult, folder: &Folder) -> Result<()> {
-    let notes = run.cells.iter().flat_map(|cell| &cell.traces);
-    let Some(note) = notes.max_by_key(|note| note.latency_ns) else {
+    let Some(note) = longest(run) else {
         writeln!(text, "No trace was kept: `whylate run` as root keeps those of the longest spikes.\n")?;
         return Ok(());
     };
-    match lines(note, folder) {
+    match lines(note, folder, TRACE_LINES_MAX) {
         Ok((spike, lines)) => {
             writeln!(
                 text,
@@ -189,14 +258,19 @@ fn trace(text: &mut String, run: &RunResult, folder: &Folder) -> Result<()> {
     Ok(())
 }
 
-fn lines(note: &SpikeTrace, folder: &Folder) -> Result<(Option<ExplainedSpike>, String)> {
+/// The kept trace of the longest spike.
+fn longest(run: &RunResult) -> Option<&SpikeTrace> {
+    run.cells.iter().flat_map(|cell| &cell.traces).max_by_key(|note| note.latency_ns)
+}
+
+fn lines(note: &SpikeTrace, folder: &Folder, most: usize) -> Result<(Option<ExplainedSpike>, String)> {
     let mut reader = whylate_runner::open_trace(folder, &note.path)?;
     let explained = explain_kept(reader.as_mut(), &whylate_runner::kept_moment(note))?;
     let exported = whylate_explain::export(reader.as_mut(), &explained.spikes, Export::Text)?;
     let exported = text::lines(&exported);
     let all = exported.lines().count();
-    let shown: String = exported.lines().take(TRACE_LINES_MAX).map(|line| format!("{line}\n")).collect();
-    let rest = all.saturating_sub(TRACE_LINES_MAX);
+    let shown: String = exported.lines().take(most).map(|line| format!("{line}\n")).collect();
+    let rest = all.saturating_sub(most);
     let more = if rest > 0 { format!("# {rest} lines more\n") } else { String::new() };
     Ok((explained.spikes.into_iter().next(), format!("{shown}{more}")))
 }

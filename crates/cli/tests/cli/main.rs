@@ -29,6 +29,7 @@ mod measure;
 mod measure_series;
 mod memory;
 mod queries;
+mod questions;
 mod security;
 mod serve;
 mod shared_runs;

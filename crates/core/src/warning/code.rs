@@ -201,6 +201,8 @@ codes! {
     CountersDisagree = "counters-disagree";
     /// A file of the run directory was altered or removed after the run.
     AlteredFile = "altered-file";
+    /// The head and the lines of a trace, or the clocks of its CPUs, contradict each other.
+    ContradictoryTrace = "contradictory-trace";
     /// Rows of the run directory contradict each other and are left out.
     ContradictoryRows = "contradictory-rows";
     /// Memory is not of the type that was asked for: its figures are those of another type.

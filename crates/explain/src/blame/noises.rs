@@ -51,8 +51,8 @@ impl Accountant<'_> {
         let is_within = |noise: &Noise| noise.from >= from && noise.from < to;
         let noises: Vec<Noise> = self.noises(from, to).into_iter().filter(is_within).collect();
         // A gap that they do not fill is one of hardware, or of what the tracer does not see.
-        let known: u64 = noises.iter().map(|noise| noise.net).sum();
-        if noises.len() < interference as usize || known < (to - from) / 2 {
+        let known = noises.iter().fold(0u64, |sum, noise| sum.saturating_add(noise.net));
+        if noises.len() < interference as usize || known < to.saturating_sub(from) / 2 {
             return false;
         }
         self.paint(&noises, from, to);

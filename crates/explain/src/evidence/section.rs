@@ -5,7 +5,7 @@
 //! the tracer prints them. Cut-off files say less: without lines the header names task and functions, without a header
 //! the tracer's own functions tell which tracer it was.
 
-use crate::confidence::{CONCLUDED, POSSIBLE, SHOWN, STATED};
+use crate::confidence::{CONCLUDED, LIKELY, POSSIBLE, SHOWN, STATED};
 use crate::describe;
 use crate::find::finder::Seen;
 use crate::stack::{self, Named};
@@ -23,6 +23,8 @@ const SEGMENTS_READ_MAX: usize = 1 << 16;
 /// Times further than this behind the header's latency do not count from the section's start.
 const BEYOND_NS: u64 = 1_000_000;
 
+/// Lines later than this behind the section's start do not show it.
+const BEGIN_NS: u64 = 2_000;
 /// The longest tick of a kernel, and a margin.
 const TICK_NS_MAX: u64 = 11_000_000;
 const STOOD: &str = "interrupts were enabled in the longest silence, and no tick came in it: the CPU itself stood still (an access to a device, the firmware, the \
@@ -46,6 +48,8 @@ struct Section {
     longest: Option<(u64, Named)>,
     /// In the longest silence interrupts were enabled.
     longest_is_open: bool,
+    /// Lines were left out: a silence may be theirs.
+    is_short: bool,
 }
 
 /// The spike of a section tracer's file; `None` where it is not such a file, or states no latency.
@@ -57,11 +61,22 @@ pub(crate) fn explain(reader: &mut dyn Reader, seen: &Seen) -> Result<Option<Exp
         return Ok(None);
     }
     let section = read(reader)?;
+    let of_wakeup = reader.info().facts.started_at.as_deref() == Some("try_to_wake_up");
+    if (!known || bounded) && of_wakeup || section.first.is_some_and(|first| is_wakeup(&first, reader)) {
+        return Ok(None);
+    }
     let facts = reader.info().facts.clone();
     let Some(latency_ns) = facts.latency_ns.or(Some(section.length_ns())).filter(|latency_ns| *latency_ns > 0) else {
         return Ok(None);
     };
     Ok(Some(spike(&tracer, section, &facts, latency_ns, reader)))
+}
+
+/// Whether a trace begins with a wake-up, as those of the tracers of wake-ups do: its task waited, and had no section.
+fn is_wakeup(first: &Event, reader: &dyn Reader) -> bool {
+    let names = called(first).map(|(function, caller)| [Some(function), caller]);
+    let mut names = names.into_iter().flatten().flatten().map(|symbol| describe::symbol(symbol, reader));
+    names.any(|name| name.contains("trace_start_sched_wakeup"))
 }
 
 /// Whether a file that does not say its tracer has the function by which a section tracer ends. That is the last thing
@@ -111,11 +126,15 @@ fn read(reader: &mut dyn Reader) -> Result<Section, ParseError> {
         let inner = (!matches!(event.kind, EventKind::GraphExit { .. })).then_some(function);
         let outer = entered.iter().rev().skip(usize::from(inner.is_some() && !entered.is_empty()));
         let stack = inner.into_iter().chain(caller).chain(outer.copied());
-        let stack: Vec<String> = stack.map(|symbol| describe::symbol(symbol, reader)).collect();
+        let mut stack: Vec<String> = stack.map(|symbol| describe::symbol(symbol, reader)).collect();
+        // At its edges the tracer names a function as its own caller.
+        stack.dedup();
         let here = culprit(&stack).or_else(|| Some((stack.first()?.clone(), Vec::new())));
         before = here.map(|here| (event, here));
     }
     section.ended();
+    let info = reader.info();
+    section.is_short = info.facts.omissions || info.facts.is_short(info.records);
     Ok(section)
 }
 
@@ -193,8 +212,12 @@ impl Section {
     fn function(&self, facts: &TraceFacts) -> (Option<Named>, f64, &'static str) {
         // The edges of the section and its stack say where it ended; its longest stretch says where its time went.
         let all_ns = facts.latency_ns.unwrap_or_else(|| self.length_ns());
+        let edges = [&facts.started_at, &facts.ended_at].into_iter().flatten().cloned();
+        let edges: Vec<String> = edges.chain(self.stack.clone().map(|(name, _)| name)).collect();
+        // Where lines were left out the silence may be theirs, unless its function is called by an edge of the section.
+        let is_near = |callers: &[String]| callers.first().is_some_and(|caller| edges.contains(caller));
         if let Some((length, (function, callers))) = self.longest.clone()
-            && !facts.omissions
+            && (!self.is_short || is_near(&callers))
             && length >= all_ns / 2
             && culprit(std::slice::from_ref(&function)).is_some()
         {
@@ -205,7 +228,8 @@ impl Section {
             let is_known = |name: &&String| **name != function && !callers.contains(name);
             let outer: Vec<String> = stack[outer..].iter().filter(is_known).cloned().collect();
             let reason = "the tracer recorded the section, and this function was the last one before its longest silence";
-            return (Some((function, stack::trimmed([callers, outer].concat()))), CONCLUDED, reason);
+            let confidence = if self.is_short { LIKELY } else { CONCLUDED };
+            return (Some((function, stack::trimmed([callers, outer].concat()))), confidence, reason);
         }
         if let Some(named) = self.stack.clone() {
             return (Some(named), STATED, "the tracer recorded the section, and the stack at its end");
@@ -243,8 +267,20 @@ fn spike(
         Some(task) => (Some(task.command.clone()), Some(task.pid)),
         None => (command, line.and_then(|event| event.pid)),
     };
-    let (actor, pid) = of_interrupt(actor, pid, facts);
+    let begin = section.first.filter(|first| first.at_ns <= BEGIN_NS).and_then(|first| called(&first));
+    let begin = begin.map(|(function, caller)| {
+        [Some(function), caller].into_iter().flatten().map(|symbol| describe::symbol(symbol, reader)).collect::<Vec<_>>()
+    });
+    let began: Option<Vec<String>> = facts.started_at.clone().map(|name| vec![name]).or(begin);
+    // Where the section began in an interrupt's entry, its handlers did it, not the thread into which it came.
+    let in_interrupt = section.first.is_some_and(|first| first.context.hard_irq)
+        || began.iter().flatten().any(|name| words::begins_interrupt(name));
+    // Lines of the idle thread have no name of it.
+    let actor = actor.map(|actor| if actor == "<idle>" { format!("swapper/{cpu}") } else { actor });
+    let (actor, pid) = if in_interrupt { (actor.map(|actor| format!("an interrupt in {actor}")), None) } else { (actor, pid) };
     let (named, confidence, reason) = section.function(facts);
+    // Where the section began is not in the file: it may have been in an interrupt, or a wake-up.
+    let confidence = if began.is_some() { confidence } else { confidence.min(POSSIBLE) };
     // Of the tracer of both kinds of section only flags tell the kind, where its own function at the end is missing.
     let by_flags = tracer == "preemptirqsoff" && section.ended_by.is_none();
     let confidence = if by_flags { confidence.min(SHOWN) } else { confidence };
@@ -299,18 +335,6 @@ fn spike(
         hwlat: None,
         lost: 0,
         trace: 0,
-    }
-}
-
-/// Where the section began in an interrupt's entry, its handlers did it, not the thread into which it came.
-fn of_interrupt(
-    actor: Option<String>,
-    pid: Option<u32>,
-    facts: &TraceFacts,
-) -> (Option<String>, Option<u32>) {
-    match facts.started_at.as_deref().is_some_and(words::begins_interrupt) {
-        true => (actor.map(|actor| format!("an interrupt in {actor}")), None),
-        false => (actor, pid),
     }
 }
 

@@ -53,6 +53,51 @@ pub(crate) struct Seen {
     pub(crate) last_ns: u64,
     /// CPUs with events, a bit each; those from 128 on are not kept.
     pub(crate) cpus: u128,
+    /// The smallest time of an event.
+    pub(crate) first_ns: Option<u64>,
+    /// Tasks that ran before another CPU woke them.
+    pub(crate) skews: Skews,
+    /// Events with an earlier time than the event before them, and the time over which they go back.
+    pub(crate) back: u64,
+    pub(crate) back_ns: Option<(u64, u64)>,
+    before_ns: u64,
+}
+
+impl Seen {
+    /// Takes the time of the next event.
+    fn ordered(&mut self, at_ns: u64) {
+        let before_ns = std::mem::replace(&mut self.before_ns, at_ns);
+        if at_ns < before_ns {
+            self.back += 1;
+            let (from, to) = self.back_ns.unwrap_or((at_ns, before_ns));
+            self.back_ns = Some((from.min(at_ns), to.max(before_ns)));
+        }
+    }
+}
+
+/// Wake-ups that are recorded behind the run which they began: the clocks of the two CPUs differ.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Skews {
+    pub(crate) count: u64,
+    /// The largest difference, with the CPU that ran the task and the one that woke it.
+    pub(crate) largest: Option<(u64, CpuId, CpuId)>,
+}
+
+/// A task that runs for longer was not woken for that run.
+const SKEW_NS_MAX: u64 = 1_000_000;
+
+impl Skews {
+    /// A task that began to run at `ran` without a wake-up is woken by the CPU of `event`.
+    fn take(&mut self, (ran_ns, ran_on): (u64, CpuId), event: &Event) {
+        let skew_ns = event.at_ns.saturating_sub(ran_ns);
+        if event.cpu == ran_on || skew_ns > SKEW_NS_MAX {
+            return;
+        }
+        self.count += 1;
+        if self.largest.is_none_or(|(largest, ..)| skew_ns > largest) {
+            self.largest = Some((skew_ns, ran_on, event.cpu));
+        }
+    }
 }
 
 pub(crate) type Samples = BTreeMap<u32, (Option<Name>, Largest)>;
@@ -163,6 +208,8 @@ impl<'o> Finder<'o> {
     pub(crate) fn event(&mut self, event: &Event, reader: &dyn Reader) {
         self.seen.events += 1;
         self.seen.last_ns = self.seen.last_ns.max(event.at_ns);
+        self.seen.ordered(event.at_ns);
+        self.seen.first_ns = Some(self.seen.first_ns.map_or(event.at_ns, |first| first.min(event.at_ns)));
         self.seen.cpus |= 1u128.checked_shl(event.cpu.0).unwrap_or(0);
         if self.tasks.is_full(self.seen.events & LOOK_EACH == 0) {
             self.drop_tasks(reader);
@@ -179,9 +226,12 @@ impl<'o> Finder<'o> {
                 self.seen.wakeups += 1;
                 // It holds no lock, so no priority is inherited: this is its own.
                 let track = self.task(task.pid, Some(task.command), Some(task.priority));
+                let unwoken = track.unwoken.take();
                 // A task that has not run yet was asleep since before the trace.
                 if track.out.is_some() || track.last_in.is_none() {
                     track.woken(event.at_ns, matches!(event.kind, EventKind::Wakeup { .. }));
+                } else if let Some(ran) = unwoken {
+                    self.seen.skews.take(ran, event);
                 }
             }
             EventKind::TimerStart { function, expires_ns, .. } => {
@@ -282,6 +332,7 @@ impl<'o> Finder<'o> {
             let track = self.task(pid, command, priority);
             track.out = Some(out);
             track.wake = None;
+            track.unwoken = None;
         }
     }
 
@@ -295,6 +346,7 @@ impl<'o> Finder<'o> {
         let out = track.out.take();
         if let Some(out) = out {
             let slept = out.state != TaskState::Runnable;
+            track.unwoken = (slept && track.wake.is_none()).then_some((at_ns, cpu));
             if slept {
                 track.wakeups += 1;
                 track.rhythm.beat(at_ns);

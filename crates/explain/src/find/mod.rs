@@ -85,7 +85,7 @@ impl Found {
             also_late: self.also_late.clone(),
             wakeups: self.subject.wakeups,
             spikes_found: if explained == 0 { 0 } else { self.spikes.max(explained) },
-            lost: info.lost.iter().map(|(_, lost)| lost).sum::<u64>().max(self.seen.lost),
+            lost: info.lost.iter().fold(0u64, |sum, (_, lost)| sum.saturating_add(*lost)).max(self.seen.lost),
         };
         ExplainResult {
             format: EXPLAIN_FORMAT.to_owned(),

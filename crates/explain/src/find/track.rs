@@ -36,6 +36,8 @@ pub(crate) struct TaskTrack {
     pub(crate) out: Option<Out>,
     /// Its wake-up, and whether `sched_wakeup` said that it was over.
     pub(crate) wake: Option<(u64, bool)>,
+    /// Since when and where it runs, where it slept before and no wake-up was seen.
+    pub(crate) unwoken: Option<(u64, CpuId)>,
     pub(crate) armed: Option<(u64, u64)>,
     pub(crate) last_in: Option<(u64, CpuId, u64)>,
 }

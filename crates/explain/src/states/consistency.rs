@@ -3,8 +3,11 @@
 
 use crate::states::States;
 use crate::states::cpu::Cpu;
-use crate::states::state::Level;
+use crate::find::late::Late;
+use crate::states::state::{Level, Span};
 use crate::vocabulary::Class;
+use std::collections::HashSet;
+use whylate_core::CpuId;
 use whylate_trace::event::{Event, EventKind};
 
 /// Marks the spans of an interrupt or a softirq whose end an event tells.
@@ -32,6 +35,16 @@ pub(crate) fn close_interrupt(cpu: &mut Cpu, event: &Event, class: Class) {
 }
 
 impl States {
+    /// How much of the latency lies in spans at the end of which another thread has the CPU, unseen: who had it in them, and
+    /// for how long, is not known.
+    pub(crate) fn unseen_ns(&self, late: &Late) -> u64 {
+        let within = |span: &Span| span.to.min(late.actual_ns).saturating_sub(span.from.max(late.expected_ns));
+        let ends: HashSet<(CpuId, u64)> = self.unseen.iter().copied().collect();
+        let all = self.spans.iter().flat_map(|(cpu, spans)| spans.iter().map(|span| (*cpu, span)));
+        let open = all.filter(|(cpu, span)| ends.contains(&(*cpu, span.to)));
+        open.fold(0u64, |sum, (_, span)| sum.saturating_add(within(span)))
+    }
+
     /// Whether an event cannot follow what is known of its CPU: a switch from another thread, a line of another thread
     /// without a switch, the end of an interrupt that did not begin, flags of a thread within an interrupt.
     pub(crate) fn contradicts(&self, cpu: &Cpu, event: &Event, class: Class) -> bool {

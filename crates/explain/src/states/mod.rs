@@ -44,6 +44,8 @@ pub(crate) struct States {
     pub(crate) has_switches: bool,
     /// Moments at which events of a CPU contradict each other: some between them are not in the trace.
     pub(crate) breaks: Vec<(CpuId, u64)>,
+    /// Those of them at which another thread has the CPU than the one that had it.
+    pub(crate) unseen: Vec<(CpuId, u64)>,
     /// The function of the work item that each worker of a workqueue runs.
     works: HashMap<u32, stacks::FunctionId>,
 }
@@ -185,6 +187,10 @@ impl States {
         cpu.last = index;
         if self.contradicts(cpu, event, class) {
             self.breaks.push((event.cpu, event.at_ns));
+            let own = if let EventKind::Switch { previous, .. } = event.kind { Some(previous.pid) } else { event.pid };
+            if own.is_some() && cpu.pid.is_some() && own != cpu.pid {
+                self.unseen.push((event.cpu, event.at_ns));
+            }
         }
         let spans = cpu.spans.len();
         cpu.follow(event);

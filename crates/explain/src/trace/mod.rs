@@ -10,6 +10,7 @@ pub use kept::{KeptMoment, explain_kept};
 
 use crate::blame::label::Need;
 use crate::blame::standstill;
+use crate::confidence::POSSIBLE;
 use crate::evidence::{analysed, device, section};
 use crate::find::{Found, find};
 use crate::options::Options;
@@ -45,6 +46,10 @@ pub fn explain(reader: &mut dyn Reader, options: &Options) -> Result<ExplainResu
     spikes.sort_by_key(|spike| (std::cmp::Reverse(spike.latency_ns), spike.expected_ns));
     spikes.truncate(options.top);
     spikes.iter_mut().for_each(device::mark);
+    for spike in spikes.iter_mut().filter(|spike| warn::is_disordered(&found.seen, spike)) {
+        let causes = std::iter::once(&mut spike.cause).chain(&mut spike.also);
+        causes.for_each(|cause| cause.confidence = cause.confidence.map(|it| it.min(POSSIBLE)));
+    }
     let result = found.result(reader, options, spikes.len() as u64);
     Ok(completed(&found, result, spikes, &needs, reader))
 }
@@ -70,6 +75,7 @@ fn completed(
     }
     result.warnings = warn::warnings(&result.traces[0], &found.seen, needs, &spikes);
     result.warnings.extend(warn::cpus(reader.info(), &found.seen));
+    result.warnings.extend(warn::contradictions(reader.info(), &found.seen, &spikes));
     result.warnings.extend(warn::left_out(reader.info(), &found.seen));
     let remarks = reader.info().remarks.iter();
     result.warnings.extend(remarks.map(|remark| Warning::new(WarningCode::Reader, remark.as_str())));

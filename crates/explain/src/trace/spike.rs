@@ -81,6 +81,9 @@ fn at_its_clock(late: &Late, window: &Window) -> Late {
     Late { expected_ns, actual_ns: ran_ns, error_ns, ..*late }
 }
 
+/// Less than this part of a latency is no hole in which the task may have run.
+const UNSEEN_PART: u64 = 5;
+
 fn judged(late: &Late, window: &Window, reader: &dyn Reader, options: &Options) -> Option<Judgement> {
     let states = states::sweep(window, reader);
     let priorities = Priorities::of(window);
@@ -121,6 +124,13 @@ fn judged(late: &Late, window: &Window, reader: &dyn Reader, options: &Options) 
         let sure = judgement.cause.confidence.is_some_and(|grade| grade >= confidence::CONCLUDED);
         let factor = if sure { confidence::OF_BREAKS } else { confidence::OF_BREAKS_UNSURE };
         lower(&mut judgement.cause, factor, reason.to_owned());
+        if states.unseen_ns(late) > late.latency_ns() / UNSEEN_PART {
+            let reason = "less sure: for a large part of the time another thread had the CPU than the events before it say, and the task may have run in it";
+            for cause in std::iter::once(&mut judgement.cause).chain(&mut judgement.also) {
+                let grade = cause.confidence.unwrap_or(0.0);
+                lower(cause, (confidence::POSSIBLE / grade).min(1.0), reason.to_owned());
+            }
+        }
     }
     if let LateKind::NoiseGap { interference: 0 } = late.kind {
         sampled::provably_hardware(&mut judgement, late);

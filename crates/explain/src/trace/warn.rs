@@ -5,6 +5,7 @@ use crate::find::finder::Seen;
 use crate::find::subject;
 use crate::vocabulary;
 use std::collections::BTreeSet;
+use whylate_core::figure::nanoseconds;
 use whylate_core::result::{ExpectedFrom, ExplainedSpike, ExplainedTrace, ThresholdFrom};
 use whylate_core::{Warning, WarningCode};
 use whylate_trace::reader::TraceInfo;
@@ -26,10 +27,67 @@ pub(crate) fn cpus(info: &TraceInfo, seen: &Seen) -> Option<Warning> {
     Some(Warning::with_fix(WarningCode::CpusMissing, text, "give the whole trace, with all CPUs"))
 }
 
+/// A head whose figures those of the lines exceed by less is right: a section's trace goes on behind its end.
+const BEYOND_NS: u64 = 1_000_000;
+/// Fewer tasks that ran before they were woken are tasks whose wake-ups were lost.
+const SKEWS_MIN: u64 = 3;
+
+/// Whether lines of that spike's time stand in another order than they were recorded.
+pub(crate) fn is_disordered(seen: &Seen, spike: &ExplainedSpike) -> bool {
+    seen.back_ns.is_some_and(|(from, to)| spike.expected_ns <= to && spike.actual_ns >= from)
+}
+
+/// Where the head and the lines of a trace, or the clocks of its CPUs, contradict each other.
+pub(crate) fn contradictions(info: &TraceInfo, seen: &Seen, spikes: &[ExplainedSpike]) -> Vec<Warning> {
+    let facts = &info.facts;
+    let mut found = Vec::new();
+    let latency_ns = facts.latency_ns.filter(|latency_ns| *latency_ns > 0);
+    if let (Some(latency_ns), Some(first_ns)) = (latency_ns, seen.first_ns) {
+        let lines_ns = seen.last_ns.saturating_sub(first_ns);
+        if lines_ns > latency_ns.saturating_add(latency_ns / 10).saturating_add(BEYOND_NS) {
+            found.push(format!(
+                "the head states {}, the lines go over {}: lines of another trace, or of more than the section",
+                nanoseconds(latency_ns),
+                nanoseconds(lines_ns)
+            ));
+        }
+    }
+    if let Some(cpu) = facts.cpu.filter(|cpu| cpu.0 < u128::BITS && latency_ns.is_some())
+        && seen.cpus != 0
+        && seen.cpus >> cpu.0 & 1 == 0
+    {
+        found.push(format!("the head is of CPU {cpu}, and no line is: the lines are of another trace, or cut"));
+    }
+    if let Some((ns, ran_on, woken_by)) = seen.skews.largest
+        && seen.skews.count >= SKEWS_MIN
+        && seen.lost == 0
+    {
+        found.push(format!(
+            "{} tasks ran before another CPU woke them: the clocks of CPU {ran_on} and CPU {woken_by} differ by {} or more; times between CPUs are \
+             wrong by as much",
+            seen.skews.count,
+            nanoseconds(ns)
+        ));
+    }
+    if spikes.iter().any(|spike| is_disordered(seen, spike)) {
+        found.push(format!(
+            "{} lines have an earlier time than the line before them: lines stand in another order than they were recorded",
+            seen.back
+        ));
+    }
+    let fix = "give the whole trace as it was recorded; of clocks that differ, record with the trace clock `mono` or `global`";
+    found
+        .into_iter()
+        .map(|text| Warning::with_fix(WarningCode::ContradictoryTrace, text, fix))
+        .collect()
+}
+
 /// Lines that were left out of a section's trace.
 pub(crate) fn left_out(info: &TraceInfo, seen: &Seen) -> Option<Warning> {
     let is_cut = |latency_ns: u64| seen.last_ns > 0 && seen.last_ns < latency_ns / 2;
-    let is_so = info.facts.latency_ns.is_some_and(|latency_ns| info.facts.omissions || is_cut(latency_ns));
+    let facts = &info.facts;
+    let is_short = facts.latency_ns > Some(0) && facts.is_short(seen.records);
+    let is_so = facts.latency_ns.is_some_and(|latency_ns| facts.omissions || is_short || is_cut(latency_ns));
     let text = "lines were left out of the trace: the header states the length of the section, and where its time went rests on the lines that are there";
     is_so.then(|| Warning::with_fix(WarningCode::CpusMissing, text, "give the whole trace"))
 }

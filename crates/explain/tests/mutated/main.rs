@@ -14,12 +14,12 @@ mod support;
 mod truth;
 
 use damage::{Damage, Mutated, Random};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use truth::Truth;
 use whylate_core::result::{Cause, CauseKind};
-use whylate_explain::{Export, Options, explain, export};
-use whylate_testing::{Need, skip};
+use whylate_explain::{Export, Options, TaskChoice, explain, export};
+use whylate_testing::{Need, excerpts, skip};
 use whylate_trace::parse::{Source, from_source};
 
 /// A cause that is at least this sure may not contradict the truth.
@@ -190,6 +190,79 @@ fn no_order_of_lines_breaks_an_explanation() {
         }
     }
     assert!(explained > count / 4, "{explained} spikes: the mutations leave nothing to explain");
+}
+
+/// An accusation of an excerpt that is surer than this is to be one of the whole file, too.
+const SURE_OF_EXCERPT: f64 = 0.6;
+
+/// Who is accused in a text, its largest latency, and the tasks that were late.
+#[derive(Default)]
+struct Accused {
+    actors: BTreeSet<String>,
+    longest_ns: u64,
+    tasks: BTreeSet<u32>,
+}
+
+fn accused(text: &[u8], threshold_ns: Option<u64>, task: Option<u32>, sure: f64) -> Option<Accused> {
+    let mut reader = from_source(Source::memory("excerpt", text.to_vec()).ok()?).ok()?;
+    let task = task.map(TaskChoice::Pid);
+    let options = Options { threshold_ns, task, top: 10_000, ..Options::default() };
+    let result = explain(reader.as_mut(), &options).ok()?;
+    let stated = reader.info().facts.latency_ns.unwrap_or(0);
+    let mut accused = Accused { longest_ns: stated, ..Accused::default() };
+    for spike in &result.spikes {
+        accused.longest_ns = accused.longest_ns.max(spike.latency_ns);
+        accused.tasks.extend(spike.pid);
+        let causes = std::iter::once(&spike.cause).chain(&spike.also);
+        let sure = causes.filter(|cause| cause.confidence.is_some_and(|it| it > sure));
+        accused.actors.extend(sure.filter_map(|cause| cause.actor.clone()));
+    }
+    Some(accused)
+}
+
+/// Texts as people post them, in parts: nobody is accused surely who is not in the whole file, and no latency is longer than
+/// those of the whole one. `WHYLATE_MUTATIONS=200` takes as many excerpts of each.
+#[test]
+fn excerpts_of_texts_accuse_nobody_else() {
+    let (mut all, mut explained, mut wrong) = (0u64, 0u64, Vec::new());
+    for (number, (path, text)) in texts().iter().enumerate() {
+        // Thresholds decide which task is looked at, and which latencies count.
+        let (Some(least), Some(usual)) = (accused(text, Some(1), None, 0.0), accused(text, None, None, 0.0)) else {
+            continue;
+        };
+        let known: BTreeSet<String> = least.actors.union(&usual.actors).cloned().collect();
+        for seed in 0..excerpts::count(6) {
+            let excerpt = excerpts::excerpt(text, seed << 16 | number as u64);
+            // Times and names that were exchanged are others' times and names.
+            if excerpt.is_damaged {
+                continue;
+            }
+            all += 1;
+
+            let Some(found) = accused(&excerpt.text, None, None, SURE_OF_EXCERPT) else { continue };
+            explained += u64::from(!found.actors.is_empty());
+            // Another task may be the one that was latest in it.
+            let of_tasks = || found.tasks.iter().filter_map(|pid| accused(text, Some(1), Some(*pid), 0.0));
+            let is_other = |actor: &&String| {
+                !known.contains(*actor) && !of_tasks().any(|whole| whole.actors.contains(*actor))
+            };
+            let others: Vec<&String> = found.actors.iter().filter(is_other).collect();
+            // Lines that are left out may be those of a run in between.
+            let has_holes = excerpt.changes.contains(&"left out");
+            let is_ordered = !excerpt.is_reordered && !excerpt.is_doubled && !has_holes;
+            let longest_ns = least.longest_ns.max(usual.longest_ns);
+            let is_longer = is_ordered
+                && found.longest_ns > longest_ns
+                && !of_tasks().any(|whole| whole.longest_ns >= found.longest_ns);
+            if !others.is_empty() || is_longer {
+                let name = path.file_name().unwrap_or_default().display();
+                let most = found.longest_ns;
+                wrong.push(format!("{name} {seed} {:?}: {others:?}, {most} ns ({longest_ns})", excerpt.changes));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {all}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(explained > all / 8, "{explained} of {all} accuse somebody");
 }
 
 /// As many as the environment says, and from the seed that it says: grades that were set by one seed are to hold for others.

@@ -12,7 +12,7 @@ mod privileges;
 mod processor;
 mod settings;
 
-pub use findings::{FindingCode, check, preflight};
+pub use findings::{FindingCode, KernelConfig, check, preflight};
 pub use graphics::{GpuQuestion, GpuSampler};
 
 use crate::cpuinfo::CpuInfo;

@@ -6,7 +6,7 @@ use crate::section::{Block, Cell, Column, Depth, Item, Page, Row, Section, Table
 use crate::sections::warnings;
 use whylate_core::figure::{self, probability, share, value};
 use whylate_core::result::{
-    CauseChange, CauseDifference, CompareOutcome, CompareResult, FactDifference, Outcome, RunContrast,
+    CauseChange, CauseDifference, CompareOutcome, CompareResult, Comparison, FactDifference, Outcome, RunContrast,
 };
 
 /// The most facts unknown for some side that a line names.
@@ -125,10 +125,17 @@ fn table(contrasts: &[&RunContrast], note: &'static str) -> Table {
             figure(comparison.cell_value).into(),
             reading::cell_beside(comparison, None),
             verdict,
-            probability(comparison.p_value).into(),
+            p_value(comparison).into(),
         ])
     };
     Table::new(columns, contrasts.iter().map(row).collect())
+}
+
+/// Empty where a known mechanism decided, which no p-value states.
+fn p_value(comparison: &Comparison) -> String {
+    let is_decided = matches!(comparison.outcome, Outcome::Better | Outcome::Worse);
+    let is_open = comparison.ratio_low.is_none() && comparison.ratio_high.is_none();
+    if is_decided && is_open && comparison.p_value >= 1.0 { String::new() } else { probability(comparison.p_value) }
 }
 
 fn forest(sorted: &[&RunContrast], margin: f64) -> Forest {

@@ -21,10 +21,11 @@ pub(super) struct LiveFiles<'a> {
 }
 
 /// How the running kernel was built.
-pub(super) struct KernelConfig {
+pub struct KernelConfig {
     /// The file that says so.
-    pub(super) path: String,
-    text: String,
+    pub path: String,
+    /// Lines `CONFIG_NAME=value`.
+    pub text: String,
 }
 
 impl KernelConfig {
@@ -32,7 +33,7 @@ impl KernelConfig {
     const BYTES_MAX: u64 = 8 << 20;
 
     /// Reads `/proc/config.gz`, else the file that distributions install with the kernel.
-    fn read(root: &HostRoot, release: &str) -> Option<Self> {
+    pub fn read(root: &HostRoot, release: &str) -> Option<Self> {
         const PACKED: &str = "/proc/config.gz";
         let mut text = String::new();
         if let Ok(file) = File::open(root.path(PACKED))

@@ -21,6 +21,7 @@ mod rights;
 mod system;
 
 pub use code::FindingCode;
+pub use live::KernelConfig;
 
 use crate::{HostError, HostRoot};
 use code::QUESTIONS;

@@ -33,8 +33,13 @@ pub(super) fn convert(source: &Source, output: &mut dyn Write) -> Result<(), Con
         if let Some((flags, microseconds, call)) = event(rest) {
             if !begun {
                 begun = true;
-                let waited = memchr::memmem::find(&head, b"started at: try_to_wake_up").is_some();
-                let tracer: &[u8] = if waited { b"# tracer: wakeup\n" } else { b"# tracer: preemptoff\n" };
+                let says = |text: &[u8]| memchr::memmem::find(&head, text).is_some();
+                // Without its start a trace may be of a section or of a task that waited.
+                let tracer: &[u8] = match () {
+                    () if says(b"started at: try_to_wake_up") => b"# tracer: wakeup\n",
+                    () if says(b"started at") => b"# tracer: preemptoff\n",
+                    () => b"",
+                };
                 output.write_all(&[tracer, head.as_slice()].concat())?;
             }
             output.write_all(&[b"  ", thread.as_slice(), b" 0", flags.as_slice()].concat())?;

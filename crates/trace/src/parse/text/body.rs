@@ -299,6 +299,10 @@ impl Machine {
         }
         if let Some(kind) = tracer::function(body, &mut self.texts) {
             self.recorded.mark("ftrace:function", &mut self.info);
+            // `function (caller)`, which no later kernel prints.
+            if self.info.kernel.is_none() && body.ends_with(b")") && !body.contains(&b'<') {
+                self.info.kernel = Some("2.6".to_owned());
+            }
             return Some(kind);
         }
         if let Some(kind) = tracer::syscall_line(body, &mut self.texts) {

@@ -73,6 +73,7 @@ fn latency_fact(comment: &[u8], info: &mut TraceInfo) -> bool {
         let number = |mark: &[u8]| scan::split(rest, mark).and_then(|(_, rest)| scan::number(rest));
         let facts = &mut info.facts;
         facts.latency_ns = scan::number(rest).and_then(|(latency_us, _)| latency_us.checked_mul(1000));
+        facts.entries = number(b"#").map(|(entries, _)| entries);
         facts.cpu = number(b"CPU#").and_then(|(cpu, _)| cpu.try_into().ok()).map(CpuId);
         facts.preemption = scan::split(rest, b"(M:").map(|(_, mode)| text(scan::token(mode).0));
         processors(rest, info);

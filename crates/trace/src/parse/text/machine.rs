@@ -62,7 +62,8 @@ const STYLES: [Style; 4] = [
 /// A line of a mail without the marks of its quotation: `> > `; one of the kernel's log, to which an oops dumps the trace, without
 /// its time: `[   12.345678] `. No line of a trace begins so.
 pub(in crate::parse) fn unquoted(mut line: &[u8]) -> &[u8] {
-    while let Some(rest) = line.strip_prefix(b">") {
+    // A quotation may be indented as a whole.
+    while let Some(rest) = scan::skip_spaces(line).strip_prefix(b">") {
         line = rest.strip_prefix(b" ").unwrap_or(rest);
     }
     if !matches!(line.first(), Some(b'[' | b'A'..=b'Z')) {
