@@ -32,9 +32,8 @@ struct Tagged {
 pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     let mut all: BTreeMap<String, Tagged> = BTreeMap::new();
     let ratio = lines.behind("#[Interval_Max Value Ratio").or_else(|| lines.behind("#[MaxValueDivisor:"));
-    let max_unit_ns = ratio
-        .and_then(|it| it.text.trim_start_matches([':', ' ']).trim_end_matches(']').parse().ok())
-        .unwrap_or(1e6);
+    let ratio: Option<f64> =
+        ratio.and_then(|it| it.text.trim_start_matches([':', ' ']).trim_end_matches(']').parse().ok());
     let mut end = lines.ends("");
     for line in lines.iter() {
         let is_comment = line.text.starts_with(['#', '"']) || line.text.starts_with("Start");
@@ -57,12 +56,20 @@ pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
         let own = all.entry(tag).or_default();
         own.intervals += 1;
         own.measured_ns += length * 1e9;
-        let max_ns = (max * max_unit_ns).max(0.0).round() as u64;
+        let mut unpacked = BTreeMap::new();
+        let is_whole = unpack(packed, &mut unpacked).is_some();
+        // Writers that name no ratio divide by a million, as the log's first form did, or by nothing, as that in Rust does.
+        let top = unpacked.keys().next_back().map_or(0.0, |top| *top as f64);
+        let is_plain = is_whole && (max - top).abs() <= top / 50.0;
+        let unit_ns = ratio.unwrap_or(if is_plain { 1.0 } else { 1e6 });
+        let max_ns = (max * unit_ns).max(0.0).round() as u64;
         if max_ns > own.max_ns {
             (own.max_ns, own.max_at) = (max_ns, cells[0].to_owned());
         }
-        if unpack(packed, &mut own.buckets).is_none() {
-            own.unread += 1;
+        own.unread += u64::from(!is_whole);
+        for (ns, count) in unpacked {
+            let sum = own.buckets.entry(ns).or_default();
+            *sum = sum.saturating_add(count);
         }
         end = line.problem("");
     }

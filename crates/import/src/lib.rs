@@ -117,6 +117,8 @@ const TEXTS: &[TextForm] = &[
         &["#[Histogram log format version", "#[Logged with", "\"StartTimestamp\",\"Interval_Length\""],
         hdr::read,
     ),
+    // Without a head, as the writers in Rust and of whylate have it.
+    TextForm { has: ",HIST", ..form("HdrHistogram", &["Tag=", "0."], hdr::read) },
     form("latency_hist", &["#Minimum latency:"], screens::latency_hist),
     form("LAVA", &["Test Case t", "<LAVA_SIGNAL_TESTCASE TEST_CASE_ID=t"], screens::lava),
     form("LinuxCNC", &["Servo thread (", "Base thread ("], screens::linuxcnc),

@@ -81,6 +81,24 @@ fn other_forms_say_what_the_run_says() {
     let log = export(&["--to", "hdr"]);
     let lines = log.lines().filter(|line| line.starts_with("Tag=")).count();
     assert_eq!(lines, cpus.len(), "{log}");
+    // What it writes it reads: each series by its tag, with the samples and, within a bucket, the quantiles of the run.
+    let hdr = write(&folder, "run.hlog", &log);
+    let back = whylate(&["report", &hdr, "--json"]).json();
+    let back = back["cpus"].as_array().unwrap();
+    assert_eq!(back.len(), cpus.len());
+    for (cell, probe, cpu) in &cpus {
+        let name = |value: &Value| value["name"].as_str().or(value["probe"].as_str()).unwrap().to_owned();
+        let tag = format!("{}:{}:cpu{}", name(cell), probe["probe"].as_str().unwrap(), cpu["cpu"]);
+        let own = back.iter().find(|it| it["series"] == *tag).unwrap_or_else(|| panic!("{tag}: {back:?}"));
+        assert_eq!(own["samples"], cpu["samples"], "{tag}");
+        if cpu["samples"].as_u64() == Some(0) {
+            continue;
+        }
+        for key in ["p50_ns", "p99_ns", "max_ns"] {
+            let (read, wrote) = (own[key].as_f64().unwrap(), cpu[key].as_f64().unwrap());
+            assert!((read - wrote).abs() <= wrote * 0.02 + 2.0, "{tag} {key}: {read} of {wrote}");
+        }
+    }
 
     let tree = folder.path().join("tree");
     export(&["--to", "osadl", "-o", text(&tree)]);

@@ -4,7 +4,7 @@ use crate::fields::{list, word};
 use crate::json::validate;
 use crate::tool::{folder, text, whylate, write};
 use std::path::Path;
-use whylate_testing::says;
+use whylate_testing::{Need, says, skip};
 
 const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../import/tests/files");
 
@@ -68,6 +68,30 @@ fn a_file_of_no_known_kind_has_one_line_with_what_to_do() {
             let said = whylate(&[command, &file]);
             assert!(said.error().contains(wanted) && said.stderr.lines().count() == 1, "{said:?}");
         }
+    }
+}
+
+/// PowerShell writes UTF-16; what the hint makes of it is read.
+#[test]
+fn a_text_in_utf_16_has_a_hint_that_works() {
+    let folder = folder();
+    let log = "[  371.133076] sched: RT throttling activated\n";
+    for (name, order) in [("le.txt", u16::to_le_bytes as fn(u16) -> [u8; 2]), ("be.txt", u16::to_be_bytes)] {
+        let path = folder.path().join(name);
+        let marked = format!("\u{feff}{log}");
+        std::fs::write(&path, marked.encode_utf16().flat_map(order).collect::<Vec<u8>>()).expect("it is written");
+        for command in ["explain", "report"] {
+            let said = whylate(&[command, text(&path)]);
+            assert!(said.error().contains("UTF-16") && said.error().contains("iconv -f UTF-16"), "{said:?}");
+            assert_eq!((said.code, said.stderr.lines().count()), (Some(1), 1), "{said:?}");
+        }
+        let Ok(made) = std::process::Command::new("iconv").args(["-f", "UTF-16", "-t", "UTF-8"]).arg(&path).output()
+        else {
+            skip(Need::Program("iconv"), "`iconv` is missing");
+            return;
+        };
+        let plain = write(&folder, &format!("{name}.utf8"), &String::from_utf8_lossy(&made.stdout));
+        assert_eq!(whylate(&["explain", &plain, "--json"]).json()["messages"][0]["code"], "rt_throttling");
     }
 }
 
