@@ -125,7 +125,8 @@ fn wrapped(line: &[u8]) -> Vec<u8> {
     let mut line = line.to_vec();
     let mut start = 0;
     while line.len() - start > COLUMNS {
-        let Some(blank) = line[start..start + COLUMNS].iter().rposition(|byte| *byte == b' ').filter(|at| *at > 0)
+        let Some(blank) =
+            line[start..start + COLUMNS].iter().rposition(|byte| *byte == b' ').filter(|at| *at > 0)
         else {
             break;
         };

@@ -229,8 +229,18 @@ pub(crate) fn device_access(function: &str) -> Option<&'static str> {
         "writeb", "writew", "writel", "writeq", "__raw_writeb", "__raw_writew", "__raw_writel", "__raw_writeq", "iowrite", "__iowrite", "memcpy_toio", "__memcpy_toio", "_memcpy_toio",
         "memset_io", "outb", "outw", "outl", "outsb", "outsw", "outsl", "regmap_mmio_write", "acpi_os_write_", "acpi_hw_write",
     ];
-    const MSRS: &[&str] =
-        &["rdmsr", "rdmsrl", "rdmsrq", "__rdmsr", "native_read_msr", "wrmsr", "wrmsrl", "wrmsrq", "__wrmsr", "native_write_msr"];
+    const MSRS: &[&str] = &[
+        "rdmsr",
+        "rdmsrl",
+        "rdmsrq",
+        "__rdmsr",
+        "native_read_msr",
+        "wrmsr",
+        "wrmsrl",
+        "wrmsrq",
+        "__wrmsr",
+        "native_write_msr",
+    ];
     const FIRMWARE: &[&str] = &["efi_call", "__efi_call", "__efi_rts", "efi_rts_", "virt_efi_", "acpi_ec_"];
     // `readl_relaxed` is one, `readlink` and `writeback` are none.
     let ends_there = |rest: &str| {
@@ -243,10 +253,14 @@ pub(crate) fn device_access(function: &str) -> Option<&'static str> {
     };
     match function {
         _ if is_exact(CONFIGURATION) => Some("the configuration space of a PCI device"),
-        _ if is_exact(REGISTERS) || ends_with_any(function, &["_readl", "_readw", "_readb", "_rd32", "_rreg"]) => {
+        _ if is_exact(REGISTERS)
+            || ends_with_any(function, &["_readl", "_readw", "_readb", "_rd32", "_rreg"]) =>
+        {
             Some("a read of a device's register, which waits for the answer")
         }
-        _ if is_exact(WRITES) || ends_with_any(function, &["_writel", "_writew", "_writeb", "_wr32", "_wreg"]) => {
+        _ if is_exact(WRITES)
+            || ends_with_any(function, &["_writel", "_writew", "_writeb", "_wr32", "_wreg"]) =>
+        {
             Some("a write to a device, which waits until the bus takes it")
         }
         _ if is_exact(MSRS) => Some("an MSR, which the processor or its firmware answers"),

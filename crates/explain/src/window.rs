@@ -85,7 +85,8 @@ pub(crate) fn read(reader: &mut dyn Reader, late: &Late) -> Result<Window, Parse
     let from = from.saturating_sub(MARGIN_NS);
     reader.seek(Some(from.saturating_sub(ARMED_BEFORE_NS)), Selection::All)?;
     let mut window = Window { from, to: late.actual_ns, ..Window::default() };
-    let ambiguous = reader.info().kernel.as_deref().is_some_and(|kernel| kernel == "2.6" || kernel.starts_with("2.6."));
+    let ambiguous =
+        reader.info().kernel.as_deref().is_some_and(|kernel| kernel == "2.6" || kernel.starts_with("2.6."));
     while let Some(mut event) = reader.next()? {
         // Old kernels show `s` in a softirq and where a thread keeps them off.
         let context = &mut event.context;

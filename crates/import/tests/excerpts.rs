@@ -41,7 +41,8 @@ fn wrong(result: &MeasureResult, whole: &MeasureResult, excerpt: &Excerpt) -> Ve
         }
         if let Some(it) = cpu.get(EXTREMES)
             && let (Some(min), Some(max)) = (it.min_ns, it.max_ns)
-            && (min > max || it.mean_ns.is_some_and(|mean| mean < min as f64 - 1e3 || mean > max as f64 + 1e3))
+            && (min > max
+                || it.mean_ns.is_some_and(|mean| mean < min as f64 - 1e3 || mean > max as f64 + 1e3))
         {
             wrong.push(format!("CPU {}: the order of {it:?}", cpu.cpu));
         }
@@ -71,7 +72,8 @@ fn is_stated(max_ns: u64, bucket_ns: Option<u64>, stated: &BTreeSet<u64>) -> boo
     let steps = bucket_ns.unwrap_or(0) / 1000;
     // The text may have one digit more than the figure.
     let near = [max_ns.saturating_sub(1), max_ns, max_ns + 1];
-    near.into_iter().any(is_it) || (1..=steps).any(|step| max_ns >= step * 1000 && is_it(max_ns - step * 1000))
+    near.into_iter().any(is_it)
+        || (1..=steps).any(|step| max_ns >= step * 1000 && is_it(max_ns - step * 1000))
 }
 
 #[test]
@@ -84,14 +86,17 @@ fn excerpts_of_results_have_no_figures_that_are_not_in_them() {
         let Ok(whole) = read(path, &bytes) else { continue };
         for seed in 0..count {
             let excerpt = excerpt(&bytes, seed << 16 | number as u64);
-            let name = format!("{} {seed} {:?}", path.file_name().unwrap_or_default().display(), excerpt.changes);
+            let name =
+                format!("{} {seed} {:?}", path.file_name().unwrap_or_default().display(), excerpt.changes);
             all += 1;
             match catch_unwind(|| read(path, &excerpt.text)) {
                 Ok(Ok(result)) => {
                     readable += 1;
                     // The values of a packed histogram are not in its text.
                     if path.extension().is_none_or(|it| it != "hlog") {
-                        found.extend(wrong(&result, &whole, &excerpt).into_iter().map(|it| format!("{name}: {it}")));
+                        found.extend(
+                            wrong(&result, &whole, &excerpt).into_iter().map(|it| format!("{name}: {it}")),
+                        );
                     }
                 }
                 Ok(Err(_)) => {}

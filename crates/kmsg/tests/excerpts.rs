@@ -28,23 +28,32 @@ const MESSAGES: &[&str] = &[
 
 fn logs() -> Vec<(String, String)> {
     let numbered = || MESSAGES.iter().enumerate();
-    let of = |line: &dyn Fn(usize, &str) -> String| -> String { numbered().map(|(at, text)| line(at, text)).collect() };
+    let of = |line: &dyn Fn(usize, &str) -> String| -> String {
+        numbered().map(|(at, text)| line(at, text)).collect()
+    };
     let mut logs = vec![
         ("dmesg".to_owned(), of(&|at, text| format!("[{:5}.{:06}] {text}\n", 100 + at, at * 7919))),
         ("dmesg -T".to_owned(), of(&|at, text| format!("[Tue Nov 24 09:{:02}:03 2026] {text}\n", at))),
-        ("dmesg -x".to_owned(), of(&|at, text| format!("kern  :warn  : [{:5}.{:06}] {text}\n", 100 + at, at * 7919))),
+        (
+            "dmesg -x".to_owned(),
+            of(&|at, text| format!("kern  :warn  : [{:5}.{:06}] {text}\n", 100 + at, at * 7919)),
+        ),
         ("journalctl -k".to_owned(), of(&|at, text| format!("Nov 24 09:{at:02}:03 host kernel: {text}\n"))),
         ("/dev/kmsg".to_owned(), of(&|at, text| format!("4,{at},{},-;{text}\n", 1_000_000 + at * 1000))),
         (
             "journalctl -o json".to_owned(),
             of(&|at, text| {
-                format!("{{\"_TRANSPORT\":\"kernel\",\"__MONOTONIC_TIMESTAMP\":\"{}\",\"MESSAGE\":{text:?}}}\n", 1_000_000 + at)
+                format!(
+                    "{{\"_TRANSPORT\":\"kernel\",\"__MONOTONIC_TIMESTAMP\":\"{}\",\"MESSAGE\":{text:?}}}\n",
+                    1_000_000 + at
+                )
             }),
         ),
         ("plain".to_owned(), of(&|_, text| format!("{text}\n"))),
     ];
     let posted = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/questions");
-    for name in ["dmesg-tsc-unstable/dmesg_sozu.txt", "dmesg-wq-i915/dmesg.txt", "rt-throttle-pi5/dmesg.txt"] {
+    for name in ["dmesg-tsc-unstable/dmesg_sozu.txt", "dmesg-wq-i915/dmesg.txt", "rt-throttle-pi5/dmesg.txt"]
+    {
         logs.push((name.to_owned(), std::fs::read_to_string(posted.join(name)).expect("a log")));
     }
     logs
@@ -94,7 +103,11 @@ fn excerpts_of_logs_have_no_messages_that_are_not_in_them() {
             match catch_unwind(|| log(&excerpt.text)) {
                 Ok(log) => {
                     read += u64::from(!log.messages.is_empty());
-                    found.extend(wrong(&log.messages, &whole.messages, &excerpt).into_iter().map(|it| format!("{name}: {it}")));
+                    found.extend(
+                        wrong(&log.messages, &whole.messages, &excerpt)
+                            .into_iter()
+                            .map(|it| format!("{name}: {it}")),
+                    );
                 }
                 Err(_) => found.push(format!("{name}: a panic")),
             }

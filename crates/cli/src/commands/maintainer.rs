@@ -11,13 +11,13 @@ use crate::output;
 use anyhow::{Result, bail};
 use std::fmt::Write as _;
 use std::io::{IsTerminal, stdin};
+use structured_zstd::encoding::{CompressionLevel, compress_to_vec};
 use whylate_core::figure::{count, nanoseconds};
 use whylate_core::result::{ExplainedSpike, RunResult, Spike, SpikeTrace};
-use structured_zstd::encoding::{CompressionLevel, compress_to_vec};
 use whylate_core::{Facts, text};
+use whylate_explain::{Export, explain_kept};
 use whylate_host::HostRoot;
 use whylate_host::facts::KernelConfig;
-use whylate_explain::{Export, explain_kept};
 use whylate_store::Folder;
 
 /// Lines of a trace that a mail takes.
@@ -26,9 +26,27 @@ const TRACE_LINES_MAX: usize = 200;
 const ARCHIVE: &str = ".tar.zst";
 /// Options of the kernel's configuration that latency depends on begin so.
 const OF_NOTE: &[&str] = &[
-    "PREEMPT", "HZ", "NO_HZ", "HIGH_RES_TIMERS", "RCU_", "TASKS_RCU", "CPU_ISOLATION", "IRQ_FORCED_THREADING", "CPU_IDLE", "CPU_FREQ_DEFAULT",
-    "PROVE_LOCKING", "LOCKDEP", "DEBUG_PREEMPT", "DEBUG_ATOMIC_SLEEP", "KASAN", "SCHED_DEBUG", "RT_GROUP_SCHED", "CFS_BANDWIDTH",
-    "TRANSPARENT_HUGEPAGE", "NUMA_BALANCING", "PSI",
+    "PREEMPT",
+    "HZ",
+    "NO_HZ",
+    "HIGH_RES_TIMERS",
+    "RCU_",
+    "TASKS_RCU",
+    "CPU_ISOLATION",
+    "IRQ_FORCED_THREADING",
+    "CPU_IDLE",
+    "CPU_FREQ_DEFAULT",
+    "PROVE_LOCKING",
+    "LOCKDEP",
+    "DEBUG_PREEMPT",
+    "DEBUG_ATOMIC_SLEEP",
+    "KASAN",
+    "SCHED_DEBUG",
+    "RT_GROUP_SCHED",
+    "CFS_BANDWIDTH",
+    "TRANSPARENT_HUGEPAGE",
+    "NUMA_BALANCING",
+    "PSI",
 ];
 
 pub(super) fn execute(arguments: &ReportArguments) -> Result<Ending> {

@@ -113,7 +113,10 @@ fn coarse_figures_stay_between_the_extremes() {
 #[test]
 fn tables_that_are_no_measurement_are_refused_by_name() {
     let cases: [(&str, &[&str]); 6] = [
-        ("bcc-outputs/criticalstat_example.txt", &["criticalstat", "733 us", "irq/296-cs35l36", "preemption"]),
+        (
+            "bcc-outputs/criticalstat_example.txt",
+            &["criticalstat", "733 us", "irq/296-cs35l36", "preemption"],
+        ),
         ("bcc-outputs/softirqslower_example.txt", &["softirqslower", "95.3 ms", "tasklet"]),
         ("chromeos-system-trace/chromeos_system_trace.json", &["Chrome", "scheduler"]),
         ("lttng-ctf/kernel", &["CTF", "babeltrace2 "]),

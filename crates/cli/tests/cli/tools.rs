@@ -79,13 +79,15 @@ fn a_text_in_utf_16_has_a_hint_that_works() {
     for (name, order) in [("le.txt", u16::to_le_bytes as fn(u16) -> [u8; 2]), ("be.txt", u16::to_be_bytes)] {
         let path = folder.path().join(name);
         let marked = format!("\u{feff}{log}");
-        std::fs::write(&path, marked.encode_utf16().flat_map(order).collect::<Vec<u8>>()).expect("it is written");
+        std::fs::write(&path, marked.encode_utf16().flat_map(order).collect::<Vec<u8>>())
+            .expect("it is written");
         for command in ["explain", "report"] {
             let said = whylate(&[command, text(&path)]);
             assert!(said.error().contains("UTF-16") && said.error().contains("iconv -f UTF-16"), "{said:?}");
             assert_eq!((said.code, said.stderr.lines().count()), (Some(1), 1), "{said:?}");
         }
-        let Ok(made) = std::process::Command::new("iconv").args(["-f", "UTF-16", "-t", "UTF-8"]).arg(&path).output()
+        let Ok(made) =
+            std::process::Command::new("iconv").args(["-f", "UTF-16", "-t", "UTF-8"]).arg(&path).output()
         else {
             skip(Need::Program("iconv"), "`iconv` is missing");
             return;

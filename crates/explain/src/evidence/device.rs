@@ -18,7 +18,9 @@ fn mark_one(cause: &mut Cause, latency_ns: f64) {
     use CauseKind::{Irq, IrqsOff, PreemptOff, Softirq, Thread};
     let length_ns = cause.share.unwrap_or(1.0) * latency_ns;
     let is_code = matches!(cause.kind, Irq | IrqsOff | PreemptOff | Softirq | Thread);
-    let Some(function) = cause.function.as_deref().filter(|_| is_code && length_ns >= LEAST_NS) else { return };
+    let Some(function) = cause.function.as_deref().filter(|_| is_code && length_ns >= LEAST_NS) else {
+        return;
+    };
     let Some(what) = vocabulary::device_access(function) else { return };
     let caller = cause.callers.first().map(|caller| format!(", called by {caller}")).unwrap_or_default();
     cause.evidence.push(format!(

@@ -66,7 +66,9 @@ pub(crate) fn explain(reader: &mut dyn Reader, seen: &Seen) -> Result<Option<Exp
         return Ok(None);
     }
     let facts = reader.info().facts.clone();
-    let Some(latency_ns) = facts.latency_ns.or(Some(section.length_ns())).filter(|latency_ns| *latency_ns > 0) else {
+    let Some(latency_ns) =
+        facts.latency_ns.or(Some(section.length_ns())).filter(|latency_ns| *latency_ns > 0)
+    else {
         return Ok(None);
     };
     Ok(Some(spike(&tracer, section, &facts, latency_ns, reader)))
@@ -269,7 +271,11 @@ fn spike(
     };
     let begin = section.first.filter(|first| first.at_ns <= BEGIN_NS).and_then(|first| called(&first));
     let begin = begin.map(|(function, caller)| {
-        [Some(function), caller].into_iter().flatten().map(|symbol| describe::symbol(symbol, reader)).collect::<Vec<_>>()
+        [Some(function), caller]
+            .into_iter()
+            .flatten()
+            .map(|symbol| describe::symbol(symbol, reader))
+            .collect::<Vec<_>>()
     });
     let began: Option<Vec<String>> = facts.started_at.clone().map(|name| vec![name]).or(begin);
     // Where the section began in an interrupt's entry, its handlers did it, not the thread into which it came.
@@ -277,14 +283,19 @@ fn spike(
         || began.iter().flatten().any(|name| words::begins_interrupt(name));
     // Lines of the idle thread have no name of it.
     let actor = actor.map(|actor| if actor == "<idle>" { format!("swapper/{cpu}") } else { actor });
-    let (actor, pid) = if in_interrupt { (actor.map(|actor| format!("an interrupt in {actor}")), None) } else { (actor, pid) };
+    let (actor, pid) = if in_interrupt {
+        (actor.map(|actor| format!("an interrupt in {actor}")), None)
+    } else {
+        (actor, pid)
+    };
     let (named, confidence, reason) = section.function(facts);
     // Where the section began is not in the file: it may have been in an interrupt, or a wake-up.
     let confidence = if began.is_some() { confidence } else { confidence.min(POSSIBLE) };
     // Of the tracer of both kinds of section only flags tell the kind, where its own function at the end is missing.
     let by_flags = tracer == "preemptirqsoff" && section.ended_by.is_none();
     let confidence = if by_flags { confidence.min(SHOWN) } else { confidence };
-    let is_silent = section.longest_is_open && section.longest.as_ref().is_some_and(|(ns, _)| *ns > TICK_NS_MAX);
+    let is_silent =
+        section.longest_is_open && section.longest.as_ref().is_some_and(|(ns, _)| *ns > TICK_NS_MAX);
     let stood = is_silent.then(|| STOOD.to_owned());
     let (function, callers) = named.unzip();
     // The lines' times count from the section's start, unless the file was made with absolute ones.

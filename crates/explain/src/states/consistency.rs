@@ -1,9 +1,9 @@
 //! Whether the events of a CPU fit together: interrupts whose start and end are both recorded, and events that cannot
 //! follow each other because some between them are missing.
 
+use crate::find::late::Late;
 use crate::states::States;
 use crate::states::cpu::Cpu;
-use crate::find::late::Late;
 use crate::states::state::{Level, Span};
 use crate::vocabulary::Class;
 use std::collections::HashSet;
@@ -38,7 +38,8 @@ impl States {
     /// How much of the latency lies in spans at the end of which another thread has the CPU, unseen: who had it in them, and
     /// for how long, is not known.
     pub(crate) fn unseen_ns(&self, late: &Late) -> u64 {
-        let within = |span: &Span| span.to.min(late.actual_ns).saturating_sub(span.from.max(late.expected_ns));
+        let within =
+            |span: &Span| span.to.min(late.actual_ns).saturating_sub(span.from.max(late.expected_ns));
         let ends: HashSet<(CpuId, u64)> = self.unseen.iter().copied().collect();
         let all = self.spans.iter().flat_map(|(cpu, spans)| spans.iter().map(|span| (*cpu, span)));
         let open = all.filter(|(cpu, span)| ends.contains(&(*cpu, span.to)));

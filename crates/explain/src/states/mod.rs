@@ -187,7 +187,11 @@ impl States {
         cpu.last = index;
         if self.contradicts(cpu, event, class) {
             self.breaks.push((event.cpu, event.at_ns));
-            let own = if let EventKind::Switch { previous, .. } = event.kind { Some(previous.pid) } else { event.pid };
+            let own = if let EventKind::Switch { previous, .. } = event.kind {
+                Some(previous.pid)
+            } else {
+                event.pid
+            };
             if own.is_some() && cpu.pid.is_some() && own != cpu.pid {
                 self.unseen.push((event.cpu, event.at_ns));
             }

@@ -56,7 +56,9 @@ pub(crate) fn contradictions(info: &TraceInfo, seen: &Seen, spikes: &[ExplainedS
         && seen.cpus != 0
         && seen.cpus >> cpu.0 & 1 == 0
     {
-        found.push(format!("the head is of CPU {cpu}, and no line is: the lines are of another trace, or cut"));
+        found.push(format!(
+            "the head is of CPU {cpu}, and no line is: the lines are of another trace, or cut"
+        ));
     }
     if let Some((ns, ran_on, woken_by)) = seen.skews.largest
         && seen.skews.count >= SKEWS_MIN
@@ -76,10 +78,7 @@ pub(crate) fn contradictions(info: &TraceInfo, seen: &Seen, spikes: &[ExplainedS
         ));
     }
     let fix = "give the whole trace as it was recorded; of clocks that differ, record with the trace clock `mono` or `global`";
-    found
-        .into_iter()
-        .map(|text| Warning::with_fix(WarningCode::ContradictoryTrace, text, fix))
-        .collect()
+    found.into_iter().map(|text| Warning::with_fix(WarningCode::ContradictoryTrace, text, fix)).collect()
 }
 
 /// Lines that were left out of a section's trace.

@@ -227,7 +227,8 @@ fn excerpts_of_texts_accuse_nobody_else() {
     let (mut all, mut explained, mut wrong) = (0u64, 0u64, Vec::new());
     for (number, (path, text)) in texts().iter().enumerate() {
         // Thresholds decide which task is looked at, and which latencies count.
-        let (Some(least), Some(usual)) = (accused(text, Some(1), None, 0.0), accused(text, None, None, 0.0)) else {
+        let (Some(least), Some(usual)) = (accused(text, Some(1), None, 0.0), accused(text, None, None, 0.0))
+        else {
             continue;
         };
         let known: BTreeSet<String> = least.actors.union(&usual.actors).cloned().collect();
@@ -257,7 +258,10 @@ fn excerpts_of_texts_accuse_nobody_else() {
             if !others.is_empty() || is_longer {
                 let name = path.file_name().unwrap_or_default().display();
                 let most = found.longest_ns;
-                wrong.push(format!("{name} {seed} {:?}: {others:?}, {most} ns ({longest_ns})", excerpt.changes));
+                wrong.push(format!(
+                    "{name} {seed} {:?}: {others:?}, {most} ns ({longest_ns})",
+                    excerpt.changes
+                ));
             }
         }
     }

@@ -6,7 +6,8 @@ use crate::section::{Block, Cell, Column, Depth, Item, Page, Row, Section, Table
 use crate::sections::warnings;
 use whylate_core::figure::{self, probability, share, value};
 use whylate_core::result::{
-    CauseChange, CauseDifference, CompareOutcome, CompareResult, Comparison, FactDifference, Outcome, RunContrast,
+    CauseChange, CauseDifference, CompareOutcome, CompareResult, Comparison, FactDifference, Outcome,
+    RunContrast,
 };
 
 /// The most facts unknown for some side that a line names.
@@ -135,7 +136,11 @@ fn table(contrasts: &[&RunContrast], note: &'static str) -> Table {
 fn p_value(comparison: &Comparison) -> String {
     let is_decided = matches!(comparison.outcome, Outcome::Better | Outcome::Worse);
     let is_open = comparison.ratio_low.is_none() && comparison.ratio_high.is_none();
-    if is_decided && is_open && comparison.p_value >= 1.0 { String::new() } else { probability(comparison.p_value) }
+    if is_decided && is_open && comparison.p_value >= 1.0 {
+        String::new()
+    } else {
+        probability(comparison.p_value)
+    }
 }
 
 fn forest(sorted: &[&RunContrast], margin: f64) -> Forest {

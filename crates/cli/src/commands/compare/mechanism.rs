@@ -29,7 +29,8 @@ pub(super) fn of_one_side(
     };
     let (cpus, what) = has;
     let decided = contrasts.iter_mut().map(|it| (&mut it.comparison, &it.of_cell));
-    for (comparison, of_cell) in decided.filter(|(it, _)| it.cell == side.name && it.statistic == Statistic::Max)
+    for (comparison, of_cell) in
+        decided.filter(|(it, _)| it.cell == side.name && it.statistic == Statistic::Max)
     {
         let is_of_it = cpus.iter().any(|cpu| *of_cell == format!("CPU {cpu}"));
         if comparison.outcome == Outcome::CannotTell && (comparison.primary || is_of_it) {
