@@ -4,6 +4,7 @@
 use crate::audience::Audience;
 use crate::causes::{CauseSearch, measured};
 use crate::error::{RepeatError, RunError};
+use crate::kernel_log::RunLog;
 use crate::machine::Machine;
 use crate::prepare::{Experiment, PreparedCell, ProbeOptions, prepare_load, prepare_probes};
 use crate::repeat::Repeat;
@@ -195,6 +196,7 @@ fn once(
 ) -> Result<Once, RunError> {
     let cell = &experiment.cells[0];
     let mut tracing = Tracing::start(experiment, machine, &mut warnings);
+    let log = RunLog::begin(machine);
     let name = cell.plan.name();
     let mut repeat = Repeat {
         experiment,
@@ -218,7 +220,7 @@ fn once(
         error => RunError::Repeat(error),
     })?;
     let ended = repeat.ended;
-    for warning in causes.losses() {
+    for warning in causes.losses().into_iter().chain(log.warnings()) {
         push_once(&mut warnings, warning);
     }
     Ok(Once { measured: memory.finish(warnings), end, ended })

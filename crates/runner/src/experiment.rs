@@ -12,10 +12,10 @@ use crate::treating::{Treating, differences};
 use std::path::Path;
 use std::time::SystemTime;
 use whylate_core::figure::nanoseconds;
-use whylate_core::result::{CpuTableAt, LogMessage, RunEnd, RunState};
+use whylate_core::result::{CpuTableAt, RunEnd, RunState};
+use crate::kernel_log::RunLog;
 use whylate_core::warning::{push_all_once, push_once};
 use whylate_core::{Plan, Warning, WarningCode};
-use whylate_host::kernel_log::LogSince;
 use whylate_stats::order;
 use whylate_store::{
     Execution, ExecutionState, Keeping, Reader, RunDirectory, RunInfo, Sink as _, StoreError,
@@ -133,20 +133,7 @@ pub(crate) struct RunInProgress<'a> {
     causing: CauseSearch,
     tracing: Tracing,
     /// The kernel's log from the begin of the run on, where it may be read.
-    log: Option<LogSince>,
-}
-
-/// What the kernel wrote of latency during the run.
-fn kernel_messages(log: &LogSince) -> Vec<Warning> {
-    let messages = log.messages().map(|log| log.messages).unwrap_or_default();
-    let warning = |message: LogMessage| {
-        let LogMessage { code, text, meaning, fix, .. } = message;
-        let at =
-            message.at_ns.map(|ns| format!(" at {:.6} s after boot", ns as f64 / 1e9)).unwrap_or_default();
-        let text = format!("{code}: during the run{at} the kernel wrote \"{text}\": {meaning}");
-        Warning::with_fix(WarningCode::KernelLog, text, fix)
-    };
-    messages.into_iter().map(warning).collect()
+    log: RunLog,
 }
 
 /// Why a run did not complete, in words.
@@ -176,7 +163,7 @@ impl<'a> RunInProgress<'a> {
         let causing = CauseSearch::start(experiment, machine, &mut info.warnings);
         let tracing = Tracing::start(experiment, machine, &mut info.warnings);
         let experiment = experiment.clone();
-        let log = LogSince::now(machine.running());
+        let log = RunLog::begin(machine);
         Self { experiment, machine, audience, directory, info, treating, causing, tracing, log }
     }
 
@@ -201,7 +188,7 @@ impl<'a> RunInProgress<'a> {
             }
         };
         push_all_once(&mut self.info.warnings, self.causing.losses());
-        push_all_once(&mut self.info.warnings, self.log.iter().flat_map(kernel_messages));
+        self.log.take(None, &mut self.info);
         let thinned = self.directory.thinned().map(|text| Warning::new(WarningCode::OlderCoarser, text));
         push_all_once(&mut self.info.warnings, thinned);
         self.verify();
@@ -329,6 +316,7 @@ impl<'a> RunInProgress<'a> {
             error: None,
             void: false,
         });
+        self.log.take(None, &mut self.info);
         self.directory.update_info(&self.info)?;
         let warnings = &mut self.info.warnings;
         self.causing.look(cell.plan.causes, &self.experiment, self.machine, warnings);
@@ -350,6 +338,7 @@ impl<'a> RunInProgress<'a> {
             ended: Vec::new(),
         };
         let outcome = attempted.run();
+        self.log.take(Some((&name, repeat)), &mut self.info);
         // Whatever it brought is kept, also of a repeat that failed.
         let flushed = self.directory.flush();
         self.tracing.explain(&self.directory, &mut self.info.warnings);

@@ -15,6 +15,7 @@ mod fix;
 mod follow;
 mod gpus;
 mod keep;
+mod kernel_log;
 mod live;
 mod machine;
 mod prepare;

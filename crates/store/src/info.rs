@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use whylate_core::moment::utc_text;
-use whylate_core::result::{CopyTable, CpuTableAt, FixRegistration, RunEnd, RunState};
+use whylate_core::result::{CopyTable, CpuTableAt, FixRegistration, RunEnd, RunMessage, RunState};
 use whylate_core::{Facts, Plan, Warning};
 
 /// `format` of [`RunInfo`].
@@ -58,6 +58,9 @@ pub struct RunInfo {
     /// The CPU tables of a run with a shield.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpu_tables: Vec<CpuTableAt>,
+    /// What the kernel's log said of latency meanwhile, in the order of time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernel_log: Vec<RunMessage>,
     /// The cells, in the plan's order.
     pub cells: Vec<CellInfo>,
     /// Every repeat of a cell that was begun, oldest first.
@@ -133,6 +136,7 @@ impl RunInfo {
             copies: None,
             fix: None,
             cpu_tables: Vec::new(),
+            kernel_log: Vec::new(),
             cells: cells.collect(),
             plan,
             facts,

@@ -121,3 +121,31 @@ fn the_list_of_contents_has_every_page() {
         }
     }
 }
+
+/// The archive for maintainers has what was shown, and nothing is written before that was read.
+#[test]
+fn a_report_for_maintainers_is_shown_and_packed() {
+    let run = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/runs/format-1");
+    let folder = folder();
+    let path = folder.path().join("x.tar.zst");
+    let asked = ["report", run, "--for-maintainer", "-o", text(&path)];
+    let said = whylate(&asked);
+    assert!(said.code == Some(1) && said.stdout.contains("plan.toml") && !path.exists(), "{said:?}");
+    let said = whylate(&[&asked[..], &["--yes"]].concat());
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let packed = std::fs::read(&path).expect("it is written");
+    let plain = structured_zstd::decoding::StreamingDecoder::new(packed.as_slice()).expect("Zstandard");
+    let mut archive = tar::Archive::new(plain);
+    let mut files: std::collections::BTreeMap<String, String> = std::collections::BTreeMap::new();
+    for entry in archive.entries().expect("an archive") {
+        let mut entry = entry.expect("a file");
+        let name = entry.path().expect("a name").display().to_string();
+        let mut content = String::new();
+        std::io::Read::read_to_string(&mut entry, &mut content).expect("a text");
+        files.insert(name, content);
+    }
+    let shown = whylate(&["report", run, "--for-maintainer"]).stdout;
+    assert_eq!(files.get("whylate-report/report.md").map(|it| it.trim_end()), Some(shown.trim_end()));
+    let plan: toml::Value = toml::from_str(&files["whylate-report/plan.toml"]).expect("a plan");
+    assert!(plan.get("name").is_some(), "{plan}");
+}

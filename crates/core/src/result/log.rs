@@ -43,3 +43,16 @@ pub struct LogMessage {
     /// The kind of cause that it may be.
     pub cause: Option<CauseKind>,
 }
+
+/// What the kernel wrote of latency while a run measured.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunMessage {
+    /// The cell that was measured; absent between repeats.
+    pub cell: Option<String>,
+    /// Its repeat, from 1.
+    pub repeat: Option<u32>,
+    /// The message; its times are those of the log's clock, which goes about as CLOCK_MONOTONIC.
+    #[serde(flatten)]
+    pub message: LogMessage,
+}

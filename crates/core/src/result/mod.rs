@@ -67,7 +67,7 @@ pub use late_time::{LateKind, LateTime, NOT_EXPLAINED, lasting_name, late_kinds,
 pub use ledger::{Ledger, LedgerRow, OTHERS};
 pub use live::{LIVE_SOCKET, LiveCpu, LiveValue};
 pub use loaded::{LoadedLatency, LoadedPoint};
-pub use log::LogMessage;
+pub use log::{LogMessage, RunMessage};
 pub use preview::{PREVIEW_FORMAT, PreviewCell, PreviewPower, PreviewResult};
 pub use quantiles::{Extremes, Quantiles};
 pub use recording::{RECORDING_FORMAT, RecordedTrace, RecordingResult};

@@ -53,6 +53,9 @@ pub struct RunResult {
     /// The CPU tables of a run with a shield: before it, in its first cell with a shield, and after it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpu_tables: Vec<CpuTableAt>,
+    /// What the kernel's log said of latency meanwhile, in the order of time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernel_log: Vec<super::RunMessage>,
     /// How long was looked for latencies above the limit, over all cells; absent without a limit.
     pub exposure: Option<Exposure>,
     /// Whether the machine's settings after the run are those before it; absent when the run did not get there.

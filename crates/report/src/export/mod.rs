@@ -17,6 +17,7 @@ use whylate_core::result::{CellResult, CpuResult, MeasureResult, ProbeResult, Ru
 pub struct Exported {
     title: String,
     cells: Vec<CellResult>,
+    kernel_log: Vec<RunMessage>,
 }
 
 impl From<RunResult> for Exported {

@@ -42,6 +42,13 @@ pub fn perfetto(run: &Exported) -> String {
         events
             .extend(rows.iter().map(|cpu| named("thread_name", pid, *cpu, &format!("spikes of CPU {cpu}"))));
     }
+    for it in &run.kernel_log {
+        let Some(at_ns) = it.message.at_ns else { continue };
+        let pid = it.cell.as_deref().map_or(0, process);
+        let name = format!("kernel log: {}", it.message.code);
+        let text = json!({ "text": it.message.text });
+        events.push(json!({ "ph": "i", "s": "g", "name": name, "pid": pid, "tid": 0, "ts": at(at_ns), "args": text }));
+    }
     for series in all(run) {
         let name = format!("{} max, CPU {} (us)", series.name(), series.cpu.cpu);
         for point in &series.cpu.timeline {

@@ -13,6 +13,7 @@ pub(crate) mod head;
 mod histograms;
 mod interrupts;
 mod ipis;
+mod kernel_log;
 mod late_causes;
 mod late_time;
 mod loaded;
@@ -61,6 +62,7 @@ const RUN: &[fn(&RunResult) -> Vec<Section>] = &[
     rates::of_run,
     exposure::of_run,
     records::of_run,
+    kernel_log::of_run,
     warnings::of_run,
     machine::of_run,
 ];

@@ -112,6 +112,7 @@ fn assemble_as_opened(reader: &Reader) -> Result<RunResult, StoreError> {
         copies: info.copies.clone(),
         fix: crate::fix::result(reader, &mut warnings),
         cpu_tables: info.cpu_tables.clone(),
+        kernel_log: info.kernel_log.clone(),
         cells: results,
         verdict,
         verdict_reason: reason,
