@@ -3,6 +3,7 @@
 use crate::audience::{Audience, Stage};
 use crate::causes::{CauseSearch, assemble_in};
 use crate::error::{RepeatError, RunError};
+use crate::kernel_log::RunLog;
 use crate::live::Live;
 use crate::machine::Machine;
 use crate::prepare::{Experiment, NOISE_FLOOR_THRESHOLD, PreparedCell};
@@ -13,7 +14,6 @@ use std::path::Path;
 use std::time::SystemTime;
 use whylate_core::figure::nanoseconds;
 use whylate_core::result::{CpuTableAt, RunEnd, RunState};
-use crate::kernel_log::RunLog;
 use whylate_core::warning::{push_all_once, push_once};
 use whylate_core::{Plan, Warning, WarningCode};
 use whylate_stats::order;

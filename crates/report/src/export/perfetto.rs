@@ -47,7 +47,9 @@ pub fn perfetto(run: &Exported) -> String {
         let pid = it.cell.as_deref().map_or(0, process);
         let name = format!("kernel log: {}", it.message.code);
         let text = json!({ "text": it.message.text });
-        events.push(json!({ "ph": "i", "s": "g", "name": name, "pid": pid, "tid": 0, "ts": at(at_ns), "args": text }));
+        events.push(
+            json!({ "ph": "i", "s": "g", "name": name, "pid": pid, "tid": 0, "ts": at(at_ns), "args": text }),
+        );
     }
     for series in all(run) {
         let name = format!("{} max, CPU {} (us)", series.name(), series.cpu.cpu);
