@@ -106,7 +106,7 @@ pub(crate) fn read(text: &str) -> Result<Imported, Problem> {
     let series = all.filter(|series| series.count != Some(0)).collect();
     let version = document.version.map(|version| version.as_str().map_or(version.to_string(), str::to_owned));
     let probe = if oslat { "stall" } else { "timer" };
-    Ok(Imported { probe, version, facts, series, remarks, nothing: None })
+    Ok(Imported { probe, version, facts, series, remarks, ..Imported::default() })
 }
 
 fn series(thread: &RawThread, number: u32, unit_ns: u64, oslat: bool) -> ToolSeries {

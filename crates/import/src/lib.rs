@@ -84,6 +84,8 @@ struct Imported {
     remarks: Vec<String>,
     /// Nothing was above the tool's threshold: how long and above what.
     nothing: Option<String>,
+    /// What the moments of the largest samples look like, where the file has moments.
+    signatures: Vec<String>,
 }
 
 /// Reads the lines of a tool's text.
@@ -255,7 +257,7 @@ pub fn named_form(path: &Path, bytes: &[u8]) -> Option<String> {
 }
 
 fn result(tool: &str, imported: Imported) -> Result<MeasureResult, Problem> {
-    let Imported { probe, version, facts, series, remarks, nothing } = imported;
+    let Imported { probe, version, facts, series, remarks, nothing, signatures } = imported;
     let mut result = MeasureResult {
         format: MEASURE_FORMAT.to_owned(),
         tool: Some([tool].into_iter().chain(version.as_deref()).collect::<Vec<_>>().join(" ")),
@@ -272,6 +274,7 @@ fn result(tool: &str, imported: Imported) -> Result<MeasureResult, Problem> {
         result.probe.cpus.push(cpu);
     }
     let signature = |text| Warning::new(WarningCode::KnownSignature, text);
-    result.warnings.extend(signatures::of(&result.probe.cpus).into_iter().map(signature));
+    let of_maxima = signatures::of(&result.probe.cpus);
+    result.warnings.extend(of_maxima.into_iter().chain(signatures).map(signature));
     Ok(result)
 }

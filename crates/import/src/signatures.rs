@@ -59,3 +59,78 @@ pub(crate) fn of(cpus: &[CpuResult]) -> Vec<String> {
     }
     found
 }
+
+/// A late sample, and when it was, counted from the begin of the measurement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    pub(crate) at_ns: u64,
+    pub(crate) thread: u32,
+    pub(crate) ns: u64,
+}
+
+/// Samples that are not further apart are of one event: the threads look at different moments.
+const EVENT_NS: u64 = 10_000_000;
+const SECOND_NS: u64 = 1_000_000_000;
+/// How far from whole seconds the distance of two events may be.
+const OFF_NS: u64 = 30_000_000;
+/// Events that make a rhythm.
+const EVENTS_MIN: usize = 5;
+/// Share of equal latencies of one event by which they may differ.
+const EQUAL_PART: u64 = 10;
+
+/// What the moments of late samples look like: a rhythm of one second, all threads at once.
+pub(crate) fn of_moments(moments: &[Moment], threads: usize) -> Vec<String> {
+    let mut sorted = moments.to_vec();
+    sorted.sort_unstable_by_key(|it| it.at_ns);
+    let events: Vec<&[Moment]> = sorted.chunk_by(|a, b| b.at_ns - a.at_ns <= EVENT_NS).collect();
+    let mut found = Vec::new();
+    let steps = events.windows(2).map(|pair| pair[1][0].at_ns - pair[0][0].at_ns);
+    let is_of_seconds = |step: &u64| {
+        let off = step % SECOND_NS;
+        *step + OFF_NS >= SECOND_NS && off.min(SECOND_NS - off) <= OFF_NS
+    };
+    let in_rhythm = steps.filter(is_of_seconds).count();
+    if events.len() >= EVENTS_MIN && in_rhythm + 1 == events.len() {
+        found.push(format!(
+            "all {} late moments are whole seconds apart: something runs each second (the fair server or RT throttling, statistics of vmstat or of the \
+             cgroups, a watchdog, a tool that polls, RCU or the clocksource watchdog); `whylate run --trace` names it",
+            events.len()
+        ));
+    }
+    let is_common = |event: &&&[Moment]| {
+        let mut of: Vec<u32> = event.iter().map(|it| it.thread).collect();
+        of.sort_unstable();
+        of.dedup();
+        let (least, most) = event.iter().fold((u64::MAX, 0), |(least, most), it| (it.ns.min(least), it.ns.max(most)));
+        threads >= 3 && of.len() == threads && most - least <= most / EQUAL_PART
+    };
+    let common = events.iter().filter(is_common).count();
+    if common > 0 {
+        found.push(format!(
+            "at {common} moment{} all {threads} threads were late by the same time within 10 %: one event stopped all CPUs (an SMI, the host of a virtual \
+             machine, stop_machine)",
+            if common == 1 { "" } else { "s" }
+        ));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moments(step_ns: u64, threads: u32) -> Vec<Moment> {
+        let at = |event: u64| (0..threads).map(move |thread| Moment { at_ns: SECOND_NS / 3 + event * step_ns, thread, ns: 400_000 });
+        (0..8).flat_map(at).collect()
+    }
+
+    #[test]
+    fn a_rhythm_of_a_second_and_one_event_of_all_threads_are_said() {
+        assert_eq!(of_moments(&moments(SECOND_NS + 2_000_000, 1), 4).len(), 1);
+        assert_eq!(of_moments(&moments(SECOND_NS, 4), 4).len(), 2);
+        assert_eq!(of_moments(&moments(730_000_000, 4), 4).len(), 1);
+        assert_eq!(of_moments(&moments(730_000_000, 3), 4).len(), 0);
+        let few: Vec<Moment> = moments(SECOND_NS, 1).into_iter().take(3).collect();
+        assert_eq!(of_moments(&few, 4).len(), 0);
+    }
+}

@@ -2,12 +2,14 @@
 
 use crate::lines::ToolLines;
 use crate::series::ToolSeries;
+use crate::signatures::{self, Moment};
 use crate::{Imported, Problem};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     let mut threads: BTreeMap<u32, BTreeMap<u64, u64>> = BTreeMap::new();
     let mut intervals: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut largest: BTreeMap<u32, BTreeSet<(u64, u64)>> = BTreeMap::new();
     let (mut odd, mut first_odd) = (0u64, None);
     for line in lines.iter() {
         if let Some(rest) = line.behind("Thread ") {
@@ -24,8 +26,13 @@ pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
         }
         let parts: Vec<Option<u64>> = line.text.split(':').map(|it| it.trim().parse().ok()).collect();
         match parts[..] {
-            [Some(thread), Some(_), Some(us)] if thread < 4096 && us < u64::from(u32::MAX) => {
+            [Some(thread), Some(cycle), Some(us)] if thread < 4096 && us < u64::from(u32::MAX) => {
                 *threads.entry(thread as u32).or_default().entry(us * 1000).or_default() += 1;
+                let largest = largest.entry(thread as u32).or_default();
+                largest.insert((us, cycle));
+                if largest.len() > LARGEST_MAX {
+                    largest.pop_first();
+                }
             }
             _ => {
                 odd += 1;
@@ -55,6 +62,21 @@ pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     {
         remarks.push("the intervals of the head (`Thread N Interval`) do not fit the numbers of samples: they are one step too large in some versions; none is taken as measured".to_owned());
     }
+    let counts: BTreeMap<u32, u64> = threads.iter().map(|(thread, values)| (*thread, count(values))).collect();
+    let signatures = measured_intervals(&intervals, &counts).map_or_else(Vec::new, |intervals| {
+        let mut moments: Vec<Moment> = Vec::new();
+        for (thread, samples) in &largest {
+            let Some(us) = intervals.get(thread) else { continue };
+            let least = threads[thread].keys().next().copied().unwrap_or(0).saturating_mul(TIMES_ORDINARY).max(LATE_NS_MIN);
+            let late = samples.iter().filter(|(value, _)| value * 1000 >= least);
+            moments.extend(late.map(|(value, cycle)| Moment {
+                at_ns: cycle.saturating_mul(us * 1000),
+                thread: *thread,
+                ns: value * 1000,
+            }));
+        }
+        signatures::of_moments(&moments, threads.len())
+    });
     let series = threads.into_iter().map(|(thread, values)| ToolSeries {
         count: Some(count(&values)),
         min_ns: values.keys().next().copied(),
@@ -63,5 +85,25 @@ pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
         at: (end.line, end.column),
         ..ToolSeries::of(thread)
     });
-    Ok(Imported { probe: "timer", series: series.collect(), remarks, ..Imported::default() })
+    Ok(Imported { probe: "timer", series: series.collect(), remarks, signatures, ..Imported::default() })
+}
+
+/// So many of the largest samples of a thread are kept with their moments.
+const LARGEST_MAX: usize = 256;
+/// As many times the smallest sample, and this, are late.
+const TIMES_ORDINARY: u64 = 10;
+const LATE_NS_MIN: u64 = 50_000;
+
+/// The interval of each thread in us, by the head where it fits the numbers of samples, else one step less, which some versions
+/// print too much; `None` where neither fits.
+fn measured_intervals(head: &BTreeMap<u32, u64>, counts: &BTreeMap<u32, u64>) -> Option<BTreeMap<u32, u64>> {
+    let mut values = head.values();
+    let step = values.next().zip(values.next()).map_or(0, |(first, second)| second.saturating_sub(*first));
+    let fits = |intervals: &BTreeMap<u32, u64>| {
+        let times = counts.iter().filter_map(|(thread, count)| Some(intervals.get(thread)?.saturating_mul(*count)));
+        let (least, most) = times.fold((u64::MAX, 0), |(least, most), it| (it.min(least), it.max(most)));
+        least > 0 && most as f64 <= least as f64 * 1.05
+    };
+    let less = |by: u64| head.iter().map(|(thread, us)| (*thread, us.saturating_sub(by))).collect();
+    [0, step].into_iter().map(less).find(fits)
 }

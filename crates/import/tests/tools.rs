@@ -190,7 +190,7 @@ fn damaged_files_are_refused_where_they_are_damaged() {
 
 #[test]
 fn what_no_tool_wrote_is_foreign() {
-    for text in ["", "{}", "{\"format\": \"whylate.measure/1\"}", "hello\n", "# tracer: nop\n#\n"] {
+    for text in ["", "{}", "{\"format\": \"whylate.load/1\"}", "hello\n", "# tracer: nop\n#\n"] {
         assert_eq!(tool(text.as_bytes()), None, "{text}");
         assert!(matches!(read(Path::new("f"), text.as_bytes()), Err(ImportError::Foreign { .. })), "{text}");
     }
@@ -506,4 +506,24 @@ fn no_damage_ends_the_program() {
             }
         }
     }
+}
+
+/// Late each second, all threads at once: what a log of all samples shows beside its maxima.
+#[test]
+fn moments_of_late_samples_show_a_rhythm() {
+    let log = |late: fn(u64) -> bool| {
+        let mut text = "Max CPUs = 3\nThread 0 Interval: 1000\nThread 1 Interval: 1000\nThread 2 Interval: 1000\n".to_owned();
+        for cycle in 0..8_000u64 {
+            for thread in 0..3 {
+                let us = if late(cycle) { 300 + thread } else { 4 + cycle % 3 };
+                text.push_str(&format!("{thread:8}:{cycle:8}:{us:8}\n"));
+            }
+        }
+        let found = read(Path::new("v"), text.as_bytes()).unwrap();
+        found.warnings.iter().filter(|it| it.code == WarningCode::KnownSignature.name()).count()
+    };
+    // Of the maxima, of the rhythm, of the common moments.
+    assert_eq!(log(|cycle| cycle % 1000 == 500), 3);
+    assert_eq!(log(|cycle| cycle % 731 == 500), 2);
+    assert_eq!(log(|_| false), 0);
 }

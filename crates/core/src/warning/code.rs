@@ -247,6 +247,8 @@ codes! {
     HistogramsFromTracefs = "histograms-from-tracefs";
     /// Wake-ups that should be in the histograms are not.
     HistogramsLost = "histograms-lost";
+    /// Leaving idle took longer than the driver states.
+    IdleExitsLong = "idle-exits-long";
     /// Idle states are limited already.
     IdleShallowAlready = "idle-shallow-already";
     /// An interval of a killed run is incomplete and is left out.

@@ -11,7 +11,7 @@ pub use hdr::hdr;
 pub use perfetto::perfetto;
 pub use tree::tree;
 
-use whylate_core::result::{CellResult, CpuResult, MeasureResult, ProbeResult, RunResult};
+use whylate_core::result::{CellResult, CpuResult, MeasureResult, ProbeResult, RunMessage, RunResult};
 
 /// What is exported: the cells of a run, or a measurement, also of another tool, as one cell.
 pub struct Exported {
@@ -22,7 +22,8 @@ pub struct Exported {
 
 impl From<RunResult> for Exported {
     fn from(run: RunResult) -> Self {
-        Self { title: format!("{}, begun {}", run.plan.name, run.started_at), cells: run.cells }
+        let title = format!("{}, begun {}", run.plan.name, run.started_at);
+        Self { title, cells: run.cells, kernel_log: run.kernel_log }
     }
 }
 
@@ -35,7 +36,7 @@ impl From<MeasureResult> for Exported {
             probes: vec![measure.probe],
             ..CellResult::default()
         };
-        Self { title, cells: vec![cell] }
+        Self { title, cells: vec![cell], kernel_log: Vec::new() }
     }
 }
 

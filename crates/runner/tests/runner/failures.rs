@@ -184,3 +184,36 @@ fn a_run_continued_after_a_reboot_says_so() {
     assert_eq!(info.warnings.iter().filter(|it| it.code == "resumed-after-reboot").count(), 1);
     assert_eq!(info.executions.last().map(|it| (it.attempt, it.state)), Some((2, ExecutionState::Done)));
 }
+
+/// A message of the kernel's log stands with the repeat in which it came, and warns; one before the run does not.
+#[test]
+fn messages_of_the_kernel_stand_with_their_repeat() {
+    use std::io::Write as _;
+    let (folder, root) = (folder(), folder());
+    std::fs::create_dir(root.path().join("dev")).unwrap();
+    let log = root.path().join("dev/kmsg");
+    std::fs::write(&log, "4,1,1000000,-;sched: RT throttling activated\n").unwrap();
+    let write = move |at: &str| {
+        if at.starts_with("a+b") {
+            let mut file = std::fs::File::options().append(true).open(&log).unwrap();
+            file.write_all(b"4,2,2000000,-;hrtimer: interrupt took 6663395 ns\n").unwrap();
+        }
+    };
+    let machine = MockMachine {
+        running: Some(whylate_host::HostRoot::at(root.path())),
+        hook: Some(Box::new(write)),
+        ..MockMachine::default()
+    };
+    let path = folder.path().join("run");
+    run_on(&machine, PLAN, &path);
+    let result = assemble(&path).unwrap();
+    let found: Vec<_> = result
+        .kernel_log
+        .iter()
+        .map(|it| (it.cell.as_deref(), it.repeat, it.message.code.as_str(), it.message.figure_ns))
+        .collect();
+    let expected = |repeat| (Some("a+b"), Some(repeat), "hrtimer_interrupt", Some(6_663_395));
+    assert_eq!(found, [expected(1), expected(2)]);
+    let warned = result.warnings.iter().filter(|it| it.code == "kernel-log").count();
+    assert_eq!(warned, 2, "{:?}", result.warnings);
+}

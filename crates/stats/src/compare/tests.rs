@@ -51,6 +51,7 @@ fn with_cell(cell: CellResult) -> RunResult {
         copies: None,
         loaded_latency: Vec::new(),
         cpu_tables: Vec::new(),
+        kernel_log: Vec::new(),
         verdict: whylate_core::result::Verdict::NoLimit,
         verdict_reason: String::new(),
         exposure: None,

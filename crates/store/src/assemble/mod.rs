@@ -95,6 +95,7 @@ fn assemble_as_opened(reader: &Reader) -> Result<RunResult, StoreError> {
     let Judgement { verdict, reason, exposure } =
         whylate_stats::judge(&mut results, &earlier, &info.plan, &missing);
     let verdict = damages.judge(verdict);
+    push_all_once(&mut warnings, whylate_stats::idle_exits(&info.facts, &results));
     let Compared { comparisons, cause_contrasts, mut answers } = compared(&results, info);
     answers.extend(whylate_stats::copy_choice(&info.plan, info.copies.as_ref(), &results));
     Ok(RunResult {
