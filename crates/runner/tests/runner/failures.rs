@@ -206,7 +206,7 @@ fn messages_of_the_kernel_stand_with_their_repeat() {
     };
     let path = folder.path().join("run");
     run_on(&machine, PLAN, &path);
-    let result = assemble(&path).unwrap();
+    let result = assemble(&Reader::open(&path).unwrap()).unwrap();
     let found: Vec<_> = result
         .kernel_log
         .iter()
