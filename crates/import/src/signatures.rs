@@ -101,7 +101,8 @@ pub(crate) fn of_moments(moments: &[Moment], threads: usize) -> Vec<String> {
         let mut of: Vec<u32> = event.iter().map(|it| it.thread).collect();
         of.sort_unstable();
         of.dedup();
-        let (least, most) = event.iter().fold((u64::MAX, 0), |(least, most), it| (it.ns.min(least), it.ns.max(most)));
+        let (least, most) =
+            event.iter().fold((u64::MAX, 0), |(least, most), it| (it.ns.min(least), it.ns.max(most)));
         threads >= 3 && of.len() == threads && most - least <= most / EQUAL_PART
     };
     let common = events.iter().filter(is_common).count();
@@ -120,7 +121,13 @@ mod tests {
     use super::*;
 
     fn moments(step_ns: u64, threads: u32) -> Vec<Moment> {
-        let at = |event: u64| (0..threads).map(move |thread| Moment { at_ns: SECOND_NS / 3 + event * step_ns, thread, ns: 400_000 });
+        let at = |event: u64| {
+            (0..threads).map(move |thread| Moment {
+                at_ns: SECOND_NS / 3 + event * step_ns,
+                thread,
+                ns: 400_000,
+            })
+        };
         (0..8).flat_map(at).collect()
     }
 

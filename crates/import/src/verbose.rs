@@ -62,12 +62,19 @@ pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     {
         remarks.push("the intervals of the head (`Thread N Interval`) do not fit the numbers of samples: they are one step too large in some versions; none is taken as measured".to_owned());
     }
-    let counts: BTreeMap<u32, u64> = threads.iter().map(|(thread, values)| (*thread, count(values))).collect();
+    let counts: BTreeMap<u32, u64> =
+        threads.iter().map(|(thread, values)| (*thread, count(values))).collect();
     let signatures = measured_intervals(&intervals, &counts).map_or_else(Vec::new, |intervals| {
         let mut moments: Vec<Moment> = Vec::new();
         for (thread, samples) in &largest {
             let Some(us) = intervals.get(thread) else { continue };
-            let least = threads[thread].keys().next().copied().unwrap_or(0).saturating_mul(TIMES_ORDINARY).max(LATE_NS_MIN);
+            let least = threads[thread]
+                .keys()
+                .next()
+                .copied()
+                .unwrap_or(0)
+                .saturating_mul(TIMES_ORDINARY)
+                .max(LATE_NS_MIN);
             let late = samples.iter().filter(|(value, _)| value * 1000 >= least);
             moments.extend(late.map(|(value, cycle)| Moment {
                 at_ns: cycle.saturating_mul(us * 1000),
@@ -100,7 +107,8 @@ fn measured_intervals(head: &BTreeMap<u32, u64>, counts: &BTreeMap<u32, u64>) ->
     let mut values = head.values();
     let step = values.next().zip(values.next()).map_or(0, |(first, second)| second.saturating_sub(*first));
     let fits = |intervals: &BTreeMap<u32, u64>| {
-        let times = counts.iter().filter_map(|(thread, count)| Some(intervals.get(thread)?.saturating_mul(*count)));
+        let times =
+            counts.iter().filter_map(|(thread, count)| Some(intervals.get(thread)?.saturating_mul(*count)));
         let (least, most) = times.fold((u64::MAX, 0), |(least, most), it| (it.min(least), it.max(most)));
         least > 0 && most as f64 <= least as f64 * 1.05
     };

@@ -512,7 +512,9 @@ fn no_damage_ends_the_program() {
 #[test]
 fn moments_of_late_samples_show_a_rhythm() {
     let log = |late: fn(u64) -> bool| {
-        let mut text = "Max CPUs = 3\nThread 0 Interval: 1000\nThread 1 Interval: 1000\nThread 2 Interval: 1000\n".to_owned();
+        let mut text =
+            "Max CPUs = 3\nThread 0 Interval: 1000\nThread 1 Interval: 1000\nThread 2 Interval: 1000\n"
+                .to_owned();
         for cycle in 0..8_000u64 {
             for thread in 0..3 {
                 let us = if late(cycle) { 300 + thread } else { 4 + cycle % 3 };
