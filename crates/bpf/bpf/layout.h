@@ -461,6 +461,8 @@ enum task_event {
 	TASK_END,
 	/* No task: the clock of the CPU `next` has `waker` kHz from now on. */
 	TASK_FREQUENCY,
+	/* A watched task ran in the system call `syscall` from `ready_ns` on; of a futex the owner is in `futex_owner`. */
+	TASK_CALL,
 };
 
 /* How a stretch began; the counterpart is `Began` in layout.rs. */
@@ -519,6 +521,13 @@ struct task_slot {
 	u64 ready_ns;
 	u64 moved_ns;
 	u64 fault_ns;
+	/* Since when it is in a system call whose time is counted; 0: in none. */
+	u64 call_ns;
+	/* When the page fault began that it is in; 0: in none. */
+	u64 in_fault_ns;
+	/* How long it ran in page faults, and in system calls, since it has the CPU. */
+	u64 faults_took_ns;
+	u64 calls_took_ns;
 	u32 began;
 	u32 faults;
 	u32 lost;
@@ -530,12 +539,15 @@ struct task_slot {
 	/* The CPU that it was on before it was last moved, and 1; 0: not known. */
 	u8 moved_from;
 	u8 unused;
+	/* The owner of the lock that the system call waits for; 0: none. */
+	u32 call_owner;
+	u32 unused_end;
 	COMMAND(previous_command);
 	/* The last wake-up, and the one after which it runs: a task may be woken while it runs. */
 	struct woken waking;
 	struct woken woken;
 };
-_Static_assert(sizeof(struct task_slot) == 168, "layout.rs");
+_Static_assert(sizeof(struct task_slot) == 208, "layout.rs");
 
 /* A watched task had a CPU: from one switch to the next. */
 struct stretch {
@@ -555,6 +567,11 @@ struct stretch {
 	u64 futex;
 	/* The first arguments of the system call in which it fell asleep. */
 	u64 arguments[2];
+	/* Where its program made that call: the innermost return address into the executable; 0: not known. */
+	u64 caller;
+	/* How long it ran in its page faults, and in system calls. */
+	u64 faults_took_ns;
+	u64 calls_took_ns;
 	u32 kind;
 	u32 thread;
 	u32 process;
@@ -593,9 +610,9 @@ struct stretch {
 	COMMAND(next_command);
 	COMMAND(previous_command);
 };
-_Static_assert(sizeof(struct stretch) == 232, "layout.rs");
-_Static_assert(__builtin_offsetof(struct stretch, kind) == 80, "layout.rs");
-_Static_assert(__builtin_offsetof(struct stretch, command) == 168, "layout.rs");
+_Static_assert(sizeof(struct stretch) == 256, "layout.rs");
+_Static_assert(__builtin_offsetof(struct stretch, kind) == 104, "layout.rs");
+_Static_assert(__builtin_offsetof(struct stretch, command) == 192, "layout.rs");
 
 /* What could not be told, on all CPUs. */
 struct task_losses {

@@ -86,9 +86,24 @@ struct pt_regs___futex_x86 {
 	unsigned long dx;
 };
 
+struct pt_regs___stack_x86 {
+	unsigned long sp;
+};
+
+/* The stack pointer has the same name there, but another place. */
 struct pt_regs___futex_arm64 {
 	u64 regs[31];
+	u64 sp;
 	u64 orig_x0;
+};
+
+struct mm_struct {
+	unsigned long start_code;
+	unsigned long end_code;
+};
+
+struct task_struct___memory {
+	struct mm_struct *mm;
 };
 
 #pragma clang attribute pop
@@ -215,6 +230,10 @@ NEVER_INLINE struct task_slot *claim(struct task_struct *task, u32 flags, u32 pa
 	slot->ready_ns = 0;
 	slot->moved_ns = 0;
 	slot->fault_ns = 0;
+	slot->call_ns = 0;
+	slot->in_fault_ns = 0;
+	slot->faults_took_ns = 0;
+	slot->calls_took_ns = 0;
 	slot->faults = 0;
 	slot->lost = 0;
 	slot->was_runnable = 0;
@@ -432,6 +451,94 @@ ALWAYS_INLINE void note_call_slept_in(struct stretch *stretch, struct task_struc
 		bpf_probe_read_user(&stretch->futex_word, 4, (void *)address);
 }
 
+/* So many words of the program's stack are looked at. */
+#define CALLER_WORDS 24
+
+/* The stack pointer of the program in a system call. */
+ALWAYS_INLINE u64 user_stack(struct task_struct *task)
+{
+	void *registers = registers_of(task);
+	u64 stack = 0;
+
+	if (FIELD_EXISTS(((struct pt_regs___futex_x86 *)0)->di))
+		bpf_probe_read_kernel(&stack, 8, &((struct pt_regs___stack_x86 *)registers)->sp);
+	else if (FIELD_EXISTS(((struct pt_regs___futex_arm64 *)0)->orig_x0))
+		bpf_probe_read_kernel(&stack, 8, &((struct pt_regs___futex_arm64 *)registers)->sp);
+	return stack;
+}
+
+/*
+ * Where the program called the library in whose system call the thread that runs is: the innermost word of its stack that is an
+ * address in its executable. `words`: a place for the stack.
+ */
+NEVER_INLINE u64 caller_of(struct task_struct *task, u64 *words)
+{
+	if (!words || !FIELD_EXISTS(((struct task_struct___memory *)0)->mm) || !FIELD_EXISTS(((struct mm_struct *)0)->start_code))
+		return 0;
+	struct mm_struct *memory = ((struct task_struct___memory *)(void *)task)->mm;
+
+	if (!memory)
+		return 0;
+	u64 from = memory->start_code, bytes = memory->end_code - from;
+
+	if (bpf_probe_read_user(words, 8 * CALLER_WORDS, (void *)user_stack(task)))
+		return 0;
+	for (u32 i = 0; i < CALLER_WORDS; i++) {
+		if (words[i] - from < bytes)
+			return words[i];
+	}
+	return 0;
+}
+
+/* What takes less in a system call is counted, and has no record. */
+#define CALL_LEAST_NS 10000
+
+/* A watched task, which runs, has been in a system call since it got the CPU or since the call began. */
+NEVER_INLINE int note_in_call(struct cpu_state *state, struct task_slot *slot, struct task_struct *task, u64 now_ns)
+{
+	u64 number, from_ns = slot->call_ns;
+
+	if (from_ns < slot->run_ns)
+		from_ns = slot->run_ns;
+	if (now_ns <= from_ns)
+		return 0;
+	slot->calls_took_ns += now_ns - from_ns;
+	if (now_ns < from_ns + CALL_LEAST_NS)
+		return 0;
+	struct stretch *stretch = begin_stretch(state, &number);
+
+	if (!stretch)
+		return 0;
+	stretch->ready_ns = from_ns;
+	stretch->thread = task->pid;
+	stretch->process = task->tgid;
+	stretch->prio = task->prio;
+	stretch->syscall = syscall_of(task);
+	stretch->futex_owner = slot->call_owner;
+	stretch->lost = 0;
+	copy_name(stretch->command, task);
+	complete_stretch(stretch, TASK_CALL, now_ns, number);
+	return 0;
+}
+
+/* The thread that runs enters futex(2): who has the lock, where it asks for one with priority inheritance. */
+NEVER_INLINE int note_owner(struct task_slot *slot, void *registers)
+{
+	u64 word = 0, command = 0;
+
+	if (FIELD_EXISTS(((struct pt_regs___futex_x86 *)0)->di)) {
+		bpf_probe_read_kernel(&word, 8, &((struct pt_regs___futex_x86 *)registers)->di);
+		bpf_probe_read_kernel(&command, 8, &((struct pt_regs___futex_x86 *)registers)->si);
+	} else if (FIELD_EXISTS(((struct pt_regs___futex_arm64 *)0)->orig_x0)) {
+		bpf_probe_read_kernel(&word, 8, &((struct pt_regs___futex_arm64 *)registers)->orig_x0);
+		bpf_probe_read_kernel(&command, 8, &((struct pt_regs___futex_arm64 *)registers)->regs[1]);
+	}
+	command &= FUTEX_COMMAND_MASK;
+	if (slot && (command == FUTEX_LOCK_PI || command == FUTEX_LOCK_PI2))
+		bpf_probe_read_user(&slot->call_owner, 4, (void *)word);
+	return 0;
+}
+
 ALWAYS_INLINE u32 state_bits(struct task_struct *task)
 {
 	if (FIELD_EXISTS(((struct task_struct___new *)0)->__state))
@@ -444,6 +551,9 @@ ALWAYS_INLINE void task_leaves(struct cpu_state *state, struct task_slot *slot, 
 			       struct task_struct *previous, struct task_struct *next, bool is_runnable)
 {
 	u64 number;
+
+	if (UNLIKELY(slot->call_ns))
+		note_in_call(state, slot, previous, now_ns);
 	struct stretch *stretch = begin_stretch(state, &number);
 
 	slot->left_ns = now_ns;
@@ -451,6 +561,18 @@ ALWAYS_INLINE void task_leaves(struct cpu_state *state, struct task_slot *slot, 
 	if (!stretch) {
 		slot->lost++;
 		return;
+	}
+	/* Before its other members are written. */
+	bool is_in_call = !is_runnable && KNOWS_REGISTERS && !(previous->flags & PF_KTHREAD);
+	u64 caller = is_in_call ? caller_of(previous, &stretch->ready_ns) : 0;
+
+	stretch->caller = caller;
+	stretch->calls_took_ns = slot->calls_took_ns;
+	stretch->faults_took_ns = slot->faults_took_ns;
+	if (UNLIKELY(slot->in_fault_ns)) {
+		u64 from_ns = slot->in_fault_ns < slot->run_ns ? slot->run_ns : slot->in_fault_ns;
+
+		stretch->faults_took_ns += now_ns - from_ns;
 	}
 	stretch->ready_ns = slot->ready_ns;
 	stretch->expires_ns = slot->woken.expires_ns;
@@ -498,6 +620,8 @@ ALWAYS_INLINE void task_leaves(struct cpu_state *state, struct task_slot *slot, 
 	complete_stretch(stretch, TASK_STRETCH, now_ns, number);
 	slot->faults = 0;
 	slot->fault_ns = 0;
+	slot->faults_took_ns = 0;
+	slot->calls_took_ns = 0;
 	slot->moved_ns = 0;
 	slot->lost = 0;
 	slot->run_ns = 0;

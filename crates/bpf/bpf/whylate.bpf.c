@@ -940,8 +940,11 @@ ALWAYS_INLINE int task_faults(void)
 
 	if (LIKELY(!slot))
 		return 0;
+	u64 now_ns = bpf_ktime_get_ns();
+
 	slot->faults++;
-	slot->fault_ns = bpf_ktime_get_ns();
+	slot->fault_ns = now_ns;
+	slot->in_fault_ns = now_ns;
 	return 0;
 }
 
@@ -958,6 +961,56 @@ SECTION("fentry/do_mem_abort")
 int task_fault_entered(u64 *ctx)
 {
 	return ((struct pt_regs___arm64 *)ctx[2])->pstate & PSTATE_MODE ? 0 : task_faults();
+}
+
+/* Of the fault of a program, and not of the kernel on its behalf. */
+#define FAULT_FLAG_USER 0x40
+
+/* A page fault is over, or begins anew after a sleep. */
+SECTION("fexit/handle_mm_fault")
+int task_fault_over(u64 *ctx)
+{
+	struct task_slot *slot = slot_of((u32)bpf_get_current_pid_tgid());
+
+	if (LIKELY(!slot) || !((u32)ctx[2] & FAULT_FLAG_USER) || !slot->in_fault_ns)
+		return 0;
+	u64 from_ns = slot->in_fault_ns;
+
+	if (from_ns < slot->run_ns)
+		from_ns = slot->run_ns;
+	slot->faults_took_ns += bpf_ktime_get_ns() - from_ns;
+	slot->in_fault_ns = 0;
+	return 0;
+}
+
+/* A thread enters a system call, and leaves it. Attached only while parts of own work are asked for. */
+SECTION("tp_btf/sys_enter")
+int task_enters(u64 *ctx)
+{
+	struct task_slot *slot = slot_of((u32)bpf_get_current_pid_tgid());
+
+	if (LIKELY(!slot))
+		return 0;
+	slot->call_owner = 0;
+	if ((u32)ctx[1] == FUTEX_X86 || (u32)ctx[1] == FUTEX_ARM64)
+		note_owner(slot, (void *)ctx[0]);
+	slot->call_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+SECTION("tp_btf/sys_exit")
+int task_exits(u64 *ctx)
+{
+	struct task_slot *slot = slot_of((u32)bpf_get_current_pid_tgid());
+
+	if (LIKELY(!slot) || !slot->call_ns)
+		return 0;
+	struct cpu_state *state = state_of(bpf_get_smp_processor_id());
+
+	if (state && HELPER_EXISTS(get_current_task_btf))
+		note_in_call(state, slot, bpf_get_current_task_btf(), bpf_ktime_get_ns());
+	slot->call_ns = 0;
+	return 0;
 }
 
 /* A watched task waits, and shall do so on another CPU. */

@@ -57,14 +57,24 @@ impl Object {
     /// Loads and attaches a program; `Ok(Some(reason))` when the kernel does not have its event, or the function at whose
     /// entry it runs.
     pub(crate) fn attach(&mut self, event: Event) -> Result<Option<String>, BpfError> {
-        if let Some(Program::FEntry(program)) = self.ebpf.program_mut(event.function) {
+        let program = self.ebpf.program_mut(event.function);
+        if let Some(program @ (Program::FEntry(_) | Program::FExit(_))) = program {
             let function = event.tracepoint;
             if self.btf.id_by_type_name_kind(function, aya_obj::btf::BtfKind::Func).is_err() {
                 return Ok(Some(format!("this kernel has no function {function}")));
             }
             let unfit = |error: ProgramError| program_error(&error, event);
-            program.load(function, self.btf).map_err(unfit)?;
-            program.attach().map_err(unfit)?;
+            match program {
+                Program::FEntry(program) => {
+                    program.load(function, self.btf).map_err(unfit)?;
+                    program.attach().map_err(unfit)?;
+                }
+                Program::FExit(program) => {
+                    program.load(function, self.btf).map_err(unfit)?;
+                    program.attach().map_err(unfit)?;
+                }
+                _ => return Err(BpfError::program(event.tracepoint, MISSING)),
+            }
             self.attached.push(event);
             return Ok(None);
         }
@@ -196,6 +206,7 @@ impl Object {
             Program::RawTracePoint(program) => program.fd(),
             Program::KProbe(program) => program.fd(),
             Program::FEntry(program) => program.fd(),
+            Program::FExit(program) => program.fd(),
             Program::UProbe(program) => program.fd(),
             _ => return None,
         };

@@ -194,6 +194,10 @@ pub struct Activation {
     pub slept: Wait,
     pub slept_at: Site,
     pub faults: u64,
+    /// What its own work was made of; `None` where that was not recorded.
+    pub work: Option<Divided>,
+    /// System calls in which it ran long without a sleep, in the order of time.
+    pub calls: Vec<LongCall>,
     /// How often it was on another CPU than before.
     pub migrations: u64,
     /// Only its runs and preemptions are known: not when it was woken, nor for what it slept.
@@ -202,6 +206,24 @@ pub struct Activation {
     pub is_after_gap: bool,
     /// It had not ended when the watch did: its last stage goes on.
     pub is_unended: bool,
+}
+
+/// How long a thread ran in its own system calls and page faults.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Divided {
+    pub calls_ns: u64,
+    /// `None` where the kernel does not tell when a page fault ends.
+    pub faults_ns: Option<u64>,
+}
+
+/// A time in which a thread ran in a system call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LongCall {
+    pub call: String,
+    pub from_ns: u64,
+    pub to_ns: u64,
+    /// It waited, without sleeping, for a lock that this thread had on another CPU.
+    pub spins_for: Option<(u32, String)>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -342,11 +364,13 @@ pub struct Site {
     pub object: u64,
     /// A second argument, as whether a sleep is until a moment or for a time.
     pub mode: u64,
+    /// The address in its executable from which the call was made; 0: not known.
+    pub caller: u64,
 }
 
 impl Default for Site {
     fn default() -> Self {
-        Self { call: -2, object: 0, mode: 0 }
+        Self { call: -2, object: 0, mode: 0, caller: 0 }
     }
 }
 

@@ -13,6 +13,7 @@ mod alone;
 mod chain;
 mod convoy;
 mod inversion;
+mod own;
 mod slow_clock;
 mod waits;
 
@@ -41,8 +42,10 @@ pub fn explain(
     for (nth, stage) in activation.stages.iter().enumerate().filter(|(_, stage)| stage.length_ns() > 0) {
         match &stage.what {
             Doing::Blocked { wait, waker } => {
-                let holders = convoy::holders(stage, wakes)
-                    .unwrap_or_else(|| vec![(stage.from_ns, stage.to_ns, blocked(wait, waker))]);
+                let holders = convoy::holders(stage, wakes).unwrap_or_else(|| {
+                    let blame = waits::tried_again(activation, nth).unwrap_or_else(|| blocked(wait, waker));
+                    vec![(stage.from_ns, stage.to_ns, blame)]
+                });
                 for (from_ns, to_ns, blame) in holders {
                     let part = Stage { from_ns, to_ns, ..stage.clone() };
                     all.push(whole(&part, inversion::inverted(blame, &part, activation, recordings)));
@@ -109,19 +112,12 @@ pub fn explain(
                 if is_moved {
                     found.iter_mut().for_each(moved_away);
                 }
-                all.extend(slow_clock::slowed(found, &recording));
+                all.extend(own::without_spins(slow_clock::slowed(found, &recording), activation));
             }
         }
     }
     let mut causes = causes_of(&all, activation.response_ns(), lost);
-    if let Some(own) =
-        causes.iter_mut().find(|cause| cause.kind == Kind::OwnWork).filter(|_| activation.faults > 0)
-    {
-        own.evidence.push(match activation.faults {
-            1 => "1 page fault of its own is a part of it".to_owned(),
-            many => format!("{many} page faults of its own are a part of it"),
-        });
-    }
+    own::divide(&mut causes, &all, activation);
     causes
 }
 

@@ -39,6 +39,8 @@ pub(crate) enum TaskEvent {
     End,
     /// No task: the clock of the CPU `next` has `waker` kHz from now on.
     Frequency,
+    /// It ran in the system call `syscall` from `ready_ns` on; of a futex the owner is in `futex_owner`.
+    Call,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -91,6 +93,10 @@ pub(crate) struct RawSlot {
     pub(crate) ready_ns: u64,
     pub(crate) moved_ns: u64,
     pub(crate) fault_ns: u64,
+    pub(crate) call_ns: u64,
+    pub(crate) in_fault_ns: u64,
+    pub(crate) faults_took_ns: u64,
+    pub(crate) calls_took_ns: u64,
     pub(crate) began: Began,
     pub(crate) faults: u32,
     pub(crate) lost: u32,
@@ -101,13 +107,15 @@ pub(crate) struct RawSlot {
     pub(crate) budget: u8,
     pub(crate) moved_from: u8,
     pub(crate) unused: u8,
+    pub(crate) call_owner: u32,
+    pub(crate) unused_end: u32,
     pub(crate) previous_command: Command,
     /// The last wake-up, and the one after which it runs.
     pub(crate) waking: RawWoken,
     pub(crate) woken: RawWoken,
 }
 
-const _: () = assert!(size_of::<RawSlot>() == 168 && offset_of!(RawSlot, waking) == 88);
+const _: () = assert!(size_of::<RawSlot>() == 208 && offset_of!(RawSlot, waking) == 128);
 
 /// A watched task had a CPU: from one switch to the next. Of tasks that come and go, only who they are and `waker`, the
 /// thread that started it.
@@ -130,6 +138,12 @@ pub(crate) struct RawStretch {
     pub(crate) futex: u64,
     /// The first arguments of the system call in which it fell asleep.
     pub(crate) arguments: [u64; 2],
+    /// Where its program made that call; 0: not known.
+    pub(crate) caller: u64,
+    /// How long it ran in its page faults.
+    pub(crate) faults_took_ns: u64,
+    /// The same in system calls, while they are timed.
+    pub(crate) calls_took_ns: u64,
     pub(crate) kind: TaskEvent,
     pub(crate) thread: u32,
     pub(crate) process: u32,
@@ -170,8 +184,8 @@ pub(crate) struct RawStretch {
     pub(crate) previous_command: Command,
 }
 
-const _: () = assert!(size_of::<RawStretch>() == 232 && offset_of!(RawStretch, kind) == 80);
-const _: () = assert!(offset_of!(RawStretch, command) == 168);
+const _: () = assert!(size_of::<RawStretch>() == 256 && offset_of!(RawStretch, kind) == 104);
+const _: () = assert!(offset_of!(RawStretch, command) == 192);
 
 /// What could not be told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -222,7 +236,7 @@ mod tests {
     #[test]
     fn both_sides_have_the_same_words_for_watched_tasks() {
         let of = |one: &dyn std::fmt::Debug, prefix: &str| format!("{prefix}{one:?}");
-        let events = (0u32..7).map(|it| TaskEvent::try_read_from_bytes(it.as_bytes()).unwrap());
+        let events = (0u32..8).map(|it| TaskEvent::try_read_from_bytes(it.as_bytes()).unwrap());
         assert_eq!(names("task_event"), events.map(|it| of(&it, "Task")).collect::<Vec<_>>());
         let began = (0u32..3).map(|it| Began::try_read_from_bytes(it.as_bytes()).unwrap());
         assert_eq!(names("began"), began.map(|it| of(&it, "Began")).collect::<Vec<_>>());

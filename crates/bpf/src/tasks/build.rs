@@ -10,7 +10,7 @@ use syscalls::Sysno;
 use whylate_core::CpuId;
 use whylate_core::figure::PRIORITY_TOP;
 use whylate_core::recording::Thread;
-use whylate_core::recording::{Activation, Budget, Doing, Site, Stage, Wait, Waker};
+use whylate_core::recording::{Activation, Budget, Divided, Doing, LongCall, Site, Stage, Wait, Waker};
 
 /// An activation with more stages than this is a task that hardly ever sleeps: it is given up.
 const STAGES_MAX: usize = 32_768;
@@ -70,6 +70,8 @@ pub(super) struct Track {
     has_gap: bool,
     /// Marks by which it came since it was given the CPU.
     pub(super) marks: Vec<Come>,
+    /// Long system calls since it was given the CPU.
+    calls: Vec<LongCall>,
 }
 
 /// Where more threads are known, those that have ended are forgotten: a watch may go on for months.
@@ -84,6 +86,12 @@ pub(super) struct Builder {
     pub(super) threads: BTreeMap<u32, Watched>,
     /// Activations of which a part was not seen.
     pub(super) incomplete: u64,
+    /// Since when what own work is made of is recorded, and whether that has the time of page faults.
+    pub(super) divided_from_ns: Option<u64>,
+    pub(super) times_faults: bool,
+    /// Where a thread runs for longer than this without a break, it is to be recorded; whether one did.
+    pub(super) divide_above_ns: Option<u64>,
+    pub(super) has_long_run: bool,
     /// Whether activations go from one mark to another.
     pub(super) marked: bool,
     /// Activations that have ended and were not handed on.
@@ -110,7 +118,7 @@ impl Builder {
     }
 
     /// Takes the next record; what the thread did from its wake-up to the sleep that it ends with.
-    pub(super) fn add(&mut self, cpu: CpuId, raw: &RawStretch, owner: &Owner<'_>) -> Option<Activation> {
+    pub(super) fn add(&mut self, cpu: CpuId, raw: &RawStretch, owner_of: &Owner<'_>) -> Option<Activation> {
         if raw.kind == TaskEvent::Frequency {
             return None;
         }
@@ -122,6 +130,22 @@ impl Builder {
             self.tracks.entry(raw.thread).or_default().marks.push(come);
             return None;
         }
+        if raw.kind == TaskEvent::Call {
+            let owner = Some(raw.futex_owner & FUTEX_TID_MASK).filter(|thread| *thread > 0);
+            let long = LongCall {
+                call: calls::call(raw).map_or_else(|| "a system call".to_owned(), |it| it.name().to_owned()),
+                from_ns: raw.ready_ns,
+                to_ns: raw.end_ns,
+                spins_for: owner.map(|thread| {
+                    (
+                        thread,
+                        owner_name(&self.threads, owner_of, raw.process, thread, true).unwrap_or_default(),
+                    )
+                }),
+            };
+            self.tracks.entry(raw.thread).or_default().calls.push(long);
+            return None;
+        }
         let known = self.threads.entry(raw.thread).or_default();
         *known = Watched {
             process: raw.process,
@@ -130,13 +154,15 @@ impl Builder {
             is_gone: raw.kind == TaskEvent::Gone,
         };
         match raw.kind {
-            TaskEvent::Stretch => self.stretch(cpu, raw, owner),
+            TaskEvent::Stretch => self.stretch(cpu, raw, owner_of),
             // Perhaps another thread had the number before. One that ended in the middle of its work has no response.
             TaskEvent::New | TaskEvent::Gone => {
                 self.tracks.remove(&raw.thread);
                 None
             }
-            TaskEvent::None | TaskEvent::Begin | TaskEvent::End | TaskEvent::Frequency => None,
+            TaskEvent::None | TaskEvent::Begin | TaskEvent::End | TaskEvent::Frequency | TaskEvent::Call => {
+                None
+            }
         }
     }
 
@@ -182,10 +208,8 @@ impl Builder {
             }
         }
         let threads = &self.threads;
-        // It may have ended since.
         let known = |process: u32, thread: u32, is_shared: bool| {
-            let watched = || threads.get(&thread).filter(|it| it.process == process);
-            owner(process, thread, is_shared).or_else(|| watched().map(|it| it.command.clone()))
+            owner_name(threads, owner, process, thread, is_shared)
         };
         let wait = (raw.is_runnable == 0).then(|| wait_of(raw, &known));
         if self.marked {
@@ -195,8 +219,21 @@ impl Builder {
         }
         if let Some(open) = &mut track.open {
             open.faults += u64::from(raw.faults);
+            open.calls.append(&mut track.calls);
+            let is_divided = self.divided_from_ns.is_some_and(|from_ns| open.due_ns >= from_ns);
+            open.work = is_divided.then(|| {
+                let before = open.work.unwrap_or_default();
+                let faults_ns = before.faults_ns.unwrap_or_default() + raw.faults_took_ns;
+                Divided {
+                    calls_ns: before.calls_ns + raw.calls_took_ns,
+                    faults_ns: self.times_faults.then_some(faults_ns),
+                }
+            });
             open.migrations += u64::from(track.cpu.is_some_and(|before| before != cpu));
         }
+        track.calls.clear();
+        let ran_ns = raw.end_ns.saturating_sub(raw.run_ns);
+        self.has_long_run |= raw.run_ns > 0 && self.divide_above_ns.is_some_and(|above_ns| ran_ns > above_ns);
         track.cpu = Some(cpu);
         track.left = Some(Left {
             at_ns: raw.end_ns,
@@ -219,6 +256,18 @@ impl Builder {
             _ => None,
         }
     }
+}
+
+/// The name of a thread, which may have ended since.
+fn owner_name(
+    threads: &BTreeMap<u32, Watched>,
+    owner: &Owner<'_>,
+    process: u32,
+    thread: u32,
+    is_shared: bool,
+) -> Option<String> {
+    let watched = || threads.get(&thread).filter(|it| it.process == process);
+    owner(process, thread, is_shared).or_else(|| watched().map(|it| it.command.clone()))
 }
 
 impl Track {

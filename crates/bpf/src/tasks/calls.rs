@@ -60,7 +60,7 @@ pub(super) fn may_wait_for_work(call: &str) -> bool {
     )
 }
 
-fn call(raw: &RawStretch) -> Option<Sysno> {
+pub(super) fn call(raw: &RawStretch) -> Option<Sysno> {
     u32::try_from(raw.syscall).ok().and_then(|number| Sysno::new(number as usize))
 }
 
@@ -80,7 +80,7 @@ pub(super) fn site(raw: &RawStretch) -> Site {
         "select" | "pselect6" => (first, 0),
         _ => (0, 0),
     };
-    Site { call: raw.syscall, object, mode }
+    Site { call: raw.syscall, object, mode, caller: raw.caller }
 }
 
 /// What the system call was for.

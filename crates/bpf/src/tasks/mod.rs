@@ -60,6 +60,11 @@ const EVENTS: [(&str, Event); 6] = [
     ("clock frequencies", event("frequency", "cpu_frequency")),
 ];
 
+/// The events that tell how long a thread is in system calls, and in page faults. Each system call of every thread takes longer while they
+/// are attached.
+const CALLS: [Event; 2] = [event("task_exits", "sys_exit"), event("task_enters", "sys_enter")];
+const FAULT_OVER: Event = event("task_fault_over", "handle_mm_fault");
+
 /// In place of the event of page faults on arm64, which has none.
 const FAULT_ENTERED: (&str, Event) = (EVENTS[3].0, event("task_fault_entered", "do_mem_abort"));
 
@@ -175,6 +180,26 @@ impl TaskWatch {
         self.builder.rhythms.doubts()
     }
 
+    /// Tells what own work is made of once a thread has run for longer than this. Call it before the first [`Self::poll`].
+    pub fn divide_above(&mut self, above_ns: u64) {
+        self.builder.divide_above_ns = Some(above_ns);
+    }
+
+    /// Tells from now on what the own work of activations is made of: system calls, page faults and the rest.
+    ///
+    /// # Errors
+    /// When the kernel takes no programs any more.
+    pub fn divide_own_work(&mut self) -> Result<(), BpfError> {
+        if self.builder.divided_from_ns.is_some() {
+            return Ok(());
+        }
+        self.builder.times_faults = self.causes.attach(&[FAULT_OVER])?.is_none();
+        let reason = self.causes.attach(&CALLS)?;
+        self.builder.divided_from_ns = Some(if reason.is_none() { clock::now().0 } else { u64::MAX });
+        self.missing.extend(reason.map(|reason| format!("times of system calls: {reason}")));
+        Ok(())
+    }
+
     /// What is not recorded here, with the reason.
     pub fn missing(&self) -> &[String] {
         &self.missing
@@ -263,6 +288,9 @@ impl TaskWatch {
         for (cpu, raw) in &taken {
             self.frequencies.take(host, raw);
             self.builder.take(*cpu, raw, &owner);
+        }
+        if std::mem::take(&mut self.builder.has_long_run) {
+            self.divide_own_work()?;
         }
         self.builder.settle(now_ns, !self.left_alone.is_empty());
         Ok(self.suspension.whole(std::mem::take(&mut self.builder.ended)))

@@ -77,6 +77,8 @@ impl Builder {
                 moved_from: slot.moved_from,
                 fault_ns: slot.fault_ns,
                 faults: slot.faults,
+                faults_took_ns: slot.faults_took_ns,
+                calls_took_ns: slot.calls_took_ns,
                 lost: slot.lost,
                 budget_before: slot.budget,
                 previous: slot.previous,

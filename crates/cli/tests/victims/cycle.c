@@ -4,18 +4,21 @@
  *
  *   cycle KEY=VALUE...
  *     name=TEXT        its name (victim)
- *     release=KIND     how it waits for its work: absolute, relative, timerfd, epoll, signal, pipe, condition
+ *     release=KIND     how it waits for its work: absolute, relative, timerfd, epoll, signal, pipe, condition, socket, eventfd, word
+ *     jitter=US        each period is longer by a random time of up to that (0)
  *     middle=KIND      where it sleeps in the middle: none, rwlock, mutex, inherit, semaphore, condition, pipe, write, fcntl, flock, pause, until,
- *                      socket, faults, file
+ *                      socket, faults, trim, locked, bulk, file, eventfd, word (a futex that it also wakes), same (where it waits for its work); KIND+KIND for several
  *     every=N          in one of N cycles (10); hold=US for so long (4000)
  *     period=US (5000) work=US on each side of that (100) cycles=N (400) cpu=N priority=N (50; 0: ordinary)
  *     thief=US         another thread of higher priority takes the CPU for so long at times (0)
+ *     helper=1         reads of the thread are in one function, which is called from several places
  *     marks=1          calls cycle_begin and cycle_end
  * The last line that it prints: name thread cycles max_ns, then the ns of each cycle, in their order.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
@@ -25,6 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -37,8 +41,10 @@
 #define CYCLES_MAX 100000
 #define FAULT_PAGES 2048
 
-static const char *name = "victim", *release = "absolute", *middle = "none";
-static long every = 10, hold_us = 4000, period_us = 5000, work_us = 100, cycles = 400, cpu = -1, priority = 50, thief_us, marks;
+static const char *name = "victim", *release = "absolute", *middles = "none";
+/* The one of `middles` that is on. */
+static char middle[32] = "none";
+static long every = 10, hold_us = 4000, period_us = 5000, work_us = 100, cycles = 400, cpu = -1, priority = 50, thief_us, marks, jitter_us, helper;
 static uint64_t took_ns[CYCLES_MAX];
 static volatile int is_over;
 
@@ -46,8 +52,8 @@ static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER, inherit, paper = PTHREAD_MUTEX_INITIALIZER, job = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t answer = PTHREAD_COND_INITIALIZER, arrival = PTHREAD_COND_INITIALIZER;
 static sem_t semaphore, asked, held;
-static int question[2], reply[2], full[2], pair[2], arrivals[2], lock_file, other_lock_file;
-static int has_answer, jobs;
+static int question[2], reply[2], full[2], pair[2], arrivals[2], streams[2], lock_file, other_lock_file, answers_event, arrivals_event;
+static int has_answer, jobs, answer_word, job_word;
 static char path[64];
 
 static uint64_t now_ns(void)
@@ -93,6 +99,11 @@ static void is(const char *called, long at_priority, long at_cpu)
 		pthread_setschedparam(pthread_self(), SCHED_FIFO, &parameter);
 }
 
+static int is_release(const char *kind)
+{
+	return !strcmp(release, kind);
+}
+
 static int is_middle(const char *kind)
 {
 	return !strcmp(middle, kind);
@@ -106,6 +117,61 @@ __attribute__((noinline)) void cycle_begin(void)
 __attribute__((noinline)) void cycle_end(void)
 {
 	__asm__ volatile("");
+}
+
+static long futex(int *word, int command, int value)
+{
+	return syscall(SYS_futex, word, command | FUTEX_PRIVATE_FLAG, value, 0, 0, 0);
+}
+
+static void take_word(int *word)
+{
+	int was;
+
+	while (!(was = __atomic_load_n(word, __ATOMIC_SEQ_CST)) || !__atomic_compare_exchange_n(word, &was, was - 1, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+		if (!was)
+			futex(word, FUTEX_WAIT, 0);
+}
+
+static void give_word(int *word)
+{
+	__atomic_add_fetch(word, 1, __ATOMIC_SEQ_CST);
+	futex(word, FUTEX_WAKE, 1);
+}
+
+__attribute__((noinline)) static long read_some(int file, void *to, unsigned long bytes)
+{
+	long got = read(file, to, bytes);
+
+	__asm__ volatile("" : "+r"(got));
+	return got;
+}
+
+/* A piece of work comes. */
+static int arrive(void)
+{
+	char byte = 0;
+
+	if (is_release("pipe"))
+		return write(arrivals[1], &byte, 1) < 0;
+	if (is_release("socket"))
+		return send(streams[1], &byte, 1, 0) < 0;
+	if (is_release("eventfd"))
+		return eventfd_write(arrivals_event, 1);
+	if (is_release("word")) {
+		give_word(&job_word);
+		return 0;
+	}
+	pthread_mutex_lock(&job);
+	jobs++;
+	pthread_cond_signal(&arrival);
+	pthread_mutex_unlock(&job);
+	return 0;
+}
+
+static int brings_work(void)
+{
+	return is_release("pipe") || is_release("condition") || is_release("socket") || is_release("eventfd") || is_release("word");
 }
 
 /* Asked by the victim, it takes the lock, says so, and lets it go after the time; or answers after it. */
@@ -160,6 +226,13 @@ static void *holder(void *unused)
 		} else if (is_middle("socket")) {
 			if (send(pair[1], &byte, 1, 0) < 0)
 				return 0;
+		} else if (is_middle("eventfd")) {
+			eventfd_write(answers_event, 1);
+		} else if (is_middle("word")) {
+			give_word(&answer_word);
+		} else if (is_middle("same")) {
+			if (arrive())
+				return 0;
 		} else if (is_middle("write")) {
 			for (int i = 0; i < 17; i++) {
 				if (read(full[0], bytes, sizeof(bytes)) < 0)
@@ -171,22 +244,15 @@ static void *holder(void *unused)
 
 static void *producer(void *unused)
 {
-	char byte = 0;
+	unsigned seed = 5 + getpid();
 	uint64_t next_ns = now_ns();
 
 	is("producer", priority ? priority + 2 : 0, cpu >= 0 ? 1 - cpu : -1);
 	while (!is_over) {
-		next_ns += period_us * 1000;
+		next_ns += period_us * 1000 + (jitter_us ? rand_r(&seed) % (jitter_us * 1000) : 0);
 		sleep_until(next_ns);
-		if (!strcmp(release, "pipe")) {
-			if (write(arrivals[1], &byte, 1) < 0)
-				return 0;
-		} else {
-			pthread_mutex_lock(&job);
-			jobs++;
-			pthread_cond_signal(&arrival);
-			pthread_mutex_unlock(&job);
-		}
+		if (arrive())
+			return 0;
 	}
 	return unused;
 }
@@ -203,12 +269,27 @@ static void *thief(void *unused)
 	return unused;
 }
 
+static int taken;
+
+static void await_job(void)
+{
+	pthread_mutex_lock(&job);
+	while (taken == jobs)
+		pthread_cond_wait(&arrival, &job);
+	taken++;
+	pthread_mutex_unlock(&job);
+}
+
 static void in_the_middle(void)
 {
 	char byte = 0;
 	static char bytes[65536];
 	struct flock range = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-	int asks = !is_middle("none") && !is_middle("pause") && !is_middle("until") && !is_middle("faults") && !is_middle("file");
+	static const char *alone[] = { "none", "pause", "until", "faults", "trim", "locked", "bulk", "file" };
+	int asks = !is_middle("same") || brings_work();
+
+	for (unsigned kind = 0; kind < sizeof(alone) / sizeof(alone[0]); kind++)
+		asks &= !is_middle(alone[kind]);
 
 	if (is_middle("write") && write(full[1], bytes, sizeof(bytes)) < 0)
 		return;
@@ -238,10 +319,32 @@ static void in_the_middle(void)
 		has_answer = 0;
 		pthread_mutex_unlock(&paper);
 	} else if (is_middle("pipe")) {
-		if (read(reply[0], &byte, 1) < 0)
+		if ((helper ? read_some(reply[0], &byte, 1) : read(reply[0], &byte, 1)) < 0)
 			return;
 	} else if (is_middle("socket")) {
 		recv(pair[0], &byte, 1, 0);
+	} else if (is_middle("eventfd")) {
+		eventfd_t events;
+
+		eventfd_read(answers_event, &events);
+	} else if (is_middle("word")) {
+		take_word(&answer_word);
+		futex(&answer_word, FUTEX_WAKE, 1);
+	} else if (is_middle("same")) {
+		if (is_release("absolute"))
+			sleep_until(now_ns() + hold_us * 1000);
+		else if (is_release("pipe"))
+			asks = (helper ? read_some(arrivals[0], &byte, 1) : read(arrivals[0], &byte, 1)) == 1;
+		else if (is_release("socket"))
+			recv(streams[0], &byte, 1, 0);
+		else if (is_release("eventfd"))
+			asks = read(arrivals_event, bytes, 8) == 8;
+		else if (is_release("word"))
+			take_word(&job_word);
+		else if (is_release("condition"))
+			await_job();
+		else
+			usleep(hold_us);
 	} else if (is_middle("write")) {
 		if (write(full[1], bytes, 4096) < 0)
 			return;
@@ -259,6 +362,23 @@ static void in_the_middle(void)
 	} else if (is_middle("file")) {
 		if (write(lock_file, bytes, 65536) < 0 || fsync(lock_file) || lseek(lock_file, 0, SEEK_SET))
 			return;
+	} else if (is_middle("trim")) {
+		char *pages = mmap(0, FAULT_PAGES * 4096ul, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+		for (int i = 0; i < 4; i++)
+			madvise(pages, FAULT_PAGES * 4096ul, i % 2 ? MADV_POPULATE_WRITE : MADV_DONTNEED);
+		munmap(pages, FAULT_PAGES * 4096ul);
+	} else if (is_middle("locked")) {
+		mlockall(MCL_FUTURE);
+		munmap(mmap(0, FAULT_PAGES * 4096ul, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), FAULT_PAGES * 4096ul);
+		munlockall();
+	} else if (is_middle("bulk")) {
+		static char blocks[2 << 20];
+		int zeros = open("/dev/zero", O_RDONLY);
+
+		for (int i = 0; i < 32; i++)
+			asks |= read(zeros, blocks, sizeof(blocks)) > 0;
+		close(zeros);
 	} else if (is_middle("faults")) {
 		char *pages = mmap(0, FAULT_PAGES * 4096ul, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
@@ -273,7 +393,7 @@ static void *victim(void *unused)
 {
 	unsigned seed = 3 + getpid();
 	uint64_t next_ns, begin_ns;
-	int timer = timerfd_create(CLOCK_MONOTONIC, 0), poll = epoll_create1(0), taken = 0;
+	int timer = timerfd_create(CLOCK_MONOTONIC, 0), poll = epoll_create1(0);
 	struct epoll_event event = { .events = EPOLLIN };
 	sigset_t signals;
 	timer_t signaller;
@@ -286,7 +406,7 @@ static void *victim(void *unused)
 	struct itimerspec times = { .it_value = at(next_ns), .it_interval = at(period_us * 1000) };
 
 	timerfd_settime(timer, TFD_TIMER_ABSTIME, &times, 0);
-	if (!strcmp(release, "signal")) {
+	if (is_release("signal")) {
 		struct sigevent notice = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGRTMIN };
 
 		notice._sigev_un._tid = gettid();
@@ -298,43 +418,56 @@ static void *victim(void *unused)
 		char byte;
 
 		begin_ns = 0;
-		if (!strcmp(release, "absolute")) {
+		if (is_release("absolute")) {
 			sleep_until(next_ns);
 			begin_ns = next_ns;
-			next_ns += period_us * 1000;
+			next_ns += period_us * 1000 + (jitter_us ? rand_r(&seed) % (jitter_us * 1000) : 0);
 			while (next_ns < now_ns())
 				next_ns += period_us * 1000;
-		} else if (!strcmp(release, "relative")) {
-			usleep(period_us);
-		} else if (!strcmp(release, "timerfd")) {
+		} else if (is_release("relative")) {
+			usleep(period_us + (jitter_us ? rand_r(&seed) % jitter_us : 0));
+		} else if (is_release("timerfd")) {
 			if (read(timer, &expired, sizeof(expired)) < 0)
 				break;
-		} else if (!strcmp(release, "epoll")) {
+		} else if (is_release("epoll")) {
 			epoll_wait(poll, &event, 1, -1);
 			if (read(timer, &expired, sizeof(expired)) < 0)
 				break;
-		} else if (!strcmp(release, "signal")) {
+		} else if (is_release("signal")) {
 			int signal;
 
 			sigwait(&signals, &signal);
-		} else if (!strcmp(release, "pipe")) {
-			if (read(arrivals[0], &byte, 1) < 0)
+		} else if (is_release("pipe")) {
+			if ((helper ? read_some(arrivals[0], &byte, 1) : read(arrivals[0], &byte, 1)) < 0)
 				break;
+		} else if (is_release("socket")) {
+			if (recv(streams[0], &byte, 1, 0) < 0)
+				break;
+		} else if (is_release("eventfd")) {
+			if (read(arrivals_event, &expired, sizeof(expired)) < 0)
+				break;
+		} else if (is_release("word")) {
+			take_word(&job_word);
 		} else {
-			pthread_mutex_lock(&job);
-			while (taken == jobs)
-				pthread_cond_wait(&arrival, &job);
-			taken = jobs;
-			pthread_mutex_unlock(&job);
+			await_job();
 		}
 		if (!begin_ns)
 			begin_ns = now_ns();
 		if (marks)
 			cycle_begin();
 		spin(work_us);
-		if (rand_r(&seed) % every == 0)
-			in_the_middle();
-		spin(work_us);
+		if (rand_r(&seed) % every == 0) {
+			for (const char *next = middles; next;) {
+				const char *end = strchr(next, '+');
+
+				snprintf(middle, sizeof(middle), "%.*s", end ? (int)(end - next) : 31, next);
+				in_the_middle();
+				spin(work_us);
+				next = end ? end + 1 : 0;
+			}
+		} else {
+			spin(work_us);
+		}
 		if (marks)
 			cycle_end();
 		took_ns[cycle] = now_ns() - begin_ns;
@@ -359,9 +492,10 @@ int main(int count, char **words)
 		long *number;
 		const char **text;
 	} keys[] = {
-		{ "name", 0, &name }, { "release", 0, &release }, { "middle", 0, &middle }, { "every", &every, 0 },
+		{ "name", 0, &name }, { "release", 0, &release }, { "middle", 0, &middles }, { "every", &every, 0 },
 		{ "hold", &hold_us, 0 }, { "period", &period_us, 0 }, { "work", &work_us, 0 }, { "cycles", &cycles, 0 },
 		{ "cpu", &cpu, 0 }, { "priority", &priority, 0 }, { "thief", &thief_us, 0 }, { "marks", &marks, 0 },
+		{ "jitter", &jitter_us, 0 }, { "helper", &helper, 0 },
 	};
 	pthread_t threads[4];
 	pthread_mutexattr_t attributes;
@@ -399,11 +533,13 @@ int main(int count, char **words)
 	lock_file = open(path, O_RDWR | O_CREAT, 0600);
 	other_lock_file = open(path, O_RDWR);
 	unlink(path);
-	if (pipe(question) || pipe(reply) || pipe(full) || pipe(arrivals) || socketpair(AF_UNIX, SOCK_DGRAM, 0, pair))
+	if (pipe(question) || pipe(reply) || pipe(full) || pipe(arrivals) || socketpair(AF_UNIX, SOCK_DGRAM, 0, pair) || socketpair(AF_UNIX, SOCK_STREAM, 0, streams))
 		return 1;
+	answers_event = eventfd(0, 0);
+	arrivals_event = eventfd(0, EFD_SEMAPHORE);
 	fcntl(full[1], F_SETPIPE_SZ, 65536);
 	pthread_create(&threads[started++], 0, holder, 0);
-	if (!strcmp(release, "pipe") || !strcmp(release, "condition"))
+	if (brings_work())
 		pthread_create(&threads[started++], 0, producer, 0);
 	if (thief_us)
 		pthread_create(&threads[started++], 0, thief, 0);

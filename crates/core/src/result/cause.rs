@@ -31,9 +31,37 @@ pub struct Cause {
     /// The evidence for it; empty for `unattributed`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<String>,
+    /// What a task's own work was made of, the largest part first, as far as that was recorded; empty for other kinds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<CausePart>,
     /// The evidence that the answer was made from, where a trace of the spike was kept; otherwise empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<CauseSource>,
+}
+
+/// A part of a task's own work.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CausePart {
+    pub part: PartKind,
+    /// The name of the system call.
+    pub call: Option<String>,
+    /// How many calls or page faults.
+    pub count: Option<u64>,
+    /// How long the task ran in it; absent where that is not recorded.
+    pub ns: Option<u64>,
+}
+
+/// What a part of a task's own work is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PartKind {
+    /// A system call in which the task ran for at least 10 us at a time; without a name all others together.
+    SystemCall,
+    /// Page faults of its program.
+    PageFaults,
+    /// User mode, and page faults whose time is not recorded.
+    User,
 }
 
 /// A kind of evidence.
@@ -62,6 +90,9 @@ impl CauseSource {
     }
 }
 
+/// A cause that is no surer than this is a guess.
+const GUESS: f64 = 0.1;
+
 impl Cause {
     /// A cause of that kind of which nothing else is known yet.
     pub fn new(kind: CauseKind) -> Self {
@@ -76,6 +107,7 @@ impl Cause {
             share: None,
             confidence: None,
             evidence: Vec::new(),
+            parts: Vec::new(),
             sources: Vec::new(),
         }
     }
@@ -216,9 +248,15 @@ pub enum CauseClass {
 
 impl Cause {
     /// What was done, by whom, in which function: `irq/45-nvkm (thread 489) kept interrupts off in unarm`.
+    ///
+    /// A cause that is hardly more than a guess is called one.
     pub fn sentence(&self) -> String {
         let filled = self.kind.sentences().iter().find_map(|sentence| self.filled(sentence));
-        filled.unwrap_or_else(|| self.kind.meaning().to_owned())
+        let sentence = filled.unwrap_or_else(|| self.kind.meaning().to_owned());
+        if self.confidence.is_some_and(|confidence| confidence <= GUESS) {
+            return format!("what was recorded does not explain it; one guess: {sentence}");
+        }
+        sentence
     }
 
     /// Fills in `{actor|default}`, `{who}` (the actor without its thread), `{function}` and `{place}` (` in function`,

@@ -33,7 +33,7 @@ mod tracing;
 mod treat;
 
 pub use bisect::{BISECT_FORMAT, BisectGroup, BisectOutcome, BisectResult};
-pub use cause::{Cause, CauseClass, CauseKind, CauseSource};
+pub use cause::{Cause, CauseClass, CauseKind, CausePart, CauseSource, PartKind};
 pub use check::{CHECK_FORMAT, CheckResult, Evidence, Finding, Severity, Theme};
 pub use compare::{
     COMPARE_FORMAT, CauseChange, CauseDifference, CompareOutcome, CompareResult, CompareSide, FactDifference,

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::segments::{Segment, Thread};
-use whylate_core::recording::{Budget, Waker};
+use whylate_core::recording::{Budget, Object, Waker};
 use whylate_testing::says;
 
 const TASK: u32 = 5;
@@ -254,4 +254,24 @@ fn stages_alone_give_causes_of_the_whole_response_without_an_actor() {
     assert!((shares - 1.0).abs() < 1e-9 && causes.len() == 2, "{causes:?}");
     assert!(causes.iter().any(|cause| cause.kind == Kind::Unattributed), "{causes:?}");
     assert!(causes.iter().all(|cause| cause.actor.is_none() && cause.confidence.is_none_or(|it| it < 0.9)));
+}
+
+#[test]
+fn a_wait_with_timeouts_is_of_the_thread_that_ends_the_last_one() {
+    let word = |address| Wait::Inside { call: "futex".to_owned(), object: Object::Word(address) };
+    let slept =
+        |from_ns, to_ns, address, waker| stage(from_ns, to_ns, Doing::Blocked { wait: word(address), waker });
+    let burner = || Waker::Thread(9, "burner".to_owned());
+    let tries = |last| {
+        vec![
+            slept(1_000_000, 6_000_000, 0x100, Waker::Timer),
+            slept(6_000_000, 8_000_000, last, burner()),
+            stage(8_000_000, 8_100_000, Doing::Running),
+        ]
+    };
+    let found = causes(&activation(40, tries(0x108)), &[]);
+    assert_eq!((found[0].kind, found[0].actor.as_deref()), (Kind::Wait, Some("burner")));
+    assert!(share(&found, Kind::Wait) > 0.9 && found[0].confidence < Some(0.8), "{found:#?}");
+    let other = causes(&activation(40, tries(0x900)), &[]);
+    assert_eq!((other[0].kind, other[0].actor.as_deref()), (Kind::Wait, None));
 }

@@ -4,8 +4,11 @@ use crate::blame::piece::{Blame, may_run_before};
 use crate::confidence::{self, CONCLUDED, LIKELY, POSSIBLE, STATED};
 use crate::segments::{Surroundings, Thread, throttled};
 use whylate_core::figure;
-use whylate_core::recording::{Wait, Waker};
+use whylate_core::recording::{Activation, Doing, Object, Stage, Wait, Waker};
 use whylate_core::result::CauseKind as Kind;
+
+/// The words of one condition variable lie side by side, and its waits alternate between them.
+const SAME_OBJECT_BYTES: u64 = 16;
 
 /// The thread that had the CPU while the task, of that priority, could run.
 pub(super) fn behind(
@@ -70,6 +73,31 @@ pub(super) fn blocked(wait: &Wait, waker: &Waker) -> Blame {
         Wait::Work(Some(call)) => slept(call, "", waker),
         Wait::Work(None) | Wait::Unknown => Blame::unattributed(),
     }
+}
+
+/// A wait for a word that ended with its timeout, and was begun again until a thread ended it: as for the lock of an interpreter, whose
+/// waiters look every few milliseconds. `nth`: of the stages.
+pub(super) fn tried_again(activation: &Activation, nth: usize) -> Option<Blame> {
+    let word = |stage: &Stage| match &stage.what {
+        Doing::Blocked { wait: Wait::Inside { call, object: Object::Word(address) }, waker } => {
+            Some((call.clone(), address / SAME_OBJECT_BYTES, waker.clone()))
+        }
+        _ => None,
+    };
+    let (call, address, waker) = word(activation.stages.get(nth)?)?;
+    if waker != Waker::Timer {
+        return None;
+    }
+    let mut later =
+        activation.stages[nth + 1..].iter().filter_map(word).filter(|(_, other, _)| *other == address);
+    let (pid, command) = later.find_map(|(_, _, waker)| match waker {
+        Waker::Thread(pid, command) => Some((pid, command)),
+        _ => None,
+    })?;
+    let evidence = format!(
+        "it slept in {call} with a timeout, and again for the same object until {command} woke it, which may not have had it all the time"
+    );
+    Some(Blame::new(Kind::Wait, LIKELY, evidence).named(Some((call, Vec::new()))).thread(&command, pid))
 }
 
 /// With the thread that ended the wait: who lets go of a lock of the kernel, as that of the process's memory (`mmap_lock`), wakes the

@@ -16,6 +16,7 @@ use crate::window::Window;
 use std::cell::OnceCell;
 use whylate_core::figure::{self, of_kernel, scheduled};
 use whylate_core::result::CauseKind;
+use whylate_trace::event::EventKind;
 use whylate_trace::reader::Reader;
 
 /// Leaving the first state behind polling takes less than this.
@@ -300,6 +301,22 @@ impl Labeller<'_> {
         self.behind_thread(who, span, length_ns, taken_off, asked)
     }
 
+    /// Whether an event at one of the ends of a span says that no reschedule was requested: other than a wake-up, which is before the
+    /// request, and a switch, which is after it.
+    fn is_seen_alive(&self, span: &Span) -> bool {
+        let events =
+            || [span.events.0, span.events.1].into_iter().filter_map(|place| self.window.events.get(place));
+        let cpu = events().next().map(|event| event.cpu);
+        events().any(|event| {
+            let asked = event.context.need_resched || event.context.need_resched_lazy;
+            let tells = !matches!(
+                event.kind,
+                EventKind::Switch { .. } | EventKind::Waking { .. } | EventKind::Wakeup { .. }
+            );
+            Some(event.cpu) == cpu && tells && !asked
+        })
+    }
+
     fn behind_thread(&self, who: Who, span: &Span, length_ns: u64, taken_off: bool, asked: bool) -> Label {
         use CauseKind::{Migration, PreemptOff, Thread, Throttled};
         let state = &span.state;
@@ -341,6 +358,12 @@ impl Labeller<'_> {
             (Some(_), Some(_))
                 if !asked && length_ns > THROTTLED_LEAST_NS && state.preempt_off == Knowledge::Not =>
             {
+                if self.is_seen_alive(span) {
+                    let reason = "a thread ran on whose priority is lower before and after, and events in that time show that the kernel \
+                                  did not ask it to make room: its priority was higher meanwhile (sched_setscheduler), or real-time \
+                                  throttling held the task back";
+                    return by(Thread, "runs; its priority is not known then", POSSIBLE, reason);
+                }
                 let reason =
                     "a thread of lower priority ran, and no reschedule was requested: real-time throttling";
                 by(Throttled, "runs; the task is throttled", FAINT, reason)

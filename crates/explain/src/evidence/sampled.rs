@@ -12,10 +12,15 @@ use whylate_trace::event::NoiseSource;
 use whylate_trace::reader::Reader;
 
 /// The verdict on a sample that says itself what it was; `None` for the others.
-pub(crate) fn judge(late: &Late, window: &Window, reader: &dyn Reader) -> Option<Judgement> {
+pub(crate) fn judge(
+    late: &Late,
+    window: &Window,
+    reader: &dyn Reader,
+    is_virtual: bool,
+) -> Option<Judgement> {
     let judgement = match late.kind {
-        LateKind::Hwlat(sample) => hwlat(late, sample),
-        LateKind::Noises { runtime_ns, counts } => noises(late, runtime_ns, counts),
+        LateKind::Hwlat(sample) => hwlat(late, sample, is_virtual),
+        LateKind::Noises { runtime_ns, counts } => noises(late, runtime_ns, counts, is_virtual),
         LateKind::Noise(source) => noise(late, source, reader),
         _ => return None,
     };
@@ -34,16 +39,20 @@ pub(crate) fn judge(late: &Late, window: &Window, reader: &dyn Reader) -> Option
 }
 
 /// The osnoise tracer looks with interrupts on and counts what interrupts it: a gap in which nothing did.
-pub(crate) fn provably_hardware(judgement: &mut Judgement, late: &Late) {
+pub(crate) fn provably_hardware(judgement: &mut Judgement, late: &Late, is_virtual: bool) {
     let reason = "interrupts were on, and the tracer counted nothing of the kernel in the gap";
-    let found =
-        of_one(whole(CauseKind::Hardware, late, CONCLUDED, reason), late, "nothing of the kernel ran");
+    let found = of_one(below_kernel(late, is_virtual, reason), late, "nothing of the kernel ran");
     *judgement = Judgement { evidence: std::mem::take(&mut judgement.evidence), ..found };
 }
 
-fn hwlat(late: &Late, sample: HwlatSample) -> Judgement {
+/// Something below the kernel had the CPU: in a virtual machine its hypervisor, which is there for sure, before the hardware.
+fn below_kernel(late: &Late, is_virtual: bool, reason: &str) -> Cause {
+    whole(if is_virtual { CauseKind::HostStall } else { CauseKind::Hardware }, late, CONCLUDED, reason)
+}
+
+fn hwlat(late: &Late, sample: HwlatSample, is_virtual: bool) -> Judgement {
     let reason = "the tracer looked with interrupts off, so that nothing of the kernel but an NMI could run";
-    let cause = whole(CauseKind::Hardware, late, CONCLUDED, reason);
+    let cause = below_kernel(late, is_virtual, reason);
     let mut judgement = of_one(cause, late, "nothing of the kernel could run");
     if let Some(nmi_ns) = sample.nmi_ns.filter(|nmi_ns| *nmi_ns > 0) {
         let share = (nmi_ns as f64 / late.latency_ns().max(1) as f64).min(1.0);
@@ -59,15 +68,15 @@ fn hwlat(late: &Late, sample: HwlatSample) -> Judgement {
 }
 
 /// The table counts who made noise in a second, and does not say who made the largest.
-fn noises(late: &Late, runtime_ns: u64, counts: [u64; 5]) -> Judgement {
+fn noises(late: &Late, runtime_ns: u64, counts: [u64; 5], is_virtual: bool) -> Judgement {
     let [hardware, nmi, irq, softirq, thread] = counts;
     let what = format!(
         "the largest noise of {} ms; noises in that time: hardware {hardware}, NMI {nmi}, irq {irq}, softirq {softirq}, \
          thread {thread}",
         runtime_ns / 1_000_000
     );
-    let sources =
-        [CauseKind::Hardware, CauseKind::Nmi, CauseKind::Irq, CauseKind::Softirq, CauseKind::Thread];
+    let below = if is_virtual { CauseKind::HostStall } else { CauseKind::Hardware };
+    let sources = [below, CauseKind::Nmi, CauseKind::Irq, CauseKind::Softirq, CauseKind::Thread];
     let mut seen = sources.into_iter().zip(counts).filter(|(_, count)| *count > 0);
     let cause = match (seen.next(), seen.next()) {
         (Some((kind, _)), None) => {

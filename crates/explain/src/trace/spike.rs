@@ -32,7 +32,8 @@ pub(crate) fn explain(
     }
     let reader: &dyn Reader = reader;
     let late = &at_its_clock(late, &window);
-    let judgement = sampled::judge(late, &window, reader).or_else(|| judged(late, &window, reader, options));
+    let judgement = sampled::judge(late, &window, reader, options.is_virtual == Some(true))
+        .or_else(|| judged(late, &window, reader, options));
     let Some(mut judgement) = judgement else { return Ok(None) };
     lower_confidence(&mut judgement.cause, late, &window);
     let facts = &reader.info().facts;
@@ -133,7 +134,7 @@ fn judged(late: &Late, window: &Window, reader: &dyn Reader, options: &Options) 
         }
     }
     if let LateKind::NoiseGap { interference: 0 } = late.kind {
-        sampled::provably_hardware(&mut judgement, late);
+        sampled::provably_hardware(&mut judgement, late, options.is_virtual == Some(true));
     }
     Some(judgement)
 }

@@ -3,7 +3,7 @@
 use crate::script::Script;
 use whylate_core::result::{CauseKind, ExpectedFrom, ExplainResult, ExplainedSpike};
 use whylate_core::{CpuId, Warning};
-use whylate_explain::{KeptMoment, explain_kept};
+use whylate_explain::{KeptMoment, Options, explain, explain_kept};
 
 /// A task sleeps until `due` us; code with interrupts off, which `function` switches off from `from` to `to` us, keeps its
 /// timer and the task from running.
@@ -92,6 +92,44 @@ fn a_task_that_is_kept_from_going_to_sleep_waits_for_no_timer() {
     let result = explained(lines, &KeptMoment { latency_ns: 40_000, ..MOMENT });
     let spike = only_spike(&result);
     assert_eq!((spike.expected_from, spike.expected_ns), (ExpectedFrom::Timer, 3_987_000));
+}
+
+/// A thread raises its own priority, of which no event tells, and lowers it again.
+#[test]
+fn a_thread_that_the_kernel_does_not_ask_to_make_room_is_named_whatever_its_priority_is_before_and_after() {
+    let lines = |ticks: &str| {
+        format!(
+            "100 1 whylate-7 d...... timer_start 1000
+             110 1 whylate-7 d...2.. switch whylate-7:4 S > climber-9:120
+             1001 1 climber-9 d..h... vec local_timer
+             1002 1 climber-9 d..h... expire 1002
+             1003 1 climber-9 d..h1.. waking whylate-7:4 1
+             1004 1 climber-9 d..h2.. wakeup whylate-7:4 1
+             1006 1 climber-9 d..h... vecx local_timer
+             {ticks}
+             4024 1 climber-9 d...2.. switch climber-9:120 R > whylate-7:4"
+        )
+    };
+    let seen = explained(
+        &lines("2500 1 climber-9 d..h... vec local_timer\n2504 1 climber-9 d..h... vecx local_timer"),
+        &MOMENT,
+    );
+    let cause = &only_spike(&seen).cause;
+    assert_eq!((cause.kind, cause.actor.as_deref()), (CauseKind::Thread, Some("climber")));
+    assert!(cause.confidence.is_some_and(|sure| (0.5..0.7).contains(&sure)), "{cause:?}");
+}
+
+/// Where the hypervisor is known to be there, what happened below the kernel is its doing before it is the hardware's.
+#[test]
+fn below_the_kernel_of_a_guest_is_its_host() {
+    let kind = |is_virtual, lines: &str| {
+        let options = Options { is_virtual: Some(is_virtual), ..Options::default() };
+        let result = explain(&mut Script::new(lines), &options).unwrap();
+        only_spike(&result).cause.kind
+    };
+    for lines in ["9000 0 hwlatd-9 d...... hwlat 4000 300", "9000 0 osnoise/0-9 ....... gap 8000 900 0"] {
+        assert_eq!([true, false].map(|it| kind(it, lines)), [CauseKind::HostStall, CauseKind::Hardware]);
+    }
 }
 
 #[test]

@@ -17,6 +17,8 @@ pub(crate) struct CauseRow {
     rank: u32,
     cause: Cause,
     evidence: String,
+    /// As JSON.
+    parts: Option<String>,
     lost: u64,
 }
 
@@ -39,6 +41,7 @@ impl Table for CauseRow {
         Plain "confidence" row.cause.confidence,
         Dictionary "evidence" row.evidence,
         Dictionary "lost" row.lost,
+        Dictionary "parts" row.parts,
     ];
 }
 
@@ -50,7 +53,9 @@ impl Record for SpikeCauses {
             (0..).zip(&spike.causes).map(move |(rank, cause)| {
                 let Self { cpu, at_ns, latency_ns, lost, .. } = *spike;
                 let (cause, evidence) = (cause.clone(), cause.evidence.join("\n"));
-                (Arc::clone(key), CauseRow { cpu, at_ns, latency_ns, rank, cause, evidence, lost })
+                let parts =
+                    (!cause.parts.is_empty()).then(|| serde_json::to_string(&cause.parts).ok()).flatten();
+                (Arc::clone(key), CauseRow { cpu, at_ns, latency_ns, rank, cause, evidence, parts, lost })
             })
         });
         rows.collect()
@@ -59,9 +64,10 @@ impl Record for SpikeCauses {
     fn from_rows(rows: Vec<Keyed<CauseRow, RowKey>>) -> Vec<Keyed<Self, RowKey>> {
         let mut spikes: Vec<Keyed<Self, RowKey>> = Vec::new();
         for (key, row) in rows {
-            let CauseRow { cpu, at_ns, latency_ns, lost, rank, evidence, cause } = row;
+            let CauseRow { cpu, at_ns, latency_ns, lost, rank, evidence, parts, cause } = row;
             let evidence = evidence.split('\n').filter(|line| !line.is_empty()).map(str::to_owned);
-            let cause = Cause { evidence: evidence.collect(), ..cause };
+            let parts = parts.and_then(|parts| serde_json::from_str(&parts).ok()).unwrap_or_default();
+            let cause = Cause { evidence: evidence.collect(), parts, ..cause };
             let same = |(known, spike): &&mut Keyed<Self, RowKey>| {
                 *known == key && (spike.cpu, spike.at_ns) == (cpu, at_ns)
             };

@@ -12,7 +12,7 @@ mod find;
 use super::calls;
 use find::{Found, Wake, find};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use whylate_core::recording::{Activation, Doing, Site, Stage, Wait};
+use whylate_core::recording::{Activation, Divided, Doing, Site, Stage, Wait};
 
 /// The most ends of sleeps from which a rhythm is found.
 const WAKES_MAX: usize = 48;
@@ -444,6 +444,11 @@ fn join(open: &mut Activation, part: Activation) {
         }
     }
     open.faults += part.faults;
+    open.work = open.work.zip(part.work).map(|(one, other)| Divided {
+        calls_ns: one.calls_ns + other.calls_ns,
+        faults_ns: one.faults_ns.zip(other.faults_ns).map(|(one, other)| one + other),
+    });
+    open.calls.extend(part.calls);
     open.migrations += part.migrations;
     (open.slept, open.slept_at) = (part.slept, part.slept_at);
     open.is_unended = part.is_unended;

@@ -7,7 +7,7 @@ const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
 
 fn site(call: Sysno, object: u64, mode: u64) -> Site {
-    Site { call: call as i32, object, mode }
+    Site { call: call as i32, object, mode, caller: 0 }
 }
 
 fn timer() -> Site {

@@ -48,6 +48,7 @@ pub(super) struct Lane {
     /// Time and number since the begin.
     totals: BTreeMap<(CauseKind, Option<String>), (u64, u64)>,
     pub(super) before_due_ns: Option<u64>,
+    pub(super) last_due_ns: u64,
     /// Whether it slept for a time as an ordinary thread, whose timers the kernel may let expire later.
     pub(super) has_timer_slack: bool,
     pub(super) strip: VecDeque<u64>,
@@ -77,6 +78,7 @@ impl Lane {
             spikes: [None, None],
             totals: BTreeMap::new(),
             before_due_ns: None,
+            last_due_ns: 0,
             has_timer_slack: false,
             strip: VecDeque::from([0]),
             is_stored: false,
@@ -114,6 +116,7 @@ impl Lane {
         // One that begins with its run, at a mark or without the kernel's programs, has no wake-up that is known.
         let is_woken = activation.stages.first().is_some_and(|stage| stage.what != Doing::Running);
         let wakeup_ns = is_woken.then(|| activation.wakeup_ns());
+        self.last_due_ns = activation.due_ns;
         let period_ns = self
             .before_due_ns
             .replace(activation.due_ns)

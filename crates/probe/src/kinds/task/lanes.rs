@@ -58,12 +58,18 @@ struct Seen<'s> {
     thread: u32,
     command: &'s str,
     cpu: CpuId,
+    due_ns: u64,
 }
 
 impl<'s> Seen<'s> {
     fn of(activation: &'s Activation) -> Self {
         let cpu = activation.stages.last().map_or(CpuId(0), |stage| stage.cpu);
-        Self { thread: activation.thread.pid, command: &activation.thread.command, cpu }
+        Self {
+            thread: activation.thread.pid,
+            command: &activation.thread.command,
+            cpu,
+            due_ns: activation.due_ns,
+        }
     }
 }
 
@@ -220,7 +226,9 @@ impl Lanes {
     ) -> usize {
         let (command, thread) = (plain(seen.command), seen.thread);
         let is_free = |lane: &Lane| {
-            lane.thread == thread || threads.get(&lane.thread).is_none_or(|thread| thread.is_gone)
+            let is_gone = threads.get(&lane.thread).is_none_or(|thread| thread.is_gone);
+            // Not one that began while the other one was there: activations are counted up to a second late.
+            lane.thread == thread || (is_gone && lane.last_due_ns <= seen.due_ns)
         };
         if let Some(nth) = self.lanes.iter().position(|lane| lane.is_of(&command) && is_free(lane)) {
             self.lanes[nth].take_over(thread);

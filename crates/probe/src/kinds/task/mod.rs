@@ -23,9 +23,11 @@ use std::time::{Duration, Instant};
 use whylate_bpf::tasks::{Activation, Present, TaskTarget, place_of, present, unit_group};
 use whylate_core::plan::{Mark, TaskPlan};
 use whylate_core::record::SpikeRecord;
+use whylate_core::result::CauseKind;
 use whylate_core::{CpuSet, Facts, Nanos, Warning, WarningCode};
 use whylate_host::facts::collect;
 use whylate_host::{HostRoot, find_program, hotplug};
+use whylate_record::tasks::Explained;
 use whylate_sys::{clock, process, schedule};
 
 /// How often the records are read.
@@ -38,6 +40,8 @@ const FIRST_STORED: Duration = Duration::from_secs(5);
 const AT_ONCE_MAX: usize = 64;
 /// The kernel's stack is never recorded below this latency; and above the half of the least of the worst latencies.
 const STACK_MIN_NS: u64 = 20_000;
+/// Where there is no deadline, own work that takes longer is told in parts.
+const DIVIDED_LEAST_NS: u64 = 1_000_000;
 /// A warning names at most this many threads.
 const TOLD_MAX: usize = 8;
 
@@ -192,6 +196,7 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
         clock_jumps: 0,
     };
     watching.watch.keep_stacks(STACK_MIN_NS);
+    watching.watch.divide_above(watching.divided_above_ns());
     let mut started = watching.start_command(&plan.command)?;
     observer.armed(std::process::id(), begin_ns);
     let end_ns = begin_ns.saturating_add(spec.duration.0);
@@ -253,6 +258,10 @@ struct Watching {
 }
 
 impl Watching {
+    fn divided_above_ns(&self) -> u64 {
+        self.deadline.map_or(DIVIDED_LEAST_NS, |deadline| deadline.0)
+    }
+
     /// Starts a program whose threads are watched from the first moment on.
     fn start_command(&mut self, command: &[String]) -> Result<Option<Started>, ProbeError> {
         let [program, arguments @ ..] = command else { return Ok(None) };
@@ -310,6 +319,15 @@ impl Watching {
         left.iter().for_each(|(of, counted, activation)| self.lanes.leave(*of, *counted, activation));
         let parts: Vec<&Activation> = wanted.iter().map(|(_, _, activation)| activation).collect();
         let explained = self.watch.explain(&parts)?;
+        let least_ns = self.divided_above_ns();
+        let is_own = |((_, _, one), explained): &(&(Of, Counted, Activation), &Explained)| {
+            let main = explained.causes.first().map(|cause| cause.kind);
+            one.response_ns() > least_ns && main == Some(CauseKind::OwnWork)
+        };
+        // It has a cost: not before the own work of one was too long.
+        if wanted.iter().zip(&explained).any(|it| is_own(&it)) {
+            self.watch.divide_own_work()?;
+        }
         for ((of, counted, activation), explained) in wanted.iter().zip(explained) {
             self.lanes.explain(*of, *counted, activation, explained);
         }

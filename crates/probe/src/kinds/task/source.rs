@@ -129,6 +129,21 @@ impl Source {
         }
     }
 
+    /// Tells what own work is made of once a thread has run for longer than this.
+    pub(super) fn divide_above(&mut self, above_ns: u64) {
+        if let Self::Kernel(watch, _) = self {
+            watch.divide_above(above_ns);
+        }
+    }
+
+    /// Tells from now on what the own work of activations is made of.
+    pub(super) fn divide_own_work(&mut self) -> Result<(), ProbeError> {
+        match self {
+            Self::Kernel(watch, _) => watch.divide_own_work().map_err(|error| failed(&error)),
+            Self::Own(..) => Ok(()),
+        }
+    }
+
     /// The latency above which the kernel's stack is recorded.
     pub(super) fn keep_stacks(&mut self, above_ns: u64) {
         if let Self::Kernel(watch, _) = self {

@@ -1,0 +1,221 @@
+//! What a task's own work was made of: system calls that took long, page faults, waits for a lock without a sleep, and the rest.
+
+use crate::blame::piece::{Blame, Piece};
+use crate::confidence::{LIKELY, POSSIBLE, RECORDED, STATED};
+use crate::time;
+use std::collections::BTreeMap;
+use whylate_core::figure::{count, nanoseconds};
+use whylate_core::recording::{Activation, LongCall};
+use whylate_core::result::{Cause, CauseKind as Kind, CausePart, PartKind};
+
+/// Page faults of a smaller part of the response are a part of the own work, and no cause.
+const FAULTS_LEAST: f64 = 0.05;
+/// A page fault that reads nothing takes about this long.
+const FAULT_NS: u64 = 500;
+/// Long own work may be a wait for a lock without a sleep.
+const UNDIVIDED_LEAST_NS: u64 = 1_000_000;
+
+/// Cuts out of the own work the times in which the task waited for a lock in the kernel without sleeping: its owner ran on another CPU.
+pub(super) fn without_spins(pieces: Vec<Piece<()>>, activation: &Activation) -> Vec<Piece<()>> {
+    let spins = activation.calls.iter().filter_map(|call| Some((call, call.spins_for.as_ref()?)));
+    let mut pieces = pieces;
+    for (call, (pid, command)) in spins {
+        let evidence = format!(
+            "it waited for a lock with priority inheritance in {}, without sleeping because its owner ran on another CPU",
+            call.call
+        );
+        let blame = Blame::new(Kind::Lock, STATED, evidence).thread(command, *pid);
+        pieces = pieces.into_iter().flat_map(|piece| cut(piece, call, &blame)).collect();
+    }
+    pieces
+}
+
+/// The parts of a piece of own work before, in and after a call.
+fn cut(piece: Piece<()>, call: &LongCall, blame: &Blame) -> Vec<Piece<()>> {
+    let (from, to) = (call.from_ns.max(piece.from), call.to_ns.min(piece.to));
+    if piece.blame.kind != Some(Kind::OwnWork) || from >= to {
+        return vec![piece];
+    }
+    let part = |from, to, blame: &Blame| Piece { from, to, began: from, blame: blame.clone(), detail: () };
+    let own = &piece.blame;
+    let all = [part(piece.from, from, own), part(from, to, blame), part(to, piece.to, own)];
+    all.into_iter().filter(|piece| piece.length() > 0).collect()
+}
+
+/// Adds what the own work was made of to its cause; page faults that took long are a cause of their own.
+pub(super) fn divide(causes: &mut Vec<Cause>, pieces: &[Piece<()>], activation: &Activation) {
+    let Some(place) = causes.iter().position(|cause| cause.kind == Kind::OwnWork) else { return };
+    let is_own = |piece: &&Piece<()>| piece.blame.kind == Some(Kind::OwnWork);
+    let own: Vec<(u64, u64)> = pieces.iter().filter(is_own).map(|piece| (piece.from, piece.to)).collect();
+    let total_ns: u64 = own.iter().map(|(from, to)| time::between(*from, *to)).sum();
+    let number = activation.faults;
+    let Some(work) = activation.work else {
+        let own = &mut causes[place];
+        if total_ns >= UNDIVIDED_LEAST_NS {
+            own.evidence.push("it is not recorded what it was made of".to_owned());
+            own.confidence = own.confidence.map(|confidence| confidence.min(POSSIBLE));
+        }
+        return faults_of_unknown_time(own, number, total_ns);
+    };
+    let (calls, spun_ns) = long_calls(activation, &own);
+    let long_ns: u64 = calls.values().map(|(_, ns)| ns).sum();
+    // Interrupts and what another CPU's owner took are in the sums of the records, and no part of the own work.
+    let calls_ns = work.calls_ns.saturating_sub(spun_ns).max(long_ns).min(total_ns);
+    let faults_ns = work.faults_ns.map(|faults_ns| faults_ns.min(total_ns - calls_ns));
+    let part =
+        |part, call: Option<&str>, count, ns| CausePart { part, call: call.map(str::to_owned), count, ns };
+    let mut parts: Vec<CausePart> = calls
+        .iter()
+        .map(|(call, (times, ns))| part(PartKind::SystemCall, Some(*call), Some(*times), Some(*ns)))
+        .collect();
+    parts.push(part(PartKind::SystemCall, None, None, Some(calls_ns.saturating_sub(long_ns))));
+    if number > 0 {
+        parts.push(part(PartKind::PageFaults, None, Some(number), faults_ns));
+    }
+    let rest_ns = total_ns - calls_ns - faults_ns.unwrap_or_default();
+    parts.push(part(PartKind::User, None, None, Some(rest_ns)));
+    parts.retain(|part| part.ns != Some(0));
+    parts.sort_by_key(|part| std::cmp::Reverse(part.ns));
+    let all: Vec<String> = parts.iter().map(described).collect();
+    causes[place].evidence.push(format!("{}: {}", nanoseconds(total_ns), all.join(", ")));
+    causes[place].parts = parts;
+    match faults_ns {
+        Some(faults_ns) => add_faults(causes, place, number, faults_ns, activation.response_ns()),
+        None => faults_of_unknown_time(&mut causes[place], number, total_ns),
+    }
+}
+
+/// How often it was in each system call for long, and how long that is of its own work; and for how long it spun for a lock.
+fn long_calls<'a>(activation: &'a Activation, own: &[(u64, u64)]) -> (BTreeMap<&'a str, (u64, u64)>, u64) {
+    let (mut calls, mut spun_ns) = (BTreeMap::<&str, (u64, u64)>::new(), 0);
+    for call in &activation.calls {
+        if call.spins_for.is_some() {
+            spun_ns += time::between(call.from_ns, call.to_ns);
+            continue;
+        }
+        let within = |(from, to): &(u64, u64)| time::between(call.from_ns.max(*from), call.to_ns.min(*to));
+        let ns: u64 = own.iter().map(within).sum();
+        let (times, took_ns) = calls.entry(&call.call).or_default();
+        (*times, *took_ns) = (*times + 1, *took_ns + ns);
+    }
+    (calls, spun_ns)
+}
+
+/// Page faults whose time is not recorded make the own work less sure where they may be much of it.
+fn faults_of_unknown_time(own: &mut Cause, number: u64, total_ns: u64) {
+    if number == 0 {
+        return;
+    }
+    own.evidence.push(format!("{} of its own, whose time is not recorded, are a part of it", faults(number)));
+    if (number * FAULT_NS) as f64 >= FAULTS_LEAST * total_ns as f64 {
+        own.confidence = own.confidence.map(|confidence| confidence.min(LIKELY));
+    }
+}
+
+/// Page faults that took a share of the response are a cause beside the own work at `place`.
+fn add_faults(causes: &mut Vec<Cause>, place: usize, number: u64, faults_ns: u64, response_ns: u64) {
+    let share = faults_ns as f64 / response_ns.max(1) as f64;
+    if share < FAULTS_LEAST {
+        return;
+    }
+    let left = (causes[place].share.unwrap_or_default() - share).max(0.0);
+    causes[place].share = Some(left);
+    let evidence = format!("{} of its own took {}", faults(number), nanoseconds(faults_ns));
+    if let Some(known) =
+        causes.iter_mut().find(|cause| cause.kind == Kind::PageFault && cause.actor.is_none())
+    {
+        known.share = Some(known.share.unwrap_or_default() + share);
+        known.evidence.push(evidence);
+        return;
+    }
+    let mut cause = Cause::new(Kind::PageFault);
+    (cause.share, cause.confidence, cause.evidence) = (Some(share), Some(RECORDED), vec![evidence]);
+    (cause.from_ns, cause.to_ns) = (causes[place].from_ns, causes[place].to_ns);
+    causes.insert(if share > left { place } else { place + 1 }, cause);
+}
+
+fn faults(number: u64) -> String {
+    if number == 1 { "1 page fault".to_owned() } else { format!("{} page faults", count(number)) }
+}
+
+fn described(part: &CausePart) -> String {
+    let time = part.ns.map_or_else(|| "a time that is not recorded".to_owned(), nanoseconds);
+    match (part.part, &part.call) {
+        (PartKind::SystemCall, Some(call)) => format!("{time} in {call}"),
+        (PartKind::SystemCall, None) => format!("{time} in short system calls"),
+        (PartKind::PageFaults, _) => format!("{time} in {}", faults(part.count.unwrap_or_default())),
+        (PartKind::User, _) => format!("{time} in user mode"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whylate_core::CpuId;
+    use whylate_core::recording::{Divided, Doing, Stage};
+
+    fn activation(calls: &[(&str, u64, u64, bool)], faults: u64, work: Option<Divided>) -> Activation {
+        let calls = calls.iter().map(|(call, from_ns, to_ns, spins)| LongCall {
+            call: (*call).to_owned(),
+            from_ns: *from_ns,
+            to_ns: *to_ns,
+            spins_for: spins.then(|| (9, "owner".to_owned())),
+        });
+        Activation {
+            stages: vec![Stage { from_ns: 0, to_ns: 100_000, cpu: CpuId(0), what: Doing::Running }],
+            calls: calls.collect(),
+            faults,
+            work,
+            ..Activation::default()
+        }
+    }
+
+    fn told(activation: &Activation) -> Vec<Cause> {
+        let blame = Blame::new(Kind::OwnWork, RECORDED, "it had the CPU");
+        let own = Piece { from: 0, to: 100_000, began: 0, blame, detail: () };
+        let pieces = without_spins(vec![own], activation);
+        let mut causes = crate::segments::causes_of(&pieces, activation.response_ns(), 0);
+        divide(&mut causes, &pieces, activation);
+        causes
+    }
+
+    #[test]
+    fn own_work_is_told_by_system_call_page_faults_and_user_mode() {
+        let work = Divided { calls_ns: 65_000, faults_ns: Some(30_000) };
+        let causes = told(&activation(&[("madvise", 10_000, 70_000, false)], 40, Some(work)));
+        let own = causes.iter().find(|cause| cause.kind == Kind::OwnWork).unwrap();
+        let parts: Vec<_> = own.parts.iter().map(|part| (part.part, part.call.as_deref(), part.ns)).collect();
+        assert_eq!(
+            parts,
+            [
+                (PartKind::SystemCall, Some("madvise"), Some(60_000)),
+                (PartKind::PageFaults, None, Some(30_000)),
+                (PartKind::SystemCall, None, Some(5_000)),
+                (PartKind::User, None, Some(5_000)),
+            ]
+        );
+        let faults = causes.iter().find(|cause| cause.kind == Kind::PageFault).unwrap();
+        assert_eq!((faults.share, faults.confidence, own.share), (Some(0.3), Some(RECORDED), Some(0.7)));
+    }
+
+    #[test]
+    fn a_wait_without_a_sleep_is_of_the_thread_that_has_the_lock() {
+        let work = Divided { calls_ns: 80_000, faults_ns: Some(0) };
+        let causes = told(&activation(&[("futex", 10_000, 90_000, true)], 0, Some(work)));
+        assert_eq!(
+            (causes[0].kind, causes[0].actor.as_deref(), causes[0].pid),
+            (Kind::Lock, Some("owner"), Some(9))
+        );
+        assert_eq!((causes[0].share, causes[0].confidence), (Some(0.8), Some(STATED)));
+        assert_eq!((causes[1].kind, causes[1].share), (Kind::OwnWork, Some(0.2)));
+    }
+
+    #[test]
+    fn page_faults_whose_time_is_not_recorded_make_own_work_less_sure() {
+        let sure = |faults, work| told(&activation(&[], faults, work))[0].confidence;
+        assert_eq!(sure(0, None), Some(RECORDED));
+        assert_eq!(sure(1, None), Some(RECORDED));
+        assert_eq!(sure(64, None), Some(LIKELY));
+        assert_eq!(sure(64, Some(Divided { calls_ns: 0, faults_ns: None })), Some(LIKELY));
+    }
+}
