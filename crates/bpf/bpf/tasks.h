@@ -451,7 +451,7 @@ ALWAYS_INLINE void note_call_slept_in(struct stretch *stretch, struct task_struc
 		bpf_probe_read_user(&stretch->futex_word, 4, (void *)address);
 }
 
-/* So many words of the program's stack are looked at. */
+/* The words of the program's stack that are searched. */
 #define CALLER_WORDS 24
 
 /* The stack pointer of the program in a system call. */

@@ -97,7 +97,7 @@ fn words(text: &str) -> Vec<String> {
 
 /// What the watch says of a thread's deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Told {
+enum Verdict {
     Missed,
     CannotTell,
     /// It goes on with the row of one of its name that had ended: what it did is in there.
@@ -105,14 +105,14 @@ enum Told {
     Kept,
 }
 
-fn told(result: &Value, log: &Log) -> Told {
-    let Some(row) = row(result, log) else { return Told::NoRow };
+fn verdict(result: &Value, log: &Log) -> Verdict {
+    let Some(row) = row(result, log) else { return Verdict::NoRow };
     if row["overruns"].as_u64() > Some(0) {
-        Told::Missed
+        Verdict::Missed
     } else if row["doubt_max_ns"].as_u64() > Some(DEADLINE_NS) {
-        Told::CannotTell
+        Verdict::CannotTell
     } else {
-        Told::Kept
+        Verdict::Kept
     }
 }
 
@@ -149,7 +149,7 @@ fn a_cycle_with_a_sleep_in_its_middle_is_one_late_activation_and_the_sleep_is_it
 }
 
 #[test]
-fn own_work_is_told_in_parts() {
+fn own_work_has_parts() {
     let _alone = alone();
     for kind in ["faults", "trim", "locked", "bulk", "inherit"] {
         let program = words(&format!("middle={kind} every=4 cycles=80 period=20000 cpu=0"));
@@ -170,14 +170,14 @@ fn own_work_is_told_in_parts() {
             };
             has(&|cause| cause["parts"].as_array().into_iter().flatten().any(is_it))
         };
-        let is_told = match kind {
+        let has_part = match kind {
             "faults" => part("page_faults", &Value::Null, 2_048),
             "trim" => part("system_call", &"madvise".into(), 2),
             "locked" => part("system_call", &"mmap".into(), 1),
             "bulk" => part("system_call", &"read".into(), 2),
             _ => has(&|cause| cause["kind"] == "lock" && cause["actor"] == "holder"),
         };
-        assert!(is_told, "{kind}: {causes:#?}");
+        assert!(has_part, "{kind}: {causes:#?}");
     }
 }
 
@@ -235,7 +235,7 @@ fn random_words(one_of: &mut dyn FnMut(&[&str]) -> String, nth: usize) -> Vec<St
     ))
 }
 
-/// No thread whose log has a late cycle has a response that is told to be within the deadline.
+/// No thread whose log has a late cycle passes.
 #[test]
 fn random_programs_with_a_late_cycle_do_not_pass() {
     let _alone = alone();
@@ -252,16 +252,16 @@ fn random_programs_with_a_late_cycle_do_not_pass() {
             (0..AT_ONCE.min(number - done)).map(|nth| random_words(&mut one_of, nth)).collect();
         let Some((code, result, logs)) = watched(&programs, &[]) else { return };
         for log in &logs {
-            let (is_late, told) = (log.late() > 0, told(&result, log));
-            *counts.entry((is_late, told)).or_insert(0) += 1;
+            let (is_late, verdict) = (log.late() > 0, verdict(&result, log));
+            *counts.entry((is_late, verdict)).or_insert(0) += 1;
             let late_of = format!("{} of {} late", log.late(), log.took_ns.len());
-            println!("{told:?} {late_of} {}", log.words.join(" "));
-            if is_late && (told == Told::Kept || code == Some(0)) {
+            println!("{verdict:?} {late_of} {}", log.words.join(" "));
+            if is_late && (verdict == Verdict::Kept || code == Some(0)) {
                 wrong.push(format!("{late_of} {:?}, exit code {code:?}", log.words));
             }
         }
         done += programs.len();
     }
-    println!("{done} programs, seed {seed}, patience {PATIENCE:?}; (is late, told): {counts:?}");
+    println!("{done} programs, seed {seed}, patience {PATIENCE:?}; (is late, verdict): {counts:?}");
     assert!(wrong.is_empty(), "{wrong:#?}");
 }

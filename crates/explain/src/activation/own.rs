@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    fn told(activation: &Activation) -> Vec<Cause> {
+    fn divided(activation: &Activation) -> Vec<Cause> {
         let blame = Blame::new(Kind::OwnWork, RECORDED, "it had the CPU");
         let own = Piece { from: 0, to: 100_000, began: 0, blame, detail: () };
         let pieces = without_spins(vec![own], activation);
@@ -180,9 +180,9 @@ mod tests {
     }
 
     #[test]
-    fn own_work_is_told_by_system_call_page_faults_and_user_mode() {
+    fn own_work_has_parts_by_system_call_page_faults_and_user_mode() {
         let work = Divided { calls_ns: 65_000, faults_ns: Some(30_000) };
-        let causes = told(&activation(&[("madvise", 10_000, 70_000, false)], 40, Some(work)));
+        let causes = divided(&activation(&[("madvise", 10_000, 70_000, false)], 40, Some(work)));
         let own = causes.iter().find(|cause| cause.kind == Kind::OwnWork).unwrap();
         let parts: Vec<_> = own.parts.iter().map(|part| (part.part, part.call.as_deref(), part.ns)).collect();
         assert_eq!(
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn a_wait_without_a_sleep_is_of_the_thread_that_has_the_lock() {
         let work = Divided { calls_ns: 80_000, faults_ns: Some(0) };
-        let causes = told(&activation(&[("futex", 10_000, 90_000, true)], 0, Some(work)));
+        let causes = divided(&activation(&[("futex", 10_000, 90_000, true)], 0, Some(work)));
         assert_eq!(
             (causes[0].kind, causes[0].actor.as_deref(), causes[0].pid),
             (Kind::Lock, Some("owner"), Some(9))
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn page_faults_whose_time_is_not_recorded_make_own_work_less_sure() {
-        let sure = |faults, work| told(&activation(&[], faults, work))[0].confidence;
+        let sure = |faults, work| divided(&activation(&[], faults, work))[0].confidence;
         assert_eq!(sure(0, None), Some(RECORDED));
         assert_eq!(sure(1, None), Some(RECORDED));
         assert_eq!(sure(64, None), Some(LIKELY));
