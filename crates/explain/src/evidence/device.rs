@@ -2,7 +2,6 @@
 
 use crate::confidence::CONCLUDED;
 use crate::vocabulary;
-use whylate_core::figure::nanoseconds;
 use whylate_core::result::{Cause, CauseKind, ExplainedSpike};
 
 /// Shorter accesses are as usual: a read over PCIe takes about 1 us.
@@ -24,8 +23,7 @@ fn mark_one(cause: &mut Cause, latency_ns: f64) {
     let Some(what) = vocabulary::device_access(function) else { return };
     let caller = cause.callers.first().map(|caller| format!(", called by {caller}")).unwrap_or_default();
     cause.evidence.push(format!(
-        "the CPU stood in {function}{caller} for {}: {what}; the device, its bus or the firmware (hardware) may have taken the time, not the code",
-        nanoseconds(length_ns as u64)
+        "the CPU stood in {function}{caller}: {what}; the device, its bus or the firmware (hardware) may have taken the time, not the code"
     ));
     cause.confidence = cause.confidence.map(|confidence| confidence.min(CONCLUDED));
 }
