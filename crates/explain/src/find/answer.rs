@@ -153,7 +153,7 @@ fn open(finder: &Finder<'_>, subject: &Subject, options: &Options, info: &TraceI
 fn nobody(finder: &Finder<'_>, subject: &Subject, options: &Options, info: &TraceInfo) -> String {
     let (seen, tracer) = (&finder.seen, info.tracer.as_deref().unwrap_or(""));
     match tracer {
-        _ if options.task.is_some() => subject.reason.clone(),
+        _ if options.task.is_some() => "the task that was asked for is not in the trace".to_owned(),
         _ if seen.events == 0 => format!("the trace has no events: {RECORD}"),
         _ if seen.noises > 0 => {
             "the osnoise tracer recorded how long threads and interrupts ran, and no thread of its own that they kept from \
