@@ -60,7 +60,7 @@ pub(crate) fn of(cpus: &[CpuResult]) -> Vec<String> {
     found
 }
 
-/// A late sample, and when it was, counted from the begin of the measurement.
+/// A late sample, and when it was, counted from the start of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     pub(crate) at_ns: u64,

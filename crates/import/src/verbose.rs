@@ -95,7 +95,7 @@ pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     Ok(Imported { probe: "timer", series: series.collect(), remarks, signatures, ..Imported::default() })
 }
 
-/// So many of the largest samples of a thread are kept with their moments.
+/// The largest samples of a thread that are kept with their moments.
 const LARGEST_MAX: usize = 256;
 /// As many times the smallest sample, and this, are late.
 const TIMES_ORDINARY: u64 = 10;

@@ -524,7 +524,7 @@ fn moments_of_late_samples_show_a_rhythm() {
         let found = read(Path::new("v"), text.as_bytes()).unwrap();
         found.warnings.iter().filter(|it| it.code == WarningCode::KnownSignature.name()).count()
     };
-    // Of the maxima, of the rhythm, of the common moments.
+    // For the maxima, the rhythm and the common moments.
     assert_eq!(log(|cycle| cycle % 1000 == 500), 3);
     assert_eq!(log(|cycle| cycle % 731 == 500), 2);
     assert_eq!(log(|_| false), 0);

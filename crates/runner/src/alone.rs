@@ -196,7 +196,7 @@ fn once(
 ) -> Result<Once, RunError> {
     let cell = &experiment.cells[0];
     let mut tracing = Tracing::start(experiment, machine, &mut warnings);
-    let log = RunLog::begin(machine);
+    let log = RunLog::start(machine.running());
     let name = cell.plan.name();
     let mut repeat = Repeat {
         experiment,

@@ -132,7 +132,7 @@ pub(crate) struct RunInProgress<'a> {
     treating: Option<Box<dyn Treating>>,
     causing: CauseSearch,
     tracing: Tracing,
-    /// The kernel's log from the begin of the run on, where it may be read.
+    /// The kernel's log from the start of the run on, where it may be read.
     log: RunLog,
 }
 
@@ -163,7 +163,7 @@ impl<'a> RunInProgress<'a> {
         let causing = CauseSearch::start(experiment, machine, &mut info.warnings);
         let tracing = Tracing::start(experiment, machine, &mut info.warnings);
         let experiment = experiment.clone();
-        let log = RunLog::begin(machine);
+        let log = RunLog::start(machine.running());
         Self { experiment, machine, audience, directory, info, treating, causing, tracing, log }
     }
 

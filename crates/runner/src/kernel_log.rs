@@ -1,18 +1,18 @@
 //! What the kernel wrote of latency while a run measured: each message with the repeat in which it came, and a warning.
 
-use crate::machine::Machine;
 use whylate_core::result::{LogMessage, RunMessage};
 use whylate_core::warning::push_once;
 use whylate_core::{Warning, WarningCode};
+use whylate_host::HostRoot;
 use whylate_host::kernel_log::LogSince;
 use whylate_store::RunInfo;
 
-/// The kernel's log from the begin of a run on, where it may be read.
+/// The kernel's log from the start of a run on, where it may be read.
 pub(crate) struct RunLog(Option<LogSince>);
 
 impl RunLog {
-    pub(crate) fn begin(machine: &dyn Machine) -> Self {
-        Self(LogSince::now(machine.running()))
+    pub(crate) fn start(root: &HostRoot) -> Self {
+        Self(LogSince::now(root))
     }
 
     /// What came since the last time: in `place`, or between repeats.

@@ -14,7 +14,7 @@ Examples:
   whylate compare before.json RUN:idle           a result of cyclictest against a cell
   whylate compare A B --format junit -o t.xml    for a build server
 
-Exit codes: 0 nothing got worse, 1 it cannot be told (125 with `--exit-on regression`; for a build
+Exit codes: 0 nothing got worse, 1 it cannot tell (125 with `--exit-on regression`; for a build
 server skipped tests, no failed ones), 2 a regression. Runs differ by boot and time: with four runs of each side, or with five of a
 history, a verdict is given; otherwise it says `cannot tell`, with the size of the difference. A
 history is made of the runs in the folder of the first run with its plan, host and kernel.")]
@@ -34,7 +34,7 @@ pub(crate) struct CompareArguments {
     /// terminal, markdown, html, junit or github [default: by the ending of FILE, else terminal]
     #[arg(long, hide_possible_values = true)]
     pub(crate) format: Option<CompareFormat>,
-    /// regression: ends with 2 for a regression, 125 where it cannot be told, 1 for errors alone
+    /// regression: ends with 2 for a regression, 125 where it cannot tell, 1 for errors alone
     #[arg(long, value_name = "WHAT", hide_possible_values = true)]
     pub(crate) exit_on: Option<ExitOn>,
     /// File for the comparison; must not exist [default: standard output]
@@ -51,7 +51,7 @@ pub(crate) struct CompareArguments {
 /// What the exit code is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExitOn {
-    /// A regression, apart from what cannot be told and from errors
+    /// A regression, apart from `cannot tell` and from errors
     Regression,
 }
 

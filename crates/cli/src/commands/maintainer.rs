@@ -49,13 +49,13 @@ const OF_NOTE: &[&str] = &[
     "PSI",
 ];
 
-pub(super) fn execute(arguments: &ReportArguments) -> Result<Ending> {
+pub(super) fn execute(arguments: &ReportArguments, root: &HostRoot) -> Result<Ending> {
     if !arguments.run.is_dir() {
         bail!("{}: --for-maintainer takes the directory of a run", arguments.run.display());
     }
     let run = whylate_runner::assemble(&arguments.run)?;
     let folder = Folder::open(&arguments.run)?;
-    let config = config(&run.facts);
+    let config = config(&run.facts, root);
     let text = redacted(&written(&run, &folder, config.as_ref())?, &run.facts);
     let Some(path) = arguments.output.as_deref() else {
         report::deliver(None, &text)?;
@@ -93,10 +93,9 @@ pub(super) fn execute(arguments: &ReportArguments) -> Result<Ending> {
 }
 
 /// How the kernel of the run was built, where it is the one that runs now.
-fn config(facts: &Facts) -> Option<KernelConfig> {
-    let root = HostRoot::real();
+fn config(facts: &Facts, root: &HostRoot) -> Option<KernelConfig> {
     let now = root.read_trimmed("/proc/sys/kernel/osrelease").ok()??;
-    (now == facts.kernel.release).then(|| KernelConfig::read(&root, &now))?
+    (now == facts.kernel.release).then(|| KernelConfig::read(root, &now))?
 }
 
 /// The files of an archive, each without names: name, text.

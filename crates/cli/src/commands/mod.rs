@@ -66,7 +66,7 @@ pub(crate) fn execute(command: Command, host: &Host) -> Result<Ending> {
         Command::Bisect(arguments) => bisect::execute(&arguments),
         Command::Report(mut arguments) => {
             arguments.run = runs::named(&arguments.run)?;
-            report::execute(&arguments)
+            report::execute(&arguments, &host.running)
         }
         Command::Runs(arguments) => runs::execute(&arguments),
         Command::Export(mut arguments) => {

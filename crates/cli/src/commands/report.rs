@@ -8,14 +8,15 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
 use std::path::Path;
 use whylate_core::result::MeasureResult;
+use whylate_host::HostRoot;
 use whylate_report::{Page, ReportError, Style};
 
 /// Width of a text report that goes into a file.
 pub(super) const FILE_WIDTH: usize = 120;
 
-pub(super) fn execute(arguments: &ReportArguments) -> Result<Ending> {
+pub(super) fn execute(arguments: &ReportArguments, root: &HostRoot) -> Result<Ending> {
     if arguments.for_maintainer {
-        return maintainer::execute(arguments);
+        return maintainer::execute(arguments, root);
     }
     // Before anything is read: a form that there is not.
     let format = format_of(arguments.format, arguments.output.as_deref(), arguments.json)?;

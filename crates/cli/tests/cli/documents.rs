@@ -133,7 +133,7 @@ fn a_report_for_maintainers_is_shown_and_packed() {
     assert!(said.code == Some(1) && said.stdout.contains("plan.toml") && !path.exists(), "{said:?}");
     let said = whylate(&[&asked[..], &["--yes"]].concat());
     assert_eq!(said.code, Some(0), "{said:?}");
-    let packed = std::fs::read(&path).expect("it is written");
+    let packed = fs::read(&path).expect("it is written");
     let plain = structured_zstd::decoding::StreamingDecoder::new(packed.as_slice());
     let mut archive = tar::Archive::new(plain);
     let mut files: std::collections::BTreeMap<String, String> = std::collections::BTreeMap::new();

@@ -137,7 +137,7 @@ fn tables_that_are_no_measurement_are_refused_by_name() {
 type Logged = (&'static str, &'static str, Option<u64>, Option<u64>, u64);
 
 #[test]
-fn logs_of_the_kernel_name_messages_and_accuse_nobody() {
+fn logs_of_the_kernel_name_messages_and_no_actor() {
     const LOGGED: &[Logged] = &[
         ("dmesg-wq-i915/dmesg.txt", "workqueue_hog", Some(10_000_000), Some(8), 2),
         ("rt-throttle-pi5/dmesg.txt", "rt_throttling", None, None, 2),

@@ -316,7 +316,7 @@ impl Plan {
         let is_companion =
             |probe: &&ProbePlan| SeriesName::of(probe.kind()).facts().is_some_and(|facts| facts.companion);
         let companions = self.probe.iter().filter(is_companion).count();
-        // Companions measure beside each of the others.
+        // Companions measure while each of the others does.
         let turns = match self.probe.len() - companions {
             0 => companions,
             others => others,

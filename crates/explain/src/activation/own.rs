@@ -112,7 +112,7 @@ fn faults_of_unknown_time(own: &mut Cause, number: u64, total_ns: u64) {
     }
 }
 
-/// Page faults that took a share of the response are a cause beside the own work at `place`.
+/// Page faults that took a share of the response are a cause of their own next to the own work at `place`.
 fn add_faults(causes: &mut Vec<Cause>, place: usize, number: u64, faults_ns: u64, response_ns: u64) {
     let share = faults_ns as f64 / response_ns.max(1) as f64;
     if share < FAULTS_LEAST {

@@ -121,7 +121,7 @@ fn open(finder: &Finder<'_>, subject: &Subject, options: &Options, info: &TraceI
         return None;
     }
     if subject.task.is_none() {
-        return Some(nobody(finder, subject, options, info));
+        return Some(no_task(finder, options, info));
     }
     if subject.waits_ns > options.least_ns() {
         return Some(format!(
@@ -149,8 +149,8 @@ fn open(finder: &Finder<'_>, subject: &Subject, options: &Options, info: &TraceI
     (!measured).then(|| format!("the trace shows no wake-up of the task and its run: {RECORD}"))
 }
 
-/// Why there is nobody to look at.
-fn nobody(finder: &Finder<'_>, subject: &Subject, options: &Options, info: &TraceInfo) -> String {
+/// Why there is no task to look at.
+fn no_task(finder: &Finder<'_>, options: &Options, info: &TraceInfo) -> String {
     let (seen, tracer) = (&finder.seen, info.tracer.as_deref().unwrap_or(""));
     match tracer {
         _ if options.task.is_some() => "the task that was asked for is not in the trace".to_owned(),

@@ -220,10 +220,10 @@ fn accused(text: &[u8], threshold_ns: Option<u64>, task: Option<u32>, sure: f64)
     Some(accused)
 }
 
-/// Texts as people post them, in parts: nobody is accused surely who is not in the whole file, and no latency is longer than
+/// Texts as people post them, in parts: no actor is named surely that the whole file does not name, and no latency is longer than
 /// those of the whole one. `WHYLATE_MUTATIONS=200` takes as many excerpts of each.
 #[test]
-fn excerpts_of_texts_accuse_nobody_else() {
+fn excerpts_of_texts_name_no_other_actor() {
     let (mut all, mut explained, mut wrong) = (0u64, 0u64, Vec::new());
     for (number, (path, text)) in texts().iter().enumerate() {
         // Thresholds decide which task is looked at, and which latencies count.
@@ -266,7 +266,7 @@ fn excerpts_of_texts_accuse_nobody_else() {
         }
     }
     assert!(wrong.is_empty(), "{} of {all}:\n{}", wrong.len(), wrong.join("\n"));
-    assert!(explained > all / 8, "{explained} of {all} accuse somebody");
+    assert!(explained > all / 8, "{explained} of {all} name an actor");
 }
 
 /// As many as the environment says, and from the seed that it says: grades that were set by one seed are to hold for others.

@@ -59,7 +59,7 @@ fn shown(with: &Maxima, without: &Maxima) -> Option<(Vec<u32>, &'static str)> {
     })
 }
 
-/// Of a side that is one file of one series; more files are judged by their differences.
+/// A side that is one file of one series; several files are judged by their differences.
 fn maxima(side: &ComparedSide) -> Option<Maxima> {
     let [part] = &side.parts[..] else { return None };
     let (_, measure) = part.foreign()?;

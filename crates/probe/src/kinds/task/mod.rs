@@ -40,7 +40,7 @@ const FIRST_STORED: Duration = Duration::from_secs(5);
 const AT_ONCE_MAX: usize = 64;
 /// The kernel's stack is never recorded below this latency; and above the half of the least of the worst latencies.
 const STACK_MIN_NS: u64 = 20_000;
-/// Where there is no deadline, own work that takes longer is told in parts.
+/// Where there is no deadline, own work that takes longer has parts.
 const DIVIDED_LEAST_NS: u64 = 1_000_000;
 /// A warning names at most this many threads.
 const TOLD_MAX: usize = 8;
