@@ -104,14 +104,28 @@ const ADDITIONS: [Addition; 2] = [
     },
 ];
 
+/// Removes a copy whose results are among all others: cargo takes them for those of the tree as long as the copy is there.
+///
+/// # Errors
+/// When it cannot be removed.
+pub(crate) fn remove_old(root: &Path) -> Result<()> {
+    let old = process::target_folder(root)?.join("xtask-additions");
+    if old.is_dir() {
+        fs::remove_dir_all(&old).with_context(|| format!("cannot remove {}", old.display()))?;
+    }
+    Ok(())
+}
+
 /// Applies each addition alone, checks the workspace, runs its tests and counts its files.
 ///
 /// # Errors
 /// When one does not apply, does not build, fails its tests or touches too many files.
 pub(crate) fn check(root: &Path) -> Result<()> {
-    let target = process::target_folder(root)?;
-    let tree = target.join("xtask-additions");
+    let results = process::target_folder(root)?;
+    let target = results.join("xtask-additions-results");
+    let tree = target.join("tree");
     let files = copy(root, &tree)?;
+    seed(&results.join(PROFILE), &target.join(PROFILE))?;
     for addition in &ADDITIONS {
         let applied = apply(&tree, addition).and_then(|()| build(&tree, &target, addition));
         restore(root, &tree, addition, &files)?;
@@ -197,7 +211,58 @@ fn inserted(text: &str, edit: &Edit) -> Option<String> {
     Some(format!("{}{}{}", &text[..at], edit.text, &text[at..]))
 }
 
-/// Into the folder of all results: dependencies are there already, and the crates of another tree have other names there.
+/// Where cargo puts what it builds for development.
+const PROFILE: &str = "debug";
+
+/// Gives the copy's own folder the results of dependencies, so that they are not built again. The workspace's crates have the same
+/// names in every checkout: with a common folder cargo would take those of the copy for those of the tree.
+fn seed(from: &Path, to: &Path) -> Result<()> {
+    for folder in ["deps", "build", ".fingerprint"] {
+        seed_folder(&from.join(folder), &to.join(folder))?;
+    }
+    Ok(())
+}
+
+fn seed_folder(from: &Path, to: &Path) -> Result<()> {
+    let Ok(entries) = fs::read_dir(from) else { return Ok(()) };
+    fs::create_dir_all(to).with_context(|| format!("cannot create {}", to.display()))?;
+    for entry in entries {
+        let entry = entry?;
+        let (name, path) = (entry.file_name(), entry.path());
+        let text = name.to_string_lossy();
+        let target = to.join(&name);
+        // Programs, as tests are, have no ending.
+        let is_program = from.ends_with("deps") && !text.contains('.');
+        if is_program
+            || target.is_file()
+            || OWN.iter().any(|own| text.trim_start_matches("lib").starts_with(own))
+        {
+            continue;
+        }
+        match path.is_dir() {
+            true => seed_folder(&path, &target)?,
+            false => seed_file(&path, &target)
+                .with_context(|| format!("cannot bring {} into {}", path.display(), to.display()))?,
+        }
+    }
+    Ok(())
+}
+
+/// Cargo writes small files in place, and rustc exchanges large ones.
+const LINKED_LEAST: u64 = 1 << 16;
+
+fn seed_file(path: &Path, target: &Path) -> std::io::Result<()> {
+    let metadata = fs::metadata(path)?;
+    if metadata.len() >= LINKED_LEAST {
+        return fs::hard_link(path, target);
+    }
+    fs::copy(path, target)?;
+    fs::File::open(target)?.set_modified(metadata.modified()?)
+}
+
+/// How the names of the workspace's own results begin.
+const OWN: [&str; 2] = ["whylate", "xtask"];
+
 fn build(tree: &Path, results: &Path, addition: &Addition) -> Result<()> {
     let cargo = |words: &[&str]| {
         let mut cargo = process::nice_cargo(tree, crate::suite::NICENESS);

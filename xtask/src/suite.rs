@@ -89,6 +89,7 @@ fn run_steps(steps: &[Step], root: &Path, done: &mut Vec<(&'static str, Duration
 
 fn toolchain_parts(root: &Path) -> Result<()> {
     skips::clear(root)?;
+    additions::remove_old(root)?;
     toolchain::ensure_components()?;
     toolchain::ensure_targets(&dist::TARGETS)
 }
@@ -135,6 +136,7 @@ fn all_else(root: &Path) -> Result<()> {
 /// Clippy beside the tests that need no machine: the tests are built first, as two builds into one folder wait for each other.
 fn gate_tests(root: &Path) -> Result<()> {
     skips::clear(root)?;
+    additions::remove_old(root)?;
     let mut programs = programs::build(root, &programs::pure(root)?)?;
     programs.retain(|program| !program.measures());
     run_lanes(vec![
