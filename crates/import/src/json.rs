@@ -77,17 +77,17 @@ const OWN: &str = "{\"format\":\"whylate.measure/";
 /// What `whylate measure --json` printed; `None` for another document.
 pub(crate) fn own(text: &str) -> Option<Result<MeasureResult, Problem>> {
     let head: String = text.chars().filter(|letter| !letter.is_whitespace()).take(OWN.len()).collect();
-    (head == OWN).then(|| serde_json::from_str(text).map_err(problem))
+    (head == OWN).then(|| serde_json::from_str(text).map_err(|error| problem(&error)))
 }
 
-fn problem(error: serde_json::Error) -> Problem {
+fn problem(error: &serde_json::Error) -> Problem {
     let message = error.to_string();
     let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(what, _)| what).to_owned();
     Problem { line: error.line(), column: error.column(), message }
 }
 
 pub(crate) fn read(text: &str) -> Result<Imported, Problem> {
-    let document: Document = serde_json::from_str(text).map_err(problem)?;
+    let document: Document = serde_json::from_str(text).map_err(|error| problem(&error))?;
     let oslat = document.command.as_deref().is_some_and(|command| command.contains("oslat"));
     let unit_ns = if document.resolution_in_ns == Some(1) { 1 } else { 1000 };
     let mut facts = Facts::default();

@@ -40,7 +40,9 @@ fn head(columns: &[usize]) -> String {
 }
 
 fn command() -> impl Strategy<Value = String> {
-    "[!-~]([ -~]{0,13}[!-~])?".prop_filter("it stands for no command", |command| command != "<...>")
+    "[!-~]([ -~]{0,13}[!-~])?".prop_filter("it stands for no command, or is a mark of quotation", |command| {
+        command != "<...>" && !command.starts_with("> ") && !command.starts_with(">>")
+    })
 }
 
 proptest! {

@@ -59,11 +59,17 @@ const STYLES: [Style; 4] = [
     Style { take: Machine::graph, time: None },
 ];
 
+/// What follows a mark of quotation. A quotation may be indented as a whole; an indented command may begin with `>`.
+fn quoted(line: &[u8]) -> Option<&[u8]> {
+    let start = scan::skip_spaces(line);
+    let rest = start.strip_prefix(b">")?;
+    (start.len() == line.len() || matches!(rest.first(), None | Some(b' ' | b'>'))).then_some(rest)
+}
+
 /// A line of a mail without the marks of its quotation: `> > `; one of the kernel's log, to which an oops dumps the trace, without
 /// its time: `[   12.345678] `. No line of a trace begins so.
 pub(in crate::parse) fn unquoted(mut line: &[u8]) -> &[u8] {
-    // A quotation may be indented as a whole.
-    while let Some(rest) = scan::skip_spaces(line).strip_prefix(b">") {
+    while let Some(rest) = quoted(line) {
         line = rest.strip_prefix(b" ").unwrap_or(rest);
     }
     if !matches!(line.first(), Some(b'[' | b'A'..=b'Z')) {
