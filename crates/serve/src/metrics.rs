@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
+use whylate_core::moment::utc_seconds;
 use whylate_core::quantity::CORRECTED;
 use whylate_core::result::{ProbeResult, Quantiles, RunResult, RunState};
 use whylate_core::text;
@@ -22,6 +23,12 @@ const HEAD: &str = "\
 # TYPE whylate_latency_seconds gauge
 # HELP whylate_run_verdict 1 for the verdict that the run has.
 # TYPE whylate_run_verdict gauge
+# HELP whylate_run_started_timestamp_seconds When the run began.
+# TYPE whylate_run_started_timestamp_seconds gauge
+# HELP whylate_run_limit_seconds The limit of the run.
+# TYPE whylate_run_limit_seconds gauge
+# HELP whylate_run_over_limit_events Latencies above the limit; those less than 1 s apart are one.
+# TYPE whylate_run_over_limit_events gauge
 ";
 
 /// Reads one quantile.
@@ -58,10 +65,19 @@ fn figures(run: &RunResult) -> String {
     let verdict = run.verdict.name();
     // Writing to a string cannot fail.
     _ = writeln!(text, "whylate_run_verdict{{{own},verdict=\"{verdict}\"}} 1");
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let figures = [
+        ("started_timestamp_seconds", utc_seconds(&run.started_at).map(|it| it as f64)),
+        ("limit_seconds", run.plan.limit.map(|limit| seconds(limit.0))),
+        ("over_limit_events", run.exposure.map(|exposure| exposure.events as f64)),
+    ];
+    for (name, value) in figures.into_iter().filter_map(|(name, value)| Some((name, value?))) {
+        _ = writeln!(text, "whylate_run_{name}{{{own}}} {value}");
+    }
     for cell in &run.cells {
         for probe in &cell.probes {
             for (quantile, value_ns) in worst(probe) {
-                let seconds = value_ns as f64 / 1e9;
+                let seconds = seconds(value_ns);
                 let (cell, probe) = (escaped(&cell.name), escaped(&probe.probe));
                 _ = writeln!(
                     text,

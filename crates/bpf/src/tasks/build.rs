@@ -43,6 +43,9 @@ pub struct Watched {
     /// Its priority as tools print it: below 0 for ordinary tasks.
     pub priority: i32,
     pub is_gone: bool,
+    /// When it was seen first and last; 0: it was there before the watch.
+    pub first_ns: u64,
+    pub last_ns: u64,
 }
 
 pub(super) struct Left {
@@ -146,13 +149,17 @@ impl Builder {
             self.tracks.entry(raw.thread).or_default().calls.push(long);
             return None;
         }
-        let known = self.threads.entry(raw.thread).or_default();
-        *known = Watched {
+        let before = self.threads.get(&raw.thread).filter(|_| raw.kind != TaskEvent::New);
+        let (first_ns, last_ns) = before.map_or((raw.end_ns, 0), |it| (it.first_ns, it.last_ns));
+        let known = Watched {
             process: raw.process,
             command: raw.command.text(),
             priority: PRIORITY_TOP - raw.prio,
             is_gone: raw.kind == TaskEvent::Gone,
+            first_ns,
+            last_ns: last_ns.max(raw.end_ns),
         };
+        self.threads.insert(raw.thread, known);
         match raw.kind {
             TaskEvent::Stretch => self.stretch(cpu, raw, owner_of),
             // Perhaps another thread had the number before. One that ended in the middle of its work has no response.

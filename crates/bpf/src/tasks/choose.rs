@@ -114,8 +114,12 @@ pub(super) fn known(host: &HostRoot, pid: u32, tid: u32) -> Option<Chosen> {
     let stat = Stat::parse(&text)?;
     // Of ordinary tasks the nice value + 20, of others -1 - the priority.
     let priority: i32 = stat.field(18)?.parse().ok()?;
-    let known =
-        Watched { process: pid, command: stat.name.to_owned(), priority: -1 - priority, is_gone: false };
+    let known = Watched {
+        process: pid,
+        command: stat.name.to_owned(),
+        priority: -1 - priority,
+        ..Watched::default()
+    };
     Some(Chosen { thread: tid, known })
 }
 

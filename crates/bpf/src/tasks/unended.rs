@@ -131,7 +131,7 @@ mod tests {
     /// Of a thread that was woken at 100, ran from 110 to 150, and then was preempted or slept in a page fault.
     fn begun(is_runnable: bool) -> Builder {
         let mut builder = Builder::default();
-        let known = Watched { process: 4, command: "control".to_owned(), priority: 80, is_gone: false };
+        let known = Watched { process: 4, command: "control".to_owned(), priority: 80, ..Watched::default() };
         let raw = RawStretch {
             kind: TaskEvent::Stretch,
             began: Began::Woken,

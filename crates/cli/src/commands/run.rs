@@ -210,7 +210,7 @@ fn announce(experiment: &Experiment, warnings: &[Warning], path: &Path) {
     ));
     preview.power().iter().chain(&preview.skipped()).for_each(|line| output::message(line));
     if !warnings.is_empty() {
-        output::message("what this machine lacks for real time (what to do about it stands at the end):");
+        output::message("what this machine lacks for real time (`whylate check` says what to do about it):");
         output::draw_message(whylate_report::warnings(warnings).terminal(output::error_style()).trim_end());
     }
 }

@@ -100,13 +100,11 @@ fn words(text: &str) -> Vec<String> {
 enum Verdict {
     Missed,
     CannotTell,
-    /// It goes on with the row of one of its name that had ended: what it did is in there.
-    NoRow,
     Kept,
 }
 
 fn verdict(result: &Value, log: &Log) -> Verdict {
-    let Some(row) = row(result, log) else { return Verdict::NoRow };
+    let row = row(result, log).unwrap_or_else(|| panic!("{:?} has no row: {result:#}", log.words));
     if row["overruns"].as_u64() > Some(0) {
         Verdict::Missed
     } else if row["doubt_max_ns"].as_u64() > Some(DEADLINE_NS) {

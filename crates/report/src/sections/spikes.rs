@@ -5,7 +5,7 @@ use crate::section::{Block, Cell, Column, Depth, Row, Section, Table, sentences}
 use crate::words::{cause, cause_and_share, counted, hwlat, probe_names};
 use whylate_core::SeriesName;
 use whylate_core::figure::{count, nanoseconds};
-use whylate_core::result::{CellResult, MeasureResult, ProbeResult, RunResult, Spike};
+use whylate_core::result::{CauseKind, CellResult, MeasureResult, ProbeResult, RunResult, Spike};
 
 const SPIKES_MAX: usize = 20;
 /// The most further rows, in a folded table.
@@ -36,14 +36,26 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
 pub(super) fn of_measure(measure: &MeasureResult) -> Vec<Section> {
     let largest = measure.probe.spikes.first().map(|spike| {
         format!(
-            "largest spike: {} on CPU {}: {}",
+            "largest spike: {} on CPU {}: {}{}",
             nanoseconds(spike.latency_ns),
             spike.cpu,
-            cause(&spike.cause)
+            cause(&spike.cause),
+            next_step(measure, spike).unwrap_or_default()
         )
     });
     let dropped = dropped_spikes(std::iter::once(&measure.probe)).filter(|_| largest.is_some());
     Section::new("spikes", "").with(sentences(largest.into_iter().chain(dropped))).unless_empty()
+}
+
+/// What finds the cause of a spike that is not explained.
+fn next_step(measure: &MeasureResult, spike: &Spike) -> Option<String> {
+    let is_own = measure.tool.is_none() && spike.cause.kind == CauseKind::Unattributed;
+    let half = nanoseconds((spike.latency_ns / 2).max(1_000)).replace(' ', "");
+    is_own.then(|| match spike.cause.evidence.is_empty() {
+        true if measure.facts.privileges.root => "; --causes names the cause of each spike".to_owned(),
+        true => "; --causes, as root, names the cause of each spike".to_owned(),
+        false => format!("; a trace says more: whylate trace record --until {half} -D 10m -o trace.dat"),
+    })
 }
 
 /// What leads to the spike of that rank.

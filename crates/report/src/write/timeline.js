@@ -36,11 +36,26 @@ for (const holder of document.querySelectorAll(".time")) {
     return Math.min(Math.max((event.clientX - box.left) / box.width, 0), 1);
   };
   for (const lane of lanes) {
-    lane.addEventListener("wheel", (event) => {
-      event.preventDefault();
-      const at = place(event, lane), width = (to - from) * Math.exp(event.deltaY * 0.002);
+    const zoom = (at, factor) => {
+      const width = (to - from) * factor;
       show(from + at * (to - from) - at * Math.min(width, length), width);
+    };
+    lane.addEventListener("wheel", (event) => {
+      if (!event.ctrlKey) return;
+      event.preventDefault();
+      zoom(place(event, lane), Math.exp(event.deltaY * 0.002));
     }, { passive: false });
+    lane.tabIndex = 0;
+    lane.addEventListener("keydown", (event) => {
+      const step = (to - from) / 4;
+      const keys = {
+        "+": () => zoom(0.5, 0.5), "-": () => zoom(0.5, 2), "0": () => show(0, length),
+        ArrowLeft: () => show(from - step, to - from), ArrowRight: () => show(from + step, to - from),
+      };
+      if (event.ctrlKey || event.altKey || !keys[event.key]) return;
+      event.preventDefault();
+      keys[event.key]();
+    });
     lane.addEventListener("dblclick", () => show(0, length));
     lane.addEventListener("pointerdown", (event) => {
       lane.setPointerCapture(event.pointerId);

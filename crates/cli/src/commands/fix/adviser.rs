@@ -98,7 +98,18 @@ impl MachineAdviser<'_> {
                 let is_agreed = |arm: &FixArm| yes.contains(&arm.treatment.name);
                 let first = proposal.arms.iter().take(proposal.first as usize).filter(|arm| is_agreed(arm));
                 proposal.first = first.count() as u32;
-                proposal.arms.retain(is_agreed);
+                let (agreed, others): (Vec<_>, Vec<_>) = proposal.arms.into_iter().partition(is_agreed);
+                proposal.arms = agreed;
+                let ids: Vec<&str> = others.iter().map(|arm| arm.treatment.name.as_str()).collect();
+                if !ids.is_empty() {
+                    output::message(&format!("proposed too, and not named by --yes: {}", ids.join(", ")));
+                }
+                let why = "--yes does not name it";
+                proposal.left_out.extend(others.into_iter().map(|arm| FixLeftOut {
+                    id: arm.treatment.name,
+                    reason: arm.reason,
+                    why: why.to_owned(),
+                }));
             }
             return Ok(Some(proposal));
         }

@@ -91,11 +91,14 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
     })
 }
 
-/// Leaves the CPUs on which the threads to be watched may run: starting keeps a CPU for milliseconds in the kernel, which checks the
+/// Says where there is no such thread yet. Leaves the CPUs on which the threads to be watched may run: starting keeps a CPU for milliseconds in the kernel, which checks the
 /// programs. Where that cannot be, says so.
 fn keep_away(task: &TaskPlan, host: &Host, facts: &Facts, is_quiet: bool) {
     let online = &facts.cpu_sets.online;
     let present = whylate_runner::present_threads(task, &host.running);
+    if let Some(name) = task.name.as_ref().filter(|_| present.is_empty() && !is_quiet) {
+        output::message(&format!("no thread is called `{name}` now: waiting for one (Ctrl-C ends the watch)"));
+    }
     if !present.iter().any(|thread| thread.is_real_time) {
         return;
     }

@@ -225,10 +225,14 @@ impl Lanes {
         before: Option<usize>,
     ) -> usize {
         let (command, thread) = (plain(seen.command), seen.thread);
+        // Not where this thread was there before that one ended: activations are counted up to a second late.
+        let first_ns = threads.get(&thread).map_or(seen.due_ns, |it| it.first_ns);
+        let ended_ns = |lane: &Lane| match threads.get(&lane.thread) {
+            Some(it) => it.is_gone.then_some(it.last_ns),
+            None => Some(lane.last_due_ns),
+        };
         let is_free = |lane: &Lane| {
-            let is_gone = threads.get(&lane.thread).is_none_or(|thread| thread.is_gone);
-            // Not one that began while the other one was there: activations are counted up to a second late.
-            lane.thread == thread || (is_gone && lane.last_due_ns <= seen.due_ns)
+            lane.thread == thread || ended_ns(lane).is_some_and(|ended_ns| ended_ns <= first_ns)
         };
         if let Some(nth) = self.lanes.iter().position(|lane| lane.is_of(&command) && is_free(lane)) {
             self.lanes[nth].take_over(thread);

@@ -154,9 +154,10 @@ fn threads_of_one_name_are_told_apart_and_one_that_returns_goes_on() {
     threads.get_mut(&1).unwrap().is_gone = true;
     threads.insert(3, Watched::default());
     add(&mut lanes, &threads, 3);
-    // Another one that was there before that one ended.
-    threads.get_mut(&3).unwrap().is_gone = true;
-    lanes.add(&activation(4, "audio", 9, &[(5, waking()), (9, Doing::Running)]), &threads);
+    // Another one that was there before that one ended, although its first activation comes later.
+    threads.insert(3, Watched { is_gone: true, last_ns: 20, ..Watched::default() });
+    threads.insert(4, Watched { first_ns: 19, ..Watched::default() });
+    lanes.add(&activation(4, "audio", 30, &[(5, waking()), (9, Doing::Running)]), &threads);
     let told: Vec<(String, u64)> =
         lanes.lines().into_iter().map(|line| (line.name, line.activations)).collect();
     assert_eq!(told, [("audio".to_owned(), 2), ("audio#2".to_owned(), 1), ("audio#3".to_owned(), 1)]);
