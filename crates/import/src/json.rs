@@ -77,7 +77,7 @@ const OWN: &str = "{\"format\":\"whylate.measure/";
 /// What `whylate measure --json` printed; `None` for another document.
 pub(crate) fn own(text: &str) -> Option<Result<MeasureResult, Problem>> {
     let head: String = text.chars().filter(|letter| !letter.is_whitespace()).take(OWN.len()).collect();
-    (head == OWN).then(|| serde_json::from_str(text).map_err(|error| problem(&error)))
+    (head == OWN).then(|| serde_json::from_slice(text.as_bytes()).map_err(|error| problem(&error)))
 }
 
 fn problem(error: &serde_json::Error) -> Problem {

@@ -28,6 +28,7 @@ pub use pages::{
     series, top, tracing, wall, warnings,
 };
 pub use section::Page;
+pub use sections::plan_text;
 pub use write::{Field, FieldValue, Form, Frame, Style};
 
 /// Why there is no report.

@@ -15,7 +15,8 @@ Examples:
   whylate compare A B --format junit -o t.xml    for a build server
 
 Exit codes: 0 nothing got worse, 1 it cannot tell (125 with `--exit-on regression`; for a build
-server skipped tests, no failed ones), 2 a regression. Runs differ by boot and time: with four runs of each side, or with five of a
+server skipped tests, no failed ones), 2 a regression.
+Runs differ by boot and time: with four runs of each side, or with five of a
 history, a verdict is given; otherwise it says `cannot tell`, with the size of the difference. A
 history is made of the runs in the folder of the first run with its plan, host and kernel.")]
 pub(crate) struct CompareArguments {

@@ -9,9 +9,10 @@ use crate::arguments::ReportArguments;
 use crate::exit::Ending;
 use crate::output;
 use anyhow::{Result, bail};
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, stdin};
-use structured_zstd::encoding::{CompressionLevel, compress_to_vec};
 use whylate_core::figure::{count, nanoseconds};
 use whylate_core::result::{ExplainedSpike, RunResult, Spike, SpikeTrace};
 use whylate_core::{Facts, text};
@@ -23,7 +24,7 @@ use whylate_store::Folder;
 /// Lines of a trace that a mail takes.
 const TRACE_LINES_MAX: usize = 200;
 /// The ending of a file that is an archive.
-const ARCHIVE: &str = ".tar.zst";
+const ARCHIVE: &str = ".tar.gz";
 /// Options of the kernel's configuration that latency depends on begin so.
 const OF_NOTE: &[&str] = &[
     "PREEMPT",
@@ -61,7 +62,11 @@ pub(super) fn execute(arguments: &ReportArguments, root: &HostRoot) -> Result<En
         report::deliver(None, &text)?;
         return Ok(Ending::Pass);
     };
-    let is_archive = path.to_string_lossy().ends_with(ARCHIVE);
+    let name = path.to_string_lossy();
+    if name.ends_with(".zst") {
+        bail!("{name}: an archive for maintainers ends in {ARCHIVE}");
+    }
+    let is_archive = name.ends_with(ARCHIVE);
     let mut content = text.clone().into_bytes();
     let mut shown = text;
     if is_archive {
@@ -106,7 +111,7 @@ fn files(
     config: Option<KernelConfig>,
 ) -> Result<Vec<(&'static str, String)>> {
     let mut files = vec![("report.md", text)];
-    files.push(("plan.toml", redacted(&toml::to_string_pretty(&run.plan)?, &run.facts)));
+    files.push(("plan.toml", redacted(&whylate_report::plan_text(&run.plan), &run.facts)));
     if let Some(note) = longest(run)
         && let Ok((_, lines)) = lines(note, folder, usize::MAX)
     {
@@ -118,7 +123,7 @@ fn files(
 
 /// The same files give the same bytes.
 fn packed(files: &[(&str, String)]) -> Result<Vec<u8>> {
-    let mut archive = tar::Builder::new(Vec::new());
+    let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
     for (name, text) in files {
         let mut header = tar::Header::new_gnu();
         header.set_size(text.len() as u64);
@@ -126,7 +131,7 @@ fn packed(files: &[(&str, String)]) -> Result<Vec<u8>> {
         header.set_mtime(0);
         archive.append_data(&mut header, format!("whylate-report/{name}"), text.as_bytes())?;
     }
-    Ok(compress_to_vec(archive.into_inner()?.as_slice(), CompressionLevel::Default))
+    Ok(archive.into_inner()?.finish()?)
 }
 
 fn written(run: &RunResult, folder: &Folder, config: Option<&KernelConfig>) -> Result<String> {

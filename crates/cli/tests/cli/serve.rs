@@ -122,10 +122,7 @@ fn runs_are_listed_shown_compared_and_given_away() {
     );
     let (status, metrics) = server.get("/metrics");
     assert_eq!(status, 200);
-    assert!(
-        metrics.contains("whylate_run_started_timestamp_seconds{plan=\"small\""),
-        "{metrics}"
-    );
+    assert!(metrics.contains("whylate_run_started_timestamp_seconds{plan=\"small\""), "{metrics}");
     assert!(
         metrics.contains("whylate_latency_seconds{plan=\"small\"") || metrics.contains("quantile=\"0.999\""),
         "{metrics}"

@@ -5,10 +5,16 @@ use crate::words::measured_cpus;
 use whylate_core::CpuSet;
 use whylate_core::facts::{CpuFacts, Facts, GpuFacts, GpuProcess};
 use whylate_core::figure::{bytes, frequency, nanoseconds};
+use whylate_core::plan::Plan;
 use whylate_core::result::RunResult;
 
 /// The most processes of a graphics device that are named.
 const PROCESSES_SHOWN: usize = 3;
+
+/// The plan as TOML, with every default filled in.
+pub fn plan_text(plan: &Plan) -> String {
+    toml::to_string_pretty(plan).unwrap_or_default()
+}
 
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let (command, note) = reproduce(run);
@@ -16,7 +22,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
         .and(Span::Code(command))
         .and_plain(format!(". {}", note.unwrap_or_default()));
     let directory = Text::from("Run directory: ").and(Span::Code(run.run.clone()));
-    let plan = toml::to_string_pretty(&run.plan).unwrap_or_default();
+    let plan = plan_text(&run.plan);
     let plan = Block::Lines(plan.lines().map(str::to_owned).collect());
     let machine = Section::new("", "The machine").depth(Depth::Detail);
     let section = Section::new("machine", "Machine and plan").depth(Depth::Detail);

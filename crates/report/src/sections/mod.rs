@@ -31,6 +31,8 @@ mod tasks;
 mod traces;
 pub(crate) mod warnings;
 
+pub use machine::plan_text;
+
 use crate::section::Section;
 use whylate_core::result::{CopyResult, MeasureResult, RunResult};
 

@@ -97,7 +97,9 @@ fn keep_away(task: &TaskPlan, host: &Host, facts: &Facts, is_quiet: bool) {
     let online = &facts.cpu_sets.online;
     let present = whylate_runner::present_threads(task, &host.running);
     if let Some(name) = task.name.as_ref().filter(|_| present.is_empty() && !is_quiet) {
-        output::message(&format!("no thread is called `{name}` now: waiting for one (Ctrl-C ends the watch)"));
+        output::message(&format!(
+            "no thread is called `{name}` now: waiting for one (Ctrl-C ends the watch)"
+        ));
     }
     if !present.iter().any(|thread| thread.is_real_time) {
         return;
