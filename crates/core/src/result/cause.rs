@@ -249,12 +249,12 @@ pub enum CauseClass {
 impl Cause {
     /// What was done, by whom, in which function: `irq/45-nvkm (thread 489) kept interrupts off in unarm`.
     ///
-    /// A cause that is hardly more than a guess is called one.
+    /// A cause that is hardly more than a guess begins with "possibly".
     pub fn sentence(&self) -> String {
         let filled = self.kind.sentences().iter().find_map(|sentence| self.filled(sentence));
         let sentence = filled.unwrap_or_else(|| self.kind.meaning().to_owned());
         if self.confidence.is_some_and(|confidence| confidence <= GUESS) {
-            return format!("what was recorded does not explain it; one guess: {sentence}");
+            return format!("possibly {sentence}");
         }
         sentence
     }
