@@ -46,7 +46,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// What starting and ending a probe takes, with the search for causes: measured with `quick` on 2 CPUs.
-const PROBE_START: Nanos = Nanos(350_000_000);
+const PROBE_START: Nanos = Nanos(250_000_000);
 
 /// An experiment.
 #[serde_with::skip_serializing_none]
