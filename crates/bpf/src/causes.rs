@@ -103,7 +103,6 @@ pub struct Causes {
     pub(crate) histograms: Histograms,
     cpus: CpuSet,
     rings: Rings,
-    ring_stacks: u32,
     pub(crate) symbols: Symbols,
     facilities: Vec<Facility>,
     /// Whether requests of other CPUs are seen by probes in the kernel: it has no events for them.
@@ -149,17 +148,15 @@ impl Causes {
         histograms: &HistogramsConfig,
         tasks: Option<WatchingTasks>,
     ) -> Result<Self, BpfError> {
-        let (ring_segments, ring_stacks) = (ring_size(cpus.len()), ring_stacks(cpus.len()));
-        let has_tasks = tasks.is_some();
+        let (ring_segments, has_tasks) = (ring_size(cpus.len()), tasks.is_some());
         // With tasks, those that count are the watched ones.
-        let watching = Watching { cpus: cpus.clone(), ring_segments, ring_stacks, tasks };
+        let watching = Watching { cpus: cpus.clone(), ring_segments, tasks };
         let histograms = Histograms::start_watching(histograms, Some(&watching))?;
         let rings = Rings::map(histograms.object(), cpus.len(), ring_segments)?;
         let mut causes = Self {
             histograms,
             rings,
             cpus: cpus.clone(),
-            ring_stacks,
             symbols: Symbols::new(kernel_functions()),
             facilities: Vec::new(),
             probes_requests: false,
@@ -351,7 +348,8 @@ impl Causes {
     /// The stack of a segment, which has 1 + its number; empty for 0 and for a stack that was overwritten.
     pub(crate) fn late_stack(&self, ring: u32, number: u32) -> Vec<String> {
         let Some(before) = number.checked_sub(1) else { return Vec::new() };
-        let place = ring * self.ring_stacks + before % self.ring_stacks;
+        let stacks = ring_stacks(self.cpus.len());
+        let place = ring * stacks + before % stacks;
         let Ok(bytes) = self.histograms.object().get::<[u8; size_of::<RawStack>()]>("late_stacks", place)
         else {
             return Vec::new();

@@ -131,6 +131,7 @@ mod tests {
     #[test]
     fn rings_are_smaller_where_there_are_many() {
         assert_eq!([1, 8, 9, 64, 8192].map(ring_size), [1 << 17, 1 << 17, 1 << 16, 1 << 14, 1 << 14]);
+        assert_eq!([1, 4, 5, 64, 8192].map(ring_stacks), [2_048, 2_048, 1_024, 128, 64]);
     }
 
     #[test]

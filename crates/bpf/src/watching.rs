@@ -3,6 +3,7 @@
 use crate::events::{Event, event};
 use crate::layout::RING_CALLS;
 use crate::layout::tasks::TASK_SLOTS;
+use crate::rings::ring_stacks;
 use whylate_core::CpuSet;
 
 /// At most this many different senders of interrupts, and stacks of theirs, are kept.
@@ -15,8 +16,6 @@ pub(crate) struct Watching {
     pub(crate) cpus: CpuSet,
     /// How many segments a ring holds: a power of two.
     pub(crate) ring_segments: u32,
-    /// How many stacks a ring holds: a power of two.
-    pub(crate) ring_stacks: u32,
     pub(crate) tasks: Option<WatchingTasks>,
 }
 
@@ -33,7 +32,7 @@ impl Watching {
         let cpus = self.cpus.len() as u32;
         let mut maps = vec![
             ("segments", cpus * self.ring_segments),
-            ("late_stacks", cpus * self.ring_stacks),
+            ("late_stacks", cpus * ring_stacks(self.cpus.len())),
             ("calls", cpus * RING_CALLS),
             ("sender_stacks", SENDER_STACKS),
             ("ipis", IPIS),
@@ -46,7 +45,8 @@ impl Watching {
     }
 
     pub(crate) fn constants(&self) -> Vec<(&'static str, u32)> {
-        let mut constants = vec![("ring_segments", self.ring_segments), ("ring_stacks", self.ring_stacks)];
+        let mut constants =
+            vec![("ring_segments", self.ring_segments), ("ring_stacks", ring_stacks(self.cpus.len()))];
         if let Some(tasks) = &self.tasks {
             constants.push(("ring_stretches", tasks.ring_stretches));
             constants.push(("watches_priorities", u32::from(tasks.priorities)));

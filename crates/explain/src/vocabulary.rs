@@ -242,7 +242,7 @@ pub(crate) fn device_access(function: &str) -> Option<&'static str> {
         "native_write_msr",
     ];
     const FIRMWARE: &[&str] = &["efi_call", "__efi_call", "__efi_rts", "efi_rts_", "virt_efi_", "acpi_ec_"];
-    // `readl_relaxed` is one, `readlink` and `writeback` are none.
+    // `readl_relaxed` accesses a device; `readlink` and `writeback` do not.
     let ends_there = |rest: &str| {
         rest.chars().next().is_none_or(|letter| matches!(letter, '_' | '.') || letter.is_ascii_digit())
     };

@@ -62,7 +62,7 @@ pub(crate) fn tool(text: &str) -> Option<&'static str> {
     let head: String = text.chars().take(4096).filter(|letter| !letter.is_whitespace()).collect();
     let of = |name: &str| head.contains(&format!("\":\"{name}")) || head.contains(&format!("/{name}"));
     match () {
-        () if head.starts_with(OWN) => Some("whylate measure"),
+        () if head.starts_with("{\"format\":\"whylate.measure/") => Some(OWN),
         () if head.contains("\"format\":\"whylate") => None,
         () if head.contains("cmdline") && of("cyclictest") => Some("cyclictest"),
         () if head.contains("cmdline") && of("oslat") => Some("oslat"),
@@ -71,13 +71,11 @@ pub(crate) fn tool(text: &str) -> Option<&'static str> {
     }
 }
 
-/// How what `whylate measure --json` prints begins, without spaces.
-const OWN: &str = "{\"format\":\"whylate.measure/";
+/// The tool whose documents are [`MeasureResult`]s as they are.
+pub(crate) const OWN: &str = "whylate measure";
 
-/// What `whylate measure --json` printed; `None` for another document.
-pub(crate) fn own(text: &str) -> Option<Result<MeasureResult, Problem>> {
-    let head: String = text.chars().filter(|letter| !letter.is_whitespace()).take(OWN.len()).collect();
-    (head == OWN).then(|| serde_json::from_slice(text.as_bytes()).map_err(|error| problem(&error)))
+pub(crate) fn own(text: &str) -> Result<MeasureResult, Problem> {
+    serde_json::from_slice(text.as_bytes()).map_err(|error| problem(&error))
 }
 
 fn problem(error: &serde_json::Error) -> Problem {

@@ -222,11 +222,11 @@ pub fn read(path: &Path, bytes: &[u8]) -> Result<MeasureResult, ImportError> {
             message,
         }
     };
-    if let Some(own) = json::own(&text) {
-        return own.map_err(broken("whylate measure"));
-    }
     let (tool, imported) = if text.trim_start().starts_with('{') {
-        (json::tool(&text).ok_or_else(foreign)?, json::read(&text))
+        match json::tool(&text).ok_or_else(foreign)? {
+            json::OWN => return json::own(&text).map_err(broken(json::OWN)),
+            tool => (tool, json::read(&text)),
+        }
     } else {
         let Some((text, form)) = recognised(&text) else {
             return Err(named(path, &ToolLines::new(&text)).unwrap_or_else(foreign));

@@ -1,7 +1,6 @@
 //! Figures that known mechanisms make: what to look at first, no cause.
 
 use whylate_core::figure::nanoseconds;
-use whylate_core::quantity::EXTREMES;
 use whylate_core::result::CpuResult;
 
 /// A mechanism, by the smallest and the largest maximum that it makes.
@@ -33,9 +32,8 @@ const EQUAL_NS_MIN: u64 = 100_000;
 
 /// What the maxima of the CPUs look like.
 pub(crate) fn of(cpus: &[CpuResult]) -> Vec<String> {
-    let max = |cpu: &CpuResult| cpu.quantiles.map(|it| it.max_ns).or_else(|| cpu.get(EXTREMES)?.max_ns);
     let all: Vec<(String, u64)> =
-        cpus.iter().filter_map(|cpu| Some((cpu.cpu.to_string(), max(cpu)?))).collect();
+        cpus.iter().filter_map(|cpu| Some((cpu.cpu.to_string(), cpu.largest_ns()?))).collect();
     let mut found = Vec::new();
     for (from, to, what) in MECHANISMS {
         let mut names: Vec<&str> =

@@ -21,15 +21,12 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
-/// The largest value of a CPU in ns.
-fn max_ns(cpu: &CpuResult) -> Option<u64> {
-    cpu.quantiles.map(|it| it.max_ns).or_else(|| cpu.get(EXTREMES)?.max_ns)
-}
-
 /// What is wrong with a result of an excerpt.
 fn wrong(result: &MeasureResult, whole: &MeasureResult, excerpt: &Excerpt) -> Vec<String> {
     let stated = numbers(&excerpt.text);
-    let largest = |result: &MeasureResult| result.probe.cpus.iter().filter_map(max_ns).max().unwrap_or(0);
+    let largest = |result: &MeasureResult| {
+        result.probe.cpus.iter().filter_map(CpuResult::largest_ns).max().unwrap_or(0)
+    };
     let samples = |result: &MeasureResult| result.probe.cpus.iter().map(|it| it.samples).max().unwrap_or(0);
     let mut wrong = Vec::new();
     for cpu in &result.probe.cpus {
@@ -46,7 +43,7 @@ fn wrong(result: &MeasureResult, whole: &MeasureResult, excerpt: &Excerpt) -> Ve
         {
             wrong.push(format!("CPU {}: the order of {it:?}", cpu.cpu));
         }
-        if let Some(max) = max_ns(cpu).filter(|max| !is_stated(*max, cpu.get(BUCKET_NS), &stated)) {
+        if let Some(max) = cpu.largest_ns().filter(|max| !is_stated(*max, cpu.get(BUCKET_NS), &stated)) {
             wrong.push(format!("CPU {}: a maximum of {max} ns that is not in the text", cpu.cpu));
         }
     }

@@ -508,7 +508,7 @@ fn no_damage_ends_the_program() {
     }
 }
 
-/// Late each second, all threads at once: what a log of all samples shows beside its maxima.
+/// A log of all samples shows that threads are late each second, and all at the same moment.
 #[test]
 fn moments_of_late_samples_show_a_rhythm() {
     let log = |late: fn(u64) -> bool| {

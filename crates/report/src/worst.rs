@@ -2,7 +2,7 @@
 
 use whylate_core::SeriesName;
 use whylate_core::plan::Samples;
-use whylate_core::quantity::{CORRECTED, EXTREMES, GAPS, LOST_NS, LOST_SHARE, THROTTLED};
+use whylate_core::quantity::{CORRECTED, GAPS, LOST_NS, LOST_SHARE, THROTTLED};
 use whylate_core::result::{CellResult, CpuResult, Quantiles, RunResult, Spike};
 
 /// A series of a probe in one cell, over its CPUs.
@@ -69,9 +69,7 @@ pub(crate) fn quantiles(cpu: &CpuResult) -> Option<&Quantiles> {
 
 /// The largest sample; without the gaps that the scheduler makes.
 pub(crate) fn largest_ns(cpu: &CpuResult) -> Option<u64> {
-    let largest = cpu.quantiles.map(|figures| figures.max_ns);
-    let unthrottled = cpu.get(THROTTLED).map(|throttled| throttled.other_max_ns);
-    unthrottled.or(largest).or_else(|| cpu.get(EXTREMES)?.max_ns)
+    cpu.get(THROTTLED).map(|throttled| throttled.other_max_ns).or_else(|| cpu.largest_ns())
 }
 
 /// The same of all probes and CPUs of a cell.

@@ -155,12 +155,13 @@ fn answer(question: &AnswerPlan, known: &Known<'_>, primary: &SeriesStatistic) -
     if let Some(planned) = known.unfinished {
         so_far(&mut [], &mut causes, planned);
     }
-    let by_cause = by_cause(&causes, round_ns);
-    let sentence = match outcome == AnswerOutcome::CannotTell && is_shown_by_cause(&causes, expected) {
-        true => format!("By cause, yes:{by_cause} As a whole: {}", sentence.replacen("Cannot", "cannot", 1)),
-        false if by_cause.is_empty() => sentence,
-        false if causes.iter().any(CauseDifference::is_change) => format!("{sentence} By cause{by_cause}"),
-        false => format!("{sentence}{by_cause}"),
+    let is_shown = outcome == AnswerOutcome::CannotTell && is_shown_by_cause(&causes, expected);
+    let sentence = match changes(&causes) {
+        Some(changes) if is_shown => {
+            format!("By cause, yes: it {changes}. As a whole: {}", sentence.replacen("Cannot", "cannot", 1))
+        }
+        Some(changes) => format!("{sentence} By cause it {changes}."),
+        None => format!("{sentence}{}", unchanged(&causes, round_ns)),
     };
     causes.retain(CauseDifference::is_change);
     Answer { question: question.question.clone(), outcome, sentence, comparison: Some(comparison), causes }
@@ -188,13 +189,15 @@ fn is_shown_by_cause(causes: &[CauseDifference], expected: Expected) -> bool {
     changed.clone().any(CauseDifference::is_named) && changed.all(|it| is_expected(it.change))
 }
 
-/// What the second cell adds and removes; where that is nothing, how much more would tell of the cause that is nearest to a claim.
-fn by_cause(causes: &[CauseDifference], round_ns: u64) -> String {
+/// What the second cell adds and removes; `None` where that is nothing.
+fn changes(causes: &[CauseDifference]) -> Option<String> {
     let one = |it: &CauseDifference| format!("{} {} ({} per s)", it.verb(), it.cause, it.rates());
     let changed: Vec<String> = causes.iter().filter(|it| it.is_change()).map(one).collect();
-    if !changed.is_empty() {
-        return format!(" it {}.", changed.join("; it "));
-    }
+    (!changed.is_empty()).then(|| changed.join("; it "))
+}
+
+/// That no cause changes, or how much more would tell of the cause that is nearest to a claim.
+fn unchanged(causes: &[CauseDifference], round_ns: u64) -> String {
     let open = causes.iter().filter(|it| it.change == CauseChange::CannotTell);
     let named = open.clone().filter(|it| it.is_named());
     match named.filter_map(|it| Some((it.more_repeats?, &it.cause))).min() {

@@ -149,17 +149,19 @@ impl Builder {
             self.tracks.entry(raw.thread).or_default().calls.push(long);
             return None;
         }
-        let before = self.threads.get(&raw.thread).filter(|_| raw.kind != TaskEvent::New);
-        let (first_ns, last_ns) = before.map_or((raw.end_ns, 0), |it| (it.first_ns, it.last_ns));
-        let known = Watched {
+        let fresh = || Watched { first_ns: raw.end_ns, ..Watched::default() };
+        let known = self.threads.entry(raw.thread).or_insert_with(fresh);
+        if raw.kind == TaskEvent::New {
+            *known = fresh();
+        }
+        *known = Watched {
             process: raw.process,
             command: raw.command.text(),
             priority: PRIORITY_TOP - raw.prio,
             is_gone: raw.kind == TaskEvent::Gone,
-            first_ns,
-            last_ns: last_ns.max(raw.end_ns),
+            first_ns: known.first_ns,
+            last_ns: known.last_ns.max(raw.end_ns),
         };
-        self.threads.insert(raw.thread, known);
         match raw.kind {
             TaskEvent::Stretch => self.stretch(cpu, raw, owner_of),
             // Perhaps another thread had the number before. One that ended in the middle of its work has no response.

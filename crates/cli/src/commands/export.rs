@@ -1,6 +1,6 @@
 //! `whylate export`.
 
-use super::report;
+use super::{forms, report};
 use crate::arguments::{ExportArguments, RunForm, TableChoice};
 use crate::exit::Ending;
 use crate::output;
@@ -33,7 +33,7 @@ pub(super) fn execute(arguments: &ExportArguments) -> Result<Ending> {
 
 /// A measurement in a file: of `whylate measure --json` or of another tool.
 fn measurement(file: &Path) -> Result<Exported> {
-    if parse::open(file).is_ok() {
+    if forms::tool(file).is_none() && parse::open(file).is_ok() {
         let file = file.display();
         bail!(
             "{file} is a trace: `whylate explain {file} --export perfetto` (or text) writes it in another form"

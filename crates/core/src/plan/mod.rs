@@ -234,7 +234,7 @@ fn default_noise_floor() -> Nanos {
 }
 
 impl Plan {
-    /// Whether this plan looks for causes in the cell of that name. Without it an empty ledger is no evidence.
+    /// Whether this plan looks for causes in the cell of that name. An empty ledger of a cell without the search says nothing.
     pub fn looks_for_causes(&self, cell: &str) -> bool {
         self.causes && self.cell.iter().find(|it| it.name() == cell).is_none_or(|it| it.causes)
     }

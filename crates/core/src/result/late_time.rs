@@ -56,8 +56,8 @@ pub struct LateKind {
     pub largest_ns: f64,
 }
 
-/// Adds up the rows by kind, largest first; what is not explained is last. A kind names its largest actor, and the function where
-/// all of that actor's time is in one.
+/// Adds up the rows by kind, largest first; what is not explained is last. A kind names its largest actor, with its function if that
+/// actor has only one.
 pub fn late_kinds(found: &[LateTime]) -> Vec<LateKind> {
     let mut kinds: Vec<(CauseKind, Vec<&LateTime>)> = Vec::new();
     for one in found {

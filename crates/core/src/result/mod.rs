@@ -225,6 +225,11 @@ impl CpuResult {
     pub fn get<T: Valued + Copy>(&self, quantity: Quantity<T>) -> Option<T> {
         self.quantities.get(quantity)
     }
+
+    /// The largest value in ns, also of a tool that wrote extremes alone.
+    pub fn largest_ns(&self) -> Option<u64> {
+        self.quantiles.map(|it| it.max_ns).or_else(|| self.get(EXTREMES)?.max_ns)
+    }
 }
 
 /// What one source took from a loop that never sleeps.

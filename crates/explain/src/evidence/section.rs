@@ -20,8 +20,9 @@ use whylate_trace::reader::{Reader, Selection};
 
 /// Segments of the timeline that are read; the rest of a longer section is one.
 const SEGMENTS_READ_MAX: usize = 1 << 16;
-/// Times further than this behind the header's latency do not count from the section's start.
-const BEYOND_NS: u64 = 1_000_000;
+/// Times further than this behind the header's latency do not count from the section's start: a section's trace goes on behind its
+/// end for less.
+pub(crate) const BEYOND_NS: u64 = 1_000_000;
 
 /// Lines later than this behind the section's start do not show it.
 const BEGIN_NS: u64 = 2_000;

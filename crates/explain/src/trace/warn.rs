@@ -1,6 +1,7 @@
 //! What the trace does not say, and what to record so that it does.
 
 use crate::blame::label::Need;
+use crate::evidence::section;
 use crate::find::finder::Seen;
 use crate::find::subject;
 use crate::vocabulary;
@@ -27,12 +28,10 @@ pub(crate) fn cpus(info: &TraceInfo, seen: &Seen) -> Option<Warning> {
     Some(Warning::with_fix(WarningCode::CpusMissing, text, "give the whole trace, with all CPUs"))
 }
 
-/// A head whose figures those of the lines exceed by less is right: a section's trace goes on behind its end.
-const BEYOND_NS: u64 = 1_000_000;
 /// Fewer tasks that ran before they were woken are tasks whose wake-ups were lost.
 const SKEWS_MIN: u64 = 3;
 
-/// Whether lines of that spike's time stand in another order than they were recorded.
+/// Whether lines of the time of the spike are not in the order of their times.
 pub(crate) fn is_disordered(seen: &Seen, spike: &ExplainedSpike) -> bool {
     seen.back_ns.is_some_and(|(from, to)| spike.expected_ns <= to && spike.actual_ns >= from)
 }
@@ -44,7 +43,7 @@ pub(crate) fn contradictions(info: &TraceInfo, seen: &Seen, spikes: &[ExplainedS
     let latency_ns = facts.latency_ns.filter(|latency_ns| *latency_ns > 0);
     if let (Some(latency_ns), Some(first_ns)) = (latency_ns, seen.first_ns) {
         let lines_ns = seen.last_ns.saturating_sub(first_ns);
-        if lines_ns > latency_ns.saturating_add(latency_ns / 10).saturating_add(BEYOND_NS) {
+        if lines_ns > latency_ns.saturating_add(latency_ns / 10).saturating_add(section::BEYOND_NS) {
             found.push(format!(
                 "the head states {}, the lines go over {}: lines of another trace, or of more than the section",
                 nanoseconds(latency_ns),

@@ -30,12 +30,8 @@ impl From<RunResult> for Exported {
 impl From<MeasureResult> for Exported {
     fn from(measure: MeasureResult) -> Self {
         let title = measure.tool.unwrap_or_else(|| "whylate measure".to_owned());
-        let cell = CellResult {
-            name: "measure".to_owned(),
-            spikes: measure.probe.spikes.clone(),
-            probes: vec![measure.probe],
-            ..CellResult::default()
-        };
+        let cell =
+            CellResult { name: "measure".to_owned(), probes: vec![measure.probe], ..CellResult::default() };
         Self { title, cells: vec![cell], kernel_log: Vec::new() }
     }
 }

@@ -16,12 +16,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
         Column::text("message").wraps(),
     ];
     let table = Table::new(columns, run.kernel_log.iter().map(row).collect());
-    section
-        .meaning(meaning)
-        .with_all((!run.kernel_log.is_empty()).then_some(table))
-        .unless_empty()
-        .into_iter()
-        .collect()
+    section.meaning(meaning).with_all((!run.kernel_log.is_empty()).then_some(table)).unless_empty()
 }
 
 fn row(it: &RunMessage) -> Row {

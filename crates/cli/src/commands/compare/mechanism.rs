@@ -4,10 +4,9 @@ use super::ComparedSide;
 use std::collections::BTreeMap;
 use whylate_core::figure::nanoseconds;
 use whylate_core::plan::Statistic;
-use whylate_core::quantity::EXTREMES;
 use whylate_core::result::{CpuResult, Outcome, RunContrast};
 
-/// One maximum of that size is chance.
+/// Fewer CPUs with a maximum of that size may be chance.
 const CPUS_MIN: usize = 2;
 /// On the side without it, all maxima are as many times smaller.
 const TIMES_SMALLER: u64 = 10;
@@ -65,6 +64,6 @@ fn maxima(side: &ComparedSide) -> Option<Maxima> {
     let (_, measure) = part.foreign()?;
     let cpus = &measure.probe.cpus;
     let is_one_series = cpus.windows(2).all(|pair| pair[0].series == pair[1].series);
-    let max = |cpu: &CpuResult| cpu.quantiles.map(|it| it.max_ns).or_else(|| cpu.get(EXTREMES)?.max_ns);
-    is_one_series.then(|| cpus.iter().filter_map(|cpu| Some((cpu.cpu.0, (max(cpu)?, cpu.samples)))).collect())
+    let largest = |cpu: &CpuResult| Some((cpu.cpu.0, (cpu.largest_ns()?, cpu.samples)));
+    is_one_series.then(|| cpus.iter().filter_map(largest).collect())
 }

@@ -111,7 +111,7 @@ impl<'a> LiveFiles<'a> {
         self.log.get_or_init(read).as_ref()
     }
 
-    /// The configuration of the kernel of that release; `None` without a file that has it.
+    /// The configuration of the kernel of that release; `None` if no file has it.
     pub(super) fn config(&self, release: &str) -> Option<&KernelConfig> {
         self.config.get_or_init(|| KernelConfig::read(self.root, release)).as_ref()
     }
