@@ -28,16 +28,16 @@ const HERE: &str = "crates/cli/tests/cli/security.rs";
 const PROMISES: &[(&str, &[&str])] = &[
     ("which settings root's `whylate` has changed", &[ATTACKS]),
     (
-        "run `whylate` for themselves",
+        "run `whylate` with their own rights",
         &["crates/cli/tests/cli/unprivileged.rs without_rights_it_measures_and_says_what_was_lost"],
     ),
     ("make root's `whylate` write or undo anything", &[ATTACKS]),
     ("change root's journal", &[ATTACKS]),
-    ("hold root's treatments or `restore` off", &[ATTACKS]),
+    ("hold up root's treatments or `restore`", &[ATTACKS]),
     ("reach the socket of root's `whylate histograms`", &[ATTACKS]),
     ("obey their environment", &[ATTACKS, PROGRAMS]),
     (
-        "end the program otherwise than with a message",
+        "crash the program",
         &[
             "crates/trace/tests/containers.rs no_damage_ends_the_program",
             "crates/trace/tests/text_properties.rs no_bytes_panic",
@@ -46,43 +46,43 @@ const PROMISES: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "the same as a trace",
+        "do what a trace cannot",
         &[
             "crates/store/tests/store/damage.rs no_content_makes_the_reader_panic",
             "crates/report/tests/html.rs names_from_the_result_stay_text",
         ],
     ),
     (
-        "tables are checked by their checksums",
+        "pass off altered tables (checksums",
         &["crates/store/tests/store/damage.rs every_changed_byte_is_noticed"],
     ),
-    ("Bring in a file from outside of it", &[STORE]),
+    ("bring in outside files", &[STORE]),
     ("remove runs, and add files that are not shown", &[SWAPS]),
     (
-        "belongs to neither root nor the user of the server",
+        "belong to neither root nor the server's user",
         &["crates/store/tests/store/attacks.rs files_of_other_users_are_not_read_where_only_own_ones_are"],
     ),
-    ("that is behind a link", &[SWAPS]),
+    ("have files read behind a link", &[SWAPS]),
     ("hold a connection for 10 s", &[SLOW]),
     (
         "read anything",
         &["crates/cli/tests/cli/serve.rs other_sites_and_readers_without_the_token_get_nothing"],
     ),
     ("be redirected to another site", &[SERVE]),
-    ("send characters that steer a terminal through a refusal", &[SERVE]),
+    ("send terminal controls through a refusal", &[SERVE]),
     (
         "Root is asked first",
         &[PLANS, "crates/cli/tests/cli/security.rs root_goes_on_with_no_run_that_another_user_can_exchange"],
     ),
     (
-        "so too for the plan of a run that goes on",
+        "so too for `--resume`",
         &[
             "crates/cli/tests/cli/security.rs root_goes_on_with_no_run_that_another_user_can_exchange",
             "crates/cli/tests/cli/security.rs root_searches_with_no_settings_that_another_user_can_write",
         ],
     ),
     (
-        "A campaign that another user can write or exchange is refused",
+        "Campaigns that another user can write or exchange are refused",
         &["crates/cli/tests/cli/security.rs root_goes_on_with_no_campaign_that_another_user_can_write"],
     ),
     (
@@ -105,10 +105,10 @@ const PROMISES: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "Every folder on the way belongs to root or the user",
+        "Every folder on its path belongs to root or the user",
         &[ATTACKS, "crates/sys/src/private.rs what_others_can_write_to_is_refused"],
     ),
-    ("Links, hard links, pipes, sockets and files of others are refused", &[ATTACKS]),
+    ("Links, hard links, pipes, sockets and others' files are refused", &[ATTACKS]),
     (
         "Each line has a number and a checksum",
         &["crates/treat/src/journal/lines_tests.rs no_mutation_is_taken_for_a_journal"],
@@ -117,7 +117,7 @@ const PROMISES: &[(&str, &[&str])] = &[
         "A damaged journal is undone as far as it can be read",
         &[DAMAGE, "crates/cli/tests/cli/treat.rs a_damaged_journal_is_exit_3_and_kept"],
     ),
-    ("is only what a treatment or recording of whylate can have changed", &[CLAIMS]),
+    ("is only what whylate can have changed", &[CLAIMS]),
     (
         "Anything else in a journal is reported and not touched",
         &["crates/treat/tests/treat/damage.rs a_journal_makes_nobody_write_what_no_treatment_changes"],
@@ -127,7 +127,7 @@ const PROMISES: &[(&str, &[&str])] = &[
         &["crates/store/src/folder/way.rs nothing_is_opened_behind_a_link_with_and_without_openat2"],
     ),
     (
-        "Only regular files are read, and none waits",
+        "Only regular files are read, without waiting",
         &[
             STORE,
             "crates/serve/tests/attacks.rs pipes_devices_and_silent_sockets_in_a_run_hold_nothing_up",
@@ -139,11 +139,11 @@ const PROMISES: &[(&str, &[&str])] = &[
         &["crates/cli/tests/cli/security.rs root_reads_no_hard_link_of_another_user"],
     ),
     (
-        "Root writes a new run only through folders and links",
+        "Root writes new runs through no link or folder of another user",
         &["crates/cli/tests/cli/shared_runs.rs another_user_has_root_neither_read_nor_write_behind_a_link"],
     ),
     (
-        "are beside the journal, where a container",
+        "are next to the journal, where containers",
         &[
             "crates/cli/tests/cli/treat.rs a_container_with_its_own_run_folder_and_processes_does_not_restore_under_a_run",
             ATTACKS,
@@ -157,9 +157,9 @@ const PROMISES: &[(&str, &[&str])] = &[
         ],
     ),
     ("are ignored, with a warning", &[ATTACKS]),
-    ("starts itself again without", &[PROGRAMS]),
+    ("restarts itself without", &[PROGRAMS]),
     (
-        "What was found is kept in",
+        "They are cached in",
         &[
             "crates/store/tests/store/listed.rs a_verdict_of_the_cache_counts_only_while_no_file_of_the_run_has_changed",
         ],
@@ -181,8 +181,8 @@ const PROMISES: &[(&str, &[&str])] = &[
     ("In JSON they are escapes", &["crates/core/src/text.rs a_json_document_says_the_same"]),
 ];
 
-/// What is no promise: what somebody can do anyway.
-const GIVEN: [&str; 3] = ["be wrong", "everything", "Read a plan of somebody else"];
+/// What is no promise: what others can do anyway.
+const GIVEN: [&str; 3] = ["be wrong", "everything", "Read another user's plan"];
 
 fn top() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -251,7 +251,7 @@ fn run(folder: &Path, plan: &str, name: &str) -> PathBuf {
     path
 }
 
-/// "The journal (…, mode 0755, files 0644 whatever the umask: …)", "Locks (0600)".
+/// "The journal (…, mode 0755, files 0644 whatever the umask; …)", "Locks (0600)".
 #[test]
 fn the_journal_is_readable_by_all_and_writable_by_root_whatever_the_umask() {
     let folder = folder();
@@ -279,8 +279,8 @@ fn the_journal_is_readable_by_all_and_writable_by_root_whatever_the_umask() {
     }
 }
 
-/// "Root is asked first (or gives `--trust-plan`) where another user can write the plan or exchange a folder on its way": also
-/// where the plan is that of a run that goes on.
+/// "Root is asked first (or gives `--trust-plan`) if another user can write the plan or exchange a folder on its path": also
+/// for the plan of a continued run.
 #[test]
 fn root_goes_on_with_no_run_that_another_user_can_exchange() {
     if !is_root("only root can have a run of another user") {
@@ -325,7 +325,7 @@ fn root_goes_on_with_no_run_that_another_user_can_exchange() {
     refuses("a run that a group can exchange");
 }
 
-/// "so too for the plan of a run that goes on (`--resume`, `fix --verify`) and the settings of a file (`fix --audit`)".
+/// "so too for `--resume`, `fix --verify` and the settings of `fix --audit`".
 #[test]
 fn root_searches_with_no_settings_that_another_user_can_write() {
     if !is_root("only root can have files of another user") {
@@ -416,7 +416,7 @@ fn root_goes_on_with_no_campaign_that_another_user_can_write() {
     assert_eq!(campaign(&["--remove"]).code, Some(0));
 }
 
-/// "Only regular files are read, and none waits (`O_NONBLOCK`)": by each command that reads a run.
+/// "Only regular files are read, without waiting (`O_NONBLOCK`)": by each command that reads a run.
 #[test]
 fn commands_on_a_run_wait_for_no_pipe_and_read_no_device() {
     let folder = folder();
