@@ -6,6 +6,6 @@ pub struct BusyProgram {
     pub name: String,
     /// How many CPUs it keeps busy.
     pub cpus: f64,
-    /// What it reads from memory; `None` where nobody counts that.
+    /// What it reads from memory; `None` without a counter for it.
     pub bytes_per_s: Option<f64>,
 }

@@ -288,11 +288,11 @@ pub struct GpuUsage {
     pub clock_mhz: Option<u32>,
     /// How busy (amdgpu).
     pub busy_percent: Option<u32>,
-    /// Of its own memory in use (amdgpu).
+    /// Bytes in use of its own memory (amdgpu).
     pub memory_used_bytes: Option<u64>,
-    /// Of the system's memory in use (amdgpu).
+    /// Bytes in use of the system's memory (amdgpu).
     pub system_used_bytes: Option<u64>,
-    /// Who has it open, most memory first; those of other users are seen by root alone.
+    /// The processes that have it open, most memory first; only root sees those of other users.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<GpuProcess>,
 }

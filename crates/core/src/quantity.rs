@@ -1,4 +1,4 @@
-//! What only some probes have beside samples, histogram and quantiles: the one table of quantities.
+//! What only some probes report in addition to samples, histogram and quantiles: the one table of quantities.
 //!
 //! A row of `quantities!` gives the JSON name, the type, how the values of several intervals become one, which probes
 //! have it, and how pages show it. The columns of `intervals`, the merging of intervals, the figures of a CPU, JSON, its
@@ -344,13 +344,13 @@ quantities! {
     LOOP_NS: f64 = "loop_ns", Ns, Derived;
     /// Which of the gaps the scheduler makes on purpose (stall); absent where none is known to be.
     THROTTLED: ThrottledGaps = "throttled", Other, Derived;
-    /// Who took the time of the gaps, the most first; what is not known is the source `unattributed`, so that all of them
-    /// add up to `lost_ns` (stall, with causes).
+    /// Who took the time of the gaps, the most first. What is not known is the source `unattributed`, so that all of
+    /// them add up to `lost_ns` (stall, with causes).
     SOURCES: Vec<SourceResult> = "sources", Other, Derived;
-    /// Of a probe that waits for a timer, with causes from BPF programs: the wake-ups of its thread that the programs saw
-    /// while its samples counted. Where it is less than `samples`, the kernel did not show them the others.
+    /// The wake-ups of its thread that the BPF programs saw while its samples counted, for a probe that waits for a
+    /// timer, with causes. If it is less than `samples`, the kernel did not show the programs the others.
     WAKEUPS_SEEN: u64 = "wakeups_seen", Count, Derived;
-    /// What the thread did besides (task only).
+    /// What else the thread did (task only).
     TASK: TaskRecord = "task", Other, Derived;
     /// Who was late in the largest sample (histograms only).
     MAX_RECORD: LatencyRecord = "max_record", Other, Derived;

@@ -73,8 +73,8 @@ pub enum Activity {
         /// Where it runs from now on.
         to: CpuId,
     },
-    /// The CPU woke a thread, whoever that was; recorded where tasks are watched. From the programmed expiry of the timer that
-    /// did it, where one did.
+    /// The CPU woke a thread, recorded where tasks are watched. It starts at the programmed expiry of the timer that
+    /// woke the thread, if a timer did.
     Waking {
         pid: u32,
         waker: Waker,

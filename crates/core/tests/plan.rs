@@ -453,7 +453,7 @@ fn a_tracer_takes_what_it_has_a_use_for() {
 }
 
 #[test]
-fn the_histograms_probe_counts_all_of_real_time_tasks_unless_told_otherwise() {
+fn the_histograms_probe_counts_all_real_time_tasks_by_default() {
     let parse = |probe: &str| {
         let text = format!("name = \"p\"\n[[probe]]\nkind = \"histograms\"\n{probe}");
         Plan::parse(&Source { name: "p.toml", text: &text }, &[])

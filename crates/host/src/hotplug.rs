@@ -7,7 +7,8 @@ const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
 const PRESENT: &str = "/sys/devices/system/cpu/present";
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 
-/// So many CPUs that are not there yet are recorded, too: a hypervisor may allow hundreds, and the memory for each is kept.
+/// How many CPUs that are not there yet are recorded, too: a hypervisor may allow hundreds, and the memory for each is
+/// kept.
 const ADDED_MAX: usize = 8;
 
 /// The CPUs that are recorded where those are watched. Where all that are online are, every one that can come online is: those

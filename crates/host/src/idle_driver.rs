@@ -1,6 +1,6 @@
 //! The kernel's driver of idle states (cpuidle).
 
-/// Older kernels allow nobody to choose one, and call the file otherwise.
+/// Older kernels do not allow a choice, and give the file another name.
 const FILES: [&str; 2] =
     ["/sys/devices/system/cpu/cpuidle/current_driver", "/sys/devices/system/cpu/cpuidle/current_driver_ro"];
 

@@ -166,10 +166,10 @@ impl RankedFiles {
     /// Where the next trace is saved: under a number, until the ranks are known.
     pub fn next_path(&mut self) -> PathBuf {
         self.saved += 1;
-        if self.worst <= 1 { self.first.clone() } else { self.beside(&format!("saved-{}", self.saved)) }
+        if self.worst <= 1 { self.first.clone() } else { self.sibling(&format!("saved-{}", self.saved)) }
     }
 
-    fn beside(&self, suffix: &str) -> PathBuf {
+    fn sibling(&self, suffix: &str) -> PathBuf {
         let stem = self.first.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         self.first.with_file_name(format!("{stem}-{suffix}.dat"))
     }
@@ -180,7 +180,7 @@ impl RankedFiles {
     /// [`RecordError::Save`] when a trace cannot get its name.
     pub fn rename(&self, traces: &mut [Kept]) -> Result<(), RecordError> {
         for (index, kept) in traces.iter_mut().enumerate() {
-            let path = if index == 0 { self.first.clone() } else { self.beside(&(index + 1).to_string()) };
+            let path = if index == 0 { self.first.clone() } else { self.sibling(&(index + 1).to_string()) };
             if path.exists() {
                 // Already has this name, or the name is taken: keep the old name.
                 continue;

@@ -9,8 +9,9 @@ const SYSTEMS: &[&str] = &["irq_vectors", "ipi", "csd", "tlb"];
 /// Events of the systems above that say nothing of a delay: how vectors are allotted.
 const LEFT_OUT: &str = "irq_vectors/vector_";
 
-/// Functions that read the clock, as patterns of the function tracer. On arm64 they are traced as any other, and each record of a
-/// function needs the time, so that each function is followed by theirs. Nobody is late by them.
+/// Functions that read the clock, as patterns of the function tracer. On arm64 they are traced like any other
+/// function, and each record of a function needs the time, so every function is followed by theirs. They do not make a
+/// thread late.
 pub(super) const CLOCK_READERS: [&str; 4] =
     ["arch_counter_*", "arch_timer_*read*", "ktime_get*", "sched_clock*"];
 
@@ -35,7 +36,7 @@ mod tests {
     use whylate_host::HostRoot;
 
     #[test]
-    fn what_the_kernel_has_is_recorded_and_what_it_lacks_is_told() {
+    fn what_the_kernel_has_is_recorded_and_what_it_lacks_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let top = folder.path().join("sys/kernel/tracing");
         let there = [

@@ -30,7 +30,7 @@ struct Decoding {
     release: String,
     formats: Vec<EventFormat>,
     reader: BufferReader,
-    /// The reader has so many stacks.
+    /// How many stacks the reader has.
     stacks: usize,
 }
 

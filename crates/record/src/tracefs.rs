@@ -77,8 +77,8 @@ impl Tracefs {
     }
 }
 
-/// The tracers that the kernel was built with, where tracefs is not mounted: read through a mount that nobody else sees, and
-/// that is gone afterwards. `None` where that cannot be (before Linux 5.2, or refused).
+/// The tracers that the kernel was built with, where tracefs is not mounted: read through a private mount, which is
+/// gone afterwards. `None` where that is not possible (before Linux 5.2, or refused).
 pub(super) fn tracers_unmounted() -> Option<Vec<String>> {
     let system = rustix::mount::fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC).ok()?;
     rustix::mount::fsconfig_create(&system).ok()?;

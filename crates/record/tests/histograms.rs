@@ -1,5 +1,5 @@
-//! Latency histograms from a trace buffer beside those of the BPF programs, on this machine's kernel: both see the same
-//! wake-ups. Where the machine allows neither or only one, the test says so.
+//! Latency histograms from a trace buffer and, at the same time, from the BPF programs, on this machine's kernel: both
+//! see the same wake-ups. Where the machine allows neither or only one, the test says so.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -42,7 +42,7 @@ fn samples(snapshot: &HistogramsSnapshot, kind: HistogramKind) -> u64 {
 
 #[test]
 fn a_trace_buffer_counts_what_the_programs_count() {
-    let (tell, told) = std::sync::mpsc::channel();
+    let (tell, pid) = std::sync::mpsc::channel();
     let go = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&go);
     let sleeper = std::thread::spawn(move || {
@@ -57,7 +57,7 @@ fn a_trace_buffer_counts_what_the_programs_count() {
     });
     let mut config = HistogramsConfig::new(schedule::allowed_of_this_thread().unwrap());
     (config.priority_min, config.priority_max) = (i32::MIN, i32::MAX);
-    config.task = Some(TaskFilter::Pid(told.recv().unwrap()));
+    config.task = Some(TaskFilter::Pid(pid.recv().unwrap()));
     let trace = start(&config, HistogramSource::Tracefs);
     let bpf = start(&config, HistogramSource::Bpf);
     go.store(true, SeqCst);

@@ -193,7 +193,7 @@ fn a_thread_of_higher_priority_that_preempts_is_named_with_its_time() {
 }
 
 #[test]
-fn a_lock_that_does_not_tell_its_owner_is_released_by_somebody_with_little_confidence() {
+fn a_lock_without_a_known_owner_names_the_thread_that_released_it_with_little_confidence() {
     let _alone = alone();
     let cpu = last_cpu();
     let Some(mut watch) = watch(&TaskTarget::Name("wl-waiter".to_owned())) else { return };
@@ -225,7 +225,8 @@ fn a_lock_that_does_not_tell_its_owner_is_released_by_somebody_with_little_confi
         assert_eq!(cause.actor.as_deref(), Some("wl-holder"));
         assert!(cause.confidence.unwrap() <= 0.8, "{cause:?}");
     }
-    // Some guests do not show every event to the programs: where an interrupt seems to have ended the wait, nobody is named.
+    // Some guests do not show every event to the programs: no thread is named if an interrupt seems to have ended the
+    // wait.
     let unnamed = |one: &&Explained| of_lock(one).filter(|cause| cause.actor.is_none());
     for cause in found.iter().filter_map(|one| unnamed(&one)) {
         assert!(cause.confidence.unwrap() <= 0.8, "{cause:?}");
@@ -283,7 +284,7 @@ fn passing_on(name: &str, mut from: UnixStream, mut to: UnixStream) -> Running {
         let mut byte = [0];
         if from.read_exact(&mut byte).is_ok() {
             spin(Duration::from_millis(1));
-            // Nobody reads the last one any more when the test is over.
+            // At the end of the test, the last one is no longer read.
             _ = to.write_all(&byte);
         }
     })
@@ -346,7 +347,7 @@ fn texts_for_trace_marker_say_where_an_activation_begins_and_ends() {
         std::thread::sleep(Duration::from_millis(10));
     }
     if shell.0.try_wait().unwrap().is_some() {
-        return skip(Need::Rights, "this machine has no tracefs, or lets nobody write into trace_marker");
+        return skip(Need::Rights, "this machine has no tracefs, or does not allow writing into trace_marker");
     }
     let Some(mut watch) = watch(&TaskTarget::Process(shell.0.id())) else { return };
     let marks = ["marker:control: begin", "marker:control: end"].map(|mark| mark.parse().unwrap());

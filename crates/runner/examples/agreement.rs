@@ -1,5 +1,5 @@
-//! Measures with one timer while causes are searched by BPF programs and in a trace buffer at once, and prints of how many
-//! spikes both say the same first. `agreement CPU SECONDS [PRIORITY]`, as root; loads are started beside it.
+//! Measures with one timer while BPF programs and a trace buffer look for causes at once, and prints for how many
+//! spikes both name the same cause first. `agreement CPU SECONDS [PRIORITY]`, as root; start loads at the same time.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is what it is for")]
 
@@ -113,9 +113,9 @@ impl Machine for Twice {
     }
 }
 
-struct Nobody;
+struct Silent;
 
-impl Audience for Nobody {
+impl Audience for Silent {
     fn stage(&mut self, _: &Stage<'_>) {}
     fn progress(&mut self, _: &Progress) {}
     fn first_spike(&mut self, _: Nanos) {}
@@ -170,7 +170,7 @@ fn compare(host: Host) -> Result<(), Box<dyn std::error::Error>> {
     let pairs = Arc::new(Mutex::new(Vec::new()));
     let machine = Twice { real: RealMachine::new(host.clone())?, host, pairs: Arc::clone(&pairs) };
     let (facts, warnings) = facts::collect(machine.running());
-    let result = whylate_runner::measure(&asked, facts, warnings, &machine, &mut Nobody)?;
+    let result = whylate_runner::measure(&asked, facts, warnings, &machine, &mut Silent)?;
     let pairs = std::mem::take(&mut *pairs.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
     print(&pairs);
     result.warnings.iter().for_each(|warning| println!("{}: {}", warning.code, warning.text));

@@ -1,4 +1,5 @@
-//! The search for the causes of spikes beside probes: begun once, told what measures, asked what it found.
+//! The search for the causes of spikes while probes measure: started once, it learns what measures, and reports what
+//! it found.
 //!
 //! A search that fails is given up: measuring goes on, what was found until then stays, and a warning says from where
 //! on spikes have no causes.
@@ -73,15 +74,15 @@ fn of_reader(reader: &Reader) -> Result<RunResult, StoreError> {
     Ok(result)
 }
 
-/// The search beside one run or one measurement; the default one looks for nothing.
+/// The search that goes with one run or one measurement; the default one looks for nothing.
 #[derive(Default)]
 pub(crate) struct CauseSearch {
-    /// `None` where causes are not wanted, or this machine cannot find them, or no probe reports when its spikes were.
+    /// `None` if causes are not wanted, if this machine cannot find them, or if no probe reports when its spikes were.
     finder: Option<Box<dyn FindsCauses>>,
     has_failed: bool,
     /// Whether the finder was put away for a cell that does without.
     is_away: bool,
-    /// Spikes of which it was not told.
+    /// Spikes that were not passed to it.
     untold: u64,
     /// Interrupts from other CPUs on the CPUs that the finder does not watch.
     counted: Option<IpisByKind>,

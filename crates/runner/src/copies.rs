@@ -13,8 +13,8 @@ pub fn backends(device: Option<&Path>) -> Vec<BackendFacts> {
     all
 }
 
-/// The table, by the process that has the memory of the backend asked for. `progress` is told the share that is done, and says
-/// whether to go on.
+/// The table, by the process that has the memory of the wanted backend. `progress` gets the share that is done, and
+/// says whether to go on.
 ///
 /// # Errors
 /// [`ProbeError`] when a type of memory that was asked for is not available, or the CPU cannot be used.

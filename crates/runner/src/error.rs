@@ -19,7 +19,7 @@ pub enum RunError {
     /// A probe cannot be set up on this machine.
     #[error("probe[{index}]: {source}")]
     Probe { index: usize, source: ProbeError },
-    /// Two probes of one kind on one CPU could not be told apart.
+    /// Two probes of one kind on one CPU would have the same name.
     #[error(
         "probe[{index}]: another {kind} probe of the plan measures CPU {cpu} already; give them different `cpus`"
     )]

@@ -228,7 +228,7 @@ impl<'a> RunInProgress<'a> {
         Ok(self.directory.update_info(&self.info)?)
     }
 
-    /// Of a run with a shield: what it changes, and that it is gone at the end, shows in the CPU table.
+    /// Keeps the CPU table of a run with a shield: it shows what the shield changes, and that it is gone at the end.
     fn keep_cpu_table(&mut self, at: &str) {
         let experiment = &self.experiment;
         if experiment.cells.iter().any(|cell| experiment.has_shield(cell)) {

@@ -1,8 +1,8 @@
 //! Brings what the measuring threads of one group see to the one thread that owns the run directory.
 //!
-//! That thread also looks for causes and writes to the disk, and may be slow. What waits for it is bounded: spikes that
-//! find no room are not told (they are stored nevertheless, without a cause), so that the threads that read the
-//! measuring processes' memory go on reading it.
+//! That thread also looks for causes and writes to the disk, and may be slow. What waits for it is bounded, so that
+//! the threads that read the measuring processes' memory go on reading it. Spikes that find no room are not passed on;
+//! they are stored nevertheless, without a cause.
 
 use crate::error::RepeatError;
 use crate::gpus::GpuWatch;
@@ -19,7 +19,7 @@ use whylate_store::RowKey;
 
 pub(crate) const EVENTS_MAX: usize = 64;
 /// The most spikes of 50 ms that are passed on, the largest first: far more than are explained of one CPU.
-const TOLD_MAX: usize = 4_096;
+const PASSED_MAX: usize = 4_096;
 
 /// What happened in one probe of the group.
 pub(crate) enum ProbeEvent {
@@ -41,7 +41,7 @@ pub(crate) struct Forward<'a> {
     pub(crate) others: Option<&'a AtomicUsize>,
     /// Dropped when a companion is ready.
     pub(crate) ready: Option<Sender<()>>,
-    /// Spikes that were not told.
+    /// Spikes that were not passed on.
     pub(crate) untold: &'a AtomicU64,
 }
 
@@ -73,12 +73,12 @@ impl Observer for Forward<'_> {
         self.send(ProbeEvent::FirstSpike(latency));
     }
     fn spikes(&mut self, spikes: &[SpikeRecord]) {
-        let mut told = spikes.to_vec();
-        if told.len() > TOLD_MAX {
-            told.sort_unstable_by_key(|spike| Reverse(spike.latency_ns));
-            told.truncate(TOLD_MAX);
+        let mut passed = spikes.to_vec();
+        if passed.len() > PASSED_MAX {
+            passed.sort_unstable_by_key(|spike| Reverse(spike.latency_ns));
+            passed.truncate(PASSED_MAX);
         }
-        if self.events.try_send(ProbeEvent::Spikes(self.index, told)).is_err() {
+        if self.events.try_send(ProbeEvent::Spikes(self.index, passed)).is_err() {
             self.untold.fetch_add(spikes.len() as u64, Ordering::Relaxed);
         }
     }
@@ -113,8 +113,8 @@ impl Watch<'_> {
         matches!(self.specs[index].kind, ProbeKind::Task(_))
     }
 
-    /// Whether it is such a probe, and others measure as well.
-    pub(crate) fn is_beside(&self, index: usize) -> bool {
+    /// Whether it is such a probe, and others measure at the same time.
+    pub(crate) fn is_alongside(&self, index: usize) -> bool {
         self.specs.len() > 1 && self.explains_itself(index)
     }
 

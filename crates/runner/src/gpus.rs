@@ -51,8 +51,8 @@ impl GpuWatch {
         Some(Self { key, questions, found })
     }
 
-    /// Beside probes that are about to begin: asks the devices at once, and from then on what is in nobody's way.
-    pub(crate) fn beside(
+    /// For probes that are about to start: asks the devices at once, and after that only for what disturbs no probe.
+    pub(crate) fn alongside(
         specs: &[ProbeSpec],
         host: &HostRoot,
         key: &Arc<RowKey>,

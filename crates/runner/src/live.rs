@@ -1,4 +1,5 @@
-//! Tells whoever asks where a run is, by a socket in its directory. Until somebody connects it costs nothing.
+//! Tells each program that connects to the socket in a run's directory how far the run is. Without a connection it
+//! costs nothing.
 
 use crate::{Audience, Stage};
 use std::io::{self, Write as _};
@@ -13,14 +14,14 @@ use whylate_probe::{Progress, TaskLine};
 use whylate_store::Folder;
 use whylate_sys::schedule;
 
-/// How often a reader is told.
+/// How often a reader gets an update.
 const PERIOD: Duration = Duration::from_millis(500);
-/// A reader who takes nothing for so long has gone.
+/// A reader that takes nothing for this long has gone.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The web server is one reader for each page that is open.
 const READERS_MAX: usize = 200;
 
-/// An audience that also tells whoever connects to the socket.
+/// An audience that also tells each program that connects to the socket.
 pub struct Live<'a> {
     audience: &'a mut dyn Audience,
     run: Folder,
@@ -30,12 +31,12 @@ pub struct Live<'a> {
 }
 
 impl<'a> Live<'a> {
-    /// Of a run that measures these CPUs.
+    /// The audience of a run that measures these CPUs.
     pub fn new(audience: &'a mut dyn Audience, run: Folder, measured: CpuSet) -> Self {
         Self { audience, run, measured, value: Arc::default(), has_begun: false }
     }
 
-    /// Listens from now on. A run that nobody can follow goes on without: its directory may lie where sockets cannot be.
+    /// Listens from now on. If sockets are not possible in its directory, the run goes on without one.
     fn begin(&mut self) {
         if std::mem::replace(&mut self.has_begun, true) {
             return;
@@ -66,7 +67,7 @@ impl Drop for Live<'_> {
 
 /// A socket of that name in a folder whose path may be longer than what an address holds.
 fn listen(run: &Folder) -> io::Result<UnixListener> {
-    // Of a run that was killed and goes on now.
+    // Left by a run that was killed and goes on now.
     _ = run.remove(LIVE_SOCKET);
     UnixListener::bind(run.fixed_path().join(LIVE_SOCKET))
 }
@@ -89,18 +90,18 @@ fn serve(listener: &UnixListener, value: &Arc<Mutex<LiveValue>>) {
 /// Tells one reader, until it has gone.
 fn tell(mut stream: UnixStream, value: &Mutex<LiveValue>) -> io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
-    let mut told: Vec<LiveCpu> = Vec::new();
+    let mut sent: Vec<LiveCpu> = Vec::new();
     loop {
         let mut now = value.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for cpu in &mut now.cpus {
-            let former = told.iter().find(|it| it.cpu == cpu.cpu && it.samples <= cpu.samples);
+            let former = sent.iter().find(|it| it.cpu == cpu.cpu && it.samples <= cpu.samples);
             let is_new = former.is_none_or(|former| cpu.max_ns > former.max_ns);
             cpu.newest_max_ns = if is_new { cpu.max_ns } else { 0 };
         }
         let mut line = serde_json::to_vec(&now)?;
         line.push(b'\n');
         stream.write_all(&line)?;
-        told = now.cpus;
+        sent = now.cpus;
         thread::sleep(PERIOD);
     }
 }

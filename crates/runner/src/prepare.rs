@@ -21,12 +21,12 @@ pub struct Experiment {
     pub plan: Plan,
     pub facts: Facts,
     pub target: CpuSet,
-    /// The probes, in groups: those of a group are on different CPUs and measure together, with companions beside.
+    /// The probes, in groups: those of a group are on different CPUs and measure together, with their companions.
     pub probes: Vec<Vec<ProbeSpec>>,
-    /// The stall check without load beside each cell; `None` when the plan leaves it out.
+    /// The stall check without load before each repeat of a cell; `None` when the plan leaves it out.
     pub noise_floor: Option<ProbeSpec>,
     pub cells: Vec<PreparedCell>,
-    /// What is not as the plan would have it.
+    /// What is not as the plan asks.
     pub warnings: Vec<Warning>,
 }
 
@@ -150,8 +150,8 @@ pub(crate) fn prepare_probes(
     Ok(PreparedProbes { groups: groups(probes), warnings })
 }
 
-/// The stall check beside each cell. Where a busy loop at real-time priority is not possible, it runs as an ordinary
-/// task rather than not at all.
+/// The stall check before each repeat of a cell. If a busy loop at real-time priority is not possible, it runs as an
+/// ordinary task.
 fn noise_floor(
     plan: &Plan,
     target: &CpuSet,
@@ -263,7 +263,7 @@ pub fn check_tracers(mut experiment: Experiment, root: &HostRoot) -> Result<Expe
     if experiment.probes.is_empty() { Err(RunError::Tracer { source }) } else { Ok(experiment) }
 }
 
-/// Leaves out groups without a probe: companions stand beside one, and measure on their own only where none is left.
+/// Leaves out groups without a probe: companions go with one, and measure on their own only if none is left.
 fn keep_what_measures(groups: &mut Vec<Vec<ProbeSpec>>) {
     let has_probe = |group: &Vec<ProbeSpec>| group.iter().any(|spec| !spec.is_companion());
     if groups.iter().any(has_probe) {
@@ -298,7 +298,7 @@ mod tests {
             experiment.probes[0].iter().map(|spec| spec.other_cpus.to_string()).collect()
         };
         assert_eq!(other_cpus("0-3"), ["0,3", "0,3", "3"]);
-        // No CPU is left for the histograms: run them beside a probe.
+        // No CPU is left for the histograms: run them on the CPU of a probe.
         assert_eq!(other_cpus("0-2"), ["0", "0", "2"]);
     }
 
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_companion_of_a_refused_tracer_measures_beside_what_is_left_or_for_its_own_time() {
+    fn a_companion_of_a_refused_tracer_measures_with_what_is_left_or_for_its_own_time() {
         let folder = tempfile::tempdir().unwrap();
         let host = host(folder.path(), "nop");
         let histograms = "[[probe]]\nkind = \"histograms\"\n";

@@ -245,7 +245,7 @@ impl Repeat<'_> {
         let _elsewhere =
             specs.first().map(|spec| Elsewhere::move_to(self.machine.running(), &spec.other_cpus));
         let gpus = keys.first().filter(|_| probe.is_empty());
-        let gpus = gpus.and_then(|key| GpuWatch::beside(specs, self.machine.running(), key, self.sink));
+        let gpus = gpus.and_then(|key| GpuWatch::alongside(specs, self.machine.running(), key, self.sink));
         let companions = specs.iter().filter(|spec| spec.is_companion()).count();
         let (stop, left) = (AtomicBool::new(false), AtomicUsize::new(specs.len() - companions));
         let (stop, left, untold) = (&stop, &left, &AtomicU64::new(0));
@@ -317,8 +317,8 @@ impl Repeat<'_> {
                     let cpus = &watch.specs[index].cpus;
                     self.search(|causes, warnings| causes.armed(cpus, process, start_ns, warnings));
                 }
-                // Watched tasks beside other probes: the traces are of those.
-                Ok(ProbeEvent::Spikes(index, _)) if watch.is_beside(index) => {}
+                // If tasks are watched together with other probes, the traces are of those probes.
+                Ok(ProbeEvent::Spikes(index, _)) if watch.is_alongside(index) => {}
                 Ok(ProbeEvent::Spikes(index, spikes)) => {
                     self.tracing.hold(&spikes, self.warnings);
                     self.audience.spikes(&spikes);
@@ -352,9 +352,9 @@ impl Repeat<'_> {
 
     /// Lets the search for causes do something; where that fails, the audience hears it at once.
     fn search(&mut self, act: impl FnOnce(&mut CauseSearch, &mut Vec<Warning>)) {
-        let told = self.warnings.len();
+        let known = self.warnings.len();
         act(self.causing, self.warnings);
-        self.warnings[told..].iter().for_each(|warning| self.audience.lost(warning));
+        self.warnings[known..].iter().for_each(|warning| self.audience.lost(warning));
     }
 
     /// Looks at everything that can end a measurement early.

@@ -25,8 +25,8 @@ use whylate_treat::journal::TREATMENTS;
 /// The columns of the strip of a CPU.
 const STRIP: usize = 10;
 /// The most entries of a list, the most frequent or longest first.
-const TOLD_MAX: usize = 200;
-/// More thieves than this are not told apart: those that come later are counted by their kind alone.
+const LISTED_MAX: usize = 200;
+/// More thieves than this are not listed one by one: those that come later are counted by their kind alone.
 const THIEVES_MAX: usize = 4_096;
 /// Every wake-up is in one of these.
 const WAKEUP: &[HistogramKind] = &[HistogramKind::Wakeup, HistogramKind::SharedPriority];
@@ -52,7 +52,7 @@ pub struct Top {
     strips: BTreeMap<CpuId, VecDeque<u64>>,
     /// Up to when the records of a CPU were read.
     seen_ns: BTreeMap<CpuId, u64>,
-    /// Of the interval, and of all time.
+    /// In the interval, and since the start.
     thieves: [Thieves; 2],
     records_lost: u64,
 }
@@ -184,10 +184,10 @@ impl Top {
         snapshot: &HistogramsSnapshot,
     ) -> TopResult {
         interrupts.sort_by_key(|one| Reverse(one.count));
-        interrupts.truncate(TOLD_MAX);
+        interrupts.truncate(LISTED_MAX);
         if let Some(ipis) = &mut ipis {
             ipis.sort_by_key(|one| Reverse(one.count));
-            ipis.truncate(TOLD_MAX);
+            ipis.truncate(LISTED_MAX);
         }
         let named = thieves.iter().map(|((cpu, kind, actor, function), record)| SourceRecord {
             cpu: *cpu,
@@ -198,7 +198,7 @@ impl Top {
         });
         let mut thieves: Vec<SourceRecord> = named.collect();
         thieves.sort_by_key(|one| Reverse(one.total_ns));
-        thieves.truncate(TOLD_MAX);
+        thieves.truncate(LISTED_MAX);
         TopResult {
             format: TOP_FORMAT.to_owned(),
             elapsed_ns: self.begun.elapsed().as_nanos() as u64,
@@ -237,8 +237,8 @@ fn count_thieves(
         let Some((kind, actor, function)) = segments::actor(&segment.what, device) else { continue };
         let took_ns = segment.to_ns.saturating_sub(segment.from_ns);
         let whole = (cpu, kind, Some(actor), function);
-        let is_told = thieves.len() < THIEVES_MAX || thieves.contains_key(&whole);
-        let record = thieves.entry(if is_told { whole } else { (cpu, kind, None, None) }).or_default();
+        let is_listed = thieves.len() < THIEVES_MAX || thieves.contains_key(&whole);
+        let record = thieves.entry(if is_listed { whole } else { (cpu, kind, None, None) }).or_default();
         record.gaps += 1;
         record.total_ns += took_ns;
         record.max_ns = record.max_ns.max(took_ns);

@@ -214,7 +214,7 @@ fn explained(trace: &SpikeTrace, run: &Folder) -> Result<ExplainResult, parse::P
     for explained in &mut result.traces {
         explained.path.clone_from(&trace.path);
     }
-    // What the run's own recording says as well is put together with it by whoever reads the run.
+    // The reader of the run adds what the run's own recording says as well.
     for spike in &mut result.spikes {
         spike.cause.sources = vec![CauseSource::Trace];
     }
@@ -240,7 +240,7 @@ fn thread_of_series(series: &str) -> String {
 pub fn moment(trace: &SpikeTrace) -> KeptMoment {
     let facts = SeriesName::of(&trace.probe).facts();
     let looks_for_gaps = facts.is_some_and(|facts| facts.samples == Samples::Gap);
-    // Of a watched thread the wait for a CPU: before it ran, or when it was preempted.
+    // For a watched thread, the wait for a CPU: before it ran, or when it was preempted.
     let is_preempted = trace.probe.starts_with("task/") && !trace.probe.ends_with("/wakeup");
     KeptMoment {
         task: trace.task.clone(),

@@ -88,6 +88,6 @@ mod tests {
         assert!(text.contains("40.0 %"), "{text}");
         assert_eq!(warned(50_000, Some(49_600)), None, "some expire before the thread sleeps");
         assert_eq!(warned(50_000, Some(50_002)), None, "its threads wait for each other at the end");
-        assert_eq!(warned(50_000, None), None, "nobody counts them");
+        assert_eq!(warned(50_000, None), None, "they are not counted");
     }
 }

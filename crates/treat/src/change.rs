@@ -27,7 +27,7 @@ pub struct Change {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Undoing {
-    /// The former value is written, unless somebody else has changed it since.
+    /// The former value is written, unless the setting was changed by something else since.
     #[default]
     IfUnchanged,
     /// The former value is written whatever is found, and noted down even when the new value is there already: the
@@ -118,7 +118,7 @@ pub enum Target {
         options: String,
     },
     /// The clock that a device of NVIDIA is locked to, through its `nvidia-smi`; its value is `MIN,MAX` in MHz, or
-    /// `unlocked`. Its driver does not report whether somebody else had locked it.
+    /// `unlocked`. Its driver does not report whether another program had locked it.
     GpuClock {
         /// PCI address of the device: `0000:01:00.0`.
         address: String,

@@ -1,8 +1,7 @@
 //! What a treatment of whylate can change at all: kinds, paths and values.
 //!
-//! It is checked before a change is made, and again of every line of a journal before it is undone: a journal that
-//! somebody else could have written is not read, and what one says that was written nevertheless makes root write no
-//! other file.
+//! It is checked before a change is made, and again for every line of a journal before it is undone. A journal that
+//! another user could have written is not read, and a forged line cannot make root write any other file.
 
 use crate::change::{Change, Hierarchy, Target, Undoing};
 use crate::ethernet;

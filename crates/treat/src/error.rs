@@ -27,15 +27,15 @@ pub enum TreatError {
         path: PathBuf,
         source: io::Error,
     },
-    /// Others could have written the journal, or exchange it.
+    /// Other users could have written or replaced the journal.
     #[error(
-        "{problem}: root reads from there what to undo, so nobody else may be able to write there; correct it, or name another folder (WHYLATE_STATE_DIR)"
+        "{problem}: root reads from there what to undo, so no other user may have write access; correct it, or name another folder (WHYLATE_STATE_DIR)"
     )]
     Untrusted {
         /// Which folder or file, and what is wrong with it.
         problem: String,
     },
-    /// The journal is damaged: what else it told is not known.
+    /// The journal is damaged: what else it recorded is not known.
     #[error(
         "the journal {} is damaged ({}); to undo what can still be read: whylate treat restore", path.display(), problems.join("; ")
     )]

@@ -1,4 +1,4 @@
-//! What a process that has to end at once leaves changed: for somebody who does not wait until it is undone.
+//! What a process that has to end at once leaves changed: for a user who does not wait until it is undone.
 
 use crate::journal::JournalPlace;
 use std::collections::BTreeMap;

@@ -2,8 +2,8 @@
 //!
 //! A planner ([`planner`], [`kinds`]) turns the parameters of a treatment and the machine as it is into a list of
 //! changes ([`change`]) and writes nothing. A [`Guard`] makes changes: each is in the journal ([`journal`]), on disk,
-//! before it is made; it is read back; and it is undone in reverse order, by the guard or, after a crash, by whoever
-//! takes the journal next. A setting that somebody else has changed since is left alone.
+//! before it is made; it is read back; and it is undone in reverse order, by the guard or, after a crash, by the process that
+//! takes the journal next. A setting that something else has changed since is left alone.
 
 pub mod change;
 mod claims;

@@ -21,7 +21,7 @@ fn in_own_network(name: &str, test: impl FnOnce(&HostRoot, &JournalPlace, &dyn F
             }
             let state = tempfile::tempdir().unwrap();
             let place = JournalPlace::new(state.path(), &format!("{name}-{}", std::process::id()));
-            // As somebody set them by hand; writing ip_forward sets both otherwise.
+            // As a user set them by hand; writing ip_forward sets both otherwise.
             set("/proc/sys/net/ipv4/conf/all/accept_redirects", "0");
             set("/proc/sys/net/ipv4/conf/lo/forwarding", "1");
             let root = HostRoot::real();
@@ -110,7 +110,7 @@ fn a_kill_while_it_is_undone_leaves_nothing() {
 }
 
 #[test]
-fn what_somebody_else_changes_meanwhile_stays() {
+fn what_others_change_meanwhile_stays() {
     in_own_network("others", |root, place, walk| {
         let mut guard = Guard::begin(place, root, holder(root)).unwrap();
         guard.apply("sysctl", &[forwarding()]).unwrap();

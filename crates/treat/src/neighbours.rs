@@ -1,7 +1,7 @@
-//! What a change moves besides its own file, found by walking the settings before and after it.
+//! What a change moves in addition to its own file, found by walking the settings before and after it.
 //!
-//! The kernel zeroes `vm.dirty_ratio` when `vm.dirty_bytes` is written, and couples many others. Which ones it couples is
-//! not written down anywhere, so every writable sysctl is read, and the files beside the one that is written.
+//! The kernel zeroes `vm.dirty_ratio` when `vm.dirty_bytes` is written, and couples many others. Which ones it couples
+//! is not documented, so every writable sysctl is read, and the files in the same folder as the one that is written.
 
 use crate::change::Target;
 use crate::claims;
@@ -30,9 +30,9 @@ const DISK_DEPTH: usize = 2;
 /// Below these no neighbours are looked for: groups and trace buffers are whylate's own, and reading some files takes
 /// something away or waits.
 const ALONE: [&str; 4] = ["/sys/fs", "/sys/kernel/tracing", "/sys/kernel/debug", "/sys/kernel/security"];
-/// Of sysfs, not settings: the memory and registers of devices.
+/// Files of sysfs that are not settings: the memory and registers of devices.
 const OF_DEVICES: [&str; 3] = ["config", "rom", "vpd"];
-/// So many interfaces are walked where no setting of the network is changed: each has some hundred files.
+/// How many interfaces are walked if no setting of the network is changed: each has some hundred files.
 const INTERFACES_MAX: usize = 64;
 const DEPTH_MAX: usize = 8;
 const TEXT_MAX: u64 = 64 << 10;

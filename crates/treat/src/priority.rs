@@ -64,12 +64,12 @@ pub(crate) fn parse(text: &str) -> Option<ThreadScheduling> {
 /// How a thread is scheduled now; `None` when it has ended.
 pub(crate) fn read(task: &Task, root: &HostRoot) -> Option<String> {
     let scheduling =
-        if root.is_real() { scheduling_of_thread(task.tid).ok()? } else { told_by_proc(task, root)? };
+        if root.is_real() { scheduling_of_thread(task.tid).ok()? } else { read_from_proc(task, root)? };
     Some(text(scheduling).unwrap_or_else(|| format!("policy {}", scheduling.policy)))
 }
 
 /// The same from /proc, which does not show what children get.
-fn told_by_proc(task: &Task, root: &HostRoot) -> Option<ThreadScheduling> {
+fn read_from_proc(task: &Task, root: &HostRoot) -> Option<ThreadScheduling> {
     let text = root.read(&format!("/proc/{}/task/{}/stat", task.pid, task.tid)).ok()??;
     let stat = Stat::parse(&text)?;
     let field = |number| stat.number(number).and_then(|it| u32::try_from(it).ok());

@@ -27,7 +27,7 @@ pub struct Undone {
 pub struct Report {
     /// One for each.
     pub outcomes: Vec<Undone>,
-    /// What a damaged journal does not tell any more, a sentence each; settings that it told of may still be changed.
+    /// What a damaged journal no longer says, one sentence each; settings that it recorded may still be changed.
     pub unknown: Vec<String>,
     /// What went wrong with the journal itself; the machine is as the outcomes say.
     pub journal_error: Option<String>,
@@ -66,7 +66,7 @@ impl Undone {
         let Self { target, old, new, .. } = self;
         match &self.fate {
             Fate::LeftAlone { found: Some(found) } => Some(format!(
-                "{target} is `{found}` and not `{new}` any more: somebody else changed it, so it was left alone (before: `{old}`)"
+                "{target} is `{found}` and not `{new}` any more: another program changed it, so it was left alone (before: `{old}`)"
             )),
             Fate::LeftAlone { found: None } => {
                 Some(format!("{target} is not there any more, so it was left alone (before: `{old}`)"))
@@ -216,7 +216,7 @@ fn try_undo(
     }
 }
 
-/// Undoes everything that is left in the journals at `place` and beside it, whoever made it.
+/// Undoes everything that is left in the journals at `place` and in the same folder, whichever process made it.
 ///
 /// # Errors
 /// [`TreatError::Held`] while another whylate holds one of them, [`TreatError::State`], [`TreatError::Untrusted`].

@@ -120,7 +120,7 @@ const PROMISES: &[(&str, &[&str])] = &[
     ("is only what whylate can have changed", &[CLAIMS]),
     (
         "Anything else in a journal is reported and not touched",
-        &["crates/treat/tests/treat/damage.rs a_journal_makes_nobody_write_what_no_treatment_changes"],
+        &["crates/treat/tests/treat/damage.rs a_journal_cannot_cause_a_write_that_no_treatment_makes"],
     ),
     (
         "a command opens the folder once",

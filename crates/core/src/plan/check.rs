@@ -1,5 +1,5 @@
-//! Checks across the sections of a plan, and of its top level: names that refer to each other, ranges, nonsense. What
-//! concerns one kind is checked beside its type.
+//! Checks across the sections of a plan, and of its top level: names that refer to each other, ranges, nonsense. The
+//! checks of one kind are next to its type.
 
 use super::document::{Document, PlanError};
 use super::hint::suggestion;

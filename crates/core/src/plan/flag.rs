@@ -1,8 +1,8 @@
 //! How a key of a probe, load or treatment is given on the command line, where its name and its sentence in plans do not
 //! say it.
 //!
-//! A plan type says so beside the key: `#[schemars(extend("x-flag" = Flag::named("share")))]`. What the help of the kind
-//! ends with stands at the type: `#[schemars(extend("x-examples" = "…"))]`.
+//! A plan type says so next to the key: `#[schemars(extend("x-flag" = Flag::named("share")))]`. The end of a kind's
+//! help is an attribute of the type: `#[schemars(extend("x-examples" = "…"))]`.
 
 use schemars::Schema;
 use schemars::transform::transform_subschemas;
@@ -31,7 +31,7 @@ pub struct Flag {
 }
 
 impl Flag {
-    /// Of another name.
+    /// A flag with another name than its key.
     pub(super) fn named(name: &str) -> Self {
         Self { name: Some(name.to_owned()), ..Self::default() }
     }
@@ -71,7 +71,7 @@ impl Flag {
         Self::named(name).help(help)
     }
 
-    /// Of the key `hold_cpu_dma_latency`.
+    /// The flag for the key `hold_cpu_dma_latency`.
     pub(super) fn idle_states() -> Self {
         Self::off(
             "no-cpu-dma-latency",

@@ -29,7 +29,7 @@ impl fmt::Display for KeyError {
 
 impl std::error::Error for KeyError {}
 
-/// What every kind of load and treatment says of itself beside its keys.
+/// What every kind of load and treatment says of itself in addition to its keys.
 pub trait Words {
     /// Refuses values that the types allow and that make no sense.
     fn check(&self) -> Result<(), KeyError> {

@@ -69,7 +69,7 @@ pub struct Plan {
     /// How long each probe runs before its samples count.
     #[serde(default = "default_warmup")]
     pub warmup: Nanos,
-    /// How long the stall check without load beside each cell takes; `0s` leaves it out.
+    /// How long the stall check without load takes, right before each repeat of a cell; `0s` leaves it out.
     #[serde(default = "default_noise_floor")]
     pub noise_floor: Nanos,
     /// Length of a stored interval; by default a sixtieth of the duration, at least 1s, at most 60s.

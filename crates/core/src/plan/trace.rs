@@ -6,7 +6,7 @@ use crate::words::words;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// A limit: nobody looks at more traces of one cell.
+/// A limit: more traces of one cell would never be read.
 const WORST_MAX: u32 = 1000;
 
 /// Which moments of a run are kept as traces. In a plan `trace = "on-spike"`, or a section with more.

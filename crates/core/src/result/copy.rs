@@ -195,7 +195,7 @@ impl CopyRow {
 }
 
 impl Plateau {
-    /// Of the rates of a row, smallest block first; `None` without any.
+    /// The plateau of a row's rates, smallest block first; `None` without any.
     pub fn of(blocks: &[CopyBlock]) -> Option<Self> {
         let highest = blocks.iter().map(|block| block.bytes_per_s).max_by(f64::total_cmp)?;
         let is_on = |block: &&CopyBlock| block.bytes_per_s >= highest * PLATEAU_SHARE;

@@ -75,7 +75,7 @@ pub struct CpuRow {
     pub l3: Option<L3Domain>,
 }
 
-/// What is kept away from a CPU; absent where it cannot be told.
+/// What is kept away from a CPU; absent where it is not known.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Shielding {

@@ -154,7 +154,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// Of command lines only the words that not all of them have.
+/// Keeps of command lines only the words that not all of them have.
 fn own_words(difference: &mut FactDifference) {
     let words = |line: &Option<String>| -> BTreeSet<String> {
         line.iter().flat_map(|line| line.split_whitespace()).map(str::to_owned).collect()
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_comes_first_and_only_what_differs_is_told() {
+    fn the_kernel_comes_first_and_only_what_differs_is_listed() {
         let mut old = Facts::default();
         old.kernel.release = "6.12".to_owned();
         old.kernel.command_line = "root=/dev/sda quiet".to_owned();
@@ -188,7 +188,7 @@ mod tests {
         let side = |facts| Described { facts, plan: Some(&plan), cell: None };
         let (found, unknown) = differences(&[side(&old), side(&new)]);
         assert_eq!(
-            told(&found),
+            lines(&found),
             [
                 "kernel.release: 6.12, 7.0",
                 "kernel.command_line: -, isolcpus=1",
@@ -196,7 +196,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            told(&unknown),
+            lines(&unknown),
             ["kernel.mitigations.meltdown: -, Vulnerable", "settings.watchdog: -, false"]
         );
     }
@@ -214,8 +214,8 @@ mod tests {
             Described { facts: &own, plan: Some(&plan), cell: None },
         ];
         let (found, unknown) = differences(&sides);
-        assert_eq!(told(&found), ["kernel.release: 6.12, 7.0"]);
-        let unknown = told(&unknown);
+        assert_eq!(lines(&found), ["kernel.release: 6.12, 7.0"]);
+        let unknown = lines(&unknown);
         assert!(
             ["privileges.root: -, true".to_owned(), "plan: -, x".to_owned()]
                 .iter()
@@ -232,14 +232,14 @@ mod tests {
         let loaded = CellResult { loads: vec!["l3".to_owned(), "gpu".to_owned()], ..CellResult::default() };
         let side = |cell| Described { facts: &facts, plan: Some(&plan), cell: Some(cell) };
         let (found, unknown) = differences(&[side(&idle), side(&loaded)]);
-        assert_eq!((told(&found), unknown.len()), (vec!["cell.loads: none, l3, gpu".to_owned()], 0));
+        assert_eq!((lines(&found), unknown.len()), (vec!["cell.loads: none, l3, gpu".to_owned()], 0));
     }
 
     fn plan() -> Plan {
         Plan::named("x")
     }
 
-    fn told(all: &[FactDifference]) -> Vec<String> {
+    fn lines(all: &[FactDifference]) -> Vec<String> {
         let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
         all.iter()
             .map(|it| format!("{}: {}", it.what, it.values.iter().map(value).collect::<Vec<_>>().join(", ")))

@@ -37,7 +37,7 @@ pub struct ExplainResult {
     /// What the run's probes measured themselves, largest first; on CLOCK_MONOTONIC.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub measured: Vec<Spike>,
-    /// Of a log of the kernel: its messages about latency, the worst first.
+    /// The kernel's messages about latency, the worst first, if its log was read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<LogMessage>,
     /// What the traces do not say, and what to record so that they do.
@@ -46,7 +46,7 @@ pub struct ExplainResult {
 }
 
 words! {
-    /// The answer to the question whether somebody was late.
+    /// The answer to the question whether something was late.
     #[derive(Default)]
     pub enum ExplainAnswer: "an answer" {
         /// Latencies above the threshold were found, or the one that a header states.
@@ -134,7 +134,7 @@ pub struct ExplainedRun {
 }
 
 impl ExplainedRun {
-    /// Of that run, or of one of its cells.
+    /// What is explained: that run, or one of its cells.
     pub fn of(run: &RunResult, cell: Option<&str>) -> Self {
         Self {
             plan: run.plan.name.clone(),

@@ -78,7 +78,7 @@ pub struct FarmComparison {
     pub ratio_low: Option<f64>,
     #[serialize_always]
     pub ratio_high: Option<f64>,
-    /// Of "no difference", corrected for the number of comparisons.
+    /// The p value of "no difference", corrected for the number of comparisons.
     pub p_value: f64,
     /// The part of the spread of machines' ratios that their runs do not explain, from 0 to 1.
     pub heterogeneity: f64,

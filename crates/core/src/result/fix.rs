@@ -95,7 +95,7 @@ pub struct FixRegistration {
     /// What is tried; empty until it is known.
     #[serde(default)]
     pub arms: Vec<FixArm>,
-    /// So many of the first arms answer causes and are screened before the others; 0: all are screened at once.
+    /// How many of the first arms answer causes and are screened before the others; 0: all are screened at once.
     #[serde(default)]
     pub first: u32,
     /// What is not tried, and why.
@@ -123,7 +123,7 @@ words! {
         LeaveOut = "leave_out",
         /// Whether what is left of the set helps.
         Combine = "combine",
-        /// Whether a setting helps beside the others that are used.
+        /// Whether a setting helps in addition to the others that are used.
         Without = "without",
         /// Whether the settings that help are as good as all of them.
         Reduce = "reduce",
@@ -153,7 +153,7 @@ pub struct FixStep {
     /// Late time of each cause that a treatment may remove, in ns per measured second.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub causes: BTreeMap<String, f64>,
-    /// What it cost beside: `power` in watts, where the processor counts it.
+    /// What it cost in addition: `power` in watts, where the processor counts it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub costs: BTreeMap<String, f64>,
     /// Why it failed.
@@ -167,9 +167,9 @@ words! {
     pub enum FixOutcome: "an outcome" {
         /// Shown to help by more than the margin; part of the recommendation.
         Proved = "proved",
-        /// Shown to help by more than the margin beside the other settings.
+        /// Shown to help by more than the margin in addition to the other settings.
         Helps = "helps",
-        /// Proved, and not needed beside the others.
+        /// Proved, and not needed in addition to the others.
         NotNeeded = "not_needed",
         /// Shown to help, and refused: something else got worse.
         Refused = "refused",

@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 words! {
-    /// What a histogram measures. All are of tasks that pass the filter (real-time tasks unless told otherwise); in the
-    /// order in which a wake-up passes through them.
+    /// What a histogram measures. All count tasks that pass the filter (real-time tasks by default), in the order in
+    /// which a wake-up passes through them.
     pub enum HistogramKind: "a histogram" {
         /// From the programmed expiry of a timer to the wake-up of its task in the timer's handler.
         MissedTimerOffsets = "missed_timer_offsets",
@@ -132,8 +132,8 @@ words! {
 pub struct WakeupTotals {
     /// Wake-ups seen.
     pub seen: u64,
-    /// Of tasks that were running already, or still: there was no latency.
+    /// Wake-ups of tasks that were running already, or still: there was no latency.
     pub without_switch: u64,
-    /// That ended on a CPU where nothing is measured.
+    /// Wake-ups that ended on a CPU where nothing is measured.
     pub elsewhere: u64,
 }

@@ -101,9 +101,9 @@ fn late_kind(rows: &[&LateTime]) -> LateKind {
 /// the whole; a cause without a share has what the others leave.
 pub fn shares(spike: &Spike) -> (Vec<(&Cause, f64)>, f64) {
     let causes: Vec<&Cause> = std::iter::once(&spike.cause).chain(&spike.also).collect();
-    let told: f64 = causes.iter().filter_map(|cause| cause.share).sum();
-    let scale = 1.0 / told.max(1.0);
-    let mut left = (1.0 - told).max(0.0);
+    let given: f64 = causes.iter().filter_map(|cause| cause.share).sum();
+    let scale = 1.0 / given.max(1.0);
+    let mut left = (1.0 - given).max(0.0);
     let mut part = |cause: &Cause| cause.share.map_or_else(|| std::mem::take(&mut left), |it| it * scale);
     let parts = causes.into_iter().map(|cause| (cause, part(cause))).collect();
     (parts, left)
@@ -191,9 +191,9 @@ mod tests {
             spike(400, &[(CauseKind::Irq, "24 ahci", None)]),
         ];
         let all = late_time(&spikes);
-        let told: Vec<(String, u64)> = all.iter().map(|one| (one.name(), one.ns as u64)).collect();
+        let named: Vec<(String, u64)> = all.iter().map(|one| (one.name(), one.ns as u64)).collect();
         let expected = [("irq: 24 ahci", 900), ("thread: kworker", 750), ("not explained", 750)];
-        assert_eq!(told, expected.map(|(name, ns)| (name.to_owned(), ns)));
+        assert_eq!(named, expected.map(|(name, ns)| (name.to_owned(), ns)));
         let sum: f64 = all.iter().map(|one| one.share).sum();
         assert!((sum - 1.0).abs() < 1e-9, "{all:?}");
     }
@@ -201,9 +201,9 @@ mod tests {
     #[test]
     fn what_nothing_explains_is_one_row_whatever_ran() {
         let spikes = ["rustc", "cc1"].map(|ran| spike(100, &[(CauseKind::Unattributed, ran, Some(1.0))]));
-        let told: Vec<(String, u64)> =
+        let named: Vec<(String, u64)> =
             late_time(&spikes).iter().map(|one| (one.name(), one.ns as u64)).collect();
-        assert_eq!(told, [("not explained".to_owned(), 200)]);
+        assert_eq!(named, [("not explained".to_owned(), 200)]);
     }
 
     #[test]

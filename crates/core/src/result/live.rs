@@ -29,6 +29,6 @@ pub struct LiveCpu {
     pub samples: u64,
     /// The largest one, in nanoseconds.
     pub max_ns: u64,
-    /// The same where it is larger than what was told before; 0 where it is not.
+    /// The same if it is larger than the last one that was reported; otherwise 0.
     pub newest_max_ns: u64,
 }

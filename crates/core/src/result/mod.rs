@@ -153,7 +153,7 @@ pub struct ProbeResult {
 /// The worst activations of one hour of a watch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HourResult {
-    /// How long after the begin of the watch it began.
+    /// How long after the start of the watch this hour began.
     pub after_ns: u64,
     /// The longest responses of all threads, longest first.
     pub spikes: Vec<Spike>,
@@ -162,7 +162,7 @@ pub struct HourResult {
 impl HourResult {
     /// An hour.
     pub const LENGTH_NS: u64 = 3_600_000_000_000;
-    /// So many responses are kept of each hour.
+    /// How many responses are kept of each hour.
     pub const KEPT: usize = 3;
 }
 

@@ -27,7 +27,7 @@ pub struct PreviewResult {
     pub primary: Option<String>,
     /// Comparisons by it.
     pub contrasts: usize,
-    /// Which changes are found, for repeats that differ by so much; empty where nothing is compared.
+    /// The changes that can be found, by the spread of the repeats; empty if nothing is compared.
     pub power: Vec<PreviewPower>,
 }
 

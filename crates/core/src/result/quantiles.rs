@@ -1,4 +1,4 @@
-//! What is kept of a latency distribution beside its histogram.
+//! What is kept of a latency distribution in addition to its histogram.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

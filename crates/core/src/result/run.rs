@@ -187,9 +187,9 @@ pub struct CellResult {
     pub steal_ns: Option<u64>,
     /// System-management interrupts on the target CPUs; absent where no counter can be read.
     pub smis: Option<u64>,
-    /// The stall check without load beside the cell.
+    /// The stall checks without load before the repeats of the cell.
     pub noise_floor: Option<NoiseFloor>,
-    /// How long was looked for latencies above the limit; absent without a limit.
+    /// For how long latencies above the limit were looked for; absent without a limit.
     pub exposure: Option<Exposure>,
 }
 
@@ -349,7 +349,8 @@ pub struct Comparison {
     pub p_value: f64,
     /// Repeats of the smaller side.
     pub repeats: u32,
-    /// Where it cannot be told: about how many repeats more would tell, if they are as these.
+    /// About how many more repeats would decide it, if they are like these; only for an answer that the data leave
+    /// open.
     pub more_repeats: Option<u32>,
     /// Why `better` is refused: a load did less than in the baseline.
     pub refused: Option<String>,

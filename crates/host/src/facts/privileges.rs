@@ -91,8 +91,8 @@ fn cgroup_budget(reader: &FactReader, kernel: &KernelFacts) -> Option<i64> {
     }
 }
 
-/// Whether the kernel schedules real-time tasks by group, from the configuration that distributions install beside
-/// it and the `rt_group_sched=` option (since Linux 6.16).
+/// Whether the kernel schedules real-time tasks by group, from the configuration that distributions install in `/boot`
+/// and the `rt_group_sched=` option (since Linux 6.16).
 fn groups_realtime_tasks(reader: &FactReader, kernel: &KernelFacts) -> bool {
     let config = reader.raw(&format!("/boot/config-{}", kernel.release)).unwrap_or_default();
     let built_with = |option: &str| config.lines().any(|line| line == option);

@@ -11,7 +11,7 @@ use whylate_sys::clock;
 use whylate_sys::schedule::{self, Scheduling};
 
 const RECORDS: usize = 1 << 20;
-/// Gaps from that length on are told.
+/// Gaps of at least this length are reported.
 const THRESHOLD_NS: u64 = 1_000;
 /// Pages that the page-fault plant touches.
 const FRESH_BYTES: usize = 256 << 20;

@@ -90,7 +90,7 @@ impl Plant {
     }
 }
 
-/// A CPU beside the one that is measured.
+/// Another CPU than the one that is measured.
 pub(crate) fn other(cpu: CpuId) -> CpuId {
     CpuId(if cpu.0 == 0 { 1 } else { 0 })
 }

@@ -5,7 +5,7 @@ use whylate_core::CpuId;
 use whylate_core::record::SourceRecord;
 use whylate_core::result::{Cause, CauseKind};
 
-/// More sources than this are not told apart: those that come later are counted by their kind alone.
+/// More sources than this are not listed one by one: those that come later are counted by their kind alone.
 const SOURCES_MAX: usize = 1_024;
 
 type Source = (CpuId, CauseKind, Option<String>, Option<String>);
@@ -32,8 +32,8 @@ impl Account {
 
     fn count(&mut self, cpu: CpuId, cause: &Cause, took_ns: u64) {
         let whole = (cpu, cause.kind, cause.actor.clone(), cause.function.clone());
-        let is_told = self.sources.len() < SOURCES_MAX || self.sources.contains_key(&whole);
-        let source = if is_told { whole } else { (cpu, cause.kind, None, None) };
+        let is_listed = self.sources.len() < SOURCES_MAX || self.sources.contains_key(&whole);
+        let source = if is_listed { whole } else { (cpu, cause.kind, None, None) };
         let record = self.sources.entry(source).or_default();
         record.gaps += 1;
         record.total_ns += took_ns;

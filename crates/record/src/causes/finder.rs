@@ -51,10 +51,10 @@ pub struct Measured {
 pub trait FindsCauses {
     /// What is not recorded.
     fn warnings(&self) -> &[Warning];
-    /// These probes are about to measure; what was found until now is forgotten. Several probes of one CPU measure one
-    /// after another, each announced by a call of this.
+    /// These probes are about to measure; what was found until now is forgotten. If several probes of one CPU measure
+    /// one after another, each is announced by a call of this.
     fn begin(&mut self, probes: &[Measured]) -> Result<(), BpfError>;
-    /// The process that measures on these CPUs, and the moment from which its samples count; to be told before its first
+    /// The process that measures on these CPUs, and the moment from which its samples count. Call it before its first
     /// spike.
     fn armed(&mut self, cpus: &CpuSet, process: u32, start_ns: u64) -> Result<(), BpfError>;
     /// Explains spikes; call it soon after they happened.
@@ -409,7 +409,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stolen_time_is_told_of_each_cpu_from_its_own_last_look_on() {
+    fn each_cpu_reports_the_steal_since_its_own_last_look() {
         let mut steal: BTreeMap<CpuId, Nanos> = (0..2).map(|cpu| (CpuId(cpu), Nanos(100))).collect();
         let mut since = |cpu, now| since_last(&mut steal, CpuId(cpu), now);
         assert_eq!(since(0, Some(Nanos(130))), Some(30));

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_has_no_events_for_is_told() {
+    fn missing_events_of_the_kernel_are_named() {
         let folder = tempfile::tempdir().unwrap();
         let top = folder.path().join("sys/kernel/tracing");
         let there = ["sched/sched_switch", "irq/softirq_entry", "irq/softirq_exit", "power/cpu_idle"];

@@ -111,7 +111,7 @@ fn smaller_traces_make_room_and_the_largest_gets_the_first_name() {
 }
 
 #[test]
-fn a_name_that_somebody_else_has_taken_meanwhile_is_left_to_him() {
+fn a_name_that_is_taken_meanwhile_is_not_overwritten() {
     let folder = tempfile::tempdir().unwrap();
     let mut bench = Bench::new(folder.path(), 2);
     bench.see(&[spike(500)]).unwrap();
@@ -128,7 +128,7 @@ fn what_came_while_nothing_was_recorded_is_counted() {
     let mut bench = Bench::new(folder.path(), 3);
     let before = spike(400);
     bench.see(&[spike(500)]).unwrap();
-    // It happened before the ring was emptied, and is told now.
+    // It happened before the ring was emptied, and is reported now.
     assert_eq!(bench.see(&[before.clone(), spike(50)]), None);
     let change = bench.see(&[before, spike(150)]).unwrap();
     assert_eq!(change.kept.latency_ns, 150);

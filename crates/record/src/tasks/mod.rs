@@ -15,10 +15,10 @@ use whylate_explain::activation::{self, CHAIN_BEFORE_NS, convoy_from, looks_back
 use whylate_explain::segments::Surroundings;
 use whylate_host::HostRoot;
 
-/// Chains of wake-ups that are put together at one look: all CPUs have to be read for them.
+/// How many chains of wake-ups are put together at one look: all CPUs have to be read for them.
 const CHAINS_MAX: usize = 16;
 
-/// So many records of each CPU are read for them: where more happens in 100 ms, chains go back less far.
+/// How many records of each CPU are read for them: if more happens in 100 ms, chains go back less far.
 const CHAIN_RECORDS_MAX: u64 = 8_192;
 
 /// The chains of some activations, one after another, and what the CPUs recorded meanwhile.

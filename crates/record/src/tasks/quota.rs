@@ -6,10 +6,11 @@ use whylate_core::figure::nanoseconds;
 use whylate_core::recording::Activation;
 use whylate_host::HostRoot;
 
-/// Where cgroup v2 is, alone or beside v1.
+/// Where cgroup v2 is mounted, alone or together with v1.
 const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
-/// The control group and its quota, where one was used up: `/plc (20.0 ms of each 100 ms)`; of nested ones the one that has the least.
+/// The control group and its quota, if one was used up: `/plc (20.0 ms of each 100 ms)`; of nested groups the one that
+/// has the least left.
 pub(super) fn of(host: &HostRoot, activation: &Activation) -> Option<String> {
     if activation.quota_ns() == 0 {
         return None;

@@ -98,14 +98,14 @@ fn what_the_kernel_lacks_is_said_precisely() {
     let host = HostRoot::at(folder.path());
     fs::create_dir_all(folder.path().join("proc")).unwrap();
     fs::write(folder.path().join("proc/filesystems"), "nodev\tsysfs\n").unwrap();
-    let told = |tracer| check_tracer(&host, tracer).unwrap_err().to_string();
-    assert!(told(Tracer::Hwlat).contains("CONFIG_TRACING is off"), "{}", told(Tracer::Hwlat));
+    let refusal = |tracer| check_tracer(&host, tracer).unwrap_err().to_string();
+    assert!(refusal(Tracer::Hwlat).contains("CONFIG_TRACING is off"), "{}", refusal(Tracer::Hwlat));
     let top = tracefs(folder.path(), "1", "2");
     assert!(check_tracer(&host, Tracer::Hwlat).is_ok());
     fs::write(top.join("available_tracers"), "blk function nop\n").unwrap();
     let expected =
         "this kernel has no timerlat tracer (CONFIG_TIMERLAT_TRACER is off; it has: blk, function, nop)";
-    assert_eq!(told(Tracer::Timerlat), expected);
+    assert_eq!(refusal(Tracer::Timerlat), expected);
 }
 
 #[test]

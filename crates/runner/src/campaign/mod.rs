@@ -2,7 +2,7 @@
 //!
 //! A campaign is a folder: `campaign.json` (what was registered, which boot was asked for, what was written elsewhere), `search/`
 //! (the run directory of the search, as for any `whylate fix`) and `continue.sh`, which a systemd unit runs after
-//! each boot. The search says which arms come next; the boot loader is told to boot them once; after the boot
+//! each boot. The search says which arms come next; the boot loader is set to boot them once; after the boot
 //! `/proc/cmdline` says whether it did. The default entry is never changed, so that a machine that does not come back
 //! falls to it at its next boot.
 //!
@@ -11,8 +11,8 @@
 //! | on the disk | after the next boot |
 //! |---|---|
 //! | nothing asked | the search goes on |
-//! | asked, loader perhaps told | booted so: measured; else asked again |
-//! | asked, loader told | booted so: measured; else the repeat failed: it did not come back, or not as asked |
+//! | asked, loader perhaps set | booted so: measured; else asked again |
+//! | asked, loader set | booted so: measured; else the repeat failed: it did not come back, or not as asked |
 
 mod loader;
 mod outside;
@@ -156,7 +156,7 @@ impl Adviser for Boots<'_> {
         match self.found(&asked)? {
             BootFound::Asked => Ok(Boot::Ready { took }),
             BootFound::Other(why) if asked.told => Ok(Boot::Failed { why, took }),
-            // The power went before the loader was told; or the machine was not booted yet.
+            // The power went before the loader was set, or the machine was not booted yet.
             BootFound::SameBoot | BootFound::Other(_) => {
                 self.ask(AskedBoot { from_boot: wanted.from_boot, ..asked })?;
                 Ok(Boot::Asked)

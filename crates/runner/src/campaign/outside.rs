@@ -54,7 +54,7 @@ impl Outside<'_> {
             remove(&self.continuation().script()),
             Campaign::delete(self.folder),
         ];
-        // Folders that are not empty are somebody else's by now.
+        // Folders that are not empty hold files of other programs by now.
         let _ = made.iter().try_for_each(fs::remove_dir);
         steps.into_iter().collect()
     }

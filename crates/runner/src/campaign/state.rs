@@ -127,7 +127,7 @@ pub(super) fn write_whole(path: &Path, text: &str) -> Result<(), CampaignError> 
     })
 }
 
-/// Whether there is something, or that cannot be told.
+/// Whether something exists there, or that is not known.
 fn is_there(path: &Path) -> bool {
     let gone = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
     fs::symlink_metadata(path).map_or_else(|error| !gone.contains(&error.kind()), |_| true)

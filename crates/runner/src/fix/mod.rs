@@ -43,9 +43,9 @@ pub struct Proposal {
     /// The causes of the spikes in the chosen cell.
     pub causes: Vec<FixCause>,
     pub arms: Vec<FixArm>,
-    /// So many of the first of them are tried before the others; 0 for all at once.
+    /// How many of the first of them are tried before the others; 0 for all at once.
     pub first: u32,
-    /// What is not, and why.
+    /// What is not tried, and why.
     pub left_out: Vec<FixLeftOut>,
 }
 
@@ -173,7 +173,7 @@ fn search(run: &mut RunInProgress<'_>, adviser: &mut dyn Adviser) -> Result<RunE
     let steps = fix_steps(run.directory.opened())?;
     let search = replay(&registration, &steps)?;
     let took_ns = steps.iter().map(|step| step.took_ns).sum();
-    let steps = Steps { took_ns, booted_ns: 0, registration, search, steps, told: None };
+    let steps = Steps { took_ns, booted_ns: 0, registration, search, steps, shown: None };
     steps.tell_estimate(run, each_ns);
     steps.go_on(run, adviser)
 }
@@ -227,7 +227,7 @@ fn choose(run: &mut RunInProgress<'_>, adviser: &mut dyn Adviser) -> Result<Opti
         ));
         let proposed = adviser.propose(&registration, &measured, &cell).map_err(RunError::Adviser)?;
         let Some(proposal) = proposed else {
-            let reason = "nobody agreed to what is proposed: nothing was tried".to_owned();
+            let reason = "no proposed treatment was confirmed; nothing was tried".to_owned();
             return Ok(Some(RunEnd::Failed { reason }));
         };
         (registration.causes, registration.arms) = (proposal.causes, proposal.arms);
@@ -247,8 +247,8 @@ struct Steps {
     took_ns: u64,
     /// What the boot of the next repeat took.
     booted_ns: u64,
-    /// What the user was told of: the phase and its treatments.
-    told: Option<(FixPhase, Vec<usize>)>,
+    /// What the user has seen: the phase and its treatments.
+    shown: Option<(FixPhase, Vec<usize>)>,
 }
 
 impl Steps {

@@ -8,7 +8,8 @@ use whylate_core::result::{FixMode, FixPhase, FixRegistration};
 use whylate_stats::search::{Search, Trial, pairs_max};
 
 impl Steps {
-    /// Says how long the search will take, by what a repeat took until now; not of boots, which nobody has timed yet.
+    /// Says how long the search will take, by what a repeat took until now. Boots are not included: none has been
+    /// timed yet.
     pub(super) fn tell_estimate(&self, run: &mut RunInProgress<'_>, each_ns: u64) {
         let has_boots = self.registration.arms.iter().any(|arm| boot_of(arm).is_some());
         let each_ns = if self.steps.is_empty() { each_ns } else { self.each_ns() };
@@ -61,7 +62,7 @@ impl Steps {
             (FixPhase::Without, Some(claim)) => claim.tested.into_iter().collect(),
             (_, Some(claim)) => claim.candidate.clone(),
         };
-        if self.told.replace((trial.phase, arms.clone())) == Some((trial.phase, arms.clone())) {
+        if self.shown.replace((trial.phase, arms.clone())) == Some((trial.phase, arms.clone())) {
             return;
         }
         let each = self.each_ns();
@@ -84,7 +85,7 @@ impl Steps {
                 format!("looking whether each part of `{names}` is needed (at most {at_most})")
             }
             FixPhase::Without => {
-                format!("looking whether `{names}` helps beside the others (at most {at_most})")
+                format!("looking whether `{names}` helps in addition to the others (at most {at_most})")
             }
             FixPhase::Reduce if arms.is_empty() => {
                 format!("looking whether it is as good without all of them (at most {at_most})")

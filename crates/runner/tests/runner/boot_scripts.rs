@@ -438,7 +438,7 @@ fn a_machine_says_by_its_files_what_boots_it_and_refusals_name_the_loader() {
 }
 
 #[test]
-fn a_script_of_the_user_may_know_no_check_and_its_reason_is_told() {
+fn a_script_of_the_user_may_have_no_check_and_its_reason_is_reported() {
     let tree = Tree::new("", &[]);
     let (kernels, root) = ([PLAIN.to_owned()].into(), HostRoot::at(tree.folder.path()));
     let path = tree.path("bin/mine").display().to_string();

@@ -60,7 +60,7 @@ fn a_probe_that_cannot_measure_fails_its_repeats() {
 }
 
 #[test]
-fn a_probe_that_fails_ends_the_one_beside_it() {
+fn a_probe_that_fails_ends_the_others_of_its_group() {
     let plan = PLAN.replace("kind = \"timer\"", "kind = \"timer\"\ncpus = \"2\"");
     let behaviours =
         vec![("idle: timer", Behaviour::UntilStopped), ("idle: stall", Behaviour::Fails("no room for it"))];

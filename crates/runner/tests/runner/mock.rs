@@ -1,4 +1,4 @@
-//! A machine that records what is done to it, and fails where it is told to.
+//! A machine that records what is done to it, and fails where the test asks for it.
 
 use crate::ring::{MockRing, spikes_now};
 use std::path::Path;
@@ -183,9 +183,9 @@ pub(crate) struct MockMachine {
     pub(crate) hook: Option<Hook>,
     /// Whether it cannot find causes.
     pub(crate) refuses_causes: bool,
-    /// How long each probe was told to measure.
+    /// How long each probe was to measure.
     pub(crate) durations: Mutex<Vec<(&'static str, Nanos)>>,
-    /// Of each spike that was to be explained: the CPUs of the thread that looked for its causes.
+    /// For each spike that was to be explained: the CPUs of the thread that looked for its causes.
     pub(crate) looked_from: Arc<Mutex<Vec<CpuSet>>>,
     /// The files of the machine; otherwise of this one.
     pub(crate) running: Option<HostRoot>,

@@ -224,7 +224,7 @@ fn probes_on_different_cpus_measure_together_and_those_of_one_cpu_one_after_anot
 #[test]
 fn everything_that_was_measured_is_in_the_result_and_nothing_from_before_the_probes() {
     let (_, counts) = run_plan(PLAN, MockMachine::default());
-    // Of the rates, 1 is from before the probes, 3 is what was left when the load was stopped.
+    // Rate 1 is from before the probes; rate 3 is what was left when the load was stopped.
     let expected = [
         "idle 1: timer=10 stall=10 None",
         "idle 2: timer=10 stall=10 None",
@@ -332,7 +332,7 @@ fn a_companion_begins_before_the_others_and_ends_after_them() {
         "begin stall",
         "end stall",
     ]);
-    // Beside each of the two groups of each repeat of both cells.
+    // For each of the two groups of each repeat of both cells.
     let group = |probe: &str| {
         [
             "begin histograms on 3".to_owned(),

@@ -108,7 +108,7 @@ fn a_larger_one_takes_the_place_of_a_smaller_one() {
     let names = ["a+b-1-1-1", "a+b-1-1-2", "idle-1-1-1", "idle-1-1-2"];
     let both = names.iter().flat_map(|name| ["dat", "json"].map(|ending| format!("{name}.{ending}")));
     assert_eq!(files(&path), both.collect::<Vec<_>>());
-    // A trace whose file somebody removed is not in the result.
+    // A trace whose file was removed is not in the result.
     fs::remove_file(path.join("traces/idle-1-1-1.dat")).unwrap();
     fs::write(path.join("traces/a+b-1-1-1.json"), "{").unwrap();
     let result = assemble(&Reader::open(&path).unwrap()).unwrap();

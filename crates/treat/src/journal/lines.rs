@@ -1,11 +1,12 @@
 //! Lines of a journal: each has a number, and a checksum over all that is before it in the line.
 //!
-//! Beside the journal is its mark: how many lines it has, so that the loss of the last ones shows, too. The mark is written
-//! after the lines, so a process that is killed in between leaves more lines than the mark says; what is behind the
-//! mark and not whole was cut off while it was written, before the change that it tells of was made.
+//! The journal has a mark in a file next to it: how many lines it has, so that the loss of the last ones shows, too.
+//! The mark is written after the lines, so a process that is killed in between leaves more lines than the mark says. A
+//! line behind the mark that is not whole was cut off while it was written, before the change that it records was
+//! made.
 //!
-//! Journals of earlier versions (`whylate.journal/1`) have neither. They are read as those versions did, and are written
-//! anew by whoever opens them.
+//! Journals of earlier versions (`whylate.journal/1`) have neither. They are read as those versions did, and are
+//! rewritten when they are opened.
 
 use super::record::{Contents, JournalRecord};
 use serde::{Deserialize, Serialize};
@@ -40,7 +41,7 @@ pub(super) enum Marked {
     /// There is none.
     Not,
     Damaged,
-    /// The journal has at least so many lines.
+    /// The journal has at least this many lines.
     Lines(u64),
 }
 
@@ -125,8 +126,8 @@ pub(super) fn parse(bytes: &[u8], marked: Marked) -> Parsed {
             None => {}
         }
     }
-    let told = match marked {
-        Marked::Lines(told) => told,
+    let marked = match marked {
+        Marked::Lines(lines) => lines,
         Marked::Not | Marked::Damaged => {
             // Nothing was written yet: a journal gets its mark before its first line.
             if marked == Marked::Damaged || !bytes.is_empty() {
@@ -135,11 +136,11 @@ pub(super) fn parse(bytes: &[u8], marked: Marked) -> Parsed {
             u64::MAX
         }
     };
-    if parsed.last < told {
+    if parsed.last < marked {
         let behind = lines.iter().enumerate().skip(end);
         parsed.damage.extend(behind.map(|(number, line)| shown(number + 1, line)));
     }
-    let expected = if told == u64::MAX { parsed.last } else { parsed.last.max(told) };
+    let expected = if marked == u64::MAX { parsed.last } else { parsed.last.max(marked) };
     let missing = (expected as usize).saturating_sub(found.len());
     if missing > parsed.damage.len() || (missing > 0 && parsed.damage.is_empty()) {
         parsed.damage.push(format!("{missing} of {expected} lines are missing"));

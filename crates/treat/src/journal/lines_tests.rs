@@ -73,8 +73,8 @@ fn wherever_a_kill_cuts_a_line_off_those_before_it_are_read() {
             count += 1;
         }
         // The mark is written after the line.
-        for told in [count as u64, (count as u64).saturating_sub(1)] {
-            let parsed = parse(&bytes[..cut], Marked::Lines(told));
+        for marked in [count as u64, (count as u64).saturating_sub(1)] {
+            let parsed = parse(&bytes[..cut], Marked::Lines(marked));
             assert_eq!((parsed.good, parsed.damage.len()), (whole, 0), "cut at {cut}");
             assert_eq!(
                 parsed.contents,
@@ -89,7 +89,7 @@ fn wherever_a_kill_cuts_a_line_off_those_before_it_are_read() {
 }
 
 #[test]
-fn a_damaged_line_is_told_and_the_others_are_read() {
+fn a_damaged_line_is_reported_and_the_others_are_read() {
     let mut lines = lines();
     lines[3] =
         String::from_utf8(lines[3].clone()).unwrap().replace("\"new\":\"1\"", "\"new\":\"2\"").into_bytes();
@@ -102,7 +102,7 @@ fn a_damaged_line_is_told_and_the_others_are_read() {
 }
 
 #[test]
-fn lines_that_are_missing_doubled_or_exchanged_are_told() {
+fn missing_doubled_and_exchanged_lines_are_reported() {
     let all = lines();
     let without = |left_out: usize| {
         let kept = all.iter().enumerate().filter(|(at, _)| *at != left_out).map(|(_, line)| line.clone());
@@ -179,7 +179,7 @@ fn mutation() -> impl Strategy<Value = Mutation> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
 
-    /// What is changed in a journal is told, or says the same.
+    /// A change in a journal is reported, or changes nothing in what it says.
     #[test]
     fn no_mutation_is_taken_for_a_journal((byte, zeroes, moved) in mutation()) {
         let all = lines();
@@ -203,8 +203,8 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), told in 0u64..3) {
-        let _ = parse(&bytes, Marked::Lines(told));
+    fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), marked in 0u64..3) {
+        let _ = parse(&bytes, Marked::Lines(marked));
         let _ = read_mark(Some(&bytes), "b");
     }
 }

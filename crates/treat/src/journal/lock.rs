@@ -1,8 +1,8 @@
 //! Who may write a journal: one process at a time.
 //!
-//! The lock is beside the journal, so that a container with a `/run` of its own finds it where it finds the journal. It is for
-//! root alone (0600), so that no other user can hold it. Root holds a second one in `/run/whylate`: one for the machine,
-//! whichever folder the journal is in.
+//! The lock is next to the journal, so that a container with a `/run` of its own finds both in the same place. Only
+//! root can open it (0600), so that no other user can hold it. Root holds a second lock in `/run/whylate`: one for the
+//! machine, whichever folder the journal is in.
 
 use super::{Holder, JournalPlace, refused};
 use crate::error::TreatError;

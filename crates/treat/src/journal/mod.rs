@@ -1,8 +1,8 @@
 //! The journal: what was changed, on disk before it is changed, so that it can be undone after anything.
 //!
-//! A journal is a file of lines in a folder that nobody else can write to, with a mark beside it (see `lines.rs`); one process
-//! at a time writes (see `lock.rs`). `treatments` is the journal of treatments; a part of whylate that changes other
-//! settings for a while keeps one of another name, and `whylate treat restore` looks at all of them.
+//! A journal is a file of lines in a folder that no other user can write to, with a mark next to it (see `lines.rs`);
+//! one process at a time writes (see `lock.rs`). `treatments` is the journal of treatments; a part of whylate that
+//! changes other settings for a while keeps one of another name, and `whylate treat restore` looks at all of them.
 
 mod lines;
 mod lock;
@@ -115,7 +115,7 @@ pub(crate) struct Journal {
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        // What stays changed is told also by a process that ends at once after this.
+        // A process that ends at once after this also says what stays changed.
         if self.contents.open().next().is_none() {
             last_words::given_up(&self.place);
         }

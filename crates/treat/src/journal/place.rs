@@ -1,4 +1,4 @@
-//! Where a journal is, and what it says to whoever does not hold it.
+//! Where a journal is, and what it says to a process that does not hold it.
 
 use super::{Contents, boot_id, lines, lock, refused, state_error};
 use crate::error::TreatError;

@@ -77,7 +77,7 @@ pub enum Fate {
     Ended,
     /// The machine has rebooted since, which brings it back.
     Rebooted,
-    /// Somebody else changed the value since; it was not touched.
+    /// The value was changed by something else since; it was not touched.
     LeftAlone {
         /// What is there; absent when the setting itself is gone.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -150,9 +150,9 @@ pub struct Contents {
     pub entries: Vec<JournalEntry>,
     /// What settings were before entries that may have moved them, oldest first.
     pub(crate) before: Vec<Before>,
-    /// What somebody else had changed when an undoing began that did not come to its end.
+    /// What something else had changed when an undoing began that did not come to its end.
     pub(crate) undoing: Option<BTreeSet<String>>,
-    /// What is not known because the journal is damaged, a sentence each.
+    /// What is not known because the journal is damaged, one sentence each.
     pub damage: Vec<String>,
 }
 

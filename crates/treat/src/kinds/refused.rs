@@ -112,7 +112,7 @@ const ACTS: &[&str] = &[
     "kdb",
 ];
 const ACT_ENDS: [&str; 4] = ["_clear", "_reset", "_flush", "_rescan"];
-/// Of `/sys/power`: they put the machine to sleep or read otherwise than they are written.
+/// Files of `/sys/power` that put the machine to sleep or read otherwise than they are written.
 const POWER: [&str; 6] = ["state", "autosleep", "wakeup_count", "resume", "resume_offset", "disk"];
 
 /// Switches that go one way; with a value where only that one is final.

@@ -1,4 +1,5 @@
-//! `workqueue`, `fair-server` and `cgroup`: where work and groups run, and what ordinary tasks get beside real-time ones.
+//! `workqueue`, `fair-server` and `cgroup`: where work and groups run, and what ordinary tasks get while real-time
+//! tasks are runnable.
 
 use crate::change::{Change, Target};
 use crate::kinds::required_file;

@@ -97,7 +97,7 @@ fn mutate(random: &mut Random, text: &mut Vec<u8>, mark: &mut [u8]) {
             mark[at] ^= 1 << random.below(8);
         }
         _ => {
-            // Another value that is as long, as somebody with an editor would write it.
+            // Another value of the same length, as a user with an editor would write it.
             let (from, to) =
                 [("\"2\"", "\"3\""), ("/sys/a", "/sys/b"), ("\"20\"", "\"21\"")][random.below(3)];
             *text = String::from_utf8_lossy(text).replace(from, to).into_bytes();
@@ -194,7 +194,7 @@ fn what_an_earlier_version_left_is_undone() {
 }
 
 #[test]
-fn a_journal_makes_nobody_write_what_no_treatment_changes() {
+fn a_journal_cannot_cause_a_write_that_no_treatment_makes() {
     let left = Left::new();
     for path in ["/etc/passwd", "/sys/../etc/passwd", "/proc/self/root/etc/passwd"] {
         // An old journal has no checksums, so anything can be written into it.
@@ -215,7 +215,7 @@ fn a_journal_makes_nobody_write_what_no_treatment_changes() {
     assert!(says("etc-passwd-not-changed", &error), "{error}");
 }
 
-/// A file system of 32 KiB, of which something else has taken all but so many blocks.
+/// A file system of 32 KiB, filled up to the given number of free blocks.
 #[test]
 fn a_full_disk_is_no_damage_and_nothing_stays_changed() {
     let (mut refused, mut made) = (0, 0);

@@ -63,7 +63,7 @@ fn what_is_changed_is_undone_to_the_last_byte() {
     assert_eq!(order[0], MARK, "the last change is undone first");
     assert_eq!(order[5], "/sys/a");
     assert_eq!(machine.everything(), before);
-    assert_eq!(machine.place().read(&machine.root).unwrap().entries, [], "nothing is left to be told");
+    assert_eq!(machine.place().read(&machine.root).unwrap().entries, [], "no entry is left");
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn two_changes_of_one_place_are_undone_in_their_order() {
 }
 
 #[test]
-fn what_somebody_else_changed_since_is_left_alone_once() {
+fn a_setting_that_was_changed_since_is_left_alone_once() {
     let machine = Machine::new(MACHINE);
     let mut guard = machine.guard(true).unwrap();
     guard.apply("t", &[set("/sys/a", "2"), set("/sys/c", "9")]).unwrap();
@@ -186,7 +186,7 @@ fn what_somebody_else_changed_since_is_left_alone_once() {
     assert!(!report.is_complete());
     assert_eq!(
         report.problems(),
-        ["/sys/a is `5` and not `2` any more: somebody else changed it, so it was left alone (before: `1`)"]
+        ["/sys/a is `5` and not `2` any more: another program changed it, so it was left alone (before: `1`)"]
     );
     assert_eq!((machine.text("/sys/a").as_str(), machine.text("/sys/c").as_str()), ("5\n", "0-3\n"));
     assert!(restore(&machine.place(), &machine.root).unwrap().is_complete(), "it was said");
@@ -228,7 +228,7 @@ fn killed(machine: &Machine, kept: bool) {
 }
 
 #[test]
-fn whoever_begins_next_undoes_what_a_killed_run_left() {
+fn the_next_process_undoes_what_a_killed_run_left() {
     let machine = Machine::new(MACHINE);
     let before = machine.everything();
     killed(&machine, false);

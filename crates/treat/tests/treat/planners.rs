@@ -390,7 +390,7 @@ fn work_of_the_network_of_groups_and_of_pci_moves_or_stays_awake() {
         ("kind = \"pci-power\"\ndevices = [\"e1000e\"]", "no PCI device has the address or driver `e1000e`"),
         ("kind = \"cgroup\"\ngroup = \"plc.slice\"", "there is no group /sys/fs/cgroup/plc.slice"),
         ("kind = \"fair-server\"\ncpus = \"0\"", "this kernel has no fair server"),
-        ("kind = \"priority\"\nthread = \"nobody\"\npolicy = \"idle\"", "no thread is called `nobody`"),
+        ("kind = \"priority\"\nthread = \"absent\"\npolicy = \"idle\"", "no thread is called `absent`"),
     ] {
         let error = plan(&machine, Some("3"), section).unwrap_err().to_string();
         assert!(error.contains(expected), "{section}: {error}");

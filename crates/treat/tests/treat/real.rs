@@ -237,6 +237,6 @@ fn an_interface_interrupts_otherwise_and_as_before_also_after_a_kill() {
     assert!(none.unwrap_err().reason.contains("no Energy-Efficient Ethernet"));
     let lo = plan("{\"kind\":\"ethtool\",\"interfaces\":[\"lo\"],\"delay\":\"0s\"}");
     assert!(says("lo-its-driver-does", &lo.unwrap_err().reason));
-    let nobody = plan("{\"kind\":\"ethtool\",\"interfaces\":[\"eth77\"],\"delay\":\"0s\"}");
-    assert!(says("there-no-interface-eth77", &nobody.unwrap_err().reason));
+    let missing = plan("{\"kind\":\"ethtool\",\"interfaces\":[\"eth77\"],\"delay\":\"0s\"}");
+    assert!(says("there-no-interface-eth77", &missing.unwrap_err().reason));
 }

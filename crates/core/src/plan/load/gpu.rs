@@ -139,12 +139,12 @@ words! {
     /// Kinds of memory of a graphics processor.
     #[derive(Default)]
     pub enum GpuMemory: "a kind of memory" {
-        /// Of the device (with copies: pinned).
+        /// Memory of the device (with copies: pinned).
         #[default]
         Device = "device",
-        /// Of the host, cached, mapped into the device.
+        /// Memory of the host, cached, mapped into the device.
         Pinned = "pinned",
-        /// Of the host, written past its caches.
+        /// Memory of the host, written past its caches.
         WriteCombined = "write-combined",
         /// Ordinary pages of the program, lent to the device.
         Imported = "imported",

@@ -64,7 +64,7 @@ pub struct ConsolePlan {
     pub device: Option<PathBuf>,
     /// How many lines over all CPUs (`1000/s`), or a share of time (`25%`); by default as fast as possible.
     pub rate: EventPace,
-    /// Writes: somebody may be reading there.
+    /// Confirms that it may write on the screen, which a person may be reading.
     pub yes_draw_on_my_screen: bool,
 }
 

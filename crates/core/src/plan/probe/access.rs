@@ -25,7 +25,7 @@ Examples:
 
 Each period it follows a random chain through its data twice: the first pass brings back into the
 caches what others have displaced since the last period, the second says what the same costs when
-nobody was there. A sample is the time of a pass; the result also has the time of one access."))]
+they were left alone. A sample is the time of a pass; the result also has the time of one access."))]
 pub struct AccessPlan {
     /// Where to measure; by default the plan's target CPUs.
     #[serde(skip_serializing_if = "Option::is_none")]

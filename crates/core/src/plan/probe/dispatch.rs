@@ -52,7 +52,8 @@ pub struct DispatchPlan {
     /// Whether `/dev/cpu_dma_latency` is held at 0, which keeps CPUs out of deep idle states.
     #[schemars(extend("x-flag" = Flag::idle_states()))]
     pub hold_cpu_dma_latency: bool,
-    /// Whether each latency is also divided into its parts, for which BPF programs run beside it (root, BPF and BTF).
+    /// Whether each latency is also divided into its parts. BPF programs measure them during the run (root, BPF and
+    /// BTF).
     #[schemars(extend("x-flag" =
         Flag::off("no-parts", "Measures the whole only, without the BPF programs that report its parts")))]
     pub parts: bool,

@@ -33,7 +33,7 @@ pub struct ProbeFacts {
     pub samples: Samples,
     /// What of it a limit judges.
     pub judged: Judged,
-    /// Whether it runs beside every other probe of a cell, and ends with them.
+    /// Whether it runs together with every other probe of a cell, and ends with them.
     pub companion: bool,
     /// Whether it has periods that are missed when the task is late, which are counted and corrected for.
     pub misses_periods: bool,

@@ -1,4 +1,4 @@
-//! The histograms probe: what the kernel counts of every task, beside the other probes.
+//! The histograms probe: what the kernel counts of every task while the other probes measure.
 
 use super::{Policy, ProbeFacts, ProbeWords, Samples};
 use crate::cpus::CpuSelector;

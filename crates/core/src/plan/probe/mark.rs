@@ -31,7 +31,7 @@ impl Mark {
         Ok(Self::Marker { text: text.to_owned() })
     }
 
-    /// Whether the two marks cannot be told apart: they are texts, and one begins with the other.
+    /// Whether the two marks are ambiguous: they are texts, and one begins with the other.
     pub fn is_ambiguous(begin: &Self, end: &Self) -> bool {
         match (begin, end) {
             (Self::Marker { text: begin }, Self::Marker { text: end }) => {

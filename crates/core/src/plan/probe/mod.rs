@@ -142,7 +142,7 @@ words! {
     }
 }
 
-/// Of all probes only the timer can run as SCHED_DEADLINE.
+/// Only the timer probe can run as SCHED_DEADLINE.
 fn refuse_deadline(policy: Policy) -> Result<(), KeyError> {
     let message = "only the timer probe can run as SCHED_DEADLINE; choose fifo, rr or other";
     if policy == Policy::Deadline { Err(KeyError::new("policy", message)) } else { Ok(()) }

@@ -105,10 +105,10 @@ impl TaskPlan {
         self.worst.unwrap_or(WORST) as usize
     }
 
-    /// Where its activations start and end; `None` where that is their wake-up and their sleep.
+    /// Where its activations start and end; `None` if they start with its wake-up and end with its sleep.
     ///
     /// # Errors
-    /// When one of the two is missing, or is not a mark, or they cannot be told apart.
+    /// When one of the two is missing or is not a mark, or when they are ambiguous.
     pub fn marks(&self) -> Result<Option<[Mark; 2]>, KeyError> {
         let parsed = |key, text: &str| text.parse::<Mark>().map_err(|error| KeyError::new(key, error));
         match (&self.begin, &self.end) {

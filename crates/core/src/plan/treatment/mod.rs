@@ -49,7 +49,7 @@ kinds! {
         "priority" => Priority(PriorityPlan),
         /// Keeps the kernel's unbound work queues on certain CPUs.
         "workqueue" => Workqueue(WorkqueuePlan),
-        /// Sets what ordinary tasks get beside real-time tasks.
+        /// Sets what ordinary tasks get while real-time tasks are runnable.
         "fair-server" => FairServer(FairServerPlan),
         /// Moves the packet work of network interfaces to certain CPUs.
         "network" => Network(NetworkPlan),

@@ -64,7 +64,7 @@ pub struct WorkqueuePlan {
 #[schemars(extend("x-examples" = "\
 Examples:
   whylate treat apply fair-server --cpus 1          nothing: a real-time loop may take all of it
-  whylate treat apply fair-server 20ms --cpus 1     of each period (1s, if nobody has changed it)"))]
+  whylate treat apply fair-server 20ms --cpus 1     of each period (1s, unless it was changed)"))]
 pub struct FairServerPlan {
     /// Time in each period.
     #[serde(default)]

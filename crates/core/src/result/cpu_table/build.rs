@@ -11,7 +11,7 @@ use crate::units::CpuId;
 use crate::warning::Warning;
 use std::collections::BTreeMap;
 
-/// What was read of a machine beside its facts.
+/// What was read of a machine in addition to its facts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
     /// The time between the two readings of the interrupt counters.

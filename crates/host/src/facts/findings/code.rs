@@ -6,7 +6,7 @@ use super::{
 use whylate_core::result::{Finding, Severity, Theme};
 use whylate_core::{Warning, WarningCode};
 
-/// Gives the finding of a code. `None` is "cannot be told", or "does not exist here".
+/// Gives the finding of a code. `None` means "not known" or "does not exist here".
 pub(super) type FindingQuestion = fn(&Inquiry, FindingCode) -> Option<Finding>;
 
 /// A row for each finding: its code, theme, source, the treatment that changes it, and the question that gives it.

@@ -1,4 +1,4 @@
-//! Findings about the CPUs to be measured: who else is on them and beside them.
+//! Findings about the CPUs to be measured: who else runs on them and on their siblings.
 
 use super::{FindingCode, Inquiry, named, verb};
 use std::collections::BTreeSet;

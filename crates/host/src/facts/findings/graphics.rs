@@ -36,9 +36,9 @@ pub(super) fn runtime_power(inquiry: &Inquiry, code: FindingCode) -> Option<Find
     Some(inquiry.boot(finding, rule))
 }
 
-/// Devices that interrupt the targets, or that somebody uses.
+/// Devices that interrupt the targets, or that a process uses.
 pub(super) fn in_use(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
-    // A fact of the moment: no warning beside figures of another one.
+    // A fact of the moment: no warning for figures of another one.
     inquiry.live.as_ref()?;
     if inquiry.facts.gpus.is_empty() {
         return None;
@@ -69,7 +69,7 @@ pub(super) fn in_use(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let finding = code.info(found.join("; "));
     Some(
         finding
-            .effect("its interrupts and the threads of its driver run beside the task, or before it")
+            .effect("its interrupts and the threads of its driver run before the task, or share the CPU with it")
             .seen(path, seen),
     )
 }

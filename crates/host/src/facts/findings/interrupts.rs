@@ -41,7 +41,7 @@ pub(super) fn movable(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
             named(inquiry.targets),
             names(&lines)
         ))
-        .effect("the handler, its softirqs and often its thread run there before or beside the task")
+        .effect("the handler, its softirqs and often its thread run there before the task or share the CPU with it")
         .seen(seen, names(&lines));
     Some(if others.is_empty() {
         Finding { treatment: None, ..finding }
@@ -91,7 +91,7 @@ pub(super) fn later(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     })
 }
 
-/// irqbalance leaves isolated and `nohz_full` CPUs alone unless told otherwise (irqbalance(1)).
+/// By default, irqbalance leaves isolated and `nohz_full` CPUs alone (irqbalance(1)).
 pub(super) fn irqbalance(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let live = inquiry.live.as_ref()?;
     let mut running = live.table.threads.iter().filter(|thread| thread.name == "irqbalance");

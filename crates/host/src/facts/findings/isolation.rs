@@ -20,13 +20,13 @@ pub(super) fn pinned_threads(inquiry: &Inquiry, code: FindingCode) -> Option<Fin
     if pinned.is_empty() && bound.is_empty() {
         return None;
     }
-    let beside = if bound.is_empty() {
+    let bound = if bound.is_empty() {
         String::new()
     } else {
         format!("; bound there from user space: {}", listed(&bound))
     };
     code.info(format!(
-        "{} threads of the kernel are pinned to {}{beside}",
+        "{} threads of the kernel are pinned to {}{bound}",
         pinned.len(),
         named(inquiry.targets)
     ))

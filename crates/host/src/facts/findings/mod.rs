@@ -4,7 +4,7 @@
 //! on any machine (questions that need the running machine have no answer then), and gives what is wrong as warnings;
 //! [`check`] asks them of the running machine, and says what is well too. They are statements about settings, not measurements: a machine with many
 //! findings may still be fast enough, and only a run shows it. Numbers in the texts are the machine's own, or have
-//! their source beside the code.
+//! their source next to the code.
 
 mod code;
 mod command_line;

@@ -32,7 +32,7 @@ pub(super) fn container(inquiry: &Inquiry, code: FindingCode) -> Option<Finding>
     };
     code.advice(format!("this process runs in a container ({container})"))
         .effect(
-            "its limits may stop tasks, and what runs beside it on the same CPUs is not visible from here",
+            "its limits may stop tasks, and other programs on the same CPUs are not visible from here",
         )
         .seen("/proc/self/cgroup, /proc/1/environ", container)
         .now("measure outside the container, or give it whole CPUs and no CPU quota")

@@ -15,7 +15,7 @@ use whylate_core::record::GpuRecord;
 
 /// Drivers whose open files are answered from what the kernel has counted. That of xe wakes its device up to read a clock.
 const COUNTING: &[&str] = &["amdgpu", "i915", "virtio_gpu", "vgem"];
-/// The processes are looked through again after so many turns.
+/// After this number of turns the processes are searched again.
 const TURNS_PER_SEARCH: u32 = 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,8 @@ impl GpuSampler {
         (!devices.is_empty()).then(|| Self { root: root.clone(), devices, files, turn, last })
     }
 
-    /// What each device does at `now`. Of the engines from the second turn on: the share of the time since the last one.
+    /// What each device does at `now`. From the second turn on, engines show their share of the time since the last
+    /// turn.
     pub fn sample(&mut self, now: MonoTime, question: GpuQuestion) -> Vec<GpuRecord> {
         if self.turn.is_multiple_of(TURNS_PER_SEARCH) {
             self.search();
@@ -267,7 +268,7 @@ drm-engine-capacity-enc:	2
 ";
 
     #[test]
-    fn counters_are_told_while_nothing_may_be_asked_and_the_rest_otherwise() {
+    fn only_counters_are_read_while_the_device_may_not_be_asked() {
         let counted = [
             ("busy_percent/enc", 50.0),
             ("busy_percent/gfx", 25.0),

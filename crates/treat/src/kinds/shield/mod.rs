@@ -5,8 +5,8 @@
 //! thread. What has to stay is named in warnings: managed interrupts, and what only the boot line decides. Threads that
 //! the kernel pins to a CPU stay there, too; `whylate cpus` lists them.
 //!
-//! Whoever is meant to run on a shielded CPU enters the group [`whylate_host::shield::GROUP`]; the probes and loads of
-//! whylate do so by themselves.
+//! A task that is meant to run on a shielded CPU enters the group [`whylate_host::shield::GROUP`]; the probes and
+//! loads of whylate do so by themselves.
 
 mod interrupts;
 mod noise;
