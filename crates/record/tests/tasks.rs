@@ -347,7 +347,10 @@ fn texts_for_trace_marker_say_where_an_activation_begins_and_ends() {
         std::thread::sleep(Duration::from_millis(10));
     }
     if shell.0.try_wait().unwrap().is_some() {
-        return skip(Need::Rights, "this machine has no tracefs, or does not allow writing into trace_marker");
+        return skip(
+            Need::Rights,
+            "this machine has no tracefs, or does not allow writing into trace_marker",
+        );
     }
     let Some(mut watch) = watch(&TaskTarget::Process(shell.0.id())) else { return };
     let marks = ["marker:control: begin", "marker:control: end"].map(|mark| mark.parse().unwrap());

@@ -69,7 +69,9 @@ pub(super) fn in_use(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let finding = code.info(found.join("; "));
     Some(
         finding
-            .effect("its interrupts and the threads of its driver run before the task, or share the CPU with it")
+            .effect(
+                "its interrupts and the threads of its driver run before the task, or share the CPU with it",
+            )
             .seen(path, seen),
     )
 }

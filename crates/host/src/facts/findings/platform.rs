@@ -31,9 +31,7 @@ pub(super) fn container(inquiry: &Inquiry, code: FindingCode) -> Option<Finding>
             .then(|| code.fine("no container was found").seen("/proc/self/cgroup", "no container's group"));
     };
     code.advice(format!("this process runs in a container ({container})"))
-        .effect(
-            "its limits may stop tasks, and other programs on the same CPUs are not visible from here",
-        )
+        .effect("its limits may stop tasks, and other programs on the same CPUs are not visible from here")
         .seen("/proc/self/cgroup, /proc/1/environ", container)
         .now("measure outside the container, or give it whole CPUs and no CPU quota")
         .into()
