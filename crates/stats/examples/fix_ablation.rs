@@ -1,6 +1,7 @@
-//! How many repeats a search takes until the cure is proved: guided by causes, not guided, and by random draws; for
-//! `benches/fix_ablation.py`, which adds Optuna. The machine is simulated (WORLD is `quantile`, `maximum`, `planted`), or each
-//! repeat is drawn from those that a real one showed (WORLD is a file that `benches/fix_arms_guest.py` made).
+//! How many repeats a search takes until it proves the cure: guided by causes, unguided, and with random draws; for
+//! `benches/fix_ablation.py`, which adds Optuna. The machine is simulated (WORLD is `quantile`, `maximum` or
+//! `planted`), or each repeat is drawn from the repeats of a real one (WORLD is a file that
+//! `benches/fix_arms_guest.py` made).
 //!
 //!     cargo run --release -p whylate-stats --example fix_ablation -- guided|whole WORLD SEARCHES
 //!     cargo run --release -p whylate-stats --example fix_ablation -- random WORLD SEARCHES DRAWS
@@ -22,9 +23,9 @@ use whylate_stats::search::{Figure, Rules, Search};
 const ARMS: usize = 12;
 const MARGIN: f64 = 0.05;
 const ALPHA: f64 = 0.05;
-/// More repeats are not spent on one search.
+/// A search that needs more repeats is given up.
 const BUDGET: u32 = 400;
-/// How often the cure is among the treatments that answer the causes; in the lab causes are named first in 188 of 190.
+/// How often the cure is among the treatments that answer the causes; in the lab 188 of 190 causes are named first.
 const NAMED: f64 = 0.95;
 
 /// A search of a machine, with its seed: repeats until the proof.
@@ -86,7 +87,7 @@ fn measured(path: &str, seed: u64) -> World {
     let numbers =
         |words: &[&str]| -> Vec<f64> { words.iter().map(|word| word.parse().expect("a number")).collect() };
     let cures = take("cures").expect("cures");
-    // One that could not be applied has no values.
+    // A treatment that could not be applied has no values.
     let is_arm = |(name, values): &&(&str, Vec<&str>)| {
         !["first", "cures", "none"].contains(name) && !values.is_empty()
     };
@@ -116,7 +117,8 @@ fn world(name: &str, seed: u64) -> World {
         other => panic!("no such world: {other}; quantile, maximum, planted, or a path with a `/`"),
     };
     let mut random = SplitMix(seed ^ 0x5eed);
-    // As many as the table of causes names: a line and all lines; a thread's place and priority and a shield; …
+    // The number that the table of causes usually names: a line and all lines; a thread's place and priority and a
+    // shield; …
     let first = 2 + random.below(4) as usize;
     let good = if random.unit() < NAMED {
         random.below(first as u64) as usize
@@ -129,7 +131,7 @@ fn world(name: &str, seed: u64) -> World {
     World { machine, arms: ARMS, good: vec![good], first }
 }
 
-/// Repeats until the first proof, `None` where it is another arm's or none comes.
+/// Repeats until the first proof; `None` if another arm is proved, or none.
 fn searched(mut world: World, seed: u64, is_guided: bool) -> Option<u32> {
     let first = if is_guided { world.first } else { 0 };
     let mut search =
@@ -146,7 +148,7 @@ fn searched(mut world: World, seed: u64, is_guided: bool) -> Option<u32> {
     None
 }
 
-/// Compares an arm with nothing by the rules of a search, as its claim of that number, from 1.
+/// Compares an arm with the baseline by the rules of a search; `claim` is the number of the claim, from 1.
 fn is_confirmed(machine: &mut Source, arm: usize, claim: u32, seed: u64) -> bool {
     let rules =
         Rules { margin: MARGIN, alpha: ALPHA / 2f64.powi(claim as i32 - 1), seed, below: None, first: 0 };

@@ -1,19 +1,20 @@
-//! One step of a search for the change that made something worse: whether a run is like good runs or like bad ones.
+//! One step of a search for the change that made something worse: whether a run resembles the good runs or the bad
+//! ones.
 //!
-//! The limit is the geometric mean of the medians of both groups. Each repeat of the run is above it or not, and the
-//! [`evidence`] that most repeats are on one side decides: a run whose median is on the other side is called so with the
-//! stated probability at most, however often one looks.
+//! The limit is the geometric mean of the medians of both groups. Each repeat of the run is above it or not. The
+//! [`evidence`] that most repeats are on one side decides. A run whose median is on the other side is misjudged with
+//! the stated probability at most, however often the evidence is examined.
 
 use crate::contrast::median;
 use crate::search::evidence;
 use whylate_core::figure::share;
 use whylate_core::result::{BISECT_FORMAT, BisectGroup, BisectOutcome, BisectResult};
 
-/// More repeats are not asked for.
+/// The most repeats that a step asks for.
 const REPEATS_MAX: u32 = 1_000;
 
-/// Judges the repeats of a run by those of good and bad runs; smaller values are better. `margin`: the groups have to
-/// differ by more.
+/// Judges the repeats of a run by those of good and bad runs; smaller values are better. The groups have to differ by
+/// more than `margin`.
 pub fn bisect(
     good: &[f64],
     bad: &[f64],
@@ -78,7 +79,7 @@ fn sentence(result: &BisectResult) -> String {
     }
 }
 
-/// Repeats that are needed at least, should all of them be on the side where most are.
+/// The least number of further repeats, if all of them fall on the side that has most.
 fn more(result: &BisectResult) -> u32 {
     let BisectGroup { repeats, above } = result.run;
     let most = above.max(repeats - above);
@@ -119,7 +120,7 @@ mod tests {
         let mut random = SplitMix(3);
         let wrong = (0..4_000).filter(|_| {
             let mut run = Vec::new();
-            // Whoever looks after each repeat and stops at the first answer.
+            // The evidence is examined after each repeat, and the first answer counts.
             (0..24).any(|_| {
                 run.push(if random.unit() < 0.5 { 150.0 } else { 250.0 });
                 bisect(&[100.0], &[400.0], &run, 0.1, 0.05).unwrap().outcome == BisectOutcome::Bad

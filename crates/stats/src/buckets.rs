@@ -17,7 +17,7 @@ const OCTAVE_BITS: u32 = 7;
 /// Without branches: the measuring thread calls it for every sample.
 #[inline(always)]
 pub const fn index_of(value: u64) -> usize {
-    // The bit that is set here makes all values below 256 fall into the case "shift by nothing".
+    // This bit makes all values below 256 fall into the case "shift by nothing".
     let shift = (u64::BITS - 1 - OCTAVE_BITS) - (value | (1 << OCTAVE_BITS)).leading_zeros();
     ((shift as usize) << OCTAVE_BITS) + (value >> shift) as usize
 }
@@ -27,24 +27,24 @@ const fn shift_of(index: usize) -> u32 {
     ((index >> OCTAVE_BITS) as u32).saturating_sub(1)
 }
 
-/// Indices beyond the last bucket are taken for the last one.
+/// Indices beyond the last bucket count as the last one.
 const fn limited(index: usize) -> usize {
     if index < BUCKETS { index } else { BUCKETS - 1 }
 }
 
-/// The smallest value in bucket `index`; an index beyond the last bucket is taken for the last one.
+/// The smallest value in bucket `index`; an index beyond the last bucket counts as the last one.
 pub const fn lower_edge(index: usize) -> u64 {
     let index = limited(index);
     let shift = shift_of(index);
     ((index - ((shift as usize) << OCTAVE_BITS)) as u64) << shift
 }
 
-/// How many values bucket `index` holds; an index beyond the last bucket is taken for the last one.
+/// How many values bucket `index` holds; an index beyond the last bucket counts as the last one.
 pub const fn width(index: usize) -> u64 {
     1 << shift_of(limited(index))
 }
 
-/// The largest value in bucket `index`; an index beyond the last bucket is taken for the last one.
+/// The largest value in bucket `index`; an index beyond the last bucket counts as the last one.
 pub const fn last_value(index: usize) -> u64 {
     lower_edge(index) + (width(index) - 1)
 }
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The layout as its description says it, found by counting instead of by bit operations.
+    /// The layout as its description states it, found by counting instead of by bit operations.
     fn index_by_counting(value: u64) -> usize {
         if value < 256 {
             return value as usize;

@@ -1,23 +1,25 @@
-//! Late time by cause in two groups of repeats: which cause takes more, and which takes less, in the second group.
+//! Late time by cause in two groups of repeats: which causes take more in the second group, and which take less.
 //!
-//! In: for each repeat its block, its measured time and the late time of each cause. Out: for each cause its rates, the
-//! interval of their difference, and what may be claimed. The unit is the repeat, never the spike: spikes come in bursts.
+//! In: for each repeat its block, its measured time and the late time of each cause. Out: for each cause its rates,
+//! the interval of their difference, and what may be claimed. The unit is the repeat, never the spike, because spikes
+//! come in bursts.
 //!
-//! The labels were drawn at random within blocks, so every choice of slots is equally likely where nothing differs. The
-//! statistic of a cause is the sum of the ranks of the second group's rates, divided by its standard deviation over these
-//! choices. A claim is corrected for the number of causes by the distribution of the largest statistic (Westfall and
-//! Young, Resampling-Based Multiple Testing, 1993), step by step from the largest: at most 5 % of comparisons without a
-//! difference claim anything. Which causes are tested depends on both groups together, never on the labels.
+//! The labels were drawn at random within blocks, so every choice of slots is equally likely if nothing differs. The
+//! statistic of a cause is the sum of the ranks of the second group's rates, divided by its standard deviation over
+//! these choices. A claim is corrected for the number of causes by the distribution of the largest statistic
+//! (Westfall and Young, Resampling-Based Multiple Testing, 1993), step by step from the largest. At most 5 % of
+//! comparisons without a difference claim anything. Both groups together decide which causes are tested, never the
+//! labels.
 
 use crate::contrast::{SIGNIFICANCE, binomial, bound};
 use crate::random::SplitMix;
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::result::CauseChange;
 
-/// The most causes that have rows of their own; the others are one row. A claim that separates two groups completely survives the
-/// correction for that many.
+/// The most causes that have rows of their own; the others share one row. A claim that separates two groups
+/// completely survives the correction for this number.
 const TESTED_MAX: usize = 48;
-/// Up to this number all choices of labels are enumerated; beyond it they are drawn.
+/// Up to this number all choices of labels are enumerated; with more, a sample is drawn.
 const CHOICES_MAX: f64 = 20_000.0;
 const DRAWN: usize = 9_999;
 /// Choices that the search for an interval uses.
@@ -35,7 +37,7 @@ pub struct CauseTime {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct CauseRepeat<K> {
-    /// The block in which the repeat ran; never shared across a boot.
+    /// The block in which the repeat ran; no block spans a boot.
     pub block: u32,
     /// Measured time of all CPUs together, in seconds.
     pub seconds: f64,
@@ -55,7 +57,7 @@ pub struct CauseRate {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct CauseContrast<K> {
-    /// Absent for the causes that have no row of their own.
+    /// Absent in the row of all other causes.
     pub cause: Option<K>,
     pub first: CauseRate,
     pub second: CauseRate,
@@ -64,15 +66,16 @@ pub struct CauseContrast<K> {
     /// Corrected for the number of causes.
     pub p_value: f64,
     pub change: CauseChange,
-    /// Blocks in which the second group's rate is the larger one, and blocks in all.
+    /// Blocks in which the second group has the larger rate, and all blocks.
     pub larger_in: (usize, usize),
-    /// About how many more repeats would tell, if they are as these; absent where a claim is made or nothing can be said.
+    /// About how many more repeats would decide, if they are like these; absent if a claim is made or no estimate is
+    /// possible.
     pub more_repeats: Option<u32>,
 }
 
-/// Contrasts every cause of two groups, those that changed first. A difference of at most `same_ns_per_s` is none. `contrasts`
-/// is the number of such contrasts that are made together: claims are corrected for it (Bonferroni). Empty without a block
-/// that has repeats of both.
+/// Contrasts every cause of two groups; causes that changed come first. A difference of at most `same_ns_per_s`
+/// counts as none. `contrasts` is the number of such contrasts that are made together: claims are corrected for it
+/// (Bonferroni). Empty unless a block has repeats of both groups.
 pub fn by_cause<K: Ord + Clone>(
     first: &[CauseRepeat<K>],
     second: &[CauseRepeat<K>],
@@ -160,9 +163,9 @@ fn more_repeats(change: CauseChange, statistic: f64, repeats: usize) -> Option<u
     Some(((needed - repeats as f64).max(2.0) / 2.0).ceil() as u32 * 2)
 }
 
-/// The causes that have rows of their own: those that occur in most repeats, those with the most late time, and the one with the
-/// longest spike, whatever else there is. A cause that only one group has is in half of the repeats, behind every cause that
-/// is always there: so late time counts as much as repeats.
+/// The causes that have rows of their own: those in most repeats, those with the most late time, and always the one
+/// with the longest spike. A cause of one group alone is in half of the repeats, behind every cause that is always
+/// present: therefore late time counts as much as repeats.
 fn tested<K: Ord + Clone>(first: &[CauseRepeat<K>], second: &[CauseRepeat<K>]) -> BTreeSet<K> {
     let mut all: BTreeMap<&K, (usize, f64, u64)> = BTreeMap::new();
     for repeat in first.iter().chain(second).filter(|repeat| repeat.seconds > 0.0) {
@@ -218,7 +221,7 @@ fn rate<K: Ord>(repeats: &[CauseRepeat<K>], row: Option<&K>, tested: &BTreeSet<K
 /// The repeats of both groups, block by block, those of the first group first.
 struct Slots<'a, K> {
     repeats: Vec<&'a CauseRepeat<K>>,
-    /// `(start, all, of the second group)` of each block that has repeats of both.
+    /// `(start, all, of the second group)` of each block that has repeats of both groups.
     blocks: Vec<(usize, usize, usize)>,
 }
 
@@ -246,12 +249,12 @@ impl<'a, K: Ord> Slots<'a, K> {
         second.min(self.repeats.len() - second)
     }
 
-    /// The rates of a row, in ns per s, in the order of the slots.
+    /// The rates of a row in ns per s, in the order of the slots.
     fn rates(&self, row: Option<&K>, tested: &BTreeSet<K>) -> Vec<f64> {
         self.repeats.iter().map(|repeat| time_of(repeat, row, tested).sum_ns / repeat.seconds).collect()
     }
 
-    /// Whether each slot is of the second group, as it was measured.
+    /// Whether each slot belongs to the second group, as it was measured.
     fn labels(&self) -> Vec<bool> {
         let of_block = |(_, all, second): &(usize, usize, usize)| {
             std::iter::repeat_n(false, all - second).chain(std::iter::repeat_n(true, *second))
@@ -259,7 +262,7 @@ impl<'a, K: Ord> Slots<'a, K> {
         self.blocks.iter().flat_map(of_block).collect()
     }
 
-    /// Choices of labels, each equally likely; the measured one is the first.
+    /// Choices of labels, all equally likely; the first is the measured one.
     fn choices(&self) -> Vec<Vec<bool>> {
         let count: f64 = self.blocks.iter().map(|(_, all, second)| binomial(*all, *second)).product();
         let measured = self.labels();
@@ -327,13 +330,13 @@ impl<'a, K: Ord> Slots<'a, K> {
         sum / weight
     }
 
-    /// The differences that a permutation test of 2.5 % on each side does not refuse.
+    /// The differences that a permutation test with 2.5 % on each side does not reject.
     fn interval(&self, rates: &[f64], choices: &[Vec<bool>]) -> (Option<f64>, Option<f64>) {
         let step = choices.len().div_ceil(INTERVAL_CHOICES_MAX);
         let used: Vec<&Vec<bool>> = choices.iter().step_by(step).collect();
         let measured = used[0];
         let observed = self.difference(rates, measured);
-        // A rate less a shift of the second group: its difference is linear in the shift.
+        // The difference of the rates less a shift of the second group is linear in the shift.
         let ones: Vec<f64> = measured.iter().map(|is_second| f64::from(u8::from(*is_second))).collect();
         let lines: Vec<(f64, f64)> = used
             .iter()
@@ -363,7 +366,7 @@ impl<'a, K: Ord> Slots<'a, K> {
     }
 }
 
-/// For each row its corrected p-value and its statistic, without sign.
+/// For each row its corrected p-value and its statistic without sign.
 fn p_values<K: Ord>(slots: &Slots<'_, K>, rates: &[Vec<f64>], choices: &[Vec<bool>]) -> Vec<(f64, f64)> {
     let statistics: Vec<Vec<f64>> = rates
         .iter()
@@ -397,7 +400,7 @@ fn ranks(values: &[f64]) -> Vec<f64> {
     ranks
 }
 
-/// All choices of `chosen` of `all` places.
+/// All ways to choose `chosen` of `all` places.
 fn combinations(all: usize, chosen: usize) -> Vec<Vec<bool>> {
     if chosen > all {
         return Vec::new();

@@ -1,5 +1,5 @@
-//! Where a series of runs changes: Pettitt's test (Applied Statistics 28, 1979), its p-value from permutations, on both sides
-//! of each change again.
+//! Where a series of runs changes: Pettitt's test (Applied Statistics 28, 1979) with a p-value from permutations,
+//! applied again on both sides of each change.
 
 use crate::contrast::median;
 use crate::random::SplitMix;
@@ -16,7 +16,7 @@ const PART_MIN: usize = 3;
 pub struct Change {
     /// The first value after it.
     pub at: usize,
-    /// How often a part without a change looks like this.
+    /// How often a part without a change looks like this one.
     pub p_value: f64,
     /// Median after it, up to the next one, over the median before it.
     pub ratio: f64,
@@ -49,7 +49,7 @@ pub fn levels(values: &[f64], changes: impl Iterator<Item = usize>) -> Vec<f64> 
     edges.windows(2).map(middle).collect()
 }
 
-/// Looks for the largest change of a part, and then on both sides of it, with half of the allowed errors each.
+/// Looks for the largest change of a part, then on both sides of it with half of the allowed errors each.
 fn search(values: &[f64], offset: usize, allowed: f64, found: &mut Vec<(usize, f64)>) {
     if values.len() < RUNS_MIN {
         return;
@@ -81,7 +81,7 @@ fn ranks(values: &[f64]) -> Vec<i64> {
     values.iter().map(rank).collect()
 }
 
-/// Where the ranks before and after differ the most, and Pettitt's statistic there.
+/// The position at which the ranks before and after differ most, and Pettitt's statistic there.
 fn largest(ranks: &[i64]) -> (usize, i64) {
     let count = ranks.len() as i64;
     let mut sum = 0;
@@ -113,7 +113,7 @@ mod tests {
     fn a_series_without_a_change_has_one_found_in_at_most_five_percent() {
         let mut random = SplitMix(7);
         let alarms = (0..400).filter(|_| !changes(&series(&mut random, &[(24, 50.0)])).is_empty()).count();
-        // 20 are expected at most; 33 are three standard deviations more.
+        // At most 20 are expected; 33 is three standard deviations more.
         assert!(alarms <= 33, "{alarms} of 400");
     }
 

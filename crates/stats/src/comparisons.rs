@@ -1,7 +1,7 @@
-//! Which cells are compared, by which statistics, and what is said of each pair.
+//! Which cells are compared, by which statistics, and the result for each pair.
 //!
-//! The unit is the repeat. Samples within a repeat depend on each other, so that tests over samples find differences
-//! that are not there; a repeat gives one value per statistic, that of its worst CPU. One statistic decides, and its
+//! The unit is the repeat. Samples within a repeat depend on each other, so tests over samples would find differences
+//! that do not exist. A repeat gives one value per statistic, that of its worst CPU. One statistic decides, and its
 //! comparisons are corrected together (Holm); all others are exploratory (Benjamini and Hochberg).
 
 use crate::contrast::{Observation, Study, benjamini_hochberg, holm, median, study};
@@ -10,14 +10,15 @@ use whylate_core::SeriesName;
 use whylate_core::plan::{Plan, ProbeFacts, Samples, SeriesStatistic, Statistic};
 use whylate_core::result::{CellResult, Comparison, Outcome, RepeatProbe, RunContrast};
 
-/// A load that achieved less than this part of its rate in the baseline leaves less to disturb: `better` is refused.
+/// A load that achieved less than this part of its baseline rate disturbs less: `better` is refused.
 const RATE_KEPT_MIN: f64 = 0.9;
 
 /// Pairs of cells (baseline, cell) that differ in one thing.
 ///
-/// With `baseline` in the plan, all against that. Else each cell against those with one treatment fewer and the same
-/// loads, and with one load fewer and the same treatments; where a plan lacks those, against the one without any loads or
-/// without any treatments; and a cell with the same loads and treatments as an earlier one against that.
+/// With `baseline` in the plan, all cells against that one. Otherwise each cell against those with one treatment
+/// fewer and the same loads, and against those with one load fewer and the same treatments. If the plan has no such
+/// cell, against the one without any loads or without any treatments. A cell with the same loads and treatments as an
+/// earlier one is compared with that one.
 pub fn contrasts(plan: &Plan) -> Vec<(usize, usize)> {
     let cells = &plan.cell;
     if let Some(baseline) = &plan.baseline {
@@ -45,7 +46,7 @@ pub fn contrasts(plan: &Plan) -> Vec<(usize, usize)> {
     pairs
 }
 
-/// Cells with one of `names` fewer; where there is none, the one with none of them.
+/// Cells with one of `names` fewer; if there is none, the cell with none of them.
 fn baselines(names: &[String], find: impl Fn(&[String]) -> Option<usize>) -> Vec<usize> {
     let without = |left_out: &String| -> Vec<String> {
         names.iter().filter(|name| *name != left_out).cloned().collect()
@@ -91,7 +92,7 @@ pub fn comparisons(cells: &[CellResult], plan: &Plan) -> Vec<Comparison> {
     primary.into_iter().chain(exploratory).map(|draft| draft.comparison).collect()
 }
 
-/// One comparison, on its own: of two cells, by one statistic.
+/// One comparison on its own: two cells, one statistic.
 pub(crate) fn comparison_between(
     baseline: &CellResult,
     cell: &CellResult,
@@ -197,7 +198,7 @@ fn drafts_of(
     drafts
 }
 
-/// The study of two groups, and whether it is of logarithms: values of 0 have none.
+/// The study of two groups, and whether it uses logarithms: values of 0 have none.
 fn studied(first: &[Observation], second: &[Observation]) -> Option<(Study, bool)> {
     let is_log = first.iter().chain(second).all(|one| one.value > 0.0);
     let scaled = |group: &[Observation]| -> Vec<Observation> {
@@ -207,7 +208,7 @@ fn studied(first: &[Observation], second: &[Observation]) -> Option<(Study, bool
     Some((study(&scaled(first), &scaled(second))?, is_log))
 }
 
-/// Which load did less in the cell than in the baseline, if any.
+/// The load that did less in the cell than in the baseline, if any.
 fn less_load(baseline: &CellResult, cell: &CellResult) -> Option<String> {
     cell.rates.iter().find_map(|rate| {
         let before = baseline.rates.iter().find(|before| before.load == rate.load)?;
@@ -229,8 +230,8 @@ fn statistics(facts: &ProbeFacts) -> &'static [Statistic] {
     }
 }
 
-/// The value of a repeat on one CPU: corrected for missed periods where that is known, and without the gaps that the
-/// scheduler makes. A tracer that looked and saw nothing has a largest gap of 0.
+/// The value of a repeat on one CPU: corrected for missed periods if those are known, and without the gaps that the
+/// scheduler makes. A tracer that recorded no gap has a largest gap of 0.
 fn value_of(probe: &RepeatProbe, facts: &ProbeFacts, statistic: Statistic) -> Option<f64> {
     let seconds = probe.measured_ns as f64 / 1e9;
     let of_scheduler = probe.throttled.filter(|_| seconds > 0.0);
@@ -263,7 +264,7 @@ fn value_of(probe: &RepeatProbe, facts: &ProbeFacts, statistic: Statistic) -> Op
     }
 }
 
-/// For each series and statistic the values of the complete repeats, each that of its worst CPU.
+/// For each series and statistic the values of the complete repeats; each value is that of the worst CPU.
 pub(crate) fn values_of<'c>(
     cell: &'c CellResult,
     is_primary: &dyn Fn(&str, Statistic) -> bool,

@@ -1,22 +1,22 @@
-//! Which way to copy stays within a frame's time and costs the neighbours least.
+//! Which way of copying stays within a frame's time and disturbs the neighbours least.
 
 use crate::comparisons::comparison_between;
 use whylate_core::figure;
 use whylate_core::plan::{CopyPlan, LoadKind, Plan, SeriesStatistic};
 use whylate_core::result::{Answer, AnswerOutcome, CellResult, Comparison, CopyRow, CopyTable, Outcome};
 
-/// A way to copy that fits, and the cell where it disturbed.
+/// A way of copying that fits, and the cell in which it disturbed.
 struct Candidate<'r> {
     row: &'r CopyRow,
     cell: &'r CellResult,
-    /// Against the cell without loads.
+    /// Compared with the cell without loads.
     cost: Comparison,
 }
 
 /// The answer; `None` for a plan that asks for no frame.
 ///
-/// Only rows whose memory timing has shown to be of the type asked for, and only methods that a cell of the plan has alone as
-/// its load, can be chosen. Of two that cannot be told apart neither is.
+/// Two conditions hold for a choice: memory timing has shown that the row's memory has the requested type, and a cell
+/// of the plan has the method as its only load. Two methods with no measurable difference are not chosen.
 pub fn copy_choice(plan: &Plan, table: Option<&CopyTable>, cells: &[CellResult]) -> Option<Answer> {
     let frame = plan.copies.as_ref()?.frame?;
     let primary = plan.primary_statistic()?;
@@ -45,7 +45,7 @@ pub fn copy_choice(plan: &Plan, table: Option<&CopyTable>, cells: &[CellResult])
             Some(best.cost.clone()),
         );
     };
-    // The next one, with the best one as what it is compared with.
+    // The next one, compared with the best one.
     let between = comparison_between(best.cell, second.cell, &primary, plan.margin.0);
     let next = format!("{} {}", second.row.name(), value(second));
     match between {
@@ -80,7 +80,7 @@ fn candidates<'r>(
         let LoadKind::Copy(load) = &plan.load(load)?.kind else { return None };
         Some(load.clone())
     };
-    // Where, how much and in which buffers: as in the first such cell, or another thing would be compared.
+    // The memory, size and buffers of the first such cell: other values would compare something else.
     let Some(first) = cells.iter().find_map(copy_of) else { return Vec::new() };
     let candidate = |cell: &'r CellResult| {
         let load = copy_of(cell)?;
@@ -96,7 +96,7 @@ fn candidates<'r>(
         (alike == load).then_some(())?;
         let is_it = |row: &&CopyRow| {
             let is_same = (row.from, row.to, row.method) == (load.from, load.to, load.method);
-            // What is shown of other memory of that type says nothing of the load's.
+            // What another backend's memory of that type shows does not apply to the load's memory.
             is_same && load.backend.as_ref().is_none_or(|backend| *backend == row.backend)
         };
         let fits = |row: &&CopyRow| row.frame.is_some_and(|cost| cost.frame_time_share <= 1.0);
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn the_cheapest_that_fits_is_chosen() {
-        // On another CPU it costs less, which says nothing of the methods.
+        // It costs less on another CPU, which does not compare the methods.
         let elsewhere = cell("neighbour-memcpy", 1050);
         let cells = [
             cell("idle", 1000),
@@ -185,7 +185,7 @@ mod tests {
         let rows = vec![
             row(CopyMethod::Memcpy, 0.02, WB),
             row(CopyMethod::Sse2Nt, 0.01, WB),
-            // It would cost the neighbours least, and takes longer than a frame.
+            // It would disturb the neighbours least, but takes longer than a frame.
             row(CopyMethod::Clflushopt, 1.2, WB),
         ];
         let answer = choice(rows, &cells);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn methods_that_cost_the_same_are_not_told_apart() {
+    fn methods_that_cost_the_same_are_not_ranked() {
         let cells = [cell("idle", 1000), cell("memcpy", 3001), cell("non-temporal", 3000)];
         let answer =
             choice(vec![row(CopyMethod::Memcpy, 0.02, WB), row(CopyMethod::Sse2Nt, 0.01, WB)], &cells);

@@ -1,4 +1,4 @@
-//! What can be wrong with recorded data that is handed to this crate.
+//! What can be wrong with recorded data that this crate receives.
 
 use whylate_core::CpuId;
 
@@ -18,7 +18,7 @@ pub enum StatsError {
         /// The CPU that the data is about.
         found: CpuId,
     },
-    /// The steps of a search are not those that its rules ask for.
+    /// The steps of a search do not follow from its rules.
     #[error("step {0} of the search does not follow from the rules in run.json; one of the two was changed")]
     OtherSearch(
         /// Its number, from 1.

@@ -1,8 +1,8 @@
-//! How long was looked for latencies above a limit, and what may be said of their rate.
+//! How long whylate looked for latencies above a limit, and what that says about their rate.
 //!
-//! That none was seen in a time T says that they come fewer than 3/T times, at 95 % confidence, where one does not bring
-//! the next: what comes within a second is therefore one event. The bound for k events is the rate at which k or fewer
-//! have a probability of 5 % (the exact one of a Poisson process; Garwood, Biometrika 28 (1936)).
+//! No event in a time T shows that they come fewer than 3/T times, at 95 % confidence, if one does not bring the
+//! next: latencies within a second therefore count as one event. The bound for k events is the rate at which k or
+//! fewer have a probability of 5 % (the exact one of a Poisson process; Garwood, Biometrika 28 (1936)).
 
 use whylate_core::plan::{Judged, MeasuringTask, ProbeFacts, Samples};
 use whylate_core::quantity::WATCHED_NS;
@@ -11,9 +11,9 @@ use whylate_core::{CpuId, Nanos, SeriesName};
 
 /// Latencies above the limit that are less than this apart are one event.
 const APART_NS: u64 = 1_000_000_000;
-/// What a pass takes at least in each cell: time,
+/// The least measured time that a pass needs in each cell,
 const WATCHED_MIN_NS: u64 = 1_000_000_000;
-/// and samples of a probe that has a task of its own.
+/// and the least samples of a probe that has a task of its own.
 const SAMPLES_MIN: u64 = 100;
 const NS_PER_HOUR: f64 = 3.6e12;
 
@@ -26,12 +26,12 @@ pub(crate) struct JudgedSeries<'a> {
 }
 
 impl JudgedSeries<'_> {
-    /// The value that the limit judges; `None` where nothing was seen.
+    /// The value that the limit judges; `None` if nothing was recorded.
     pub(crate) fn value_ns(&self) -> Option<u64> {
         self.cpu.quantiles.map(|quantiles| quantiles.max_ns.saturating_sub(self.own_ns()))
     }
 
-    /// What the method itself takes: no latency.
+    /// The cost of the method itself, which is no latency.
     pub(crate) fn own_ns(&self) -> u64 {
         let median = self.cpu.quantiles.map_or(0, |quantiles| quantiles.p50_ns);
         if self.facts.judged == Judged::ExcessOverMedian { median } else { 0 }
@@ -58,7 +58,7 @@ impl JudgedSeries<'_> {
         counts.map(|(_, count)| *count).sum::<u64>().max(largest)
     }
 
-    /// Why it is too little for a pass.
+    /// Why the measurement is too short for a pass.
     pub(crate) fn too_little(&self) -> Option<String> {
         let has_task = self.facts.task == MeasuringTask::Own && !self.facts.companion;
         if has_task && self.facts.samples != Samples::Gap && self.cpu.samples < SAMPLES_MIN {
@@ -80,7 +80,7 @@ pub(crate) fn judged(cell: &CellResult) -> impl Iterator<Item = JudgedSeries<'_>
     })
 }
 
-/// How long a cell was looked at, and what was above the limit; `None` where no probe looked.
+/// How long a cell was measured, and what was above the limit; `None` if no probe measured.
 pub(crate) fn exposure(cell: &CellResult, limit: Nanos) -> Option<Exposure> {
     let series: Vec<JudgedSeries<'_>> = judged(cell).collect();
     let watched_ns = series.iter().map(JudgedSeries::watched_ns).min()?;
@@ -112,7 +112,7 @@ pub(crate) fn needed_ns(per_hour: f64) -> u64 {
     (poisson_upper_bound(0) / per_hour * NS_PER_HOUR) as u64
 }
 
-/// Moments that are less than [`APART_NS`] from the one before are one event.
+/// Moments less than [`APART_NS`] after the one before belong to the same event.
 fn clusters(mut moments: Vec<u64>) -> u64 {
     moments.sort_unstable();
     let begins = moments.windows(2).filter(|pair| pair[1] - pair[0] >= APART_NS).count();

@@ -1,4 +1,4 @@
-//! A latency histogram: bucket counts, with the exact smallest value, largest value and sum beside them.
+//! A latency histogram: bucket counts, and the exact smallest value, largest value and sum.
 //!
 //! Nothing is cut off: every `u64` has a bucket (see [`crate::buckets`]). The order of the samples is not kept.
 
@@ -27,10 +27,10 @@ impl Histogram {
         Self::default()
     }
 
-    /// What was recorded in one interval, with the exact extremes and sum that were recorded beside the buckets.
+    /// What was recorded in one interval, with the exact extremes and sum that were recorded next to the buckets.
     ///
-    /// The measuring thread is read while it goes on, so a sample may be in the buckets of one interval and
-    /// in the extremes of the next: an extreme never narrows the buckets, and the merged intervals are exact.
+    /// The measuring thread goes on while it is read, so a sample may be in the buckets of one interval and in the
+    /// extremes of the next. An extreme therefore never narrows the buckets, and the merged intervals are exact.
     ///
     /// # Errors
     /// [`StatsError::NotALowerEdge`] for the first row whose edge is not one.
@@ -123,10 +123,10 @@ impl Histogram {
         })
     }
 
-    /// Median with a resolution finer than a bucket: the samples of the middle bucket are taken as spread evenly
-    /// over it (the median of grouped data), where a bucket of width 1 at `v` reaches from `v - 0.5` to `v + 0.5`.
+    /// Median with a resolution finer than a bucket. The samples of the middle bucket count as spread evenly over it
+    /// (the median of grouped data), where a bucket of width 1 at `v` reaches from `v - 0.5` to `v + 0.5`.
     ///
-    /// For very regular values whose whole nanoseconds are too coarse, such as the turns of a measuring loop.
+    /// For very regular values that whole nanoseconds resolve too coarsely, such as the turns of a measuring loop.
     /// `None` without samples.
     pub fn median_interpolated(&self) -> Option<f64> {
         let (min, max) = self.min.zip(self.max)?;
@@ -185,9 +185,9 @@ impl Histogram {
         self.sum = self.sum.saturating_add(sum);
     }
 
-    /// With the samples moved to the buckets of the machine's own latency; `None` without samples, and where rows are damaged. The
-    /// smallest stays. The largest is exact where it was not moved, or where the last bucket has moved samples alone; else it is the
-    /// last value of that bucket.
+    /// The histogram with samples moved to the buckets of the machine's own latency; `None` without samples, and if
+    /// rows are damaged. The smallest value stays. The largest is exact if it was not moved, or if the last bucket
+    /// holds only moved samples; otherwise it is the last value of that bucket.
     pub(crate) fn moved(&self, rows: &[OwnRecord]) -> Option<Self> {
         let (min, max) = self.min.zip(self.max)?;
         let mut moved = self.clone();
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_histogram_says_nothing() {
+    fn an_empty_histogram_has_no_figures() {
         let empty = Histogram::new();
         assert_eq!((empty.min(), empty.max(), empty.mean(), empty.quantile(0.5)), (None, None, None, None));
         assert_eq!(empty.quantiles(), None);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_are_moved_to_what_is_left_of_them() {
+    fn samples_are_moved_to_their_remaining_value() {
         let row = |lower: u64, removed, added, max_ns, taken_ns| OwnRecord {
             lower_ns: lower_edge(index_of(lower)),
             removed,
@@ -297,7 +297,7 @@ mod tests {
         let own = raw.moved(
             &[&both[..], &[row(200_000, 0, 1, Some(200_001), 0), row(1_000, 0, 1, Some(1_000), 0)]].concat(),
         );
-        assert_eq!(own.unwrap().max(), Some(200_001), "of moved samples alone the largest is exact");
+        assert_eq!(own.unwrap().max(), Some(200_001), "with moved samples alone the largest is exact");
         assert_eq!(
             raw.moved(&[row(0, 0, 0, None, 0)]).unwrap().quantiles(),
             raw.quantiles(),

@@ -1,23 +1,23 @@
-//! Idle states that take longer to leave than their driver states: a CPU is late only when it was idle.
+//! Idle states whose exit takes longer than their driver states: a CPU is late only when it was idle.
 
 use whylate_core::figure::{count, nanoseconds};
 use whylate_core::result::{CauseKind, CellResult};
 use whylate_core::{Facts, Warning, WarningCode};
 
-/// What the timer's interrupt and the switch add to leaving an idle state.
-const BESIDE_NS: u64 = 20_000;
-/// Fewer are chance.
+/// What the timer's interrupt and the context switch add to the exit from an idle state.
+const OVERHEAD_NS: u64 = 20_000;
+/// Fewer spikes may be chance.
 const SPIKES_MIN: u64 = 3;
 
-/// That leaving idle took longer in the cells of a run than the driver states for any state; `None` in a virtual machine, where
-/// the host decides that.
+/// Warns that leaving idle took longer in the cells of a run than the driver states for any state; `None` in a
+/// virtual machine, where the host decides that.
 pub fn idle_exits(facts: &Facts, cells: &[CellResult]) -> Option<Warning> {
     if facts.environment.hypervisor.is_some() {
         return None;
     }
     let states = facts.cpus.iter().flat_map(|cpu| &cpu.idle_states);
     let (stated_ns, name) = states.filter_map(|it| Some((it.exit_latency_ns?, &it.name))).max()?;
-    let limit_ns = stated_ns.saturating_mul(2).saturating_add(BESIDE_NS);
+    let limit_ns = stated_ns.saturating_mul(2).saturating_add(OVERHEAD_NS);
     let mut seen: Vec<(u64, u64, &str)> = Vec::new();
     for cell in cells {
         let rows = cell.ledger.iter().filter(|row| row.kind == Some(CauseKind::IdleExit));

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-/// The largest entries of all that were offered.
+/// The largest of all entries that were offered.
 ///
-/// An entry carries its own order: the latency first, then whatever decides between two that are as large.
+/// Entries order themselves: the latency first, then what decides between two of the same size.
 #[derive(Clone, Debug)]
 pub struct Largest<T> {
     kept_max: usize,
@@ -12,12 +12,12 @@ pub struct Largest<T> {
 }
 
 impl<T: Ord> Largest<T> {
-    /// Keeps so many, none of them yet.
+    /// Keeps up to `kept_max` entries; starts empty.
     pub fn new(kept_max: usize) -> Self {
         Self { kept_max, kept: BTreeSet::new() }
     }
 
-    /// Whether the entry is among the largest so far, and was not before.
+    /// Adds the entry if it is among the largest so far; returns whether it was added.
     pub fn offer(&mut self, entry: T) -> bool {
         if self.kept.len() < self.kept_max {
             return self.kept.insert(entry);
@@ -30,7 +30,7 @@ impl<T: Ord> Largest<T> {
         is_new
     }
 
-    /// The least of the largest; `None` while there is room, so that every entry is kept.
+    /// The smallest of the kept entries; `None` while there is room, since every entry is kept then.
     pub fn least(&self) -> Option<&T> {
         self.kept.first().filter(|_| self.kept.len() >= self.kept_max)
     }

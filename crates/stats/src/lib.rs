@@ -1,9 +1,8 @@
 //! Statistics of latencies: histograms, quantiles, the correction for coordinated omission, summaries of a probe,
 //! comparisons between cells, and the verdict against a limit.
 //!
-//! Everything here is a pure function of recorded data: no file, no clock, no random source but a generator with
-//! a fixed seed, so the same run always gives the same figures. Nothing here extrapolates beyond what was
-//! measured.
+//! Everything here is a pure function of recorded data: it uses no file, no clock, and only a random generator with a
+//! fixed seed, so the same run always gives the same figures. Nothing here extrapolates beyond the measurement.
 
 mod answers;
 pub mod bisect;

@@ -1,4 +1,4 @@
-//! Latency over the rate of a load: which cells are points of one curve, and what each shows.
+//! Latency over the rate of a load: which cells are points of one curve, and their figures.
 
 use crate::comparisons::values_of;
 use crate::contrast::{Observation, median};
@@ -7,13 +7,13 @@ use whylate_core::plan::{Plan, Statistic};
 use whylate_core::quantity::ACCESSES;
 use whylate_core::result::{CellResult, LoadedLatency, LoadedPoint, RateResult};
 
-/// Cells that differ in the rate of one load alone, and what is the same in all of them.
+/// Cells that differ only in the rate of one load, and what they have in common.
 struct Family<'r> {
     load: &'r str,
     kind: serde_json::Value,
     others: Vec<&'r str>,
     treatments: Vec<&'r str>,
-    /// Each with the name that the load has in it; `None` in the cell without it.
+    /// Each with the name that the load has in it; `None` in the cell without the load.
     cells: Vec<(&'r CellResult, Option<&'r str>)>,
 }
 
@@ -24,7 +24,7 @@ struct Member<'r> {
     values: BTreeMap<(&'r str, Statistic), Vec<Observation>>,
 }
 
-/// The curves of a run: of each load that cells have at several rates, for each series.
+/// The curves of a run: one for each load that cells have at several rates, and each series.
 pub fn loaded_latency(plan: &Plan, cells: &[CellResult]) -> Vec<LoadedLatency> {
     let cells: Vec<&CellResult> = cells.iter().filter(|cell| cell.skipped.is_none()).collect();
     let mut families: Vec<Family<'_>> = Vec::new();
@@ -60,7 +60,7 @@ fn add<'r>(families: &mut Vec<Family<'r>>, plan: &Plan, cell: &'r CellResult, lo
     }
 }
 
-/// What the load did in a cell of its family.
+/// The rate of the load in a cell of its family.
 fn rate<'r>((cell, load): &(&'r CellResult, Option<&str>)) -> Option<&'r RateResult> {
     let load = (*load)?;
     cell.rates.iter().find(|rate| rate.load == load)
@@ -71,7 +71,7 @@ fn curves<'r>(family: &Family<'r>) -> Vec<LoadedLatency> {
         return Vec::new();
     };
     let member = |member: &(&'r CellResult, Option<&str>)| {
-        // Without a figure of what it did there is no place on the axis.
+        // A cell without a measured rate has no place on the axis.
         let rate = if member.1.is_some() { rate(member)?.mean } else { 0.0 };
         Some(Member { cell: member.0, rate, values: values_of(member.0, &|_, _| false) })
     };

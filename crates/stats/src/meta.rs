@@ -1,14 +1,15 @@
-//! Many boards, two kinds of runs (two kernels, say): what they differ by, with the board as the unit.
+//! How two kinds of runs (two kernels, say) differ over many boards, with the board as the unit.
 //!
-//! Each board is compared with itself alone: its effect is the difference between the means of the logarithms of its runs'
-//! figures. Effects, one for each board, give the ratio and its interval (Student's t), so that a board with many runs counts
-//! no more than another one, and boards that differ make the interval wider. Samples of boards are never pooled.
+//! Each board is compared only with itself: its effect is the difference between the means of the logarithms of its
+//! runs' figures. The effects, one for each board, give the ratio and its interval (Student's t). So a board with
+//! many runs counts no more than another, and boards that differ make the interval wider. Samples of boards are never
+//! pooled.
 
 use crate::contrast::{SIGNIFICANCE, holm, outcome, student};
 use crate::moments::{mean, squares, variance};
 use whylate_core::result::Outcome;
 
-/// A board with fewer runs of one kind does not tell how much its runs differ.
+/// A board with fewer runs of one kind does not show how much its runs differ.
 pub const RUNS_MIN: usize = 3;
 
 /// The figures of a board's runs: positive ones, of each kind.
@@ -34,13 +35,14 @@ pub struct Meta {
     pub p_value: f64,
     /// The part of the spread of boards' ratios that their runs do not explain, from 0 to 1.
     pub heterogeneity: f64,
-    /// By what factor the ratio of a typical board differs from that of all, apart from the spread of its runs; 1: not at all.
+    /// The factor by which a typical board's ratio differs from the overall one, apart from the spread of its runs;
+    /// 1: not at all.
     pub spread: f64,
     /// Each board that has enough runs.
     pub boards: Vec<BoardEffect>,
-    /// Names of those that have not.
+    /// Names of the boards that have too few.
     pub left_out: Vec<String>,
-    /// How many boards of either kind were compared with each other, where none was compared with itself.
+    /// How many boards of either kind were compared with each other, if none has both kinds of runs.
     pub apart: Option<(usize, usize)>,
 }
 
@@ -57,7 +59,7 @@ pub struct BoardEffect {
     pub disagrees: bool,
 }
 
-/// A board's difference of means, and what is known of it.
+/// A board's difference of means, and how well it is known.
 struct Effect {
     name: String,
     runs: (usize, usize),
@@ -85,19 +87,19 @@ impl Effect {
         self.runs.0 + self.runs.1 - 2
     }
 
-    /// Of its difference, where runs have that variance.
+    /// The variance of its difference, if runs have the variance `of_runs`.
     fn variance(&self, of_runs: f64) -> f64 {
         of_runs * (1.0 / self.runs.0 as f64 + 1.0 / self.runs.1 as f64)
     }
 
-    /// Of its difference, by its own runs.
+    /// The variance of its difference, by its own runs.
     fn own_variance(&self) -> f64 {
         self.variance(self.squares / self.degrees() as f64).max(1e-18)
     }
 }
 
-/// Says what may be said of several statistics at once: p-values are corrected by Holm, and a difference of up to `margin` (a
-/// share) does not matter.
+/// Judges several statistics at once: p-values are corrected by Holm, and a difference of up to `margin` (a share)
+/// does not matter.
 pub fn conclude<'a>(all: impl IntoIterator<Item = &'a mut Meta>, margin: f64) {
     let mut all: Vec<&mut Meta> = all.into_iter().collect();
     let mut p_values: Vec<f64> = all.iter().map(|meta| meta.p_value).collect();
@@ -109,8 +111,8 @@ pub fn conclude<'a>(all: impl IntoIterator<Item = &'a mut Meta>, margin: f64) {
     }
 }
 
-/// Compares two kinds of runs over boards; [`conclude`] says what it means. `None` where no board has [`RUNS_MIN`] runs of
-/// either kind.
+/// Compares two kinds of runs over boards; [`conclude`] judges the result. `None` if no board has [`RUNS_MIN`] runs
+/// of either kind.
 pub fn meta(boards: &[Board]) -> Option<Meta> {
     let effects: Vec<Effect> = boards.iter().filter_map(Effect::of).collect();
     let is_left_out = |board: &&Board| !effects.iter().any(|effect| effect.name == board.name);
@@ -135,10 +137,10 @@ pub fn meta(boards: &[Board]) -> Option<Meta> {
     })
 }
 
-/// Compares boards that have runs of the first kind alone with boards that have runs of the second kind alone: the means of
-/// the logarithms of their runs, one for each board, by Welch's test with the degrees of freedom of the smaller group (no
-/// more are claimed than there are). How much boards differ makes the interval as wide as it is: it is wider by far than that
-/// of [`meta`]. `None` where less than two boards of either kind have [`RUNS_MIN`] runs.
+/// Compares boards that have only runs of the first kind with boards that have only runs of the second kind. It takes
+/// the mean of the logarithms of each board's runs and applies Welch's test with the degrees of freedom of the
+/// smaller group (no more are claimed than there are). The spread between boards makes the interval much wider than
+/// that of [`meta`]. `None` if either kind has fewer than two boards with [`RUNS_MIN`] runs.
 pub fn meta_apart(boards: &[Board]) -> Option<Meta> {
     let middles = |of: fn(&Board) -> (&Vec<f64>, &Vec<f64>)| -> Vec<f64> {
         let own = boards.iter().map(of).filter(|(_, other)| other.is_empty());
@@ -202,7 +204,8 @@ fn of_boards(effects: &[Effect], differences: &[f64]) -> Vec<BoardEffect> {
     effects.iter().zip(p_values).map(of).collect()
 }
 
-/// P-value of "this board is one of the others": they tell how much boards differ, its runs how well it is known.
+/// P-value of "this board is one of the others": the others show how much boards differ, its own runs how well it is
+/// known.
 fn disagreement(effect: &Effect, at: usize, differences: &[f64]) -> f64 {
     let mut others = differences.to_vec();
     others.remove(at);
@@ -210,7 +213,7 @@ fn disagreement(effect: &Effect, at: usize, differences: &[f64]) -> f64 {
         return 1.0;
     }
     let spread = variance(&others);
-    // The spread of the others has the spread of their runs in it.
+    // The spread of the others includes the spread of their runs.
     let all = spread.max(effect.own_variance()) + spread / others.len() as f64;
     student::two_sided((effect.difference - mean(&others)) / all.sqrt().max(1e-9), others.len() - 1)
 }
@@ -241,7 +244,7 @@ mod tests {
         (0..count).map(board).collect()
     }
 
-    fn told(boards: &[Board], margin: f64) -> Meta {
+    fn concluded(boards: &[Board], margin: f64) -> Meta {
         let mut found = meta(boards).unwrap();
         conclude([&mut found], margin);
         found
@@ -251,10 +254,10 @@ mod tests {
     fn what_differs_on_all_boards_is_found_and_nothing_else() {
         let (mut wrong, mut covered, mut accused) = (0, 0, 0);
         for seed in 0..300 {
-            let found = told(&farm(seed, 12, |_| 1.0), 0.0);
+            let found = concluded(&farm(seed, 12, |_| 1.0), 0.0);
             wrong += usize::from(matches!(found.outcome, Outcome::Better | Outcome::Worse));
             accused += usize::from(found.boards.iter().any(|board| board.disagrees));
-            let found = told(&farm(seed, 12, |_| 1.3), 0.05);
+            let found = concluded(&farm(seed, 12, |_| 1.3), 0.05);
             assert_eq!(found.outcome, Outcome::Worse, "{seed}: {found:?}");
             let (low, high) = found.interval_95.unwrap();
             covered += usize::from((low..=high).contains(&1.3));
@@ -267,7 +270,7 @@ mod tests {
     #[test]
     fn boards_that_disagree_are_named() {
         for seed in 0..50 {
-            let found = told(&farm(seed, 20, |number| if number == 4 { 2.0 } else { 0.8 }), 0.05);
+            let found = concluded(&farm(seed, 20, |number| if number == 4 { 2.0 } else { 0.8 }), 0.05);
             let names: Vec<&str> =
                 found.boards.iter().filter(|it| it.disagrees).map(|it| it.name.as_str()).collect();
             assert!(names.contains(&"board-4"), "{seed}: {found:?}");
@@ -278,24 +281,24 @@ mod tests {
     #[test]
     fn boards_that_differ_make_the_interval_wider() {
         let width = |found: &Meta| found.interval_95.map(|(low, high)| (high / low).ln()).unwrap();
-        let alike = told(&farm(1, 20, |_| 1.1), 0.05);
-        let varied = told(&farm(1, 20, |number| if number % 2 == 0 { 0.9 } else { 1.3 }), 0.05);
+        let alike = concluded(&farm(1, 20, |_| 1.1), 0.05);
+        let varied = concluded(&farm(1, 20, |number| if number % 2 == 0 { 0.9 } else { 1.3 }), 0.05);
         assert!(width(&varied) > 2.0 * width(&alike), "{alike:?}\n{varied:?}");
         assert!(varied.spread > 1.1 && alike.spread < 1.05, "{} {}", varied.spread, alike.spread);
     }
 
     #[test]
-    fn boards_with_too_few_runs_are_left_out_and_said() {
+    fn boards_with_too_few_runs_are_left_out_and_listed() {
         let mut boards = farm(1, 3, |_| 1.0);
         boards[1].second.truncate(2);
-        let found = told(&boards, 0.05);
+        let found = concluded(&boards, 0.05);
         assert_eq!((found.boards.len(), found.left_out), (2, vec!["board-1".to_owned()]));
-        let one = told(&boards[..1], 0.05);
+        let one = concluded(&boards[..1], 0.05);
         assert_eq!((one.interval_95, one.outcome), (None, Outcome::CannotTell));
         assert_eq!(meta(&boards[1..2]), None);
     }
 
-    /// Boards that differ by a tenth of a factor or so, each with runs of one kind alone.
+    /// Boards that differ by about a tenth, each with runs of only one kind.
     fn apart(random: &mut SplitMix, counts: (usize, usize), ratio: f64) -> Vec<Board> {
         let mut board = |index: usize, factor: f64| {
             let level = factor * 1000.0 * (0.1 * normal(random)).exp();
@@ -309,16 +312,16 @@ mod tests {
     }
 
     #[test]
-    fn boards_of_two_groups_that_do_not_differ_are_told_apart_in_at_most_five_percent() {
+    fn equal_groups_of_boards_seem_to_differ_in_at_most_five_percent() {
         let mut random = SplitMix(11);
         let is_alarm = |_: &usize| meta_apart(&apart(&mut random, (12, 5), 1.0)).unwrap().p_value <= 0.05;
         let alarms = (0..400).filter(is_alarm).count();
-        // 20 are expected at most; 33 are three standard deviations more.
+        // At most 20 are expected; 33 is three standard deviations more.
         assert!(alarms <= 33, "{alarms} of 400");
     }
 
     #[test]
-    fn boards_of_two_groups_are_told_apart_where_they_differ() {
+    fn groups_of_boards_that_differ_are_distinguished() {
         let mut random = SplitMix(5);
         let found = meta_apart(&apart(&mut random, (15, 12), 1.5)).unwrap();
         let (low, high) = found.interval_95.unwrap();

@@ -10,7 +10,7 @@ pub(crate) fn squares(values: &[f64]) -> f64 {
     values.iter().map(|value| (value - middle).powi(2)).sum()
 }
 
-/// The variance of the population that they are a sample of.
+/// The variance of the population from which they are a sample.
 pub(crate) fn variance(values: &[f64]) -> f64 {
     squares(values) / (values.len() - 1) as f64
 }

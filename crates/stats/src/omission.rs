@@ -1,10 +1,10 @@
-//! Coordinated omission undone: what a periodic task would have felt if it had been woken in every period.
+//! Corrects coordinated omission: what a periodic task would have seen if it had been woken in every period.
 //!
-//! A task that is late by several periods skips the wake-ups in between: one large sample is recorded where each of
-//! the missed periods was late too, and every quantile is too good. Each sample of lateness `L` therefore stands
+//! A task that is late by several periods skips the wake-ups in between. One large sample is recorded although each
+//! of the missed periods was late too, and every quantile is too good. Each sample of lateness `L` therefore stands
 //! for `floor(L / period)` further samples of `L - period`, `L - 2 * period`, …, down to the last one that is not
-//! negative. Their number is the number of missed periods that the probe counts as overruns (up to the width of
-//! a bucket, since only the largest lateness is known exactly).
+//! negative. Their number is the number of missed periods that the probe counts as overruns (up to the width of a
+//! bucket, since only the largest lateness is known exactly).
 
 use crate::Histogram;
 use crate::buckets::{BUCKETS, index_of, last_value, midpoint};
@@ -12,8 +12,8 @@ use whylate_core::Nanos;
 
 /// `histogram` with the samples that a task of this period missed; unchanged with a period of zero.
 ///
-/// Samples count as their bucket's midpoint, the largest one exactly. The work depends on the number of
-/// buckets, not on the number of missed periods: stalls of hours cost no more than stalls of a second.
+/// Samples count as their bucket's midpoint, the largest one exactly. The work depends on the number of buckets, not
+/// on the number of missed periods: stalls of hours cost no more than stalls of a second.
 pub fn corrected(histogram: &Histogram, period: Nanos) -> Histogram {
     let mut result = histogram.clone();
     let (Some(min), Some(max)) = (histogram.min(), histogram.max()) else {

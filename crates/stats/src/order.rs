@@ -1,7 +1,7 @@
-//! In which order the repeats of the cells run.
+//! The order in which the repeats of the cells run.
 //!
-//! Blocks of two repeats of each cell, each block in an order drawn at random: what the machine does meanwhile, at whatever
-//! rhythm, reaches every cell alike in the mean, and the choice of slots is what the test of differences rests on
+//! Blocks have two repeats of each cell, each block in an order drawn at random. What the machine does meanwhile, at
+//! whatever rhythm, affects every cell alike on average. The test of differences rests on the choice of slots
 //! (`contrast`).
 
 use crate::random::SplitMix;
@@ -20,7 +20,7 @@ pub struct Slot {
     pub block: u32,
 }
 
-/// The slots of that many cells, each `repeats` times. The same seed gives the same order.
+/// The slots of that number of cells, each `repeats` times. The same seed gives the same order.
 pub fn slots(cells: usize, repeats: u32, order: Order, seed: u64) -> Vec<Slot> {
     let mut random = SplitMix(seed);
     let mut slots = Vec::new();

@@ -1,4 +1,4 @@
-//! Numbers that are random enough to shuffle with, and the same for the same seed.
+//! Random numbers to shuffle with, reproducible from a seed.
 
 /// The SplitMix64 generator (Steele, Lea, Flood 2014).
 #[derive(Clone, Debug)]

@@ -1,15 +1,15 @@
-//! Spikes of several CPUs at the same moment: one event, whose cause is not on one CPU alone (bus, firmware, graphics,
-//! hypervisor), against spikes of one CPU.
+//! Spikes of several CPUs at the same moment: one event, whose cause is not on one CPU alone (bus, firmware,
+//! graphics, hypervisor), as opposed to spikes of one CPU.
 
 use std::collections::BTreeSet;
 use whylate_core::result::Spike;
 
-/// Windows that are this near to each other count as the same moment: clocks of CPUs agree better, but a task sees the
-/// end of a stall only when it runs again.
+/// Windows this close to each other count as the same moment. Clocks of CPUs agree better, but a task sees the end of
+/// a stall only when it runs again.
 const NEAR_NS: u64 = 5_000;
 
-/// Gives spikes whose windows overlap, and which are of more than one CPU, a common number, from 1 in the order of
-/// time. A spike that no other CPU had keeps none.
+/// Numbers events: spikes of more than one CPU whose windows overlap get a common number, from 1 in the order of
+/// time. A spike that no other CPU had gets none.
 ///
 /// A spike's window is [`at_ns - latency_ns`, `at_ns`]. Windows that overlap through a third one are one event.
 pub fn number_events(spikes: &mut [Spike]) {

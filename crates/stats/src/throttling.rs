@@ -1,11 +1,11 @@
 //! Recognises real-time throttling: gaps that the scheduler makes on purpose.
 //!
-//! A busy real-time task may use `sched_rt_runtime_us` of each `sched_rt_period_us` (950 ms of each second by default)
-//! and is stopped for the rest; from Linux 6.12 on, the fair server gives ordinary tasks 50 ms of each second in the
-//! same way. Both look alike from the task, and neither is the latency that an experiment looks for.
+//! A busy real-time task may use `sched_rt_runtime_us` of each `sched_rt_period_us` (950 ms of each second by
+//! default) and is throttled for the rest. From Linux 6.12 on, the fair server gives ordinary tasks 50 ms of each
+//! second in the same way. Both look alike to the task, and neither is the latency that an experiment looks for.
 //!
-//! A gap is labelled only on evidence: its length, the context switches that the task did not want, and the period
-//! at which such gaps come again. Anything else stays unattributed.
+//! A gap is labelled only on evidence: its length, the involuntary context switches, and the period at which such
+//! gaps recur. Anything else stays unattributed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,19 +13,19 @@ use whylate_core::Nanos;
 use whylate_core::figure::nanoseconds;
 use whylate_core::result::{Cause, CauseKind, Spike, ThrottledGaps};
 
-/// How far a gap's length may be from what the scheduler takes, as a share of it.
+/// How far a gap's length may be from the time that the scheduler takes, as a share of it.
 const LENGTH_TOLERANCE: f64 = 0.2;
-/// Within which part of the period such gaps end.
+/// The part of the period within which such gaps end.
 const PHASE_WINDOW: f64 = 0.004;
-/// How often gaps at random moments may be taken for throttling.
+/// How often gaps at random moments may be labelled as throttling.
 const FALSE_LABELS_MAX: f64 = 0.01;
-/// The same where another repeat shows that the scheduler stops this thread.
+/// The same if another repeat shows that the scheduler throttles this thread.
 const FALSE_LABELS_SHOWN_MAX: f64 = 0.05;
-/// Gaps from this length on are looked at one by one: something else may tell what made them.
+/// Gaps of at least this length are examined one by one: other evidence may show what made them.
 const LONG_NS: u64 = 1_000_000;
-/// How many gaps of a repeat are looked at.
+/// The most gaps of a repeat that are examined.
 const CANDIDATES_KEPT: usize = 100_000;
-/// What the fair server takes of each second unless it was set up differently in debugfs.
+/// The time that the fair server takes of each second unless debugfs configures it differently.
 const FAIR_SERVER_RUNTIME: Nanos = Nanos::from_millis(50);
 const FAIR_SERVER_PERIOD: Nanos = Nanos::from_secs(1);
 
@@ -38,11 +38,11 @@ pub struct Circumstances {
     pub rt_period_us: Option<i64>,
     /// Whether the kernel has the fair server (see [`fair_server_in`]); `None` when not known.
     pub fair_server: Option<bool>,
-    /// How long was measured, in sum over the repeats.
+    /// Measured time, summed over the repeats.
     pub measured: Nanos,
     /// Whether the measuring thread ran as SCHED_FIFO or SCHED_RR.
     pub realtime: bool,
-    /// Context switches of the measuring thread against its will, in sum over the repeats; `None` when not counted.
+    /// Involuntary context switches of the measuring thread, summed over the repeats; `None` if not counted.
     pub involuntary_switches: Option<u64>,
 }
 
@@ -56,7 +56,7 @@ pub fn fair_server_in(release: &str) -> Option<bool> {
     }
 }
 
-/// What the scheduler takes from real-time tasks, and how often.
+/// The time that the scheduler takes from real-time tasks, and how often.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Allowance {
     taken: Nanos,
@@ -64,7 +64,7 @@ struct Allowance {
     source: Source,
 }
 
-/// What sets an allowance; put into words only where a gap is labelled.
+/// What sets an allowance; put into words only if a gap is labelled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Source {
     /// `sched_rt_runtime_us` and `sched_rt_period_us`.
@@ -84,7 +84,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// Asked for every gap of a stall probe.
+/// Called for every gap of a stall probe.
 fn allowances(circumstances: &Circumstances) -> impl Iterator<Item = Allowance> + use<> {
     let limits = circumstances.rt_runtime_us.zip(circumstances.rt_period_us);
     let throttling = limits.filter(|(runtime, period)| (0..*period).contains(runtime));
@@ -102,14 +102,14 @@ fn allowances(circumstances: &Circumstances) -> impl Iterator<Item = Allowance> 
 }
 
 impl Allowance {
-    /// Whether a gap is as long as what the scheduler takes.
+    /// Whether a gap is as long as the time that the scheduler takes.
     fn fits(&self, length_ns: u64) -> bool {
         length_ns.abs_diff(self.taken.0) as f64 <= LENGTH_TOLERANCE * self.taken.0 as f64
     }
 }
 
-/// The gaps that end at one phase of the period: the largest group within [`PHASE_WINDOW`] of it, or none where moments
-/// drawn at random would have such a group with a probability above `false_max`.
+/// The gaps that end at one phase of the period: the largest group within [`PHASE_WINDOW`] of it. None if random
+/// moments would have such a group with a probability above `false_max`.
 fn in_phase(gaps: &[Gap], period: Nanos, false_max: f64) -> Vec<usize> {
     let period = period.0.max(1);
     let window = (period as f64 * PHASE_WINDOW) as u64;
@@ -134,8 +134,8 @@ fn in_phase(gaps: &[Gap], period: Nanos, false_max: f64) -> Vec<usize> {
     if is_believed { largest } else { Vec::new() }
 }
 
-/// An upper limit of the probability that of `count` random phases `together` or more are within one window: any of them
-/// is the first, and enough of the others follow it.
+/// An upper limit of the probability that `together` or more of `count` random phases are within one window: any of
+/// them is the first, and enough of the others follow it.
 fn by_chance(count: usize, together: usize) -> f64 {
     let (others, following) = (count - 1, together - 1);
     let ways = (0..following).map(|k| (others - k) as f64 / (following - k) as f64 * PHASE_WINDOW);
@@ -151,8 +151,8 @@ pub struct Gaps(BTreeMap<u32, RepeatGaps>);
 
 #[derive(Clone, Debug, Default)]
 struct RepeatGaps {
-    /// Those that are as long as what the scheduler takes, and all that are long enough to be recognised by other
-    /// evidence.
+    /// The gaps that are as long as the time that the scheduler takes, and all that are long enough to be recognised
+    /// by other evidence.
     candidates: Vec<Gap>,
     other_max_ns: u64,
 }
@@ -179,8 +179,9 @@ impl Gaps {
     /// Whether the gaps of any repeat show that the scheduler makes them.
     pub fn show(&self, circumstances: &Circumstances, cause: &impl Fn(u64) -> Option<CauseKind>) -> bool {
         let all = self.0.values().flat_map(|gaps| &gaps.candidates);
-        let is_told = all.map(|gap| cause(gap.0)).any(|kind| kind == Some(CauseKind::Throttled));
-        is_told
+        let is_known = all.map(|gap| cause(gap.0)).any(|kind| kind == Some(CauseKind::Throttled));
+
+        is_known
             || allowances(circumstances).any(|allowance| {
                 let fitting = self.fitting(&allowance, circumstances, cause);
                 let false_max = FALSE_LABELS_MAX / fitting.len() as f64;
@@ -188,8 +189,8 @@ impl Gaps {
             })
     }
 
-    /// By repeat the gaps that an allowance explains by their length. None where the thread was switched out too seldom
-    /// for them, or where there are more of them than periods.
+    /// The gaps, by repeat, that an allowance explains by their length. None if the thread was switched out too
+    /// seldom for them, or if there are more of them than periods.
     fn fitting(
         &self,
         allowance: &Allowance,
@@ -212,16 +213,16 @@ impl Gaps {
         }
     }
 
-    /// Which of them the scheduler made. All of these must hold:
+    /// The gaps that the scheduler made. All of these must hold:
     /// - the thread was a real-time one, and its involuntary context switches were counted;
     /// - the length is within 20 % of what the scheduler takes of each period;
     /// - there are no more such gaps than involuntary context switches, and no more than periods;
-    /// - it ends at the same moment of the period, to 0.4 % of it, as others of its repeat, and as many as gaps at random
-    ///   moments would do in at most 1 % of measurements. Where `is_shown` by another repeat of the run, 5 % are enough,
-    ///   and so is the only such gap of a repeat: else the repeats of one run could not be compared.
+    /// - it ends at the same moment of the period, to 0.4 % of it, as others of its repeat; gaps at random moments
+    ///   would do so in at most 1 % of measurements. If another repeat of the run shows throttling (`is_shown`), 5 %
+    ///   are enough, and so is the only such gap of a repeat: otherwise the repeats of one run could not be compared.
     ///
-    /// `cause` is what something else tells of the gap that ended at a moment: such a gap is the scheduler's where that
-    /// says so, and never otherwise.
+    /// `cause` is what other evidence says about the gap that ended at a moment. If it names the scheduler, the gap
+    /// counts as throttling; if it names another cause, it does not.
     pub fn finish(
         self,
         circumstances: &Circumstances,
@@ -264,12 +265,12 @@ impl Gaps {
 }
 
 impl Throttling {
-    /// What was taken in a repeat; `None` where that is nothing.
+    /// The time taken in a repeat; `None` if none was taken.
     pub fn of_repeat(&self, repeat: u32) -> Option<ThrottledGaps> {
         self.repeats.get(&repeat).map(|(sum, _)| *sum)
     }
 
-    /// What was taken in all repeats.
+    /// The time taken in all repeats.
     pub fn total(&self) -> Option<ThrottledGaps> {
         let all = self.repeats.values().map(|(sum, _)| *sum);
         all.reduce(|sum, gaps| ThrottledGaps {
@@ -279,7 +280,7 @@ impl Throttling {
         })
     }
 
-    /// Labels the spikes that are such gaps and have no other cause, with the evidence.
+    /// Labels these gaps among the spikes, with the evidence, if a spike has no other cause.
     pub fn label(&self, spikes: &mut [Spike]) {
         for spike in spikes.iter_mut().filter(|spike| spike.cause.kind == CauseKind::Unattributed) {
             let own = spike.repeat.and_then(|repeat| self.repeats.get(&repeat));
@@ -324,7 +325,7 @@ mod tests {
         gaps
     }
 
-    /// Labels what the gaps show on their own; how many.
+    /// Labels what the gaps show on their own; returns the number of labels.
     fn label(spikes: &mut [Spike], circumstances: &Circumstances) -> usize {
         let gaps = gaps_of(spikes, circumstances);
         let is_shown = gaps.show(circumstances, &|_| None);
@@ -393,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_that_do_not_come_again_at_the_period_are_not_throttling() {
+    fn gaps_that_do_not_recur_at_the_period_are_not_throttling() {
         let mut spikes = vec![spike(1000, 50, None), spike(1400, 50, None), spike(4700, 50, None)];
         assert_eq!(label(&mut spikes, &usual(10, 10)), 0);
         let mut close = vec![spike(1000, 50, None), spike(1060, 50, None)];
@@ -427,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_of_the_scheduler_are_told_apart_from_others() {
+    fn gaps_of_the_scheduler_are_distinguished_from_others() {
         let mut spikes = throttled_each_second(5);
         spikes.push(spike(2_500, 3, None));
         let total = |spikes: &[Spike], circumstances: &Circumstances| {
@@ -454,11 +455,11 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_told_of_a_gap_counts_for_it_and_against_it() {
+    fn the_kernel_s_evidence_about_a_gap_counts_for_it_and_against_it() {
         let spikes = [spike(900, 20, None), spike(2_500, 50, None), spike(2_600, 3, None)];
         let gaps = gaps_of(&spikes, &usual(5, 9));
-        let told = |kind: CauseKind| move |at_ns: u64| (at_ns < 2_550 * MILLISECOND).then_some(kind);
-        let total = |kind| gaps.clone().finish(&usual(5, 9), true, &told(kind)).total();
+        let evidence = |kind: CauseKind| move |at_ns: u64| (at_ns < 2_550 * MILLISECOND).then_some(kind);
+        let total = |kind| gaps.clone().finish(&usual(5, 9), true, &evidence(kind)).total();
         let expected = ThrottledGaps { gaps: 2, lost_ns: 70 * MILLISECOND, other_max_ns: 3 * MILLISECOND };
         assert_eq!(total(CauseKind::Throttled), Some(expected));
         assert_eq!(total(CauseKind::Steal), None);

@@ -1,11 +1,11 @@
 //! Pass or fail against the plan's limit.
 //!
-//! The limit is about the largest value of each series (`ProbeFacts::judged`). A pass says that nothing was above the
-//! limit in the time that was measured, and how often it may still come; it needs that every cell was measured
-//! whole, each long enough. A value above the limit is a failure whatever else is missing.
+//! The limit applies to the largest value of each series (`ProbeFacts::judged`). A pass says that nothing was above
+//! the limit in the measured time, and how often such a value may still come. It needs every cell measured completely
+//! and for long enough. A value above the limit is a failure whatever else is missing.
 //!
-//! The deadline of watched tasks is a limit of theirs: a response that missed it is a failure, too, and a plan without
-//! another limit is judged by it.
+//! The deadline of watched tasks is a limit for them: a response that missed it is a failure too, and judges a plan
+//! without another limit.
 
 use crate::exposure::{self, JudgedSeries, judged};
 use whylate_core::figure::{nanoseconds, nanoseconds_apart};
@@ -26,14 +26,14 @@ pub struct EarlierMaximum {
     pub value_ns: u64,
 }
 
-/// A verdict, and what it rests on.
+/// A verdict and its grounds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judgement {
     /// Pass or fail.
     pub verdict: Verdict,
     /// The worst cell, probe, CPU and value, or what is missing for a pass, in one sentence.
     pub reason: String,
-    /// How long was looked, over all cells; `None` without a limit.
+    /// How long was measured over all cells; `None` without a limit.
     pub exposure: Option<Exposure>,
 }
 
@@ -50,12 +50,12 @@ struct Worst<'a> {
     facts: ProbeFacts,
     cpu: CpuId,
     value_ns: u64,
-    /// The largest gap that the scheduler has not made, where it has made the largest.
+    /// The largest gap that the scheduler did not make, if it made the largest.
     unthrottled_ns: Option<u64>,
 }
 
-/// Judges the cells by the limit of `plan` and the deadline of its tasks, and writes into each how long it was looked at.
-/// `missing` says what of the run was not measured, was lost or is damaged: with any of it there is no pass.
+/// Judges the cells by the limit of `plan` and the deadline of its tasks, and writes each cell's exposure into it.
+/// `missing` lists what was not measured, was lost or is damaged: with any of it there is no pass.
 pub fn judge(
     cells: &mut [CellResult],
     earlier: &[EarlierMaximum],
@@ -76,7 +76,7 @@ pub fn judge(
     }
 }
 
-/// A plan without a limit is judged by what its tasks had to keep.
+/// Judges a plan without a limit by the deadlines of its tasks.
 fn by_deadline(
     cells: &mut [CellResult],
     earlier: &[EarlierMaximum],
@@ -211,7 +211,7 @@ fn rarer(per_hour: f64) -> f64 {
     10f64.powf((per_hour * 0.999).log10().floor())
 }
 
-/// Two digits, rounded up: fewer than that is true.
+/// Two digits, rounded up, so that "fewer than" is true.
 fn rate(per_hour: f64) -> String {
     let unit = 10f64.powf(per_hour.log10().floor() - 1.0);
     let value = (per_hour / unit - 1e-6).ceil() * unit;
@@ -239,7 +239,7 @@ fn list(reasons: &[String]) -> String {
     }
 }
 
-/// What a cell that ran lacks for a pass: a probe of the plan without data, a CPU that was looked at too little.
+/// What a cell that ran lacks for a pass: a probe of the plan without data, or a CPU that was measured too little.
 fn too_little(cell: &CellResult, plan: &Plan) -> Vec<String> {
     if cell.skipped.is_some() {
         return Vec::new();
@@ -258,7 +258,7 @@ fn too_little(cell: &CellResult, plan: &Plan) -> Vec<String> {
     silent.chain(judged(cell).filter_map(short)).collect()
 }
 
-/// The watched threads that would have been too late if sleeps of theirs, of which that is not known, were in the middle of their work.
+/// The watched threads that would be too late if sleeps of unknown meaning were in the middle of their work.
 fn in_doubt(cell: &CellResult, bound: Nanos) -> Vec<String> {
     let probes = cell.probes.iter().filter(|probe| probe.facts().is_some_and(|facts| facts.is_of_user()));
     let tasks = probes.flat_map(|probe| &probe.cpus);
@@ -293,7 +293,7 @@ impl Worst<'_> {
     }
 }
 
-/// The largest value of all cells; of several equal ones the first.
+/// The largest value of all cells; the first of several equal ones.
 fn worst<'a>(cells: &'a [CellResult], earlier: &'a [EarlierMaximum]) -> Option<Worst<'a>> {
     let replaced = earlier.iter().filter_map(|maximum| of_earlier(maximum, cells));
     let of_cell = |cell: &'a CellResult| {
@@ -314,7 +314,7 @@ fn worst<'a>(cells: &'a [CellResult], earlier: &'a [EarlierMaximum]) -> Option<W
     worst
 }
 
-/// What the method itself takes is taken from what the cell has measured since.
+/// The method's own cost is the one that the cell has measured since.
 fn of_earlier<'a>(maximum: &'a EarlierMaximum, cells: &[CellResult]) -> Option<Worst<'a>> {
     let name = SeriesName::of(&maximum.probe);
     let facts = name.facts().filter(|facts| facts.judged != Judged::Nothing)?;
@@ -362,7 +362,7 @@ mod tests {
         [cell("idle", "timer", Some(20_000)), cell("l3", "stall", Some(123_456))]
     }
 
-    /// The plan that would have measured these cells.
+    /// The plan by which these cells would have been measured.
     fn plan_of(cells: &[CellResult], limit: Option<Nanos>) -> Plan {
         let text = builtin::find("quick").unwrap().text;
         let mut plan = Plan::parse(&Source { name: "quick", text }, &[]).unwrap();
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tracer_that_looked_and_saw_nothing_passes() {
+    fn a_tracer_that_ran_and_recorded_nothing_passes() {
         let mut nothing = cell("idle", "tracer/hwlat", None);
         let cpu = &mut nothing.probes[0].cpus[0];
         cpu.quantities = Quantities::default().with(GAPS, 0).with(WATCHED_NS, MINUTE / 2);
@@ -467,7 +467,7 @@ mod tests {
         let judged_by = |missed: u64, deadline: &str, limit: Option<Nanos>| {
             let mut cell = cell("idle", "task/control", Some(2_400_000));
             cell.probes[0].cpus[0].quantities.set(OVERRUNS, missed);
-            // No deadline is about another probe.
+            // No deadline applies to another probe.
             cell.probes.extend(self::cell("idle", "timer", Some(9_000_000)).probes);
             let text = format!(
                 "name = \"x\"\nduration = \"1s\"\n[target]\ncpus = \"3\"\n[[probe]]\nkind = \"timer\"\n[[probe]]\n\

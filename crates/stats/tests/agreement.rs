@@ -1,4 +1,4 @@
-//! No verdict contradicts its interval: over ten thousand random contrasts, alike and not.
+//! No verdict contradicts its interval: over ten thousand random contrasts, with and without a difference.
 
 use whylate_core::plan::{Plan, Source};
 use whylate_core::result::{CellResult, Outcome, Quantiles, RepeatProbe, RepeatResult};

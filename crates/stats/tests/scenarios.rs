@@ -1,7 +1,8 @@
-//! The rules of comparison against simulated machines: how often they claim what is not so, and find what is.
+//! The rules of comparison on simulated machines: how often they make a false claim, and how often they find a real
+//! difference.
 //!
-//! A slot is one repeat of one cell, in the order in which slots run; the noise of the machine goes on from slot to slot.
-//! `benches/verdict_rules.sh` prints the table of `records/`; the tests run a short form.
+//! A slot is one repeat of one cell, in the order in which slots run; the machine's noise continues from slot to
+//! slot. `benches/verdict_rules.sh` prints the table of `records/`; the tests run a short form.
 
 #![allow(clippy::print_stdout, reason = "the table is the result")]
 
@@ -18,7 +19,7 @@ const MARGIN: f64 = 0.05;
 const CHANGED: usize = 1;
 const HEAVY: usize = 2;
 
-/// What the machine does beside the experiment.
+/// Disturbances by the machine itself.
 #[derive(Clone, Copy, Debug)]
 enum Noise {
     Independent,
@@ -28,7 +29,7 @@ enum Noise {
     Bursts,
     LinearDrift,
     Thermal,
-    /// In every so many slots, as a multiple of the number of cells.
+    /// Recurs with this period, as a multiple of the number of cells.
     Periodic(f64),
     /// The slot after a heavy cell is slower.
     CarryOver(f64),
@@ -100,7 +101,7 @@ fn levels(noise: Noise, order: &[Slot], random: &mut SplitMix) -> Vec<(f64, bool
     (0..order.len()).map(&mut level).collect()
 }
 
-/// What goes on from slot to slot.
+/// The state that continues from slot to slot.
 struct MachineState {
     memory: f64,
     busy: bool,
@@ -137,7 +138,7 @@ fn figure(figure: Figure, (level, busy): (f64, bool), random: &mut SplitMix) -> 
     }
 }
 
-/// To the buckets of a histogram of 1/128.
+/// Rounded to the buckets of a histogram of 1/128.
 fn bucketed(nanoseconds: f64) -> f64 {
     let width = 2f64.powf(nanoseconds.log2().floor() - 7.0);
     (nanoseconds / width).floor() * width + width / 2.0
@@ -146,17 +147,17 @@ fn bucketed(nanoseconds: f64) -> f64 {
 /// Shares of the runs, in percent.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rates {
-    /// With a claim about a cell that has no effect.
+    /// Runs with a claim about a cell that has no effect.
     false_claims: f64,
-    /// In which the changed cell was called worse.
+    /// Runs that called the changed cell worse.
     found: f64,
-    /// In which it was called equivalent.
+    /// Runs that called it equivalent.
     equivalent: f64,
-    /// In which its interval holds the true effect.
+    /// Runs whose interval holds the true effect.
     covered: f64,
 }
 
-/// The studies of the other cells against the first, of one run.
+/// The studies of one run: each other cell against the first.
 fn one_run(noise: Noise, statistic: Figure, effect: f64, seed: u64, random: &mut SplitMix) -> Vec<Study> {
     let order = slots(CELLS, REPEATS, Order::Shuffled, seed);
     let levels = levels(noise, &order, random);
@@ -199,7 +200,7 @@ fn runs() -> u32 {
     std::env::var("WHYLATE_SIMULATED_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(150)
 }
 
-/// How far from `percent` a share of that many runs may be by chance: three standard errors.
+/// How far a share of that number of runs may be from `percent` by chance: three standard errors.
 fn slack(percent: f64, runs: u32) -> f64 {
     3.0 * (percent * (100.0 - percent) / f64::from(runs)).sqrt()
 }

@@ -1,4 +1,4 @@
-//! Searches over simulated machines: how often something is claimed that is not so, and how often what helps is found.
+//! Searches on simulated machines: how often a claim is false, and how often an arm that helps is found.
 
 mod simulated;
 
@@ -9,7 +9,7 @@ use whylate_stats::random::SplitMix;
 use whylate_stats::search::{ClaimEnd, Figure, Rules, Search};
 use whylate_testing::says;
 
-/// A search to its end, with the repeats after which the first claim was made.
+/// Runs a search to its end; returns also the repeats after which the first claim was made.
 fn searched(mut machine: Machine, seed: u64) -> (Search, u32) {
     let rules = Rules { margin: 0.05, alpha: 0.05, seed, below: None, first: 0 };
     let mut search = Search::new(rules, machine.effects.len());
@@ -72,7 +72,7 @@ fn one_good_arm_of_twelve_is_found_within_100_repeats() {
     assert!(superfluous <= 50, "{superfluous} of 1000");
 }
 
-/// Two arms that help together are both kept; one that only repeats another is taken out again.
+/// Two arms that help together are both kept; one that only repeats another is removed again.
 #[test]
 fn parts_that_help_are_kept() {
     let both = (0..200u64).filter(|seed| {
@@ -88,7 +88,7 @@ fn parts_that_help_are_kept() {
 
 #[test]
 fn a_part_that_others_replace_is_left_out() {
-    // Arm 1 helps alone, arm 0 does all that it does and more.
+    // Arm 1 helps alone; arm 0 does the same and more.
     let value = |arms: &[usize], noise: f64| {
         let effect = if arms.contains(&0) {
             -0.8
@@ -132,7 +132,7 @@ fn what_makes_something_else_worse_is_refused() {
     assert!(search.base().is_empty());
     let end = search.claims()[0].end.clone();
     assert!(matches!(&end, ClaimEnd::Refused(why) if says("timer-p50-larger", why)), "{end:?}");
-    // Less load is not a better latency.
+    // Less load does not count as better latency.
     let mut search = Search::new(Rules { margin: 0.05, alpha: 0.05, seed: 1, below: None, first: 0 }, 1);
     while let Some(trial) = search.next() {
         let (value, rate) = if trial.arms == [0] { (50.0, 4e9) } else { (100.0, 8e9) };
@@ -155,7 +155,7 @@ fn what_was_proved_is_looked_at_again_as_one_claim() {
             pairs = trial.block + 1;
         }
         assert_eq!(search.base().len(), if helps { 2 } else { 0 });
-        // It needs evidence of 20, not of 40: one claim.
+        // It needs evidence of 20 instead of 40, because it is one claim.
         assert!(!helps || pairs == 7, "{pairs}");
     }
 }
@@ -174,7 +174,7 @@ fn an_arm_that_cannot_be_measured_is_left_behind() {
     }
     assert_eq!(search.base(), [3]);
     assert_eq!(search.arms()[2].failed.as_deref(), Some("refused by the kernel"));
-    // Where nothing can be measured, it ends too.
+    // A search in which nothing can be measured ends too.
     let mut search = Search::new(Rules { margin: 0.05, alpha: 0.05, seed: 4, below: None, first: 0 }, 5);
     let mut trials = 0;
     while search.next().is_some() {
@@ -184,8 +184,8 @@ fn an_arm_that_cannot_be_measured_is_left_behind() {
     assert!(trials < 20 && search.base().is_empty());
 }
 
-/// Settings copied over the years: most do nothing, some help, one harms. What is claimed of each is hardly ever false, and
-/// most of the useless ones are found.
+/// Settings copied over the years: most do nothing, some help, one harms. Claims about each are hardly ever false,
+/// and most of the useless ones are found.
 #[test]
 fn useless_settings_are_found() {
     let rules = |seed| Rules { margin: 0.1, alpha: 0.05, seed, below: None, first: 0 };
@@ -219,7 +219,8 @@ fn useless_settings_are_found() {
     assert!(false_claims * 20 <= claims, "{false_claims} of {claims} false");
 }
 
-/// An effect at the margin is the hardest to call: it is neither help nor harm, and nothing else is claimed too often.
+/// An effect at the margin is the hardest to judge: it is neither help nor harm, and no other claim is made too
+/// often.
 #[test]
 fn settings_at_the_margin_are_not_called_useful() {
     let rules = |seed| Rules { margin: 0.1, alpha: 0.05, seed, below: None, first: 0 };
@@ -238,7 +239,7 @@ fn settings_at_the_margin_are_not_called_useful() {
     assert!(claims <= 50, "{claims} of 1000");
 }
 
-/// Two settings that stand for each other: each alone can go, both cannot.
+/// Two settings that replace each other: each alone can be removed, both cannot.
 #[test]
 fn settings_that_stand_for_each_other_stay() {
     let mut kept = 0;
@@ -285,7 +286,7 @@ fn settings_that_cannot_be_applied_are_left_behind() {
     assert!(trials < 20 && search.base() == [0, 1, 2], "{trials}");
 }
 
-/// Two arms of twelve answer the cause; the one that helps is among them, or nowhere there.
+/// Two arms of twelve answer the cause; the one that helps is among them, or is another one.
 #[test]
 fn arms_that_answer_the_cause_are_tried_first() {
     let searched = |good: usize, first: usize, seed: u64| {
@@ -317,11 +318,11 @@ fn arms_that_answer_the_cause_are_tried_first() {
     };
     let (guided, whole) = (median(1, 2), median(1, 0));
     assert!(guided * 2 < whole, "{guided} repeats, {whole} without the cause");
-    // Where the cause is not what it seems, the others have their turn.
+    // If the cause is misleading, the others are tried next.
     assert!(median(7, 2) > guided);
 }
 
-/// One block of the arms that answer a cause is enough where one of them is far below another.
+/// One block of the arms that answer a cause is enough if one of them is far below another.
 #[test]
 fn a_clear_screening_of_causes_is_short() {
     let screened = |values: [f64; 3], first| {

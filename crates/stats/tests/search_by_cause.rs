@@ -1,5 +1,5 @@
-//! Searches by cause over simulated machines on which the host's noise is ten times the effect: what is claimed falsely, what is
-//! found, and in how many repeats, beside the same by p99 and by the maximum.
+//! Searches by cause on simulated machines whose host noise is ten times the effect: false claims, arms found, and
+//! repeats needed, compared with searches by p99 and by the maximum.
 
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_stats::random::SplitMix;
@@ -20,7 +20,7 @@ enum Course {
     Rare,
 }
 
-/// Statistics of the machine that a search by one of them would have.
+/// Statistics of the machine that a search could use as its goal.
 #[derive(Clone, Copy)]
 enum Goal {
     P99,
@@ -51,7 +51,7 @@ impl Noisy {
 
     /// Lengths of the spikes of one cause in a repeat, in ns.
     fn spikes(&mut self, course: Course) -> Vec<f64> {
-        // The machine becomes slower all along, and one repeat is like the one before.
+        // The machine slows down continuously, and each repeat resembles the one before.
         let drift = (0.01 * f64::from(self.repeats) + 0.3 * self.state).exp();
         let count = match course {
             Course::Steady => (20.0 * SECONDS) as u64 - self.random.below(8),
@@ -69,7 +69,7 @@ impl Noisy {
         let mut largest: f64 = 0.0;
         let mut late = 0.0;
         for arm in 0..self.courses.len() {
-            // It is drawn whether it is removed or not: both sides of a pair have the same chances.
+            // The spikes are drawn whether they are removed or not: both sides of a pair have the same chances.
             let spikes = self.spikes(self.courses[arm]);
             let is_removed = self.good.contains(&arm) && arms.contains(&arm);
             let sum: f64 = if is_removed { 0.0 } else { spikes.iter().sum() };
@@ -92,7 +92,7 @@ fn cause(arm: usize) -> String {
     format!("thread: thief-{arm}")
 }
 
-/// What a search accepts, with the repeats after which it accepted first.
+/// The arms that a search accepts, with the repeats after which it accepted the first.
 fn searched(mut machine: Noisy, seed: u64, by_cause: bool) -> (Vec<usize>, Option<u32>) {
     let rules = Rules { seed, ..RULES };
     let removes = |arm: usize| if by_cause { BTreeSet::from([cause(arm)]) } else { BTreeSet::new() };
@@ -157,7 +157,7 @@ fn what_removes_its_cause_is_accepted_under_the_noise_of_the_host() {
     }
 }
 
-/// Two arms remove one cause: the second one has nothing left to do, and costs no repeat.
+/// Two arms remove one cause: the second one has nothing left to remove and costs no repeat.
 #[test]
 fn an_arm_whose_cause_is_gone_is_not_tried() {
     let mut machine = Noisy::new(5, &[Course::Steady], &[0], Goal::P99);

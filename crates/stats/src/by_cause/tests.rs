@@ -20,12 +20,12 @@ fn noise(random: &mut SplitMix, level: f64) -> BTreeMap<&'static str, CauseTime>
             causes.insert(name, times(3 + random.below(6), each_ns));
         }
     }
-    // The host's, which every repeat has.
+    // The host's cause, which every repeat has.
     causes.insert("host", times(4 + random.below(9), 1_000_000.0 * random.unit().powf(-0.4) * level));
     causes
 }
 
-/// Two cells, interleaved in blocks of two repeats of each, as a run has them. `plant` adds to the second one's repeats.
+/// Two cells, interleaved in blocks of two repeats of each, as in a run. `plant` adds to the second cell's repeats.
 fn run(
     random: &mut SplitMix,
     repeats: u32,

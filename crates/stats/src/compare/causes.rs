@@ -1,5 +1,5 @@
-//! Who took the late time in two cells of a run, or on two sides of `compare`. The unit is the repeat, or the run: spikes come
-//! in bursts, and are never a draw each.
+//! Which causes took the late time in two cells of a run, or on the two sides of `compare`. The unit is the repeat or
+//! the run: spikes come in bursts and are not independent.
 
 use crate::by_cause::{CauseContrast, CauseRepeat, CauseTime, by_cause};
 use crate::comparisons::contrasts;
@@ -11,10 +11,10 @@ use whylate_core::result::{CauseDifference, CellResult, LedgerRow, OTHERS, Repea
 /// A rate that differs by less than this share of all late time is the same.
 const SAME_MAX: f64 = 0.05;
 
-/// What was measured at once on one side: a repeat, or a run.
+/// One unit of one side: a repeat or a run.
 #[derive(Clone, Debug, Default)]
 pub struct CauseUnit {
-    /// Units are compared within a block alone.
+    /// Units are compared only within a block.
     pub block: u32,
     /// Measured time of all CPUs together, in ns.
     pub measured_ns: u64,
@@ -22,9 +22,9 @@ pub struct CauseUnit {
 }
 
 impl CauseUnit {
-    /// Adds a repeat of a series, by its ledger or, of runs without one, by the spikes that were kept.
+    /// Adds a repeat of a series by its ledger; in runs without one, by the spikes that were kept.
     pub fn add(&mut self, cell: &CellResult, repeat: &RepeatResult, series: &str, by_ledger: bool) {
-        // The ledger has one account of a probe with several series, which measure at the same time.
+        // The ledger has one account for all series of a probe, which measure at the same time.
         let is_part = |name: &str| {
             name.strip_prefix(series).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
@@ -56,8 +56,8 @@ fn time_of(row: &LedgerRow) -> CauseTime {
     CauseTime { count: row.spikes, sum_ns: row.total_ns as f64, max_ns: row.max_ns }
 }
 
-/// The causes of one series, those that changed first; corrected for that many contrasts together. Empty where no side has
-/// late time.
+/// The causes of one series, changed ones first, corrected for that number of contrasts together. Empty if neither
+/// side has late time.
 pub fn cause_differences(
     side: &str,
     probe: &str,
@@ -96,8 +96,8 @@ pub fn cause_differences(
     by_cause(&before, &now, SAME_MAX * all_before.max(all_now), contrasts).into_iter().map(row).collect()
 }
 
-/// The causes of the late time in cells that differ in one thing, from their ledgers. Only complete repeats count, and only cells in
-/// which causes were looked for.
+/// The causes of the late time in cells that differ in one thing, from their ledgers. Only complete repeats count,
+/// and only cells in which whylate looked for causes.
 pub fn cause_contrasts(cells: &[CellResult], plan: &Plan) -> Vec<CauseDifference> {
     let looked = |at: usize| cells.get(at).filter(|cell| plan.looks_for_causes(&cell.name));
     let cells = |(baseline, cell): (usize, usize)| Some((looked(baseline)?, looked(cell)?));
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_that_adds_a_cause_is_found_in_the_ledgers_beside_noise_of_ten_times_its_size() {
+    fn a_load_that_adds_a_cause_is_found_in_the_ledgers_under_noise_of_ten_times_its_size() {
         let row = |actor: &str, total_ns: u64| LedgerRow {
             probe: "timer".to_owned(),
             kind: Some(CauseKind::Thread),
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn one_account_of_a_probe_with_several_series_is_of_the_time_of_each() {
+    fn the_account_of_a_probe_with_several_series_covers_the_time_of_each() {
         let probe = |name: &str| RepeatProbe {
             probe: name.to_owned(),
             measured_ns: 2_000_000_000,

@@ -4,7 +4,7 @@ use whylate_core::WarningCode;
 use whylate_core::plan::SeriesStatistic;
 use whylate_core::result::{CompareOutcome, CompareResult, RunContrast};
 
-/// The worst of what decides; without a deciding statistic in common, nothing does.
+/// The worst outcome of the statistic that decides; without a deciding statistic in common there is no conclusion.
 pub fn conclude(result: &mut CompareResult, primary: Option<&SeriesStatistic>) {
     let deciding: Vec<&RunContrast> = result.contrasts.iter().filter(|it| it.comparison.primary).collect();
     let is = |outcome: CompareOutcome| {

@@ -1,8 +1,8 @@
-//! Runs against runs: the unit is the run, since runs differ by boot, time and place in memory.
+//! Runs against runs: the unit is the run, because runs differ by boot, time and place in memory.
 //!
-//! From four runs of each side on their labels are permuted, as those of repeats are within a run. With fewer, a history
-//! of at least five runs of the baseline tells how much runs differ (Student's t on logarithms). Without either no
-//! difference is claimed, whatever its size.
+//! With four or more runs on each side, their labels are permuted, as those of repeats are within a run. With fewer,
+//! a history of at least five baseline runs shows how much runs differ (Student's t on logarithms). Without either,
+//! no difference is claimed, whatever its size.
 
 mod causes;
 mod conclusion;
@@ -18,20 +18,20 @@ use crate::moments::{mean, variance};
 use whylate_core::plan::SeriesStatistic;
 use whylate_core::result::{Comparison, Outcome, RunContrast};
 
-/// From as many runs of each side on labels can be permuted: 70 choices.
+/// With at least this number of runs on each side labels can be permuted: 70 choices.
 pub const RUNS_PERMUTED_MIN: usize = 4;
-/// A history of fewer runs does not tell how much they differ.
+/// A shorter history does not show how much runs differ.
 pub const HISTORY_MIN: usize = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
     Runs,
-    /// A history of that many runs.
+    /// A history of that number of runs.
     History(usize),
     TooFew,
 }
 
-/// On what a comparison of so many runs rests.
+/// What a comparison of that number of runs rests on.
 pub fn basis(baseline: usize, side: usize, history: usize) -> Basis {
     match (baseline.min(side), history) {
         (runs, _) if runs >= RUNS_PERMUTED_MIN => Basis::Runs,
@@ -47,7 +47,7 @@ pub struct Question<'a> {
     pub baseline: (&'a str, &'a [RunValues]),
     /// Name and runs of the other side.
     pub side: (&'a str, &'a [RunValues]),
-    /// Runs as those of the baseline.
+    /// Earlier runs like those of the baseline.
     pub history: &'a [RunValues],
     pub primary: Option<&'a SeriesStatistic>,
     /// Effects up to this share do not matter.
@@ -102,11 +102,11 @@ fn draft(question: &Question<'_>, key: &ValueKey) -> Option<Draft> {
     let (before, after) = (middle(&first), middle(&second));
     let in_ns = |value: f64| (key.statistic.unit() == "ns").then_some(value as u64);
     let is_log = [&first, &second, &history].into_iter().flatten().all(|value| *value > 0.0);
-    let told = if is_log { told(&first, &second, &history) } else { None };
-    let ratio = is_log.then(|| told.as_ref().map_or(after / before, |told| told.effect.exp()));
+    let found = if is_log { effect_of(&first, &second, &history) } else { None };
+    let ratio = is_log.then(|| found.as_ref().map_or(after / before, |it| it.effect.exp()));
     let end = |end: Option<f64>| end.map(f64::exp);
     let (low, high) =
-        told.as_ref().map_or((None, None), |told| (end(told.interval_95.0), end(told.interval_95.1)));
+        found.as_ref().map_or((None, None), |it| (end(it.interval_95.0), end(it.interval_95.1)));
     let comparison = Comparison {
         baseline: question.baseline.0.to_owned(),
         cell: question.side.0.to_owned(),
@@ -123,25 +123,25 @@ fn draft(question: &Question<'_>, key: &ValueKey) -> Option<Draft> {
         ratio_low: low,
         ratio_high: high,
         outcome: Outcome::CannotTell,
-        p_value: told.as_ref().map_or(1.0, |told| told.p_value),
+        p_value: found.as_ref().map_or(1.0, |it| it.p_value),
         repeats: first.len().min(second.len()) as u32,
         more_repeats: None,
         refused: None,
     };
-    let is_decidable = told.is_some();
-    let (effect, interval) = told.map_or((0.0, (None, None)), |told| (told.effect, told.interval_95));
+    let is_decidable = found.is_some();
+    let (effect, interval) = found.map_or((0.0, (None, None)), |it| (it.effect, it.interval_95));
     let contrast = RunContrast { of_cell: key.cell.clone(), comparison, values: [first, second] };
     Some(Draft { contrast, effect, interval, is_decidable })
 }
 
 /// An effect on the scale of logarithms.
-struct Told {
+struct Effect {
     effect: f64,
     p_value: f64,
     interval_95: (Option<f64>, Option<f64>),
 }
 
-fn told(first: &[f64], second: &[f64], history: &[f64]) -> Option<Told> {
+fn effect_of(first: &[f64], second: &[f64], history: &[f64]) -> Option<Effect> {
     let logs = |values: &[f64]| -> Vec<f64> { values.iter().map(|value| value.ln()).collect() };
     let (first, second, history) = (logs(first), logs(second), logs(history));
     match basis(first.len(), second.len(), history.len()) {
@@ -150,28 +150,29 @@ fn told(first: &[f64], second: &[f64], history: &[f64]) -> Option<Told> {
                 values.iter().map(|value| Observation { block: 0, value: *value }).collect()
             };
             let study = study(&observed(&first), &observed(&second))?;
-            Some(Told { effect: study.effect, p_value: study.p_value, interval_95: study.interval_95 })
+            Some(Effect { effect: study.effect, p_value: study.p_value, interval_95: study.interval_95 })
         }
         Basis::History(_) => is_like(&first, &history).then(|| by_history(&first, &second, &history)),
         Basis::TooFew => None,
     }
 }
 
-/// Whether the baseline is as the runs of the history: those of another time of the machine do not show how much runs
-/// like it differ.
+/// Whether the baseline resembles the runs of the history. Runs from a time when the machine behaved differently do
+/// not show how much the baseline's runs differ.
 fn is_like(first: &[f64], history: &[f64]) -> bool {
     let share = 1.0 / first.len() as f64 + 1.0 / history.len() as f64;
     let spread = (variance(history) * share).sqrt().max(1e-9);
     student::two_sided((mean(first) - mean(history)) / spread, history.len() - 1) > SIGNIFICANCE
 }
 
-/// Runs differ by as much as those of the history do.
-fn by_history(first: &[f64], second: &[f64], history: &[f64]) -> Told {
+/// Assumes that runs differ as much as those of the history do.
+fn by_history(first: &[f64], second: &[f64], history: &[f64]) -> Effect {
     let (degrees, variance) = (history.len() - 1, variance(history));
     let spread = (variance * (1.0 / first.len() as f64 + 1.0 / second.len() as f64)).sqrt().max(1e-9);
     let effect = mean(second) - mean(first);
     let half = student::quantile(0.05, degrees) * spread;
-    Told {
+
+    Effect {
         effect,
         p_value: student::two_sided(effect / spread, degrees),
         interval_95: (Some(effect - half), Some(effect + half)),

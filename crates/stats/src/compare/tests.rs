@@ -1,4 +1,4 @@
-//! Runs that are alike raise no alarm more often than promised; planted effects are found where the runs can tell.
+//! Equal runs raise no more alarms than promised; planted effects are found if the number of runs allows it.
 
 use super::*;
 use crate::random::SplitMix;
@@ -81,7 +81,7 @@ fn runs(random: &mut SplitMix, count: usize, p999_ns: f64) -> Vec<RunValues> {
 }
 
 #[test]
-fn single_runs_tell_nothing_whatever_the_difference() {
+fn single_runs_claim_nothing_whatever_the_difference() {
     let mut random = SplitMix(7);
     let (a, b) = (runs(&mut random, 1, 10_000.0), runs(&mut random, 1, 90_000.0));
     assert_eq!(outcome(&a, &b, &[]), Outcome::CannotTell);
@@ -108,7 +108,7 @@ fn runs_that_are_alike_raise_few_alarms() {
 #[test]
 fn a_history_of_another_time_raises_few_alarms() {
     let mut random = SplitMix(17);
-    // The machine was quiet then, and is not now.
+    // The machine was quiet then and is not now.
     let alarm = |random: &mut SplitMix| {
         let past: Vec<RunValues> = (0..10).map(|_| run(random, 20_000.0, 0.1)).collect();
         let (a, b) = (runs(random, 1, 60_000.0), runs(random, 1, 60_000.0));

@@ -1,4 +1,4 @@
-//! One value per run for each statistic: the median over its complete repeats of that of the worst CPU.
+//! One value per run for each statistic: the median over its complete repeats of the worst CPU's value.
 
 use crate::comparisons::values_of;
 use crate::contrast::median;
@@ -8,11 +8,11 @@ use whylate_core::plan::{SeriesStatistic, Statistic};
 use whylate_core::quantity::{CORRECTED, EXTREMES};
 use whylate_core::result::{CpuResult, MeasureResult, RunResult};
 
-/// Begins what stands in the place of a cell for one CPU of another tool's result.
+/// Prefix of the name that takes the place of a cell for one CPU of another tool's result.
 const OF_CPU: &str = "CPU ";
 
 impl ValueKey {
-    /// Whether it is of one CPU, beside that of the worst one, which decides.
+    /// Whether it is the value of one CPU. The value of the worst CPU, which decides, is separate.
     pub(super) fn is_of_cpu(&self) -> bool {
         self.cell.starts_with(OF_CPU)
     }
@@ -31,8 +31,8 @@ pub struct ValueKey {
 pub struct RunValues(BTreeMap<ValueKey, f64>);
 
 impl RunValues {
-    /// Of every cell of a run, or of one, which is then compared with one of another name. `primary` is kept though it
-    /// may be none of the usual statistics.
+    /// The values of all cells of a run, or of one cell, which is then compared with a cell of another name.
+    /// `primary` is kept even if it is none of the usual statistics.
     pub fn of_run(run: &RunResult, cell: Option<&str>, primary: Option<&SeriesStatistic>) -> Self {
         let is_primary = |series: &str, statistic: Statistic| {
             primary.is_some_and(|primary| primary.statistic == statistic && primary.is_of(series))
@@ -52,14 +52,14 @@ impl RunValues {
         Self(values)
     }
 
-    /// Of one measurement, as another tool's result is: what its worst CPU has, and what each has.
+    /// The values of one measurement, such as another tool's result: those of its worst CPU and those of each CPU.
     pub fn of_measure(measure: &MeasureResult) -> Self {
         let mut values = BTreeMap::new();
         for cpu in &measure.probe.cpus {
             let series = SeriesName::in_probe(&measure.probe.probe, cpu.series.as_deref()).to_string();
             for (statistic, value) in statistics(cpu) {
                 let key = ValueKey { cell: String::new(), series: series.clone(), statistic };
-                // Each CPU beside the worst one: a setting may harm one and leave the others.
+                // In addition to the worst CPU, each CPU: a setting may harm one and spare the others.
                 let own = ValueKey { cell: format!("{OF_CPU}{}", cpu.cpu), ..key.clone() };
                 for key in
                     [Some(key), Some(own).filter(|_| measure.probe.cpus.len() > 1)].into_iter().flatten()
@@ -72,7 +72,7 @@ impl RunValues {
         Self(values)
     }
 
-    /// The value of a cell for a statistic; of a probe with several series the largest one.
+    /// The value of a cell for a statistic; for a probe with several series, the largest one.
     pub fn of_statistic(&self, cell: &str, statistic: &SeriesStatistic) -> Option<f64> {
         let is_it = |key: &ValueKey| {
             key.cell == cell && key.statistic == statistic.statistic && statistic.is_of(&key.series)

@@ -1,7 +1,7 @@
 //! Corrections for several p-values at once.
 
 /// Replaces p-values by those of Holm (1979): the probability that any of those at most `x` is false is at most `x`,
-/// however they depend on each other.
+/// whatever the dependence between them.
 pub fn holm(p_values: &mut [f64]) {
     let count = p_values.len();
     let mut largest = 0.0f64;

@@ -1,17 +1,17 @@
 //! The permutation test of the rank sum when labels were drawn within blocks.
 //!
-//! The slots of a block run in an order that was drawn at random, so that under the hypothesis of no effect each
-//! choice of the slots that a cell got in a block is equally likely, whatever the machine did meanwhile: drift, bursts and
-//! periodic disturbances are in both cells alike. The distribution of the rank sum is the convolution of one table per
-//! block, so it is exact, and nothing is assumed about how repeats depend on each other (Lehmann, Nonparametrics,
-//! 1975, chapter 3; Rosenberger and Lachin, Randomization in Clinical Trials, 2016, chapter 6).
+//! The slots of a block run in an order that was drawn at random. Under the hypothesis of no effect, each choice of
+//! the slots that a cell got in a block is therefore equally likely, whatever the machine did meanwhile: drift,
+//! bursts and periodic disturbances affect both cells alike. The distribution of the rank sum is the convolution of
+//! one table per block, so it is exact, and it assumes nothing about how repeats depend on each other (Lehmann,
+//! Nonparametrics, 1975, chapter 3; Rosenberger and Lachin, Randomization in Clinical Trials, 2016, chapter 6).
 
 use std::collections::BTreeMap;
 
 /// The value of one repeat.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Observation {
-    /// The block in which the repeat ran; never shared across a boot or a resumed run.
+    /// The block in which the repeat ran; no block spans a boot or a resumed run.
     pub block: u32,
     /// The statistic, on the scale on which effects add (the logarithm of a latency).
     pub value: f64,
@@ -32,10 +32,11 @@ impl Tails {
     }
 }
 
-/// Both groups by block: the values of the first, those of the second.
+/// Both groups by block: first group, second group.
 type Blocks = BTreeMap<u32, (Vec<f64>, Vec<f64>)>;
 
-/// The observations of two groups, in blocks. Blocks with values of one group alone tell nothing and are left out.
+/// The observations of two groups, in blocks. Blocks with values of only one group carry no information and are left
+/// out.
 #[derive(Clone, Debug)]
 pub(super) struct Blocked {
     blocks: Vec<(Vec<f64>, Vec<f64>)>,
@@ -66,7 +67,7 @@ impl Blocked {
         (2.0 / choices).min(1.0)
     }
 
-    /// Differences of every value of the second group from every one of the first in the same block, ascending.
+    /// Differences between every value of the second group and every value of the first in the same block, ascending.
     pub(super) fn differences(&self) -> Vec<f64> {
         let mut all: Vec<f64> = self
             .blocks
@@ -116,7 +117,7 @@ impl Blocked {
     }
 }
 
-/// Values that differ by rounding errors alone become equal.
+/// Makes values equal that differ only by rounding errors.
 fn to_grid(value: f64) -> f64 {
     (value * 1e9).round() / 1e9 + 0.0
 }

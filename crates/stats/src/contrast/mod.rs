@@ -1,8 +1,8 @@
-//! One statistic of two groups of repeats: what the difference is, how sure it is, and what may be said of it.
+//! One statistic of two groups of repeats: the difference, how certain it is, and what may be claimed.
 //!
 //! In: one value per repeat and the block in which it ran. Out: an effect with its intervals, a p-value, and, with
-//! the p-values of the other contrasts of the plan, better, worse, equivalent or cannot tell. docs/METHODOLOGY.md derives the rules.
-//! Not known here: which groups are worth comparing, and what a value means.
+//! the p-values of the plan's other contrasts, better, worse, equivalent or cannot tell. docs/METHODOLOGY.md derives
+//! the rules. This module does not know which groups are worth comparing, or what a value means.
 
 mod adjust;
 mod blocks;
@@ -20,13 +20,13 @@ use whylate_core::result::Outcome;
 /// A claim of better or worse has at most this probability of being false.
 pub const SIGNIFICANCE: f64 = 0.05;
 
-/// Half the width of the interval in which a bound of an interval is searched, beyond the largest difference (log scale).
+/// How far beyond the largest difference a bound of an interval is searched (log scale).
 const BEYOND: f64 = 1.0;
 /// Halvings of the search for a bound: to 1e-6 of its range.
 const HALVINGS: u32 = 24;
 
-/// What the repeats of two groups show of the second against the first. Effects are differences on the scale of the values:
-/// logarithms of ratios where these are logarithms.
+/// What the repeats of two groups show about the second compared with the first. Effects are differences on the scale
+/// of the values: logarithms of ratios if the values are logarithms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Study {
     /// Two-sided p-value of no difference.
@@ -35,8 +35,8 @@ pub struct Study {
     pub smallest_p: f64,
     /// The median of all differences within blocks (Hodges and Lehmann 1963).
     pub effect: f64,
-    /// 95 % interval of the effect; an end that the repeats do not bound is absent. Equivalent means that all of it lies within
-    /// the margin: who sees it sees why.
+    /// 95 % interval of the effect; an end that the repeats do not bound is absent. Equivalent means that all of it
+    /// lies within the margin, so the interval itself shows why.
     pub interval_95: (Option<f64>, Option<f64>),
     pub repeats: usize,
 }
@@ -56,19 +56,18 @@ pub fn study(first: &[Observation], second: &[Observation]) -> Option<Study> {
 }
 
 impl Study {
-    /// What may be said with `adjusted_p` instead of the p-value, corrected for `contrasts` in all; an effect of at
-    /// most
-    /// `margin` (not negative, on the scale of the values) does not matter.
+    /// What may be claimed with `adjusted_p` instead of the p-value, corrected for `contrasts` in all. An effect of
+    /// at most `margin` (not negative, on the scale of the values) does not matter.
     pub fn outcome(&self, adjusted_p: f64, contrasts: usize, margin: f64) -> Outcome {
         let said = outcome(adjusted_p, self.effect, self.interval_95, margin);
         let can_show = self.smallest_p * contrasts as f64 <= SIGNIFICANCE;
         if said == Outcome::Equivalent && !can_show { Outcome::CannotTell } else { said }
     }
 
-    /// About how many repeats more would tell, if they are as these; `None` where nothing can be said.
+    /// About how many more repeats would decide, if they are like these; `None` if no estimate is possible.
     ///
-    /// The half-width of an interval falls with the root of the number of repeats. To tell, it has to be smaller than the
-    /// effect, or to fit between the effect and the margin.
+    /// The half-width of an interval falls with the root of the number of repeats. To decide, it has to be smaller
+    /// than the effect, or fit between the effect and the margin.
     pub fn more_repeats(&self, margin: f64) -> Option<u32> {
         let half = (self.interval_95.1? - self.interval_95.0?) / 2.0;
         let effect = self.effect.abs();
@@ -80,8 +79,8 @@ impl Study {
     }
 }
 
-/// What may be said of an effect with its p-value and interval, when at most `margin` of it (not negative) does not matter.
-/// An effect below 0 is for the better.
+/// What may be claimed about an effect with its p-value and interval, when at most `margin` of it (not negative) does
+/// not matter. An effect below 0 is an improvement.
 pub(crate) fn outcome(
     p_value: f64,
     effect: f64,
@@ -97,7 +96,7 @@ pub(crate) fn outcome(
     }
 }
 
-/// The differences that a test of size `tail` on each side does not refuse.
+/// The differences that a test of size `tail` on each side does not reject.
 fn interval(blocked: &Blocked, differences: &[f64], tail: f64) -> (Option<f64>, Option<f64>) {
     let (Some(least), Some(most)) = (differences.first(), differences.last()) else { return (None, None) };
     let (least, most) = (least - BEYOND, most + BEYOND);
@@ -106,7 +105,7 @@ fn interval(blocked: &Blocked, differences: &[f64], tail: f64) -> (Option<f64>, 
     (low, high)
 }
 
-/// Where between `outside` and `inside` the predicate begins to hold; `None` when it holds already at `outside`.
+/// Where the predicate begins to hold between `outside` and `inside`; `None` if it holds already at `outside`.
 pub(crate) fn bound(outside: f64, inside: f64, holds: impl Fn(f64) -> bool) -> Option<f64> {
     if holds(outside) {
         return None;

@@ -1,4 +1,4 @@
-//! What size of effect a plan can show, before it is measured.
+//! The size of effect that a plan can show, computed before it is measured.
 
 use super::{Observation, SIGNIFICANCE, blocks::Blocked, median};
 use crate::order::ROUNDS_PER_BLOCK;
@@ -6,18 +6,18 @@ use crate::random::SplitMix;
 
 /// Runs that are simulated for each size of effect.
 const RUNS: u64 = 100;
-/// Which part of them has to find it.
+/// The part of them that has to find it.
 const FOUND: u64 = 80;
 /// Steps of the search for the size.
 const STEPS: u32 = 7;
 /// The largest effect that is looked for, as a ratio.
 const LARGEST: f64 = 10.0;
 
-/// The ratio that 8 of 10 runs find, with that many repeats of each cell and contrasts that decide, where the values of
-/// repeats of one cell differ by `spread` (standard deviation of their logarithms). `None` where not even ten times is
-/// found.
+/// The ratio that 8 of 10 runs find, with that number of repeats of each cell and of contrasts that decide, if the
+/// values of repeats of one cell differ by `spread` (standard deviation of their logarithms). `None` if not even a
+/// factor of ten is found.
 ///
-/// Simulated with normal noise, always the same.
+/// Simulated with normal noise from a fixed seed.
 pub fn detectable(repeats: u32, contrasts: usize, spread: f64) -> Option<f64> {
     let is_found = |effect: f64| {
         let mut random = SplitMix(1);
@@ -60,13 +60,14 @@ mod tests {
     fn more_repeats_find_smaller_effects() {
         let found: Vec<f64> = [6, 8, 16, 32].map(|repeats| detectable(repeats, 1, 0.1).unwrap()).into();
         assert!(found.is_sorted_by(|a, b| a > b), "{found:?}");
-        // The t test with 8 values a side has 80 % power at 1.5 standard deviations; ranks within blocks need a little more.
+        // The t test with 8 values a side has 80 % power at 1.5 standard deviations; ranks within blocks need a
+        // little more.
         assert!((1.14..1.30).contains(&found[1]), "{found:?}");
     }
 
     #[test]
     fn too_few_repeats_find_nothing() {
-        // Two blocks of two rounds: 36 arrangements, of which no one is rare enough.
+        // Two blocks of two rounds have 36 arrangements, none of them rare enough.
         assert_eq!(detectable(4, 2, 0.1), None);
         assert_eq!(detectable(0, 1, 0.1), None);
     }

@@ -1,4 +1,4 @@
-//! Student's t distribution: how far one run may be from another, where few runs tell how much they differ.
+//! Student's t distribution: how far one run may be from another when few runs show how much they differ.
 
 use std::f64::consts::FRAC_PI_2;
 
@@ -6,7 +6,7 @@ const STEPS: u32 = 400;
 /// Halvings of the search for a quantile.
 const HALVINGS: u32 = 60;
 
-/// Two-sided p-value of `t` with that many degrees of freedom.
+/// Two-sided p-value of `t` with that number of degrees of freedom.
 ///
 /// With t = sqrt(n) tan(a) the density is that of cos(a)^(n - 1), so that no gamma function is needed.
 pub(crate) fn two_sided(t: f64, degrees: usize) -> f64 {
@@ -28,7 +28,7 @@ pub(crate) fn quantile(p: f64, degrees: usize) -> f64 {
     high
 }
 
-/// Of cos(a)^(n - 1) from `from` to a right angle, by Simpson's rule.
+/// The integral of cos(a)^(n - 1) from `from` to a right angle, by Simpson's rule.
 fn integral(from: f64, degrees: usize) -> f64 {
     let step = (FRAC_PI_2 - from) / f64::from(STEPS);
     let at = |index: u32| (from + step * f64::from(index)).cos().max(0.0).powi(degrees as i32 - 1);

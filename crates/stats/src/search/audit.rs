@@ -1,12 +1,14 @@
-//! Settings that are used already: each is left out once, beside all others, until it is known whether it helps, harms or
-//! makes no difference. At last all that do not help are left out together, since one may have stood for another.
+//! Audits settings that are already in use: each is left out once while all others stay, until it is known whether it
+//! helps, harms or makes no difference. At the end all settings that do not help are left out together, since one may
+//! replace another.
 
 use super::pairs::{Claim, ClaimEnd};
 use super::{Rules, Search, Work};
 use whylate_core::result::FixPhase;
 
 impl Search {
-    /// Looks at so many settings one after another; a claim about one is false with probability alpha at most.
+    /// Audits that number of settings one after another; a claim about one setting is false with probability alpha at
+    /// most.
     pub fn of_settings(rules: Rules, arms: usize) -> Self {
         let mut search = Self::of_whole(rules, 0);
         search.rules = rules;
@@ -16,7 +18,7 @@ impl Search {
         search
     }
 
-    /// A setting cannot be applied: the comparison under way begins again without it.
+    /// A setting cannot be applied: the current comparison starts again without it.
     pub fn drop_setting(&mut self, arm: usize, why: &str) {
         if let Work::Pairs(pairs) = &self.work
             && let Some(tested) = pairs.tested()
@@ -52,14 +54,14 @@ impl Search {
         }
     }
 
-    /// Begins to compare two sets, of which either may be better.
+    /// Starts to compare two sets, either of which may be better.
     fn either(&mut self, phase: FixPhase, control: Vec<usize>, candidate: Vec<usize>, tested: Option<usize>) {
         let needed = 2.0 / self.rules.alpha;
         let pairs = super::Pairs::new(phase, control, candidate, tested, needed, &mut self.random);
         self.work = Work::Pairs(pairs);
     }
 
-    /// Goes on after the comparison of one setting, or of all that are left out together.
+    /// Continues after the comparison of one setting, or of all that are left out together.
     pub(super) fn audited(&mut self, claim: Claim) {
         let (phase, end, kept) = (claim.phase, claim.end.clone(), claim.candidate.clone());
         self.claims.push(claim);

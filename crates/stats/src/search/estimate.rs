@@ -1,15 +1,15 @@
-//! How many repeats a search takes, told before it begins: the search itself, on a machine without noise.
+//! How many repeats a search takes, estimated before it begins: the search itself, on a machine without noise.
 
 use super::{Figure, Search};
 
 impl Search {
-    /// Repeats to the end where the values do not vary: with one arm that halves them, or with none that changes anything.
-    /// Values that vary make it longer where several arms look good, and shorter where none does.
+    /// Repeats to the end if the values do not vary: with one arm that halves them, or with none that changes
+    /// anything. If values vary, the search takes longer when several arms look good, and less when none does.
     pub fn repeats_left(&self, one_helps: bool) -> u32 {
         let mut search = self.clone();
         let good = self.ranked.first().or(self.base.first()).copied().filter(|_| one_helps);
         let (plain, helped) = (1.0, 0.5);
-        // What is small enough is so with the arm that helps.
+        // The limit that counts as small enough is met only with the arm that helps.
         search.rules.below = self.rules.below.map(|_| f64::midpoint(plain, helped));
         let mut repeats = 0;
         while let Some(trial) = search.next() {
@@ -44,10 +44,10 @@ mod tests {
         assert_eq!(Search::new(rules(0, Some(1e5)), 12).repeats_left(true), screened + proved);
         // Two arms answer the causes: two blocks of them.
         assert_eq!(Search::new(rules(2, Some(1e5)), 12).repeats_left(true), 2 * 2 + proved);
-        // What else helps is looked for, too: the six next ones, of which two are not confirmed.
+        // Other arms that help are sought too: the next six, two of which are not confirmed.
         let more = Search::new(rules(0, None), 12).repeats_left(true);
         assert!(more > screened + proved + 2 * 6 + 3 * 3, "{more}");
-        // Where none helps two are confirmed in vain, and none has more than 24 pairs.
+        // If none helps, two confirmations fail, and neither has more than 24 pairs.
         let none = Search::new(rules(0, None), 12).repeats_left(false);
         assert!(none > screened && none <= screened + 2 * 2 * 24, "{none}");
         assert_eq!(Search::new(rules(0, None), 0).repeats_left(false), 0);

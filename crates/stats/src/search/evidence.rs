@@ -1,8 +1,9 @@
-//! Evidence from pairs: how much was won, and an interval that holds whenever one stops looking.
+//! Evidence from pairs: how strong it is, and an interval that holds whenever measuring stops.
 
-/// The evidence that a side which won `won` of `pairs` wins more often than not: ∫₀¹ (1+λ)^won (1−λ)^lost dλ, the gain of
-/// a gambler who bets on it without knowing how much it wins. It is a martingale of mean 1 where each pair is won
-/// with probability one half, so that it ever reaches 1/α with probability α at most (Ville), whenever one looks.
+/// The evidence that a side which won `won` of `pairs` wins more often than not: ∫₀¹ (1+λ)^won (1−λ)^lost dλ, the
+/// gain of a gambler who bets on it without knowing how often it wins. It is a martingale of mean 1 if each pair is
+/// won with probability one half. It therefore ever reaches 1/α with probability α at most (Ville), however often it
+/// is examined.
 pub fn evidence(won: u32, pairs: u32) -> f64 {
     // By parts: ∫ (1+λ)^w (1−λ)^l = (l ∫ (1+λ)^(w+1) (1−λ)^(l−1) − 1) / (w + 1).
     let lost = pairs.saturating_sub(won);
@@ -14,8 +15,8 @@ pub fn evidence(won: u32, pairs: u32) -> f64 {
     value
 }
 
-/// The median of `values` with confidence 1 − `alpha`, whenever one stops collecting them: the medians that two-sided
-/// [`evidence`] does not contradict. An end is missing where so few values do not bound it.
+/// The median of `values` with confidence 1 − `alpha`, whenever collecting stops: the medians that two-sided
+/// [`evidence`] does not contradict. An end is absent if there are too few values to bound it.
 pub fn interval(values: &[f64], alpha: f64) -> (Option<f64>, Option<f64>) {
     let pairs = values.len() as u32;
     let both = |below: u32| f64::midpoint(evidence(below, pairs), evidence(pairs - below, pairs));

@@ -1,16 +1,18 @@
 //! Which of many treatments helps: a search that says what to measure next and takes one figure for each repeat.
 //!
-//! Two phases. *Screening* halves the arms in blocks, each block with every arm once in an order drawn at random; it claims
-//! nothing. Arms that answer a cause can be screened first, and the others only where those do not help. *Confirming* compares the best one with the control on fresh data: pairs in an order that a coin decides, until the
-//! [`evidence`] is enough, or cannot become so within [`PAIRS_MAX`] pairs. A proved arm becomes part of the control; the k-th
-//! claim needs 1/(α/2^k), so that all claims together are false with probability α at most. At last each part of the
-//! set is left out once, so that nothing useless stays. Settings that are used already are looked at in the same way.
+//! The search has two phases. *Screening* halves the arms in blocks; each block has every arm once in an order drawn
+//! at random. It claims nothing. Arms that answer a cause can be screened first, and the others only if those do not
+//! help. *Confirming* compares the best arm with the control on fresh data: pairs in an order that a coin decides,
+//! until the [`evidence`] is enough, or cannot become so within [`PAIRS_MAX`] pairs. A proved arm becomes part of the
+//! control. The k-th claim needs 1/(α/2^k), so that all claims together are false with probability α at most. At the
+//! end each part of the set is left out once, so that nothing useless stays. Settings that are already in use are
+//! examined in the same way.
 //!
-//! An arm that answers causes of the ledger has two routes to its proof: the goal's statistic, and the [removal](removal_evidence)
-//! of these causes. Each route has half of what its claim may spend.
+//! An arm that answers causes of the ledger can be proved in two ways: by the goal's statistic, and by the
+//! [removal](removal_evidence) of these causes. Each way has half of the error probability of the claim.
 //!
-//! Everything is drawn from the seed, so that the same figures make the same search: one that was killed goes on where its
-//! figures end. Not known here: what an arm is, and how a figure is measured.
+//! Everything is drawn from the seed, so the same figures make the same search: a killed search continues where its
+//! figures end. This module does not know what an arm is, or how a figure is measured.
 
 mod audit;
 mod estimate;
@@ -33,13 +35,13 @@ use whylate_core::result::FixPhase;
 
 /// Arms of a screening after the first.
 const AGAIN_MAX: usize = 6;
-/// Pairs for one setting at most: that there is no difference takes more of them than that there is one.
+/// The most pairs for one setting: it takes more of them to show no difference than to show one.
 const SETTING_PAIRS_MAX: u32 = 80;
-/// This many confirmations in a row that prove nothing end the search.
+/// The search ends after this number of confirmations in a row that prove nothing.
 const FUTILE_MAX: u32 = 2;
-/// Ways to a proof of an arm that answers causes.
+/// Number of ways to prove an arm that answers causes.
 const ROUTES: f64 = 2.0;
-/// Late time, in ns per s, that is as good as none where arms are ranked.
+/// Late time, in ns per s, that counts as none when arms are ranked.
 const LATE_FLOOR: f64 = 1e3;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,18 +52,19 @@ pub struct Rules {
     pub alpha: f64,
     /// What orders and coins are drawn from.
     pub seed: u64,
-    /// Values below it are small enough: nothing more is sought then.
+    /// Values below it are small enough: the search then stops.
     pub below: Option<f64>,
-    /// So many of the first arms are screened on their own, the others only where those do not help; 0 for all at once.
+    /// The number of first arms that are screened on their own, before the others if none of them helps; 0 to screen
+    /// all at once.
     pub first: usize,
 }
 
-/// More pairs are not measured for a claim of that phase.
+/// The most pairs that are measured for a claim of that phase.
 pub fn pairs_max(phase: FixPhase) -> u32 {
     if is_of_settings(phase) { SETTING_PAIRS_MAX } else { PAIRS_MAX }
 }
 
-/// Whether claims of that phase are about settings in force, each of which may also be of no use.
+/// Whether claims of that phase are about settings in use, each of which may also make no difference.
 fn is_of_settings(phase: FixPhase) -> bool {
     matches!(phase, FixPhase::Without | FixPhase::Reduce)
 }
@@ -76,7 +79,7 @@ pub struct Figure {
     pub rates: BTreeMap<String, f64>,
     /// Late time of each cause that an arm answers, in ns per measured second.
     pub causes: BTreeMap<String, f64>,
-    /// What is told of it and judges nothing: power.
+    /// Reported but not judged: power.
     pub costs: BTreeMap<String, f64>,
 }
 
@@ -94,13 +97,13 @@ pub struct Trial {
     pub arms: Vec<usize>,
     /// Block of the screening or pair of the claim, from 0.
     pub block: u32,
-    /// Repeats that this part of the search takes at most, and those of it that are done.
+    /// The most repeats of this part of the search, and the repeats that are done.
     pub part: (u32, u32),
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ArmState {
-    /// Its values in the screening beside nothing else.
+    /// Its values in the screening, with no other arm applied.
     pub screened: Vec<f64>,
     pub rounds: u32,
     pub failed: Option<String>,
@@ -138,12 +141,12 @@ pub struct Search {
 }
 
 impl Search {
-    /// A search among that number of arms, whose causes are not known.
+    /// A search among that number of arms whose causes are unknown.
     pub fn new(rules: Rules, arms: usize) -> Self {
         Self::by_cause(rules, vec![BTreeSet::new(); arms])
     }
 
-    /// A search among arms that answer these causes each.
+    /// A search among arms, each with the causes that it answers.
     pub fn by_cause(rules: Rules, removes: Vec<BTreeSet<String>>) -> Self {
         let arms = removes.len();
         let mut search = Self {
@@ -166,12 +169,12 @@ impl Search {
         search
     }
 
-    /// Whether so many arms together still help: one claim, which spends all of alpha.
+    /// Whether that number of arms together still helps: one claim, which spends all of alpha.
     pub fn of_whole(rules: Rules, arms: usize) -> Self {
         Self::of_whole_by_cause(rules, vec![BTreeSet::new(); arms])
     }
 
-    /// The same of arms that answer these causes each.
+    /// The same for arms that each answer these causes.
     pub fn of_whole_by_cause(rules: Rules, removes: Vec<BTreeSet<String>>) -> Self {
         let arms = removes.len();
         let mut search = Self::new(Rules { alpha: 2.0 * rules.alpha, ..rules }, 0);
@@ -193,7 +196,7 @@ impl Search {
         }
     }
 
-    /// Takes what the trial of [`Self::next`] showed.
+    /// Takes the figure of the trial of [`Self::next`].
     pub fn take(&mut self, figure: &Figure) {
         match &mut self.work {
             Work::Screen(screen) => {
@@ -227,7 +230,7 @@ impl Search {
                 if pairs.fail(&mut self.random) {
                     return;
                 }
-                // Of settings it is not known which one is to blame.
+                // With settings it is not known which one is to blame.
                 if let Some(arm) = pairs.tested().filter(|_| !pairs.is_of_settings()) {
                     self.give_up(arm, why);
                 }
@@ -237,7 +240,7 @@ impl Search {
         }
     }
 
-    /// Ends the search as it is: what is not proved yet stays so.
+    /// Ends the search now: what is not proved yet stays unproved.
     pub fn stop(&mut self) {
         if let Work::Pairs(pairs) = std::mem::replace(&mut self.work, Work::Done) {
             self.claims.push(pairs.claim(ClaimEnd::Open));
@@ -258,7 +261,7 @@ impl Search {
         &self.rules
     }
 
-    /// The claims, those under way included.
+    /// The claims, including the current one.
     pub fn claims(&self) -> Vec<Claim> {
         let open = match &self.work {
             Work::Pairs(pairs) => Some(pairs.claim(ClaimEnd::Open)),
@@ -267,7 +270,7 @@ impl Search {
         self.claims.iter().cloned().chain(open).collect()
     }
 
-    /// The least pairs that a new comparison needs: if the candidate wins every one.
+    /// The fewest pairs that a new comparison needs: if the candidate wins every one.
     pub fn pairs_at_least(&self) -> u32 {
         let Work::Pairs(pairs) = &self.work else { return 0 };
         let claim = pairs.claim(ClaimEnd::Open);
@@ -283,7 +286,7 @@ impl Search {
         self.ranked.retain(|other| *other != arm);
     }
 
-    /// Begins a screening of the best so many arms.
+    /// Starts a screening of that number of the best arms.
     fn screen(&mut self, arms: usize) {
         let chosen: Vec<usize> = self.ranked.iter().copied().take(arms).collect();
         match chosen.as_slice() {
@@ -311,7 +314,7 @@ impl Search {
         self.confirm();
     }
 
-    /// Goes on with the arms that no screening has had, where there are such.
+    /// Continues with the arms that no screening has had, if there are any.
     fn screen_held_back(&mut self) {
         let held_back = std::mem::take(&mut self.held_back);
         if held_back == 0 {
@@ -335,7 +338,7 @@ impl Search {
     }
 
     fn claim(&mut self, phase: FixPhase, control: Vec<usize>, candidate: Vec<usize>, tested: Option<usize>) {
-        // Leaving a part out takes a claim back at most: it spends nothing.
+        // Leaving a part out can only withdraw a claim, so it spends nothing.
         let spent = if phase == FixPhase::LeaveOut {
             self.rules.alpha
         } else {
@@ -348,7 +351,7 @@ impl Search {
         self.work = Work::Pairs(pairs.with_causes(causes));
     }
 
-    /// Arms whose causes are all removed already have nothing left to do.
+    /// Leaves out arms whose causes are all removed already.
     fn leave_what_is_gone(&mut self) {
         let is_removal = |it: &&Claim| {
             it.end == ClaimEnd::Proved && it.removal().last().is_some_and(|evidence| *evidence >= it.needed)
@@ -378,7 +381,7 @@ impl Search {
         match phase {
             FixPhase::Confirm | FixPhase::Screen if is_proved => {
                 self.base.extend(pairs.tested());
-                // What is still held back answers no cause: it takes its place behind those that were screened.
+                // Arms that are still held back answer no cause: they come after those that were screened.
                 (self.futile, self.held_back) = (0, 0);
                 self.leave_what_is_gone();
                 if is_enough { self.examine() } else { self.screen(AGAIN_MAX) }
@@ -410,8 +413,8 @@ impl Search {
         proofs.filter_map(|claim| claim.tested).collect()
     }
 
-    /// Leaves out the next part of the set. The last one was proved against the others; a set from which something was
-    /// taken is compared with nothing at all, unless a proof of exactly it is there.
+    /// Leaves out the next part of the set. The last part was proved against the others. A set that lost a part is
+    /// compared with no treatment at all, unless exactly that set was proved.
     fn examine(&mut self) {
         let whole = self.proved();
         let last = whole.last().copied();

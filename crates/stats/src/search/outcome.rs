@@ -17,13 +17,13 @@ use whylate_core::result::{
 const GUARDED: [Statistic; 4] = [Statistic::Median, Statistic::P99, Statistic::P999, Statistic::Max];
 const SHOWN: f64 = 0.05;
 
-/// What one repeat of a cell shows of the goal; `None` without such a statistic.
+/// The goal's value in one repeat of a cell; `None` without such a statistic.
 pub fn figure_of(cell: &CellResult, repeat: u32, goal: &FixGoal) -> Option<Figure> {
     figure(&alone(cell, repeat), goal)
 }
 
-/// The same with the gaps that the scheduler makes on purpose: they are no latency of the machine, and left out where cells are compared, but
-/// the task feels them, and a treatment may end them.
+/// The same including the gaps that the scheduler makes on purpose. They are no latency of the machine and are left
+/// out when cells are compared, but the task feels them, and a treatment may end them.
 pub fn felt_figure_of(cell: &CellResult, repeat: u32, goal: &FixGoal) -> Option<Figure> {
     let mut alone = alone(cell, repeat);
     alone.repeats.iter_mut().flat_map(|it| &mut it.probes).for_each(|probe| probe.throttled = None);
@@ -53,16 +53,16 @@ fn figure(alone: &CellResult, goal: &FixGoal) -> Option<Figure> {
     figure.value.is_finite().then_some(figure)
 }
 
-/// The late time of one repeat by cause, of the series of the goal.
+/// The late time of one repeat by cause, for the goal's series.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LateTimes {
     /// In ns per measured second, of each row of the ledger.
     pub causes: BTreeMap<String, f64>,
-    /// Everything that the hypervisor or the firmware did not take.
+    /// All late time that neither the hypervisor nor the firmware took.
     pub own: f64,
 }
 
-/// The late time of one repeat; `None` where nothing was measured.
+/// The late time of one repeat; `None` if nothing was measured.
 pub fn late_times(cell: &CellResult, repeat: u32, goal: &FixGoal) -> Option<LateTimes> {
     let goal = SeriesStatistic { series: goal.series.clone()?, statistic: goal.statistic };
     let repeat = cell.repeats.iter().find(|it| it.repeat == repeat)?;
@@ -85,7 +85,7 @@ pub fn is_outside(row: &LedgerRow) -> bool {
 /// The search as its steps left it.
 ///
 /// # Errors
-/// [`StatsError::OtherSearch`] when a step is not what these rules ask for.
+/// [`StatsError::OtherSearch`] when a step does not follow from these rules.
 pub fn replay(registration: &FixRegistration, steps: &[FixStep]) -> Result<Search, StatsError> {
     let rules = Rules {
         margin: registration.margin.0,
@@ -118,7 +118,7 @@ pub fn replay(registration: &FixRegistration, steps: &[FixStep]) -> Result<Searc
 
 /// Tells a search that the trial of [`Search::next`] could not be measured.
 pub fn failed(search: &mut Search, registration: &FixRegistration, why: &str) {
-    // What cannot be applied stands first: `sysctl-3: cannot set …`.
+    // The message begins with what cannot be applied: `sysctl-3: cannot set …`.
     let is_to_blame =
         |arm: &usize| why.split(": ").any(|part| part == registration.arms[*arm].treatment.name);
     let arms = search.next().map(|trial| trial.arms).unwrap_or_default();
@@ -132,7 +132,7 @@ fn names(registration: &FixRegistration, arms: &[usize]) -> Vec<String> {
     arms.iter().filter_map(|arm| Some(registration.arms.get(*arm)?.treatment.name.clone())).collect()
 }
 
-/// What a search shows. `state` is that of its run; one that has ended shows what is proved until then.
+/// The result of a search. `state` is that of its run; a search that has ended shows what it proved until then.
 pub fn answer(
     registration: &FixRegistration,
     steps: &[FixStep],
@@ -147,7 +147,7 @@ pub fn answer(
     let mut recommended = names(registration, search.base());
     let results = results(&search, registration, &claims, &recommended);
     if registration.mode == FixMode::Audit {
-        // That a setting is used already is no reason to install it.
+        // That a setting is in use already is no reason to install it.
         let helps = |it: &&FixArmResult| it.outcome == FixOutcome::Helps;
         recommended = results.iter().filter(helps).map(|it| it.id.clone()).collect();
     }
@@ -174,7 +174,7 @@ pub fn answer(
     Ok(result)
 }
 
-/// The newest claim about what is recommended.
+/// The newest claim about the recommended set.
 fn whole(result: &FixResult) -> Option<&FixClaim> {
     let is_its = |claim: &&FixClaim| claim.candidate == result.recommended && !claim.candidate.is_empty();
     result.claims.iter().rev().find(is_its)
@@ -185,8 +185,8 @@ fn reached(result: &FixResult) -> Option<bool> {
     Some(whole(result)?.pairs.iter().all(|[_, with]| *with < below))
 }
 
-/// `lowers timer p99 by 23 %`, or what is removed and what the statistic is: `removes thread: thief (3.1 ms per s → 0 in 7 of 7 pairs);
-/// timer p99 0.93 × (0.71 to 1.20): cannot tell yet`.
+/// `lowers timer p99 by 23 %`, or what is removed and the statistic: `removes thread: thief (3.1 ms per s → 0 in 7 of
+/// 7 pairs); timer p99 0.93 × (0.71 to 1.20): cannot tell yet`.
 fn effect(claim: &FixClaim, goal: &FixGoal, margin: f64, still: &str) -> String {
     let by = claim.ratio.map_or(0.0, |ratio| (1.0 - ratio) * 100.0);
     let lowers = || format!("{still}lowers {goal} by {by:.0} %");
@@ -274,14 +274,14 @@ fn sentence(result: &FixResult, is_over: bool) -> (FixAnswer, String) {
     }
 }
 
-/// How many settings do what, and whether those that do not help can go together.
+/// How many settings have which effect, and whether those that do not help can be removed together.
 fn audited(result: &FixResult) -> String {
     let goal = &result.registration.goal;
     let count = |outcome| result.results.iter().filter(|it| it.outcome == outcome).count();
     let [helps, same, harms] = [FixOutcome::Helps, FixOutcome::Equivalent, FixOutcome::Harms].map(count);
     let all = result.results.len();
     let text = format!(
-        "of {all} settings {helps} lower {goal}, {same} make no difference of more than {}, {harms} raise it; for {} it cannot be told",
+        "{all} settings: {helps} lower {goal}, {same} make no difference of more than {}, {harms} raise it; cannot tell for {}",
         result.registration.margin,
         all - helps - same - harms
     );
@@ -291,13 +291,13 @@ fn audited(result: &FixResult) -> String {
         Some(FixOutcome::Harms) => {
             "; without all that do not help it is higher: some of them replace each other, so remove them one at a time"
         }
-        Some(_) => "; whether all that do not help can go together cannot be told",
+        Some(_) => "; cannot tell whether all that do not help can be removed together",
         None => "",
     };
     text + together
 }
 
-/// What to say of an earlier proof that was not found again: that it is not there, or that too little was measured.
+/// How to report an earlier proof that was not reproduced: the effect is absent, or too little was measured.
 fn verified(result: &FixResult, is_over: bool) -> (FixAnswer, String) {
     let names: Vec<&str> = result.registration.arms.iter().map(|it| it.treatment.name.as_str()).collect();
     let (names, goal) = (names.join(" + "), &result.registration.goal);
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arm_that_removes_its_cause_is_proved_and_the_goal_is_told_as_it_is() {
+    fn an_arm_that_removes_its_cause_is_proved_and_the_goal_is_shown_unchanged() {
         let late = |is_treated: bool| if is_treated { 0.0 } else { 3e6 };
         let found = answered("timer max", FixMode::Search, |is_treated, nth| (noise(nth), late(is_treated)));
         let claim = &found.claims[0];
@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_reached_by_what_was_measured_alone() {
+    fn only_measured_values_reach_a_limit() {
         let late = |is_treated: bool| if is_treated { 0.0 } else { 3e6 };
         let found =
             answered("timer max < 100us", FixMode::Search, |is_treated, nth| (noise(nth), late(is_treated)));

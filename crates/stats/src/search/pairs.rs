@@ -1,4 +1,5 @@
-//! Pairs of a control and a candidate, until it is known whether the candidate is better by more than the margin.
+//! Pairs of a control and a candidate, measured until it is known whether the candidate is better by more than the
+//! margin.
 
 use super::removal::best_evidence;
 use super::{Figure, Trial, evidence, interval, pairs_max, removal_evidence};
@@ -7,13 +8,13 @@ use crate::random::SplitMix;
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::result::FixPhase;
 
-/// More pairs are not measured for one claim.
+/// The most pairs that are measured for one claim.
 pub const PAIRS_MAX: u32 = 24;
 /// At most this many repeats of one claim may fail.
 const FAILED_MAX: u32 = 2;
-/// Evidence from which on another statistic is said to be worse.
+/// Evidence from which another statistic counts as worse.
 const WORSE: f64 = 10.0;
-/// A load that does less than this part of what it did disturbs less: then better latencies prove nothing.
+/// A load that does less than this part of its former rate disturbs less: better latencies then prove nothing.
 const RATE_KEPT_MIN: f64 = 0.9;
 
 /// The logarithm of a value that may be 0: a count of misses.
@@ -25,13 +26,13 @@ pub(super) fn logarithm(value: f64) -> f64 {
 pub enum ClaimEnd {
     /// The candidate is better by more than the margin.
     Proved,
-    /// It is better, and something else is worse.
+    /// It is better, but something else is worse.
     Refused(String),
-    /// The candidate is worse by more than the margin; looked for where either side may be better.
+    /// The candidate is worse by more than the margin; tested only if either side may be better.
     Worse,
-    /// No side is better by more than the margin; looked for where either may be.
+    /// Neither side is better by more than the margin; tested only if either side may be better.
     Equal,
-    /// It cannot be proved any more.
+    /// A proof is no longer possible.
     Futile,
     /// The search ended before.
     Open,
@@ -43,11 +44,11 @@ pub struct Claim {
     pub phase: FixPhase,
     pub control: Vec<usize>,
     pub candidate: Vec<usize>,
-    /// The arm in which they differ; `None` where it is more than one.
+    /// The arm in which they differ; `None` if it is more than one.
     pub tested: Option<usize>,
-    /// Evidence of each route that is a proof.
+    /// The evidence that each way to a proof needs.
     pub needed: f64,
-    /// The causes that the difference of the sets answers; without any there is one route.
+    /// The causes that the difference of the sets answers; without any there is only one way to a proof.
     pub causes: BTreeSet<String>,
     pub pairs: Vec<[Figure; 2]>,
     pub end: ClaimEnd,
@@ -89,7 +90,7 @@ impl Claim {
         self.ratios(|figure| &figure.others)
     }
 
-    /// The same of what it costs.
+    /// The same for its costs.
     pub fn costs(&self) -> Vec<(&str, Vec<f64>)> {
         self.ratios(|figure| &figure.costs)
     }
@@ -104,7 +105,7 @@ impl Claim {
         complete.map(|name| (name, ratios(name))).collect()
     }
 
-    /// What each load does with the candidate, as a part of what it does without.
+    /// The rate of each load with the candidate, as a part of its rate without.
     pub fn rates(&self) -> Vec<(&str, f64)> {
         let Some([first, _]) = self.pairs.first() else { return Vec::new() };
         let sum = |side: usize, name: &str| -> f64 {
@@ -114,12 +115,12 @@ impl Claim {
         first.rates.keys().filter_map(|name| Some((name.as_str(), rate(name)?))).collect()
     }
 
-    /// What speaks against the candidate though it is better.
+    /// What is worse with the candidate although it is better.
     fn worse(&self, margin: f64) -> Option<String> {
         if let Some((name, rate)) = self.rates().into_iter().find(|(_, rate)| *rate < RATE_KEPT_MIN) {
             return Some(format!("load {name} does {:.0} % less with it", (1.0 - rate) * 100.0));
         }
-        // What removes its cause may raise the goal all the same.
+        // An arm that removes its cause may still raise the goal.
         let goal = ("the goal", self.effects());
         std::iter::once(goal).chain(self.others()).find_map(|(name, mut effects)| {
             let lost = effects.iter().filter(|effect| **effect > margin.ln_1p()).count() as u32;
@@ -155,7 +156,7 @@ impl Pairs {
         Self { claim, is_reversed: coin(random), first: None, failed: 0 }
     }
 
-    /// With a second route to the proof.
+    /// Adds the second way to a proof.
     pub(super) fn with_causes(mut self, causes: BTreeSet<String>) -> Self {
         self.claim.causes = causes;
         self
@@ -196,7 +197,7 @@ impl Pairs {
         self.is_reversed = coin(random);
     }
 
-    /// Gives the pair up and begins it again; `false` when that was too often.
+    /// Gives the pair up and starts it again; `false` when that happened too often.
     pub(super) fn fail(&mut self, random: &mut SplitMix) -> bool {
         (self.first, self.is_reversed, self.failed) = (None, coin(random), self.failed + 1);
         self.failed <= FAILED_MAX
@@ -215,7 +216,7 @@ impl Pairs {
         }
         let removed = self.claim.removal().last().copied();
         if evidence(won, pairs).max(removed.unwrap_or(0.0)) >= self.claim.needed {
-            // A part that is needed is not refused for what the whole costs.
+            // A needed part is not refused for costs of the whole set.
             let is_needed = self.claim.phase == FixPhase::LeaveOut;
             let worse = self.claim.worse(margin).filter(|_| !is_needed);
             return Some(worse.map_or(ClaimEnd::Proved, ClaimEnd::Refused));
@@ -227,7 +228,7 @@ impl Pairs {
         (best < self.claim.needed || pairs >= PAIRS_MAX).then_some(ClaimEnd::Futile)
     }
 
-    /// How a comparison ends in which either side may be better.
+    /// How a comparison ends if either side may be better.
     fn end_of_either(&self, effects: &[f64], won: u32, margin: f64) -> Option<ClaimEnd> {
         let (pairs, needed) = (effects.len() as u32, self.claim.needed);
         let lost = effects.iter().filter(|effect| **effect > margin.ln_1p()).count() as u32;

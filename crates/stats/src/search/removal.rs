@@ -1,14 +1,15 @@
-//! The second route to a proof: that an arm removes the late time of the causes that it answers. The maximum and p99 contain
-//! everything, the host's stalls too; one cause is hardly ever noisy.
+//! The second way to a proof: an arm removes the late time of the causes that it answers. The maximum and p99 contain
+//! everything, including stalls by the host; a single cause is hardly ever noisy.
 
-/// A pair is won where less than this part of the late time is left.
+/// A pair is won if less than this part of the late time is left.
 const LEFT_MAX: f64 = 0.5;
-/// The part of the stake that each pair is bet with. What is removed wins nearly all pairs, and a large bet proves it soon.
+/// The part of the stake that is bet on each pair. An arm that removes its cause wins nearly all pairs, and a large
+/// bet proves it soon.
 const BET: f64 = 0.9;
 
-/// The evidence after each pair (control, candidate) of rates that the candidate removes most of it. Without an effect a pair is
-/// won with probability one half at most, since a coin decided the order, so that it ever reaches 1/α with probability α at most.
-/// A pair in which neither side has any tells nothing and changes nothing.
+/// The evidence after each pair (control, candidate) of rates that the candidate removes most of the late time.
+/// Without an effect a pair is won with probability one half at most, since a coin decided the order. The evidence
+/// therefore ever reaches 1/α with probability α at most. A pair in which neither side has late time changes nothing.
 pub fn removal_evidence(pairs: &[[f64; 2]]) -> Vec<f64> {
     let mut evidence = 1.0;
     let mut after = |&[control, candidate]: &[f64; 2]| {
@@ -22,7 +23,7 @@ pub fn removal_evidence(pairs: &[[f64; 2]]) -> Vec<f64> {
     pairs.iter().map(&mut after).collect()
 }
 
-/// Pairs that are won, and those that tell something.
+/// Pairs that are won, and pairs that count.
 pub fn removed_in(pairs: &[[f64; 2]]) -> (u32, u32) {
     let count = |is: &dyn Fn(&&[f64; 2]) -> bool| pairs.iter().filter(is).count() as u32;
     let tells = |pair: &&[f64; 2]| pair.iter().any(|rate| *rate > 0.0);

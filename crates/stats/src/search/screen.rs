@@ -1,4 +1,4 @@
-//! Successive halving: every arm once in each block, the better half goes on.
+//! Successive halving: every arm runs once in each block, and the better half goes on.
 
 use super::Trial;
 use crate::random::SplitMix;
@@ -7,29 +7,30 @@ use whylate_core::result::FixPhase;
 
 /// Blocks of the rounds; further rounds have as many as the last.
 const BLOCKS: [u32; 3] = [2, 3, 4];
-/// Of so many arms of a screening the best one alone goes on; of those that answer a cause, which are likely to help, of more.
+/// With at most this number of arms in a screening only the best one goes on; among arms that answer a cause, which
+/// are likely to help, the number is larger.
 const LAST: usize = 3;
 const LAST_OF_CAUSES: usize = 6;
-/// The worst of the arms that answer a cause is so many times the best, and one block is enough.
+/// If the worst of the arms that answer a cause has this multiple of the best one's value, one block is enough.
 const CLEAR_FACTOR: f64 = 5.0;
 
 #[derive(Clone, Debug)]
 pub(super) struct Screen {
     arms: Vec<usize>,
-    /// Those that were left behind, the best first, with the rounds that each survived.
+    /// The arms that were left behind, best first, with the rounds that each survived.
     behind: Vec<(usize, u32)>,
     round: u32,
-    /// Blocks of this round that are done, and of all.
+    /// Blocks of this round: done, and all.
     block: u32,
     blocks: u32,
-    /// What is still to be measured of this block, the next one last.
+    /// What is still to be measured in this block, the next one last.
     order: Vec<usize>,
     /// Sum of the logarithms of each arm's values: all that are left were in the same blocks.
     sums: BTreeMap<usize, f64>,
     done: u32,
     /// Whether all of them answer a cause.
     is_of_causes: bool,
-    /// The causes by whose late time arms are ranked; `None` where it is the goal's statistic.
+    /// The causes by whose late time arms are ranked; `None` to rank by the goal's statistic.
     causes: Option<BTreeSet<String>>,
     is_over: bool,
 }
@@ -63,7 +64,7 @@ impl Screen {
         self.causes.as_ref()
     }
 
-    /// From this many arms down only the best one goes on.
+    /// With this number of arms or fewer only the best one goes on.
     fn last(&self) -> usize {
         if self.is_of_causes { LAST_OF_CAUSES } else { LAST }
     }
@@ -96,7 +97,7 @@ impl Screen {
         left
     }
 
-    /// Takes the value of the current arm, which it returns.
+    /// Takes the value of the current arm and returns that arm.
     pub(super) fn take(&mut self, value: f64, random: &mut SplitMix) -> usize {
         let arm = self.order.pop().unwrap_or_default();
         *self.sums.entry(arm).or_default() += super::pairs::logarithm(value);
@@ -105,7 +106,7 @@ impl Screen {
         arm
     }
 
-    /// Goes on without the current arm, which it returns.
+    /// Continues without the current arm and returns that arm.
     pub(super) fn drop_current(&mut self, random: &mut SplitMix) -> usize {
         let arm = self.order.pop().unwrap_or_default();
         self.arms.retain(|other| *other != arm);
@@ -131,8 +132,8 @@ impl Screen {
         }
     }
 
-    /// Whether one block of arms that answer a cause tells enough: the best is so far below the worst that a second one would hardly
-    /// choose another arm. A wrong choice claims nothing, and costs a few pairs.
+    /// Whether one block of arms that answer a cause is enough: the best is so far below the worst that a second
+    /// block would hardly choose another arm. A wrong choice claims nothing and costs a few pairs.
     fn is_clear(&self) -> bool {
         let sums = || self.arms.iter().filter_map(|arm| self.sums.get(arm).copied());
         let (least, most) = (sums().fold(f64::INFINITY, f64::min), sums().fold(f64::NEG_INFINITY, f64::max));

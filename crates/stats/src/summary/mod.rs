@@ -1,7 +1,7 @@
 //! From stored intervals and spike records to the figures of one probe on one CPU.
 //!
-//! The one path for `measure`, for `run` and for reports of runs that were killed. Intervals are added one by one
-//! and forgotten: memory depends on neither the length of the run nor the number of samples.
+//! `measure`, `run` and reports of killed runs all use this path. Intervals are added one by one and not kept: memory
+//! depends neither on the length of the run nor on the number of samples.
 
 mod spikes;
 mod timeline;
@@ -25,19 +25,19 @@ pub const SPIKES_KEPT: usize = 32;
 /// How many timeline points are kept at most unless asked otherwise.
 pub const TIMELINE_POINTS_MAX: usize = 2000;
 
-/// What the samples of a series on a CPU are, and what of the plan is needed to read them.
+/// What the samples of a series on a CPU mean, and the facts of the plan that are needed to read them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SampleShape {
-    /// What is true of all samples of the series.
+    /// Facts about all samples of the series.
     pub facts: ProbeFacts,
-    /// The period; `None` where there is none or where it is not known: nothing is corrected then.
+    /// The period; `None` if there is none or it is unknown: nothing is corrected then.
     pub period: Option<Nanos>,
     /// The part of the time in which gaps are looked for, in (0, 1].
     pub watched_share: f64,
 }
 
 impl SampleShape {
-    /// Without a period, looking all the time.
+    /// Without a period; watches all the time.
     pub fn of(facts: ProbeFacts) -> Self {
         Self { facts, period: None, watched_share: 1.0 }
     }
@@ -78,7 +78,7 @@ impl Summary {
         }
     }
 
-    /// Of the series of that name (`roundtrip/futex`); a part (`roundtrip/futex/there`) is one too.
+    /// Names the series that it summarises (`roundtrip/futex`); a part (`roundtrip/futex/there`) counts as one too.
     #[must_use]
     pub fn of_series(mut self, name: SeriesName<'_>) -> Self {
         self.name = name.to_string();
@@ -99,7 +99,8 @@ impl Summary {
         self
     }
 
-    /// Knows what the hypervisor and the firmware took of its samples; `None` where that was not looked for in all of them.
+    /// Sets what the hypervisor and the firmware took of its samples; `None` if that was not recorded for all of
+    /// them.
     #[must_use]
     pub fn with_own(mut self, own: Option<Vec<OwnRecord>>) -> Self {
         self.own = own;
@@ -134,7 +135,7 @@ impl Summary {
         Ok(())
     }
 
-    /// Sum of the lengths of all intervals added so far.
+    /// Total length of all intervals added so far.
     pub fn measured(&self) -> Nanos {
         Nanos(self.measured_ns)
     }
@@ -206,8 +207,7 @@ fn cycles(counter_hz: u64, figures: &Quantiles) -> CycleFigures {
     }
 }
 
-/// Puts parts (`roundtrip/futex/there`) into the series that they are parts of, which come before them; the rest stays
-/// as it is.
+/// Puts parts (`roundtrip/futex/there`) into their series, which come before them; the rest stays unchanged.
 pub fn join_parts(results: impl IntoIterator<Item = (String, CpuResult)>) -> Vec<CpuResult> {
     let mut joined: Vec<CpuResult> = Vec::new();
     for (name, result) in results {
@@ -217,7 +217,7 @@ pub fn join_parts(results: impl IntoIterator<Item = (String, CpuResult)>) -> Vec
             continue;
         };
         let whole = |of: &&mut CpuResult| of.cpu == result.cpu && of.series.as_deref() == name.series;
-        // A part is left out without its whole, or without samples.
+        // A part without its series, or without samples, is left out.
         if let (Some(whole), true) = (joined.iter_mut().find(whole), result.samples > 0) {
             let CpuResult { samples, quantiles, histogram, .. } = result;
             whole.parts.push(PartResult { part: part.to_owned(), samples, quantiles, histogram });
@@ -226,7 +226,7 @@ pub fn join_parts(results: impl IntoIterator<Item = (String, CpuResult)>) -> Vec
     joined
 }
 
-/// What a repeat keeps of one CPU: the figures that cells are compared by. Samples above `spike` count as spikes.
+/// The figures of one CPU that a repeat keeps, by which cells are compared. Samples above `spike` count as spikes.
 pub fn repeat_probe(name: SeriesName<'_>, result: &CpuResult, spike: Nanos) -> RepeatProbe {
     // An activation of a watched task is late above its deadline.
     let is_latency =

@@ -7,14 +7,14 @@ use whylate_core::CpuId;
 use whylate_core::record::SpikeRecord;
 use whylate_core::result::Spike;
 
-/// A spike in the order of size, ties by time (the earlier is the larger one).
+/// A spike in the order of size; of two equal ones the earlier counts as larger.
 type Ordered = (u64, Reverse<u64>, u64, u32, Option<u32>);
 
 /// Keeps the largest spikes.
 #[derive(Clone, Debug)]
 pub(super) struct SpikeKeeper {
     kept: Largest<Ordered>,
-    /// The largest one, kept even when no spikes are wanted: it tells when the maximum was.
+    /// The largest one, kept even if no spikes are wanted: it has the moment of the maximum.
     largest: Option<Ordered>,
 }
 
@@ -29,7 +29,7 @@ impl SpikeKeeper {
         self.kept.offer(ordered);
     }
 
-    /// When the largest spike ended, if it is of that size.
+    /// When the largest spike ended, if it has this size.
     pub(super) fn moment_of(&self, latency_ns: u64) -> Option<u64> {
         self.largest.filter(|largest| largest.0 == latency_ns).map(|largest| largest.1.0)
     }
@@ -55,7 +55,7 @@ pub fn largest_spikes(spikes: impl IntoIterator<Item = Spike>, kept_max: usize) 
     spikes
 }
 
-/// Leaves the `kept_max` entries that come first in an order in which no two are equal, as that of [`largest_spikes`].
+/// Keeps the `kept_max` entries that come first in an order without ties, such as that of [`largest_spikes`].
 pub fn keep_first<K: Ord, V, O: Ord>(
     entries: &mut BTreeMap<K, V>,
     kept_max: usize,

@@ -1,8 +1,8 @@
 //! The values of a probe over time, in a bounded number of points.
 //!
-//! When there are too many points, neighbours are joined two by two, and later intervals are joined to points of
-//! the same length at once. The largest value of a point stays exact; its median becomes the mean of the joined
-//! medians, weighted by samples: it lies between them, as the true one does, and is meant for drawing only.
+//! When there are too many points, neighbours are joined two by two, and later intervals are joined at once to points
+//! of the same length. The largest value of a point stays exact. Its median becomes the mean of the joined medians,
+//! weighted by samples: like the true median it lies between them, and it is meant only for drawing.
 
 use crate::Histogram;
 use whylate_core::record::Interval;
@@ -42,7 +42,7 @@ impl Timeline {
         self.points.into_iter().map(|(point, _)| point).collect()
     }
 
-    /// Joins the point to the last one when that has room and belongs to the same repeat.
+    /// Joins the point to the last one if that has room and belongs to the same repeat.
     fn append(&mut self, (point, intervals): (TimelinePoint, usize)) {
         match self.points.last_mut() {
             Some((last, held)) if last.repeat == point.repeat && *held + intervals <= self.intervals_max => {

@@ -1,17 +1,17 @@
-//! A machine that only simulates: for tests of searches, and for what compares searches.
+//! A simulated machine, for tests of searches and for comparisons of searches.
 
 use std::collections::BTreeMap;
 use whylate_stats::random::SplitMix;
 use whylate_stats::search::Figure;
 
-/// A machine whose values depend on those before: a first-order autoregression of their logarithms.
+/// A machine whose values depend on the values before: a first-order autoregression of their logarithms.
 pub(crate) struct Machine {
     random: SplitMix,
     state: f64,
     spread: f64,
-    /// Logarithms of what the arms do, alone.
+    /// Logarithms of the effect of each arm alone.
     pub(crate) effects: Vec<f64>,
-    /// Repeats until now.
+    /// Repeats so far.
     pub(crate) measured: u32,
 }
 
