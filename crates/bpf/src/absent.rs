@@ -1,5 +1,4 @@
-//! What stands for the loader in a build without the feature `bpf`: no object can be loaded, so nothing that is made of
-//! one exists.
+//! Replaces the loader in a build without the feature `bpf`: no object can be loaded, and nothing made from one exists.
 
 use crate::error::BpfError;
 use crate::events::{Event, Sizes};

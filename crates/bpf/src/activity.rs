@@ -1,4 +1,4 @@
-//! What the records of the rings tell, in the explainer's words.
+//! Converts records of the rings to the explainer's types.
 
 use crate::causes::Causes;
 use crate::layout::tasks::Waker as RawWaker;
@@ -68,7 +68,7 @@ fn sender(cpu: u16, pid: u32, process: u32, command: &Command) -> Sender {
     Sender { cpu: CpuId(cpu.into()), pid, process, command: thread(pid, 0, command).command }
 }
 
-/// Who woke a thread, by the kind of the layout. What an interrupt interrupts has no part in it.
+/// Who woke a thread, by the kind of the layout. An interrupted thread is not the waker.
 fn waker_of(by: u8, pid: u32, command: &Command) -> Waker {
     match RawWaker::try_read_from_bytes(u32::from(by).as_bytes()) {
         Ok(RawWaker::Timer) => Waker::Timer,

@@ -1,4 +1,4 @@
-//! Interrupts between CPUs by their kind alone, from /proc/interrupts: for kernels that do not tell their senders.
+//! Interrupts between CPUs by their kind alone, from /proc/interrupts: for kernels that do not show the senders.
 
 use whylate_core::record::{InterruptRecord, IpiRecord};
 use whylate_core::{CpuId, CpuSet};
@@ -25,7 +25,7 @@ impl IpisByKind {
         self.since_last(Counts::read(&self.host).ok())
     }
 
-    /// Counts that a failed read has missed are in those of the next one.
+    /// The next read includes the counts that a failed read missed.
     fn since_last(&mut self, now: Option<Counts>) -> Vec<IpiRecord> {
         let Some(now) = now else { return Vec::new() };
         let before = self.before.replace(now);
@@ -111,7 +111,7 @@ IPI4:          7          9       Timer broadcast interrupts
             Some(Counts::parse(&text, ""))
         };
         let mut ipis = IpisByKind { host: HostRoot::real(), cpus: "0".parse().unwrap(), before: None };
-        assert_eq!(ipis.since_last(at(1_000)), [], "since boot, not since the begin");
+        assert_eq!(ipis.since_last(at(1_000)), [], "since boot, not since the start");
         assert_eq!(found(&ipis.since_last(at(1_003))), [(0, "reschedule", 3)]);
         assert_eq!(ipis.since_last(None), []);
         assert_eq!(found(&ipis.since_last(at(1_010))), [(0, "reschedule", 7)]);

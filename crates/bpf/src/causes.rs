@@ -21,10 +21,10 @@ use whylate_core::{CpuId, CpuSet, Warning, WarningCode};
 use whylate_host::{HostRoot, idle_driver::idle_driver};
 use zerocopy::transmute;
 
-/// How far before the begin of a window segments are read.
+/// How far before the start of a window segments are read.
 const BEFORE_NS: u64 = 200_000;
 
-/// The facility that names the functions which other CPUs asked for.
+/// The facility that names functions requested by other CPUs.
 pub(crate) const FUNCTIONS: &str = "functions run for other CPUs";
 /// The facility that names the senders of interrupts.
 pub(crate) const SENDERS: &str = "senders of interrupts";
@@ -35,11 +35,11 @@ pub(crate) const BY_VECTOR: &str = "interrupts by vector";
 type IpiKeyBytes = [u8; size_of::<RawIpiKey>()];
 type IpiCountBytes = [u8; size_of::<RawIpiCount>()];
 
-/// The name of what is recorded of idle states.
+/// The facility that records idle states.
 const IDLE_STATES: &str = "idle states";
-/// The name of what is recorded of page faults.
+/// The facility that records page faults.
 const PAGE_FAULTS: &str = "page faults";
-/// In place of their events on arm64, which has none.
+/// Replaces their events on arm64, which has none.
 const PAGE_FAULT_ENTERED: Event = event("page_fault_entered", "do_mem_abort");
 
 /// What the events are for, and the programs for them.
@@ -121,7 +121,8 @@ impl Causes {
         Self::start_watching(host, cpus, histograms, None)
     }
 
-    /// Begins to record what takes the CPUs of probes, of which the lowest has that priority; warnings say what is not seen.
+    /// Starts recording what takes the CPUs of probes; `lowest` is the lowest priority of a probe. The warnings say what is
+    /// not seen.
     ///
     /// # Errors
     /// As [`Self::start`], and where the process ids that this process sees are not the kernel's.
@@ -163,7 +164,7 @@ impl Causes {
             ipis_before: HashMap::new(),
         };
         let is_needed = |name: &str| !has_tasks || !OF_PROCESSES.contains(&name);
-        // Without a driver there is one idle state, and the records of the idle task say as much.
+        // Without a driver there is only one idle state, and the records of the idle task already show it.
         let has_idle_states = idle_driver(|path| host.read_trimmed(path).ok().flatten()).is_some();
         for (name, events) in EVENTS.into_iter().filter(|(name, _)| is_needed(name)) {
             let events = if name == IDLE_STATES && !has_idle_states { &[] } else { events };
@@ -188,7 +189,7 @@ impl Causes {
             match self.histograms.object_mut().attach(*event) {
                 Ok(None) => {}
                 Ok(Some(reason)) => missing = Some(reason),
-                // Go on without the event that the kernel refuses.
+                // Continue without the event that the kernel refuses.
                 Err(BpfError::Program { event, reason }) => missing = Some(format!("{event}: {reason}")),
                 Err(other) => return Err(other),
             }
@@ -196,7 +197,7 @@ impl Causes {
         Ok(missing)
     }
 
-    /// Attaches a program in place of those that are missing; if it is missing, too, why.
+    /// Attaches a program that replaces the missing ones; returns why if it is missing, too.
     pub(crate) fn attach_instead(
         &mut self,
         missing: Option<String>,
@@ -226,8 +227,8 @@ impl Causes {
         Ok(None)
     }
 
-    /// Sees by probes in the kernel what other CPUs ask for. Where they cannot be set, that is a further reason why the
-    /// facilities are missing.
+    /// Uses probes in the kernel to see requests of other CPUs. If they cannot be set, the facilities are missing for that
+    /// reason, too.
     fn probe_requests(&mut self) {
         let has_vectors =
             self.facilities.iter().any(|facility| facility.name == BY_VECTOR && facility.missing.is_none());
@@ -254,7 +255,7 @@ impl Causes {
         }
     }
 
-    /// What is recorded, and what is not, with the reason.
+    /// What is recorded, and what is not, with reasons.
     pub fn facilities(&self) -> &[Facility] {
         &self.facilities
     }
@@ -290,7 +291,7 @@ impl Causes {
         self.newest_since(cpu, from_ns, READ_MAX)
     }
 
-    /// The same of the newest segments alone, where what is older is not worth the time.
+    /// The same for the newest segments only, if reading older ones is not worth the time.
     pub(crate) fn newest_since(&self, cpu: CpuId, from_ns: u64, most: u64) -> Result<Recording, BpfError> {
         let Some(ring) = self.cpus.iter().position(|one| one == cpu) else { return Ok(Recording::default()) };
         let written = self.written(cpu)?;
@@ -316,7 +317,7 @@ impl Causes {
             let function =
                 if key.function == 0 { "reschedule".to_owned() } else { self.symbols.name(key.function) };
             let stack = self.sender_stack(count.stack);
-            // A probe knows the stack alone: what stands for the place of the call is the stack's number.
+            // A probe knows only the stack: the stack's number identifies the caller.
             let place = || (!self.probes_requests).then(|| self.symbols.name(key.call_site));
             records.push(IpiRecord {
                 cpu: CpuId(key.cpu.into()),

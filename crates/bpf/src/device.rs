@@ -1,7 +1,6 @@
 //! Names of the devices of interrupt lines.
 
-/// The devices of a line of /proc/interrupts, without its chip: the words of its description after the last one that says
-/// how the line is wired.
+/// The devices of a line of /proc/interrupts, without its chip: the words after the last one that says how the line is wired.
 pub fn device(description: &str) -> String {
     let wiring = |word: &str| {
         word.ends_with("-edge") || word.ends_with("-fasteoi") || word == "Edge" || word == "Level"

@@ -22,8 +22,7 @@ pub const TABLE_WORDS: usize = SLOTS * SLOT_WORDS;
 /// One wake-up; times are CLOCK_MONOTONIC nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steps {
-    /// When the handler that woke the thread was entered; `None` when no handler did (another thread, for example that
-    /// of a threaded interrupt).
+    /// When the handler that woke the thread was entered; `None` if another thread woke it, for example a threaded interrupt.
     pub entry_ns: Option<u64>,
     /// When the thread was woken.
     pub waking_ns: u64,
@@ -65,7 +64,7 @@ impl Drop for Slot<'_> {
     }
 }
 
-/// Events without which there are no steps.
+/// Events that the steps need.
 const NEEDED: [Event; 3] = [
     event("dispatch_timer_entry", "hrtimer_expire_entry"),
     event("dispatch_timer_exit", "hrtimer_expire_exit"),
@@ -115,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slot_belongs_to_one_thread_and_tells_of_each_wake_up_once() {
+    fn a_slot_belongs_to_one_thread_and_shows_each_wake_up_once() {
         let table: Vec<AtomicU64> = (0..TABLE_WORDS).map(|_| AtomicU64::new(0)).collect();
         let mut slot = Slot::take(&table, 2_049).unwrap();
         assert!(Slot::take(&table, 1_025).is_none(), "the same place");

@@ -18,7 +18,7 @@ pub enum BpfError {
          CONFIG_DEBUG_INFO_BTF=y ({0})"
     )]
     NoTypeInformation(String),
-    /// The compiled programs cannot be made fit for this kernel; the loader's words.
+    /// The compiled programs cannot be adapted to this kernel; the loader's message.
     #[error("the BPF programs do not fit this kernel: {0}")]
     Object(String),
     /// A program that is needed cannot be loaded.
@@ -42,7 +42,7 @@ pub enum BpfError {
          matched with what a probe measures; run whylate outside of it"
     )]
     OtherClock,
-    /// Programs would be loaded for ever: why, and what helps.
+    /// Loading programs would never end: why, and what helps.
     #[error("the kernel would never be done with loading BPF programs: {0}")]
     Starved(String),
     /// The kernel's events cannot be read from a trace buffer.
@@ -89,7 +89,8 @@ impl BpfError {
         )
     }
 
-    /// Whether another source may tell what the programs cannot: what keeps the kernel from loading them keeps it from tracing as well.
+    /// Whether a trace buffer may work where the programs do not: what keeps the kernel from loading them also keeps it from
+    /// tracing.
     pub fn has_substitute(&self) -> bool {
         self.is_unavailable() && !matches!(self, Self::Starved(_))
     }

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event {
     pub(crate) function: &'static str,
-    /// The kernel's tracepoint, or its function at whose begin the program runs.
+    /// The kernel's tracepoint, or the function at whose entry the program runs.
     pub(crate) tracepoint: &'static str,
 }
 

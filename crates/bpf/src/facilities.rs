@@ -11,9 +11,9 @@ use whylate_host::HostRoot;
 use whylate_host::cpuinfo::CpuInfo;
 use whylate_sys::schedule;
 
-/// The programs as such: without them there are no other facilities.
+/// The programs themselves: all other facilities need them.
 const PROGRAMS: &str = "BPF programs";
-/// Causes by the programs: where tasks have other numbers, they are refused though the programs run.
+/// Causes by the programs: in a pid namespace they are refused although the programs run.
 const CAUSES: &str = "causes from BPF";
 /// Names of functions instead of addresses.
 const FUNCTION_NAMES: &str = "names of kernel functions";
@@ -34,7 +34,7 @@ fn histogram(kind: HistogramKind) -> String {
     format!("histogram {kind}")
 }
 
-/// Loads and attaches every program for a moment; each facility, with the reason where it is missing.
+/// Loads and attaches every program for a moment. Returns each facility, with the reason if it is missing.
 pub fn facilities(host: &HostRoot) -> Vec<Facility> {
     let facility = |name: &str, missing| Facility { name: name.to_owned(), missing };
     let cpus =
@@ -63,7 +63,7 @@ fn missing_names(causes: &Causes) -> Option<String> {
     causes.lacks_symbols().then(|| reason.to_owned())
 }
 
-/// Why flushes of other CPUs' TLBs are not counted, where the processor does them without an interrupt.
+/// Why flushes of other CPUs' TLBs are not counted if the processor does them without an interrupt.
 pub(crate) fn broadcast_flushes(host: &HostRoot) -> Option<String> {
     let broadcast = if cfg!(target_arch = "aarch64") {
         "them (TLBI)"
@@ -72,5 +72,5 @@ pub(crate) fn broadcast_flushes(host: &HostRoot) -> Option<String> {
     } else {
         return None;
     };
-    Some(format!("the processor broadcasts {broadcast}: they interrupt nobody, and are not counted"))
+    Some(format!("the processor broadcasts {broadcast} without an interrupt, so they are not counted"))
 }

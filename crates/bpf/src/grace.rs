@@ -1,7 +1,7 @@
-//! Whether the kernel's grace periods end: who loads a program waits for one, in the kernel, where not even a kill helps.
+//! Whether the kernel's grace periods end. Loading a program waits for one inside the kernel, where not even a kill helps.
 //!
-//! On PREEMPT_RT each CPU has a thread for it, `rcuc/N`, of SCHED_FIFO 1 unless the command line says otherwise. Behind a loop of that
-//! priority or a higher one it never runs.
+//! On PREEMPT_RT each CPU has a thread for grace periods, `rcuc/N`, SCHED_FIFO 1 unless the command line says otherwise. It
+//! never runs next to an endless loop of that priority or a higher one.
 
 use crate::error::BpfError;
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use whylate_host::HostRoot;
 use whylate_host::threads::{Stat, Threads};
 
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// A thread that could not run for so long waits behind one that never sleeps.
+/// A thread that could not run for this long waits for one that never sleeps.
 const STARVED: Duration = Duration::from_secs(1);
 
-/// A thread that would run, and how often and how long it did so far.
+/// A runnable thread, and how often and how long it has run so far.
 #[derive(PartialEq, Eq)]
 struct Waiting {
     pid: u32,
@@ -53,12 +53,12 @@ fn look_at(host: &HostRoot, pid: u32) -> Option<Waiting> {
     let stat = host.read(&format!("/proc/{pid}/stat")).ok().flatten()?;
     let is_runnable = Stat::parse(&stat)?.field(3) == Some("R");
     let ran = host.read_trimmed(&format!("/proc/{pid}/schedstat")).ok().flatten()?;
-    // The time that it waited goes on; what is before and behind it does not.
+    // Only the time that it waited goes on.
     let ran = ran.split(' ').step_by(2).collect::<Vec<_>>().join(" ");
     is_runnable.then_some(Waiting { pid, ran })
 }
 
-/// Who waits, for whom, and the way out.
+/// Which thread waits, for which one, and what to do.
 fn describe(host: &HostRoot, pid: u32) -> String {
     let threads = Threads::read(host).unwrap_or_default();
     let text = |pid: u32, tid: u32| {
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_never_runs_is_named_with_who_keeps_it() {
+    fn a_thread_that_never_runs_is_named_with_the_thread_that_blocks_it() {
         let (_folder, root) = host("R");
         let refused = check(&root, Duration::from_millis(1)).unwrap_err().to_string();
         assert!(says("rcuc-could-not-run", &refused), "{refused}");
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sleeps_or_runs_keeps_nobody() {
+    fn threads_that_sleep_or_run_block_no_grace_period() {
         let (_folder, root) = host("S");
         check(&root, Duration::ZERO).unwrap();
         let (folder, root) = host("R");

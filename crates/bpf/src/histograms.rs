@@ -25,7 +25,7 @@ use whylate_sys::clock;
 use whylate_sys::shared::SharedWords;
 use zerocopy::transmute;
 
-/// At most this many times a histogram that changes while it is read is read again.
+/// A histogram that changes while it is read is read again at most this many times.
 const READS_MAX: usize = 8;
 
 type CpuStateBytes = [u8; size_of::<RawCpuState>()];
@@ -81,7 +81,7 @@ impl Histograms {
         let end = SwitchEnd::find(&config.kinds)?;
         let is_probed = matches!(end, SwitchEnd::Probe(_));
         match Self::start_with(config, watching, possible_cpus, end) {
-            // The kernel may have no such probes, or refuse them: the rest goes without.
+            // The kernel may not have such probes, or may refuse them; the rest works without them.
             Err(BpfError::Program { reason, .. }) if is_probed => {
                 let end = SwitchEnd::missing(&format!("no probe can be set for it: {reason}"));
                 Self::start_with(config, watching, possible_cpus, end)
@@ -140,7 +140,7 @@ impl Histograms {
         Ok(())
     }
 
-    /// Changes the histograms of these CPUs; those that this kernel cannot do stay off (see [`Self::unavailable`]).
+    /// Changes the histograms of these CPUs; those that this kernel does not support stay off (see [`Self::unavailable`]).
     ///
     /// # Errors
     /// When the kernel does not take the change.
@@ -196,7 +196,7 @@ impl Histograms {
         self.enabled.iter().copied()
     }
 
-    /// The histograms that this kernel cannot do, each with the reason.
+    /// The histograms that this kernel does not support, each with the reason.
     pub fn unavailable(&self) -> &[(HistogramKind, String)] {
         &self.unavailable
     }
@@ -342,7 +342,7 @@ impl Histograms {
     }
 }
 
-/// The record with those parts that the kind's latency consists of.
+/// The record with only the parts of this kind's latency.
 fn latency_record(kind: HistogramKind, raw: &Record, sees_switch_end: bool) -> LatencyRecord {
     use HistogramKind as Kind;
     let has_offset =

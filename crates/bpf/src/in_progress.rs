@@ -3,8 +3,8 @@
 use crate::layout::RawCpuState;
 use whylate_core::result::HistogramKind;
 
-/// The latency of the wake-up that a program counts when its task leaves the CPU again: as `kinds_of` and `latency_of` in the
-/// programs.
+/// The latency of the wake-up that a program counts when its task leaves the CPU again: like `kinds_of` and `latency_of` in
+/// the programs.
 pub(crate) fn in_progress(state: &RawCpuState, kind: HistogramKind, sees_switch_end: bool) -> Option<u64> {
     use HistogramKind as Kind;
     let known = |at_ns: u64| (at_ns > 0).then_some(at_ns);
@@ -23,7 +23,7 @@ pub(crate) fn in_progress(state: &RawCpuState, kind: HistogramKind, sees_switch_
         Kind::TimerWakeupSwitch => (known(state.expires_ns)?, decided_ns),
         Kind::MissedTimerOffsets | Kind::SharedPriority => return None,
     };
-    // No extreme, or it would be counted; and what is read while it is written may be anything.
+    // An extreme would already be counted, and a value read while it is written may be anything.
     let latency_ns = to_ns.checked_sub(from_ns)?;
     (latency_ns <= state.max_ns[kind as usize].into()).then_some(latency_ns)
 }

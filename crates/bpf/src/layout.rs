@@ -14,9 +14,9 @@ pub(crate) const KINDS_STRIDE: usize = 8;
 pub(crate) const STACK_DEPTH: usize = 46;
 /// Requests of other CPUs that a CPU's ring holds.
 pub(crate) const RING_CALLS: u32 = 16;
-/// Requests to so many CPUs are recorded where the kernel has no events for them.
+/// The most CPUs to which requests are recorded if the kernel has no events for them.
 pub(crate) const WATCHED_MAX: usize = 64;
-/// Stands for a CPU that is not known.
+/// An unknown CPU.
 pub(crate) const NO_CPU: u16 = u16::MAX;
 /// Length of a task's name with its final 0.
 const COMMAND_BYTES: usize = 16;
@@ -111,7 +111,7 @@ pub(crate) struct Settings {
 
 const _: () = assert!(size_of::<Settings>() == 32 && offset_of!(Settings, starts_ns) == 16);
 
-/// The state of a CPU, as far as the loader has to do with it.
+/// The part of a CPU's state that the loader uses.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct RawCpuState {
@@ -179,13 +179,13 @@ pub(crate) struct RawSegment {
 const _: () = assert!(size_of::<RawSegment>() == 64 && offset_of!(RawSegment, what) == 24);
 
 impl RawSegment {
-    /// What it tells; `None` for a kind that this program does not know.
+    /// Its content; `None` for a kind that this program does not know.
     pub(crate) fn what(&self) -> Option<What> {
         What::try_read_from_bytes(self.what.as_bytes()).ok()
     }
 }
 
-/// What a segment tells: `enum segment_kind`, each kind with its member of the union in `struct segment`. A thread is its
+/// The content of a segment: `enum segment_kind`, each kind with its member of the union in `struct segment`. A thread is its
 /// id, `prio` the kernel's number of a priority, `stack` 1 + the number of a stack on its CPU or 0.
 #[derive(Clone, Debug, PartialEq, Eq, TryFromBytes, Immutable, KnownLayout)]
 #[repr(u8)]
@@ -232,7 +232,7 @@ pub(crate) struct RawStack {
 
 const _: () = assert!(size_of::<RawStack>() == 384);
 
-/// Interrupts that other CPUs were sent, told apart by these.
+/// The key by which interrupts to other CPUs are counted.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct RawIpiKey {

@@ -115,7 +115,7 @@ impl Object {
         Ok(())
     }
 
-    /// Loads a program and attaches it to the begin of a function of the kernel, which has this name there.
+    /// Loads a program and attaches it to the entry of the kernel function with this name.
     pub(crate) fn attach_probe(&mut self, event: Event, function: &str) -> Result<(), BpfError> {
         let failed = |reason: &str| BpfError::program(event.tracepoint, reason);
         let Some(Program::KProbe(program)) = self.ebpf.program_mut(event.function) else {
@@ -127,7 +127,7 @@ impl Object {
         Ok(())
     }
 
-    /// Loads a program and attaches it to a place in a file that processes run: whoever comes by.
+    /// Loads a program and attaches it to a place in an executable file, for every process that runs it.
     pub(crate) fn attach_place(
         &mut self,
         function: &'static str,

@@ -1,5 +1,5 @@
-//! The programs that some histograms need beside those for wake-ups and switches. Each is attached when such a histogram is
-//! switched on: every event of the kernel that has a program costs its CPU time.
+//! The programs that some histograms need in addition to those for wake-ups and switches. Each is attached only when such a
+//! histogram is switched on: a program costs CPU time at every event of the kernel.
 
 use crate::error::BpfError;
 use crate::events::{Event, event};
@@ -20,7 +20,7 @@ const TIMERS: [Event; 3] = [
 const OF_TIMERS: [HistogramKind; 3] =
     [HistogramKind::MissedTimerOffsets, HistogramKind::TimerAndWakeup, HistogramKind::TimerWakeupSwitch];
 
-/// What tells that a switch is over.
+/// What shows that a switch is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SwitchEnd {
     Event,
@@ -30,7 +30,7 @@ pub(crate) enum SwitchEnd {
 }
 
 impl SwitchEnd {
-    /// The kernel's event; where it has none, a probe if one of these histograms needs it.
+    /// The kernel's event, or a probe if the kernel has no event and one of these histograms needs it.
     pub(crate) fn find(kinds: &[HistogramKind]) -> Result<Self, BpfError> {
         if kernel_has(SWITCH_END.tracepoint)? {
             return Ok(Self::Event);
@@ -43,7 +43,7 @@ impl SwitchEnd {
         })
     }
 
-    /// Nothing, since there is no event, and for this further reason.
+    /// Nothing: the kernel has no event, and a probe is impossible for this reason.
     pub(crate) fn missing(further: &str) -> Self {
         Self::Missing(format!("this kernel has no event {}, and {further}", SWITCH_END.tracepoint))
     }

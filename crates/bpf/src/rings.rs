@@ -41,7 +41,7 @@ impl Rings {
         Ok(Self { segments, ring_segments: u64::from(ring_segments) })
     }
 
-    /// The newest of the `written` segments of a ring, `most` at most, newest first, up to one that ended before `from_ns`.
+    /// The newest of the `written` segments of a ring: at most `most`, newest first, up to one that ended before `from_ns`.
     pub(crate) fn read(&self, ring: usize, written: u64, from_ns: u64, most: u64) -> Found {
         let oldest = written.saturating_sub(most.min(self.ring_segments));
         let mut segments = Vec::new();
@@ -49,7 +49,7 @@ impl Rings {
             let raw = self.segment(ring, number);
             match raw.number {
                 complete if complete == number + 1 => {}
-                // Overwritten by a newer one: what is older is gone too.
+                // A newer one overwrote it; older ones are gone too.
                 newer if newer > number + 1 => break,
                 // Being written just now.
                 _ => continue,
@@ -86,8 +86,8 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Removes what may have been overwritten while it was read, now that `written` segments have been written in all,
-    /// and what ended before `from_ns`; the time from which the rest is complete.
+    /// Removes segments that may have been overwritten while they were read (`written` have been written in all by now) and
+    /// those that ended before `from_ns`. Returns the time from which the rest is complete.
     pub(crate) fn keep_whole(&mut self, written: u64, from_ns: u64) -> u64 {
         let found = &mut self.segments;
         let count = found.len();
@@ -107,12 +107,13 @@ const STACKS_TOTAL: u32 = 8_192;
 const STACKS_MIN: u32 = 64;
 const STACKS_MAX: u32 = 2_048;
 
-/// How many segments the ring of each of so many CPUs holds.
+/// How many segments each CPU's ring holds with this number of CPUs.
 pub(crate) fn ring_size(cpus: usize) -> u32 {
     share(RINGS_TOTAL, cpus).clamp(RING_MIN, RING_MAX)
 }
 
-/// How many stacks. A probe of 1 kHz whose every wake-up is late fills 1,000 places a second; a spike is explained within that time.
+/// How many stacks. A 1 kHz probe that is late at every wake-up fills 1,000 places a second; a spike is explained within that
+/// time.
 pub(crate) fn ring_stacks(cpus: usize) -> u32 {
     share(STACKS_TOTAL, cpus).clamp(STACKS_MIN, STACKS_MAX)
 }

@@ -7,7 +7,7 @@ use whylate_core::recording::Recording;
 use whylate_core::result::HistogramKind;
 use whylate_core::{CpuId, CpuSet};
 
-/// Which tasks count, by who they are.
+/// The tasks that count, by their identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskFilter {
     /// A thread, or all threads of a process.
@@ -40,7 +40,7 @@ impl HistogramsConfig {
 /// What can be done to histograms while they run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HistogramsChange {
-    /// Switches them on, on those CPUs that are measured; those that this machine cannot do stay off.
+    /// Switches them on, on the measured CPUs; those that this machine does not support stay off.
     Enable,
     /// Switches them off; what they hold stays.
     Disable,
@@ -73,8 +73,8 @@ pub trait Activities {
     fn ipis_lost(&self) -> u64 {
         0
     }
-    /// How many wake-ups of the measured process were seen on that CPU while its samples counted, so far: a count that wraps
-    /// around; `None` where they are not counted.
+    /// How many wake-ups of the measured process were seen on that CPU so far while its samples counted. The count wraps
+    /// around; `None` if wake-ups are not counted.
     fn wakeups(&mut self, _cpu: CpuId) -> Result<Option<u32>, BpfError> {
         Ok(None)
     }

@@ -11,8 +11,8 @@ pub struct HistogramsSnapshot {
     pub counts: WakeupCounts,
 }
 
-/// What became of the wake-ups of counted tasks, on all CPUs since the start. Those that are in none of the histograms
-/// `wakeup` and `sharedprio` and none of these counts still wait.
+/// What became of the wake-ups of counted tasks, on all CPUs since the start. A wake-up that is in none of these counts and
+/// in neither histogram (`wakeup`, `sharedprio`) still waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WakeupCounts {
     pub wakeups: u64,

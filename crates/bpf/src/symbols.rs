@@ -7,7 +7,7 @@ pub fn kernel_functions() -> String {
     functions(&std::fs::read_to_string("/proc/kallsyms").unwrap_or_default())
 }
 
-/// Of lines `ADDRESS TYPE NAME [MODULE]` those that name a function and tell its address.
+/// The lines `ADDRESS TYPE NAME [MODULE]` that name a function and show its address.
 fn functions(lines: &str) -> String {
     let is_function = |line: &&str| {
         let mut words = line.split_ascii_whitespace();
@@ -17,9 +17,9 @@ fn functions(lines: &str) -> String {
     lines.split_inclusive('\n').filter(is_function).collect()
 }
 
-/// The name under which the kernel has a function of its own; `None` for one that it does not have, or does not show.
-/// Compilers give some functions an ending: `.llvm.N` says nothing more, `.isra.N` and `.constprop.N` that the arguments may
-/// be others, which is right only for whom `any_arguments` will do.
+/// The name of a function in the kernel; `None` if the kernel does not have or show it. Compilers give some functions an
+/// ending. `.llvm.N` means nothing; `.isra.N` and `.constprop.N` mean that the arguments may differ, which only callers with
+/// `any_arguments` accept.
 pub(crate) fn name_of_function(function: &str, any_arguments: bool) -> Option<String> {
     name_among(&std::fs::read_to_string("/proc/kallsyms").unwrap_or_default(), function, any_arguments)
 }
@@ -48,7 +48,7 @@ pub struct Symbols {
 }
 
 impl Symbols {
-    /// Those of these lines, sorted now: the first spike need not wait for it.
+    /// The functions of these lines. They are sorted now, so that the first spike need not wait.
     pub fn new(lines: String) -> Self {
         let is_empty = lines.is_empty();
         let functions = Functions::parse(lines);
@@ -61,7 +61,7 @@ impl Symbols {
         self.is_empty
     }
 
-    /// The function that the address lies in; the address itself, in hexadecimal, where that is not known.
+    /// The function that contains the address, or the address in hexadecimal if the function is not known.
     pub fn name(&self, address: u64) -> String {
         let name = self.functions.of(address).map(|(name, _)| name.to_owned());
         name.unwrap_or_else(|| format!("{address:#x}"))

@@ -1,4 +1,4 @@
-//! What the programs need beside the histograms: to look for causes, and to watch tasks.
+//! What the programs need in addition to the histograms to look for causes and to watch tasks.
 
 use crate::events::{Event, event};
 use crate::layout::RING_CALLS;
@@ -10,7 +10,7 @@ use whylate_core::CpuSet;
 const IPIS: u32 = 16_384;
 const SENDER_STACKS: u32 = 2_048;
 
-/// What the search for causes needs beside the histograms.
+/// What the search for causes needs in addition to the histograms.
 pub(crate) struct Watching {
     /// The CPUs that have a ring of segments, in the order of their rings.
     pub(crate) cpus: CpuSet,
@@ -55,7 +55,7 @@ impl Watching {
     }
 }
 
-/// The events of tasks, without which there is nothing, each with its program for what is watched.
+/// The events of tasks that the watch needs, each with its program.
 pub(crate) fn task_events(watching: Option<&Watching>) -> [Event; 2] {
     let (switch, waking) = match watching {
         None => ("task_switch", "waking"),

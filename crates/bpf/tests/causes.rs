@@ -61,7 +61,7 @@ fn a_thread_is_recorded_for_as_long_as_it_ran() {
         |segment: &&Segment| matches!(&segment.what, Activity::Thread { thread, .. } if thread.pid == pid);
     let recorded_ns: u64 =
         recording.segments.iter().filter(is_own).map(|segment| segment.to_ns - segment.from_ns).sum();
-    // What the hypervisor takes is in the one and not in the other; interrupts may be, or not.
+    // Hypervisor steal is in one of the two times and not in the other; interrupts may be in either.
     assert!(recorded_ns * 10 > used_ns * 9, "ran for {used_ns} ns, recorded {recorded_ns} ns");
     for segment in &recording.segments {
         assert!(segment.from_ns <= segment.to_ns, "{segment:?}");
@@ -73,7 +73,7 @@ fn a_thread_is_recorded_for_as_long_as_it_ran() {
     assert!(timers.count() > 0, "no timer interrupt in {} segments", recording.segments.len());
 }
 
-/// The functions that were called on a CPU, with who asked for them.
+/// The functions that were called on a CPU, with their callers.
 fn called(recording: &Recording) -> Vec<(&str, Option<&Sender>)> {
     let called = recording.segments.iter().filter_map(|segment| match &segment.what {
         Activity::Called { function, sender } => Some((function.as_str(), sender.as_ref())),
@@ -108,7 +108,7 @@ fn work_items_and_timers_are_recorded_by_their_functions() {
     assert!(found.iter().any(|(function, _)| function.starts_with("tick_")), "no tick in {found:?}");
 }
 
-/// Spins on a CPU until that moment; returns its thread id and from when to when it had the CPU.
+/// Spins on a CPU until that moment; returns its thread id and when it had the CPU.
 fn take_turns(cpu: CpuId, until_ns: u64) -> (u32, Vec<(u64, u64)>) {
     const PAUSE_NS: u64 = 100_000;
     schedule::pin_this_thread(&CpuSet::from_iter([cpu])).unwrap();
@@ -125,7 +125,7 @@ fn take_turns(cpu: CpuId, until_ns: u64) -> (u32, Vec<(u64, u64)>) {
 }
 
 #[test]
-fn a_thread_that_nobody_waited_for_is_recorded_from_when_it_came() {
+fn a_thread_without_waiters_is_recorded_from_its_switch_on() {
     let cpu = last_cpu();
     let Some(causes) = start_from_priority(cpu, 1) else { return };
     let begin_ns = clock::now().0;
@@ -210,7 +210,7 @@ fn flushes_are_counted_by_function_and_sender() {
     let mut page = ChangingPage::new().unwrap();
     let begin = Instant::now();
     let mut flushes = 0;
-    // The sibling has to be running at the moment for a flush to reach it: others may keep it waiting.
+    // A flush reaches the sibling only while it runs, and other threads may keep it waiting.
     while flushes == 0 && begin.elapsed() < Duration::from_secs(30) {
         for _ in 0..50 {
             page.change().unwrap();

@@ -23,13 +23,13 @@ fn each_wake_up_by_a_timer_shows_its_steps_in_order() {
         let due = clock::now().0 + 3_000_000;
         clock::sleep_until(MonoTime(due));
         let now = clock::now().0;
-        // A thread that was held up until its timer had expired does not sleep.
+        // A thread that was delayed until its timer had expired does not sleep.
         let Some(Steps { entry_ns: Some(entry), waking_ns }) = slot.last() else { continue };
         seen += 1;
         assert!(due <= entry && entry <= waking_ns && waking_ns <= now, "{due} {entry} {waking_ns} {now}");
     }
     assert!(seen > 25, "{seen} of 50");
-    // Nobody's wake-ups are written where nobody measures.
+    // Without a measuring thread no wake-ups are written.
     drop(slot);
     let number = |words: &[std::sync::atomic::AtomicU64]| -> u64 {
         words.chunks(8).map(|slot| slot[1].load(std::sync::atomic::Ordering::Relaxed)).sum()

@@ -29,7 +29,7 @@ fn allowed_cpus() -> CpuSet {
     schedule::allowed_of_this_thread().unwrap()
 }
 
-/// A thread that tells its id and sleeps `count` times when it is asked to.
+/// A thread that sends its id and sleeps `count` times when asked to.
 struct Sleeper {
     pid: u32,
     go: std::sync::Arc<AtomicU32>,
@@ -38,12 +38,12 @@ struct Sleeper {
 
 impl Sleeper {
     fn start(count: u32) -> Self {
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let go = std::sync::Arc::new(AtomicU32::new(0));
         let asked = go.clone();
         let thread = std::thread::spawn(move || {
-            tell.send(schedule::id_of_this_thread()).unwrap();
-            // Yielding wakes nobody up, so that nothing but the sleeps below counts.
+            sender.send(schedule::id_of_this_thread()).unwrap();
+            // Yielding wakes no thread, so that only the sleeps below count.
             while asked.load(SeqCst) == 0 {
                 std::thread::yield_now();
             }
@@ -51,7 +51,7 @@ impl Sleeper {
                 clock::sleep_until(MonoTime(clock::now().0 + 100_000));
             }
         });
-        Self { pid: told.recv().unwrap(), go, thread }
+        Self { pid: receiver.recv().unwrap(), go, thread }
     }
 
     fn finish(self) {
@@ -77,15 +77,15 @@ fn every_wakeup_is_counted_once_or_said_to_be_missing() {
     sleeper.finish();
     let snapshot = running.read().unwrap();
     let counts = snapshot.counts;
-    let told = counts.wakeups + counts.lost;
-    // Some hosts hide what happens in the time of their own programs from BPF and perf: see METHODOLOGY.
-    let hidden = u64::from(SLEEPS).checked_sub(told).expect("no more than there were");
+    let known = counts.wakeups + counts.lost;
+    // Some hosts hide events in the time of their own programs from BPF and perf: see METHODOLOGY.
+    let hidden = u64::from(SLEEPS).checked_sub(known).expect("no more than there were");
     eprintln!("{hidden} of {SLEEPS} wake-ups are hidden from BPF programs");
     assert!(hidden <= u64::from(SLEEPS / 20), "{counts:?}");
     let measured =
         samples(&snapshot, HistogramKind::Wakeup) + samples(&snapshot, HistogramKind::SharedPriority);
     let elsewhere = counts.without_switch + counts.elsewhere + counts.lost;
-    assert_eq!(measured + elsewhere, told, "{counts:?}");
+    assert_eq!(measured + elsewhere, known, "{counts:?}");
     assert!(measured > 0, "{counts:?}");
     let offsets = samples(&snapshot, HistogramKind::MissedTimerOffsets);
     assert_eq!(offsets, counts.wakeups, "a timer ended each of these sleeps");
@@ -104,7 +104,7 @@ fn the_kernel_sees_no_more_than_the_task_does() {
     let cpu = cpus.iter().last().unwrap();
     let own = CpuSet::from_iter([cpu]);
     schedule::pin_this_thread(&own).unwrap();
-    // Above the ordinary tasks of this machine; where BPF is refused, this is too.
+    // Above the ordinary tasks of this machine; if BPF is refused, this is refused, too.
     let _ = schedule::schedule_this_thread(Scheduling::Fifo(50));
     let pid = schedule::id_of_this_thread();
     let mut config = only(pid, own);
@@ -152,7 +152,7 @@ fn kinds_are_switched_and_reset_while_running() {
 }
 
 #[test]
-fn a_name_that_nobody_has_counts_nothing() {
+fn a_name_without_a_task_counts_nothing() {
     let mut config = only(0, allowed_cpus());
     config.task = Some(TaskFilter::Command("no such task".to_owned()));
     let Some(running) = start(&config) else { return };

@@ -1,5 +1,5 @@
-//! The programs need nothing that Linux 5.10 lacks. Its verifier reads instructions and calls of helpers, and takes no
-//! program that has one of which it does not know; whether it takes the rest is tested in the lab (`rt-5.10`).
+//! The programs need nothing that Linux 5.10 lacks. Its verifier rejects programs with an instruction or helper that it does
+//! not know. The lab tests whether it accepts the rest (`rt-5.10`).
 
 #![cfg(feature = "bpf")]
 
@@ -17,7 +17,7 @@ const MAP_TYPE_LAST: u32 = 28;
 /// Helpers of later kernels that are called only where the kernel has them: `HELPER_EXISTS` in `bpf/kernel.h`.
 const ASKED_FOR: [i32; 2] = [158, 175];
 
-/// Classes of instructions, and what else their code has.
+/// Classes of instructions, and the other parts of their code.
 const CLASS: u8 = 0x07;
 const LDX: u8 = 0x01;
 const STX: u8 = 0x03;
@@ -34,7 +34,7 @@ const DIV: u8 = 0x30;
 const MOD: u8 = 0x90;
 const MOV: u8 = 0xb0;
 const END: u8 = 0xd0;
-/// What the register of a call's source says: a helper, a function of the same object.
+/// The source register of a call: a helper, or a function of the same object.
 const HELPER: u8 = 0;
 const OWN: u8 = 1;
 
@@ -76,7 +76,7 @@ fn no_program_has_an_instruction_or_a_helper_that_linux_5_10_lacks() {
 }
 
 #[test]
-fn what_linux_5_10_lacks_is_told_apart() {
+fn what_linux_5_10_lacks_is_recognised() {
     let instruction = |code: u8, source: u8, off: i16, imm: i32| {
         let _bitfield_1 = bpf_insn::new_bitfield_1(0, source);
         newer(&bpf_insn { code, _bitfield_align_1: [], _bitfield_1, off, imm }).is_some()

@@ -21,7 +21,7 @@ pub(crate) struct RawPlace {
 
 const _: () = assert!(size_of::<RawPlace>() == 8);
 
-/// What a record of a watched task is of.
+/// What a record of a watched task describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(u32)]
 #[allow(dead_code, reason = "the programs make them")]
@@ -33,13 +33,13 @@ pub(crate) enum TaskEvent {
     New,
     /// It ended, or has another name now.
     Gone,
-    /// It came by the mark at which its activations begin.
+    /// It passed the mark at which its activations begin.
     Begin,
-    /// It came by the mark at which they end.
+    /// It passed the mark at which they end.
     End,
     /// No task: the clock of the CPU `next` has `waker` kHz from now on.
     Frequency,
-    /// It ran in the system call `syscall` from `ready_ns` on; of a futex the owner is in `futex_owner`.
+    /// It ran in the system call `syscall` from `ready_ns` on; `futex_owner` is the owner of a futex.
     Call,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct RawWoken {
     pub(crate) waker: u32,
     pub(crate) waker_kind: Waker,
     pub(crate) waker_command: Command,
-    /// Of the thread that ran then, whether it is the waker or not.
+    /// The priority of the thread that ran then, whether it is the waker or not.
     pub(crate) waker_prio: i32,
     pub(crate) unused: u32,
 }
@@ -87,9 +87,9 @@ pub(crate) struct RawSlot {
     pub(crate) waking_ns: u64,
     /// When it last left a CPU; 0: it did not.
     pub(crate) left_ns: u64,
-    /// Since when it has the CPU; 0: it has none.
+    /// Since when it has had the CPU; 0: it has none.
     pub(crate) run_ns: u64,
-    /// When it could run, before it did.
+    /// When it became runnable, before it ran.
     pub(crate) ready_ns: u64,
     pub(crate) moved_ns: u64,
     pub(crate) fault_ns: u64,
@@ -117,8 +117,8 @@ pub(crate) struct RawSlot {
 
 const _: () = assert!(size_of::<RawSlot>() == 208 && offset_of!(RawSlot, waking) == 128);
 
-/// A watched task had a CPU: from one switch to the next. Of tasks that come and go, only who they are and `waker`, the
-/// thread that started it.
+/// A watched task had a CPU: from one switch to the next. For tasks that come and go only the identity is set, and `waker`,
+/// the thread that started it.
 #[derive(Clone, Debug, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct RawStretch {
@@ -157,10 +157,10 @@ pub(crate) struct RawStretch {
     pub(crate) futex_value: u32,
     /// The word of a futex with priority inheritance.
     pub(crate) futex_word: u32,
-    /// What glibc's mutexes have behind their word.
+    /// The word after the futex in glibc's mutexes.
     pub(crate) futex_owner: u32,
     pub(crate) faults: u32,
-    /// Records of it that found no room before this one.
+    /// Records of it that were lost for lack of room before this one.
     pub(crate) lost: u32,
     pub(crate) waker: u32,
     pub(crate) waker_kind: Waker,
@@ -187,11 +187,11 @@ pub(crate) struct RawStretch {
 const _: () = assert!(size_of::<RawStretch>() == 256 && offset_of!(RawStretch, kind) == 104);
 const _: () = assert!(offset_of!(RawStretch, command) == 192);
 
-/// What could not be told.
+/// What could not be recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct RawTaskLosses {
-    /// Of tasks that came and went.
+    /// Records of tasks that came and went.
     pub(crate) events: u64,
     /// Tasks that are not watched because another one has their slot.
     pub(crate) collisions: u64,
@@ -201,12 +201,12 @@ pub(crate) struct RawTaskLosses {
 
 const _: () = assert!(size_of::<RawTaskLosses>() == 24);
 
-/// So many bytes of a text for trace_marker are compared, less one.
+/// One more than the number of bytes compared in a text for trace_marker.
 pub(crate) const MARK_BYTES: usize = 64;
 
 const _: () = assert!(Mark::TEXT_MAX == MARK_BYTES - 1);
 
-/// How a text begins that is a mark.
+/// The start of a text that is a mark.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct RawMarkText {
@@ -218,7 +218,7 @@ pub(crate) struct RawMarkText {
 const _: () = assert!(size_of::<RawMarkText>() == 128);
 
 impl RawMarkText {
-    /// Of a text of at most [`Mark::TEXT_MAX`] bytes.
+    /// Makes it from a text of at most [`Mark::TEXT_MAX`] bytes.
     pub(crate) fn new(text: &str) -> Self {
         let mut raw = Self::new_zeroed();
         for (place, byte) in text.bytes().take(Mark::TEXT_MAX).enumerate() {

@@ -12,7 +12,7 @@ use whylate_core::figure::PRIORITY_TOP;
 use whylate_core::recording::Thread;
 use whylate_core::recording::{Activation, Budget, Divided, Doing, LongCall, Site, Stage, Wait, Waker};
 
-/// An activation with more stages than this is a task that hardly ever sleeps: it is given up.
+/// A task with an activation of more stages than this hardly ever sleeps; the activation is given up.
 const STAGES_MAX: usize = 32_768;
 /// State bits of the kernel: uninterruptible, stopped or traced, without load (a thread of the kernel that has nothing to
 /// do), waiting for a sleeping spinlock of a real-time kernel.
@@ -26,12 +26,12 @@ const FUTEX_LOCK_PI: u32 = 6;
 const FUTEX_WAIT_BITSET: u32 = 9;
 const FUTEX_LOCK_PI2: u32 = 13;
 const FUTEX_CONTENDED: u32 = 2;
-/// Set in the command where no other process has the lock.
+/// Set in the command if no other process has the lock.
 const FUTEX_PRIVATE: u32 = 0x80;
-/// The thread id in the word of a futex with priority inheritance, or of a robust one; and that others wait for it.
+/// The thread id in the word of a robust futex or one with priority inheritance; and the bit that says that others wait.
 const FUTEX_TID_MASK: u32 = 0x3fff_ffff;
 const FUTEX_WAITERS: u32 = 0x8000_0000;
-/// Real-time priorities end here, in the kernel's numbers.
+/// The end of the real-time priorities, in the kernel's numbers.
 const SYSCALL_NONE: i32 = -1;
 
 /// What is known of a thread.
@@ -43,7 +43,7 @@ pub struct Watched {
     /// Its priority as tools print it: below 0 for ordinary tasks.
     pub priority: i32,
     pub is_gone: bool,
-    /// When it was seen first and last; 0: it was there before the watch.
+    /// When it was first and last seen; 0: it was there before the watch.
     pub first_ns: u64,
     pub last_ns: u64,
 }
@@ -69,30 +69,31 @@ pub(super) struct Track {
     pub(super) open: Option<Activation>,
     pub(super) left: Option<Left>,
     cpu: Option<CpuId>,
-    /// Whether something of it was not seen since its last activation that is whole.
+    /// Whether records of it are missing since its last complete activation.
     has_gap: bool,
-    /// Marks by which it came since it was given the CPU.
+    /// Marks that it passed since it got the CPU.
     pub(super) marks: Vec<Come>,
-    /// Long system calls since it was given the CPU.
+    /// Long system calls since it got the CPU.
     calls: Vec<LongCall>,
 }
 
-/// Where more threads are known, those that have ended are forgotten: a watch may go on for months.
+/// If more threads are known, those that have ended are forgotten: a watch may run for months.
 const THREADS_MAX: usize = 16_384;
 
-/// The name of a thread that holds a lock: by the process that waits, the thread, and whether another process may have it.
+/// Finds the name of a thread that holds a lock, from the process that waits, the thread, and whether another process may
+/// hold the lock.
 pub(super) type Owner<'f> = dyn Fn(u32, u32, bool) -> Option<String> + 'f;
 
 #[derive(Default)]
 pub(super) struct Builder {
     pub(super) tracks: BTreeMap<u32, Track>,
     pub(super) threads: BTreeMap<u32, Watched>,
-    /// Activations of which a part was not seen.
+    /// Activations that were not seen completely.
     pub(super) incomplete: u64,
-    /// Since when what own work is made of is recorded, and whether that has the time of page faults.
+    /// Since when the parts of own work are recorded, and whether they include the time of page faults.
     pub(super) divided_from_ns: Option<u64>,
     pub(super) times_faults: bool,
-    /// Where a thread runs for longer than this without a break, it is to be recorded; whether one did.
+    /// The parts of own work are to be recorded once a thread runs for longer than this without a break; and whether one did.
     pub(super) divide_above_ns: Option<u64>,
     pub(super) has_long_run: bool,
     /// Whether activations go from one mark to another.
@@ -103,7 +104,7 @@ pub(super) struct Builder {
 }
 
 impl Builder {
-    /// Takes the next record; what it ends is in `ended`, once it is known to be an activation.
+    /// Takes the next record. An activation that it ends comes to `ended` once it is known to be one.
     pub(super) fn take(&mut self, cpu: CpuId, raw: &RawStretch, owner: &Owner<'_>) {
         if let Some(part) = self.add(cpu, raw, owner) {
             self.rhythms.add(part, &mut self.ended);
@@ -113,14 +114,14 @@ impl Builder {
         }
     }
 
-    /// Decides what was held back for long, or all of it.
+    /// Decides the activations that were held back for long, or all of them.
     pub(super) fn settle(&mut self, now_ns: u64, at_end: bool) {
         let threads = &self.threads;
         self.rhythms.settle(now_ns, at_end, &mut self.ended);
         self.rhythms.keep(|thread| threads.get(&thread).is_some_and(|it| !it.is_gone));
     }
 
-    /// Takes the next record; what the thread did from its wake-up to the sleep that it ends with.
+    /// Takes the next record. Returns what the thread did from its wake-up to the sleep that ends it.
     pub(super) fn add(&mut self, cpu: CpuId, raw: &RawStretch, owner_of: &Owner<'_>) -> Option<Activation> {
         if raw.kind == TaskEvent::Frequency {
             return None;
@@ -164,7 +165,7 @@ impl Builder {
         };
         match raw.kind {
             TaskEvent::Stretch => self.stretch(cpu, raw, owner_of),
-            // Perhaps another thread had the number before. One that ended in the middle of its work has no response.
+            // Another thread may have had the id before. A thread that ended in the middle of its work has no response.
             TaskEvent::New | TaskEvent::Gone => {
                 self.tracks.remove(&raw.thread);
                 None
@@ -175,7 +176,7 @@ impl Builder {
         }
     }
 
-    /// Gives up what is not complete: records were lost.
+    /// Gives up incomplete activations, since records were lost.
     pub(super) fn forget_open(&mut self) {
         for track in self.tracks.values_mut() {
             self.incomplete += track.give_up();
@@ -193,7 +194,7 @@ impl Builder {
         let left = track.left.take();
         let is_open = track.open.is_some();
         match (raw.began, left) {
-            // Where marks say what an activation is, a wake-up begins none.
+            // With marks, a wake-up begins no activation.
             (Began::Woken, left)
                 if !self.marked || (is_open && left.as_ref().is_some_and(Left::is_asleep)) =>
             {
@@ -208,7 +209,7 @@ impl Builder {
                     open.stages.push(Stage { from_ns: at_ns, to_ns: raw.end_ns, cpu, what: Doing::Unseen });
                 }
             }
-            // What was before is not known; where it slept, neither its wake-up nor the switch to it was shown.
+            // The past is not known; if it slept, neither its wake-up nor the switch to it was shown.
             (_, left) => {
                 let was_asleep = !self.marked && left.as_ref().is_some_and(Left::is_asleep);
                 self.incomplete += u64::from(is_open || was_asleep);
@@ -267,7 +268,7 @@ impl Builder {
     }
 }
 
-/// The name of a thread, which may have ended since.
+/// The name of a thread that may have ended since.
 fn owner_name(
     threads: &BTreeMap<u32, Watched>,
     owner: &Owner<'_>,
@@ -289,7 +290,7 @@ impl Track {
 
     /// It was woken: its work begins, or goes on after a wait in its middle.
     fn wake(&mut self, cpu: CpuId, raw: &RawStretch, left: Option<Left>) {
-        // It may have had another priority while the task waited, and have given it up at the end.
+        // The other thread may have had another priority while the task waited, and have dropped it at the end.
         let prio =
             if raw.waker == raw.previous { raw.previous_prio.min(raw.waker_prio) } else { raw.previous_prio };
         let previous = thread(raw.previous, prio, &raw.previous_command);
@@ -310,7 +311,7 @@ impl Track {
             (_, left) => {
                 let is_timer = raw.waker_kind == RawWaker::Timer && raw.expires_ns > 0;
                 let due_ns = if is_timer { raw.expires_ns.min(raw.ready_ns) } else { raw.ready_ns };
-                // Behind its time it may have asked for a moment that was over: its work until then is another activation.
+                // A late task may have armed its timer in the past; its work until then is another activation.
                 let slept_ns = left.as_ref().map_or(0, |left| left.at_ns);
                 let due_ns = due_ns.max(slept_ns.min(raw.ready_ns));
                 self.open = Some(Activation {
@@ -349,8 +350,8 @@ impl Track {
     }
 }
 
-/// The wait of a woken task for its CPU: for two of them, where it was moved before it ran. Who had the first one is not in the
-/// record.
+/// The wait of a woken task for its CPU, or for two CPUs if it was migrated before it ran. The record does not say who had
+/// the first one.
 fn waits(stage: Stage, raw: &RawStretch) -> Vec<Stage> {
     let from = raw.moved_from.checked_sub(1).map(|cpu| CpuId(cpu.into())).filter(|from| *from != stage.cpu);
     let Some(from) = from.filter(|_| (raw.ready_ns..stage.to_ns).contains(&raw.moved_ns)) else {
@@ -387,7 +388,7 @@ fn budget(raw: u8) -> Budget {
     }
 }
 
-/// For what a task fell asleep.
+/// What a task fell asleep for.
 fn wait_of(raw: &RawStretch, owner: &Owner<'_>) -> Wait {
     let call = u32::try_from(raw.syscall)
         .ok()

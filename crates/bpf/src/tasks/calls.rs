@@ -4,11 +4,11 @@ use crate::layout::tasks::RawStretch;
 use syscalls::Sysno;
 use whylate_core::recording::{Object, Site};
 
-/// The words of one condition variable of glibc lie side by side, and its waits alternate between them.
+/// A condition variable of glibc has several adjacent words, and its waits alternate between them.
 const WORD_BYTES: u64 = 16;
 
-/// Whether a thread may wait for something to do in that system call. In all others (write, fsync, flock, fcntl, mmap, ...) it does what
-/// it was woken for.
+/// Whether a thread may wait for new work in that system call. In all others (write, fsync, flock, fcntl, mmap, ...) it does
+/// the work that it was woken for.
 pub(super) fn may_wait_for_work(call: &str) -> bool {
     matches!(
         call,
@@ -75,7 +75,7 @@ pub(super) fn site(raw: &RawStretch) -> Site {
         "read" | "readv" | "pread64" | "preadv" | "preadv2" | "recvfrom" | "recvmsg" | "recvmmsg"
         | "accept" | "accept4" | "epoll_wait" | "epoll_pwait" | "epoll_pwait2" | "semop" | "semtimedop"
         | "msgrcv" | "mq_timedreceive" | "io_uring_enter" | "splice" | "tee" => (first, 0),
-        // Their first argument may lie anywhere: the number of files tells two of them apart.
+        // Their first argument may be at any address; the number of files distinguishes two of them.
         "poll" | "ppoll" => (second, 0),
         "select" | "pselect6" => (first, 0),
         _ => (0, 0),
@@ -107,12 +107,12 @@ fn object_of(call: &str, first: u64) -> Object {
     }
 }
 
-/// Whether a thread is woken there by its timer alone, so that no message can be the begin of other work.
+/// Whether only its timer wakes a thread there, so that no message can start other work.
 pub(super) fn is_sleep(site: &Site) -> bool {
     site.call == Sysno::nanosleep as i32 || site.call == Sysno::clock_nanosleep as i32
 }
 
-/// Whether it goes on with the sleep before, which a signal interrupted.
+/// Whether it continues the previous sleep, which a signal interrupted.
 pub(super) fn is_restart(site: &Site) -> bool {
     site.call == Sysno::restart_syscall as i32
 }

@@ -6,7 +6,7 @@ use whylate_core::{CpuId, CpuSet};
 use whylate_host::HostRoot;
 use whylate_host::threads::Stat;
 
-/// Where cgroup v2 is, alone or beside v1.
+/// Where cgroup v2 is mounted: alone, or together with v1.
 const CGROUP_MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 /// No folder of groups is deeper.
 const DEPTH_MAX: usize = 16;
@@ -20,7 +20,7 @@ pub enum TaskTarget {
     Process(u32),
     /// Everything in a control group and those below it: its folder in the mounted hierarchy.
     Group(PathBuf),
-    /// Every thread from the one priority to the other, as tools print them.
+    /// Every thread with a priority in this range, as tools print priorities.
     Priorities(i32, i32),
     Children,
 }
@@ -53,7 +53,7 @@ pub(super) fn chosen(host: &HostRoot, target: &TaskTarget) -> Vec<Chosen> {
     known.filter(is_named).collect()
 }
 
-/// The same, where no program finds any.
+/// The same when no program finds threads.
 pub(super) fn all(host: &HostRoot, target: &TaskTarget) -> Vec<Chosen> {
     let TaskTarget::Priorities(least, most) = target else { return chosen(host, target) };
     let known = everyone(host).filter_map(|(pid, tid)| known(host, pid, tid));
@@ -77,7 +77,7 @@ pub fn present(host: &HostRoot, target: &TaskTarget) -> Vec<Present> {
     all(host, target).into_iter().filter_map(read).collect()
 }
 
-/// Process and thread ids of all that there are.
+/// The process and thread ids of all threads.
 fn everyone(host: &HostRoot) -> impl Iterator<Item = (u32, u32)> {
     let processes = host.list_numbered("/proc", "").unwrap_or_default();
     processes.into_iter().flat_map(|pid| threads_of(host, pid))
@@ -88,7 +88,7 @@ fn threads_of(host: &HostRoot, pid: u32) -> Vec<(u32, u32)> {
     threads.into_iter().map(|tid| (pid, tid)).collect()
 }
 
-/// Those of a process and of all that it started before, as a server with a process for each client does.
+/// Those of a process and of all processes that it has started, such as a server with one process for each client.
 fn family(host: &HostRoot, pid: u32) -> Vec<(u32, u32)> {
     let (mut found, mut processes, mut nth) = (Vec::new(), vec![pid], 0);
     while let Some(process) = processes.get(nth).copied() {
@@ -112,7 +112,7 @@ fn family(host: &HostRoot, pid: u32) -> Vec<(u32, u32)> {
 pub(super) fn known(host: &HostRoot, pid: u32, tid: u32) -> Option<Chosen> {
     let text = host.read(&format!("/proc/{pid}/task/{tid}/stat")).ok()??;
     let stat = Stat::parse(&text)?;
-    // Of ordinary tasks the nice value + 20, of others -1 - the priority.
+    // For ordinary tasks the nice value + 20, for others -1 - the priority.
     let priority: i32 = stat.field(18)?.parse().ok()?;
     let known = Watched {
         process: pid,
@@ -140,8 +140,8 @@ fn processes_of(host: &HostRoot, folder: &Path, depth: usize, found: &mut Vec<u3
     }
 }
 
-/// The name of a thread that holds a lock for which `process` waits; `None` where there is no such thread. A lock that
-/// processes share has its owner's number in a namespace of process ids: only that of the kernel tells who it is.
+/// The name of the thread that holds a lock for which `process` waits; `None` if there is no such thread. A lock shared
+/// between processes holds its owner's id in a pid namespace; only an id of the kernel's own namespace identifies the thread.
 pub(super) fn owner(host: &HostRoot, process: u32, thread: u32, is_shared: bool) -> Option<String> {
     let name = |folder: &str| host.read_trimmed(&format!("{folder}/comm")).ok().flatten();
     let own = name(&format!("/proc/{process}/task/{thread}"));
@@ -160,8 +160,8 @@ fn folders_in(host: &HostRoot, folder: &Path) -> Vec<String> {
     folders.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// The folder of a control group, given as a path below the mounted hierarchy or in full; or of a systemd unit or container
-/// by the name of its folder, or a part of that which no other has. `None` where there is none.
+/// The folder of a control group, given as a path below the mounted hierarchy or in full; or the folder of a systemd unit or
+/// container, given by its name or by a unique part of it. `None` if there is no such group.
 pub fn unit_group(host: &HostRoot, name: &str) -> Option<PathBuf> {
     let is_group = |folder: &Path| {
         host.read(&format!("{}/cgroup.procs", folder.display())).is_ok_and(|text| text.is_some())
@@ -234,9 +234,9 @@ mod tests {
         assert!(unit_group(&host, "4f5e6d7c8b9a").unwrap().ends_with("docker-4f5e6d7c8b9a.scope"));
         assert_eq!(unit_group(&host, "nothing"), None);
         let found = chosen(&host, &TaskTarget::Group(plc));
-        let told: Vec<_> =
+        let named: Vec<_> =
             found.iter().map(|it| (it.thread, it.known.command.as_str(), it.known.priority)).collect();
-        assert_eq!(told, [(7, "plc", 80), (8, "plc io", -21), (9, "logger", -30)]);
+        assert_eq!(named, [(7, "plc", 80), (8, "plc io", -21), (9, "logger", -30)]);
     }
 
     #[test]
@@ -253,7 +253,7 @@ mod tests {
         let of = |process, thread, is_shared| owner(&host, process, thread, is_shared);
         assert_eq!(of(7, 8, false).as_deref(), Some("audio"));
         assert_eq!((of(7, 9, true).as_deref(), of(7, 9, false)), (Some("logger"), None));
-        // To a process of a container, 9 is another thread; and so is 11 to one outside.
+        // In the container, 9 is another thread; outside it, 11 is another thread.
         assert_eq!((of(11, 9, true), of(7, 11, true), of(7, 12, true)), (None, None, None));
     }
 

@@ -1,7 +1,7 @@
-//! How fast the clock of each CPU was, where the kernel sets it: by its event `power:cpu_frequency`.
+//! The clock frequency of each CPU, from the kernel's event `power:cpu_frequency`.
 //!
-//! Where the processor chooses its frequency by itself (intel_pstate and amd-pstate in their active modes), there is no such event,
-//! and nothing is said of it.
+//! If the processor chooses its frequency by itself (intel_pstate and amd-pstate in their active modes), there is no such
+//! event, and the frequency is not reported.
 
 use crate::layout::tasks::{RawStretch, TaskEvent};
 use std::collections::btree_map::Entry;
@@ -10,12 +10,12 @@ use whylate_core::recording::{Activity, Segment};
 use whylate_core::{CpuId, CpuSet};
 use whylate_host::HostRoot;
 
-/// So many changes of a CPU are kept: an activation is explained soon after it has ended.
+/// How many changes of a CPU are kept: an activation is explained soon after it has ended.
 const CHANGES_MAX: usize = 4_096;
 /// Drivers whose hardware chooses the frequency, whatever the governor is called.
 const CHOSEN_BY_HARDWARE: [&str; 2] = ["intel_pstate", "amd-pstate-epp"];
-/// The file that has the frequency of a governor which never changes it. Of the others it is known from their first change on: what
-/// `scaling_cur_freq` says may have been measured while the CPU was idle.
+/// The file with the frequency of a governor that never changes it. With other governors the frequency is known from the
+/// first change on: `scaling_cur_freq` may be a value measured while the CPU was idle.
 const CONSTANT: [(&str, &str); 3] = [
     ("performance", "scaling_max_freq"),
     ("powersave", "scaling_min_freq"),
@@ -30,12 +30,12 @@ pub(super) struct Frequencies {
 
 struct Clock {
     highest_khz: u64,
-    /// From when on it had which frequency, in kHz; the oldest first.
+    /// The frequency in kHz from each moment on; oldest first.
     changes: VecDeque<(u64, u64)>,
 }
 
 impl Frequencies {
-    /// What they are at `now_ns`; nothing of CPUs whose frequency the kernel does not set.
+    /// The frequencies at `now_ns`, without CPUs whose frequency the kernel does not set.
     pub(super) fn read(host: &HostRoot, cpus: &CpuSet, now_ns: u64) -> Self {
         let mut frequencies = Self::default();
         for cpu in cpus.iter() {
@@ -57,7 +57,7 @@ impl Frequencies {
 
     /// A CPU has that frequency from now on.
     fn note(&mut self, host: &HostRoot, cpu: CpuId, at_ns: u64, khz: u64) {
-        // It may have come later, or its driver.
+        // The CPU or its driver may have come later.
         let begun =
             || clock(host, cpu).map(|(highest_khz, _)| Clock { highest_khz, changes: VecDeque::new() });
         let Clock { changes, .. } = match self.clocks.entry(cpu) {
@@ -88,7 +88,7 @@ impl Frequencies {
     }
 }
 
-/// The highest frequency of a CPU, and the present one where that is constant; `None` where the kernel sets none.
+/// The highest frequency of a CPU, and the present one if it is constant; `None` if the kernel sets no frequency.
 fn clock(host: &HostRoot, cpu: CpuId) -> Option<(u64, Option<u64>)> {
     let folder = format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq");
     let text = |name: &str| host.read_trimmed(&format!("{folder}/{name}")).ok().flatten();
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_set_is_not_known() {
+    fn a_frequency_that_was_not_set_is_not_known() {
         let files = |driver, governor| {
             [
                 ("scaling_driver", driver),

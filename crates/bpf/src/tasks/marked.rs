@@ -1,14 +1,15 @@
-//! Activations from one mark to another: where the user says where the work begins and ends.
+//! Activations from one mark to another: the user says where the work begins and ends.
 //!
-//! A thread may begin in the middle of its time on a CPU, sleep any number of times, and end in the middle of another one. Marks
-//! are told when the thread comes by, its time on the CPU when it leaves: marks come first.
+//! An activation may begin in the middle of a thread's time on a CPU, contain any number of sleeps, and end in the middle of
+//! a later time on a CPU. A mark is recorded when the thread passes it, the time on the CPU when the thread leaves the CPU:
+//! marks come first.
 
 use super::build::{Track, thread};
 use crate::layout::tasks::RawStretch;
 use whylate_core::CpuId;
 use whylate_core::recording::{Activation, Doing, Stage};
 
-/// That a thread came by a mark.
+/// A thread passed a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Come {
     pub(super) at_ns: u64,
@@ -16,8 +17,8 @@ pub(super) struct Come {
 }
 
 impl Track {
-    /// Cuts a time on a CPU where the thread came by marks; what ended is added to `ended`. How many activations began anew
-    /// without an end.
+    /// Cuts a time on a CPU at the marks that the thread passed, and adds the activations that ended to `ended`. Returns how
+    /// many activations began anew without an end.
     pub(super) fn come_by(&mut self, cpu: CpuId, raw: &RawStretch, ended: &mut Vec<Activation>) -> u64 {
         let (mut from_ns, mut unended) = (raw.run_ns, 0);
         for come in self.marks.extract_if(.., |come| come.at_ns <= raw.end_ns) {

@@ -1,7 +1,7 @@
-//! Tasks of the user that are watched: which ones, what each of their activations was made of, and why one took long.
+//! Watched tasks of the user: which ones they are, what each of their activations consists of, and why one took long.
 //!
-//! The programs in the kernel (`bpf/tasks.h`) write a record whenever a watched task leaves a CPU, into rings that are read
-//! from here twenty times a second. The rings of [`Causes`] beside them say what else the CPUs did.
+//! The programs in the kernel (`bpf/tasks.h`) write a record to a ring whenever a watched task leaves a CPU. The rings are
+//! read here twenty times a second. The rings of [`Causes`] show what else the CPUs did.
 
 mod build;
 mod calls;
@@ -50,7 +50,7 @@ use zerocopy::transmute;
 
 /// Records that the ring of a CPU holds.
 const RING_STRETCHES: u32 = 4_096;
-/// The facilities without which fewer tasks are found or less is told of them.
+/// Without these facilities fewer tasks are found, or less is known of them.
 const EVENTS: [(&str, Event); 6] = [
     ("tasks that come later", event("task_forked", "sched_process_fork")),
     ("tasks that change their name", event("task_renamed", "task_rename")),
@@ -60,15 +60,15 @@ const EVENTS: [(&str, Event); 6] = [
     ("clock frequencies", event("frequency", "cpu_frequency")),
 ];
 
-/// The events that tell how long a thread is in system calls, and in page faults. Each system call of every thread takes longer while they
-/// are attached.
+/// The events that show how long a thread is in system calls and in page faults. Each system call of every thread takes
+/// longer while they are attached.
 const CALLS: [Event; 2] = [event("task_exits", "sys_exit"), event("task_enters", "sys_enter")];
 const FAULT_OVER: Event = event("task_fault_over", "handle_mm_fault");
 
-/// In place of the event of page faults on arm64, which has none.
+/// Replaces the page fault event on arm64, which has none.
 const FAULT_ENTERED: (&str, Event) = (EVENTS[3].0, event("task_fault_entered", "do_mem_abort"));
 
-/// The programs at places of files that are marks: at the begin, at the end.
+/// The programs at marks in files: for the start, for the end.
 const PLACE_MARKS: [&str; 2] = ["mark_begin", "mark_end"];
 /// The program that sees texts for trace_marker.
 const WRITTEN_MARK: Event = event("mark_written", "sys_enter");
@@ -85,14 +85,14 @@ pub struct TaskWatch {
     rings: StretchRings,
     builder: Builder,
     frequencies: Frequencies,
-    /// The threads that were given a slot from here.
+    /// The threads that this side gave a slot.
     slots: BTreeSet<u32>,
     has_looked: bool,
     collisions: u64,
     lost_seen: u64,
     missing: Vec<String>,
     suspension: Suspension,
-    /// When the threads that were there at the end were watched no more.
+    /// When the watch of the threads that were there at the end stopped.
     left_alone: BTreeMap<u32, u64>,
 }
 
@@ -145,7 +145,7 @@ impl TaskWatch {
         Ok(watch)
     }
 
-    /// Counts activations from one mark to another from now on, in place of those from a wake-up to a sleep.
+    /// Counts activations from one mark to another from now on, instead of from a wake-up to a sleep.
     ///
     /// # Errors
     /// When a mark is not there, or the kernel allows none.
@@ -170,22 +170,22 @@ impl TaskWatch {
         Ok(())
     }
 
-    /// Says what decides what an activation is, where no marks do. Call it before the first [`Self::poll`].
+    /// Sets how activations are found without marks. Call it before the first [`Self::poll`].
     pub fn decide_by(&mut self, by: Activations) {
         self.builder.rhythms = Rhythms::new(by);
     }
 
-    /// The sleeps since the last call of which it is not known whether they were in the middle of the work, by thread.
+    /// The sleeps since the last call that may have been in the middle of the work, by thread.
     pub fn doubts(&mut self) -> Vec<(u32, Doubt)> {
         self.builder.rhythms.doubts()
     }
 
-    /// Tells what own work is made of once a thread has run for longer than this. Call it before the first [`Self::poll`].
+    /// Records what own work consists of once a thread has run for longer than this. Call it before the first [`Self::poll`].
     pub fn divide_above(&mut self, above_ns: u64) {
         self.builder.divide_above_ns = Some(above_ns);
     }
 
-    /// Tells from now on what the own work of activations is made of: system calls, page faults and the rest.
+    /// Records from now on what the own work of activations consists of: system calls, page faults and the rest.
     ///
     /// # Errors
     /// When the kernel takes no programs any more.
@@ -205,14 +205,14 @@ impl TaskWatch {
         &self.missing
     }
 
-    /// Looks which tasks there are now, where the kernel does not tell of all that come and go.
+    /// Looks for new tasks if the kernel does not report all that come and go.
     ///
     /// # Errors
     /// When the kernel does not take the change.
     pub fn look_for_tasks(&mut self) -> Result<(), BpfError> {
-        // Of all others the programs see what comes and goes.
-        let is_told = !matches!(self.target, TaskTarget::Group(_) | TaskTarget::Process(_));
-        if std::mem::replace(&mut self.has_looked, true) && is_told {
+        // For all other targets the programs see which tasks come and go.
+        let is_reported = !matches!(self.target, TaskTarget::Group(_) | TaskTarget::Process(_));
+        if std::mem::replace(&mut self.has_looked, true) && is_reported {
             return Ok(());
         }
         let chosen = choose::chosen(&self.host, &self.target);
@@ -236,7 +236,7 @@ impl TaskWatch {
         Ok(())
     }
 
-    /// Watches what this thread starts from now on, or no more.
+    /// Starts or stops watching what this thread starts.
     ///
     /// # Errors
     /// When the kernel does not take the change.
@@ -244,7 +244,7 @@ impl TaskWatch {
         self.set_slot(thread, if follow { SLOT_INHERITS } else { 0 }).map(drop)
     }
 
-    /// Gives a thread its slot, or frees it where there are no flags; `false` where another thread has it.
+    /// Gives a thread its slot, or frees the slot if there are no flags; `false` if another thread has it.
     fn set_slot(&mut self, thread: u32, flags: u32) -> Result<bool, BpfError> {
         let place = thread % TASK_SLOTS;
         let object = self.causes.histograms().object_mut();
@@ -296,7 +296,7 @@ impl TaskWatch {
         Ok(self.suspension.whole(std::mem::take(&mut self.builder.ended)))
     }
 
-    /// How often the machine was suspended, or its time of day set: what was before is no beginning of a period.
+    /// How often the machine was suspended or its time of day set: a period cannot begin before that.
     pub fn clock_jumps(&self) -> u64 {
         self.suspension.jumps
     }
@@ -310,8 +310,8 @@ impl TaskWatch {
         &self.cpus
     }
 
-    /// What a CPU did since `from_ns` and how slow its clock was, without the wake-ups, which would cut what goes on into pieces.
-    /// Call it soon after [`Self::poll`].
+    /// What a CPU did since `from_ns` and how slow its clock was. Wake-ups are left out: they would cut ongoing segments into
+    /// pieces. Call it soon after [`Self::poll`].
     pub fn since(&self, cpu: CpuId, from_ns: u64) -> Result<Recording, BpfError> {
         let mut recording = self.causes.since(cpu, from_ns)?;
         recording.segments.retain(|segment| !matches!(segment.what, Activity::Waking { .. }));
@@ -324,7 +324,7 @@ impl TaskWatch {
         self.causes.newest_since(cpu, from_ns, most)
     }
 
-    /// The latency above which the kernel's stack is recorded; it takes some microseconds.
+    /// The latency above which the kernel's stack is recorded. A stack takes some microseconds.
     pub fn keep_stacks(&mut self, above_ns: u64) {
         let all: Vec<(CpuId, u64)> = self.cpus.iter().map(|cpu| (cpu, above_ns)).collect();
         self.causes.histograms().keep_stacks(&all);
@@ -336,7 +336,7 @@ impl TaskWatch {
     }
 
     pub fn losses(&self) -> TaskLosses {
-        let told: RawTaskLosses = self
+        let losses: RawTaskLosses = self
             .causes
             .histograms
             .object()
@@ -345,13 +345,13 @@ impl TaskWatch {
             .unwrap_or_default();
         let missed = self.causes.missed().in_window(true);
         TaskLosses {
-            records: self.rings.lost() + told.events,
+            records: self.rings.lost() + losses.events,
             incomplete: self.builder.incomplete,
-            unwatched: self.collisions + told.collisions,
+            unwatched: self.collisions + losses.collisions,
             refused: 0,
             missed: missed.count(),
             missed_at: missed.to_string(),
-            unread_texts: told.unread_texts,
+            unread_texts: losses.unread_texts,
             suspended: self.suspension.dropped,
         }
     }

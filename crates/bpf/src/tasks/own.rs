@@ -1,9 +1,9 @@
 //! The threads of an ordinary user, watched without programs in the kernel.
 //!
-//! To a user without rights the kernel tells when his own threads were given a CPU and left it, whether they fell asleep then
-//! or could have run on, and their page faults ([`whylate_sys::switch_ring`]). It does not tell when they were woken, by whom, for what they
-//! sleep, and who had the CPU meanwhile: an activation begins here when the thread first runs, and ends with its next sleep,
-//! whatever that is for.
+//! Without rights a user learns from the kernel when his own threads got and left a CPU, whether they fell asleep or were
+//! still runnable then, and their page faults ([`whylate_sys::switch_ring`]). The kernel does not say when and by whom they
+//! were woken, what they sleep for, and who had the CPU meanwhile. An activation therefore begins when the thread first runs,
+//! and ends with its next sleep, whatever it sleeps for.
 
 use super::build::{Builder, Watched};
 use super::choose::{self, Chosen};
@@ -22,9 +22,9 @@ use whylate_sys::clock;
 use whylate_sys::switch_ring::{Switch, SwitchRecord, SwitchRing};
 use zerocopy::TryFromBytes as _;
 
-/// Records of this age are in their ring: they are put in order over all CPUs.
+/// Records of this age are all in their rings, and are put in order over all CPUs.
 const SETTLED_NS: u64 = 1_000_000;
-/// In the kernel's numbers: that of an ordinary task without a nice value.
+/// The kernel's number for an ordinary task of nice 0.
 const PRIORITY_ORDINARY: i32 = 120;
 /// A state of a sleeping task.
 const INTERRUPTIBLE: u32 = 1;
@@ -36,7 +36,7 @@ enum Left {
     Preempted,
 }
 
-/// What is in progress for a thread.
+/// The activation in progress of a thread.
 struct Track {
     known: Watched,
     left: Option<Left>,
@@ -50,7 +50,7 @@ pub struct OwnTaskWatch {
     host: HostRoot,
     target: TaskTarget,
     rings: Vec<SwitchRing>,
-    /// Threads that were added by their number. What they start comes by itself, where it is wanted.
+    /// Threads that were added by their id. Threads that they start are added by the kernel, if wanted.
     added: BTreeSet<u32>,
     refused: BTreeSet<u32>,
     tracks: BTreeMap<u32, Track>,
@@ -67,7 +67,7 @@ impl OwnTaskWatch {
     /// EACCES or EPERM where the kernel refuses it, or every one of the threads is another user's.
     pub fn start(host: &HostRoot, cpus: &CpuSet, target: &TaskTarget) -> io::Result<Self> {
         let mut watch = Self::new(host, cpus, target);
-        // Asks for the right even where there is no thread yet.
+        // Asks for the right even if there is no thread yet.
         SwitchRing::new(cpus.iter().next().unwrap_or_default()).add(0, false)?;
         let refused = watch.look_for_tasks();
         match refused {
@@ -76,7 +76,7 @@ impl OwnTaskWatch {
         }
     }
 
-    /// One that records nobody yet.
+    /// A watch that records no thread yet.
     fn new(host: &HostRoot, cpus: &CpuSet, target: &TaskTarget) -> Self {
         Self {
             host: host.clone(),
@@ -91,12 +91,12 @@ impl OwnTaskWatch {
         }
     }
 
-    /// Looks which tasks there are now; why one of them cannot be watched, if that is so.
+    /// Looks for new tasks; returns why one of them cannot be watched, if so.
     pub fn look_for_tasks(&mut self) -> Option<io::Error> {
         let inherits = !matches!(self.target, TaskTarget::Name(_) | TaskTarget::Priorities(..));
         let mut refused = None;
         for Chosen { thread, known } in choose::all(&self.host, &self.target) {
-            // What a watched thread has started comes with it.
+            // Threads that a watched thread has started are added with it.
             let is_known = self.added.contains(&thread) || self.refused.contains(&thread);
             if is_known || (inherits && self.tracks.contains_key(&thread)) {
                 continue;
@@ -117,7 +117,7 @@ impl OwnTaskWatch {
         refused
     }
 
-    /// A CPU that is offline has no records; all others have to.
+    /// An offline CPU has no records; all others must have them.
     fn add(&mut self, thread: u32, inherits: bool) -> io::Result<()> {
         let mut is_anywhere = Err(io::Error::from_raw_os_error(ENODEV));
         for ring in &mut self.rings {
@@ -130,7 +130,7 @@ impl OwnTaskWatch {
         is_anywhere
     }
 
-    /// Watches what this thread starts from now on.
+    /// Watches the threads that this thread starts from now on.
     pub fn follow_children(&mut self) -> io::Result<()> {
         self.add(0, true)
     }
@@ -234,8 +234,8 @@ impl OwnTaskWatch {
                 gone
             }
         };
-        let nobody = |_: u32, _: u32, _: bool| None;
-        self.builder.take(cpu, &raw, &nobody);
+        let unnamed = |_: u32, _: u32, _: bool| None;
+        self.builder.take(cpu, &raw, &unnamed);
     }
 
     /// Every thread that was watched, by its id.
@@ -263,7 +263,7 @@ impl Track {
     }
 }
 
-/// A record of a thread in which nothing has happened.
+/// An empty record of a thread.
 pub(super) fn raw(known: &Watched, thread: u32) -> RawStretch {
     let nothing = [0; size_of::<RawStretch>()];
     let Ok(nothing) = RawStretch::try_read_from_bytes(&nothing) else { unreachable!("zeros are a record") };
@@ -279,7 +279,7 @@ pub(super) fn raw(known: &Watched, thread: u32) -> RawStretch {
     }
 }
 
-/// Without what a record of the kernel's programs would tell and these do not.
+/// Leaves out what only records of the kernel's programs contain.
 fn only_what_is_known(mut activation: Activation) -> Activation {
     activation.stages.retain(|stage| !matches!(stage.what, Doing::Waking { .. }));
     for stage in &mut activation.stages {
@@ -340,7 +340,7 @@ mod tests {
         assert!(
             play(&mut watch, &[(0, 100, Switch::In), (0, 150, PREEMPTED), (0, 180, Switch::In)]).is_empty()
         );
-        assert!(play(&mut watch, &[(0, 200, ASLEEP)]).is_empty(), "nobody knows when it began");
+        assert!(play(&mut watch, &[(0, 200, ASLEEP)]).is_empty(), "its start was not seen");
         assert_eq!(play(&mut watch, &[(0, 300, Switch::In), (0, 310, ASLEEP)]).len(), 1);
     }
 }

@@ -10,7 +10,7 @@ use whylate_core::plan::Mark;
 use zerocopy::little_endian::U64;
 use zerocopy::transmute;
 
-/// The section with static tracepoints, the one that tells whether the file was moved since, and how a note of it is called.
+/// The section with static tracepoints, the one that shows whether the file was moved since, and the name of its notes.
 const NOTES: &str = ".note.stapsdt";
 const BASE: &str = ".stapsdt.base";
 const OWNER: &[u8] = b"stapsdt";
@@ -18,7 +18,7 @@ const NOTE_ALIGNMENT: u64 = 4;
 /// A note begins with its address, that of [`BASE`] when it was linked, and that of its semaphore.
 const NUMBERS_LENGTH: usize = 24;
 
-/// The file and the offset in it; `None` of a text, which lies nowhere.
+/// The file and the offset in it; `None` for a text, which is not in a file.
 pub fn place_of(mark: &Mark) -> Result<Option<(PathBuf, u64)>, String> {
     let (path, what) = match mark {
         Mark::Function { path, function } => (path, format!("function `{function}`")),
@@ -40,7 +40,7 @@ pub fn place_of(mark: &Mark) -> Result<Option<(PathBuf, u64)>, String> {
     Ok(Some((real(path), offset)))
 }
 
-/// The kernel wants a whole path.
+/// The kernel needs a full path.
 fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
@@ -61,7 +61,7 @@ fn offset(file: &object::File<'_>, address: u64) -> Option<u64> {
     })
 }
 
-/// `Ok(None)` where the file has no such tracepoint. Notes of other architectures than these are not read.
+/// `Ok(None)` if the file has no such tracepoint. Notes of other architectures are not read.
 fn tracepoint_address(
     file: &object::File<'_>,
     provider: &str,
@@ -95,7 +95,7 @@ mod tests {
     use whylate_testing::says;
 
     #[test]
-    fn a_function_of_this_program_is_found_and_what_is_not_there_is_said() {
+    fn a_function_of_this_program_is_found_and_a_missing_one_is_reported() {
         let own = std::env::current_exe().unwrap();
         let of =
             |function: &str| place_of(&Mark::Function { path: own.clone(), function: function.to_owned() });

@@ -11,19 +11,19 @@ use zerocopy::{IntoBytes as _, TryFromBytes as _};
 /// The map that they lie in.
 const MAP: &str = "stretches";
 const WORDS: usize = size_of::<RawStretch>() / 8;
-/// A record of a CPU may be read this long after it was written on another one; until then it waits.
+/// A record may be read this much later than a newer record of another CPU; records are held back for this time.
 const SETTLED_NS: u64 = 1_000_000;
-/// A record that is not there this long after a later one of the same CPU was written never will be: `take_number()` in
-/// `bpf/kernel.h` gave up its number. A program takes less time, even where another task comes in between.
+/// If a record is still missing this long after a later one of the same CPU was written, it will never come: `take_number()`
+/// in `bpf/kernel.h` gave up its number. A program takes less time, even if another task preempts it.
 const GIVEN_UP_NS: u64 = 1_000_000_000;
-/// So many later records are looked at.
+/// How many later records are checked.
 const LATER_MAX: u64 = 64;
 
 /// The rings, one after another: `[ring][record]`.
 pub(super) struct StretchRings {
     words: SharedWords,
     ring_stretches: u64,
-    /// Of each ring, the number of the next record to be read.
+    /// The number of the next record to read, for each ring.
     next: Vec<u64>,
     /// Records that were read and not handed out yet.
     waiting: Vec<(CpuId, RawStretch)>,
@@ -47,7 +47,7 @@ impl StretchRings {
         self.lost
     }
 
-    /// Reads what is new in the ring of a CPU, in which so many records were `written`.
+    /// Reads what is new in the ring of a CPU; `written` is the number of records written to it so far.
     pub(super) fn read(&mut self, ring: usize, cpu: CpuId, written: u64, now_ns: u64) {
         let oldest = written.saturating_sub(self.ring_stretches);
         let mut number = self.next[ring];
@@ -60,12 +60,12 @@ impl StretchRings {
             match self.record(ring, number) {
                 Some(found) if found.number == number + 1 => self.waiting.push((cpu, found)),
                 Some(found) if found.number <= number => {
-                    // Else it is being written just now.
+                    // Otherwise it is just being written.
                     if !self.is_given_up(ring, number, written, now_ns) {
                         break;
                     }
                 }
-                // Overwritten, or half so.
+                // It was overwritten, at least in part.
                 _ => self.lost += 1,
             }
             number += 1;
@@ -74,7 +74,7 @@ impl StretchRings {
         self.fresh = self.waiting.len() - before;
     }
 
-    /// Removes what may have been overwritten while it was read, now that so many records of the CPU were `written`.
+    /// Removes records that may have been overwritten while they were read; `written` is the CPU's number of records by now.
     pub(super) fn confirm(&mut self, cpu: CpuId, written: u64) {
         let overwritten = written.saturating_sub(self.ring_stretches);
         let before = self.waiting.len();
@@ -87,7 +87,8 @@ impl StretchRings {
         self.lost += (before - self.waiting.len()) as u64;
     }
 
-    /// What was read and ended long enough before `now_ns` that no other CPU has an earlier one, in the order of the ends.
+    /// The records that ended so long before `now_ns` that no other CPU can still deliver an earlier one, in the order of
+    /// their ends.
     pub(super) fn take(&mut self, now_ns: u64) -> Vec<(CpuId, RawStretch)> {
         let until_ns = now_ns.saturating_sub(SETTLED_NS);
         let mut taken: Vec<_> = self.waiting.extract_if(.., |(_, it)| it.end_ns <= until_ns).collect();
@@ -103,7 +104,7 @@ impl StretchRings {
         })
     }
 
-    /// The record at the place of that number; `None` for one that no program wrote like this.
+    /// The record at the place of that number; `None` if its contents are not valid.
     fn record(&self, ring: usize, number: u64) -> Option<RawStretch> {
         let place = ring as u64 * self.ring_stretches + number % self.ring_stretches;
         let words = &self.words.words()[place as usize * WORDS..][..WORDS];

@@ -1,14 +1,14 @@
 //! Activations during which the machine was suspended or its clock set.
 //!
-//! Times here are on CLOCK_MONOTONIC, which stands still while the machine is suspended. Two things go wrong all the same: threads
-//! are frozen before it and thawed after it, and the expiry of a timer of CLOCK_BOOTTIME or CLOCK_REALTIME, taken to
-//! CLOCK_MONOTONIC by the difference of the clocks, is too early by the amount by which that difference has grown. An activation that
-//! began before the jump is noticed is dropped and counted.
+//! Times here are on CLOCK_MONOTONIC, which stands still while the machine is suspended. Two things still go wrong. Threads
+//! are frozen before the suspension and thawed after it. And the expiry of a timer of CLOCK_BOOTTIME or CLOCK_REALTIME,
+//! converted to CLOCK_MONOTONIC by the difference of the clocks, is too early by the growth of that difference. An activation
+//! that began before the jump was noticed is dropped and counted.
 
 use whylate_core::recording::Activation;
 use whylate_sys::clock;
 
-/// Smaller differences are what reading two clocks one after another brings.
+/// Smaller differences come from reading two clocks one after another.
 const JUMP_MIN_NS: u64 = 1_000_000;
 
 /// How far apart the clocks are.
@@ -29,13 +29,13 @@ impl Clocks {
     }
 }
 
-/// Finds the jumps, and drops the activations in which they were.
+/// Finds the jumps, and drops the activations that contain one.
 pub(super) struct Suspension {
     clocks: Clocks,
-    /// Activations that were due before it are not whole.
+    /// Activations that were due before it are not complete.
     whole_from_ns: u64,
     pub(super) jumps: u64,
-    /// Activations that are not counted since they jumped.
+    /// Activations that are not counted because a clock jumped.
     pub(super) dropped: u64,
 }
 
@@ -54,7 +54,7 @@ impl Suspension {
         jumped
     }
 
-    /// Those that no jump was in.
+    /// Those without a jump.
     pub(super) fn whole(&mut self, mut ended: Vec<Activation>) -> Vec<Activation> {
         let before = ended.len();
         ended.retain(|it| it.due_ns >= self.whole_from_ns);
@@ -85,7 +85,7 @@ mod tests {
         let mut suspension = Suspension::new(clocks(0, 1_700 * SECOND));
         assert!(!suspension.look(clocks(20_000, 1_700 * SECOND - 900_000), 1_000));
         assert_eq!(suspension.whole(vec![activation(900, 990)]).len(), 1);
-        // An hour's sleep of the machine; a timer that ran out meanwhile seems to be due an hour ago.
+        // The machine was suspended for an hour; a timer that expired meanwhile seems to be due an hour ago.
         assert!(suspension.look(clocks(3_600 * SECOND, 5_300 * SECOND), 9_000_000));
         let ended = vec![
             activation(1, 8_999_000),

@@ -11,7 +11,7 @@ use whylate_sys::clock;
 use zerocopy::TryFromBytes as _;
 
 impl TaskWatch {
-    /// Watches no thread any more; what was recorded of them until then comes with the next [`Self::poll`].
+    /// Stops watching all threads; the next [`Self::poll`] returns what was recorded until then.
     ///
     /// # Errors
     /// When the kernel does not take the change.
@@ -44,8 +44,8 @@ impl TaskWatch {
 }
 
 impl Builder {
-    /// What a thread is at since its last wake-up, by its slot at `at_ns`; `None` where it does nothing, where its begin is not known,
-    /// or where a record of it is missing.
+    /// What a thread has done since its last wake-up, from its slot at `at_ns`. `None` if it does nothing, if its start is
+    /// not known, or if one of its records is missing.
     pub(super) fn unended(
         &mut self,
         thread: u32,
@@ -100,8 +100,8 @@ impl Builder {
     }
 }
 
-/// How the stretch began that a thread has a CPU for or waits for: how, since when it could run, when it got the CPU, who woke it. `None`
-/// where it sleeps.
+/// How the present stretch of a thread that runs or waits for a CPU began: how, since when it was runnable, when it got the
+/// CPU, who woke it. `None` if it sleeps.
 fn present(slot: &RawSlot, at_ns: u64) -> Option<(Began, u64, u64, &RawWoken)> {
     match slot {
         _ if slot.run_ns > at_ns || slot.waking_ns > at_ns => None,
@@ -124,11 +124,11 @@ mod tests {
         RawSlot::try_read_from_bytes(&[0; size_of::<RawSlot>()]).unwrap()
     }
 
-    fn nobody(_: u32, _: u32, _: bool) -> Option<String> {
+    fn unnamed(_: u32, _: u32, _: bool) -> Option<String> {
         None
     }
 
-    /// Of a thread that was woken at 100, ran from 110 to 150, and then was preempted or slept in a page fault.
+    /// A thread was woken at 100, ran from 110 to 150, and then was preempted or slept in a page fault.
     fn begun(is_runnable: bool) -> Builder {
         let mut builder = Builder::default();
         let known = Watched { process: 4, command: "control".to_owned(), priority: 80, ..Watched::default() };
@@ -142,12 +142,12 @@ mod tests {
             fault_ns: 140,
             ..raw(&known, THREAD)
         };
-        assert_eq!(builder.add(CpuId(1), &raw, &nobody), None);
+        assert_eq!(builder.add(CpuId(1), &raw, &unnamed), None);
         builder
     }
 
     fn unended(builder: &mut Builder, slot: &RawSlot) -> Option<Activation> {
-        builder.unended(THREAD, slot, CpuId(1), 1_000, &nobody)
+        builder.unended(THREAD, slot, CpuId(1), 1_000, &unnamed)
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use whylate_bpf::BpfError;
 use whylate_testing::{Need, skip};
 
-/// What was started. `None` where this machine lets no programs run, which is said: the rest of the test is skipped.
+/// What was started. `None`, with a message, if this machine lets no programs run: the rest of the test is skipped.
 pub(crate) fn unless_refused<T>(started: Result<T, BpfError>) -> Option<T> {
     match started {
         Ok(running) => Some(running),

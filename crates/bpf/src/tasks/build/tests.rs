@@ -4,7 +4,7 @@ use zerocopy::TryFromBytes as _;
 const NANOSLEEP: i32 = Sysno::clock_nanosleep as i32;
 const FUTEX: i32 = Sysno::futex as i32;
 
-/// Ran from `from` to `to`, ready at `ready`, and then slept.
+/// It was runnable at `ready`, ran from `from` to `to`, and then slept.
 fn stretch(began: Began, ready: u64, from: u64, to: u64) -> RawStretch {
     RawStretch {
         kind: TaskEvent::Stretch,
@@ -26,7 +26,7 @@ fn preempted(raw: &RawStretch) -> RawStretch {
     RawStretch { is_runnable: 1, next: 9, next_command: Command::new("thief"), ..raw.clone() }
 }
 
-/// The process has the threads 5 and 6, another one 7.
+/// The process has the threads 5 and 6, another process has thread 7.
 fn names(_: u32, thread: u32, is_shared: bool) -> Option<String> {
     (5..if is_shared { 8 } else { 7 }).contains(&thread).then(|| format!("thread-{thread}"))
 }
@@ -55,7 +55,7 @@ fn an_activation_reaches_from_the_timer_to_the_sleep_over_cpus_and_thieves() {
 }
 
 #[test]
-fn a_task_that_asks_for_a_moment_that_is_over_is_due_when_it_sleeps() {
+fn a_task_that_arms_its_timer_in_the_past_is_due_when_it_sleeps() {
     let first = stretch(Began::Woken, 100, 110, 200);
     let timer =
         RawStretch { waker_kind: RawWaker::Timer, expires_ns: 50, ..stretch(Began::Woken, 230, 240, 300) };
@@ -66,7 +66,7 @@ fn a_task_that_asks_for_a_moment_that_is_over_is_due_when_it_sleeps() {
 }
 
 #[test]
-fn an_activation_whose_begin_was_not_shown_is_counted_and_no_part_of_a_period() {
+fn an_activation_whose_start_was_not_shown_is_counted_and_no_part_of_a_period() {
     let raws = [
         stretch(Began::Unknown, 0, 0, 50),
         stretch(Began::Woken, 100, 110, 150),
@@ -150,7 +150,8 @@ fn what_was_not_seen_whole_is_counted_and_no_activation() {
     let lossy = RawStretch { lost: 1, ..stretch(Began::Preempted, 0, 200, 230) };
     let (found, incomplete) = built(&[(0, first()), (0, lossy)]);
     assert_eq!((found.len(), incomplete), (0, 1));
-    // A guest that does not show each switch: when it got the CPU is not known, and nobody is blamed for that time.
+    // A guest does not show each switch: the moment at which the task got the CPU is not known, and no thread is blamed for
+    // that time.
     let (found, incomplete) = built(&[(0, first()), (0, stretch(Began::Unknown, 0, 0, 230))]);
     assert_eq!((found.len(), incomplete), (1, 0));
     let one = &found[0];
@@ -165,14 +166,14 @@ fn an_activation_goes_from_mark_to_mark_over_every_sleep_between_them() {
     let come = |kind, at_ns| RawStretch { kind, end_ns: at_ns, ..stretch(Began::Unknown, 0, 0, 0) };
     let mut builder = Builder { marked: true, ..Builder::default() };
     let raws = [
-        // What is before the begin of the watch is not known, and does not have to be.
+        // What happened before the watch is not known, and is not needed.
         come(TaskEvent::Begin, 120),
         stretch(Began::Unknown, 0, 0, 150),
         preempted(&stretch(Began::Woken, 400, 420, 500)),
         come(TaskEvent::End, 640),
         come(TaskEvent::Begin, 660),
         come(TaskEvent::End, 670),
-        // A begin without an end is counted, and not told.
+        // A start without an end is counted, and not reported.
         come(TaskEvent::Begin, 690),
         stretch(Began::Preempted, 500, 600, 700),
         come(TaskEvent::Begin, 910),

@@ -20,9 +20,9 @@ pub(super) struct Found {
     pub(super) period_ns: u64,
     /// Its timer expires at moments that the thread computes, and not after a time that begins when it sleeps.
     pub(super) is_exact: bool,
-    /// In that place it sleeps in the middle of its work, too.
+    /// It sleeps in that place also in the middle of its work.
     pub(super) is_mixed: bool,
-    /// There shorter sleeps are in the middle of its work.
+    /// Shorter sleeps in that place are in the middle of its work.
     pub(super) least_sleep_ns: u64,
     pub(super) is_sure: bool,
     /// Where it might wait for its work instead.
@@ -38,9 +38,9 @@ struct Chain {
     /// How far the ends of its sleeps are from each other.
     lengths_ns: Vec<u64>,
     slept_ns: u64,
-    /// The sleeps in the same place that are not of it.
-    beside_ns: Vec<u64>,
-    /// Whether those repeat as exactly.
+    /// The sleeps in the same place that are not part of the rhythm.
+    other_ns: Vec<u64>,
+    /// Whether another chain of sleeps repeats as exactly.
     is_ambiguous: bool,
     hits: usize,
     /// When its sleeps ended.
@@ -57,10 +57,10 @@ const LAGS: usize = 4;
 const PERIODS_LEFT_OUT: u64 = 3;
 /// The most candidates for the period.
 const CANDIDATES: usize = 6;
-/// Moments that a thread computes differ from the grid by no more than that, or a part of the period.
+/// Moments that a thread computes differ from the grid by at most this, or by at most this part of the period.
 const EXACT_NS: u64 = 1_000;
 const EXACT_PART: u64 = 2_000;
-/// A place is the one where it waits for its work where it sleeps there so much longer than elsewhere.
+/// A thread waits for its work in the place where its sleeps are this many times as long as elsewhere.
 const LONGER: u64 = 2;
 
 fn tolerance(period_ns: u64) -> u64 {
@@ -87,7 +87,7 @@ impl Found {
         site == self.site && !self.is_mixed
     }
 
-    /// How many periods lie between two moments; `None` where that is no whole number.
+    /// How many periods lie between two moments; `None` if it is not a whole number.
     pub(super) fn periods_between(&self, from_ns: u64, to_ns: u64) -> Option<u64> {
         let between_ns = to_ns.checked_sub(from_ns)?;
         let periods = (between_ns + self.period_ns / 2) / self.period_ns;
@@ -96,7 +96,7 @@ impl Found {
     }
 }
 
-/// The rhythm in the ends of sleeps, which are in the order of time; one with that period, where one is given.
+/// The rhythm in the ends of sleeps, which are in the order of time; with the given period, if there is one.
 pub(super) fn find(wakes: &[Wake], wanted_ns: Option<u64>) -> Option<Found> {
     let mut sites: BTreeMap<Site, Vec<Wake>> = BTreeMap::new();
     for wake in wakes {
@@ -113,7 +113,7 @@ pub(super) fn find(wakes: &[Wake], wanted_ns: Option<u64>) -> Option<Found> {
         )
         .collect();
     let is_sleep = calls::is_sleep(&best.site) || best.site.call < 0;
-    let is_mixed = is_sleep && !best.beside_ns.is_empty();
+    let is_mixed = is_sleep && !best.other_ns.is_empty();
     Some(Found {
         site: best.site,
         period_ns: best.period_ns,
@@ -125,7 +125,7 @@ pub(super) fn find(wakes: &[Wake], wanted_ns: Option<u64>) -> Option<Found> {
     })
 }
 
-/// Whether each of these ends of sleeps can be nothing but the begin of work: one place, and there one kind of sleep.
+/// Whether each of these wake-ups must be the start of work: all sleeps are in one place and of one kind.
 pub(super) fn is_simple(wakes: &[Wake]) -> bool {
     let mut counts: BTreeMap<Site, (usize, u64, u64)> = BTreeMap::new();
     for wake in wakes {
@@ -142,10 +142,10 @@ pub(super) fn is_simple(wakes: &[Wake]) -> bool {
     }
 }
 
-/// The sleeps that are shorter than this are in the middle of the work.
+/// Sleeps shorter than this are in the middle of the work.
 fn least_sleep(chain: &Chain) -> u64 {
-    let beside_ns = median(chain.beside_ns.clone()).unwrap_or_default();
-    ((chain.slept_ns as f64) * (beside_ns as f64)).sqrt() as u64
+    let other_ns = median(chain.other_ns.clone()).unwrap_or_default();
+    ((chain.slept_ns as f64) * (other_ns as f64)).sqrt() as u64
 }
 
 impl Chain {
@@ -175,7 +175,7 @@ fn chain(wakes: &[Wake], wanted_ns: Option<u64>) -> Option<Chain> {
     }
     periods.sort_unstable();
     periods.into_iter().find_map(|period_ns| {
-        // From each of the first ones, as the rhythm may be any of several sleeps of one period.
+        // Start from each of the first ones: any of several sleeps in one period may be the rhythm.
         let mut all: Vec<Chain> = Vec::new();
         for first in 0..wakes.len().min(LAGS) {
             if all.iter().any(|known| known.has.contains(&wakes[first].due_ns)) {
@@ -187,7 +187,7 @@ fn chain(wakes: &[Wake], wanted_ns: Option<u64>) -> Option<Chain> {
         let exact = all.iter().filter(|chain| chain.is_exact()).count();
         let is_ambiguous = if exact > 0 { exact > 1 } else { all.len() > 1 };
         let best = all.into_iter().next()?;
-        Some(Chain { is_ambiguous: is_ambiguous && !best.beside_ns.is_empty(), ..best })
+        Some(Chain { is_ambiguous: is_ambiguous && !best.other_ns.is_empty(), ..best })
     })
 }
 
@@ -227,7 +227,7 @@ fn follow(wakes: &[Wake], first: usize, period_ns: u64) -> Option<Chain> {
     let (mut off_ns, mut lengths_ns) = (Vec::new(), Vec::new());
     let mut slept_ns = vec![wakes[first].slept_ns];
     let mut has = vec![wakes[first].due_ns];
-    let mut beside_ns: Vec<u64> = Vec::new();
+    let mut other_ns: Vec<u64> = Vec::new();
     let mut in_rhythm_ns = 0;
     for (nth, wake) in wakes.iter().enumerate().skip(first + 1) {
         let between_ns = wake.due_ns.saturating_sub(anchor_ns);
@@ -257,14 +257,14 @@ fn follow(wakes: &[Wake], first: usize, period_ns: u64) -> Option<Chain> {
             slept_ns.push(wake.slept_ns);
             anchor_ns = wake.due_ns;
         } else {
-            beside_ns.push(wake.slept_ns);
+            other_ns.push(wake.slept_ns);
         }
     }
     let slept_ns = median(slept_ns).unwrap_or_default();
     let jitter_ns = median(off_ns).unwrap_or(u64::MAX);
     if !is_exact(jitter_ns, period_ns) {
-        // As long as the others: a cycle that was shorter.
-        beside_ns.retain(|beside_ns| *beside_ns * 3 < slept_ns * 2);
+        // A sleep as long as the others belongs to a shorter cycle.
+        other_ns.retain(|other_ns| *other_ns * 3 < slept_ns * 2);
     }
     let span_ns = wakes.last()?.due_ns - wakes[0].due_ns;
     let has_all =
@@ -275,7 +275,7 @@ fn follow(wakes: &[Wake], first: usize, period_ns: u64) -> Option<Chain> {
         lengths_ns,
         jitter_ns,
         slept_ns,
-        beside_ns,
+        other_ns,
         is_ambiguous: false,
         hits,
         has,

@@ -1,11 +1,11 @@
 //! Where an activation begins and ends, decided from the rhythm of the thread.
 //!
-//! The records tell of every sleep for which a thread may have waited for work. In a thread with a rhythm one place is where it waits for
-//! its work: the sleep whose ends repeat with a period, as the expiries of its timer or arrivals that repeat. What it does from such an
-//! end to its next sleep in that place is one activation, and every other sleep is in the middle of its work. A thread
-//! without a rhythm has one activation from each such sleep to the next.
+//! The records show every sleep in which a thread may have waited for work. A thread with a rhythm waits for its work in one
+//! place: the ends of its sleeps there repeat with a period, like the expiries of a timer or regular arrivals. One activation
+//! lasts from such an end to the next sleep in that place, and every other sleep is in the middle of the work. A thread
+//! without a rhythm has one activation from each sleep to the next.
 //!
-//! What cannot be decided is counted as a doubt: how long a response would be if the sleeps in doubt were in the middle of the work.
+//! Undecided sleeps are counted as doubts, with the length that a response would have if they were in the middle of the work.
 
 mod find;
 
@@ -16,14 +16,14 @@ use whylate_core::recording::{Activation, Divided, Doing, Site, Stage, Wait};
 
 /// The most ends of sleeps from which a rhythm is found.
 const WAKES_MAX: usize = 48;
-/// The first decision comes after this many activations or this time; activations before it are held back.
+/// The first decision comes after this many activations or this time; earlier activations are held back until then.
 const HELD_MAX: usize = 24;
 const HELD_NS: u64 = 1_000_000_000;
 /// A decision is looked at again after this many activations.
 const DECIDED_FOR: u32 = 32;
-/// A thread loses its rhythm when it does not come to the place of it for this many periods, and at least for a second.
+/// A thread loses its rhythm when it does not return to its place for this many periods, and for at least a second.
 const PERIODS_MAX: u64 = 20;
-/// Different places of which the bounds are known.
+/// The most places whose bounds are kept.
 const SITES_MAX: usize = 32;
 /// Where more threads are known, those that have ended are forgotten.
 const PARTS_MAX: usize = 4_096;
@@ -34,7 +34,7 @@ pub enum Activations {
     /// The rhythm of each thread, where it has one.
     #[default]
     ByRhythm,
-    /// One for each period, also where that is uncertain; the period where it is given.
+    /// One for each period, even if the rhythm is uncertain; with the period if it is given.
     PerPeriod(Option<u64>),
     /// One from each wake-up to the next sleep.
     PerWakeup,
@@ -71,20 +71,20 @@ enum Rule {
     Period(Found),
 }
 
-/// How long a response would be that goes from the end of a sleep in one place to the next sleep there.
+/// How long a response from the end of a sleep in one place to the next sleep there would be.
 #[derive(Clone, Debug, Default)]
 struct Bound {
-    /// Since when, and the sleeps in other places since then.
+    /// When it began, and the sleeps in other places since then.
     since: Option<(u64, u64)>,
     longest_ns: u64,
     sleeps: u64,
 }
 
-/// Ends of sleeps beside those that a period has, in the place where the thread waits for its work.
+/// Ends of sleeps that do not fit the period, in the place where the thread waits for its work.
 #[derive(Clone, Copy, Debug, Default)]
 struct Grid {
     at_ns: u64,
-    beside: u64,
+    off_grid: u64,
     last_end_ns: u64,
     longest_ns: u64,
     sleeps: u64,
@@ -155,7 +155,7 @@ impl Rhythms {
         }
     }
 
-    /// Decides what is not decided yet, where it has been held back for long; all of it `at_end`.
+    /// Decides the activations that have been held back for long; all of them `at_end`.
     pub(super) fn settle(&mut self, now_ns: u64, at_end: bool, ended: &mut Vec<Activation>) {
         let by = self.by;
         for rhythm in self.threads.values_mut() {
@@ -166,7 +166,7 @@ impl Rhythms {
         }
     }
 
-    /// What was in progress at the end, with what came after it and has not ended either.
+    /// The activations in progress at the end, with later parts that have not ended either.
     pub(super) fn unended(
         &mut self,
         thread: u32,
@@ -205,7 +205,7 @@ impl Rhythms {
         all
     }
 
-    /// Where very many threads are known, forgets those that are not.
+    /// Forgets threads that no longer exist if very many are known.
     pub(super) fn keep(&mut self, is_known: impl Fn(u32) -> bool) {
         if self.threads.len() > PARTS_MAX {
             self.threads.retain(|thread, _| is_known(*thread));
@@ -260,19 +260,19 @@ impl ThreadRhythm {
                     self.bounds.clear();
                 }
             }
-            // It may be at something else for a while.
+            // It may do something else for a while.
             (None, Rule::Period(_)) => {}
             (None, _) => self.rule = Rule::Wakeups { is_sure: find::is_simple(&wakes) },
         }
     }
 
-    /// Notes where it slept, and what that bounds.
+    /// Notes where it slept, and which responses this bounds.
     fn note(&mut self, part: &Activation) {
         let end_ns = part.end_ns();
         let before = self.last_end_ns.replace(end_ns).filter(|_| !part.is_after_gap);
         let site = part.woke_from.filter(|_| before.is_some());
         if let Some((before_ns, site)) = before.zip(site) {
-            // A signal came: the sleep goes on.
+            // A signal came; the sleep continues.
             let site = if calls::is_restart(&site) {
                 self.wakes.back().map_or(site, |wake| wake.site)
             } else {
@@ -310,7 +310,7 @@ impl ThreadRhythm {
         }
     }
 
-    /// Whether what it did is in the middle of what it has in progress.
+    /// Whether this part belongs to the activation in progress.
     fn is_inside(&self, part: &Activation, open: &Activation) -> bool {
         let Rule::Period(found) = &self.rule else { return false };
         let Some(site) = part.woke_from.filter(|_| !part.is_after_gap) else { return false };
@@ -325,7 +325,7 @@ impl ThreadRhythm {
             return;
         };
         let found = found.clone();
-        self.look_beside(&found, &part);
+        self.look_off_grid(&found, &part);
         let Some(mut open) = self.open.take() else {
             let is_release =
                 part.woke_from.is_some_and(|site| found.is_release(site, part.due_ns, u64::MAX, None));
@@ -357,8 +357,8 @@ impl ThreadRhythm {
         }
     }
 
-    /// In a place where also messages come, ends of sleeps beside those of the period may be in the middle of its work.
-    fn look_beside(&mut self, found: &Found, part: &Activation) {
+    /// In a place where messages also arrive, wake-ups that do not fit the period may be in the middle of the work.
+    fn look_off_grid(&mut self, found: &Found, part: &Activation) {
         if found.is_mixed || part.woke_from != Some(found.site) || calls::is_sleep(&found.site) {
             return;
         }
@@ -366,17 +366,17 @@ impl ThreadRhythm {
         let periods = found.periods_between(grid.at_ns, part.due_ns);
         match periods {
             _ if grid.at_ns == 0 || part.due_ns > grid.at_ns + 4 * found.period_ns => {
-                (grid.at_ns, grid.beside) = (part.due_ns, 0);
+                (grid.at_ns, grid.off_grid) = (part.due_ns, 0);
             }
             Some(periods) => {
-                if grid.beside >= periods {
+                if grid.off_grid >= periods {
                     grid.longest_ns = grid.longest_ns.max(grid.last_end_ns.saturating_sub(grid.at_ns));
-                    grid.sleeps += grid.beside;
+                    grid.sleeps += grid.off_grid;
                 }
-                (grid.at_ns, grid.beside) = (part.due_ns, 0);
+                (grid.at_ns, grid.off_grid) = (part.due_ns, 0);
             }
             None => {
-                grid.beside += 1;
+                grid.off_grid += 1;
                 grid.last_end_ns = part.end_ns();
             }
         }
@@ -400,7 +400,7 @@ impl ThreadRhythm {
                 if self.bounds.values().all(|bound| bound.sleeps == 0)
                     && matches!(self.rule, Rule::Wakeups { .. })
                 {
-                    // One place alone, in which it sleeps for different things.
+                    // It has only one place, in which it sleeps for different purposes.
                     let (first, last) = (self.wakes.front(), self.wakes.back());
                     let span_ns = first.zip(last).map_or(0, |(first, last)| last.due_ns - first.due_ns);
                     add(self.wakes.len() as u64, span_ns);

@@ -22,7 +22,7 @@ fn file(number: u64) -> Site {
     site(Sysno::read, number, 0)
 }
 
-/// What a thread does: sleeps there until then, and works for so long.
+/// What a thread does: it sleeps at this place until this moment, and then works for this long.
 fn play(by: Activations, steps: &[(Site, u64, u64)]) -> (Vec<Activation>, Option<Doubt>) {
     let mut rhythms = Rhythms::new(by);
     let mut ended = Vec::new();
@@ -54,8 +54,8 @@ fn some(random: &mut u64, most: u64) -> u64 {
     (*random >> 33) % most
 }
 
-/// The first end of a sleep is not known to be the begin of a period: what comes until the next one is not joined.
-/// How long the responses were that took longer than so.
+/// The responses longer than `than_ns`. The first wake-up may be in the middle of a period, so that sleeps until the next one
+/// are not joined.
 fn longer(ended: &[Activation], than_ns: u64) -> Vec<u64> {
     ended.iter().map(Activation::response_ns).filter(|it| *it > than_ns).collect()
 }
@@ -65,7 +65,7 @@ fn a_sleep_in_the_middle_of_a_period_is_a_part_of_the_work() {
     let mut steps = Vec::new();
     for nth in 1..200_u64 {
         steps.push((timer(), nth * 5 * MS, 300 * US));
-        // The lock of somebody else, at times.
+        // Sometimes it waits for a lock.
         if nth % 20 == 7 {
             steps.push((site(Sysno::futex, 0x40, 0), nth * 5 * MS + 3 * MS, 200 * US));
         }
