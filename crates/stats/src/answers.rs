@@ -2,6 +2,7 @@
 
 use crate::compare::contrasted;
 use crate::comparisons::{comparison_between, contrasts};
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use whylate_core::figure;
 use whylate_core::plan::{AnswerPlan, CellPlan, CellReference, Expected, Plan, SeriesStatistic, Share};
@@ -208,9 +209,27 @@ fn unchanged(causes: &[CauseDifference], round_ns: u64) -> String {
                 " By cause, no change is shown; {cause} is too rare: about {more} more repeats, which take {time}, would tell."
             )
         }
-        None if open.count() == 0 => " By cause, nothing changes.".to_owned(),
-        None => " By cause, no change is shown.".to_owned(),
+        None if open.clone().count() == 0 => " By cause, no: nothing changes.".to_owned(),
+        None => match open.map(largest_possible).max_by(possible) {
+            Some((Some(most), cause)) => format!(
+                " By cause, no change is shown; any change is below {} per s ({cause}).",
+                figure::nanoseconds(most as u64)
+            ),
+            _ => " By cause, no change is shown: too few repeats for an interval.".to_owned(),
+        },
     }
+}
+
+/// How much a cause may have changed, in ns per s; `None` where the repeats do not bound it.
+fn largest_possible(cause: &CauseDifference) -> (Option<f64>, &str) {
+    let ends = cause.difference_low.zip(cause.difference_high);
+    (ends.map(|(low, high)| low.abs().max(high.abs())), &cause.cause)
+}
+
+/// What is not bounded is the largest.
+fn possible((a, _): &(Option<f64>, &str), (b, _): &(Option<f64>, &str)) -> Ordering {
+    let or_infinite = |it: &Option<f64>| it.unwrap_or(f64::INFINITY);
+    or_infinite(a).total_cmp(&or_infinite(b))
 }
 
 /// A treatment more should help, a load more should hurt.

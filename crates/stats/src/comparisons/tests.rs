@@ -181,6 +181,15 @@ fn an_answer_says_which_cause_is_too_rare_and_names_no_sum() {
     let named = cause("thread: thief", CauseChange::CannotTell, Some(7));
     assert!(says("no-change-is-shown-too-rare", sentence(&[sums.to_vec(), vec![named]].concat())));
     assert!(says("no-change-is-shown", sentence(&sums)));
+    let within = |low: f64, high: f64| CauseDifference {
+        difference_low: Some(low),
+        difference_high: Some(high),
+        ..cause("thread: thief", CauseChange::CannotTell, None)
+    };
+    let bounded = [within(-2e5, 1e5), within(-1e6, 3e6)];
+    assert!(sentence(&bounded).contains("3.00 ms per s"), "{}", sentence(&bounded));
+    assert!(says("no-change-is-shown-below", sentence(&bounded)));
+    assert!(!sentence(&[bounded.to_vec(), sums.to_vec()].concat()).contains("3.00 ms"));
     assert!(says("nothing-changes", sentence(&[cause("thread: thief", CauseChange::Same, None)])));
 }
 
