@@ -14,7 +14,7 @@ fn read(reader: &mut dyn Reader, bytes: usize) {
     let mut steps = 0usize;
     while !matches!(reader.next(), Ok(None)) {
         steps += 1;
-        // What is packed holds at most so much more.
+        // Packed data hold at most this many times more.
         assert!(steps <= 64 + bytes * 1200, "{steps} of {bytes} bytes");
     }
 }

@@ -1,5 +1,5 @@
-// The programs of the CUDA loads. The helper has them as cuda.ptx beside this file, which the driver translates for the device
-// that is there. After a change, with NVRTC of CUDA 12 (pip: nvidia-cuda-nvrtc-cu12; no device is needed):
+// The programs of the CUDA loads. The helper has them as cuda.ptx next to this file, which the driver translates for
+// the device in the machine. After a change, with NVRTC of CUDA 12 (pip: nvidia-cuda-nvrtc-cu12; no device is needed):
 //
 //     python3 gpu/shaders/cuda_ptx.py gpu/shaders/cuda.cu > gpu/shaders/cuda.ptx
 //

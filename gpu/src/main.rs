@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         Some("backends") => print(&copies::backends()),
         Some("copies") => copies::execute(),
         _ => {
-            let text = "whylate-gpu is the helper of `whylate load gpu` and `whylate copy`: put it beside whylate, or name it in WHYLATE_GPU";
+            let text = "whylate-gpu is the helper of `whylate load gpu` and `whylate copy`: put it next to whylate, or name it in WHYLATE_GPU";
             let _ = writeln!(std::io::stderr(), "{text}");
             ExitCode::from(64)
         }

@@ -32,7 +32,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     process::run(&mut deny(&["check", "advisories"]))
 }
 
-/// cargo-deny as it is installed, or beside the results of the build, where it is kept for the next time.
+/// cargo-deny as it is installed, or in the folder of the build results, where it is kept for the next time.
 fn program(root: &Path) -> Option<PathBuf> {
     let works = |program: &Path| process::output(Command::new(program).args(["deny", "--version"])).is_ok();
     let installed = PathBuf::from("cargo-deny");

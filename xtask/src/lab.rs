@@ -24,8 +24,8 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
     Err(program(root, words)?.exec()).context("cannot start the lab's program")
 }
 
-/// A step of `cargo xtask test`: installs the programs that the lab needs, so that a machine where there has to be a lab
-/// and can be none is told before the long steps.
+/// A step of `cargo xtask test`: installs the programs that the lab needs, so that a machine that needs a lab and
+/// cannot have one fails before the long steps.
 ///
 /// # Errors
 /// When there has to be a lab and can be none.
@@ -41,12 +41,12 @@ pub(crate) fn test(root: &Path) -> Result<()> {
     step(root, &["test", "--brief"])
 }
 
-/// Runs a command of the lab. A machine that can have no lab is told, and is no failure unless `WHYLATE_LAB` is
+/// Runs a command of the lab. A machine that can have no lab is reported, and is no failure unless `WHYLATE_LAB` is
 /// `required`.
 fn step(root: &Path, words: &[&str]) -> Result<()> {
     let program = program(root, words)?;
     let mut nice = Command::new("nice");
-    // Tests that measure run beside those of the lab.
+    // Tests that measure run at the same time.
     nice.args(["-n", &NICENESS.to_string()]).arg(program.get_program()).args(program.get_args());
     nice.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?)))).current_dir(root);
     nice.env(SKIPS, skips::path(root)?);

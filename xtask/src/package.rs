@@ -47,7 +47,7 @@ pub(crate) fn step(root: &Path) -> Result<()> {
     Packing::new(root, nfpm, process::target_folder(root)?)?.all(&[OWN])
 }
 
-/// nfpm as it is installed, where Go installs, or beside the results of the build.
+/// nfpm as it is installed, where Go installs, or in the folder of the build results.
 fn nfpm(root: &Path) -> Option<PathBuf> {
     let home = std::env::var_os("HOME").map(|home| Path::new(&home).join("go/bin/nfpm"));
     let results = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);

@@ -13,7 +13,7 @@ pub(crate) fn cargo(root: &Path) -> Command {
     command
 }
 
-/// The same at a lower priority, for what others beside it shall not wait for.
+/// The same at a lower priority, so that other steps do not wait for it.
 pub(crate) fn nice_cargo(root: &Path, niceness: u8) -> Command {
     let mut command = Command::new("nice");
     command.args(["-n", &niceness.to_string()]).arg(cargo(root).get_program()).current_dir(root);

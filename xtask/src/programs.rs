@@ -14,7 +14,7 @@ pub(crate) const MEASURING: [&str; 10] =
     ["cli", "bpf", "copy", "gpu", "load", "probe", "record", "runner", "sys", "treat"];
 /// The tests that boot guests.
 const LAB_TESTS: &str = "lab";
-/// So many failed tests of a program that measures are run again; more of them are not chance.
+/// How many failed tests of a program that measures are run again; more of them are not chance.
 const AGAIN_MAX: usize = 3;
 /// From which number the tests of properties draw their cases.
 const DRAW: &str = "PROPTEST_RNG_SEED";
@@ -55,8 +55,8 @@ impl Program {
         self.folder.file_name().and_then(|name| name.to_str()).is_some_and(|name| MEASURING.contains(&name))
     }
 
-    /// Runs all its tests. Beside builds and the lab a measurement may be disturbed more than its test allows for: where a few of
-    /// those that measure failed, these are run once more.
+    /// Runs all its tests. While builds and the lab run, a measurement may be disturbed more than its test allows for:
+    /// if a few of those that measure failed, these are run once more.
     fn run(&self) -> Result<()> {
         let Err((error, failed)) = self.run_tests(&[])? else { return Ok(()) };
         if !self.measures() || failed.is_empty() || failed.len() > AGAIN_MAX {
@@ -167,7 +167,8 @@ mod tests {
             let folder = folder.path().join(package);
             std::fs::create_dir_all(&folder).unwrap();
             let executable = folder.join("tests");
-            // By another process: one that is started beside this test would keep a file of this one open for writing.
+            // In another process: a program that starts during this test would keep a file of this process open for
+            // writing.
             let mut write = Command::new("sh");
             write.args(["-c", r#"printf %s "$0" >tests && chmod +x tests"#, script]).current_dir(&folder);
             process::run(&mut write).unwrap();

@@ -1,5 +1,5 @@
-//! `cargo xtask test`: everything continuous integration does, one step after another, until one fails. The last step is most of
-//! it: lanes beside each other.
+//! `cargo xtask test`: everything continuous integration does, one step after another, until one fails. The last step
+//! is most of it: lanes that run in parallel.
 
 use crate::{
     additions, bpf, deny, dist, fuzz, lab, package, process, programs, skips, tidy, times, toolchain,
@@ -31,7 +31,7 @@ const STEPS: [Step; 6] = [
     ("all else", all_else),
 ];
 
-/// Steps that follow each other, beside other lanes.
+/// Steps that follow each other, in parallel with other lanes.
 type Lane<'a> = Vec<(&'static str, &'a (dyn Fn() -> Result<()> + Sync))>;
 
 /// The steps of the gate, which takes minutes at most.
@@ -113,8 +113,8 @@ fn documentation(root: &Path) -> Result<()> {
     process::run(Command::new("mdbook").args(["build", "docs"]).current_dir(root))
 }
 
-/// What takes minutes. The static program ends with minutes on one CPU, the lab waits for it, and tests that measure wait most of
-/// the time: so these are beside each other.
+/// What takes minutes. The static program ends with minutes on one CPU, the lab waits for it, and tests that measure
+/// wait most of the time: so these run in parallel.
 fn all_else(root: &Path) -> Result<()> {
     run_lanes(vec![
         vec![("clippy", &|| clippy(root)), ("docs", &|| documentation(root)), ("tests", &|| tests(root))],
@@ -133,7 +133,8 @@ fn all_else(root: &Path) -> Result<()> {
     ])
 }
 
-/// Clippy beside the tests that need no machine: the tests are built first, as two builds into one folder wait for each other.
+/// Clippy in parallel with the tests that need no machine: the tests are built first, as two builds into one folder
+/// wait for each other.
 fn gate_tests(root: &Path) -> Result<()> {
     skips::clear(root)?;
     additions::remove_old(root)?;
@@ -156,7 +157,7 @@ fn tests(root: &Path) -> Result<()> {
     ])
 }
 
-/// Runs lanes beside each other, prints how long each of their steps took, and names all that failed. Where one has failed, the
+/// Runs lanes in parallel, prints how long each of their steps took, and names all that failed. If one has failed, the
 /// others end after the step that they are in.
 fn run_lanes(lanes: Vec<Lane<'_>>) -> Result<()> {
     let has_failed = AtomicBool::new(false);
@@ -241,12 +242,12 @@ mod tests {
     }
 
     #[test]
-    fn lanes_run_beside_each_other_and_all_failures_are_named() {
-        let (told, heard) = std::sync::mpsc::channel();
+    fn lanes_run_in_parallel_and_all_failures_are_named() {
+        let (said, heard) = std::sync::mpsc::channel();
         let heard = Mutex::new(heard);
         // One after the other, the first would wait for ever.
         let waits = || Ok(heard.lock().unwrap().recv()?);
-        let tells = || Ok(told.send(())?);
+        let tells = || Ok(said.send(())?);
         run_lanes(vec![vec![("waits", &waits)], vec![("tells", &tells)]]).unwrap();
 
         let count = std::sync::atomic::AtomicU32::new(0);

@@ -1,8 +1,8 @@
 //! Times of files in a clean checkout: cargo builds anew what is newer than its result, and in a new clone every file is. So a
 //! file whose content is that of the last run gets the time that it had in that run.
 //!
-//! Only where build results are kept outside the checkout, for the same path of it, and where nobody else has built into them
-//! since: a result that was made from another content in between would look as new as needed.
+//! Only if build results are kept outside the checkout, for the same path of it, and if nothing else was built into
+//! them since: a result that was made from another content in between would look as new as needed.
 
 use crate::process;
 use anyhow::{Context, Result};
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_restored_where_somebody_has_built_since_or_elsewhere() {
+    fn nothing_is_restored_after_another_build_or_elsewhere() {
         let (_folder, root, results) = checkout();
         let moved = root.with_file_name("moved");
         fs::rename(&root, &moved).unwrap();

@@ -100,7 +100,7 @@ fn by_library(from: &[u8], to: &mut [u8], turns: usize) {
 
 fn trial(bytes: usize, mut copy: impl FnMut(usize)) -> f64 {
     let (mut turns, mut copied) = (1, 0);
-    // Reading the clock is a system call: it must be rare beside what is measured.
+    // Reading the clock is a system call: it must be rare compared with what is measured.
     let most = (64 << 20) / bytes.max(1) + 1;
     let begin = cpu_time();
     while cpu_time() - begin < 1_000_000 {

@@ -52,7 +52,7 @@ impl<'buffer> Chase<'buffer> {
     pub fn walk(&mut self, steps: usize) -> usize {
         let mut position = self.position;
         for _ in 0..steps {
-            // The bounds check is off the chain of dependent loads, and costs nothing beside it.
+            // The bounds check is off the chain of dependent loads, and costs nothing next to it.
             position = self.words[position] as usize;
         }
         self.position = std::hint::black_box(position);

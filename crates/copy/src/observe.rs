@@ -80,7 +80,7 @@ impl Evidence {
     }
 }
 
-/// Times `memory` beside ordinary memory. Its contents are overwritten. `None` below [`BYTES_MIN`].
+/// Times `memory` and compares it with ordinary memory. Its contents are overwritten. `None` below [`BYTES_MIN`].
 pub fn observe(memory: &mut [u8]) -> Option<Evidence> {
     let memory = memory.get_mut(..REGION)?;
     let mut ordinary = vec![1u8; REGION + 64];
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn each_type_is_told_by_its_figures() {
+    fn each_type_is_recognised_by_its_figures() {
         assert_eq!(evidence(1.1, 0.3, 11.0, 0.7), Some(Observed::WriteBack));
         assert_eq!(evidence(1.1, 3.0, 90.0, 0.7), Some(Observed::WriteThrough));
         // Loads of 8 bytes at 41 MB/s take 195 ns; stores at 4.7 GB/s take 1.7 ns.
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn write_combining_without_buffers_for_loads_is_told_by_its_stores() {
+    fn write_combining_without_buffers_for_loads_is_recognised_by_its_stores() {
         assert_eq!(evidence(195.0, 1.7, 300.0, 1.0), Some(Observed::WriteCombining));
     }
 

@@ -152,7 +152,7 @@ fn the_covering_has_every_length_and_every_offset() {
     };
     assert_eq!((count(|it| it.0), count(|it| it.1), count(|it| it.2)), (4097, 64, 64));
     let pairs: std::collections::HashSet<_> = all.iter().map(|it| (it.1, it.2)).collect();
-    assert_eq!(pairs.len(), 64 * 64, "every offset beside every other");
+    assert_eq!(pairs.len(), 64 * 64, "every offset with every other");
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn methods_have_names_and_say_what_they_lack() {
 }
 
 #[test]
-fn handing_over_changes_no_byte_of_the_buffer_or_beside_it() {
+fn handing_over_changes_no_byte_of_the_buffer_or_around_it() {
     assert!(handover::line_bytes().is_power_of_two());
     let before = random_bytes(4096, 13);
     let mut bytes = before.clone();
@@ -245,8 +245,8 @@ fn fences_stand_where_they_must() {
     }
 }
 
-/// Message passing: whoever sees the flag must see every byte of the message, whatever stores wrote it, and a line that
-/// was dropped must not be loaded before the flag is. One thread plays the device.
+/// Message passing: a thread that sees the flag must see every byte of the message, whatever stores wrote it, and a
+/// line that was dropped must not be loaded before the flag is. One thread plays the device.
 #[test]
 fn stores_of_every_method_come_before_the_flag() {
     use std::cell::UnsafeCell;
@@ -262,7 +262,7 @@ fn stores_of_every_method_come_before_the_flag() {
         flag: AtomicU64,
         taken: AtomicU64,
     }
-    // SAFETY: the message is touched by the side that the flags say it belongs to, and by nobody else.
+    // SAFETY: only the side that owns the message, as the flags say, touches it.
     unsafe impl Sync for Shared {}
 
     for method in Method::available() {

@@ -7,7 +7,7 @@
 use crate::handover::{all_before_all, stores_before_stores};
 use core::arch::x86_64::*;
 
-/// Size of the bounce buffer: a page, which the first-level cache holds beside everything else.
+/// Size of the bounce buffer: a page, which fits in the first-level cache together with everything else.
 const BOUNCE_BYTES: usize = 4096;
 
 #[repr(align(64))]

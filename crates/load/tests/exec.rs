@@ -124,7 +124,7 @@ fn rates_come_from_the_output() {
 }
 
 #[test]
-fn a_pattern_that_never_matches_is_told() {
+fn a_pattern_that_never_matches_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("output");
     let mut spec = spec(&["sh", "-c", "echo speed 10; sleep 100"], &output);
@@ -217,7 +217,7 @@ fn a_load_after_nohup_outlives_its_terminal() {
     let write = format!(
         "printf '#!/bin/sh\ntrap \"\" HUP\nexec {CHILD} \"$@\"\n' >after-nohup; chmod +x after-nohup"
     );
-    // By another process: one that is started beside this test would keep a file of this one open for writing.
+    // In another process: a program that starts during this test would keep a file of this process open for writing.
     let mut shell = std::process::Command::new("sh");
     assert!(shell.args(["-c", &write]).current_dir(&folder).status().unwrap().success());
     let time = unique_time(7);

@@ -155,7 +155,7 @@ mod tests {
     fn the_reserve_is_given_up_once_when_memory_ends() {
         assert!(hold_reserve());
         assert!(!is_exhausted());
-        // No machine has so much: the system refuses it, then the reserve is gone, and it is refused again.
+        // No machine has this much memory: the system refuses it, then the reserve is gone, and it is refused again.
         let layout = Layout::from_size_align(isize::MAX as usize - 4_096, 16).unwrap();
         // SAFETY: the layout has a size; what comes back is not used.
         let memory = with_reserve(|| unsafe { System.alloc(layout) });

@@ -1,4 +1,5 @@
-//! What drivers of network interfaces are told (`SIOCETHTOOL`, linux/ethtool.h): when they interrupt, and whether their links sleep.
+//! Settings of network interfaces' drivers (`SIOCETHTOOL`, linux/ethtool.h): when they interrupt, and whether their
+//! links sleep.
 
 use std::ffi::c_char;
 use std::io;
@@ -129,8 +130,8 @@ mod tests {
         for name in ["", "a/b", "abcdefghijklmnop"] {
             assert_eq!(coalescing(name).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{name}");
         }
-        let nobody = sleeps("whylate-none").unwrap_err();
-        assert_eq!(nobody.raw_os_error(), Some(libc::ENODEV));
+        let missing = sleeps("whylate-none").unwrap_err();
+        assert_eq!(missing.raw_os_error(), Some(libc::ENODEV));
         let loopback = coalescing("lo").unwrap_err();
         assert_eq!(loopback.raw_os_error(), Some(libc::EOPNOTSUPP));
     }

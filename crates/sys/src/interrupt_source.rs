@@ -1,7 +1,7 @@
 //! Devices whose interrupt a process can wait for: the real-time clock, the HPET, user-space drivers' devices.
 //!
-//! Waiting is one `read` (a UIO device also needs its interrupt enabled again, a `write` after it). Interrupts that the
-//! device was told to make end when its file is closed.
+//! Waiting is one `read` (a UIO device also needs its interrupt enabled again, a `write` after it). Interrupts that
+//! the device makes for this file end when it is closed.
 
 use rustix::io::{read, write};
 use std::fs::File;
@@ -46,7 +46,7 @@ impl InterruptSource {
     /// The real-time clock, `frequency_hz` times a second. Its first interrupt comes one period after this call.
     ///
     /// # Errors
-    /// When there is no `/dev/rtc0`, somebody else has it open (EBUSY), or this user may not have that rate.
+    /// When there is no `/dev/rtc0`, another process has it open (EBUSY), or this user may not have that rate.
     pub fn rtc_periodic(frequency_hz: u64) -> io::Result<Self> {
         let source = Self::open("/dev/rtc0", Kind::Rtc)?;
         source.control(RTC_FREQUENCY_SET, frequency_hz)?;

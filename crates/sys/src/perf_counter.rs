@@ -87,6 +87,6 @@ pub(crate) fn open(attributes: EventAttributes, thread: libc::pid_t, cpu: Option
     if descriptor < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just made this descriptor, and nobody else owns it.
+    // SAFETY: the kernel has just made this descriptor, and it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor as i32) }.into())
 }

@@ -1,8 +1,8 @@
-//! Folders and files that nobody else can have written: opened one folder after the other, without following links.
+//! Folders and files that no other user can have written: opened one folder after the other, without following links.
 //!
-//! What is read from them is believed by root. So each folder on the way belongs to root or to this user, and nobody
-//! else can put or exchange anything in it; a folder like /tmp, where everybody may make files and nobody may exchange
-//! those of others (the sticky bit), may be on the way.
+//! Root trusts what it reads from them. So each folder on the way belongs to root or to this user, and no other user
+//! can create or replace anything in it. A folder like /tmp may be on the way: all users may make files there, but
+//! only replace their own (the sticky bit).
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -37,7 +37,7 @@ impl PrivateError {
     }
 }
 
-/// A folder that belongs to this user, and that nobody else can write to.
+/// A folder that belongs to this user, and that no other user can write to.
 #[derive(Debug)]
 pub struct PrivateFolder {
     path: PathBuf,
@@ -107,7 +107,7 @@ impl PrivateFolder {
     ///
     /// # Errors
     /// [`PrivateError::Shared`] for links (also a second name of a file), for what is not a file, and for a file that
-    /// belongs to somebody else or that others can write to.
+    /// belongs to another user or that others can write to.
     pub fn open_file(&self, name: impl AsRef<OsStr>, flags: OFlags) -> Result<File, PrivateError> {
         self.open_with(name.as_ref(), flags, self.files)
     }
@@ -121,7 +121,7 @@ impl PrivateFolder {
         let path = self.path.join(name);
         let io = |source: Errno| PrivateError::Io { path: path.clone(), source: source.into() };
         let shared = |problem: &str| PrivateError::Shared { path: path.clone(), problem: problem.to_owned() };
-        // Opening a pipe that somebody put there must not wait for its other end.
+        // Opening a pipe that another user put there must not wait for its other end.
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file = match rustix::fs::openat(&self.folder, name, flags, mode.unwrap_or(Mode::RUSR)) {
             Err(Errno::LOOP) => return Err(shared("is a link")),
@@ -238,7 +238,7 @@ mod tests {
             (mode(&path), mode(&top.path().join("a")), mode(&path.join("file"))),
             (0o700, 0o700, 0o600)
         );
-        // Of an older version.
+        // As an older version left them.
         set_mode(&path, 0o755);
         set_mode(&path.join("file"), 0o644);
         let folder = PrivateFolder::make(&path).unwrap();

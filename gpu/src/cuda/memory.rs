@@ -49,7 +49,8 @@ impl HostMemory {
             session.call(&what, |cuda| unsafe { (cuda.host_allocate)(&mut start, bytes, flags) })?;
         }
         let start = start.cast::<u8>();
-        // SAFETY: as long as that, and nobody else knows where. New memory need not be initialised.
+        // SAFETY: the memory is as long as that, and no other code has its address. New memory need not be
+        // initialised.
         unsafe { start.write_bytes(0, bytes) };
         Ok(Self { start, bytes, is_managed, session: Arc::clone(session) })
     }

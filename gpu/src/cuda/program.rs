@@ -34,7 +34,7 @@ impl Program {
         Ok(program)
     }
 
-    /// Lets so many blocks begin. Each argument is an address, or a number of 32 bits.
+    /// Starts this many blocks. Each argument is an address, or a number of 32 bits.
     pub(crate) fn launch(&self, blocks: u32, arguments: &[Address]) -> Result<(), GpuError> {
         // A parameter of 32 bits is read from the first half: processors of this driver are little-endian.
         let mut places: Vec<*mut c_void> =

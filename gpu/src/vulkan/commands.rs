@@ -224,7 +224,7 @@ impl Commands {
             self.gpu.is_hung.set(true);
         }
         check("waiting for the device", ended)?;
-        // SAFETY: the fence has been signalled, and nobody waits for it.
+        // SAFETY: the fence has been signalled, and no thread waits for it.
         check("resetting a fence", unsafe { device.reset_fences(&[self.fence]) })
     }
 

@@ -23,7 +23,7 @@ impl Backend for HostVisible {
     fn offers(&self, device: Option<&Path>) -> Result<Vec<Offer>, String> {
         offers(device, false)
     }
-    // Not free: drivers are not started unless somebody asks for them.
+    // Not free: drivers are only started on demand.
     fn open(&self, offer: &Offer, bytes: usize) -> io::Result<Box<dyn Memory>> {
         open(offer, bytes)
     }

@@ -9,9 +9,9 @@ use whylate_sys::memory::Buffer as HostBuffer;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Device,
-    /// Of the host, cached, mapped into the device for good.
+    /// Memory of the host, cached, mapped into the device for good.
     Pinned,
-    /// Of the host, written past its caches.
+    /// Memory of the host, written past its caches.
     WriteCombined,
     /// Pages of this process, lent to the device.
     Imported,
@@ -139,7 +139,7 @@ impl Buffer {
             .allocation_size(bytes as u64)
             .memory_type_index(index)
             .push_next(&mut lent);
-        // SAFETY: the pages are mapped, aligned to pages, and outlive the memory: they are kept beside it.
+        // SAFETY: the pages are mapped, aligned to pages, and outlive the memory: they are kept together with it.
         self.memory = check("lending pages", unsafe { gpu.device.allocate_memory(&info, None) })?;
         self.host = start;
         self._lent = Some(pages);

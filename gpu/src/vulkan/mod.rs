@@ -39,7 +39,7 @@ pub(crate) struct Vulkan {
 impl Vulkan {
     pub(crate) fn load() -> Result<Rc<Self>, GpuError> {
         // SAFETY: the Vulkan loader of the system is loaded as any program that uses Vulkan does; it outlives all that
-        // comes from it, since the entry is kept beside the instance.
+        // comes from it, since the entry is kept together with the instance.
         let entry = unsafe { Entry::load() }.map_err(|error| {
             GpuError::Absent(format!("there is no Vulkan loader ({error}); install libvulkan1 and a driver"))
         })?;

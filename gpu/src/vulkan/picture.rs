@@ -193,7 +193,7 @@ impl Picture {
             depth: 1,
         })];
         // SAFETY: the buffer is being recorded; all is of this device and kept by the recorder; both buffers are long
-        // enough: the caller made them for so many points, and for an image of this size.
+        // enough: the caller made them for this number of points, and for an image of this size.
         unsafe {
             device.cmd_begin_render_pass(buffer, &begin, vk::SubpassContents::INLINE);
             device.cmd_bind_pipeline(buffer, vk::PipelineBindPoint::GRAPHICS, self.pipeline);

@@ -15,7 +15,7 @@ const TILE: usize = 16;
 /// The longest side whose products single precision holds exactly: 6 * 4 * 4096 is below 2^24.
 const SIDE_MOST: usize = 4096;
 
-/// How many groups a buffer of so many bytes takes.
+/// How many groups a buffer of this many bytes takes.
 pub(super) fn groups(bytes: usize) -> usize {
     (bytes / 4).div_ceil(GROUP).clamp(1, GROUPS_MOST)
 }

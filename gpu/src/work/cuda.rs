@@ -1,4 +1,5 @@
-//! The loads that CUDA has beside Vulkan: copies, sums and particles, in memory that is allocated and freed each time or kept.
+//! The loads that CUDA has in addition to Vulkan: copies, sums and particles, in memory that is allocated and freed
+//! each time or kept.
 
 use super::compute::{GROUPS_MOST, expected, groups};
 use super::particles::{SIDE, count, lit};

@@ -51,12 +51,13 @@ impl Particles {
     }
 }
 
-/// How many particles so many bytes are. Whole pages: the shader takes a buffer's length for the number of its particles.
+/// How many particles fit in this many bytes. Whole pages: the shader takes a buffer's length for the number of its
+/// particles.
 pub(super) fn count(bytes: usize) -> usize {
     (bytes / PARTICLE_BYTES).max(1).next_multiple_of(512)
 }
 
-/// The image after so many moves: every pixel is lit on which a particle is, and no other.
+/// The image after this many moves: every pixel with a particle is lit, and no other.
 pub(super) fn lit(count: usize, frames: u64) -> Vec<u32> {
     let mut lit = vec![0; SIDE * SIDE];
     for index in 0..count as u32 {

@@ -91,8 +91,8 @@ impl Modules {
         let reached: BTreeMap<&Path, BTreeSet<&Path>> =
             edges.keys().map(|module| (module, reach(&edges, module))).collect();
         let is_back = |from: &Path, to: &Path| reached.get(to).is_some_and(|seen| seen.contains(from));
-        let in_circle = reached.iter().filter(|(module, seen)| seen.contains(*module));
-        let shown = in_circle.map(|(module, _)| {
+        let circular = reached.iter().filter(|(module, seen)| seen.contains(*module));
+        let shown = circular.map(|(module, _)| {
             let targets = edges[*module].iter().filter(|target| is_back(module, target));
             let targets: Vec<String> = targets.map(|target| target.join("::")).collect();
             format!("{} -> {}", module.join("::"), targets.join(", "))

@@ -20,7 +20,7 @@ impl Count {
     }
 }
 
-/// A type name may stand for so many things.
+/// How many things a type name may stand for.
 const THINGS_MAX: usize = 2;
 /// A string literal with more words is a sentence.
 const WORDS_MAX: usize = 4;
@@ -253,9 +253,9 @@ mod tests {
 
     #[test]
     fn words_stand_alone_or_in_names() {
-        let so_many = WORDS[4];
-        let line = format!("{so_many}, fn {}_x() in{so_many}y", so_many.replace(' ', "_"));
-        assert_eq!(standing(&line, so_many), 2);
+        let phrase = WORDS[4];
+        let line = format!("{phrase}, fn {}_x() in{phrase}y", phrase.replace(' ', "_"));
+        assert_eq!(standing(&line, phrase), 2);
         assert_eq!(standing(WORDS[0], WORDS[0]), 1);
         assert_eq!(standing(&format!("{}s", WORDS[5]), WORDS[5]), 0);
         assert!(begins_with_of("/// Of the cells") && begins_with_of("a. Of it"));

@@ -1,4 +1,4 @@
-//! A Rust source file with its comments and literals told apart from its code.
+//! A Rust source file whose comments and literals are separated from its code.
 //!
 //! This is not a parser: it knows just enough of Rust's tokens to blank out what is not code, to find the end of a
 //! block, and to tell test code from the rest. Macros that unbalance their braces would confuse it; rustc refuses
@@ -73,14 +73,14 @@ fn line_of(text: &str, byte: usize) -> usize {
     text.as_bytes()[..byte].iter().filter(|byte| **byte == b'\n').count() + 1
 }
 
-/// Test code by its place: the conventions of Cargo, and `tests.rs`, `tests_*.rs` or `*_tests.rs` beside the module that
-/// it tests.
+/// Test code by its place: the conventions of Cargo, and `tests.rs`, `tests_*.rs` or `*_tests.rs` next to the module
+/// that it tests.
 fn is_test_file(path: &str) -> bool {
     let folders = ["tests/", "benches/", "examples/"];
-    let in_folder =
+    let is_in_folder =
         folders.iter().any(|folder| path.starts_with(folder) || path.contains(&format!("/{folder}")));
     let name = path.rsplit('/').next().unwrap_or_default();
-    in_folder || name == "tests.rs" || name.starts_with("tests_") || name.ends_with("_tests.rs")
+    is_in_folder || name == "tests.rs" || name.starts_with("tests_") || name.ends_with("_tests.rs")
 }
 
 /// Where `word` stands, not as a part of a longer word.

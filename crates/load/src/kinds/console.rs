@@ -52,7 +52,7 @@ impl Terminal {
         }
         if !plan.yes_draw_on_my_screen {
             return Err(unavailable(&format!(
-                "somebody may be reading on {}; allow it with `--yes-draw-on-my-screen`, or take another terminal",
+                "a person may be reading on {}; allow it with `--yes-draw-on-my-screen`, or take another terminal",
                 path.display()
             )));
         }
@@ -133,7 +133,7 @@ impl Acts for ConsolePlan {
 mod tests {
     use super::*;
 
-    /// Takes so many letters, and no more.
+    /// Takes this many letters, and no more.
     struct Slow {
         left: usize,
         taken: Vec<u8>,

@@ -65,7 +65,7 @@ pub trait Acts: Clone + Send + 'static {
     }
 }
 
-/// What a plan of such a load says beside what it does.
+/// What a plan of such a load says in addition to what it does.
 pub struct Keys<'p> {
     pub cpus: &'p CpuSelector,
     /// Where threads of the load's process run so that the acts reach them; `None` for kinds that need none.

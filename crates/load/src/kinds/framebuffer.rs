@@ -228,8 +228,8 @@ fn backend_of(device: &Path) -> &'static str {
     }
 }
 
-/// Whether a display may show what is written: a framebuffer device, and the memory of a graphics device. Buffers of a
-/// graphics driver are shown by nobody.
+/// Whether a display may show what is written: a framebuffer device, and the memory of a graphics device. No display
+/// shows the buffers of a graphics driver.
 fn is_shown(device: &Path) -> bool {
     /// PCI class of displays, as sysfs prints it.
     const DISPLAY: &str = "0x03";

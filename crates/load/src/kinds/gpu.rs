@@ -40,7 +40,7 @@ pub fn gpu_helper() -> Result<PathBuf, LoadError> {
         Some(path) => (PathBuf::from(path), VARIABLE.to_owned()),
         None => {
             let own = std::env::current_exe().map_err(LoadError::system("finding this program"))?;
-            (own.with_file_name(NAME), format!("beside {}", own.display()))
+            (own.with_file_name(NAME), format!("next to {}", own.display()))
         }
     };
     if Path::is_file(&path) {
@@ -97,7 +97,8 @@ pub fn gpu_backends() -> Vec<BackendFacts> {
     })
 }
 
-/// The helper's table of copies for a request of one line. `progress` is told the share that is done, and says whether to go on.
+/// The helper's table of copies for a request of one line. `progress` gets the share that is done, and says whether to
+/// go on.
 ///
 /// # Errors
 /// [`LoadError::Unavailable`] without a helper or what it needs, and when it falls silent.

@@ -109,10 +109,11 @@ fn write_combining(buffers: &mut Buffers) -> io::Result<Option<String>> {
     Ok(least.filter(|calls| *calls >= TRIED / 2).map(|_| "write-combining: every CPU is flushed".to_owned()))
 }
 
-/// How often the CPU with the fewest function-call interrupts, of all but this one, got one while buffers were made, beyond what it got
-/// in as much time without: the least of some rounds, since others ask all CPUs for something, too, as who changes the kernel's code. For a
-/// thread of its own, which stays on its CPU, since nobody interrupts that: a thread that takes back the CPUs that it has while
-/// another one is shielded would keep to them when the shield is gone.
+/// How often the CPU with the fewest function-call interrupts got one while buffers were made, beyond what it got in
+/// as much time without. This CPU is not counted. The result is the least of some rounds, since others interrupt all
+/// CPUs, too, for example when the kernel's code is changed. Call it on a thread of its own, which stays on its CPU,
+/// since its own CPU is not interrupted. A thread that restores its former CPUs while another one is shielded would
+/// stay there when the shield is gone.
 fn least_interrupted(buffers: &mut Buffers) -> io::Result<Option<u64>> {
     let here = schedule::current_cpu();
     schedule::pin_this_thread(&CpuSet::single(here))?;

@@ -48,7 +48,7 @@ const fn read_write<T>(number: u64) -> u64 {
     control::read_write::<T>(b'd', number)
 }
 
-/// Pixels of a row of a buffer that nobody looks at; four bytes each.
+/// Pixels of a row of a buffer that is never shown; four bytes each.
 const WIDTH: u32 = 512;
 
 #[derive(Clone, Debug)]
@@ -129,8 +129,8 @@ impl Drop for Handle {
 }
 
 fn control<T>(file: &File, request: u64, argument: &mut T) -> io::Result<()> {
-    // SAFETY: each request is used with the structure that its number carries the size of, without padding; arrays that it
-    // points to are of the caller and have the length that stands beside them.
+    // SAFETY: each request is used with the structure that its number carries the size of, without padding; arrays
+    // that it points to belong to the caller and have the length in the field next to them.
     unsafe { control::control(file, request, argument) }.map(drop)
 }
 

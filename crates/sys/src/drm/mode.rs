@@ -180,7 +180,7 @@ impl Display {
     /// # Errors
     /// When another program draws on the card, or the driver has no memory left.
     pub fn take(self) -> io::Result<Flips> {
-        // The first one that opens a card may draw; where that was somebody else, it is refused.
+        // The first process that opens a card may draw; if that was another one, this is refused.
         if control(&self.card.file, SET_MASTER, &mut ()).is_err() {
             return Err(io::Error::other("another program (an X server, a compositor) draws on it"));
         }

@@ -182,7 +182,7 @@ impl Buffer {
             // Before Linux 5.14.
             Err(rustix::io::Errno::INVAL) if !strict => {
                 for offset in (0..self.mapped).step_by(TOUCH_BYTES) {
-                    // SAFETY: the offset is inside the mapping, which nobody else knows of.
+                    // SAFETY: the offset is inside the mapping, which no other code knows of.
                     unsafe { self.address.as_ptr().add(offset).write_volatile(0) };
                 }
                 Ok(())
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_pages_are_there_or_their_absence_is_told() {
+    fn huge_pages_are_there_or_their_absence_is_reported() {
         let mut buffer = Buffer::allocate((5 << 20) + 17, true, None).unwrap();
         buffer.as_mut_slice().fill(1);
         assert_eq!(buffer.as_slice().as_ptr() as usize % HUGE_PAGE_BYTES, 0);

@@ -198,7 +198,7 @@ struct Running<'s> {
     /// The process that has to stay while the command runs.
     server: Option<Pid>,
     arguments: Vec<String>,
-    /// Outputs that somebody can still write to.
+    /// Outputs that a process can still write to.
     open: u32,
     starts: u32,
 }

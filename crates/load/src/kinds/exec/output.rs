@@ -90,7 +90,7 @@ fn read_all(mut reader: impl Read, mut file: File, mut lines: OutputLines) {
                 lines.push(&bytes[..length]);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // How a terminal says that nobody has it open any more.
+            // A terminal reports this when no process has it open any more.
             Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => break,
             Err(error) => {
                 lost = Some(error);

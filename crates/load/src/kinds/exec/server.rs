@@ -32,20 +32,20 @@ pub(super) fn start(
     sender: &Sender<LoadEvent>,
 ) -> Result<(Pid, String), LoadError> {
     let (reader, writer) = output.channel(false)?;
-    // What it prints is kept like the command's; the number of its display comes by its standard output.
-    let (number, told) = pipe().map_err(LoadError::system("making a pipe for the display"))?;
+    // What it prints is kept like the command's; it writes the number of its display to its standard output.
+    let (number, answer) = pipe().map_err(LoadError::system("making a pipe for the display"))?;
     let fixed = ["-displayfd", "1", "-nolisten", "tcp", "-noreset"].map(str::to_owned);
     let line = std::iter::once(&spec.program).chain(&fixed).chain(&spec.arguments);
-    let pid = launch(spec.cpus.as_ref(), line, told, writer)?;
+    let pid = launch(spec.cpus.as_ref(), line, answer, writer)?;
     output.collect(reader, sender.clone())?;
-    let (tell, told) = mpsc::channel();
+    let (to, from) = mpsc::channel();
     super::spawn("display", move || {
         let mut line = String::new();
         // Without a line the server has ended.
         let _ = BufReader::new(number).read_line(&mut line);
-        let _ = tell.send(line);
+        let _ = to.send(line);
     })?;
-    let line = told.recv_timeout(DISPLAY_WITHIN).unwrap_or_default();
+    let line = from.recv_timeout(DISPLAY_WITHIN).unwrap_or_default();
     match line.trim().parse::<u32>() {
         Ok(number) => Ok((pid, format!(":{number}"))),
         Err(_) => {

@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_huge_pages_are_told() {
+    fn missing_huge_pages_are_reported() {
         let spec = MemorySpec {
             cpus: "0".parse().unwrap(),
             access: MemoryAccess::Read,

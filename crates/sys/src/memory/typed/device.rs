@@ -141,7 +141,7 @@ impl Backend for Framebuffer {
     }
 }
 
-/// Memory that the kernel was told to leave alone (`memmap=16M$0x40000000`), through /dev/mem.
+/// Memory that the kernel's command line reserves (`memmap=16M$0x40000000`), through /dev/mem.
 #[derive(Debug)]
 pub(super) struct CarveOut;
 

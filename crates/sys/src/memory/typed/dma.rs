@@ -47,7 +47,7 @@ impl Backend for Udmabuf {
         let mut create = CreateUdmabuf { memfd: memory.as_raw_fd() as u32, flags: 1, offset: 0, size };
         // SAFETY: the request's structure, without padding.
         let buffer = unsafe { control(&device, CREATE, &mut create)? };
-        // SAFETY: the answer is a new descriptor, which nobody else owns.
+        // SAFETY: the answer is a new descriptor without another owner.
         let buffer = unsafe { OwnedFd::from_raw_fd(buffer) };
         Ok(Box::new(DeviceMemory::map_present(&buffer, 0, size as usize)?))
     }
@@ -105,7 +105,7 @@ impl Backend for DmaHeap {
         let mut allocate = Allocate { len, fd: 0, fd_flags: flags, heap_flags: 0 };
         // SAFETY: the request's structure, without padding.
         unsafe { control(&heap, ALLOCATE, &mut allocate)? };
-        // SAFETY: the kernel filled in a new descriptor, which nobody else owns.
+        // SAFETY: the kernel filled in a new descriptor without another owner.
         let buffer = unsafe { OwnedFd::from_raw_fd(allocate.fd as i32) };
         Ok(Box::new(DeviceMemory::map_present(&buffer, 0, len as usize)?))
     }

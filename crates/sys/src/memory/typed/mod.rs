@@ -42,7 +42,7 @@ pub struct Offer {
     pub mode: MemoryMode,
     /// Where: a device, or nothing for ordinary memory.
     pub place: PathBuf,
-    /// Writing there is seen by nobody, so that it is used without being named.
+    /// Writing there has no visible effect, so it is used without being named.
     pub is_free: bool,
 }
 
