@@ -24,7 +24,7 @@ use whylate_store::{
 };
 use whylate_testing::{Need, skip};
 
-const NOBODY: u32 = 65_534;
+const OTHER_USER: u32 = 65_534;
 const SECRET: &str = "root's own secret";
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
@@ -335,7 +335,7 @@ impl Attacker {
         fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         let mut command = Command::new(program);
-        command.args(["swaps", "--exact"]).uid(NOBODY).gid(NOBODY).current_dir("/");
+        command.args(["swaps", "--exact"]).uid(OTHER_USER).gid(OTHER_USER).current_dir("/");
         command.env("WHYLATE_PLACE", place).env("WHYLATE_VICTIM", victim);
         Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }
@@ -402,7 +402,7 @@ fn a_folder_that_another_user_changes_while_it_is_read_leaks_nothing_and_holds_n
     fs::hard_link(&victim, run.join("loads/hard.txt")).unwrap();
     fs::hard_link(&victim, run.join("traces/hard.dat")).unwrap();
     let _listener = UnixListener::bind(run.join(LIVE_SOCKET)).unwrap();
-    chown(run.join(LIVE_SOCKET), Some(NOBODY), None).unwrap();
+    chown(run.join(LIVE_SOCKET), Some(OTHER_USER), None).unwrap();
     let attacker = Attacker::begin(top.path(), &place, &victim);
     for owners in [Owners::OwnAndRoot, Owners::Anyone] {
         let address = begin(&place, owners, None);

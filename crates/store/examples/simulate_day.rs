@@ -4,9 +4,9 @@
 //! 256 CPUs, 24 hours, WIDTH 0.75 (about 110 non-empty buckets per CPU and interval; 4 makes about 510), and a
 //! directory that is removed at the end; DIR is kept.
 //!
-//! Each simulated minute has, per CPU: one interval of the timer probe at 5,000 periods a second with a histogram
-//! of its own (a body that differs from CPU to CPU and drifts, and a thin tail), 10 interrupt lines, counters, now and
-//! then a spike; and for 2 loads one rate a second.
+//! Each simulated minute has, per CPU: one interval of the timer probe at 5,000 periods a second with its own
+//! histogram (a body that differs from CPU to CPU and drifts, and a thin tail), 10 interrupt lines, counters, and an
+//! occasional spike; and for 2 loads one rate a second.
 
 #![allow(clippy::print_stdout, reason = "an example prints its figures")]
 
@@ -114,7 +114,7 @@ impl Machine {
             end_ns: 8_123_456_789_000 + (minute + 1) * INTERVAL_NS,
         };
         for cpu in 0..self.cpus {
-            // With 64 CPUs 10,000 spikes a day.
+            // With 64 CPUs this makes 10,000 spikes a day.
             let latency_ns = (self.random.below(9) == 0).then(|| 100_000 + self.random.below(400_000));
             let interval = self.interval(cpu, minute, span, latency_ns);
             self.buckets += interval.histogram.len() as u64;
@@ -149,7 +149,7 @@ impl Machine {
         }
     }
 
-    /// A log-normal body around a median of the CPU's own that drifts from minute to minute, and a thin tail.
+    /// A log-normal body around a median that differs by CPU and drifts from minute to minute, and a thin tail.
     fn interval(&mut self, cpu: u32, minute: u64, span: Span, spike_ns: Option<u64>) -> Interval {
         let own = f64::from(cpu.wrapping_mul(2_654_435_761) >> 16) / 65_536.0;
         let drift = ((minute as f64) / 97.0 + own * 6.0).sin() * 0.03;

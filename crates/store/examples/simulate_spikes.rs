@@ -69,7 +69,7 @@ fn interval(second: u64, samples: u64) -> Interval {
     }
 }
 
-/// Two causes with texts as they are found.
+/// Two causes with texts like those of real measurements.
 fn explained(spike: &SpikeRecord) -> SpikeCauses {
     let SpikeRecord { cpu, at_ns, latency_ns, .. } = *spike;
     let cause = |kind, share: f64| Cause {

@@ -1,5 +1,5 @@
-//! Older rows, coarser: a run that may take only so much of the disk keeps every sample, in longer intervals, and of the
-//! spikes of each of these the largest.
+//! Makes older rows coarser. A run with limited disk space keeps every sample, in longer intervals, and the largest
+//! spikes of each of these.
 //!
 //! In: the rows of one merged segment. Out: the same counts, sums and extremes over intervals eight times as long.
 
@@ -10,12 +10,12 @@ use std::sync::Arc;
 use whylate_core::CpuId;
 use whylate_core::record::{Interval, SourceRecord, SpikeRecord, TaskRecord};
 
-/// How many of the shortest intervals become one.
+/// The number of shortest intervals that become one.
 const FACTOR: u64 = 8;
 /// The most spikes of each series that stay in each of the longer intervals.
 const SPIKES_KEPT: usize = 20;
 
-/// A merged segment, and how often it was made coarser.
+/// A merged segment and the number of times it was made coarser.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Merged {
     pub(crate) segment: u32,
@@ -33,16 +33,17 @@ impl Merged {
     }
 }
 
-/// How much of a run stays as it was measured; all of it where nothing is said. The rest is made coarser.
+/// How much of a run stays as measured; all of it by default. The rest is made coarser.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keeping {
     /// Bytes that its tables may take.
     pub bytes: Option<u64>,
-    /// Nanoseconds for which an interval stays as it is; after each doubling of that time it is made coarser once more.
+    /// Nanoseconds for which an interval stays unchanged; after each doubling of that time it is made coarser once
+    /// more.
     pub whole_ns: Option<u64>,
 }
 
-/// What a run may take of the disk, and what that has cost.
+/// The disk space that a run may take, and what was lost for it.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     pub(crate) keeping: Keeping,
@@ -53,18 +54,18 @@ pub(crate) struct Room {
     pub(crate) spikes: u64,
 }
 
-/// Beyond this nothing is gained: an interval would be longer than days.
+/// Further levels bring nothing: an interval would be longer than days.
 const LEVELS_MAX: u32 = 4;
 
 impl Room {
-    /// Takes in a segment that holds all single ones so far.
+    /// Adds a segment that holds all single ones so far.
     pub(crate) fn add(&mut self, merged: Merged) {
         self.merged.push(merged);
         self.single = 0;
     }
 
-    /// The segment that is made coarser next: one that is too old to stay as it is; else, where there is too little room, of
-    /// those that are the least coarse the oldest. The newest one stays as it is.
+    /// The next segment to make coarser: one that is too old to stay unchanged; otherwise, if there is too little
+    /// room, the oldest of the least coarse ones. The newest stays unchanged.
     pub(crate) fn next(&self) -> Option<usize> {
         let now_ns = self.merged.last()?.end_ns;
         let older = self.merged.len().saturating_sub(1);
@@ -76,7 +77,7 @@ impl Room {
         old.or_else(least).map(|(nth, _)| nth)
     }
 
-    /// How often something of that age is made coarser.
+    /// How often rows of that age are made coarser.
     fn level_at(&self, age_ns: u64) -> u32 {
         let times = self.keeping.whole_ns.and_then(|whole_ns| age_ns.checked_div(whole_ns)).unwrap_or(0);
         times.checked_ilog2().map_or(0, |doublings| (doublings + 1).min(LEVELS_MAX))
@@ -87,8 +88,8 @@ impl Room {
         self.keeping.bytes.is_some_and(|most| all > most)
     }
 
-    /// What was lost by it, for the user; `None` where nothing was.
-    pub(crate) fn told(&self) -> Option<String> {
+    /// The cost, in words for the user; `None` if nothing was lost.
+    pub(crate) fn cost(&self) -> Option<String> {
         let spikes = match self.spikes {
             0 => String::new(),
             spikes => {
@@ -102,7 +103,7 @@ impl Room {
     }
 }
 
-/// The same in longer intervals, and how many spikes were left out.
+/// The same rows in longer intervals, and how many spikes were left out.
 pub(crate) fn coarser(rows: Rows) -> (Rows, u64) {
     let lengths = rows.intervals.iter().map(|(_, one)| one.end_ns.saturating_sub(one.start_ns));
     let longest_ns = lengths.filter(|length_ns| *length_ns > 0).max().unwrap_or(1).saturating_mul(FACTOR);
@@ -141,7 +142,7 @@ fn longer(
             _ => joined.push((key, next)),
         }
     }
-    // Readers expect them as they were measured.
+    // Readers expect them in the order of measurement.
     joined.sort_by_key(|(_, one)| one.end_ns);
     joined
 }
@@ -206,7 +207,7 @@ fn around(one: Span, other: Span) -> Span {
     Span { start_ns: one.start_ns.min(other.start_ns), end_ns: one.end_ns.max(other.end_ns) }
 }
 
-/// The largest of each series in each window, in the order of time.
+/// The largest rows of each series in each window, in the order of time.
 fn largest(
     mut spikes: Vec<Keyed<SpikeRecord, RowKey>>,
     window: &dyn Fn(u64) -> u64,
@@ -227,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_older_is_made_coarser_once_more_with_each_doubling_of_its_age() {
+    fn rows_are_made_coarser_once_more_with_each_doubling_of_their_age() {
         let whole = |whole_ns| Room { keeping: Keeping { bytes: None, whole_ns }, ..Room::default() };
         let levels = |room: &Room| [0, 9, 10, 19, 20, 40, 79, 80, 10_000].map(|age_ns| room.level_at(age_ns));
         assert_eq!(levels(&whole(Some(10))), [0, 0, 1, 1, 2, 3, 3, 4, 4]);

@@ -1,8 +1,8 @@
 //! Writing a run directory.
 //!
-//! Rows are kept in memory until [`Sink::flush`], which is called after each stored interval, when there are many, and at
-//! the end of each cell; a flush writes one segment per table that has rows, all under the same number, and then lists
-//! them in the manifest. What a killed process loses is what came after the last flush.
+//! Rows are kept in memory until [`Sink::flush`], which is called after each stored interval, when there are many
+//! rows, and at the end of each cell. A flush writes one segment per table that has rows, all under the same number,
+//! and then lists them in the manifest. A killed process loses only rows that came after the last flush.
 
 use crate::coarse::{Keeping, Merged, Room, coarser};
 use crate::error::{At, StoreError};
@@ -21,15 +21,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use whylate_core::result::{FixStep, RunResult};
 
-/// Folder of what the commands of `exec` loads printed.
+/// Folder with the output of the commands of `exec` loads.
 pub(crate) const LOADS_FOLDER: &str = "loads";
 /// Name of the file with what treatments changed.
 pub(crate) const TREATMENTS_FILE: &str = "treatments.jsonl";
 /// Name of the file with the finished result.
 pub(crate) const RESULT_FILE: &str = "result.json";
 
-/// A run directory that is being written. One process at a time can have it: the folder is held as long as it is open, so
-/// that no other process writes to it and readers see that it is alive.
+/// A run directory that is being written. One process at a time can hold it. The folder stays locked while it is
+/// open, so that no other process writes to it and readers see that the run is active.
 #[derive(Debug)]
 pub struct RunDirectory {
     folder: Folder,
@@ -37,11 +37,11 @@ pub struct RunDirectory {
     run: String,
     pending: Rows,
     kept: Kept,
-    /// `None` where it may take what it needs.
+    /// `None` if the run may take all the room that it needs.
     room: Option<Room>,
     next_segment: u32,
     manifest: ManifestWriter,
-    /// The files of the run that are no tables, once they are sealed.
+    /// The run's other files, once they are sealed.
     sealed: Option<Vec<Listed>>,
 }
 
@@ -50,8 +50,8 @@ impl RunDirectory {
     ///
     /// # Errors
     /// [`StoreError::Occupied`] when `path` exists and is not an empty directory (nothing is changed then);
-    /// [`StoreError::Foreign`] when it belongs to somebody else; [`StoreError::DiskFull`] or [`StoreError::Io`] when it
-    /// cannot be made.
+    /// [`StoreError::Foreign`] when it belongs to another user; [`StoreError::DiskFull`] or [`StoreError::Io`] when
+    /// it cannot be made.
     pub fn create(path: &Path, info: &RunInfo) -> Result<Self, StoreError> {
         let folder = Folder::create(path)?;
         folder.lock()?;
@@ -60,15 +60,15 @@ impl RunDirectory {
         Ok(directory)
     }
 
-    /// Opens the directory of a run that did not complete, to continue it. Nothing that is there is changed, but that a
-    /// line whose writing was cut off is ended; segments get numbers after the highest one found.
+    /// Opens the directory of a run that did not complete, to continue it. Existing data stay unchanged, except that
+    /// a truncated line is ended. Segments get numbers after the highest existing one.
     ///
     /// # Errors
     /// [`StoreError::NotARun`], [`StoreError::BadInfo`], [`StoreError::UnknownFormat`]; [`StoreError::Busy`] while
-    /// another process writes to it; [`StoreError::Foreign`] or [`StoreError::OpenToAll`] where root could be led to other
-    /// files; [`StoreError::Damaged`]; [`StoreError::Io`] when it cannot be read or written.
+    /// another process writes to it; [`StoreError::Foreign`] or [`StoreError::OpenToAll`] if another user could
+    /// redirect root to other files; [`StoreError::Damaged`]; [`StoreError::Io`] when it cannot be read or written.
     pub fn reopen(path: &Path) -> Result<(Self, RunInfo), StoreError> {
-        // Check that it is a run before the lock, so that the error fits.
+        // Checks that it is a run before the lock, so that the error is the right one.
         RunInfo::read(&require_folder(path)?)?;
         let folder = Folder::writable(path)?;
         folder.lock()?;
@@ -116,14 +116,14 @@ impl RunDirectory {
         Ok(Self { folder, folders, run, pending, kept, room, next_segment, manifest, sealed })
     }
 
-    /// Keeps no more than that from now on: older intervals become longer, and of their spikes the largest stay.
+    /// Limits what the run keeps from now on: older intervals become longer, and only their largest spikes stay.
     pub fn limit(&mut self, keeping: Keeping) {
         self.room = Some(Room { keeping, ..Room::default() });
     }
 
-    /// What was lost by [`Self::limit`], for the user; `None` where nothing was.
+    /// What [`Self::limit`] has cost, in words for the user; `None` if nothing was lost.
     pub fn thinned(&self) -> Option<String> {
-        self.room.as_ref().and_then(Room::told)
+        self.room.as_ref().and_then(Room::cost)
     }
 
     pub fn path(&self) -> &Path {
@@ -133,13 +133,13 @@ impl RunDirectory {
     /// Replaces `run.json`.
     ///
     /// # Errors
-    /// [`StoreError::DiskFull`] or [`StoreError::Io`]; the old one stays then.
+    /// [`StoreError::DiskFull`] or [`StoreError::Io`]; the old file stays then.
     pub fn update_info(&mut self, info: &RunInfo) -> Result<(), StoreError> {
         self.replace_info(info, None)
     }
 
-    /// Replaces `run.json` for the last time: the manifest says that the run has ended, and what its other files hold. What
-    /// is written later breaks the seal.
+    /// Replaces `run.json` for the last time: the manifest records that the run has ended, and the digests of its
+    /// other files. Later writes break the seal.
     pub fn seal(&mut self, info: &RunInfo) -> Result<(), StoreError> {
         self.merge(kept::LAST_MIN);
         let mut names =
@@ -155,7 +155,7 @@ impl RunDirectory {
         Ok(())
     }
 
-    /// The manifest comes first, so that no `run.json` is in place that is not listed.
+    /// The manifest comes first, so that an unlisted `run.json` is never in place.
     fn replace_info(&mut self, info: &RunInfo, sealed: Option<&[Listed]>) -> Result<(), StoreError> {
         let text = to_json(&self.path().join(INFO_FILE), info)?;
         self.folder.stage(INFO_FILE, &text)?;
@@ -168,7 +168,8 @@ impl RunDirectory {
         self.folder.publish(INFO_FILE)
     }
 
-    /// Writes `result.json`. Of a run that has ended, the seal then covers it, and says the verdict: a list needs no more.
+    /// Writes `result.json`. After the end of a run the seal then covers it and states the verdict: a list needs
+    /// nothing else.
     pub fn write_result(&mut self, result: &RunResult) -> Result<(), StoreError> {
         let text = to_json(&self.path().join(RESULT_FILE), result)?;
         self.folder.write_atomically(RESULT_FILE, &text)?;
@@ -195,7 +196,7 @@ impl RunDirectory {
         self.add_line_to(fix::FILE, &line)
     }
 
-    /// Writes the segment with the next number; it counts when the manifest lists it.
+    /// Writes the segment with the next number; it counts once the manifest lists it.
     fn write_segment(&self, rows: &Rows, replaces: Vec<u32>) -> Result<Flush, StoreError> {
         let writer = FlushWriter { directory: self, tables: RefCell::default() };
         rows.write(&writer)?;
@@ -203,8 +204,8 @@ impl RunDirectory {
         Ok(Flush { segment: self.next_segment, replaces, of: parts_of(rows), tables })
     }
 
-    /// Makes one segment of those that are kept, if they are `least` or more; on a full disk they stay as they are. One that is
-    /// too large to be joined stays, too, and is made coarser later.
+    /// Merges the kept segments if there are at least `least` of them; on a full disk they stay as they are. A
+    /// segment that is too large to be merged stays too, and is made coarser later.
     fn merge(&mut self, least: usize) {
         let (rows, segments) = self.kept.take();
         let merged = match (&segments[..], &self.room) {
@@ -218,7 +219,7 @@ impl RunDirectory {
         self.thin();
     }
 
-    /// Writes rows as a segment that replaces others. Where that fails, they stay as they are.
+    /// Writes rows as a segment that replaces others. If that fails, the others stay as they are.
     fn replace(&mut self, rows: &Rows, segments: &[u32]) -> Option<Merged> {
         let segment = self.next_segment;
         let written = self.write_segment(rows, segments.to_vec());
@@ -236,7 +237,7 @@ impl RunDirectory {
         }
     }
 
-    /// Makes older segments coarser, one after another, until there is room enough or nothing more is to be gained.
+    /// Makes older segments coarser, one after another, until there is enough room or nothing more to gain.
     fn thin(&mut self) {
         while let Some(nth) = self.room.as_ref().and_then(Room::next) {
             let before = self.room.as_ref().map(|room| room.merged[nth]);
@@ -252,13 +253,13 @@ impl RunDirectory {
                     room.spikes += spikes;
                     Merged { level: before.level + 1, ..merged }
                 }
-                // It stays as it is.
+                // The segment stays as it is.
                 None => Merged { level: u32::MAX, ..before },
             };
         }
     }
 
-    /// Removes segments that do not count. What cannot be removed only takes room.
+    /// Removes segments that do not count. A segment that cannot be removed only takes room.
     fn remove_segments(&self, numbers: &[u32]) {
         for table in NAMES {
             let folder = self.folder(table);
@@ -274,7 +275,7 @@ impl RunDirectory {
         self.next_segment
     }
 
-    /// Ends the last line of a file, so that what is added to it begins a new one.
+    /// Ends the last line of a file, so that an added line begins on a new one.
     fn end_last_line(&self, name: &str) -> Result<(), StoreError> {
         let text = self.folder.read(name).at("read", &self.path().join(name))?.unwrap_or_default();
         if matches!(text.last(), None | Some(b'\n')) { Ok(()) } else { self.add_line_to(name, "") }
@@ -317,11 +318,11 @@ impl Sink for RunDirectory {
         Ok(())
     }
 
-    /// `loads/<cell>-<repeat>-<attempt>-<load>.txt`; characters of names that do not belong in a file name become `_`.
+    /// `loads/<cell>-<repeat>-<attempt>-<load>.txt`; characters that are not valid in a file name become `_`.
     fn load_output_path(&self, key: &RateKey) -> PathBuf {
         let RateKey { cell, repeat, attempt, load, .. } = key;
         let loads = self.folder(LOADS_FOLDER);
-        // Root alone may write below folders of other users, who can swap them. The fixed path of a process with file
+        // Only root may write below folders of other users, who can swap them. The fixed path of a process with file
         // capabilities is not open to its children.
         let is_root = rustix::process::geteuid().is_root();
         let folder = if is_root { loads.fixed_path() } else { loads.path().to_owned() };
@@ -329,7 +330,7 @@ impl Sink for RunDirectory {
     }
 }
 
-/// What belongs in a file name, each other character as `_`.
+/// The text as a file name, with `_` for each character that does not belong there.
 pub(crate) fn file_name(text: &str) -> String {
     let safe = |c: char| if c.is_alphanumeric() || "+-_.".contains(c) { c } else { '_' };
     text.chars().map(safe).collect()
@@ -342,7 +343,7 @@ pub(crate) struct FlushWriter<'d> {
 }
 
 impl FlushWriter<'_> {
-    /// Writes a segment, unless it would be empty. A repeated flush replaces what the failed one left.
+    /// Writes a segment, unless it would be empty. A repeated flush replaces the files of the failed one.
     pub(crate) fn write<R: Table>(&self, rows: &[Keyed<R, R::Key>]) -> Result<(), StoreError> {
         if rows.is_empty() {
             return Ok(());

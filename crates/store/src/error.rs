@@ -4,10 +4,10 @@ use crate::info::RUN_DIRECTORY_FORMAT;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// An error of the run directory; each names the path that it is about.
+/// An error of the run directory; each names the path.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The place for a new run is taken: nothing was changed there.
+    /// The place for a new run is occupied; nothing was changed there.
     #[error("{0}: exists and is not an empty directory; name another place with `-o DIR`")]
     Occupied(PathBuf),
     /// A path that holds no `run.json`.
@@ -22,12 +22,12 @@ pub enum StoreError {
     /// Another process is writing to this run.
     #[error("{0}: another whylate is still writing to this run; wait for it, or stop it")]
     Busy(PathBuf),
-    /// Root is asked to write where another user could exchange what is written.
+    /// Root would write where another user could replace the files.
     #[error(
         "{0}: belongs to user {1}; as root, whylate writes only to directories of root: run it as that user"
     )]
     Foreign(PathBuf, u32),
-    /// The same, since everybody may write there.
+    /// The same, because all users may write there.
     #[error(
         "{0}: other users may write there; as root, whylate writes only where they cannot: `chmod go-w` it"
     )]
@@ -40,7 +40,7 @@ pub enum StoreError {
         "{0}: the disk is full ({1}); what was stored before is kept: free some space, then go on with `whylate run --resume`, or begin anew"
     )]
     DiskFull(PathBuf, #[source] io::Error),
-    /// Reading or writing failed otherwise. First what was tried.
+    /// Another failure to read or write; the first field says what was tried.
     #[error("{1}: cannot {0}: {2}")]
     Io(&'static str, PathBuf, #[source] io::Error),
     /// A value could not be turned into its file's form.
@@ -54,7 +54,7 @@ pub enum StoreError {
     NoSamples(PathBuf),
 }
 
-/// Says of an input or output error what was tried, and where.
+/// Adds to an I/O error what was tried, and where.
 pub(crate) trait At<T> {
     fn at(self, action: &'static str, path: &Path) -> Result<T, StoreError>;
 }

@@ -8,13 +8,13 @@ use whylate_core::{Warning, WarningCode};
 
 pub(crate) const FILE: &str = "fix.jsonl";
 
-/// The steps of the search in a run directory. A line that a killed process did not end counts as not written.
+/// The steps of the search in a run directory. A line that a killed process left incomplete does not count.
 pub fn fix_steps(run: &Folder) -> Result<Vec<FixStep>, StoreError> {
     let text = run.read_up_to(FILE, PARSED_MAX).at("read", &run.path().join(FILE))?.unwrap_or_default();
     Ok(text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect())
 }
 
-/// What the search shows; `None` of an experiment, and of a search whose steps cannot be understood, which is said.
+/// The result of the search; `None` for an experiment, and, with a warning, for a search whose steps cannot be read.
 pub(crate) fn result(reader: &Reader, warnings: &mut Vec<Warning>) -> Option<FixResult> {
     let info = reader.info();
     let registration = info.fix.as_ref()?;

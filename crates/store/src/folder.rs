@@ -1,10 +1,9 @@
-//! A folder of a run directory, held open: every file in it is opened below that open folder, and no link is followed, so that
-//! another user with write access cannot redirect what root reads or writes to another file. No other code of this crate,
-//! of the web server or of the farm opens files of runs (`cargo xtask tidy` checks that).
+//! A folder of a run directory, held open. Every file in it is opened relative to that open folder, and no link is
+//! followed, so that another user with write access cannot redirect root's reads and writes to another file. No other
+//! code of this crate, of the web server or of the farm opens files of runs (`cargo xtask tidy` checks that).
 //!
-//! A file is written under a temporary name (`NAME.tmp`), brought to the disk, renamed, and then its folder is
-//! brought to the disk: a killed process or a power cut leaves either the old file or the whole new one. Readers ignore
-//! temporary names.
+//! A file is written under a temporary name (`NAME.tmp`), synced to disk and renamed; then its folder is synced too.
+//! A killed process or a power cut leaves either the old file or the whole new one. Readers ignore temporary names.
 
 mod way;
 
@@ -24,22 +23,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often, and after which pause, a folder that is held is asked for again.
+/// How often, and after which pause, the lock on a folder is tried again.
 const LOCK_TRIES: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
-/// What a file is called until it is whole.
+/// Suffix of a file's name until it is complete.
 pub(crate) const TEMPORARY_SUFFIX: &str = ".tmp";
-/// No file of a run is nearly as large: a larger one is not read into memory.
+/// No file of a run is nearly this large: a larger one is not read into memory.
 const READ_MAX: u64 = 128 << 20;
-/// The same of one that is parsed as a whole: a few bytes of it take many in memory. A run of 10,000 cells has 10 MB.
+/// The same for a file that is parsed as a whole: a few bytes of it take many in memory. A run of 10,000 cells has 10
+/// MB.
 pub(crate) const PARSED_MAX: u64 = 16 << 20;
-/// The same of a trace, or of what a load wrote.
+/// The same for a trace, or for the output of a load.
 const RECORDED_MAX: u64 = 4 << 30;
 /// Folders of a run are not nested more deeply.
 const DEPTH_MAX: usize = 4;
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 
-/// Whose folders and files are read.
+/// The users whose folders and files are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Owners {
     #[default]
@@ -56,7 +56,7 @@ impl Owners {
     }
 }
 
-/// The most bytes that a file of a run may have, by its name in it: a larger one is not copied.
+/// The largest size of a file of a run that is copied, by its name in the run.
 #[must_use]
 pub fn file_bytes_max(name: &Path) -> u64 {
     let is_recorded = [TRACES_FOLDER, LOADS_FOLDER].iter().any(|folder| name.starts_with(folder));
@@ -70,7 +70,8 @@ pub struct Found {
     pub name: PathBuf,
     pub is_folder: bool,
     pub bytes: u64,
-    /// Device, inode, length, times of the last writing and of the last change: others where the file is not the same.
+    /// Device, inode, length, times of the last write and of the last change: they differ if the file is not the
+    /// same.
     pub stamp: [i64; 7],
 }
 
@@ -89,14 +90,14 @@ impl Folder {
         Ok(Self { opened: Arc::new(opened), path: path.to_owned(), owners: Owners::Anyone })
     }
 
-    /// The same folder, in which only what belongs to these is read.
+    /// The same folder, restricted to files of these owners.
     pub fn only(self, owners: Owners) -> Result<Self, StoreError> {
         self.opened.metadata().and_then(|it| owners.check(&it)).at("read", &self.path)?;
         Ok(Self { owners, ..self })
     }
 
-    /// Opens a folder to write in it. As root, no link that another user can have made is followed to it, and it belongs to
-    /// root.
+    /// Opens a folder to write in it. As root, follows no link that another user can have made, and requires that the
+    /// folder belongs to root.
     pub fn writable(path: &Path) -> Result<Self, StoreError> {
         let opened =
             way::walk(path, false).and_then(|at| way::open(&at, Path::new("."), FOLDER)).at("open", path)?;
@@ -104,15 +105,16 @@ impl Folder {
         folder.check_owner().map(|()| folder)
     }
 
-    /// Makes a folder, and those on the way to it, or takes one that is empty.
+    /// Makes a folder and its parents, or takes an empty one.
     ///
     /// # Errors
-    /// [`StoreError::Occupied`] when something else is there (nothing is changed then); as [`Self::writable`].
+    /// [`StoreError::Occupied`] when something else is there (nothing is changed then); the errors of
+    /// [`Self::writable`].
     pub fn create(path: &Path) -> Result<Self, StoreError> {
         let occupied = || StoreError::Occupied(path.to_owned());
         match way::walk(path, true) {
             Ok(_) => {}
-            // A file, or a link that leads nowhere.
+            // A file, or a dangling link.
             Err(error)
                 if [io::ErrorKind::NotADirectory, io::ErrorKind::AlreadyExists].contains(&error.kind())
                     && path.symlink_metadata().is_ok() =>
@@ -132,7 +134,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// The folder in which a path is, made where it is missing, and the path's last part.
+    /// The folder that contains a path, made if it is missing, and the path's last part.
     pub fn above(path: &Path) -> Result<(Self, OsString), StoreError> {
         let absolute = std::path::absolute(path).at("find", path)?;
         let named = absolute.parent().zip(absolute.file_name());
@@ -142,7 +144,7 @@ impl Folder {
         Ok((Self { opened, path: above.to_owned(), owners: Owners::Anyone }, name.to_owned()))
     }
 
-    /// Makes a folder that must not exist, whole or not at all: it gets its name when `fill` has filled it.
+    /// Makes a folder that must not exist, whole or not at all: it gets its name once `fill` has filled it.
     pub fn make_whole<E: From<StoreError>>(
         &self,
         name: &OsStr,
@@ -155,13 +157,13 @@ impl Folder {
             let renamed =
                 fs::renameat_with(&self.opened, &scratch, &self.opened, name, RenameFlags::NOREPLACE);
             let renamed = match renamed {
-                // A file system that cannot tell.
+                // A file system without this operation.
                 Err(Errno::INVAL) => fs::renameat(&self.opened, &scratch, &self.opened, name),
                 renamed => renamed,
             };
             Ok(renamed.map_err(io::Error::from).at("create", &path)?)
         });
-        // What is left of it only takes space.
+        // A leftover only takes space.
         named.inspect_err(|_| _ = self.remove_all(&scratch))
     }
 
@@ -169,19 +171,19 @@ impl Folder {
         &self.path
     }
 
-    /// Whose files are read.
+    /// The users whose files are read.
     pub(crate) fn owners(&self) -> Owners {
         self.owners
     }
 
-    /// Whether it belongs to the user of this process, and not everybody may write to it.
+    /// Whether it belongs to the user of this process, and other users cannot write to it.
     pub(crate) fn is_own(&self) -> bool {
         let metadata = self.opened.metadata();
         metadata.is_ok_and(|it| it.uid() == geteuid().as_raw() && it.mode() & 0o002 == 0)
     }
 
-    /// A path of this open folder, wherever its own path leads by now: for code that needs one, in this process and its
-    /// children.
+    /// A path of this open folder that stays valid if the folder is moved: for code that needs a path, in this
+    /// process and its children.
     pub fn fixed_path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.opened.as_raw_fd()))
     }
@@ -194,7 +196,7 @@ impl Folder {
         Ok(Self { opened: Arc::new(opened), path: self.path.join(name), owners: self.owners })
     }
 
-    /// Opens a folder in it, which is made if it does not exist.
+    /// Opens a folder in it, and makes it if it does not exist.
     pub(crate) fn subfolder(&self, name: impl AsRef<Path>) -> Result<Self, StoreError> {
         let name = name.as_ref();
         match fs::mkdirat(&self.opened, name, Mode::from_raw_mode(0o777)) {
@@ -217,13 +219,13 @@ impl Folder {
         }
     }
 
-    /// Holds the folder against other writers, as long as it is open. A process that its last holder was about to start holds
-    /// it too until its program begins: hence some patience.
+    /// Locks the folder against other writers while it is open. If the previous holder was starting a process, that
+    /// process holds the lock until its program begins: therefore this waits a little.
     pub(crate) fn lock(&self) -> Result<(), StoreError> {
         for _ in 0..LOCK_TRIES {
             match self.opened.try_lock() {
                 Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
-                // Some network file systems have no locks: run without one.
+                // Some network file systems have no locks: the run goes on without one.
                 Ok(()) | Err(TryLockError::Error(_)) => return Ok(()),
             }
         }
@@ -232,7 +234,7 @@ impl Folder {
 
     /// Whether another process is writing to the run.
     pub fn is_held(&self) -> bool {
-        // A lock belongs to what was opened: this folder may be the one that holds it.
+        // A lock belongs to an open file: this folder may be the one that holds it.
         let again = way::open(&self.opened, Path::new("."), FOLDER);
         again.is_ok_and(|again| matches!(again.try_lock_shared(), Err(TryLockError::WouldBlock)))
     }
@@ -251,7 +253,7 @@ impl Folder {
         Ok(names)
     }
 
-    /// What is in it that is a regular file or a folder.
+    /// The regular files and folders in it.
     pub fn entries(&self) -> io::Result<Vec<Found>> {
         Ok(self.names()?.into_iter().filter_map(|name| self.find(Path::new(&name))).collect())
     }
@@ -269,14 +271,14 @@ impl Folder {
             all.push(found);
             if is_entered {
                 let below = self.enter(&name).and_then(|folder| folder.tree_to(depth - 1));
-                // It may have gone meanwhile.
+                // It may have been removed meanwhile.
                 all.extend(below.into_iter().flatten().map(|it| Found { name: name.join(it.name), ..it }));
             }
         }
         Ok(all)
     }
 
-    /// What stands at that name, where it is a regular file or a folder.
+    /// What has that name, if it is a regular file or a folder.
     pub fn find(&self, name: impl AsRef<Path>) -> Option<Found> {
         let name = name.as_ref();
         let metadata = way::open(&self.opened, name, OFlags::PATH).and_then(|it| it.metadata()).ok()?;
@@ -294,8 +296,8 @@ impl Folder {
         (kind.is_dir() || kind.is_file()).then_some(found)
     }
 
-    /// Opens a file to read it; `None` where nothing is there. What is not a regular file is refused, so that nothing waits
-    /// for a pipe, and so is a file of others.
+    /// Opens a file to read it; `None` if there is none. Anything but a regular file is refused, so that no reader
+    /// waits for a pipe, and so is a file of other users.
     pub fn open_file(&self, name: impl AsRef<Path>) -> io::Result<Option<File>> {
         let opened = way::open(&self.opened, name.as_ref(), OFlags::RDONLY | OFlags::NONBLOCK);
         let Some(file) = if_present(opened)? else { return Ok(None) };
@@ -310,7 +312,7 @@ impl Folder {
         Ok(Some(file))
     }
 
-    /// Refuses a file that another user may have linked from elsewhere.
+    /// Refuses a file that another user may have hard-linked from elsewhere.
     fn check_linked(&self, file: &Metadata) -> io::Result<()> {
         let folder = self.opened.metadata()?;
         let is_careful = geteuid().is_root() || self.owners == Owners::OwnAndRoot;
@@ -320,12 +322,12 @@ impl Folder {
         Ok(())
     }
 
-    /// The content of a file; `None` where nothing is there.
+    /// The content of a file; `None` if there is none.
     pub fn read(&self, name: impl AsRef<Path>) -> io::Result<Option<Vec<u8>>> {
         self.read_up_to(name, READ_MAX)
     }
 
-    /// As [`Self::read`]; a larger file is refused.
+    /// As [`Self::read`], but refuses a larger file.
     pub fn read_up_to(&self, name: impl AsRef<Path>, most: u64) -> io::Result<Option<Vec<u8>>> {
         let Some(file) = self.open_file(name)? else { return Ok(None) };
         let length = file.metadata()?.len();
@@ -337,7 +339,7 @@ impl Folder {
         Ok(Some(bytes))
     }
 
-    /// The path of a socket in it, as it is now: no link is followed to it.
+    /// The current path of a socket in it; no link is followed to it.
     pub fn socket(&self, name: impl AsRef<Path>) -> io::Result<(File, PathBuf)> {
         let socket = way::open(&self.opened, name.as_ref(), OFlags::PATH)?;
         let metadata = socket.metadata()?;
@@ -349,16 +351,16 @@ impl Folder {
         Ok((socket, path))
     }
 
-    /// Puts `bytes` at `name`, replacing what is there, all or nothing.
+    /// Writes `bytes` to `name`, replacing an existing file, all or nothing.
     pub(crate) fn write_atomically(&self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
         self.stage(name, bytes)?;
         self.publish(name)
     }
 
-    /// Writes `bytes` under the temporary name of `name`, and brings them to the disk.
+    /// Writes `bytes` under the temporary name of `name`, and syncs them to disk.
     pub(crate) fn stage(&self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
         let temporary = temporary(name);
-        // Left by a killed process, or a planted symbolic link: remove it, not its target.
+        // A leftover of a killed process, or a planted symbolic link: removes it, not its target.
         self.remove(&temporary)?;
         let written = self.write_new(&temporary, &mut &*bytes);
         if written.is_err() {
@@ -368,7 +370,7 @@ impl Folder {
         written
     }
 
-    /// Writes a file that must not exist, and brings it to the disk; folders on the way to it are made.
+    /// Writes a file that must not exist, and syncs it to disk; makes its parent folders.
     pub fn write_new(&self, name: impl AsRef<Path>, content: &mut dyn Read) -> Result<(), StoreError> {
         let name = name.as_ref();
         let path = self.path.join(name);
@@ -381,7 +383,7 @@ impl Folder {
         file.sync_all().at("sync", &path)
     }
 
-    /// Makes a folder below it, and those on the way.
+    /// Makes a folder below it, and its parents.
     pub fn make_folders(&self, name: &Path) -> Result<(), StoreError> {
         let all: Vec<&Path> = name.ancestors().filter(|it| !it.as_os_str().is_empty()).collect();
         all.into_iter().rev().try_for_each(|folder| {
@@ -393,19 +395,19 @@ impl Folder {
         })
     }
 
-    /// Gives what was staged its name.
+    /// Gives the staged file its name.
     pub(crate) fn publish(&self, name: &str) -> Result<(), StoreError> {
         let renamed = fs::renameat(&self.opened, temporary(name), &self.opened, name);
         renamed.map_err(io::Error::from).at("rename into place", &self.path.join(name))?;
         self.sync()
     }
 
-    /// Removes what was staged and will not get its name.
+    /// Removes a staged file that will not get its name.
     pub(crate) fn discard(&self, name: &str) {
         let _ = self.remove(temporary(name));
     }
 
-    /// Removes a file or a link; nothing where there is none.
+    /// Removes a file or a link; does nothing if there is none.
     pub fn remove(&self, name: impl AsRef<Path>) -> Result<(), StoreError> {
         let name = name.as_ref();
         let removed = fs::unlinkat(&self.opened, name, AtFlags::empty()).map_err(io::Error::from);
@@ -431,13 +433,13 @@ impl Folder {
         removed.at("remove", &self.path.join(name))
     }
 
-    /// Brings the folder's entries to the disk.
+    /// Syncs the folder's entries to disk.
     pub(crate) fn sync(&self) -> Result<(), StoreError> {
         self.opened.sync_all().at("sync", &self.path)
     }
 
-    /// Opens a file to add to it; it is made if it does not exist. Something that is not a file, and a file that has
-    /// another name besides, are refused.
+    /// Opens a file to append to it; makes it if it does not exist. Refuses anything that is not a regular file, and
+    /// a file with a second hard link.
     pub(crate) fn append(&self, name: &str) -> Result<File, StoreError> {
         let path = self.path.join(name);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::APPEND | OFlags::NONBLOCK;
@@ -452,12 +454,12 @@ impl Folder {
     }
 }
 
-/// Adds a line to an open file, and brings it to the disk.
+/// Adds a line to an open file, and syncs it to disk.
 pub(crate) fn add_line(mut file: &File, path: &Path, line: &str) -> Result<(), StoreError> {
     file.write_all(format!("{line}\n").as_bytes()).at("write", path)
 }
 
-/// `None` where nothing is there.
+/// `None` if there is no such file.
 pub(crate) fn if_present<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -492,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_beyond_all_of_a_run_is_not_read_into_memory() {
+    fn a_file_larger_than_any_of_a_run_is_not_read_into_memory() {
         let (folder, opened) = made();
         File::create(folder.path().join("result.json")).unwrap().set_len(READ_MAX + 1).unwrap();
         assert!(opened.read("result.json").is_err());
@@ -531,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_goes_into_the_folder_that_was_opened() {
+    fn writes_go_into_the_folder_that_was_opened() {
         let folder = tempfile::tempdir().unwrap();
         let (here, there) = (folder.path().join("run"), folder.path().join("moved"));
         std::fs::create_dir(&here).unwrap();
@@ -553,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_not_waited_for() {
+    fn reading_does_not_wait_for_a_pipe() {
         let (folder, opened) = made();
         let pipe = folder.path().join("pipe");
         fs::mknodat(fs::CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();

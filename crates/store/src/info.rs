@@ -1,4 +1,4 @@
-//! `run.json`: what a run is, and how far it came.
+//! `run.json`: what a run is and how far it has come.
 
 use crate::error::{At as _, StoreError};
 use crate::folder::{Folder, PARSED_MAX};
@@ -22,7 +22,7 @@ pub const INFO_FILE: &str = "run.json";
 pub struct RunInfo {
     /// [`RUN_DIRECTORY_FORMAT`].
     pub format: String,
-    /// Identifies the run in the `run` column of every table: unique among the runs that one looks at together.
+    /// Identifies the run in the `run` column of every table: unique among runs that are read together.
     pub run: String,
     /// Version of whylate that began the run.
     pub whylate_version: String,
@@ -31,39 +31,39 @@ pub struct RunInfo {
     pub manifest: bool,
     /// When it began: RFC 3339, UTC.
     pub started_at: String,
-    /// How far it came. `running` without a process that writes means that the run was killed.
+    /// How far it came. `running` means that the run was killed if no process is writing to it.
     pub state: RunState,
-    /// Why it did not complete.
+    /// Why it is incomplete.
     pub error: Option<String>,
-    /// How it ended; absent while it runs, when it was killed, and in runs of earlier versions.
+    /// How it ended; absent while it runs, if it was killed, and in runs of earlier versions.
     pub end: Option<RunEnd>,
-    /// Whether the machine's settings after the run are those before it; absent until that is known.
+    /// Whether the machine's settings after the run equal those before it; absent until that is known.
     pub restored: Option<bool>,
-    /// From which length on the noise-floor check counts a gap; absent when the plan has no such check.
+    /// The gap length from which the noise-floor check counts; absent if the plan has no such check.
     pub noise_floor_threshold_ns: Option<u64>,
-    /// What the order of the repeats was drawn from.
+    /// The seed of the order of repeats.
     #[serde(default)]
     pub seed: u64,
     /// The plan, with every default filled in.
     pub plan: Plan,
     /// The machine, before the first cell.
     pub facts: Facts,
-    /// What was not measured, or less well.
+    /// What was not measured, or measured less well.
     #[serde(default)]
     pub warnings: Vec<Warning>,
     /// The table of copies, once it is measured.
     pub copies: Option<CopyTable>,
-    /// The rules of the search that it is (`whylate fix`); absent of an experiment.
+    /// The rules of the search (`whylate fix`); absent for an experiment.
     pub fix: Option<FixRegistration>,
     /// The CPU tables of a run with a shield.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpu_tables: Vec<CpuTableAt>,
-    /// What the kernel's log said of latency meanwhile, in the order of time.
+    /// Messages of the kernel's log about latency during the run, in the order of time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernel_log: Vec<RunMessage>,
     /// The cells, in the plan's order.
     pub cells: Vec<CellInfo>,
-    /// Every repeat of a cell that was begun, oldest first.
+    /// Every repeat of a cell that has begun, oldest first.
     #[serde(default)]
     pub executions: Vec<Execution>,
 }
@@ -78,7 +78,7 @@ pub struct CellInfo {
     pub loads: Vec<String>,
     #[serde(default)]
     pub treatments: Vec<String>,
-    /// Why it cannot run on this machine; absent when it can.
+    /// Why it cannot run on this machine; absent if it can.
     pub skipped: Option<String>,
 }
 
@@ -89,15 +89,15 @@ pub struct Execution {
     pub cell: String,
     /// Number of the repeat, from 1.
     pub repeat: u32,
-    /// Number of the attempt, from 1; a resumed run tries again what did not complete. Only the newest counts.
+    /// Number of the attempt, from 1; a resumed run repeats what did not complete. Only the newest counts.
     pub attempt: u32,
     /// The block of slots in which it ran, from 0; its order was drawn within it.
     #[serde(default)]
     pub block: u32,
     pub state: ExecutionState,
     pub error: Option<String>,
-    /// Whether what it brought says nothing about the machine (a CPU went offline, whylate was stopped): its rows are
-    /// kept and do not count.
+    /// Whether it says nothing about the machine (a CPU went offline, whylate was stopped): its rows are kept but do
+    /// not count.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub void: bool,
 }
@@ -106,14 +106,14 @@ pub struct Execution {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExecutionState {
-    /// Begun; without a process that writes: cut off.
+    /// Has begun; if no process is writing, it was cut off.
     Running,
     Done,
     Failed,
 }
 
 impl RunInfo {
-    /// A run that begins now: every cell of the plan, nothing executed yet.
+    /// A run that starts now: every cell of the plan, none executed yet.
     pub fn new(run: impl Into<String>, started_at: SystemTime, plan: Plan, facts: Facts) -> Self {
         let cells = plan.cell.iter().map(|cell| CellInfo {
             name: cell.name(),
@@ -151,7 +151,7 @@ impl RunInfo {
         same.max_by_key(|execution| execution.attempt)
     }
 
-    /// Repeats of a cell: those of the plan, and in a search as many as it was measured.
+    /// Repeats of a cell: the planned ones, or in a search the measured ones.
     pub fn repeats_of(&self, cell: &str) -> u32 {
         if self.fix.is_none() {
             return self.plan.repeats;
@@ -165,7 +165,7 @@ impl RunInfo {
         self.each_repeat(|state| state == ExecutionState::Done)
     }
 
-    /// Whether that holds for the newest attempt of every repeat of every cell that can run.
+    /// Whether `holds` is true for the newest attempt of every repeat of every cell that can run.
     pub(crate) fn each_repeat(&self, holds: impl Fn(ExecutionState) -> bool) -> bool {
         let is_so =
             |cell: &str, repeat| self.newest_execution(cell, repeat).is_some_and(|it| holds(it.state));
@@ -173,13 +173,13 @@ impl RunInfo {
         cells.all(|cell| (1..=self.repeats_of(&cell.name)).all(|repeat| is_so(&cell.name, repeat)))
     }
 
-    /// Reads `run.json`; with it, the file's SHA-256.
+    /// Reads `run.json`; also returns the file's SHA-256.
     pub(crate) fn read(run: &Folder) -> Result<(Self, String), StoreError> {
         let file = run.path().join(INFO_FILE);
         let text = run.read_up_to(INFO_FILE, PARSED_MAX).at("read", &file)?;
         let text = text.ok_or_else(|| StoreError::NotARun(run.path().to_owned()))?;
         let bad = |source| StoreError::BadInfo(file.clone(), source);
-        // The format comes first: another one may well have other fields.
+        // Checks the format first: another one may have other fields.
         let Format { format } = serde_json::from_slice(&text).map_err(bad)?;
         if format != RUN_DIRECTORY_FORMAT {
             return Err(StoreError::UnknownFormat(file, format));
@@ -193,7 +193,7 @@ struct Format {
     format: String,
 }
 
-/// A JSON document for human eyes too; `path` is where it goes.
+/// A JSON document that people can read too; `path` is its destination.
 pub(crate) fn to_json(path: &Path, document: &impl Serialize) -> Result<Vec<u8>, StoreError> {
     let mut text = serde_json::to_vec_pretty(document)
         .map_err(|error| StoreError::Encode(path.to_owned(), error.to_string()))?;
@@ -201,14 +201,14 @@ pub(crate) fn to_json(path: &Path, document: &impl Serialize) -> Result<Vec<u8>,
     Ok(text)
 }
 
-/// A folder of the user: `named` by a variable, else `below` the folder `home`; `None` without either. Empty and relative
-/// values of the variables count as unset, as the XDG base directory specification says.
+/// A folder of the user: the one in the variable `named`, otherwise `below` in the folder `home`; `None` without
+/// either. Empty and relative values count as unset, as the XDG base directory specification says.
 pub fn user_folder(named: Option<&Path>, home: Option<&Path>, below: &str) -> Option<PathBuf> {
     let absolute = |path: &&Path| path.is_absolute();
     named.filter(absolute).map(Path::to_owned).or_else(|| Some(home.filter(absolute)?.join(below)))
 }
 
-/// Where a run goes without `-o`: `whylate/runs/<time>-<plan>` in `data_home` (`$XDG_DATA_HOME`), else in
+/// The folder of a run without `-o`: `whylate/runs/<time>-<plan>` in `data_home` (`$XDG_DATA_HOME`), otherwise in
 /// `.local/share` of `home` (`$HOME`); `None` without either.
 pub fn default_path(
     data_home: Option<&Path>,

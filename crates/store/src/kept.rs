@@ -1,9 +1,9 @@
-//! Segments that were flushed one after another and become one: a flush a minute is 13,000 small files a day, which take
+//! Merges segments that were flushed one after another: a flush a minute makes 13,000 small files a day, which take
 //! longer to open than to read.
 //!
-//! Their rows stay in memory until there are enough of them. The merged segment is written as a flush is; the line of the
-//! manifest that lists it says which segments it replaces, and only then are these removed. So a killed process leaves either
-//! the single segments or the merged one, whatever files of the other are still there.
+//! Their rows stay in memory until there are enough of them. The merged segment is written like a flush. The manifest
+//! line that lists it names the segments that it replaces, and only then are these removed. A killed process
+//! therefore leaves either the single segments or the merged one, even if files of the other remain.
 
 use crate::tables::Rows;
 
@@ -11,10 +11,10 @@ use crate::tables::Rows;
 const BYTES_MAX: usize = 4 << 20;
 /// How many segments are merged at once.
 const SEGMENTS_MAX: usize = 120;
-/// At the end of a run fewer are left as they are.
+/// At the end of a run, fewer segments than this are left as they are.
 pub(crate) const LAST_MIN: usize = 10;
 
-/// What was flushed and is not merged yet.
+/// Rows that were flushed and are not merged yet.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     rows: Rows,
@@ -22,18 +22,18 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Whether more rows would be too many.
+    /// Whether these rows would be too many with those that are kept.
     pub(crate) fn is_full_before(&self, more: &Rows) -> bool {
         self.segments.len() >= SEGMENTS_MAX || self.rows.bytes() + more.bytes() > BYTES_MAX
     }
 
-    /// Keeps what was flushed as a segment.
+    /// Keeps the rows that were flushed as a segment.
     pub(crate) fn add(&mut self, number: u32, rows: Rows) {
         self.rows.append(rows);
         self.segments.push(number);
     }
 
-    /// The rows and the segments that hold them. Nothing is kept then.
+    /// Takes the rows and the segments that hold them; nothing is kept then.
     pub(crate) fn take(&mut self) -> (Rows, Vec<u32>) {
         let Self { rows, segments } = std::mem::take(self);
         (rows, segments)

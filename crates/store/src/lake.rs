@@ -1,6 +1,6 @@
-//! The tables of a run for a lake: one Parquet file for each table, of those rows alone that count.
+//! The tables of a run for a lake: one Parquet file for each table, with only the rows that count.
 //!
-//! In: a run directory and its result. Out: files in memory. Where they go is decided elsewhere; `docs/FARM.md` is the
+//! In: a run directory and its result. Out: files in memory. The caller decides where they go; `docs/FARM.md` is the
 //! schema of the tables that only a lake has (`runs`, `cells`, `quantiles`, `contrasts`).
 
 use crate::assemble::{newest_attempts, void_attempts};
@@ -26,17 +26,18 @@ pub struct LakeTable {
     pub bytes: Vec<u8>,
 }
 
-/// What the row of a run says beside what the run itself says.
+/// Values in a run's row that do not come from the run itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LakeWords<'a> {
-    /// What was asked for and is not so.
+    /// Requests that the run does not meet.
     pub mismatches: &'a [String],
-    /// What the machine is, `KEY=VALUE` with a space between two.
+    /// The machine's labels, `KEY=VALUE` separated by spaces.
     pub labels: &'a str,
 }
 
-/// The tables of a run, each sorted by cell, repeat and probe: those that have rows, and those that questions rest on.
-/// `runs` is the last one: a run without it is not there. `result` is absent for a run without samples.
+/// The tables of a run, each sorted by cell, repeat and probe: those that have rows, and those that every question
+/// needs. `runs` comes last: a run without it does not exist in the lake. `result` is absent for a run without
+/// samples.
 pub fn lake_tables(
     reader: &Reader,
     result: Option<&RunResult>,
@@ -63,8 +64,8 @@ pub fn lake_tables(
     Ok(tables)
 }
 
-/// Whether the file of a table is what was written, by the checksum in it. A file that another program wrote, or a merge, has
-/// none: it is looked at as far as its footer.
+/// Whether the file of a table is unchanged, by the checksum in it. A file that another program wrote or merged has
+/// none: only its footer is read.
 pub fn check_lake_table(file: Vec<u8>) -> Result<(), String> {
     let verified = segment::verify(&file);
     if !matches!(verified, Err(Damage::NoMark)) {
@@ -157,7 +158,7 @@ impl RunRow {
         let mut drivers: Vec<&str> = info.facts.gpus.iter().filter_map(|gpu| gpu.driver.as_deref()).collect();
         drivers.sort_unstable();
         drivers.dedup();
-        // A run that is not what was asked for does not pass.
+        // A run that does not meet its requests does not pass.
         let measured = result.map_or(Verdict::Incomplete, |it| it.verdict);
         let verdict = match measured {
             Verdict::Pass | Verdict::NoLimit if !words.mismatches.is_empty() => Verdict::Incomplete,
@@ -228,8 +229,8 @@ impl CellRow {
     }
 }
 
-/// A quantile of a cell, probe and CPU over all repeats, as reports have it: one row each. A question over years of runs
-/// would take minutes to find them in histograms.
+/// A quantile of a cell, probe and CPU over all repeats, as in reports: one row each. A question over years of runs
+/// would take minutes to compute them from histograms.
 #[derive(Clone, Debug, Default)]
 struct QuantileRow {
     cell: String,
@@ -277,7 +278,7 @@ impl QuantileRow {
     }
 }
 
-/// What two cells of the run differ in: one row for each statistic.
+/// The difference between two cells of the run: one row for each statistic.
 #[derive(Clone, Debug, Default)]
 struct ContrastRow {
     baseline: String,
@@ -332,7 +333,7 @@ impl ContrastRow {
     }
 }
 
-/// The kinds of the treatments that a cell has and its baseline has not.
+/// The kinds of the treatments that a cell has and its baseline lacks.
 fn added_treatments(info: &RunInfo, baseline: &str, cell: &str) -> Vec<String> {
     let of = |name: &str| info.cells.iter().find(|it| it.name == name).map(|it| it.treatments.as_slice());
     let (Some(before), Some(after)) = (of(baseline), of(cell)) else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! `latency-records.jsonl`: which task had each new maximum of the kernel's histograms, a line for each.
+//! `latency-records.jsonl`: the task of each new maximum of the kernel's histograms, one line each.
 
 use crate::directory::RunDirectory;
 use crate::error::StoreError;
@@ -28,7 +28,7 @@ impl Line {
 }
 
 impl RunDirectory {
-    /// Stores which task had a new maximum of a kernel histogram: a line of `latency-records.jsonl`.
+    /// Stores the task of a new maximum of a kernel histogram: a line of `latency-records.jsonl`.
     pub fn add_latency_record(
         &self,
         key: &RowKey,
@@ -42,8 +42,8 @@ impl RunDirectory {
     }
 }
 
-/// The lines of a run, none where it has no such file, and what could not be read. The last line of a killed run may be
-/// incomplete, which is not damage.
+/// The lines of a run (none without such a file), and warnings about unreadable ones. The last line of a killed run
+/// may be incomplete; that is not damage.
 pub(crate) fn read(run: &Folder) -> (Vec<Line>, Vec<Warning>) {
     let path = run.path().join(FILE);
     let warning = |text: String| {

@@ -1,8 +1,8 @@
-//! The run directory: what a run leaves on disk, and how it is read again.
+//! The run directory: what a run leaves on disk, and how it is read back.
 //!
-//! A run directory holds `run.json` (plan, facts, state), one folder per table with closed Parquet segments, `traces/`,
-//! `loads/` (what commands printed) and `result.json`. Everything is written so that a killed run or a power cut loses
-//! at most one stored interval, and everything before it reads normally. `docs/FORMAT.md` is the schema for others.
+//! A run directory holds `run.json` (plan, facts, state), one folder per table with closed Parquet segments,
+//! `traces/`, `loads/` (output of commands) and `result.json`. A killed run or a power cut loses at most one stored
+//! interval, and everything before it reads normally. `docs/FORMAT.md` is the schema for others.
 //!
 //! In: records of probes and loads. Out: the same records, and with [`assemble`] the result of the run. Nothing here
 //! measures, computes statistics or looks at the machine.

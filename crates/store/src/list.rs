@@ -1,8 +1,8 @@
-//! The runs of a folder, and the words that a user gives them.
+//! The runs of a folder, and the labels that a user gives them.
 //!
-//! A list says of each run what a report would: the verdict that its manifest seals counts where every file has the digest
-//! that the manifest lists; otherwise the run is read. What that came to can be kept in a [`VerdictCache`]. Labels are the user's: they are not part of what was measured, and the
-//! manifest does not name them.
+//! A list shows the same verdict as a report. The verdict that the manifest seals counts if every file has the digest
+//! that the manifest lists; otherwise the run is read, and a [`VerdictCache`] can keep the result. Labels belong to
+//! the user: they are not part of the measurement, and the manifest does not list them.
 
 use crate::assemble::assemble;
 use crate::directory::{LOADS_FOLDER, RESULT_FILE, TREATMENTS_FILE};
@@ -23,10 +23,10 @@ use std::time::{Duration, Instant};
 use whylate_core::result::{LIVE_SOCKET, RunState, RunSummary, Verdict};
 
 const LABELS: &str = "labels.json";
-/// whylate does not write larger files.
+/// The largest file that whylate writes.
 const LABELS_MAX: u64 = 1 << 20;
 
-/// What a user says of a run.
+/// A user's labels for a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Labels {
     /// Words, sorted.
@@ -37,10 +37,10 @@ pub struct Labels {
 }
 
 impl Labels {
-    /// Those of a run; none where there are none.
+    /// The labels of a run; empty if there are none.
     ///
     /// # Errors
-    /// A file that is not of this form.
+    /// If the file does not have this form.
     pub fn read(run: &Folder) -> Result<Self, StoreError> {
         let path = run.path().join(LABELS);
         let Some(text) = run.read_up_to(LABELS, LABELS_MAX).at("read", &path)? else {
@@ -49,7 +49,7 @@ impl Labels {
         serde_json::from_slice(&text).map_err(|error| StoreError::BadInfo(path, error))
     }
 
-    /// Replaces those that were there.
+    /// Replaces the existing labels.
     pub fn write(&self, run: &Path) -> Result<(), StoreError> {
         require_run(run)?;
         let text = serde_json::to_vec_pretty(self)
@@ -58,10 +58,10 @@ impl Labels {
     }
 }
 
-/// Deletes a run. What somebody else put into its folder stays there, and is returned by name.
+/// Deletes a run. Files that others put into its folder stay, and their names are returned.
 ///
 /// # Errors
-/// [`StoreError::NotARun`] for another folder, a link or a file; [`StoreError::Busy`] while it is written.
+/// [`StoreError::NotARun`] for another folder, a link or a file; [`StoreError::Busy`] while a process writes to it.
 pub fn remove(run: &Path) -> Result<Vec<String>, StoreError> {
     let (above, name, folder) = within(run)?;
     if folder.is_held() {
@@ -70,7 +70,7 @@ pub fn remove(run: &Path) -> Result<Vec<String>, StoreError> {
     let mut kept = Vec::new();
     for name in folder.names().at("read", run)? {
         match name.to_str() {
-            // The last: until then it is a run, and can be removed again.
+            // Removed last: until then it is a run, and can be removed again.
             Some(INFO_FILE) => {}
             Some(own) if is_of_a_run(own) => folder.remove_all(Path::new(own))?,
             _ => kept.push(name.to_string_lossy().into_owned()),
@@ -92,12 +92,12 @@ fn is_of_a_run(name: &str) -> bool {
     files.contains(&name) || lines.contains(&name) || folders.contains(&name) || NAMES.contains(&name)
 }
 
-/// Refuses what is not a run directory, and a link to one.
+/// Refuses anything but a run directory, and a link to one.
 pub fn require_run(run: &Path) -> Result<(), StoreError> {
     within(run).map(drop)
 }
 
-/// The folder in which a run is, its name there, and its own folder.
+/// The folder that contains a run, the run's name there, and its own folder.
 fn within(run: &Path) -> Result<(Folder, OsString, Folder), StoreError> {
     let not_a_run = || StoreError::NotARun(run.to_owned());
     let path = std::path::absolute(run).at("find", run)?;
@@ -116,7 +116,7 @@ fn has_info(folder: &Folder) -> bool {
     folder.find(INFO_FILE).is_some_and(|it| !it.is_folder)
 }
 
-/// Only what a list needs of `run.json`.
+/// The fields of `run.json` that a list needs.
 #[derive(Deserialize)]
 struct Head {
     started_at: String,
@@ -144,7 +144,7 @@ struct Release {
     release: String,
 }
 
-/// The runs in a folder, the newest first. What is not a run is left out, and so is one that cannot be read.
+/// The runs in a folder, the newest first. Other folders are left out, and so are runs that cannot be read.
 pub fn list(folder: &Path, cache: Option<VerdictCache>) -> Vec<RunSummary> {
     Folder::open(folder).map_or_else(|_| Vec::new(), |folder| RunList::with(cache).read(&folder))
 }
@@ -163,19 +163,19 @@ pub fn foreign_runs(folder: &Folder) -> usize {
     runs.filter(|run| has_info(run) && run.clone().only(Owners::OwnAndRoot).is_err()).count()
 }
 
-/// How old the look at all files of a run may be; at those that a list shows it looks each time.
+/// The longest time between looks at all files of a run; the files that a list shows are checked each time.
 const FULL_LOOK: Duration = Duration::from_secs(5);
 
-/// What a list knows of a run.
+/// The cached facts about a run.
 #[derive(Debug)]
 struct Known {
-    /// Of the files that a list shows, and of all.
+    /// Stamps of the files that a list shows, and of all files.
     stamps: (Vec<Found>, Vec<Found>),
     looked_at: Instant,
     summary: RunSummary,
 }
 
-/// The runs in a folder, of which only those that have changed are read again.
+/// The runs in a folder; only those that have changed are read again.
 #[derive(Debug, Default)]
 pub struct RunList {
     known: HashMap<OsString, Known>,
@@ -183,7 +183,7 @@ pub struct RunList {
 }
 
 impl RunList {
-    /// One that takes verdicts from a cache, and adds to it.
+    /// A list that takes verdicts from a cache and adds to it.
     pub fn with(cache: Option<VerdictCache>) -> Self {
         Self { known: HashMap::new(), cache }
     }
@@ -210,7 +210,7 @@ impl RunList {
 
 impl Known {
     fn of(run: &Folder, cache: Option<&VerdictCache>) -> Option<Self> {
-        // First: what is written meanwhile is seen the next time.
+        // Taken first: later changes are seen the next time.
         let stamps = (shown(run), run.tree().ok()?);
         let verdict = match cache.filter(|_| !run.is_held()) {
             Some(cache) => cached_verdict(run, &stamps.1, cache),
@@ -222,18 +222,18 @@ impl Known {
     fn is_current(&self, run: &Folder) -> bool {
         let is_same =
             || self.looked_at.elapsed() < FULL_LOOK || run.tree().is_ok_and(|it| it == self.stamps.1);
-        // What is being written to, or is not written to any more.
+        // A run that is being written to, or no longer is.
         let is_running = self.summary.state == RunState::Running;
         shown(run) == self.stamps.0 && is_same() && (!is_running || self.summary.running == run.is_held())
     }
 }
 
-/// The files of a run that a list shows, and its folder, in which others were made or removed.
+/// The files of a run that a list shows, and its folder, which shows that files were made or removed.
 fn shown(run: &Folder) -> Vec<Found> {
     [".", INFO_FILE, manifest::FILE, RESULT_FILE, LABELS].iter().filter_map(|name| run.find(name)).collect()
 }
 
-/// Makes something of each, with all CPUs.
+/// Maps each item, on all CPUs.
 fn each<T: Send, R: Send, C: FromIterator<R>>(all: Vec<T>, make: impl Fn(T) -> Option<R> + Sync) -> C {
     let (made, left) = (Mutex::new(Vec::new()), Mutex::new(all));
     let work = || {
@@ -244,7 +244,7 @@ fn each<T: Send, R: Send, C: FromIterator<R>>(all: Vec<T>, make: impl Fn(T) -> O
     };
     std::thread::scope(|scope| {
         for _ in 1..threads() {
-            // Where there is too little memory for another thread, this one does it all.
+            // With too little memory for another thread, this one does all the work.
             _ = std::thread::Builder::new().spawn_scoped(scope, work);
         }
         work();
@@ -252,13 +252,13 @@ fn each<T: Send, R: Send, C: FromIterator<R>>(all: Vec<T>, make: impl Fn(T) -> O
     made.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect()
 }
 
-/// What a report would say: the verdict under the seal, where every file is as the manifest lists it; else the run is read.
+/// The verdict of a report: the sealed one if every file matches the manifest; otherwise the run is read.
 fn verdict(run: &Folder) -> Option<Verdict> {
     let reader = Reader::of(run.clone()).ok().filter(|reader| !reader.is_in_progress())?;
     reader.sealed_verdict().or_else(|| assemble(&reader).ok().map(|result| result.verdict))
 }
 
-/// The same, read only where no list has found it before.
+/// The same, read only if no list has found it before.
 fn cached_verdict(run: &Folder, files: &[Found], cache: &VerdictCache) -> Option<Verdict> {
     let digest = digest(run, files);
     let known = digest.as_ref().and_then(|digest| cache.find(digest));
@@ -319,8 +319,8 @@ mod tests {
         labels.write(&old).unwrap();
         assert_eq!(Labels::read(&Folder::open(&old).unwrap()).unwrap(), labels);
         let found = list(folder.path(), None);
-        let told: Vec<(&str, &[String])> = found.iter().map(|it| (it.path.as_str(), &*it.tags)).collect();
-        assert_eq!(told, [(new.to_str().unwrap(), &[][..]), (old.to_str().unwrap(), &labels.tags[..])]);
+        let listed: Vec<(&str, &[String])> = found.iter().map(|it| (it.path.as_str(), &*it.tags)).collect();
+        assert_eq!(listed, [(new.to_str().unwrap(), &[][..]), (old.to_str().unwrap(), &labels.tags[..])]);
         // A run with labels reads as one without.
         assert!(Reader::open(&old).unwrap().warnings().is_empty());
         remove(&old).unwrap();
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_put_into_a_run_stays() {
+    fn files_that_others_put_into_a_run_stay() {
         let folder = tempfile::tempdir().unwrap();
         let path = run(folder.path(), "a", 1);
         fs::create_dir(path.join("pictures")).unwrap();

@@ -1,9 +1,8 @@
-//! Reading a run directory, also one whose run was killed at any moment, or that was damaged since.
+//! Reading a run directory, even if the run was killed at any moment or damaged later.
 //!
-//! Segments are read a few at a time, each by a thread of its own, so that the memory needed does not grow with the length
-//! of the run.
-//! Temporary files are ignored. What the manifest does not list, or lists otherwise, is not read; what is lost by that
-//! is said, with whose data it is.
+//! Threads read a few segments at a time, so that the memory needed does not grow with the length of the run.
+//! Temporary files are ignored. Files that the manifest does not list, or lists differently, are not read; warnings
+//! say what is lost, and whose data it is.
 
 use crate::damage::Damage;
 use crate::directory::segment_numbers;
@@ -24,10 +23,10 @@ use whylate_core::{Warning, WarningCode};
 
 /// How many threads read segments at once: each holds the rows of one in memory.
 const THREADS_MAX: usize = 4;
-/// One segment at a time may take more than [`ROOM_SHARED`], in the whole process.
+/// In the whole process, only one segment at a time may take more than [`ROOM_SHARED`].
 static LARGE: Mutex<()> = Mutex::new(());
 
-/// Threads that read on this machine.
+/// The number of threads that read on this machine.
 pub(crate) fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX)
 }
@@ -50,7 +49,7 @@ pub struct Segment {
     /// Its number, from 1.
     pub number: u32,
     pub rows: Rows,
-    /// What a killed process did not end.
+    /// What a killed process left incomplete.
     pub warnings: Vec<Warning>,
     pub damages: Vec<Damage>,
 }
@@ -65,14 +64,15 @@ impl Reader {
         Self::of(require_folder(path)?)
     }
 
-    /// As [`Self::open`], of a run that is written to again: as root one in which no other user can write.
+    /// As [`Self::open`], for a run that will be written to again: as root, only one in which no other user can
+    /// write.
     pub fn to_continue(path: &Path) -> Result<Self, StoreError> {
         require_folder(path).and_then(|_| Self::of(Folder::writable(path)?))
     }
 
-    /// As [`Self::open`], of a folder that is open.
+    /// As [`Self::open`], for an open folder.
     pub fn of(folder: Folder) -> Result<Self, StoreError> {
-        // The lock is looked at first: a run that ends in between is then read as ended.
+        // Checks the lock first: a run that ends in between is then read as ended.
         let in_progress = folder.is_held();
         let (info, hash) = RunInfo::read(&folder)?;
         let mut reader = Self {
@@ -97,13 +97,13 @@ impl Reader {
         };
         let (mut problems, mut unlisted) = (Vec::new(), None);
         match Manifest::read(&self.folder, &self.info.run) {
-            // What it lists is not known: the segments are read as far as they can be.
+            // Its entries are unknown: the segments are read as far as possible.
             Ok(Some(found)) if found.is_empty() => {
                 problems.push("does not begin like a manifest".to_owned());
             }
             Ok(Some(found)) => {
                 problems.extend(found.problems.iter().cloned());
-                // While a run goes on, its files may change between two looks.
+                // While a run goes on, its files may change between two reads.
                 if !self.in_progress && !found.is_info(hash, self.info.state) {
                     problems.push("lists another `run.json`: that was altered".to_owned());
                 }
@@ -123,12 +123,12 @@ impl Reader {
         self.damages.extend(problems.iter().map(damage));
         if let Some(what) = unlisted {
             let text =
-                format!("not sealed: {what}: whether all that was measured is still there cannot be told");
+                format!("not sealed: {what}; the run may be incomplete");
             self.warnings.push(Warning::new(WarningCode::NotSealed, text));
         }
     }
 
-    /// Compares the files beside the tables with what the seal says of them.
+    /// Compares the files other than tables with the seal.
     fn check_files(&mut self) {
         let Some(sealed) = self.manifest.as_ref().and_then(|manifest| manifest.sealed.as_ref()) else {
             return;
@@ -168,7 +168,7 @@ impl Reader {
             }
         }
         let unlisted_to = match &self.manifest {
-            // Earlier versions gave every number.
+            // Earlier versions used every number.
             None => numbers.last().copied().unwrap_or(0),
             Some(manifest) => {
                 numbers.extend(manifest.numbers());
@@ -215,27 +215,28 @@ impl Reader {
         &self.info
     }
 
-    /// Whether a process was writing to the run when it was opened. A run that says `running` without one was killed.
+    /// Whether a process was writing to the run when it was opened. A `running` run without such a process was
+    /// killed.
     pub fn is_in_progress(&self) -> bool {
         self.in_progress
     }
 
-    /// Whether the run has said its end: only then it is known that nothing was to follow.
+    /// Whether the run recorded its end: only then is it known to be complete.
     pub fn has_ended(&self) -> bool {
         self.manifest.as_ref().is_none_or(|manifest| manifest.sealed.is_some())
     }
 
-    /// What was found when it was opened, and what a killed process did not end.
+    /// What was found on opening, and what a killed process left incomplete.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
 
-    /// What is lost or altered as far as that is seen without reading the segments.
+    /// Loss and damage that is visible without reading the segments.
     pub fn damages(&self) -> &[Damage] {
         &self.damages
     }
 
-    /// The verdict that the seal covers; `None` where there is none, and where a file is not as the manifest lists it.
+    /// The verdict that the seal covers; `None` if there is none, or if a file differs from the manifest.
     pub(crate) fn sealed_verdict(&self) -> Option<Verdict> {
         let manifest = self.manifest.as_ref().filter(|_| !self.in_progress)?;
         let is_listed = |number: &u32| {
@@ -253,7 +254,8 @@ impl Reader {
         manifest.verdict.filter(|_| is_whole && self.numbers.iter().all(is_listed))
     }
 
-    /// Whether the process that writes has merged segments since this was opened: some may have been gone before they were read.
+    /// Whether the writing process has merged segments since this was opened: some may have been removed before they
+    /// were read.
     pub(crate) fn is_outdated(&self) -> bool {
         if !self.in_progress {
             return false;
@@ -267,13 +269,13 @@ impl Reader {
         self.numbers.retain(|other| *other >= number);
     }
 
-    /// The segments, oldest first; each is read when it is asked for.
+    /// The segments, oldest first; each is read on demand.
     pub fn segments(&self) -> impl Iterator<Item = Segment> + '_ {
         self.numbers.iter().map(|number| self.segment(*number))
     }
 
-    /// Gives each segment to `take`, oldest first, while other threads read those that come next. One that is too large for that
-    /// is read alone when it is its turn.
+    /// Gives each segment to `take`, oldest first, while other threads read the next ones. A segment that is too
+    /// large for that is read alone when its turn comes.
     pub(crate) fn each_segment(&self, mut take: impl FnMut(Segment)) {
         let mut take_read = |(number, read): (u32, Option<Segment>)| {
             let alone = read.is_none().then(|| LARGE.lock().unwrap_or_else(PoisonError::into_inner));
@@ -285,7 +287,7 @@ impl Reader {
             let read_every = |first| {
                 let (sender, receiver) = sync_channel(0);
                 let mut numbers = self.numbers.iter().skip(first).step_by(threads);
-                // Ends early only where nobody takes them any more.
+                // Ends early only if the receiver is gone.
                 let work = move || numbers.all(|number| sender.send((*number, self.shared(*number))).is_ok());
                 std::thread::Builder::new().spawn_scoped(scope, work).ok().map(|_| receiver)
             };
@@ -305,7 +307,7 @@ impl Reader {
         reader.into_segment(rows, &self.info)
     }
 
-    /// The same while other threads read, too; `None` where there is not enough room for that.
+    /// The same while other threads read too; `None` if there is not enough room for that.
     fn shared(&self, number: u32) -> Option<Segment> {
         let mut reader = self.segment_reader(number, segment::ROOM_SHARED);
         let rows = Rows::read(&mut reader);
@@ -321,7 +323,7 @@ impl Reader {
     }
 }
 
-/// The folder at that path; a file is no run.
+/// The folder at that path; a file cannot be a run.
 pub(crate) fn require_folder(path: &Path) -> Result<Folder, StoreError> {
     Folder::open(path).map_err(|error| match error {
         StoreError::Io(_, _, source)
@@ -333,7 +335,7 @@ pub(crate) fn require_folder(path: &Path) -> Result<Folder, StoreError> {
     })
 }
 
-/// The rows of a segment of a run that this process writes; `None` where a table of it cannot be read.
+/// The rows of a segment of a run that this process writes; `None` if one of its tables cannot be read.
 pub(crate) fn own_rows(run: &Folder, number: u32) -> Option<Rows> {
     let mut reader = SegmentReader::new(run, number, None, segment::ROOM);
     let rows = Rows::read(&mut reader);
@@ -344,13 +346,13 @@ pub(crate) fn own_rows(run: &Folder, number: u32) -> Option<Rows> {
 pub(crate) struct SegmentReader<'r> {
     run: &'r Folder,
     number: u32,
-    /// What the manifest says of it; `None` in runs without one.
+    /// Its entry in the manifest; `None` in runs without one.
     flush: Option<&'r Flush>,
     /// Tables that cannot be read, and why.
     unread: Vec<(&'static str, String)>,
     apart: Apart,
     room: Room,
-    /// Whether a table would take more.
+    /// Whether a table needs more room.
     lacks_room: bool,
 }
 
@@ -360,7 +362,7 @@ impl<'r> SegmentReader<'r> {
         Self { run, number, flush, unread, apart, room: Room(room), lacks_room: false }
     }
 
-    /// The rows of one table; none when its file cannot be read.
+    /// The rows of one table; empty if its file cannot be read.
     pub(crate) fn read<R: Table>(&mut self) -> Vec<Keyed<R, R::Key>> {
         let listed = self.flush.map(|flush| flush.tables.iter().find(|listed| listed.name == R::NAME));
         let rows = match (segment::bytes(self.run, R::NAME, self.number), listed) {
@@ -384,7 +386,7 @@ impl<'r> SegmentReader<'r> {
         listed: &Listed,
     ) -> Result<Vec<Keyed<R, R::Key>>, String> {
         if !listed.is(&bytes) {
-            // What it says of itself is the better reason.
+            // The file's own checksum gives the better reason.
             segment::verify(&bytes).map_err(|damage| damage.to_string())?;
             return Err("it is not the file that the manifest lists".to_owned());
         }
@@ -404,7 +406,7 @@ impl<'r> SegmentReader<'r> {
         })
     }
 
-    /// Notes intervals and histograms that were found without each other.
+    /// Records intervals and histograms that were found without each other.
     pub(crate) fn note_apart(&mut self, apart: Apart) {
         self.apart = apart;
     }
@@ -436,8 +438,8 @@ impl<'r> SegmentReader<'r> {
 }
 
 impl Segment {
-    /// Says which intervals and histograms were found without each other. Of runs without a manifest, histograms without an
-    /// interval are what a killed process left, unless their repeat is done.
+    /// Reports intervals and histograms that were found without each other. In runs without a manifest, histograms
+    /// without an interval are leftovers of a killed process, unless their repeat is done.
     fn add_apart(&mut self, apart: Apart, is_listed: bool, info: &RunInfo) {
         let (number, Apart { intervals, histograms }) = (self.number, apart);
         if let Some(max_ns) = intervals.iter().map(|(_, interval)| interval.max_ns.unwrap_or(0)).max() {

@@ -1,8 +1,8 @@
 //! One closed segment of a table: a Parquet file that any Parquet reader opens, with a checksum of the whole file
-//! in front of its footer.
+//! before its footer.
 //!
-//! Parquet lets bytes stand between the last row group and the footer; there are [`MARK`] and the CRC-32 of all other
-//! bytes. A file that was cut off or changed on disk is thus recognised before any of it is decoded.
+//! Parquet permits bytes between the last row group and the footer. They hold [`MARK`] and the CRC-32 of all other
+//! bytes, so that a truncated or changed file is recognised before any of it is decoded.
 
 use crate::folder::Folder;
 pub(crate) use crate::tables::column::Damage;
@@ -25,7 +25,7 @@ mod pages;
 
 /// Comes before the checksum.
 const MARK: &[u8; 8] = b"whylate1";
-/// What the footer says of the program that wrote it, before its version.
+/// The footer's name for the program that wrote the file, before its version.
 pub(crate) const CREATED_BY: &str = "whylate ";
 /// Mark and CRC-32.
 const MARK_LEN: usize = MARK.len() + 4;
@@ -34,17 +34,17 @@ const TAIL_LEN: usize = 8;
 /// In the simulated day (`examples/simulate_day.rs`) level 9 makes the files less than 0.1 % smaller.
 const GZIP_LEVEL: u32 = 6;
 
-/// What a segment may take in memory while it is read: a few packed bytes can say that there are millions of rows. Far more than
-/// those of a flush; merged segments have a few MiB.
+/// The memory that a segment may take while it is read: a few packed bytes can claim millions of rows. This is far
+/// more than a flush needs; merged segments have a few MiB.
 pub(crate) const ROOM: usize = 224 << 20;
-/// The same of one of the segments that several threads read at once; there may be 16.
+/// The same for one of the segments that several threads read at once; there may be 16.
 pub(crate) const ROOM_SHARED: usize = 12 << 20;
 
-/// No table of a segment is nearly as large, and several are read at once.
+/// No table of a segment is nearly this large, and several are read at once.
 pub(crate) const BYTES_MAX: u64 = 32 << 20;
-/// The same of a footer, which takes many times its length when it is parsed.
+/// The same for a footer, which takes many times its length when parsed.
 const FOOTER_MAX: usize = 1 << 20;
-/// What a value takes until it is in its row.
+/// The memory of a value until it is in its row.
 const VALUE: usize = 40;
 
 /// The memory that is left for a segment, in bytes.
@@ -60,7 +60,7 @@ impl Room {
     }
 }
 
-/// The file of a table; `None` where there is none.
+/// The file of a table; `None` if there is none.
 pub(crate) fn bytes(run: &Folder, table: &str, number: u32) -> io::Result<Option<Vec<u8>>> {
     run.read_up_to(Path::new(table).join(file_name(number)), BYTES_MAX)
 }
@@ -73,7 +73,7 @@ pub(crate) fn file_name(number: u32) -> String {
 /// The number in a segment's file name; `None` for any other file.
 pub(crate) fn number(name: &str) -> Option<u32> {
     let number = name.strip_suffix(".parquet")?.parse().ok()?;
-    // Accept only the canonical spelling, so that two names never mean the same segment.
+    // Accepts only the canonical spelling, so that two names never mean the same segment.
     (file_name(number) == name).then_some(number)
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn encode<R: Table>(run: &str, rows: &[Keyed<R, R::Key>]) -> Result<V
         write_columns(&mut group, columns, &rows.iter().map(|(_, row)| row))?;
     }
     group.close()?;
-    // The mark follows the last row group; its checksum is filled in once the footer is known.
+    // The mark follows the last row group; its checksum is filled in when the footer is known.
     writer.write_all(&[0; MARK_LEN])?;
     Ok(seal(writer.into_inner()?))
 }
@@ -127,7 +127,7 @@ fn properties<R: Table>() -> Result<WriterProperties, ParquetError> {
         .set_created_by(format!("{CREATED_BY}{}", env!("CARGO_PKG_VERSION")))
         .set_compression(Compression::GZIP(GzipLevel::try_new(GZIP_LEVEL)?))
         .set_max_row_group_row_count(None)
-        // Segments are small: statistics of pages would be larger than what they save.
+        // Segments are small: page statistics would be larger than what they save.
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_offset_index_disabled(true);
     for shape in shapes::<R>() {
@@ -141,7 +141,7 @@ fn properties<R: Table>() -> Result<WriterProperties, ParquetError> {
     Ok(builder.build())
 }
 
-/// Puts the mark and the checksum into the room that [`encode`] left for them.
+/// Writes the mark and the checksum into the space that [`encode`] left for them.
 fn seal(mut file: Vec<u8>) -> Vec<u8> {
     if let Some(at) = mark_position(&file) {
         file[at..at + MARK.len()].copy_from_slice(MARK);
@@ -151,14 +151,14 @@ fn seal(mut file: Vec<u8>) -> Vec<u8> {
     file
 }
 
-/// Where the mark of a whole file stands; `None` when the file's end does not say so.
+/// The position of a whole file's mark; `None` if the end of the file does not have one.
 fn mark_position(file: &[u8]) -> Option<usize> {
     let tail_at = file.len().checked_sub(TAIL_LEN)?;
     let footer_len = u32::from_le_bytes(file[tail_at..].first_chunk().copied()?);
     tail_at.checked_sub(usize::try_from(footer_len).ok()?)?.checked_sub(MARK_LEN)
 }
 
-/// CRC-32 of everything but the four bytes in which it is kept.
+/// CRC-32 of everything but its own four bytes.
 fn checksum(file: &[u8], mark_at: usize) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&file[..mark_at + MARK.len()]);
@@ -183,7 +183,7 @@ pub(crate) fn verify(file: &[u8]) -> Result<(), Damage> {
     }
 }
 
-/// Decodes a segment. Neighbours with the same key share one.
+/// Decodes a segment. Neighbours with the same key share a copy of it.
 pub(crate) fn decode<R: Table>(file: &Bytes, room: &mut Room) -> Result<Vec<Keyed<R, R::Key>>, Damage> {
     verify(file)?;
     Room(room.0).take(1, file.len())?;
@@ -195,7 +195,7 @@ pub(crate) fn decode<R: Table>(file: &Bytes, room: &mut Room) -> Result<Vec<Keye
         let rows = group.metadata().num_rows();
         let count = usize::try_from(rows).map_err(|_| Damage::Rows(rows))?;
         room.take(count, size_of::<Keyed<R, R::Key>>())?;
-        // Also what is given back once the rows are whole.
+        // Includes memory that is returned once the rows are complete.
         let mut left = Room(room.0);
         left.take(1, file.len())?;
         left.take(count, size_of::<R>() + VALUE * (R::Key::COLUMNS.len() + 1))?;
@@ -234,7 +234,7 @@ struct GroupColumns<'f> {
 }
 
 impl GroupColumns<'_> {
-    /// Reads columns by their names, each when it is asked for.
+    /// Reads columns by name, each on demand.
     fn read<R>(
         &self,
         columns: &'static [Column<R>],
@@ -281,7 +281,7 @@ mod tests {
     use whylate_core::record::Interval;
     use whylate_testing::says;
 
-    /// Rows of `intervals` as another version has them.
+    /// Rows of `intervals` with another version's columns.
     #[derive(Clone, Debug, Default)]
     struct Other {
         interval: Interval,
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_a_segment_s_memory_is_for_its_next_table() {
+    fn the_rest_of_a_segment_s_memory_is_for_its_next_table() {
         let rows = vec![(Arc::new(RowKey::default()), Shorter(Other::default())); 1000];
         let file = encode("run", &rows).unwrap();
         let mut room = Room(ROOM);

@@ -1,7 +1,7 @@
-//! The traces of a run: files in `traces/`, each with metadata in a file beside it: of which spike it is.
+//! The traces of a run: files in `traces/`, each with a metadata file next to it that names the spike.
 //!
-//! A trace is there before its metadata, and is removed after it: one without metadata is still complete, and only
-//! its place in the run is not known.
+//! A trace is written before its metadata, and removed after it. A trace without metadata is still complete; only its
+//! place in the run is unknown.
 
 use crate::directory::{RunDirectory, file_name};
 use crate::error::StoreError;
@@ -11,15 +11,15 @@ use std::path::{Path, PathBuf};
 use whylate_core::result::SpikeTrace;
 use whylate_core::{Warning, WarningCode};
 
-/// No note of a trace is nearly as large, and a run may have many.
+/// No metadata file is nearly this large, and a run may have many.
 const NOTE_BYTES_MAX: u64 = 64 << 10;
 pub(crate) const TRACES_FOLDER: &str = "traces";
 /// Ending of the files with metadata.
 const METADATA: &str = "json";
 
 impl RunDirectory {
-    /// Where a new trace is kept, by a path of the open folder: `traces/<cell>-<repeat>-<attempt>-<number>.dat`, with the first number that is free.
-    /// Characters of the cell's name that do not belong in a file name become `_`.
+    /// The path for a new trace, in the open folder: `traces/<cell>-<repeat>-<attempt>-<number>.dat`, with the first
+    /// free number. Characters of the cell's name that are not valid in a file name become `_`.
     pub fn new_trace_path(&self, cell: &str, repeat: u32, attempt: u32) -> PathBuf {
         let cell = file_name(cell);
         let name = |number: u32| format!("{cell}-{repeat}-{attempt}-{number}.dat");
@@ -29,7 +29,7 @@ impl RunDirectory {
         traces.fixed_path().join(free.unwrap_or_else(|| name(0)))
     }
 
-    /// Writes the metadata of a trace beside it.
+    /// Writes the metadata file of a trace.
     pub fn keep_trace_note(&self, trace: &SpikeTrace) -> Result<(), StoreError> {
         let name = note_name(Path::new(&trace.path));
         let traces = self.folder(TRACES_FOLDER);
@@ -74,15 +74,15 @@ pub fn kept_traces(run: &Folder) -> Vec<String> {
     files(run).filter(|name| !is_note(name)).filter(is_file).collect()
 }
 
-/// What is known of the traces of a run, largest latency first, and what could not be read. Metadata without
-/// its trace does not count: somebody removed it, or the run was killed in between.
+/// The metadata of a run's traces, largest latency first, and warnings about unreadable ones. Metadata without a
+/// trace does not count: the trace was removed, or the run was killed in between.
 pub(crate) fn read(run: &Folder) -> (Vec<SpikeTrace>, Vec<Warning>) {
     let (mut traces, mut warnings) = (Vec::new(), Vec::new());
     for name in notes(run) {
         let (file, trace) = (run.path().join(&name), Path::new(&name).with_extension("dat"));
         let read = run.read_up_to(&name, NOTE_BYTES_MAX).map_err(serde_json::Error::io);
         match read.and_then(|text| serde_json::from_slice::<SpikeTrace>(&text.unwrap_or_default())) {
-            // The path in the metadata may come from anywhere.
+            // The path in the metadata is not trusted.
             Ok(note) if run.find(&trace).is_some_and(|it| !it.is_folder) => traces.push(note),
             Ok(_) => {
                 let text = format!("{}: left out: its trace is missing", file.display());

@@ -1,8 +1,8 @@
-//! Verdicts that lists have found before, in a file of the user: a list reads each run once.
+//! Verdicts that earlier lists found, in a file of the user: a list then reads each run only once.
 //!
-//! A line is a digest and a verdict. The digest is over the manifest of the run and the stamps of all its files (inode, length,
-//! times of the last writing and change), so that a run with another file, or with a changed one, is not found here. The clock
-//! of a file system ticks in steps: a run that was changed in the last seconds is not noted.
+//! A line is a digest and a verdict. The digest covers the manifest of the run and the stamps of all its files
+//! (inode, length, times of the last write and change), so that a changed or exchanged file gives another digest. The
+//! clock of a file system ticks in steps: a run that was changed in the last seconds is not cached.
 
 use crate::error::StoreError;
 use crate::folder::{Folder, Found};
@@ -15,15 +15,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use whylate_core::result::Verdict;
 
 const FILE: &str = "verdicts";
-/// More lines than these are too many: the newer half stays.
+/// With more lines than this, only the newer half stays.
 const LINES_MAX: usize = 1 << 14;
 const BYTES_MAX: u64 = 1 << 22;
-/// Other versions may judge otherwise.
+/// Other versions may judge differently.
 const VERSION: &str = concat!("whylate.verdicts/1 ", env!("CARGO_PKG_VERSION"));
-/// How old the last change of a run has to be.
+/// The age that the last change of a run must have.
 const SETTLED_S: i64 = 2;
 
-/// What earlier lists have found. One that cannot be read or written is as one that is empty.
+/// Verdicts of earlier lists. A cache that cannot be read or written behaves like an empty one.
 #[derive(Debug)]
 pub struct VerdictCache {
     folder: Folder,
@@ -32,10 +32,10 @@ pub struct VerdictCache {
 }
 
 impl VerdictCache {
-    /// That in a folder, which is made where it is missing.
+    /// The cache in a folder, which is made if it is missing.
     ///
     /// # Errors
-    /// A folder that cannot be made, and one in which another user can write.
+    /// If the folder cannot be made, or another user can write in it.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let (above, name) = Folder::above(path)?;
         let folder = above.subfolder(&name)?;
@@ -66,20 +66,20 @@ impl VerdictCache {
         }
     }
 
-    /// Writes what was noted. Without it the next list is slower.
+    /// Writes the new verdicts. Without this the next list is slower.
     pub(crate) fn save(&mut self) {
         let found = std::mem::take(self.found.get_mut().unwrap_or_else(PoisonError::into_inner));
         if found.is_empty() {
             return;
         }
         self.known.extend(found.iter().filter_map(|line| parse(line.trim_end())));
-        // In one write: another list may add its own.
+        // In one write: another list may add its own lines.
         let text = found.concat();
         _ = self.folder.append(FILE).map(|mut file| file.write_all(text.as_bytes()));
     }
 }
 
-/// What stands for a run with these files; `None` without a manifest.
+/// The digest of a run with these files; `None` without a manifest.
 pub(crate) fn digest(run: &Folder, files: &[Found]) -> Option<String> {
     let manifest = run.read(manifest::FILE).ok()??;
     let files: String = files.iter().map(|it| format!("{:?} {:?}\n", it.name, it.stamp)).collect();

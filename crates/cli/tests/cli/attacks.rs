@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use whylate_lab::archive;
 use whylate_testing::{Need, says, skip};
 
-const NOBODY: u32 = 65_534;
+const OTHER_USER: u32 = 65_534;
 const SWAPPINESS: &str = "root/proc/sys/vm/swappiness";
 const FILES: &str = "\
 == proc/sys/kernel/random/boot_id := one
@@ -55,7 +55,7 @@ impl Scene {
     /// A line of shell as a user without rights, in `open`.
     fn nobody(&self, line: &str) -> Said {
         let mut command = Command::new("setpriv");
-        let user = NOBODY.to_string();
+        let user = OTHER_USER.to_string();
         command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "sh", "-c", line]);
         command.current_dir(self.path("open")).env("NO_COLOR", "1");
         finish(command)
@@ -150,7 +150,7 @@ fn files(scene: &Scene) -> Vec<&'static str> {
     put(journal, &|path| fs::hard_link(&victim, path).unwrap());
     scene.refuses("a second name of a file as the journal", "mine", "second name");
     put(journal, &|path| assert!(fs::copy(scene.path("open/evil/journal/treatments.jsonl"), path).is_ok()));
-    chown(scene.path(journal), Some(NOBODY), None).unwrap();
+    chown(scene.path(journal), Some(OTHER_USER), None).unwrap();
     scene.refuses("a file of another user as the journal", "mine", "belongs to user 65534");
     put(journal, &|path| fs::write(path, "").unwrap());
     scene.mode(journal, 0o666);

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use whylate_testing::{Need, skip};
 
-const NOBODY: &str = "65534";
+const OTHER_USER: &str = "65534";
 const TOKEN: &str = "secret-of-sixteen";
 
 fn run_into(folder: &tempfile::TempDir, run: &Path) -> Option<i32> {
@@ -24,7 +24,7 @@ fn run_into(folder: &tempfile::TempDir, run: &Path) -> Option<i32> {
 fn nobody_repeats(lines: &str) -> std::process::Child {
     let script =
         format!("import os\ni = 0\nwhile True:\n    i += 1\n    try:\n{lines}\n    except OSError: pass\n");
-    let user = ["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"];
+    let user = ["--reuid", OTHER_USER, "--regid", OTHER_USER, "--clear-groups"];
     let mut command = Command::new("setpriv");
     command.args(user).args(["python3", "-c", &script]).stderr(Stdio::null()).current_dir("/");
     command.spawn().unwrap()

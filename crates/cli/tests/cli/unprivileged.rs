@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use whylate_testing::{Need, says, skip};
 
 /// A user without rights, on every Linux system.
-const NOBODY: &str = "65534";
+const OTHER_USER: &str = "65534";
 
 /// The binary where everybody may run it, or why this cannot be tried.
 struct Unprivileged {
@@ -50,7 +50,7 @@ impl Unprivileged {
         let is_root = rustix::process::geteuid().is_root();
         let mut command = if is_root {
             let mut command = Command::new("setpriv");
-            command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--no-new-privs"]);
+            command.args(["--reuid", OTHER_USER, "--regid", OTHER_USER, "--clear-groups", "--no-new-privs"]);
             command.args([
                 "--inh-caps",
                 &all,

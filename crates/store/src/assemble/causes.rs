@@ -1,4 +1,5 @@
-//! The causes of a cell's spikes, who took the time of its loops, and the interrupts that other CPUs sent to its CPUs.
+//! The causes of a cell's spikes, what took the time of its loops, and the interrupts that other CPUs sent to its
+//! CPUs.
 
 use super::Taken;
 use super::cell::busiest_first;
@@ -19,7 +20,7 @@ type Sent = (CpuId, String, Option<String>, Option<CpuId>, Option<String>);
 /// What distinguishes sources of gaps: kind, actor, function.
 type Who = (CauseKind, Option<String>, Option<String>);
 
-/// What is known of one cell so far.
+/// The data of one cell so far.
 #[derive(Default)]
 pub(super) struct Causes {
     /// By the moment at which the spike ended.
@@ -41,7 +42,7 @@ impl Causes {
         Ok(())
     }
 
-    /// Takes a sample of the hwlat tracer; as many are kept as explanations.
+    /// Takes a sample of the hwlat tracer; the number kept is the same as for explanations.
     pub(super) fn add_hwlat(&mut self, key: &RowKey, record: HwlatRecord, spikes_kept: usize) -> Taken {
         let HwlatRecord { cpu, at_ns, sample } = record;
         let known = self.hwlat.entry((key.probe.clone(), cpu)).or_default();
@@ -61,7 +62,7 @@ impl Causes {
         Ok(())
     }
 
-    /// Takes what a source took from a loop.
+    /// Takes the time that a source took from a loop.
     pub(super) fn add_source(&mut self, key: &RowKey, record: SourceRecord) -> Taken {
         if key.is_noise_floor() {
             return Ok(());
@@ -82,8 +83,8 @@ impl Causes {
         Ok(())
     }
 
-    /// Who took the time that a probe lost on a CPU, the most first; what nobody is known to have taken is `unattributed`,
-    /// except for what the scheduler is known to have taken. Empty where nobody was looked for.
+    /// What took the time that a probe lost on a CPU, largest first. Time without a known source is `unattributed`,
+    /// except the time that the scheduler is known to have taken. Empty if sources were not recorded.
     pub(super) fn take_sources(&mut self, probe: &str, result: &CpuResult) -> Vec<SourceResult> {
         let Some(mut sources) = self.sources.remove(&(probe.to_owned(), result.cpu)) else {
             return Vec::new();
@@ -102,7 +103,7 @@ impl Causes {
         if moved_ns > 0 {
             taken.total_ns += moved_ns;
             taken.gaps = taken.gaps.max(throttled.gaps);
-            // The largest is at least as long as the mean.
+            // The largest gap is at least as long as the mean.
             taken.max_ns = taken.max_ns.max(taken.total_ns.div_ceil(taken.gaps.max(1)));
             open.total_ns -= moved_ns;
             open.gaps = open.gaps.saturating_sub(throttled.gaps);
@@ -123,7 +124,7 @@ impl Causes {
         std::mem::take(&mut self.ledgers)
     }
 
-    /// What made the gap of a series that ended at a moment, where that is known.
+    /// The cause of a series' gap that ended at a moment, if it is known.
     pub(super) fn of(&self, probe: &str, cpu: CpuId) -> impl Fn(u64) -> Option<CauseKind> + use<'_> {
         let known = self.explained.get(&(probe.to_owned(), cpu));
         move |at_ns| {
@@ -151,7 +152,7 @@ impl Causes {
     }
 }
 
-/// As soon as there are four times as many spikes of a CPU as a result has, the smaller half is forgotten.
+/// When a CPU has four times the number of spikes that a result has, the smaller half is discarded.
 fn keep_largest<V>(known: &mut BTreeMap<u64, V>, spikes_kept: usize, latency_ns: impl Fn(&V) -> u64) {
     if known.len() > 4 * spikes_kept {
         keep_first(known, 2 * spikes_kept, |at_ns, spike| (Reverse(latency_ns(spike)), *at_ns));
@@ -168,7 +169,7 @@ mod tests {
     const KEPT_MAX: usize = 4 * SPIKES_KEPT;
 
     #[test]
-    fn what_the_scheduler_took_is_a_source_of_its_own_and_all_add_up() {
+    fn time_taken_by_the_scheduler_is_a_separate_source_and_all_sources_add_up() {
         let mut causes = Causes::default();
         let key = RowKey { cell: "idle".into(), repeat: 1, attempt: 1, probe: "stall".into() };
         let source = SourceRecord { kind: CauseKind::Irq, gaps: 10, total_ns: 1_000, ..Default::default() };
@@ -177,13 +178,13 @@ mod tests {
         let quantities = Quantities::default().with(LOST_NS, 10_000).with(THROTTLED, throttled);
         let result = CpuResult { quantities, ..CpuResult::default() };
         let found = causes.take_sources("stall", &result);
-        let told: Vec<_> = found.iter().map(|source| (source.kind, source.gaps, source.total_ns)).collect();
+        let taken: Vec<_> = found.iter().map(|source| (source.kind, source.gaps, source.total_ns)).collect();
         let expected = [
             (CauseKind::Throttled, 2, 7_000),
             (CauseKind::Unattributed, 0, 2_000),
             (CauseKind::Irq, 10, 1_000),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(taken, expected);
         assert_eq!(found[0].max_ns, 3_500, "at least the mean");
     }
 
@@ -207,10 +208,10 @@ mod tests {
     }
 
     #[test]
-    fn of_equal_spikes_those_are_kept_that_are_in_a_result() {
+    fn among_equal_spikes_the_ones_in_a_result_are_kept() {
         let mut causes = Causes::default();
         let key = RowKey { cell: "idle".into(), repeat: 1, attempt: 1, probe: "timer".into() };
-        // What a throttled task sees: hundreds of spikes of one length.
+        // A throttled task sees hundreds of spikes of the same length.
         for at_ns in (0..1_000).rev() {
             let spike = SpikeCauses { at_ns, latency_ns: 50_000_000, ..SpikeCauses::default() };
             causes.add(&key, spike, SPIKES_KEPT).unwrap();

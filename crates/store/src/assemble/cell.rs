@@ -1,4 +1,4 @@
-//! What the rows of one cell add up to.
+//! The sums over the rows of one cell.
 
 use super::Taken;
 use super::causes::Causes;
@@ -23,14 +23,14 @@ use whylate_core::{CpuId, Nanos, SeriesName};
 use whylate_stats::throttling::{Circumstances, Gaps, Throttling};
 use whylate_stats::{Summary, join_parts, largest_spikes, number_events, repeat_probe};
 
-/// A series on a CPU, in the order in which results list them: position in the plan, and among those of the cell (a part
-/// comes after its whole); name; CPU.
+/// A series on a CPU, in the order in which results list them: position in the plan, position among the cell's series
+/// (a part comes after its whole), name, CPU.
 type Place = (usize, usize, String, CpuId);
 
-/// Samples above this are spikes where the plan has no limit.
+/// Samples above this count as spikes if the plan has no limit.
 const SPIKE: Nanos = Nanos::from_micros(100);
 
-/// Everything that is known of one cell so far.
+/// The data of one cell so far.
 #[derive(Default)]
 pub(super) struct CellData {
     /// Each probe on each CPU, over all repeats.
@@ -39,20 +39,20 @@ pub(super) struct CellData {
     repeats: BTreeMap<(u32, Place), Summary>,
     /// Gaps of each probe that never sleeps, by CPU.
     gaps: BTreeMap<(String, CpuId), Gaps>,
-    /// Names of the series, as they came.
+    /// Names of the series in the order of their arrival.
     names: Vec<String>,
-    /// What the kernel counted beside each probe on each CPU.
+    /// The kernel's counts for each probe on each CPU.
     counters: BTreeMap<(String, CpuId), CounterRecord>,
-    /// By load; their means come last.
+    /// By load; the means are added at the end.
     rates: BTreeMap<String, RateResult>,
-    /// By device and quantity; their means come last.
+    /// By device and quantity; the means are added at the end.
     gpus: BTreeMap<(String, String), GpuResult>,
     /// Start and end of each probe in each repeat.
     spans: BTreeMap<(String, u32), (u64, u64)>,
     interrupts: BTreeMap<(CpuId, String), InterruptRecord>,
     /// Which task had the largest latency of each of the kernel's histograms.
     latency_records: BTreeMap<(CpuId, &'static str), LatencyRecord>,
-    /// What is known of watched threads, by the series.
+    /// Facts about watched threads, by series.
     tasks: BTreeMap<(String, CpuId), TaskRecord>,
     pub(super) causes: Causes,
     hours: Hours,
@@ -80,7 +80,7 @@ impl CellData {
     pub(super) fn add_causes(&mut self, key: &RowKey, explained: SpikeCauses, shapes: &Shapes) -> Taken {
         let name = SeriesName::of(&key.probe);
         if is_of_user(name) && name.part.is_none() {
-            // Intervals come before the causes of their time.
+            // Intervals arrive before the causes of their time.
             let span = self.spans.get(&(name.probe.to_owned(), key.repeat));
             self.hours.add(name.probe, &key.probe, span.map_or(0, |span| span.0), &explained);
         }
@@ -114,7 +114,7 @@ impl CellData {
             self.names.len() - 1
         });
         let place = (shapes.position(name), nth, key.probe.clone(), cpu);
-        // A repeat keeps figures only: no spikes, one point of the timeline.
+        // A repeat keeps only figures: no spikes, and one point of the timeline.
         let new = || Summary::new(cpu, shape).of_series(name).with_spikes_kept(shapes.spikes_kept_of(name));
         let brief = || new().with_spikes_kept(0).with_timeline_points_max(1);
         let repeat = self.repeats.entry((key.repeat, place.clone())).or_insert_with(brief);
@@ -164,7 +164,7 @@ impl CellData {
         Ok(())
     }
 
-    /// All repeats of a series on a CPU; `None` where one was not looked at.
+    /// The records of all repeats of a series on a CPU; `None` if they are missing for one repeat.
     fn own_of(&self, series: &str, cpu: CpuId) -> Option<Vec<OwnRecord>> {
         let is_its = |place: &&(u32, Place)| place.1.2 == series && place.1.3 == cpu;
         let of_repeat =
@@ -188,7 +188,7 @@ impl CellData {
             true => &mut self.noise.counters,
             false => self.counters.entry((key.probe.clone(), record.cpu)).or_insert_with(new),
         };
-        // Missing in every repeat: missing in the cell.
+        // A count that is missing in every repeat is missing in the cell.
         let add = |total: &mut Option<u64>, count: Option<u64>| {
             if let Some(count) = count {
                 *total = Some(total.unwrap_or(0).saturating_add(count));
@@ -202,19 +202,19 @@ impl CellData {
         Ok(())
     }
 
-    /// What the kernel counted, CPU by CPU.
+    /// The kernel's counts, CPU by CPU.
     pub(super) fn counters(&self) -> Vec<CounterRecord> {
         self.counters.values().cloned().collect()
     }
 
-    /// A sum over all probes and CPUs; absent where nothing was counted.
+    /// A sum over all probes and CPUs; absent if nothing was counted.
     fn counted(&self, of: impl Fn(&CounterRecord) -> Option<u64>) -> Option<u64> {
         self.counters.values().filter_map(of).reduce(u64::saturating_add)
     }
 
-    /// The figures. `begun` are the repeats that were begun, without figures; `loads` are the
-    /// names of the cell's loads, in order; `shown` as [`Self::shown`] of all cells. Names of cell, loads and treatments
-    /// are left to the caller.
+    /// The figures. `begun` are the repeats that have begun, without figures; `loads` are the names of the cell's
+    /// loads, in order; `shown` is [`Self::shown`] of all cells. The caller fills in the names of the cell, its loads
+    /// and its treatments.
     pub(super) fn finish(
         mut self,
         begun: impl Iterator<Item = RepeatResult>,
@@ -264,7 +264,7 @@ impl CellData {
         self.gaps.iter().filter(shows).map(|(place, _)| place.clone()).collect()
     }
 
-    /// What the scheduler took from each probe on each CPU.
+    /// The time that the scheduler took from each probe on each CPU.
     fn throttled(&mut self, info: &RunInfo, shapes: &Shapes, shown: &BTreeSet<(String, CpuId)>) -> Throttled {
         let gaps = std::mem::take(&mut self.gaps);
         let of_place = |((name, cpu), gaps): ((String, CpuId), Gaps)| {
@@ -334,7 +334,7 @@ impl CellData {
 
 type Throttled = BTreeMap<(String, CpuId), Throttling>;
 
-/// What the scheduler took in all repeats; the largest other gap is that of repeats without any, too.
+/// The time that the scheduler took in all repeats; the largest other gap may come from a repeat without throttling.
 fn all_repeats(own: &Throttling, result: &CpuResult) -> Option<ThrottledGaps> {
     let without = |repeat: Option<u32>| repeat.is_some_and(|repeat| own.of_repeat(repeat).is_none());
     let others =
@@ -342,7 +342,7 @@ fn all_repeats(own: &Throttling, result: &CpuResult) -> Option<ThrottledGaps> {
     own.total().map(|sum| ThrottledGaps { other_max_ns: others.fold(sum.other_max_ns, u64::max), ..sum })
 }
 
-/// Each repeat that was begun, also one without data.
+/// Each repeat that has begun, even without data.
 fn finish_repeats(
     summaries: BTreeMap<(u32, Place), Summary>,
     mut own: BTreeMap<(u32, String, CpuId), Vec<OwnRecord>>,
@@ -366,7 +366,7 @@ fn finish_repeats(
         .collect()
 }
 
-/// The mean of a rate, each record weighed by a time; `None` when the times are 0.
+/// The mean of a rate, with each record weighted by a time; `None` when the times are 0.
 fn mean(rate: &RateResult, time: impl Fn(&RateRecord) -> u64) -> Option<f64> {
     let total: f64 = rate.series.iter().map(|record| time(record) as f64).sum();
     let amount: f64 = rate.series.iter().map(|record| record.value * time(record) as f64).sum();
@@ -391,7 +391,7 @@ fn finish_gpus(gpus: BTreeMap<(String, String), GpuResult>) -> Vec<GpuResult> {
     gpus
 }
 
-/// The mean of each load over the given spans of time; a rate that is only partly inside counts by its part.
+/// The mean of each load over the given spans of time; a rate that lies partly inside counts by that part.
 fn rates_within(rates: &[RateResult], spans: &[(u64, u64)]) -> Vec<RateResult> {
     let overlap = |rate: &RateRecord| -> u64 {
         let start_ns = rate.at_ns.saturating_sub(rate.interval_ns);

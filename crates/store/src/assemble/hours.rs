@@ -5,7 +5,7 @@ use whylate_core::record::SpikeCauses;
 use whylate_core::result::{HourResult, Spike};
 use whylate_stats::largest_spikes;
 
-/// By probe, and by the hour since its begin.
+/// By probe, and by hours since its start.
 #[derive(Default)]
 pub(super) struct Hours {
     of_probe: BTreeMap<String, BTreeMap<u64, Vec<Spike>>>,
@@ -26,7 +26,7 @@ impl Hours {
         }
     }
 
-    /// The hours of a probe; none where all was in the first one.
+    /// The hours of a probe; empty if everything was in the first hour.
     pub(super) fn take(&mut self, probe: &str) -> Vec<HourResult> {
         let hours = self.of_probe.remove(probe).unwrap_or_default();
         if hours.keys().all(|hour| *hour == 0) {
@@ -51,18 +51,18 @@ mod tests {
     fn each_hour_has_its_worst_and_a_short_watch_has_none() {
         let hour = HourResult::LENGTH_NS;
         let mut hours = Hours::default();
-        // The first part comes twice, as where it is stored in two tables.
+        // The first part comes twice, as if stored in two tables.
         let all =
             [(20, 5), (20, 5), (30, 9), (40, 7), (50, 1), (hour + 10, 2), (hour + 2_000, 3), (3 * hour, 4)];
         for (at_ns, latency_ns) in all {
             hours.add("task", "task/audio", 10, &explained(at_ns, latency_ns));
         }
         let found = hours.take("task");
-        let told: Vec<(u64, Vec<u64>)> = found
+        let by_hour: Vec<(u64, Vec<u64>)> = found
             .iter()
             .map(|it| (it.after_ns / hour, it.spikes.iter().map(|spike| spike.latency_ns).collect()))
             .collect();
-        assert_eq!(told, [(0, vec![9, 7, 5]), (1, vec![3, 2]), (2, vec![4])]);
+        assert_eq!(by_hour, [(0, vec![9, 7, 5]), (1, vec![3, 2]), (2, vec![4])]);
         assert_eq!(found[0].spikes[0].probe.as_deref(), Some("task/audio"));
         hours.add("task", "task/audio", 10, &explained(20, 5));
         assert!(hours.take("task").is_empty());

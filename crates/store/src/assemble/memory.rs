@@ -1,7 +1,7 @@
-//! A measurement that is printed and not stored: one cell, run once, summed up as its rows come.
+//! A measurement that is printed but not stored: one cell, run once, summed up as its rows arrive.
 //!
-//! The same rows and the same statistics as those of a run directory; memory depends on the number of CPUs and series,
-//! not on how long is measured (except for the rates).
+//! It has the same rows and statistics as a run directory. Memory depends on the number of CPUs and series, not on
+//! the length of the measurement (except for the rates).
 
 use super::cell::CellData;
 use super::shape::Shapes;
@@ -27,19 +27,19 @@ pub struct Memory {
     load_output: PathBuf,
 }
 
-/// What one cell that was not stored brought.
+/// The result of a cell that was not stored.
 #[derive(Clone, Debug, Default)]
 pub struct MeasuredCell {
-    /// The figures, as those of a run; nothing in it names a repeat.
+    /// The figures, as in a run; no figure names a repeat.
     pub cell: CellResult,
     /// What the kernel counted on each measured CPU.
     pub counters: Vec<CounterRecord>,
-    /// What was not measured, or less well.
+    /// What was not measured, or measured less well.
     pub warnings: Vec<Warning>,
 }
 
 impl Memory {
-    /// Of the run `info`, whose first cell is the one; what its load prints goes to `load_output`.
+    /// A memory for the run `info` with its first cell; the output of its load goes to `load_output`.
     pub fn new(info: RunInfo, spikes_kept: usize, load_output: PathBuf) -> Self {
         let shapes = Shapes::of(&info, spikes_kept);
         Self { info, shapes, data: CellData::default(), pending: Rows::default(), load_output }

@@ -1,8 +1,9 @@
 //! From a run directory to the result of the run.
 //!
-//! In: the segments, one after another; memory depends on the number of cells, repeats, probes and CPUs, not on how
-//! long was measured (except for the rates: one record per load and second). Out: [`RunResult`]. The statistics are
-//! those of `whylate-stats`; here is only decided what belongs together. Only the newest attempt at each repeat counts.
+//! In: the segments, one after another. Memory depends on the number of cells, repeats, probes and CPUs, not on the
+//! length of the measurement (except for the rates: one record per load and second). Out: [`RunResult`].
+//! `whylate-stats` computes the statistics; this module only decides what belongs together. Only the newest attempt
+//! at each repeat counts.
 
 mod causes;
 mod cell;
@@ -36,14 +37,14 @@ use whylate_core::{CpuId, Warning, WarningCode};
 use whylate_stats::summary::SPIKES_KEPT;
 use whylate_stats::{EarlierMaximum, Judgement};
 
-/// Reads all segments and makes the result of the run, also of one that is going on, was interrupted or killed: its
-/// `error` then says how it ended. What could not be read is among its warnings. Its spikes have the causes that were
-/// found while it measured, its traces those that they show: a report needs one answer of both (`whylate_explain`'s
-/// `combine_run`).
+/// Reads all segments and makes the result of the run. It does so too for a run that is going on, was interrupted or
+/// was killed: its `error` then says how it ended. Data that could not be read are listed among its warnings. Its
+/// spikes have the causes that were found during the measurement, and its traces have the causes that they show. A
+/// report combines both into one answer (`combine_run` of `whylate_explain`).
 ///
 /// # Errors
-/// [`StoreError::NoSamples`] when no probe has a sample in any cell; [`StoreError::NothingLeft`] when that is since they
-/// are damaged; as [`Reader::open`] where a run that goes on has to be opened again.
+/// [`StoreError::NoSamples`] when no probe has a sample in any cell; [`StoreError::NothingLeft`] when damage is the
+/// reason; the errors of [`Reader::open`] if a run in progress has to be opened again.
 pub fn assemble(reader: &Reader) -> Result<RunResult, StoreError> {
     let result = assemble_as_opened(reader);
     if reader.is_outdated() { assemble(&Reader::of(reader.folder().clone())?) } else { result }
@@ -123,15 +124,15 @@ fn assemble_as_opened(reader: &Reader) -> Result<RunResult, StoreError> {
     })
 }
 
-/// What differs between cells, and what that answers. In a search earlier figures decide what is measured: tests over its
-/// repeats would find what chance chose.
+/// The differences between cells and the answers from them. In a search, earlier figures decide what is measured:
+/// tests over its repeats would find what chance chose.
 fn compared(results: &[CellResult], info: &RunInfo) -> Compared {
     if info.fix.is_some() {
         return Compared::default();
     }
     let mut comparisons = whylate_stats::comparisons(results, &info.plan);
     let mut cause_contrasts = whylate_stats::compare::cause_contrasts(results, &info.plan);
-    // A repeat that failed is over as well.
+    // A repeat that failed is over too.
     let is_over = info.each_repeat(|state| matches!(state, ExecutionState::Done | ExecutionState::Failed));
     let unfinished = (!is_over).then_some(info.plan.repeats);
     if let Some(planned) = unfinished {
@@ -148,7 +149,7 @@ struct Compared {
     answers: Vec<Answer>,
 }
 
-/// One cell, of what was written from segment `from` on: what the newest repeat brought.
+/// One cell, from segment `from` on: the data of the newest repeat.
 pub fn assemble_newest(run: &Folder, cell: &str, from: u32) -> Result<Option<CellResult>, StoreError> {
     let mut reader = Reader::of(run.clone())?;
     reader.keep_from(from);
@@ -156,7 +157,7 @@ pub fn assemble_newest(run: &Folder, cell: &str, from: u32) -> Result<Option<Cel
     let Some(known) = info.cells.iter().find(|it| it.name == cell) else { return Ok(None) };
     let shapes = Shapes::of(info, SPIKES_KEPT);
     let mut newest = newest_attempts(info);
-    // A merged segment has rows of earlier repeats, too: no attempt of these counts here.
+    // A merged segment also has rows of earlier repeats: their attempts do not count here.
     let last = newest.keys().filter(|(of, _)| *of == cell).map(|(_, repeat)| *repeat).max();
     newest.iter_mut().filter(|((_, repeat), _)| Some(*repeat) != last).for_each(|(_, attempt)| *attempt = 0);
     let mut collector = Collector {
@@ -177,7 +178,7 @@ pub fn assemble_newest(run: &Folder, cell: &str, from: u32) -> Result<Option<Cel
     Ok(Some(found))
 }
 
-/// What of the plan was not measured, or not to its end.
+/// The parts of the plan that were not measured, or not to their end.
 fn missing_in(cells: &[CellResult], info: &RunInfo) -> Vec<String> {
     let of_cell = |cell: &CellResult| {
         let (name, repeats) = (&cell.name, info.repeats_of(&cell.name));
@@ -194,7 +195,7 @@ fn missing_in(cells: &[CellResult], info: &RunInfo) -> Vec<String> {
     cells.iter().flat_map(of_cell).collect()
 }
 
-/// Why there is nothing to report.
+/// Why there is no result to report.
 fn no_samples(path: &Path, damages: &Damages) -> StoreError {
     match damages.warnings().into_iter().next() {
         None => StoreError::NoSamples(path.to_owned()),
@@ -202,17 +203,17 @@ fn no_samples(path: &Path, damages: &Damages) -> StoreError {
     }
 }
 
-/// What to say of a trace that belongs to no cell.
+/// The warning about a trace that belongs to no cell.
 fn of_no_cell(trace: &SpikeTrace) -> Warning {
     let text = format!("{}: left out: the run has no cell `{}`", trace.path, trace.cell);
     Warning::new(WarningCode::UnreadableTraceNote, text)
 }
 
-/// What to say of a run that did not record its end.
+/// The text about a run that did not record its end.
 fn unfinished(reader: &Reader) -> Option<String> {
     let text = match (reader.info().state, reader.is_in_progress()) {
         (RunState::Running, true) => "the run is still going on",
-        // A watch that ended has nothing to go on with: what it would have seen is over.
+        // A watch that ended cannot continue: the time that it would have watched is over.
         (RunState::Running, false) if reader.info().plan.is_watch() => {
             "the watch was killed: its end was not recorded"
         }
@@ -235,9 +236,9 @@ struct Collector<'i> {
     /// Attempts whose rows do not count.
     void: HashSet<(&'i str, u32, u32)>,
     shapes: &'i Shapes,
-    /// What attempts that were replaced have seen.
+    /// The maxima of attempts that were replaced.
     earlier: Vec<EarlierMaximum>,
-    /// Whose rows of the current segment were skipped, and why.
+    /// The parts whose rows of the current segment were skipped, and why.
     problems: Vec<(Part, String)>,
 }
 
@@ -280,7 +281,7 @@ impl Collector<'_> {
         damages
     }
 
-    /// What was skipped of `place` since the last call.
+    /// The rows of `place` that were skipped since the last call.
     fn take_problems(&mut self, place: &str) -> Option<Damage> {
         let problems = std::mem::take(&mut self.problems);
         let (_, first) = problems.first()?;
@@ -290,7 +291,7 @@ impl Collector<'_> {
         Some(Damage { of, loses_samples: true, ..Damage::of_run(WarningCode::UnusableRow, text) })
     }
 
-    /// Of attempts that a later one replaced only the maxima count, and only against the limit.
+    /// Keeps the maxima of attempts that were replaced: they count only against the limit.
     fn keep_maxima_of_replaced(&mut self, intervals: &[Keyed<Interval, RowKey>]) {
         for (key, interval) in intervals {
             let newest = self.newest.get(&(key.cell.as_str(), key.repeat));
@@ -304,14 +305,14 @@ impl Collector<'_> {
         }
     }
 
-    /// Lets the cells of rows take them.
+    /// Gives rows to their cells.
     fn take<K: Key, R>(&mut self, rows: Vec<Keyed<R, K>>, take: impl Fn(&mut CellData, &K, R) -> Taken) {
         for (key, row) in rows {
             self.add(key.attempt(), |cell| take(cell, &key, row));
         }
     }
 
-    /// Lets a cell take a row, unless a newer attempt replaced it.
+    /// Gives a row to its cell, unless a newer attempt replaced it.
     fn add(&mut self, (cell, repeat, attempt): (&str, u32, u32), take: impl FnOnce(&mut CellData) -> Taken) {
         let is_replaced = self.newest.get(&(cell, repeat)).is_some_and(|newest| *newest != attempt);
         if is_replaced || self.void.contains(&(cell, repeat, attempt)) {
@@ -326,7 +327,7 @@ impl Collector<'_> {
     }
 }
 
-/// The attempts that count for nothing.
+/// The attempts that do not count.
 pub(crate) fn void_attempts(info: &RunInfo) -> HashSet<(&str, u32, u32)> {
     let void = info.executions.iter().filter(|it| it.void);
     void.map(|it| (it.cell.as_str(), it.repeat, it.attempt)).collect()
@@ -374,7 +375,7 @@ fn finish_cell(
     result
 }
 
-/// Marks the repeats of which samples are lost: they are not compared.
+/// Marks the repeats that lost samples: they are not compared.
 fn note_damages(cell: &mut CellResult, info: &RunInfo, damages: &Damages) {
     for repeat in cell.repeats.iter_mut().filter(|repeat| repeat.error.is_none()) {
         let attempt = info.newest_execution(&cell.name, repeat.repeat).map_or(1, |it| it.attempt);

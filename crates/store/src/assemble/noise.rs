@@ -1,4 +1,4 @@
-//! The noise-floor check of a cell: the stall probe without load beside it.
+//! The noise-floor check of a cell: the stall probe without load, next to the cell.
 
 use std::collections::BTreeMap;
 use whylate_core::CpuId;
@@ -6,14 +6,14 @@ use whylate_core::quantity::GAPS;
 use whylate_core::record::{CounterRecord, Interval};
 use whylate_core::result::NoiseFloor;
 
-/// What is known of the check so far.
+/// The data of the check so far.
 #[derive(Default)]
 pub(super) struct NoiseData {
-    /// How long each CPU was watched.
+    /// How long each CPU was measured.
     durations: BTreeMap<CpuId, u64>,
     gaps: u64,
     max_ns: Option<u64>,
-    /// What the kernel counted on all CPUs.
+    /// The kernel's counts on all CPUs.
     pub(super) counters: CounterRecord,
 }
 
@@ -27,10 +27,10 @@ impl NoiseData {
         }
     }
 
-    /// `None` when there was no check, or when its threshold is not known.
+    /// `None` if there was no check, or if its threshold is unknown.
     pub(super) fn finish(&self, threshold_ns: Option<u64>) -> Option<NoiseFloor> {
         Some(NoiseFloor {
-            // The CPUs are watched together.
+            // The CPUs are measured at the same time.
             duration_ns: self.durations.values().copied().max()?,
             gaps: self.gaps,
             threshold_ns: threshold_ns?,

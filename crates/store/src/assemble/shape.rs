@@ -1,4 +1,4 @@
-//! What the plan says of a probe on a CPU: needed to read its figures.
+//! The facts of the plan about a probe on a CPU that are needed to read its figures.
 
 use crate::info::RunInfo;
 use std::collections::HashMap;
@@ -10,9 +10,9 @@ use whylate_stats::throttling::{Circumstances, fair_server_in};
 pub(super) struct Shapes {
     /// How many of the largest spikes of a probe are kept.
     pub(super) spikes_kept: usize,
-    /// How many of each series of the probe `task`: each watched thread has its worst activations.
+    /// The same for each series of the probe `task`: each watched thread has its worst activations.
     tasks_kept: usize,
-    /// What the scheduler takes from real-time tasks here; what is known of one probe is left out.
+    /// What the scheduler takes from real-time tasks here; facts about one probe are left out.
     pub(super) scheduler: Circumstances,
     /// Names of their series in the plan's order.
     names: Vec<String>,
@@ -25,7 +25,7 @@ pub(super) struct Shapes {
 struct Known {
     periods: Vec<Nanos>,
     ordinary: bool,
-    /// Which part of the time is watched for gaps.
+    /// The part of the time in which gaps are looked for.
     watched_share: Option<f64>,
 }
 
@@ -55,12 +55,12 @@ impl Shapes {
         shapes
     }
 
-    /// How many of the largest spikes are kept of a series on a CPU.
+    /// How many of the largest spikes of a series on a CPU are kept.
     pub(super) fn spikes_kept_of(&self, name: SeriesName<'_>) -> usize {
         if is_of_user(name) { self.tasks_kept } else { self.spikes_kept }
     }
 
-    /// How many of the largest spikes of `probe` are kept in all.
+    /// How many of the largest spikes of `probe` are kept in total.
     pub(super) fn spikes_kept_in(&self, probe: &str) -> usize {
         if is_of_user(SeriesName::of(probe)) { usize::MAX } else { self.spikes_kept }
     }
@@ -94,7 +94,7 @@ impl Shapes {
 
     /// Whether the probe's thread ran as SCHED_FIFO or SCHED_RR there.
     pub(super) fn is_realtime(&self, name: SeriesName<'_>, cpu: CpuId, info: &RunInfo) -> bool {
-        // The machine may refuse it to all probes, or a probe may have to do without.
+        // The machine may refuse it to all probes, or one probe may run without it.
         let own = name.facts().and_then(|facts| facts.without_priority);
         let mut refusals = own.into_iter().chain([WarningCode::NoRealtimePriority]);
         let refused = refusals.any(|code| info.warnings.iter().any(|warning| warning.code == code));
@@ -108,7 +108,7 @@ impl Shapes {
     }
 }
 
-/// Whether each series is a thread of the user.
+/// Whether each series belongs to a thread of the user.
 pub(super) fn is_of_user(name: SeriesName<'_>) -> bool {
     name.facts().is_some_and(|facts| facts.is_of_user())
 }

@@ -1,8 +1,8 @@
-//! Whether the rows of a run agree with each other: a file can be whole, and what it says impossible.
+//! Whether the rows of a run agree with each other: a file can be whole although its content is impossible.
 //!
-//! The counts of an interval are read while the measuring thread goes on: what it counts meanwhile may be in the sum and the
-//! maximum of an interval and in the histogram of the next. So these are compared over neighbours, and over all of an
-//! attempt.
+//! The counts of an interval are read while the measuring thread goes on. What it counts meanwhile may be in the sum
+//! and the maximum of one interval and in the histogram of the next. These values are therefore compared over
+//! neighbours, and over a whole attempt.
 
 mod series;
 
@@ -18,10 +18,11 @@ use std::sync::Arc;
 use whylate_core::record::{Interval, SpikeCauses};
 use whylate_core::{CpuId, SeriesName, WarningCode};
 
-/// Nothing that is counted happens more often than once in a nanosecond; clocks of the counts are read apart.
+/// Nothing that is counted happens more than once per nanosecond; the clocks of the counts are not read at the same
+/// moment.
 const SLACK_NS: u64 = 1_000_000_000;
 
-/// What is known of a run's rows so far.
+/// The facts about a run's rows so far.
 pub(crate) struct Check<'i> {
     /// The attempts that `run.json` knows.
     known: HashSet<(&'i str, u32, u32)>,
@@ -34,7 +35,7 @@ impl<'i> Check<'i> {
         Self { known: known.collect(), series: HashMap::new() }
     }
 
-    /// Takes the rows out of a segment that cannot be true, and says why.
+    /// Removes impossible rows from a segment and says why.
     pub(crate) fn segment(&mut self, segment: &mut Segment) {
         let mut found = Found::default();
         let rows = &mut segment.rows;
@@ -50,7 +51,7 @@ impl<'i> Check<'i> {
         }
         self.check_intervals(rows, segment.number, &mut found);
         self.check_spikes(rows, &mut found);
-        check_beside(rows, &mut found);
+        check_other(rows, &mut found);
         segment.damages.extend(found.into_damage(segment.number));
     }
 
@@ -62,7 +63,7 @@ impl<'i> Check<'i> {
         });
     }
 
-    /// A spike is a sample, and was counted before it was recorded.
+    /// A spike is a sample that was counted before it was recorded.
     fn check_spikes(&self, rows: &mut Rows, found: &mut Found) {
         let mut seen = HashSet::new();
         rows.spikes.retain(|(key, spike)| {
@@ -79,7 +80,7 @@ impl<'i> Check<'i> {
         });
     }
 
-    /// What only the end of the run can tell.
+    /// The problems that only the end of the run reveals.
     pub(crate) fn finish(self) -> impl Iterator<Item = Damage> {
         let mut damages = Vec::new();
         for ((key, cpu), series) in &self.series {
@@ -99,7 +100,7 @@ fn at(cpu: CpuId, reason: &str) -> String {
     format!("CPU {cpu}: {reason}")
 }
 
-fn check_beside(rows: &mut Rows, found: &mut Found) {
+fn check_other(rows: &mut Rows, found: &mut Found) {
     rows.causes.retain(|(key, spike)| keep(found, key, causes_problem(spike)));
     let mut seen = HashSet::new();
     rows.rates.retain(|(key, rate)| {
@@ -151,7 +152,7 @@ fn count_problem(span: Span, count: Option<u64>) -> Option<String> {
     Some(format!("a count of {count} in {length_ns} ns"))
 }
 
-/// The rows of a segment that cannot be true.
+/// The impossible rows of a segment.
 #[derive(Default)]
 struct Found {
     count: usize,

@@ -4,11 +4,11 @@ use super::{Interval, SLACK_NS};
 use whylate_core::quantity::{GAPS, LOST_NS, OVERRUNS};
 use whylate_stats::buckets::{index_of, is_lower_edge, last_value, lower_edge};
 
-/// What the histogram of an interval says.
+/// The facts of an interval's histogram.
 pub(super) struct Checked {
     /// The last bucket with samples, from 1; 0 without samples.
     top: usize,
-    /// Between these the sum of the samples lies.
+    /// The sum of the samples lies between these.
     sum_min: u128,
     sum_max: u128,
 }
@@ -57,7 +57,7 @@ struct Extremes {
     segment: u32,
 }
 
-/// What is known of a series so far.
+/// The facts about a series so far.
 #[derive(Default)]
 pub(super) struct Series {
     end_ns: u64,
@@ -70,7 +70,7 @@ pub(super) struct Series {
     sum_min: u128,
     sum_max: u128,
     last: Extremes,
-    /// The first interval whose maximum no histogram holds.
+    /// The first interval whose maximum is in no histogram.
     problem: Option<(u32, String)>,
 }
 
@@ -80,7 +80,7 @@ impl Series {
         self.max_ns
     }
 
-    /// Adds the next interval, unless it cannot follow those before.
+    /// Adds the next interval, unless it cannot follow the ones before.
     pub(super) fn add(&mut self, interval: &Interval, checked: &Checked, segment: u32) -> Result<(), String> {
         let Interval { start_ns, end_ns, samples, .. } = *interval;
         if start_ns < self.end_ns {
@@ -94,7 +94,7 @@ impl Series {
         let periods = self.periods.checked_add(periods).ok_or_else(overflow)?;
         let lost_ns = self.lost_ns.checked_add(get(LOST_NS).unwrap_or(0)).ok_or_else(overflow)?;
         let possible = measured_ns.saturating_add(10 * SLACK_NS);
-        // A loop cannot lose more than there was; of watched threads many may share a series.
+        // A loop cannot lose more time than there was; several watched threads may share a series.
         let is_loop = get(GAPS).is_some();
         if periods > possible.saturating_mul(2) || is_loop && lost_ns > possible {
             return Err(format!("{periods} samples and {lost_ns} ns lost in {measured_ns} ns"));
@@ -124,8 +124,8 @@ impl Series {
         }
     }
 
-    /// The segment in which the intervals contradict each other, and how. `counts_go_on` while the kernel's counts are read
-    /// for the last time: a few samples more may be in the sum.
+    /// The segment in which the intervals contradict each other, and how. `counts_go_on` while the kernel's counts
+    /// are read for the last time: the sum may then have a few more samples.
     pub(super) fn finish(&self, counts_go_on: bool) -> Result<(), (u32, String)> {
         if let Some(problem) = self.problem.clone() {
             return Err(problem);

@@ -1,4 +1,5 @@
-//! The way to a file: below an open folder no link is followed; to a folder that root writes, only links that root made.
+//! The way to a file: below an open folder no link is followed; to a folder that root writes, only root's own links
+//! are.
 
 use rustix::fs::{self, CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -11,11 +12,11 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path};
 
-/// As many links as the kernel follows.
+/// The number of links that the kernel follows.
 const LINKS_MAX: usize = 40;
 const STEP: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Opens what stands at a name below a folder; no link is followed, and nothing leads out of the folder.
+/// Opens a name below a folder; follows no link, and never leaves the folder.
 pub(super) fn open(folder: &impl AsFd, name: &Path, flags: OFlags) -> io::Result<File> {
     let is_inside = |part| matches!(part, Component::Normal(_));
     if name != Path::new(".") && !name.components().all(is_inside) {
@@ -53,8 +54,8 @@ fn open_by_steps(folder: &impl AsFd, name: &Path, flags: OFlags, mode: Mode) -> 
     Err(Errno::NOENT)
 }
 
-/// The folder that a path of the user names, part for part; those that are missing are made. As root, links are followed only
-/// where root made them in a folder of its own.
+/// The folder that a user's path names, part for part; missing ones are made. As root, follows links only if root
+/// made them in a folder of its own.
 pub(super) fn walk(path: &Path, make: bool) -> io::Result<File> {
     let begin = |name: &str| fs::openat(CWD, name, STEP | OFlags::DIRECTORY, Mode::empty()).map(File::from);
     let parts = |path: &Path| {
@@ -64,7 +65,7 @@ pub(super) fn walk(path: &Path, make: bool) -> io::Result<File> {
     };
     let mut at = begin(".")?;
     let (mut left, mut links) = (parts(path), 0);
-    // Parts that are left at the end of the last link: one that is missing before that is missing in its target.
+    // Parts that remain at the end of the last link: one that is missing before that is missing in its target.
     let mut behind = usize::MAX;
     while let Some(part) = left.pop() {
         let of_link = left.len() >= behind;
@@ -105,7 +106,7 @@ pub(super) fn walk(path: &Path, make: bool) -> io::Result<File> {
         behind = behind.min(left.len());
         left.extend(parts(Path::new(&target)));
     }
-    // A file is no folder.
+    // A file is not a folder.
     Ok(File::from(fs::openat(&at, ".", STEP | OFlags::DIRECTORY, Mode::empty())?))
 }
 
@@ -114,7 +115,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// Both ways to open.
+    /// Opens in both ways.
     fn each(folder: &Path, name: &str) -> [bool; 2] {
         let at = File::open(folder).unwrap();
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -1,10 +1,10 @@
-//! `manifest.jsonl`: what the run directory holds, so that what is missing, extra, exchanged or altered is found.
+//! `manifest.jsonl`: the content of the run directory, so that missing, extra, exchanged and altered files are found.
 //!
-//! Lines of JSON, one for each thing that was written, in the order in which it was: `begun` (a process writes to the run),
-//! `info` (a new `run.json`), `flushed` (the segments of one flush, with rows, length and hash of each, whose data they are, and
-//! which ones they replace),
-//! `sealed` (the run has ended: the hashes of its other files). Each line ends with a hash over itself and the line before
-//! it: one that is cut out, exchanged or altered breaks the chain, and without the last one the run is not sealed.
+//! Each write adds a line of JSON, in order: `begun` (a process writes to the run), `info` (a new `run.json`),
+//! `flushed` (the segments of one flush, with rows, length and hash of each, the parts that they hold, and the
+//! segments that they replace), `sealed` (the run has ended: the hashes of its other files). Each line ends with a
+//! hash over itself and the line before it. A line that is cut out, exchanged or altered breaks the chain, and
+//! without the last line the run is not sealed.
 
 mod read;
 mod write;
@@ -23,7 +23,7 @@ use whylate_core::result::Verdict;
 pub(crate) const FILE: &str = "manifest.jsonl";
 /// `format` of its first line.
 const FORMAT: &str = "whylate.manifest/2";
-/// That of earlier versions, which replaced no segments.
+/// The format of earlier versions, which replaced no segments.
 const FORMAT_BEFORE: &str = "whylate.manifest/1";
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ enum Entry {
     Begun { format: String, run: String, first_segment: u32 },
     /// A new `run.json`, about to be renamed into place.
     Info { sha256: String },
-    /// All segments of a flush are in place, or those that several flushes became.
+    /// All segments of a flush are in place, or the segment into which several flushes were merged.
     Flushed(Flush),
     Sealed {
         files: Vec<Listed>,
@@ -49,7 +49,7 @@ enum Entry {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Flush {
     pub(crate) segment: u32,
-    /// The segments whose rows it holds, which do not count any more.
+    /// The segments whose rows it holds, which no longer count.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) replaces: Vec<u32>,
     pub(crate) of: Vec<Part>,
@@ -67,7 +67,7 @@ impl Flush {
 pub(crate) struct Listed {
     /// Name of the table, or path below the run directory.
     pub(crate) name: String,
-    /// Only of tables.
+    /// Absent for files other than tables.
     pub(crate) rows: Option<u64>,
     pub(crate) bytes: u64,
     pub(crate) sha256: String,
@@ -84,13 +84,13 @@ impl Listed {
     }
 }
 
-/// A part of what was measured: some time of one attempt.
+/// A part of the measurement: some time of one attempt.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     pub cell: String,
     pub repeat: u32,
     pub attempt: u32,
-    /// The probes; empty where only loads were recorded.
+    /// The probes; empty if only loads were recorded.
     pub probes: Vec<String>,
     pub start_ns: u64,
     pub end_ns: u64,
@@ -143,7 +143,7 @@ pub(crate) fn sha256(bytes: &[&[u8]]) -> String {
 /// What comes before the chain's hash at the end of a line.
 const CHAIN: &str = ",\"chain\":\"";
 
-/// The hash over a line (without its end) and all before it.
+/// The hash over a line (without its end) and all lines before it.
 fn chained(before: &str, text: &str) -> String {
     sha256(&[before.as_bytes(), text.as_bytes()])
 }

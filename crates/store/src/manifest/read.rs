@@ -1,4 +1,4 @@
-//! Reading the manifest, also one that was cut off or altered.
+//! Reading the manifest, even if it is truncated or altered.
 
 use super::{CHAIN, Entry, FILE, FORMAT, FORMAT_BEFORE, Flush, Listed, chained};
 use crate::folder::Folder;
@@ -11,7 +11,7 @@ pub(crate) struct Manifest {
     flushes: BTreeMap<u32, Flush>,
     /// Segments whose rows are in a later one.
     replaced: BTreeSet<u32>,
-    /// The oldest segment whose rows one holds that replaces others: its place in time.
+    /// For a segment that replaces others, the oldest of those: its place in time.
     places: BTreeMap<u32, u32>,
     /// The first segment of each process that wrote, and the last one that it listed.
     sessions: Vec<(u32, u32)>,
@@ -19,7 +19,7 @@ pub(crate) struct Manifest {
     infos: (Option<String>, Option<String>),
     /// The other files, if its last line seals the run.
     pub(crate) sealed: Option<Vec<Listed>>,
-    /// That of the result which the seal covers.
+    /// The verdict of the result that the seal covers.
     pub(crate) verdict: Option<Verdict>,
     pub(crate) problems: Vec<String>,
     pub(super) len: u64,
@@ -31,11 +31,11 @@ pub(crate) struct Manifest {
 #[derive(Debug, PartialEq)]
 pub(crate) enum Origin<'m> {
     Listed(&'m Flush),
-    /// Its rows are in a later one: a killed process did not remove it.
+    /// A later segment has its rows: a killed process did not remove it.
     Replaced,
     /// An earlier version wrote it, without a manifest.
     Unlisted,
-    /// A flush that a killed process did not end.
+    /// A flush that a killed process did not finish.
     CutOff,
     /// It does not belong to the run.
     Extra,
@@ -47,7 +47,7 @@ impl Manifest {
         let Some(text) = folder.read(FILE)? else { return Ok(None) };
         let mut manifest = Self::default();
         for (number, line) in (1..).zip(text.split_inclusive(|byte| *byte == b'\n')) {
-            // The last line of a killed run may be cut off: what it lists does not count yet.
+            // The last line of a killed run may be cut off: its entries do not count yet.
             let Some(line) = line.strip_suffix(b"\n") else { break };
             if let Err(problem) = manifest.add_line(line, run) {
                 manifest.problems.push(format!("line {number} {problem}"));
@@ -66,7 +66,7 @@ impl Manifest {
         let expected = chained(&self.chain, &text);
         chain.clone_into(&mut self.chain);
         let entry = serde_json::from_str(&text).map_err(|error| format!("cannot be read: {error}"));
-        // What it lists is still looked at: more is read, and nothing of it is taken for whole.
+        // Its entries are still read, so that more of the run is found, but none counts as whole.
         let added = entry.and_then(|entry| self.add(entry, run));
         let is_whole = expected == chain;
         added.and(if is_whole {
@@ -109,7 +109,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// By what segments are in the order of time: one that replaces others comes where the oldest of them was.
+    /// The position of a segment in time: one that replaces others takes the place of the oldest of them.
     pub(crate) fn place(&self, number: u32) -> u32 {
         self.places.get(&number).copied().unwrap_or(number)
     }
@@ -150,7 +150,7 @@ impl Manifest {
         if self.sessions.first().is_some_and(|(first, _)| number < *first) {
             return Origin::Unlisted;
         }
-        // The one flush that the process was writing when it was killed.
+        // The single flush that the process was writing when it was killed.
         let is_cut_off = |(index, (_, last)): (usize, &(u32, u32))| {
             let is_last = index + 1 == self.sessions.len();
             number == last.saturating_add(1) && !(is_last && self.sealed.is_some())
@@ -158,8 +158,8 @@ impl Manifest {
         if self.sessions.iter().enumerate().any(is_cut_off) { Origin::CutOff } else { Origin::Extra }
     }
 
-    /// Whether that is the hash of the newest `run.json`. One that does not know the end of the run may be the one before:
-    /// the process was killed before it renamed the newest into place.
+    /// Whether it is the hash of the newest `run.json`. A file that does not record the end of the run may be the one
+    /// before: the process was killed before it renamed the newest into place.
     pub(crate) fn is_info(&self, sha256: &str, state: RunState) -> bool {
         let is = |known: &Option<String>| known.as_deref() == Some(sha256);
         is(&self.infos.0) || (state == RunState::Running && is(&self.infos.1))

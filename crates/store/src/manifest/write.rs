@@ -21,7 +21,7 @@ pub(crate) struct ManifestWriter {
 }
 
 impl ManifestWriter {
-    /// Goes on with the manifest of a run, or begins it; `known` is what it holds.
+    /// Continues the manifest of a run, or starts it; `known` is its content.
     pub(crate) fn begin(
         folder: &Folder,
         run: &str,
@@ -54,7 +54,7 @@ impl ManifestWriter {
             .map_err(|error| StoreError::Encode(self.path.clone(), error.to_string()))?;
         let chain = chained(&self.chain, &text);
         let line = format!("{}{CHAIN}{chain}\"}}\n", text.strip_suffix('}').unwrap_or(&text));
-        // What a failed attempt at a line left there.
+        // Removes the remains of a failed attempt at a line.
         self.file.set_len(self.len).at("write", &self.path)?;
         self.file.write_all(line.as_bytes()).at("write", &self.path)?;
         self.file.sync_data().at("sync", &self.path)?;

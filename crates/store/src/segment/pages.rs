@@ -1,13 +1,14 @@
-//! What the pages of a column take in memory, before a reader of Parquet takes them: that one inflates a page whatever its size.
+//! The memory that a column's pages take, checked before a Parquet reader reads them: the reader inflates a page
+//! whatever its size.
 //!
 //! The header of a page is a struct in Thrift's compact protocol (parquet.thrift, `PageHeader`).
 
 use flate2::read::MultiGzDecoder;
 use std::io::{self, Read as _};
 
-/// No page that whylate writes is nearly as large.
+/// No page that whylate writes is nearly this large.
 const PAGE_MAX: usize = 32 << 20;
-/// The most that deflate makes of a byte.
+/// The largest inflation of a byte by deflate.
 const INFLATION_MAX: usize = 1032;
 const DEPTH_MAX: u32 = 8;
 
@@ -16,8 +17,8 @@ const SIZE: i16 = 2;
 const PACKED_SIZE: i16 = 3;
 const DATA_V2: i16 = 8;
 
-/// The bytes of all pages of a column once they are inflated; `None` where they are no pages, or one is larger than it says or than any
-/// page is.
+/// The bytes of all pages of a column after inflation; `None` if they are not pages, or if one is larger than it says
+/// or than any page can be.
 pub(super) fn inflated(mut column: &[u8], is_packed: bool) -> Option<usize> {
     let mut sum = 0_usize;
     while !column.is_empty() {
@@ -26,7 +27,7 @@ pub(super) fn inflated(mut column: &[u8], is_packed: bool) -> Option<usize> {
         let (size, packed) = (usize::try_from(header.size).ok()?, usize::try_from(header.packed_size).ok()?);
         let page;
         (page, column) = header.left.split_at_checked(packed)?;
-        // Pages of version 2 begin with what is not packed.
+        // Pages of version 2 begin with an unpacked part.
         let may_exceed = is_packed && packed > PAGE_MAX / INFLATION_MAX;
         if size > PAGE_MAX || may_exceed && (header.is_v2 || !fits(page, size)) {
             return None;
@@ -111,7 +112,7 @@ impl PageHeader<'_> {
                 self.skip(length)
             }
             12 if depth < DEPTH_MAX => self.fields(depth + 1),
-            // No header of a page has lists or maps.
+            // No page header has lists or maps.
             _ => None,
         }
     }

@@ -12,31 +12,31 @@ use whylate_core::quantity::{Row, TABLE, Valued};
 use whylate_core::record::Interval;
 use whylate_core::result::CauseKind;
 
-/// How a column's values are laid out before compression; chosen by measuring (`examples/simulate_day.rs`).
+/// The layout of a column's values before compression; chosen by measurement (`examples/simulate_day.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// Each distinct value once, then run lengths of numbers: for what repeats.
+    /// Each distinct value once, then run lengths of numbers: for repeated values.
     Dictionary,
-    /// Differences to the row before: for what grows or changes little.
+    /// Differences from the row before: for values that grow or change little.
     Delta,
-    /// As they are.
+    /// Unchanged.
     Plain,
 }
 
-/// What a column is called and how it is stored.
+/// The name and storage of a column.
 #[derive(Debug)]
 pub(crate) struct Shape {
     pub(crate) name: &'static str,
     pub(crate) layout: Layout,
     pub(crate) physical: fn() -> PhysicalType,
-    /// Null where a row has no value, and everywhere in files without the column.
+    /// Null in rows without a value, and everywhere in files without the column.
     pub(crate) optional: bool,
 }
 
 /// A column of a table with rows `R`; made by [`columns!`].
 pub(crate) struct Column<R> {
     pub(crate) shape: Shape,
-    /// Of the quantity in it; 0 for a field.
+    /// Number of its quantity; 0 for a field.
     pub(crate) number: usize,
     pub(crate) write: Write<R>,
     pub(crate) read: fn(usize, ColumnReader, usize) -> Result<ColumnValues<R>, Damage>,
@@ -50,9 +50,9 @@ pub(crate) type ColumnValues<R> = Box<dyn Values<R>>;
 
 /// The values of a column, for a field of rows `R`.
 pub(crate) trait Values<R> {
-    /// Sets the field of each row, of as many as the column has.
+    /// Sets the field of each row; there are as many rows as the column has values.
     fn fill(&self, rows: &mut [R]) -> Result<(), Damage>;
-    /// Sets the field of one row to the value with that number; the column has a value for each row.
+    /// Sets the field of one row to the value with that number; the column has one for each row.
     fn set(&self, row: &mut R, number: usize) -> Result<(), Damage>;
     /// Whether the value with that number is the same as the one before it.
     fn is_repeated(&self, number: usize) -> bool;
@@ -145,7 +145,7 @@ pub(crate) fn read<R: 'static, V: Value>(
     if is_text && values.iter().any(|value| value.as_bytes().len() > TEXT_MAX) {
         return Err(Damage::Column(name, "has a text that is longer than any"));
     }
-    // A required column has no levels: every value is there.
+    // A required column has no levels: every value is present.
     let found = if V::OPTIONAL && !levels.is_empty() { levels.len() } else { values.len() };
     match found == rows {
         true => Ok(Box::new(ReadValues { name, values, levels, field })),
@@ -213,7 +213,7 @@ impl<T: Valued + Clone> Values<Interval> for ReadQuantity<T> {
     }
 }
 
-/// The values that are there, and for each row whether it has one.
+/// The values that are present, and for each row whether it has one.
 pub(crate) fn read_values<T: DataType>(
     mut column: ColumnReaderImpl<T>,
     rows: usize,
@@ -258,7 +258,7 @@ impl<R, V: Value> Values<R> for ReadValues<R, V> {
         let words = |text: &[u8]| {
             if is_list { WORD * (1 + text.iter().filter(|it| **it == b' ').count()) } else { 0 }
         };
-        // In a file a text that many rows have is there once.
+        // A file stores a text that many rows share only once.
         let of_value = |value: &Stored<V>| value.as_bytes().len() + words(value.as_bytes());
         self.values.iter().map(of_value).sum()
     }
@@ -274,7 +274,7 @@ pub(crate) trait Value: Sized + 'static {
     /// The value as it is stored; `None` for null. `before` is the value before it, whose copy can be shared.
     fn store(&self, before: Option<&Stored<Self>>) -> Option<Stored<Self>>;
     /// # Errors
-    /// What is wrong with the stored value: a file may have been written by other means.
+    /// What is wrong with the stored value: other programs may have written the file.
     fn load(&mut self, stored: Option<&Stored<Self>>) -> Result<(), &'static str>;
 }
 
@@ -295,7 +295,7 @@ macro_rules! values {
     )+};
 }
 
-// First whether it is optional. Optional integers are 64 bits wide, whatever the field is.
+// The flag says whether it is optional. Optional integers are 64 bits wide, whatever the field is.
 values! {
     false u32 as Int32Type:
         |it, _| Some(i32::try_from(*it).unwrap_or(i32::MAX)),
@@ -316,7 +316,7 @@ values! {
     false Vec<String> as ByteArrayType:
         |it, before| Some(bytes(&it.join(" "), before)),
         |it, stored| set(it, text(required(stored)?).map(|text| text.split_whitespace().map(str::to_owned).collect()));
-    // A kind of a newer version is unknown here.
+    // This version may not know the kind of a newer one.
     false CauseKind as ByteArrayType:
         |it, before| Some(bytes(it.name(), before)),
         |it, stored| set(it, text(required(stored)?).map(|name| Self::from_name(name).unwrap_or(Self::Unattributed)));
@@ -337,10 +337,10 @@ values! {
         |it, stored| set(it, stored.map(|bytes| text(bytes).map(str::to_owned)).transpose());
 }
 
-/// Results keep texts of the worst spikes of all segments.
+/// The longest text: results keep texts of the worst spikes of all segments.
 const TEXT_MAX: usize = 64 << 10;
 
-/// What a word of a list of names takes without its letters.
+/// The memory of a word in a list of names, without its letters.
 const WORD: usize = 56;
 
 const NEGATIVE: &str = "has a negative value";
@@ -354,8 +354,8 @@ fn required<T>(stored: Option<&T>) -> Result<&T, &'static str> {
     stored.ok_or(TOO_FEW_VALUES)
 }
 
-/// Moments and counts that do not fit 63 bits cannot occur (292 years of nanoseconds); should one come all the
-/// same it is kept as the largest number rather than as a negative one.
+/// Moments and counts that do not fit 63 bits cannot occur (292 years of nanoseconds). If one does, it is kept as the
+/// largest number rather than as a negative one.
 fn int64(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
@@ -368,7 +368,7 @@ fn small(stored: i64) -> Result<u32, &'static str> {
     u32::try_from(unsigned(stored)?).map_err(|_| "has a value that is too large")
 }
 
-/// Neighbours mostly say the same: they share one copy.
+/// Neighbours mostly have the same text and share one copy.
 fn bytes(text: &str, before: Option<&ByteArray>) -> ByteArray {
     match before {
         Some(bytes) if bytes.data() == text.as_bytes() => bytes.clone(),
@@ -385,7 +385,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_that_no_writer_has_are_damage() {
+    fn numbers_that_no_writer_writes_are_damage() {
         let load = |stored: Option<i64>| {
             let mut cpu = Some(CpuId(0));
             cpu.load(stored.as_ref()).map(|()| cpu.map(|cpu| cpu.0))

@@ -1,4 +1,4 @@
-//! `counters`: a row for each CPU with what the kernel counted there.
+//! `counters`: a row for each CPU with the kernel's counts there.
 
 use super::column::{Column, columns};
 use super::{RowKey, Rows, Span, Spanned, Table};

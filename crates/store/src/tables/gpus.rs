@@ -1,4 +1,4 @@
-//! `gpus`: a row for each figure of a graphics device each time that it was read.
+//! `gpus`: a row for each figure of a graphics device at each reading.
 
 use super::column::{Column, columns};
 use super::{RowKey, Rows, Table};

@@ -27,8 +27,8 @@ impl Table for Bucket {
     ];
 }
 
-/// The buckets of intervals, CPU by CPU and in the order of the edges: counts of neighbouring buckets resemble each
-/// other, so that their differences are small.
+/// The buckets of intervals, CPU by CPU and in the order of the edges: neighbouring buckets have similar counts, so
+/// that the differences are small.
 pub(super) fn buckets(intervals: &[Keyed<Interval, RowKey>]) -> Vec<Keyed<Bucket, RowKey>> {
     let mut sorted: Vec<&Keyed<Interval, RowKey>> = intervals.iter().collect();
     sorted.sort_by(|(a_key, a), (b_key, b)| (a_key, a.cpu, a.start_ns).cmp(&(b_key, b.cpu, b.start_ns)));
@@ -43,22 +43,22 @@ pub(super) fn buckets(intervals: &[Keyed<Interval, RowKey>]) -> Vec<Keyed<Bucket
 /// What distinguishes intervals: key, CPU and begin.
 type Place = (Arc<RowKey>, CpuId, u64);
 
-/// What belongs together and was found apart.
+/// Intervals and histograms that belong together but were found apart.
 #[derive(Default)]
 pub(crate) struct Apart {
-    /// Intervals with samples that have no histogram: they would be in no quantile.
+    /// Intervals with samples but without a histogram: no quantile would include them.
     pub(crate) intervals: Vec<Keyed<Interval, RowKey>>,
-    /// Whose histograms have no interval.
+    /// The keys of histograms without an interval.
     pub(crate) histograms: Vec<Arc<RowKey>>,
 }
 
-/// Gives each interval its histogram; those without one are taken out.
+/// Gives each interval its histogram; removes those without one.
 pub(super) fn join(
     intervals: &mut Vec<Keyed<Interval, RowKey>>,
     buckets: Vec<Keyed<Bucket, RowKey>>,
 ) -> Apart {
     let mut histograms: HashMap<Place, Vec<(u64, u64)>> = HashMap::new();
-    // They come interval by interval: the place is looked up once for each, not for each bucket.
+    // They come interval by interval: the place is looked up once for each interval, not for each bucket.
     let is_same = |a: &Keyed<Bucket, RowKey>, b: &Keyed<Bucket, RowKey>| {
         Arc::ptr_eq(&a.0, &b.0) && (a.1.cpu, a.1.start_ns) == (b.1.cpu, b.1.start_ns)
     };

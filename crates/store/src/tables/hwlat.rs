@@ -1,4 +1,4 @@
-//! `hwlat`: a row for each sample of the hwlat tracer, as it recorded it.
+//! `hwlat`: a row for each sample of the hwlat tracer, as the tracer recorded it.
 
 use super::column::{Column, columns};
 use super::{RowKey, Rows, Table};

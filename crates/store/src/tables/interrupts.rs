@@ -1,4 +1,4 @@
-//! `interrupts`: a row for each line and CPU that handled interrupts or softirqs of it.
+//! `interrupts`: a row for each interrupt line or softirq and each CPU that handled it.
 
 use super::column::{Column, columns};
 use super::{RowKey, Rows, Span, Spanned, Table};

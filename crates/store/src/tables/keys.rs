@@ -1,4 +1,4 @@
-//! What rows belong to.
+//! The keys of rows.
 
 use super::column::{Column, columns};
 use super::{Key, Keyed};
@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use whylate_core::SeriesName;
 
-/// What a row of a probe belongs to.
+/// The key of a probe's row.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RowKey {
     pub cell: String,
@@ -14,14 +14,14 @@ pub struct RowKey {
     pub repeat: u32,
     /// Number of the attempt at that repeat, from 1.
     pub attempt: u32,
-    /// The probe, joined to its series if it has several (`timer`, `roundtrip/futex`); or [`NOISE_FLOOR`].
+    /// The probe, joined with its series if it has several (`timer`, `roundtrip/futex`); or [`NOISE_FLOOR`].
     pub probe: String,
 }
 
 /// Name under which the rows of the noise-floor check are stored.
 pub const NOISE_FLOOR: &str = "noise-floor";
 
-/// What a row of a load belongs to.
+/// The key of a load's row.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RateKey {
     pub cell: String,
@@ -31,7 +31,7 @@ pub struct RateKey {
     pub attempt: u32,
     /// Name of the load in the plan.
     pub load: String,
-    /// Unit of the rate: `bytes_per_s`, or what the plan calls it.
+    /// Unit of the rate: `bytes_per_s`, or the plan's own name.
     pub unit: String,
 }
 
@@ -41,7 +41,7 @@ pub struct Span {
     pub end_ns: u64,
 }
 
-/// A record of what was counted over a span of time.
+/// A record counted over a span of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spanned<R> {
     pub span: Span,
@@ -76,7 +76,7 @@ impl Key for RateKey {
 }
 
 impl RowKey {
-    /// Whether the row is of the noise-floor check, and so of no probe of the plan.
+    /// Whether the row belongs to the noise-floor check, and so to no probe of the plan.
     pub(crate) fn is_noise_floor(&self) -> bool {
         self.probe == NOISE_FLOOR
     }
@@ -99,7 +99,7 @@ impl RowKey {
         records.into_iter().map(with_key)
     }
 
-    /// Records of what was counted over `span` while the probe ran.
+    /// Records counted over `span` while the probe ran.
     pub(super) fn over<R>(
         self: &Arc<Self>,
         span: Span,

@@ -45,23 +45,23 @@ use whylate_core::record::{
 pub(crate) trait Table: Clone + Default + 'static {
     /// Name of the table's folder.
     const NAME: &'static str;
-    /// What its rows belong to; the columns of that come first.
+    /// The key of its rows; its columns come first.
     type Key: Key;
     const COLUMNS: &'static [Column<Self>];
-    /// Columns that follow from a table elsewhere; they come last.
+    /// Columns that depend on a table elsewhere; they come last.
     fn more_columns() -> &'static [Column<Self>] {
         &[]
     }
 }
 
-/// What a row belongs to.
+/// The key of a row.
 pub(crate) trait Key: Clone + Default + PartialEq + 'static {
     const COLUMNS: &'static [Column<Self>];
     /// Cell, repeat and attempt.
     fn attempt(&self) -> (&str, u32, u32);
 }
 
-/// The column that every table begins with: it distinguishes runs when several directories are read together.
+/// The first column of every table: it distinguishes runs when several directories are read together.
 pub(crate) const RUN: &[Column<String>] = columns![run: String => Dictionary "run" *run];
 
 /// The columns of a table, in order.
@@ -73,11 +73,11 @@ pub(crate) fn shapes<R: Table>() -> impl Iterator<Item = &'static Shape> {
         .chain(R::COLUMNS.iter().chain(R::more_columns()).map(|column| &column.shape))
 }
 
-/// Something with what it belongs to.
+/// An item with its key.
 pub(crate) type Keyed<R, K> = (Arc<K>, R);
 type KeyOf<R> = <<R as Record>::Row as Table>::Key;
 
-/// What the program knows of a table: its rows, or something that is stored as several rows.
+/// What the program stores in a table: its rows, or a record that takes several rows.
 pub(crate) trait Record: Sized {
     type Row: Table;
     fn to_rows(records: &[Keyed<Self, KeyOf<Self>>]) -> Cow<'_, [Keyed<Self::Row, KeyOf<Self>>]>;
@@ -94,7 +94,7 @@ impl<R: Table> Record for R {
     }
 }
 
-/// Tables that every run has in a lake, be they empty: questions over few runs find their columns.
+/// Tables that every run has in a lake, even if empty: questions over few runs need their columns.
 const ALWAYS_IN_A_LAKE: [&str; 4] = ["histograms", "intervals", "spikes", "causes"];
 
 /// A table as one file.
@@ -104,7 +104,7 @@ fn whole<R: Table>(run: &str, rows: &[Keyed<R, R::Key>]) -> Result<LakeTable, Pa
 
 macro_rules! tables {
     ($($(#[$doc:meta])+ $field:ident: $key:ty, $record:ty;)+) => {
-        /// Records of all tables: what a flush writes and a segment holds.
+        /// Records of all tables: the content of a flush and of a segment.
         #[derive(Clone, Debug, Default, PartialEq)]
         pub struct Rows {
             $($(#[$doc])+ pub $field: Vec<(Arc<$key>, $record)>,)+
@@ -121,14 +121,14 @@ macro_rules! tables {
                 $(self.$field.append(&mut more.$field);)+
             }
 
-            /// Cell, repeat and attempt of each run of rows that belong together.
+            /// Cell, repeat and attempt of each sequence of rows with the same key.
             pub(crate) fn attempts(&self) -> Vec<(&str, u32, u32)> {
                 let mut attempts = Vec::new();
                 $(attempts.extend(self.$field.chunk_by(|a, b| Arc::ptr_eq(&a.0, &b.0)).map(|rows| rows[0].0.attempt()));)+
                 attempts
             }
 
-            /// Takes out the rows of attempts that do not satisfy `keep`, and says of which.
+            /// Removes the rows of attempts that do not satisfy `keep`, and returns their attempts.
             pub(crate) fn retain_attempts(&mut self, keep: impl Fn((&str, u32, u32)) -> bool) -> Vec<RowKey> {
                 let mut removed = Vec::new();
                 $(removed.extend(self.$field.extract_if(.., |(key, _)| !keep(key.attempt())).map(|(key, _)| {
@@ -145,7 +145,7 @@ macro_rules! tables {
                 Ok(())
             }
 
-            /// One file for each table that has rows, or that questions over many runs rest on.
+            /// One file for each table that has rows, or that questions over many runs need.
             pub(crate) fn encode_sorted(mut self, run: &str) -> Result<Vec<LakeTable>, ParquetError> {
                 $(self.$field.sort_by(|(a, _), (b, _)| a.cmp(b));)+
                 let mut tables = vec![whole(run, &histograms::buckets(&self.intervals))?];
@@ -177,8 +177,8 @@ macro_rules! tables {
     };
 }
 
-// `intervals` come last: they say that everything else of the interval is there. Their histograms are a table before
-// all others.
+// `intervals` come last: they show that everything else of the interval is present. Their histograms are a table
+// before all others.
 tables! {
     /// Spikes.
     spikes: RowKey, SpikeRecord;
@@ -188,7 +188,7 @@ tables! {
     ipis: RowKey, Spanned<IpiRecord>;
     /// What took the time of loops that never sleep.
     sources: RowKey, Spanned<SourceRecord>;
-    /// What the hypervisor and the firmware took of samples.
+    /// The time that the hypervisor and the firmware took from samples.
     own: RowKey, Spanned<OwnRecord>;
     /// What the loads achieved.
     rates: RateKey, RateRecord;
@@ -206,19 +206,19 @@ tables! {
     intervals: RowKey, Interval;
 }
 
-/// Where a repeat leaves what it brings: the run's directory, or the memory of a measurement that is only printed.
+/// The destination of a repeat's records: the run's directory, or the memory of a measurement that is only printed.
 pub trait Sink {
     /// The rows that are kept for the next flush.
     fn rows(&mut self) -> &mut Rows;
 
-    /// Makes what was added since the last flush safe: one segment for each table that has rows.
+    /// Stores what was added since the last flush: one segment for each table that has rows.
     ///
     /// # Errors
     /// [`StoreError::DiskFull`], [`StoreError::Io`] or [`StoreError::Encode`], naming the segment. The rows are kept, so
     /// that the flush can be tried again; all earlier segments stay readable.
     fn flush(&mut self) -> Result<(), StoreError>;
 
-    /// As [`Sink::flush`] where the rows take much memory; otherwise they stay.
+    /// Calls [`Sink::flush`] if the rows take much memory.
     fn flush_if_large(&mut self) -> Result<(), StoreError> {
         if self.rows().bytes() < FLUSH_BYTES { Ok(()) } else { self.flush() }
     }
@@ -226,7 +226,7 @@ pub trait Sink {
     /// The run's directory, if there is one.
     fn directory(&self) -> Option<&RunDirectory>;
 
-    /// The file that keeps what the command of a load prints in one attempt.
+    /// The file for the output of a load's command in one attempt.
     fn load_output_path(&self, key: &RateKey) -> PathBuf;
 }
 
@@ -236,7 +236,7 @@ mod tests {
     use parquet::basic::Type;
     use std::path::Path;
 
-    /// The first two cells of each row of the table in Markdown that follows `heading`; a name in backticks each.
+    /// The first two cells of each row of the Markdown table after `heading`; each name has backticks.
     fn documented(text: &str, heading: &str) -> Vec<(String, String)> {
         let after = text.split_once(heading).unwrap_or_else(|| panic!("FORMAT.md has no {heading:?}")).1;
         let rows =
@@ -269,7 +269,7 @@ mod tests {
             let of_probes = documented(&text, "All but `rates` go on with:");
             match table {
                 RateRecord::NAME => {}
-                // A device is not on a CPU.
+                // A device does not belong to a CPU.
                 GpuRecord::NAME => expected.extend(of_probes.into_iter().filter(|(name, _)| name != "cpu")),
                 _ => expected.extend(of_probes),
             }

@@ -21,7 +21,7 @@ impl Table for Spanned<OwnRecord> {
 }
 
 impl Rows {
-    /// Keeps what the hypervisor and the firmware took of samples over `span`, for the next flush.
+    /// Keeps the time that the hypervisor and the firmware took from samples over `span`, for the next flush.
     pub fn add_own(&mut self, key: &Arc<RowKey>, span: Span, own: impl IntoIterator<Item = OwnRecord>) {
         self.own.extend(key.over(span, own));
     }

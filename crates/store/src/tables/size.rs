@@ -1,15 +1,15 @@
-//! About how much memory rows take, so that they are stored before they are too many.
+//! About how much memory rows take, so that they are stored in time.
 
 use super::Rows;
 use std::mem::size_of_val;
 use whylate_core::record::SpikeCauses;
 use whylate_core::result::Cause;
 
-/// Rows that take more are stored at once. Storing them takes about twice as much again for a moment.
+/// Rows that take more are stored at once. Storing takes about twice this memory in addition for a moment.
 pub const FLUSH_BYTES: usize = 8 << 20;
 
 impl Rows {
-    /// About how many bytes of memory they take.
+    /// About how much memory they take, in bytes.
     pub fn bytes(&self) -> usize {
         let buckets: usize = self.intervals.iter().map(|(_, interval)| interval.histogram.len()).sum();
         let texts = 64

@@ -22,7 +22,7 @@ impl Table for Spanned<SourceRecord> {
 }
 
 impl Rows {
-    /// Keeps who took time from a probe over `span`, for the next flush.
+    /// Keeps the sources of time lost by a probe over `span`, for the next flush.
     pub fn add_sources(
         &mut self,
         key: &Arc<RowKey>,
@@ -32,7 +32,7 @@ impl Rows {
         self.sources.extend(key.over(span, sources));
     }
 
-    /// As [`Self::add_sources`], of several series of the probe.
+    /// As [`Self::add_sources`], for several series of the probe.
     pub fn add_sources_of_series(
         &mut self,
         key: &Arc<RowKey>,

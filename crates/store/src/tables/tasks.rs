@@ -1,4 +1,4 @@
-//! `tasks`: a row for each watched thread and interval: who it is, and what it did besides its samples.
+//! `tasks`: a row for each watched thread and interval: its identity, and what it did in addition to its samples.
 
 use super::column::{Column, columns};
 use super::{RowKey, Rows, Span, Spanned, Table};

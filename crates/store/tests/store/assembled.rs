@@ -47,7 +47,7 @@ fn fill_complete(directory: &mut RunDirectory) {
     }
 }
 
-/// As much of every probe as a pass needs.
+/// As many samples of every probe as a pass needs.
 fn fill_enough(directory: &mut RunDirectory) {
     fill_cells(directory, &["idle", "l3"], &[25; 100]);
 }
@@ -125,9 +125,10 @@ fn a_complete_run_adds_up() {
     assert!(!result.comparisons.is_empty());
 }
 
-/// The largest sample is the host's: the machine's own latency is below the limit, and the limit is exceeded all the same.
+/// The largest sample is the host's: the machine's own latency is below the limit, and the limit is exceeded all the
+/// same.
 #[test]
-fn own_latency_stands_beside_the_raw_one_and_judges_nothing() {
+fn own_latency_is_shown_with_the_raw_one_and_judges_nothing() {
     let looked_at = |repeats: &'static [u32]| {
         let mut info = complete_info();
         info.plan.limit = Some(Nanos(1_000));
@@ -189,7 +190,7 @@ fn only_the_newest_attempt_counts() {
 }
 
 #[test]
-fn the_noise_floor_stands_beside_the_cell() {
+fn the_noise_floor_belongs_to_the_cell() {
     let result = result_of(&complete_info(), |directory| {
         let noise = key("idle", 1, 1, NOISE_FLOOR);
         let gaps = |cpu, gaps, values: &[u64]| Interval {
@@ -251,9 +252,9 @@ fn cells_that_did_not_run_say_why() {
     assert_eq!(result_of(&info, fill).cells[1].skipped.as_deref(), Some("needs a GPU"));
 }
 
-/// A repeat that failed is not waited for, one that did not begin is.
+/// A verdict does not wait for a repeat that failed, but for one that has not begun.
 #[test]
-fn there_is_a_verdict_once_no_repeat_is_left() {
+fn the_verdict_comes_once_no_repeat_is_left() {
     let is_so_far = |last: ExecutionState| {
         let mut info = complete_info();
         info.state = RunState::Interrupted;
@@ -368,7 +369,7 @@ fn spikes_of_two_cpus_at_one_moment_are_one_event() {
 }
 
 #[test]
-fn each_watched_thread_keeps_its_worst_activations_beside_one_that_is_late_more() {
+fn each_watched_thread_keeps_its_worst_activations_although_another_is_later() {
     let mut info = complete_info();
     let task = serde_json::json!({ "kind": "task", "name": "a", "worst": 40 });
     info.plan.probe.push(serde_json::from_value(task).unwrap());
@@ -420,7 +421,7 @@ fn throttling_is_labelled_from_the_stored_counters() {
         result.cells[0].spikes.iter().map(|spike| spike.cause.kind).collect()
     };
     assert_eq!(kinds(&result_of(&info, fill)), [CauseKind::Throttled; 5]);
-    // The probe could not get its real-time priority: then it was not throttled.
+    // The probe could not get its real-time priority, so it was not throttled.
     let warning = whylate_core::Warning::new(WarningCode::NoRealtimePriority, "runs as SCHED_OTHER");
     info.warnings.push(warning);
     assert_eq!(kinds(&result_of(&info, fill)), [CauseKind::Unattributed; 5]);

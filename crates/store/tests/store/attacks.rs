@@ -1,5 +1,5 @@
-//! What another user puts into a run directory, or in its place while it is read or written: nothing outside of it is read or
-//! written, nothing waits, and no run passes that a report would not pass.
+//! Files that another user puts into a run directory, or in its place while it is read or written. Nothing outside of
+//! it is read or written, no reader waits, and no run passes that a report would fail.
 //!
 //! `WHYLATE_ATTACKS` sets how often the place of a run is swapped.
 
@@ -18,16 +18,16 @@ use std::time::Duration;
 use whylate_core::result::Verdict;
 use whylate_store::{Folder, Owners, Reader, RunDirectory, Sink as _, assemble, kept_traces, list};
 
-const NOBODY: u32 = 65_534;
+const OTHER_USER: u32 = 65_534;
 const SECRET: &str = "root's own secret";
-/// Whatever is in the way: no read of a small run takes as long.
+/// No read of a small run takes this long, whatever is in the way.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// The paths of a run's files, below it; of each table one.
+/// The paths of a run's files, relative to it; one of each table.
 fn files_of(run: &Path) -> Vec<PathBuf> {
     let tree = Folder::open(run).unwrap().tree().unwrap();
     let is_other =
@@ -38,7 +38,7 @@ fn files_of(run: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Everything that reads a run: all bytes that come out of it, and the verdict of its list.
+/// Everything that reads a run: all bytes read, and the verdict of its list.
 fn read_all(folder: &Path, run: &Path, owners: Owners) -> (Vec<u8>, Option<Verdict>) {
     let (sender, receiver) = channel();
     let (folder, run) = (folder.to_owned(), run.to_owned());
@@ -69,7 +69,7 @@ fn has_secret(bytes: &[u8]) -> bool {
 }
 
 #[test]
-fn what_stands_in_the_place_of_a_file_is_not_read_and_nothing_waits_for_it() {
+fn what_replaces_a_file_is_not_read_and_no_reader_waits_for_it() {
     let top = tempfile::tempdir().unwrap();
     let (folder, secret) = (top.path().join("runs"), top.path().join("secret"));
     let run = folder.join("run");
@@ -89,9 +89,9 @@ fn what_stands_in_the_place_of_a_file_is_not_read_and_nothing_waits_for_it() {
         ("device", &zero),
         ("socket", &|at| UnixListener::bind(at).is_ok()),
         ("folder", &|at| fs::create_dir(at).is_ok()),
-        // Root alone can make it here; others could where the kernel does not protect hard links.
+        // Only root can make it here; others could where the kernel does not protect hard links.
         ("hard link", &|at| {
-            let others = is_root() && chown(&secret, Some(NOBODY), None).is_ok();
+            let others = is_root() && chown(&secret, Some(OTHER_USER), None).is_ok();
             others && fs::hard_link(&secret, at).is_ok()
         }),
     ];
@@ -152,16 +152,16 @@ fn files_of_other_users_are_not_read_where_only_own_ones_are() {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run");
     failing_run(&run);
-    chown(run.join("run.json"), Some(NOBODY), None).unwrap();
+    chown(run.join("run.json"), Some(OTHER_USER), None).unwrap();
     let opened = Folder::open(&run).unwrap().only(Owners::OwnAndRoot).unwrap();
     assert!(opened.open_file("run.json").is_err() && opened.open_file("manifest.jsonl").is_ok());
     assert!(Folder::open(&run).unwrap().open_file("run.json").is_ok(), "where it was asked for");
-    chown(&run, Some(NOBODY), None).unwrap();
+    chown(&run, Some(OTHER_USER), None).unwrap();
     assert!(Folder::open(&run).unwrap().only(Owners::OwnAndRoot).is_err());
     assert_eq!(whylate_store::foreign_runs(&Folder::open(folder.path()).unwrap()), 1);
 }
 
-/// The other user, as a process: this program again, which swaps as fast as it can.
+/// The other user as a process: this program again, which swaps as fast as it can.
 struct Attacker(Child);
 
 impl Attacker {
@@ -170,7 +170,7 @@ impl Attacker {
         fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         let mut command = Command::new(program);
-        command.args(["attacks::swaps", "--exact"]).uid(NOBODY).gid(NOBODY);
+        command.args(["attacks::swaps", "--exact"]).uid(OTHER_USER).gid(OTHER_USER);
         command.env("WHYLATE_PLACE", place).env("WHYLATE_VICTIM", victim).current_dir("/");
         Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }
@@ -183,14 +183,14 @@ impl Drop for Attacker {
     }
 }
 
-/// The other user of the tests below, which start it with these variables; without them there is nothing to do.
+/// The other user of the tests below, which start it with these variables; without them it does nothing.
 #[test]
 fn swaps() {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let Some((place, victim)) = variable("WHYLATE_PLACE").zip(variable("WHYLATE_VICTIM")) else { return };
     let run = place.join("run");
     for number in 0_u64.. {
-        // Until root makes it: sometimes a link is there before.
+        // Until root makes it: sometimes a link exists before.
         if number % 3 == 0 {
             _ = symlink(&victim, &run);
         }
@@ -214,7 +214,7 @@ fn a_run_of_root_in_a_folder_that_its_user_swaps_writes_nothing_elsewhere() {
     for folder in [&place, &victim] {
         fs::create_dir(folder).unwrap();
     }
-    chown(&place, Some(NOBODY), Some(NOBODY)).unwrap();
+    chown(&place, Some(OTHER_USER), Some(OTHER_USER)).unwrap();
     let attacker = Attacker::begin(&place, &victim);
     let run = place.join("run");
     let mut made = 0;

@@ -1,4 +1,4 @@
-//! A run that may take only so much of the disk: older intervals become longer, nothing of what was counted is lost.
+//! A run with limited disk space: older intervals become longer, and no count is lost.
 
 use crate::made::{SECOND, info, interval, key};
 use std::path::Path;
@@ -11,7 +11,8 @@ use whylate_testing::says;
 
 const FLUSHES: u64 = 250;
 
-/// A flush each second: an interval, what the thread did, a thief, and two spikes, of which that of second 3 is the largest.
+/// A flush each second: an interval, the thread's record, a thief, and two spikes; the one of second 3 is the
+/// largest.
 fn write(path: &Path, keeping: Keeping) -> RunDirectory {
     let mut directory = RunDirectory::create(path, &info()).unwrap();
     directory.limit(keeping);
@@ -96,9 +97,9 @@ fn older_intervals_become_longer_and_every_sample_stays() {
     let all = write(&whole, Keeping::default());
     assert_eq!(all.thinned(), None);
     let limited = write(&small, Keeping { bytes: Some(1), whole_ns: None });
-    let told = limited.thinned().expect("more than a byte");
-    assert!(told.contains("times as long") && says("spikes-them-are-left", &told), "{told}");
-    assert!(told.contains("still takes more"), "{told}");
+    let cost = limited.thinned().expect("more than a byte");
+    assert!(cost.contains("times as long") && says("spikes-them-are-left", &cost), "{cost}");
+    assert!(cost.contains("still takes more"), "{cost}");
     let ((counts, others, spikes), (fewer, same, kept)) = (sums(&whole), sums(&small));
     assert_eq!(
         (counts[1..].to_vec(), others),
@@ -138,13 +139,13 @@ fn segments_too_large_to_be_joined_become_coarser_too() {
 }
 
 #[test]
-fn what_is_older_than_it_is_kept_becomes_coarser_although_there_is_room() {
+fn rows_older_than_the_limit_become_coarser_although_there_is_room() {
     let folder = tempfile::tempdir().unwrap();
     let [whole, aged] = ["whole", "aged"].map(|name| folder.path().join(name));
     write(&whole, Keeping::default());
     let kept = write(&aged, Keeping { bytes: None, whole_ns: Some(60 * SECOND) });
-    let told = kept.thinned().expect("the run is longer than that");
-    assert!(!told.contains("takes more"), "{told}");
+    let cost = kept.thinned().expect("the run is longer than that");
+    assert!(!cost.contains("takes more"), "{cost}");
     let ((counts, others, _), (fewer, same, spikes)) = (sums(&whole), sums(&aged));
     assert_eq!((counts[1..].to_vec(), others), (fewer[1..].to_vec(), same));
     assert!(fewer[0] < FLUSHES, "{fewer:?}");

@@ -1,4 +1,4 @@
-//! A run that was killed, or whose disk lost something, at any place.
+//! A run that was killed, or lost data on its disk, at any place.
 
 use crate::made::{TABLES, info, read, rows, three_segments};
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use whylate_testing::says;
 /// Rows of the second segment when `table` of it cannot be read.
 fn without(mut rows: Rows, table: &str) -> Rows {
     match table {
-        // An interval without its histogram would be in no quantile; one without samples has none.
+        // An interval without its histogram would be in no quantile; one without samples has no histogram.
         "histograms" => rows.intervals.retain(|(_, interval)| interval.samples == 0),
         "intervals" => rows.intervals.clear(),
         "spikes" => rows.spikes.clear(),
@@ -106,7 +106,7 @@ fn a_missing_file_costs_only_itself() {
 }
 
 #[test]
-fn what_was_being_written_is_ignored() {
+fn incomplete_writes_are_ignored() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run");
     let written = three_segments(&path);
@@ -122,7 +122,7 @@ fn files_of_other_makers_are_refused_with_a_reason() {
     let path = folder.path().join("run");
     three_segments(&path);
     fs::write(path.join("rates/000002.parquet"), "PAR1 but nothing more of a table in it PAR1").unwrap();
-    // A whole segment, but of another table.
+    // A whole segment, but from another table.
     fs::copy(path.join("spikes/000001.parquet"), path.join("counters/000002.parquet")).unwrap();
     let (_, warnings) = read(&path);
     assert_eq!(warnings.len(), 2, "{warnings:?}");

@@ -12,7 +12,7 @@ use whylate_store::{Reader, RunDirectory, RunInfo, Sink as _, Span, StoreError};
 use whylate_testing::{Need, says, skip};
 
 #[test]
-fn what_is_written_is_read_again() {
+fn a_run_is_read_as_it_was_written() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a/b/run");
     let written = three_segments(&path);
@@ -25,14 +25,14 @@ fn what_is_written_is_read_again() {
     }
 }
 
-/// Whatever changes in the code: a run that is on somebody's disk stays readable.
+/// Later versions keep reading the runs that users have on disk.
 #[test]
 fn runs_of_earlier_versions_are_read() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/runs/format-1");
     let mut expected = rows("idle", 1, 1);
     expected.spikes[0].1.latency_ns = 120_000;
     expected.causes.iter_mut().for_each(|(_, spike)| spike.latency_ns = 120_000);
-    // Columns and tables that came later.
+    // Columns and tables that were added later.
     expected.counters.iter_mut().for_each(|(_, row)| row.record.wakeups_seen = None);
     expected.sources.clear();
     expected.own.clear();
@@ -104,7 +104,7 @@ fn a_continued_run_never_overwrites_a_segment() {
     let path = folder.path().join("run");
     let mut expected = three_segments(&path);
     fs::write(path.join("histograms/000009.parquet.tmp"), "half").unwrap();
-    // A flush that was killed after its first table: its number is not used again.
+    // A flush that was killed after its first table: its number is not reused.
     fs::copy(path.join("spikes/000003.parquet"), path.join("spikes/000004.parquet")).unwrap();
     let (mut directory, read_info) = RunDirectory::reopen(&path).unwrap();
     assert_eq!(read_info.run, "test-run");
@@ -250,7 +250,7 @@ fn output_of_loads_has_a_file_of_its_own_inside_the_run() {
 }
 
 #[test]
-fn what_is_added_to_a_line_that_was_cut_off_begins_a_new_one() {
+fn text_added_after_a_truncated_line_begins_a_new_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run");
     let directory = RunDirectory::create(&path, &info()).unwrap();

@@ -1,4 +1,4 @@
-//! The verdict of a list is the one of the report.
+//! A list shows the verdict of the report.
 
 use crate::sealed::{complete, failing_run};
 use std::fs;
@@ -144,13 +144,13 @@ fn a_verdict_of_the_cache_counts_only_while_no_file_of_the_run_has_changed() {
     with_result(&run);
     let listed = || list(folder.path(), VerdictCache::open(&cache).ok())[0].verdict;
     let until = Instant::now() + Duration::from_secs(60);
-    // What has just been written is not noted.
+    // A recent write is not cached.
     while !known.exists() {
         assert_eq!(listed(), Some(Verdict::Fail));
         assert!(Instant::now() < until, "nothing is noted");
         std::thread::sleep(Duration::from_millis(100));
     }
-    // It is used: a wrong one is believed.
+    // The cache is used: a wrong entry is believed.
     let wrong = fs::read_to_string(&known).unwrap().replace("fail", "pass");
     fs::write(&known, &wrong).unwrap();
     assert_eq!(listed(), Some(Verdict::Pass));
@@ -158,14 +158,14 @@ fn a_verdict_of_the_cache_counts_only_while_no_file_of_the_run_has_changed() {
     let (whole, written) = (fs::read(&segment).unwrap(), fs::metadata(&segment).unwrap().modified().unwrap());
     let mut flipped = whole.clone();
     flipped[30] ^= 1;
-    // The same length and the same time of writing.
+    // The same length and the same write time.
     fs::write(&segment, &flipped).unwrap();
     fs::File::options().write(true).open(&segment).unwrap().set_modified(written).unwrap();
     assert_eq!(listed(), reported(&run), "byte flipped");
     assert_ne!(listed(), Some(Verdict::Pass));
     fs::write(&segment, &whole).unwrap();
     assert_eq!(listed(), Some(Verdict::Fail), "written back");
-    // A cache that another user can write is none.
+    // A cache that another user can write is not used.
     fs::set_permissions(&cache, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     assert!(VerdictCache::open(&cache).is_err());
 }

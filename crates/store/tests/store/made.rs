@@ -266,7 +266,7 @@ pub(crate) const TABLES: [&str; 13] = [
     "hwlat",
 ];
 
-/// As [`rows`], and so many samples that a verdict can rest on them; three seconds.
+/// As [`rows`], with enough samples for a verdict; three seconds.
 pub(crate) fn enough(cell: &str, repeat: u32, second: u64) -> Rows {
     let mut rows = rows(cell, repeat, second);
     let series = [("timer", 0), ("timer", 1), ("stall", 0), ("stall", 1)];

@@ -1,4 +1,4 @@
-//! The run directory from outside: what is written is read again, whatever happened in between.
+//! The run directory from outside: written runs are read back, whatever happened in between.
 
 mod assembled;
 mod attacks;

@@ -1,4 +1,4 @@
-//! Segments that take more memory than several threads may take at once.
+//! Segments that need more memory than several threads may take at once.
 
 use crate::made::{SECOND, execution, info, interval, key, rows};
 use whylate_core::CpuId;

@@ -1,4 +1,4 @@
-//! Segments that became one: whenever the process is killed, each row is there once.
+//! Merged segments: each row is there once, whenever the process is killed.
 
 use crate::made::{TABLES, add, enough, execution, info, interval, key, read};
 use std::collections::BTreeMap;
@@ -69,7 +69,8 @@ fn each_row_is_there_once_whenever_the_process_is_killed() {
     assert_eq!((whole.cells[0].probes[0].cpus[0].samples > 0, texts(&whole)), (true, Vec::new()));
     let manifest = path.join("manifest.jsonl");
     let is_old = |name: &Path| before.contains_key(name) && name.ends_with("parquet");
-    // Killed while it removed the single segments; before the manifest listed the merged one; and before that was written.
+    // Killed while it removed the single segments; before the manifest listed the merged one; and before that one was
+    // written.
     for nth in 0..3 {
         let listed = nth == 0;
         for (name, bytes) in before.iter().chain(&after) {

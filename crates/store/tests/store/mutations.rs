@@ -1,5 +1,5 @@
-//! Run directories that were changed in every way that comes to mind: none gives a figure or a verdict that differs from
-//! the whole run's without saying so, and none makes the reader panic.
+//! Run directories with every kind of change: none gives a figure or verdict that differs from the whole run's
+//! without a warning, and none makes the reader panic.
 
 use crate::made::{SECOND, add, enough, execution, info, interval, key};
 use std::collections::BTreeMap;
@@ -40,13 +40,13 @@ fn complete(limit: Nanos) -> RunInfo {
     info
 }
 
-/// Rows of each flush: of the failed attempt, of three repeats, and of one that has two flushes more.
+/// Rows of each flush: of the failed attempt, of three repeats, and of one with two more flushes.
 fn flushes() -> Vec<Rows> {
     let order =
         [("idle", 1), ("idle", 1), ("idle", 2), ("l3", 1), ("l3", 2), ("l3", 2), ("l3", 2), ("l3", 2)];
     let mut flushes: Vec<Rows> =
         (1..).zip(order).map(|(nth, (cell, repeat))| enough(cell, repeat, 4 * nth)).collect();
-    // The second one is of the attempt that counts.
+    // The second one belongs to the attempt that counts.
     let second = &mut flushes[1];
     let newer = |key: &mut Arc<whylate_store::RowKey>| Arc::make_mut(key).attempt = 2;
     second.intervals.iter_mut().for_each(|(key, _)| newer(key));
@@ -81,7 +81,7 @@ fn write_run(path: &Path, limit: Nanos, flushes: &[Rows]) {
     directory.seal(&info).unwrap();
 }
 
-/// Every file of a run, by its path below it.
+/// Every file of a run, by its relative path.
 fn files(path: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()) {
@@ -112,7 +112,7 @@ impl Whole {
         whole
     }
 
-    /// Puts the run there, with the files in `changed` replaced or removed.
+    /// Writes the run there, with the files in `changed` replaced or removed.
     fn write(&self, place: &Path, changed: &BTreeMap<PathBuf, Option<Vec<u8>>>) {
         for (name, bytes) in &self.files {
             if !changed.contains_key(name) {
@@ -124,11 +124,11 @@ impl Whole {
         }
     }
 
-    /// Whether what is read there is right, or says what is not.
+    /// Checks that the read result is right, or says what is wrong.
     fn check(&self, place: &Path, what: &str) {
         let read = catch_unwind(AssertUnwindSafe(|| assembled(place)));
         let read = read.unwrap_or_else(|_| panic!("{what}: the reader panicked"));
-        // An error says so, too.
+        // An error says so too.
         let Ok(mut result) = read else { return };
         let is_said = !result.warnings.is_empty();
         let is_same = result.verdict == self.result.verdict && result.cells == self.result.cells;
@@ -153,7 +153,7 @@ fn assembled(path: &Path) -> Result<RunResult, StoreError> {
     assemble(&Reader::open(path)?)
 }
 
-/// Changes files as a disk or a hand does.
+/// Changes files as a faulty disk or a person would.
 fn change_files(whole: &Whole, random: &mut Random) -> (String, BTreeMap<PathBuf, Option<Vec<u8>>>) {
     let names: Vec<&PathBuf> = whole.files.keys().collect();
     let name = names[random.below(names.len())];
@@ -171,7 +171,7 @@ fn change_files(whole: &Whole, random: &mut Random) -> (String, BTreeMap<PathBuf
         3 => bytes.insert(at, random.below(256) as u8),
         4 => drop(bytes.remove(at)),
         5 => bytes.extend_from_within(at..),
-        // A line, or what stands for one, is taken out.
+        // A line, or a piece of that size, is removed.
         6 => {
             let end =
                 bytes[at..].iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |len| at + len + 1);
@@ -197,7 +197,7 @@ fn change_files(whole: &Whole, random: &mut Random) -> (String, BTreeMap<PathBuf
     (format!("change {kind} at byte {at} of {}", name.display()), changed)
 }
 
-/// Rows that cannot be, of one flush.
+/// Makes rows of one flush impossible.
 fn make_nonsense(rows: &mut Rows, random: &mut Random) -> usize {
     let kind = random.below(22);
     let nth = random.below(3);
@@ -236,7 +236,7 @@ fn make_nonsense(rows: &mut Rows, random: &mut Random) -> usize {
     kind
 }
 
-/// The files of a run with rows that cannot be in one of its flushes.
+/// The files of a run with impossible rows in one of its flushes.
 fn nonsense(place: &Path, whole: &Whole, random: &mut Random) -> (String, BTreeMap<PathBuf, Vec<u8>>) {
     let mut flushes = flushes();
     let nth = random.below(SEGMENTS);
@@ -248,7 +248,7 @@ fn nonsense(place: &Path, whole: &Whole, random: &mut Random) -> (String, BTreeM
 }
 
 fn mutate(count: usize) {
-    // In memory, where there is such a place: these tests bring much to the disk.
+    // In memory, if there is such a place: these tests write much.
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let place = folder.path().join("run");
     let wholes = [
@@ -262,7 +262,7 @@ fn mutate(count: usize) {
             0 | 1 => change_files(whole, &mut random),
             way => {
                 let (what, files) = nonsense(&place, whole, &mut random);
-                // With the manifest that lists it, or in place of the files that the manifest lists.
+                // With the manifest that lists it, or in place of files that the manifest lists.
                 let own_manifest = way == 2;
                 let is_taken = |name: &Path| own_manifest || name != Path::new("manifest.jsonl");
                 let changed = files.into_iter().filter(|(name, _)| is_taken(name));
@@ -276,7 +276,7 @@ fn mutate(count: usize) {
     }
 }
 
-/// `benches/run_directory_mutations.sh` asks for thousands.
+/// `benches/run_directory_mutations.sh` runs thousands.
 #[test]
 fn no_change_of_a_run_directory_is_taken_for_a_result() {
     let asked = std::env::var("WHYLATE_MUTATIONS").ok().map(|count| count.parse().unwrap());

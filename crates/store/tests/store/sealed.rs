@@ -43,7 +43,7 @@ fn assembled(path: &Path) -> RunResult {
     assemble(&Reader::open(path).unwrap()).unwrap()
 }
 
-/// Damages the failing run, and says what becomes of it.
+/// Damages the failing run and returns its result.
 fn after(damage: impl FnOnce(&Path)) -> RunResult {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run");
@@ -103,7 +103,7 @@ fn swapped_and_extra_segments_are_not_read() {
     assert!(says("segment-left-out", said(&extra, "damaged-segment")), "{:?}", extra.warnings);
 }
 
-/// What is done to a run directory.
+/// A change to a run directory.
 type Change<'a> = Box<dyn Fn(&Path) + 'a>;
 
 #[test]
@@ -173,7 +173,7 @@ fn a_run_that_was_sealed_can_be_continued_and_sealed_again() {
     directory.rows().add_intervals(&key("idle", 1, 2, "timer"), [interval(0, 200, &[9])]);
     directory.flush().unwrap();
     drop(directory);
-    // Killed here: not sealed, and no damage either.
+    // Killed here: not sealed, but no damage either.
     let mut killed = info.clone();
     killed.state = RunState::Running;
     let (mut directory, _) = RunDirectory::reopen(&path).unwrap();
@@ -219,7 +219,7 @@ fn an_old_run_without_one_whole_segment_does_not_pass() {
     assert!(says("segment-missing-from-every", said(&result, "damaged-segment")));
 }
 
-/// Sums, maxima and clocks that cannot be, in files that are whole.
+/// Impossible sums, maxima and clocks in files that are whole.
 #[test]
 fn figures_that_contradict_each_other_are_damage() {
     let cases: [(&str, Interval); 7] = [
