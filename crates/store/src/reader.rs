@@ -122,8 +122,7 @@ impl Reader {
         }
         self.damages.extend(problems.iter().map(damage));
         if let Some(what) = unlisted {
-            let text =
-                format!("not sealed: {what}; the run may be incomplete");
+            let text = format!("not sealed: {what}; the run may be incomplete");
             self.warnings.push(Warning::new(WarningCode::NotSealed, text));
         }
     }

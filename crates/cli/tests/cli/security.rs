@@ -16,7 +16,8 @@ const ATTACKS: &str =
     "crates/cli/tests/cli/attacks.rs another_user_can_neither_steer_nor_hold_off_what_root_does";
 const DAMAGE: &str = "crates/treat/tests/treat/damage.rs no_damage_is_taken_for_a_machine_as_before";
 const CLAIMS: &str = "crates/treat/src/claims.rs nothing_else_is";
-const STORE: &str = "crates/store/tests/store/attacks.rs what_replaces_a_file_is_not_read_and_no_reader_waits_for_it";
+const STORE: &str =
+    "crates/store/tests/store/attacks.rs what_replaces_a_file_is_not_read_and_no_reader_waits_for_it";
 const SERVE: &str = "crates/serve/tests/attacks.rs hostile_requests_are_answered_and_nothing_raw_comes_back";
 const SWAPS: &str = "crates/serve/tests/attacks.rs a_folder_that_another_user_changes_while_it_is_read_leaks_nothing_and_holds_nothing_up";
 const SLOW: &str = "crates/serve/tests/attacks.rs silent_and_slow_clients_lose_their_connection_within_seconds_and_others_are_answered";
