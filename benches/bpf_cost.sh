@@ -1,12 +1,12 @@
 #!/bin/sh
-# What the BPF programs cost: `perf bench sched pipe` alone, beside `whylate histograms`, with histograms and causes, beside
-# bpftrace's run-queue latency script, and beside `perf sched record`, in alternating rounds; then the mean time of each
-# program under a periodic real-time task, from the kernel's own statistics, without and with a probe whose spikes are
-# explained; and at 1,000 and 5,000 wake-ups a second the time of all programs for each wake-up of that task, in alternating
-# rounds with bpftrace's script. Needs root, perf, bpftrace and cyclictest.
+# What the BPF programs cost: `perf bench sched pipe` alone, with `whylate histograms`, with histograms and causes,
+# with bpftrace's run-queue latency script, and with `perf sched record`, in alternating rounds; then the mean time of
+# each program under a periodic real-time task, from the kernel's own statistics, without and with a probe whose spikes
+# are explained; and at 1,000 and 5,000 wake-ups a second the time of all programs for each wake-up of that task, in
+# alternating rounds with bpftrace's script. Needs root, perf, bpftrace and cyclictest.
 #
-# The goals: beside the histograms the pipe loses at most half of what it loses beside bpftrace, and a quarter of what it
-# loses beside perf; each program costs at most an empty one (63 ns) and 150 ns; of the script's time for a wake-up, all
+# The goals: with the histograms the pipe loses at most half of what it loses with bpftrace, and a quarter of what it
+# loses with perf; each program costs at most an empty one (63 ns) and 150 ns; of the script's time for a wake-up, all
 # histograms take at most 0.5 at 1,000 a second and 0.35 at 5,000, with causes 0.6 and 0.5.
 #
 #     benches/bpf_cost.sh [ROUNDS] [PIPE_LOOPS]; with `rates ROUNDS` the last part alone
@@ -32,7 +32,7 @@ pipe() {
 }
 
 # Runs the pipe while a tool runs; the tool ends by SIGTERM: a shell has its background jobs ignore SIGINT.
-beside() {
+pipe_with() {
     "$@" > "$scratch/tool" 2>&1 &
     tool=$!
     sleep 2
@@ -89,10 +89,10 @@ round=0
 while [ "$round" -lt "$rounds" ]; do
     round=$((round + 1))
     alone=$(pipe)
-    histograms=$(beside "$whylate" histograms --quiet --json -D 600)
-    all=$(beside "$hold" 600 all "0-$last" uncounted)
-    runqlat=$(beside bpftrace "$runqlat_script")
-    record=$(beside perf sched record -a -o "$scratch/perf.data")
+    histograms=$(pipe_with "$whylate" histograms --quiet --json -D 600)
+    all=$(pipe_with "$hold" 600 all "0-$last" uncounted)
+    runqlat=$(pipe_with bpftrace "$runqlat_script")
+    record=$(pipe_with perf sched record -a -o "$scratch/perf.data")
     echo "$round $alone $histograms $all $runqlat $record"
 done | tee "$scratch/rounds"
 

@@ -88,7 +88,7 @@ def undisturbed(planted):
 
 
 def throttling(_seconds, queue):
-    """The probe's loop never sleeps. When the kernel throttles is told by nobody: its gaps are told by their length."""
+    """The probe's loop never sleeps. The kernel does not report when it throttles: its gaps are recognised by their length."""
     queue.put(None)
 
 
@@ -115,12 +115,12 @@ def row(whylate, seconds, name):
     planter.start()
     time.sleep(1)
     command = [whylate, "measure", *probe, "--cpu", str(LAST), "--duration", f"{seconds}s"]
-    # Of the calls of functions hardly any is among the largest gaps; of late timers the smaller ones have no stack.
+    # Hardly any call of a function is among the largest gaps; the smaller ones of late timers have no stack.
     command += ["--spikes", "50000" if probe[0] == "stall" else "2000", "--causes", "--json"]
     result = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
     planted = queue.get(timeout=seconds + 30)
     planter.join()
-    # Of very many spikes the smaller ones are not explained, and have no share.
+    # If there are very many spikes, the smaller ones are not explained, and have no share.
     explained = [spike for spike in result["spikes"] if "share" in spike["cause"]]
     own = [spike for spike in explained if is_planted(spike, planted)]
     named = collections.Counter(spike["cause"]["kind"] for spike in own)

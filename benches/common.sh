@@ -1,4 +1,4 @@
-# Sourced by the shell scripts beside it.
+# Sourced by the shell scripts in this folder.
 
 # The path of a program of this repository; it is built where VALUE is empty. CARGO is what builds it, PROGRAM where the
 # release profile puts it.

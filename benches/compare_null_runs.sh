@@ -18,12 +18,12 @@ import json, sys
 said = json.load(sys.stdin)
 all = [it["outcome"] for it in said["contrasts"]]
 first = [it for it in said["contrasts"] if it["primary"]][0]
-told = sum(it in ("worse", "better") for it in all)
-print(said["outcome"], "%.3f" % first["ratio"], "p=%.3f" % first["p_value"], "all:", told, "of", len(all))'
+differ = sum(it in ("worse", "better") for it in all)
+print(said["outcome"], "%.3f" % first["ratio"], "p=%.3f" % first["p_value"], "all:", differ, "of", len(all))'
 }
 count() { # what
-    awk -v what="$1" '{ count[$1]++; told += $5; all += $7 }
-        END { for (it in count) printf "%s: %s %d of %d\n", what, it, count[it], NR; printf "%s: of all statistics %d of %d differ\n", what, told, all }'
+    awk -v what="$1" '{ count[$1]++; differ += $5; all += $7 }
+        END { for (it in count) printf "%s: %s %d of %d\n", what, it, count[it], NR; printf "%s: of all statistics %d of %d differ\n", what, differ, all }'
 }
 
 for k in $(seq 100); do compared "$(name $((2 * k - 1)))" "$(name $((2 * k)))"; done | tee "$folder.pairs" | count "two runs, one after the other"

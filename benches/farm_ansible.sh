@@ -122,9 +122,9 @@ way dead-load dead --limit board-3
 way other-kernel small --limit board-4 -e whylate_kernel=0.1
 way lake-not-writable small --limit board-5 -e whylate_lake=/dev/full/lake
 way killed-push small --limit board-5 -e "$(program push "[ \"\$1\" != push ] || kill -9 \$\$; exec '$whylate' \"\$@\"")"
-nsenter -t "$board_2" -u hostname somebody-else
+nsenter -t "$board_2" -u hostname other-host
 way other-machine small --limit board-2
-# Somebody takes the measuring threads' priority away, as long as there are any.
+# Takes the measuring threads' priority away, as long as there are any.
 (while :; do
     for process in $(pgrep -f 'internal-probe'); do
         [ "$(readlink "/proc/$process/ns/net")" != "$(readlink "/proc/$board_3/ns/net")" ] ||

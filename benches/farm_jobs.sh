@@ -50,7 +50,7 @@ way() { # NAME
     host=$(hostname) kernel="" plan=small WHYLATE=$whylate WHYLATE_RESULTS="$folder/results" WHYLATE_LAKE="$folder/lake-$1"
     case $1 in
         good) ;;
-        other-machine) host=somebody-else ;;
+        other-machine) host=other-host ;;
         other-kernel) kernel=0.1 ;;
         no-program) WHYLATE=/nonexistent/whylate ;;
         killed-program) WHYLATE="$folder/killed" ;;

@@ -1,4 +1,4 @@
-"""A server between a client and another one, which ends after so many bytes, wherever that is.
+"""A server between a client and another one, which ends after BYTES bytes, wherever that is.
 
     farm_s3_proxy.py PORT TO BYTES     0: never
 """

@@ -30,8 +30,8 @@ OTHERS = {
     "swappiness": {"kind": "sysctl", "key": "vm.swappiness", "value": "1"},
     "dirty-ratio": {"kind": "sysctl", "key": "vm.dirty_ratio", "value": "10"},
 }
-# What says why a treatment is proposed, beside the treatment itself.
-TOLD = ("reason", "answers", "service")
+# Why a treatment is proposed, in addition to the treatment itself.
+REASONS = ("reason", "answers", "service")
 
 
 def whylate(*words):
@@ -50,7 +50,7 @@ def is_possible(plan, arm):
 
 
 def section(arm):
-    lines = [f"{key} = {json.dumps(value)}" for key, value in arm.items() if key not in TOLD]
+    lines = [f"{key} = {json.dumps(value)}" for key, value in arm.items() if key not in REASONS]
     cell = f"[[cell]]\ntreatments = [{json.dumps(arm['name'])}]\n"
     return "[[treatment]]\n" + "\n".join(lines) + "\n" + cell
 

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Whether the histograms hold every wake-up: a periodic real-time task (cyclictest) runs under `whylate histograms` of that
-# task, and perf counts its sched_waking events beside. Prints both counts and what whylate says was lost.
+# Whether the histograms hold every wake-up: a periodic real-time task (cyclictest) runs under `whylate histograms` of
+# that task, and perf counts its sched_waking events at the same time. Prints both counts and what whylate says was
+# lost.
 # Needs root, cyclictest, perf and jq.
 #
 #     benches/histograms_truth.sh [SECONDS] [SOURCE]

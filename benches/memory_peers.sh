@@ -54,7 +54,7 @@ memrate() {
         END { for (kind in best) printf "%s %.3f\n", kind, best[kind] * 1048576 / 1e9 }'
 }
 
-# stream KIB: GB/s. Its three arrays are four times the cache size that it is told, each.
+# stream KIB: GB/s. Its three arrays are each four times the cache size in the option.
 stream() {
     taskset -c "$cpu" stress-ng --stream 1 --stream-l3-size "$(($1 * 1024 / 12))" -t 6 2>&1 |
         awk '/memory rate:/ { for (i = 1; i < NF; i++) if ($(i + 1) == "MB") sum += $i; printf "%.3f\n", sum * 1048576 / 1e9 }'

@@ -71,7 +71,7 @@ with_me() {
 }
 
 child=
-# Runs a program for so many seconds at most. What it prints goes to the file NAME, and to the log where NAME has no ending.
+# Runs a program for at most MOST seconds. What it prints goes to the file NAME, and to the log if NAME has no ending.
 step() {
     local name=$1 most=$2 left status file whole
     shift 2
@@ -79,7 +79,7 @@ step() {
     [ "$left" -gt 5 ] || { log "-- $name: skipped, no time is left for it"; return 1; }
     [ "$most" -lt "$left" ] || most=$left
     case $name in *.*) file=$dir/$name ;; *) file=$dir/$name.txt ;; esac
-    # A signal for whylate itself: it ends its own processes. Of a shell all are ended.
+    # Whylate itself gets one signal: it ends its own processes. The processes of a shell are all ended.
     case $1 in bash) whole=(timeout) ;; *) whole=(timeout --foreground) ;; esac
     log "-- $name: $(echo "$*" | sed "s#$bin/##g; s#$work/##g" | tr -s '\n ' ' ' | cut -c1-300)"
     with_me "${whole[@]}" --signal=TERM --kill-after=20 "$most" "$@" >"$file" 2>"$file.err" </dev/null 9>&- &
@@ -165,7 +165,7 @@ trap finish EXIT
 
 whylate=$(program whylate) || die "there is no whylate in $bin or PATH: build it with benches/real_card_build.sh"
 gpu=$(program whylate-gpu) && export WHYLATE_GPU=$gpu
-# A journal is believed only where nobody else can write.
+# A journal is only trusted where no other user can write.
 if ! "$whylate" treat status >/dev/null 2>&1 9>&-; then
     for folder in /run /tmp; do
         WHYLATE_STATE_DIR=$folder/whylate-real-card-$(id -u)
@@ -247,7 +247,7 @@ piece_1() {
     step kernel-log 5 bash -c 'dmesg | tail -60'
 }
 
-# Memory of the card in use beside each work, and the interrupts that came meanwhile: asked for apart from what is measured.
+# Memory of the card in use during each work, and the interrupts that came meanwhile: separate from what is measured.
 memory_in_use() {
     local api=$1 work
     command -v nvidia-smi >/dev/null || { log "-- memory in use: nvidia-smi is not here"; return; }
@@ -312,7 +312,7 @@ piece_7() {
         [ -z "$oslat" ] || cost "oslat-$round" 60 "$oslat" -c "$many" -f95 -D"$s" -q
         [ -z "$short" ] || break
     done
-    # The same with the kernel's histograms of all wake-ups counted beside it.
+    # The same while the kernel's histograms of all wake-ups are counted.
     cost histograms 60 bash -c "'$whylate' histograms -D $((s + 4))s --json >'$dir/histograms.json' & sleep 2
         '$whylate' measure timer -a '$many' -p95 -i200us -D${s}s; wait"
     if [ -n "$cyclictest" ]; then

@@ -27,7 +27,7 @@ def milliseconds(work):
     return (time.perf_counter() - begin) * 1000
 
 
-def told(what, all):
+def show(what, all):
     print(f"{what}: least {min(all):.0f} ms, median {statistics.median(all):.0f} ms, most {max(all):.0f} ms ({len(all)} times)", flush=True)
 
 
@@ -35,7 +35,7 @@ def report(nth):
     subprocess.run([whylate, "report", large, "-o", folder / f"{nth}.html"], check=True, capture_output=True)
 
 
-told("report of the large run", [milliseconds(lambda: report(nth)) for nth in range(5)])
+show("report of the large run", [milliseconds(lambda: report(nth)) for nth in range(5)])
 print(f"  {(folder / '0.html').stat().st_size / 1e6:.2f} MB")
 runs = folder / "runs"
 for nth in range(1000):
@@ -44,19 +44,19 @@ server = subprocess.Popen([whylate, "serve", "--dir", runs, "--address", "127.0.
 try:
     address = server.stderr.readline().split("shown at ")[1].split()[0]
     get = lambda path="": urllib.request.urlopen(address + path, timeout=60).read()
-    told("list of 1,000 runs, the first time", [milliseconds(get)])
+    show("list of 1,000 runs, the first time", [milliseconds(get)])
     again = []
     for _ in range(20):
         # The list is read again when it is older than half a second.
         time.sleep(0.6)
         again.append(milliseconds(get))
-    told("list of 1,000 runs, read again", again)
-    told("search in it", [milliseconds(lambda: get("?q=kernel%3E%3D5")) for _ in range(20)])
+    show("list of 1,000 runs, read again", again)
+    show("search in it", [milliseconds(lambda: get("?q=kernel%3E%3D5")) for _ in range(20)])
     with ThreadPoolExecutor(100) as readers:
         everyone = milliseconds(lambda: list(readers.map(lambda _: get(), range(100))))
         print(f"100 readers of the list at once: all served in {everyone:.0f} ms")
         each = list(readers.map(lambda nth: milliseconds(lambda: get(f"runs/run-{nth % 10:04}")), range(100)))
-        told("100 readers of 10 reports at once, each", each)
+        show("100 readers of 10 reports at once, each", each)
     status = pathlib.Path(f"/proc/{server.pid}/status").read_text()
     print("memory of the server:", next(line for line in status.splitlines() if line.startswith("VmHWM")).split(":")[1].strip())
 finally:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Measures every headline figure of speed and size in one go, prints one table, and compares it with the reference in
-speed.json beside it: a figure that is more than 1.3 times worse is flagged, and the exit status is 1.
+speed.json in this folder: a figure that is more than 1.3 times worse is flagged, and the exit status is 1.
 
     benches/speed.py [-b WHYLATE] [-r ROUNDS] [--copies N] [--only WORD] [--store]
 

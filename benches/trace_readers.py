@@ -7,7 +7,7 @@ by the CPU time that each takes (user and system, of all its children), and prin
 BINARY is the example: cargo build --release -p whylate-trace --example read. Peers of text: `wc -l` (reads the lines and
 does nothing else) and an awk that splits each line into fields, as scripts do. Peers of perf.data: `perf script` and
 `perf sched timehist`. With --dat and --report, a trace.dat and the text of its `trace-cmd report`: the same events as
-text, beside the program that prints them.
+text, compared with the program that prints them.
 """
 
 import argparse

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""What a wake-up takes of its CPU beside whylate's programs and beside bpftrace's runqlat script, without the kernel's own statistics.
+"""What a wake-up takes of its CPU with whylate's programs and with bpftrace's runqlat script, without the kernel's own statistics.
 
     benches/wakeup_cost.py [--hold target/release/examples/hold] [--rounds 9] [--seconds 3] [--kib 0,8192]
 
 cyclictest (SCHED_FIFO 95) wakes 1,000 and 5,000 times a second on the last CPU, and a loop of an ordinary thread there
 (benches/gap_peer.c) notes each gap in which cyclictest ran: interrupt, switch, task, switch back, and what every tool adds to them. The
 kernel's statistics (`benches/bpf_cost.sh`) count the time in programs alone, with some 30 ns of their own for each
-run, and not how an event comes to a program: a bpftrace program at a tracepoint is given a copy of its fields. `--kib`: so much memory the
+run, and not how an event comes to a program: a bpftrace program at a tracepoint gets a copy of its fields. `--kib`: how much memory the
 loop walks through meanwhile; with more than the caches hold, each event finds its code and data in none.
 
-Arms in rounds whose order is drawn: nothing, histograms, histograms and causes (example `hold` of whylate-bpf), bpftrace. Of each arm's tenths of
-a second the one is taken below which a tenth (a quarter, half) of them lie: a virtual machine's CPU is slower for seconds while its
+Arms in rounds whose order is drawn: nothing, histograms, histograms and causes (example `hold` of whylate-bpf), bpftrace. Each arm is measured in tenths of
+a second; the figure is the one below which a tenth (a quarter, half) of them lie: a virtual machine's CPU is slower for seconds while its
 host is busy. Prints what each arm adds to "nothing", and its share of what bpftrace adds. Needs root, cc, cyclictest and bpftrace.
 """
 
@@ -45,11 +45,11 @@ def gap(program, cpu, period_us, seconds, kib):
     return [median for count, median in windows if 0.9 * wakeups <= count <= 1.1 * wakeups]
 
 
-def beside(command, measure, folder):
+def measured_with(command, measure, folder):
     if not command:
         return measure()
-    with open(folder / "tool", "w") as told:
-        tool = subprocess.Popen(command, stdout=told, stderr=told)
+    with open(folder / "tool", "w") as output:
+        tool = subprocess.Popen(command, stdout=output, stderr=output)
         time.sleep(3)
         if tool.poll() is not None:
             sys.exit(f"{command} ended: {(folder / 'tool').read_text()}")
@@ -78,7 +78,7 @@ def main():
         for number in range(options.rounds):
             for arm in random.sample(list(arms), len(arms)):
                 measure = lambda: [gap(program, cpu, period, options.seconds, kib) for period, kib in cases]
-                for case, value in zip(cases, beside(arms[arm], measure, folder)):
+                for case, value in zip(cases, measured_with(arms[arm], measure, folder)):
                     seen[case][arm] += value
             print("round", number + 1, flush=True)
     for period, kib in cases:

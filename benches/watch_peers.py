@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What `whylate watch` costs a thread that it watches, and one that it does not, beside perf and bpftrace, in alternating rounds.
+"""What `whylate watch` costs a thread that it watches, and one that it does not, compared with perf and bpftrace, in alternating rounds.
 
     benches/watch_peers.py [--binary target/release/whylate] [--before OTHER_BINARY] [--rounds 9] [--seconds 2]
 
 Two pinned SCHED_FIFO threads of one process (benches/roundtrip_peer.c) pass a byte to and fro by pipes on the last CPU: a
-round trip is two wake-ups and two switches, and the CPU never idles, so what it takes longer beside a tool is what the tool costs.
-Beside nothing, `watch` of the process, `watch` of another one, `perf sched record`, and bpftrace's tools runqlat and
+round trip is two wake-ups and two switches, and the CPU never idles, so what it takes longer with a tool is what the tool costs.
+The arms: nothing, `watch` of the process, `watch` of another one, `perf sched record`, and bpftrace's tools runqlat and
 offcputime in one script (by tracepoints; stacks as offcputime keeps them). `--before` adds another build of whylate.
 
 Prints each round (mean of a round trip in microseconds), then for each tool the median of what it adds to "none" of the same
@@ -66,11 +66,11 @@ def round_trip_us(program, seconds):
     return json.loads(out)["mean_ns"] / 1000
 
 
-def beside(command, program, seconds, folder):
+def trip_with(command, program, seconds, folder):
     if not command:
         return round_trip_us(program, seconds)
-    with open(folder / "tool", "w") as told:
-        tool = subprocess.Popen(command, stdout=told, stderr=told)
+    with open(folder / "tool", "w") as output:
+        tool = subprocess.Popen(command, stdout=output, stderr=output)
         time.sleep(4 if command[0] == "bpftrace" else 2.5)
         if tool.poll() is not None:
             sys.exit(f"{command} ended: {(folder / 'tool').read_text()}")
@@ -128,8 +128,8 @@ def in_rounds(options, folder, binaries):
             if arm in binaries:
                 run = str(folder / f"run-{arm}-{number}")
                 command = [binaries[arm], "watch", "-q", "-D", "600s", "--task", "cyclictest", "-o", run]
-                with open(folder / "tool", "w") as told:
-                    tool = subprocess.Popen(command, stdout=told, stderr=told)
+                with open(folder / "tool", "w") as output:
+                    tool = subprocess.Popen(command, stdout=output, stderr=output)
                     time.sleep(2.5)
                     found[arm] = quantiles_us(options.seconds, options.threads)
                     tool.send_signal(signal.SIGINT)
@@ -186,7 +186,7 @@ def main():
         for name, binary in [("watch", options.binary), ("before", options.before)]:
             if binary:
                 tools[f"{name}, of it"] = lambda binary=binary: watch(binary, "roundtrip_peer")
-                tools[f"{name}, of another"] = lambda binary=binary: watch(binary, "nobody")
+                tools[f"{name}, of another"] = lambda binary=binary: watch(binary, "absent")
         peers = [name for name, program in [("perf sched record", "perf"), ("bpftrace", "bpftrace")] if shutil.which(program)]
         tools["perf sched record"] = lambda: ["perf", "sched", "record", "-a", "-o", str(folder / "perf.data")]
         tools["bpftrace"] = lambda: ["bpftrace", str(script)]
@@ -196,15 +196,15 @@ def main():
         seen = {name: [] for name in tools}
         for number in range(options.rounds):
             for name in random.sample(list(tools), len(tools)):
-                seen[name].append(beside(tools[name](), program, options.seconds, folder))
+                seen[name].append(trip_with(tools[name](), program, options.seconds, folder))
             print(number + 1, {name: round(values[-1], 2) for name, values in seen.items()}, flush=True)
     none = seen["none"]
     print(f"none: median {statistics.median(none):.2f} us for a round trip")
     cost = {name: statistics.median((one - alone) / 2 for one, alone in zip(values, none)) for name, values in seen.items()}
     for name, adds in cost.items():
-        beside_peers = ", ".join(f"{adds / cost[peer]:.2f} of {peer}" for peer in peers)
+        of_peers = ", ".join(f"{adds / cost[peer]:.2f} of {peer}" for peer in peers)
         if name != "none":
-            print(f"{name}: {adds:.2f} us for an activation ({beside_peers})")
+            print(f"{name}: {adds:.2f} us for an activation ({of_peers})")
 
 
 main()

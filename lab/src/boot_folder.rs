@@ -1,7 +1,7 @@
 //! The folder of one boot: what guest and host share, sockets, logs, the second disk.
 //!
-//! It is removed when the guest ends. A program that was killed cannot do that; the next boot does it then. Folders in
-//! use are told from abandoned ones by a lock, which the kernel releases however its holder ends.
+//! It is removed when the guest ends. A program that was killed cannot do that; the next boot does it then. A lock
+//! marks folders in use as not abandoned; the kernel releases it however its holder ends.
 
 use crate::emulator::Emulator;
 use crate::error::LabError;
@@ -71,7 +71,7 @@ impl BootFolder {
             .prefix(PREFIX)
             .tempdir_in(parent)
             .map_err(LabError::file("create a folder in", parent))?;
-        // The lock gets its name when it is held: nobody takes a folder that has just been made for an abandoned one.
+        // The lock gets its name when it is held: a folder that has just been made never looks abandoned.
         let (draft, path) = (folder.path().join("lock.new"), folder.path().join(LOCK));
         let lock = File::create(&draft).map_err(LabError::file("create", &draft))?;
         lock.lock().map_err(LabError::file("lock", &draft))?;
@@ -93,7 +93,7 @@ impl BootFolder {
     }
 }
 
-/// Removes the folders whose lock nobody holds. Those of other users stay; they are not in the way.
+/// Removes the folders whose lock is free. Those of other users stay; they are not in the way.
 fn remove_abandoned(parent: &Path) {
     let entries = std::fs::read_dir(parent).into_iter().flatten().filter_map(Result::ok);
     let mine = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));

@@ -1,7 +1,7 @@
 //! How fast the guests' time-stamp counter ticks where it is the host's own.
 //!
-//! A kernel finds that out at boot, by comparing the counter with an emulated timer for some milliseconds. When the host
-//! is busy at that moment, the guest's clock runs at a wrong rate ever after; so the guest is told.
+//! A kernel finds that out at boot, by comparing the counter with an emulated timer for some milliseconds. If the host
+//! is busy at that moment, the guest's clock runs at a wrong rate ever after; so the guest gets the rate.
 
 use std::sync::OnceLock;
 use whylate_core::Nanos;

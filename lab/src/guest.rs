@@ -48,8 +48,8 @@ pub struct Guest {
     monitor: UnixStream,
     folder: BootFolder,
     jobs: u32,
-    /// Length of the console's log up to which complaints have been told.
-    console_told: usize,
+    /// Length of the console's log up to which complaints have been reported.
+    console_seen: usize,
     version: String,
     /// It was killed and runs nothing any more.
     ended: bool,
@@ -68,7 +68,7 @@ impl Guest {
             monitor,
             folder,
             jobs: 0,
-            console_told: 0,
+            console_seen: 0,
             version: String::new(),
             ended: false,
         };
@@ -91,7 +91,7 @@ impl Guest {
     pub fn cut_power_and_boot(&mut self, words: &str) -> Result<(), LabError> {
         self.end();
         (self.child, self.agent, self.monitor) = begin(&self.machine, &self.files, &self.folder, words)?;
-        (self.ended, self.console_told) = (false, 0);
+        (self.ended, self.console_seen) = (false, 0);
         self.come_up()
     }
 
@@ -145,7 +145,7 @@ impl Guest {
             Some((0, rest)) => Running { guest: self, name, done: Some(rest) }.wait(limit).map(Some),
             Some((_, version)) => {
                 self.version = version.trim().to_owned();
-                self.console_told = self.console().len();
+                self.console_seen = self.console().len();
                 self.check_log(&read_or_empty(&self.share().join("boot.log")))?;
                 Ok(None)
             }
@@ -228,12 +228,12 @@ impl Guest {
         match self.look_for(prefix, limit)? {
             Some(rest) => Ok(rest),
             None => {
-                let mut told = self.told(&format!("did not answer within {} s", limit.as_secs()));
-                if let LabError::Guest { console, .. } = &mut told {
+                let mut failure = self.what_happened(&format!("did not answer within {} s", limit.as_secs()));
+                if let LabError::Guest { console, .. } = &mut failure {
                     console.push_str(&format!("\nwhat it does:\n{}", self.what_it_does()));
                 }
                 self.end();
-                Err(told)
+                Err(failure)
             }
         }
     }
@@ -248,7 +248,7 @@ impl Guest {
         let machine = self.machine();
         let before = self.console().len();
         if hang::KEYS.iter().all(|key| self.monitor(key).is_ok()) {
-            hang::wait_until_told(|| self.console().len());
+            hang::wait_until_quiet(|| self.console().len());
         }
         let tasks = hang::tasks(self.console().get(before..).unwrap_or_default());
         format!("{machine}\n{tasks}")
@@ -305,7 +305,7 @@ impl Guest {
                 self.end();
                 Err(LabError::Stuck { cpu, address, machine })
             }
-            None if kernel_log::tells_of_a_lost_timer(&self.console_since_told()) => {
+            None if kernel_log::tells_of_a_lost_timer(&self.unseen_console()) => {
                 Err(self.failure("is idle for ever"))
             }
             None => Ok(()),
@@ -315,12 +315,12 @@ impl Guest {
     /// Ends the guest and says what happened. The kernel's own words come first where there are any.
     fn failure(&mut self, what: &str) -> LabError {
         self.end();
-        self.told(what)
+        self.what_happened(what)
     }
 
-    /// What happened, with the kernel's own words.
-    fn told(&self, what: &str) -> LabError {
-        match kernel_log::trouble(&self.console_since_told()) {
+    /// What happened, in the kernel's own words if there are any.
+    fn what_happened(&self, what: &str) -> LabError {
+        match kernel_log::trouble(&self.unseen_console()) {
             Some(lines) => self.complaint(format!("{lines}\n(the guest {what})")),
             None => LabError::Guest { what: what.to_owned(), console: self.console_end() },
         }
@@ -341,10 +341,10 @@ impl Guest {
         }
     }
 
-    /// The part of the console that no script was told of.
-    fn console_since_told(&self) -> String {
+    /// The part of the console that no script has seen.
+    fn unseen_console(&self) -> String {
         let console = self.console();
-        console.get(self.console_told..).unwrap_or(&console).to_owned()
+        console.get(self.console_seen..).unwrap_or(&console).to_owned()
     }
 
     fn console(&self) -> String {

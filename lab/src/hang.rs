@@ -17,7 +17,7 @@ const TASK: &str = "task:";
 /// What comes after the last one: the queues of the scheduler, and locks.
 const AFTER_TASKS: [&str; 3] = ["Sched Debug Version", "Showing all locks", "Showing busy workqueues"];
 
-/// The registers and the timers of so many CPUs, asked of the monitor.
+/// The registers and the timers of this number of CPUs, from the monitor.
 pub(crate) fn machine<E>(cpus: u32, mut ask: impl FnMut(&str) -> Result<String, E>) -> String {
     let mut lines = Vec::new();
     let mut keep = |answer: Result<String, E>, wanted: &[&str]| {
@@ -43,8 +43,8 @@ pub(crate) fn is_off(machine: &str, cpu: u32) -> bool {
     })
 }
 
-/// Waits until the console, of which `length` tells how long it is, does not grow any more.
-pub(crate) fn wait_until_told(length: impl Fn() -> usize) {
+/// Waits until the console, whose length is `length`, does not grow any more.
+pub(crate) fn wait_until_quiet(length: impl Fn() -> usize) {
     let deadline = Instant::now() + TELLING_LIMIT;
     let mut before = length();
     while Instant::now() < deadline {
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn registers_and_timers_are_told() {
+    fn registers_and_timers_are_listed() {
         let answer = |command: &str| -> Result<String, ()> {
             match command {
                 "info registers -a" => {
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_and_what_runs_are_told() {
+    fn programs_and_what_runs_are_listed() {
         let printed = "[   50.1] NMI backtrace for cpu 1\n\
                        [   50.2] task:init            state:S stack:0     pid:1     ppid:0      flags:0x00000002\n\
                        [   50.2]  do_wait+0x1\n\
@@ -123,12 +123,12 @@ mod tests {
                        [   50.5]  do_nanosleep+0x1\n\
                        [   50.6] Sched Debug Version: v0.11\n\
                        [   50.6] cpu#0, 2000.000 MHz\n";
-        let told = tasks(printed);
+        let listed = tasks(printed);
         for text in ["NMI backtrace for cpu 1", "plant_work", "task:sleep", "do_nanosleep"] {
-            assert!(told.contains(text), "{text} is missing: {told}");
+            assert!(listed.contains(text), "{text} is missing: {listed}");
         }
         for text in ["do_wait", "smpboot_thread_fn", "cpu#0"] {
-            assert!(!told.contains(text), "{text}: {told}");
+            assert!(!listed.contains(text), "{text}: {listed}");
         }
     }
 }

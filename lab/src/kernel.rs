@@ -133,7 +133,8 @@ impl<'a> Source<'a> {
 
 /// Makes a kernel's folder of its unpacked packages.
 fn keep(unpacked: &Path, version: &str, architecture: Architecture, folder: &Path) -> Result<(), LabError> {
-    // The kernel itself is a file of /boot, or from 7.x on beside its modules; modules are below /lib or /usr/lib.
+    // The kernel itself is a file of /boot, or from 7.x on in the folder of its modules; modules are below /lib or
+    // /usr/lib.
     let places = ["lib/modules", "usr/lib/modules"].map(|place| unpacked.join(place));
     let modules_root = places.iter().find(|place| place.join(version).join("kernel").is_dir());
     let modules_root = modules_root.ok_or_else(|| LabError::Form {
@@ -142,9 +143,9 @@ fn keep(unpacked: &Path, version: &str, architecture: Architecture, folder: &Pat
     })?;
     let modules = modules_root.join(version);
     let image = folder.join("bzImage");
-    let in_boot = unpacked.join(format!("boot/vmlinuz-{version}"));
-    let beside = modules.join("vmlinuz");
-    cache::rename(if in_boot.is_file() { &in_boot } else { &beside }, &image)?;
+    let of_boot = unpacked.join(format!("boot/vmlinuz-{version}"));
+    let of_modules = modules.join("vmlinuz");
+    cache::rename(if of_boot.is_file() { &of_boot } else { &of_modules }, &image)?;
     match architecture {
         Architecture::X86 => bzimage::extract(&image, &folder.join("vmlinux"))?,
         // Not packed.

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_timer_is_told_from_other_stalls() {
+    fn a_lost_timer_is_distinguished_from_other_stalls() {
         let stall = "[   22.4] rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:\n\
                      [   22.5] rcu: \t0-...!: (0 ticks this GP) idle=db08/0/0x0 softirq=0/0 fqs=0 (false positive?)\n";
         assert!(!tells_of_a_lost_timer(stall));

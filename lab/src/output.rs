@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_document_that_is_not_there_is_told_with_what_the_script_said() {
+    fn a_missing_document_is_reported_with_what_the_script_said() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("there.json"), "{\"cpu\": 1}").unwrap();
         let output = Output {

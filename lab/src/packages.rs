@@ -11,7 +11,8 @@ use std::time::Duration;
 
 /// The keys that Debian signs its package lists with.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-/// Releases that have the kernels of the lab, beside those of the host; a mirror that lacks one has fewer kernels.
+/// Releases that have the kernels of the lab, in addition to those of the host; a mirror that lacks one has fewer
+/// kernels.
 const RELEASES: [&str; 4] = [OLD, "bookworm", "trixie", ROLLING];
 /// The one that is no longer supported: what its security archive lists is not all to be had any more.
 const OLD: &str = "bullseye";
@@ -21,7 +22,7 @@ const ROLLING: &str = "sid";
 const ALL: &str = "all";
 /// Lists of packages are fetched anew when they are older.
 const LISTS_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
-/// Parts of packages that nobody runs or links here, below `usr`.
+/// Parts of packages that are not run or linked here, below `usr`.
 const LEFT_OUT: [&str; 4] = ["share/doc", "share/man", "share/locale", "share/info"];
 
 /// The lines of the host's package sources that lead to Debian itself, in the form of `sources.list`.

@@ -74,13 +74,13 @@ impl Guest {
     /// # Errors
     /// When the module refuses the command, or the kernel complains.
     pub fn plant(&mut self, command: &str) -> Result<Vec<Stall>, LabError> {
-        self.plant_beside("", command)
+        self.plant_with("", command)
     }
 
-    /// As [`Guest::plant`], beside what these shell commands start in the background; it ends with the plant.
-    pub fn plant_beside(&mut self, beside: &str, command: &str) -> Result<Vec<Stall>, LabError> {
+    /// As [`Guest::plant`], while these shell commands run in the background; they end with the plant.
+    pub fn plant_with(&mut self, background: &str, command: &str) -> Result<Vec<Stall>, LabError> {
         let log = self.ok(&format!(
-            "{LOAD_PLANT}{beside}\necho clear >/proc/plant\necho '{command}' >/proc/plant\n\
+            "{LOAD_PLANT}{background}\necho clear >/proc/plant\necho '{command}' >/proc/plant\n\
              cat /proc/plant"
         ))?;
         Stall::read(&log)

@@ -21,7 +21,7 @@ const SOURCES: [(&str, &str); 12] = [
     ("whylate_memtype.h", include_str!("../../kmod/whylate_memtype/whylate_memtype.h")),
 ];
 
-/// What the name of `whylate_memtype.ko` ends in beside that of `plant.ko`.
+/// The suffix of `whylate_memtype.ko` in a name that has `plant.ko` for the other module.
 pub(crate) const MEMTYPE: &str = "memtype.ko";
 
 /// The module built from these sources for a kernel of the cache, if it has been.

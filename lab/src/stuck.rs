@@ -2,9 +2,9 @@
 //!
 //! With a thread for each CPU, QEMU sometimes loses what one CPU writes into the code that another one is about to run: a
 //! tracepoint, a static key, the entry of a traced function. That CPU then comes back to the same instruction again and
-//! again, interrupts aside. It is told by registers that do not change. Most loops of the kernel change some; one that does not
-//! waits for another CPU to run a function, which has never got the interrupt then, or is itself at one instruction. A loop of
-//! a program is not at an address of the kernel.
+//! again, interrupts aside. Registers that do not change show it. Most loops of the kernel change some; one that does
+//! not waits for another CPU to run a function, which has never got the interrupt then, or is itself at one
+//! instruction. A loop of a program is not at an address of the kernel.
 
 use std::time::Duration;
 

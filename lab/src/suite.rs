@@ -18,10 +18,10 @@ use whylate_testing::Need;
 
 /// Guests that run at the same time.
 const GUESTS_MAX: usize = 2;
-/// So many guests more a test gets where QEMU failed, or where no guest came up.
+/// How many more guests a test gets if QEMU failed, or if no guest came up.
 const MORE_GUESTS_MAX: usize = 2;
 
-/// So many failed tests of the brief suite are run again; more of them are not chance.
+/// How many failed tests of the brief suite are run again; more of them are not chance.
 const AGAIN_MAX: usize = 3;
 
 /// What a test does with its guest.
@@ -203,7 +203,7 @@ fn binaries() -> BTreeMap<Architecture, PathBuf> {
     Architecture::ALL.into_iter().filter_map(named).collect()
 }
 
-/// Runs tests, two guests at a time unless told otherwise.
+/// Runs tests, two guests at a time by default.
 fn in_guests(tests: &[LabTest]) -> Result<Vec<Outcome>, LabError> {
     let cache = Cache::of_user()?;
     let lab = Lab::new(cache, binaries());
@@ -243,8 +243,8 @@ fn in_guests(tests: &[LabTest]) -> Result<Vec<Outcome>, LabError> {
     Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
 }
 
-/// The brief suite runs beside builds and other tests, and many of its tests ask for 19 right answers of 20: a few that failed are run
-/// once more, one after the other. What is broken fails again.
+/// The brief suite runs in parallel with builds and other tests, and many of its tests ask for 19 right answers of 20:
+/// a few that failed are run once more, one after the other. What is broken fails again.
 #[allow(clippy::print_stdout, reason = "the tests' runner talks on the terminal")]
 fn run_again(outcomes: &mut [(&LabTest, Outcome)], mut run: impl FnMut(&LabTest) -> Outcome) {
     let failed = outcomes.iter_mut().filter(|(_, outcome)| matches!(outcome, Outcome::Failed(_)));
@@ -253,7 +253,7 @@ fn run_again(outcomes: &mut [(&LabTest, Outcome)], mut run: impl FnMut(&LabTest)
         return;
     }
     for (test, outcome) in failed {
-        println!("again:   {} [{}], with no other guest beside it", test.name, test.machine.label());
+        println!("again:   {} [{}], without another guest", test.name, test.machine.label());
         *outcome = match run(test) {
             Outcome::Passed => Outcome::PassedAgain,
             other => other,
@@ -281,7 +281,7 @@ fn in_one_guest(lab: &Lab, machine: &Machine, tests: &[&LabTest]) -> Vec<Outcome
             };
             is_up.set(true);
             (test.body)(guest)?;
-            // What the kernel says after the last script is told by the next one.
+            // The next script reports what the kernel says after the last one.
             let is_last = index + 1 == tests.len() && !guest.has_ended();
             if is_last { guest.run("").map(|_| ()) } else { Ok(()) }
         };
@@ -365,8 +365,8 @@ mod tests {
             (tally(&outcomes), ran)
         };
         assert_eq!(after(0), ("5 passed, 0 failed, 0 skipped".to_owned(), vec![]));
-        let (told, ran) = after(2);
-        assert_eq!(told, "4 passed (1 only when run again), 1 failed, 0 skipped");
+        let (sentence, ran) = after(2);
+        assert_eq!(sentence, "4 passed (1 only when run again), 1 failed, 0 skipped");
         assert_eq!(ran, ["chance", "broken"]);
         assert_eq!(after(4), ("1 passed, 4 failed, 0 skipped".to_owned(), vec![]), "no chance");
     }

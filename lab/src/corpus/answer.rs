@@ -1,4 +1,4 @@
-//! The right answer beside a trace: what was planted and when, as the planter says.
+//! The right answer for a trace: what was planted and when, as the planter says.
 
 use super::recipe::{Function, Planter, Recipe, Recording};
 use crate::plant::Stall;

@@ -1,5 +1,5 @@
-//! Makes the corpus of traces with planted causes anew: boots the machines, plants, records, and writes each trace, cut to
-//! the moment that matters, with the right answer beside it.
+//! Makes the corpus of traces with planted causes anew: boots the machines, plants, records, and writes each trace,
+//! cut to the moment that matters, together with the right answer.
 //!
 //! The answer comes from the planters' own logs and from the table of what was planted, never from what explains traces.
 
@@ -92,7 +92,7 @@ fn on_machine(
     Ok(written)
 }
 
-/// The begin of the names of a recording's files.
+/// The start of the names of a recording's files.
 fn name_of(recipe: &Recipe, kernel: Kernel, recording: Recording) -> String {
     format!("{}_{}_{}", recipe.name, word(kernel), recording.name())
 }

@@ -10,7 +10,7 @@ pub(super) enum Planter {
     Program(&'static str),
     /// The whole machine is stopped from outside, which the shell command in the guest sees.
     Freeze(&'static str),
-    /// Something that delays nobody, or nothing at all: a shell command.
+    /// Something that delays no task, or nothing at all: a shell command.
     Nothing(&'static str),
 }
 
@@ -56,7 +56,7 @@ pub(super) enum Function {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Recipe {
     pub(super) name: &'static str,
-    /// What is done, in a sentence, for whoever reads the answer.
+    /// What is done, in a sentence, for the reader of the answer.
     pub(super) what: &'static str,
     pub(super) profile: Profile,
     pub(super) cpu: u32,
@@ -69,7 +69,7 @@ pub(super) struct Recipe {
     pub(super) stacks: bool,
     /// One for each recording.
     pub(super) lengths_us: [u64; 2],
-    /// Whose spikes are looked for, where explain shall be told.
+    /// Whose spikes are looked for, if explain gets a task.
     pub(super) task: Option<&'static str>,
     /// The kind of cause; `None` where nothing is planted.
     pub(super) kind: Option<&'static str>,
@@ -238,7 +238,7 @@ pub(super) const RECIPES: &[Recipe] = &[
     Recipe {
         name: "nothing-below",
         what: "nothing is planted that delays: a thread of lower priority computes",
-        // In user mode: the plain kernel lets nobody preempt a thread in the kernel.
+        // In user mode: in the plain kernel, a thread in the kernel is not preempted.
         planter: Planter::Nothing("chrt -f 30 sh -c 'i=0; while [ $i -lt 4000 ]; do i=$((i + 1)); done'"),
         ..COUNTED
     },

@@ -11,15 +11,16 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use whylate_core::plan::TraceProfile;
 
-/// The events beside those of the light profile of `whylate trace record`: of the systems that it records whole.
+/// The events in addition to those of the light profile of `whylate trace record`: of the systems that it records
+/// whole.
 const EVENTS: [&str; 4] = [
     "irq_vectors/local_timer_entry",
     "irq_vectors/local_timer_exit",
     "ipi/ipi_send_cpu",
     "csd/csd_function_entry",
 ];
-/// The functions that are traced: those of the planter, and those around it that a person would choose. Tracing all of them
-/// slows an emulated CPU so much that it does nothing else.
+/// The functions that are traced: those of the planter, and those around it that a person would choose. If all of them
+/// were traced, an emulated CPU would do nothing else.
 const FUNCTIONS: &str = ":mod:plant schedule __schedule hrtimer_interrupt __hrtimer_run_queues hrtimer_wakeup \
     try_to_wake_up do_idle __x64_sys_* do_nanosleep kthread rt_mutex_* __rt_mutex_* rt_spin_lock rt_spin_unlock \
     irq_thread irq_thread_fn irq_forced_thread_fn __do_softirq run_ksoftirqd tasklet_action* handle_softirqs \

@@ -50,7 +50,7 @@ impl Running<'_> {
             rest.trim().parse().map_err(|_| LabError::Form { what: "an exit status", text: rest })?;
         let job = self.job();
         let kernel_log = read_or_empty(&job.join("kernel.log"));
-        self.guest.console_told = self.guest.console().len();
+        self.guest.console_seen = self.guest.console().len();
         self.guest.check_log(&kernel_log)?;
         Ok(Output {
             status,

@@ -1,4 +1,4 @@
-//! Guests come up as they were asked for, and whatever happens in them is told.
+//! Guests come up as they were asked for, and whatever happens in them is reported.
 
 use std::time::{Duration, Instant};
 use whylate_lab::suite::{self, LabTest};
@@ -24,11 +24,11 @@ pub(crate) fn tests() -> Vec<LabTest> {
         test("boot_runs_a_script_and_returns_its_files", script_runs),
         test("boot_ends_what_a_script_left_running", leftovers_end),
         test("boot_has_the_facilities_that_tests_rely_on", facilities),
-        test("boot_answers_beside_a_realtime_loop", realtime_loop),
-        test("boot_takes_a_kernel_warning_as_a_failure", warning_is_told),
-        test("boot_tells_a_lost_timer_from_other_stalls", lost_timer_is_told),
+        test("boot_answers_during_a_realtime_loop", realtime_loop),
+        test("boot_takes_a_kernel_warning_as_a_failure", warning_is_reported),
+        test("boot_tells_a_lost_timer_from_other_stalls", lost_timer_is_reported),
         test("boot_kills_only_a_guest_that_hangs", hanging_guest),
-        test("boot_tells_a_panic", panic_is_told),
+        test("boot_tells_a_panic", panic_is_reported),
     ]);
     tests
 }
@@ -107,35 +107,35 @@ fn realtime_loop(guest: &mut Guest) -> Result<(), LabError> {
     // Interrupt threads have priority 50; those that carry /lab must not be on the loop's CPU.
     guest
         .ok("taskset -pc 0 $$ >/dev/null\ntaskset -c 1 chrt -f 95 sh -c 'while :; do :; done' & sleep 1\n\
-         echo beside >/lab/beside\ncat /lab/beside >/dev/null\nkill -0 $!\nkill -KILL $!")?;
-    assert_eq!(std::fs::read_to_string(guest.share().join("beside")).unwrap_or_default(), "beside\n");
+         echo alive >/lab/alive\ncat /lab/alive >/dev/null\nkill -0 $!\nkill -KILL $!")?;
+    assert_eq!(std::fs::read_to_string(guest.share().join("alive")).unwrap_or_default(), "alive\n");
     Ok(())
 }
 
-fn warning_is_told(guest: &mut Guest) -> Result<(), LabError> {
-    let told = guest.plant("warning 1us cpu=0");
+fn warning_is_reported(guest: &mut Guest) -> Result<(), LabError> {
+    let answer = guest.plant("warning 1us cpu=0");
     assert!(
-        matches!(&told, Err(LabError::Kernel { lines }) if lines.contains("plant: a warning was asked for")),
-        "{told:?}"
+        matches!(&answer, Err(LabError::Kernel { lines }) if lines.contains("plant: a warning was asked for")),
+        "{answer:?}"
     );
     // The next script is not blamed for it.
     guest.ok("true")?;
     Ok(())
 }
 
-fn lost_timer_is_told(guest: &mut Guest) -> Result<(), LabError> {
-    let told = guest.run(
+fn lost_timer_is_reported(guest: &mut Guest) -> Result<(), LabError> {
+    let answer = guest.run(
         "echo '<4>rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:' >/dev/kmsg
          echo \"<4>rcu: rcu_preempt kthread timer wakeup didn't happen for 5252 jiffies!\" >/dev/kmsg",
     );
-    assert!(matches!(&told, Err(LabError::TimerLost { lines }) if lines.contains("5252")), "{told:?}");
+    assert!(matches!(&answer, Err(LabError::TimerLost { lines }) if lines.contains("5252")), "{answer:?}");
     guest.ok("true")?;
     Ok(())
 }
 
 fn hanging_guest(guest: &mut Guest) -> Result<(), LabError> {
-    let told = guest.start("sleep 1000")?.wait(Duration::from_secs(2));
-    let Err(LabError::Guest { what, console }) = told else { panic!("{told:?}") };
+    let answer = guest.start("sleep 1000")?.wait(Duration::from_secs(2));
+    let Err(LabError::Guest { what, console }) = answer else { panic!("{answer:?}") };
     assert_eq!(what, "did not answer within 2 s");
     // Who it waits for, and where; and the timers of both CPUs.
     assert_eq!(console.matches("current_count = ").count(), 2, "{console}");
@@ -145,9 +145,9 @@ fn hanging_guest(guest: &mut Guest) -> Result<(), LabError> {
     Ok(())
 }
 
-fn panic_is_told(guest: &mut Guest) -> Result<(), LabError> {
-    let told = guest.run("echo c >/proc/sysrq-trigger; sleep 60");
-    assert!(matches!(&told, Err(LabError::Kernel { lines }) if lines.contains("sysrq")), "{told:?}");
+fn panic_is_reported(guest: &mut Guest) -> Result<(), LabError> {
+    let answer = guest.run("echo c >/proc/sysrq-trigger; sleep 60");
+    assert!(matches!(&answer, Err(LabError::Kernel { lines }) if lines.contains("sysrq")), "{answer:?}");
     assert!(guest.has_ended());
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The cases: the built-in plans find what is planted, and what loads draw over is written back.
 
-use crate::causes::{plant_beside, vgem_asks_nobody};
+use crate::causes::{plant_during, vgem_interrupts_no_cpu};
 use crate::tracing::needs;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use whylate_lab::suite::{self, LabTest};
 use whylate_lab::{Device, Guest, Kernel, LOAD_PLANT, LabError, Machine, Profile, Stall};
 
-/// So often is each cause planted beside a loop.
+/// How often each cause is planted while a loop runs.
 const PLANTED: u64 = 10;
 /// What the driver of virtio-gpu does in the thread of its interrupt.
 const DRIVER_FUNCTION: &str = "virtio_gpu_ctrl_ack";
@@ -22,7 +22,7 @@ pub(crate) fn tests() -> Vec<LabTest> {
         let screen = threads.clone().with(&[Device::VesaFramebuffer]);
         tests.extend([
             LabTest::new("cases_buffers_that_are_made_anew_flush_a_shielded_cpu", threads.clone(), buffers),
-            LabTest::new("cases_what_delays_beside_drawing_is_named", threads, drawing),
+            LabTest::new("cases_what_delays_during_drawing_is_named", threads, drawing),
             LabTest::new("cases_a_screen_has_its_contents_back", screen, screen_is_given_back),
         ]);
     }
@@ -93,13 +93,13 @@ fn run(guest: &mut Guest, plan: &str, before: &str, sets: &[&str]) -> Result<Val
     let sets: String = sets.iter().map(|set| format!(" --set '{set}'")).collect();
     let script = format!(
         "taskset -pc 0 $$ >/dev/null\n{before}\ntaskset -c 0-1 whylate run {plan} --short --set answer=[] --set repeats=1 --set noise_floor=0s{sets} \
-         -o /tmp/{plan} --json -q >$OUT/result.json; status=$?\n[ -z \"$beside\" ] || kill $beside\nrm -rf /tmp/{plan}\nexit $status"
+         -o /tmp/{plan} --json -q >$OUT/result.json; status=$?\n[ -z \"$background\" ] || kill $background\nrm -rf /tmp/{plan}\nexit $status"
     );
     let output = guest.start(&script)?.wait(Duration::from_secs(300))?;
     if output.status == 0 {
         return output.json("result.json");
     }
-    if vgem_asks_nobody(guest, &output.stderr) {
+    if vgem_interrupts_no_cpu(guest, &output.stderr) {
         return Err(LabError::not_there(output.stderr));
     }
     let result = output.json("result.json").unwrap_or_default();
@@ -138,7 +138,7 @@ fn buffers(guest: &mut Guest) -> Result<(), LabError> {
 /// A thread of the kernel that keeps interrupts off where the task runs, while the CPU draws there.
 fn drawing(guest: &mut Guest) -> Result<(), LabError> {
     let before = format!(
-        "modprobe vgem\n{LOAD_PLANT}sh -c 'while :; do echo \"irq-off 60ms cpu=1 count=1\" >/proc/plant; sleep 0.3; done' & beside=$!"
+        "modprobe vgem\n{LOAD_PLANT}sh -c 'while :; do echo \"irq-off 60ms cpu=1 count=1\" >/proc/plant; sleep 0.3; done' & background=$!"
     );
     let sets = ["cell=[{name=\"graphics\",loads=[\"graphics\"]}]", "duration=2s", "trace.above=30ms"];
     let result = run(guest, "graphics", &before, &sets)?;
@@ -175,7 +175,7 @@ fn accounted(guest: &mut Guest) -> Result<(), LabError> {
     let commands =
         ["remote-nmi", "ipi"].map(|cause| format!("{cause} 40ms cpu=1 from=0 count={PLANTED} every=200ms"));
     let measure = "taskset -c 0-1 whylate measure stall --cpu 1 --duration 12s --spikes 1000";
-    let (stalls, result) = plant_beside(guest, &commands, measure)?;
+    let (stalls, result) = plant_during(guest, &commands, measure)?;
     assert_eq!(stalls.len(), 2 * PLANTED as usize, "{stalls:?}");
     let looped = &result["cpus"][0];
     adds_up(looped);
@@ -220,7 +220,7 @@ fn sibling(guest: &mut Guest) -> Result<(), LabError> {
 /// Calls of the firmware while a task is measured are counted as such. Such a guest's processor is one of Intel, which counts
 /// them.
 fn firmware(guest: &mut Guest) -> Result<(), LabError> {
-    let before = "modprobe msr\nrm -f /tmp/smi\n/lab/smi 1000 0.1 >/tmp/smi & beside=$!";
+    let before = "modprobe msr\nrm -f /tmp/smi\n/lab/smi 1000 0.1 >/tmp/smi & background=$!";
     let sets = [
         "cell=[{name=\"as-is\"}]",
         "probe=[{kind=\"timer\"}]",
@@ -239,7 +239,7 @@ fn firmware(guest: &mut Guest) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Of two ways to write frames that differ in what is planted beside them, hwlat shows which one stalls another CPU.
+/// Frames are written in two ways, and with one of them a stall is planted: hwlat shows which one stalls another CPU.
 fn stalling_way(guest: &mut Guest) -> Result<(), LabError> {
     needs(guest, "hwlat")?;
     let tracer = "cd /sys/kernel/tracing; cat current_tracer hwlat_detector/width hwlat_detector/window tracing_thresh";
@@ -257,7 +257,7 @@ while True:
 "#;
     let before = format!(
         "modprobe vgem\n{LOAD_PLANT}echo clear >/proc/plant\ncat >/tmp/planter <<'END'\n{planter}END\n\
-         python3 /tmp/planter & beside=$!"
+         python3 /tmp/planter & background=$!"
     );
     let answer = "answer=[{question=\"fewer?\",between=[[\"as-is\"],[\"destination-flushed\"]],\
                   statistic=\"tracer/hwlat gaps_per_s\",matters=\"20%\",expect=\"lower\"}]";
@@ -283,7 +283,7 @@ while True:
 fn stall_in_interrupt_thread(guest: &mut Guest) -> Result<(), LabError> {
     let before = format!(
         "modprobe virtio_gpu 2>/dev/null || true\n{LOAD_PLANT}echo clear >/proc/plant\nsh -c 'while :; do \
-         echo \"irq-off-in {DRIVER_STALL_NS}ns cpu=1 in={DRIVER_FUNCTION}\" >/proc/plant 2>/dev/null; sleep 0.3; done' & beside=$!"
+         echo \"irq-off-in {DRIVER_STALL_NS}ns cpu=1 in={DRIVER_FUNCTION}\" >/proc/plant 2>/dev/null; sleep 0.3; done' & background=$!"
     );
     let load = |name: &str, cpus: &str| {
         format!(

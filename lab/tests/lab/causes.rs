@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use whylate_lab::suite::{self, LabTest};
 use whylate_lab::{Architecture, Guest, Kernel, LOAD_PLANT, LabError, Machine, Profile, Stall};
 
-/// How often each cause is planted beside a probe.
+/// How often each cause is planted while a probe measures.
 const STALLS: usize = 20;
 /// How many of them have to be named.
 const NAMED_MIN: usize = 19;
-/// So many in a guest that the host stops now and then, which is not the plant's doing.
+/// The same in a guest that the host stops now and then, for which the plant is not responsible.
 const STALLS_OF_PAIRS: usize = 5;
 const NAMED_MIN_OF_PAIRS: usize = 3;
 
@@ -100,7 +100,7 @@ fn one_cpu(guest: &mut Guest) -> Result<(), LabError> {
     let commands =
         plants.iter().map(|planted| format!("{} 3ms cpu=0 count={STALLS} every=103ms", planted.cause));
     let measure = "whylate measure timer --cpu 0 --interval 1ms --duration 20s --spikes 1000";
-    let (stalls, result) = plant_beside(guest, &commands.collect::<Vec<_>>(), measure)?;
+    let (stalls, result) = plant_during(guest, &commands.collect::<Vec<_>>(), measure)?;
     check(guest, &plants, &stalls, &result, NAMED_MIN);
     Ok(())
 }
@@ -109,7 +109,7 @@ fn interrupt_threads(guest: &mut Guest) -> Result<(), LabError> {
     let commands = [format!("irq-thread 3ms cpu=0 count={STALLS} every=103ms")];
     // Its thread takes 300 of each 400 us: the task gets the rest.
     let measure = "whylate measure timer --cpu 0 --interval 1ms --priority 40 --duration 8s --spikes 1000";
-    let (stalls, result) = plant_beside(guest, &commands, measure)?;
+    let (stalls, result) = plant_during(guest, &commands, measure)?;
     check(guest, &[&IRQ_THREAD], &stalls, &result, NAMED_MIN);
     Ok(())
 }
@@ -125,14 +125,14 @@ fn other_cpu_counted(guest: &mut Guest) -> Result<(), LabError> {
 fn pairs(guest: &mut Guest, stalls: &str, named_min: usize) -> Result<(), LabError> {
     let commands: Vec<String> = PAIRS.iter().map(|planted| format!("{} {stalls}", planted.cause)).collect();
     let measure = "taskset -c 0-1 whylate measure timer --cpu 1 --interval 1ms --duration 9s --spikes 1000";
-    let (stalls, result) = plant_beside(guest, &commands, measure)?;
+    let (stalls, result) = plant_during(guest, &commands, measure)?;
     let plants: Vec<&Planted> = PAIRS.iter().collect();
     check(guest, &plants, &stalls, &result, named_min);
     Ok(())
 }
 
 /// Plants one after another while a probe runs; returns what the planter logged and the probe's result.
-pub(crate) fn plant_beside(
+pub(crate) fn plant_during(
     guest: &mut Guest,
     commands: &[String],
     measure: &str,
@@ -249,8 +249,8 @@ fn asked_for(guest: &mut Guest) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Whether that is why a cell was skipped that makes buffers of vgem: on one kernel vgem asks no CPU for anything.
-pub(crate) fn vgem_asks_nobody(guest: &Guest, why: &str) -> bool {
+/// Whether a cell that makes buffers of vgem was skipped because vgem interrupts no other CPU, as on one kernel.
+pub(crate) fn vgem_interrupts_no_cpu(guest: &Guest, why: &str) -> bool {
     guest.kernel_version().starts_with("5.10.") && why.contains("no other CPU is interrupted")
 }
 
@@ -269,7 +269,7 @@ fn asked(guest: &mut Guest, probe: &str, load: &str, function: &str) -> Result<V
     let output = guest.start(&script)?.wait(PATIENCE)?;
     let run = output.json("result.json")?;
     let result = &run["cells"][0];
-    if let Some(why) = result["skipped"].as_str().filter(|why| vgem_asks_nobody(guest, why)) {
+    if let Some(why) = result["skipped"].as_str().filter(|why| vgem_interrupts_no_cpu(guest, why)) {
         return Err(LabError::not_there(why));
     }
     let is_flush = |ipi: &&Value| ipi["function"].as_str().is_some_and(|name| name.starts_with(function));
@@ -321,7 +321,7 @@ fn stopped_and_throttled(guest: &mut Guest) -> Result<(), LabError> {
     let is_long = |spike: &&Value| latency(spike) >= STOPPED_MIN_NS;
     assert!(spikes.iter().filter(is_long).any(|spike| is_kind(&spike, "host_stall")), "{spikes:?}");
     // A machine that is stopped while the loop is throttled, or while a thread or an interrupt has the CPU, prolongs that.
-    // Where a program could not run meanwhile, nobody can say that the kernel did nothing.
+    // If a program could not run meanwhile, it is not certain that the kernel did nothing.
     for spike in spikes.iter().filter(is_long).filter(|spike| !is_kind(spike, "host_stall")) {
         let is_prolonged =
             ["throttled", "thread", "irq", "softirq", "ipi"].iter().any(|kind| is_kind(&spike, kind));

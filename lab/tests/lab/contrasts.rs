@@ -1,4 +1,5 @@
-//! A cause that a load adds is named beside stalls by the host of ten times its length, and one that a treatment takes away is, too.
+//! A cause that a load adds is named despite stalls by the host of ten times its length, and one that a treatment
+//! takes away is, too.
 
 use crate::causes::PATIENCE;
 use serde_json::Value;
@@ -22,7 +23,7 @@ const THREAD: &str = "thief";
 pub(crate) fn tests() -> Vec<LabTest> {
     let test = |kernel| {
         let threads = Machine::new(Profile::Threads, kernel);
-        LabTest::new("contrasts_name_what_a_load_adds_beside_stalls_by_the_host", threads, planted)
+        LabTest::new("contrasts_name_what_a_load_adds_despite_stalls_by_the_host", threads, planted)
     };
     suite::kernels_unless_brief(&[Kernel::RealTime]).into_iter().map(test).collect()
 }

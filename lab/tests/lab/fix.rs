@@ -10,7 +10,7 @@ use whylate_lab::{Device, Guest, Kernel, LOAD_PLANT, LabError, Machine, Profile}
 const SEARCH: Duration = Duration::from_secs(2_400);
 /// One boot of a campaign: its repeat, and what comes before and after it.
 const BOOT: Duration = Duration::from_secs(240);
-/// A campaign that is not over after so many boots has not seen what is planted.
+/// A campaign that is not over after this number of boots has not seen what is planted.
 const BOOTS_MAX: u32 = 60;
 
 /// The seed of a search, and more words for `whylate fix` (`--ignore-causes`), unless the variables say it.
@@ -21,8 +21,8 @@ const ARMS_VARIABLE: &str = "WHYLATE_FIX_ARMS";
 const ARM_REPEATS: u32 = 15;
 const ARMS: Duration = Duration::from_secs(3_600);
 
-/// What disturbs the task is planted on its CPU. What a treatment does beside, to the median too, is not noise in counted time: only
-/// what is larger than the margin counts.
+/// What disturbs the task is planted on its CPU. What else a treatment does, to the median too, is not noise in
+/// counted time: only what is larger than the margin counts.
 fn plan(cpu: u32, probe: &str) -> String {
     format!(
         "name = \"planted\"\nduration = \"2s\"\nsettle = \"100ms\"\nwarmup = \"20ms\"\nnoise_floor = \"0s\"\nmargin = \"25%\"\n\
@@ -37,7 +37,7 @@ struct Trouble {
     name: &'static str,
     /// The CPU of the task.
     cpu: u32,
-    /// What the machine has beside the usual.
+    /// What the machine has in addition to the usual.
     devices: &'static [Device],
     /// The probe of the plan.
     probe: &'static str,
@@ -158,20 +158,22 @@ const THROTTLED: Trouble = Trouble {
     ..USUAL
 };
 
-/// The same where a server of the scheduler gives ordinary tasks their part, beside whatever real-time task there is: the task
-/// waits for it, too. The maximum of `stall` is without what that server takes, and so a timer looks.
+/// The same if a server of the scheduler gives ordinary tasks their part while a real-time task runs: the task waits
+/// for it, too. The maximum of `stall` does not include what that server takes, so a timer measures it.
 const SERVED: Trouble = Trouble {
     name: "fix_lets_a_task_run_that_waits_for_the_fair_server",
-    // Its turns leave the CPU to the kernel's threads of the same priority. With SCHED_FIFO, rcuc/1 would never run: no grace period
-    // would end, and whoever waits for one, as who loads programs into the kernel does, would wait for ever.
+    // Its turns leave the CPU to the kernel's threads of the same priority. With SCHED_FIFO, rcuc/1 would never run:
+    // no grace period would end, and a thread that waits for one, for example to load programs into the kernel, would
+    // wait for ever.
     plant: "taskset -c 1 chrt -r 1 sh -c 'while :; do :; done' & planter=$!\n\
             taskset -c 1 sh -c 'while :; do :; done' & planter=\"$planter $!\"\n",
     cures: &["fair-server"],
     ..USUAL
 };
 
-/// A service of ordinary programs that take most of a CPU from an ordinary task: by its weight ten times as much as that gets. Half of
-/// what it uses while nobody else wants the CPU is less than that. Where they run is not for this search to say.
+/// A service of ordinary programs that take most of a CPU from an ordinary task: by its weight ten times as much as
+/// that gets. Half of what it uses while no other task wants the CPU is less than that. Where they run is not for this
+/// search to say.
 const SERVICE: Trouble = Trouble {
     name: "fix_gives_a_service_a_quota",
     probe: "kind = \"stall\"\nthreshold = \"1ms\"\npolicy = \"other\"\n",

@@ -32,7 +32,7 @@ pub(crate) fn tests() -> Vec<LabTest> {
         let threads = Machine::new(Profile::Threads, kernel);
         tests.extend([
             LabTest::new("host_stalls_are_not_laid_to_the_guest", threads.clone(), alone),
-            LabTest::new("host_stalls_leave_what_the_guest_plants", threads, beside_plants),
+            LabTest::new("host_stalls_leave_what_the_guest_plants", threads, with_plants),
         ]);
     }
     tests
@@ -44,7 +44,7 @@ fn alone(guest: &mut Guest) -> Result<(), LabError> {
     Ok(())
 }
 
-fn beside_plants(guest: &mut Guest) -> Result<(), LabError> {
+fn with_plants(guest: &mut Guest) -> Result<(), LabError> {
     let plants = format!("echo 'irq-off 7ms cpu=1 count={PLANTS} every=307ms' >/proc/plant\n");
     let (stalls, planted, result) = stalled(guest, &plants)?;
     check(guest, &[&PLANTED], &planted, &result, PLANTS_RIGHT);

@@ -7,7 +7,7 @@ use whylate_lab::{Guest, Kernel, LOAD_PLANT, LabError, Machine, Profile, Stall};
 
 /// How far a measured length may be from the planted one.
 const TOLERANCE: f64 = 0.05;
-/// How many stalls are planted beside a probe.
+/// How many stalls are planted while a probe measures.
 const STALLS: usize = 7;
 
 pub(crate) fn tests() -> Vec<LabTest> {
@@ -18,7 +18,7 @@ pub(crate) fn tests() -> Vec<LabTest> {
         tests.extend([
             test("measure_timer_finds_a_planted_irq_off_stall", timer_finds_stall),
             test("measure_stall_finds_a_planted_irq_off_stall", stall_finds_stall),
-            test("measure_timer_and_cyclictest_count_the_same_cycles", beside_cyclictest),
+            test("measure_timer_and_cyclictest_count_the_same_cycles", with_cyclictest),
             test("measure_run_quick_measures_all_cells", run_quick),
         ]);
     }
@@ -36,7 +36,7 @@ pub(crate) fn tests() -> Vec<LabTest> {
 }
 
 /// Plants stalls of 3 ms while a probe runs; returns what the planter logged and the probe's result.
-fn measure_beside_plants(guest: &mut Guest, command: &str) -> Result<(Vec<Stall>, Value), LabError> {
+fn measure_with_plants(guest: &mut Guest, command: &str) -> Result<(Vec<Stall>, Value), LabError> {
     // The first, short measurement brings all files into memory: in counted time a disk may take longer than the pause
     // before the first stall.
     let script = format!(
@@ -101,7 +101,7 @@ fn is_as_long(measured: Option<u64>, stall: &Stall) -> bool {
 
 fn timer_finds_stall(guest: &mut Guest) -> Result<(), LabError> {
     // The latency of a stall lacks the part before the next wake-up was due: at most one interval, here 1/30 of it.
-    let (stalls, result) = measure_beside_plants(guest, "whylate measure timer --cpu 0 --interval 100us")?;
+    let (stalls, result) = measure_with_plants(guest, "whylate measure timer --cpu 0 --interval 100us")?;
     for (stall, measured) in stalls.iter().zip(spikes_at(&stalls, &result)) {
         assert!(is_as_long(measured, stall), "{stall:?} was measured as {measured:?}");
     }
@@ -112,7 +112,7 @@ fn timer_finds_stall(guest: &mut Guest) -> Result<(), LabError> {
 }
 
 fn stall_finds_stall(guest: &mut Guest) -> Result<(), LabError> {
-    let (stalls, result) = measure_beside_plants(guest, "nice -n -20 whylate measure stall --cpu 0")?;
+    let (stalls, result) = measure_with_plants(guest, "nice -n -20 whylate measure stall --cpu 0")?;
     let measured = spikes_at(&stalls, &result);
     // With one CPU the loop is no real-time task: what waited during the stall may run right after it, and the gap is
     // longer then. It is never shorter, and usually as long.
@@ -126,7 +126,7 @@ fn stall_finds_stall(guest: &mut Guest) -> Result<(), LabError> {
 }
 
 #[allow(clippy::print_stdout, reason = "figures for the reader of the log, which nothing asserts")]
-fn beside_cyclictest(guest: &mut Guest) -> Result<(), LabError> {
+fn with_cyclictest(guest: &mut Guest) -> Result<(), LabError> {
     let output = guest.run(
         "set -e\ncyclictest -q -m -t1 -a0 -p95 -i1000 -D2\n\
          whylate measure timer --cpu 0 --interval 1ms --duration 2s --json -q >$OUT/result.json",
@@ -182,8 +182,8 @@ fn run_quick(guest: &mut Guest) -> Result<(), LabError> {
 fn stopped_machine(guest: &mut Guest) -> Result<(), LabError> {
     const STOPPED: Duration = Duration::from_millis(400);
     const PAUSE: Duration = Duration::from_millis(1100);
-    // The guest cannot say when its probe begins: a loop that has a CPU to itself delays whoever would say it. So the
-    // machine is stopped again and again, and five times or so while it is measured.
+    // The guest cannot say when its probe starts: a loop that has a CPU to itself delays the process that would say
+    // it. So the machine is stopped again and again, and five times or so while it is measured.
     let script = "whylate measure stall --cpu 1 --duration 8s --json -q >$OUT/result.json";
     let mut running = guest.start(script)?;
     let mut shortest = Duration::MAX;

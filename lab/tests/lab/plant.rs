@@ -118,7 +118,7 @@ fn remote_stalls(guest: &mut Guest) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Plants two stalls beside a task with a period of 500 us, whose timer shows whether interrupts are handled.
+/// Plants two stalls while a task with a period of 500 us runs, whose timer shows whether interrupts are handled.
 fn check(guest: &mut Guest, row: &Row, cpu: u32, options: &str) -> Result<(), LabError> {
     let (cause, events, evidence) = row;
     let counted = guest.ok("nproc")? == "1";
@@ -232,7 +232,7 @@ fn flushes(guest: &mut Guest) -> Result<(), LabError> {
         let before = interrupts(guest, "CAL", 1)?;
         // A CPU that leaves its idle state looks for functions before it handles the interrupt, which may then stand for two.
         let busy = "taskset -c 1 sh -c 'while :; do :; done' & sleep 0.2";
-        let stalls = guest.plant_beside(busy, &format!("{cause} {LENGTH_OF_THREADS_NS}ns cpu=1 from=0"))?;
+        let stalls = guest.plant_with(busy, &format!("{cause} {LENGTH_OF_THREADS_NS}ns cpu=1 from=0"))?;
         let sent = interrupts(guest, "CAL", 1)? - before;
         assert_eq!(stalls.len(), 1);
         // A host that stops the other CPU makes the first flush last for all of the time.

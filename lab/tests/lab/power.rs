@@ -110,9 +110,9 @@ fn cuts(guest: &mut Guest) -> Result<(), LabError> {
         std::thread::sleep(moment);
         running.guest().cut_power()?;
         let output = guest.start(&script(AFTER))?.wait(LIMIT)?;
-        let told = output.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert_eq!(output.status, 0, "cut {cut} of {action} after {moment:?}: {told}\n{}", output.stderr);
-        println!("         cut {cut}: {action} after {} of {length} ms: {told}", moment.as_millis());
+        let printed = output.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(output.status, 0, "cut {cut} of {action} after {moment:?}: {printed}\n{}", output.stderr);
+        println!("         cut {cut}: {action} after {} of {length} ms: {printed}", moment.as_millis());
     }
     Ok(())
 }

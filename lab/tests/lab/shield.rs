@@ -37,7 +37,7 @@ compare() {
 }
 "#;
 
-/// A loop on CPU 0, and a task that somebody put on CPU 1.
+/// A loop on CPU 0, and a task that a user put on CPU 1.
 const LOAD: &str = "taskset -c 0 sh -c 'while :; do :; done' & load=$!\n\
                     taskset -c 1 sleep infinity & member=$!\n\
                     sleep 0.5\n";

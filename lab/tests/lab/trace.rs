@@ -1,4 +1,4 @@
-//! What the guest's own tracer says happened, as evidence beside the planters' logs.
+//! What the guest's own tracer says happened, as evidence in addition to the planters' logs.
 
 use whylate_lab::{Guest, LabError, Output, Stall};
 
@@ -106,7 +106,7 @@ pub(crate) fn within<'a>(events: &'a [Event], stall: &Stall) -> Vec<&'a Event> {
     events.iter().filter(is_within).collect()
 }
 
-/// The events on the stalled CPU between the end of the stall before and the begin of the one after.
+/// The events on the stalled CPU between the end of the stall before and the start of the one after.
 pub(crate) fn around<'a>(events: &'a [Event], stall: &Stall, all: &[Stall]) -> Vec<&'a Event> {
     let ends = all.iter().map(|other| other.end_ns).filter(|end| *end <= stall.begin_ns);
     let begins = all.iter().map(|other| other.begin_ns).filter(|begin| *begin >= stall.end_ns);

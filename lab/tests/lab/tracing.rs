@@ -8,7 +8,7 @@ use whylate_lab::{Architecture, Guest, Kernel, LOAD_PLANT, LabError, Machine, Ou
 
 /// Length of the planted stalls.
 const STALL_NS: u64 = 6_000_000;
-/// Length of stalls beside a recording of functions, which makes everything late in counted time.
+/// Length of stalls during a recording of functions, which makes everything late in counted time.
 const LONG_STALL_NS: u64 = 30_000_000;
 /// Entries and exits of all functions make an emulated CPU late by tens of milliseconds by themselves.
 const GRAPH_STALL_NS: u64 = 150_000_000;
@@ -48,7 +48,8 @@ pub(crate) fn tests() -> Vec<LabTest> {
             ]);
         } else {
             tests.push(LabTest::new("tracing_says_which_tracer_is_missing", threads, missing_tracers));
-            // With every function of the real-time kernel, its ring does not hold the time until the spike is told.
+            // With every function of the real-time kernel, its ring does not hold the time until the spike is
+            // reported.
             tests.push(LabTest::new("tracing_a_run_keeps_and_explains_its_spikes", counted, on_spike));
         }
     }
@@ -85,7 +86,7 @@ fn record(guest: &mut Guest, profile: &str, length_ns: u64) -> Result<Output, La
     let output = guest.start(&script)?.wait(PATIENCE)?;
     if output.status == NOTHING_RECORDED && is_too_slow(guest, profile) {
         return Err(LabError::not_there(
-            "the emulated CPU is too slow beside this tracer of this kernel for a probe to measure",
+            "the emulated CPU is too slow with this tracer of this kernel for a probe to measure",
         ));
     }
     assert_eq!(output.status, 0, "{}\n{}", output.stdout, output.stderr);
@@ -154,11 +155,11 @@ fn record_functions(guest: &mut Guest) -> Result<(), LabError> {
 
 fn record_graph(guest: &mut Guest) -> Result<(), LabError> {
     // Most kernels have this tracer for their top-level buffer only.
-    let told =
+    let output =
         guest.run("whylate trace record --until 1s --profile graph -D 1s -o /tmp/graph.dat -q; echo $?")?;
-    if told.stdout.trim() == "69" {
-        assert_eq!(told.stderr.lines().count(), 1, "{}", told.stderr);
-        assert!(told.stderr.contains("function_graph tracer"), "{}", told.stderr);
+    if output.stdout.trim() == "69" {
+        assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
+        assert!(output.stderr.contains("function_graph tracer"), "{}", output.stderr);
         return Ok(());
     }
     assert_named(&record(guest, "graph", GRAPH_STALL_NS)?)
@@ -173,7 +174,7 @@ fn plan(duration: &str, more: &str) -> String {
 }
 
 /// Runs the plan while `plant` is written to the planter, once the instance of `purpose` records.
-fn run_beside(guest: &mut Guest, plan: &str, purpose: &str, plant: &str) -> Result<Output, LabError> {
+fn run_with_plant(guest: &mut Guest, plan: &str, purpose: &str, plant: &str) -> Result<Output, LabError> {
     let script = format!(
         "{SNAPSHOT}{LOAD_PLANT}echo clear >/proc/plant\n{plan}\
          whylate plans quick >/dev/null\nsnapshot >/tmp/before\n\
@@ -192,7 +193,7 @@ fn on_spike(guest: &mut Guest) -> Result<(), LabError> {
     let more = "limit = \"15ms\"\ntrace = { profile = \"functions\", worst = 1, buffer = \"8MiB\" }\n[target]\ncpus = \"0\"\n\
                 [[probe]]\nkind = \"timer\"\ninterval = \"1ms\"";
     let plant = format!("irq-off {LONG_STALL_NS}ns cpu=0 count=10 every=400ms");
-    let output = run_beside(guest, &plan("6s", more), "trace", &plant)?;
+    let output = run_with_plant(guest, &plan("6s", more), "trace", &plant)?;
     let (result, stalls) = (output.json("result.json")?, stalls(&output));
     let cell = &result["cells"][0];
     let trace = &cell["traces"][0];
@@ -229,7 +230,7 @@ fn timerlat(guest: &mut Guest) -> Result<(), LabError> {
     needs(guest, "timerlat")?;
     let more = "[target]\ncpus = \"0\"\n[[probe]]\nkind = \"tracer\"\ntracer = \"timerlat\"\nperiod = \"1ms\"\npriority = 95";
     let plant = format!("irq-off {STALL_NS}ns cpu=0 count=3 every=200ms");
-    let output = run_beside(guest, &plan("6s", more), "tracer", &plant)?;
+    let output = run_with_plant(guest, &plan("6s", more), "tracer", &plant)?;
     let (cpu, stalls) = (figures(&output, "timerlat")?, stalls(&output));
     let longest = stalls.iter().map(Stall::length_ns).max().unwrap_or_default();
     // A period begins at any moment of the stall's first millisecond.
@@ -248,7 +249,7 @@ fn osnoise(guest: &mut Guest) -> Result<(), LabError> {
     let more = "[target]\ncpus = \"0\"\n[[probe]]\nkind = \"tracer\"\ntracer = \"osnoise\"\nwidth = \"190ms\"\n\
                 window = \"200ms\"\nthreshold = \"5us\"";
     let plant = format!("hard-irq {LONG_STALL_NS}ns cpu=0 count=8 every=130ms");
-    let output = run_beside(guest, &plan("8s", more), "tracer", &plant)?;
+    let output = run_with_plant(guest, &plan("8s", more), "tracer", &plant)?;
     let (cpu, stalls) = (figures(&output, "osnoise")?, stalls(&output));
     let longest = stalls.iter().map(Stall::length_ns).max().unwrap_or_default();
     let max = cpu["max_ns"].as_u64().unwrap_or_default();
@@ -286,14 +287,14 @@ fn missing_tracers(guest: &mut Guest) -> Result<(), LabError> {
         refused(guest, tracer)?;
         let more = format!("[[probe]]\nkind = \"tracer\"\ntracer = \"{tracer}\"");
         let option = format!("CONFIG_{}_TRACER is off", tracer.to_uppercase());
-        // Beside another probe it is left out.
+        // Together with another probe it is left out.
         let more = format!("{more}\n[[probe]]\nkind = \"timer\"");
         let script = format!(
             "{}whylate run /tmp/plan.toml -o /tmp/run -q --json >$OUT/result.json",
             plan("200ms", &more)
         );
-        let beside = guest.run(&script)?;
-        let result = beside.json("result.json")?;
+        let output = guest.run(&script)?;
+        let result = output.json("result.json")?;
         assert_eq!(result["cells"][0]["probes"].as_array().map(Vec::len), Some(1), "{result:#}");
         assert!(result["warnings"].to_string().contains(&option), "{}", result["warnings"]);
     }
@@ -306,7 +307,7 @@ fn hwlat(guest: &mut Guest) -> Result<(), LabError> {
     let more = "[target]\ncpus = \"1\"\n[[probe]]\nkind = \"tracer\"\ntracer = \"hwlat\"\nwidth = \"400ms\"\n\
                 window = \"500ms\"\nthreshold = \"20us\"";
     let plant = format!("remote-nmi {}ns cpu=1 from=0 count=12 every=270ms", NMI.as_nanos());
-    let output = run_beside(guest, &plan("8s", more), "tracer", &plant)?;
+    let output = run_with_plant(guest, &plan("8s", more), "tracer", &plant)?;
     let (cpu, stalls) = (figures(&output, "hwlat")?, stalls(&output));
     assert_eq!(stalls.len(), 12, "{stalls:?}");
     // A host that stops the machine makes longer gaps, never shorter ones.

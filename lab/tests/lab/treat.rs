@@ -16,7 +16,7 @@ const KILLS: u32 = 4;
 /// Ends at random moments (benches/treat_crashes_lab.sh does many): of `apply`, a cell, `restore`; by signals, Ctrl-C twice, a
 /// terminal that closes, or for want of memory.
 const RANDOM_ENDS: u32 = 6;
-/// After so many all of them have been, each in each way.
+/// After this number of times all of them have been done, each in each way.
 const ALL_ENDS: u32 = 126;
 /// Full folders and damaged journals.
 const STATES: u32 = 4;
@@ -209,7 +209,7 @@ mount -o remount,rw /sys || exit 31
 mkdir /tmp/empty && mount --bind /tmp/empty /sys/fs/cgroup || exit 32
 refuse 69 'no cpuset controller' whylate treat apply shield --cpus 1 --method cpuset
 umount /sys/fs/cgroup || exit 33
-# A second whylate is told who holds the treatments; measuring and loading stay possible.
+# A second whylate names the holder of the treatments; measuring and loading stay possible.
 printf 'name = \"held\"\\nduration = \"20s\"\\nrepeats = 1\\n[[probe]]\\nkind = \"timer\"\\ninterval = \"10ms\"\\n[[treatment]]\\nname = \"t\"\\nkind = \"sysctl\"\\nkey = \"vm.stat_interval\"\\nvalue = \"7\"\\n[matrix]\\ntreatments = [[\"t\"]]\\n' >/tmp/plan.toml
 whylate run /tmp/plan.toml -o /tmp/held -q >/tmp/held.said 2>&1 & run=$!
 for try in $(seq 300); do grep -q 7 /proc/sys/vm/stat_interval && break; sleep 0.2; done
@@ -227,7 +227,7 @@ kill $bound; exit 0"
     Ok(())
 }
 
-/// Somebody who writes where an interrupt goes, again and again: under the name of irqbalance, and under another one.
+/// Writes again and again where an interrupt goes: under the name of irqbalance, and under another one.
 fn balancers(guest: &mut Guest) -> Result<(), LabError> {
     let script = r#"export WHYLATE_STATE_DIR=/tmp/state
 line=$(sed -n 's/ *\([0-9]*\):.*rtc.*/\1/p' /proc/interrupts | head -n 1)
@@ -247,7 +247,7 @@ whylate treat restore || exit 15
 [ "$(state $balancer)" != T ] || exit 16
 sleep 0.5; [ "$(cat $file)" = 1 ] || exit 17
 kill -KILL $balancer; wait $balancer
-# One that nobody knows: what it did is left alone, and said.
+# One with an unknown name: what it did is left alone, and said.
 whylate treat apply irq-affinity $line --cpus 0 || exit 18
 echo 0-1 >$file
 whylate treat restore >/tmp/said 2>&1; [ $? = 3 ] || exit 19
@@ -285,11 +285,11 @@ whylate treat restore || exit 15
 fn quota(guest: &mut Guest) -> Result<(), LabError> {
     let script = r#"export WHYLATE_STATE_DIR=/tmp/state
 sh -c 'while :; do :; done' & loud=$!
-sleep 600 & beside=$!
+sleep 600 & other=$!
 group=/sys/fs/cgroup/whylate-quota
-groups() { cat /proc/$loud/cgroup /proc/$beside/cgroup /sys/fs/cgroup/cgroup.subtree_control; find /sys/fs/cgroup -mindepth 1 -type d; }
+groups() { cat /proc/$loud/cgroup /proc/$other/cgroup /sys/fs/cgroup/cgroup.subtree_control; find /sys/fs/cgroup -mindepth 1 -type d; }
 groups >/tmp/before
-end() { kill $loud $beside; exit $1; }
+end() { kill $loud $other; exit $1; }
 if ! whylate treat apply cpu-quota $loud --percent 20 >/tmp/said 2>&1; then
     cat /tmp/said
     grep -q 'PREEMPT_RT before Linux 6.18' /tmp/said || end 10
@@ -298,7 +298,7 @@ if ! whylate treat apply cpu-quota $loud --percent 20 >/tmp/said 2>&1; then
 fi
 [ "$(cat $group/cpu.max)" = '20000 100000' ] || end 12
 grep -q "^$loud$" $group/cgroup.procs || end 13
-grep -q "^$beside$" $group/cgroup.procs && end 14
+grep -q "^$other$" $group/cgroup.procs && end 14
 throttled() { sed -n 's/^nr_throttled //p' $group/cpu.stat; }
 for try in $(seq 200); do [ "$(throttled)" -ge 10 ] && break; sleep 0.1; done
 [ "$(throttled)" -ge 10 ] || { cat $group/cpu.stat; end 15; }

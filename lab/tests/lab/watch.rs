@@ -1,4 +1,4 @@
-//! `whylate watch`: what is planted beside a watched task is named first, and as nothing else with certainty.
+//! `whylate watch`: what is planted while a task is watched is named first, and as nothing else with certainty.
 
 use serde_json::Value;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use whylate_lab::{Guest, Kernel, LOAD_PLANT, LabError, Machine, Profile, Stall};
 
 /// Guests in counted time are slow.
 const PATIENCE: Duration = Duration::from_secs(400);
-/// So much of what was planted and felt has to be named first.
+/// How much of what was planted and felt has to be named first.
 const NAMED_LEAST: f64 = 0.97;
 /// No wrong claim may be as sure as this.
 const SURE: f64 = 0.9;
@@ -78,7 +78,7 @@ const POWER: [Planted; 2] =
 /// A softirq that the task preempts, as only a real-time kernel lets it: nothing kept the task.
 const PREEMPTED: [Planted; 1] = [row("softirq-below", "own_work", Names::Kind)];
 
-/// A wait on two CPUs: the task is moved in its middle, and somebody else keeps it waiting on each.
+/// A wait on two CPUs: the task is moved in its middle, and another thread keeps it waiting on each.
 const MOVED: [Planted; 1] = [row("moved", "thread", Names::Shares)];
 
 pub(crate) fn tests() -> Vec<LabTest> {
@@ -204,7 +204,7 @@ fn check(guest: &Guest, planted: &Planted, stalls: &[Stall], result: &Value) {
         kinds.join(", ")
     );
     wrong.iter().for_each(|line| println!("         {line}"));
-    // Of a convoy each has two; a group's quota may be used up at the end of an activation.
+    // In a convoy each activation has two planted causes; a group's quota may be used up at the end of an activation.
     assert!(felt * 4 >= own.len(), "{}: only {felt} of {} were felt", planted.task, own.len());
     assert!(right as f64 >= NAMED_LEAST * felt as f64 && right > 0, "{}: {right} of {felt}", planted.task);
 }
@@ -263,13 +263,13 @@ impl Names {
     }
 }
 
-/// Texts that the task writes into trace_marker are the begin and the end of its activations; a sleep between them is a part
-/// of its work.
+/// Texts that the task writes into trace_marker are the start and the end of its activations; a sleep between them is
+/// a part of its work.
 fn marks(guest: &mut Guest) -> Result<(), LabError> {
     let flags = "--begin 'marker:cycle begin' --end 'marker:cycle end'";
     let (stalls, result) = watch(guest, flags, 0, &["marks"])?;
     let cpus = result["cells"][0]["probes"][0]["cpus"].as_array().cloned().unwrap_or_default();
-    let [series] = &cpus[..] else { panic!("nobody else writes such texts: {cpus:#?}") };
+    let [series] = &cpus[..] else { panic!("only the task writes such texts: {cpus:#?}") };
     assert_eq!(
         (&series["series"], series["samples"].as_u64()),
         (&"v-marks".into(), Some(stalls.len() as u64))
