@@ -1,9 +1,9 @@
 //! The kernel's own counters of the measured CPUs: interrupts, softirqs, steal, system-management interrupts.
 //!
-//! They say how often, not how long and not when: evidence beside a spike, never its cause.
+//! They show how often, not how long or when: they are evidence for a spike, never its cause.
 //!
-//! Reading the counter of system-management interrupts interrupts the CPU that it belongs to: it is read before the
-//! measurement begins and when it is over, never in between. Its count is in the last stored interval.
+//! Reading the counter of system-management interrupts interrupts its CPU, so it is read only before and after the
+//! measurement. Its count is in the last stored interval.
 
 use std::collections::BTreeMap;
 use whylate_core::record::{CounterRecord, InterruptRecord};
@@ -24,7 +24,7 @@ pub(crate) struct Accounting {
 }
 
 impl Accounting {
-    /// Begins to count on `cpus`; what cannot be read becomes a warning.
+    /// Begins to count on `cpus`; a counter that cannot be read becomes a warning.
     pub(crate) fn start(root: &HostRoot, cpus: &CpuSet, warnings: &mut Vec<Warning>) -> Self {
         let interrupts = read_interrupts(root);
         if interrupts.is_none() {
@@ -64,9 +64,9 @@ impl Accounting {
         (interrupts, counters)
     }
 
-    /// What was counted since the last call, without what would interrupt the CPUs.
+    /// What was counted since the last call, without counters whose reading would interrupt the CPUs.
     pub(crate) fn take(&mut self) -> (Vec<InterruptRecord>, Vec<CounterRecord>) {
-        // Counts missed by a failed read are in the next one.
+        // The next read includes the counts that a failed read missed.
         let now = read_interrupts(&self.root);
         let interrupts = match (&self.interrupts, &now) {
             (Some(before), Some(now)) => Counts::delta(before, now, &self.cpus),

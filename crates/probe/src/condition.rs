@@ -1,11 +1,11 @@
 //! Whether the measuring threads could measure at all: a thread that never gets its CPU, a CPU that goes offline, a
 //! process that is stopped, a machine that is suspended.
 //!
-//! A starved thread is the worst latency that there is: how long it has waited counts as a sample. In the other cases
-//! what was measured says nothing about the CPU, and does not count.
+//! A starved thread is the worst possible latency: the time that it has waited counts as a sample. In the other cases the
+//! measured values say nothing about the CPU, and do not count.
 //!
-//! Nothing here touches the measuring threads while they measure, or takes a lock of theirs: the files of their process
-//! in /proc are read only once they are overdue.
+//! The code here neither touches the measuring threads while they measure nor takes one of their locks: the files of their
+//! process in /proc are read only once they are overdue.
 
 use crate::error::ProbeError;
 use crate::measure::Batch;
@@ -20,14 +20,14 @@ use whylate_host::threads::Stat;
 use whylate_stats::buckets;
 use whylate_sys::{clock, process};
 
-/// How long a thread that does not end is given before it is looked at.
+/// How overdue a thread may be before its state is read.
 const OVERDUE_NS: u64 = 1_000_000_000;
 /// A thread that wants to run and has used no processor time for this long is starved.
 const LOOK_TWICE: Duration = Duration::from_millis(100);
-/// A pause of this process that long is not due to scheduling.
+/// A pause of this process of this length is not due to scheduling.
 const STANDSTILL_NS: u64 = 1_000_000_000;
 const ONLINE: &str = "/sys/devices/system/cpu/online";
-/// Suspensions shorter than this cannot be: the clocks are read one after the other.
+/// Shorter differences are not suspensions: the clocks are read one after the other.
 const SUSPENDED_MIN_NS: u64 = 1_000_000;
 
 /// A thread that wants to run, and does not.
@@ -39,7 +39,7 @@ pub(crate) struct Starved {
     pub(crate) waited: Nanos,
 }
 
-/// What to look at while threads measure.
+/// What to check while threads measure.
 pub(crate) struct Condition<'h> {
     host: &'h HostRoot,
     cpus: CpuSet,
@@ -47,14 +47,14 @@ pub(crate) struct Condition<'h> {
     looked_ns: u64,
     /// A pause of this process: start and end.
     pause: Option<(u64, u64)>,
-    /// Whether it was looked for starved threads.
+    /// Whether starved threads were looked for.
     looked_overdue: bool,
 }
 
 impl<'h> Condition<'h> {
     /// Before the threads measure.
     pub(crate) fn new(host: &'h HostRoot, cpus: &CpuSet) -> Self {
-        // Where the list is not that of the machine (some containers), a CPU cannot leave it.
+        // In some containers the list is not that of the machine; a CPU cannot leave such a list.
         let online = host.read_cpus(ONLINE).ok().flatten().unwrap_or_default();
         Self {
             host,
@@ -66,7 +66,7 @@ impl<'h> Condition<'h> {
         }
     }
 
-    /// Looks at everything that makes a measurement void.
+    /// Checks everything that makes a measurement void.
     pub(crate) fn check(&mut self, session: &Session<'_>) -> Result<(), ProbeError> {
         let void = |reason: String| Err(ProbeError::Void(reason));
         if process::is_stopped(session.process()) {
@@ -86,7 +86,7 @@ impl<'h> Condition<'h> {
         if now - looked > STANDSTILL_NS {
             self.pause = Some((looked, now));
         }
-        // The threads wake up at about the same time, so that their samples come with one of the next looks.
+        // The threads wake up at about the same time, so one of the next checks finds their samples.
         let Some((from, to)) = self.pause else { return Ok(()) };
         if session.all_late_within(from, to) {
             let length = nanoseconds(to - from);
@@ -106,7 +106,7 @@ impl<'h> Condition<'h> {
         error(self.host, session, starved)
     }
 
-    /// Threads that should have ended and are kept from running; looks once, a second after `end_ns`.
+    /// Threads that should have ended and cannot run; checks once, a second after `end_ns`.
     pub(crate) fn starved(&mut self, session: &Session<'_>, end_ns: u64) -> Vec<Starved> {
         if self.looked_overdue || clock::now().0 < end_ns.saturating_add(OVERDUE_NS) {
             return Vec::new();
@@ -135,7 +135,7 @@ pub(crate) fn starved(host: &HostRoot, session: &Session<'_>) -> Vec<Starved> {
         .collect()
 }
 
-/// The error of starved threads, with who has their CPU.
+/// The error of starved threads, with the thread that has their CPU.
 pub(crate) fn error(host: &HostRoot, session: &Session<'_>, starved: &[Starved]) -> Option<ProbeError> {
     let worst = starved.iter().max_by_key(|thread| thread.waited)?;
     let by = occupant(host, worst.cpu, session.process());
@@ -143,7 +143,7 @@ pub(crate) fn error(host: &HostRoot, session: &Session<'_>, starved: &[Starved])
     Some(ProbeError::Starved { cpu: worst.cpu, waited: nanoseconds(worst.waited.0), by })
 }
 
-/// Counts the latencies of starved threads, which have not ended, as samples of what they are at least.
+/// Counts the unfinished latencies of starved threads as samples, with their length so far.
 pub(crate) fn add_open_latencies(batch: &mut Batch, session: &Session<'_>, starved: &[Starved]) {
     for thread in starved {
         let Some((cpu, series)) = session.lane(thread.lane) else { continue };
@@ -187,7 +187,7 @@ fn is_runnable(host: &HostRoot, pid: u32, tid: u32) -> bool {
         .is_some_and(|text| Stat::parse(&text).is_some_and(|stat| stat.field(3) == Some("R")))
 }
 
-/// The runnable real-time thread of the highest priority on a CPU, in words; not one of process `own`.
+/// Describes the runnable real-time thread of the highest priority on a CPU, without those of process `own`.
 fn occupant(host: &HostRoot, cpu: CpuId, own: u32) -> Option<String> {
     let mut found: Option<(u64, String)> = None;
     for pid in host.list_numbered("/proc", "").ok()?.into_iter().filter(|pid| *pid != own) {
@@ -215,7 +215,7 @@ fn whylate_of(host: &HostRoot, pid: u32) -> Option<CpuSet> {
     serde_json::from_value(spec.get("cpus")?.clone()).ok().filter(|_| !is_ours)
 }
 
-/// Another whylate that measures on one of `cpus`, as a warning.
+/// A warning if another whylate measures on one of `cpus`.
 pub(crate) fn other_whylate(host: &HostRoot, cpus: &CpuSet) -> Option<Warning> {
     let pids = host.list_numbered("/proc", "").ok()?;
     let (pid, shared) = pids.into_iter().find_map(|pid| {

@@ -6,7 +6,7 @@ use whylate_core::plan::{DispatchSource, SizeError};
 use whylate_core::{CpuId, CpuSet};
 
 impl ProbeError {
-    /// Whether what was measured until then says nothing about the CPU.
+    /// Whether the values measured until then say nothing about the CPU.
     pub fn is_void(&self) -> bool {
         matches!(self, Self::Void(_))
     }
@@ -21,16 +21,16 @@ pub enum ProbeError {
     /// The working set has no size on that CPU.
     #[error(transparent)]
     Size(#[from] SizeError),
-    /// The source of interrupts cannot have the period that was asked for.
+    /// The source of interrupts cannot have the requested period.
     #[error("interval: {0}")]
     Period(
-        /// Why, and what it can have.
+        /// Why, and which periods it can have.
         String,
     ),
     /// A device interrupts one CPU at a time.
     #[error("{source_of_interrupts} can be waited for on one CPU only, not on {cpus}; name one")]
     OneCpuOnly { source_of_interrupts: DispatchSource, cpus: CpuSet },
-    /// Two threads on one CPU, one of which would wait for the other without ever letting it run.
+    /// Two threads on one CPU, one of which would wait for the other in a loop and never let it run.
     #[error(
         "spin needs two CPUs: on CPU {cpu} alone, the loop that waits keeps the one that answers from running; name \
          two CPUs, or a method that sleeps (futex, eventfd, pipe, unix, udp)"
@@ -48,13 +48,13 @@ pub enum ProbeError {
     /// The measuring process could not be started.
     #[error("cannot start the measuring process {program}: {source}")]
     Start { program: String, source: io::Error },
-    /// The measuring process says why it cannot measure.
+    /// The measuring process cannot measure, for this reason.
     #[error("{0}")]
     Failed(String),
     /// The kernel refuses what was asked for explicitly.
     #[error("{0}")]
     Unavailable(String),
-    /// The measuring process ended without having said why.
+    /// The measuring process ended without a reason.
     #[error("the measuring process ended early ({0})")]
     Died(String),
     /// The measuring process did not get ready.
@@ -67,10 +67,10 @@ pub enum ProbeError {
     Starved {
         cpu: CpuId,
         waited: String,
-        /// Who had the CPU, where that is known.
+        /// The thread that had the CPU, if known.
         by: String,
     },
-    /// What was measured says nothing about the CPU.
+    /// The measured values say nothing about the CPU.
     #[error("the measurement is not used: {0}")]
     Void(String),
     /// The caller's observer failed (the store, for example).

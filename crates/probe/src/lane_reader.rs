@@ -27,7 +27,7 @@ pub(crate) struct LaneReader {
     /// Over all intervals.
     pub(crate) samples: u64,
     pub(crate) max_ns: u64,
-    /// From which latency on spikes are handed out as they come, whether they are among the largest or not.
+    /// Spikes from this latency on are handed out as they come, even if they are not among the largest.
     late_above_ns: Option<u64>,
     /// The largest spikes so far: latency, moment, sample.
     largest: Largest<(u64, u64, u64)>,
@@ -36,7 +36,7 @@ pub(crate) struct LaneReader {
     /// How many of them were handed out as they came.
     shown: usize,
     kept: usize,
-    /// How many gaps are kept one by one.
+    /// How many gaps are kept individually.
     gaps_kept: usize,
     /// Gaps that were neither kept one by one nor among the largest, since the last interval.
     left_out: u64,
@@ -111,7 +111,7 @@ impl LaneReader {
         self.largest.largest().map(|(latency, ..)| *latency)
     }
 
-    /// From which latency on a thread (not stall) has to make a record.
+    /// The latency from which on a thread (not stall) has to make a record.
     pub(crate) fn floor(&self) -> u64 {
         let floor = self.largest.least().map_or(0, |(latency, ..)| latency + 1);
         self.late_above_ns.map_or(floor, |late_above_ns| floor.min(late_above_ns))
@@ -203,7 +203,7 @@ impl LaneReader {
     }
 }
 
-/// What is exact about turns that were counted per cycle.
+/// The exact figures of turns that were counted per cycle.
 #[derive(Default)]
 struct ShortTurns {
     sum_ns: u64,

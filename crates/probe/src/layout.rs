@@ -21,7 +21,7 @@ use whylate_stats::buckets;
 
 /// Turns shorter than this are counted per cycle.
 pub(crate) const CYCLE_BUCKETS: usize = 1024;
-/// Spikes that fit between two readings.
+/// How many spikes fit between two readings.
 pub(crate) const RING_RECORDS: usize = 16384;
 
 const HEADER_WORDS: usize = 64;
@@ -121,7 +121,7 @@ impl<'a> Lane<'a> {
         ring_head = 5;
         /// Records that found the ring full.
         ring_dropped = 6;
-        /// Grows while the thread runs (stall only; the samples of the others tell).
+        /// Grows while the thread runs (stall only; the other kinds show it by their samples).
         alive = 7;
         /// Written by the reader: samples below it need no record (not stall).
         floor = 8;
@@ -129,7 +129,7 @@ impl<'a> Lane<'a> {
         ring_tail = 9;
         /// The counter's value when samples began to count.
         begin = 16;
-        /// The counter's value when samples ceased to count.
+        /// The counter's value when samples stopped counting.
         end = 17;
         /// Page faults of the thread while samples counted.
         page_faults = 18;
@@ -161,7 +161,7 @@ impl<'a> Lane<'a> {
         done = 31;
     }
 
-    /// Makes an untouched lane ready for its first sample.
+    /// Prepares an untouched lane for its first sample.
     pub(crate) fn reset(&self) {
         self.interval_min_ns().store(u64::MAX, Relaxed);
     }
@@ -178,7 +178,7 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Counts a sample of `buckets` with its number and smallest value; gives the number of samples so far.
+    /// Counts a sample of `buckets` with its number and smallest value; returns the number of samples so far.
     #[inline(always)]
     pub(crate) fn count_sample(&self, nanos: u64) -> u64 {
         self.count_nanos(nanos);

@@ -1,8 +1,8 @@
-//! What measures: the timer, stall, dispatch and round-trip probes, and the counters of the kernel beside them.
+//! The measurement: the timer, stall, dispatch and round-trip probes, together with counters of the kernel.
 //!
-//! A probe runs in a process of its own, so that whatever the caller allocates, writes or unmaps never reaches the
-//! measured CPUs. The caller side is [`resolve`] (a probe of a plan, on this machine) and [`measure::measure`]; the
-//! other side is [`child::main`], which the binary enters by a hidden command.
+//! A probe runs in a process of its own, so that allocations, writes and unmapping in the caller never affect the measured
+//! CPUs. The caller side is [`resolve`] (a probe of a plan, on this machine) and [`measure::measure`]; the other side is
+//! [`child::main`], which the binary enters by a hidden command.
 
 mod accounting;
 pub mod child;

@@ -52,7 +52,7 @@ pub struct Batch {
     pub hwlat: Vec<HwlatRecord>,
 }
 
-/// How far a measurement is.
+/// The progress of a measurement.
 #[derive(Clone, Debug)]
 pub struct Progress {
     /// Time since samples began to count.
@@ -63,7 +63,7 @@ pub struct Progress {
     pub cpus: Vec<(CpuId, u64, u64)>,
 }
 
-/// How a watched thread does so far.
+/// The state of a watched thread so far.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct TaskLine {
@@ -116,7 +116,7 @@ pub struct TaskSpike {
     pub timeline: Vec<TimelineSegment>,
 }
 
-/// What a watched thread has added up to since the start.
+/// The totals of a watched thread since the start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TaskTotals {
     /// Its responses, and its wake-up latencies.
@@ -136,7 +136,7 @@ pub struct LatencyTotals {
     pub sum_ns: u64,
 }
 
-/// Who follows a measurement.
+/// Follows a measurement.
 pub trait Observer {
     /// Called about 20 times a second.
     fn progress(&mut self, progress: &Progress);
@@ -153,16 +153,16 @@ pub trait Observer {
     /// Called with new spikes up to 20 times a second, so within about 50 ms of each; the same spikes come with the
     /// batch of their interval, unless larger ones have made them unimportant by then.
     fn spikes(&mut self, _spikes: &[SpikeRecord]) {}
-    /// Called about 20 times a second by a probe that watches tasks: how each of them does so far.
+    /// Called about 20 times a second by a probe that watches tasks, with the state of each task so far.
     fn tasks(&mut self, _tasks: &[TaskLine]) {}
-    /// Asked about 20 times a second: whether to end now, keeping what there is.
+    /// Called about 20 times a second: whether to end now and keep the results so far.
     fn should_stop(&self) -> bool;
 }
 
 /// How a measurement ended.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// What was not as asked.
+    /// What differed from the request.
     pub warnings: Vec<Warning>,
     /// The latency that ended it early.
     pub broke: Option<Nanos>,
@@ -170,7 +170,7 @@ pub struct Outcome {
     pub stopped: bool,
 }
 
-/// What a measurement is of.
+/// What is measured.
 #[derive(Clone, Copy)]
 pub(crate) struct Measuring<'m> {
     pub(crate) host: &'m Host,
@@ -183,7 +183,7 @@ pub(crate) struct Measuring<'m> {
 /// Measures on the machine `host` as `spec` says, with a stored interval of `stored`.
 ///
 /// # Errors
-/// [`ProbeError`]; what was measured until then has been handed to the observer.
+/// [`ProbeError`]; the observer already has what was measured until then.
 pub fn measure(
     host: &Host,
     launcher: &Launcher,
@@ -241,7 +241,7 @@ pub(crate) fn measure_in_process(
     Ok(Outcome { warnings, broke, stopped: follow.stopped })
 }
 
-/// The error of a process that did not get ready. Threads that never ran have a latency, which is handed over.
+/// The error of a process that did not become ready. The latency of threads that never ran is handed over.
 fn kept_from_starting(
     of: &Measuring<'_>,
     mut session: Session<'_>,
@@ -261,7 +261,7 @@ fn kept_from_starting(
     observer.batch(batch).map_or_else(ProbeError::Observer, |()| why)
 }
 
-/// Where the following of a measurement stands.
+/// The state of an observed measurement.
 struct Follow<'h> {
     next_ns: u64,
     end_ns: u64,
@@ -273,7 +273,7 @@ struct Follow<'h> {
 }
 
 impl Follow<'_> {
-    /// Looks at everything until all threads have ended.
+    /// Checks everything until all threads have ended.
     fn follow(
         &mut self,
         session: &mut Session<'_>,
@@ -362,8 +362,8 @@ pub struct Elsewhere<'a> {
 }
 
 impl<'a> Elsewhere<'a> {
-    /// Moves the thread to `cpus`; where there are none, it stays. A thread that may run nowhere else, because a shield
-    /// keeps it there, is not pinned: it would still be when the shield is gone.
+    /// Moves the thread to `cpus`; without any it stays. A thread that a shield confines is not pinned: it would remain
+    /// pinned after the shield is gone.
     pub fn move_to(host: &'a HostRoot, cpus: &CpuSet) -> Self {
         let before = schedule::allowed_of_this_thread().ok();
         let is_there = before.as_ref().is_some_and(|before| before.difference(cpus).is_empty());
@@ -375,7 +375,7 @@ impl<'a> Elsewhere<'a> {
 impl Drop for Elsewhere<'_> {
     fn drop(&mut self) {
         if let Some(before) = &self.before {
-            // Where the CPUs have gone offline meanwhile, the kernel keeps the thread on what is left.
+            // If the CPUs have gone offline meanwhile, the kernel keeps the thread on the remaining ones.
             let _ = shield::pin_this_thread(self.host, before);
         }
     }

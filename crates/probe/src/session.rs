@@ -19,15 +19,15 @@ use whylate_sys::process::{self, Launcher};
 use whylate_sys::shared::SharedWords;
 use whylate_sys::{clock, schedule};
 
-/// How many gaps of a stall probe are kept one by one, over all its CPUs; after that only those among the largest.
+/// How many gaps of a stall probe are kept individually, over all its CPUs; after that only the largest.
 const GAPS_KEPT: usize = 1_000_000;
-/// More spikes of a CPU than that end the stored interval early: what waits for its end takes memory.
+/// More spikes than this on a CPU end the stored interval early: spikes that wait for its end take memory.
 const PENDING_MAX: usize = 4_096;
-/// How long a measuring process may take to get ready: locking memory and large working sets take time.
+/// How long a measuring process may take to become ready: locking memory and large working sets take time.
 const READY_WITHIN: Duration = Duration::from_secs(20);
-/// The same beside a recording: one of all functions makes a slow machine many times as slow.
+/// The same during a recording: a function trace makes a slow machine many times slower.
 const READY_WITHIN_TRACED: Duration = Duration::from_secs(90);
-/// How long it may take to end once it has measured: unlocking its memory takes time beside a function tracer.
+/// How long it may take to end after it has measured: unlocking its memory takes time under a function tracer.
 const ENDED_WITHIN: Duration = Duration::from_secs(60);
 
 /// A measuring thread that has not ended.
@@ -52,9 +52,9 @@ pub(crate) struct Session<'s> {
     pub(crate) start_ns: u64,
     interval_start_ns: u64,
     pub(crate) warnings: Vec<Warning>,
-    /// Per lane: a count that grows while its thread runs, and when it was seen to grow.
+    /// Per lane: a count that grows while its thread runs, and when it last grew.
     progress: Vec<(u64, u64)>,
-    /// The kernel's programs run as long as it is there.
+    /// The kernel's programs run as long as this exists.
     _dispatch_steps: Option<DispatchSteps>,
 }
 
@@ -152,7 +152,7 @@ impl<'s> Session<'s> {
         Some((reader.cpu, reader.series().map(str::to_owned)))
     }
 
-    /// Whether on every measured CPU a sample is as late as nearly the whole of that time.
+    /// Whether every measured CPU has a sample that is late by nearly all of that time.
     pub(crate) fn all_late_within(&self, from: u64, to: u64) -> bool {
         let least = (to - from) / 10 * 8;
         let is_late =
@@ -222,7 +222,7 @@ impl<'s> Session<'s> {
         })
     }
 
-    /// Whether so many spikes wait for the end of the interval that it should end.
+    /// Whether the interval should end because too many spikes wait for its end.
     pub(crate) fn has_many_spikes(&self) -> bool {
         self.lanes.iter().map(LaneReader::pending).sum::<usize>() > PENDING_MAX * self.spec.cpus.len().max(1)
     }
@@ -270,7 +270,7 @@ impl<'s> Session<'s> {
         self.lanes.iter().enumerate().take(1).map(own).chain([answering]).collect()
     }
 
-    /// Round trips whose two ways could not be told apart because the CPUs' counters disagree.
+    /// Round trips that could not be divided into two ways because the CPUs' counters disagree.
     pub(crate) fn disorder(&self) -> u64 {
         (0..self.lanes.len()).map(|index| lane_of(&self.memory, index).disorder().load(Relaxed)).sum()
     }
@@ -320,7 +320,7 @@ impl<'s> Session<'s> {
 impl Drop for Session<'_> {
     fn drop(&mut self) {
         if !matches!(self.child.try_wait(), Ok(Some(_))) {
-            // A thread needs a CPU to end, too, and may not get its own behind a real-time loop that never sleeps.
+            // A thread also needs a CPU to end, and may not get its own behind a real-time loop that never sleeps.
             for thread in self.unfinished().iter().filter(|_| !self.spec.other_cpus.is_empty()) {
                 let _ = schedule::pin_thread(thread.tid, &self.spec.other_cpus);
             }
@@ -348,7 +348,7 @@ fn receive(child: &mut Child) -> Receiver<Message> {
                 }
             }
         };
-        // Without a thread, its messages are as if it had ended.
+        // Without this thread, it looks as if the process had ended.
         let _ = std::thread::Builder::new().spawn(read);
     }
     receiver

@@ -1,4 +1,4 @@
-//! What a measuring process is told: a probe with everything resolved for this machine.
+//! The input of a measuring process: a probe with everything resolved for this machine.
 
 use crate::kinds::ProbeKind;
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,7 @@ pub struct ProbeSpec {
     pub lock_memory: bool,
     /// How many of the largest spikes of each CPU are kept.
     pub spikes_kept: usize,
-    /// Latencies from here on are reported as they come, whether they are among the largest or not; absent where nothing asks.
+    /// Latencies from this value on are reported as they come, even if they are not among the largest; absent if not needed.
     #[serde(default)]
     pub late_above: Option<Nanos>,
     /// Whether `/dev/cpu_dma_latency` is held at 0.
@@ -57,7 +57,7 @@ impl ProbeSpec {
         self.kind.as_kind().name()
     }
 
-    /// Whether it runs beside every other probe of a cell, and ends with them.
+    /// Whether it runs in parallel with every other probe of a cell, and ends with them.
     pub fn is_companion(&self) -> bool {
         SeriesName::of(self.name()).facts().is_some_and(|facts| facts.companion)
     }
@@ -72,8 +72,8 @@ impl ProbeSpec {
         self.kind.as_kind().break_above()
     }
 
-    /// What each lane holds, in order: each CPU's series, each followed by its parts. Of two CPUs, the asking one takes
-    /// the times.
+    /// What each lane holds, in order: each CPU's series, each followed by its parts. With two CPUs, the asking one takes the
+    /// times.
     pub fn lanes(&self) -> Vec<LaneSpec> {
         let series = self.kind.as_kind().series();
         let of_cpu = |cpu| series.iter().map(move |series| LaneSpec { cpu, series: series.clone() });

@@ -77,7 +77,7 @@ fn calibration() -> Calibration {
     CounterKind::Hardware.calibrate(Nanos::from_millis(20))
 }
 
-/// Runs the measuring threads of `spec` in this process, on a thread of its own so that nothing of it stays behind.
+/// Runs the measuring threads of `spec` in this process, on a thread of its own so that the test's thread is not changed.
 fn measure(spec: &ProbeSpec, calibration: Option<&Calibration>) -> Measured {
     let memory = SharedWords::create(words_needed(1)).unwrap();
     let warnings = Mutex::new(Vec::new());
@@ -118,7 +118,7 @@ fn every_period_is_a_sample_or_missed_whatever_wakes_the_task() {
         let begin = Instant::now();
         let measured = measure(&spec(timer(Nanos::from_millis(1), method), Nanos::from_millis(300)), None);
         let interval = &measured.interval;
-        // A task that is late at the very end misses periods beyond it, or its last wake-up lies there.
+        // A task that is late at the very end misses periods beyond the end, or its last wake-up lies beyond the end.
         let periods = interval.samples + interval.get(OVERRUNS).unwrap();
         let most = begin.elapsed().as_millis() as u64 + 1;
         assert!((300..=most).contains(&periods), "{method:?}: {periods} of {most}");
@@ -252,7 +252,7 @@ fn no_planted_gap_is_lost() {
         if schedule::schedule_this_thread(Scheduling::Fifo(90)).is_err() {
             return false;
         }
-        // The measuring thread is ready within 100 ms and measures 600 ms: all of this falls into it.
+        // The measuring thread is ready within 100 ms and measures for 600 ms: all planted gaps fall into this time.
         clock::sleep_until(MonoTime(clock::now().0 + 120_000_000));
         for _ in 0..PLANTED {
             let end = clock::now().0 + LENGTH_NS;
@@ -270,7 +270,7 @@ fn no_planted_gap_is_lost() {
     assert!(found >= PLANTED, "{found} of {PLANTED} planted gaps were seen: {:?}", measured.spikes);
 }
 
-/// Another task has the CPU from within the warm-up until after the end.
+/// Another task has the CPU from the warm-up until after the end.
 #[test]
 fn a_task_that_never_ran_while_it_was_to_be_measured_was_late_by_all_of_it() {
     const DURATION: Nanos = Nanos::from_millis(100);
@@ -305,7 +305,8 @@ fn a_task_that_never_ran_while_it_was_to_be_measured_was_late_by_all_of_it() {
     panic!("{found:?}");
 }
 
-/// A real-time loop of a lower priority has the CPU when the measuring thread goes there, and for longer than is measured.
+/// A real-time loop of a lower priority has the CPU when the measuring thread moves there, and for longer than the
+/// measurement.
 #[test]
 fn a_loop_of_a_lower_priority_does_not_keep_a_thread_from_getting_ready() {
     let _alone = ALONE.lock();
@@ -314,9 +315,9 @@ fn a_loop_of_a_lower_priority_does_not_keep_a_thread_from_getting_ready() {
         skip(Need::Cpus, "the loop would have the only CPU");
         return;
     }
-    // Else this thread may be woken on the loop's CPU, and wait there until the loop is over.
+    // Otherwise this thread might be woken on the loop's CPU, and wait there until the loop is over.
     schedule::pin_this_thread(&spec.other_cpus).unwrap();
-    // On a busy machine what is not measured may take longer than the loop.
+    // On a busy machine the preparation may take longer than the loop.
     for _ in 0..5 {
         let (cpus, is_over) = (spec.cpus.clone(), AtomicBool::new(false));
         let (began, wait) = std::sync::mpsc::channel();

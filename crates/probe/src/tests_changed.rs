@@ -1,4 +1,4 @@
-//! What others do to a thread while it measures.
+//! Changes to a thread by other programs while it measures.
 
 use crate::child::{self, Failure};
 use crate::layout::{Header, Lane, words_needed};
@@ -12,7 +12,7 @@ use whylate_sys::schedule::{self, Scheduling};
 use whylate_sys::shared::SharedWords;
 use whylate_testing::{Need, skip};
 
-/// What is said of a measurement whose thread `change` gets hold of while it measures.
+/// The error of a measurement after `change` got the measuring thread's id during the measurement.
 fn changed_meanwhile(change: impl FnOnce(u32) -> std::io::Result<()> + Send) -> Option<Failure> {
     let spec = spec(timer(Nanos::from_millis(1), TimerMethod::Nanosleep), Nanos::from_secs(2));
     let memory = SharedWords::create(words_needed(1)).unwrap();
@@ -34,9 +34,9 @@ fn changed_meanwhile(change: impl FnOnce(u32) -> std::io::Result<()> + Send) -> 
 }
 
 #[test]
-fn a_measurement_whose_thread_others_rescheduled_or_moved_is_void() {
+fn a_measurement_whose_thread_was_rescheduled_or_moved_is_void() {
     let _alone = ALONE.lock();
-    assert_eq!(changed_meanwhile(|_| Ok(())), None, "nobody has changed it");
+    assert_eq!(changed_meanwhile(|_| Ok(())), None, "it was not changed");
     let void = |failure: Option<Failure>, words: &[&str]| match failure {
         Some(Failure::Void(reason)) if words.iter().all(|word| reason.contains(word)) => {}
         other => panic!("{words:?}: {other:?}"),

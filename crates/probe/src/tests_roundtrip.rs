@@ -57,7 +57,7 @@ fn faults(memory: &SharedWords) -> (u64, u64) {
     (first.page_faults().load(Relaxed), first.peer_page_faults().load(Relaxed))
 }
 
-/// As [`measure`]. Where the kernel moves locked pages to make room, another measurement has no fault.
+/// Like [`measure`], repeated after a page fault: the kernel may have moved locked pages to make room.
 fn measure_without_faults(spec: &ProbeSpec) -> SharedWords {
     let mut attempts = std::iter::repeat_with(|| measure(spec)).take(4);
     let memory = attempts.next().unwrap();

@@ -87,7 +87,7 @@ fn a_probe_that_others_rescheduled_or_moved_has_measured_nothing() {
         (
             "chrt",
             &["--all-tasks", "--fifo", "--pid", "7"],
-            "is SCHED_FIFO 7 now: somebody changed its scheduling",
+            "is SCHED_FIFO 7 now: another program changed its scheduling",
         ),
         ("taskset", &["--all-tasks", "--pid", "ffffffff"], "was moved while it measured"),
     ];

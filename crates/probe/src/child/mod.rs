@@ -1,10 +1,10 @@
 //! The measuring process: the same binary, started with a hidden command.
 //!
-//! Its standard input is the shared memory; its arguments are the [`ProbeSpec`] as JSON, the process id of the runner
-//! and, where the kernel reports the steps of a dispatch, the number of the file with their table. It prints
-//! [`Message`]s to standard output, but none between arming and the end: in between the main thread sleeps, the
-//! measuring threads make no system call but the measured one, and no thread ends (its stack would be unmapped, and
-//! every other CPU of the process interrupted for it) before all have measured to the end.
+//! Its standard input is the shared memory. Its arguments are the [`ProbeSpec`] as JSON, the process id of the runner and, if
+//! the kernel reports the steps of a dispatch, the file descriptor of their table. It prints [`Message`]s to standard output,
+//! but none between arming and the end. In that time the main thread sleeps, and the measuring threads make only the measured
+//! system call. No thread ends before all have measured to the end: its stack would be unmapped, which interrupts every other
+//! CPU of the process.
 
 pub(crate) mod prepare;
 pub(crate) mod recorder;
@@ -27,16 +27,16 @@ use whylate_host::HostRoot;
 use whylate_sys::shared::SharedWords;
 use whylate_sys::{allocation, clock, process, schedule};
 
-/// What the measuring process tells the runner.
+/// What the measuring process reports to the runner.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Message {
-    /// Something is not as asked.
+    /// Something differs from the request.
     Warning(Warning),
     Failed(String),
     /// It cannot measure because the kernel refuses what was asked for explicitly.
     Unavailable(String),
-    /// It has measured, but what was measured says nothing about the CPU.
+    /// It has measured, but the result says nothing about the CPU.
     Void(String),
     /// Every thread is ready; samples count from this moment on.
     Armed {
@@ -66,7 +66,7 @@ pub(crate) enum Failure {
     Failed(String),
     /// The kernel refuses what was asked for explicitly.
     Unavailable(String),
-    /// What was measured says nothing about the CPU.
+    /// The measured values say nothing about the CPU.
     Void(String),
 }
 
@@ -91,7 +91,7 @@ fn run(host: &HostRoot, arguments: &[String]) -> Result<(), Failure> {
 }
 
 fn send(message: &Message) {
-    // A runner that is gone needs no messages; the kernel ends this process then.
+    // If the runner is gone, it needs no messages, and the kernel ends this process.
     if let Ok(text) = serde_json::to_string(message) {
         let mut output = std::io::stdout().lock();
         let _ = writeln!(output, "{text}").and_then(|()| output.flush());
@@ -103,7 +103,7 @@ pub(crate) struct Team<'a> {
     host: &'a HostRoot,
     pub(crate) spec: &'a ProbeSpec,
     pub(crate) header: Header<'a>,
-    /// Passed when each thread is set up (or has failed), when the start is set, and when all have ended.
+    /// Passed when each thread is set up or has failed, when the start is set, and when all have ended.
     barrier: Barrier,
     warnings: Mutex<Vec<Warning>>,
     failure: Mutex<Option<Failure>>,
@@ -236,8 +236,9 @@ fn thread(cpu: CpuId, station: &Station<'_>) {
     if let Err(reason) = prepared.and_then(|()| prepare::unchanged(cpu)) {
         team.fail(reason);
     }
-    // Back to an ordinary task, so that the end of the process disturbs nobody at real-time priority; and elsewhere, because behind
-    // a real-time loop that never sleeps an ordinary thread may not even end. What a shield keeps there stays.
+    // Makes the thread an ordinary task again, so that the end of the process disturbs no other task at real-time priority.
+    // Moves it away, too: behind a real-time loop that never sleeps, an ordinary thread could not even end. A thread that a
+    // shield confines stays.
     if !team.spec.other_cpus.is_empty() {
         let _ = schedule::pin_this_thread(&team.spec.other_cpus);
     }
@@ -251,7 +252,7 @@ pub(crate) trait Worker {
     fn measure(&mut self, team: &Team<'_>, start: MonoTime) -> Result<(), Failure>;
 }
 
-/// The kernel's counters of this thread, taken when samples begin to count and when they cease to.
+/// The kernel's counters of this thread, read when samples begin to count and when they stop counting.
 pub(crate) struct Usage {
     thread: schedule::ThreadUsage,
     allocations: u64,
@@ -269,7 +270,7 @@ impl Usage {
         self.store([lane.page_faults(), lane.involuntary_switches(), lane.allocations()]);
     }
 
-    /// The same for the thread that answers.
+    /// The same for the answering thread.
     pub(crate) fn end_of_peer(&self, lane: &Lane<'_>) {
         self.store([lane.peer_page_faults(), lane.peer_involuntary_switches(), lane.peer_allocations()]);
     }
@@ -283,7 +284,7 @@ impl Usage {
     }
 }
 
-/// The moment at which samples cease to count.
+/// The moment at which samples stop counting.
 pub(crate) fn end_of(start: MonoTime, duration: Nanos) -> MonoTime {
     MonoTime(start.0.saturating_add(duration.0))
 }

@@ -48,8 +48,8 @@ pub(super) fn process(team: &Team<'_>) -> Option<LatencyRequest> {
 
 pub(super) fn thread(team: &Team<'_>, cpu: CpuId) -> Result<(), Failure> {
     let wanted = scheduling(team);
-    // Before it goes there: behind a real-time loop that never sleeps an ordinary thread may wait for ever, with its priority
-    // still to be set. A thread that has a deadline goes nowhere any more.
+    // The priority is set before the thread moves: behind a real-time loop that never sleeps, an ordinary thread might wait
+    // for ever. A thread of SCHED_DEADLINE can no longer be moved.
     let mut is_scheduled = match wanted {
         Scheduling::Other => true,
         Scheduling::Deadline { .. } => false,
@@ -57,7 +57,7 @@ pub(super) fn thread(team: &Team<'_>, cpu: CpuId) -> Result<(), Failure> {
     };
     let pin = || shield::pin_this_thread(team.host, &CpuSet::single(cpu));
     let pinned = pin().or_else(|_| {
-        // The group of a shield may take ordinary threads only.
+        // The control group of a shield may accept only ordinary threads.
         schedule::schedule_this_thread(Scheduling::Other)?;
         is_scheduled = wanted == Scheduling::Other;
         pin()
@@ -88,7 +88,7 @@ pub(super) fn thread(team: &Team<'_>, cpu: CpuId) -> Result<(), Failure> {
 }
 
 thread_local! {
-    /// How the kernel scheduled this measuring thread when whylate had last set it.
+    /// The scheduling of this measuring thread after whylate last set it.
     static SCHEDULED: Cell<Option<ThreadScheduling>> = const { Cell::new(None) };
 }
 
@@ -96,15 +96,15 @@ fn remember() {
     SCHEDULED.set(schedule::scheduling_of_this_thread().ok());
 }
 
-/// Whether policy, priority and CPUs of the calling measuring thread are still what they were when whylate set them: while it
-/// measured, others may have changed them (`chrt`, `taskset`, a service manager, a move to another cgroup, a CPU that went offline).
+/// Whether policy, priority and CPUs of the calling measuring thread are still what whylate set. While it measured, something
+/// else may have changed them (`chrt`, `taskset`, a service manager, a move to another cgroup, a CPU that went offline).
 pub(super) fn unchanged(cpu: CpuId) -> Result<(), Failure> {
     if let Ok(allowed) = schedule::allowed_of_this_thread()
         && allowed != CpuSet::single(cpu)
     {
         return Err(Failure::Void(format!(
             "the thread of CPU {cpu} was moved while it measured, and may run on CPU {allowed} now: the CPU was offline, or \
-             somebody changed the thread's affinity"
+             another program changed the thread's affinity"
         )));
     }
     scheduled_as_before()
@@ -113,7 +113,7 @@ pub(super) fn unchanged(cpu: CpuId) -> Result<(), Failure> {
 fn scheduled_as_before() -> Result<(), Failure> {
     match SCHEDULED.get().zip(schedule::scheduling_of_this_thread().ok()) {
         Some((before, now)) if before != now => Err(Failure::Void(format!(
-            "the thread of CPU {} was {before} when it began to measure and is {now} now: somebody changed its scheduling (`chrt`, \
+            "the thread of CPU {} was {before} when it began to measure and is {now} now: another program changed its scheduling (`chrt`, \
              `renice`, a service manager)",
             schedule::current_cpu()
         ))),
@@ -121,8 +121,8 @@ fn scheduled_as_before() -> Result<(), Failure> {
     }
 }
 
-/// Gives the calling measuring thread its policy again, or makes it an ordinary task. What is refused now was refused
-/// before, and has been said; what others have changed meanwhile makes the measurement void.
+/// Gives the calling measuring thread its policy again, or makes it an ordinary task. A refusal now was already reported
+/// before; a change by something else meanwhile makes the measurement void.
 pub(crate) fn reschedule(team: &Team<'_>, as_ordinary: bool) {
     if let Err(reason) = scheduled_as_before() {
         team.fail(reason);
@@ -137,7 +137,7 @@ fn scheduling(team: &Team<'_>) -> Scheduling {
         (Policy::Fifo, _) => Scheduling::Fifo(team.spec.priority),
         (Policy::Rr, _) => Scheduling::RoundRobin(team.spec.priority),
         (Policy::Deadline, Some(period)) => {
-            // Half of the period is far more than the loop needs, and little enough to be admitted.
+            // Half of the period is far more than the loop needs, and small enough for the kernel to admit it.
             Scheduling::Deadline { runtime: Nanos(period.0 / 2), period }
         }
         (Policy::Deadline | Policy::Other, _) => Scheduling::Other,

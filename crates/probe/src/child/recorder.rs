@@ -1,5 +1,5 @@
-//! Counts the latenesses of a task that is woken periodically, for the timer and the dispatch probe; and what ends a
-//! measurement at the first value above its break.
+//! Counts how late a periodically woken task is, for the timer and the dispatch probe, and ends a measurement at the first
+//! value above its break.
 
 use crate::layout::{Header, add};
 use crate::layout::{Lane, RingRecord};
@@ -19,7 +19,7 @@ pub(crate) struct Recorder<'a> {
 /// Ends everything at the first value above the break of a probe.
 pub(crate) struct BreakOff<'a> {
     header: Header<'a>,
-    /// The break; the largest number where there is none.
+    /// The break; the largest number if there is none.
     pub(crate) above_ns: u64,
     tracing: Option<BreakTracing>,
 }
@@ -35,8 +35,8 @@ impl<'a> BreakOff<'a> {
         value_ns > self.above_ns
     }
 
-    /// Stops tracing, so that the trace ends with the spike. Before the spike is told: whoever reads it stops tracing too, and
-    /// the trace would lack the marker.
+    /// Stops tracing, so that the trace ends with the spike. This comes before the spike is reported: the reader of the
+    /// report stops tracing too, and the trace would lack the marker.
     #[cold]
     pub(crate) fn mark(&mut self, value_ns: u64) {
         if let Some(tracing) = &mut self.tracing {
@@ -49,7 +49,7 @@ impl<'a> BreakOff<'a> {
     pub(crate) fn now(&mut self, value_ns: u64) {
         self.header.broke_ns().store(value_ns, Relaxed);
         self.header.stop().store(1, Relaxed);
-        // The first one counts, whatever comes until the loop looks.
+        // Only the first one counts, whatever follows before the loop checks.
         self.above_ns = u64::MAX;
     }
 }
@@ -69,7 +69,7 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// Counts one sample; whether it was the last.
+    /// Counts one sample; returns whether it was the last.
     #[inline(always)]
     pub(crate) fn count(&mut self, now: u64, latency: u64, period: u64) -> bool {
         let samples = self.lane.count_sample(latency);

@@ -11,31 +11,31 @@ use whylate_core::plan::Policy;
 use whylate_sys::schedule::{self, Scheduling};
 use whylate_sys::{clock, process};
 
-/// How long after the end the measuring threads are asked once more, and how long after that the process is ended.
+/// How long after the end the measuring threads are asked again to stop, and how long after that the process is ended.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Exit status of a process that the watchdog ended.
 pub(crate) const WATCHDOG_STATUS: i32 = 75;
 
-/// Tells the watching thread that the measurement is over.
+/// Signals the watching thread that the measurement is over.
 #[derive(Default)]
 pub(super) struct Watchdog {
     is_done: Mutex<bool>,
     changed: Condvar,
 }
 
-/// Whether the measuring threads can keep a CPU from everybody else, and there is a CPU to watch them from; or wait
-/// for each other, so that one that is stuck has to be released.
+/// Whether a watchdog is needed: the measuring threads can keep a CPU from all other tasks, and there is a CPU to watch them
+/// from; or they wait for each other, so that a stuck one must be released.
 pub(super) fn is_needed(spec: &ProbeSpec) -> bool {
     spec.peer_cpu().is_some()
         || !spec.other_cpus.is_empty() && matches!(spec.policy, Policy::Fifo | Policy::Rr)
 }
 
 impl Watchdog {
-    /// Sleeps until the measurement is over, or overdue: then asks the threads to stop and calls `release`, which
-    /// wakes those that wait for each other.
+    /// Sleeps until the measurement is over or overdue. If it is overdue, asks the threads to stop and calls `release`, which
+    /// wakes threads that wait for each other.
     pub(super) fn watch(&self, header: Header<'_>, end: MonoTime, release: impl Fn()) {
-        // Above every measuring thread; where that is refused, so was the measuring threads' own priority.
+        // A priority above every measuring thread. If the kernel refuses it, it also refused the measuring threads' priority.
         let _ = schedule::schedule_this_thread(Scheduling::Fifo(99));
         schedule::prefault_stack::<16>();
         let left = Duration::from_nanos(end.0.saturating_sub(clock::now().0)) + GRACE;

@@ -1,9 +1,9 @@
 //! The table of copies: rows (from, to, method) by block sizes.
 //!
-//! A trial copies one block again and again from the beginning of one buffer to that of another, for about a
-//! millisecond, so that small blocks stay in the caches and large ones do not: the rate for a block is the rate of code
-//! that has just used it. Trials of all rows take turns, so that what else the machine does meets all of them. It is not
-//! measured how a copy changes the caches for others: the plan `cache-modes` does that.
+//! A trial copies one block again and again from the beginning of one buffer to that of another, for about a millisecond, so
+//! that small blocks stay in the caches and large ones do not: the rate for a block is the rate of code that has just used
+//! it. Trials of all rows take turns, so that other work on the machine affects all of them. How a copy changes the caches
+//! for other code is not measured here: the plan `cache-modes` does that.
 
 mod paced;
 mod rows;
@@ -33,11 +33,11 @@ pub struct CopyRequest {
     pub to: Option<MemoryMode>,
     /// Only these methods; empty: all that the CPU has.
     pub methods: Vec<CopyMethod>,
-    /// Only memory of this backend, beside ordinary memory.
+    /// Only memory of this backend, in addition to ordinary memory.
     pub backend: Option<String>,
     pub device: Option<PathBuf>,
     pub blocks: Vec<u64>,
-    /// The frame whose budget is asked for.
+    /// The frame whose budget is wanted.
     pub frame: Option<Frame>,
     /// Trials for each row and block, at most.
     pub trials: u32,
@@ -67,7 +67,8 @@ fn device_of(place: &std::path::Path) -> Option<String> {
     (!place.as_os_str().is_empty()).then(|| place.display().to_string())
 }
 
-/// Measures the table, in a thread that stays on the CPU afterwards. `progress` is told the share that is done, and says whether to go on.
+/// Measures the table, in a thread that stays on the CPU afterwards. `progress` gets the share that is done, and returns
+/// whether to go on.
 ///
 /// # Errors
 /// [`ProbeError`] when a type of memory that was asked for is not available, or the CPU cannot be used.
@@ -127,7 +128,7 @@ fn memory_facts(memory: &TypedMemory) -> Option<MemoryFacts> {
     })
 }
 
-/// Says that memory is not what was asked for.
+/// A note that the memory is not of the requested type.
 fn warn_unless_proven(memory: &TypedMemory, warnings: &mut Vec<Warning>) {
     if memory.is_proven() {
         return;
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_to_be_had_is_an_error_with_its_reason() {
+    fn unavailable_memory_is_an_error_with_its_reason() {
         let asked = CopyRequest { from: Some(MemoryMode::WriteThrough), ..request() };
         if whylate_sys::memory::typed::Module::open().is_err() {
             let error = copy_table(&asked, &mut |_| true).unwrap_err();

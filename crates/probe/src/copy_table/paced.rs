@@ -1,4 +1,4 @@
-//! What a frame costs when it is copied as often as it comes.
+//! The cost of a frame that is copied at its own rate.
 
 use super::rows::{Row, Stock};
 use whylate_core::Frame;
@@ -11,7 +11,7 @@ const PACED_NS: u64 = 500_000_000;
 /// At least this many frames, so that a slow method has some.
 const FRAMES_MIN: u64 = 3;
 
-/// The cost by the row's rate for such a block, and by a paced copy; `None` where the row has no such block.
+/// The cost from the row's rate for such a block, and from a paced copy; `None` if the row has no such block.
 pub(super) fn cost(
     frame: &Frame,
     measured: &CopyRow,

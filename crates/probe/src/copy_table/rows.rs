@@ -34,7 +34,7 @@ pub(super) struct Stock {
 }
 
 impl Stock {
-    /// Opens what was asked for, or all that can be used without being named.
+    /// Opens the requested memory, or all memory that can be used without being named.
     pub(super) fn open(
         request: &CopyRequest,
         bytes: usize,
@@ -73,7 +73,7 @@ impl Stock {
         Ok(stock)
     }
 
-    /// The rows that were asked for.
+    /// The requested rows.
     pub(super) fn rows(&self, request: &CopyRequest) -> Result<Vec<Row>, ProbeError> {
         let methods = methods(&request.methods)?;
         let mut sides = Vec::new();
@@ -118,7 +118,7 @@ impl Stock {
         }
     }
 
-    /// Whether what arrives is what was sent.
+    /// Whether the bytes arrive unchanged.
     pub(super) fn is_exact(&mut self, row: &Row, warnings: &mut Vec<Warning>) -> bool {
         let bytes = COMPARED.min(self.from.as_slice().len());
         if let Side::Other(index) = row.from {
@@ -157,7 +157,7 @@ impl Stock {
     }
 }
 
-/// What is to be opened beside ordinary memory.
+/// What is to be opened in addition to ordinary memory.
 fn offers(request: &CopyRequest) -> Result<Vec<(&'static dyn Backend, Offer)>, ProbeError> {
     let mut found = Vec::new();
     let wanted = |mode| {
@@ -202,7 +202,7 @@ fn absent(request: &CopyRequest) -> String {
     )
 }
 
-/// The copiers of those methods; of none: all that the CPU has.
+/// The copiers of those methods; if none are given, all that the CPU supports.
 fn methods(asked: &[CopyMethod]) -> Result<Vec<(CopyMethod, Copier)>, ProbeError> {
     let copier = |method: &CopyMethod| {
         let known = Method::from_name(method.name());

@@ -5,9 +5,9 @@ use super::rows::{Row, Stock};
 use whylate_core::result::CopyBlock;
 use whylate_sys::clock;
 
-/// A trial takes about this long, so that reading the clock is nothing.
+/// A trial takes about this long, so that the time to read the clock is negligible.
 const TRIAL_NS: u64 = 1_000_000;
-/// With so many trials, a slow row and block is left alone once it has had its time.
+/// After this many trials, a slow row and block gets no more once it has used its time.
 const TRIALS_MIN: usize = 3;
 const BUDGET_NS: u64 = 60_000_000;
 
@@ -36,7 +36,7 @@ impl Trials {
         Self { cells: vec![cells; rows], rounds }
     }
 
-    /// Gives every row and block a trial, and again.
+    /// Gives every row and block a trial, round after round.
     pub(super) fn run(&mut self, rows: &[Row], stock: &mut Stock, progress: &mut dyn FnMut(f64) -> bool) {
         for round in 0..self.rounds {
             for (index, (cells, row)) in self.cells.iter_mut().zip(rows).enumerate() {
@@ -65,7 +65,7 @@ impl Cell {
         let bytes = self.bytes as usize;
         if self.turns == 0 {
             self.turns = 1;
-            // Doubled until the clock can tell: the first copies bring the block into the caches.
+            // Doubled until the clock can measure it: the first copies bring the block into the caches.
             let mut taken = self.time(row, stock, bytes);
             while taken < TRIAL_NS / 8 {
                 self.turns *= 2;
@@ -91,7 +91,7 @@ impl Cell {
     fn figures(&self) -> Option<CopyBlock> {
         let mut times = self.times.clone();
         times.sort_by(f64::total_cmp);
-        // The last of an odd number below it: a quarter of the trials is faster, a quarter slower.
+        // A quarter of the trials is faster than the high rate, a quarter slower than the low one.
         let at = |share: f64| times.get(((times.len() - 1) as f64 * share).round() as usize).copied();
         let rate = |time: f64| self.bytes as f64 * 1e9 / time.max(1e-3);
         (!times.is_empty()).then_some(())?;

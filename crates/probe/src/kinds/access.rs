@@ -1,8 +1,8 @@
 //! The access probe's thread: sleep until the next period, follow a random chain through its data, look at the clock.
 //!
-//! What it measures: the time of each pass, from its first load to its last, and whatever interrupted it. The first pass
-//! of a period brings back what others have displaced; the passes behind it are the same task undisturbed. What it does not
-//! measure: how late the task woke up, and which of the loads missed the caches.
+//! What it measures: the time of each pass, from its first load to its last, and whatever interrupted it. The first pass of a
+//! period brings back what other tasks have displaced; the later passes are the same task undisturbed. It does not measure
+//! how late the task woke up, and which of the loads missed the caches.
 
 use super::{Kind, Place, Resolve, Station};
 use crate::child::recorder::Recorder;
@@ -17,7 +17,7 @@ use whylate_core::{MonoTime, Nanos};
 use whylate_sys::clock;
 use whylate_sys::memory::Buffer;
 
-/// Accesses of a pass where the plan names none: a pass over a larger working set would take longer than its period.
+/// Accesses of a pass if the plan names none: a pass over a larger working set would take longer than its period.
 const ACCESSES_MAX: u64 = 16_384;
 
 /// The access probe on this machine.
@@ -115,7 +115,7 @@ impl Worker for Access<'_> {
             if is_last {
                 break;
             }
-            // A period that its passes have used up is left out: the others have not had the CPU.
+            // A period that its passes have used up is left out: other tasks have not had the CPU.
             let now = clock::now().0;
             let periods = now.saturating_sub(next) / interval.0 + 1;
             next += periods * interval.0;

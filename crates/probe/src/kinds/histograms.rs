@@ -14,7 +14,7 @@ use whylate_record::RecordError;
 use whylate_record::histograms::LatencyHistograms;
 use whylate_sys::clock;
 
-/// How often the trace buffer, the clock and the observer are looked at.
+/// How often the trace buffer, the clock and the observer are checked.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 impl Resolve<HistogramsPlan> for HistogramsPlan {
@@ -37,8 +37,8 @@ impl Kind for HistogramsPlan {
     }
 }
 
-/// Counts until the duration is over or the observer wants it to end. A machine that cannot count them loses the
-/// histograms and nothing else: that is a warning.
+/// Counts until the duration is over or the observer ends it. A machine that cannot count them lacks only the histograms:
+/// that is a warning.
 fn measure(
     plan: &HistogramsPlan,
     of: &Measuring<'_>,
@@ -163,8 +163,8 @@ fn held(one: &KernelHistogram) -> Before {
     }
 }
 
-/// What came since the histogram was read last. Its extremes are exact where they are new; otherwise they are the
-/// lower edges of their buckets, but never below the smallest value that ever came.
+/// What came since the histogram was last read. New extremes are exact; otherwise they are the lower edges of their buckets,
+/// but never below the smallest value ever counted.
 fn difference(cpu: CpuId, one: &KernelHistogram, before: &Before, span: (u64, u64)) -> Interval {
     let histogram: Vec<(u64, u64)> = one
         .histogram

@@ -34,13 +34,13 @@ use whylate_sys::counter::{Calibration, CounterKind};
 /// How long the time-stamp counter is compared with the kernel's clock.
 const CALIBRATION: Nanos = Nanos::from_millis(50);
 
-/// The machine on which a plan is resolved, and what follows from the plan beside the kind's own parameters.
+/// The machine on which a plan is resolved, and what follows from the plan in addition to the kind's own parameters.
 pub(crate) struct Place<'p> {
     /// The plan's target CPUs, and those that the probe measures.
     pub(crate) target: &'p CpuSet,
     pub(crate) cpus: &'p CpuSet,
     pub(crate) facts: &'p Facts,
-    /// As the plan has it; what is safe here may be another one.
+    /// As in the plan; the machine may need another one to be safe.
     pub(crate) policy: Policy,
     /// Ends earlier, after that many samples.
     pub(crate) samples: Option<u64>,
@@ -60,7 +60,7 @@ pub(crate) struct Station<'a> {
     pub(crate) team: &'a Team<'a>,
     /// Number of the thread.
     pub(crate) index: usize,
-    /// For each series of its CPU, in order; of a probe between two CPUs the same for both threads.
+    /// For each series of its CPU, in order; both threads of a probe between two CPUs share them.
     pub(crate) lanes: &'a [Lane<'a>],
     pub(crate) exchange: Option<&'a Exchange>,
 }
@@ -95,7 +95,7 @@ pub(crate) trait Kind {
         None
     }
 
-    /// What each of its intervals has besides what is counted while it measures.
+    /// What each of its intervals contains in addition to what is counted while it measures.
     fn quantities(&self) -> Quantities {
         Quantities::default()
     }

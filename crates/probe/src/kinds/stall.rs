@@ -1,8 +1,8 @@
 //! The stall probe's thread: reads the time-stamp counter without pause and records every gap.
 //!
-//! Each turn is counted, per cycle below 1024 cycles and in nanoseconds above; a turn at least as long as the
-//! threshold is a gap and also goes into the ring. What a gap is made of, the loop cannot tell. The time that
-//! recording a gap takes is part of the next turn, and shows.
+//! Each turn is counted, per cycle below 1024 cycles and in nanoseconds above; a turn at least as long as the threshold is a
+//! gap and also goes into the ring. The loop cannot tell what caused a gap. The time to record a gap is visible as part of
+//! the next turn.
 
 use super::{CALIBRATION, Kind, Place, Resolve, Station};
 use crate::child::recorder::BreakOff;

@@ -1,8 +1,8 @@
 //! The timer probe's thread: sleep until the next period, look at the clock, count how late it is.
 //!
-//! What it measures: from the moment for which the wake-up was asked to the first instruction after the sleep, timer
-//! interrupt, wake-up and context switch included. What it does not: the time in which periods were missed altogether
-//! (they are counted as overruns; the correction for them is made afterwards).
+//! It measures the time from the requested wake-up to the first instruction after the sleep, with timer interrupt, wake-up
+//! and context switch. It does not measure the time in which whole periods were missed: these are counted as overruns, and
+//! the correction for them is made afterwards.
 
 use super::{Kind, Place, Resolve, Station};
 use crate::child::recorder::Recorder;
@@ -21,7 +21,7 @@ use whylate_sys::timer_file;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TimerSpec {
     pub interval: Nanos,
-    /// By how much each further CPU begins later.
+    /// How much later each further CPU begins.
     pub distance: Nanos,
     pub method: TimerMethod,
     /// A latency above it stops everything.
@@ -94,7 +94,7 @@ impl Wake for PosixTimer {
 struct Timer<'a> {
     recorder: Recorder<'a>,
     interval: Nanos,
-    /// By how much this CPU's periods begin later than the common start.
+    /// How much later this CPU's periods begin than the common start.
     offset: Nanos,
     method: TimerMethod,
     warmup: Nanos,
@@ -137,15 +137,15 @@ impl Timer<'_> {
         usage.end(&self.recorder.lane);
     }
 
-    /// Counts what the last wake-up of the warm-up was late by since `start`, when the measured periods begin, of which
-    /// so many have gone by; whether that ends the measurement.
+    /// Counts how late the last wake-up of the warm-up was after `start`, when the measured periods begin; `periods` of them
+    /// have passed. Returns whether that ends the measurement.
     fn begin_late(&mut self, start: MonoTime, periods: u64) -> bool {
         let now = clock::now().0;
         self.recorder.miss(periods - 1);
         self.recorder.count(now, now - start.0, 0)
     }
 
-    /// Runs the periods that begin before `end`, of which the first has that number; returns the start of the next one.
+    /// Runs the periods that begin before `end`; the first has that number. Returns the start of the next one.
     #[inline(never)]
     fn periods<W: Wake, const COUNTED: bool>(
         &mut self,

@@ -1,7 +1,7 @@
 //! The tracer probe: a measuring tracer of the kernel, driven from here, brought into the form of the other probes.
 //!
 //! In: the lines that the tracer prints. Out: intervals with histograms, and the largest samples of each as spikes. The
-//! moment of a sample is that of its line: for hwlat and osnoise the end of the window that it is of.
+//! moment of a sample is that of its line: for hwlat and osnoise the end of its window.
 
 use super::{Kind, Place, Resolve, with_parts};
 use crate::error::ProbeError;
@@ -98,13 +98,13 @@ fn failed(error: RecordError) -> ProbeError {
     }
 }
 
-/// What one series on one CPU has brought since the last stored interval.
+/// The samples of one series on one CPU since the last stored interval.
 struct Lane {
     spec: LaneSpec,
     histogram: Histogram,
     gaps: u64,
     lost_ns: u64,
-    /// Of the largest samples: value, moment and number; of those as large, the first.
+    /// Value, moment and number of the largest samples; the first one among equals.
     largest: Largest<(u64, Reverse<u64>, Reverse<u64>)>,
     /// Over all of the measurement.
     samples: u64,
@@ -117,7 +117,7 @@ struct Collector {
     /// Since the last stored interval, with their details.
     hwlat: Vec<HwlatRecord>,
     looks_for_gaps: bool,
-    /// The moment of a sample is known well enough to look for its cause.
+    /// Whether the moment of a sample is exact enough to look for its cause.
     has_moments: bool,
     /// How many of the largest samples of a stored interval are spikes, on each CPU.
     spikes_kept: usize,
@@ -147,7 +147,7 @@ impl Collector {
         }
     }
 
-    /// Takes the new lines, and tells of their spikes.
+    /// Takes the new lines, and reports their spikes.
     fn poll(
         &mut self,
         session: &mut TracerSession,
@@ -164,7 +164,7 @@ impl Collector {
         Ok(())
     }
 
-    /// Counts a sample; the spike that it is, if it is among the largest. A part of another sample is not a spike.
+    /// Counts a sample; returns it as a spike if it is among the largest. A part of another sample is not a spike.
     fn add(&mut self, sample: &Sample) -> Option<SpikeRecord> {
         let is_its =
             |lane: &&mut Lane| lane.spec.cpu == sample.cpu && lane.spec.is_part() == sample.in_interrupt;
@@ -222,7 +222,7 @@ impl Lane {
         SpikeRecord { cpu: self.spec.cpu, series: self.spec.series.clone(), at_ns, latency_ns, sample }
     }
 
-    /// Ends the interval: its largest samples, largest first. Of the next one so many are kept.
+    /// Ends the interval and returns its largest samples, largest first. The number to keep in the next one is given.
     fn take_spikes(&mut self, kept_max: usize) -> Vec<SpikeRecord> {
         let largest = std::mem::replace(&mut self.largest, Largest::new(kept_max));
         let spike = |(latency_ns, Reverse(at_ns), Reverse(sample))| self.spike(latency_ns, at_ns, sample);

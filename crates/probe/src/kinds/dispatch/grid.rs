@@ -1,6 +1,6 @@
-//! For which moment an interrupt was due.
+//! The moment for which an interrupt was due.
 
-/// Interrupts between two corrections of a grid that is only known by its interrupts.
+/// Interrupts between two corrections of a grid that is known only from its interrupts.
 const BLOCK: u32 = 64;
 
 /// What a source says when the process runs again.
@@ -10,14 +10,14 @@ pub(super) enum Arrival {
     Nothing,
     /// That many interrupts, at least 1.
     Counted(u64),
-    /// It does not count them: as many as were due by now.
+    /// The source does not count them: as many as were due by now.
     AsDue,
 }
 
 /// A process that ran after an interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Late {
-    /// How late it was for the first interrupt that it had not seen.
+    /// How late it was for the first interrupt not seen before.
     pub(super) by_ns: u64,
     /// How many interrupts it had not seen.
     pub(super) interrupts: u64,
@@ -67,18 +67,18 @@ impl Grid for Programmed {
     }
 }
 
-/// A grid of which only the period is known, and that not exactly: the earliest arrivals show where it lies.
+/// A grid of which only the approximate period is known: the earliest arrivals show where it lies.
 ///
 /// Each arrival that is earlier than due moves the grid there. After every [`BLOCK`] interrupts the grid moves to the
-/// earliest of them, and the period is corrected by as much as the grid had to be moved. So lateness is that against
-/// the earliest of the last interrupts, whose own latency is not part of it.
+/// earliest of them, and the period is corrected by the amount of the move. Lateness is therefore measured against the
+/// earliest of the last interrupts, and does not contain that interrupt's own latency.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Observed {
     due_ns: f64,
     interval_ns: f64,
     /// The least lateness of the block so far.
     least_ns: f64,
-    /// By how much the grid was moved to earlier moments in this block.
+    /// How far the grid was moved to earlier moments in this block.
     pulled_ns: f64,
     in_block: u32,
     begun: bool,
@@ -124,7 +124,7 @@ impl Grid for Observed {
             (self.begun, self.due_ns) = (true, now);
             return Some(Late { by_ns: 0, interrupts });
         }
-        // Of several interrupts the first one counts, and the grid goes on from the last.
+        // The first of several interrupts counts, and the grid goes on from the last.
         let first_due = self.due_ns + self.interval_ns;
         self.due_ns += interrupts as f64 * self.interval_ns;
         let mut lateness = now - first_due;
@@ -157,14 +157,14 @@ mod tests {
         assert_eq!(grid.take(900, Arrival::Counted(1)), None);
         assert_eq!(grid.take(1_007, Arrival::Nothing), None);
         assert_eq!((grid.take(1_007, Arrival::Counted(1)), grid.next_ns()), (late(7, 1), 1_100));
-        // Late for three: as late as for the first of them.
+        // Late for three: the lateness is that for the first of them.
         assert_eq!((grid.take(1_350, Arrival::Counted(3)), grid.next_ns()), (late(250, 3), 1_400));
         assert_eq!((grid.take(1_650, Arrival::AsDue), grid.next_ns()), (late(250, 3), 1_700));
     }
 
     /// Latenesses that the grid sees of interrupts every `period`, each `delays[n]` late.
-    fn observe(told: u64, period: f64, delays: &[u64]) -> Vec<u64> {
-        let mut grid = Observed::new(told);
+    fn observe(nominal: u64, period: f64, delays: &[u64]) -> Vec<u64> {
+        let mut grid = Observed::new(nominal);
         let moment = |(n, delay): (usize, &u64)| 1_000_000_000 + (n as f64 * period) as u64 + delay;
         delays
             .iter()
@@ -178,12 +178,12 @@ mod tests {
         // Delays of 5,000 to 5,900 ns, and one of 105,000.
         let mut delays: Vec<u64> = (0..5_000).map(|n| 5_000 + n * 7 % 10 * 100).collect();
         delays[4_321] = 105_000;
-        for (told, period) in [(1_000_000, 1_000_000.0), (1_000_000, 1_000_050.0), (1_000_000, 999_400.0)] {
-            let seen = observe(told, period, &delays);
+        for (nominal, period) in [(1_000_000, 1_000_000.0), (1_000_000, 1_000_050.0), (1_000_000, 999_400.0)] {
+            let seen = observe(nominal, period, &delays);
             let late = &seen[1_000..];
             let expected = delays[1_000..].iter().map(|delay| delay - 5_000);
             let worst = late.iter().zip(expected).map(|(seen, delay)| seen.abs_diff(delay)).max().unwrap();
-            assert!(worst < 1_000, "told {told}, period {period}: {worst} ns off");
+            assert!(worst < 1_000, "nominal {nominal}, period {period}: {worst} ns off");
             assert!(seen[4_321].abs_diff(100_000) < 1_000, "{}", seen[4_321]);
         }
     }

@@ -31,7 +31,7 @@ pub struct DispatchSpec {
     pub interval: Nanos,
     /// A latency above it stops everything.
     pub break_above: Option<Nanos>,
-    /// Whether each latency is divided into its parts, where the kernel lets its programs run.
+    /// Whether each latency is divided into its parts, if the kernel lets the BPF programs run.
     pub parts: bool,
 }
 
@@ -103,8 +103,7 @@ impl Kind for DispatchSpec {
     }
 }
 
-/// The programs that report the parts of dispatches, with their table; a warning where the kernel does not let them
-/// run.
+/// The programs that report the parts of dispatches, with their table; a warning if the kernel does not let them run.
 fn steps(warnings: &mut Vec<Warning>) -> Option<(DispatchSteps, OwnedFd)> {
     let started = DispatchSteps::start().and_then(|steps| {
         let table = steps.table()?;
@@ -116,7 +115,7 @@ fn steps(warnings: &mut Vec<Warning>) -> Option<(DispatchSteps, OwnedFd)> {
             BpfError::Object(_) | BpfError::Program { .. } | BpfError::Map { .. } => {
                 Warning::with_fix(code, text, "use a kernel with BPF and BTF (Linux 5.8)")
             }
-            // The other errors name their remedy.
+            // The other errors name their remedies.
             _ => Warning::new(code, text),
         });
     };
@@ -125,7 +124,7 @@ fn steps(warnings: &mut Vec<Warning>) -> Option<(DispatchSteps, OwnedFd)> {
 
 trait Source {
     fn wait(&mut self, next_ns: u64) -> Arrival;
-    /// Makes ready for the next one, after the clock was read.
+    /// Prepares the next one, after the clock was read.
     #[inline(always)]
     fn ready(&mut self) {}
 }
@@ -192,7 +191,7 @@ impl Worker for Dispatch<'_> {
                 self.both(team, &mut TimerFile(timer), Programmed::new(first, interval), start);
             }
             DispatchSource::Rtc => {
-                // The kernel starts the timer within the call: at most that much too late is what is measured.
+                // The kernel starts the timer within the call: measured values are too late by at most this much.
                 let before = clock::now().0;
                 let mut clock = InterruptSource::rtc_periodic(frequency).map_err(lacking)?;
                 self.both(team, &mut clock, Programmed::new(before + interval, interval), start);
@@ -222,9 +221,8 @@ impl Dispatch<'_> {
         self.interrupts::<S, G, true>(source, &mut grid, end_of(start, self.duration).0);
         self.recorder.lane.end().store(clock::now().0, Relaxed);
         usage.end(&self.recorder.lane);
-        // Before the source is closed: a PREEMPT_RT kernel handles the clock's timer in a thread of priority 1, which
-        // this thread has just preempted in the middle of its work; closing the clock waits, in a busy loop of the
-        // kernel, for that thread to be done.
+        // This comes before the source is closed. A PREEMPT_RT kernel handles the clock's timer in a thread of priority 1,
+        // which this thread may just have preempted. Closing the clock waits for that thread in a busy loop of the kernel.
         prepare::reschedule(team, true);
     }
 

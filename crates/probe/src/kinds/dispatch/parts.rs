@@ -1,9 +1,9 @@
 //! The parts of a dispatch: from the programmed moment to the entry of the handler, from there to the wake-up, and from
 //! the wake-up to the first instruction of the process.
 //!
-//! In: what the kernel's programs wrote at the wake-up ([`whylate_bpf::dispatch`]). Out: a histogram for each part. The
-//! three add up to the latency that they are parts of, sample by sample; a latency whose steps are not all known, because
-//! the process did not sleep or no handler woke it, is not divided.
+//! In: what the kernel's programs wrote at the wake-up ([`whylate_bpf::dispatch`]). Out: a histogram for each part. The three
+//! add up to their latency, sample by sample. A latency with unknown steps is not divided: the process did not sleep, or no
+//! handler woke it.
 
 use crate::child::Team;
 use crate::layout::Lane;
@@ -45,7 +45,7 @@ impl<'a> Parts<'a> {
         self.slot.last()
     }
 
-    /// Counts the parts of the latency from `due_ns` (where that is known) to `now_ns`.
+    /// Counts the parts of the latency from `due_ns` (if known) to `now_ns`.
     #[inline(always)]
     pub(super) fn count(&self, steps: Steps, due_ns: Option<u64>, now_ns: u64) {
         for (lane, part) in self.lanes.iter().zip(divided(steps, due_ns, now_ns)) {
@@ -56,10 +56,10 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// What a warning says where only the whole is measured.
+/// The text of the warning that only the whole is measured.
 pub(super) const WHOLE_ONLY: &str = "only whole dispatch latencies are measured, without how they are divided into interrupt, wake-up and switch";
 
-/// The lengths of the parts. Where it is known when the interrupt was due, all or none.
+/// The lengths of the parts. If the moment at which the interrupt was due is known, all or none.
 #[inline(always)]
 fn divided(steps: Steps, due_ns: Option<u64>, now_ns: u64) -> [Option<u64>; DISPATCH_PARTS.len()] {
     let switch = now_ns.checked_sub(steps.waking_ns);
@@ -81,7 +81,7 @@ mod tests {
         let steps = Steps { entry_ns: Some(105), waking_ns: 112 };
         assert_eq!(divided(steps, Some(100), 150), [Some(5), Some(7), Some(38)]);
         assert_eq!(divided(steps, None, 150), [None, Some(7), Some(38)]);
-        // Of a wake-up before it was due, of one after the clock was read, and of one by another thread.
+        // A wake-up before it was due, one after the clock was read, and one by another thread.
         assert_eq!(divided(steps, Some(106), 150), [None; 3]);
         assert_eq!(divided(steps, Some(100), 111), [None; 3]);
         let by_thread = Steps { entry_ns: None, waking_ns: 112 };

@@ -1,8 +1,8 @@
 //! The round-trip probe's two threads: one asks and takes the time, the other answers.
 //!
-//! In: links between two CPUs, one for each method. Out: for each method the time from before the question is sent
-//! until after the answer has come, and, where the counters of both CPUs agree, of each way. The answer is the moment
-//! at which the other side had the question; two reads of the counter are therefore part of a round trip.
+//! In: links between two CPUs, one for each method. Out: for each method the time from before the question is sent until
+//! after the answer has come, and the time of each way if the counters of both CPUs agree. The answer is the moment at which
+//! the other side had the question, so two reads of the counter are part of a round trip.
 
 use super::RoundtripSpec;
 use crate::child::recorder::BreakOff;
@@ -16,7 +16,7 @@ use whylate_sys::clock;
 use whylate_sys::counter::{Calibration, Counter, Hardware, KernelClock};
 use whylate_sys::message::{Descriptors, Futex, Link, STOP, Spin};
 
-/// Until the reader knows the largest samples, those above the largest of that many before are candidates.
+/// Until the reader knows the largest samples, a sample above the largest of this many before is a candidate.
 const BLOCK: u32 = 1024;
 
 /// One method's link.
@@ -58,7 +58,7 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// Makes the links. A method that does not work here is a warning where there are others.
+    /// Makes the links. A method that does not work here is a warning if there are others.
     pub(super) fn new(spec: &RoundtripSpec, team: &Team<'_>) -> Self {
         let methods = &spec.methods;
         let link = |method: &RoundtripMethod| match AnyLink::make(*method) {
@@ -83,7 +83,7 @@ impl Exchange {
         }
     }
 
-    /// Wakes both threads wherever they wait, for the last time.
+    /// Wakes both threads for the last time, wherever they wait.
     pub(crate) fn release(&self) {
         for link in self.links.iter().filter_map(|(_, link)| link.as_ref()).map(AnyLink::as_link) {
             link.ask(STOP);
@@ -91,8 +91,8 @@ impl Exchange {
         }
     }
 
-    /// Runs as the thread does that the method wants: spinning as an ordinary task where it would take the last
-    /// housekeeping CPU.
+    /// Sets the scheduling that the method needs: spinning runs as an ordinary task if it would take the last housekeeping
+    /// CPU.
     fn schedule(&self, team: &Team<'_>, method: RoundtripMethod) {
         prepare::reschedule(team, self.spin_ordinary && method == RoundtripMethod::Spin);
     }
@@ -112,7 +112,7 @@ impl Exchange {
         usage.end_of_peer(lane);
     }
 
-    /// Answers with the moment at which the question had come, or with the question where the clocks cannot be compared.
+    /// Answers with the moment at which the question arrived, or with the question if the clocks cannot be compared.
     #[inline(never)]
     fn serve<C: Counter, L: Link>(&self, link: &L) {
         let mut question = 0;
@@ -252,7 +252,7 @@ impl Asker<'_> {
         (question, answer)
     }
 
-    /// Counts one round trip; whether it was the last.
+    /// Counts one round trip; returns whether it was the last.
     #[inline(always)]
     fn count(
         &mut self,

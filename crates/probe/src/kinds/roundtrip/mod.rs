@@ -22,7 +22,7 @@ pub struct RoundtripSpec {
     pub methods: Vec<RoundtripMethod>,
     /// A round trip above it stops everything.
     pub break_above: Option<Nanos>,
-    /// Whether spinning is done as an ordinary task, since it would take the last housekeeping CPU otherwise.
+    /// Whether spinning runs as an ordinary task because it would otherwise take the last housekeeping CPU.
     pub spin_ordinary: bool,
     pub hardware_counter: bool,
     /// Nanoseconds per tick of that counter, times 2^32.
@@ -113,7 +113,7 @@ fn kind(
     })
 }
 
-/// The methods in order; on one CPU without spinning, which is an error if it is all that was asked for.
+/// The methods in order; on one CPU without spinning, which is an error if it is the only requested one.
 fn methods(
     plan: &RoundtripPlan,
     pair: CpuPair,
@@ -136,8 +136,8 @@ fn methods(
     Ok(plan.method.iter().filter(|method| *method != RoundtripMethod::Spin).collect())
 }
 
-/// Whether a moment on one CPU can be compared with one on the other: the kernel uses the counter as its clock source
-/// only after having found it in step on all CPUs; the kernel's own clock is in step by definition.
+/// Whether moments on the two CPUs can be compared. The kernel uses the counter as its clock source only if it is in step on
+/// all CPUs; the kernel's own clock is in step by definition.
 fn counters_agree(counter: CounterKind, pair: CpuPair, facts: &Facts) -> bool {
     let source = facts.clock.source.as_deref();
     pair.is_one_cpu()

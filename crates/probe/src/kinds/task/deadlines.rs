@@ -8,9 +8,9 @@ use whylate_sys::schedule;
 
 /// The priority of their threads, as tools print it.
 const PRIORITY_DEADLINE: i32 = 100;
-/// So long a deadline is taken for unchanged.
+/// How long a deadline is taken as unchanged.
 const FRESH: Duration = Duration::from_secs(1);
-/// Where more threads are known, all are asked anew.
+/// If more threads are known, all are asked again.
 const KNOWN_MAX: usize = 1_024;
 
 /// What the kernel said last, thread by thread.
@@ -18,8 +18,8 @@ const KNOWN_MAX: usize = 1_024;
 pub(super) struct KernelDeadlines(BTreeMap<u32, (Instant, Option<Nanos>)>);
 
 impl KernelDeadlines {
-    /// The deadline of a thread, counted from its release; `None` for one of another policy, and for one that was gone before it was
-    /// asked for.
+    /// The deadline of a thread, counted from its release; `None` for another policy, or if the thread was gone before the
+    /// first request.
     pub(super) fn of(&mut self, thread: &Thread) -> Option<Nanos> {
         if thread.priority != PRIORITY_DEADLINE {
             return None;
@@ -31,9 +31,9 @@ impl KernelDeadlines {
         if self.0.len() >= KNOWN_MAX {
             self.0.clear();
         }
-        let told = schedule::deadline_of_thread(thread.pid).ok().flatten();
-        // Its last activations are looked at when it may have ended.
-        let deadline = told.or(known.and_then(|(_, deadline)| deadline));
+        let present = schedule::deadline_of_thread(thread.pid).ok().flatten();
+        // When its last activations are examined, it may have ended.
+        let deadline = present.or(known.and_then(|(_, deadline)| deadline));
         self.0.insert(thread.pid, (Instant::now(), deadline));
         deadline
     }
@@ -55,14 +55,14 @@ mod tests {
             "an ordinary thread, whatever was said of it"
         );
         let period = Nanos(50_000_000);
-        // Where the test may not do so (rights, a cpuset), the rest is skipped.
+        // If the test lacks the rights, or a cpuset forbids it, the rest is skipped.
         if schedule::schedule_this_thread(Scheduling::Deadline { runtime: Nanos(1_000_000), period }).is_err()
         {
             return;
         }
-        let told = [40, PRIORITY_DEADLINE].map(|priority| KernelDeadlines::default().of(&thread(priority)));
+        let deadlines = [40, PRIORITY_DEADLINE].map(|priority| KernelDeadlines::default().of(&thread(priority)));
         schedule::schedule_this_thread(Scheduling::Other).unwrap();
-        assert_eq!(told, [None, Some(period)]);
+        assert_eq!(deadlines, [None, Some(period)]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What one watched thread has brought: histograms, the worst activations, who took its time.
+//! The results of one watched thread: histograms, the worst activations, who took its time.
 
 use super::lanes::OTHERS;
 use crate::measure::{Batch, LatencyTotals, TaskLine, TaskSpike, TaskTotals};
@@ -10,20 +10,20 @@ use whylate_core::record::{Interval, SourceRecord, TaskRecord};
 use whylate_core::result::{Cause, CauseKind, HourResult};
 use whylate_stats::{Histogram, Largest};
 
-/// So many thieves of one thread are told apart: those that come later are counted by their kind alone.
+/// This many thieves of one thread are counted separately; later ones are counted by kind alone.
 const THIEVES_MAX: usize = 256;
-/// Waits for a CPU below this are what every wake-up takes: nobody is said to have stolen them.
+/// Every wake-up takes this long: shorter waits for a CPU are not counted as stolen.
 const THEFT_MIN_NS: u64 = 10_000;
 /// The columns of the strip of a thread.
 const STRIP: usize = 10;
-/// So many thieves of one thread have totals of their own.
+/// This many thieves of one thread have totals of their own.
 const NAMED_MAX: usize = 32;
 /// The parts of a response that have a histogram.
 pub(super) const PARTS: [&str; 5] = ["wakeup", "run", "preempted", "blocked", "period"];
 
 type Thief = (CauseKind, Option<String>, Option<String>);
 
-/// What one thread brought; histograms since the last stored interval, and over all of the time.
+/// The results of one thread; histograms since the last stored interval, and over the whole time.
 pub(super) struct Lane {
     pub(super) name: String,
     pub(super) home: CpuId,
@@ -33,10 +33,10 @@ pub(super) struct Lane {
     pub(super) period_all: Histogram,
     pub(super) parts: [Histogram; PARTS.len()],
     pub(super) record: TaskRecord,
-    /// In the interval, and over all of the time.
+    /// In the interval, and over the whole time.
     pub(super) missed: (u64, u64),
     pub(super) lost_ns: u64,
-    /// Sleeps that may have been in the middle of its work: over all of the time, and in the interval.
+    /// Sleeps that may have been in the middle of its work: over the whole time, and in the interval.
     pub(super) doubts: Doubt,
     doubts_now: (u64, u64),
     pub(super) thieves: BTreeMap<Thief, SourceRecord>,
@@ -45,14 +45,14 @@ pub(super) struct Lane {
     hour: (u64, Largest<(u64, u64)>),
     kept_of_hour: usize,
     pub(super) spikes: [Option<TaskSpike>; 2],
-    /// Time and number since the begin.
+    /// Time and number since the start.
     totals: BTreeMap<(CauseKind, Option<String>), (u64, u64)>,
     pub(super) before_due_ns: Option<u64>,
     pub(super) last_due_ns: u64,
     /// Whether it slept for a time as an ordinary thread, whose timers the kernel may let expire later.
     pub(super) has_timer_slack: bool,
     pub(super) strip: VecDeque<u64>,
-    /// Whether something of it was handed on under its name.
+    /// Whether some of its results were already handed on under its name.
     pub(super) is_stored: bool,
 }
 
@@ -85,7 +85,7 @@ impl Lane {
         }
     }
 
-    /// Whether it is of threads of that name; the lane of all others takes every name.
+    /// Whether it takes threads of that name; the lane of all others takes every name.
     pub(super) fn is_of(&self, command: &str) -> bool {
         self.name == OTHERS || self.name.split('#').next() == Some(command)
     }
@@ -113,7 +113,7 @@ impl Lane {
 
     pub(super) fn count(&mut self, activation: &Activation, is_missed: bool) {
         let response_ns = activation.response_ns();
-        // One that begins with its run, at a mark or without the kernel's programs, has no wake-up that is known.
+        // An activation that begins when the thread runs (at a mark, or without the kernel's programs) has no known wake-up.
         let is_woken = activation.stages.first().is_some_and(|stage| stage.what != Doing::Running);
         let wakeup_ns = is_woken.then(|| activation.wakeup_ns());
         self.last_due_ns = activation.due_ns;
@@ -170,8 +170,8 @@ impl Lane {
         });
     }
 
-    /// Who had the CPU, or what the task waited for, while it had something to do, of an activation that is not explained: of
-    /// several that had the CPU in one wait, the one that the record names has all of it.
+    /// Counts who had the CPU, or what the task waited for, in an activation that is not explained. If several threads had
+    /// the CPU in one wait, the thread that the record names gets all of it.
     pub(super) fn count_thieves(&mut self, activation: &Activation) {
         for stage in activation.stages.iter().filter(|stage| stage.length_ns() > 0) {
             let took_ns = stage.length_ns();
@@ -188,11 +188,11 @@ impl Lane {
                 }
                 Doing::Preempted { by: other, .. } | Doing::Waking { previous: other, .. }
                     if other.pid == 0 || took_ns < THEFT_MIN_NS => {}
-                Doing::Preempted { by: other, .. } if is_lesser(other, &activation.thread) => {
+                Doing::Preempted { by: other, .. } if has_lower_priority(other, &activation.thread) => {
                     self.steal((CauseKind::Throttled, None, None), took_ns);
                 }
-                // An interrupt and the switch take the CPU from a lesser thread: the wake-up itself takes that time.
-                Doing::Waking { previous: other, .. } if is_lesser(other, &activation.thread) => {}
+                // An interrupt and the switch take the CPU from a lower-priority thread: the wake-up itself takes that time.
+                Doing::Waking { previous: other, .. } if has_lower_priority(other, &activation.thread) => {}
                 Doing::Preempted { by: other, .. } | Doing::Waking { previous: other, .. } => {
                     self.steal((CauseKind::Thread, Some(other.command.clone()), None), took_ns);
                 }
@@ -210,7 +210,7 @@ impl Lane {
                         Wait::Kernel(call) => {
                             self.steal((CauseKind::Wait, released_by, call.clone()), took_ns);
                         }
-                        // Between marks, a sleep for something to do is in the middle of the work.
+                        // Between marks, a sleep to wait for work is in the middle of the work.
                         Wait::Inside { call, .. } => {
                             self.steal((CauseKind::Wait, released_by, Some(call.clone())), took_ns);
                         }
@@ -222,7 +222,7 @@ impl Lane {
         }
     }
 
-    /// The same of an activation that is explained: each has what it took.
+    /// The same for an explained activation: each cause gets the time that it took.
     pub(super) fn count_causes(&mut self, activation: &Activation, causes: &[Cause]) {
         let is_known = |cause: &&Cause| !matches!(cause.kind, CauseKind::OwnWork | CauseKind::Unattributed);
         for cause in causes.iter().filter(is_known) {
@@ -243,8 +243,8 @@ impl Lane {
         let is_named = self.totals.len() < NAMED_MAX || self.totals.contains_key(&named);
         let total = self.totals.entry(if is_named { named } else { (thief.0, None) }).or_default();
         *total = (total.0 + took_ns, total.1 + 1);
-        let is_told = self.thieves.len() < THIEVES_MAX || self.thieves.contains_key(&thief);
-        let thief = if is_told { thief } else { (thief.0, None, None) };
+        let is_separate = self.thieves.len() < THIEVES_MAX || self.thieves.contains_key(&thief);
+        let thief = if is_separate { thief } else { (thief.0, None, None) };
         let record = self.thieves.entry(thief).or_default();
         record.gaps += 1;
         record.total_ns += took_ns;
@@ -311,7 +311,7 @@ impl Lane {
         let fresh = TaskRecord { series: None, ..TaskRecord::default() };
         let record = std::mem::replace(&mut self.record, fresh);
         if !record.command.is_empty() {
-            // Who it is stays, for intervals without an activation.
+            // The identity stays, for intervals without an activation.
             self.record.priority = record.priority;
             batch.tasks.push(TaskRecord { series: Some(self.name.clone()), ..record });
         }
@@ -322,8 +322,8 @@ impl Lane {
     }
 }
 
-/// Whether the task has a right to the CPU before that thread. Ordinary threads have none before each other.
-fn is_lesser(other: &Thread, task: &Thread) -> bool {
+/// Whether that thread has a lower priority than the task. Ordinary threads are equal.
+fn has_lower_priority(other: &Thread, task: &Thread) -> bool {
     task.priority > 0 && other.priority < task.priority
 }
 

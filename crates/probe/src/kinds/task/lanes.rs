@@ -1,8 +1,8 @@
-//! What all watched threads have brought, each in its lane.
+//! The results of all watched threads, each in its lane.
 
 use super::deadlines::KernelDeadlines;
 use super::lane::{Lane, PARTS};
-use super::{TOLD_MAX, spike};
+use super::{NAMED_MAX, spike};
 use crate::measure::{Batch, TaskLine};
 use std::collections::BTreeMap;
 use whylate_bpf::tasks::{Activation, Doubt, Watched};
@@ -11,18 +11,18 @@ use whylate_core::result::HourResult;
 use whylate_core::{CpuId, Nanos, Warning, WarningCode};
 use whylate_record::tasks::Explained;
 
-/// So many threads have a series of their own; what the others did is in one series.
+/// This many threads have a series of their own; all others share one series.
 pub(super) const SERIES_MAX: usize = 64;
 /// This many more threads get a series of their own when they are late.
 const LATE_SERIES_MAX: usize = 192;
-/// Where more threads have a lane, those that have ended are forgotten.
+/// If more threads have a lane, those that have ended are forgotten.
 const THREADS_MAX: usize = 16_384;
-/// The most places where a thread sleeps that are named.
+/// The most sleeping places of a thread that are named.
 const DOUBT_CALLS: usize = 4;
 /// The series of all others.
 pub(super) const OTHERS: &str = "others";
 
-/// The two latencies of an activation whose worst are explained.
+/// The two latencies of an activation; the worst of each are explained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Of {
     /// From being due to the next sleep.
@@ -46,8 +46,8 @@ pub(super) struct Lanes {
     last_lane: usize,
 }
 
-/// Which activation it is: its number, and the lane in which it was counted. Its thread may be in another one by the time that it
-/// is explained.
+/// Identifies an activation: its number, and the lane in which it was counted. Its thread may be in another lane when the
+/// activation is explained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Counted {
     number: u64,
@@ -95,7 +95,7 @@ impl Lanes {
         deadline.is_some_and(|deadline| activation.response_ns() > deadline.0)
     }
 
-    /// Counts an activation; which of its latencies shall be explained.
+    /// Counts an activation; returns which of its latencies are to be explained.
     pub(super) fn add(&mut self, activation: &Activation, threads: &BTreeMap<u32, Watched>) -> Vec<Of> {
         let number = self.activations;
         let is_missed = self.is_missed(activation);
@@ -123,14 +123,14 @@ impl Lanes {
         wanted
     }
 
-    /// Whether a response is longer than all of its thread, or than its deadline.
+    /// Whether a response is the longest of its thread so far, or longer than its deadline.
     pub(super) fn is_longest(&mut self, activation: &Activation, threads: &BTreeMap<u32, Watched>) -> bool {
         let nth = self.lane(&Seen::of(activation), threads);
         let longest_ns = self.lanes[nth].response.1.max().unwrap_or_default();
         activation.response_ns() > longest_ns || self.is_missed(activation)
     }
 
-    /// Counts who took the time of a response that was to be explained and is not.
+    /// Counts who took the time of a response that should have been explained and is not.
     pub(super) fn leave(&mut self, of: Of, counted: Counted, activation: &Activation) {
         if of == Of::Response {
             self.lanes[counted.lane].count_thieves(activation);
@@ -147,7 +147,7 @@ impl Lanes {
         Counted { number: self.activations.saturating_sub(1), lane: self.last_lane }
     }
 
-    /// Keeps one of the worst activations, or of its beginnings, with its causes.
+    /// Keeps one of the worst activations, or its wake-up, with its causes.
     pub(super) fn explain(
         &mut self,
         of: Of,
@@ -167,11 +167,11 @@ impl Lanes {
         };
         if of == Of::Response {
             lane.count_causes(activation, &causes);
-            let told = spike::told(activation, causes.clone(), wakeups);
+            let explained = spike::explained(activation, causes.clone(), wakeups);
             if lane.spikes[1].as_ref().is_none_or(|worst| worst.latency_ns < latency_ns) {
-                lane.spikes[1] = Some(told.clone());
+                lane.spikes[1] = Some(explained.clone());
             }
-            lane.spikes[0] = Some(told);
+            lane.spikes[0] = Some(explained);
         }
         let (cpu, series) = (lane.home, Some(series));
         self.spikes.push(SpikeRecord {
@@ -184,7 +184,7 @@ impl Lanes {
         self.causes.push(SpikeCauses { cpu, series, at_ns, latency_ns, causes, lost });
     }
 
-    /// The next activation of each thread is no period after the one before.
+    /// The next activation of each thread does not follow the previous one by a period.
     pub(super) fn break_periods(&mut self) {
         self.lanes.iter_mut().for_each(|lane| lane.before_due_ns = None);
     }
@@ -204,7 +204,7 @@ impl Lanes {
         nth
     }
 
-    /// A lane of its own for a thread that was among the others, by its id where its name is given.
+    /// A lane of its own for a thread that was among the others; with its id if its name is taken.
     fn own_lane(&mut self, seen: &Seen<'_>) -> usize {
         let command = plain(seen.command);
         let is_given = self.lanes.iter().any(|lane| lane.name == command);
@@ -215,9 +215,9 @@ impl Lanes {
         nth
     }
 
-    /// A thread that begins anew after an end is the same to the user: it has the lane of one of its name that is gone. One
-    /// that runs another program, or was given a name, has its lane `before` under the new one, unless what it did under
-    /// the old one is stored already.
+    /// A restarted thread is the same to the user: it takes the lane of a thread of its name that is gone. A thread that runs
+    /// another program, or got a name, keeps its lane `before` under the new name, unless results under the old name are
+    /// already stored.
     fn new_lane(
         &mut self,
         seen: &Seen<'_>,
@@ -225,7 +225,7 @@ impl Lanes {
         before: Option<usize>,
     ) -> usize {
         let (command, thread) = (plain(seen.command), seen.thread);
-        // Not where this thread was there before that one ended: activations are counted up to a second late.
+        // Not if this thread was there before the other one ended: activations are counted up to a second late.
         let first_ns = threads.get(&thread).map_or(seen.due_ns, |it| it.first_ns);
         let ended_ns = |lane: &Lane| match threads.get(&lane.thread) {
             Some(it) => it.is_gone.then_some(it.last_ns),
@@ -245,7 +245,8 @@ impl Lanes {
             1 => command.clone(),
             _ => format!("{command}#{number}"),
         };
-        // In the order in which they were started, whichever runs first: the next watch of the program calls them the same.
+        // In the order in which they were started, whichever runs first, so that the next watch of the program gives them the
+        // same names.
         let is_older = |id: u32, it: &Watched| id < thread && !it.is_gone && plain(&it.command) == command;
         let place = 1 + threads.iter().filter(|(id, it)| is_older(**id, it)).count();
         let is_new = |name: &String| self.lanes.iter().all(|lane| lane.name != *name);
@@ -259,7 +260,7 @@ impl Lanes {
         self.lanes.len() - 1
     }
 
-    /// Renames a lane of which nothing is stored, and what waits to be.
+    /// Renames a lane without stored results, and its results that wait to be stored.
     fn rename(&mut self, nth: usize, name: &str) {
         let old = std::mem::replace(&mut self.lanes[nth].name, name.to_owned());
         let renamed = |series: &str| match series.strip_prefix(&old)? {
@@ -274,26 +275,26 @@ impl Lanes {
         }
     }
 
-    /// The largest of the worst wake-up latencies that are still kept of any thread: below it no stack is needed.
+    /// The smallest wake-up latency that a thread keeps among its worst: no stack is needed below it.
     pub(super) fn least_worst_wakeup_ns(&self) -> Option<u64> {
         self.lanes.iter().map(|lane| lane.worst[1].least().map(|(latency_ns, _)| *latency_ns)).min().flatten()
     }
 
-    /// Threads whose timers may expire later than they asked for, which is in none of their latencies.
+    /// Threads whose timers may expire later than requested; their latencies do not include this.
     pub(super) fn timer_slack(&self) -> Option<Warning> {
         let lanes = self.lanes.iter().filter(|lane| lane.has_timer_slack);
         let names: Vec<&str> = lanes.map(|lane| lane.name.as_str()).collect();
-        let (first, others) = names.split_at(names.len().min(TOLD_MAX));
+        let (first, others) = names.split_at(names.len().min(NAMED_MAX));
         let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
         let text = format!(
-            "watched tasks: the kernel may wake ordinary threads later than they asked for, by their timer slack \
-             (50 us unless changed), which is in no latency here: {}{more}",
+            "watched tasks: the kernel may wake ordinary threads late by their timer slack (50 us unless changed); \
+             the latencies here do not include this: {}{more}",
             first.join(", ")
         );
         (!names.is_empty()).then(|| Warning::new(WarningCode::TimerSlack, text))
     }
 
-    /// Takes in the sleeps that may have been in the middle of the work of threads.
+    /// Takes the sleeps that may have been in the middle of the threads' work.
     pub(super) fn doubt(&mut self, doubts: Vec<(u32, Doubt)>) {
         for (thread, doubt) in doubts {
             if let Some(nth) = self.of_thread.get(&thread) {
@@ -302,14 +303,14 @@ impl Lanes {
         }
     }
 
-    /// The threads of which it is not certain what an activation is.
+    /// The threads whose activations are uncertain.
     pub(super) fn in_doubt(&self) -> Option<Warning> {
         let lanes: Vec<&Lane> = self.lanes.iter().filter(|lane| lane.doubts.sleeps > 0).collect();
-        let told = |lane: &&Lane| {
+        let described = |lane: &&Lane| {
             let calls: Vec<&str> = lane.doubts.calls.iter().map(String::as_str).take(DOUBT_CALLS).collect();
             format!("{} ({} in {})", lane.name, lane.doubts.sleeps, calls.join(", "))
         };
-        let named: Vec<String> = lanes.iter().take(TOLD_MAX).map(told).collect();
+        let named: Vec<String> = lanes.iter().take(NAMED_MAX).map(described).collect();
         let more = lanes.len() - named.len();
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
         let text = format!(
@@ -320,7 +321,7 @@ impl Lanes {
         (!lanes.is_empty()).then(|| Warning::new(WarningCode::ActivationsUncertain, text))
     }
 
-    /// How the threads do so far.
+    /// The state of the threads so far.
     pub(super) fn lines(&mut self) -> Vec<TaskLine> {
         self.lanes.iter_mut().map(Lane::line).collect()
     }
@@ -337,7 +338,7 @@ impl Lanes {
     }
 }
 
-/// A name without the sign that parts series from their parts.
+/// A name without the character that separates a series from its parts.
 fn plain(command: &str) -> String {
     let name: String =
         command.chars().map(|letter| if matches!(letter, '/' | '#') { ':' } else { letter }).collect();

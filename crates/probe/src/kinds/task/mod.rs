@@ -1,9 +1,9 @@
 //! The task probe: watches the user's own threads by what BPF programs record of them, and explains the worst activations.
 //!
 //! A sample is the response of one activation: from the moment at which the thread was due (the programmed expiry of its
-//! timer, or its wake-up) to its next sleep for something to do. Its parts are the wake-up latency, the time that it ran, that
-//! another thread ran instead, and that it slept in the middle of its work. Nothing of the thread is changed. Where the plan has
-//! marks, an activation goes from one to the other, and every sleep between them is in the middle of its work.
+//! timer, or its wake-up) to its next sleep for something to do. Its parts are the wake-up latency, the time that it ran,
+//! that another thread ran instead, and that it slept in the middle of its work. The thread itself is not changed. With marks
+//! in the plan, an activation lasts from one mark to the other, and every sleep between them is in the middle of its work.
 
 mod deadlines;
 mod lane;
@@ -32,21 +32,21 @@ use whylate_sys::{clock, process, schedule};
 
 /// How often the records are read.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How often tasks are looked for that the kernel does not tell of.
+/// How often tasks that the kernel does not report are looked for.
 const SEARCH_EVERY: Duration = Duration::from_secs(1);
 /// The first interval that is stored.
 const FIRST_STORED: Duration = Duration::from_secs(5);
-/// At most this many activations are explained at one look: the worst ones come first in every look.
+/// At most this many activations are explained at each look, the worst ones first.
 const AT_ONCE_MAX: usize = 64;
-/// The kernel's stack is never recorded below this latency; and above the half of the least of the worst latencies.
+/// The kernel's stack is never recorded below this latency, and only above half of the least of the worst latencies.
 const STACK_MIN_NS: u64 = 20_000;
-/// Where there is no deadline, own work that takes longer has parts.
+/// Without a deadline, own work longer than this is divided into parts.
 const DIVIDED_LEAST_NS: u64 = 1_000_000;
 /// A warning names at most this many threads.
-const TOLD_MAX: usize = 8;
+const NAMED_MAX: usize = 8;
 
-/// How long after the last time, which was at `elapsed`, what was seen of tasks is stored again, at most after `longest`: short
-/// intervals first, so that a watch that is killed soon has kept something.
+/// How long after the last time, at `elapsed`, the results are stored again, at most after `longest`. The first intervals are
+/// short, so that a watch that is killed early has kept something.
 pub fn store_after(elapsed: Duration, longest: Duration) -> Duration {
     elapsed.max(FIRST_STORED).min(longest)
 }
@@ -75,7 +75,7 @@ impl Started {
         !matches!(self.0.try_wait(), Ok(None))
     }
 
-    /// How it ended, where that was not well: `exit status: 3`, `signal: 9 (SIGKILL)`.
+    /// How it ended, if it failed: `exit status: 3`, `signal: 9 (SIGKILL)`.
     fn failure(&mut self) -> Option<String> {
         let status = self.0.try_wait().ok().flatten()?;
         (!status.success()).then(|| status.to_string())
@@ -85,7 +85,7 @@ impl Started {
 impl Drop for Started {
     fn drop(&mut self) {
         if !self.has_ended() {
-            // It is a child that was not waited for: nobody else can have its number.
+            // It is a child that was not waited for, so no other process can have its id.
             let _ = self.0.kill();
             let _ = self.0.wait();
         }
@@ -120,8 +120,8 @@ fn marks(plan: &TaskPlan) -> Result<Option<[Mark; 2]>, ProbeError> {
     plan.marks().map_err(|error| ProbeError::Failed(error.to_string()))
 }
 
-/// Looks whether there is what a plan wants to be watched, as far as it has to be there at the begin: its process, its control
-/// group, its program.
+/// Checks that what a plan wants to watch exists, if it has to exist at the start: its process, its control group, its
+/// program.
 ///
 /// # Errors
 /// [`ProbeError::Failed`] says what is not there, and how to find its name.
@@ -141,17 +141,17 @@ pub fn find_tasks(plan: &TaskPlan, host: &HostRoot) -> Result<(), ProbeError> {
     }
 }
 
-/// The threads that a plan watches, as far as they are there now.
+/// The threads that a plan watches and that exist now.
 pub fn present_threads(plan: &TaskPlan, host: &HostRoot) -> Vec<Present> {
     target(plan, host).map(|target| present(host, &target)).unwrap_or_default()
 }
 
-/// Moves this thread, and those that it starts from now on, to other CPUs; whether that could be done.
+/// Moves this thread, and those that it starts from now on, to other CPUs; returns whether this succeeded.
 pub fn move_to(cpus: &CpuSet) -> bool {
     !cpus.is_empty() && schedule::pin_this_thread(cpus).is_ok()
 }
 
-/// Looks whether those tasks can be watched on these CPUs.
+/// Checks whether those tasks can be watched on these CPUs.
 pub fn try_to_watch(
     plan: &TaskPlan,
     host: &HostRoot,
@@ -169,7 +169,7 @@ pub fn try_to_watch(
     .map(drop)
 }
 
-/// Watches until the duration is over, the observer wants it to end, or the process has ended.
+/// Watches until the duration is over, the observer ends it, or the process has ended.
 fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> Result<Outcome, ProbeError> {
     let Measuring { host, spec, stored, .. } = *of;
     let _elsewhere = Elsewhere::move_to(&host.running, &spec.other_cpus);
@@ -219,7 +219,7 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
         let is_over = stopped || has_ended || now_ns >= end_ns;
         if is_over {
             watching.watch.leave_alone()?;
-            // What ended last has settled by then.
+            // The last activations have settled by then.
             std::thread::sleep(LOOK_EVERY);
             watching.look(observer)?;
             watching.look_at_unended(observer)?;
@@ -274,7 +274,7 @@ impl Watching {
         Ok(Some(Started(started.map_err(cannot)?)))
     }
 
-    /// Counts the activations that have not ended, where they are longer than all that did, or too long.
+    /// Counts the activations that have not ended, if they are longer than all that did, or too long.
     fn look_at_unended(&mut self, observer: &mut dyn Observer) -> Result<(), ProbeError> {
         let mut open = self.watch.unended();
         open.retain(|one| !one.is_unended || self.lanes.is_longest(one, self.watch.threads()));
@@ -301,7 +301,7 @@ impl Watching {
                 wanted.push((of, counted, part));
             }
         }
-        // First of all: a trace of it has to be stopped before it is overwritten.
+        // This comes first: a trace of it has to be stopped before it is overwritten.
         let whole = wanted.iter().filter(|(of, ..)| *of == Of::Response);
         let wait = |(_, counted, one): &(Of, Counted, Activation)| {
             spike::longest_wait(one, self.lanes.name(*counted))
@@ -312,7 +312,7 @@ impl Watching {
         }
         wanted.sort_by_key(|(_, _, activation)| std::cmp::Reverse(activation.response_ns()));
         let left = wanted.split_off(wanted.len().min(AT_ONCE_MAX));
-        // In the beginning everything is among the worst so far.
+        // At first every activation is among the worst so far.
         let is_late =
             |activation: &Activation| self.deadline.is_some_and(|it| activation.response_ns() > it.0);
         self.not_explained += left.iter().filter(|(_, _, activation)| is_late(activation)).count() as u64;
@@ -324,7 +324,7 @@ impl Watching {
             let main = explained.causes.first().map(|cause| cause.kind);
             one.response_ns() > least_ns && main == Some(CauseKind::OwnWork)
         };
-        // It has a cost: not before the own work of one was too long.
+        // This has a cost, so it starts only after the own work of an activation was too long.
         if wanted.iter().zip(&explained).any(|it| is_own(&it)) {
             self.watch.divide_own_work()?;
         }
@@ -354,13 +354,13 @@ impl Watching {
         let losses = self.watch.losses();
         let missed =
             ["event was missed", "events were missed"].map(|it| format!("{it} ({})", losses.missed_at));
-        let told = lost(&[
+        let lost = lost(&[
             (losses.records, ["record was lost", "records were lost"]),
             (
                 losses.incomplete,
                 [
-                    "activation was not seen whole and is not counted",
-                    "activations were not seen whole and are not counted",
+                    "activation was not recorded completely and is not counted",
+                    "activations were not recorded completely and are not counted",
                 ],
             ),
             (
@@ -389,17 +389,17 @@ impl Watching {
             (
                 self.not_explained,
                 [
-                    "late one came with too many at once to be explained",
-                    "late ones came too many at once to be explained",
+                    "late one is not explained: too many came at once",
+                    "late ones are not explained: too many came at once",
                 ],
             ),
         ]);
-        warnings.extend(told.map(|text| Warning::new(WarningCode::TaskRecordsLost, text)));
+        warnings.extend(lost.map(|text| Warning::new(WarningCode::TaskRecordsLost, text)));
         warnings
     }
 }
 
-/// What was lost, of one and of several, without what was not; nothing where nothing was.
+/// Lists the losses that are not 0, in singular or plural; `None` without losses.
 fn lost(counts: &[(u64, [&str; 2])]) -> Option<String> {
     let words = |count: u64, [one, several]: [&str; 2]| match count {
         1 => format!("1 {one}"),

@@ -1,5 +1,5 @@
-//! Where activations come from: programs in the kernel, or, for the processes of an ordinary user, what the kernel tells anybody of his own
-//! threads.
+//! The sources of activations: programs in the kernel, or, for an ordinary user, what the kernel shows every user about his
+//! own threads.
 
 use crate::error::ProbeError;
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ fn failed(error: &BpfError) -> ProbeError {
 }
 
 impl Source {
-    /// Begins to watch: by programs in the kernel, and where it refuses them, without.
+    /// Begins to watch: by programs in the kernel, or without them if the kernel refuses them.
     pub(super) fn start(
         host: &HostRoot,
         cpus: &CpuSet,
@@ -73,7 +73,7 @@ impl Source {
                     "tasks cannot be watched: {refusal}; perf_event_open: {error}"
                 ))
             }),
-            // Who is followed until then stays so.
+            // Threads that are already followed stay followed.
             Self::Own(..) => Ok(()),
         }
     }
@@ -85,7 +85,7 @@ impl Source {
         }
     }
 
-    /// Watches no thread any more: what comes from then on is in no record.
+    /// Stops watching all threads: later events are not recorded.
     pub(super) fn leave_alone(&mut self) -> Result<(), ProbeError> {
         match self {
             Self::Kernel(watch, _) => watch.leave_alone().map_err(|error| failed(&error)),
@@ -93,7 +93,7 @@ impl Source {
         }
     }
 
-    /// Those that had not ended by then.
+    /// The activations that had not ended by then.
     pub(super) fn unended(&mut self) -> Vec<Activation> {
         match self {
             Self::Kernel(watch, _) => watch.unended(),
@@ -129,14 +129,14 @@ impl Source {
         }
     }
 
-    /// Tells what own work is made of once a thread has run for longer than this.
+    /// Records what own work consists of once a thread has run for longer than this.
     pub(super) fn divide_above(&mut self, above_ns: u64) {
         if let Self::Kernel(watch, _) = self {
             watch.divide_above(above_ns);
         }
     }
 
-    /// Tells from now on what the own work of activations is made of.
+    /// Records from now on what the own work of activations consists of.
     pub(super) fn divide_own_work(&mut self) -> Result<(), ProbeError> {
         match self {
             Self::Kernel(watch, _) => watch.divide_own_work().map_err(|error| failed(&error)),
@@ -192,7 +192,7 @@ impl Source {
 fn without_either(refusal: &BpfError, error: &io::Error) -> ProbeError {
     let text = match error.kind() {
         io::ErrorKind::PermissionDenied => format!(
-            "tasks cannot be watched: an ordinary user may watch only his own, and these where `sysctl kernel.perf_event_paranoid` is 2 or less; \
+            "tasks cannot be watched: an ordinary user may watch only his own, and only if `sysctl kernel.perf_event_paranoid` is 2 or less; \
              {refusal}"
         ),
         _ => format!("tasks cannot be watched: {refusal}; perf_event_open: {error}"),

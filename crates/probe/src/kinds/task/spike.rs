@@ -7,11 +7,11 @@ use whylate_core::record::SpikeRecord;
 use whylate_core::result::{Cause, CauseKind, TimelineSegment, WakeLink};
 
 /// The activation with its causes, stage by stage.
-pub(super) fn told(activation: &Activation, causes: Vec<Cause>, wakeups: Vec<WakeLink>) -> TaskSpike {
+pub(super) fn explained(activation: &Activation, causes: Vec<Cause>, wakeups: Vec<WakeLink>) -> TaskSpike {
     let mut timeline = Vec::new();
     for (nth, stage) in activation.stages.iter().filter(|stage| stage.length_ns() > 0).enumerate() {
         let woken_ns = activation.woken_ns;
-        // Its timer was late, and then it waited for the CPU: two things that have causes of their own.
+        // Its timer was late, and then it waited for the CPU: the two have separate causes.
         if nth == 0
             && matches!(stage.what, Doing::Waking { .. })
             && (stage.from_ns..stage.to_ns).contains(&woken_ns)
@@ -60,7 +60,7 @@ fn woken(waker: &Waker) -> String {
 fn doing(what: &Doing) -> String {
     match what {
         Doing::Running => "runs".to_owned(),
-        Doing::Unseen => "runs or could run; the kernel did not show when it got the CPU".to_owned(),
+        Doing::Unseen => "runs or is runnable; the kernel did not show when it got the CPU".to_owned(),
         Doing::Waking { budget: Budget::Quota, .. } | Doing::Preempted { budget: Budget::Quota, .. } => {
             "its control group has no CPU time left".to_owned()
         }
@@ -71,7 +71,7 @@ fn doing(what: &Doing) -> String {
         Doing::Waking { previous, .. } => {
             format!("waits; {} ({}) has the CPU", previous.command, figure::priority(previous.priority))
         }
-        Doing::Preempted { by, .. } if by.pid == 0 => "could run; something else has the CPU".to_owned(),
+        Doing::Preempted { by, .. } if by.pid == 0 => "runnable; something else has the CPU".to_owned(),
         Doing::Preempted { by, .. } => {
             format!("preempted by {} ({})", by.command, figure::priority(by.priority))
         }
@@ -87,14 +87,14 @@ fn doing(what: &Doing) -> String {
     }
 }
 
-/// The longest time for which it waited for a CPU, as a spike of `series`: what a trace of the scheduler shows. `None`
-/// where it did not wait.
+/// The longest time for which it waited for a CPU, as a spike of `series`: what a trace of the scheduler shows. `None` if it
+/// did not wait.
 pub(super) fn longest_wait(activation: &Activation, series: &str) -> Option<SpikeRecord> {
     let is_preempted = |stage: &&Stage| matches!(stage.what, Doing::Preempted { .. });
     let preempted = activation.stages.iter().filter(is_preempted).max_by_key(|stage| stage.length_ns());
     let preempted = preempted.map(|stage| (stage.length_ns(), stage.to_ns, stage.cpu, series.to_owned()));
     let first = activation.stages.iter().find(|stage| stage.what == Doing::Running);
-    // It may have waited for one CPU and then for another one.
+    // It may have waited for several CPUs in turn.
     let woken =
         first.map(|stage| (activation.wakeup_ns(), stage.from_ns, stage.cpu, format!("{series}/wakeup")));
     let (latency_ns, at_ns, cpu, series) = [preempted, woken].into_iter().flatten().max()?;
@@ -127,8 +127,8 @@ mod tests {
     }
 
     #[test]
-    fn a_timeline_has_every_stage_and_tells_a_late_timer_from_a_wait_for_the_cpu() {
-        let spike = told(&activation(), vec![Cause::new(CauseKind::Thread)], Vec::new());
+    fn a_timeline_has_every_stage_and_separates_a_late_timer_from_a_wait_for_the_cpu() {
+        let spike = explained(&activation(), vec![Cause::new(CauseKind::Thread)], Vec::new());
         let ends: Vec<u64> = spike.timeline.iter().map(|it| it.to_ns).collect();
         assert_eq!((spike.latency_ns, ends), (850, vec![150, 250, 300, 900, 950]));
         assert!(spike.timeline.windows(2).all(|pair| pair[0].to_ns == pair[1].from_ns));

@@ -1,4 +1,4 @@
-//! What an interval holds, and whose it is.
+//! What an interval contains, and to which thread it belongs.
 
 use super::lanes::{Lanes, OTHERS, Of, SERIES_MAX};
 use super::lost;
@@ -62,7 +62,7 @@ fn an_interval_holds_what_came_since_the_last_one() {
 }
 
 #[test]
-fn the_slack_of_ordinary_threads_that_sleep_is_told() {
+fn the_timer_slack_of_ordinary_threads_that_sleep_is_reported() {
     let mut lanes = Lanes::new(0, None, 1);
     let mut slept = |pid: u32, command: &str, priority: i32, waker: Waker, call: &str| {
         let mut found = activation(pid, command, 1_000_000, &[(5_000, waking()), (9, Doing::Running)]);
@@ -78,12 +78,12 @@ fn the_slack_of_ordinary_threads_that_sleep_is_told() {
         None,
         "it may be a timerfd, which has none"
     );
-    let told = slept(8, "logger", -1, Waker::Timer, "clock_nanosleep").unwrap();
-    assert!(says("no-latency-here-logger", &told), "{told}");
+    let warning = slept(8, "logger", -1, Waker::Timer, "clock_nanosleep").unwrap();
+    assert!(says("no-latency-here-logger", &warning), "{warning}");
 }
 
 #[test]
-fn a_lesser_thread_that_had_the_cpu_at_the_wake_up_took_nothing() {
+fn a_lower_priority_thread_that_had_the_cpu_at_the_wake_up_took_nothing() {
     let mut lanes = Lanes::new(0, None, 1);
     let other = |priority| {
         let mut thread = Activation::default().thread;
@@ -106,14 +106,14 @@ fn a_lesser_thread_that_had_the_cpu_at_the_wake_up_took_nothing() {
         lanes.leave(Of::Response, lanes.last(), &ordinary);
     }
     let batch = lanes.take(0, 10_000_000);
-    let told: Vec<_> =
+    let found: Vec<_> =
         batch.sources.iter().map(|(_, it)| (it.kind, it.actor.as_deref(), it.gaps, it.total_ns)).collect();
     let expected = [
         (CauseKind::Thread, Some("of--1"), 1, 40_000),
         (CauseKind::Thread, Some("of-90"), 2, 60_000),
         (CauseKind::Throttled, None, 1, 30_000),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(found, expected);
 }
 
 #[test]
@@ -135,13 +135,13 @@ fn who_took_the_time_of_an_explained_response_is_taken_from_its_causes() {
     ];
     lanes.explain(Of::Response, lanes.last(), &late, Explained { causes, ..Explained::default() });
     let batch = lanes.take(0, 1_000_000);
-    let told: Vec<(&str, u64)> =
+    let found: Vec<(&str, u64)> =
         batch.sources.iter().map(|(_, it)| (it.actor.as_deref().unwrap(), it.total_ns)).collect();
-    assert_eq!(told, [("NET_RX softirq", 200_000), ("first", 600_000), ("last", 100_000)]);
+    assert_eq!(found, [("NET_RX softirq", 200_000), ("first", 600_000), ("last", 100_000)]);
 }
 
 #[test]
-fn threads_of_one_name_are_told_apart_and_one_that_returns_goes_on() {
+fn threads_of_one_name_have_lanes_of_their_own_and_one_that_returns_goes_on() {
     let mut lanes = Lanes::new(0, None, 1);
     let mut threads = BTreeMap::new();
     let add = |lanes: &mut Lanes, threads: &BTreeMap<u32, Watched>, pid| {
@@ -154,13 +154,13 @@ fn threads_of_one_name_are_told_apart_and_one_that_returns_goes_on() {
     threads.get_mut(&1).unwrap().is_gone = true;
     threads.insert(3, Watched::default());
     add(&mut lanes, &threads, 3);
-    // Another one that was there before that one ended, although its first activation comes later.
+    // A thread that was there before the other one ended, although its first activation comes later.
     threads.insert(3, Watched { is_gone: true, last_ns: 20, ..Watched::default() });
     threads.insert(4, Watched { first_ns: 19, ..Watched::default() });
     lanes.add(&activation(4, "audio", 30, &[(5, waking()), (9, Doing::Running)]), &threads);
-    let told: Vec<(String, u64)> =
+    let found: Vec<(String, u64)> =
         lanes.lines().into_iter().map(|line| (line.name, line.activations)).collect();
-    assert_eq!(told, [("audio".to_owned(), 2), ("audio#2".to_owned(), 1), ("audio#3".to_owned(), 1)]);
+    assert_eq!(found, [("audio".to_owned(), 2), ("audio#2".to_owned(), 1), ("audio#3".to_owned(), 1)]);
 }
 
 #[test]
@@ -172,8 +172,8 @@ fn threads_of_one_name_have_their_numbers_by_age_whichever_runs_first() {
     for pid in [7, 5, 6] {
         lanes.add(&activation(pid, "audio", 10, &[(5, waking()), (9, Doing::Running)]), &threads);
     }
-    let told: Vec<(String, u32)> = lanes.lines().into_iter().map(|line| (line.name, line.thread)).collect();
-    assert_eq!(told, [("audio#3".to_owned(), 7), ("audio".to_owned(), 5), ("audio#2".to_owned(), 6)]);
+    let found: Vec<(String, u32)> = lanes.lines().into_iter().map(|line| (line.name, line.thread)).collect();
+    assert_eq!(found, [("audio#3".to_owned(), 7), ("audio".to_owned(), 5), ("audio#2".to_owned(), 6)]);
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn a_spike_is_in_the_series_that_counts_it_although_its_thread_runs_another_prog
     let of = |pid, command, run_ns| activation(pid, command, 10, &[(5, waking()), (run_ns, Doing::Running)]);
     lanes.add(&of(5, "player", 9), &threads);
     threads.get_mut(&5).unwrap().is_gone = true;
-    // What the shell did is explained only when the program that it has become has run.
+    // The shell's activation is explained only after the program that it became has run.
     let shell = of(6, "sh", 900);
     assert!(lanes.add(&shell, &threads).contains(&Of::Response));
     let counted = lanes.last();

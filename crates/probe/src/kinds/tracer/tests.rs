@@ -56,10 +56,10 @@ fn a_tracer_that_looks_for_gaps_counts_them() {
 }
 
 #[test]
-fn the_largest_samples_of_an_interval_are_kept_and_told() {
+fn the_largest_samples_of_an_interval_are_kept_and_reported() {
     let mut collector = collector_keeping("hwlat", 20);
-    let told = (0..100).filter(|value| collector.add(&sample(*value)).is_some()).count();
-    assert_eq!(told, 100, "each was among the largest when it came");
+    let reported = (0..100).filter(|value| collector.add(&sample(*value)).is_some()).count();
+    assert_eq!(reported, 100, "each was among the largest when it came");
     assert!(collector.add(&sample(80)).is_none(), "twenty are as large");
     assert!(collector.add(&Sample { cpu: CpuId(0), ..sample(1) }).is_none(), "another CPU");
     let batch = collector.take(5_000);
