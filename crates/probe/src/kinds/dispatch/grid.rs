@@ -178,7 +178,8 @@ mod tests {
         // Delays of 5,000 to 5,900 ns, and one of 105,000.
         let mut delays: Vec<u64> = (0..5_000).map(|n| 5_000 + n * 7 % 10 * 100).collect();
         delays[4_321] = 105_000;
-        for (nominal, period) in [(1_000_000, 1_000_000.0), (1_000_000, 1_000_050.0), (1_000_000, 999_400.0)] {
+        for (nominal, period) in [(1_000_000, 1_000_000.0), (1_000_000, 1_000_050.0), (1_000_000, 999_400.0)]
+        {
             let seen = observe(nominal, period, &delays);
             let late = &seen[1_000..];
             let expected = delays[1_000..].iter().map(|delay| delay - 5_000);

@@ -60,7 +60,8 @@ mod tests {
         {
             return;
         }
-        let deadlines = [40, PRIORITY_DEADLINE].map(|priority| KernelDeadlines::default().of(&thread(priority)));
+        let deadlines =
+            [40, PRIORITY_DEADLINE].map(|priority| KernelDeadlines::default().of(&thread(priority)));
         schedule::schedule_this_thread(Scheduling::Other).unwrap();
         assert_eq!(deadlines, [None, Some(period)]);
     }
