@@ -1,4 +1,4 @@
-//! What answers say of boards: all of them with their newest runs, and one with all its runs.
+//! Boards in answers: all of them with their newest runs, or one with all its runs.
 
 use crate::engine::{AnswerRow, AnswerRows};
 use crate::lake::is_plain;
@@ -9,7 +9,7 @@ use whylate_core::result::{
 };
 use whylate_stats::changes;
 
-/// The columns of [`history_of`], with those of the question `boards`.
+/// The columns of [`history_of`], in addition to those of the question `boards`.
 const HISTORY: &str = "SELECT r.host AS host, r.plan AS plan, r.run AS run, r.started_at AS started_at, \
     r.started_s AS started_s, r.kernel AS kernel, r.architecture AS architecture, r.processor AS processor, \
     r.verdict AS verdict, r.mismatches AS mismatches, r.labels AS labels, r.limit_ns AS limit_ns, r.max_ns AS max_ns, q.cell AS cell, \
@@ -21,13 +21,13 @@ const HISTORY: &str = "SELECT r.host AS host, r.plan AS plan, r.run AS run, r.st
 const HISTORY_END: &str = " GROUP BY r.host, r.plan, r.run, r.started_at, r.started_s, r.kernel, r.architecture, \
     r.processor, r.verdict, r.mismatches, r.labels, r.limit_ns, r.max_ns, q.cell, q.probe ORDER BY started_s, run, cell, probe";
 
-/// The statement that asks for all runs of a board. `None` for a name that `push` gives no machine: it never becomes a part
-/// of a statement.
+/// The statement for all runs of a board. `None` for a name that `push` never gives a machine: such a name never
+/// becomes part of a statement.
 pub fn history_of(host: &str) -> Option<String> {
     is_plain(host).then(|| format!("{HISTORY}'{host}'{HISTORY_END}"))
 }
 
-/// The boards of an answer to `boards` or [`history_of`], by name, with what the answer to `alarms` says of them.
+/// The boards in an answer to `boards` or [`history_of`], by name, with their alarms from the answer to `alarms`.
 pub fn boards(rows: &AnswerRows, alarms: Option<&AnswerRows>) -> Vec<FarmBoard> {
     let mut found: BTreeMap<[String; 4], FarmSeries> = BTreeMap::new();
     for row in rows.by_name() {
@@ -79,8 +79,8 @@ fn alarm(row: &AnswerRow<'_>) -> FarmAlarm {
     }
 }
 
-/// A quantile over the runs of a series, with where it changes. Runs without it and incomplete ones are left out. `None` for
-/// another statistic.
+/// A quantile over the runs of a series, and where it changes. Runs without it and incomplete runs are left out.
+/// `None` for another statistic.
 pub fn course(series: &FarmSeries, statistic: Statistic) -> Option<RunSeries> {
     let index = FarmRun::QUANTILES.iter().position(|name| *name == statistic.name())?;
     let point = |run: &FarmRun| {

@@ -1,4 +1,4 @@
-//! Two groups of runs over all boards of a lake, each board compared with itself alone where that can be.
+//! Compares two groups of runs over all boards of a lake. Each board is compared only with itself if possible.
 
 use crate::engine::AnswerRows;
 use crate::verify::begins;
@@ -6,23 +6,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::result::{FarmComparison, FarmEffect, RunSearch, RunState, RunSummary, SearchError};
 use whylate_stats::meta::{Board, BoardEffect, Meta, conclude, meta, meta_apart};
 
-/// The figure of each run that was complete, for [`compare_groups`].
+/// The figure of each complete run, for [`compare_groups`].
 pub const FIGURES: &str = "SELECT l.plan AS plan, l.cell AS cell, l.probe AS probe, l.host AS host, r.kernel AS kernel, \
     l.figure_ns AS figure_ns, r.started_at AS started_at, r.verdict AS verdict, r.labels AS labels \
     FROM levels AS l JOIN runs AS r ON l.host = r.host AND l.run = r.run \
     ORDER BY plan, cell, probe, host, r.started_s, r.run";
 
-/// Which runs are meant: those that meet all terms.
+/// A group of runs: those that meet all terms.
 #[derive(Clone, Debug)]
 pub struct RunGroup {
-    /// What the kernel's release begins with.
+    /// Prefixes of the kernel's release.
     kernels: Vec<String>,
     search: RunSearch,
 }
 
 impl RunGroup {
-    /// Terms as `whylate runs` has them (`kernel>=6.12 host~rack-1`; labels are tags: `tag=soc=rk3588`), or a number that the kernel's release begins with
-    /// (`6.12`).
+    /// Terms of `whylate runs` (`kernel>=6.12 host~rack-1`; labels are tags: `tag=soc=rk3588`), or the first numbers
+    /// of the kernel's release (`6.12`).
     pub fn of(text: &str) -> Result<Self, SearchError> {
         let is_release = |term: &&str| {
             term.starts_with(|c: char| c.is_ascii_digit()) && !term.contains(['=', '<', '>', '~', '!'])
@@ -37,9 +37,9 @@ impl RunGroup {
     }
 }
 
-/// Compares the 0.999 quantiles of the runs of two groups; `rows` answer [`FIGURES`]. A difference of up to `margin` (a share)
-/// does not matter. Runs that both groups have are left out. Where no board has runs of both, boards of one group are compared
-/// with those of the other.
+/// Compares the 0.999 quantiles of the runs of two groups; `rows` answer [`FIGURES`]. A difference of up to `margin`
+/// (a share) does not matter. Runs in both groups are left out. If no board has runs of both, boards of one group are
+/// compared with boards of the other.
 pub fn compare_groups(
     rows: &AnswerRows,
     first: &RunGroup,
@@ -85,7 +85,7 @@ fn of_series((key, boards): ([String; 3], BTreeMap<String, Board>)) -> Option<([
     let boards: Vec<Board> = boards.into_values().collect();
     let has_both = |it: &&Board| !it.first.is_empty() && !it.second.is_empty();
     let both: Vec<Board> = boards.iter().filter(has_both).cloned().collect();
-    // A board that ran one of them alone has nothing to be compared with but other boards.
+    // A board that ran only one of them can be compared only with other boards.
     let found = if both.is_empty() { meta_apart(&boards) } else { meta(&both) };
     Some((key, found?))
 }
@@ -140,7 +140,7 @@ mod tests {
                 }
             }
         }
-        // One that ran a kernel alone is no board of theirs.
+        // A board that ran only one kernel is not among them.
         rows.push(serde_json::json!(["nightly", "idle", "timer", "other", "6.1.9", 5.0]));
         let rows = rows.into_iter().map(|row| row.as_array().unwrap().clone()).collect();
         let columns = ["plan", "cell", "probe", "host", "kernel", "figure_ns"].map(str::to_owned).to_vec();
@@ -154,7 +154,7 @@ mod tests {
         assert!((found[0].ratio - 1.2).abs() < 0.01 && found[0].outcome == Outcome::Worse, "{found:?}");
         assert_eq!((found[0].boards.len(), found[0].left_out.len()), (4, 0));
         assert_eq!(compare("6.6", "6.18"), []);
-        // The same by terms; runs that both groups have count for neither.
+        // The same by terms; runs in both groups count for neither.
         assert_eq!(compare("kernel<6.18", "kernel>=6.18 kernel<7"), found);
         assert_eq!(compare("kernel<7", "kernel>=6.18"), compare("6.1", "7.2"));
         assert_eq!(compare("6.1 host=board-1", "6.18 host~board-1")[0].boards.len(), 1);

@@ -1,4 +1,4 @@
-//! Engines that answer SQL: modules of Python, which run in a process of their own.
+//! SQL engines: Python modules that run in a separate process.
 
 use crate::error::{At as _, FarmError};
 use crate::lake::Damaged;
@@ -20,21 +20,21 @@ pub enum Engine {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AnswerRows {
     pub columns: Vec<String>,
-    /// A value of each column, of each row.
+    /// A value for each column of each row.
     pub rows: Vec<Vec<Value>>,
-    /// The objects that the answer had to do without: it is not of the whole lake.
+    /// The objects that the answer lacks: it does not cover the whole lake.
     #[serde(default)]
     pub damaged: Vec<Damaged>,
 }
 
 impl AnswerRows {
-    /// The values of each row by the names of their columns.
+    /// The values of each row by column name.
     pub(crate) fn by_name(&self) -> impl Iterator<Item = AnswerRow<'_>> {
         self.rows.iter().map(|values| AnswerRow { columns: &self.columns, values })
     }
 }
 
-/// A row; a column that is not there has no value.
+/// A row; a missing column has no value.
 #[derive(Clone, Copy)]
 pub(crate) struct AnswerRow<'r> {
     columns: &'r [String],
@@ -46,7 +46,7 @@ impl AnswerRow<'_> {
         self.values.get(self.columns.iter().position(|name| name == column)?)
     }
 
-    /// A text; empty without one.
+    /// A text; empty if there is none.
     pub(crate) fn text(&self, column: &str) -> String {
         self.value(column).and_then(Value::as_str).unwrap_or_default().to_owned()
     }
@@ -59,31 +59,31 @@ impl AnswerRow<'_> {
         self.value(column)?.as_f64()
     }
 
-    /// A number that is no less than 0, without its fraction.
+    /// A number of at least 0, without its fraction.
     pub(crate) fn count(&self, column: &str) -> Option<u64> {
         let value = self.value(column)?;
         value.as_u64().or_else(|| value.as_f64().filter(|it| *it >= 0.0).map(|it| it as u64))
     }
 }
 
-/// What runs the statements in the engine.
+/// The program that runs the statements in the engine.
 const RUNNER: &str = include_str!("../engine.py");
-/// Names the Python that has the engines.
+/// Names a Python that has the engines.
 const PYTHON: &str = "WHYLATE_QUERY_PYTHON";
 /// Exit code of [`RUNNER`] without the engine.
 const NOT_INSTALLED: i32 = 69;
 
-/// How often it is looked whether an engine has ended.
+/// How often whylate checks whether an engine has ended.
 const LOOK: Duration = Duration::from_millis(10);
-/// Ctrl-C reaches the engine, too, which then deletes its own files.
+/// Ctrl-C also reaches the engine, which then deletes its own files.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How long an answer is waited for.
+/// How long to wait for an answer.
 #[derive(Clone, Debug, Default)]
 pub struct Wait {
-    /// The engine is ended when it has taken so long.
+    /// The engine is ended after this time.
     pub limit: Option<Duration>,
-    /// Set by whoever wants no answer any more.
+    /// Set when the answer is no longer wanted.
     pub stop: Arc<AtomicBool>,
 }
 
@@ -93,11 +93,11 @@ impl Wait {
     }
 }
 
-/// Answers questions, the statements of each, in the engine that is installed, as a module of Python: all of them in one process.
+/// Answers questions, each a list of statements, in the installed engine, a Python module: all in one process.
 ///
 /// # Errors
-/// [`FarmError::NoEngine`] where it is not installed, [`FarmError::NoPython`] where Python is not, [`FarmError::TooLong`],
-/// [`FarmError::Stopped`], [`FarmError::Engine`] with what it says.
+/// [`FarmError::NoEngine`] if it is not installed, [`FarmError::NoPython`] if Python is not, [`FarmError::TooLong`],
+/// [`FarmError::Stopped`], and [`FarmError::Engine`] with the engine's message.
 pub fn ask(engine: Engine, questions: &[Vec<String>], wait: &Wait) -> Result<Vec<AnswerRows>, FarmError> {
     match std::env::var(PYTHON) {
         Ok(python) => ask_python(&python, &format!("{PYTHON}={python}"), engine, questions, wait),
@@ -105,7 +105,7 @@ pub fn ask(engine: Engine, questions: &[Vec<String>], wait: &Wait) -> Result<Vec
     }
 }
 
-/// Answers questions with a Python; `named` is how it was named.
+/// Answers questions with a Python; `named` is the name that the user gave it.
 fn ask_python(
     python: &str,
     named: &str,
@@ -115,7 +115,7 @@ fn ask_python(
 ) -> Result<Vec<AnswerRows>, FarmError> {
     let failed = |what: String| FarmError::Engine(engine.name(), what);
     let document = serde_json::json!({ "engine": engine.name(), "questions": questions }).to_string();
-    // Files: no pipe is full, and what the engine leaves behind cannot keep one open.
+    // Files: unlike a pipe, a file cannot fill up, and processes that the engine leaves behind cannot keep one open.
     let files = || -> io::Result<[File; 3]> {
         let mut input = tempfile::tempfile()?;
         input.write_all(document.as_bytes())?;
@@ -153,7 +153,7 @@ fn ask_python(
     }
 }
 
-/// How a process ended; `None` where it was ended.
+/// How a process ended; `None` if whylate ended it.
 fn end_of(running: &mut Child, wait: &Wait) -> io::Result<Option<ExitStatus>> {
     let mut left = wait.limit.unwrap_or(Duration::MAX);
     let mut since = Instant::now();
@@ -171,7 +171,7 @@ fn end_of(running: &mut Child, wait: &Wait) -> io::Result<Option<ExitStatus>> {
     running.wait().map(|_| None)
 }
 
-/// What was written into a file; nothing where it cannot be read.
+/// The content of a file; empty if it cannot be read.
 fn all_of(file: &mut File) -> Vec<u8> {
     let mut bytes = Vec::new();
     let read = file.rewind().and_then(|()| file.read_to_end(&mut bytes));
@@ -186,7 +186,7 @@ impl Engine {
         }
     }
 
-    /// The module of Python that it is in.
+    /// Its Python module.
     const fn module(self) -> &'static str {
         match self {
             Self::DuckDb => "duckdb",
@@ -202,7 +202,7 @@ mod tests {
     use std::sync::{Mutex, MutexGuard, PoisonError};
     use whylate_testing::says;
 
-    /// A program that is being written cannot be run, not even by a process that another test is about to begin.
+    /// A program that is being written cannot be run, not even by a process that another test is about to start.
     fn alone() -> MutexGuard<'static, ()> {
         static ALONE: Mutex<()> = Mutex::new(());
         ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -223,7 +223,7 @@ mod tests {
         assert!(says("python-nonexistent-python-there", error.to_string()), "{error}");
     }
 
-    /// What stands for Python: a script of the shell in that folder.
+    /// A shell script in that folder that stands in for Python.
     fn python(folder: &Path, script: &str) -> PathBuf {
         let program = folder.join("python");
         std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_engine_prints_itself_is_no_part_of_its_answer() {
+    fn an_engine_s_own_output_is_not_part_of_its_answer() {
         let _alone = alone();
         const ENGINE: &str = "import os\nclass Found:\n    description = [('n',)]\n    fetchall = lambda self: [(1,)]\n\
             class Connection:\n    def execute(self, statement):\n        os.write(1, b'\\r 71% of it')\n        \
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_that_takes_too_long_or_is_not_waited_for_is_ended() {
+    fn an_engine_that_takes_too_long_or_is_no_longer_wanted_is_ended() {
         let _alone = alone();
         // It reads nothing and never ends by itself.
         let folder = tempfile::tempdir().unwrap();

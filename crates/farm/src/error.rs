@@ -4,30 +4,30 @@ use std::io;
 use std::path::PathBuf;
 use whylate_store::StoreError;
 
-/// An error of a lake or a farm; each names the object, file or key that it is about.
+/// An error of a lake or a farm; each names the object, file or key.
 #[derive(Debug, thiserror::Error)]
 pub enum FarmError {
-    /// What cannot be done: with what, and why, mostly with what to do instead.
+    /// A request that cannot be fulfilled: its subject, and why, mostly with what to do instead.
     #[error("{0}: {1}")]
     Refused(String, String),
     /// The storage refused or could not be reached.
     #[error("{0}: {cause}", cause = first_cause(.1))]
     Storage(String, object_store::Error),
-    /// The same run, of which other things were asked for when it was pushed.
+    /// The same run, pushed before with other requests.
     #[error(
-        "{0}: the lake has this run without a mismatch that it has now: {1}; `--replace` puts this one in its place"
+        "{0}: this run has a mismatch that the copy in the lake does not record: {1}; replace that copy with `--replace`"
     )]
     OtherMismatches(String, String),
-    /// The same of a machine: the run, and the name of the machine that measured it.
+    /// A machine's name that is not valid: the run, and the name of the machine that measured it.
     #[error(
-        "{0}: it was measured on the machine `{1}`, and the name of a machine in a lake has letters, digits, `-`, `_`, `.` and \
-         `+` alone, and begins with no `.`: give it one by `--host NAME`"
+        "{0}: it was measured on the machine `{1}`; in a lake a machine's name has only letters, digits, `-`, `_`, `.` and \
+         `+`, and does not begin with `.`: give one with `--host NAME`"
     )]
     BadHost(String, String),
-    /// Its rows are in files of many runs.
+    /// Its rows are in files that hold many runs.
     #[error(
         "{0}: the rows of this run are (or may be) in the file of a month, where they cannot be replaced; rename the run's \
-         directory to push this one beside it"
+         directory to push this one as another run"
     )]
     IsMerged(String),
     /// Rows that would count twice.
@@ -36,34 +36,35 @@ pub enum FarmError {
          `whylate farm merge {0} --continue`"
     )]
     HalfMerged(String),
-    /// An object that is missing, or other than its manifest says.
+    /// An object that is missing, or differs from its manifest.
     #[error("{0}: damaged in the lake: {1}; push the run again with `--replace`")]
     Damaged(String, String),
     #[error("{1}: cannot {0}: {2}")]
     Io(&'static str, PathBuf, #[source] io::Error),
     #[error(transparent)]
     Run(#[from] StoreError),
-    /// An engine that is not installed: its name, its module, the Python that was asked.
+    /// An engine that is not installed: its name, its module, the Python that was used.
     #[error(
         "{0} is not installed: `{2} -m pip install {1}`{java}, or name a Python that has it in WHYLATE_QUERY_PYTHON",
         java = if *.0 == "spark" { " and Java" } else { "" }
     )]
     NoEngine(&'static str, &'static str, String),
-    /// A Python that is not there.
+    /// A missing Python.
     #[error("{0}: there is no such program; WHYLATE_QUERY_PYTHON names the Python that has the engines")]
     NoPython(String),
-    /// What an engine says of a statement.
+    /// An engine's message about a statement.
     #[error("{0}: {1}")]
     Engine(&'static str, String),
-    /// An engine that had not answered after so many seconds.
+    /// An engine that did not answer within this number of seconds.
     #[error(
         "{0}: no answer after {1} s; one file for each table makes questions of a large lake faster (FARM.md)"
     )]
     TooLong(&'static str, u64),
-    /// An engine that was not waited for any more.
+    /// An engine whose answer was no longer wanted.
     #[error("{0}: stopped before it answered")]
     Stopped(&'static str),
-    /// No answer, of a lake with damaged objects: the lines that name them say what the answer would have lacked as well.
+    /// No answer from a lake with damaged objects: the lines that name them list what the answer would have lacked
+    /// too.
     #[error("{0}\n{lines}", lines = .1.join("\n"))]
     WithDamage(Box<FarmError>, Vec<String>),
 }
@@ -78,7 +79,7 @@ impl FarmError {
         Self::refused(url, format!("not the URL of a lake: {why}; {forms}"))
     }
 
-    /// Whether a facility that was asked for is not there.
+    /// Whether a requested facility is missing.
     pub fn is_unavailable(&self) -> bool {
         match self {
             Self::NoEngine(..) | Self::NoPython(_) => true,
@@ -88,12 +89,12 @@ impl FarmError {
     }
 }
 
-/// What lies at the bottom of an error: all above it says the same again.
+/// The root cause of an error: all errors above it repeat it.
 fn first_cause(error: &object_store::Error) -> String {
     last_cause(error).to_string()
 }
 
-/// The error that no other one has caused.
+/// The error that has no cause.
 pub(crate) fn last_cause<'e>(
     error: &'e (dyn std::error::Error + 'static),
 ) -> &'e (dyn std::error::Error + 'static) {
@@ -104,7 +105,7 @@ pub(crate) fn last_cause<'e>(
     cause
 }
 
-/// Says of an input or output error what was tried, and where.
+/// Adds to an I/O error what was tried, and where.
 pub(crate) trait At<T> {
     fn at(self, action: &'static str, path: impl Into<PathBuf>) -> Result<T, FarmError>;
 }

@@ -1,4 +1,5 @@
-//! The farm file: which machines there are, what runs on them, and where the runs go. It is the only input of [`render`].
+//! The farm file: the machines, the plans that run on them, and where the runs go. It is the only input of
+//! [`render`].
 //!
 //! [`render`]: crate::render()
 
@@ -11,27 +12,27 @@ use std::collections::BTreeMap;
 pub struct FarmFile {
     /// Its name: lower-case letters, digits and `-`.
     pub name: String,
-    /// Where runs go: s3://BUCKET/PATH, gs://…, az://…, or a folder that every machine sees.
+    /// Where runs go: s3://BUCKET/PATH, gs://…, az://…, or a folder that every machine can reach.
     pub lake: String,
-    /// When jobs begin, as cron says it (`0 3 * * *`); absent: once.
+    /// When jobs start, in cron's form (`0 3 * * *`); absent: once.
     #[serde(default)]
     pub schedule: Option<String>,
-    /// Where whylate is on the machines.
+    /// The path of whylate on the machines.
     #[serde(default = "default_program")]
     pub program: String,
     #[serde(default)]
     pub image: Option<String>,
-    /// CPUs that a job is given (Kubernetes: exclusive ones, with the static CPU manager).
+    /// CPUs for a job (Kubernetes: exclusive ones, with the static CPU manager).
     #[serde(default = "default_cpus")]
     pub cpus: u32,
-    /// A task that is watched on every machine, beside the plans (Kubernetes: a DaemonSet).
+    /// A task that is watched on every machine, in addition to the plans (Kubernetes: a DaemonSet).
     #[serde(default)]
     pub watch: Option<String>,
     #[serde(rename = "host")]
     pub hosts: Vec<Host>,
     #[serde(default, rename = "plan")]
     pub plans: Vec<PlanRule>,
-    /// The file itself, which jobs are given.
+    /// The text of the file itself, which jobs receive.
     #[serde(skip)]
     pub text: String,
 }
@@ -41,22 +42,22 @@ pub struct FarmFile {
 pub struct Host {
     /// Its name, as `hostname` prints it there.
     pub name: String,
-    /// Where it is reached, if not by its name (Ansible).
+    /// Its address, if that is not its name (Ansible).
     #[serde(default)]
     pub address: Option<String>,
-    /// What it is, for plans to choose by.
+    /// Labels by which plans choose machines.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// What its kernel's release begins with; another one makes a job incomplete.
+    /// Prefix of its kernel's release; another release makes a job incomplete.
     #[serde(default)]
     pub kernel: Option<String>,
 }
 
-/// A plan, and the machines that it runs on.
+/// A plan and the machines on which it runs.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanRule {
-    /// A built-in plan, or a file beside the farm file.
+    /// A built-in plan, or a file in the folder of the farm file.
     pub plan: String,
     /// Labels that a machine must have; none: all machines.
     #[serde(default)]
@@ -72,10 +73,10 @@ fn default_cpus() -> u32 {
 }
 
 impl FarmFile {
-    /// Reads a farm file; `name` is for errors.
+    /// Reads a farm file; `name` is used in errors.
     ///
     /// # Errors
-    /// [`FarmError::Refused`], with line and column where they are known.
+    /// [`FarmError::Refused`], with line and column if they are known.
     pub fn parse(name: &str, text: &str) -> Result<Self, FarmError> {
         let place = |at: usize| {
             let before = text.get(..at).unwrap_or_default();
@@ -91,7 +92,7 @@ impl FarmFile {
         Ok(farm)
     }
 
-    /// The labels of a machine, `KEY=VALUE` with a space between two; empty where it has none.
+    /// The labels of a machine, `KEY=VALUE` separated by spaces; empty if it has none.
     pub fn labels_of(&self, host: &str) -> String {
         let labels = self.hosts.iter().filter(|it| it.name == host).flat_map(|it| &it.labels);
         labels.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
@@ -108,7 +109,7 @@ impl FarmFile {
         let mut sorted: Vec<&String> = names.collect();
         sorted.sort();
         if let Some(twice) = sorted.windows(2).find(|two| two[0] == two[1]) {
-            return Err(format!("the host `{}` is there twice", twice[0]));
+            return Err(format!("the host `{}` appears twice", twice[0]));
         }
         if let Some(schedule) = &self.schedule {
             check_schedule(schedule).map_err(|what| format!("schedule `{schedule}`: {what}"))?;
@@ -124,7 +125,7 @@ impl FarmFile {
         self.check_words()
     }
 
-    /// Words that become parts of scripts.
+    /// Checks words that become parts of scripts.
     fn check_words(&self) -> Result<(), String> {
         let words = [
             Some(&self.lake),
@@ -142,13 +143,13 @@ impl FarmFile {
 }
 
 impl PlanRule {
-    /// Whether it is for a machine.
+    /// Whether the plan runs on a machine.
     pub fn is_for(&self, host: &Host) -> bool {
         self.labels.iter().all(|(key, value)| host.labels.get(key) == Some(value))
     }
 }
 
-/// Five fields, as every cron and Kubernetes take them.
+/// Checks the five fields that every cron and Kubernetes take.
 fn check_schedule(schedule: &str) -> Result<(), String> {
     const FIELDS: [(&str, u8, u8, &str); 5] = [
         ("minute", 0, 59, ""),
@@ -192,7 +193,7 @@ fn check_schedule(schedule: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A place that `whylate push` takes.
+/// Checks that `whylate push` takes this place.
 fn check_lake(lake: &str) -> Result<(), String> {
     const PLACES: &str = "give s3://BUCKET/PATH, gs://…, az://…, file:///PATH or the path of a folder";
     let is_scheme = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric());
@@ -206,7 +207,7 @@ fn check_lake(lake: &str) -> Result<(), String> {
     if is_taken { Ok(()) } else { Err(PLACES.to_owned()) }
 }
 
-/// A name that every engine takes (RFC 1123).
+/// A name that every job engine takes (RFC 1123).
 fn is_label(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     !name.is_empty()
@@ -216,7 +217,7 @@ fn is_label(name: &str) -> bool {
         && name.bytes().all(is_plain)
 }
 
-/// What can stand in a list with spaces between its words.
+/// Whether it can be a word of a list separated by spaces.
 fn is_word(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.+/:".contains(&byte))
 }

@@ -1,7 +1,7 @@
-//! Many machines: runs in object storage ([`Lake`]), files for the engines that dispatch jobs ([`render`]), what was asked for
-//! against what was measured (`verify`), and questions over all runs as SQL for engines that exist ([`answer`]).
+//! Many machines: runs in object storage ([`Lake`]), files for the engines that dispatch jobs ([`render`]), a check
+//! of each run against the request (`verify`), and questions over all runs as SQL for existing engines ([`answer`]).
 //!
-//! Nothing here measures, schedules or answers a question itself.
+//! This crate does not measure, schedule or answer questions itself.
 
 mod boards;
 mod compare;

@@ -1,5 +1,5 @@
-//! Questions to a lake, as SQL that existing engines run as it is. Each question is a file in `sql/`; its first line says
-//! what it answers. Beside the tables, which are views here, it may use the views of `sql/views.sql`.
+//! Questions to a lake, as SQL that existing engines run unchanged. Each question is a file in `sql/`; its first line
+//! says what it answers. It may use the tables, which are views here, and the views of `sql/views.sql`.
 
 use crate::engine::{AnswerRows, Engine, Wait, ask};
 use crate::error::{At as _, FarmError};
@@ -45,10 +45,10 @@ const VIEWS: &str = include_str!("../sql/views.sql");
 const TABLES: [&str; 8] =
     ["runs", "cells", "quantiles", "contrasts", "intervals", "histograms", "spikes", "causes"];
 
-/// Those of them with rows of the noise-floor check, which reports leave out.
+/// The tables with rows of the noise-floor check, which reports leave out.
 const OF_PROBES: [&str; 4] = ["intervals", "histograms", "spikes", "causes"];
 
-/// What a question sees of a table, whose rows are in `source`.
+/// The rows of a table that a question sees; `source` has all its rows.
 fn rows_of(table: &str, source: &str) -> String {
     let condition = match OF_PROBES.contains(&table) {
         true => format!(" WHERE probe <> '{NOISE_FLOOR}'"),
@@ -57,7 +57,7 @@ fn rows_of(table: &str, source: &str) -> String {
     format!("SELECT * FROM {source}{condition}")
 }
 
-/// The questions that are built in.
+/// The built-in questions.
 pub fn library() -> &'static [Question] {
     LIBRARY
 }
@@ -69,11 +69,12 @@ impl Question {
     }
 }
 
-/// The statements that answer a question over the lake at `url` (a bucket, or the path of a folder), in order: the views,
-/// then the question.
+/// The statements that answer a question over the lake at `url` (a bucket, or the path of a folder), in order: the
+/// views, then the question.
 ///
 /// # Errors
-/// [`FarmError::Refused`] for a lake without runs, a name that cannot stand in a statement, and what is not one statement.
+/// [`FarmError::Refused`] for a lake without runs, for a name that cannot be part of a statement, and for a question
+/// that is not exactly one statement.
 pub fn statements(
     engine: Engine,
     url: &str,
@@ -83,7 +84,7 @@ pub fn statements(
     statements_without(engine, url, layout, &[], question)
 }
 
-/// The same; DuckDB reads no object that is `damaged`.
+/// The same; DuckDB reads no `damaged` object.
 fn statements_without(
     engine: Engine,
     url: &str,
@@ -93,10 +94,10 @@ fn statements_without(
 ) -> Result<Vec<String>, FarmError> {
     let place = url.strip_prefix("file://").unwrap_or(url).trim_end_matches('/');
     if place.contains(['\'', '\\', '*', '?', '{']) {
-        return Err(FarmError::bad_url(url, "no engine can be given its name"));
+        return Err(FarmError::bad_url(url, "its name cannot be passed to an engine"));
     }
     if !layout.has_runs && !layout.has_months {
-        let why = format!("holds no run; `whylate push RUN {url}` brings one");
+        let why = format!("holds no run; add one with `whylate push RUN {url}`");
         return Err(FarmError::refused(url, why));
     }
     let question = one_statement(question)?;
@@ -120,7 +121,7 @@ fn statements_without(
     Ok(all)
 }
 
-/// A view in the words of an engine.
+/// A view in an engine's dialect.
 fn each_word(engine: Engine, view: &str) -> String {
     const WORDS: &str = "EACH_WORD(labels)";
     let own = match engine {
@@ -130,7 +131,7 @@ fn each_word(engine: Engine, view: &str) -> String {
     view.replace(WORDS, own)
 }
 
-/// The views and tables that a question uses: an engine looks at each file of a table that it is told of.
+/// The views and tables that a question uses: an engine looks at each file of every table that it gets.
 fn used(question: &str) -> (Vec<String>, Vec<&'static str>) {
     let views = bare(VIEWS);
     let views = views.split(';').map(str::trim).filter(|view| says(question, name_of(view)));
@@ -140,7 +141,7 @@ fn used(question: &str) -> (Vec<String>, Vec<&'static str>) {
     (views, tables)
 }
 
-/// Where the rows of tables come from.
+/// The sources of the tables' rows.
 struct Sources<'a> {
     place: &'a str,
     layout: LakeLayout,
@@ -148,7 +149,7 @@ struct Sources<'a> {
 }
 
 impl Sources<'_> {
-    /// The objects of a table that are read instead of all of its folder.
+    /// The objects of a table that are read instead of its whole folder.
     fn whole_ones(&self, table: &str) -> Option<Vec<String>> {
         let folder = format!("table={table}");
         let is_of_table = |name: &str| name.starts_with(&format!("{folder}/"));
@@ -179,7 +180,7 @@ impl Sources<'_> {
         vec![format!("CREATE VIEW {table} AS {}", rows_of(table, &format!("({all})")))]
     }
 
-    /// `month` and `host` come from the folders, as texts.
+    /// `month` and `host` come from the folder names, as texts.
     fn of_spark(&self, table: &str) -> Vec<String> {
         let place = self.place.replacen("s3://", "s3a://", 1);
         let view = |name: &str, of: &str| format!("CREATE OR REPLACE TEMPORARY VIEW {name} {of}");
@@ -195,7 +196,7 @@ impl Sources<'_> {
         all
     }
 
-    /// What there is of the two.
+    /// The statement for one of the two, or for both joined.
     fn joined(&self, loose: &str, months: &str, by: &str) -> String {
         match (self.layout.has_runs, self.layout.has_months) {
             (true, false) => loose.to_owned(),
@@ -205,12 +206,12 @@ impl Sources<'_> {
     }
 }
 
-/// The name of a view, by the statement that creates it.
+/// The name of a view, from the statement that creates it.
 fn name_of(view: &str) -> &str {
     view.split_whitespace().nth(2).unwrap_or_default()
 }
 
-/// Whether a statement has a word.
+/// Whether a statement contains a word.
 fn says(statement: &str, word: &str) -> bool {
     statement
         .split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
@@ -224,7 +225,7 @@ fn one_statement(question: &str) -> Result<String, FarmError> {
     if bare.is_empty() {
         return Err(wrong("it has no statement"));
     }
-    // A semicolon in a text or in a name is none between statements.
+    // A semicolon in a text or a name does not separate statements.
     let mut quote = None;
     for c in bare.chars() {
         match (quote, c) {
@@ -237,7 +238,7 @@ fn one_statement(question: &str) -> Result<String, FarmError> {
     Ok(bare)
 }
 
-/// Answers a question over a lake, as [`answers`].
+/// Answers a question over a lake; see [`answers`].
 pub fn answer(
     engine: Engine,
     lake: &Lake,
@@ -248,9 +249,9 @@ pub fn answer(
     Ok(answers(engine, lake, cache, &[question], wait)?.pop().unwrap_or_default())
 }
 
-/// Answers questions over a lake, all of them or none. What they need of a bucket is fetched into `cache` before, where it is not
-/// there yet; a lake in a folder has none. Damaged objects are left out, and named in each answer. `wait` is asked for before
-/// an engine begins: until then, a signal may end the process.
+/// Answers questions over a lake, all of them or none. Objects of a bucket that are missing in `cache` are fetched
+/// first; a lake in a folder needs none. Damaged objects are left out, and named in each answer. `wait` is called
+/// before an engine starts: until then, a signal may end the process.
 pub fn answers(
     engine: Engine,
     lake: &Lake,
@@ -286,7 +287,7 @@ pub fn answers(
     Ok(rows.into_iter().map(|rows| AnswerRows { damaged: damaged.clone(), ..rows }).collect())
 }
 
-/// A statement without the lines of comments around it and its last semicolon.
+/// A statement without the comment lines around it and its last semicolon.
 fn bare(sql: &str) -> String {
     let lines = sql.lines().filter(|line| !line.trim_start().starts_with("--"));
     lines.collect::<Vec<_>>().join("\n").trim().trim_end_matches(';').to_owned()

@@ -1,4 +1,4 @@
-//! What an engine needs to run plans on many machines, as files: templates with the farm's values in them.
+//! The files with which an engine runs plans on many machines: templates with the farm's values in them.
 
 use crate::farm_file::{FarmFile, Host};
 use sha2::{Digest as _, Sha256};
@@ -42,7 +42,7 @@ impl Job<'_> {
         plan_file(self.plan)
     }
 
-    /// Identifies the run, but for when it is: the same plan on the same machine gives the same word.
+    /// Identifies the run apart from its time: the same plan on the same machine gives the same word.
     fn run(&self) -> String {
         format!("{}-{}-{}", self.plan.plan.name, self.digest(), self.host.name)
     }
@@ -56,14 +56,14 @@ impl Job<'_> {
         self.host.kernel.as_deref().unwrap_or_default()
     }
 
-    /// A name of RFC 1123, of at most 52 characters, as a CronJob's has.
+    /// A name that RFC 1123 permits, of at most 52 characters, the limit of a CronJob's name.
     fn label(&self) -> String {
         const LONGEST: usize = 52;
         let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
         let plan: String = self.plan.plan.name.chars().map(plain).collect();
         let (digest, host) = (self.digest(), self.host.name.as_str());
         let room = LONGEST - digest.len() - 2;
-        // The digest tells plan and host where they are cut: the host first, then the plan.
+        // If they are cut, the digest identifies plan and host: the host first, then the plan.
         let plan = &plan[..plan.len().min(room.saturating_sub(host.len()).max(room / 2))];
         let host = &host[..host.len().min(room - plan.len())];
         format!("{plan}-{digest}-{host}").trim_matches('-').to_owned()
@@ -74,8 +74,8 @@ fn plan_file(plan: &PlanFile) -> String {
     format!("{}.toml", plan.plan.name)
 }
 
-/// The files of a directory in which `plans` run on the farm; `jobs` says which of them (by number) runs on which host (by
-/// number). The same input gives the same files.
+/// The files of a directory that runs `plans` on the farm; `jobs` says which of them (by number) runs on which host
+/// (by number). The same input gives the same files.
 pub fn render(
     farm: &FarmFile,
     plans: &[PlanFile],
@@ -112,7 +112,7 @@ fn file(path: &str, text: String) -> Rendered {
 type Values = BTreeMap<&'static str, String>;
 
 fn of_farm(farm: &FarmFile) -> Values {
-    // One run a day where there is a schedule, else one at all.
+    // One run a day with a schedule, otherwise a single run.
     let slot = if farm.schedule.is_some() { "$(date -u +%Y%m%d)" } else { "1" };
     BTreeMap::from([
         ("FARM", farm.name.clone()),
@@ -143,7 +143,7 @@ fn fill(template: &str, values: &Values) -> String {
     values.iter().fold(template.to_owned(), |text, (name, value)| text.replace(&format!("@{name}@"), value))
 }
 
-/// A text as YAML takes it, whatever is in it: as JSON has it.
+/// Any text as a YAML string, in JSON's form.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
@@ -153,7 +153,7 @@ fn indented(text: &str, by: usize) -> String {
     text.trim_end().lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// What brings a lake in a folder into a container: the lines below its mounts and its volumes, which stand so far to the right.
+/// Mounts a lake in a folder into a container: the lines below its mounts and its volumes, indented by these columns.
 fn folder_of_lake(farm: &FarmFile, mounts: usize, volumes: usize) -> [(&'static str, String); 2] {
     let folder = farm.lake.strip_prefix("file://").unwrap_or(&farm.lake);
     let line = |by: usize, what: &str| match folder.contains("://") {
@@ -201,7 +201,7 @@ fn kubernetes(farm: &FarmFile, plans: &[PlanFile], jobs: &[Job<'_>]) -> Vec<Rend
         files.push(file("watch.yaml", fill(include_str!("../templates/kubernetes/watch.yaml"), &values)));
         kustomization += "  - watch.yaml\n";
     }
-    // A job cannot be changed: it must not name another map each time that a plan changes.
+    // A job cannot be changed: it must not refer to another map each time that a plan changes.
     kustomization += "generatorOptions:\n  disableNameSuffixHash: true\nconfigMapGenerator:\n  - name: whylate-farm\n    files:\n      - job.sh\n      - farm.toml\n";
     for plan in plans {
         let _ = writeln!(kustomization, "      - {}", plan_file(plan));
@@ -298,7 +298,7 @@ fn lava(farm: &FarmFile, plans: &[PlanFile], jobs: &[Job<'_>]) -> Vec<Rendered> 
         values.extend([
             ("DEVICE_TYPE", quoted(device)),
             ("DEFINITION", format!("{}.yaml", job.plan.plan.name)),
-            // Twice the time that it should take, and an hour.
+            // Twice the expected time, and an hour.
             ("HOURS", (1 + (2 * seconds * repeats).div_ceil(3600)).to_string()),
         ]);
         let path = format!("jobs/{}-{}.yaml", job.plan.plan.name, job.host.name);
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_farm_file_says_is_quoted() {
+    fn texts_of_the_farm_file_are_quoted() {
         let files = rendered(Dispatcher::Ansible, &["007"], "quick", "x");
         let inventory = text_of(&files, "inventory.yml");
         assert!(inventory.contains("    \"007\":\n      ansible_host: \"a: b\"\n"), "{inventory}");
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_reaches_the_lake() {
+    fn the_request_reaches_the_lake() {
         let files = rendered(Dispatcher::Ansible, &["a"], "quick", "x");
         let job = text_of(&files, "roles/whylate/files/job.sh");
         assert!(job.contains("push \"$directory\" \"$lake\" \"$@\"\n"), "{job}");

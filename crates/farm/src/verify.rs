@@ -1,7 +1,7 @@
-//! What was asked for, against what was measured: so that a job that did not measure is no pass.
+//! Compares the request with the measurement, so that a job that did not measure cannot pass.
 //!
-//! Everything is read back from the run: the plan that it was made with, scheduling, CPUs, samples, cells, the rates of loads,
-//! the kernel. A latency is no matter of this.
+//! Everything is read back from the run: its plan, scheduling, CPUs, samples, cells, the rates of loads, and the
+//! kernel. Latencies are not checked here.
 
 use std::collections::BTreeSet;
 use std::str::FromStr as _;
@@ -12,22 +12,21 @@ use whylate_core::result::{CellResult, ProbeResult, RunEnd, RunResult, RunState}
 use whylate_core::{CpuSet, SeriesName, WarningCode};
 use whylate_store::RunInfo;
 
-/// Less than this part of what was asked for is too little.
+/// Less than this part of the request is too little.
 const ENOUGH: f64 = 0.9;
 
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
-    /// The plan that was to run; absent: the one of the run itself.
+    /// The requested plan; absent: the run's own.
     pub plan: Option<Plan>,
-    /// What the kernel's release begins with.
+    /// Prefix of the kernel's release.
     pub kernel: Option<String>,
     pub host: Option<String>,
-    /// Seconds since 1970 by the clock of the machine that compares; absent: that of the run is not looked at.
+    /// Seconds since 1970 by the clock of the comparing machine; absent: the run's clock is not checked.
     pub now_s: Option<u64>,
 }
 
-/// What of it is not so, each in one line; empty where the run is what was asked for. `result` is absent for a run without
-/// samples.
+/// The differences, one line each; empty if the run meets the request. `result` is absent for a run without samples.
 pub fn mismatches(info: &RunInfo, result: Option<&RunResult>, asked: &Asked) -> Vec<String> {
     let mut found = Vec::new();
     of_machine(info, asked, &mut found);
@@ -69,7 +68,7 @@ pub(crate) fn begins(release: &str, with: &str) -> bool {
     rest.is_some_and(|rest| !(ends_in_digit && rest.starts_with(|next: char| next.is_ascii_digit())))
 }
 
-/// The keys at the top of two plans whose values differ.
+/// The top-level keys of two plans whose values differ.
 fn different_keys(asked: &Plan, ran: &Plan) -> Vec<String> {
     let keys = |plan: &Plan| match serde_json::to_value(plan) {
         Ok(serde_json::Value::Object(keys)) => keys,
@@ -80,16 +79,16 @@ fn different_keys(asked: &Plan, ran: &Plan) -> Vec<String> {
     names.into_iter().filter(|name| asked.get(*name) != ran.get(*name)).cloned().collect()
 }
 
-/// Boards without a battery begin in 1970, or when their image was made.
+/// Checks the clock: boards without a battery start in 1970, or at the date of their image.
 fn of_clock(info: &RunInfo, asked: &Asked, found: &mut Vec<String>) {
-    /// 2025-01-01: there was no whylate before.
+    /// 2025-01-01: whylate did not exist before.
     const FIRST_S: u64 = 1_735_689_600;
-    /// Clocks of two machines differ, and time zones that are taken for UTC are a day at most.
+    /// Clocks of two machines differ, and a time zone that is mistaken for UTC adds a day at most.
     const AHEAD_MAX_S: u64 = 86_400;
     let Some(began) = utc_seconds(&info.started_at) else { return };
     let is_ahead = asked.now_s.is_some_and(|now| began > now + AHEAD_MAX_S);
     if began < FIRST_S || is_ahead {
-        let why = if is_ahead { "more than a day ahead of this machine" } else { "before there was whylate" };
+        let why = if is_ahead { "more than a day ahead of this machine" } else { "before whylate existed" };
         found.push(format!("clock: the run began at {}, {why}", info.started_at));
     }
 }
@@ -164,14 +163,14 @@ fn of_cell(info: &RunInfo, cell: &CellResult, found: &mut Vec<String>) {
                 let share = 100.0 * rate.mean / asked.0;
                 found.push(format!("cell `{name}`: load `{}` achieved {share:.0} % of its rate", load.name));
             }
-            // Every load but a command, whose output may name none, has a rate.
+            // Every load has a rate, except a command, whose output may contain none.
             (Some(_), None) => found.push(format!("cell `{name}`: load `{}` has no rate", load.name)),
             _ => {}
         }
     }
 }
 
-/// A probe of the plan in a cell: on all its CPUs, for as long as was asked for, `repeats` times.
+/// Checks a probe of the plan in a cell: on all its CPUs, for the requested time, `repeats` times.
 fn of_probe(info: &RunInfo, cell: &CellResult, plan: &ProbePlan, repeats: u32, found: &mut Vec<String>) {
     let kind = plan.kind();
     let in_cell = |what: String| format!("cell `{}`: probe `{kind}`: {what}", cell.name);
@@ -190,7 +189,7 @@ fn of_probe(info: &RunInfo, cell: &CellResult, plan: &ProbePlan, repeats: u32, f
         .filter(|cpu| cpu.samples > 0 || cpu.get(GAPS).is_some())
         .map(|cpu| cpu.cpu)
         .collect();
-    // What the kernel counts of tasks, and the user's own tasks, are on CPUs of their own choice.
+    // The kernel's counts of tasks and the user's own tasks choose their CPUs themselves.
     let is_pinned = matches!(plan, ProbePlan::Timer(_) | ProbePlan::Stall(_) | ProbePlan::Dispatch(_));
     if let Some(asked) = asked.filter(|asked| is_pinned && *asked != on) {
         found.push(in_cell(format!("CPUs {asked} asked for, {on} measured")));

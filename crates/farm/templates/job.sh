@@ -1,8 +1,8 @@
 #!/bin/sh
-# Measures, compares what was measured with what was asked for, and brings the run into the lake.
+# Measures, compares the measurement with the request, and brings the run into the lake.
 #   job.sh HOST PLAN RUN [KERNEL]
-# Exit codes: 0 pass, 2 a latency above the limit, 3 a setting is not as it was, 1 everything else. What was not
-# measured as asked for is never 0. The same RUN again goes on with a run that was cut off.
+# Exit codes: 0 pass, 2 a latency above the limit, 3 a setting was not restored, 1 everything else. A run that does
+# not meet the request never gives 0. The same RUN again continues an interrupted run.
 set -u
 whylate=${WHYLATE:-@PROGRAM@}
 results=${WHYLATE_RESULTS:-/var/lib/whylate/farm}
@@ -14,13 +14,13 @@ kernel=${4:-}
 
 directory=$results/$run
 mkdir -p "$results" || exit 1
-# One plan at a time on a machine, whoever starts them: two would measure each other.
+# One plan at a time on a machine, whatever starts them: two would disturb each other's measurement.
 if command -v flock >/dev/null 2>&1; then
     exec 9>"$results/lock" && flock 9 || exit 1
 else
     echo "job.sh: there is no flock: start no other plan on this machine meanwhile" >&2
 fi
-# A run that has ended keeps how it ended beside it, and is not measured again.
+# The exit code of a run that has ended is kept next to it, and the run is not measured again.
 if [ -e "$directory.ended" ]; then
     measured=$(cat "$directory.ended")
 else
@@ -30,11 +30,11 @@ else
         "$whylate" run "$plan" -o "$directory" --quiet
     fi
     measured=$?
-    # A program that does nothing says that all went well: nothing has ended then, and the next try measures.
+    # A program that does nothing also exits with 0: no run has ended then, and the next try measures.
     case $measured in 0 | 2) [ ! -s "$directory/run.json" ] || echo "$measured" >"$directory.ended" ;; esac
 fi
 
-# What was asked for, which is compared here, and kept with the run in the lake.
+# The request: it is compared here, and kept with the run in the lake.
 set -- --plan "$plan" --host "$host" ${kernel:+--kernel "$kernel"}
 
 # No false pass: plan, machine, kernel, scheduling, CPUs, samples and loads are read back from the run.

@@ -1,4 +1,4 @@
-//! Lakes with damaged objects: what engines answer without them, and what is said of it.
+//! Lakes with damaged objects: engines answer without them, and the answers name them.
 
 mod made;
 
@@ -11,7 +11,7 @@ const QUANTILES: &str =
 
 const RUNS_OF_A: &str = "table=runs/host=a/month=2026-09/night-000.parquet";
 
-/// Ways in which an object is not what was written.
+/// Ways in which an object can be damaged.
 fn damages(whole: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     let mut flipped = whole.to_vec();
     flipped[whole.len() / 3] ^= 4;
@@ -71,7 +71,7 @@ fn no_changed_bit_of_a_table_is_missed() {
     }
 }
 
-/// An engine that fails besides.
+/// With an engine that fails as well.
 #[test]
 fn damaged_objects_are_named_where_there_is_no_answer() {
     let folder = tempfile::tempdir().unwrap();
@@ -86,7 +86,7 @@ fn damaged_objects_are_named_where_there_is_no_answer() {
     };
     let (_, whole) = asks("SELECT no_such_column FROM runs");
     fs::write(folder.path().join("lake").join(name), "garbage").unwrap();
-    // With no engine installed, the error that says so.
+    // With no engine installed, the error says so.
     let (_, said) = asks("SELECT no_such_column FROM runs");
     assert!(said.starts_with(whole.lines().next().unwrap()) && !whole.contains(name), "{whole}: {said}");
     assert!(said.contains(name) && said.contains("--check`"), "{said}");

@@ -1,4 +1,4 @@
-//! Runs in a lake: cut off, damaged, replaced; and all of them as one file.
+//! Runs in a lake: interrupted, damaged, replaced; and all of them as one file.
 
 mod made;
 
@@ -60,7 +60,7 @@ fn move_month(from: &Path, to: &Path, month: &str) {
     }
 }
 
-/// All runs as one file for each table; and those of a month so, beside the files of the other runs.
+/// All runs as one file for each table; and those of a month in one file, next to the files of the other runs.
 #[test]
 fn one_file_a_table_gives_the_same_answers() {
     let folder = tempfile::tempdir().unwrap();
@@ -92,7 +92,7 @@ fn one_file_a_table_gives_the_same_answers() {
     known.iter().for_each(|(engine, rows)| is_answered_alike(*engine, rows, &lake));
 }
 
-/// What an earlier version left of a month that it merged.
+/// The remains of a month that an earlier version merged.
 #[test]
 fn a_month_that_an_earlier_version_merged_is_checked_and_its_runs_are_not_replaced() {
     let folder = tempfile::tempdir().unwrap();
@@ -150,14 +150,14 @@ fn a_month_that_an_earlier_version_merged_is_checked_and_its_runs_are_not_replac
 }
 
 #[test]
-fn a_push_that_is_cut_off_anywhere_is_ended_by_the_next() {
+fn the_next_push_completes_one_that_was_interrupted_anywhere() {
     let folder = tempfile::tempdir().unwrap();
     let run = make_run(folder.path(), "a", "6.12", 1, 2000);
     let place = folder.path().join("lake");
     let lake = Lake::open(place.to_str().unwrap(), true).unwrap();
     let pushed = lake.push(&run, &Push::default()).unwrap();
     let objects = files(&place);
-    // Objects get their names in an order; a cut leaves the first ones.
+    // Objects get their names in order; an interruption leaves the first ones.
     let order: Vec<&PathBuf> = {
         let mut order: Vec<&PathBuf> = objects.keys().collect();
         let rank = |path: &&PathBuf| {
@@ -207,12 +207,12 @@ fn a_damaged_run_is_named_by_a_push_and_mended_by_one_that_replaces() {
             let said = lake.push(&run, &Push::default()).unwrap_err().to_string();
             assert!(said.contains("it is missing") && said.contains(name.to_str().unwrap()), "{said}");
         }
-        // What a check of sizes does not find, with a manifest that cannot be read.
+        // Damage that a check of sizes does not find, with a manifest that cannot be read.
         for (name, content) in &objects {
             let content: Vec<u8> = content.iter().map(|byte| byte ^ 1).collect();
             std::fs::write(place.join(name), content).unwrap();
         }
-        // A table that the run of this content does not have.
+        // A table that the run with this content does not have.
         let orphan = place.join("table=older/host=a/month=2020-01/night-001.parquet");
         std::fs::create_dir_all(orphan.parent().unwrap()).unwrap();
         std::fs::write(&orphan, "old").unwrap();
@@ -225,7 +225,7 @@ fn a_damaged_run_is_named_by_a_push_and_mended_by_one_that_replaces() {
 }
 
 #[test]
-fn a_file_that_no_run_has_is_not_packed() {
+fn a_file_that_does_not_belong_to_a_run_is_not_packed() {
     let folder = tempfile::tempdir().unwrap();
     let run = make_run(folder.path(), "a", "6.18.3", 1, 2000);
     let table = run.join("intervals/000009.parquet");
@@ -250,7 +250,7 @@ fn a_push_that_replaces_leaves_other_runs_alone() {
 }
 
 #[test]
-fn what_was_asked_for_and_is_not_so_is_in_the_lake() {
+fn differences_from_the_request_are_in_the_lake() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("lake");
     let plan = PLAN;
@@ -258,7 +258,7 @@ fn what_was_asked_for_and_is_not_so_is_in_the_lake() {
     let lake = Lake::open(place.to_str().unwrap(), true).unwrap();
     let first = lake.push(&run, &Push::default()).unwrap();
     assert_eq!(first.mismatches, Vec::<String>::new());
-    // The smallest and the largest value of each column stand in a Parquet file as they are.
+    // A Parquet file stores the smallest and the largest value of each column as they are.
     let row = || {
         let objects = files(&place);
         let row = objects.iter().find(|(name, _)| name.starts_with("table=runs")).unwrap().1;
@@ -294,7 +294,7 @@ fn what_was_asked_for_and_is_not_so_is_in_the_lake() {
 }
 
 #[test]
-fn a_machine_whose_name_cannot_stand_in_a_lake_is_given_one() {
+fn a_machine_whose_name_is_not_valid_in_a_lake_gets_another() {
     let folder = tempfile::tempdir().unwrap();
     let run = make_run(folder.path(), "rack/board 1", "6.12", 1, 2000);
     let lake = Lake::open(folder.path().join("lake").to_str().unwrap(), true).unwrap();
@@ -309,7 +309,7 @@ fn a_machine_whose_name_cannot_stand_in_a_lake_is_given_one() {
     let pushed = lake.push(&run, &named("board-1")).unwrap();
     assert_eq!(pushed.run.host, "board-1");
     assert_eq!(pushed.mismatches, ["host: board-1 asked for, measured on rack/board 1"]);
-    // A name that can stand there is never replaced.
+    // A valid name is never replaced.
     let other = make_run(folder.path(), "a", "6.12", 1, 2000);
     assert_eq!(lake.push(&other, &named("board-1")).unwrap().run.host, "a");
 }

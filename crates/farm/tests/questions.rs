@@ -1,7 +1,7 @@
-//! A made lake: every question gives the same rows in every engine that is installed, quantiles are those of `stats`, and
-//! planted facts are found.
+//! A simulated lake: every question gives the same rows in every installed engine, quantiles equal those of `stats`,
+//! and planted facts are found.
 //!
-//! `WHYLATE_QUERY_PYTHON` names a Python with `duckdb` and `pyspark`; what it lacks is skipped.
+//! `WHYLATE_QUERY_PYTHON` names a Python with `duckdb` and `pyspark`; a missing one is skipped.
 //! `benches/farm_engines.sh` makes one, and gives Spark two workers.
 
 mod made;
@@ -41,7 +41,7 @@ fn every_engine_gives_the_rows_of_the_others_and_the_quantiles_of_a_report() {
     }
 }
 
-/// What was planted is found.
+/// Checks that the planted facts are found.
 fn of_question(name: &str, rows: &AnswerRows, runs: &[PathBuf]) {
     let column = |name: &str| rows.columns.iter().position(|it| it == name).unwrap();
     let words = |name: &str| -> Vec<&str> {
@@ -106,7 +106,7 @@ fn spikes_of(runs: &[PathBuf]) -> u64 {
     runs.iter().map(of_run).sum()
 }
 
-/// Each board with its newest runs, and an alarm where it belongs.
+/// Each board with its newest runs, and an alarm in the right place.
 fn of_boards(rows: &AnswerRows) {
     let columns = ["alarm", "host", "plan", "what", "measured", "allowed"].map(str::to_owned).to_vec();
     let alarm = ["silent", "c", "nightly", "days without a run"].map(Value::from);
@@ -127,9 +127,9 @@ fn of_boards(rows: &AnswerRows) {
     assert!(p50 < p99 && p99 < p999 && p50.is_some() && newest.max_ns >= p999, "{newest:?}");
 }
 
-/// A board's history is what its runs say, with the change that was planted.
+/// A board's history equals its runs, with the planted change.
 #[test]
-fn a_board_has_all_its_runs_and_a_change_where_it_is() {
+fn a_board_has_all_its_runs_and_its_change_in_the_right_place() {
     let folder = tempfile::tempdir().unwrap();
     let (lake, _) = make_lake(folder.path());
     let Some(rows) = answer(Engine::DuckDb, &lake, &history_of("b").unwrap()) else { return };
@@ -143,7 +143,7 @@ fn a_board_has_all_its_runs_and_a_change_where_it_is() {
 }
 
 #[test]
-fn a_name_that_is_not_plain_never_becomes_a_part_of_a_statement() {
+fn a_name_that_is_not_plain_never_becomes_part_of_a_statement() {
     for name in ["b' OR '1'='1", "a\\", "", "a b", "*", "ä"] {
         assert_eq!(history_of(name), None, "{name}");
     }
@@ -182,7 +182,7 @@ fn quantiles_of(runs: &[PathBuf]) -> Quantiles {
     found
 }
 
-/// A made farm: boards of which a part becomes 30 % later; `None` where DuckDB is not installed.
+/// A simulated farm: some boards become 30 % later; `None` if DuckDB is not installed.
 fn make_farm(lake: &Path, arguments: &[&str]) -> Option<()> {
     let python = std::env::var("WHYLATE_QUERY_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/generate.py");
@@ -196,8 +196,8 @@ fn make_farm(lake: &Path, arguments: &[&str]) -> Option<()> {
     Some(())
 }
 
-/// For each board the runs from the planted change (0: there is none) to the first alarm after it (0: there is none), and
-/// whether there was an alarm without a change.
+/// For each board the runs from the planted change (0: there is none) to the first alarm after it (0: there is none),
+/// and whether there was an alarm without a change.
 const ALARMS: &str = "WITH planted AS (SELECT host, started_s FROM read_csv('PLANTED')),
     placed AS (
         SELECT l.host, l.started_s, l.above_of_8, p.started_s AS changed_s,
@@ -227,7 +227,7 @@ fn boards_that_become_later_alarm_soon_and_others_hardly_ever() {
     assert!(planted.len() > 40 && found * 20 >= planted.len() * 19, "{found} of {}", planted.len());
     // 480 board-years, less those after a change.
     assert!(rows.iter().map(|row| of(row, 3)).sum::<u64>() <= 3, "{rows:?}");
-    // A made lake is one that all questions understand, but for the tables that it lacks.
+    // All questions work on a simulated lake, except for the tables that it lacks.
     assert!(!answer(Engine::DuckDb, &lake, "SELECT * FROM levels LIMIT 1").unwrap().rows.is_empty());
 }
 

@@ -1,4 +1,5 @@
-//! Answers of a lake, kept: whoever asks the same waits for one answer, and an old one is shown until a newer one is there.
+//! Cached answers of a lake: readers of the same question wait for one answer, and an old answer is shown until a
+//! newer one arrives.
 
 use crate::error::Refusal;
 use std::collections::HashMap;
@@ -7,32 +8,32 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, Semaphore};
 use whylate_farm::AnswerRows;
 
-/// What answers a statement, or says why it does not.
+/// Answers a statement, or says why it does not.
 pub type Ask = Box<dyn Fn(&str) -> Result<AnswerRows, String> + Send + Sync>;
 
 /// An older answer is shown while a new one is fetched.
 const AGE_MAX: Duration = Duration::from_secs(600);
 /// An answer that is newer than this is not fetched again.
 const AGE_MIN: Duration = Duration::from_secs(5);
-/// The first reader waits so long before the page says that the lake is being asked.
+/// The first reader waits this long before the page says that the lake is being asked.
 const WAIT_MAX: Duration = Duration::from_secs(3);
 /// The most answers that are kept.
 const KEPT_MAX: usize = 64;
 /// The most engines that run at once: each takes all CPUs that it finds.
 const ENGINES_MAX: usize = 2;
 
-/// The answers that are kept, by their statements.
+/// The cached answers, by statement.
 pub(crate) struct Answers {
     ask: Ask,
     kept: Mutex<HashMap<String, KeptAnswer>>,
-    /// Told whenever an engine has answered.
+    /// Notified whenever an engine has answered.
     answered: Notify,
     engines: Semaphore,
-    /// So long the first reader waits.
+    /// How long the first reader waits.
     wait_max: Duration,
 }
 
-/// What is known of a statement.
+/// The cached state of a statement.
 #[derive(Default)]
 struct KeptAnswer {
     rows: Option<(Arc<AnswerRows>, Instant)>,
@@ -40,12 +41,12 @@ struct KeptAnswer {
     asking: Option<Instant>,
 }
 
-/// What is said of a statement now.
+/// The current state of a statement, for a page.
 #[derive(Clone, Debug)]
 pub(crate) enum Said {
     /// An answer of that age; a newer one may be on its way, or have failed.
     Rows { rows: Arc<AnswerRows>, age: Duration, is_asking: bool, failed: Option<String> },
-    /// The first answer has been waited for so long.
+    /// The first answer has taken this long so far.
     Asking(Duration),
     /// There is no answer.
     Failed(String),
@@ -60,7 +61,7 @@ impl KeptAnswer {
         self.asking.is_none() && age.is_none_or(|age| age >= age_max)
     }
 
-    /// `None` where there is nothing to say but that it is waited for.
+    /// `None` if there is nothing to show except that the answer is pending.
     fn said(&self) -> Option<Said> {
         let failed = self.failed.as_ref().map(|it| it.0.clone());
         match (&self.rows, failed) {
@@ -82,11 +83,11 @@ impl Answers {
         Self { ask, kept: Mutex::default(), answered: Notify::new(), engines, wait_max: WAIT_MAX }
     }
 
-    /// What is known of a statement that was begun.
+    /// The state of a statement that was begun.
     pub(crate) async fn get(&self, sql: &str) -> Said {
         let begun = Instant::now();
         loop {
-            // Listens before it looks: what is told in between is heard.
+            // Listens before it looks, so that no notification in between is missed.
             let answered = self.answered.notified();
             if let Some(said) = self.all().get(sql).and_then(KeptAnswer::said) {
                 return said;
@@ -99,16 +100,16 @@ impl Answers {
         }
     }
 
-    /// What is kept already; nothing is asked.
+    /// The cached answer; asks nothing.
     pub(crate) fn known(&self, sql: &str) -> Option<Arc<AnswerRows>> {
         Some(self.all().get(sql)?.rows.as_ref()?.0.clone())
     }
 
-    /// Asks an engine where nothing is known, what is known is old, or it is asked for `again`, and where nobody asks
-    /// already.
+    /// Asks an engine if there is no answer, if the answer is old or a newer one is wanted (`again`), and if no
+    /// engine is working on it.
     ///
     /// # Errors
-    /// [`Refusal::Busy`] where as many other statements are being asked as may be.
+    /// [`Refusal::Busy`] if the maximum number of other statements is being asked.
     pub(crate) fn begin(self: &Arc<Self>, sql: &str, again: bool) -> Result<(), Refusal> {
         let mut all = self.all();
         if all.get(sql).is_some_and(|kept| !kept.needs(again)) {
@@ -157,7 +158,7 @@ mod tests {
         AnswerRows { columns: vec!["n".to_owned()], rows: vec![vec![count.into()]], ..AnswerRows::default() }
     }
 
-    /// Answers how often it was asked, after a moment.
+    /// Answers, after a moment, with the number of times that it was asked.
     fn counting(wait: Duration, wait_max: Duration) -> (Arc<Answers>, Arc<AtomicUsize>) {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = asked.clone();
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_waits_for_long_and_the_answer_comes_all_the_same() {
+    async fn no_reader_waits_for_long_and_the_answer_still_comes() {
         let (answers, asked) = counting(Duration::from_millis(100), Duration::ZERO);
         assert!(matches!(get(&answers, "a", false).await, Said::Asking(_)));
         while !matches!(get(&answers, "a", false).await, Said::Rows { .. }) {
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn there_is_room_for_so_many_answers_and_no_more() {
+    async fn the_number_of_kept_answers_is_limited() {
         let (answers, _) = counting(Duration::from_millis(200), Duration::ZERO);
         for index in 0..KEPT_MAX {
             answers.begin(&index.to_string(), false).unwrap();
@@ -210,7 +211,7 @@ mod tests {
         answers.keep("7", Ok(rows(7)));
         answers.begin("one more", false).unwrap();
         assert_eq!(answers.all().len(), KEPT_MAX);
-        assert!(answers.known("7").is_none(), "the only one that nobody waits for has gone");
+        assert!(answers.known("7").is_none(), "the only one without a waiting reader is gone");
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! Connections: how many there are, and how long each may take for what.
+//! Connections: how many there are, and how long each may take.
 //!
-//! A request's head has to come within [`HEAD_MAX`], counted from when it is waited for, so that a connection without requests
-//! ends, too. No handler reads a body: a connection on which one is sent ends with the answer. What a reader does not take for
-//! [`STALL_MAX`] ends its connection.
+//! A request's head has to arrive within [`HEAD_MAX`], counted from when the server starts to wait for it, so that a
+//! connection without requests ends too. No handler reads a body: a connection that sends one ends with the answer. A
+//! connection also ends if its reader takes nothing for [`STALL_MAX`].
 //!
-//! Where there is no room for another one, the one that has waited longest for its head makes room; those that are being
-//! answered stay.
+//! If there is no room for another connection, the one that has waited longest for its head is closed; connections
+//! that are being answered stay.
 
 use axum::Router;
 use axum::body::Body;
@@ -26,11 +26,12 @@ use tokio::task::AbortHandle;
 
 pub(crate) const HEAD_MAX: Duration = Duration::from_secs(10);
 pub(crate) const STALL_MAX: Duration = Duration::from_secs(60);
-/// The most connections at once, and at most half of the files that the process may open: answers read files, too.
+/// The most connections at once, and at most half of the files that the process may open, because answers read files
+/// too.
 const CONNECTIONS_MAX: usize = 512;
 /// The longest head: browsers send a few KiB.
 const HEAD_BYTES_MAX: usize = 32 << 10;
-/// After an error of the listener, such as too many open files.
+/// Pause after an error of the listener, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) async fn serve(listener: &TcpListener, router: &Router) -> Infallible {
@@ -60,7 +61,7 @@ enum HeadState {
 
 struct Connection {
     state: HeadState,
-    /// The place of its last change among all changes.
+    /// The sequence number of its last change.
     changed: u64,
     task: Option<AbortHandle>,
 }
@@ -84,7 +85,7 @@ impl ConnectionTable {
         }
     }
 
-    /// The one that has waited longest for its head, first among those that never had one.
+    /// The connection that has waited longest for its head, first among those that never had one.
     fn waits_longest(&self) -> Option<u64> {
         let waiting = self.all.iter().filter(|(_, it)| it.state != HeadState::Answering);
         waiting.min_by_key(|(_, it)| (it.state, it.changed)).map(|(number, _)| *number)
@@ -99,7 +100,7 @@ impl Connections {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Closes the one that has waited longest for its head; false when all are being answered.
+    /// Closes the connection that has waited longest for its head; false when all are being answered.
     fn close_one(&self) -> bool {
         let mut table = self.table();
         let closed = table.waits_longest().and_then(|number| table.all.remove(&number));
@@ -111,7 +112,7 @@ impl Connections {
     }
 
     fn take(&self, stream: TcpStream, router: &Router) {
-        // What cannot be set makes it slower, or hold on longer.
+        // An option that cannot be set makes the connection slower, or keeps it longer.
         _ = stream.set_nodelay(true);
         _ = socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(STALL_MAX));
         let mut table = self.table();

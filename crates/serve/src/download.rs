@@ -1,4 +1,4 @@
-//! Runs as files: the result as JSON, the directory as a tar archive.
+//! Runs as downloads: the result as JSON, the directory as a tar archive.
 
 use crate::Site;
 use crate::connections::STALL_MAX;
@@ -22,7 +22,7 @@ const WAITING_MAX: usize = 4;
 /// The most archives that are sent at once: each takes a thread.
 pub(crate) const ARCHIVES_MAX: usize = 16;
 
-/// What `whylate report --json` prints.
+/// The output of `whylate report --json`.
 pub(crate) async fn result(
     State(site): State<Arc<Site>>,
     Name(name): Name<String>,
@@ -50,7 +50,7 @@ pub(crate) async fn archive(
     tokio::task::spawn_blocking(move || {
         let failed =
             pack(&run, Path::new(&name), Pieces { sender: sender.clone(), runtime: runtime.clone() });
-        // The archive ends early, and the reader is told that it did.
+        // The archive ends early, and the transfer error shows it to the reader.
         if let Err(error) = failed {
             _ = runtime.block_on(timeout(STALL_MAX, sender.send(Err(error))));
         }
@@ -61,15 +61,15 @@ pub(crate) async fn archive(
     Ok((headers, Body::from_stream(ReceiverStream::new(receiver))).into_response())
 }
 
-/// Packs the regular files of a run. What was removed meanwhile, and what must not be read, is left out: the manifest in the
-/// archive says what is missing.
+/// Packs the regular files of a run. Files that were removed meanwhile or must not be read are left out: the manifest
+/// in the archive shows what is missing.
 fn pack(run: &Folder, name: &Path, pieces: Pieces) -> io::Result<()> {
     let mut archive = tar::Builder::new(pieces);
     for found in run.tree()?.into_iter().filter(|it| !it.is_folder) {
         let Ok(Some(file)) = run.open_file(&found.name) else { continue };
         let mut header = tar::Header::new_gnu();
         header.set_metadata(&file.metadata()?);
-        // A run that goes on writes meanwhile: the length stays the one that the header says.
+        // A run in progress writes meanwhile: the length stays the one in the header.
         let length = header.size()?;
         let content = file.chain(io::repeat(0)).take(length);
         archive.append_data(&mut header, name.join(&found.name), content)?;

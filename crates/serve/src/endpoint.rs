@@ -1,4 +1,4 @@
-//! One page of figures for Prometheus, beside something that runs.
+//! One page of figures for Prometheus, served by a running command.
 
 use crate::connections;
 use crate::error::ServeError;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Serves the text of `page` at `/metrics` until the process ends, and returns the address: port 0 takes a free one.
 ///
 /// # Errors
-/// When another than a loopback address has no token, when the address cannot be used, and when no thread can be
+/// When an address that is not loopback has no token, when the address cannot be used, and when no thread can be
 /// started.
 pub fn endpoint(
     address: SocketAddr,

@@ -1,4 +1,4 @@
-//! What can go wrong: before anything is served, and with one request.
+//! Errors: before the server starts, and in one request.
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -12,7 +12,7 @@ pub enum ServeError {
          proxy with TLS in front of it keeps that secret"
     )]
     NoToken(SocketAddr),
-    /// The address is taken, or not ours.
+    /// The address is in use, or does not belong to this machine.
     #[error("cannot serve at {address}")]
     Address { address: SocketAddr, source: io::Error },
     /// No threads could be started.
@@ -25,18 +25,18 @@ pub enum ServeError {
 pub(crate) enum Refusal {
     /// The folder has no run of this name.
     NoRun(String),
-    /// The request asks for something that there is not.
+    /// The request asks for something that does not exist.
     Bad(String),
-    /// There are as many readers as are allowed.
+    /// The maximum number of readers is reached.
     Busy,
     /// The run cannot be read or is too large for a page.
     Run(String),
-    /// A page that says it all.
+    /// A page that explains the refusal.
     Page(Box<Response>),
 }
 
 impl Refusal {
-    /// The status, and what is said.
+    /// The status and the text.
     pub(crate) fn answer(&self) -> (StatusCode, String) {
         match self {
             Self::Page(page) => (page.status(), String::new()),

@@ -18,9 +18,9 @@ use whylate_report::{FarmAnswer, FarmGroups, Field, FieldValue, Form, Frame};
 
 pub(crate) const WALL: &str = "/farm";
 const COMPARE: &str = "/farm/compare";
-/// After this many seconds the browser reloads a page that waits for an answer.
+/// After this number of seconds the browser reloads a page that waits for an answer.
 const REFRESH_S: u32 = 2;
-/// A difference of so much matters to nobody who says nothing else.
+/// The default margin: smaller differences do not matter.
 const MARGIN: &str = "5%";
 
 pub(crate) struct Farm {
@@ -36,7 +36,7 @@ struct Answered {
     is_asking: bool,
 }
 
-/// The page that was asked for: its address without the wish for a newer answer.
+/// The address of a requested page, without the request for a newer answer.
 #[derive(Clone)]
 struct PageAddress {
     address: String,
@@ -111,7 +111,7 @@ impl Farm {
         (StatusCode::SERVICE_UNAVAILABLE, Html(page)).into_response()
     }
 
-    /// `damaged`: what may have been the board's.
+    /// `damaged`: objects that may have held the board.
     fn missing(&self, host: &str, damaged: Vec<String>, place: &PageAddress) -> Response {
         let lines = [vec![format!("the lake has no board {host}")], damaged].concat();
         let page = whylate_report::notice("No such board", lines);
@@ -136,12 +136,12 @@ fn add_new(lines: &mut Vec<String>, more: impl IntoIterator<Item = String>) {
     }
 }
 
-/// The header that makes a browser look again, without the wish for a newer answer.
+/// The header that makes a browser reload, without the request for a newer answer.
 fn refresh(place: &PageAddress) -> [(axum::http::HeaderName, String); 1] {
     [(REFRESH, format!("{REFRESH_S}; url={}", place.address))]
 }
 
-/// The page; it looks again by itself while a newer answer is on its way.
+/// The page; it reloads itself while a newer answer is pending.
 fn shown(page: String, is_asking: bool, place: &PageAddress) -> Response {
     if is_asking { (refresh(place), Html(page)).into_response() } else { Html(page).into_response() }
 }
@@ -154,7 +154,7 @@ fn ago(age: Duration) -> String {
     }
 }
 
-/// What is asked of the wall.
+/// The parameters of the wall.
 #[derive(Debug, Deserialize)]
 pub(crate) struct AskedWall {
     #[serde(default)]
@@ -221,7 +221,7 @@ fn summary(board: &FarmBoard, series: &FarmSeries) -> RunSummary {
     }
 }
 
-/// What is asked of a board: a part that is not said is free.
+/// The parameters of a board; a missing one is free.
 #[derive(Debug, Deserialize)]
 pub(crate) struct AskedBoard {
     #[serde(default)]
@@ -245,7 +245,7 @@ pub(crate) async fn board(
         return Ok(farm.missing(&host, Vec::new(), &place));
     };
     let mut answered = farm.answered(&[&sql], &place).await?;
-    // What is wrong now is said where the wall was asked for already.
+    // Current alarms are shown if the wall was requested before.
     let alarms = farm.answers.known(question("alarms"));
     let lacks = alarms.iter().flat_map(|rows| Damaged::said(&rows.damaged, &farm.lake));
     add_new(&mut answered.answer.damaged, lacks);
@@ -277,7 +277,7 @@ fn quantile(text: &str) -> Result<Statistic, Refusal> {
     })
 }
 
-/// The series that is meant; where several are, the one that was latest in the newest run.
+/// The requested series; without a request, the one with the largest latency in the newest run.
 fn chosen<'b>(board: &'b FarmBoard, asked: &AskedBoard) -> Option<&'b FarmSeries> {
     let is = |asked: &str, name: &str| asked.is_empty() || asked == name;
     let meant = board.series.iter().filter(|it| {

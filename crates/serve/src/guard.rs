@@ -1,4 +1,4 @@
-//! Who may read: on a loopback address programs of this machine; elsewhere whoever shows the token.
+//! Who may read: on a loopback address, programs of this machine; elsewhere, clients with the token.
 
 use crate::error::ServeError;
 use axum::body::{Body, to_bytes};
@@ -18,20 +18,20 @@ use whylate_core::text;
 const REFUSAL_BYTES_MAX: usize = 1 << 20;
 const COOKIE_NAME: &str = "whylate-token=";
 const FORWARDED_PROTOCOL: &str = "x-forwarded-proto";
-/// A page asks nothing but this server, and nothing may show it in a frame.
+/// A page may load only from this server, and no other page may frame it.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
                       img-src data: blob:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
-/// What every answer says.
+/// Headers of every answer.
 const HEADERS: [(HeaderName, &str); 3] = [
     (CONTENT_SECURITY_POLICY, POLICY),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (REFERRER_POLICY, "no-referrer"),
 ];
 
-/// What a reader has to show; nothing on a loopback address.
+/// The token that a reader has to show; `None` on a loopback address.
 pub(crate) type Token = Arc<Option<String>>;
 
-/// Refuses an address that other machines reach, without a token.
+/// Refuses an address that other machines can reach if there is no token.
 pub(crate) fn needs_token(address: SocketAddr, token: Option<&str>) -> Result<(), ServeError> {
     if address.ip().is_loopback() || token.is_some() { Ok(()) } else { Err(ServeError::NoToken(address)) }
 }
@@ -50,7 +50,7 @@ pub(crate) async fn check(State(token): State<Token>, request: Request, next: Ne
 
 fn refusal(token: Option<&str>, request: &Request) -> Option<Response> {
     let Some(token) = token else {
-        // A page of another site that resolves its own name to 127.0.0.1 must not read ours.
+        // A page of another site that resolves its own name to 127.0.0.1 must not read this server.
         return (!is_local(request.headers())).then(|| {
             let text = "open this page as http://localhost or http://127.0.0.1\n";
             (StatusCode::FORBIDDEN, text).into_response()
@@ -62,8 +62,8 @@ fn refusal(token: Option<&str>, request: &Request) -> Option<Response> {
     let query = request.uri().query().unwrap_or_default();
     let asked = query.split('&').find_map(|pair| pair.strip_prefix("token="));
     if asked.is_some_and(|asked| is_same(asked, token)) {
-        // The token leaves the address line, so that it is in no history or bookmark.
-        // What ends TLS in front of this server says so.
+        // The token leaves the address line, so that it is in no history or bookmark. A TLS proxy in front of this
+        // server sets the header.
         let is_encrypted = request.headers().get(FORWARDED_PROTOCOL).is_some_and(|it| it == "https");
         let secure = if is_encrypted { "; Secure" } else { "" };
         let cookie = format!("{COOKIE_NAME}{token}; HttpOnly; SameSite=Strict; Path=/{secure}");
@@ -74,12 +74,12 @@ fn refusal(token: Option<&str>, request: &Request) -> Option<Response> {
     Some((StatusCode::UNAUTHORIZED, text).into_response())
 }
 
-/// A path of this server. What begins with two slashes names another one, and browsers read `\\` as `/`.
+/// A path of this server. A path that begins with two slashes names another server, and browsers read `\\` as `/`.
 fn own_path(path: &str) -> String {
     format!("/{}", path.trim_start_matches(['/', '\\']))
 }
 
-/// A refusal as text says what was asked for, or what is in a file: without characters that steer a terminal.
+/// A refusal quotes the request or a file's content: it is shown as text, without characters that control a terminal.
 async fn shown_text(response: Response) -> Response {
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let is_text = kind.is_some_and(|kind| kind.starts_with("text/plain"));
@@ -110,7 +110,7 @@ fn shown(headers: &HeaderMap) -> Option<&str> {
     bearer.or(cookie)
 }
 
-/// Takes as long wherever they differ.
+/// Takes equally long wherever they differ.
 fn is_same(a: &str, b: &str) -> bool {
     let differences = a.bytes().zip(b.bytes()).fold(0, |all, (a, b)| all | (a ^ b));
     a.len() == b.len() && differences == 0

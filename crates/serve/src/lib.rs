@@ -1,9 +1,10 @@
-//! Web pages over a folder of runs: the list with its search, a report of each, comparisons, values of a run that goes on,
-//! downloads, and figures for Prometheus. And over a lake: the wall of its boards, one board, two groups of runs.
+//! Web pages over a folder of runs: the list with its search, a report of each run, comparisons, live values of a
+//! running one, downloads, and figures for Prometheus; and over a lake: the wall of its boards, one board, two groups
+//! of runs.
 //!
-//! It only reads. Nothing of an address becomes a path: a run is shown when the list of the folder has its name. Pages are
-//! made by the same functions as reports in files, one at a time, and kept while the run does not change. Files are read below
-//! the folder that was opened at the start, whatever becomes of its path.
+//! It only reads. No part of an address becomes a path: a run is shown if the folder's list has its name. The
+//! functions that write reports to files also make the pages, one at a time, and a page is kept while its run does
+//! not change. Files are read below the folder that was opened at the start, even if its path changes.
 
 mod answers;
 mod connections;
@@ -33,22 +34,22 @@ use tokio::sync::Semaphore;
 use whylate_core::result::{CompareResult, RunResult, RunSeries, RunSummary};
 use whylate_store::{Folder, VerdictCache};
 
-/// How results are made: by whoever knows how to read runs.
+/// Makes results: implemented by a caller that can read runs.
 pub trait ResultSource: Send + Sync + 'static {
     /// The result of a run.
     ///
     /// # Errors
-    /// What is wrong with it, for the reader of the page.
+    /// Its problem, for the reader of the page.
     fn run(&self, run: &Folder) -> Result<RunResult, String>;
-    /// What differs between runs.
+    /// The differences between runs.
     ///
     /// # Errors
-    /// What is wrong with them, for the reader of the page.
+    /// Their problem, for the reader of the page.
     fn compare(&self, runs: &[Folder]) -> Result<CompareResult, String>;
-    /// A statistic (`timer p99.9`) over those of the runs that have the plan of the newest one, which is the first.
+    /// A statistic (`timer p99.9`) over the runs that have the plan of the newest one, which is the first.
     ///
     /// # Errors
-    /// What is wrong with them, or with the statistic, for the reader of the page.
+    /// The problem with them, or with the statistic, for the reader of the page.
     fn series(
         &self,
         runs: &[RunSummary],
@@ -58,31 +59,31 @@ pub trait ResultSource: Send + Sync + 'static {
     ) -> Result<RunSeries, String>;
 }
 
-/// A folder of runs, and how results are made of it.
+/// A folder of runs, and the source of their results.
 pub struct Runs {
     pub folder: Folder,
-    /// Verdicts that earlier lists have found.
+    /// Verdicts that earlier lists found.
     pub cache: Option<VerdictCache>,
     pub source: Box<dyn ResultSource>,
 }
 
-/// A lake, and what answers statements over it.
+/// A lake, and the function that answers statements over it.
 pub struct Lake {
     pub name: String,
     /// Answers a statement in a bounded time; several are asked at once.
     pub ask: Ask,
 }
 
-/// Where pages are served and to whom.
+/// Where pages are served, and to whom.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The address; port 0 takes a free one.
     pub address: SocketAddr,
-    /// What a reader has to show; nothing on a loopback address.
+    /// The token that a reader has to show; `None` on a loopback address.
     pub token: Option<String>,
 }
 
-/// What every request sees.
+/// The state shared by all requests.
 struct Site {
     /// Whether the same server shows a lake.
     has_farm: bool,
@@ -100,10 +101,10 @@ impl Site {
     }
 }
 
-/// Serves a folder of runs, a lake or both until the process ends. `ready` is told the address.
+/// Serves a folder of runs, a lake or both until the process ends. `ready` gets the address.
 ///
 /// # Errors
-/// When another than a loopback address has no token, and when the address cannot be used.
+/// When an address that is not loopback has no token, and when the address cannot be used.
 pub fn serve(
     settings: Settings,
     runs: Option<Runs>,
@@ -115,7 +116,7 @@ pub fn serve(
     let runtime = runtime.map_err(ServeError::Runtime)?;
     let address = settings.address;
     let listen = |source| ServeError::Address { address, source };
-    // Before the lake goes into the runtime: its own runtime may be dropped outside of another one only.
+    // Before the lake enters the runtime: its own runtime may be dropped only outside of another one.
     let listener = runtime.block_on(TcpListener::bind(address)).map_err(listen)?;
     runtime.block_on(async {
         let (has_runs, has_farm) = (runs.is_some(), lake.is_some());
@@ -134,7 +135,7 @@ pub fn serve(
     })
 }
 
-/// The page of an address where there is none: it says which there are.
+/// The page for an unknown address: it lists the existing ones.
 fn nothing_at(address: &Uri, has_runs: bool, has_farm: bool) -> Response {
     let mut lines = vec![format!("there is no page {}; there are:", address.path())];
     let mut links = Vec::new();
@@ -155,7 +156,7 @@ fn nothing_at(address: &Uri, has_runs: bool, has_farm: bool) -> Response {
 
 fn of_runs(Runs { folder, cache, source }: Runs, has_farm: bool) -> Router {
     let runs = Arc::new(runs::Runs::new(folder, cache));
-    // The first reader finds the list read.
+    // The list is read before the first reader comes.
     let early = runs.clone();
     tokio::task::spawn_blocking(move || early.all());
     let readers = Arc::new(Semaphore::new(live::READERS_MAX));

@@ -1,4 +1,4 @@
-//! Values of a run that goes on, as server-sent events: what the run's own socket says, line by line.
+//! Live values of a running run, as server-sent events: the lines of the run's own socket.
 
 use crate::Site;
 use crate::error::Refusal;
@@ -24,7 +24,7 @@ const LINE_MAX: u64 = 1 << 20;
 /// Values that wait for a slow reader.
 const WAITING_MAX: usize = 4;
 
-/// One `value` event for each line, then `end`; `refused` with the reason where the run reports nothing.
+/// One `value` event for each line, then `end`; `refused` with the reason if the run reports nothing.
 pub(crate) async fn events(
     State(site): State<Arc<Site>>,
     Name(name): Name<String>,
@@ -39,13 +39,13 @@ pub(crate) async fn events(
     Ok(Sse::new(ReceiverStream::new(receiver)).keep_alive(KeepAlive::default()))
 }
 
-/// The run's socket, whose path may be longer than what an address holds.
+/// The run's socket, whose path may be longer than a socket address can hold.
 async fn connect(run: &Folder) -> io::Result<UnixStream> {
     let (_socket, path) = run.socket(LIVE_SOCKET)?;
     UnixStream::connect(path).await
 }
 
-/// Passes the values on until the run ends, or the reader has gone.
+/// Forwards the values until the run ends, or the reader is gone.
 async fn follow(run: &Folder, events: &Sender<Result<Event, Infallible>>) {
     let send = |name: &'static str, text: String| events.send(Ok(Event::default().event(name).data(text)));
     let last = match connect(run).await {
@@ -64,12 +64,12 @@ async fn follow(run: &Folder, events: &Sender<Result<Event, Infallible>>) {
             send("refused", text)
         }
     };
-    // A reader who has gone needs no last word.
+    // A reader that is gone needs no last event.
     _ = last.await;
 }
 
-/// The next line, without characters that do not show; `None` at the end, after a line that is too long, and where the reader
-/// has gone.
+/// The next line, without invisible characters; `None` at the end, after a line that is too long, and if the reader
+/// is gone.
 async fn next_line(
     reader: &mut BufReader<UnixStream>,
     events: &Sender<Result<Event, Infallible>>,

@@ -51,7 +51,7 @@ pub(crate) async fn metrics(State(site): State<Arc<Site>>) -> Result<Response, R
         let figures = page_text(&site, "metrics", vec![run], |site, names| {
             names.iter().map(|name| Ok(figures(&site.source.run(&site.open(name)?)?))).collect()
         });
-        // One run that cannot be read takes no other's figures away.
+        // One run that cannot be read does not suppress the figures of the others.
         if let Ok(figures) = figures.await {
             text.push_str(&figures);
         }
@@ -109,7 +109,7 @@ fn worst(probe: &ProbeResult) -> Vec<(&'static str, u64)> {
     quantiles.into_iter().filter_map(|(name, of)| Some((name, largest(of)?))).collect()
 }
 
-/// The value of a label, so that it cannot end itself.
+/// The value of a label, escaped so that it cannot end itself.
 pub fn escaped(text: &str) -> String {
     text::lines(text).replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

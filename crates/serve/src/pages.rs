@@ -18,34 +18,34 @@ use whylate_store::{Folder, Found};
 
 /// The most bytes of pages that are kept.
 const KEPT_BYTES_MAX: usize = 64 << 20;
-/// A run with more bytes would take minutes and gigabytes: its report is made once, by the command.
+/// A larger run would take minutes and gigabytes: the command makes its report once.
 const RUN_BYTES_MAX: u64 = 2 << 30;
-/// What is compared at once.
+/// The most runs that are compared at once.
 const SIDES_MAX: usize = 8;
-/// A series has so many runs, the newest ones.
+/// The most runs of a series; the newest ones are taken.
 const SERIES_MAX: usize = 200;
 
-/// What a page is, and of which runs.
+/// The kind of page, and its runs.
 type PageKey = (String, Vec<String>);
-/// The files of the runs as they were, and the page.
+/// The files of the runs at that time, and the page.
 type KeptPage = (Vec<Vec<Found>>, Arc<str>);
 
-/// Pages that were made, and the files of their runs as they were.
+/// Cached pages, with the files of their runs at that time.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
     kept: Mutex<HashMap<PageKey, KeptPage>>,
-    /// One page is made at a time: it takes a CPU, and as much memory as the run has figures.
+    /// One page is made at a time: it takes a CPU, and memory in proportion to the run's figures.
     making: tokio::sync::Mutex<()>,
 }
 
 impl Pages {
-    /// Waits until no other page is made.
+    /// Waits until no other page is being made.
     pub(crate) async fn making(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.making.lock().await
     }
 }
 
-/// What is asked of the list.
+/// The parameters of the list.
 #[derive(Debug, Deserialize)]
 pub(crate) struct AskedRuns {
     q: Option<String>,
@@ -96,12 +96,12 @@ pub(crate) async fn list_json(
     Ok(([(CONTENT_TYPE, "application/json")], listed.await?))
 }
 
-/// A document without characters that do not show.
+/// A document without invisible characters.
 pub(crate) fn json(document: serde_json::Result<String>) -> Result<String, Refusal> {
     document.map(|it| text::json(&it)).map_err(|error| Refusal::Run(error.to_string()))
 }
 
-/// A report; of a run that goes on its present values above what is stored already.
+/// A report; for a run in progress, its live values come above the stored ones.
 pub(crate) async fn run(
     State(site): State<Arc<Site>>,
     Name(name): Name<String>,
@@ -137,7 +137,7 @@ pub(crate) async fn run(
     Ok(Html(page.await?))
 }
 
-/// `?side=RUN&side=RUN`, the first of which is what the others are compared with.
+/// `?side=RUN&side=RUN`; the first side is the baseline for the others.
 pub(crate) async fn compare(
     State(site): State<Arc<Site>>,
     RawQuery(query): RawQuery,
@@ -148,7 +148,7 @@ pub(crate) async fn compare(
     if !(2..=SIDES_MAX).contains(&names.len()) {
         return Err(Refusal::Bad(format!("tick 2 to {SIDES_MAX} runs; there are {}", names.len())));
     }
-    // The list shows the newest first; what came before is compared with.
+    // The list shows the newest first; the earlier run is the baseline.
     names.reverse();
     let frame = Frame { links: vec![("All runs".to_owned(), "/".to_owned())], ..Frame::default() };
     let page = page_text(&site, "compare", names, move |site, names| {
@@ -159,7 +159,7 @@ pub(crate) async fn compare(
     Ok(Html(page.await?))
 }
 
-/// What is asked of a series.
+/// The parameters of a series.
 #[derive(Debug, Deserialize)]
 pub(crate) struct AskedSeries {
     q: Option<String>,
@@ -199,7 +199,7 @@ async fn find(site: &Arc<Site>, name: &str) -> Result<Folder, Refusal> {
     blocking(move || site.runs.find(&name)).await
 }
 
-/// What is made of runs: as it was made before, unless one of them has changed.
+/// A page made from runs: the cached one, unless one of them has changed.
 pub(crate) async fn page_text(
     site: &Arc<Site>,
     kind: &str,
@@ -211,7 +211,7 @@ pub(crate) async fn page_text(
     blocking(move || {
         let mut stamps: Vec<Vec<Found>> = Vec::new();
         for name in &names {
-            // One after another: they may be more than may be open at once.
+            // One after another: together they may exceed the limit of open files.
             let all = site.runs.find(name)?.tree().map_err(|error| Refusal::Run(error.to_string()))?;
             if all.iter().filter(|it| !it.is_folder).map(|it| it.bytes).sum::<u64>() > RUN_BYTES_MAX {
                 let text = format!("{name} is too large for a page: `whylate report` makes it a file");
@@ -240,7 +240,7 @@ fn kept(site: &Site) -> MutexGuard<'_, HashMap<PageKey, KeptPage>> {
     site.pages.kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reading files takes threads that may wait.
+/// Reading files takes threads that may block.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {

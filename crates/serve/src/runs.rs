@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use whylate_core::result::RunSummary;
 use whylate_store::{Folder, RunList, VerdictCache};
 
-/// So old may the list be: a thousand runs are not read again for each of a hundred readers.
+/// The longest age of the list: a thousand runs are not read again for each of a hundred readers.
 const AGE_MAX: Duration = Duration::from_millis(500);
-/// The same where a run is asked for that is not in it.
+/// The same if the requested run is not in it.
 const AGE_OF_UNKNOWN_MAX: Duration = Duration::from_millis(20);
-/// Pages of so many searches are kept.
+/// The number of searches whose pages are kept.
 const PAGES_MAX: usize = 32;
 
 /// The list, which is read again when it is old.
@@ -27,7 +27,7 @@ struct Read {
     list: RunList,
     at: Option<Instant>,
     runs: Vec<RunSummary>,
-    /// Pages of the list, by what was searched for.
+    /// Pages of the list, by search.
     pages: HashMap<String, Arc<str>>,
 }
 
@@ -53,7 +53,7 @@ impl Runs {
         &self.folder
     }
 
-    /// The newest first.
+    /// All runs, the newest first.
     pub(crate) fn all(&self) -> Vec<RunSummary> {
         self.fresh(AGE_MAX).runs.clone()
     }
@@ -64,7 +64,7 @@ impl Runs {
         read
     }
 
-    /// The page of the list for a search: made once as long as no run changes.
+    /// The page of the list for a search, cached while no run changes.
     pub(crate) fn page(
         &self,
         search: &str,
@@ -82,7 +82,7 @@ impl Runs {
         Ok(page)
     }
 
-    /// The directory of a run, by its name in the list; one that has just begun is there too.
+    /// The directory of a run, by its name in the list; includes one that has just begun.
     pub(crate) fn find(&self, name: &str) -> Result<Folder, Refusal> {
         let is_in =
             |age_max| self.fresh(age_max).runs.iter().any(|run| name_of(Path::new(&run.path)) == name);
@@ -92,7 +92,7 @@ impl Runs {
     }
 }
 
-/// What a run is called in addresses.
+/// The name of a run in addresses.
 pub(crate) fn name_of(run: &Path) -> String {
     run.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }

@@ -94,7 +94,7 @@ fn begin(folder: &Path, owners: Owners, token: Option<&str>) -> SocketAddr {
     receiver.recv_timeout(ANSWER_MAX).unwrap()
 }
 
-/// All that comes back, or what hindered it; that it takes too long fails the test.
+/// The whole answer, or the error; the test fails if it takes too long.
 fn ask(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let begun = Instant::now();
     let mut answer = Vec::new();
@@ -122,7 +122,7 @@ fn body(answer: &str) -> &str {
     answer.split_once("\r\n\r\n").map_or("", |it| it.1)
 }
 
-/// What there is to try, of which each request takes a few.
+/// The source of random attempts; each request takes a few.
 struct Chance(u64);
 
 impl Chance {
@@ -212,11 +212,11 @@ fn hostile_requests_are_answered_and_nothing_raw_comes_back() {
             head.push_str(chance.of(&HEADS));
             head.push_str("\r\n");
         }
-        // A good one now and then.
+        // A valid request now and then.
         if chance.number().is_multiple_of(3) {
             head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
         }
-        // An answer that goes on until the run ends, and a body that never comes, take their own tests.
+        // An answer that goes on until the run ends, and a body that never arrives, have their own tests.
         if head.contains("/events") {
             continue;
         }
@@ -261,7 +261,7 @@ fn silent_and_slow_clients_lose_their_connection_within_seconds_and_others_are_a
         stream.write_all(head).unwrap();
         open.push(stream);
     }
-    // One that sends a byte of its head each second.
+    // A client that sends a byte of its head each second.
     let mut trickle = TcpStream::connect(address).unwrap();
     let trickled = std::thread::spawn(move || {
         let begun = Instant::now();
@@ -294,7 +294,7 @@ fn a_request_is_answered_while_more_heads_wait_than_there_may_be_connections() {
         stream.set_read_timeout(Some(ANSWER_MAX)).unwrap();
         stream.write_all(head).map(|()| stream)
     };
-    // One that was answered, and asks again after the others.
+    // A connection that was answered and asks again after the others.
     let mut kept = connect().unwrap();
     let answered = |stream: &mut TcpStream| {
         stream.write_all(b"\r\n").unwrap();
@@ -317,7 +317,7 @@ fn a_request_is_answered_while_more_heads_wait_than_there_may_be_connections() {
     }
     kept.write_all(head).unwrap();
     assert_eq!(answered(&mut kept), 200);
-    // The oldest were closed, and the newest may go on.
+    // The oldest were closed, and the newest may continue.
     let mut newest = open.pop().unwrap();
     assert_eq!(answered(&mut newest), 200);
     let mut rest = Vec::new();
@@ -348,7 +348,7 @@ impl Drop for Attacker {
     }
 }
 
-/// The other user of the tests below, which start it with these variables; without them there is nothing to do.
+/// The other user of the tests below, which start it with these variables; without them it does nothing.
 #[test]
 fn swaps() {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
@@ -393,7 +393,7 @@ fn a_folder_that_another_user_changes_while_it_is_read_leaks_nothing_and_holds_n
     }
     let run = place.join("run");
     make_run(&run);
-    // Everything but the files themselves is open to the other user.
+    // Everything except the files themselves is open to the other user.
     for found in Folder::open(&place).unwrap().tree().unwrap() {
         let mode = if found.is_folder { 0o777 } else { 0o666 };
         fs::set_permissions(place.join(found.name), fs::Permissions::from_mode(mode)).unwrap();
@@ -450,7 +450,8 @@ fn pipes_devices_and_silent_sockets_in_a_run_hold_nothing_up() {
             assert_eq!(status(&get(address, path)), 200, "{path}");
         }
     }
-    // Readers who leave make room, though the run's socket never says anything: more of them than there may be at once.
+    // Readers that leave make room, even if the run's socket never sends anything: there are more of them than the
+    // limit.
     for _ in 0..300 {
         let mut stream = TcpStream::connect(address).unwrap();
         write!(stream, "GET /runs/run/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();

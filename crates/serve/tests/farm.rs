@@ -1,4 +1,5 @@
-//! Pages of a lake with made answers: what is shown, what hostile names do, and what is said without an answer.
+//! Pages of a lake with simulated answers: what is shown, the effect of hostile names, and the pages without an
+//! answer.
 
 use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
@@ -71,7 +72,7 @@ fn run(host: &str, number: u64) -> Value {
     ])
 }
 
-/// What a lake of three boards answers; the statements that it was asked.
+/// The answers of a lake with three boards, and the statements that it was asked.
 #[derive(Clone, Default)]
 struct Made(Arc<Mutex<Vec<String>>>);
 
@@ -130,7 +131,7 @@ fn get_as(address: SocketAddr, path: &str, host: &str) -> (u16, String) {
     (text.split(' ').nth(1).unwrap().parse().unwrap(), text)
 }
 
-/// No name has become markup.
+/// Checks that no name has become markup.
 fn assert_harmless(page: &str) {
     for markup in ["<script>alert", "\"><script", "' OR '"] {
         assert!(!page.contains(markup), "{markup}: {page}");
@@ -203,7 +204,7 @@ fn a_board_has_its_history_with_changes_and_only_plain_names_are_asked_for() {
         assert!(status == 400 && says("choose-p50-p99-p99", &said), "{said}");
     }
     assert_eq!(asked.0.lock().unwrap().len(), 1, "one answer has all of it");
-    assert_eq!(get(address, "/farm/board/nobody").0, 404);
+    assert_eq!(get(address, "/farm/board/unknown").0, 404);
     for name in ["%22%3E%3Cscript%3Ealert(1)%3C%2Fscript%3E", "late'%20OR%20'1'%3D'1", "..%2Fetc", "late%00"]
     {
         let (status, page) = get(address, &format!("/farm/board/{name}"));
@@ -239,7 +240,7 @@ fn two_groups_are_compared_by_the_rules_of_verdicts() {
 }
 
 #[test]
-fn without_an_answer_the_page_says_why_and_nobody_waits_for_ever() {
+fn without_an_answer_the_page_says_why_and_no_reader_waits_for_ever() {
     let address = serving(|_| Err("duckdb is not installed: <b>pip</b> install duckdb".to_owned()), None);
     for path in ["/farm", "/farm/board/late", "/farm/compare?first=6&second=7"] {
         let (status, page) = get(address, path);
@@ -268,7 +269,7 @@ fn without_an_answer_the_page_says_why_and_nobody_waits_for_ever() {
 }
 
 #[test]
-fn an_answer_that_had_to_do_without_objects_says_so_on_each_page() {
+fn an_answer_without_damaged_objects_says_so_on_each_page() {
     let made = Made::default();
     let damaged =
         |object: &str| Damaged { object: object.to_owned(), what: format!("it is cut off {HOSTILE}") };
@@ -282,8 +283,8 @@ fn an_answer_that_had_to_do_without_objects_says_so_on_each_page() {
         ("/farm", 200),
         ("/farm/board/late", 200),
         ("/farm/compare?first=6.12&second=7.2", 200),
-        // The objects may have been the board's.
-        ("/farm/board/nobody", 404),
+        // The objects may have held the board.
+        ("/farm/board/unknown", 404),
     ] {
         let (status, page) = get(address, path);
         assert_eq!(status, expected, "{page}");
@@ -323,7 +324,7 @@ fn objects_are_named_where_there_is_no_answer_and_where_the_alarms_alone_lack_th
 }
 
 #[test]
-fn an_address_without_a_page_says_which_there_are() {
+fn an_unknown_address_lists_the_existing_pages() {
     let made = Made::default();
     let address = serving(move |sql| made.answer(sql), None);
     for path in ["/farm/", "/farm/board", "/metrics", "/%22%3E%3Cscript%3Ealert(1)", "/..%2fetc"] {
@@ -346,9 +347,9 @@ fn a_lake_is_for_those_with_the_token() {
     }
 }
 
-/// A lake in a bucket has a runtime of its own, which cannot be dropped inside another one.
+/// A lake in a bucket has its own runtime, which cannot be dropped inside another one.
 #[test]
-fn an_address_that_is_taken_is_said_of_a_lake_with_its_own_runtime() {
+fn an_address_in_use_is_reported_for_a_lake_with_its_own_runtime() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let settings = Settings { address: taken.local_addr().unwrap(), token: None };
     let runtime = tokio::runtime::Builder::new_multi_thread().build().unwrap();

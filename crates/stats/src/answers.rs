@@ -12,7 +12,8 @@ use whylate_core::result::{
 
 /// Answers the questions of the plan; without any, those that its cells ask.
 ///
-/// `no` needs evidence too: that any effect is smaller than what matters, or goes the other way. `unfinished`: see [`so_far`].
+/// `no` needs evidence too: the effect is smaller than what matters, or goes the other way. `unfinished`: see
+/// [`so_far`].
 pub fn answers(
     cells: &[CellResult],
     plan: &Plan,
@@ -42,19 +43,19 @@ pub fn answers(
     questions.iter().map(|question| answer(question, &known, &primary)).collect()
 }
 
-/// The cells by their names: a plan may have ten thousand.
+/// The cells by name: a plan may have ten thousand.
 struct Known<'a> {
     planned: HashMap<String, &'a CellPlan>,
     measured: HashMap<&'a str, &'a CellResult>,
     plan: &'a Plan,
     comparisons: &'a [Comparison],
     causes: &'a [CauseDifference],
-    /// Repeats of each cell that the plan asks for, of a run that has not ended.
+    /// The planned repeats of each cell, for a run that has not ended.
     unfinished: Option<u32>,
 }
 
-/// Takes back every verdict of a run that has not ended: its number of repeats was planned, and a test after each of them would find
-/// differences by chance. `planned` are the repeats of each cell.
+/// Withdraws every verdict of a run that has not ended. The number of repeats was planned, and a test after each of
+/// them would find differences by chance. `planned` are the repeats of each cell.
 pub fn so_far(comparisons: &mut [Comparison], causes: &mut [CauseDifference], planned: u32) {
     for it in comparisons {
         it.outcome = Outcome::CannotTell;
@@ -76,7 +77,7 @@ impl<'a> Known<'a> {
     }
 }
 
-/// What two cells ask: about what the second has and the first has not.
+/// The question that two cells answer: about what the second has and the first lacks.
 fn question(baseline: &CellPlan, cell: &CellPlan, primary: &SeriesStatistic) -> AnswerPlan {
     let more = |of: fn(&CellPlan) -> &Vec<String>| -> Vec<&str> {
         of(cell).iter().filter(|name| !of(baseline).contains(name)).map(String::as_str).collect()
@@ -168,7 +169,7 @@ fn answer(question: &AnswerPlan, known: &Known<'_>, primary: &SeriesStatistic) -
     Answer { question: question.question.clone(), outcome, sentence, comparison: Some(comparison), causes }
 }
 
-/// The causes of the two cells; of cells that the plan does not compare, found for them alone.
+/// The causes of the two cells. Cells that the plan does not compare are compared here.
 fn causes_between(
     baseline: &CellResult,
     cell: &CellResult,
@@ -179,7 +180,7 @@ fn causes_between(
     if known.is_empty() { contrasted(&[(baseline, cell)]) } else { known }
 }
 
-/// Whether causes change, and all of them as expected.
+/// Whether causes change, all of them as expected.
 fn is_shown_by_cause(causes: &[CauseDifference], expected: Expected) -> bool {
     let is_expected = |change: CauseChange| match expected {
         Expected::Higher => matches!(change, CauseChange::New | CauseChange::More),
@@ -197,7 +198,7 @@ fn changes(causes: &[CauseDifference]) -> Option<String> {
     (!changed.is_empty()).then(|| changed.join("; it "))
 }
 
-/// That no cause changes, or how much more would tell of the cause that is nearest to a claim.
+/// Says that no cause changes, or how many more repeats would decide about the cause that is nearest to a claim.
 fn unchanged(causes: &[CauseDifference], round_ns: u64) -> String {
     let open = causes.iter().filter(|it| it.change == CauseChange::CannotTell);
     let named = open.clone().filter(|it| it.is_named());
@@ -242,8 +243,8 @@ fn expected(baseline: &CellPlan, cell: &CellPlan) -> Expected {
     }
 }
 
-/// With fewer repeats no comparison can tell anything: of the ways to order two blocks of two repeats of each cell, 2 of 36
-/// are as extreme as the most extreme one.
+/// With fewer repeats no comparison can decide: two blocks of two repeats of each cell can be ordered in 36 ways, and
+/// 2 of them are as extreme as the most extreme one.
 const REPEATS_MIN: u32 = 5;
 
 /// `round_ns` is how long one repeat of all cells takes.

@@ -82,7 +82,7 @@ fn a_run_comes_back_as_it_was_and_damage_is_named() {
     // Another content under the same name takes no place unasked.
     fs::write(run.join("labels.json"), r#"{"tags":["other"]}"#).unwrap();
     let other = whylate(&["push", text(&run), text(&lake)]);
-    assert!(other.code == Some(1) && other.stderr.contains("another content"), "{other:?}");
+    assert!(other.code == Some(1) && other.stderr.contains("other content"), "{other:?}");
     assert!(files(&lake) == there);
     assert_eq!(whylate(&["push", text(&run), text(&lake), "--replace"]).code, Some(0));
     let newer = folder.path().join("newer");
@@ -150,8 +150,8 @@ fn what_cannot_be_asked_is_said_in_plain_words() {
     let asked = |question: &str, lake: &Path| whylate(&["farm", "query", question, "--lake", text(lake)]);
     for (said, expected) in [
         (asked("worst", &lake), "holds no run"),
-        (asked("worst", &folder.path().join("nolake")), "nolake: there is no such folder; `whylate push RUN"),
-        (whylate(&["pull", text(&folder.path().join("nolake"))]), "there is no such folder"),
+        (asked("worst", &folder.path().join("nolake")), "nolake: this folder does not exist; `whylate push RUN"),
+        (whylate(&["pull", text(&folder.path().join("nolake"))]), "this folder does not exist"),
         // Which part of it is the lake, only the lake could say.
         (
             whylate(&["pull", text(&folder.path().join("nolake/run")), "back"]),

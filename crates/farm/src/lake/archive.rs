@@ -59,7 +59,7 @@ pub(super) fn pack(run: &Folder) -> Result<Packed, FarmError> {
     Ok(Packed { file, bytes, sha256: hexadecimal(&hash.finalize()), content })
 }
 
-/// That a file is not as it was when it was found.
+/// The error for a file that changed since it was found.
 fn changed(path: &Path) -> FarmError {
     FarmError::refused(path.display(), "it changed while it was read; push the run when it has ended")
 }
@@ -71,7 +71,7 @@ fn too_large(bytes: u64) -> String {
 /// Unpacks an archive into an empty directory.
 ///
 /// # Errors
-/// [`FarmError::Io`], [`FarmError::Run`]; a path that leads out of the directory is one.
+/// [`FarmError::Io`] or [`FarmError::Run`], also for a path that leads out of the directory.
 pub(super) fn unpack(archive: impl Read, to: &Folder) -> Result<(), FarmError> {
     let mut archive = tar::Archive::new(GzDecoder::new(archive));
     for entry in archive.entries().at("unpack", to.path())? {
@@ -92,7 +92,7 @@ pub(super) fn unpack(archive: impl Read, to: &Folder) -> Result<(), FarmError> {
     Ok(())
 }
 
-/// Writes into a file, and hashes what goes there.
+/// Writes to a file and hashes the bytes.
 struct Hashing {
     file: File,
     hash: Sha256,
@@ -118,7 +118,7 @@ impl Write for Hashing {
     }
 }
 
-/// Reads, and hashes what is read.
+/// Reads and hashes the bytes.
 struct Tee<'a, R>(R, &'a mut Sha256);
 
 impl<R: Read> Read for Tee<'_, R> {
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_no_run_has_is_not_unpacked() {
+    fn a_file_that_does_not_belong_to_a_run_is_not_unpacked() {
         for (name, bytes, is_taken) in
             [("run.json", 1 << 40, false), ("traces/a.dat", 1 << 40, false), ("traces/a.dat", 3, true)]
         {

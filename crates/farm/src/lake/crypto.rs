@@ -1,4 +1,5 @@
-//! What the signatures of requests need: SHA-256 and its HMAC. Keys of service accounts, which sign with RSA, are refused.
+//! Cryptography for the signatures of requests: SHA-256 and its HMAC. Service-account keys, which sign with RSA, are
+//! refused.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use object_store::client::{
@@ -39,7 +40,7 @@ fn unsupported(what: &str) -> Error {
     Error::NotSupported { source: format!("{what} cannot be used here").into() }
 }
 
-/// A hash that is being computed, and its value.
+/// A hash in progress, and its value.
 struct Hashing<H>(H, Vec<u8>);
 
 impl DigestContext for Hashing<Sha256> {

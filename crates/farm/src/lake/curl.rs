@@ -1,5 +1,5 @@
-//! Requests over the network, made by the machine's own curl: its TLS, its certificates, its proxies. The static program
-//! has no TLS of its own, which would have to be kept safe on each board.
+//! Network requests by the machine's own curl, with its TLS, certificates and proxies. The static program has no TLS
+//! of its own, which would need security updates on each board.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Makes clients of [`Curl`].
+/// Makes [`Curl`] clients.
 #[derive(Debug)]
 pub(super) struct Connector;
 
@@ -25,8 +25,8 @@ impl HttpConnector for Connector {
     }
 }
 
-/// One process of curl for each request. Headers, which hold the credentials, go through its standard input, the body
-/// through a file without a name.
+/// One curl process for each request. Headers, which hold the credentials, go through its standard input, and the
+/// body through an unlinked file.
 #[derive(Debug)]
 struct Curl;
 
@@ -65,14 +65,14 @@ fn ask(parts: &Parts, body: &Bytes) -> Result<Response<Bytes>, HttpError> {
     let mut curl = match spawned {
         Ok(curl) => curl,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let text = "there is no `curl`, which makes requests over the network: install it (or push results to a folder and copy that)";
+            let text = "`curl` is missing; it makes the network requests: install it (or push results to a folder and copy that)";
             return Err(failed(HttpErrorKind::Unknown, text.to_owned()));
         }
         Err(error) => return Err(local(error)),
     };
     if let Some(mut input) = curl.stdin.take() {
-        let told = settings(parts, body, file.path());
-        input.write_all(told.as_bytes()).map_err(local)?;
+        let options = settings(parts, body, file.path());
+        input.write_all(options.as_bytes()).map_err(local)?;
     }
     let output = curl.wait_with_output().map_err(local)?;
     match output.status.code() {
@@ -87,13 +87,13 @@ fn ask(parts: &Parts, body: &Bytes) -> Result<Response<Bytes>, HttpError> {
     }
 }
 
-/// What curl is told through its standard input, where no other user sees it.
+/// The options that curl reads from its standard input, where no other user sees them.
 fn settings(parts: &Parts, body: &Bytes, file: &Path) -> String {
     let quoted = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
     let mut lines = vec![
         format!("url = {}", quoted(&parts.uri.to_string())),
         "silent\nshow-error\ninclude\ngloboff\npath-as-is\nsuppress-connect-headers".to_owned(),
-        // A dead network is noticed, and a slow one is waited for.
+        // Notices a dead network, but waits for a slow one.
         "connect-timeout = 15\nspeed-limit = 1\nspeed-time = 60".to_owned(),
         "header = \"Expect:\"".to_owned(),
     ];
@@ -115,7 +115,7 @@ fn settings(parts: &Parts, body: &Bytes, file: &Path) -> String {
     lines.join("\n") + "\n"
 }
 
-/// What an exit code of curl says.
+/// The kind of error that an exit code of curl means.
 fn kind_of(code: Option<i32>) -> HttpErrorKind {
     match code {
         // Proxy or host not found, no connection, TLS.
@@ -126,13 +126,13 @@ fn kind_of(code: Option<i32>) -> HttpErrorKind {
     }
 }
 
-/// Head and body of what curl printed.
+/// The head and body of curl's output.
 fn response(printed: &[u8], is_head: bool) -> Result<Response<Bytes>, HttpError> {
     let wrong = |what: String| failed(HttpErrorKind::Decode, what);
     let mut rest = printed;
     loop {
         let mut headers = [httparse::EMPTY_HEADER; 100];
-        // HTTP/2 and later have no second digit in what curl prints.
+        // curl prints HTTP/2 and later without a second digit.
         let plain = plain_version(rest);
         let mut parsed = httparse::Response::new(&mut headers);
         let length = match parsed.parse(&plain) {
@@ -155,7 +155,7 @@ fn response(printed: &[u8], is_head: bool) -> Result<Response<Bytes>, HttpError>
     }
 }
 
-/// The same with `HTTP/1.1` in front, which the parser knows.
+/// The same output with `HTTP/1.1` in front, which the parser knows.
 fn plain_version(printed: &[u8]) -> Vec<u8> {
     let after = printed.iter().position(|byte| *byte == b' ').unwrap_or(0);
     [b"HTTP/1.1", &printed[after..]].concat()
@@ -184,9 +184,9 @@ mod tests {
     fn credentials_are_quoted_and_not_on_the_command_line() {
         let request = http::Request::put("https://b.example/a=1/b?x=%20").header("authorization", "a\"b\\c");
         let (parts, ()) = request.body(()).unwrap().into_parts();
-        let told = settings(&parts, &Bytes::from_static(b"x"), Path::new("/tmp/body"));
-        assert!(told.contains("header = \"authorization: a\\\"b\\\\c\"\n"), "{told}");
-        assert!(told.contains("data-binary = \"@/tmp/body\"\n"), "{told}");
-        assert!(told.starts_with("url = \"https://b.example/a=1/b?x=%20\"\n"), "{told}");
+        let options = settings(&parts, &Bytes::from_static(b"x"), Path::new("/tmp/body"));
+        assert!(options.contains("header = \"authorization: a\\\"b\\\\c\"\n"), "{options}");
+        assert!(options.contains("data-binary = \"@/tmp/body\"\n"), "{options}");
+        assert!(options.starts_with("url = \"https://b.example/a=1/b?x=%20\"\n"), "{options}");
     }
 }

@@ -1,6 +1,6 @@
-//! Objects of tables that are not what was written. An engine refuses a whole question because of one that it cannot read, and
-//! may read wrong figures out of one with a changed bit (DuckDB compares no checksums). So the objects that a question needs
-//! are compared with the checksums in them before an engine is asked.
+//! Damaged objects of tables. An engine refuses a whole question if it cannot read one object, and may read wrong
+//! figures from one with a changed bit (DuckDB compares no checksums). The objects that a question needs are
+//! therefore compared with their own checksums before an engine is asked.
 
 use super::Lake;
 use super::mirror::files_below;
@@ -11,10 +11,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use whylate_store::check_lake_table;
 
-/// At most this many damaged objects are named one by one.
+/// At most this number of damaged objects is named one by one.
 const NAMED_MAX: usize = 20;
 
-/// An object of a lake that an answer had to do without.
+/// An object of a lake that an answer lacks.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Damaged {
     pub object: String,
@@ -22,7 +22,8 @@ pub struct Damaged {
 }
 
 impl Damaged {
-    /// Lines for the reader of an answer: the objects that it lacks, and what to do about them; none without any.
+    /// Lines for the reader of an answer: the objects that it lacks, and what to do about them; empty if there are
+    /// none.
     pub fn said(all: &[Self], lake: &str) -> Vec<String> {
         let line =
             |it: &Self| format!("{lake}/{}: damaged, and left out of the answer: {}", it.object, it.what);
@@ -42,7 +43,7 @@ impl Damaged {
 }
 
 impl Lake {
-    /// The damaged objects of `tables`, by their names. Of a bucket, what is new is fetched into `cache` before.
+    /// The damaged objects of `tables`, by name. New objects of a bucket are fetched into `cache` first.
     pub(crate) fn find_damaged(
         &self,
         cache: Option<&Path>,
@@ -54,7 +55,7 @@ impl Lake {
         if found.is_empty() {
             return Ok(found);
         }
-        // It may be the copy alone: it is fetched anew, in one step, since other questions may read it.
+        // Only the copy may be damaged: it is fetched again, in one step, since other questions may read it.
         for it in &found {
             // One that cannot be changed is found damaged again.
             let copy = File::options().write(true).open(cache.join(&it.object));
@@ -70,8 +71,8 @@ impl Lake {
     }
 }
 
-/// The damaged objects of `tables` in a folder with objects of the lake, by their names: those of single runs, which have
-/// a checksum.
+/// The damaged objects of `tables` in a folder with objects of the lake, by name: only objects of single runs, which
+/// have a checksum.
 fn damaged(place: &Path, tables: &[&str]) -> Vec<Damaged> {
     let names = tables.iter().flat_map(|table| names_below(place, &format!("table={table}")));
     let look = |name: String| check(&place.join(&name)).err().map(|what| Damaged { object: name, what });
@@ -84,7 +85,7 @@ fn damaged(place: &Path, tables: &[&str]) -> Vec<Damaged> {
 fn check(file: &Path) -> Result<(), String> {
     match fs::read(file) {
         Ok(bytes) => check_lake_table(bytes),
-        // A push has taken it away since it was listed.
+        // A push has removed it since it was listed.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(format!("it cannot be read: {error}")),
     }
@@ -101,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_many_damaged_objects_the_first_are_named_and_all_are_counted() {
+    fn the_first_of_many_damaged_objects_are_named_and_all_are_counted() {
         let all: Vec<Damaged> = (0..25)
             .map(|number| Damaged { object: format!("o-{number}"), what: "it is missing".to_owned() })
             .collect();

@@ -1,5 +1,5 @@
-//! Tables of a bucket in a folder of this machine, where every engine reads them: with the credentials that `push` has, and
-//! without extensions of engines. Only what is new is fetched.
+//! Copies a bucket's tables to a folder of this machine, where every engine can read them: with the credentials of
+//! `push`, and without extensions of engines. Only new objects are fetched.
 
 use super::{Lake, MERGED};
 use crate::error::{At as _, FarmError};
@@ -10,11 +10,11 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// So many objects are fetched at once: each waits for the network.
+/// The number of objects that are fetched at once: each waits for the network.
 const AT_ONCE: usize = 8;
 
 impl Lake {
-    /// Makes the files of `tables` below `to` the objects of the lake.
+    /// Makes the files of `tables` below `to` equal to the objects of the lake.
     pub(crate) fn mirror(&self, to: &Path, tables: &[&str]) -> Result<(), FarmError> {
         for table in tables {
             for folder in [format!("table={table}"), format!("{MERGED}/table={table}")] {
@@ -45,7 +45,7 @@ impl Lake {
     async fn fetch_into(&self, file: &Path, name: &str, object: &ObjectMeta) -> Result<(), FarmError> {
         let parent = file.parent().unwrap_or(Path::new("."));
         std::fs::create_dir_all(parent).at("create", parent)?;
-        // Whole or not at all: another query may read beside this one.
+        // Whole or not at all: another query may read at the same time.
         let mut scratch = tempfile::NamedTempFile::new_in(parent).at("create", file)?;
         self.copy(name, object.size, scratch.as_file_mut(), |_| {}).await?;
         scratch.as_file().set_modified(moment(object)).at("write", file)?;
@@ -66,12 +66,12 @@ fn is_same(file: &Path, object: &ObjectMeta) -> bool {
     file.symlink_metadata().is_ok_and(is_so)
 }
 
-/// The files of Parquet below a folder, which may be none.
+/// The Parquet files below a folder, which may not exist.
 pub(super) fn files_below(folder: &Path) -> Vec<PathBuf> {
     let (mut found, mut open) = (Vec::new(), vec![folder.to_owned()]);
     while let Some(next) = open.pop() {
         for entry in std::fs::read_dir(next).into_iter().flatten().flatten() {
-            // Engines follow links, too.
+            // Engines follow links too.
             match std::fs::metadata(entry.path()) {
                 Ok(kind) if kind.is_dir() => open.push(entry.path()),
                 Ok(_) if entry.path().extension().is_some_and(|it| it == "parquet") => {

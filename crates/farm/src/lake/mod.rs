@@ -1,8 +1,10 @@
 //! A lake: runs of many machines in object storage, in a folder or in a bucket.
 //!
-//! `table=NAME/host=HOST/month=YYYY-MM/RUN.parquet` is a table of a run, for engines; `runs/HOST/RUN/` holds its directory as
-//! it was, its claim, and last its manifest. A run without its row in `runs` is not there for questions, one without a manifest
-//! not for `pull`. `merged/table=NAME/` has the rows of many runs, as the `COPY` of docs/FARM.md and earlier versions made it. Objects are written whole or not at all, which all kinds of storage promise.
+//! `table=NAME/host=HOST/month=YYYY-MM/RUN.parquet` is a table of a run, for engines. `runs/HOST/RUN/` holds the
+//! unchanged run directory, its claim, and last its manifest. A run without its row in `runs` does not exist for
+//! questions, and one without a manifest does not exist for `pull`. `merged/table=NAME/` has the rows of many runs,
+//! as made by the `COPY` of docs/FARM.md and by earlier versions. Objects are written whole or not at all, which all
+//! kinds of storage promise.
 
 mod archive;
 mod crypto;
@@ -33,19 +35,19 @@ use tokio::runtime::Runtime;
 
 /// `format` of a manifest.
 const FORMAT: &str = "whylate.lake-run/1";
-/// Where the directories of runs are.
+/// The folder of run directories.
 const RUNS: &str = "runs";
 const MANIFEST: &str = "manifest.json";
 const CLAIM: &str = "claim.json";
 const ARCHIVE: &str = "run.tar.gz";
-/// Where the tables of whole months are.
+/// The folder of tables that hold whole months.
 const MERGED: &str = "merged";
 
 #[derive(Debug)]
 pub struct Lake {
     url: String,
     store: Arc<dyn ObjectStore>,
-    /// Where in the storage it is.
+    /// Its location in the storage.
     root: Key,
     runtime: Runtime,
 }
@@ -62,7 +64,7 @@ impl std::fmt::Display for LakeRun {
     }
 }
 
-/// What a run in the lake is made of.
+/// The parts of a run in the lake.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Manifest {
@@ -72,11 +74,11 @@ struct Manifest {
     /// SHA-256 over names and contents of the run's files.
     content: String,
     whylate_version: String,
-    /// What was asked for and is not so; absent in a lake of an older version.
+    /// Requests that the run does not meet; absent in a lake of an older version.
     #[serialize_always]
     #[serde(default)]
     mismatches: Option<Vec<String>>,
-    /// What the machine is, as the farm file says it: `KEY=VALUE` with a space between two.
+    /// The machine's labels in the farm file: `KEY=VALUE` separated by spaces.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     labels: String,
     /// Where an earlier version put the rows of its tables: `MONTH/DIGEST` below [`MERGED`].
@@ -84,7 +86,7 @@ struct Manifest {
     objects: Vec<LakeObject>,
 }
 
-/// One object, by its name below the lake.
+/// One object, by its name in the lake.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct LakeObject {
     name: String,
@@ -98,7 +100,7 @@ struct MonthManifest {
     objects: Vec<LakeObject>,
 }
 
-/// What a question has to look at.
+/// The places that a question reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LakeLayout {
     /// Whether there are files of single runs.
@@ -107,7 +109,7 @@ pub struct LakeLayout {
     pub has_months: bool,
 }
 
-/// Which content a name in the lake stands for: written first, once.
+/// The content that a name in the lake stands for: written first, once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Claim {
     content: String,
@@ -115,7 +117,7 @@ struct Claim {
 }
 
 impl Lake {
-    /// Opens the lake at a URL or in a folder. `make` makes the folder.
+    /// Opens the lake at a URL or in a folder. With `make`, makes the folder.
     pub fn open(url: &str, make: bool) -> Result<Self, FarmError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().at("begin", url)?;
         let (store, path) = match url.split_once("://") {
@@ -129,36 +131,36 @@ impl Lake {
         Ok(Self { url: url.trim_end_matches('/').to_owned(), store, root: Key::from(path), runtime })
     }
 
-    /// Its URL, as it was given.
+    /// Its URL, as given.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Its folder on this machine; that of a bucket is none.
+    /// Its folder on this machine; for a bucket a path that does not exist.
     fn folder(&self) -> &Path {
         Path::new(self.url.strip_prefix("file://").unwrap_or(&self.url))
     }
 
-    /// Whether it is no folder of this machine.
+    /// Whether it is somewhere other than in a folder of this machine.
     pub fn is_bucket(&self) -> bool {
         self.url.contains("://") && !self.url.starts_with("file://")
     }
 
-    /// The runs that are whole, by host and name.
+    /// The complete runs, by host and name.
     pub fn runs(&self) -> Result<Vec<LakeRun>, FarmError> {
         self.runs_with(MANIFEST)
     }
 
-    /// The runs whose push has begun and has not ended, or goes on.
+    /// The runs whose push has started but not ended; it may still be going on.
     pub fn unfinished(&self) -> Result<Vec<LakeRun>, FarmError> {
         let mut claimed = self.runs_with(CLAIM)?;
-        // Listed afterwards: a push that has ended meanwhile is none of them.
+        // Listed afterwards, so that a push that ends meanwhile is not among them.
         let whole = self.runs()?;
         claimed.retain(|run| whole.binary_search(run).is_err());
         Ok(claimed)
     }
 
-    /// The runs that have a file, in order.
+    /// The runs that have this file, in order.
     fn runs_with(&self, file: &str) -> Result<Vec<LakeRun>, FarmError> {
         let of_name = |name: &String| {
             let mut parts = name.split('/').rev();
@@ -171,10 +173,11 @@ impl Lake {
         Ok(runs)
     }
 
-    /// Where rows are.
+    /// Where the rows are.
     ///
     /// # Errors
-    /// [`FarmError::HalfMerged`] where an earlier version was cut off while it merged a month: rows would count twice.
+    /// [`FarmError::HalfMerged`] if an earlier version was interrupted while it merged a month: rows would count
+    /// twice.
     pub fn layout(&self) -> Result<LakeLayout, FarmError> {
         let parts = self.runtime.block_on(self.names(&format!("{MERGED}/parts")))?;
         if parts.iter().any(|name| name.ends_with(".begun")) {
@@ -190,12 +193,12 @@ impl Lake {
         Ok(first.map_err(|error| FarmError::Storage(self.url.clone(), error))?.is_some())
     }
 
-    /// An object's key, by its name below the lake.
+    /// An object's key, by its name in the lake.
     fn key(&self, name: &str) -> Key {
         name.split('/').fold(self.root.clone(), |key, part| key.join(part))
     }
 
-    /// The content of a small object; `None` where there is none.
+    /// The content of a small object; `None` if there is none.
     async fn read(&self, name: &str) -> Result<Option<Vec<u8>>, FarmError> {
         match self.store.get(&self.key(name)).await {
             Err(object_store::Error::NotFound { .. }) => Ok(None),
@@ -241,12 +244,12 @@ impl Lake {
 }
 
 impl LakeRun {
-    /// Name of one of its objects below the lake.
+    /// The name in the lake of one of its objects.
     fn object(&self, name: &str) -> String {
         format!("{RUNS}/{}/{}/{name}", self.host, self.run)
     }
 
-    /// Name of one of its tables below the lake.
+    /// The name in the lake of one of its tables.
     fn table(&self, table: &str, month: &str) -> String {
         format!("table={table}/host={}/month={month}/{}.parquet", self.host, self.run)
     }
@@ -261,7 +264,7 @@ fn folder(path: &str, make: bool) -> Result<Arc<dyn ObjectStore>, FarmError> {
         return match error.kind() {
             io::ErrorKind::NotFound => {
                 let place = path.display();
-                let why = format!("there is no such folder; `whylate push RUN {place}` makes a lake there");
+                let why = format!("this folder does not exist; `whylate push RUN {place}` makes a lake there");
                 Err(FarmError::refused(place, why))
             }
             _ => Err(error).at("read", path),
@@ -272,7 +275,7 @@ fn folder(path: &str, make: bool) -> Result<Arc<dyn ObjectStore>, FarmError> {
     Ok(Arc::new(store.with_fsync(true)))
 }
 
-/// The bucket of a URL, with the credentials that the environment has.
+/// The bucket of a URL, with the credentials of the environment.
 fn bucket(scheme: &str, url: &str) -> Result<Arc<dyn ObjectStore>, FarmError> {
     let crypto = || Arc::new(crypto::Sha);
     let made: Result<Arc<dyn ObjectStore>, object_store::Error> = match scheme {
@@ -294,7 +297,7 @@ fn bucket(scheme: &str, url: &str) -> Result<Arc<dyn ObjectStore>, FarmError> {
             .with_http_connector(curl::Connector)
             .build()
             .map(|it| Arc::new(it) as _),
-        other => return Err(FarmError::bad_url(url, &format!("`{other}` is no kind of storage"))),
+        other => return Err(FarmError::bad_url(url, &format!("`{other}` is not a kind of storage"))),
     };
     made.map_err(|error| FarmError::bad_url(url, &error.to_string()))
 }
@@ -308,7 +311,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether a word can be a part of an object's name in every kind of storage.
+/// Whether a word can be part of an object's name in every kind of storage.
 pub(crate) fn is_plain(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(&byte);
     !name.is_empty() && !name.starts_with('.') && name.bytes().all(is_plain)

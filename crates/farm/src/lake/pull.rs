@@ -1,4 +1,4 @@
-//! Runs out of the lake.
+//! Fetches runs from the lake.
 
 use super::{
     ARCHIVE, Lake, LakeObject, LakeRun, MANIFEST, MERGED, Manifest, MonthManifest, archive, hexadecimal,
@@ -11,21 +11,21 @@ use std::path::Path;
 use whylate_store::Folder;
 
 const NO_SUCH_RUN: &str = "no such run in the lake; `whylate pull URL` lists its runs";
-/// What is asked for at once.
+/// Size of one request.
 const PART_BYTES: u64 = 8 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pulled {
     pub run: LakeRun,
-    /// Bytes that were read.
+    /// Bytes read.
     pub bytes: u64,
 }
 
-/// A month with its bytes, or what is wrong with it.
+/// A month with its bytes, or its error.
 pub(super) type CheckedMonth = Result<(String, u64), FarmError>;
 
 impl Lake {
-    /// The run that a name means: `HOST/RUN`, or `RUN` where one host alone has it.
+    /// The run that a name means: `HOST/RUN`, or `RUN` if only one host has it.
     pub fn find(&self, name: &str) -> Result<LakeRun, FarmError> {
         if let Some((host, run)) = name.split_once('/') {
             return Ok(LakeRun { host: host.to_owned(), run: run.to_owned() });
@@ -43,7 +43,7 @@ impl Lake {
         }
     }
 
-    /// Brings a run back as it was, into a directory that does not exist: whole or not at all.
+    /// Restores a run unchanged into a directory that does not exist: whole or not at all.
     pub fn pull(&self, run: &LakeRun, to: &Path) -> Result<Pulled, FarmError> {
         let (above, own_name) = Folder::above(to)?;
         if above.find(&own_name).is_some() {
@@ -60,13 +60,13 @@ impl Lake {
         Ok(Pulled { run: run.clone(), bytes: archived.bytes })
     }
 
-    /// Reads every object of a run, and compares it with the manifest; the bytes that were read.
+    /// Reads every object of a run and compares it with the manifest; returns the bytes read.
     pub fn check(&self, run: &LakeRun) -> Result<u64, FarmError> {
         self.check_objects(&self.manifest(run)?.objects)
     }
 
-    /// Reads every object of the months that an earlier version merged, and compares it with the month's manifest: each month
-    /// with its bytes, or what is wrong. Months that a `COPY` made have no manifest.
+    /// Reads every object of the months that an earlier version merged, and compares it with the month's manifest.
+    /// Returns each month with its bytes or its error. Months that a `COPY` made have no manifest.
     pub fn check_months(&self) -> Result<Vec<CheckedMonth>, FarmError> {
         let names = self.runtime.block_on(self.names(&format!("{MERGED}/parts")))?;
         let check = |name: &String| {
@@ -79,7 +79,7 @@ impl Lake {
         Ok(names.iter().filter(|name| name.ends_with(".json")).map(check).collect())
     }
 
-    /// Reads objects, and compares each with its checksum; their bytes.
+    /// Reads objects and compares each with its checksum; returns their bytes.
     fn check_objects(&self, objects: &[LakeObject]) -> Result<u64, FarmError> {
         for object in objects {
             let mut nowhere = io::sink();
@@ -104,7 +104,7 @@ impl Lake {
         FarmError::Damaged(format!("{}/{name}", self.url()), what.to_owned())
     }
 
-    /// Whether an object is there with its size.
+    /// Checks that an object exists with its size.
     pub(super) async fn expect(&self, object: &LakeObject) -> Result<(), FarmError> {
         match self.store.head(&self.key(&object.name)).await {
             Ok(found) if found.size == object.bytes => Ok(()),
@@ -128,7 +128,7 @@ impl Lake {
         }
     }
 
-    /// Copies an object of so many bytes piece by piece.
+    /// Copies an object of `bytes` bytes piece by piece.
     pub(super) async fn copy(
         &self,
         name: &str,

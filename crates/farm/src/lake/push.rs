@@ -1,4 +1,4 @@
-//! Runs into the lake.
+//! Brings runs into the lake.
 
 use super::{
     ARCHIVE, CLAIM, Claim, FORMAT, Lake, LakeObject, LakeRun, MANIFEST, MERGED, Manifest, archive, is_plain,
@@ -19,32 +19,32 @@ use whylate_store::{Folder, LakeTable, LakeWords, Reader, RunInfo, StoreError, a
 
 /// Larger objects are sent in parts of this size.
 const PART_BYTES: usize = 8 << 20;
-/// So many tables are sent at once: each waits for the disk or the network.
+/// The number of tables that are sent at once: each waits for the disk or the network.
 const AT_ONCE: usize = 8;
 
 #[derive(Clone, Debug, Default)]
 pub struct Push {
-    /// A run of the same name makes room, and every object is sent anew.
+    /// Replaces a run of the same name, and sends every object again.
     pub replace: bool,
-    /// What the run was to be; the table `runs` says what of it is not so.
+    /// What was requested of the run; the table `runs` lists the differences.
     pub asked: Asked,
-    /// Has the labels of the machine.
+    /// Has the machine's labels.
     pub farm: Option<FarmFile>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pushed {
     pub run: LakeRun,
-    /// Objects that were sent; 0 where the run was there already.
+    /// Objects sent; 0 if the run was in the lake already.
     pub objects: usize,
-    /// Bytes of them.
+    /// Bytes sent.
     pub bytes: u64,
-    /// What the plan asks for and the run has not.
+    /// Requests that the run does not meet.
     pub mismatches: Vec<String>,
 }
 
-/// What the machine is called in the lake: its own name, or where that cannot be, the one that was asked for. That it is another
-/// one stays a mismatch.
+/// The machine's name in the lake: its own, or the requested one if its own is not valid. The difference stays a
+/// mismatch.
 fn host_of(info: &RunInfo, asked: &Asked) -> Result<String, FarmError> {
     let own = if info.facts.host.is_empty() { "unknown" } else { &info.facts.host };
     let mut names = [Some(own), asked.host.as_deref()].into_iter().flatten();
@@ -52,7 +52,7 @@ fn host_of(info: &RunInfo, asked: &Asked) -> Result<String, FarmError> {
     name.ok_or_else(|| FarmError::BadHost(info.run.clone(), own.to_owned()))
 }
 
-/// The result of a run; one without samples has none.
+/// The result of a run; `None` for a run without samples.
 fn result_of(reader: &Reader) -> Result<Option<RunResult>, FarmError> {
     match assemble(reader) {
         Ok(result) => Ok(Some(result)),
@@ -62,12 +62,12 @@ fn result_of(reader: &Reader) -> Result<Option<RunResult>, FarmError> {
 }
 
 impl Lake {
-    /// Brings a run into the lake. A push that was cut off goes on where it stopped; a run that is there already stays as
-    /// it is.
+    /// Brings a run into the lake. An interrupted push continues where it stopped; a run that is in the lake already
+    /// stays unchanged.
     ///
     /// # Errors
-    /// [`FarmError::Refused`], [`FarmError::BadHost`], [`FarmError::OtherMismatches`];
-    /// [`FarmError::IsMerged`]; [`FarmError::Damaged`] where the run that is there already is not whole; [`FarmError::Run`] where the run cannot be read;
+    /// [`FarmError::Refused`], [`FarmError::BadHost`], [`FarmError::OtherMismatches`]; [`FarmError::IsMerged`];
+    /// [`FarmError::Damaged`] if the run in the lake is not whole; [`FarmError::Run`] if the run cannot be read;
     /// [`FarmError::Storage`].
     pub fn push(&self, path: &Path, how: &Push) -> Result<Pushed, FarmError> {
         let folder = Folder::open(path)?;
@@ -121,7 +121,7 @@ impl Lake {
         if replace {
             self.withdraw(run).await?;
         }
-        // What was damaged is not known by its size: where a run makes room, nothing of it is kept.
+        // Damage does not show in an object's size: if a run is replaced, none of its objects is kept.
         let goes_on = self.claim(run, &claim).await? && !replace;
         if let Some(found) = self.read(&run.object(MANIFEST)).await? {
             self.is_there(run, &found, &manifest).await?;
@@ -135,7 +135,7 @@ impl Lake {
             sent = (1, archived.bytes);
         }
         manifest.objects.push(archived);
-        // The row of the run is the last one: without it none of the others is looked at, so that they need no order.
+        // The run's own row comes last: without it none of the other tables is read, so they need no order.
         let (rows, others): (Vec<_>, Vec<_>) = tables.into_iter().partition(|table| table.name == "runs");
         for group in [others, rows] {
             let sends = group.into_iter().map(|table| self.send_table(run, month, table, goes_on));
@@ -152,7 +152,7 @@ impl Lake {
         Ok((sent.0 + 1, sent.1))
     }
 
-    /// Sends a table where it is not there; whether it was sent.
+    /// Sends a table if it is missing; returns whether it was sent.
     async fn send_table(
         &self,
         run: &LakeRun,
@@ -164,7 +164,7 @@ impl Lake {
         let object = LakeObject { name, bytes: table.bytes.len() as u64, sha256: sha256(&table.bytes) };
         let is_there = match (goes_on, table.name) {
             (false, _) => false,
-            // It has one size with several mismatches, and is small enough to be read.
+            // Its size is the same for several mismatches, and it is small enough to be read.
             (true, "runs") => self.read(&object.name).await?.as_deref() == Some(&table.bytes),
             (true, _) => self.has(&object).await?,
         };
@@ -174,13 +174,13 @@ impl Lake {
         Ok((object, !is_there))
     }
 
-    /// Says which content the run's name stands for, or finds that it stands for the same; whether the same version of whylate
-    /// has said so before.
+    /// Records the content that the run's name stands for, or finds that it stands for the same; returns whether the
+    /// same version of whylate has recorded it before.
     async fn claim(&self, run: &LakeRun, claim: &Claim) -> Result<bool, FarmError> {
         let name = run.object(CLAIM);
         let text = serde_json::to_vec(claim).unwrap_or_default();
         match self.put(&name, text, PutMode::Create).await {
-            // Nothing vouches for what a push before has left.
+            // Nothing guarantees the objects that an earlier push left.
             Ok(()) => return Ok(false),
             Err(FarmError::Storage(
                 _,
@@ -194,14 +194,14 @@ impl Lake {
         match found.content == claim.content {
             true => Ok(found.whylate_version == claim.whylate_version),
             false => {
-                let why = "the lake has this run with another content (it was continued, tagged or measured anew since); \
-                           `--replace` puts this one in its place";
+                let why = "the lake has this run with other content (it was continued, tagged or measured again since); \
+                           replace that copy with `--replace`";
                 Err(FarmError::refused(run, why))
             }
         }
     }
 
-    /// Whether the run that is there is whole, and says of itself what a push would say now.
+    /// Whether the run in the lake is whole and has the same facts as a push would record now.
     async fn is_there(&self, run: &LakeRun, found: &[u8], pushed: &Manifest) -> Result<(), FarmError> {
         let name = run.object(MANIFEST);
         let found: Manifest =
@@ -218,7 +218,7 @@ impl Lake {
         for object in &found.objects {
             self.expect(object).await?;
         }
-        // Other versions word them otherwise.
+        // Other versions word them differently.
         let is_same_version = found.whylate_version == pushed.whylate_version;
         if let (true, Some(said), Some(now)) = (is_same_version, found.mismatches, &pushed.mismatches)
             && let Some(new) = now.iter().find(|line| !said.contains(line))
@@ -228,8 +228,9 @@ impl Lake {
         Ok(())
     }
 
-    /// Takes a run away: from its readers, then its claim, then the rest, which no push goes on with. Which objects it has is
-    /// what the lake lists: its manifest may be damaged. A run whose rows are in a merged month stays.
+    /// Removes a run: first from its readers, then its claim, then the rest, which no push continues. The lake's
+    /// listing decides which objects it has, because its manifest may be damaged. A run whose rows are in a merged
+    /// month stays.
     async fn withdraw(&self, run: &LakeRun) -> Result<(), FarmError> {
         let text = self.read(&run.object(MANIFEST)).await?;
         let found = text.as_ref().map(|text| serde_json::from_slice::<Manifest>(text));
@@ -241,11 +242,11 @@ impl Lake {
         let file = format!("/{}.parquet", run.run);
         for table in self.tables().await? {
             let found = self.names(&format!("{table}/host={}", run.host)).await?;
-            // Questions see what has a row in `runs`.
+            // Questions see every run with a row in `runs`.
             let to = if table == "table=runs" { &mut names } else { &mut rest };
             to.extend(found.into_iter().filter(|name| name.ends_with(&file)));
         }
-        // Its rows may be those of a month, where they would stay: it would be there twice.
+        // Its rows may be in a merged month, where they would stay: the run would then be there twice.
         if is_damaged && names.len() == 1 && !self.names(&format!("{MERGED}/parts")).await?.is_empty() {
             return Err(FarmError::IsMerged(run.to_string()));
         }
@@ -265,7 +266,7 @@ impl Lake {
         }
     }
 
-    /// Whether an object of that size is there: objects are whole or not at all, and the claim says that it has that content.
+    /// Whether an object of that size exists: objects are whole or not at all, and the claim guarantees the content.
     async fn has(&self, object: &LakeObject) -> Result<bool, FarmError> {
         match self.store.head(&self.key(&object.name)).await {
             Ok(found) => Ok(found.size == object.bytes),

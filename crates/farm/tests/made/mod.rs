@@ -1,4 +1,4 @@
-//! Made runs, lakes of them, and what engines answer.
+//! Simulated runs, lakes of them, and answers of engines.
 
 #![allow(dead_code)] // no test uses all of it
 
@@ -24,7 +24,7 @@ const SECOND: u64 = 1_000_000_000;
 pub(crate) const PLAN: &str = "name = \"nightly\"\nduration = \"10s\"\nrepeats = 2\nlimit = \"1ms\"\n[target]\ncpus = \"0-1\"\n\
     [[probe]]\nkind = \"timer\"\ninterval = \"100ms\"\n[[treatment]]\nname = \"quiet\"\nkind = \"governor\"\ngovernor = \"performance\"\n[[cell]]\n[[cell]]\ntreatments = [\"quiet\"]\n";
 
-/// A generator of numbers that looks random and is not (SplitMix64).
+/// A reproducible generator of random-looking numbers (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -62,14 +62,14 @@ fn interval(random: &mut Random, cpu: u32, start_ns: u64, scale: u64) -> Interva
     }
 }
 
-/// A run of the night `night` on a board, of which `scale` says how late it is.
+/// A run of the night `night` on a board; `scale` says how late it is.
 pub(crate) fn make_run(folder: &Path, host: &str, kernel: &str, night: u64, scale: u64) -> PathBuf {
     make(folder, &Made { host, kernel, night, scale, ..Made::default() })
 }
 
 /// A run to make.
 pub(crate) struct Made<'a> {
-    /// Absent: by its night.
+    /// Absent: named by its night.
     pub(crate) name: Option<&'a str>,
     pub(crate) plan: &'a str,
     pub(crate) host: &'a str,
@@ -107,7 +107,7 @@ pub(crate) fn make(folder: &Path, made: &Made<'_>) -> PathBuf {
         let key = Arc::new(key);
         let scale = if cell == "quiet" { scale / 2 } else { scale };
         for (cpu, part) in [(0, 0), (1, 0), (0, 1), (1, 1)] {
-            // What is planted: a CPU that is not measured any more, and half of the time.
+            // Planted: a CPU that is not measured any more, and half of the time.
             let (no_cpu, no_half) = (host == "a" && night == 23, host == "c" && night >= 7);
             if no_cpu && cpu == 1 || no_half && part == 1 {
                 continue;
@@ -156,7 +156,7 @@ pub(crate) fn make(folder: &Path, made: &Made<'_>) -> PathBuf {
     info.restored = Some(true);
     directory.seal(&info).unwrap();
     drop(directory);
-    // A process that another test starts has all open files until its program begins, the lock of the run among them.
+    // A process that another test starts has all open files until its program begins, including the lock of the run.
     for _ in 0..200 {
         if !is_being_written(&path) {
             return path;
@@ -195,12 +195,12 @@ pub(crate) fn make_lake(folder: &Path) -> (Lake, Vec<PathBuf>) {
 
 pub(crate) const ENGINES: [Engine; 2] = [Engine::DuckDb, Engine::Spark];
 
-/// What an engine answers; `None` where it is not installed.
+/// The answer of an engine; `None` if it is not installed.
 pub(crate) fn answer(engine: Engine, lake: &Lake, sql: &str) -> Option<AnswerRows> {
     answers(engine, lake, &[sql])?.pop()
 }
 
-/// The same of several questions: a session of Spark takes half a minute to begin.
+/// The same for several questions: a session of Spark takes half a minute to start.
 pub(crate) fn answers(engine: Engine, lake: &Lake, questions: &[&str]) -> Option<Vec<AnswerRows>> {
     match whylate_farm::answers(engine, lake, None, questions, Wait::default) {
         Ok(rows) => Some(rows),
@@ -212,7 +212,7 @@ pub(crate) fn answers(engine: Engine, lake: &Lake, questions: &[&str]) -> Option
     }
 }
 
-/// Whether two tables are equal, numbers with a fraction to nine digits: engines add in different orders.
+/// Whether two tables are equal, with fractions compared to nine digits: engines add in different orders.
 pub(crate) fn is_same(a: &AnswerRows, b: &AnswerRows) -> bool {
     let equal = |(a, b): (&Value, &Value)| match (a.as_f64(), b.as_f64()) {
         (Some(a), Some(b)) => (a - b).abs() <= 1e-9 * a.abs().max(b.abs()),
