@@ -150,7 +150,10 @@ fn what_cannot_be_asked_is_said_in_plain_words() {
     let asked = |question: &str, lake: &Path| whylate(&["farm", "query", question, "--lake", text(lake)]);
     for (said, expected) in [
         (asked("worst", &lake), "holds no run"),
-        (asked("worst", &folder.path().join("nolake")), "nolake: this folder does not exist; `whylate push RUN"),
+        (
+            asked("worst", &folder.path().join("nolake")),
+            "nolake: this folder does not exist; `whylate push RUN",
+        ),
         (whylate(&["pull", text(&folder.path().join("nolake"))]), "this folder does not exist"),
         // Which part of it is the lake, only the lake could say.
         (

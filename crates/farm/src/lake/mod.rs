@@ -264,7 +264,8 @@ fn folder(path: &str, make: bool) -> Result<Arc<dyn ObjectStore>, FarmError> {
         return match error.kind() {
             io::ErrorKind::NotFound => {
                 let place = path.display();
-                let why = format!("this folder does not exist; `whylate push RUN {place}` makes a lake there");
+                let why =
+                    format!("this folder does not exist; `whylate push RUN {place}` makes a lake there");
                 Err(FarmError::refused(place, why))
             }
             _ => Err(error).at("read", path),
