@@ -1,4 +1,4 @@
-//! A program that keeps CPUs busy: what the host's counters tell and advice is made from.
+//! A program that keeps CPUs busy: what the host's counters show, as input for advice.
 
 /// An ordinary program: all processes of one name.
 #[derive(Clone, Debug, PartialEq)]

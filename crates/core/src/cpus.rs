@@ -35,7 +35,7 @@ pub enum CpuError {
         "CPU {cpu} is not allowed for this process (cpuset or affinity); allowed are {allowed}: start outside the container or widen its cpuset"
     )]
     NotAllowed { cpu: CpuId, allowed: CpuSet },
-    /// The name stands for nothing here.
+    /// The name has no meaning here.
     #[error("`{name}` is empty on this machine: {reason}")]
     Empty { name: String, reason: &'static str },
 }
@@ -166,7 +166,8 @@ fn add_range(cpus: &mut BTreeSet<CpuId>, text: &str, part: &str) -> Result<(), C
 
 as_text!(CpuSet, "1,3-5", "A CPU list in the kernel's syntax");
 
-/// The CPUs that an experiment may name: what exists, what runs, what is set apart, what this process may use.
+/// The CPUs that an experiment may name: those that exist, that are online, that are isolated, and that this process
+/// may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuContext {
     /// Every CPU the machine has.
@@ -220,7 +221,7 @@ impl CpuSelector {
 
     /// Turns names into CPUs and checks that each can be used.
     ///
-    /// `target` is what `target` and `others` mean; `None` where there is none.
+    /// `target` is what `target` and `others` mean; `None` if they mean nothing.
     ///
     /// # Errors
     /// [`CpuError`] naming the first CPU that is absent, offline or not allowed, or the name that is empty here.

@@ -50,14 +50,14 @@ pub struct KernelFacts {
     pub architecture: String,
     /// `/proc/cmdline`.
     pub command_line: String,
-    /// `PREEMPT_RT`, `PREEMPT_DYNAMIC`, `PREEMPT`, `PREEMPT_LAZY` or `none`, with the mode in force in brackets
-    /// when it can be read: `PREEMPT_DYNAMIC (voluntary)`.
+    /// `PREEMPT_RT`, `PREEMPT_DYNAMIC`, `PREEMPT`, `PREEMPT_LAZY` or `none`, with the active mode in brackets if it
+    /// can be read: `PREEMPT_DYNAMIC (voluntary)`.
     pub preemption: String,
     /// Whether it is a PREEMPT_RT kernel.
     pub realtime: bool,
     /// `/proc/sys/kernel/random/boot_id`.
     pub boot_id: Option<String>,
-    /// Why the kernel calls itself tainted (`/proc/sys/kernel/tainted`), 0 when it does not.
+    /// Why the kernel is tainted (`/proc/sys/kernel/tainted`); 0 if it is not.
     pub tainted: Option<u64>,
     /// Each `/sys/devices/system/cpu/vulnerabilities/NAME` as `[NAME, state]`.
     pub mitigations: Vec<(String, String)>,
@@ -161,7 +161,7 @@ pub struct CpuSetFacts {
 pub struct ClockFacts {
     /// The clock source in use.
     pub source: Option<String>,
-    /// The clock sources there are.
+    /// The available clock sources.
     pub available: Vec<String>,
     /// Whether the time-stamp counter runs at a constant rate in every state (x86 `constant_tsc nonstop_tsc`;
     /// always so on arm64).
@@ -219,10 +219,10 @@ pub struct PrivilegeFacts {
     pub lockable_bytes: Option<u64>,
     /// `/dev/cpu_dma_latency` can be written.
     pub cpu_dma_latency: bool,
-    /// tracefs can be written: where it is mounted, or after whylate has mounted it for a run.
+    /// tracefs can be written: at its mount point, or after whylate has mounted it for a run.
     pub tracefs: bool,
-    /// Real-time budget of this process's cgroup (`cpu.rt_runtime_us`) where the kernel was built with
-    /// RT_GROUP_SCHED and the process is not in the root group.
+    /// Real-time budget of this process's cgroup (`cpu.rt_runtime_us`) if the kernel was built with RT_GROUP_SCHED and
+    /// the process is not in the root group.
     pub cgroup_rt_runtime_us: Option<i64>,
 }
 
@@ -277,7 +277,7 @@ pub struct GpuInterrupt {
     pub cpus: CpuSet,
 }
 
-/// What a graphics device did at one moment. What its driver does not report, or would wake it up for, is absent.
+/// What a graphics device did at one moment. What its driver does not report, or would wake it up to read, is absent.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -320,7 +320,7 @@ pub struct GpuProcess {
 }
 
 impl Facts {
-    /// Whether nothing is known of the machine.
+    /// Whether nothing is known about the machine.
     pub fn is_unknown(&self) -> bool {
         *self == Self::default()
     }
@@ -342,7 +342,7 @@ impl Facts {
 }
 
 impl KernelFacts {
-    /// Whether the kernel has this version (such as 6 and 15) or a newer one; not where its release cannot be read.
+    /// Whether the kernel has this version (such as 6 and 15) or a newer one; false if its release cannot be read.
     pub fn is_from(&self, version: (u32, u32)) -> bool {
         let mut numbers =
             self.release.split(|c: char| !c.is_ascii_digit()).map(|digits| digits.parse::<u32>().ok());

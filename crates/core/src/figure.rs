@@ -17,7 +17,7 @@ pub fn nanoseconds(value: u64) -> String {
     scaled(value as f64, units)
 }
 
-/// Two different values as two different texts: exact nanoseconds where three digits would make them look equal.
+/// Two different values as two different texts: exact nanoseconds if three digits would make them look equal.
 pub fn nanoseconds_apart(a: u64, b: u64) -> (String, String) {
     let (first, second) = (nanoseconds(a), nanoseconds(b));
     if a != b && first == second { (format!("{a} ns"), format!("{b} ns")) } else { (first, second) }
@@ -87,7 +87,7 @@ pub fn probability(p_value: f64) -> String {
     }
 }
 
-/// The ends of an interval, in words where the repeats do not bound it: `1.46 to 1.70`.
+/// The ends of an interval, with words for an end that the repeats do not bound: `1.46 to 1.70`.
 pub fn between((low, high): (Option<f64>, Option<f64>), figure: impl Fn(f64) -> String) -> String {
     match (low.map(&figure), high.map(&figure)) {
         (Some(low), Some(high)) => format!("{low} to {high}"),
@@ -127,7 +127,7 @@ pub fn frequency(hertz: u64) -> String {
 
 /// Three significant digits in the largest unit that keeps the number at 1 or above; units ascend.
 fn scaled(value: f64, units: &[(f64, &str)]) -> String {
-    // 999.5 of one unit would print as 1000: it belongs to the next.
+    // 999.5 of one unit would print as 1000: use the next unit.
     let fits = |(factor, _): &&(f64, &str)| value.abs() / factor >= 0.9995;
     let (factor, unit) = units.iter().rev().find(fits).or(units.first()).copied().unwrap_or((1.0, ""));
     format!("{} {unit}", three_digits(value / factor))
@@ -141,7 +141,7 @@ fn three_digits(value: f64) -> String {
     }
 }
 
-/// A priority as tools print it: `80`, `deadline`, and of ordinary tasks, which are below 0 here, `nice 5`.
+/// A priority as tools print it: `80`, `deadline`, and `nice 5` for ordinary tasks, which are below 0 here.
 pub fn priority(priority: i32) -> String {
     match priority {
         100.. => "deadline".to_owned(),
@@ -150,7 +150,7 @@ pub fn priority(priority: i32) -> String {
     }
 }
 
-/// What the kernel's number of a priority and the priority that tools print add up to.
+/// The sum of the kernel's number of a priority and the priority that tools print.
 pub const PRIORITY_TOP: i32 = 99;
 
 /// The same in a sentence: `priority 80`, `deadline`, `nice 5`.

@@ -1,8 +1,8 @@
 //! What only some probes report in addition to samples, histogram and quantiles: the one table of quantities.
 //!
 //! A row of `quantities!` gives the JSON name, the type, how the values of several intervals become one, which probes
-//! have it, and how pages show it. The columns of `intervals`, the merging of intervals, the figures of a CPU, JSON, its
-//! schema, CSV and the columns of the figures in reports follow from it. To add one: a row here.
+//! have it, and how pages show it. The columns of `intervals`, the merging of intervals, the figures of a CPU, JSON,
+//! its schema, CSV and the columns of the figures in reports follow from it. To add a quantity, add a row here.
 
 use crate::plan::{ProbeFacts, Samples};
 use crate::record::TaskRecord;
@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// How the values of intervals become one.
+/// How the values of several intervals become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merge {
     /// They add up.
@@ -30,9 +30,9 @@ pub enum Merge {
 /// Which results have a quantity of their intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// All; 0 where no interval has it.
+    /// All results; the value is 0 if no interval has it.
     Always,
-    /// Those whose intervals have it.
+    /// Only results whose intervals have it.
     Stored,
     /// Those where it is not 0.
     NotZero,
@@ -53,7 +53,7 @@ pub enum Unit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shown {
     pub title: &'static str,
-    /// What is lost without it where there is little room: 0 to 9.
+    /// How much is lost without it in a narrow table: 0 to 9.
     pub importance: u8,
 }
 
@@ -65,7 +65,7 @@ pub struct Row {
     pub meaning: &'static str,
     pub unit: Unit,
     pub merge: Merge,
-    /// Asked of quantities of intervals only.
+    /// Only for quantities of intervals.
     pub presence: fn(&ProbeFacts) -> Presence,
     pub shown: Option<Shown>,
     pub is_float: bool,
@@ -159,7 +159,7 @@ impl Value {
     }
 }
 
-/// The quantities that are known of something, in the order of the table.
+/// The quantities that are known, in the order of the table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Quantities(Vec<(u8, Value)>);
 
@@ -177,7 +177,7 @@ impl Quantities {
         self.0.iter().find(|(known, _)| usize::from(*known) == number).map(|(_, value)| value)
     }
 
-    /// Sets one; without a value it is absent from then on.
+    /// Sets one; without a value it becomes absent.
     pub fn set<T: Valued>(&mut self, quantity: Quantity<T>, value: impl Into<Option<T>>) {
         self.set_value(usize::from(quantity.number), value.into().map(T::into_value));
     }
@@ -200,7 +200,7 @@ impl Quantities {
         }
     }
 
-    /// Whether intervals with these can become one.
+    /// Whether intervals with these values can become one.
     pub fn can_join(&self, other: &Self) -> bool {
         let is_same = |(number, row): (usize, &Row)| {
             row.merge != Merge::Same || self.value(number) == other.value(number)
@@ -208,7 +208,7 @@ impl Quantities {
         TABLE.iter().enumerate().all(is_same)
     }
 
-    /// Takes in those of another interval, by the rule of each.
+    /// Adds those of another interval, by the rule of each row.
     pub fn merge(&mut self, other: &Self) {
         for (number, value) in &other.0 {
             let number = usize::from(*number);
@@ -218,7 +218,7 @@ impl Quantities {
         }
     }
 
-    /// Leaves what results of such probes have of that of their intervals.
+    /// Keeps what results of such probes take from their intervals.
     #[must_use]
     pub fn of_result(mut self, facts: &ProbeFacts) -> Self {
         for (number, row) in TABLE.iter().enumerate().filter(|(_, row)| row.is_stored()) {
@@ -260,7 +260,7 @@ macro_rules! quantities {
         $($(#[doc = $meaning])+
         pub const $NAME: Quantity<$type> = Quantity { number: Number::$NAME as u8, of: PhantomData };)+
 
-        /// All quantities, in the order in which tables and pages have them.
+        /// All quantities, in the order of tables and pages.
         pub static TABLE: &[Row] = &[$(Row {
             name: $name,
             meaning: concat!($($meaning),+),
@@ -288,7 +288,7 @@ macro_rules! quantities {
     (@shown $title:literal $importance:literal) => { Some(Shown { title: $title, importance: $importance }) };
 }
 
-/// Probes that look for gaps have it; of those whose samples are durations, those where it is not 0.
+/// Probes that look for gaps have it; those whose samples are durations have it only if it is not 0.
 fn lost(facts: &ProbeFacts) -> Presence {
     match facts.samples {
         Samples::Gap => Presence::Always,
@@ -318,15 +318,15 @@ quantities! {
     CYCLES: CycleFigures = "cycles", Other, Derived;
     /// Periods that the task missed because it was still late from an earlier one (timer, dispatch and task).
     OVERRUNS: u64 = "overruns", Count, Sum, if |facts| always_if(facts.misses_periods), as "missed" 7;
-    /// Sleeps of which it is not known whether they were in the middle of the thread's work (task only).
+    /// Sleeps that may have been in the middle of the thread's work: it is not known (task only).
     DOUBTS: u64 = "doubts", Count, Sum, if of_user;
     /// The longest response of the thread if they were (task only).
     DOUBT_MAX_NS: u64 = "doubt_max_ns", Ns, Max, if of_user;
     /// The same quantiles with each missed period counted as late as it would have been: coordinated omission undone
     /// (timer and dispatch).
     CORRECTED: Quantiles = "corrected", Other, Derived;
-    /// The machine's own latency: the same quantiles as `corrected`, of samples less what the hypervisor or the firmware took of
-    /// those from `late_above` on (timer, with causes).
+    /// The machine's own latency (timer, with causes): the same quantiles as `corrected`, after subtracting what the
+    /// hypervisor or the firmware took of samples from `late_above` on.
     OWN: Quantiles = "own", Other, Derived;
     /// Their 0.99 quantile.
     OWN_P99_NS: u64 = "own_p99_ns", Ns, Derived, as "own p99" 3;
@@ -338,11 +338,12 @@ quantities! {
     LOST_NS: u64 = "lost_ns", Ns, Sum, if lost;
     /// That sum as a share of the time in which it looked, in [0, 1] (stall, and tracers that look for gaps).
     LOST_SHARE: f64 = "lost_share", Share, Derived, as "lost" 1;
-    /// In how much of the measured time it looked (tracers that look for a part of each window); absent where it is all of it.
+    /// The part of the measured time in which it looked (tracers that look for a part of each window); absent if it is
+    /// all of it.
     WATCHED_NS: u64 = "watched_ns", Ns, Derived;
     /// Median time of one loop turn (stall only).
     LOOP_NS: f64 = "loop_ns", Ns, Derived;
-    /// Which of the gaps the scheduler makes on purpose (stall); absent where none is known to be.
+    /// Which of the gaps the scheduler makes on purpose (stall); absent if none is known to be.
     THROTTLED: ThrottledGaps = "throttled", Other, Derived;
     /// Who took the time of the gaps, the most first. What is not known is the source `unattributed`, so that all of
     /// them add up to `lost_ns` (stall, with causes).
@@ -352,12 +353,12 @@ quantities! {
     WAKEUPS_SEEN: u64 = "wakeups_seen", Count, Derived;
     /// What else the thread did (task only).
     TASK: TaskRecord = "task", Other, Derived;
-    /// Who was late in the largest sample (histograms only).
+    /// The task that was late in the largest sample (histograms only).
     MAX_RECORD: LatencyRecord = "max_record", Other, Derived;
-    /// What is known of the samples where quantiles are not: of results of other tools.
+    /// What is known of the samples if quantiles are not: for results of other tools.
     EXTREMES: Extremes = "extremes", Other, Derived;
-    /// Width of the buckets that the quantiles are of, where it is more than their figures show: a quantile is at or below its
-    /// figure and above that less the width.
+    /// Width of the buckets of the quantiles, if it is coarser than the figures show: the true quantile is at most the
+    /// figure, and at least the figure less the width.
     BUCKET_NS: u64 = "bucket_ns", Ns, Derived;
 }
 

@@ -18,8 +18,8 @@ pub struct Interval {
     pub start_ns: u64,
     /// End of the interval.
     pub end_ns: u64,
-    /// Which of several series of the probe it is of, joined to its part with a `/` if it is one: `futex`,
-    /// `futex/there`; absent for probes with one series.
+    /// The series of the probe, joined to its part with a `/` if it is one: `futex`, `futex/there`; absent for probes
+    /// with one series.
     pub series: Option<String>,
     /// Samples in the interval (timer: periods that ran; stall: loop turns).
     pub samples: u64,
@@ -29,10 +29,10 @@ pub struct Interval {
     pub min_ns: Option<u64>,
     /// Largest sample, exact; absent without samples.
     pub max_ns: Option<u64>,
-    /// What the probe has besides.
+    /// What else the probe reports.
     #[serde(flatten)]
     pub quantities: Quantities,
-    /// Spike records that did not fit the buffer between two reads; counted, never hidden.
+    /// Spike records that did not fit the buffer between two reads; always counted.
     #[serde(default)]
     pub spikes_dropped: u64,
     /// `[lower edge in ns, count]` of every bucket with samples, ascending.
@@ -51,7 +51,7 @@ impl Interval {
 pub struct SpikeRecord {
     /// The measured CPU.
     pub cpu: CpuId,
-    /// Which of several series of the probe it is of; absent for probes with one series.
+    /// The series of the probe; absent for probes with one series.
     pub series: Option<String>,
     /// When it ended: the moment at which the task ran again.
     pub at_ns: u64,
@@ -121,12 +121,12 @@ pub struct IpiRecord {
     pub cpu: CpuId,
     /// The function that it ran: `do_flush_tlb_all`; or `reschedule`, `irq_work`, … where the interrupt has no function.
     pub function: String,
-    /// The kernel function that sent it; absent where the kernel does not report it.
+    /// The kernel function that sent it; absent if the kernel does not report it.
     pub caller: Option<String>,
-    /// The CPU that sent it; absent where the kernel does not report it.
+    /// The CPU that sent it; absent if the kernel does not report it.
     pub from_cpu: Option<CpuId>,
-    /// Name of the thread that sent it, or `whylate itself`: then the measurement did it, as by reading a counter of the
-    /// CPU; absent where the kernel does not report it.
+    /// Name of the thread that sent it; absent if the kernel does not report it. `whylate itself`: the measurement
+    /// sent it, for example to read a counter of the CPU.
     pub from_task: Option<String>,
     /// Kernel stack of the sender when it was first seen, innermost function first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -141,9 +141,9 @@ pub struct IpiRecord {
 pub struct SourceRecord {
     /// The measured CPU.
     pub cpu: CpuId,
-    /// What kind of thing it was.
+    /// The kind of source.
     pub kind: CauseKind,
-    /// Who: the name of a thread, an interrupt's line and devices, a softirq vector.
+    /// Who it was: the name of a thread, an interrupt's line and devices, a softirq vector.
     pub actor: Option<String>,
     /// The kernel function, where it is known.
     pub function: Option<String>,
@@ -155,8 +155,8 @@ pub struct SourceRecord {
     pub max_ns: u64,
 }
 
-/// How samples of one bucket of the histogram become the machine's own latency: what the hypervisor or the firmware took of
-/// them is subtracted. A row without counts says that samples were looked at.
+/// How samples of one bucket of the histogram become the machine's own latency: what the hypervisor or the firmware
+/// took of them is subtracted. A row without counts says that samples were checked.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OwnRecord {
@@ -166,11 +166,11 @@ pub struct OwnRecord {
     pub lower_ns: u64,
     /// Samples that leave it.
     pub removed: u64,
-    /// Samples that come into it.
+    /// Samples that move into it.
     pub added: u64,
-    /// The largest of those that come.
+    /// The largest of those that move into it.
     pub max_ns: Option<u64>,
-    /// What is subtracted from those that leave, in all.
+    /// The sum that is subtracted from those that leave.
     pub taken_ns: u64,
 }
 
@@ -192,11 +192,11 @@ pub struct TaskRecord {
     pub priority: i32,
     /// How long it ran in its activations.
     pub run_ns: u64,
-    /// How long it could run in the middle of an activation and another thread did.
+    /// How long it was preempted in the middle of an activation.
     pub preempted_ns: u64,
     /// How long it slept in the middle of an activation: for a lock, a page, a disk.
     pub blocked_ns: u64,
-    /// How long its control group had no CPU time left.
+    /// How long its control group was out of CPU time.
     pub quota_ns: u64,
     /// How often it was on another CPU than before.
     pub migrations: u64,
@@ -209,7 +209,7 @@ pub struct TaskRecord {
 }
 
 impl TaskRecord {
-    /// Takes over what a later interval says of the same thread: times and counts add up.
+    /// Adds what a later interval says of the same thread: times and counts add up.
     pub fn add(&mut self, later: Self) {
         let sum = |one: u64, other: u64| one.saturating_add(other);
         *self = Self {
@@ -232,7 +232,7 @@ impl TaskRecord {
 pub struct SpikeCauses {
     /// The measured CPU.
     pub cpu: CpuId,
-    /// Which of several series of the probe the spike is of; absent for probes with one series.
+    /// The series of the probe that saw the spike; absent for probes with one series.
     pub series: Option<String>,
     /// When the spike ended.
     pub at_ns: u64,
@@ -251,8 +251,8 @@ pub struct SpikeCauses {
 pub struct CounterRecord {
     /// The CPU.
     pub cpu: CpuId,
-    /// Time in which the hypervisor ran something else (/proc/stat, resolution of a clock tick); absent where
-    /// the kernel does not count it.
+    /// Time in which the hypervisor ran something else (/proc/stat, resolution of a clock tick); absent if the kernel
+    /// does not count it.
     pub steal_ns: Option<u64>,
     /// System-management interrupts; absent where no counter can be read.
     pub smis: Option<u64>,

@@ -1,9 +1,9 @@
-//! What had a CPU from when to when, and what a watched task did: what sources of events (BPF programs, trace buffers,
-//! traces) produce and the analysis takes.
+//! What had a CPU from when to when, and what a watched task did. Sources of events (BPF programs, trace buffers,
+//! traces) produce it; the analysis reads it.
 
 use crate::CpuId;
 
-/// The actor of what this program does to the CPUs that it measures.
+/// The actor for what this program does to the CPUs that it measures.
 pub const OWN: &str = "whylate itself";
 
 /// Something that had a CPU, or an event that tells of it. Times are CLOCK_MONOTONIC nanoseconds.
@@ -58,7 +58,7 @@ pub enum Activity {
     Lock {
         pid: u32,
         process: u32,
-        /// The kernel's flags of the kind of lock: 1 spin, 2 read, 4 write, 8 rt, 16 per-CPU, 32 mutex.
+        /// The kernel's flags for the kind of lock: 1 spin, 2 read, 4 write, 8 rt, 16 per-CPU, 32 mutex.
         flags: u32,
     },
     /// A thread of the measured process touched memory that was not there.
@@ -115,7 +115,7 @@ pub struct Thread {
     pub command: String,
 }
 
-/// Who asked a CPU to run a function: the CPU, and the thread that ran there.
+/// The CPU that asked another one to run a function, and the thread that ran there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sender {
     pub cpu: CpuId,
@@ -124,14 +124,14 @@ pub struct Sender {
     pub command: String,
 }
 
-/// What is known of a stretch of time on one CPU.
+/// What is known about a stretch of time on one CPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recording {
     /// What took the CPU, in the order in which it ended.
     pub segments: Vec<Segment>,
-    /// What ended before was not read or is gone; 0 when nothing of it is missing.
+    /// Everything that ended before this moment was not read or is gone; 0 if nothing is missing.
     pub complete_from_ns: u64,
-    /// Records of that time that are gone.
+    /// Records of that time that were lost.
     pub lost: u64,
 }
 
@@ -148,8 +148,8 @@ impl Recording {
 }
 
 impl Activity {
-    /// What interrupts what: of the activities that cover a time, the one with the highest rank has the CPU. `None` for
-    /// an event.
+    /// Which activity interrupts which: the one with the highest rank of those that cover a time has the CPU. `None`
+    /// for an event.
     pub fn rank(&self) -> Option<u32> {
         Some(match self {
             Self::Nmi { .. } => 7,
@@ -176,33 +176,34 @@ impl Activity {
     }
 }
 
-/// What one task did from being due to its next sleep. Times are CLOCK_MONOTONIC nanoseconds.
+/// What one task did from its expected start to its next sleep. Times are CLOCK_MONOTONIC nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Activation {
     pub thread: Thread,
     pub process: u32,
-    /// When it was due: the programmed expiry of its timer, or the wake-up.
+    /// When it was expected to start: the programmed expiry of its timer, or the wake-up.
     pub due_ns: u64,
     /// When it was woken.
     pub woken_ns: u64,
     pub waker: Waker,
     /// The stages, one after another without a gap, from `due_ns` to the end.
     pub stages: Vec<Stage>,
-    /// Where it slept before it was due; `None` where that was not seen.
+    /// Where it slept before that; `None` if that was not seen.
     pub woke_from: Option<Site>,
     /// Why it fell asleep at the end, and where.
     pub slept: Wait,
     pub slept_at: Site,
     pub faults: u64,
-    /// What its own work was made of; `None` where that was not recorded.
+    /// What its own work consisted of; `None` if that was not recorded.
     pub work: Option<Divided>,
     /// System calls in which it ran long without a sleep, in the order of time.
     pub calls: Vec<LongCall>,
     /// How often it was on another CPU than before.
     pub migrations: u64,
-    /// Only its runs and preemptions are known: not when it was woken, nor for what it slept.
+    /// Only its runs and preemptions are known: not when it was woken, nor what it slept for.
     pub is_partial: bool,
-    /// Whether something between the activation before and this one was not seen: the time from that one is no period.
+    /// Whether a part between the activation before and this one was not seen: then the time since that one is no
+    /// period.
     pub is_after_gap: bool,
     /// It had not ended when the watch did: its last stage goes on.
     pub is_unended: bool,
@@ -212,7 +213,7 @@ pub struct Activation {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Divided {
     pub calls_ns: u64,
-    /// `None` where the kernel does not tell when a page fault ends.
+    /// `None` if the kernel does not report when a page fault ends.
     pub faults_ns: Option<u64>,
 }
 
@@ -222,7 +223,7 @@ pub struct LongCall {
     pub call: String,
     pub from_ns: u64,
     pub to_ns: u64,
-    /// It waited, without sleeping, for a lock that this thread had on another CPU.
+    /// It waited, without sleeping, for a lock that this thread held on another CPU.
     pub spins_for: Option<(u32, String)>,
 }
 
@@ -232,7 +233,7 @@ pub enum Waker {
     #[default]
     Unknown,
     Timer,
-    /// An interrupt; what it interrupted has no part in it.
+    /// An interrupt; the interrupted thread had no part in it.
     Interrupt,
     /// A thread: its id and its name.
     Thread(u32, String),
@@ -255,21 +256,21 @@ impl Stage {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Doing {
-    /// It was due or woken and did not run yet.
+    /// It was expected to start or was woken, and did not run yet.
     Waking {
-        /// Who had the CPU until it ran.
+        /// The thread that had the CPU until it ran.
         previous: Thread,
         /// Whether it had CPU time left.
         budget: Budget,
     },
     Running,
-    /// It could run, and another thread did.
+    /// It was runnable, and another thread ran.
     Preempted {
         by: Thread,
         /// Whether it had CPU time left.
         budget: Budget,
     },
-    /// It had the CPU or waited for one: the kernel did not show when it came.
+    /// It had the CPU or waited for one: the kernel did not show when it got it.
     Unseen,
     /// It slept in the middle of its work.
     Blocked {
@@ -292,7 +293,7 @@ pub enum Budget {
 }
 
 impl Budget {
-    /// What keeps a real-time task from its CPU, where that is the end of one.
+    /// What keeps a real-time task from its CPU, if that is throttling.
     pub fn throttler(self) -> Option<&'static str> {
         match self {
             Self::Left | Self::Quota => None,
@@ -318,17 +319,17 @@ pub enum Wait {
     /// For a lock of its own program.
     Lock {
         address: u64,
-        /// Who held it when the wait began: thread id and name; `None` where the lock does not tell.
+        /// The holder when the wait began: thread id and name; `None` if the lock does not record its owner.
         owner: Option<(u32, String)>,
-        /// Whether the owner gets the priority of who waits.
+        /// Whether the owner gets the priority of the waiter.
         inherits_priority: bool,
     },
-    /// In the middle of its work, in a system call that signals end: one in which no thread waits for work, or one that the rhythm
-    /// of the thread puts into its work.
+    /// In the middle of its work, in a system call that signals end: one in which no thread waits for work, or one
+    /// that belongs to its work by the rhythm of the thread.
     Inside { call: String, object: Object },
     /// For a page of its memory.
     Page,
-    /// In the kernel, without being woken by signals: for a disk or a lock of the kernel. The system call.
+    /// In the kernel, where signals do not wake it: for a disk or a lock of the kernel. The system call.
     Kernel(Option<String>),
 }
 
@@ -339,12 +340,12 @@ pub enum Object {
     Unknown,
     /// The address of a futex.
     Word(u64),
-    /// An open file: its number, and its name as the kernel has it, where that was read.
+    /// An open file: its number, and the name that the kernel has for it, if that was read.
     File(u32, Option<String>),
 }
 
 impl Object {
-    /// `the word at 0x7f00`, `file 5 (pipe:[1234])`; empty where nothing is known.
+    /// `the word at 0x7f00`, `file 5 (pipe:[1234])`; empty if nothing is known.
     pub fn describe(&self) -> String {
         match self {
             Self::Unknown => String::new(),
@@ -355,14 +356,14 @@ impl Object {
     }
 }
 
-/// Where a thread sleeps: a system call, with what tells its uses apart.
+/// Where a thread sleeps: a system call, with what distinguishes its uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Site {
     /// Its number; -1: none, -2: not known.
     pub call: i32,
-    /// The file, the word of the futex, the clock; 0 where the call has none that stays the same.
+    /// The file, the word of the futex, the clock; 0 if the call has no argument that stays the same.
     pub object: u64,
-    /// A second argument, as whether a sleep is until a moment or for a time.
+    /// A second argument, for example whether a sleep is until a moment or for a time.
     pub mode: u64,
     /// The address in its executable from which the call was made; 0: not known.
     pub caller: u64,
@@ -398,7 +399,7 @@ impl Activation {
         self.stages.last().map_or(self.due_ns, |stage| stage.to_ns)
     }
 
-    /// From being due to the sleep.
+    /// From the expected start to the sleep.
     pub fn response_ns(&self) -> u64 {
         self.end_ns().saturating_sub(self.due_ns)
     }
@@ -411,7 +412,7 @@ impl Activation {
             .map_or(self.due_ns, |stage| stage.from_ns)
     }
 
-    /// From being due to running.
+    /// From the expected start to running.
     pub fn wakeup_ns(&self) -> u64 {
         self.run_ns().saturating_sub(self.due_ns)
     }
@@ -420,7 +421,7 @@ impl Activation {
         self.sum(|what| *what == Doing::Running)
     }
 
-    /// How long it could run and another thread did, after it had begun.
+    /// How long it was preempted after it had begun.
     pub fn preempted_ns(&self) -> u64 {
         self.sum(|what| matches!(what, Doing::Preempted { .. })) + self.waking_again_ns()
     }
@@ -430,7 +431,7 @@ impl Activation {
         self.sum(|what| matches!(what, Doing::Blocked { .. }))
     }
 
-    /// How long its control group had no CPU time left.
+    /// How long its control group was out of CPU time.
     pub fn quota_ns(&self) -> u64 {
         self.sum(|what| {
             matches!(

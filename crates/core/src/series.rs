@@ -1,4 +1,4 @@
-//! Names of series: a probe, which of its series where it has several, and a part of that where samples have parts.
+//! Names of series: a probe, one of its series if it has several, and a part of that if samples have parts.
 //!
 //! Tables of runs, repeats, comparisons and spikes name a series by one text: `timer`, `dispatch/timerfd`,
 //! `roundtrip/futex`, `roundtrip/futex/there`.

@@ -1,8 +1,8 @@
 //! Text on its way out: to a terminal, into Markdown, into an export.
 //!
-//! Names of threads, paths, plans and traces come from others. What they hold must neither steer a terminal (ESC and the
-//! other control characters, C1 among them) nor show in another order than it has (the overrides of the direction of
-//! writing). Every writer lets its text through here, once, at its edge.
+//! Names of threads, paths, plans and traces come from others. Their contents must not control a terminal (ESC and the
+//! other control characters, C1 among them), and must not appear in another order (the overrides of the writing
+//! direction). Every writer passes its text through here, once, at its edge.
 
 /// Whether a character is invisible: a control character, or one that changes the direction of writing.
 pub fn is_hidden(c: char) -> bool {
@@ -12,7 +12,7 @@ pub fn is_hidden(c: char) -> bool {
     c.is_control() || is_separator || is_turn
 }
 
-/// One line: line ends and tabs become blanks, and what does not show is left out.
+/// One line: line ends and tabs become blanks, and invisible characters are left out.
 pub fn line(text: &str) -> String {
     text.chars().map(|c| if matches!(c, '\n' | '\t') { ' ' } else { c }).filter(|c| !is_hidden(*c)).collect()
 }
@@ -26,7 +26,7 @@ pub fn lines(text: &str) -> String {
 pub fn json(document: &str) -> String {
     let mut escaped = String::with_capacity(document.len());
     for c in document.chars() {
-        // All of them but the line ends are within strings, and in the basic multilingual plane.
+        // All of them except line ends are within strings, and in the basic multilingual plane.
         match c {
             '\n' => escaped.push(c),
             c if is_hidden(c) => escaped.push_str(&format!("\\u{:04x}", u32::from(c))),

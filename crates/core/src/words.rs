@@ -1,7 +1,7 @@
 //! Enums whose values have names: each name is written once, in a table.
 
-/// An enum of named values: `Fifo = "fifo"`, or `Chase = "random-chase" | "chase"` for one that is also read by another
-/// name. The table gives the serialised form, `ALL`, `name`, `from_name`, `Display` and `FromStr`.
+/// An enum of named values: `Fifo = "fifo"`, or `Chase = "random-chase" | "chase"` if a second name is also read. The
+/// table gives the serialised form, `ALL`, `name`, `from_name`, `Display` and `FromStr`.
 macro_rules! words {
     (
         $(#[$meta:meta])*

@@ -206,7 +206,7 @@ fn errors_say_where_and_what_would_be_right() {
     }
 }
 
-/// Without causes nothing is known of it, and raw figures are not passed off as it.
+/// Without causes it is not known, and raw figures do not pass for it.
 #[test]
 fn the_own_latency_needs_causes() {
     let with = |primary: &str, causes: bool| {
@@ -340,7 +340,7 @@ fn treatments_are_an_axis_of_the_matrix() {
     assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan, "a stored plan reads back");
 }
 
-/// The keys without which a kind cannot be.
+/// The keys that a kind requires.
 fn required(kind: &str) -> &'static str {
     match kind {
         "task" => "command = [\"true\"]\n",

@@ -25,7 +25,7 @@ pub(super) fn check(plan: &Plan, document: &Document<'_>) -> Result<(), PlanErro
     check_questions(plan, document)
 }
 
-/// Names in questions: statistics of probes that the plan has, and cells.
+/// Names in questions: statistics of probes in the plan, and cells.
 fn check_questions(plan: &Plan, document: &Document<'_>) -> Result<(), PlanError> {
     let series: Vec<String> = plan.probe.iter().flat_map(ProbePlan::series_names).collect();
     let check_statistic = |statistic: &SeriesStatistic, key: &str| {
@@ -59,7 +59,7 @@ fn check_questions(plan: &Plan, document: &Document<'_>) -> Result<(), PlanError
     Ok(())
 }
 
-/// The machine's own latency is known where causes are, of `timer`.
+/// The machine's own latency is only known of `timer`, and only with causes.
 fn check_own(plan: &Plan, statistic: &SeriesStatistic) -> Result<(), String> {
     let SeriesStatistic { series, statistic } = statistic;
     let is_timer = || crate::SeriesName::of(series).facts().is_some_and(|facts| facts.name == "timer");

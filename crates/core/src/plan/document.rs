@@ -1,7 +1,7 @@
 //! Reads the text of a plan with the place of everything in it, so that each error can say where it is.
 //!
-//! Overrides (`--set`) are put into the same tree; their places lie behind the end of the text, each in a range of
-//! its own, so that an error in an override names the override.
+//! Overrides (`--set`) are put into the same tree. Their places are behind the end of the text, each in a range of its
+//! own, so that an error in an override names the override.
 
 use super::check;
 use super::hint::{suggestion, with_suggestion};
@@ -93,7 +93,7 @@ impl<'a> Document<'a> {
         Ok(document)
     }
 
-    /// Puts what `[short]` says in the place of the rest, where that is wanted.
+    /// Replaces keys by those of `[short]`, for the short form.
     fn shorten(&mut self, is_wanted: bool) -> Result<(), PlanError> {
         let Some(short) = self.root.get("short").filter(|_| is_wanted) else {
             let message = "this plan has no short form: add a section `[short]` with the values that differ";
@@ -211,7 +211,7 @@ impl<'a> Document<'a> {
         Ok(plan)
     }
 
-    /// The cells that are listed, or those of the matrix; without either an idle one, and one for each load.
+    /// The cells that are listed, or those of the matrix. Without either: an idle one, and one for each load.
     fn cells(
         &self,
         cells: Option<Spanned<DeValue<'a>>>,
@@ -326,7 +326,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// `span` is where the kind stands.
+    /// `span` is the place of the kind.
     pub(super) fn unknown_kind(
         &self,
         name: &str,

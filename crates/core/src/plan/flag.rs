@@ -1,4 +1,4 @@
-//! How a key of a probe, load or treatment is given on the command line, where its name and its sentence in plans do not
+//! How a key of a probe, load or treatment is given on the command line, if its name and its sentence in plans do not
 //! say it.
 //!
 //! A plan type says so next to the key: `#[schemars(extend("x-flag" = Flag::named("share")))]`. The end of a kind's
@@ -22,7 +22,7 @@ pub struct Flag {
     pub is_positional: bool,
     /// Whether its value may begin with a hyphen.
     pub takes_hyphens: bool,
-    /// What it is when it is not given; by default as in a plan.
+    /// Its default; otherwise that of the plan.
     pub default: Option<String>,
     /// What the help says; by default the sentence of the key.
     pub help: Option<String>,

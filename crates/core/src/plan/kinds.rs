@@ -1,4 +1,4 @@
-//! The tables of probes, loads and treatments, and what is wrong with a plan of one kind.
+//! The tables of probes, loads and treatments, and the errors in a plan of one kind.
 
 use std::fmt;
 
@@ -31,17 +31,17 @@ impl std::error::Error for KeyError {}
 
 /// What every kind of load and treatment says of itself in addition to its keys.
 pub trait Words {
-    /// Refuses values that the types allow and that make no sense.
+    /// Refuses values that have the right type but make no sense.
     fn check(&self) -> Result<(), KeyError> {
         Ok(())
     }
 }
 
 /// A family of kinds: one row for each, with its meaning, its name in plans and the type of its keys. The rows give
-/// the names, the decoding, the schema, the help and the suggestions; a kind cannot be listed and not be decoded.
+/// the names, the decoding, the schema, the help and the suggestions, so every listed kind can be decoded.
 ///
-/// `trait` names the trait by which the rest of this crate treats all kinds of the family alike. With `facts`, each
-/// type has a function of that name, which is asked by the kind's name.
+/// `trait` is the trait through which the rest of this crate treats all kinds of the family alike. With `facts`, each
+/// type has a function of that name, which can also be called by the kind's name.
 macro_rules! kinds {
     (
         $(#[$meta:meta])*
@@ -81,7 +81,7 @@ macro_rules! kinds {
         }
 
         impl $enum {
-            /// The names of the kinds there are.
+            /// The names of all kinds.
             pub const KINDS: [&'static str; [$($name),+].len()] = [$($name),+];
 
             /// Its name among [`Self::KINDS`].
@@ -109,7 +109,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// Decodes the keys of a section whose `kind` and `name` were taken out before.
+            /// Decodes the keys of a section without `kind` and `name`, which were taken out before.
             pub(in crate::plan) fn decode<'a>(
                 document: &crate::plan::document::Document<'a>,
                 kind: &str,

@@ -239,14 +239,14 @@ impl Plan {
         self.causes && self.cell.iter().find(|it| it.name() == cell).is_none_or(|it| it.causes)
     }
 
-    /// From which latency on the ledger counts. It is the same in all cells, so that they can be compared; never below 10 us,
-    /// where the recording itself matters.
+    /// The threshold of the ledger. It is the same in all cells, so that they can be compared. It is never below 10
+    /// us, because there the recording itself matters.
     pub fn late_above(&self) -> Nanos {
         let default = || self.limit.map_or(Nanos::from_micros(50), |limit| Nanos(limit.0 / 2));
         self.late_above.unwrap_or_else(default).max(Nanos::from_micros(10))
     }
 
-    /// A plan of that name with everything else as it is by default: no probes, no cells.
+    /// A plan of that name with all defaults: no probes, no cells.
     pub fn named(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -299,7 +299,7 @@ impl Plan {
         document::Document::parse(source, overrides, true)?.decode()
     }
 
-    /// Lets its loads draw where a display shows it.
+    /// Allows its loads to draw where a display shows it.
     pub fn allow_drawing(&mut self) {
         self.load.iter_mut().for_each(|load| load.kind.allow_drawing());
     }
@@ -331,7 +331,7 @@ impl Plan {
         )
     }
 
-    /// After which time a repeat of a cell is stopped.
+    /// The time after which a repeat of a cell is stopped.
     pub fn repeat_timeout(&self) -> Nanos {
         self.timeout.unwrap_or_else(|| {
             Nanos(self.repeat_duration().0.saturating_mul(2).saturating_add(60_000_000_000))

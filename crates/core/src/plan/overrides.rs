@@ -1,11 +1,11 @@
-//! Puts overrides (`path=value`), and what `[short]` says, into the tree of a plan.
+//! Puts overrides (`path=value`), and the values of `[short]`, into the tree of a plan.
 
 use super::hint::suggestion;
 use std::borrow::Cow;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-/// Sets the value at `steps` below `table`; tables that are missing on the way are made.
+/// Sets the value at `steps` below `table`; missing tables are created.
 pub(super) fn set_in_table<'a>(
     table: &mut DeTable<'a>,
     steps: &[&str],

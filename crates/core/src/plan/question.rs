@@ -196,7 +196,7 @@ impl fmt::Display for CellReference {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AnswerPlan {
-    /// The question, one that yes or no answers.
+    /// The question, to be answered by yes or no.
     pub question: String,
     /// The two cells: the second is compared with the first.
     pub between: [CellReference; 2],
@@ -223,8 +223,8 @@ impl Plan {
         self.probe.iter().all(|probe| matches!(probe, ProbePlan::Task(_)))
     }
 
-    /// The statistic that decides: the plan's, else of the first probe that a limit judges (or the first) the maximum where
-    /// there is a limit, and the 0.999 quantile where there is none.
+    /// The statistic that decides: the plan's, or that of the first probe that a limit judges (or the first probe):
+    /// the maximum if there is a limit, otherwise the 0.999 quantile.
     pub fn primary_statistic(&self) -> Option<SeriesStatistic> {
         if let Some(primary) = &self.primary {
             return Some(primary.clone());

@@ -20,9 +20,9 @@ pub enum Size {
     },
 }
 
-/// What the last-level cache is taken to be where the kernel reports no cache at all, as on boards whose device tree names
-/// none. A run on such a machine says so (`no-cache-sizes`). Processors of x86 always report it: where a virtual
-/// machine hides what they say, the cache may be of any size.
+/// The assumed size of the last-level cache if the kernel reports no cache at all, as on boards whose device tree
+/// names none. A run on such a machine says so (`no-cache-sizes`). Processors of x86 always report it; if a virtual
+/// machine hides it, the cache may have any size.
 pub const ASSUMED_LAST_LEVEL: Option<Bytes> =
     if cfg!(any(target_arch = "x86_64", target_arch = "x86")) { None } else { Some(Bytes(2 << 20)) };
 

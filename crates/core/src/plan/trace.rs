@@ -43,7 +43,7 @@ impl Default for TracePlan {
 }
 
 impl TracePlan {
-    /// Above which latency a trace is kept, in a plan with that limit.
+    /// The latency above which a trace is kept, in a plan with that limit.
     pub fn above(&self, limit: Option<Nanos>) -> Nanos {
         self.above.or(limit).unwrap_or(Nanos::from_micros(100))
     }

@@ -22,7 +22,7 @@ words! {
     }
 }
 
-/// Whether a run is like good or like bad ones.
+/// Whether a run is like the good or like the bad ones.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BisectResult {
@@ -36,7 +36,7 @@ pub struct BisectResult {
     pub statistic: Option<SeriesStatistic>,
     /// Values above it are like those of bad runs: the geometric mean of the medians of both groups.
     pub limit: f64,
-    /// Probability of a wrong answer at most, for a kernel whose median is on one side of the limit.
+    /// The highest probability of a wrong answer, for a kernel whose median is on one side of the limit.
     pub error: f64,
     /// The repeats of the run.
     pub run: BisectGroup,

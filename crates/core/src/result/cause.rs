@@ -25,16 +25,17 @@ pub struct Cause {
     pub to_ns: Option<u64>,
     /// The part of [expected, actual] that it covers, in [0, 1].
     pub share: Option<f64>,
-    /// How sure it is, in [0, 1]; lowered when events were lost or not recorded, which the evidence then says.
-    /// Absent where the kind alone says it (`unattributed`).
+    /// How sure it is, in [0, 1]; lower if events were lost or not recorded, which the evidence then says. Absent if
+    /// the kind alone says it (`unattributed`).
     pub confidence: Option<f64>,
     /// The evidence for it; empty for `unattributed`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<String>,
-    /// What a task's own work was made of, the largest part first, as far as that was recorded; empty for other kinds.
+    /// What a task's own work consisted of, the largest part first, as far as that was recorded; empty for other
+    /// kinds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<CausePart>,
-    /// The evidence that the answer was made from, where a trace of the spike was kept; otherwise empty.
+    /// The sources of the evidence, if a trace of the spike was kept; otherwise empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<CauseSource>,
 }
@@ -48,7 +49,7 @@ pub struct CausePart {
     pub call: Option<String>,
     /// How many calls or page faults.
     pub count: Option<u64>,
-    /// How long the task ran in it; absent where that is not recorded.
+    /// How long the task ran in it; absent if that is not recorded.
     pub ns: Option<u64>,
 }
 
@@ -94,7 +95,7 @@ impl CauseSource {
 const GUESS: f64 = 0.1;
 
 impl Cause {
-    /// A cause of that kind of which nothing else is known yet.
+    /// A cause of that kind, with nothing else known yet.
     pub fn new(kind: CauseKind) -> Self {
         Self {
             kind,
@@ -131,7 +132,7 @@ impl Default for Cause {
     }
 }
 
-/// The table of causes: meaning, name, class, and the sentences of which the first that can be filled in is used (see
+/// The table of causes: meaning, name, class, and sentences, of which the first that can be filled in is used (see
 /// [`Cause::sentence`]).
 macro_rules! causes {
     ($(#[doc = $meaning:literal] $kind:ident = $name:tt, $class:ident, [$($sentence:literal),+];)+) => {
@@ -157,8 +158,8 @@ macro_rules! causes {
                 }
             }
 
-            /// Its page of the field guide, as Markdown: what it is, how it is known, how to confirm it with another tool,
-            /// what cures it, what misleads.
+            /// Its page of the field guide, as Markdown: what it is, how it is detected, how to confirm it with
+            /// another tool, what cures it, what misleads.
             pub const fn guide(self) -> &'static str {
                 match self {
                     $(Self::$kind => include_str!(concat!("../../../../docs/causes/", $name, ".md")),)+
@@ -236,7 +237,7 @@ pub enum CauseClass {
     Thread,
     /// The scheduler, on purpose: throttling, quotas, timer slack.
     Scheduler,
-    /// Sections that keep others out: interrupts off, preemption off, locks.
+    /// Sections that exclude others: interrupts disabled, preemption disabled, locks.
     Section,
     /// The CPU or the task was not ready.
     Idle,
@@ -260,7 +261,7 @@ impl Cause {
     }
 
     /// Fills in `{actor|default}`, `{who}` (the actor without its thread), `{function}` and `{place}` (` in function`,
-    /// or nothing); `None` where one without a default is not known.
+    /// or nothing); `None` if one without a default is not known.
     fn filled(&self, sentence: &str) -> Option<String> {
         let mut text = String::new();
         let mut rest = sentence;

@@ -111,7 +111,7 @@ pub struct Finding {
     pub fix_now: Option<String>,
     /// What to do for the next boot.
     pub fix_boot: Option<String>,
-    /// The treatment that does it and gives it back (`whylate treat apply KIND`).
+    /// The treatment that makes the change and takes it back (`whylate treat apply KIND`).
     pub treatment: Option<String>,
 }
 
@@ -144,7 +144,7 @@ impl Finding {
         self
     }
 
-    /// The same as a warning of a measurement: what is so and its effect in one sentence, both remedies in another.
+    /// The same as a warning of a measurement: what is found and its effect in one sentence, both remedies in another.
     pub fn warning(&self) -> Warning {
         let text = match &self.effect {
             Some(effect) => format!("{}: {effect}", self.text),

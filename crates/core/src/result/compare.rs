@@ -22,9 +22,9 @@ pub struct CompareResult {
     /// What only some of the sides say, so that it is not known whether it differs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<FactDifference>,
-    /// What may be said, the worst first.
+    /// The contrasts, the worst first.
     pub contrasts: Vec<RunContrast>,
-    /// Who took the late time, before and now.
+    /// Who took the late time, on the baseline and on each other side.
     pub causes: Vec<CauseDifference>,
     /// The worst of the deciding contrasts.
     pub outcome: CompareOutcome,
@@ -39,7 +39,7 @@ pub struct CompareResult {
 }
 
 words! {
-    /// What a comparison of runs comes to.
+    /// The outcome of a comparison of runs.
     #[derive(Default)]
     pub enum CompareOutcome: "an outcome" {
         /// A deciding statistic is worse: a regression.
@@ -75,9 +75,9 @@ pub struct CompareSide {
     pub name: String,
     /// What was named on the command line.
     pub runs: Vec<String>,
-    /// The cell, where only one is compared.
+    /// The cell, if only one is compared.
     pub cell: Option<String>,
-    /// When the first of them began, where that is known.
+    /// When the first of them began, if that is known.
     pub started_at: Option<String>,
 }
 
@@ -108,9 +108,9 @@ pub struct RunContrast {
 pub struct CauseDifference {
     /// The side that is compared with the baseline; a cell in a run.
     pub side: String,
-    /// The cell compared with; absent where sides of `compare` are compared.
+    /// The cell of the baseline; absent if sides of `compare` are compared.
     pub baseline: Option<String>,
-    /// The series of which the spikes are.
+    /// The series of the spikes.
     pub probe: String,
     /// Kind, actor and function.
     pub cause: String,
@@ -122,11 +122,12 @@ pub struct CauseDifference {
     pub baseline_ns_per_s: f64,
     /// Its late time on this side, in ns per measured second.
     pub ns_per_s: f64,
-    /// 95 % interval of the difference of the two rates, in ns per s; an end that the runs or repeats do not bound is absent.
+    /// 95 % interval of the difference of the two rates, in ns per s; an end that the runs or repeats do not bound is
+    /// absent.
     pub difference_low: Option<f64>,
     /// Its upper end.
     pub difference_high: Option<f64>,
-    /// Spikes in which it had a part, per measured second in the baseline.
+    /// Spikes to which it contributed, per measured second in the baseline.
     #[serde(default)]
     pub baseline_per_s: f64,
     /// The same on this side.
@@ -144,7 +145,7 @@ pub struct CauseDifference {
     /// Blocks with repeats of both.
     #[serde(default)]
     pub blocks: u32,
-    /// About how many more repeats, or runs, would tell, if they are as these.
+    /// About how many more repeats, or runs, would decide it, if they are like these.
     pub more_repeats: Option<u32>,
     /// Corrected for the number of causes and contrasts.
     pub p_value: f64,
@@ -158,12 +159,12 @@ impl CauseDifference {
         !matches!(self.change, CauseChange::Same | CauseChange::CannotTell)
     }
 
-    /// Whether it is of one cause: sums of several name none.
+    /// Whether it is about one cause; rows that are sums are about several.
     pub fn is_named(&self) -> bool {
         self.cause != OTHERS && self.cause != NOT_EXPLAINED
     }
 
-    /// What the side does to the late time of the cause, where a claim is made.
+    /// What the side does to the late time of the cause, if a claim is made.
     pub fn verb(&self) -> &'static str {
         if self.ns_per_s > self.baseline_ns_per_s { "adds" } else { "removes" }
     }
@@ -183,7 +184,7 @@ words! {
     pub enum CauseChange: "a change" {
         /// It took nothing before.
         New = "new",
-        /// It takes nothing any more.
+        /// It takes no time any more.
         Gone = "gone",
         /// It takes more than before.
         More = "more",

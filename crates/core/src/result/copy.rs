@@ -31,7 +31,7 @@ pub struct CopyResult {
 pub struct CopyTable {
     /// The CPU that copied.
     pub cpu: CpuId,
-    /// The frame of the budget, where one was asked for.
+    /// The frame of the budget, if one was asked for.
     pub frame: Option<Frame>,
     /// One for each pair of memory types and method.
     pub rows: Vec<CopyRow>,
@@ -60,18 +60,18 @@ pub struct CopyRow {
     pub requested: MemoryMode,
     /// What the page table says of it, where it can be read.
     pub mapped: Option<MemoryMode>,
-    /// What timing shows of it; absent where its figures contradict each other. Only where it agrees with `requested` are
-    /// the rates those of that type.
+    /// What timing shows of it; absent if its figures contradict each other. The rates are those of `requested` only
+    /// if this agrees with it.
     pub effective: Option<MemoryMode>,
-    /// Where that memory is from.
+    /// The backend of that memory.
     pub backend: String,
     /// Its device; absent for ordinary memory.
     pub device: Option<String>,
     /// The rate for each size of a block, smallest first.
     pub blocks: Vec<CopyBlock>,
-    /// The highest rate, and where it is reached and left.
+    /// The highest rate, and the block sizes at which it is reached and left.
     pub plateau: Option<Plateau>,
-    /// What a frame costs, where one was asked for.
+    /// What a frame costs, if one was asked for.
     pub frame: Option<FrameCost>,
 }
 
@@ -82,9 +82,9 @@ pub struct CopyBlock {
     pub bytes: u64,
     /// Bytes copied per second, the median of the trials. (What is moved is twice that: read and written.)
     pub bytes_per_s: f64,
-    /// A quarter of the trials is below.
+    /// A quarter of the trials is below this.
     pub low_bytes_per_s: f64,
-    /// A quarter of the trials is above.
+    /// A quarter of the trials is above this.
     pub high_bytes_per_s: f64,
     /// Time of one block, the median of the trials.
     pub block_ns: f64,

@@ -1,8 +1,8 @@
 //! The CPU table: what `whylate cpus` prints.
 //!
-//! One row for each present CPU: where it is, from what it is shielded, and what is on it now. Threads and interrupt
+//! One row for each present CPU: where it is, from what it is shielded, and what runs on it now. Threads and interrupt
 //! lines are listed once, with the CPUs that they may use; the rows hold counts. What the machine does not offer is
-//! absent, and a warning says what is missing and why. [`build`] makes the table out of what was read; it does no I/O.
+//! absent, and a warning says what is missing and why. [`build`] makes the table from what was read; it does no I/O.
 
 mod build;
 
@@ -100,7 +100,7 @@ pub struct ThreadCounts {
     pub workers: u64,
 }
 
-/// Who decides which CPUs a thread may use.
+/// What decides which CPUs a thread may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ThreadKind {
@@ -125,7 +125,7 @@ pub struct ThreadRow {
     pub tid: u32,
     /// Its name.
     pub name: String,
-    /// How it stands to its CPUs.
+    /// What decides which CPUs it may use.
     pub kind: ThreadKind,
     /// Whether it is a thread of the kernel.
     pub kernel: bool,
@@ -150,7 +150,7 @@ pub struct LineRow {
     /// CPUs that it is sent to now; absent on kernels that do not say.
     pub effective: Option<CpuSet>,
     /// Whether its CPUs can be changed from user space; managed and per-CPU lines cannot be moved. Kernels before 6.11
-    /// do not say, and then it counts as movable unless debugfs shows otherwise.
+    /// do not report it; there it counts as movable unless debugfs shows otherwise.
     pub movable: bool,
 }
 
@@ -168,7 +168,7 @@ pub struct IdleLimit {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct L3Domain {
-    /// The kernel's number of it, the one that resctrl uses; absent where it has none.
+    /// The kernel's number for it, as in resctrl; absent without one.
     pub id: Option<u32>,
     /// CPUs that share it.
     pub cpus: CpuSet,

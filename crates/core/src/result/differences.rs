@@ -23,7 +23,7 @@ const FIRST: [&str; 13] = [
     "plan.",
 ];
 
-/// What changes from moment to moment, follows from something else, or is a list of everything.
+/// Left out: what changes from moment to moment, what follows from something else, and lists of everything.
 const LEFT_OUT: [&str; 7] = [
     "memory.available_bytes",
     "privileges.lockable_bytes",
@@ -34,7 +34,7 @@ const LEFT_OUT: [&str; 7] = [
     "plan.question",
 ];
 
-/// What is not there rather than not known where it is missing.
+/// If these are missing, they do not exist, rather than being unknown.
 const ABSENT: [&str; 4] = ["cell", "environment.", "gpus", "plan."];
 const NONE: &str = "none";
 
@@ -42,9 +42,9 @@ const NONE: &str = "none";
 #[derive(Clone, Copy, Debug)]
 pub struct Described<'a> {
     pub facts: &'a Facts,
-    /// `None` for a result of another tool: then a fact that is as it is by default is not known.
+    /// `None` for a result of another tool: then a fact with its default value is not known.
     pub plan: Option<&'a Plan>,
-    /// What is compared, where that is one cell.
+    /// The cell that is compared, if it is only one.
     pub cell: Option<&'a CellResult>,
 }
 

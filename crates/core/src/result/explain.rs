@@ -23,14 +23,14 @@ pub struct ExplainResult {
     /// Whether there are late moments, there are none, or the traces are not enough.
     #[serde(default)]
     pub answer: ExplainAnswer,
-    /// Why the traces are not enough, and what to record; or on what `none` rests.
+    /// Why the traces are not enough and what to record, or what `none` is based on.
     pub answer_reason: Option<String>,
     /// The traces: one for a file, those in `RUN/traces` for a run.
     #[serde(default)]
     pub traces: Vec<ExplainedTrace>,
     /// The spikes, largest latency first.
     pub spikes: Vec<ExplainedSpike>,
-    /// The run whose traces these are, when it was a run that was explained.
+    /// The run that was explained, if it was a run.
     pub run: Option<String>,
     /// What that run was.
     pub of_run: Option<ExplainedRun>,
@@ -51,12 +51,13 @@ words! {
     pub enum ExplainAnswer: "an answer" {
         /// Latencies above the threshold were found, or the one that a header states.
         Found = "found",
-        /// Every wake-up or sample of what was looked at is in the trace, and none is above the threshold.
+        /// Every wake-up or sample in question is in the trace, and none is above the threshold.
         None = "none",
         /// The trace does not show it.
         #[default]
         CannotTell = "cannot_tell",
-        /// It is a log of the kernel: `messages` speak of latency, and no task can be shown to be late by them.
+        /// It is a log of the kernel: `messages` are about latency, and they cannot show that a task was late because
+        /// of them.
         Log = "log",
     }
 }
@@ -66,7 +67,7 @@ words! {
     pub enum LateWhat: "a kind of latency" {
         /// From its timer or its wake-up to the moment at which it ran.
         Wakeup = "wakeup",
-        /// It could run, and another one had its CPU.
+        /// It was runnable, and another thread had its CPU.
         Preempted = "preempted",
         /// It slept in the middle of its work.
         Blocked = "blocked",
@@ -129,7 +130,7 @@ pub struct ExplainedRun {
     pub kernel: String,
     /// When it began.
     pub started_at: String,
-    /// The cell, where only one is explained.
+    /// The cell, if only one is explained.
     pub cell: Option<String>,
 }
 
@@ -166,12 +167,12 @@ pub struct ExplainedTrace {
     pub task: Option<String>,
     /// Why that task, in half a sentence.
     pub task_reason: String,
-    /// The period that was used where no timer shows the expected moment.
+    /// The period that was used if no timer shows the expected moment.
     pub period_ns: Option<u64>,
     /// Whether the period was inferred from the task's rhythm; otherwise it was given.
     #[serde(default)]
     pub period_inferred: bool,
-    /// Latencies at or below it are not spikes.
+    /// Latencies up to this one are not spikes.
     pub threshold_ns: u64,
     /// What set it.
     #[serde(default)]
@@ -179,7 +180,7 @@ pub struct ExplainedTrace {
     /// The answer of this trace alone.
     #[serde(default)]
     pub answer: ExplainAnswer,
-    /// Why the trace is not enough, and what to record; or on what `none` rests.
+    /// Why the trace is not enough and what to record, or what `none` is based on.
     pub answer_reason: Option<String>,
     /// The largest latency of the tasks that were looked for, above the threshold or not.
     pub worst: Option<LateTask>,
@@ -190,7 +191,7 @@ pub struct ExplainedTrace {
     pub wakeups: u64,
     /// Spikes above the threshold; those beyond `--top` are counted and not explained.
     pub spikes_found: u64,
-    /// Events that the kernel lost, as far as the file says.
+    /// Events that the kernel lost, if the file says so.
     #[serde(default)]
     pub lost: u64,
 }
@@ -213,9 +214,9 @@ pub struct ExplainedSpike {
     pub actual_ns: u64,
     /// The difference.
     pub latency_ns: u64,
-    /// What the expected moment rests on.
+    /// What the expected moment is based on.
     pub expected_from: ExpectedFrom,
-    /// The expected moment may be wrong by as much.
+    /// By how much the expected moment may be wrong.
     #[serde(default)]
     pub expected_error_ns: u64,
     /// Who did it.
@@ -225,7 +226,7 @@ pub struct ExplainedSpike {
     pub also: Vec<Cause>,
     /// What happened between the expected and the actual moment: segments without gap or overlap.
     pub timeline: Vec<TimelineSegment>,
-    /// Records of the trace that the explanation rests on, in the order of time.
+    /// Records of the trace that the explanation is based on, in the order of time.
     #[serde(default)]
     pub evidence: Vec<EvidenceLine>,
     /// What the hwlat tracer wrote of its sample.
@@ -260,7 +261,7 @@ fn is_zero(value: &u64) -> bool {
     *value == 0
 }
 
-/// What an expected moment rests on, best first.
+/// What an expected moment is based on, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ExpectedFrom {
@@ -274,9 +275,9 @@ pub enum ExpectedFrom {
     Probe,
     /// The last time that it went to sleep, and its period.
     Period,
-    /// The moment that something woke it up: what was late before that is not seen.
+    /// The moment at which something woke it; delays before that are not seen.
     Wakeup,
-    /// The moment that it was taken off the CPU, or began to wait, though it had not finished.
+    /// The moment at which it was taken off the CPU, or began to wait, before it had finished.
     Interrupted,
 }
 
@@ -290,7 +291,7 @@ pub struct TimelineSegment {
     pub to_ns: u64,
     /// The CPU on which it happened.
     pub cpu: CpuId,
-    /// What went on, in a few words.
+    /// What happened, in a few words.
     pub what: String,
     /// The kind of cause that it counts for; absent for what every wake-up needs (a context switch).
     pub kind: Option<CauseKind>,
@@ -299,7 +300,7 @@ pub struct TimelineSegment {
 }
 
 impl ExplainResult {
-    /// One answer of those of the traces: what one shows is there, and `none` needs all of them.
+    /// Joins the answers of the traces: one trace is enough for late moments, `none` needs all of them.
     pub fn conclude(&mut self) {
         let found = !self.spikes.is_empty() || !self.measured.is_empty();
         let open = self.traces.iter().find(|trace| trace.answer == ExplainAnswer::CannotTell);

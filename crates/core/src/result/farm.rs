@@ -35,9 +35,9 @@ pub struct FarmRun {
     pub kernel: String,
     pub machine: String,
     pub verdict: Option<Verdict>,
-    /// What was asked for and is not so.
+    /// What was asked for and does not hold.
     pub mismatches: String,
-    /// What the farm file said of the machine: `KEY=VALUE` each.
+    /// What the farm file says of the machine: a list of `KEY=VALUE`.
     pub labels: Vec<String>,
     pub limit_ns: Option<u64>,
     /// The largest latency in any cell.
@@ -69,7 +69,7 @@ pub struct FarmComparison {
     pub plan: String,
     pub cell: String,
     pub probe: String,
-    /// What may be said of the ratio.
+    /// What the data show for the ratio.
     pub outcome: Outcome,
     /// The second group over the first one: the geometric mean over machines.
     pub ratio: f64,
@@ -82,12 +82,12 @@ pub struct FarmComparison {
     pub p_value: f64,
     /// The part of the spread of machines' ratios that their runs do not explain, from 0 to 1.
     pub heterogeneity: f64,
-    /// By what factor the ratio of a typical machine differs from that of all, apart from the spread of its runs.
+    /// By which factor the ratio of a typical machine differs from that of all, apart from the spread of its runs.
     pub spread: f64,
     /// Each machine that has enough runs of both groups.
     pub boards: Vec<FarmEffect>,
     pub left_out: Vec<String>,
-    /// How many machines of either group were compared with each other; absent where each is compared with itself.
+    /// How many machines of either group were compared with each other; absent if each is compared with itself.
     pub apart: Option<(usize, usize)>,
 }
 

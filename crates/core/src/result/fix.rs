@@ -1,4 +1,4 @@
-//! What `whylate fix` registers before it searches, notes down while it does, and prints.
+//! What `whylate fix` registers before it searches, notes down during the search, and prints.
 
 use super::fix_goal::FixGoal;
 use super::run::RunState;
@@ -24,10 +24,10 @@ pub struct FixArm {
     pub reason: String,
     /// The causes (`irq`) and findings (`deep-idle-states`) that it answers.
     pub answers: Vec<String>,
-    /// The rows of the ledger that it may remove, by name; where there are such, it is judged by their late time too.
+    /// The rows of the ledger that it may remove, by name. If there are any, it is judged by their late time too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub removes: Vec<String>,
-    /// The service of systemd to which the process belongs that it is about, where it is one.
+    /// The systemd service of the process that it is about, if it has one.
     pub service: Option<String>,
 }
 
@@ -36,7 +36,7 @@ pub struct FixArm {
 pub struct FixLeftOut {
     /// Its id.
     pub id: String,
-    /// What it would be good for.
+    /// Why it was considered.
     pub reason: String,
     /// Why it was not tried.
     pub why: String,
@@ -83,7 +83,7 @@ pub struct FixRegistration {
     pub margin: Share,
     /// Probability of one false claim or more in the whole search.
     pub alpha: f64,
-    /// What orders and coins are drawn from.
+    /// The seed of orders and coins.
     pub seed: u64,
     /// How long the search may take.
     pub budget: Nanos,
@@ -179,7 +179,7 @@ words! {
         Harms = "harms",
         /// Was confirmed, and nothing is shown.
         CannotTell = "cannot_tell",
-        /// Others looked better; nothing is claimed of it.
+        /// Others looked better; it was not tested on fresh data.
         NotConfirmed = "not_confirmed",
         /// Was not measured: the search ended before.
         NotTried = "not_tried",
@@ -205,7 +205,7 @@ pub struct FixArmResult {
     pub rounds: u32,
 }
 
-/// What the pairs of a claim show of the causes that its treatments answer.
+/// What the pairs of a claim show for the causes that its treatments answer.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FixRemoval {
@@ -241,17 +241,18 @@ pub struct FixClaim {
     pub pairs: Vec<[f64; 2]>,
     /// Evidence after each pair.
     pub evidence: Vec<f64>,
-    /// From which evidence on it is proved; where there is a `removal`, on each of the two ways.
+    /// The evidence from which it is proved; with a `removal`, in each of the two ways.
     pub needed: f64,
-    /// Whether the goal's statistic is proved to be lower by more than the margin; absent of claims that are not proved.
+    /// Whether the goal's statistic is proved to be lower by more than the margin; absent for claims that are not
+    /// proved.
     pub lowers_goal: Option<bool>,
-    /// The causes that its treatments answer; absent where the ledger has none.
+    /// The causes that its treatments answer; absent if the ledger has none.
     pub removal: Option<FixRemoval>,
     /// What is shown.
     pub outcome: FixOutcome,
     /// Median ratio candidate / control.
     pub ratio: Option<f64>,
-    /// Lower end of its 95 % confidence sequence; absent where the pairs do not bound it.
+    /// Lower end of its 95 % confidence sequence; absent if the pairs do not bound it.
     pub ratio_low: Option<f64>,
     /// Upper end.
     pub ratio_high: Option<f64>,
@@ -263,7 +264,7 @@ pub struct FixClaim {
 }
 
 impl FixClaim {
-    /// Whether it is what is known of that treatment.
+    /// Whether this claim is about that treatment alone.
     pub fn tells_of(&self, id: &str) -> bool {
         let has = |side: &[String]| side.iter().any(|it| it == id);
         match self.phase {
@@ -336,7 +337,7 @@ pub struct FixResult {
     /// What installs the recommended treatments.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FixFile>,
-    /// Recommended treatments that no file can install, with why.
+    /// Recommended treatments that no file can install, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_hand: Vec<FixLeftOut>,
     /// Whether the machine is as it was; absent while that is not known.

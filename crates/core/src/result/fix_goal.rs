@@ -9,10 +9,10 @@ use std::str::FromStr;
 /// The statistic to lower: `timer p99.9`, `p99`, `max < 100us`, `misses`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FixGoal {
-    /// The series, or the probe for all its series; that of the plan's primary statistic where it is `None`.
+    /// The series, or the probe for all its series; `None` means that of the plan's primary statistic.
     pub series: Option<String>,
     pub statistic: Statistic,
-    /// Small enough: no more treatments are sought then.
+    /// Low enough: from here on no more treatments are sought.
     pub below: Option<Nanos>,
 }
 

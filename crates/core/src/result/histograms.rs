@@ -22,13 +22,13 @@ words! {
         SwitchOff = "switchoff",
         /// All together, the preemption latency: from the programmed expiry to the task that runs.
         TimerWakeupSwitch = "timerwakeupswitch",
-        /// As `wakeup`, of wake-ups that waited for a task of equal or higher priority: no latency of the kernel, so
-        /// they are in no other histogram but `missed_timer_offsets` and `switchoff`.
+        /// As `wakeup`, for wake-ups that waited for a task of equal or higher priority. The kernel is not responsible
+        /// for that latency, so they are in no other histogram but `missed_timer_offsets` and `switchoff`.
         SharedPriority = "sharedprio",
     }
 }
 
-/// The largest latency since the last reset: who, what it consists of, and who ran before.
+/// The largest latency since the last reset: of which task, its parts, and which task ran before.
 ///
 /// Priorities are as tools print them: 1 to 99 for real-time tasks, 100 for deadline tasks, -1 to -40 for ordinary
 /// ones (-21 is nice 0), all of them 99 minus the kernel's own number.
@@ -57,7 +57,7 @@ pub struct LatencyRecord {
     pub previous_command: String,
     /// When the latency ended, on CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// The system call that the late task was in; absent for kernel threads and where the kernel does not report it.
+    /// The system call that the late task was in; absent for kernel threads and if the kernel does not report it.
     pub syscall: Option<String>,
 }
 
@@ -106,9 +106,9 @@ pub struct HistogramsResult {
     pub cpus: Vec<CpuHistograms>,
     /// Interrupts that other CPUs sent to the measured ones; absent unless asked for.
     pub ipis: Option<Vec<IpiRecord>>,
-    /// Where the wake-ups of the tasks that count have gone, on all CPUs.
+    /// Where the wake-ups of the tasks that count went, on all CPUs.
     pub wakeups: WakeupTotals,
-    /// Wake-ups that should be in the histograms and are not; with tracefs, events that the kernel dropped.
+    /// Wake-ups that are missing in the histograms; with tracefs, events that the kernel dropped.
     pub lost: u64,
     /// What was not measured, or less well.
     pub warnings: Vec<Warning>,
@@ -126,8 +126,8 @@ words! {
     }
 }
 
-/// Where the wake-ups of the tasks that count have gone. What is in none of the histograms `wakeup` and `sharedprio` and
-/// none of these counts is still waiting, or was lost.
+/// Where the wake-ups of the tasks that count went. A wake-up that is neither in the histograms `wakeup` and
+/// `sharedprio` nor in these counts is still waiting, or was lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WakeupTotals {
     /// Wake-ups seen.

@@ -1,4 +1,4 @@
-//! Late time by who took it: the sum over spikes of what each of their causes covers.
+//! Late time by cause: the sum over spikes of what each of their causes covers.
 
 use super::{Cause, CauseKind, Spike};
 use std::cmp::Reverse;
@@ -6,12 +6,12 @@ use std::cmp::Reverse;
 /// The name of the row for what no cause explains.
 pub const NOT_EXPLAINED: &str = "not explained";
 
-/// What one culprit took in some spikes.
+/// What one cause took in some spikes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LateTime {
-    /// What kind of thing it was.
+    /// The kind of the cause.
     pub kind: CauseKind,
-    /// Who; numbers that change from boot to boot left out.
+    /// Who it was, without numbers that change from boot to boot.
     pub actor: Option<String>,
     /// The kernel function, where it is known.
     pub function: Option<String>,
@@ -37,7 +37,7 @@ impl LateTime {
         }
     }
 
-    /// Whether something is known to have taken it.
+    /// Whether its cause is known.
     pub fn is_explained(&self) -> bool {
         self.kind != CauseKind::Unattributed
     }
@@ -50,14 +50,14 @@ pub struct LateKind {
     pub name: String,
     /// The part of all late time.
     pub share: f64,
-    /// Whether something is known to have taken it.
+    /// Whether its cause is known.
     pub is_explained: bool,
     /// The most that one actor covers of one spike.
     pub largest_ns: f64,
 }
 
-/// Adds up the rows by kind, largest first; what is not explained is last. A kind names its largest actor, with its function if that
-/// actor has only one.
+/// Adds up the rows by kind, largest first; what is not explained is last. A kind names its largest actor, with its
+/// function if that actor has only one.
 pub fn late_kinds(found: &[LateTime]) -> Vec<LateKind> {
     let mut kinds: Vec<(CauseKind, Vec<&LateTime>)> = Vec::new();
     for one in found {
@@ -97,8 +97,8 @@ fn late_kind(rows: &[&LateTime]) -> LateKind {
     }
 }
 
-/// Which part of a spike each of its causes has, and which part none has: together 1. Shares that overlap are scaled to
-/// the whole; a cause without a share has what the others leave.
+/// Which part of a spike each of its causes has, and which part none has: together 1. Shares that overlap are scaled
+/// to the whole; a cause without a share gets what the others leave.
 pub fn shares(spike: &Spike) -> (Vec<(&Cause, f64)>, f64) {
     let causes: Vec<&Cause> = std::iter::once(&spike.cause).chain(&spike.also).collect();
     let given: f64 = causes.iter().filter_map(|cause| cause.share).sum();
@@ -126,7 +126,7 @@ pub fn late_time<'s>(spikes: impl IntoIterator<Item = &'s Spike>) -> Vec<LateTim
 }
 
 fn add(all: &mut Vec<LateTime>, cause: &Cause, ns: f64) {
-    // What ran while nothing explains the delay is not blamed.
+    // A thread that ran while nothing explains the delay is not blamed.
     let known = Some(cause).filter(|cause| cause.kind != CauseKind::Unattributed);
     let actor = known.and_then(|cause| cause.actor.as_deref()).map(lasting_name);
     let function = known.and_then(|cause| cause.function.clone());
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn every_nanosecond_is_somebodys() {
+    fn every_nanosecond_has_an_owner() {
         let spikes = [
             spike(1_000, &[(CauseKind::Thread, "kworker/1:2", Some(0.25))]),
             spike(

@@ -17,13 +17,13 @@ const ROWS_MAX: usize = 64;
 pub struct LedgerRow {
     /// The probe, joined to its series with a `/` if it has several.
     pub probe: String,
-    /// What kind of thing it was; absent of the row for all other causes.
+    /// The kind of the cause; absent for the row of all other causes.
     pub kind: Option<CauseKind>,
-    /// Who; numbers that change from boot to boot left out.
+    /// Who it was, without numbers that change from boot to boot.
     pub actor: Option<String>,
     /// The kernel function, where it is known.
     pub function: Option<String>,
-    /// Spikes in which it had a part.
+    /// Spikes to which it contributed.
     pub spikes: u64,
     /// The late time that it took.
     pub total_ns: u64,
@@ -51,7 +51,7 @@ pub const OTHERS: &str = "others";
 
 type Who = (String, CauseKind, Option<String>, Option<String>);
 
-/// A ledger that is being added up.
+/// A ledger that is still being added up.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     rows: BTreeMap<Who, LedgerRow>,

@@ -1,9 +1,10 @@
-//! What a run says of itself while it goes on.
+//! The progress that a run reports while it goes on.
 
 use super::super::CpuId;
 use serde::{Deserialize, Serialize};
 
-/// The socket in the directory of a run that goes on: a line of JSON ([`LiveValue`]) twice a second to each that connects.
+/// The socket in the directory of a running run: a line of JSON ([`LiveValue`]) twice a second for each program that
+/// connects.
 pub const LIVE_SOCKET: &str = "live.sock";
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

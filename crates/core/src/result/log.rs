@@ -1,10 +1,10 @@
-//! A message of the kernel's log that speaks of latency.
+//! A message of the kernel's log that is about latency.
 
 use super::{CauseKind, Severity};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Messages of one kind, CPU, thread and function. A log does not say which task was late by it.
+/// Messages of one kind, CPU, thread and function. A log does not say which task was late because of it.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LogMessage {
@@ -16,7 +16,7 @@ pub struct LogMessage {
     pub at_ns: Option<u64>,
     /// The day and time of that, as the log has it.
     pub wall: Option<String>,
-    /// When it came last, where it came more than once.
+    /// When it came last, if it came more than once.
     pub last_at_ns: Option<u64>,
     /// The CPU in the message; `names` says what it is.
     pub cpu: Option<u32>,
@@ -28,7 +28,7 @@ pub struct LogMessage {
     pub function: Option<String>,
     /// The largest time in the messages.
     pub figure_ns: Option<u64>,
-    /// The largest count that the kernel gives, which runs on from message to message.
+    /// The largest count in the messages; the kernel counts on from message to message.
     pub count: Option<u64>,
     /// How many such messages the log has.
     pub lines: u64,
@@ -36,7 +36,7 @@ pub struct LogMessage {
     pub text: String,
     /// What happened, and what it does to latency.
     pub meaning: String,
-    /// What the CPU, the thread and the figure are, and what cannot be known from it.
+    /// The meaning of the CPU, the thread and the figure, and what they cannot show.
     pub names: String,
     /// What to do.
     pub fix: String,
@@ -44,7 +44,7 @@ pub struct LogMessage {
     pub cause: Option<CauseKind>,
 }
 
-/// What the kernel wrote of latency while a run measured.
+/// What the kernel logged about latency while a run measured.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunMessage {
@@ -52,7 +52,7 @@ pub struct RunMessage {
     pub cell: Option<String>,
     /// Its repeat, from 1.
     pub repeat: Option<u32>,
-    /// The message; its times are those of the log's clock, which goes about as CLOCK_MONOTONIC.
+    /// The message; its times are those of the log's clock, which is close to CLOCK_MONOTONIC.
     #[serde(flatten)]
     pub message: LogMessage,
 }

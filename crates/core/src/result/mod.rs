@@ -109,9 +109,9 @@ pub const LOAD_FORMAT: &str = "whylate.load/1";
 pub struct MeasureResult {
     /// [`MEASURE_FORMAT`].
     pub format: String,
-    /// The tool that measured, with its version, where it was not whylate.
+    /// The tool that measured, with its version, if it was not whylate.
     pub tool: Option<String>,
-    /// The machine; absent where nothing is known of it, as in another tool's result.
+    /// The machine; absent if nothing is known about it, as in another tool's result.
     #[serde(default, skip_serializing_if = "Facts::is_unknown")]
     pub facts: Facts,
     /// The probe's figures.
@@ -145,7 +145,7 @@ pub struct ProbeResult {
     /// What each load of the cell achieved while this probe ran, without its time series.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rates: Vec<RateResult>,
-    /// The worst of each hour, of a measurement that took longer than one (task only).
+    /// The worst of each hour, for a measurement that took longer than one (task only).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hours: Vec<HourResult>,
 }
@@ -172,14 +172,14 @@ impl ProbeResult {
         SeriesName::of(&self.probe).facts()
     }
 
-    /// Whether it brought anything: a sample, or, of a tracer that looks for gaps, that it looked and there was none.
+    /// Whether it has a result: a sample, or for a tracer that looks for gaps, that it looked and found none.
     pub fn has_data(&self) -> bool {
         let looked = |cpu: &CpuResult| {
             let facts = SeriesName::in_probe(&self.probe, cpu.series.as_deref()).facts();
             let only_gaps = facts.is_some_and(|facts| facts.samples == Samples::Gap && !facts.counts_turns);
             only_gaps && cpu.get(GAPS).is_some() && (!cpu.timeline.is_empty() || cpu.measured_ns > 0)
         };
-        // Other tools print a maximum without how many samples it is of.
+        // Other tools print a maximum without its number of samples.
         self.cpus.iter().any(|cpu| cpu.samples > 0 || looked(cpu) || cpu.get(EXTREMES).is_some())
     }
 }
@@ -199,19 +199,19 @@ pub struct CpuResult {
     /// Absent without samples.
     #[serde(flatten)]
     pub quantiles: Option<Quantiles>,
-    /// What the probe has besides: a row of [`TABLE`](crate::quantity::TABLE) each.
+    /// What else the probe reports: a row of [`TABLE`](crate::quantity::TABLE) each.
     #[serde(flatten)]
     pub quantities: Quantities,
     /// When the largest sample ended; absent when no spike record holds it (stall: nothing above the threshold).
     pub max_at_ns: Option<u64>,
-    /// How long was measured; 0 where it is not known.
+    /// How long was measured; 0 if it is not known.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub measured_ns: u64,
-    /// What a sample is made of, where that can be measured (dispatch: `interrupt`, `wakeup`, `switch`; roundtrip:
-    /// `there`, `back`).
+    /// The parts of a sample, if they can be measured (dispatch: `interrupt`, `wakeup`, `switch`; roundtrip: `there`,
+    /// `back`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<PartResult>,
-    /// Spike records that did not fit the buffer; their values are in the histogram nevertheless.
+    /// Spike records that did not fit the buffer; the histogram has their values.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub spikes_dropped: u64,
     /// `[lower edge in ns, count]` of every bucket with samples, ascending.
@@ -226,7 +226,7 @@ impl CpuResult {
         self.quantities.get(quantity)
     }
 
-    /// The largest value in ns, also of a tool that wrote extremes alone.
+    /// The largest value in ns, also for a tool that reports extremes alone.
     pub fn largest_ns(&self) -> Option<u64> {
         self.quantiles.map(|it| it.max_ns).or_else(|| self.get(EXTREMES)?.max_ns)
     }
@@ -236,9 +236,9 @@ impl CpuResult {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SourceResult {
-    /// What kind of thing it was.
+    /// The kind of source.
     pub kind: CauseKind,
-    /// Who: the name of a thread, an interrupt's line and devices, a softirq vector.
+    /// Who it was: the name of a thread, an interrupt's line and devices, a softirq vector.
     pub actor: Option<String>,
     /// The kernel function, where it is known.
     pub function: Option<String>,
@@ -332,17 +332,17 @@ pub struct LoadResult {
     pub load: String,
     /// CPUs that it ran on.
     pub cpus: crate::cpus::CpuSet,
-    /// CPUs that it is to disturb from there (tlb and ipi).
+    /// CPUs that it disturbs from there (tlb and ipi).
     pub victims: Option<crate::cpus::CpuSet>,
-    /// How it is done, for people: instruction set, device.
+    /// How it works, for people: instruction set, device.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
-    /// What was in each buffer, when it is a memory load.
+    /// What was in each buffer, for a memory load.
     pub working_set_bytes: Option<u64>,
     /// The achieved rate; absent for a command whose output gives none.
     pub rate: Option<RateResult>,
     /// How long it ran.
     pub duration_ns: u64,
-    /// What went differently than asked.
+    /// What was done otherwise than asked.
     pub warnings: Vec<Warning>,
 }

@@ -41,12 +41,12 @@ pub struct PreviewCell {
     pub skipped: Option<String>,
 }
 
-/// Which ratio 8 of 10 runs find.
+/// The ratio that 8 of 10 runs find.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PreviewPower {
     /// Standard deviation of the values of repeats of one cell, as a share.
     pub spread: f64,
-    /// The ratio; absent where not even ten times is found.
+    /// The ratio; absent if even a factor of ten is not found.
     pub ratio: Option<f64>,
 }

@@ -22,7 +22,7 @@ pub struct RecordingResult {
     pub probe: ProbeResult,
     /// The traces, largest latency first; none when nothing was late enough.
     pub traces: Vec<RecordedTrace>,
-    /// Who made the task late in each of them.
+    /// What made the task late in each of them.
     pub explained: ExplainResult,
     /// Latencies above the limit that have no trace because another one was being saved.
     pub missed: u64,

@@ -26,11 +26,11 @@ pub struct RunResult {
     pub error: Option<String>,
     /// Against the plan's limit.
     pub verdict: Verdict,
-    /// What the verdict rests on, in one sentence.
+    /// What the verdict is based on, in one sentence.
     pub verdict_reason: String,
     /// The plan, with every default filled in.
     pub plan: Plan,
-    /// The machine, before the first cell; absent where nothing is known of it.
+    /// The machine, before the first cell; absent if nothing is known about it.
     #[serde(default, skip_serializing_if = "Facts::is_unknown")]
     pub facts: Facts,
     /// The cells, in the plan's order.
@@ -43,22 +43,22 @@ pub struct RunResult {
     /// The late time of each cause in cells that differ in one thing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cause_contrasts: Vec<super::CauseDifference>,
-    /// Latency over the rate of a load, where cells have one at several rates.
+    /// Latency over the rate of a load, if cells have one at several rates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loaded_latency: Vec<super::LoadedLatency>,
-    /// The table of copies, where the plan asks for one.
+    /// The table of copies, if the plan asks for one.
     pub copies: Option<super::CopyTable>,
-    /// The search for treatments that it is (`whylate fix`); absent of an experiment.
+    /// The search for treatments (`whylate fix`); absent for an experiment.
     pub fix: Option<super::FixResult>,
     /// The CPU tables of a run with a shield: before it, in its first cell with a shield, and after it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpu_tables: Vec<CpuTableAt>,
-    /// What the kernel's log said of latency meanwhile, in the order of time.
+    /// What the kernel's log said about latency during the run, in the order of time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernel_log: Vec<super::RunMessage>,
-    /// How long was looked for latencies above the limit, over all cells; absent without a limit.
+    /// How long latencies above the limit were looked for, over all cells; absent without a limit.
     pub exposure: Option<Exposure>,
-    /// Whether the machine's settings after the run are those before it; absent when the run did not get there.
+    /// Whether the machine's settings are the same after the run as before it; absent if the run did not get there.
     pub restored: Option<bool>,
     /// What was not measured, or less well.
     pub warnings: Vec<Warning>,
@@ -73,11 +73,11 @@ pub struct CpuTableAt {
     pub cpus: Vec<super::CpuRow>,
 }
 
-/// A document of more results of CPUs than this is kept small.
+/// A document with more results of CPUs than this is kept small.
 const WHOLE_MAX: usize = 32;
 
 impl RunResult {
-    /// Leaves the histograms and the values over time out where many CPUs would make them megabytes, and says so.
+    /// Leaves the histograms and the values over time out if many CPUs would make them megabytes, and says so.
     pub fn shorten(&mut self) {
         let probes = || self.cells.iter().flat_map(|cell| &cell.probes);
         if probes().map(|probe| probe.cpus.len()).sum::<usize>() <= WHOLE_MAX {
@@ -163,7 +163,7 @@ pub struct CellResult {
     pub probes: Vec<ProbeResult>,
     /// What each load achieved, over all repeats.
     pub rates: Vec<RateResult>,
-    /// What graphics devices did meanwhile, over all repeats.
+    /// What graphics devices did during the probes, over all repeats.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<GpuResult>,
     /// Interrupts on the target CPUs while the probes ran, over all repeats.
@@ -189,19 +189,19 @@ pub struct CellResult {
     pub smis: Option<u64>,
     /// The stall checks without load before the repeats of the cell.
     pub noise_floor: Option<NoiseFloor>,
-    /// For how long latencies above the limit were looked for; absent without a limit.
+    /// How long latencies above the limit were looked for; absent without a limit.
     pub exposure: Option<Exposure>,
 }
 
-/// How long was looked for latencies above the limit, and how often they can come.
+/// How long latencies above the limit were looked for, and how often they can come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Exposure {
-    /// Time in which the limit's probes looked at every measured CPU: of several probes and CPUs the least.
+    /// How long the limit's probes looked at every measured CPU: the least over probes and CPUs.
     pub watched_ns: u64,
     /// CPUs that were looked at.
     pub cpus: u32,
-    /// Latencies above the limit; those less than 1 s apart are one. Where not each of them is kept, they are counted
-    /// one by one.
+    /// Latencies above the limit; those less than 1 s apart are one. If not all of them were kept, each counts on its
+    /// own.
     pub events: u64,
     /// Upper limit of the rate of such events under these conditions, at 95 % confidence (exact Poisson bound).
     pub events_per_hour_max: f64,
@@ -246,11 +246,11 @@ pub struct RepeatProbe {
     pub gaps_per_s: Option<f64>,
     /// Share of the time that they took.
     pub lost_share: Option<f64>,
-    /// Which of them the scheduler makes on purpose; absent where none is known to be.
+    /// Which of them the scheduler makes on purpose; absent if none is known to be.
     pub throttled: Option<ThrottledGaps>,
-    /// Samples above the limit per hour; above 100 us where the plan has no limit.
+    /// Samples above the limit per hour; above 100 us if the plan has no limit.
     pub spikes_per_h: Option<f64>,
-    /// How long was measured; 0 where it is not known.
+    /// How long was measured; 0 if it is not known.
     #[serde(default, skip_serializing_if = "super::is_zero")]
     pub measured_ns: u64,
 }
@@ -300,7 +300,7 @@ pub struct GpuResult {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NoiseFloor {
-    /// How long was looked, in sum over repeats.
+    /// How long was measured, as a sum over repeats.
     pub duration_ns: u64,
     /// Gaps above the threshold.
     pub gaps: u64,
@@ -336,7 +336,7 @@ pub struct Comparison {
     pub cell_value: f64,
     /// Unit of the values: `ns`, `share`, `per_s` or `per_h`.
     pub unit: String,
-    /// How many times the baseline's values those of the cell are; absent where values are 0.
+    /// The cell's value divided by the baseline's; absent if values are 0.
     pub ratio: Option<f64>,
     /// Lower end of its 95 % interval; absent where the repeats do not bound it.
     pub ratio_low: Option<f64>,
@@ -344,7 +344,7 @@ pub struct Comparison {
     pub ratio_high: Option<f64>,
     /// What may be said.
     pub outcome: Outcome,
-    /// Two-sided p-value of no difference, corrected for the number of comparisons: of primary ones by Holm, of
+    /// Two-sided p-value of no difference, corrected for the number of comparisons: for primary ones by Holm, for
     /// exploratory ones by Benjamini and Hochberg.
     pub p_value: f64,
     /// Repeats of the smaller side.
@@ -380,7 +380,7 @@ pub struct Answer {
     pub outcome: AnswerOutcome,
     /// The answer in one sentence.
     pub sentence: String,
-    /// What it rests on; absent where it was not measured.
+    /// The contrast that it is based on; absent if it was not measured.
     pub comparison: Option<Comparison>,
     /// The causes that the second cell adds or removes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -20,7 +20,7 @@ pub struct RunsResult {
     pub folder: String,
     /// The newest first.
     pub runs: Vec<RunSummary>,
-    /// The trend of a statistic over these runs, where it was asked for.
+    /// The trend of a statistic over these runs, if it was asked for.
     pub series: Option<RunSeries>,
 }
 
@@ -35,7 +35,7 @@ pub struct RunSeries {
     pub statistic: String,
     /// The oldest first; runs without the value are left out.
     pub points: Vec<RunPoint>,
-    /// Where it changes, the oldest first.
+    /// The changes, the oldest first.
     pub changes: Vec<RunChange>,
     /// The median of each part between changes, one more than there are changes.
     #[serde(default)]
@@ -54,7 +54,7 @@ pub struct RunPoint {
     /// Words of the user.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// The median over its repeats, of the worst CPU, in the unit of the statistic.
+    /// The median over its repeats, for the worst CPU, in the unit of the statistic.
     pub value: f64,
 }
 
@@ -63,7 +63,7 @@ pub struct RunPoint {
 pub struct RunChange {
     /// The first point after it, from 0.
     pub point: usize,
-    /// How often a series without a change looks like this.
+    /// The probability that a series without a change looks like this.
     pub p_value: f64,
     /// Median after it over the median before it.
     pub ratio: f64,
@@ -81,10 +81,10 @@ pub struct RunSummary {
     pub started_at: String,
     /// How far it came.
     pub state: RunState,
-    /// Whether it goes on now; one without an end that does not was killed.
+    /// Whether it is still running; a run that has no end and is not running was killed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub running: bool,
-    /// Against its limit; absent where it has no result.
+    /// The verdict against its limit; absent if it has no result.
     pub verdict: Option<Verdict>,
     /// The machine.
     pub host: String,

@@ -1,27 +1,27 @@
-//! Which runs are meant: `kernel>=6.12 verdict=fail`.
+//! Selects runs: `kernel>=6.12 verdict=fail`.
 
 use super::{RunState, RunSummary, Verdict};
 use std::cmp::Ordering;
 
-/// What compares, the longest first.
+/// The signs that compare, the longest first.
 const SIGNS: [&str; 7] = [">=", "<=", "!=", "=", "~", "<", ">"];
 const KEYS: [&str; 8] = ["plan", "host", "kernel", "verdict", "state", "tag", "note", "started"];
 
 /// A term that no run could meet.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SearchError {
-    /// It asks for something that a run does not have.
+    /// It asks for something that runs do not have.
     #[error("{term}: there is no `{key}`; choose {}", KEYS.join(", "))]
     Key {
         term: String,
-        /// What stands before the sign.
+        /// The text before the sign.
         key: String,
     },
     /// Its value does not exist.
     #[error("{term}: {problem}")]
     Value {
         term: String,
-        /// What is wrong, and what there is.
+        /// What is wrong, and what exists.
         problem: String,
     },
 }
@@ -31,11 +31,11 @@ pub enum SearchError {
 pub struct RunSearch(Vec<Term>);
 
 impl RunSearch {
-    /// `KEY SIGN VALUE` each, with a key of `plan host kernel verdict state tag note started` and a sign of
-    /// `= != ~ < > <= >=`; a term without a sign is a text that any of the values holds.
+    /// A list of `KEY SIGN VALUE`, with a key of `plan host kernel verdict state tag note started` and a sign of `= !=
+    /// ~ < > <= >=`. A term without a sign is a text that any of the values contains.
     ///
     /// # Errors
-    /// A key that there is not, a verdict or state that there is not, an order of texts without a number.
+    /// An unknown key, verdict or state, or an order of texts without a number.
     pub fn of<T: AsRef<str>>(terms: &[T]) -> Result<Self, SearchError> {
         terms.iter().map(|text| Term::of(text.as_ref())).collect::<Result<_, _>>().map(Self)
     }
@@ -119,7 +119,7 @@ fn values(run: &RunSummary, key: &str) -> Vec<String> {
     }
 }
 
-/// `6.9` is before `6.12`: numbers in the texts count as numbers, as far as the second goes.
+/// `6.9` is before `6.12`: numbers in the texts are compared as numbers, up to the length of the second.
 fn by_numbers(a: &str, b: &str) -> Ordering {
     let parts = |text: &str| -> Vec<u64> {
         text.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect()

@@ -1,4 +1,4 @@
-//! Spikes: moments above the threshold, with who made them.
+//! Spikes: moments above the threshold, with their causes.
 
 use super::{Cause, HwlatSample};
 use crate::units::CpuId;
@@ -18,7 +18,7 @@ pub struct Spike {
     /// Number of the sample (timer, dispatch: period, missed ones included; stall: gap; roundtrip: round trip),
     /// from 0.
     pub sample: u64,
-    /// The cell that it was in, where spikes of several cells stand together.
+    /// Its cell, in lists of spikes of several cells.
     pub cell: Option<String>,
     /// The probe that saw it, joined to its series with a `/` if it has several.
     pub probe: Option<String>,
@@ -29,8 +29,8 @@ pub struct Spike {
     /// The other contributors, largest share first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<Cause>,
-    /// Spikes of several CPUs at the same moment have the same number: one event, whose cause is not on one CPU
-    /// alone. Absent for a spike that no other CPU had.
+    /// Spikes of several CPUs at the same moment have the same number: one event, whose cause is not on one CPU alone.
+    /// Absent for a spike that no other CPU had.
     pub event: Option<u64>,
     /// Records of what the kernel did that were lost in the spike's window: the cause may be another one.
     #[serde(default, skip_serializing_if = "super::is_zero")]
@@ -39,28 +39,28 @@ pub struct Spike {
     pub hwlat: Option<HwlatSample>,
 }
 
-/// One of the wake-ups that led to a task's, each by the thread that the next one is about.
+/// One of the wake-ups that led to a task's wake-up. Each was made by the thread that the next one is about.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WakeLink {
-    /// Who did it: the name of a thread, or of an interrupt, or a timer.
+    /// The waker: the name of a thread, or of an interrupt, or a timer.
     pub by: String,
-    /// The thread; absent where an interrupt or a timer did it.
+    /// The thread; absent if an interrupt or a timer did it.
     pub pid: Option<u32>,
     /// When, on CLOCK_MONOTONIC.
     pub at_ns: u64,
     /// The CPU that did it.
     pub cpu: CpuId,
-    /// How long before that the thread was woken itself; absent where that is too long ago to be known.
+    /// How long before that the thread was woken itself; absent if that is too long ago to be known.
     pub took_ns: Option<u64>,
-    /// How much of that it ran; absent where it ran on after this wake-up, so that its time was not recorded yet.
+    /// How much of that time it ran; absent if it ran on after this wake-up, so that its time was not recorded yet.
     pub ran_ns: Option<u64>,
-    /// The thread behind which it waited for its CPU for most of the rest.
+    /// The thread that had its CPU for most of the rest.
     pub behind: Option<String>,
 }
 
 impl Spike {
-    /// One whose cause is not known, with nothing else said of it.
+    /// A spike whose cause is not known, with nothing else known about it.
     pub fn unexplained(cpu: CpuId, at_ns: u64, latency_ns: u64) -> Self {
         Self {
             cpu,
@@ -78,7 +78,7 @@ impl Spike {
         }
     }
 
-    /// Puts the causes into it that were found, the largest share first.
+    /// Adds the causes that were found, the largest share first.
     pub fn explain(&mut self, found: crate::record::SpikeCauses) {
         let mut causes = found.causes.into_iter();
         self.cause = causes.next().unwrap_or_else(Cause::unattributed);

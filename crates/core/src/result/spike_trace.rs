@@ -19,7 +19,7 @@ pub struct SpikeTrace {
     pub attempt: u32,
     /// The probe that saw the spike, joined to its series with a `/` if it has several.
     pub probe: String,
-    /// Command of the measured task, as the trace names it, where it is known.
+    /// Command of the measured task, as the trace names it, if it is known.
     pub task: Option<String>,
     /// The CPU that was late.
     pub cpu: CpuId,
@@ -29,7 +29,7 @@ pub struct SpikeTrace {
     pub latency_ns: u64,
     /// Whether the machine was a virtual one; absent in runs of earlier versions.
     pub guest: Option<bool>,
-    /// Who made it late; absent until the trace was explained.
+    /// The causes of the latency; absent until the trace was explained.
     pub explained: Option<ExplainResult>,
     /// Why it could not be explained.
     pub error: Option<String>,

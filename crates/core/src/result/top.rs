@@ -18,7 +18,7 @@ pub struct TopResult {
     pub format: String,
     /// Since the start of the watch.
     pub elapsed_ns: u64,
-    /// Length of the interval; the last line with `--quiet` is one interval over all of the time.
+    /// Length of the interval; with `--quiet`, the last line is one interval over the whole time.
     pub interval_ns: u64,
     /// Where the kernel's events came from.
     pub source: HistogramSource,
@@ -29,9 +29,9 @@ pub struct TopResult {
     /// Interrupts that CPUs sent to each other, by function and sender, the most frequent first; absent where the kernel does
     /// not report them.
     pub ipis: Option<Vec<IpiRecord>>,
-    /// What had the CPUs instead of tasks that count, the longest time first: interrupts, softirqs, functions of
-    /// other CPUs, and threads of the priorities that count. `gaps` is how often, and the time of a thread contains
-    /// the interrupts in it.
+    /// What had the CPUs instead of tasks that count, the longest time first: interrupts, softirqs, functions of other
+    /// CPUs, and threads of the priorities that count. `gaps` is how often; the time of a thread contains the
+    /// interrupts in it.
     pub thieves: Vec<SourceRecord>,
     /// Changes of settings that are in force.
     pub treatments: Vec<TreatChange>,
@@ -50,12 +50,12 @@ pub struct TopCpu {
     pub cpu: CpuId,
     /// Wake-ups of tasks that count, in the interval.
     pub samples: u64,
-    /// From the wake-up to the decision to run the task; absent without one. The largest is the lower end of its bucket (at
-    /// most 1/128 less), unless it is the largest of all time.
+    /// From the wake-up to the decision to run the task; absent without one. The largest is the lower end of its
+    /// bucket (at most 1/128 less), unless it is the largest since the start.
     pub wakeup: Option<Quantiles>,
-    /// The same of those that a timer woke, from its programmed expiry on.
+    /// The same for wake-ups by a timer, from its programmed expiry on.
     pub timer: Option<Quantiles>,
-    /// The largest latency since the start, and who was late.
+    /// The largest latency since the start, and the late task.
     pub max_record: Option<LatencyRecord>,
     /// The largest latencies of the last intervals, oldest first.
     pub strip: Vec<u64>,

@@ -26,12 +26,12 @@ pub struct TracingFacility {
     pub name: String,
     /// Whether it works, tried a moment ago.
     pub works: bool,
-    /// From where it is known: events of the kernel, files.
+    /// The source of that knowledge: events of the kernel, files.
     pub source: Option<String>,
     /// Why it does not.
     pub reason: Option<String>,
     /// What is not measured without it.
     pub effect: Option<String>,
-    /// What to do about it; absent when nothing can be done on this machine.
+    /// What to do about it; absent if nothing can be done on this machine.
     pub fix: Option<String>,
 }

@@ -26,9 +26,9 @@ pub struct TreatResult {
 pub struct TreatChange {
     /// The treatment that wants it.
     pub treatment: String,
-    /// Where: a path, or what of which task.
+    /// The setting: a path, or a property of a task.
     pub target: String,
-    /// The value before; absent when it cannot be read yet (a file in a group that is still to be made).
+    /// The value before; absent if it cannot be read yet (a file in a group that is still to be made).
     pub old: Option<String>,
     /// The value that the treatment sets.
     pub new: String,
@@ -36,7 +36,7 @@ pub struct TreatChange {
     pub effect: Option<String>,
     /// How far it is.
     pub state: ChangeState,
-    /// Why it is in that state, where that needs words.
+    /// Why it is in that state, if that needs words.
     pub reason: Option<String>,
     /// Who made it (`status` only).
     pub holder: Option<ChangeHolder>,
@@ -75,7 +75,7 @@ pub enum ChangeState {
 pub struct ChangeHolder {
     /// The command.
     pub command: String,
-    /// The run directory, where there is one.
+    /// The run directory, if there is one.
     pub run: Option<String>,
     /// Its process.
     pub pid: u32,

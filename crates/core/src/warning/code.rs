@@ -1,4 +1,4 @@
-//! The list of warning codes: the name for scripts, the effect, and the remedy where it is always the same.
+//! The list of warning codes: the name for scripts, the effect, and the remedy if it is always the same.
 
 use crate::words::words;
 
@@ -12,14 +12,14 @@ macro_rules! codes {
         }
 
         impl WarningCode {
-            /// What is so, and which effect it has, in one line.
+            /// What is wrong, and its effect, in one line.
             pub const fn effect(self) -> &'static str {
                 match self {
                     $(Self::$code => $effect.trim_ascii(),)+
                 }
             }
 
-            /// What to do about it, where that is the same on every machine.
+            /// What to do about it, if that is the same on every machine.
             pub const fn fix(self) -> Option<&'static str> {
                 match self {
                     $(Self::$code => codes!(@fix $($fix)?),)+

@@ -14,14 +14,14 @@ use std::fmt;
 pub struct Warning {
     /// Stable name for scripts, in kebab case: `no-realtime-priority`.
     pub code: String,
-    /// What is so, and which effect it has on the figures.
+    /// What is wrong, and its effect on the figures.
     pub text: String,
-    /// What to do about it; absent when nothing can be done on this machine.
+    /// What to do about it; absent if nothing can be done on this machine.
     pub fix: Option<String>,
 }
 
 impl Warning {
-    /// A warning with the remedy that the list of codes has for it, if there is one.
+    /// A warning with the remedy from the list of codes, if there is one.
     pub fn new(code: WarningCode, text: impl Into<String>) -> Self {
         Self { code: code.name().to_owned(), text: text.into(), fix: code.fix().map(str::to_owned) }
     }
@@ -32,12 +32,12 @@ impl Warning {
     }
 }
 
-/// Says what differs from before.
+/// Adds what differs from before.
 pub fn not_restored(problem: impl fmt::Display) -> Warning {
     Warning::new(WarningCode::TreatmentNotRestored, format!("not restored: {problem}"))
 }
 
-/// Adds `warning` unless one with the same code and text is there already.
+/// Adds `warning` unless one with the same code and text exists.
 pub fn push_once(warnings: &mut Vec<Warning>, warning: Warning) {
     if !warnings.contains(&warning) {
         warnings.push(warning);

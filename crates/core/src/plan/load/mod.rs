@@ -35,14 +35,14 @@ pub struct LoadPlan {
 }
 
 impl LoadKind {
-    /// All but its rate; `None` of a load that has none.
+    /// All but its rate; `None` for a load without a rate.
     pub fn without_rate(&self) -> Option<serde_json::Value> {
         let mut keys = serde_json::to_value(self).ok()?;
         keys.as_object_mut()?.remove("rate")?;
         Some(keys)
     }
 
-    /// Lets it draw where a display shows it, if that is what it does.
+    /// Allows it to draw where a display shows it, if that is what it does.
     pub fn allow_drawing(&mut self) {
         match self {
             Self::Graphics(plan) => plan.yes_draw_on_my_screen = true,

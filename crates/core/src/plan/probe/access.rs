@@ -9,9 +9,9 @@ use crate::units::Nanos;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The pass that comes first after the others have had the CPU.
+/// The first pass after other tasks have had the CPU.
 pub const FIRST: &str = "first";
-/// The passes right behind it.
+/// The passes right after it.
 pub const AGAIN: &str = "again";
 
 /// The access probe.

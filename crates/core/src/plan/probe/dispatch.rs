@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Period of a source that has none of its own.
+/// Default period, for sources that do not have their own.
 const INTERVAL_DEFAULT: Nanos = Nanos::from_millis(1);
 /// The highest rate of the real-time clock's periodic interrupt (`RTC_MAX_FREQ` of the kernel).
 const RTC_HZ_MAX: u64 = 8192;
@@ -162,8 +162,8 @@ pub enum DispatchSource {
 }
 
 impl DispatchSource {
-    /// Whether it tells exactly for which moment it was programmed. Where it does not, a sample is how much later
-    /// than the earliest of the last ones the process ran, on the grid of the period.
+    /// Whether it reports exactly for which moment it was programmed. If not, a sample is how much later the process
+    /// ran than in the earliest of the last samples, on the grid of the period.
     pub fn tells_expiry(self) -> bool {
         matches!(self, Self::Timerfd | Self::Nanosleep | Self::Rtc)
     }

@@ -1,4 +1,4 @@
-//! What the samples of a probe are, for all that computes with them or shows them.
+//! What the samples of a probe are, for all code that computes with them or shows them.
 
 use crate::warning::WarningCode;
 
@@ -43,12 +43,12 @@ pub struct ProbeFacts {
     pub keeps_largest: bool,
     /// Whether it measures between two CPUs, from one of them.
     pub between_cpus: bool,
-    /// Whether reports also print its histogram as rows of 10 us, as users of this figure know it.
+    /// Whether reports also print its histogram as rows of 10 us, the form in which users know this figure.
     pub in_rows: bool,
     /// What its series are called in tables.
     pub series_title: &'static str,
     pub task: MeasuringTask,
-    /// The warning that says that it had to do without its real-time priority, where the machine would have allowed it.
+    /// The warning that it had to do without its real-time priority, on a machine that would have allowed it.
     pub without_priority: Option<WarningCode>,
 }
 
@@ -70,7 +70,7 @@ impl ProbeFacts {
         self.task == MeasuringTask::Users
     }
 
-    /// Whether the ledger has all of its late time. Other probes look for the causes of their largest samples alone.
+    /// Whether the ledger has all of its late time. Other probes only look for the causes of their largest samples.
     pub fn has_ledger(&self) -> bool {
         self.task == MeasuringTask::Own && matches!(self.samples, Samples::Lateness | Samples::Gap)
     }
@@ -94,7 +94,7 @@ impl ProbeFacts {
         }
     }
 
-    /// The same of a part of each sample: a duration, of which no period can be missed.
+    /// The facts of a part of each sample: a duration, so no period can be missed.
     pub(super) const fn of_part(self) -> Self {
         Self {
             samples: Samples::Duration,

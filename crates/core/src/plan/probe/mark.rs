@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// A place that a thread comes by.
+/// A place that a thread passes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// The start of a function of a program or library: `/usr/bin/control:step`.
@@ -18,7 +18,7 @@ pub enum Mark {
 const MARKER_FILE: &str = "trace_marker";
 
 impl Mark {
-    /// How many bytes of a text for `trace_marker` are compared.
+    /// How many bytes of a `trace_marker` text are compared.
     pub const TEXT_MAX: usize = 63;
 
     fn marker(text: &str) -> Result<Self, String> {
@@ -73,7 +73,7 @@ impl FromStr for Mark {
     }
 }
 
-/// The text of a mark that was given with the path of the file in place of the word.
+/// The text of a mark, given by the path of the file instead of the word.
 fn meant_marker(mark: &str) -> Option<&str> {
     let (path, text) = mark.split_once(':')?;
     (path.rsplit('/').next() == Some(MARKER_FILE)).then_some(text)

@@ -77,7 +77,7 @@ pub trait ProbeWords {
         None
     }
 
-    /// Names of its series, parts left out; empty when it has but one.
+    /// Names of its series, without parts; empty if there is only one.
     fn series(&self) -> Vec<String> {
         Vec::new()
     }
@@ -158,7 +158,7 @@ fn check_samples(samples: Option<u64>) -> Result<(), KeyError> {
 const PERIOD_MIN: Nanos = Nanos(1_000);
 const PERIOD_MAX: Nanos = Nanos::from_secs(3_600);
 
-/// Refuses what no probe can have as the period of its wake-ups or interrupts.
+/// Refuses what cannot be the period of a probe's wake-ups or interrupts.
 ///
 /// # Errors
 /// One line that says so: `0s is out of range; a period is 1us to 1h`.

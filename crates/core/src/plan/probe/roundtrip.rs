@@ -184,7 +184,7 @@ impl RoundtripMethods {
         self.0.iter().copied()
     }
 
-    /// Whether these are all that there are.
+    /// Whether these are all methods.
     pub fn is_all(&self) -> bool {
         self.0.len() == RoundtripMethod::ALL.len()
     }

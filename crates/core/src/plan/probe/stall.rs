@@ -80,7 +80,7 @@ impl ProbeWords for StallPlan {
     }
 }
 
-/// From which length on a gap is recorded one by one.
+/// The length from which a gap is recorded one by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threshold {
     /// In time.

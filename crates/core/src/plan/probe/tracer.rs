@@ -67,7 +67,7 @@ impl ProbeWords for TracerPlan {
         }
     }
 
-    /// A tracer takes the keys that it has a use for, in the ranges that the kernel takes.
+    /// A tracer accepts the keys that it uses, in the ranges that the kernel accepts.
     fn check(&self) -> Result<(), KeyError> {
         let is_timerlat = self.tracer == Tracer::Timerlat;
         let times = [
@@ -90,7 +90,7 @@ impl ProbeWords for TracerPlan {
             Tracer::Timerlat if !PERIOD_US.contains(&(self.period().0 / 1_000)) => {
                 Err(KeyError::new("period", "must be 100us to 1s"))
             }
-            // hwlat runs with interrupts off: other work gets only the rest of the window.
+            // hwlat runs with interrupts disabled: other work gets only the rest of the window.
             Tracer::Hwlat if width >= window => {
                 let message =
                     format!("must be below the window ({window}); for the rest of it interrupts are on");
@@ -103,7 +103,7 @@ impl ProbeWords for TracerPlan {
         }
     }
 
-    /// Without a priority of the plan the kernel chooses what its threads run as.
+    /// Without a priority in the plan, the kernel chooses the priority of its threads.
     fn scheduling(&self) -> (Policy, u32) {
         self.priority.map_or((Policy::Other, 1), |priority| (Policy::Fifo, priority))
     }
@@ -126,7 +126,7 @@ impl ProbeWords for TracerPlan {
 words! {
     /// The measuring tracers of the kernel.
     pub enum Tracer: "a measuring tracer" {
-        /// Looks for gaps with interrupts off: hardware and firmware.
+        /// Looks for gaps with interrupts disabled: hardware and firmware.
         Hwlat = "hwlat",
         /// Looks for anything that takes time from a thread that never sleeps, and says what it was.
         Osnoise = "osnoise",

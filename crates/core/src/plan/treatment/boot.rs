@@ -1,4 +1,4 @@
-//! The treatment of the boot: what the kernel was started with.
+//! The treatment of the boot: the kernel and its command line.
 
 use super::{Flag, KeyError, Words};
 use schemars::JsonSchema;
@@ -22,7 +22,7 @@ pub struct BootPlan {
     pub kernel: Option<String>,
 }
 
-/// What begins the word that names the kernel in [`BootPlan::of`].
+/// The start of the word that names the kernel in [`BootPlan::of`].
 const KERNEL: &str = "kernel=";
 /// The text of all words; boot loaders keep it in blocks of 1024 bytes.
 const LENGTH_MAX: usize = 400;
@@ -59,7 +59,7 @@ impl Words for BootPlan {
         if self.append.len() > LENGTH_MAX {
             return Err(KeyError::new("append", format!("is longer than {LENGTH_MAX} characters")));
         }
-        // What boot loaders and shells take as it is.
+        // Characters that boot loaders and shells take as they are.
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "=,.-_:/+@%".contains(c);
         let all = self.words().chain(self.kernel.as_deref());
         match all.into_iter().find(|word| *word == "--" || !word.chars().all(is_plain)) {

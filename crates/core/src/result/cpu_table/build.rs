@@ -1,4 +1,4 @@
-//! From what was read of a machine to the table.
+//! Makes the table from what was read of a machine.
 
 use super::{
     CPUS_FORMAT, CpuRow, CpuTable, IdleLimit, L3Domain, LineRow, Shielding, ThreadCounts, ThreadKind,
@@ -76,7 +76,7 @@ fn open_cpus(threads: &[ThreadRow], online: &CpuSet) -> CpuSet {
     }
 }
 
-/// A thread on one of several open CPUs was put there; so was one that may use shielded CPUs only.
+/// A thread on one of several open CPUs was put there, and so was one that may use shielded CPUs only.
 fn kind(cpus: &CpuSet, open: &CpuSet) -> ThreadKind {
     let alone = cpus.len() == 1 && open.len() > 1;
     if alone || cpus.intersection(open).is_empty() { ThreadKind::Bound } else { ThreadKind::Movable }
