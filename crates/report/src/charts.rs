@@ -1,6 +1,6 @@
 //! The data of the charts: distributions, values over time and heat maps, thinned to what a picture can show.
 //!
-//! Nothing here is a figure to quote: the tables hold those. Buckets are joined into bins of equal width on the
+//! No figure here is meant to be quoted: the tables hold those. Buckets are joined into bins of equal width on the
 //! logarithmic axis, and neighbouring intervals are joined by their maximum, so that no outlier disappears.
 
 use crate::heat;
@@ -23,14 +23,14 @@ const BINS_PER_DECADE: f64 = 40.0;
 const BARS_MAX: usize = 1_500;
 /// With more CPUs than this, a probe has one set of charts for all of them together, and heat maps.
 const PANEL_CPUS_MAX: usize = 4;
-/// With more cells than this, each has a distribution of its own beside that of the first cell.
+/// With more cells than this, each has its own chart with its distribution and that of the first cell.
 const CELLS_TOGETHER_MAX: usize = 3;
-/// A series with fewer samples in all cells has no picture: its figures say all of it.
+/// A series with fewer samples in all cells has no picture: its figures show everything.
 const SAMPLES_MIN: u64 = 10;
 /// The most spikes that are drawn as dots: those that have a row in the tables.
 const DOTS_MAX: usize = 200;
 
-/// A chart: what stands around it, and what the script draws.
+/// A chart: its captions, and the data that the script draws.
 #[derive(Debug)]
 pub(crate) struct Chart {
     pub(crate) caption: String,
@@ -39,22 +39,22 @@ pub(crate) struct Chart {
     pub(crate) label: String,
     /// Whether it takes the whole width of the page.
     pub(crate) is_wide: bool,
-    /// Its kind, `span_s` (length of the time axis, from the first interval of the run), the plan's `limit_ns`, and what
-    /// the kind needs; each series has the name and the place (colour) of its cell.
+    /// Its kind, `span_s` (length of the time axis, from the first interval of the run), the plan's `limit_ns`, and
+    /// the data of the kind; each series has the name and the place (colour) of its cell.
     pub(crate) data: Value,
 }
 
-/// What a set of charts is of.
+/// What a set of charts shows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PanelKey<'a> {
     pub(crate) probe: &'a str,
-    /// Which of its series, where it has several.
+    /// Its series, if it has several.
     pub(crate) series: Option<&'a str>,
     /// `None`: every measured CPU.
     cpu: Option<CpuId>,
 }
 
-/// Adds the charts of a run below what answers its question.
+/// Adds the charts of a run below the section that answers its question.
 pub(crate) fn add(sections: &mut Vec<Section>, run: &RunResult) {
     let part = |probe: &str| Section::new("", probe).meaning(probe_meaning(probe)).with(of_probe(run, probe));
     let loads = Section::new("", "Loads").with(of_rates(run));
@@ -106,7 +106,7 @@ fn of_rates(run: &RunResult) -> Vec<Chart> {
     units.into_iter().map(chart).collect()
 }
 
-/// With the time axis and the limit of the run.
+/// Adds the time axis and the limit of the run.
 pub(crate) fn on_axis(run: &RunResult, mut data: Value) -> Value {
     data["span_s"] = json!(Clock::of(run).seconds(time_span(run).1));
     data["limit_ns"] = json!(run.plan.limit.map(|limit| limit.0));
@@ -139,7 +139,7 @@ impl Clock {
     }
 }
 
-/// First and last moment of which anything is drawn.
+/// First and last moment that is drawn.
 fn time_span(run: &RunResult) -> (u64, u64) {
     let cpus = run.cells.iter().flat_map(|cell| &cell.probes).flat_map(|probe| &probe.cpus);
     let points = cpus.flat_map(|cpu| &cpu.timeline).map(|point| (point.start_ns, point.end_ns));
@@ -226,7 +226,7 @@ fn gap_threshold(run: &RunResult, probe: &str) -> Option<u64> {
     run.plan.probe.iter().find_map(threshold)
 }
 
-/// The spikes that have a row in the tables: when, how long, the class of the first cause, what they are, and their row.
+/// The spikes that have a row in the tables: moment, length, class of the first cause, description, and row.
 fn dots(run: &RunResult, key: PanelKey<'_>) -> Vec<Value> {
     let name = SeriesName::in_probe(key.probe, key.series).to_string();
     let clock = Clock::of(run);
@@ -253,7 +253,7 @@ struct PanelCell<'a> {
 }
 
 impl<'a> PanelCell<'a> {
-    /// With the buckets from `least` on.
+    /// Adds up the buckets from `least` on.
     fn new(index: usize, name: &'a str, cpus: Vec<&'a CpuResult>, least: Option<u64>) -> Self {
         let mut buckets = BTreeMap::new();
         let is_kept = |(edge, count): &&(u64, u64)| *count > 0 && least.is_none_or(|least| *edge >= least);
@@ -288,7 +288,7 @@ fn counts(cell: &PanelCell<'_>, edges: &[u64]) -> Vec<u64> {
     counts
 }
 
-/// Edges of equal ratio around both values, rounded up to whole nanoseconds so that each bin can hold a sample.
+/// Edges of equal ratio that enclose both values, rounded up to whole nanoseconds so that each bin can hold a sample.
 pub(crate) fn bin_edges(lowest: u64, highest: u64) -> Vec<u64> {
     let position = |value: u64| (value as f64).log10() * BINS_PER_DECADE;
     let (first, last) = (position(lowest).floor() as i32 - 1, position(highest).floor() as i32 + 2);
@@ -317,7 +317,7 @@ fn timeline(cells: &[PanelCell<'_>], clock: Clock) -> Value {
     json!({ "kind": "timeline", "series": series.collect::<Vec<_>>(), "repeats": marks.collect::<Vec<_>>() })
 }
 
-/// Intervals with samples; where there are too many, neighbours of one repeat are joined by their maximum.
+/// Intervals with samples; if there are too many, neighbours of one repeat are joined by their maximum.
 fn bars(points: &[TimelinePoint], clock: Clock) -> Vec<(f64, f64, u64)> {
     let joined = points.len().div_ceil(BARS_MAX).max(1);
     let mut bars = Vec::new();
@@ -333,7 +333,8 @@ fn bars(points: &[TimelinePoint], clock: Clock) -> Vec<(f64, f64, u64)> {
     bars
 }
 
-/// Intervals of a load as `[begin, end, rate]`; where there are too many, neighbours are joined by their mean, weighted by length.
+/// Intervals of a load as `[begin, end, rate]`; if there are too many, neighbours are joined by their mean, weighted
+/// by length.
 fn rate_bars(rate: &RateResult, clock: Clock) -> Vec<(f64, f64, f64)> {
     let joined = rate.series.len().div_ceil(BARS_MAX).max(1);
     let bar = |chunk: &[RateRecord]| {

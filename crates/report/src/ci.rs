@@ -1,11 +1,11 @@
-//! Comparisons for continuous integration: JUnit's XML, and annotations of GitHub's workflows.
+//! Comparisons for continuous integration: JUnit XML, and annotations of GitHub workflows.
 
 use crate::reading::{Reading, change, effect};
 use std::fmt::Write as _;
 use whylate_core::result::{CompareResult, Outcome, RunContrast};
 use whylate_core::text::line;
 
-/// One test case for each contrast: a regression that decides is a failure, what cannot be told is skipped.
+/// One test case for each contrast: a regression that decides is a failure, and an undecided contrast is skipped.
 pub fn junit(result: &CompareResult) -> String {
     let count = |outcome: Outcome, primary: bool| {
         let is_one =
@@ -90,7 +90,7 @@ fn xml(text: &str) -> String {
     line(text).chars().map(escaped).collect()
 }
 
-/// Percent signs begin an escape there, and a line ends the command.
+/// A percent sign begins an escape there, and the end of the line ends the command.
 fn workflow(text: &str) -> String {
     line(text).replace('%', "%25")
 }

@@ -1,11 +1,11 @@
 //! Reports: pure functions of a result to terminal text, Markdown and one self-contained HTML file.
 //!
-//! A function of `pages` makes a [`Page`] of sections from a result; a section is a function of `sections` from the
-//! result to data; the writers in `write` draw any page in each format, so that no format lacks what another has.
+//! A function of `pages` makes a [`Page`] of sections from a result. A function of `sections` turns the result into
+//! data. The writers in `write` draw any page in each format, so that every format has everything.
 //!
-//! What goes in is a [`whylate_core::result::RunResult`] or [`whylate_core::result::MeasureResult`]; what comes
-//! out is text. Nothing here reads a file, measures, or computes a statistic: figures are formatted as they stand
-//! in the result, and histograms and time series are only thinned to what a picture can show.
+//! The input is a [`whylate_core::result::RunResult`] or [`whylate_core::result::MeasureResult`]; the output is text.
+//! Nothing here reads a file, measures, or computes a statistic: figures are formatted as they are in the result, and
+//! histograms and time series are only thinned to what a picture can show.
 
 mod charts;
 mod ci;
@@ -34,10 +34,10 @@ pub use write::{Field, FieldValue, Form, Frame, Style};
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    /// No probe has a sample in any cell: there is nothing to report.
+    /// No probe has a sample in any cell, so there is nothing to report.
     #[error("no samples{}{}", if reasons.is_empty() { "" } else { ": " }, reasons.join("; "))]
     NoSamples {
-        /// What the result says about it: the error of the run, cells that were skipped, repeats that failed.
+        /// The reasons in the result: the error of the run, cells that were skipped, repeats that failed.
         reasons: Vec<String>,
     },
 }

@@ -1,9 +1,9 @@
 //! The latency histograms as the files that the OSADL latency-histograms patch shows below `latency_hist`, so that
 //! scripts for such kernels read them.
 //!
-//! Each file is what the patch prints: a head of comments and one line for each microsecond from 0 to 10,239, and the
-//! record of the maximum on one line. Buckets of whylate that are wider than a microsecond (from 128 us on) or lie
-//! across the edge of one are printed at the microsecond of their middle.
+//! Each file is what the patch prints: comments, one line for each microsecond from 0 to 10,239, and the record of
+//! the maximum on one line. Some of whylate's buckets are wider than a microsecond (from 128 us on) or lie across its
+//! edge. They are printed at the microsecond of their middle.
 
 use std::fmt::Write as _;
 use whylate_core::CpuId;
@@ -20,7 +20,7 @@ pub fn folder(kind: HistogramKind) -> &'static str {
     }
 }
 
-/// The kinds that have a switch in the folder `enable`, as the patch has them; `sharedprio` goes with `wakeup`.
+/// The kinds that have a switch in the patch's folder `enable`; `sharedprio` is switched with `wakeup`.
 pub const SWITCHES: [HistogramKind; 5] = [
     HistogramKind::Wakeup,
     HistogramKind::MissedTimerOffsets,
@@ -32,7 +32,7 @@ pub const SWITCHES: [HistogramKind; 5] = [
 /// One file of the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeFile {
-    /// Where it is, relative to the top of the tree.
+    /// Its path, relative to the top of the tree.
     pub path: String,
     pub text: String,
 }
@@ -45,14 +45,15 @@ pub fn files(cpu: CpuId, one: &KernelHistogram) -> [TreeFile; 2] {
     [file(format!("CPU{cpu}"), text), file(format!("max_latency-CPU{cpu}"), record)]
 }
 
-/// The CPU of a file that [`files`] makes, by its name in the folder of its kind; `None` of any other.
+/// The CPU of a file that [`files`] makes, by its name in the folder of its kind; `None` for any other file.
 pub fn cpu_of(name: &str) -> Option<CpuId> {
     let number = name.strip_prefix("max_latency-").unwrap_or(name).strip_prefix("CPU")?;
-    // Only as they are written: without a sign or leading zeros.
+    // Only the written form: without a sign or leading zeros.
     number.parse().ok().map(CpuId).filter(|cpu| cpu.to_string() == number)
 }
 
-/// The middle of a bucket by its lower edge: it is a 128th of its power of two wide, and a nanosecond below 256.
+/// The middle of a bucket, from its lower edge: a bucket's width is a 128th of its power of two, and a nanosecond
+/// below 256.
 pub(crate) fn middle_ns(lower_ns: u64) -> u64 {
     let half_ns = lower_ns.checked_ilog2().map_or(0, |octave| (1_u64 << octave >> 7) / 2);
     lower_ns.saturating_add(half_ns)
@@ -93,8 +94,8 @@ pub(crate) fn histogram(samples: u64, figures: Option<&Quantiles>, buckets: &[(u
     text
 }
 
-/// `1234 99 37 (0,13) cyclictest <- 0 -21 swapper/0 1234.123456 clock_nanosleep`: PID, priority, latency, its parts by
-/// timer and wake-up, command, the same of the task before, time, system call.
+/// `1234 99 37 (0,13) cyclictest <- 0 -21 swapper/0 1234.123456 clock_nanosleep`: PID, priority, latency, its parts
+/// by timer and wake-up, command, the same for the task before, time, system call.
 pub fn max_latency(record: &LatencyRecord) -> String {
     let micros = |part: Option<u64>| part.unwrap_or(0) / 1000;
     format!(
@@ -114,7 +115,7 @@ pub fn max_latency(record: &LatencyRecord) -> String {
     )
 }
 
-/// A name cannot break the line.
+/// Keeps a name from breaking the line.
 fn one_line(name: &str) -> String {
     name.chars().map(|c| if is_hidden(c) { '?' } else { c }).collect()
 }

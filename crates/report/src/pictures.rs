@@ -20,7 +20,7 @@ pub(crate) struct ShareRow {
 #[derive(Debug)]
 pub(crate) struct SharePart {
     pub(crate) class: CauseClass,
-    /// In [0, 1] of the whole bar.
+    /// Share of the whole bar, in [0, 1].
     pub(crate) share: f64,
     /// What it is, with its size.
     pub(crate) text: String,
@@ -52,7 +52,7 @@ pub(crate) const fn class_name(class: CauseClass) -> &'static str {
     }
 }
 
-/// What stands for a class where there are no colours.
+/// The character for a class where there are no colours.
 pub(crate) fn class_fill(class: CauseClass) -> char {
     match class {
         CauseClass::Section => '█',
@@ -69,7 +69,7 @@ pub(crate) fn class_fill(class: CauseClass) -> char {
 #[derive(Debug, Default)]
 pub(crate) struct Forest {
     pub(crate) rows: Vec<ForestRow>,
-    /// What does not matter: ratios from 1 / (1 + margin) to 1 + margin.
+    /// The ratios that do not matter: from 1 / (1 + margin) to 1 + margin.
     pub(crate) margin: f64,
 }
 
@@ -105,7 +105,7 @@ impl Forest {
     }
 }
 
-/// Machines side by side; their charts have one scale.
+/// Machines next to each other; their charts have one scale.
 #[derive(Debug, Default)]
 pub(crate) struct Cards {
     pub(crate) cards: Vec<Card>,
@@ -153,7 +153,7 @@ impl Cards {
         ((ns.max(1.0) / low).ln() / (high / low).ln()).clamp(0.0, 1.0)
     }
 
-    /// Powers of ten on the axis; where there are less than two, also their halves and fifths.
+    /// Powers of ten on the axis; if there are fewer than two, also their halves and fifths.
     pub(crate) fn ticks(&self) -> Vec<f64> {
         let (low, high) = self.range;
         let decades = (0..13).map(|power| 10f64.powi(power));

@@ -1,5 +1,5 @@
-//! How a contrast reads: its sign, word, colour and place in an order all come from its outcome and its ratio, so that
-//! no row contradicts itself.
+//! How a contrast reads: its sign, word, colour and order all follow from its outcome and its ratio, so that no row
+//! contradicts itself.
 
 use crate::section::{Cell, Span, Text, Tone};
 use std::cmp::Ordering;
@@ -40,7 +40,7 @@ impl Reading {
 pub(crate) const SIGNS: &str = "▲ worse, ▼ better, = equivalent, ? cannot tell; ratio within blocks with its 95 % interval (none with too few \
     repeats) or corrected p-value.";
 
-/// The same for these comparisons: where none has an interval, no more than that is to be said.
+/// The legend for these comparisons: shorter if none has an interval.
 pub(crate) fn signs(comparisons: &[Comparison]) -> String {
     let is_bare = |it: &Comparison| it.outcome == Outcome::CannotTell && interval(it) == Some((None, None));
     match comparisons.iter().all(is_bare) {
@@ -49,7 +49,7 @@ pub(crate) fn signs(comparisons: &[Comparison]) -> String {
     }
 }
 
-/// The worst first: what is worse, then what cannot be told, better, equivalent; of each the largest effect first.
+/// Worst first: worse, cannot tell, better, equivalent; within each the largest effect first.
 pub(crate) fn by_severity(a: &Comparison, b: &Comparison) -> Ordering {
     let rank = |one: &Comparison| Reading::of(one.outcome).rank;
     let size =
@@ -66,7 +66,7 @@ pub(crate) fn effect(comparison: &Comparison) -> String {
     }
 }
 
-/// The interval, unless it says more than the outcome: an effect that is told apart from none on its own, but not among
+/// The interval, unless it claims more than the outcome: an effect that differs from none on its own, but not among
 /// all comparisons of the plan, or not at the same load.
 pub(crate) fn interval(comparison: &Comparison) -> Option<(Option<f64>, Option<f64>)> {
     let (low, high) = (comparison.ratio_low, comparison.ratio_high);
@@ -74,8 +74,8 @@ pub(crate) fn interval(comparison: &Comparison) -> Option<(Option<f64>, Option<f
     (!(is_apart && comparison.outcome == Outcome::CannotTell)).then_some((low, high))
 }
 
-/// `+12.0 us per s to +31.0 us per s`; empty where it says more than the verdict: a difference on its own that is none among all
-/// causes and contrasts.
+/// `+12.0 us per s to +31.0 us per s`; empty if it claims more than the verdict: a difference that is significant on
+/// its own, but not among all causes and contrasts.
 pub(crate) fn interval_of_rates(it: &CauseDifference) -> String {
     let (low, high) = (it.difference_low, it.difference_high);
     let is_apart = low.is_some_and(|low| low > 0.0) || high.is_some_and(|high| high < 0.0);
@@ -96,7 +96,7 @@ pub(crate) fn interval_of_rates(it: &CauseDifference) -> String {
     }
 }
 
-/// What the cell has and its baseline has not.
+/// What the cell has and its baseline lacks.
 pub(crate) fn more<'r>(
     run: &'r RunResult,
     (baseline, cell): (&str, &str),
@@ -119,7 +119,7 @@ pub(crate) fn times(ratio: f64) -> String {
     }
 }
 
-/// `4.10 -> 6.30 us`: the unit once where both have the same.
+/// `4.10 -> 6.30 us`: the unit only once if both have the same.
 pub(crate) fn change(comparison: &Comparison) -> String {
     let [before, after] =
         [comparison.baseline_value, comparison.cell_value].map(|it| value(comparison.statistic, it));
@@ -133,7 +133,7 @@ pub(crate) fn change(comparison: &Comparison) -> String {
 pub(crate) fn cell(comparison: &Comparison) -> Cell {
     let reading = Reading::of(comparison.outcome);
     let effect = match (comparison.ratio, interval(comparison)) {
-        // In a table it would be said in every row.
+        // A table would repeat it in every row.
         (Some(ratio), Some((None, None))) => format!("{} ×", times(ratio)),
         _ => effect(comparison),
     };
@@ -144,12 +144,12 @@ pub(crate) fn cell(comparison: &Comparison) -> Cell {
     Cell { tone: reading.tone, ..text.into() }
 }
 
-/// The factor from which on a row gives the reason why its figures and its ratio differ.
+/// The factor from which a row gives the reason why its figures and its ratio differ.
 const CONTRADICTS: f64 = 1.1;
 
-/// The same in a row that shows the figures of both cells. Where they contradict the ratio it gives the reason: other figures are
-/// compared, or those within blocks of repeats.
-pub(crate) fn cell_beside(comparison: &Comparison, shown: Option<(f64, f64)>) -> Cell {
+/// The same in a row that shows the figures of both cells. If they contradict the ratio, it gives the reason: other
+/// figures are compared, or the figures within blocks of repeats.
+pub(crate) fn cell_with_reason(comparison: &Comparison, shown: Option<(f64, f64)>) -> Cell {
     let plain = cell(comparison);
     let contradicts = |(before, now): (f64, f64)| {
         let apart =
@@ -215,11 +215,11 @@ mod tests {
             let (reading, drawn) = (Reading::of(it.outcome), cell(it));
             let text = drawn.text.map(|text| text.words()).unwrap_or_default();
             assert!(text.starts_with(reading.sign) && drawn.tone == reading.tone, "{text}");
-            let is_told = matches!(it.outcome, Outcome::Worse | Outcome::Better);
-            assert_eq!(is_told, reading.tone != Tone::Plain, "colour only where something is told: {text}");
+            let is_decided = matches!(it.outcome, Outcome::Worse | Outcome::Better);
+            assert_eq!(is_decided, reading.tone != Tone::Plain, "only decided rows have a colour: {text}");
             if let (Outcome::CannotTell, Some((low, high))) = (it.outcome, interval(it)) {
                 let is_apart = low.is_some_and(|low| low > 1.0) || high.is_some_and(|high| high < 1.0);
-                assert!(!is_apart, "an interval that tells what the verdict does not: {text}");
+                assert!(!is_apart, "the interval claims more than the verdict: {text}");
             }
         }
         for pair in all.windows(2) {

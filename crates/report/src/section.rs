@@ -1,12 +1,12 @@
-//! What a report is made of: a page of sections, a section of blocks. Sections are made once, from a result, and drawn
-//! by each writer; only the writers know of widths, colours, Markdown and HTML, and only they escape.
+//! The parts of a report: a page has sections, a section has blocks. Sections are made once from a result and drawn
+//! by each writer. Only the writers know widths, colours, Markdown and HTML, and only they escape.
 
 use crate::charts::Chart;
 use crate::pictures::{Cards, Forest, Shares};
 use whylate_core::Warning;
 use whylate_core::result::{CauseKind, TimelineSegment};
 
-/// A report: what stands above everything, and the sections.
+/// A report: its head and its sections.
 #[derive(Debug, Default)]
 pub struct Page {
     /// What was done: `whylate run on bench, 2026-11-21`.
@@ -18,15 +18,15 @@ pub struct Page {
     /// The machine and the extent of the measurement, in short: lines of parts.
     pub(crate) about: Vec<Vec<String>>,
     pub(crate) verdict: Option<Verdict>,
-    /// What went wrong.
+    /// Failures of the run.
     pub(crate) failures: Vec<String>,
     pub(crate) sections: Vec<Section>,
-    /// Whether the terminal has what it leaves out otherwise.
+    /// Whether the terminal also shows the parts that it normally leaves out.
     pub(crate) has_details: bool,
 }
 
 impl Page {
-    /// The same; with `details` the terminal shows all of it.
+    /// The same page; with `details` the terminal shows all of it.
     #[must_use]
     pub fn detailed(self, details: bool) -> Self {
         Self { has_details: details, ..self }
@@ -41,7 +41,7 @@ pub(crate) struct Verdict {
     pub(crate) tone: Tone,
 }
 
-/// What something means for the reader. Words say the same: colour is never the only sign.
+/// The meaning for the reader. Words say the same: colour is never the only sign.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Tone {
     #[default]
@@ -53,14 +53,14 @@ pub(crate) enum Tone {
     Soft,
 }
 
-/// Where there is room for it.
+/// In which formats it is shown in full.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum Depth {
     #[default]
     Main,
-    /// Markdown folds it away, HTML too where it is a part of a section.
+    /// Markdown folds it away; HTML does so too if it is part of a section.
     Folded,
-    /// The terminal has this line in its place, Markdown folds it under this line.
+    /// The terminal shows this line instead; Markdown folds it under this line.
     Brief(String),
     /// As `Folded`, and the terminal leaves it out.
     Detail,
@@ -69,9 +69,9 @@ pub(crate) enum Depth {
 /// A part of a report with a heading.
 #[derive(Debug, Default)]
 pub(crate) struct Section {
-    /// Its anchor in HTML; the title where it is empty.
+    /// Its anchor in HTML; if empty, the title is used.
     pub(crate) id: &'static str,
-    /// Without a title, its blocks follow what is above.
+    /// Without a title, its blocks continue the section above.
     pub(crate) title: String,
     /// What the title means, in half a sentence.
     pub(crate) meaning: &'static str,
@@ -92,7 +92,7 @@ impl Section {
         Self { depth, ..self }
     }
 
-    /// With this block, if it holds anything.
+    /// Adds this block if it is not empty.
     pub(crate) fn with(mut self, block: impl Into<Block>) -> Self {
         let block = block.into();
         let is_empty = match &block {
@@ -114,12 +114,12 @@ impl Section {
         self
     }
 
-    /// With all of these.
+    /// Adds all of these.
     pub(crate) fn with_all<B: Into<Block>>(self, blocks: impl IntoIterator<Item = B>) -> Self {
         blocks.into_iter().fold(self, Self::with)
     }
 
-    /// Nothing where there is nothing to say.
+    /// Empty if the section has no contents.
     pub(crate) fn unless_empty(self) -> Vec<Self> {
         if self.blocks.is_empty() { Vec::new() } else { vec![self] }
     }
@@ -128,28 +128,28 @@ impl Section {
 /// What a section is made of.
 #[derive(Debug)]
 pub(crate) enum Block {
-    /// A paragraph; a soft one is a note about what is above it.
+    /// A paragraph; a soft one is a note about the block above it.
     Text(Text, Tone),
     List(Vec<Item>),
     Warnings(Vec<Warning>),
     /// Names and values.
     Pairs(Vec<(String, String)>),
     Table(Table),
-    /// Pictures of what tables say in figures: in HTML alone.
+    /// Pictures of the figures in tables: only in HTML.
     Charts(Vec<Chart>),
     /// Bars of parts.
     Shares(Shares),
-    /// Effects with their intervals on one axis: in HTML alone.
+    /// Effects with their intervals on one axis: only in HTML.
     Forest(Forest),
-    /// Machines with small charts: in HTML alone.
+    /// Machines with small charts: only in HTML.
     Cards(Cards),
     /// Histograms as text: a label and `(lower edge in ns, count)`, on one axis.
     Bars(Vec<(String, Vec<(u64, u64)>)>),
     Timeline(Timeline),
-    /// Lines that stay as they are.
+    /// Lines that stay unchanged.
     Lines(Vec<String>),
     Part(Section),
-    /// A part to look things up in: in HTML alone.
+    /// A part for reference: only in HTML.
     Aside(Section),
 }
 
@@ -182,16 +182,16 @@ pub(crate) fn sentences(all: impl IntoIterator<Item = String>) -> Vec<Item> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Item {
     pub(crate) tone: Tone,
-    /// What HTML draws in front of it.
+    /// The symbol that HTML draws in front of it.
     pub(crate) symbol: &'static str,
     /// A word in a column of its own.
     pub(crate) label: &'static str,
     pub(crate) text: Text,
-    /// What belongs to it: names and texts.
+    /// Names and texts below it.
     pub(crate) below: Vec<(&'static str, String)>,
 }
 
-/// Whatever is text can be an item or a cell.
+/// Makes items and cells from anything that is text.
 macro_rules! from_texts {
     ($($from:ty),*) => {
         $(impl From<$from> for Item {
@@ -208,7 +208,7 @@ macro_rules! from_texts {
 }
 from_texts!(String, &str, Text);
 
-/// Words, and what they are.
+/// Words and their kinds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Text(pub(crate) Vec<Span>);
 
@@ -217,13 +217,13 @@ pub(crate) enum Span {
     Plain(String),
     /// A name, command or path.
     Code(String),
-    /// A figure that is not broken into lines where there is room for it.
+    /// A figure that is not broken into lines if there is room for it.
     Whole(String),
     /// The colour that stands for a kind on a timeline.
     Swatch(Option<CauseKind>),
 }
 
-/// What stands between backticks is code, so that no format shows them as they are.
+/// Text between backticks becomes code, so that no format shows the backticks.
 impl<T: Into<String>> From<T> for Text {
     fn from(text: T) -> Self {
         let text: String = text.into();
@@ -253,7 +253,7 @@ impl Text {
         self.and(Span::Plain(text.into()))
     }
 
-    /// The words alone.
+    /// The words without their kinds.
     pub(crate) fn words(&self) -> String {
         let word = |span: &Span| match span {
             Span::Plain(text) | Span::Code(text) | Span::Whole(text) => text.clone(),
@@ -263,8 +263,8 @@ impl Text {
     }
 }
 
-/// Rows under titles. Where the terminal has no room for all columns, it leaves out the least important ones and names
-/// them, or folds them into a second table; where not even the important ones fit, each row becomes a sentence.
+/// Rows under titles. If the terminal has no room for all columns, it leaves out the least important ones and names
+/// them, or folds them into a second table. If not even the important ones fit, each row becomes a sentence.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     pub(crate) columns: Vec<Column>,
@@ -279,13 +279,13 @@ pub(crate) const ALWAYS: u8 = 9;
 #[derive(Clone, Debug)]
 pub(crate) struct Column {
     pub(crate) title: String,
-    /// Figures stand to the right, texts to the left.
+    /// Figures are aligned to the right, texts to the left.
     pub(crate) is_text: bool,
-    /// What is lost without it, up to [`ALWAYS`]; a narrow HTML page leaves out those with 0.
+    /// How important the column is, up to [`ALWAYS`]; a narrow HTML page leaves out those with 0.
     pub(crate) importance: u8,
     /// Its texts may be broken into lines.
     pub(crate) wraps: bool,
-    /// What has to be known to read it.
+    /// What a reader must know to read it.
     pub(crate) note: &'static str,
 }
 
@@ -309,11 +309,11 @@ impl Column {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Row {
-    /// What leads to it in HTML; nothing does where it is empty.
+    /// The anchor that links to it in HTML; without a link if empty.
     pub(crate) anchor: String,
-    /// Where its first cell leads on a page of a web server, and what it is called when it is ticked.
+    /// The target of its first cell on a web server's page, and the row's name when it is ticked.
     pub(crate) link: Option<(String, String)>,
-    /// Belongs to the row before it, and says nothing where a cell is missing.
+    /// Belongs to the row before it; a missing cell has no meaning.
     pub(crate) is_part: bool,
     pub(crate) tone: Tone,
     pub(crate) cells: Vec<Cell>,
@@ -332,7 +332,7 @@ impl Row {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cell {
-    /// `None` where there is no figure.
+    /// `None` if there is no figure.
     pub(crate) text: Option<Text>,
     pub(crate) tone: Tone,
     /// Small lines below it.
@@ -372,7 +372,7 @@ pub(crate) fn different(notes: impl Iterator<Item = &'static str>) -> Vec<String
     all
 }
 
-/// What happened between two moments, on which CPU; moments count from the first one.
+/// What happened between two moments, by CPU; moments count from the first one.
 #[derive(Debug)]
 pub(crate) struct Timeline {
     pub(crate) length_ns: u64,
@@ -386,7 +386,7 @@ impl Timeline {
         cpus.into_iter().collect()
     }
 
-    /// The share of the time.
+    /// The time as a share of the whole.
     pub(crate) fn share(&self, time_ns: u64) -> f64 {
         time_ns as f64 / self.length_ns.max(1) as f64
     }

@@ -10,7 +10,7 @@ pub(crate) fn probe_meaning(probe: &str) -> &'static str {
     SeriesName::of(probe).facts().map_or("latency", |facts| facts.meaning)
 }
 
-/// Processor, kernel, preemption, CPUs and, in a virtual machine or container, what it is.
+/// Processor, kernel, preemption, CPUs and, if there is one, the kind of virtual machine or container.
 pub(crate) fn machine(facts: &Facts, cpus: &CpuSet) -> Vec<String> {
     let known = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
     let preemption = match facts.kernel.preemption.as_str() {
@@ -28,7 +28,8 @@ pub(crate) fn machine(facts: &Facts, cpus: &CpuSet) -> Vec<String> {
     parts.into_iter().flatten().collect()
 }
 
-/// `AMD EPYC 9555 64-Core Processor` is `AMD EPYC 9555`, `Intel(R) Xeon(R) Gold 6248 CPU @ 2.50GHz` is `Intel Xeon Gold 6248`.
+/// `AMD EPYC 9555 64-Core Processor` becomes `AMD EPYC 9555`, `Intel(R) Xeon(R) Gold 6248 CPU @ 2.50GHz` becomes
+/// `Intel Xeon Gold 6248`.
 fn short_model(model: &str) -> String {
     let model = model.replace("(R)", "").replace("(TM)", "");
     let before_clock = model.split(" @ ").next().unwrap_or_default();
@@ -59,7 +60,7 @@ pub(crate) fn probe_names(run: &RunResult) -> Vec<&str> {
     names
 }
 
-/// The series of a probe, in the order in which they appear; `None` where it has but one.
+/// The series of a probe, in the order in which they appear; `None` if there is only one.
 pub(crate) fn series_names<'r>(run: &'r RunResult, probe: &str) -> Vec<Option<&'r str>> {
     let mut names = Vec::new();
     for cpu in run.cells.iter().filter_map(|cell| cell_probe(cell, probe)).flat_map(|probe| &probe.cpus) {
@@ -93,7 +94,7 @@ pub(crate) fn hwlat(sample: &HwlatSample) -> String {
     parts.join(", ")
 }
 
-/// The kind of a cause, as its serialised name with blanks.
+/// The kind of a cause: its serialised name with spaces.
 pub(crate) fn cause_kind(kind: CauseKind) -> String {
     kind.name().replace('_', " ")
 }
@@ -111,7 +112,7 @@ pub(crate) fn cause_name(cause: &Cause) -> String {
     }
 }
 
-/// A cause with its share, and how sure it is where that is not all: `irq: 24 ahci, 81 % of the time, confidence 0.90`.
+/// A cause with its share, and its confidence if it is below 1: `irq: 24 ahci, 81 % of the time, confidence 0.90`.
 pub(crate) fn cause_and_share(cause: &Cause) -> String {
     let name = cause_name(cause);
     let share = cause.share.map(|part| format!(", {} of the time", share(part)));

@@ -51,28 +51,28 @@ impl<'r> CellSeries<'r> {
         self.cpus.iter().filter_map(|cpu| largest_ns(cpu)).max()
     }
 
-    /// The largest of a quantile.
+    /// The largest value of a quantile.
     pub(crate) fn quantile(&self, of: fn(&Quantiles) -> u64) -> Option<u64> {
         self.cpus.iter().filter_map(|cpu| quantiles(cpu).map(of)).max()
     }
 
-    /// The largest share of the time that gaps took, those of the scheduler left out.
+    /// The largest share of the time that gaps took, without those of the scheduler.
     pub(crate) fn lost_share(&self) -> Option<f64> {
         self.cpus.iter().filter_map(|cpu| gaps(cpu).1).max_by(f64::total_cmp)
     }
 }
 
-/// Corrected for missed periods where that is known, as contrasts are.
+/// Corrected for missed periods if those are known, as in contrasts.
 pub(crate) fn quantiles(cpu: &CpuResult) -> Option<&Quantiles> {
     cpu.quantities.of(CORRECTED).or(cpu.quantiles.as_ref())
 }
 
-/// The largest sample; without the gaps that the scheduler makes.
+/// The largest sample, without the gaps that the scheduler makes.
 pub(crate) fn largest_ns(cpu: &CpuResult) -> Option<u64> {
     cpu.get(THROTTLED).map(|throttled| throttled.other_max_ns).or_else(|| cpu.largest_ns())
 }
 
-/// The same of all probes and CPUs of a cell.
+/// The same over all probes and CPUs of a cell.
 pub(crate) fn largest_in_ns(cell: &CellResult) -> Option<u64> {
     cell.probes.iter().flat_map(|probe| &probe.cpus).filter_map(largest_ns).max()
 }
@@ -87,7 +87,8 @@ pub(crate) fn gaps(cpu: &CpuResult) -> (Option<u64>, Option<f64>) {
     )
 }
 
-/// The largest spikes of a series in a cell: among those of the cell, or, where those of others are longer than all of them, its own.
+/// The largest spikes of a series in a cell: from the cell's list, or, if longer ones of other series fill that list,
+/// its own.
 pub(crate) fn spikes<'c>(cell: &'c CellResult, series: &str) -> Vec<&'c Spike> {
     let of_series = |spike: &&'c Spike| spike.probe.as_deref() == Some(series);
     let among_all: Vec<&Spike> = cell.spikes.iter().filter(of_series).collect();
@@ -119,6 +120,6 @@ mod tests {
             |series: &str| -> Vec<u64> { spikes(&cell, series).iter().map(|it| it.latency_ns).collect() };
         assert_eq!(of("task/audio"), [70, 60]);
         assert_eq!(of("task/logger"), [900, 800]);
-        assert_eq!(of("task/nobody"), [0_u64; 0]);
+        assert_eq!(of("task/unknown"), [0_u64; 0]);
     }
 }

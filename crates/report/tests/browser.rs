@@ -1,5 +1,6 @@
-//! The HTML report in a browser: pictures are drawn, a spike opens, nothing is fetched, nothing fails, a phone shows the
-//! maximum, print takes two pages. Needs `chromium`; skipped with the reason where it is not installed.
+//! The HTML report in a browser: pictures are drawn, a spike opens, no network request is made, no script fails, a
+//! phone shows the maximum, and print takes two pages. Needs `chromium`; skipped with the reason if it is not
+//! installed.
 
 mod fixture;
 
@@ -8,7 +9,7 @@ use std::process::{Command, Stdio};
 use whylate_core::result::RunResult;
 use whylate_testing::{Need, skip};
 
-/// Runs in the page, as the page does; what it finds goes to the frame's parent.
+/// Runs in the page as the page's own scripts do; sends its findings to the frame's parent.
 const PROBE: &str = r##"<script>
 const found = { errors: [], saved: [] };
 addEventListener("error", (event) => found.errors.push(event.message));
@@ -43,7 +44,7 @@ addEventListener("load", async () => {
   const heads = [...document.querySelectorAll("#matrix th, article th, section th")].filter((th) => th.textContent === "max");
   const seen = (th) => th.offsetWidth > 0 && th.getBoundingClientRect().right <= innerWidth;
   found.max = heads.length > 0 && seen(heads[0]);
-  // Hover says what a dot is, arrow keys and Enter do the same without a mouse.
+  // Hovering describes a dot; arrow keys and Enter do the same without a mouse.
   const line = [...document.querySelectorAll(".uplot")].find((plot) => plot.querySelector(".u-over").tabIndex === 0);
   const said = line.parentElement.querySelector(".said"), key = (key) => line.querySelector(".u-over").dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
   found.hovered = said.textContent.trim();
@@ -52,7 +53,7 @@ addEventListener("load", async () => {
   found.keyed = said.textContent.trim();
   key("Enter");
   found.entered = (document.querySelector("tr.open") || {}).id;
-  // Dragging zooms, a double click shows all again.
+  // Dragging zooms; a double click shows everything again.
   const over = line.querySelector(".u-over"), canvas = line.querySelector("canvas"), box = over.getBoundingClientRect();
   const ticks = () => canvas.toDataURL();
   const mouse = (kind, x) => over.dispatchEvent(new MouseEvent(kind, { bubbles: true, button: 0, clientX: box.left + x, clientY: box.top + 60, movementX: 5 }));
@@ -82,7 +83,7 @@ fn page(run: &RunResult) -> String {
     whylate_report::run_with_charts(run).unwrap().html()
 }
 
-/// The browser, or why it is skipped.
+/// The browser's output, or `None` if it is skipped.
 fn chromium(arguments: &[&str]) -> Option<Vec<u8>> {
     let mut command = Command::new("chromium");
     command.args([
@@ -102,7 +103,7 @@ fn chromium(arguments: &[&str]) -> Option<Vec<u8>> {
     }
 }
 
-/// What the page says of itself at that width.
+/// What the page reports about itself at that width.
 fn looked_at(page: &str, width: u32, more: &[&str]) -> Option<serde_json::Value> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("frame.html");
@@ -183,7 +184,8 @@ fn a_series_has_a_dot_per_run() {
     assert_eq!((&found["entered"], &found["svgs"]), (&"run-1".into(), &1.into()), "{found}");
 }
 
-/// Pictures of five reports, for whoever looks: `WHYLATE_PICTURES=1 cargo test --workspace --test browser five_reports`.
+/// Pictures of five reports for visual checks: `WHYLATE_PICTURES=1 cargo test --workspace --test browser
+/// five_reports`.
 #[test]
 fn pictures_of_five_reports() {
     if std::env::var_os("WHYLATE_PICTURES").is_none() {

@@ -1,4 +1,4 @@
-//! The page of a comparison: what its figures are, what differs, and what is not known.
+//! The page of a comparison: what its figures are, the differences, and what is unknown.
 
 mod fixture;
 
@@ -23,7 +23,7 @@ fn every_form_says_that_the_figures_are_medians_of_the_repeats() {
 }
 
 #[test]
-fn what_differs_is_apart_from_what_is_not_known() {
+fn differences_are_separate_from_unknown_facts() {
     let page = whylate_report::compare(&result());
     let text = flat(&page.terminal(Style { color: false, width: 120 }));
     assert!(text.contains("cell.loads none l3"), "{text}");

@@ -1,4 +1,4 @@
-//! The table of copies: what took effect comes before what was asked for.
+//! The table of copies: the effective type comes before the requested one.
 
 use whylate_core::result::{CopyBlock, CopyResult, CopyRow, CopyTable, FrameCost, Plateau};
 use whylate_core::{CopyMethod, MemoryMode};

@@ -1,4 +1,4 @@
-//! Explanations as text and as a page: they say what the result says, fit their width, and are safe.
+//! Explanations as text and as a page: they agree with the result, fit their width, and are safe.
 
 mod fixture;
 
@@ -72,7 +72,7 @@ fn the_page_stands_alone_and_shows_the_time() {
 }
 
 #[test]
-fn nothing_late_is_said_so() {
+fn the_page_says_when_nothing_was_late() {
     let mut quiet = result("task");
     quiet.spikes.clear();
     quiet.traces[0].spikes_found = 0;
@@ -83,7 +83,7 @@ fn nothing_late_is_said_so() {
 }
 
 #[test]
-fn what_cannot_be_told_is_no_good_news() {
+fn an_open_answer_is_not_shown_as_good() {
     let mut open = result("task");
     open.spikes.clear();
     open.traces[0].spikes_found = 0;
@@ -126,7 +126,7 @@ fn the_count_never_claims_more_than_there_is() {
 }
 
 #[test]
-fn the_begin_of_a_response_that_is_listed_is_not_listed_again() {
+fn the_start_of_a_listed_response_is_not_listed_again() {
     let spike = |probe: &str, at_ns, latency_ns| Spike {
         probe: Some(probe.to_owned()),
         ..Spike::unexplained(CpuId(1), at_ns, latency_ns)

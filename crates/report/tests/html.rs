@@ -1,4 +1,4 @@
-//! The HTML report: complete, self-contained, and safe whatever the result holds.
+//! The HTML report: complete, self-contained, and safe whatever the result contains.
 
 mod fixture;
 
@@ -37,7 +37,7 @@ fn of_kind<'d>(data: &'d serde_json::Value, kind: &str) -> Vec<&'d serde_json::V
     data.as_array().unwrap().iter().filter(|chart| chart["kind"] == kind).collect()
 }
 
-/// Checks that tags are nested as they should be, without knowing HTML's optional end tags: the template uses none.
+/// Checks that tags are nested correctly, without HTML's optional end tags: the template uses none.
 fn assert_well_formed(markup: &str) {
     const VOID: [&str; 3] = ["meta", "br", "!doctype"];
     let mut open: Vec<&str> = Vec::new();
@@ -54,7 +54,8 @@ fn assert_well_formed(markup: &str) {
     assert!(open.is_empty(), "not closed: {open:?}");
 }
 
-/// The pages of the field guide for the causes that the report names, and no others; the other formats name the command.
+/// The pages of the field guide for the causes that the report names, and no others; the other formats name the
+/// command.
 #[test]
 fn the_field_guide_comes_with_the_report() {
     let run = fixture::run_result(&[1]);
@@ -150,7 +151,7 @@ fn the_charts_hold_every_sample_and_every_outlier() {
     for (distribution, probe) in distributions.iter().zip([0, 1]) {
         for series in distribution["series"].as_array().unwrap() {
             let cell = series["cell"].as_u64().unwrap() as usize;
-            // Of the turns of a loop only the gaps are drawn: 10 us and more.
+            // For the turns of a loop only the gaps are drawn: 10 us and more.
             let least = [0, 10_000][probe];
             let histogram = &run.cells[cell].probes[probe].cpus[0].histogram;
             let samples: u64 = histogram.iter().filter(|it| it.0 >= least).map(|it| it.1).sum();
@@ -202,7 +203,7 @@ fn a_run_with_little_in_it_is_still_a_page() {
 }
 
 #[test]
-fn events_of_several_cpus_are_told_where_no_cause_was_looked_for() {
+fn events_of_several_cpus_are_shown_without_a_search_for_causes() {
     let mut run = fixture::run_result(&[0, 1]);
     run.plan.causes = false;
     let markup = markup(&page(&run));

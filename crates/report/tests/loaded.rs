@@ -30,5 +30,5 @@ fn a_curve_is_a_table_and_a_picture() {
     let words = row.split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(words, "copy-1G 998.6 MB/s 3.28 ms 3.23 ms 3.33 ms 6.55 ms 200 ns", "{text}");
     let html = report.html();
-    assert!(html.contains("\"kind\":\"loaded\"") && html.contains("access/first beside copy-1G"));
+    assert!(html.contains("\"kind\":\"loaded\"") && html.contains("access/first under copy-1G"));
 }

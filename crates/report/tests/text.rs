@@ -38,7 +38,7 @@ fn run_at_200_columns_with_two_cpus() {
 }
 
 #[test]
-fn causes_that_could_not_be_looked_for_are_not_said_to_be_unknown() {
+fn causes_that_could_not_be_looked_for_are_not_called_unknown() {
     let mut run = fixture::run_result(&[1]);
     for spike in run.cells.iter_mut().flat_map(|cell| &mut cell.spikes) {
         (spike.cause, spike.also) = (Cause::unattributed(), Vec::new());
@@ -60,7 +60,7 @@ fn run_with_all_details() {
     }
 }
 
-/// The first screen answers: five cells in 60 lines.
+/// The first screen has the answer: five cells in 60 lines.
 #[test]
 fn five_cells_fit_a_screen() {
     let mut run = fixture::run_result(&[1]);
@@ -113,9 +113,9 @@ fn many_series_fit_a_screen() {
     assert!(!text.contains("roundtrip/udp: a message to another CPU"), "{text}");
 }
 
-/// Too few repeats for an interval: said once, below the tables; and contrasts of one load are told apart.
+/// Too few repeats for an interval: reported once, below the tables; contrasts of one load are distinguished.
 #[test]
-fn few_repeats_are_said_once_and_contrasts_have_their_circumstances() {
+fn few_repeats_are_reported_once_and_contrasts_have_their_circumstances() {
     use whylate_core::result::CellResult;
     let mut run = fixture::run_result(&[1]);
     let treated = |name: &str, like: &CellResult| CellResult {
@@ -134,16 +134,17 @@ fn few_repeats_are_said_once_and_contrasts_have_their_circumstances() {
     }
     let text = terminal_text(&run, 120);
     let in_short = text.split("Late time").next().unwrap();
-    let untold =
+    
+    let undecided =
         "cannot tell for timer p99.9 (too few repeats for an interval): l3 1.57 ×, l3 with shielded 1.57 ×.";
     let unbroken = in_short.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(unbroken.contains(untold), "{in_short}");
+    assert!(unbroken.contains(undecided), "{in_short}");
     let tables = text.split_once("how late a periodic task").unwrap().1;
     assert!(tables.contains("? 1.57 ×") && !tables.contains("too few repeats for an interval"), "{tables}");
     assert!(says("without-interval-too-few", tables), "{tables}");
 }
 
-/// Was it late, how bad, who, what helps: the sentences stand above everything else.
+/// Was it late, how bad, the cause, what helps: these sentences come first.
 #[test]
 fn the_first_screen_answers() {
     let run = fixture::run_result(&[1]);
@@ -171,7 +172,7 @@ fn the_first_screen_answers() {
 }
 
 #[test]
-fn a_limit_that_no_task_can_keep_here_is_said_to_be_so() {
+fn a_limit_that_no_task_can_meet_here_is_reported() {
     let floor = |run: &mut RunResult, max_ns: u64| {
         for cell in &mut run.cells {
             cell.noise_floor.as_mut().unwrap().max_ns = Some(max_ns);
@@ -273,7 +274,7 @@ fn a_run_without_samples_is_an_error_that_says_why() {
 }
 
 #[test]
-fn what_went_wrong_is_in_every_text() {
+fn failures_are_in_every_text() {
     let mut run = fixture::run_result(&[1]);
     run.verdict = Verdict::Incomplete;
     run.restored = Some(false);
@@ -319,13 +320,13 @@ fn no_format_lets_a_control_character_pass() {
     for text in formats(&run) {
         assert!(text.replace("\\", "").contains("a[2Jb"), "{text}");
         let hidden = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
-        // The plotting script has tabs.
+        // The plotting script contains tabs.
         let text = text.split("<script").next().unwrap();
         assert!(!text.contains(hidden), "{text}");
     }
 }
 
-/// What stands between backticks is code in every format, wherever the text is; a single backtick stays.
+/// Text between backticks is code in every format, wherever it is; a single backtick stays.
 #[test]
 fn backticks_are_code_in_every_format() {
     let mut run = fixture::run_result(&[1]);
@@ -350,7 +351,7 @@ fn backticks_are_code_in_every_format() {
     }
 }
 
-/// One of something has no plural.
+/// A count of one is singular.
 #[test]
 fn one_is_no_plural() {
     let mut run = fixture::run_result(&[1]);

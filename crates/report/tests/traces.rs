@@ -1,4 +1,5 @@
-//! Traces of a run in its reports: the culprit's name in every form, timelines on the page, and nothing without traces.
+//! Traces of a run in its reports: the culprit's name in every form, timelines on the page, and no section without
+//! traces.
 
 mod fixture;
 
@@ -119,7 +120,7 @@ fn the_page_has_timelines_that_zoom_and_no_foreign_markup() {
 }
 
 #[test]
-fn a_run_without_traces_says_nothing_of_them() {
+fn a_run_without_traces_has_no_section_about_them() {
     let run = fixture::run_result(&[1]);
     let page = report(&run).unwrap().html();
     assert!(!page.contains("id=\"traces\"") && !page.contains("+ and - zoom"));

@@ -21,7 +21,7 @@ pub enum CsvTable {
     Ledger,
 }
 
-/// A table of a run. What is missing is an empty field; names end in their unit.
+/// A table of a run. A missing value is an empty field; names end in their unit.
 pub fn csv(run: &Exported, table: CsvTable) -> Result<String, ExportError> {
     let rows = match table {
         CsvTable::Quantiles => quantiles(run),

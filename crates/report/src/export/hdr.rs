@@ -1,4 +1,4 @@
-//! Interval logs of HdrHistogram, which its tools and viewers read: one line with a tag for each cell, probe and CPU.
+//! HdrHistogram interval logs, for its tools and viewers: one line with a tag for each cell, probe and CPU.
 
 use super::{ExportError, Exported, Series, all};
 use crate::osadl::middle_ns;
@@ -7,7 +7,7 @@ use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use std::time::Duration;
 
-/// Buckets of whylate are a 128th of their value wide.
+/// The width of whylate's buckets is a 128th of their value.
 const DIGITS: u8 = 3;
 
 /// The whole run as one interval of each series; latencies in nanoseconds.
@@ -35,7 +35,7 @@ pub fn hdr(run: &Exported) -> Result<String, ExportError> {
     String::from_utf8(bytes).map_err(|error| failed("the log", error.to_string()))
 }
 
-/// `l3:timer:cpu1`, without what ends a tag.
+/// `l3:timer:cpu1`, without characters that end a tag.
 fn tag(series: &Series<'_>) -> String {
     let name = format!("{}:{}:cpu{}", series.cell.name, series.name(), series.cpu.cpu);
     name.replace(|c: char| c == ',' || c.is_whitespace() || c.is_control(), "_")

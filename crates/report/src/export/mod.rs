@@ -13,7 +13,7 @@ pub use tree::tree;
 
 use whylate_core::result::{CellResult, CpuResult, MeasureResult, ProbeResult, RunMessage, RunResult};
 
-/// What is exported: the cells of a run, or a measurement, also of another tool, as one cell.
+/// What is exported: the cells of a run, or a measurement (possibly by another tool) as one cell.
 pub struct Exported {
     title: String,
     cells: Vec<CellResult>,
@@ -36,7 +36,7 @@ impl From<MeasureResult> for Exported {
     }
 }
 
-/// Why a run has no other form.
+/// Why a run cannot be exported in this form.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     #[error("cannot write the table: {0}")]
@@ -60,7 +60,7 @@ fn all(run: &Exported) -> impl Iterator<Item = Series<'_>> {
 }
 
 impl Series<'_> {
-    /// The probe, with its series where it has several.
+    /// The probe, with its series if it has several.
     fn name(&self) -> String {
         match &self.cpu.series {
             Some(series) => format!("{}/{series}", self.probe.probe),

@@ -1,12 +1,12 @@
-//! Trace events in the JSON form that ui.perfetto.dev and chrome://tracing open: the largest latency of each interval and
-//! what loads achieve as counters, spikes as slices, on one time line.
+//! Trace events in the JSON form that ui.perfetto.dev and chrome://tracing open: the largest latency of each interval
+//! and the rates of loads as counters, spikes as slices, on one time line.
 
 use super::Exported;
 use super::all;
 use serde_json::{Value, json};
 use whylate_core::result::Spike;
 
-/// Spikes lie in processes from this number on, one for each cell.
+/// Spikes are in processes from this number on, one for each cell.
 const FIRST_PROCESS: u64 = 1;
 
 /// The whole run. Moments count from the first one.

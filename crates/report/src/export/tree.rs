@@ -1,5 +1,5 @@
-//! Histograms as files of the OSADL latency-histograms patch: `CELL/PROBE/CPU1`, and `max_latency-CPU1` beside it where who
-//! was late is known.
+//! Histograms as files of the OSADL latency-histograms patch: `CELL/PROBE/CPU1`, and with it `max_latency-CPU1` if
+//! the late task is known.
 
 use super::Exported;
 use super::all;
@@ -26,7 +26,7 @@ pub fn tree(run: &Exported) -> Vec<TreeFile> {
     files
 }
 
-/// A name as one part of a path, which never leads elsewhere.
+/// A name as one component of a path that cannot lead elsewhere.
 fn part(name: &str) -> String {
     let plain: String =
         name.chars().map(|c| if c == '/' || c == '\0' || c.is_control() { '_' } else { c }).collect();

@@ -1,4 +1,4 @@
-//! Findings by theme: a line or two each, or everything that is known about them.
+//! Findings by theme: one or two lines each, or all details.
 
 use super::host;
 use crate::section::{Item, Page, Section, Tone, Verdict};

@@ -1,4 +1,4 @@
-//! The report of `whylate compare`: what differs between the machines, what may be said, who took the late time.
+//! The report of `whylate compare`: the differences between the machines, the verdicts, and the causes of late time.
 
 use crate::pictures::{Forest, ForestRow};
 use crate::reading::{self, Reading, SIGNS};
@@ -12,12 +12,12 @@ use whylate_core::result::{
 
 /// The most facts unknown for some side that a line names.
 const UNKNOWN_NAMED: usize = 4;
-/// What the figures of the table are; those of `whylate report` are others.
+/// What the figures of the table are; those of `whylate report` are different.
 const MIDDLE: &str = "before, now: the middle (median) of the values of the repeats, each that of the worst CPU; of several runs the \
     middle of theirs; of another tool's file its value. `whylate report` has the quantiles of all repeats together. The ratio \
     between cells of one run is the middle of those within blocks of repeats.";
 
-/// The report of a comparison. One with nothing to show is a page that says why.
+/// The report of a comparison. A comparison without contents becomes a page that says why.
 pub fn compare(result: &CompareResult) -> Page {
     let side = |it: &whylate_core::result::CompareSide| {
         let cell = it.cell.as_ref().map(|cell| format!(", cell {cell}")).unwrap_or_default();
@@ -45,7 +45,7 @@ pub fn compare(result: &CompareResult) -> Page {
 fn machines(result: &CompareResult) -> Section {
     let section = Section::new("machines", "What differs besides the figures");
     let section = match result.differences.is_empty() {
-        // Results of other tools say next to nothing of the machine.
+        // Results of other tools have few facts about the machine.
         true if result.unknown.is_empty() && result.sides.iter().any(|it| it.started_at.is_some()) => section.with(Block::note(
             "Nothing: kernel, command line, firmware, clocks, settings, plan, loads and treatments are the same.",
         )),
@@ -73,7 +73,8 @@ fn facts(result: &CompareResult, all: &[FactDifference]) -> Table {
     Table::new(columns, all.iter().map(row).collect())
 }
 
-/// What is shown at once: differences that matter. Where nothing can be told the largest are, with their size.
+/// The contrasts that are shown first: differences that matter, or, if none can be decided, the largest ones with
+/// their size.
 fn contrasts(result: &CompareResult) -> Section {
     let mut sorted: Vec<&RunContrast> = result.contrasts.iter().collect();
     sorted.sort_by(|a, b| {
@@ -99,7 +100,7 @@ fn contrasts(result: &CompareResult) -> Section {
     section.with_all(all_small).with_all(basis).with_all(signs)
 }
 
-/// `note`: said once, below the first table.
+/// `note` appears once, below the first table.
 fn table(contrasts: &[&RunContrast], note: &'static str) -> Table {
     let columns = vec![
         Column::text("cell"),
@@ -124,7 +125,7 @@ fn table(contrasts: &[&RunContrast], note: &'static str) -> Table {
             format!("{} - {}", comparison.cell, comparison.baseline).into(),
             figure(comparison.baseline_value).into(),
             figure(comparison.cell_value).into(),
-            reading::cell_beside(comparison, None),
+            reading::cell_with_reason(comparison, None),
             verdict,
             p_value(comparison).into(),
         ])
@@ -132,7 +133,7 @@ fn table(contrasts: &[&RunContrast], note: &'static str) -> Table {
     Table::new(columns, contrasts.iter().map(row).collect())
 }
 
-/// Empty where a known mechanism decided, which no p-value states.
+/// Empty if a known mechanism decided, because it has no p-value.
 fn p_value(comparison: &Comparison) -> String {
     let is_decided = matches!(comparison.outcome, Outcome::Better | Outcome::Worse);
     let is_open = comparison.ratio_low.is_none() && comparison.ratio_high.is_none();

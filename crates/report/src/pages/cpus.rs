@@ -1,11 +1,11 @@
-//! The CPU table, and below it what remains on the CPUs that are shielded.
+//! The CPU table, and below it what remains on the shielded CPUs.
 
 use crate::section::{ALWAYS, Block, Cell, Page, Row, Section, Table, Tone};
 use crate::sections::warnings;
 use whylate_core::figure;
 use whylate_core::result::{CpuRow, CpuTable, CpuTableAt, IdleLimit, L3Domain, Shielding, ThreadKind};
 
-/// Names of a list are cut after so many, with the number of the others, unless all are asked for.
+/// Lists of names are cut after this number, with the number of the others, unless all are requested.
 const NAMES_MAX: usize = 24;
 
 struct Column {
@@ -50,7 +50,7 @@ static COLUMNS: [Column; 19] = [
     column("kind", 2, true, |row, _| row.kind.clone()),
 ];
 
-/// The report of `whylate cpus`; with `all`, what is on every CPU is listed by name, else only on shielded ones.
+/// The report of `whylate cpus`; with `all`, it lists by name what is on every CPU, otherwise only for shielded CPUs.
 pub fn cpus(table: &CpuTable, all: bool) -> Page {
     let columns = COLUMNS.iter().map(|column| crate::section::Column {
         is_text: column.is_text,
@@ -65,7 +65,7 @@ pub fn cpus(table: &CpuTable, all: bool) -> Page {
     Page { origin: "whylate cpus".to_owned(), sections, ..Page::default() }
 }
 
-/// The columns that are always there, of several moments of a run.
+/// The columns that are always shown, for several moments of a run.
 pub(crate) fn at_moments(tables: &[CpuTableAt]) -> Table {
     let always = || COLUMNS.iter().filter(|column| column.importance == ALWAYS);
     let mut columns = vec![crate::section::Column::text("when")];
@@ -93,7 +93,7 @@ fn row(row: &CpuRow, table: &CpuTable) -> Row {
             "state" if !row.online => Tone::Warn,
             _ => Tone::Plain,
         };
-        // A column without any value is left out, unless it is required.
+        // A column without values is left out, unless it is required.
         let unknown = || (column.importance == ALWAYS).then(|| "-".to_owned());
         Cell { tone, ..(column.value)(row, table).or_else(unknown).into() }
     };
@@ -109,7 +109,7 @@ fn is_shielded(row: &CpuRow) -> bool {
         || (interrupts == Some(true) && row.threads.is_none())
 }
 
-/// `proc irq ltmr`, `none`; `?` behind what cannot be told.
+/// `proc irq ltmr`, `none`; `?` after anything that is unknown.
 fn shielding(shielding: &Shielding) -> String {
     let parts =
         [("proc", shielding.processes), ("irq", shielding.interrupts), ("ltmr", shielding.local_timer)];

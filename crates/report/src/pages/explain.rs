@@ -1,5 +1,5 @@
-//! Reports of `whylate explain`: a sentence that names the culprit, then the time between the expected and the actual
-//! moment as a picture, then the records that speak for it. Nothing here decides about causes.
+//! Reports of `whylate explain`: a sentence that names the culprit, a picture of the time between the expected and
+//! the actual moment, and the records that are its evidence. Nothing here decides about causes.
 
 use super::{finding, log};
 use crate::section::{
@@ -54,15 +54,16 @@ fn of_run(run: &ExplainedRun) -> String {
     format!("run {plan}{host}, Linux {kernel}, started {started_at}{cell}")
 }
 
-/// What the run measured, each spike, and what the trace does not say.
+/// What the run measured, each spike, and what the trace does not show.
 pub(super) fn sections(result: &ExplainResult) -> Vec<Section> {
     let measured = Section::new("measured", "Spikes that the run measured");
-    // What a trace shows as well has a section of its own, with the same cause.
-    let is_told =
-        |spike: &&Spike| !result.spikes.iter().any(|told| told.cpu == spike.cpu && told.cause == spike.cause);
-    // The begin of a response that is listed has its causes among those of the response.
+    // A spike that a trace shows too has its own section, with the same cause.
+
+    let is_extra =
+        |spike: &&Spike| !result.spikes.iter().any(|shown| shown.cpu == spike.cpu && shown.cause == spike.cause);
+    // The start of a listed response has its causes among those of the response.
     let is_own = |spike: &&Spike| !result.measured.iter().any(|whole| is_begin_of(spike, whole));
-    let listed = result.measured.iter().filter(is_told).filter(is_own);
+    let listed = result.measured.iter().filter(is_extra).filter(is_own);
     let measured = measured.with(sentences(listed.map(line))).unless_empty();
     let spikes = result.spikes.iter().enumerate().map(|(index, spike)| {
         let line = format!("{} s: {}", moment(spike.expected_ns), finding::finding(spike));
@@ -77,7 +78,7 @@ pub(super) fn sections(result: &ExplainResult) -> Vec<Section> {
     all.chain(warnings::section(&result.warnings)).collect()
 }
 
-/// Whether a spike is that of a part (`task/audio/wakeup`) of another one, which began at the same moment.
+/// Whether a spike is a part (`task/audio/wakeup`) of another one that began at the same moment.
 fn is_begin_of(part: &Spike, whole: &Spike) -> bool {
     let name = |spike: &Spike| spike.probe.clone().unwrap_or_default();
     let begin_ns = |spike: &Spike| spike.at_ns.saturating_sub(spike.latency_ns);
@@ -110,7 +111,7 @@ fn named(task: &str, pid: Option<u32>) -> String {
     format!("{}{pid}", if task.is_empty() { "hardware" } else { task })
 }
 
-/// On what "none" rests: the largest latency that there is.
+/// The basis of "none": the largest latency in the trace.
 fn worst(result: &ExplainResult) -> Option<String> {
     let worst = result.traces.iter().filter_map(|trace| trace.worst.as_ref());
     let worst = worst.max_by_key(|late| late.latency_ns)?;
@@ -127,7 +128,7 @@ fn heading(spike: &ExplainedSpike) -> String {
     format!("{task} on CPU {}: {} late", spike.cpu, nanoseconds(spike.latency_ns))
 }
 
-/// What a probe of the run saw itself.
+/// A line about a spike that a probe of the run recorded.
 fn line(spike: &Spike) -> String {
     let probe = spike.probe.as_deref().unwrap_or("probe");
     let hwlat = spike.hwlat.as_ref().map(|sample| format!(" ({})", words::hwlat(sample))).unwrap_or_default();
@@ -141,7 +142,7 @@ fn in_cell(cell: Option<&String>) -> String {
     cell.map(|cell| format!(" in cell {cell}")).unwrap_or_default()
 }
 
-/// The largest spike that a probe of the run saw.
+/// The largest spike that a probe of the run recorded.
 fn largest(measured: &[Spike]) -> Option<String> {
     let spike = measured.iter().max_by_key(|spike| spike.latency_ns)?;
     let probe = spike.probe.as_deref().unwrap_or("probe");
@@ -149,7 +150,7 @@ fn largest(measured: &[Spike]) -> Option<String> {
     Some(format!("{latency} in {probe} on CPU {}: {}", spike.cpu, spike.cause.sentence()))
 }
 
-/// One spike: the moments, who called, how sure it is, who else contributed, the time as a picture and in figures.
+/// One spike: the moments, the callers, the confidence, other contributors, the time as a picture and in figures.
 pub(crate) fn spike(title: String, spike: &ExplainedSpike, trace: Option<&ExplainedTrace>) -> Section {
     let (at, ran) = (moment(spike.expected_ns), moment(spike.actual_ns));
     let found = Some(finding::finding(spike)).filter(|finding| !title.contains(finding));
@@ -243,7 +244,7 @@ pub(super) fn count(result: &ExplainResult) -> String {
     let threshold = nanoseconds(threshold);
     let shown = result.spikes.len() as u64;
     let found = found.max(shown);
-    // Where the trace itself says which moment is meant, its latency stands beside it already.
+    // If the trace itself says which moment is meant, its latency is already in the same line.
     let is_itself = |trace: &ExplainedTrace| {
         matches!(
             trace.threshold_from,
@@ -270,7 +271,7 @@ pub(super) fn count(result: &ExplainResult) -> String {
     }
 }
 
-/// What the expected moment rests on, and how exact it is.
+/// The basis of the expected moment, and how exact it is.
 fn expected(spike: &ExplainedSpike) -> String {
     let basis = match spike.expected_from {
         ExpectedFrom::Timer => "the expiry of its timer",

@@ -3,7 +3,7 @@
 use whylate_core::figure::{nanoseconds, share};
 use whylate_core::result::{Cause, CauseKind, ExplainedSpike};
 
-/// The whole finding in one sentence: who was late where by how much, and who did it.
+/// The whole finding in one sentence: which task was late, where, by how much, and the cause.
 pub(crate) fn finding(spike: &ExplainedSpike) -> String {
     let task = &spike.task;
     let late = match spike.cause.kind {
@@ -18,7 +18,8 @@ pub(crate) fn finding(spike: &ExplainedSpike) -> String {
     format!("{late}: {}{}", spike.cause.sentence(), extent(&spike.cause, spike.expected_ns, spike.latency_ns))
 }
 
-/// ` for 3.01 ms (84 % of the latency)`; when it began before the expected moment, all of it and what the task felt.
+/// ` for 3.01 ms (84 % of the latency)`; if it began before the expected moment, its full length and the part that
+/// the task felt.
 fn extent(cause: &Cause, expected_ns: u64, latency_ns: u64) -> String {
     let Some(part) = cause.share.filter(|part| *part > 0.0) else { return String::new() };
     let time = (part * latency_ns as f64).round() as u64;
@@ -45,7 +46,7 @@ pub(crate) fn contributor(cause: &Cause, spike: &ExplainedSpike) -> String {
     format!("{}: {} ({})", cause.sentence(), nanoseconds(time), share(part))
 }
 
-/// How sure it is, by which evidence where there are several, and why not more: `confidence 0.75: …`.
+/// The confidence, the evidence if there are several pieces, and the doubts: `confidence 0.75: …`.
 pub(crate) fn confidence(cause: &Cause) -> Option<String> {
     let confidence = cause.confidence?;
     let sources: Vec<&str> = cause.sources.iter().map(|source| source.describe()).collect();
@@ -60,7 +61,7 @@ mod tests {
     use whylate_testing::says;
 
     #[test]
-    fn what_began_before_the_task_was_due_is_told_from_what_it_felt() {
+    fn time_before_the_expected_moment_is_separate_from_the_latency() {
         let off = |from| Cause { share: Some(0.5), from_ns: Some(from), ..Cause::new(CauseKind::IrqsOff) };
         assert!(says("for-ns-latency", extent(&off(1_000), 1_000, 1_000)));
         assert!(says("for-us-ns-latency", extent(&off(400), 1_000, 1_000)));

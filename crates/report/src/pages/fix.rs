@@ -26,13 +26,13 @@ pub fn fix(fix: &FixResult) -> Page {
             format!("{} in {}", counted(fix.repeats, "repeat"), nanoseconds(fix.took_ns)),
             match registration.mode {
                 FixMode::Audit => {
-                    format!("of a setting something false is said in at most {alpha} % of audits")
+                    format!("for each setting, at most {alpha} % of audits give a wrong answer")
                 }
-                _ => format!("something false is claimed in at most {alpha} % of searches"),
+                _ => format!("at most {alpha} % of searches make a false claim"),
             },
         ]);
     }
-    // The answer is the title here.
+    // The answer is already the title of this page.
     page.sections.retain(|section| section.id != "fix");
     if fix.restored == Some(false) {
         page.failures.push("the machine's settings after the search are not those before it".to_owned());

@@ -3,7 +3,7 @@
 use crate::section::{Block, Item, Page, Section, Tone};
 use whylate_core::result::CauseKind;
 
-/// What a kind of cause is, how it is known, how to confirm it with another tool, what cures it.
+/// A kind of cause: what it is, how it shows, how to confirm it with another tool, and what cures it.
 pub fn guide(kind: CauseKind) -> Page {
     let title = kind.guide().lines().next().unwrap_or_default().trim_start_matches("# ");
     Page {
@@ -14,7 +14,7 @@ pub fn guide(kind: CauseKind) -> Page {
     }
 }
 
-/// A page of the field guide that is not of a cause, from its Markdown.
+/// A page of the field guide that is not about a cause, from its Markdown.
 pub fn guide_text(origin: String, markdown: &str) -> Page {
     let title = markdown.lines().next().unwrap_or_default().trim_start_matches("# ").to_owned();
     Page { origin, title, sections: sections_of(markdown), ..Page::default() }
@@ -32,7 +32,7 @@ fn sections_of(markdown: &str) -> Vec<Section> {
     markdown.split("\n## ").skip(1).map(part).collect()
 }
 
-/// Paragraphs, lists, and between fences lines that stay as they are.
+/// Paragraphs, lists, and fenced lines, which stay unchanged.
 fn blocks(body: &str) -> Vec<Block> {
     let parts = body.split("```").enumerate();
     let blocks = parts.flat_map(|(index, part)| match index % 2 {
@@ -49,7 +49,7 @@ fn paragraph(text: &str) -> Block {
     }
 }
 
-/// Without the targets of links: `see [smi](smi.md)` is `see smi`.
+/// Removes the targets of links: `see [smi](smi.md)` becomes `see smi`.
 fn unlinked(text: &str) -> String {
     let mut parts = text.split("](");
     let mut plain = parts.next().unwrap_or_default().to_owned();
@@ -80,7 +80,7 @@ mod tests {
             let text = guide(kind).terminal(Style { color: false, width: 80 });
             assert!(text.starts_with(&format!("{kind}: ")), "{text}");
             assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-            // Nothing of Markdown is left, and nothing got lost.
+            // No Markdown is left, and no text is lost.
             assert!(!text.contains("```") && !text.contains("](") && !text.contains("\n## "), "{text}");
             let words = |text: &str| text.split_whitespace().map(str::len).sum::<usize>();
             assert!(words(&text) * 10 > words(kind.guide()) * 9, "{text}");

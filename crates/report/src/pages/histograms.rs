@@ -1,4 +1,4 @@
-//! The in-kernel latency histograms as a table, with who was late in each maximum.
+//! The in-kernel latency histograms as a table, with the late task of each maximum.
 
 use crate::section::{Block, Cell, Column, Page, Row, Section, Table, Tone, sentences};
 use crate::sections::{records, warnings};
@@ -8,7 +8,7 @@ use whylate_core::record::IpiRecord;
 use whylate_core::result::{HistogramsResult, KernelHistogram, Quantiles};
 use whylate_core::{CpuId, CpuSet};
 
-/// Interrupts of other CPUs that are listed.
+/// The most interrupts of other CPUs that are listed.
 const IPIS_SHOWN: usize = 12;
 
 /// The report of `whylate histograms`.
@@ -61,7 +61,7 @@ fn row(cpu: CpuId, histogram: &KernelHistogram) -> Row {
     ])
 }
 
-/// Who was late in the largest latency of each CPU, by the histogram that holds most of its way.
+/// The late task of the largest latency of each CPU, by the histogram that holds most of its way.
 fn records(result: &HistogramsResult) -> impl Iterator<Item = String> {
     result.cpus.iter().filter_map(|cpu| {
         let records = cpu.histograms.iter().map(|one| (one.kind, one.max_record.as_ref()));

@@ -15,7 +15,7 @@ pub(super) fn page(result: &ExplainResult) -> Page {
         None => ("The log has no message that speaks of latency.".to_owned(), Tone::Plain),
         Some(worst) => (heading(worst), tone(worst.severity)),
     };
-    // What a kind means is said once.
+    // The meaning of a kind appears once.
     let first = |index: usize| {
         let code = &result.messages[index].code;
         !result.messages[..index].iter().any(|message| message.code == *code)

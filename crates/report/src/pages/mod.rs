@@ -1,4 +1,4 @@
-//! The reports: which head and sections each has.
+//! The reports: the head and sections of each.
 
 mod check;
 mod compare;
@@ -74,7 +74,7 @@ pub fn measure(measure: &MeasureResult) -> Result<Page, ReportError> {
     })
 }
 
-/// By which sample the break ended a measurement.
+/// The sample at which the break ended a measurement.
 fn stopped(measure: &MeasureResult) -> Option<Section> {
     let last = measure.probe.spikes.iter().filter(|_| measure.broke).max_by_key(|spike| spike.latency_ns)?;
     let line = format!(
@@ -86,7 +86,8 @@ fn stopped(measure: &MeasureResult) -> Option<Section> {
     Some(Section::new("stopped", "").with(Block::note(line)))
 }
 
-/// The report of `whylate copy`: each pair of memory types with its methods, the frame budget, and what the memory is.
+/// The report of `whylate copy`: each pair of memory types with its methods, the frame budget, and the properties of
+/// the memory.
 pub fn copy(copy: &CopyResult) -> Page {
     let cpus = [copy.table.cpu].into_iter().collect();
     Page {
@@ -102,7 +103,7 @@ pub fn copy(copy: &CopyResult) -> Page {
     }
 }
 
-/// Warnings alone, without their remedies: what stands before a measurement.
+/// Warnings alone, without their remedies: shown before a measurement.
 pub fn warnings(warnings: &[Warning]) -> Page {
     let line = |warning: &Warning| Item::from(format!("{}: {}", warning.code, warning.text));
     let lines: Vec<Item> = warnings.iter().map(line).collect();

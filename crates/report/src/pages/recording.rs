@@ -1,4 +1,4 @@
-//! The report of `whylate trace record`: the probe's figures, the traces that were kept, and who made the task late.
+//! The report of `whylate trace record`: the probe's figures, the traces that were kept, and what made the task late.
 
 use super::{explain, require_samples};
 use crate::ReportError;

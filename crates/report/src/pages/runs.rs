@@ -12,7 +12,8 @@ use whylate_core::result::{RUNS_MIN, RunPoint, RunSeries, RunState, RunSummary, 
 /// The bar of the largest value.
 const BAR_WIDTH: usize = 30;
 
-/// The runs of a folder; `all` is how many there are before the search. `address` is where a run is shown by a web server.
+/// The runs of a folder; `all` is their number before the search. `address` gives the address of a run on a web
+/// server.
 pub fn runs(result: &RunsResult, all: usize, address: Option<fn(&RunSummary) -> String>) -> Page {
     if let Some(series) = &result.series {
         return self::series(series, None);
@@ -43,14 +44,14 @@ pub fn runs(result: &RunsResult, all: usize, address: Option<fn(&RunSummary) -> 
     Page { title: title.to_owned(), sections: vec![section], ..Page::default() }
 }
 
-/// What is known of a run before it has a sample.
+/// The facts about a run before its first sample.
 pub fn begun(run: &RunSummary) -> Page {
     let origin = format!("{} on {}, Linux {}", run.started_at, run.host, run.kernel);
     Page { origin, title: run.plan.clone(), ..Page::default() }
 }
 
-/// A statistic over runs: a dot or a bar for each, and what changed from which run on. `address` is where a run is shown by a
-/// web server.
+/// A statistic over runs: a dot or a bar for each, and its changes. `address` gives the address of a run on a web
+/// server.
 pub fn series(series: &RunSeries, address: Option<fn(&str) -> String>) -> Page {
     let title = format!("{}, cell {} of plan {}", series.statistic, series.cell, series.plan);
     let (picture, figures) = course(series, address);
@@ -58,7 +59,7 @@ pub fn series(series: &RunSeries, address: Option<fn(&str) -> String>) -> Page {
     Page { origin: "whylate runs".to_owned(), title, sections, ..Page::default() }
 }
 
-/// The picture with what is to be said of it, and the figures.
+/// The picture with its remarks, and the figures.
 pub(super) fn course(series: &RunSeries, address: Option<fn(&str) -> String>) -> (Section, Table) {
     let columns = vec![
         Column::text("started"),
@@ -114,7 +115,7 @@ fn anchor(index: usize) -> String {
     format!("run-{}", index + 1)
 }
 
-/// A dot for each run, the middle of what lies between changes, and where a change begins.
+/// A dot for each run, the median between changes, and a line where a change begins.
 fn picture(series: &RunSeries) -> Chart {
     let statistic = series.statistic.parse::<SeriesStatistic>().ok().map(|it| it.statistic);
     let dot = |(index, point): (usize, &RunPoint)| {

@@ -1,4 +1,4 @@
-//! What `whylate top` prints at its end: the same figures as its view, over all of the time.
+//! What `whylate top` prints at its end: the figures of its view, over the whole time.
 
 use crate::section::{Block, Column, Page, Row, Section, Table, Tone, sentences};
 use crate::sections::{records, warnings};
@@ -10,10 +10,10 @@ use whylate_core::result::{CauseKind, Quantiles, TopCpu, TopResult};
 /// Rows of a list; `--json` has all.
 const LISTED_MAX: usize = 20;
 
-/// How often something was: what, how often, on which CPUs.
+/// A rate: what, how often, and on which CPUs.
 pub type TopRate = (String, u64, CpuSet);
 
-/// The end of `whylate top` on that host. `interrupts` and `ipis` are its counts, the most frequent first.
+/// The final report of `whylate top` on that host. `interrupts` and `ipis` are its counts, the most frequent first.
 pub fn top(result: &TopResult, host: &str, interrupts: &[TopRate], ipis: &[TopRate]) -> Page {
     let mut treatments: Vec<&str> = result.treatments.iter().map(|one| one.treatment.as_str()).collect();
     treatments.dedup();
@@ -107,7 +107,7 @@ fn thieves(result: &TopResult) -> Vec<Block> {
     listed(Table::new(columns, rows), result.thieves.len())
 }
 
-/// A list, and how many it leaves out.
+/// A list, and the number of rows that it leaves out.
 fn listed(table: Table, all: usize) -> Vec<Block> {
     let more = all.saturating_sub(table.rows.len());
     let left_out = (more > 0).then(|| Block::note(format!("and {more} more; --json has them")));

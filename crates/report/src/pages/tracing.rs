@@ -1,4 +1,4 @@
-//! What the kernel reports, one line for each thing, with what is lost where it does not.
+//! What the kernel reports, one line for each facility, with what is lost without it.
 
 use super::host;
 use crate::section::{Block, Item, Page, Section, Tone};
@@ -10,7 +10,7 @@ pub fn tracing(result: &TracingResult) -> Page {
         let (label, tone) = match (facility.works, result.facts.privileges.root) {
             (true, _) => ("works", Tone::Good),
             (false, true) => ("missing", Tone::Warn),
-            // Whether the kernel has it is seen by root alone.
+            // Only root can see whether the kernel has it.
             (false, false) => ("not allowed", Tone::Warn),
         };
         let reason = facility.reason.as_ref().or(facility.source.as_ref());

@@ -1,4 +1,4 @@
-//! What the experiment was made for: its questions, and their answers.
+//! The purpose of the experiment: its questions and their answers.
 
 use crate::section::{Depth, Item, Section, Tone};
 use whylate_core::result::{Answer, AnswerOutcome, RunResult};
@@ -6,7 +6,7 @@ use whylate_core::result::{Answer, AnswerOutcome, RunResult};
 /// The most unmeasured questions that the first screen lists one by one.
 const UNMEASURED_MAX: usize = 2;
 
-/// Those to the plan's own questions: what the run was made for.
+/// The answers to the plan's own questions.
 pub(super) fn of_plan(run: &RunResult) -> Vec<Section> {
     if run.plan.answer.is_empty() {
         return Vec::new();
@@ -25,7 +25,7 @@ pub(super) fn of_plan(run: &RunResult) -> Vec<Section> {
     ]
 }
 
-/// Those to the questions that stand for comparisons, where the plan has none of its own.
+/// The answers to the questions that comparisons imply, if the plan has none of its own.
 pub(super) fn of_comparisons(run: &RunResult) -> Vec<Section> {
     let all = if run.plan.answer.is_empty() { &run.answers[..] } else { &[] };
     section(all.iter()).depth(Depth::Detail).unless_empty().into_iter().collect()

@@ -12,7 +12,7 @@ const FIRST_MAX: usize = 6;
 /// The most events of several CPUs that are listed.
 const EVENTS_MAX: usize = 5;
 
-/// None of the causes where no causes were looked for.
+/// No section if causes were not looked for.
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let looked_for = run.cells.iter().filter(|_| run.plan.causes);
     let first = looked_for.flat_map(|cell| first_causes(&cell.name, &cell.spikes)).collect();
@@ -41,7 +41,7 @@ fn sections(first: Vec<Row>, events: impl IntoIterator<Item = String>) -> Vec<Se
     [causes, events].into_iter().flat_map(Section::unless_empty).collect()
 }
 
-/// Of how many spikes a cause is the first one, the largest of them, and of how many records were lost.
+/// For a cause: the number of spikes in which it comes first, the largest of them, and the number with lost records.
 #[derive(Default)]
 struct Tally {
     spikes: usize,
@@ -49,7 +49,7 @@ struct Tally {
     with_losses: usize,
 }
 
-/// The first causes of spikes, the most frequent first, probe by probe. None where nothing has a cause.
+/// The first causes of spikes, the most frequent first, probe by probe. Empty if no spike has a cause.
 fn first_causes(cell: &str, spikes: &[Spike]) -> Vec<Row> {
     let mut probes: BTreeMap<&str, Vec<&Spike>> = BTreeMap::new();
     for spike in spikes {
@@ -176,18 +176,18 @@ mod tests {
     }
 
     #[test]
-    fn spikes_without_causes_tell_nothing() {
+    fn spikes_without_causes_have_no_section() {
         assert!(first_causes("idle", &[spike(1, 9_000, CauseKind::Unattributed, None)]).is_empty());
     }
 
     #[test]
-    fn an_event_is_told_once() {
+    fn an_event_appears_once() {
         let spikes = [
             spike(0, 5_000, CauseKind::Hardware, Some(1)),
             spike(1, 7_000, CauseKind::Hardware, Some(1)),
             spike(1, 9_000, CauseKind::Irq, None),
         ];
-        let told = events("idle", &spikes);
-        assert_eq!(told, ["idle: CPUs 0-1 were late at the same moment, up to 7.00 us: hardware"]);
+        let found = events("idle", &spikes);
+        assert_eq!(found, ["idle: CPUs 0-1 were late at the same moment, up to 7.00 us: hardware"]);
     }
 }

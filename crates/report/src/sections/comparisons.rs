@@ -43,10 +43,10 @@ fn forest(run: &RunResult) -> Forest {
 
 /// Differences and equivalences one by one, the rest gathered per pair of cells.
 fn items(comparisons: &[&Comparison]) -> Vec<Item> {
-    let (untold, told): (Vec<&Comparison>, Vec<&Comparison>) =
+    let (open, decided):  (Vec<&Comparison>, Vec<&Comparison>) =
         comparisons.iter().partition(|it| it.outcome == Outcome::CannotTell && !it.primary);
-    let mut items: Vec<Item> = told.into_iter().map(|it| item(it.outcome, sentence(it))).collect();
-    for of_pair in untold.chunk_by(|a, b| a.cell == b.cell && a.baseline == b.baseline) {
+    let mut items: Vec<Item> = decided.into_iter().map(|it| item(it.outcome, sentence(it))).collect();
+    for of_pair in open.chunk_by(|a, b| a.cell == b.cell && a.baseline == b.baseline) {
         let names = of_pair.iter().map(|it| format!("{} {}", it.probe, statistic(it.statistic)));
         let names = names.collect::<Vec<String>>().join(", ");
         items.push(item(Outcome::CannotTell, format!("{}: cannot tell: {names}", pair(of_pair[0]))));

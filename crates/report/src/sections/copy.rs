@@ -33,7 +33,7 @@ pub(super) fn of_table(copy: &CopyTable) -> Vec<Section> {
     [table, budget(copy), memory, backends, warnings].into_iter().flat_map(Section::unless_empty).collect()
 }
 
-/// Rows side by side that differ in their method alone.
+/// Groups rows that differ only in their method.
 fn pairs(rows: &[CopyRow]) -> Vec<Pair<'_>> {
     let same = |one: &CopyRow, next: &CopyRow| {
         (one.from, one.to, &one.backend, &one.device) == (next.from, next.to, &next.backend, &next.device)
@@ -41,7 +41,7 @@ fn pairs(rows: &[CopyRow]) -> Vec<Pair<'_>> {
     rows.chunk_by(same).map(|rows| (title(&rows[0]), rows.iter().collect())).collect()
 }
 
-/// `wc to wb, dumb /dev/dri/card0`; where timing shows something else than what was asked for, that comes first.
+/// `wc to wb, dumb /dev/dri/card0`; if timing shows another type than the requested one, that type comes first.
 fn title(row: &CopyRow) -> String {
     let side = |mode: MemoryMode| match row.is_proven() || mode == MemoryMode::WriteBack {
         true => mode.to_string(),
@@ -59,7 +59,7 @@ fn part((title, rows): &Pair<'_>) -> Section {
         Column::number("from"),
         Column::number("knee"),
     ];
-    // Where there is no room for all, every second size goes first.
+    // If there is no room for all sizes, every second one is left out first.
     let size = |(index, size): (usize, &u64)| Column::number(bytes(*size)).importance(5 - (index % 2) as u8);
     columns.extend(sizes.iter().enumerate().map(size));
     let row = |row: &&CopyRow| {
@@ -114,7 +114,7 @@ fn chart(title: &str, rows: &[&CopyRow], sizes: &[u64]) -> Chart {
     }
 }
 
-/// What a frame costs, cheapest first for each pair.
+/// The cost of a frame, cheapest first for each pair.
 fn budget(copy: &CopyTable) -> Section {
     let Some(frame) = copy.frame else { return Section::default() };
     let columns = vec![
@@ -164,7 +164,7 @@ fn memory(all: &[MemoryFacts]) -> Table {
         Column::number("store"),
         Column::number("streaming gain"),
     ];
-    let beside = |own: f64, ordinary: f64| format!("{own:.1} ns ({ordinary:.1})");
+    let with_ordinary = |own: f64, ordinary: f64| format!("{own:.1} ns ({ordinary:.1})");
     let row = |one: &MemoryFacts| {
         let word = |mode: Option<MemoryMode>| Cell::from(mode.map_or("unknown", MemoryMode::name));
         let mut row = Row::of([
@@ -173,9 +173,9 @@ fn memory(all: &[MemoryFacts]) -> Table {
             Cell::from(one.requested.name()),
             word(one.mapped),
             word(one.effective),
-            Cell::from(beside(one.reread_ns, one.reread_ordinary_ns)),
-            Cell::from(beside(one.store_load_ns, one.store_load_ordinary_ns)),
-            Cell::from(beside(one.store_ns, one.store_ordinary_ns)),
+            Cell::from(with_ordinary(one.reread_ns, one.reread_ordinary_ns)),
+            Cell::from(with_ordinary(one.store_load_ns, one.store_load_ordinary_ns)),
+            Cell::from(with_ordinary(one.store_ns, one.store_ordinary_ns)),
             Cell::from(one.streaming_gain.map(|gain| format!("{gain:.1}"))),
         ]);
         if !one.is_proven() {

@@ -1,7 +1,7 @@
-//! Dispatch latency as its users know it: one line of extremes, then rows of 10 us with a bar of stars.
+//! Dispatch latency in its customary form: one line of extremes, then rows of 10 us with a bar of stars.
 //!
-//! Rows are made of the buckets of the histogram, by their lower edges: a sample may be counted up to 1/128 of its
-//! length too low. Empty rows are left out, and nothing is cut off.
+//! Rows are sums of the histogram's buckets by their lower edges: a sample may be counted up to 1/128 of its length
+//! too low. Empty rows are left out; no sample is.
 
 use crate::section::{Block, Depth, Section};
 use whylate_core::result::{CpuResult, MeasureResult, ProbeResult, RunResult};
@@ -41,7 +41,7 @@ fn section(all: impl Iterator<Item = Vec<String>>) -> Vec<Section> {
     section.with_all(all.map(Block::Lines)).unless_empty()
 }
 
-/// The lines of each CPU of a dispatch probe; none for another probe.
+/// The lines of each CPU of a dispatch probe; empty for another probe.
 fn of_probe<'r>(probe: &'r ProbeResult, place: &str) -> impl Iterator<Item = Vec<String>> + use<'r> {
     let cpus = probe.cpus.iter().filter(|_| probe.facts().is_some_and(|facts| facts.in_rows));
     let place = place.to_owned();

@@ -1,4 +1,4 @@
-//! How long was looked for latencies above the limit, and how often they can come.
+//! How long the run looked for latencies above the limit, and how often they can come.
 
 use crate::section::{Column, Depth, Row, Section, Table};
 use whylate_core::figure::{count, nanoseconds};

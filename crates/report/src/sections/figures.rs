@@ -29,7 +29,7 @@ struct Line<'r> {
     of: Of<'r>,
 }
 
-/// What the figures of a line are.
+/// What the figures of a line describe.
 #[derive(Clone, Copy)]
 enum Of<'r> {
     Recorded,
@@ -57,7 +57,7 @@ impl<'r> Line<'r> {
         }
     }
 
-    /// What the probe has besides; of gaps without those of the scheduler only what it did not make.
+    /// Further quantities of the probe; for unthrottled gaps, only those that the scheduler did not make.
     fn quantities(&self) -> Quantities {
         match self.of {
             Of::Recorded => self.cpu.quantities.clone(),
@@ -73,18 +73,18 @@ impl<'r> Line<'r> {
         self.quantiles().map(|figures| nanoseconds(figure(figures)))
     }
 
-    /// The end of its bucket, where the buckets are wide.
+    /// The end of its bucket, if the buckets are wide.
     fn quantile(&self, figure: fn(&Quantiles) -> u64) -> Option<String> {
         let is_wide = self.recorded().is_some_and(|cpu| cpu.get(BUCKET_NS).is_some());
         self.time(figure).map(|time| if is_wide { format!("≤ {time}") } else { time })
     }
 
-    /// What is known where quantiles are not.
+    /// The extremes, if quantiles are unknown.
     fn extremes(&self) -> Option<&'r Extremes> {
         self.recorded()?.quantities.of(EXTREMES)
     }
 
-    /// The CPU's result, of a line of recorded figures.
+    /// The CPU's result, for a line of recorded figures.
     fn recorded(&self) -> Option<&'r CpuResult> {
         matches!(self.of, Of::Recorded).then_some(self.cpu)
     }
@@ -124,13 +124,13 @@ const fn field(title: &'static str, importance: u8, value: fn(&Line<'_>) -> Opti
 }
 
 const CELL: &str = "cell";
-/// The method of a round trip, what interrupts in a dispatch, or a part of either.
+/// The method of a round trip, the interrupt source of a dispatch, or a part of either.
 const SERIES: &str = "source";
 const MAX: &str = "max";
-/// Columns that say something of the whole cell, not of one probe.
+/// Columns about the whole cell, not about one probe.
 const OF_WHOLE_CELL: [&str; 2] = ["steal", "interrupts"];
 
-/// From left to right, before those of [`shown`].
+/// From left to right, before the columns of [`shown`].
 static FIELDS: [Field; 12] = [
     field(CELL, ALWAYS, |line| match line.of {
         Of::Recorded => line.cell.map(|cell| cell.name.clone()),
@@ -148,7 +148,7 @@ static FIELDS: [Field; 12] = [
         Some(cpu.get(PEER_CPU).map_or(cpu.cpu.to_string(), |peer| format!("{}->{peer}", cpu.cpu)))
     }),
     field("samples", 6, |line| match line.of {
-        // Of a maximum that another tool printed alone, the number of samples is not known.
+        // If another tool printed only the maximum, the number of samples is unknown.
         Of::Recorded if line.cpu.samples == 0 && line.cpu.get(EXTREMES).is_some() => None,
         Of::Recorded => Some(count(line.cpu.samples)),
         Of::Corrected(_) | Of::Unthrottled(_) => None,
@@ -169,7 +169,7 @@ static FIELDS: [Field; 12] = [
     field("median cycles", 8, |line| line.recorded()?.get(CYCLES).map(|cycles| count(cycles.p50))),
 ];
 
-/// Behind them.
+/// The columns behind them.
 static OF_CELL: [Field; 3] = [
     field("load rate", 4, |line| line.recorded().and_then(|_| load_rates(line.rates))),
     field("steal", 3, |line| line.recorded().and(line.cell)?.steal_ns.map(nanoseconds)),
@@ -179,8 +179,7 @@ static OF_CELL: [Field; 3] = [
 /// With more CPUs than this, the table of a probe is folded.
 const CPUS_SHOWN_MAX: usize = 8;
 
-/// The figures of a run, probe by probe, cells in the plan's order. Of all of them only the largest above the limit is
-/// marked.
+/// The figures of a run, probe by probe, cells in the plan's order. Only the largest value above the limit is marked.
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let probes = probe_names(run);
     let is_noted = |index: usize| index > 0 && index + 1 == probes.len();
@@ -228,7 +227,7 @@ pub(super) fn of_measure(measure: &MeasureResult) -> Vec<Section> {
     sections
 }
 
-/// One line per CPU; the first column is used only where there are corrected figures.
+/// One line per CPU; the first column is used only if there are corrected figures.
 pub(crate) fn of_result(probe: &ProbeResult) -> Vec<Section> {
     let all = probe.cpus.iter().flat_map(|cpu| lines(None, &[], cpu));
     let mut rows: Vec<Row> = all.map(|line| line.row()).collect();
@@ -247,7 +246,7 @@ fn section<'r>(parts: Vec<Section>, cpus: impl Iterator<Item = &'r CpuResult>) -
     vec![Section::new("figures", "").with_all(parts).with_all(corrected).with_all(throttled)]
 }
 
-/// The table of a probe; `first` stands above the first column. The last one of several has the notes.
+/// The table of a probe; `first` is the title of the first column. Only the last of several tables has the notes.
 fn group(probe: &str, first: &'static str, is_noted: bool, rows: Vec<Row>) -> Section {
     let facts = SeriesName::of(probe).facts();
     let column = |field: &Field| {
@@ -275,7 +274,7 @@ fn corrected(cpu: &CpuResult) -> Option<&Quantiles> {
     cpu.quantities.of(CORRECTED).filter(|_| cpu.get(OVERRUNS).is_some_and(|missed| missed > 0))
 }
 
-/// As recorded, as corrected, and the parts.
+/// The recorded line, the corrected line, and the parts.
 fn lines<'r>(cell: Option<&'r CellResult>, rates: &'r [RateResult], cpu: &'r CpuResult) -> Vec<Line<'r>> {
     let of = std::iter::once(Of::Recorded)
         .chain(corrected(cpu).map(Of::Corrected))
@@ -284,13 +283,13 @@ fn lines<'r>(cell: Option<&'r CellResult>, rates: &'r [RateResult], cpu: &'r Cpu
     of.map(|of| Line { cell, rates, cpu, of }).collect()
 }
 
-/// What every load of the cell achieved while the probe ran; `None` without a load that has a rate.
+/// The rate of every load of the cell while the probe ran; `None` without a load that has a rate.
 fn load_rates(rates: &[RateResult]) -> Option<String> {
     let rates: Vec<String> = rates.iter().map(|load| rate(load.mean, &load.unit)).collect();
     (!rates.is_empty()).then(|| rates.join(" + "))
 }
 
-/// Interrupts that one CPU handled in the cell, softirqs left out; `None` where none was counted.
+/// Interrupts that one CPU handled in the cell, without softirqs; `None` if none was counted.
 fn hard_interrupts(cell: &CellResult, cpu: CpuId) -> Option<u64> {
     let is_hard = |record: &&InterruptRecord| record.cpu == cpu && !super::interrupts::is_softirq(record);
     let mut counts = cell.interrupts.iter().filter(is_hard);

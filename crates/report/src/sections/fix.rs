@@ -1,5 +1,5 @@
-//! A search for treatments: what was wrong, what was tried, what is proved, what does not help, what it costs, what
-//! cannot be tried here, and what to install.
+//! A search for treatments: the problem, the treatments that were tried, the proved ones, the useless ones, the
+//! costs, those that cannot be tried here, and what to install.
 
 use crate::pictures::{Forest, ForestRow};
 use crate::reading::{Reading, times};
@@ -61,7 +61,7 @@ fn wrong(fix: &FixResult) -> Section {
     Section::new("fix-causes", title).with(items)
 }
 
-/// Every arm: its way through the screening, and what is known of it.
+/// Every arm: its way through the screening, and its result.
 fn tried(fix: &FixResult) -> Section {
     if fix.answer == FixAnswer::Advised {
         let item = |arm: &FixArm| Item::from(format!("`{}`: {}", arm.treatment.name, arm.reason));
@@ -97,7 +97,7 @@ fn tried(fix: &FixResult) -> Section {
     if section.blocks.is_empty() { section } else { section.with(Block::note(note)) }
 }
 
-/// Each setting of an audit: what the goal is with it, as a part of what it is without it.
+/// Each setting of an audit: the goal with it, as a part of the goal without it.
 fn settings(fix: &FixResult) -> Section {
     let columns = ["setting", "where", "effect", "pairs", "outcome"].map(|title| match title {
         "effect" | "pairs" => Column::number(title),
@@ -136,16 +136,16 @@ fn settings(fix: &FixResult) -> Section {
     if section.blocks.is_empty() { section } else { section.with(Block::note(note)) }
 }
 
-/// The value that the treatments are to beat: of the repeats without any, which the first comparison has.
+/// The value that the treatments have to beat: the median of the untreated repeats, which the first comparison has.
 fn as_it_is(fix: &FixResult) -> Option<Row> {
     let claim = fix.claims.iter().find(|claim| claim.control.is_empty())?;
     let values: Vec<f64> = claim.pairs.iter().map(|pair| pair[0]).collect();
     let untreated = value(fix.registration.goal.statistic, middle(&values)?);
-    let count = format!("median of {} beside the first comparison", counted(values.len(), "repeat"));
+    let count = format!("median of {} of the first comparison", counted(values.len(), "repeat"));
     Some(Row::of(["nothing changed".to_owned(), count, untreated, String::new(), String::new()]))
 }
 
-/// Each treatment as a plan has it, which is what its id stands for.
+/// Each treatment as a plan writes it; its id stands for that.
 fn in_plans(fix: &FixResult) -> Vec<Section> {
     let line = |arm: &FixArm| {
         let keys = serde_json::to_value(&arm.treatment.kind).unwrap_or_default();
@@ -170,7 +170,7 @@ fn outcome(result: &FixArmResult) -> (String, Tone) {
     let (word, tone) = match result.outcome {
         FixOutcome::Proved => ("proved", Tone::Good),
         FixOutcome::Helps => ("helps", Tone::Good),
-        FixOutcome::NotNeeded => ("helps, not needed beside the others", Tone::Plain),
+        FixOutcome::NotNeeded => ("helps, not needed with the others", Tone::Plain),
         FixOutcome::Refused => ("refused", Tone::Warn),
         FixOutcome::Equivalent => ("equivalent: does not help", Tone::Plain),
         FixOutcome::Harms => ("harms", Tone::Bad),
@@ -259,7 +259,7 @@ fn sentence(claim: &FixClaim) -> String {
     )
 }
 
-/// What is left of the causes that it answers.
+/// The rest of the causes that it answers.
 fn removed(removal: &FixRemoval, needed: f64) -> String {
     let named: Vec<&str> = removal.causes.iter().take(REMOVED_MAX).map(String::as_str).collect();
     let more = removal.causes.len().saturating_sub(REMOVED_MAX);
@@ -278,7 +278,7 @@ fn removed(removal: &FixRemoval, needed: f64) -> String {
     )
 }
 
-/// The evidence over time: each step of the picture is twice the one before, the highest is enough.
+/// The evidence over time: each step of the picture is twice the one before, and the highest is enough.
 fn course(evidence: &[f64], needed: f64) -> String {
     let step = |evidence: &f64| {
         let below = (needed / evidence.max(1e-9)).log2().ceil().max(0.0) as usize;
@@ -287,14 +287,14 @@ fn course(evidence: &[f64], needed: f64) -> String {
     evidence.iter().map(step).collect()
 }
 
-/// What else changes: other statistics, and what loads achieve.
+/// Other changes: other statistics, and the rates of loads.
 fn costs(claim: &FixClaim) -> String {
     let changed = claim.others.iter().filter(|(_, ratio)| (**ratio - 1.0).abs() >= COST_MIN);
     let changed: Vec<String> = changed.map(|(name, ratio)| format!("{name} {} ×", times(*ratio))).collect();
     if changed.is_empty() { String::new() } else { format!("; also {}", changed.join(", ")) }
 }
 
-/// How the reason ends of what this user may not change.
+/// The end of the reason when this user may not change the setting.
 const NEEDS_ROOT: &str = "; run as root";
 
 fn is_as_root(fix: &FixResult, left: &FixLeftOut) -> bool {

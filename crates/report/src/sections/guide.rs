@@ -1,4 +1,4 @@
-//! What leads from the causes that a report names to their pages of the field guide; HTML has the pages.
+//! Links from the causes that a report names to their pages of the field guide; HTML includes the pages.
 
 use crate::pages::guide;
 use crate::section::{Block, Depth, Item, Section};
@@ -14,7 +14,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
 }
 
 pub(super) fn of_measure(measure: &MeasureResult) -> Vec<Section> {
-    // Where nobody looked for causes there is nothing to look up.
+    // If causes were not looked for, there is nothing to look up.
     let has_cause = measure.probe.spikes.iter().any(|spike| spike.cause.kind != CauseKind::Unattributed);
     of_spikes(measure.probe.spikes.iter().filter(|_| has_cause))
 }
@@ -24,7 +24,7 @@ pub(crate) fn of_explanation(result: &ExplainResult) -> Vec<Section> {
     section(explained.chain(result.measured.iter().map(|spike| &spike.cause)).map(kind))
 }
 
-/// The kind that took the most time first.
+/// The kind that took the most time comes first.
 fn of_spikes<'s>(spikes: impl Iterator<Item = &'s Spike>) -> Vec<Section> {
     section(late_time(spikes).into_iter().map(|one| one.kind))
 }

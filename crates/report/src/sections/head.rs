@@ -1,4 +1,4 @@
-//! What stands above everything: the plan, its question, the verdict, the machine, and what went wrong.
+//! The head of a report: the plan, its question, the verdict, the machine, and failures.
 
 use crate::section::{Page, Tone, Verdict};
 use crate::words;
@@ -42,7 +42,7 @@ pub(crate) fn extent(run: &RunResult) -> String {
     format!("{repeats} of {} per probe and cell, {limit}", plan.duration)
 }
 
-/// What went wrong: the run's end, cells that were skipped, repeats that failed, settings that were not restored.
+/// Failures: the run's end, cells that were skipped, repeats that failed, settings that were not restored.
 pub(crate) fn failures(run: &RunResult) -> Vec<String> {
     let mut sentences = Vec::new();
     let why = run.error.as_deref().map(|error| format!(": {error}")).unwrap_or_default();
@@ -68,12 +68,12 @@ pub(crate) fn failures(run: &RunResult) -> Vec<String> {
     sentences
 }
 
-/// Which cells did not run, and why: those of one reason together.
+/// The cells that did not run, and why: cells with the same reason together.
 fn skipped(run: &RunResult) -> Vec<String> {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for cell in &run.cells {
         let Some(reason) = &cell.skipped else { continue };
-        // The name of the load is in that of the cell.
+        // The name of the load is part of the cell's name.
         let reason =
             reason.strip_prefix("load `").and_then(|rest| Some(rest.split_once("`: ")?.1)).unwrap_or(reason);
         match reasons.iter_mut().find(|(other, _)| *other == reason) {

@@ -7,7 +7,7 @@ use whylate_core::record::InterruptRecord;
 use whylate_core::result::{CellResult, RunResult};
 
 const LINES_MAX: usize = 16;
-/// Begins the line of a softirq vector.
+/// Prefix of the line of a softirq vector.
 const SOFTIRQ: &str = "softirq:";
 
 /// Whether the record counts a softirq vector, which runs inside or after an interrupt that is counted already.

@@ -1,4 +1,4 @@
-//! Interrupts from other CPUs, by interrupted CPU, function and who asked for it.
+//! Interrupts from other CPUs, by interrupted CPU, function and sender.
 
 use crate::section::{Block, Cell, Column, Depth, Row, Section, Table};
 use std::cmp::Reverse;
@@ -8,12 +8,12 @@ use whylate_core::figure::count;
 use whylate_core::record::IpiRecord;
 use whylate_core::result::{CellResult, MeasureResult, RunResult};
 
-/// The most ways in which CPUs are interrupted that are listed.
+/// The most lines that are listed.
 const LINES_MAX: usize = 16;
 /// The most senders that are named.
 const SENDERS_MAX: usize = 3;
 
-/// Of the cells that were not skipped: in the others nothing was counted.
+/// Only cells that were not skipped: the others have no counts.
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let ran = run.cells.iter().filter(|cell| cell.skipped.is_none());
     let cells: Vec<_> = ran.map(|cell: &CellResult| (cell.name.as_str(), cell.ipis.as_slice())).collect();
@@ -24,7 +24,7 @@ pub(super) fn of_measure(measure: &MeasureResult) -> Vec<Section> {
     section(&[("times", &measure.ipis)])
 }
 
-/// The most frequent ways, CPU by CPU, with a count for each cell.
+/// The most frequent ones, CPU by CPU, with a count for each cell.
 fn section(cells: &[(&str, &[IpiRecord])]) -> Vec<Section> {
     let mut ways: Vec<(Way<'_>, Sent)> = ways(cells).into_iter().collect();
     let most = |(_, (_, counts)): &(Way<'_>, Sent)| Reverse(counts.iter().copied().max());
@@ -41,9 +41,9 @@ fn section(cells: &[(&str, &[IpiRecord])]) -> Vec<Section> {
     section.unless_empty()
 }
 
-/// A CPU, the function that runs there, and who had it called.
+/// A CPU, the function that runs there, and its caller.
 type Way<'a> = (CpuId, &'a str, &'a str);
-/// The threads that sent it, and how often in each of the cells.
+/// The threads that sent it, and its count in each of the cells.
 type Sent = (BTreeSet<String>, Vec<u64>);
 
 fn ways<'a>(cells: &[(&str, &'a [IpiRecord])]) -> BTreeMap<Way<'a>, Sent> {
@@ -66,7 +66,7 @@ fn row(((cpu, function, caller), (senders, counts)): &(Way<'_>, Sent)) -> Row {
     let more = senders.len().saturating_sub(SENDERS_MAX);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let senders = format!("{}{more}", named.join(", "));
-    // Empty where the kernel does not report it.
+    // Empty if the kernel does not report it.
     let known = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     let texts = [Some(cpu.to_string()), known(function), known(caller), known(&senders)].map(Cell::from);
     Row::of(texts.into_iter().chain(counts.iter().map(|number| count(*number).into())))

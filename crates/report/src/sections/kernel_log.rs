@@ -1,4 +1,4 @@
-//! What the kernel's log said of latency while the run measured, on the time line of its repeats.
+//! Messages of the kernel's log about latency during the measurement, on the time line of its repeats.
 
 use crate::section::{Cell, Column, Row, Section, Table};
 use whylate_core::figure::nanoseconds;

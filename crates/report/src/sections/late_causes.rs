@@ -1,4 +1,4 @@
-//! Which cause a load adds and which one a treatment removes: late time by cause in cells that differ in one thing.
+//! Which causes a load adds and a treatment removes: late time by cause in cells that differ in one thing.
 
 use crate::reading::{interval_of_rates, more};
 use crate::section::{Column, Depth, Item, Row, Section, Table, Tone};
@@ -66,7 +66,7 @@ fn change(it: &CauseDifference) -> String {
     }
 }
 
-/// Sentences of "In short": each added and removed cause, the largest first, and what is open.
+/// Sentences of "In short": each added and removed cause, the largest first, and the undecided ones.
 pub(super) fn in_short(run: &RunResult) -> Vec<Item> {
     let mut changed: Vec<&CauseDifference> = run.cause_contrasts.iter().filter(|it| it.is_change()).collect();
     let size = |it: &CauseDifference| (it.ns_per_s - it.baseline_ns_per_s).abs();
@@ -99,7 +99,7 @@ pub(super) fn in_short(run: &RunResult) -> Vec<Item> {
     vec![Item { label: "by cause", tone: Tone::Plain, text: text.into(), ..Item::default() }]
 }
 
-/// How much more would tell about the cause that is nearest to a claim.
+/// How many more repeats would decide about the cause that is nearest to a claim.
 fn open(run: &RunResult) -> String {
     let nearest = run
         .cause_contrasts
@@ -114,7 +114,7 @@ fn open(run: &RunResult) -> String {
         .unwrap_or_default()
 }
 
-/// What the cell has and its baseline has not, or the name of the cell.
+/// What the cell has and its baseline lacks, or the name of the cell.
 fn what(run: &RunResult, it: &CauseDifference) -> String {
     let cells = (it.baseline.as_deref().unwrap_or_default(), it.side.as_str());
     let loads = more(run, cells, |cell| &cell.loads).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! One bar per cell: the late time of its spikes by class of cause, with the top culprit beside it.
+//! One bar per cell: the late time of its spikes by class of cause, and the top culprit.
 
 use crate::pictures::{SharePart, ShareRow, Shares, class_name};
 use crate::section::Section;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use whylate_core::figure::{nanoseconds_f64, share};
 use whylate_core::result::{CauseClass, CellResult, RunResult, Spike, late_time};
 
-/// A part of a bar names so many culprits.
+/// The most culprits that a part of a bar names.
 const NAMED_MAX: usize = 3;
 
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
@@ -22,7 +22,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
 
 const NOT_KNOWN: &str = class_name(CauseClass::Unknown);
 
-/// Late time by class, the largest first; what is not known is last.
+/// Late time by class, the largest first, the unknown part last.
 fn bar(cell: &CellResult, series: &str) -> Option<ShareRow> {
     let spikes: Vec<&Spike> = worst::spikes(cell, series);
     let found = late_time(spikes.iter().copied());

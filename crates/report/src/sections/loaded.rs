@@ -25,7 +25,7 @@ fn part(curve: &LoadedLatency) -> Section {
         Row::of(cells)
     };
     let table = Table::new(columns, curve.points.iter().map(row).collect());
-    Section::new("", format!("{} beside {}", curve.probe, curve.load)).with(table).with(vec![chart(curve)])
+    Section::new("", format!("{} under {}", curve.probe, curve.load)).with(table).with(vec![chart(curve)])
 }
 
 fn chart(curve: &LoadedLatency) -> Chart {

@@ -1,4 +1,4 @@
-//! The machine and the plan: how to run it again, and everything known of the machine as names and values.
+//! The machine and the plan: how to run it again, and all facts about the machine as names and values.
 
 use crate::section::{Block, Depth, Section, Span, Text, Tone};
 use crate::words::measured_cpus;
@@ -35,7 +35,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     vec![section]
 }
 
-/// The command that runs the plan again, and what has to be done before it.
+/// The command that runs the plan again, and what to do before it.
 fn reproduce(run: &RunResult) -> (String, Option<String>) {
     use whylate_core::plan::{Plan, Source, builtin};
     let name = &run.plan.name;
@@ -51,7 +51,7 @@ fn reproduce(run: &RunResult) -> (String, Option<String>) {
     (format!("whylate run {file}"), Some(format!("Save the plan below as {file} first.")))
 }
 
-/// Everything known of the machine; of the CPUs only those that were measured in detail. What is empty has no row.
+/// All facts about the machine; for CPUs, details only about the measured ones. Empty facts have no row.
 fn facts(facts: &Facts, measured: &CpuSet) -> Vec<Section> {
     let cpus = measured.iter().filter_map(|cpu| facts.cpu(cpu));
     let named =
@@ -75,7 +75,7 @@ fn facts(facts: &Facts, measured: &CpuSet) -> Vec<Section> {
     themes.map(section).into()
 }
 
-/// Nothing of what is not known.
+/// The value as text; empty if unknown.
 fn text(value: Option<impl ToString>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }

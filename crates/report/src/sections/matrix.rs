@@ -1,4 +1,5 @@
-//! Cells × (the quantile that decides, max): one row per cell, with its worst CPU and what may be said against its baselines.
+//! Cells × (the quantile that decides, max): one row per cell, with its worst CPU and the verdict against its
+//! baselines.
 
 use super::summary::{deciding, how_bad};
 use crate::reading;
@@ -11,11 +12,11 @@ use whylate_core::plan::{Samples, Statistic};
 use whylate_core::quantity::{CORRECTED, OVERRUNS};
 use whylate_core::result::{CellResult, Comparison, Outcome, Quantiles, RunResult};
 
-/// What is in the table: the figures and what is compared are not the same.
+/// What the table shows: its figures differ from those that are compared.
 const MIDDLE: &str = "Quantiles: middle of the repeats, worst CPU; max: of all repeats.";
 const MIDDLE_AND_CORRECTED: &str =
     "Quantiles: middle of the repeats, with missed periods; max: of all; worst CPU.";
-/// A CPU whose figure is so many times that of the middle one is named.
+/// A CPU whose figure has this multiple of the middle CPU's is named.
 const OUTLYING: f64 = 2.0;
 /// The most of them that are named.
 const OUTLYING_MAX: usize = 5;
@@ -49,18 +50,18 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     Section::new("matrix", "").with_all(parts).unless_empty()
 }
 
-/// Which series have their table: the one that decides, those about which something is said, and the first ones.
+/// The series that have a table: the one that decides, those with a verdict, and the first ones.
 fn shown(run: &RunResult, all: &[(String, Vec<CellSeries<'_>>)], decides: Option<&str>) -> Vec<bool> {
-    let is_told = |name: &str| {
-        let told = |it: &&Comparison| matches!(it.outcome, Outcome::Worse | Outcome::Better);
-        run.comparisons.iter().filter(told).any(|it| it.probe == name)
+    let has_verdict = |name: &str| {
+        let is_decided = |it: &&Comparison| matches!(it.outcome, Outcome::Worse | Outcome::Better);
+        run.comparisons.iter().filter(is_decided).any(|it| it.probe == name)
     };
     let lines = all.iter().scan(0, |lines, (_, cells)| {
         *lines += cells.len() + HEAD_LINES;
         Some(*lines)
     });
     let is_shown = |((name, _), lines): (&(String, Vec<CellSeries<'_>>), usize)| {
-        lines <= LINES_MAX || decides == Some(name) || is_told(name)
+        lines <= LINES_MAX || decides == Some(name) || has_verdict(name)
     };
     all.iter().zip(lines).map(is_shown).collect()
 }
@@ -76,7 +77,7 @@ fn brief(name: &str, cells: &[CellSeries<'_>]) -> String {
     how_bad(cells).map_or_else(|| format!("{name}: no samples."), |figures| format!("{name}: {figures}"))
 }
 
-/// What is compared of a series: of gaps the time that they took, else the quantile that decides.
+/// The compared statistics of a series: for gaps the time that they took, otherwise the quantile that decides.
 fn statistics(run: &RunResult, cells: &[CellSeries<'_>]) -> [Statistic; 2] {
     let primary = run.plan.primary_statistic();
     let decides = cells.first().zip(primary).filter(|(cell, primary)| primary.is_of(&cell.name));
@@ -120,13 +121,13 @@ fn table(run: &RunResult, cells: &[CellSeries<'_>]) -> Table {
     Table::new(columns, rows.collect())
 }
 
-/// What is said of a series.
+/// The comparisons of a series.
 fn compared<'r>(run: &'r RunResult, cells: &[CellSeries<'_>]) -> impl Iterator<Item = &'r Comparison> {
     let name = cells.first().map(|cell| cell.name.clone());
     run.comparisons.iter().filter(move |it| Some(&it.probe) == name.as_ref())
 }
 
-/// The row of a cell, with what is said against its first baseline, and one more for each other baseline.
+/// The row of a cell, with the verdict against its first baseline, and one more row for each other baseline.
 fn rows(
     run: &RunResult,
     all: &[CellSeries<'_>],
@@ -149,9 +150,9 @@ fn rows(
             Statistic::Max => largest(&it.baseline).zip(largest(&it.cell)),
             _ => None,
         };
-        found.map_or_else(Cell::default, |it| reading::cell_beside(it, shown(it)))
+        found.map_or_else(Cell::default, |it| reading::cell_with_reason(it, shown(it)))
     };
-    // What the ratios are made of, where there are any.
+    // The figures behind the ratios, if there are any.
     let figure = |statistic: Statistic| {
         let mut of_series = compared(run, all).filter(|it| it.statistic == statistic);
         let found = of_series.find_map(|it| match &cell.cell.name {
@@ -213,7 +214,7 @@ fn loads_of(cell: &CellResult) -> Option<String> {
     (!rates.is_empty()).then(|| rates.join("; "))
 }
 
-/// Which CPUs are apart from the others: `l3: CPUs 17 (412 us), 40 (380 us) have more than 2 times the p99.9 of the
+/// The CPUs that differ from the others: `l3: CPUs 17 (412 us), 40 (380 us) have more than 2 times the p99.9 of the
 /// middle CPU (53.0 us).`
 fn outlying(cell: &CellSeries<'_>) -> Option<String> {
     let figure = |cpu: &&whylate_core::result::CpuResult| Some((worst::quantiles(cpu)?.p999_ns, cpu.cpu));

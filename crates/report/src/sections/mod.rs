@@ -36,7 +36,7 @@ pub use machine::plan_text;
 use crate::section::Section;
 use whylate_core::result::{CopyResult, MeasureResult, RunResult};
 
-/// What the report of a run has, in this order.
+/// The sections of a run's report, in this order.
 const RUN: &[fn(&RunResult) -> Vec<Section>] = &[
     fix::of_run,
     summary::of_run,
@@ -69,7 +69,7 @@ const RUN: &[fn(&RunResult) -> Vec<Section>] = &[
     machine::of_run,
 ];
 
-/// What the report of one measurement has, in this order.
+/// The sections of one measurement's report, in this order.
 const MEASURE: &[fn(&MeasureResult) -> Vec<Section>] = &[
     figures::of_measure,
     histograms::of_measure,

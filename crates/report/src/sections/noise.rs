@@ -1,4 +1,4 @@
-//! The noise floor: what a short stall check without load saw beside each cell.
+//! The noise floor: the result of a short stall check without load for each cell.
 
 use crate::section::{Block, Cell, Column, Depth, Row, Section, Table};
 use whylate_core::WarningCode;
@@ -7,13 +7,13 @@ use whylate_core::result::{CellResult, NoiseFloor, RunResult};
 
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let figures = Section::new("noise", "Noise floor").depth(Depth::Detail);
-    let figures = figures.meaning("a short stall check without load beside each cell").with(table(run));
+    let figures = figures.meaning("a short stall check without load for each cell").with(table(run));
     let line = line(run).map(|line| Section::new("", "").with(Block::note(line)));
     line.into_iter().chain(figures.unless_empty()).collect()
 }
 
-/// The largest of all cells in one line: `Noise floor without load: up to 1.20 ms (l3), 10.0 ms stolen (idle): such spikes may
-/// come from the hypervisor.`
+/// The largest of all cells in one line: `Noise floor without load: up to 1.20 ms (l3), 10.0 ms stolen (idle): such
+/// spikes may come from the hypervisor.`
 fn line(run: &RunResult) -> Option<String> {
     let floors = || run.cells.iter().filter_map(|cell| Some((cell, cell.noise_floor.as_ref()?)));
     let largest = |of: fn(&NoiseFloor) -> Option<u64>| {

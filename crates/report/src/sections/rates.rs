@@ -1,4 +1,4 @@
-//! What each load achieved while the probes ran, and what graphics devices did.
+//! The rates of loads while the probes ran, and figures of graphics devices.
 
 use crate::section::{Column, Depth, Row, Section, Table};
 use whylate_core::figure::{bytes, rate};
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_of_graphics_devices_stand_beside_the_loads() {
+    fn figures_of_graphics_devices_follow_the_loads() {
         let of = |quantity: &str, mean: f64, max: f64| GpuResult {
             device: "card1".to_owned(),
             quantity: quantity.to_owned(),

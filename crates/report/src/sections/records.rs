@@ -1,4 +1,4 @@
-//! Who was late in the largest latencies of the kernel's histograms.
+//! The late tasks of the largest latencies in the kernel's histograms.
 
 use crate::section::{Section, sentences};
 use whylate_core::CpuSet;
@@ -6,7 +6,7 @@ use whylate_core::figure::{nanoseconds, scheduled};
 use whylate_core::quantity::MAX_RECORD;
 use whylate_core::result::{CellResult, HistogramKind, LatencyRecord, ProbeResult, RunResult};
 
-/// For each cell and CPU with the probe `histograms`, who was late most.
+/// The latest task for each cell and CPU with the probe `histograms`.
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let section = Section::new("late", "Largest latencies that the kernel counted");
     let section = section.meaning("who was late, in what, and who ran before");

@@ -1,4 +1,4 @@
-//! Who took the time that a loop which never sleeps lost, until it adds up.
+//! What took the time that a loop without sleep lost, until the parts add up to the whole.
 
 use crate::section::{Column, Row, Section, Table};
 use crate::words;
@@ -17,7 +17,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let all = section(
         run.cells.iter().flat_map(|cell| cell.probes.iter().flat_map(|it| of_cell(it, &cell.name))).collect(),
     );
-    // Of a watched thread it is the answer.
+    // For a watched thread this section is the answer.
     if run.plan.probe.iter().any(|probe| matches!(probe, ProbePlan::Task(_))) {
         return all;
     }
@@ -42,7 +42,7 @@ fn section(rows: Vec<Row>) -> Vec<Section> {
     ];
     Section::new("sources", "Who took the time")
         .meaning(
-            "of a loop, all its gaps; of a watched thread, what had the CPU or the lock while it had work (a wake-up itself \
+            "for a loop, all its gaps; for a watched thread, what had the CPU or the lock while it had work (a wake-up itself \
              is the time from its timer or interrupt to the switch)",
         )
         .with(Table::new(columns, rows))
@@ -53,15 +53,15 @@ fn rows(probe: &ProbeResult, cell: Option<&str>) -> Vec<Row> {
     probe.cpus.iter().flat_map(|cpu| of_cpu(cpu, cell)).collect()
 }
 
-/// The largest sources of one CPU, then the others as one, then what nobody is known to have taken.
+/// The largest sources of one CPU, then the others as one, then the time without a known source.
 fn of_cpu(cpu: &CpuResult, cell: Option<&str>) -> Vec<Row> {
     let sources = cpu.quantities.of(SOURCES).map_or(&[][..], Vec::as_slice);
     let (unknown, mut known): (Vec<&SourceResult>, Vec<&SourceResult>) =
         sources.iter().partition(|source| source.kind == CauseKind::Unattributed);
     let others = known.split_off(known.len().min(SOURCES_MAX));
-    // What was recorded may begin before a gap and end after it: the parts are of the larger sum.
-    let told_ns = sources.iter().map(|source| source.total_ns).fold(0, u64::saturating_add);
-    let lost_ns = cpu.get(LOST_NS).unwrap_or(0).max(told_ns).max(1) as f64;
+    // A recorded source may begin before a gap and end after it: the parts refer to the larger sum.
+    let known_ns = sources.iter().map(|source| source.total_ns).fold(0, u64::saturating_add);
+    let lost_ns = cpu.get(LOST_NS).unwrap_or(0).max(known_ns).max(1) as f64;
     let row = |name: String, source: &SourceResult| {
         Row::of([
             cell.map(str::to_owned),

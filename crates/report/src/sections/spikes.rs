@@ -47,7 +47,7 @@ pub(super) fn of_measure(measure: &MeasureResult) -> Vec<Section> {
     Section::new("spikes", "").with(sentences(largest.into_iter().chain(dropped))).unless_empty()
 }
 
-/// What finds the cause of a spike that is not explained.
+/// How to find the cause of a spike that is not explained.
 fn next_step(measure: &MeasureResult, spike: &Spike) -> Option<String> {
     let is_own = measure.tool.is_none() && spike.cause.kind == CauseKind::Unattributed;
     let half = nanoseconds((spike.latency_ns / 2).max(1_000)).replace(' ', "");
@@ -58,7 +58,7 @@ fn next_step(measure: &MeasureResult, spike: &Spike) -> Option<String> {
     })
 }
 
-/// What leads to the spike of that rank.
+/// The anchor of the spike with that rank.
 pub(crate) fn anchor(rank: usize) -> String {
     format!("spike-{}", rank + 1)
 }
@@ -91,7 +91,7 @@ fn table(run: &RunResult, all: &[(&CellResult, &Spike)], skipped: usize, rows: u
     Table::new(columns, rows.collect())
 }
 
-/// What hwlat recorded, the evidence for the cause, the callers of its function, and the other contributors.
+/// The hwlat record, the evidence for the cause, the callers of its function, and the other contributors.
 fn evidence(spike: &Spike) -> Vec<String> {
     let mut lines: Vec<String> = spike.hwlat.iter().map(hwlat).chain(spike.cause.evidence.clone()).collect();
     if !spike.cause.callers.is_empty() {
@@ -135,7 +135,7 @@ fn largest_spikes(run: &RunResult, all: &[(&CellResult, &Spike)]) -> Vec<String>
     lines.collect()
 }
 
-/// Spike records that were lost because a buffer was full; `None` when there are none.
+/// Spike records that were lost because a buffer was full; `None` if there are none.
 fn dropped_spikes<'a>(probes: impl Iterator<Item = &'a ProbeResult>) -> Option<String> {
     let dropped: u64 = probes.flat_map(|probe| &probe.cpus).map(|cpu| cpu.spikes_dropped).sum();
     (dropped > 0).then(|| {

@@ -1,4 +1,4 @@
-//! The answer in four sentences: was it late, how bad, who did it, what helps.
+//! The answer in four sentences: was it late, how bad, the cause, what helps.
 
 use crate::reading::{effect, interval, more, times};
 use crate::section::{Item, Section, Tone};
@@ -40,7 +40,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     vec![Section::new("summary", "In short").with(items)]
 }
 
-/// The series that decides: that of the primary statistic, or the first one that is about lateness.
+/// The series that decides: that of the primary statistic, or the first one about lateness.
 pub(super) fn deciding(run: &RunResult) -> Option<Vec<CellSeries<'_>>> {
     let primary = run.plan.primary_statistic();
     let mut all = worst::series(run);
@@ -58,8 +58,8 @@ pub(super) fn deciding(run: &RunResult) -> Option<Vec<CellSeries<'_>>> {
     (at < all.len()).then(|| all.swap_remove(at).1)
 }
 
-/// Which watched thread matters most: one that missed its deadline, one with a real-time priority, the one that was the latest. Its
-/// whole response is longer than its parts.
+/// The order of watched threads by importance: one that missed its deadline, one with a real-time priority, then the
+/// latest. A whole response is longer than its parts.
 fn weight(cells: &[CellSeries<'_>]) -> (bool, bool, Option<u64>) {
     let any = |is_it: fn(&CpuResult) -> bool| cells.iter().flat_map(|cell| &cell.cpus).any(|cpu| is_it(cpu));
     let is_missed = any(|cpu| cpu.get(OVERRUNS).is_some_and(|missed| missed > 0));
@@ -104,7 +104,7 @@ fn late(run: &RunResult) -> (String, Tone) {
             let deadline = run.plan.deadline().map(|it| format!(" of {it}")).unwrap_or_default();
             (format!("No: every response within the deadline{deadline}{watched}."), Tone::Good)
         }
-        // A response that missed its deadline.
+        // A response missed its deadline.
         (Verdict::Fail, None) => (format!("Yes: {}.", run.verdict_reason), Tone::Bad),
         (Verdict::Incomplete, _) => (format!("Cannot tell: {}.", run.verdict_reason), Tone::Warn),
         _ if run.plan.probe.iter().any(|probe| matches!(probe, ProbePlan::Task(_))) => {
@@ -114,7 +114,7 @@ fn late(run: &RunResult) -> (String, Tone) {
     }
 }
 
-/// The largest gap without load, where the limit is below what each cell's check found: then no task here keeps to it.
+/// The largest gap without load, if the limit is below the noise floor of each cell: then no task can meet it here.
 fn below_noise_floor(run: &RunResult, limit_ns: u64) -> Option<u64> {
     let floors = || run.cells.iter().filter_map(|cell| cell.noise_floor.as_ref());
     let is_below = floors().all(|floor| floor.max_ns.is_some_and(|max_ns| max_ns > limit_ns));
@@ -141,7 +141,7 @@ pub(super) fn how_bad(cells: &[CellSeries<'_>]) -> Option<String> {
     Some(format!("Up to {max}{late}, {place}{there}{other}."))
 }
 
-/// What the scheduler stops on purpose is shown separately.
+/// Time that the scheduler takes on purpose is shown separately.
 fn of_scheduler(run: &RunResult) -> Option<String> {
     let cpus = run.cells.iter().flat_map(|cell| &cell.probes).flat_map(|probe| &probe.cpus);
     let made = |cpu: &CpuResult| {
@@ -184,7 +184,8 @@ fn who(run: &RunResult, deciding: Option<&[CellSeries<'_>]>) -> String {
     }
 }
 
-/// The kinds that took most, the one that took most of one spike, the others together, and what nothing explains: all of it.
+/// The kinds that took most, the one that took most of one spike, the others together, and the unexplained rest: they
+/// add up to the whole.
 fn culprits(found: &[LateTime]) -> String {
     let named = |name: &str, part: f64| format!("{name} ({})", share(part));
     let kinds = late_kinds(found);
@@ -216,7 +217,7 @@ fn effects(run: &RunResult, comparisons: &[&Comparison], of: fn(&CellResult) -> 
             Outcome::Better => format!("{what}: {of} better, {}", effect(it)),
             Outcome::Equivalent => format!("{what}: no effect on {of} above {margin}"),
             Outcome::CannotTell => {
-                // Questions of the plan's own say below what they need, by the effect that matters to them.
+                // The plan's own questions say below what they need, by the effect that matters to them.
                 let more = it.more_repeats.filter(|_| run.plan.answer.is_empty());
                 let more = more.map(|more| counted(more, "more repeat"));
                 let more = more.map(|more| format!("; about {more} would tell"));
@@ -225,13 +226,13 @@ fn effects(run: &RunResult, comparisons: &[&Comparison], of: fn(&CellResult) -> 
             }
         }
     };
-    // What cannot be told for one reason is said once.
+    // Comparisons that are undecided for the same reason appear in one sentence.
     let is_alike = |a: &&Comparison, b: &&Comparison| {
-        untold(a).and(untold(b)).is_some() && (&a.probe, a.statistic) == (&b.probe, b.statistic)
+        undecided(a).and(undecided(b)).is_some() && (&a.probe, a.statistic) == (&b.probe, b.statistic)
     };
     let together = |those: &[&Comparison]| {
         let Comparison { probe, statistic, .. } = those.first()?;
-        let each = those.iter().filter_map(|it| Some(format!("{} {} ×", what(it), times(untold(it)?))));
+        let each = those.iter().filter_map(|it| Some(format!("{} {} ×", what(it), times(undecided(it)?))));
         let each = each.collect::<Vec<_>>().join(", ");
         let why = between((None, None), times);
         (those.len() > 1).then(|| format!("cannot tell for {probe} {statistic} ({why}): {each}"))
@@ -244,8 +245,8 @@ fn effects(run: &RunResult, comparisons: &[&Comparison], of: fn(&CellResult) -> 
     if clauses.is_empty() { String::new() } else { format!("{}.", clauses.join("; ")) }
 }
 
-/// The ratio of what cannot be told because there are too few repeats, of which nothing else can be said.
-fn untold(it: &Comparison) -> Option<f64> {
+/// The ratio of a comparison that is undecided only because there are too few repeats.
+fn undecided(it: &Comparison) -> Option<f64> {
     let is_bare = it.outcome == Outcome::CannotTell && it.more_repeats.is_none();
     it.ratio.filter(|_| is_bare && it.refused.is_none() && interval(it) == Some((None, None)))
 }
@@ -277,7 +278,7 @@ fn missed_with(run: &RunResult, it: &Comparison) -> Option<String> {
 }
 
 fn helps(run: &RunResult, treatments: &[&Comparison]) -> String {
-    // A search compares on fresh data, by rules of its own.
+    // A search compares on fresh data, by its own rules.
     if let Some(fix) = &run.fix {
         return format!("{}.", fix.sentence);
     }

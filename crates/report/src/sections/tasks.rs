@@ -1,4 +1,4 @@
-//! The user's own threads: what each did, and why its worst activations took long.
+//! The user's own threads: their figures, and why their worst activations took long.
 
 use crate::section::{Block, Cell, Column, Depth, Row, Section, Table, sentences};
 use crate::words::cause_and_share;
@@ -14,7 +14,7 @@ const PROBE: &str = "task";
 /// The most activations that are listed, worst first, and the most causes of each.
 const WORST_MAX: usize = 5;
 const CAUSES_MAX: usize = 4;
-/// The most hours that are listed, the last ones.
+/// The most hours that are listed; the last ones are.
 const HOURS_MAX: usize = 48;
 
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
@@ -56,7 +56,7 @@ fn hours(probe: &ProbeResult) -> Vec<Section> {
     note.into_iter().fold(section, |section, note| section.with(Block::note(note))).unless_empty()
 }
 
-/// The worst responses, each with all of its causes in one sentence.
+/// The worst responses, each with all its causes in one sentence.
 fn worst<'r>(spikes: impl Iterator<Item = &'r Spike>) -> Vec<String> {
     let thread = |spike: &'r Spike| {
         let name = SeriesName::of(spike.probe.as_deref()?);
@@ -79,7 +79,7 @@ fn sentence(thread: &str, spike: &Spike) -> String {
     format!("{} of {thread}: {why}", nanoseconds(spike.latency_ns))
 }
 
-/// What the figures are of; without the programs in the kernel no wake-up is known.
+/// What the figures mean; without the BPF programs in the kernel no wake-up is known.
 fn meaning<'r>(mut probes: impl Iterator<Item = &'r ProbeResult>) -> &'static str {
     let is_wakeup = |part: &PartResult| part.part == "wakeup" && part.quantiles.is_some();
     let mut own = probes.by_ref().filter(|probe| probe.probe == PROBE).flat_map(|probe| &probe.cpus);
@@ -215,9 +215,9 @@ mod tests {
         for expected in ["audio", "80", "1,000", "7", "99.0 us", "600 us", "1.80 ms"] {
             assert!(text.contains(expected), "{expected}: {text}");
         }
-        let told = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
         let expected = "4.00 ms of audio: 3.00 ms: it waited for a lock that logger held; 1.00 ms: its own work took the time";
-        assert_eq!(told.matches(expected).count(), 1, "{told}");
+        assert_eq!(joined.matches(expected).count(), 1, "{joined}");
         assert_eq!(
             [priority(100), priority(1), priority(-21), priority(-26)],
             ["deadline", "1", "nice 0", "nice 5"]

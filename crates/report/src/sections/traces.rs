@@ -1,14 +1,14 @@
-//! The traces of a run: who made each of the traced spikes late.
+//! The traces of a run: what made each of the traced spikes late.
 
 use crate::pages::{explain, finding};
 use crate::section::{Block, Depth, Item, Section, Span, Text};
 use whylate_core::figure::nanoseconds;
 use whylate_core::result::{ExplainedSpike, RunResult, SpikeTrace};
 
-/// Traces that a report shows; the others are in the run directory.
+/// The most traces that a report shows; the others are in the run directory.
 const SHOWN_MAX: usize = 24;
 
-/// The terminal has a sentence for the largest.
+/// The terminal shows a sentence for the largest.
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let traces = traces(run);
     let is_first = |index: usize| index == 0;
@@ -25,8 +25,8 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
 }
 
 fn part(trace: &SpikeTrace, is_first: bool) -> Section {
-    let told = explanation(trace).map_or_else(|reason| reason, finding::finding);
-    let title = format!("{}: {told}", heading(trace));
+    let finding = explanation(trace).map_or_else(|reason| reason, finding::finding);
+    let title = format!("{}: {finding}", heading(trace));
     let line = format!("{title} ({})", trace.path);
     let section = match explanation(trace) {
         Ok(spike) => explain::spike(title, spike, None),

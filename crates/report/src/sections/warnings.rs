@@ -4,7 +4,7 @@ use crate::section::{Block, Depth, Section};
 use whylate_core::Warning;
 use whylate_core::result::{MeasureResult, RunResult};
 
-/// A terminal has them in one line: before the run they were said in full.
+/// A terminal shows them in one line: they were printed in full before the run.
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     in_a_line(&run.warnings)
 }
@@ -29,7 +29,7 @@ fn in_a_line(warnings: &[Warning]) -> Vec<Section> {
     section(warnings).into_iter().map(|section| section.depth(Depth::Brief(line.clone()))).collect()
 }
 
-/// Another tool's result has few of its own, which are read here alone.
+/// Another tool's result has few warnings of its own, and they appear only here.
 pub(super) fn of_measure(measure: &MeasureResult) -> Vec<Section> {
     match measure.tool {
         Some(_) => section(&measure.warnings),

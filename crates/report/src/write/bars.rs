@@ -1,16 +1,16 @@
-//! Small histograms as text: latency on a logarithmic axis, counts as logarithmic heights, so that a single
-//! outlier beside a million ordinary samples is still a visible mark.
+//! Small histograms as text: latency on a logarithmic axis, counts as logarithmic heights, so that a single outlier
+//! among a million ordinary samples is still a visible mark.
 
 use super::length;
 use super::table::Line;
 use whylate_core::figure::nanoseconds;
 
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// More histograms than this have one line each, so that the table stays in sight.
+/// With more histograms than this, each has one line, so that the table stays in sight.
 const TALL_MAX: usize = 4;
 const TALL_ROWS: usize = 4;
 
-/// The histograms on one common axis; nothing when none has a sample.
+/// The histograms on one common axis; empty if none has a sample.
 pub(super) fn lines(bars: &[(String, Vec<(u64, u64)>)], width: usize) -> Vec<Line> {
     let buckets = || bars.iter().flat_map(|(_, histogram)| histogram);
     let lowest = buckets().map(|(edge, _)| *edge).min();
@@ -61,7 +61,7 @@ impl Axis {
         columns
     }
 
-    /// The latency at the left end, and at each power of ten that has room.
+    /// The latency at the left end, and at each power of ten that fits.
     fn scale(&self) -> String {
         let mut line = nanoseconds(self.lowest as u64);
         let first = self.lowest.log10().ceil() as u32;

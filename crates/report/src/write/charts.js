@@ -222,7 +222,7 @@ const drawTimeline = (holder, { series: entries, repeats, dots }) => {
   follow(plot, holder, dots, (dot) => `${latency(dot[1])}: ${dot[3]}`);
   return plot;
 };
-// Says what the nearest dot `[x, y, class, text, row]` is, and opens its row at a click; arrow keys go from dot to dot, Enter
+// Describes the nearest dot `[x, y, class, text, row]`, and opens its row at a click; arrow keys go from dot to dot, Enter
 // opens.
 const follow = (plot, holder, dots, text) => {
   const said = document.createElement("p");
@@ -310,13 +310,13 @@ const drawSeries = (holder, { dots, levels, changes, unit, name }) => {
   follow(plot, holder, dots, (dot) => `${text(dot[1])}: ${dot[3]}`);
   return plot;
 };
-// Shows a row, and what it is folded in.
+// Shows a row, and unfolds what contains it.
 const open = (id) => {
   const row = document.getElementById(id);
   if (!row) return;
   for (let at = row; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
-  // In a frame without an address of its own there is none to change.
-  try { history.replaceState(null, "", "#" + id); } catch { /* the row opens all the same */ }
+  // A frame without an address of its own has none to change.
+  try { history.replaceState(null, "", "#" + id); } catch { /* the row still opens */ }
   for (const other of document.querySelectorAll("tr.open")) other.classList.remove("open");
   row.classList.add("open");
   row.scrollIntoView({ block: "center" });
@@ -467,7 +467,7 @@ const savePng = (holder) => {
   ctx.drawImage(drawn, 0, HEAD_HEIGHT, drawn.width / dpr, drawn.height / dpr);
   download(holder, "png", canvas.toDataURL("image/png"));
 };
-// Drawn once more, on paper that writes down what is drawn.
+// Draws once more, on a context that records the drawing.
 const saveSvg = async (holder) => {
   const copy = holder.cloneNode(false);
   copy.style.cssText = `position:absolute;left:-99999px;width:${holder.clientWidth}px`;

@@ -1,8 +1,8 @@
-//! Reports as one HTML file that needs nothing else: style, scripts and data are in it, and it asks no network.
+//! Reports as one self-contained HTML file: it contains styles, scripts and data, and makes no network requests.
 //!
-//! Markup is what is in this source ([`Html::raw`] and [`Html::fill`] take nothing else); every text of a result is
-//! escaped by [`Html::text`]. The charts' data is JSON in which `<`, `>` and `&` are written as escapes, so that no
-//! name can end its script element.
+//! Only this source contains markup ([`Html::raw`] and [`Html::fill`] take nothing else); [`Html::text`] escapes
+//! every text of a result. The charts' data is JSON in which `<`, `>` and `&` are written as escapes, so that no name
+//! can end its script element.
 
 mod cards;
 mod frame;
@@ -28,9 +28,9 @@ const PLOT_SCRIPT: &str = include_str!("../../assets/uPlot.iife.min.js");
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The width of texts in a text-mode histogram.
 const TEXT_WIDTH: usize = 100;
-/// A table with as many columns takes the whole width.
+/// A table with this number of columns takes the whole width.
 const WIDE_COLUMNS: usize = 10;
-/// Columns of less importance have no room on a phone.
+/// Columns of less importance do not fit on a phone.
 const SIDE: u8 = 4;
 
 const HEAD: &str = r#"<!doctype html>
@@ -45,7 +45,7 @@ const HEAD: &str = r#"<!doctype html>
 const VERDICT: &str =
     r#"<p class="verdict {}"><strong><span aria-hidden="true">{}</span> {}</strong> <span>"#;
 
-/// The page; with what a web server puts around it.
+/// The page, with the frame of a web server if there is one.
 pub(super) fn page(page: &Page, frame: Option<&Frame>) -> String {
     let mut body = Html::default();
     frame.into_iter().for_each(|frame| body.frame(frame));
@@ -56,7 +56,7 @@ pub(super) fn page(page: &Page, frame: Option<&Frame>) -> String {
     let mut html = Html::default();
     let verdict = page.verdict.as_ref().map(|verdict| format!(": {}", verdict.word)).unwrap_or_default();
     let title = Text::from(&*page.title).words();
-    // Of a sentence what stands before its reason: a tab has little room.
+    // The part of a sentence before its reason: a tab has little room.
     let short = title.split(": ").next().filter(|_| page.verdict.is_none()).unwrap_or(&title);
     html.fill(HEAD, &[VERSION, short, &verdict]);
     html.asset("style", if body.charts.is_empty() { "" } else { PLOT_STYLE }).asset("style", STYLE);
@@ -83,7 +83,7 @@ pub(super) fn page(page: &Page, frame: Option<&Frame>) -> String {
     html.text
 }
 
-/// JSON that can stand inside a script element.
+/// JSON that is safe inside a script element.
 fn script_json(value: &Value) -> String {
     let mut escaped = String::new();
     for c in value.to_string().chars() {
@@ -108,7 +108,7 @@ struct Html<'p> {
 }
 
 impl<'p> Html<'p> {
-    /// Markup, which is never made from a result.
+    /// Markup that is never made from a result.
     fn raw(&mut self, markup: &'static str) -> &mut Self {
         self.text.push_str(markup);
         self
@@ -125,7 +125,7 @@ impl<'p> Html<'p> {
         self
     }
 
-    /// Text in which nothing is markup, in an element or an attribute.
+    /// Escaped text, for an element or an attribute.
     fn text(&mut self, text: &str) -> &mut Self {
         for c in plain(text).chars() {
             match c {
@@ -152,7 +152,7 @@ impl<'p> Html<'p> {
         self
     }
 
-    /// A style or script; none where it is empty.
+    /// A style or script; left out if it is empty.
     fn asset(&mut self, element: &'static str, content: &'static str) -> &mut Self {
         if !content.is_empty() {
             self.fill("<{}>", &[element]).raw(content).fill("</{}>\n", &[element]);
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn names_in_headings_are_code_and_a_tab_has_the_begin_of_a_sentence() {
+    fn names_in_headings_are_code_and_a_tab_has_the_start_of_a_sentence() {
         let part = Section::new("", "Of `idle`").depth(Depth::Folded).with(Block::note("x"));
         let page = Page {
             title: "`control` was 3 ms late on CPU 1: a lock held it up".to_owned(),

@@ -1,4 +1,4 @@
-// Shows the values of a run that goes on, from server-sent events.
+// Shows the live values of a running run, from server-sent events.
 "use strict";
 (() => {
   const at = (id) => document.getElementById(id);

@@ -1,4 +1,5 @@
-//! Reports in GitHub's Markdown. Every text goes through [`escape`], or [`code`] and [`block`], which fence it.
+//! Reports in GitHub's Markdown. Every text goes through [`escape`], or through [`code`] or [`block`], which fence
+//! it.
 
 use super::{MISSING, bars, plain, shares, table::Line, timeline, words};
 use crate::section::{
@@ -6,7 +7,7 @@ use crate::section::{
 };
 use whylate_core::Warning;
 
-/// Timelines and histograms are so wide.
+/// Width of timelines and histograms.
 const WIDTH: usize = 100;
 
 pub(super) fn page(page: &Page) -> String {
@@ -47,7 +48,7 @@ fn section(section: &Section, depth: usize) -> Option<String> {
     })
 }
 
-/// The summary is HTML, in which nothing is Markdown.
+/// The summary is HTML, where Markdown has no effect.
 fn folded(summary: &str, inner: &str) -> String {
     let escaped =
         |text: &str| plain(text).replace('&', "&amp;").replace('<', "&lt;").replace('@', "@\u{200b}");
@@ -78,7 +79,7 @@ fn block(block: &Block, depth: usize) -> Option<String> {
     }
 }
 
-/// A list of items that are Markdown already; `None` without any.
+/// A list of items that are already Markdown; `None` if there are none.
 fn list(items: impl Iterator<Item = String>) -> Option<String> {
     let lines: Vec<String> = items.map(|item| format!("- {item}")).collect();
     (!lines.is_empty()).then(|| lines.join("\n"))
@@ -150,7 +151,7 @@ fn drawn(lines: &[Line]) -> String {
     fenced(lines.iter().map(String::as_str))
 }
 
-/// Lines as they stand; the fence is longer than any run of backticks in them.
+/// Lines as they are; the fence is longer than any run of backticks in them.
 fn fenced<'l>(lines: impl Iterator<Item = &'l str>) -> String {
     let lines: Vec<String> = lines.map(|line| plain(line.trim_end())).collect();
     let fence = "`".repeat(longest_ticks(&lines.join("\n")).max(2) + 1);
@@ -170,7 +171,7 @@ fn longest_ticks(text: &str) -> usize {
     text.split(|c| c != '`').map(str::len).max().unwrap_or(0)
 }
 
-/// Text in which nothing is Markdown or HTML.
+/// Text without effect as Markdown or HTML.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in plain(text).chars() {

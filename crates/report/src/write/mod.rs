@@ -1,4 +1,4 @@
-//! The writers: each draws every section, and each escapes in one place.
+//! The writers: each can draw every section, and each escapes in one place.
 
 pub(crate) mod bars;
 mod html;
@@ -30,13 +30,13 @@ impl Page {
         html::page(self, None)
     }
 
-    /// As one HTML document of a web server.
+    /// As one HTML document for a web server.
     pub fn html_within(&self, frame: &Frame) -> String {
         html::page(self, Some(frame))
     }
 }
 
-/// What stands where a figure is missing.
+/// The mark of a missing figure.
 const MISSING: &str = "-";
 
 /// A line without its colours.
@@ -44,12 +44,12 @@ fn words(line: &table::Line) -> String {
     line.iter().map(|(text, _)| text.as_str()).collect()
 }
 
-/// How many columns a text takes; every character is taken as one column wide.
+/// The number of columns that a text takes; every character counts as one column.
 fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Breaks at blanks; a word longer than the width has a line of its own.
+/// Breaks at spaces; a word longer than the width has a line of its own.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();

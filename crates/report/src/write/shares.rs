@@ -1,4 +1,4 @@
-//! Bars of parts as text: each class of causes has a character of its own.
+//! Bars of parts as text, with a character for each class of causes.
 
 use super::table::Line;
 use super::{length, plain};
@@ -7,7 +7,7 @@ use crate::pictures::{Shares, class_fill, class_name};
 const BAR_MAX: usize = 32;
 const BAR_MIN: usize = 12;
 
-/// One line for each bar, and what the characters stand for.
+/// One line for each bar, and a legend of the characters.
 pub(super) fn lines(shares: &Shares, width: usize) -> Vec<Line> {
     let label_width = shares.rows.iter().map(|row| length(&plain(&row.label))).max().unwrap_or(0);
     let note_width = shares.rows.iter().map(|row| length(&plain(&row.note))).max().unwrap_or(0);
@@ -33,7 +33,7 @@ pub(super) fn lines(shares: &Shares, width: usize) -> Vec<Line> {
     lines
 }
 
-/// As many to a line as it has room for.
+/// Joins parts into lines, as many as fit on each.
 fn in_lines(parts: impl Iterator<Item = String>, width: usize) -> Vec<String> {
     const BETWEEN: &str = "   ";
     let mut lines: Vec<String> = Vec::new();
@@ -54,7 +54,7 @@ fn shortened(text: &str, room: usize) -> String {
     format!("{kept}…")
 }
 
-/// Columns of each part; together all of the bar.
+/// The number of columns of each part; together they fill the bar.
 fn columns(shares: impl Iterator<Item = f64>, bar: usize) -> Vec<usize> {
     let mut end = 0.0;
     let mut before = 0;

@@ -1,4 +1,4 @@
-// A picture as SVG: while `make` draws on canvases, what it asks of them is written down as elements instead.
+// A picture as SVG: while `make` draws on canvases, the calls are recorded as elements instead.
 "use strict";
 const recordCanvas = async (make) => {
   const n = (value) => Number(value.toFixed(2));
@@ -8,7 +8,7 @@ const recordCanvas = async (make) => {
     moveTo(x, y) { this.d += `M${n(x)} ${n(y)}`; }
     lineTo(x, y) { this.d += `${this.d ? "L" : "M"}${n(x)} ${n(y)}`; }
     rect(x, y, w, h) { this.d += `M${n(x)} ${n(y)}h${n(w)}v${n(h)}h${n(-w)}Z`; }
-    // Whole circles alone are drawn.
+    // Only whole circles are drawn.
     arc(x, y, r) { this.d += `M${n(x - r)} ${n(y)}a${n(r)} ${n(r)} 0 1 0 ${n(2 * r)} 0a${n(r)} ${n(r)} 0 1 0 ${n(-2 * r)} 0Z`; }
     bezierCurveTo(...points) { this.d += "C" + points.map(n).join(" "); }
     quadraticCurveTo(...points) { this.d += "Q" + points.map(n).join(" "); }
@@ -38,7 +38,7 @@ const recordCanvas = async (make) => {
     measureText(text) { ruler.font = this.font; return ruler.measureText(text); }
     clip(path) {
       const id = `clip-${++clips}`;
-      // One inside of another: both hold.
+      // One inside another: both apply.
       const outer = this.clip_ ? ` clip-path="url(#${this.clip_})"` : "";
       this.elements.push(`<clipPath id="${id}"${outer}><path d="${(path || this).d}"/></clipPath>`);
       this.clip_ = id;
@@ -68,7 +68,7 @@ const recordCanvas = async (make) => {
   window.Path2D = Path;
   try {
     const canvas = make();
-    // uPlot draws when the present task has ended.
+    // uPlot draws when the current task has ended.
     await new Promise((done) => setTimeout(done));
     const { width, height, recorded } = canvas;
     return { width, height, context: recorded, elements: () => recorded.elements.join("\n"), Context };

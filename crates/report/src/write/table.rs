@@ -1,4 +1,4 @@
-//! A table on a terminal: which columns fit, how wide they are, and their lines.
+//! A table on a terminal: which columns fit, their widths, and their lines.
 
 use super::terminal::codes;
 use super::{MISSING, length, plain, wrap};
@@ -18,10 +18,10 @@ pub(super) fn used(tables: &[&Table]) -> Vec<usize> {
 }
 
 pub(super) struct Layout {
-    /// Place in the table, and width.
+    /// Position in the table, and width.
     columns: Vec<(usize, usize)>,
     left_out: Vec<usize>,
-    /// Whether there is room for all that must be printed.
+    /// Whether everything required fits.
     pub(super) fits: bool,
 }
 
@@ -54,7 +54,7 @@ impl Layout {
         Self { fits: total(&columns) <= width, columns, left_out }
     }
 
-    /// What a second table has: the first column, and those that were left out.
+    /// The columns of a second table: the first column, and those that were left out.
     pub(super) fn rest(&self) -> Option<Vec<usize>> {
         let (first, _) =
             self.columns.first().filter(|_| self.columns.len() > 1 && !self.left_out.is_empty())?;
@@ -74,7 +74,7 @@ impl Layout {
         lines
     }
 
-    /// A row, on several lines where a text has no room on one.
+    /// A row, on several lines if a text does not fit on one.
     fn row(&self, table: &Table, row: &Row) -> Vec<Line> {
         let whole = if row.is_part { "3" } else { codes(row.tone) };
         let texts: Vec<Vec<String>> = self
@@ -100,7 +100,7 @@ impl Layout {
         lines.map(line).collect()
     }
 
-    /// Texts to the left, figures to the right.
+    /// Aligns texts to the left and figures to the right.
     fn padded(&self, table: &Table, column: usize, text: &str, width: usize) -> String {
         let padding = " ".repeat(width.saturating_sub(length(text)));
         if table.columns[column].is_text { format!("{text}{padding}") } else { format!("{padding}{text}") }
@@ -117,7 +117,7 @@ impl Layout {
         table.rows.iter().map(row).collect()
     }
 
-    /// Which columns had no room, and what has to be known to read the others.
+    /// The columns that did not fit, and what a reader must know about the others.
     pub(super) fn notes(&self, table: &Table) -> Vec<String> {
         let titles: Vec<&str> =
             self.left_out.iter().map(|column| table.columns[*column].title.as_str()).collect();

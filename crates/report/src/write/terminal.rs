@@ -1,14 +1,14 @@
 //! Reports as text for a terminal.
 //!
-//! Never wider than [`Style::width`] as long as that is at least 60 columns: less important columns are left out, and the
-//! report says which. Everything goes through [`Terminal::line`], which lets no control character pass.
+//! Never wider than [`Style::width`] if that is at least 60 columns: less important columns are left out, and the
+//! report names them. Everything goes through [`Terminal::line`], which removes control characters.
 
 use super::table::{self, Layout, Line};
 use super::{bars, length, plain, shares, timeline, wrap};
 use crate::section::{Block, Depth, Item, Page, Section, Table, Text, Tone, Verdict};
 use whylate_core::Warning;
 
-/// Sentences are not set wider than this, however wide the terminal is, so that they stay readable.
+/// Sentences are not wider than this on any terminal, so that they stay readable.
 const TEXT_WIDTH_MAX: usize = 120;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,12 +47,12 @@ pub(super) fn page(page: &Page, style: Style) -> String {
     out.text
 }
 
-/// Without the signs of code.
+/// Removes the backticks of code.
 fn unquoted(text: &str) -> String {
     Text::from(text).words()
 }
 
-/// The tables of a section and of its parts: they share their columns.
+/// The tables of a section and of its parts, which share their columns.
 fn tables(section: &Section, has_details: bool) -> Vec<&Table> {
     let is_drawn =
         |section: &Section| has_details || !matches!(section.depth, Depth::Brief(_) | Depth::Detail);
@@ -64,7 +64,7 @@ fn tables(section: &Section, has_details: bool) -> Vec<&Table> {
     tables.collect()
 }
 
-/// What was printed last.
+/// The last output.
 #[derive(Clone, Copy, PartialEq)]
 enum Last {
     Begin,
@@ -79,7 +79,7 @@ struct Terminal {
     text: String,
     style: Style,
     last: Last,
-    /// Notes of the tables above, which stand below the last of them.
+    /// Notes of the tables above; they appear below the last of them.
     pending: Vec<String>,
     has_details: bool,
 }
@@ -106,14 +106,14 @@ impl Terminal {
         self.text.push('\n');
     }
 
-    /// One blank line, unless the text begins here or has one already.
+    /// Adds one blank line, unless the text is empty or ends with one.
     fn gap(&mut self) {
         if !self.text.is_empty() && !self.text.ends_with("\n\n") {
             self.text.push('\n');
         }
     }
 
-    /// A paragraph behind `lead`; lines after the first are indented by `indent`.
+    /// A paragraph after `lead`; lines after the first are indented by `indent`.
     fn paragraph(&mut self, lead: &str, text: &str, indent: usize, codes: &'static str) {
         let room = self.style.width.min(TEXT_WIDTH_MAX).saturating_sub(indent.max(length(lead)));
         for (index, line) in wrap(&plain(text), room).into_iter().enumerate() {
@@ -122,7 +122,7 @@ impl Terminal {
         }
     }
 
-    /// Parts joined by middle dots, broken between parts.
+    /// Parts joined by middle dots; lines break between parts.
     fn parts(&mut self, parts: &[String]) {
         let mut line = String::new();
         for part in parts.iter().map(|part| plain(part)) {
@@ -138,7 +138,7 @@ impl Terminal {
         self.paragraph("", &line, 0, "2");
     }
 
-    /// A coloured word behind `lead`, and a paragraph in a column beside it.
+    /// A coloured word after `lead`, and a paragraph in the next column.
     fn labelled(&mut self, lead: &str, word: &str, codes: &'static str, column: usize, text: &str) {
         let room = self.style.width.min(TEXT_WIDTH_MAX).saturating_sub(lead.len() + column);
         for (index, line) in wrap(&plain(text), room).into_iter().enumerate() {

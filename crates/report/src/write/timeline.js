@@ -1,4 +1,4 @@
-// Zooms and moves the time bars. Without it they show all of the time.
+// Zooms and moves the time bars. Without it they show the whole time.
 (() => {
 "use strict";
 const LEAST_NS = 100;

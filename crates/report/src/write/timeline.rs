@@ -1,4 +1,4 @@
-//! A timeline as text: a bar for each CPU, proportional to the time, and what its letters mean.
+//! A timeline as text: a bar for each CPU, proportional to the time, and the meaning of its letters.
 
 use super::table::Line;
 use crate::section::Timeline;
@@ -7,7 +7,7 @@ use whylate_core::CpuId;
 use whylate_core::figure::{nanoseconds, share};
 use whylate_core::result::{CauseClass, CauseKind, TimelineSegment};
 
-/// Wider bars are not drawn.
+/// The widest bar.
 const WIDTH_MAX: usize = 100;
 const LEGEND_MAX: usize = 12;
 
@@ -74,7 +74,7 @@ fn legend(key: &Key<'_>, timeline: &Timeline) -> Line {
     vec![("        ".to_owned(), ""), key.painted(), (figures, "")]
 }
 
-/// Each column shows what took most of its time on that CPU.
+/// Each column shows the part with most of its time on that CPU.
 fn bar(timeline: &Timeline, cpu: CpuId, keys: &[Key<'_>], width: usize) -> Line {
     let length = u128::from(timeline.length_ns.max(1));
     let edge = |column: usize| (length * column as u128 / width as u128) as u64;

@@ -1,4 +1,4 @@
-//! One board: a statistic over its runs with its changes, what is wrong now, and the runs.
+//! One board: a statistic over its runs with its changes, its current problems, and the runs.
 
 use super::{FarmAnswer, about, age, sentence, shortened, state};
 use crate::pages::runs::course;
@@ -11,7 +11,7 @@ use whylate_core::result::{FarmBoard, FarmRun, RunSeries};
 /// The most runs that have a row, the newest first.
 const ROWS_MAX: usize = 200;
 
-/// A board with all its series, and the series that was asked for.
+/// A board with all its series, and the requested series.
 pub fn board(board: &FarmBoard, series: Option<&RunSeries>, answer: &FarmAnswer) -> Page {
     let mut page = answer.page(board.host.clone());
     let runs = runs(board);
@@ -28,7 +28,7 @@ pub fn board(board: &FarmBoard, series: Option<&RunSeries>, answer: &FarmAnswer)
             Some(series) if !series.points.is_empty() => {
                 let (picture, figures) = course(series, None);
                 let picture =
-                    picture.meaning("of each run, over all its repeats, the CPU with the largest figure");
+                    picture.meaning("for each run, over all its repeats, the CPU with the largest figure");
                 let all = Section::new("figures", "The figure of each run").depth(Depth::Folded);
                 picture.with(all.with(figures))
             }
@@ -40,7 +40,7 @@ pub fn board(board: &FarmBoard, series: Option<&RunSeries>, answer: &FarmAnswer)
     page
 }
 
-/// Why there is no picture: what the board has.
+/// Why there is no picture, and which series the board has.
 fn missing(board: &FarmBoard) -> Vec<crate::section::Item> {
     let has = board.series.iter().filter(|series| !series.cell.is_empty());
     let has =

@@ -1,4 +1,4 @@
-//! Two groups of runs over all boards: what may be said, and which boards disagree.
+//! Two groups of runs over all boards: the verdict, and the boards that disagree.
 
 use super::{FarmAnswer, shortened};
 use crate::pictures::{Forest, ForestRow};
@@ -10,7 +10,7 @@ use whylate_core::result::{FarmComparison, FarmEffect, Outcome};
 
 #[derive(Clone, Copy, Debug)]
 pub struct FarmGroups<'a> {
-    /// The first group, as it was asked for.
+    /// The first group, as requested.
     pub first: &'a str,
     /// The second one.
     pub second: &'a str,
@@ -18,7 +18,7 @@ pub struct FarmGroups<'a> {
     pub margin: f64,
 }
 
-/// What can be compared, before it is said what is: the kernels that boards ran.
+/// What can be compared, before two groups are chosen: the kernels that boards ran.
 pub fn farm_groups(kernels: &[String], answer: &FarmAnswer) -> Page {
     let about = "A group is what the kernel's release begins with (`6.12`), or terms that its runs meet: `kernel>=6.12`, `started<2026-10`, \
          `plan=nightly`, `host~rack-1`, `tag=soc=n100` (a label of the farm file), `verdict!=fail`. Each board that has three runs of both groups is compared with \
@@ -78,7 +78,7 @@ fn name(found: &FarmComparison) -> String {
     [&found.plan, &found.cell, &found.probe].map(|part| shortened(part)).join(" ")
 }
 
-/// `40 boards`; `12 and 9 boards` where those of one group are compared with those of the other.
+/// `40 boards`; `12 and 9 boards` if boards of one group are compared with boards of the other.
 fn number(found: &FarmComparison) -> String {
     match found.apart {
         Some((first, second)) => format!("{first} and {second} boards"),
@@ -116,7 +116,7 @@ fn table(found: &[FarmComparison]) -> Table {
     ];
     let row = |it: &FarmComparison| {
         let reading = Reading::of(it.outcome);
-        // Of boards that are not compared with themselves none of that is known.
+        // All of this is unknown for boards that are not compared with themselves.
         let within = |text: String| it.apart.is_none().then_some(text);
         let disagree = it.boards.iter().filter(|board| board.disagrees).count();
         Row::of::<Cell>([
@@ -133,7 +133,7 @@ fn table(found: &[FarmComparison]) -> Table {
     Table::new(columns, found.iter().map(row).collect())
 }
 
-/// Each board's own ratio, those that disagree first.
+/// Each board's own ratio, boards that disagree first.
 fn boards(found: &FarmComparison, margin: f64) -> Option<Section> {
     if found.apart.is_some() {
         return None;

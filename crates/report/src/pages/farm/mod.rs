@@ -15,15 +15,15 @@ use whylate_core::result::{FarmAlarm, FarmRun, Verdict};
 /// Texts of a lake may have any length.
 const TEXT_MAX: usize = 200;
 
-/// Where answers come from, and how old they are.
+/// The source and age of answers.
 #[derive(Clone, Debug, Default)]
 pub struct FarmAnswer {
     pub lake: String,
-    /// When it was asked: `asked 3 min ago`.
+    /// When the lake was asked: `asked 3 min ago`.
     pub asked: String,
     /// Seconds since 1970, for the age of runs.
     pub now_s: u64,
-    /// What it had to do without, each in one line.
+    /// The objects that it lacks, one line each.
     pub damaged: Vec<String>,
 }
 
@@ -39,7 +39,7 @@ impl FarmAnswer {
     }
 }
 
-/// A page that says why there is nothing else on it.
+/// A page that says why it has no other contents.
 pub fn notice(title: &str, lines: Vec<String>) -> Page {
     Page { origin: "whylate serve".to_owned(), title: title.to_owned(), failures: lines, ..Page::default() }
 }

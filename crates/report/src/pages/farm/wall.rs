@@ -1,4 +1,4 @@
-//! The wall: a card for each board, those that need a look first.
+//! The wall: a card for each board; boards that need attention come first.
 
 use super::{FarmAnswer, about, age, sentence, shortened, state};
 use crate::pictures::{Card, Cards, Strip};
@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use whylate_core::figure::nanoseconds;
 use whylate_core::result::{FarmBoard, FarmRun, FarmSeries, Verdict};
 
-/// The boards of a lake; `all` is how many there are before the search. Those without an alarm are in groups by the label `by`,
-/// where it is not empty. `address` is where a board is shown.
+/// The boards of a lake; `all` is their number before the search. Boards without an alarm are grouped by the label
+/// `by`, if it is not empty. `address` gives the address of a board.
 pub fn wall(
     boards: &[FarmBoard],
     all: usize,

@@ -16,17 +16,17 @@ const LINE: &str = r#"<path class="line {}" d="{}"/>"#;
 const DOT: &str = r#"<circle class="dot" cx="{}" cy="{}" r="3"/>"#;
 /// The names of the lines in the style sheet.
 const LINES: [&str; 4] = ["p50", "p99", "p999", "max"];
-/// Where the newest run and the oldest one of as many as there may be are drawn.
+/// Where the newest run and, in a full chart, the oldest run are drawn.
 const RIGHT: f64 = 294.0;
 const LEFT: f64 = 50.0;
 const RUNS_MAX: usize = 30;
-/// The largest figure and the smallest one.
+/// Where the largest and the smallest figure are drawn.
 const TOP: f64 = 6.0;
 const BOTTOM: f64 = 90.0;
 
 impl Html<'_> {
     pub(super) fn cards(&mut self, cards: &Cards) {
-        // Said once for all cards of the page.
+        // Once for all cards of the page.
         self.raw(if self.has_cards { "" } else { LEGEND });
         self.has_cards = true;
         self.raw("<ul class=\"wall\">\n");
@@ -88,7 +88,7 @@ impl Html<'_> {
     }
 }
 
-/// A line through the values; it is interrupted where there is none.
+/// A line through the values, with a gap at each missing one.
 fn path(values: &[Option<u64>], cards: &Cards) -> String {
     let mut path = String::new();
     let mut is_open = false;
@@ -98,7 +98,7 @@ fn path(values: &[Option<u64>], cards: &Cards) -> String {
             continue;
         };
         let place = format!("{} {}", across(index, values.len()), at(cards.place(*ns as f64)));
-        // A single value is a dot: a line to itself with round ends.
+        // A single value is a dot: a line of no length with round ends.
         path += &if is_open { format!("L{place}") } else { format!("M{place}L{place}") };
         is_open = true;
     }

@@ -1,4 +1,5 @@
-//! What a web server puts around a page: links, a search, runs to choose for a comparison, and values of a run that goes on.
+//! What a web server puts around a page: links, a search, runs to choose for a comparison, and live values of a
+//! running run.
 
 use super::Html;
 use crate::section::Text;
@@ -19,18 +20,18 @@ const LIVE: &str = r#"<section id="live" data-events="{}" aria-live="polite"><h2
 <div class="scroll"><table><thead><tr><th scope="col">cpu</th><th scope="col" class="number">samples</th><th scope="col" class="number">max</th></tr></thead><tbody id="live-cpus"></tbody></table></div></section>
 "#;
 
-/// What stands around a page that a web server shows. A file has nothing of it.
+/// The parts around a page on a web server. A file has none of them.
 #[derive(Clone, Debug, Default)]
 pub struct Frame {
-    /// Words and the addresses that they lead to.
+    /// Words and their addresses.
     pub links: Vec<(String, String)>,
-    /// What was searched for, on a page with a search.
+    /// The search text, on a page with a search.
     pub search: Option<String>,
-    /// Whether rows can be ticked, to be compared.
+    /// Whether rows can be ticked for a comparison.
     pub compares: bool,
     /// Forms that lead to other pages.
     pub forms: Vec<Form>,
-    /// The address of the server-sent events of a run that goes on.
+    /// The address of the server-sent events of a run in progress.
     pub live: Option<String>,
 }
 
@@ -45,15 +46,15 @@ pub struct Form {
 #[derive(Clone, Debug)]
 pub struct Field {
     pub name: &'static str,
-    /// What stands before it.
+    /// The label before it.
     pub label: &'static str,
     pub value: Value,
 }
 
-/// What a field of a form holds.
+/// The contents of a form field.
 #[derive(Clone, Debug)]
 pub enum Value {
-    /// A text, an example of one, and texts to choose from.
+    /// A text, an example, and suggestions.
     Text(String, &'static str, Vec<String>),
     /// One of several texts.
     Choice(String, Vec<String>),
@@ -107,7 +108,7 @@ impl Html<'_> {
         }
     }
 
-    /// A cell that leads to another page, behind a box that chooses its row.
+    /// A cell that leads to another page, after a box that selects its row.
     pub(super) fn link(&mut self, address: &str, name: &str, text: &Text) {
         self.fill(BOX, &[name, name]);
         self.fill("<a href=\"{}\">", &[address]).words(text).raw("</a>");

@@ -1,4 +1,4 @@
-//! Bars of parts, effects with their intervals and timelines, drawn by the style sheet alone.
+//! Bars of parts, effects with their intervals and timelines, drawn with styles alone.
 
 use super::{Html, class, class_of, tone};
 use crate::pictures::{Forest, Shares, class_name};
@@ -38,7 +38,7 @@ impl Html<'_> {
             for part in &row.parts {
                 let percent = part.share * 100.0;
                 let title = format!("{}: {percent:.1} %: {}", class_name(part.class), part.text);
-                // A label without room says nothing.
+                // A label that does not fit is left out.
                 let label = if part.share > 0.12 { part.text.as_str() } else { "" };
                 let width = format!("{percent:.3}");
                 self.fill(SHARE, &[class_of(part.class), &width, &title, label]);
@@ -82,7 +82,7 @@ impl Html<'_> {
         self.fill(EFFECT_ENDS, &[&times(least), &times(most)]);
     }
 
-    /// The bars are drawn without scripts; a script makes them zoom.
+    /// The bars are drawn without scripts; a script only zooms them.
     pub(super) fn timeline(&mut self, timeline: &Timeline) {
         self.has_timeline = true;
         self.fill("<div class=\"time\" data-length=\"{}\">\n", &[&timeline.length_ns.to_string()]);
