@@ -134,7 +134,7 @@ fn few_repeats_are_reported_once_and_contrasts_have_their_circumstances() {
     }
     let text = terminal_text(&run, 120);
     let in_short = text.split("Late time").next().unwrap();
-    
+
     let undecided =
         "cannot tell for timer p99.9 (too few repeats for an interval): l3 1.57 ×, l3 with shielded 1.57 ×.";
     let unbroken = in_short.split_whitespace().collect::<Vec<_>>().join(" ");

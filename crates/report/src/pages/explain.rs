@@ -59,8 +59,9 @@ pub(super) fn sections(result: &ExplainResult) -> Vec<Section> {
     let measured = Section::new("measured", "Spikes that the run measured");
     // A spike that a trace shows too has its own section, with the same cause.
 
-    let is_extra =
-        |spike: &&Spike| !result.spikes.iter().any(|shown| shown.cpu == spike.cpu && shown.cause == spike.cause);
+    let is_extra = |spike: &&Spike| {
+        !result.spikes.iter().any(|shown| shown.cpu == spike.cpu && shown.cause == spike.cause)
+    };
     // The start of a listed response has its causes among those of the response.
     let is_own = |spike: &&Spike| !result.measured.iter().any(|whole| is_begin_of(spike, whole));
     let listed = result.measured.iter().filter(is_extra).filter(is_own);

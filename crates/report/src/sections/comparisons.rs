@@ -43,7 +43,7 @@ fn forest(run: &RunResult) -> Forest {
 
 /// Differences and equivalences one by one, the rest gathered per pair of cells.
 fn items(comparisons: &[&Comparison]) -> Vec<Item> {
-    let (open, decided):  (Vec<&Comparison>, Vec<&Comparison>) =
+    let (open, decided): (Vec<&Comparison>, Vec<&Comparison>) =
         comparisons.iter().partition(|it| it.outcome == Outcome::CannotTell && !it.primary);
     let mut items: Vec<Item> = decided.into_iter().map(|it| item(it.outcome, sentence(it))).collect();
     for of_pair in open.chunk_by(|a, b| a.cell == b.cell && a.baseline == b.baseline) {
