@@ -1,7 +1,8 @@
 //! Which ordinary programs keep CPUs busy, and how much of the memory's bandwidth they take.
 //!
-//! CPU time is the kernel's own sum for each process, read twice. Bandwidth is the last-level cache's misses, a line each, while
-//! they run: it is known only where the processor counts them (in a virtual machine mostly not) and this user may look.
+//! CPU time is the kernel's own sum for each process, read twice. Bandwidth is the last-level cache's misses, one line
+//! each, while they run. It is known only if the processor counts them (in a virtual machine mostly not) and this user
+//! may read the counters.
 
 use crate::threads::Stat;
 use crate::{HostError, HostRoot};
@@ -15,10 +16,10 @@ const CACHE_MISSES: (u32, u64) = (0, 3);
 const LINE_BYTES: u64 = 64;
 /// `PF_KTHREAD` of include/linux/sched.h.
 const PF_KTHREAD: u64 = 0x0020_0000;
-/// Threads of one program that are counted; the others are few or idle.
+/// How many threads of one program are counted; the others are few or idle.
 const THREADS_MAX: usize = 64;
 
-/// CPU time of each ordinary process of another one's, in clock ticks, with its name.
+/// CPU time of each ordinary process other than this one, in clock ticks, with its name.
 fn times(root: &HostRoot) -> Result<BTreeMap<u32, (String, u64)>, HostError> {
     let mut times = BTreeMap::new();
     for pid in root.list_numbered("/proc", "")?.into_iter().filter(|pid| *pid != std::process::id()) {
@@ -68,7 +69,7 @@ fn programs(
 ) -> Vec<(BusyProgram, Vec<u32>)> {
     let mut sums: BTreeMap<&str, (u64, Vec<u32>)> = BTreeMap::new();
     for (pid, (name, ticks)) in after {
-        // One that began meanwhile has used all of its time meanwhile.
+        // A process that began meanwhile has used all of its time meanwhile.
         let earlier = before.get(pid).filter(|(earlier, _)| earlier == name).map_or(0, |(_, ticks)| *ticks);
         let sum = sums.entry(name).or_default();
         sum.0 += ticks.saturating_sub(earlier);
@@ -83,13 +84,13 @@ fn programs(
     programs
 }
 
-/// Counters of the misses of all threads; `None` where the first cannot be counted.
+/// Counters of the misses of all threads; `None` if the first cannot be counted.
 fn counters(root: &HostRoot, pids: &[u32]) -> Option<Vec<PerfCounter>> {
     let threads =
         pids.iter().flat_map(|pid| root.list_numbered(&format!("/proc/{pid}/task"), "").unwrap_or_default());
     let (kind, config) = CACHE_MISSES;
     let opened = threads.take(THREADS_MAX).map(|thread| PerfCounter::of_thread(kind, config, thread));
-    // A thread that has ended meanwhile is none to count.
+    // A thread that has ended meanwhile is not counted.
     let (counters, refused): (Vec<_>, Vec<_>) = opened.partition(Result::is_ok);
     let counters: Vec<PerfCounter> = counters.into_iter().flatten().collect();
     (!counters.is_empty() || refused.is_empty()).then_some(counters)
@@ -115,9 +116,9 @@ mod tests {
         assert_eq!((programs[1].0.name.as_str(), programs[1].0.cpus), ("init", 0.0));
     }
 
-    /// A loop of this machine, which is not this process.
+    /// A loop of this machine, in another process.
     #[test]
-    fn who_loops_is_busy() {
+    fn a_looping_program_is_busy() {
         let mut child = std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
         let found = busy(&HostRoot::real(), Duration::from_millis(500), 0.01, usize::MAX);
         child.kill().unwrap();

@@ -16,7 +16,8 @@ pub fn group_of<'a>(text: &'a str, controller: Option<&str>) -> Option<&'a str> 
     groups(text).find(|(controllers, _)| is_it(controllers)).map(|(_, path)| path)
 }
 
-/// The service of the system's systemd that a process belongs to; `None` for one of a user, in a container or in no service.
+/// The system service (systemd) that a process belongs to; `None` for a user's service, in a container, or without a
+/// service.
 pub fn service_of(root: &HostRoot, pid: u32) -> Option<String> {
     let text = root.read(&format!("/proc/{pid}/cgroup")).ok()??;
     let group = group_of(&text, Some("name=systemd")).or_else(|| group_of(&text, None))?;
@@ -24,8 +25,8 @@ pub fn service_of(root: &HostRoot, pid: u32) -> Option<String> {
     unit.map(str::to_owned)
 }
 
-/// The file and the text of the strictest quota that is visible between this process's group and the root: cgroup v2
-/// `cpu.max`, or v1 `cpu.cfs_quota_us`. `None` where there is none to be seen.
+/// The file and the text of the strictest visible quota between this process's group and the root: cgroup v2
+/// `cpu.max`, or v1 `cpu.cfs_quota_us`. `None` if no quota is visible.
 pub fn cpu_quota(root: &HostRoot) -> Option<(String, String)> {
     let text = root.read("/proc/self/cgroup").ok()??;
     let mut found = None;

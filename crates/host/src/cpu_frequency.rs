@@ -10,14 +10,14 @@ use whylate_core::units::CpuId;
 /// `PM_QOS_CPU_LATENCY_DEFAULT_VALUE`: 2000 s, the content of the file without a request.
 const NO_LIMIT_US: i32 = 2_000_000_000;
 
-/// The frequency of each CPU as cpufreq states it, else `cpu MHz` of /proc/cpuinfo (where the kernel cannot measure it,
-/// that is the nominal one).
+/// The frequency of each CPU from cpufreq, otherwise `cpu MHz` of /proc/cpuinfo (the nominal frequency, if the kernel
+/// cannot measure it).
 pub fn read(root: &HostRoot, cpus: &CpuSet) -> Result<BTreeMap<CpuId, u64>, HostError> {
     let mut frequencies = parse(&root.read("/proc/cpuinfo")?.unwrap_or_default());
     frequencies.retain(|cpu, _| cpus.contains(*cpu));
     for cpu in cpus.iter() {
         let path = format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq");
-        // Drivers that cannot say write `<unknown>`.
+        // Drivers that do not know it write `<unknown>`.
         let stated = root.read_trimmed(&path)?.and_then(|text| text.parse::<u64>().ok());
         frequencies.extend(stated.map(|kilohertz| (cpu, kilohertz.saturating_mul(1_000))));
     }
@@ -43,8 +43,8 @@ fn parse(text: &str) -> BTreeMap<CpuId, u64> {
     frequencies
 }
 
-/// The exit latency that all requests to `/dev/cpu_dma_latency` together allow; `None` without a request, or where the
-/// file cannot be read. Reading it asks for nothing.
+/// The exit latency that all requests to `/dev/cpu_dma_latency` together allow; `None` without a request, or if the
+/// file cannot be read. Reading it makes no request.
 pub fn latency_request_ns(root: &HostRoot) -> Option<u64> {
     let mut value = [0; 4];
     File::open(root.path("/dev/cpu_dma_latency")).ok()?.read_exact(&mut value).ok()?;

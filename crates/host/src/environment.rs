@@ -1,4 +1,4 @@
-//! What of a process's environment is believed, and which signals it is to ignore.
+//! Which variables of a process's environment are trusted, and which signals it ignores.
 
 use rustix::process::{geteuid, getuid};
 use std::ffi::OsString;
@@ -6,32 +6,32 @@ use std::path::PathBuf;
 use std::process::Command;
 pub use whylate_sys::process::ignore_unless_handled;
 
-/// Environment variables that name folders which this program writes to, or believes.
+/// Environment variables that name folders which this program writes to, or trusts.
 const FOLDER_VARIABLES: [&str; 3] = ["WHYLATE_STATE_DIR", "WHYLATE_HOST_ROOT", "WHYLATE_RUNTIME_DIR"];
 
 /// Variables in which sudo, doas and pkexec say who started the program; `root` and 0 are not an ordinary user.
 const CALLERS: [&str; 3] = ["SUDO_UID", "DOAS_USER", "PKEXEC_UID"];
 
-/// Whether this is a process of root that an ordinary user started, with an environment that may be that user's.
+/// Whether this is a root process that an ordinary user started, with an environment that may be that user's.
 fn is_of_ordinary_user() -> bool {
     let is_ordinary = |name| std::env::var_os(name).is_some_and(|who| who != "0" && who != "root");
     geteuid().is_root() && (!getuid().is_root() || CALLERS.into_iter().any(is_ordinary))
 }
 
-/// The folder that an environment variable of this program names; `None` where it is empty, and where root would do what
-/// the environment of an ordinary user says ([`ignored_variables`]).
+/// The folder that an environment variable of this program names; `None` if it is empty, and if root would follow the
+/// environment of an ordinary user ([`ignored_variables`]).
 pub fn folder_variable(name: &str) -> Option<PathBuf> {
     let value = std::env::var_os(name).filter(|value| !value.is_empty());
     value.filter(|_| !is_of_ordinary_user()).map(PathBuf::from)
 }
 
-/// The variables of this program that are set and that [`folder_variable`] does not believe.
+/// The variables of this program that are set and that [`folder_variable`] does not trust.
 pub fn ignored_variables() -> Vec<&'static str> {
     let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     if is_of_ordinary_user() { FOLDER_VARIABLES.into_iter().filter(is_set).collect() } else { Vec::new() }
 }
 
-/// What root does not take from an ordinary user besides: programs that it would run, and folders.
+/// What else root does not take from an ordinary user: programs that it would run, and folders.
 const OTHERS: [&str; 6] = [
     "WHYLATE_GPU",
     "WHYLATE_QUERY_PYTHON",
@@ -44,7 +44,7 @@ const OTHERS: [&str; 6] = [
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// How to start this process again without what root does not take from the environment of an ordinary user, with the
-/// names of what is left out; `None` where there is nothing.
+/// names of what is left out; `None` if nothing has to be left out.
 pub fn without_foreign() -> Option<(Command, Vec<&'static str>)> {
     let is_set = |name: &&str| std::env::var_os(name).is_some();
     let mut left_out: Vec<&str> = OTHERS.into_iter().filter(is_set).collect();

@@ -11,8 +11,9 @@ const ONLINE: &str = "/sys/devices/system/cpu/online";
 /// kept.
 const ADDED_MAX: usize = 8;
 
-/// The CPUs that are recorded where those are watched. Where all that are online are, every one that can come online is: those
-/// that are present, and the next ones that a hypervisor may add. Nothing has to be done when one comes, so that nothing is lost.
+/// The CPUs to record for these watched CPUs. If all online CPUs are watched, every CPU that can come online is
+/// recorded: those that are present, and the next ones that a hypervisor may add. So nothing has to be set up when a
+/// CPU comes online, and nothing is lost.
 pub fn recorded(host: &HostRoot, watched: &CpuSet) -> CpuSet {
     if !online(host).difference(watched).is_empty() {
         return watched.clone();
@@ -36,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpus_that_may_come_are_recorded_where_all_are_watched() {
+    fn cpus_that_may_come_are_recorded_if_all_are_watched() {
         let folder = tempfile::tempdir().unwrap();
         let path = |path: &str| folder.path().join(path.trim_start_matches('/'));
         std::fs::create_dir_all(path(POSSIBLE).parent().unwrap()).unwrap();

@@ -4,7 +4,7 @@
 const FILES: [&str; 2] =
     ["/sys/devices/system/cpu/cpuidle/current_driver", "/sys/devices/system/cpu/cpuidle/current_driver_ro"];
 
-/// Its name, by the texts of files of /sys; `None` where there is none, as in most virtual machines.
+/// Its name, from files of /sys; `None` without a driver, as in most virtual machines.
 pub fn idle_driver(text: impl Fn(&str) -> Option<String>) -> Option<String> {
     FILES.into_iter().find_map(text).filter(|name| name != "none")
 }

@@ -52,7 +52,7 @@ impl Counts {
         self.lines.get(line)?.counts.get(&cpu).copied()
     }
 
-    /// What the kernel says of a line besides its counts: the chip, the wiring and the devices.
+    /// What else the kernel says of a line: the chip, the wiring and the devices.
     pub fn description(&self, line: &str) -> Option<&str> {
         Some(self.lines.get(line)?.description.as_str())
     }

@@ -1,14 +1,14 @@
 //! The numbered interrupt lines: which CPUs they may interrupt, and whether that can be changed.
 //!
 //! From /proc/irq and /proc/interrupts. Lines of the architecture (timer, inter-processor interrupts) have no number
-//! and are not here: no line of theirs can be moved.
+//! and are not here: they cannot be moved.
 
 use crate::{HostError, HostRoot, release};
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
 use whylate_core::result::LineRow;
 
-/// Reads every line below /proc/irq that has a handler; empty where there is none (a container may hide it).
+/// Reads every line below /proc/irq that has a handler; empty if there is none (a container may hide them).
 pub fn read(root: &HostRoot) -> Result<Vec<LineRow>, HostError> {
     // A line without a handler is unused and raises no interrupt.
     Ok(all(root)?.into_iter().filter(|line| !line.description.is_empty()).collect())
@@ -47,9 +47,9 @@ fn kernel_shows_which(root: &HostRoot) -> Result<bool, HostError> {
     release::is_from(root, (6, 15))
 }
 
-/// Lines that Linux manages itself or keeps on a CPU, by the names that their drivers give them: request queues of
-/// virtio disks and of NVMe disks but the first, timers, and lines that no interrupt controller stands behind. For
-/// kernels that do not show it.
+/// Lines that Linux manages itself or keeps on a CPU, by the names that their drivers give them, for kernels that do
+/// not show it: request queues of virtio disks and of NVMe disks except the first, timers, and lines without an
+/// interrupt controller.
 fn is_managed_by_name(description: &str) -> bool {
     // Linux has two dummy interrupt controllers; lines that a driver raises in software use one of them.
     let controller = description.split_whitespace().next().unwrap_or_default();
@@ -62,12 +62,13 @@ fn is_managed_by_name(description: &str) -> bool {
         || virtio_disk.is_some_and(|(disk, queue)| is_number(disk) && is_number(queue))
         || nvme.is_some_and(|(disk, queue)| is_number(disk) && is_number(queue) && queue != "0")
         || device == "timer"
-        // One that signals by messages is the timer of a CPU; the line of one that a program has opened can be moved.
+        // An HPET that signals by messages is the timer of a CPU; the line of one that a program has opened can be
+        // moved.
         || device.strip_prefix("hpet").is_some_and(is_number) && controller.contains("HPET")
 }
 
-/// Linux 6.11 and newer give the file no write permission when the line is managed or belongs to one CPU; before that,
-/// only debugfs tells (`/sys/kernel/debug/irq/irqs`, with CONFIG_GENERIC_IRQ_DEBUGFS).
+/// Linux 6.11 and newer give the file no write permission if the line is managed or belongs to one CPU; before that,
+/// only debugfs shows it (`/sys/kernel/debug/irq/irqs`, with CONFIG_GENERIC_IRQ_DEBUGFS).
 fn is_movable(root: &HostRoot, line: u32) -> bool {
     let is_unwritable = |name: &str| {
         let file = std::fs::metadata(root.path(&format!("/proc/irq/{line}/{name}")));
@@ -79,7 +80,7 @@ fn is_movable(root: &HostRoot, line: u32) -> bool {
     !unwritable && !fixed.iter().any(|flag| state.contains(flag))
 }
 
-/// What stands behind the counts of each numbered line.
+/// The text after the counts of each numbered line.
 fn descriptions(interrupts: &str) -> BTreeMap<u32, String> {
     let mut lines = interrupts.lines();
     let cpus = lines.next().unwrap_or_default().split_ascii_whitespace().count();

@@ -13,7 +13,7 @@ const PATH: &str = "/dev/kmsg";
 /// The kernel refuses to cut a record.
 const RECORD_BYTES_MAX: usize = 16 << 10;
 
-/// All that the ring holds.
+/// Everything in the ring.
 ///
 /// # Errors
 /// There is no /dev/kmsg, or it may not be read.
@@ -25,14 +25,14 @@ pub fn read(root: &HostRoot) -> io::Result<KernelLog> {
 pub struct LogSince(File);
 
 impl LogSince {
-    /// From now on; `None` where it cannot be read.
+    /// From now on; `None` if it cannot be read.
     pub fn now(root: &HostRoot) -> Option<Self> {
         let file = opened(root).ok()?;
         seek(&file, SeekFrom::End(0)).ok()?;
         Some(Self(file))
     }
 
-    /// What the kernel wrote since then, or since the last time.
+    /// What the kernel wrote since then, or since the last call.
     ///
     /// # Errors
     /// Those of the file.
@@ -50,7 +50,7 @@ fn records(file: File) -> BufReader<Records> {
     BufReader::with_capacity(RECORD_BYTES_MAX, Records(file))
 }
 
-/// One record at each read; the end is where the next one is not there yet.
+/// One record at each read; at the end, the next one does not exist yet.
 struct Records(File);
 
 impl Read for Records {

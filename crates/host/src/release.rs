@@ -1,4 +1,4 @@
-//! The kernel's version, where nothing else tells what it can do.
+//! The kernel's version, if nothing else says what it can do.
 
 use crate::{HostError, HostRoot};
 use whylate_core::facts::KernelFacts;

@@ -1,9 +1,9 @@
 //! The groups of a shield, and how a thread gets into them.
 //!
-//! A shield that is made of cpusets leaves its CPUs to the members of one group, [`GROUP`]: the kernel refuses to pin any
-//! other thread there. Measuring and loading threads enter the group by themselves when they are pinned to its CPUs
-//! ([`pin_this_thread`]). The shield itself is made and taken away by the treatment `shield`; nothing
-//! here changes a setting of the machine.
+//! A shield that is made of cpusets leaves its CPUs to the members of one group, [`GROUP`]: the kernel refuses to pin
+//! any other thread there. Measuring and loading threads enter the group by themselves when they are pinned to its
+//! CPUs ([`pin_this_thread`]). The treatment `shield` makes the shield and takes it away; nothing here changes a
+//! setting of the machine.
 
 use crate::{HostError, HostRoot, cgroup};
 use std::fs::OpenOptions;
@@ -15,7 +15,7 @@ use whylate_sys::schedule;
 /// Name of the group whose members may use shielded CPUs, below the mount of the cpuset controller.
 pub const GROUP: &str = "whylate-shield";
 
-/// Name of the group of everybody else, in cgroup v1.
+/// Name of the group of all other tasks, in cgroup v1.
 pub const OTHERS_GROUP: &str = "whylate-others";
 
 /// Holds the shielded CPUs while a shield by affinity is up: nothing else in the machine shows it.
@@ -34,8 +34,8 @@ pub struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// The hierarchy of the cpuset controller; `None` where there is none, or where this process sees only a part of it
-    /// (a container).
+    /// The hierarchy of the cpuset controller; `None` without one, or if this process sees only a part of it (a
+    /// container).
     pub fn find(root: &HostRoot) -> Result<Option<Self>, HostError> {
         let (v1, v2) = MOUNTS.split_at(2);
         for &mount in v1 {
@@ -81,7 +81,7 @@ fn by_affinity(root: &HostRoot) -> Result<CpuSet, HostError> {
     Ok(root.read_cpus(MARK)?.unwrap_or_default())
 }
 
-/// Those of the shielded CPUs that this process could use: by entering the group, or just by setting its affinity.
+/// The shielded CPUs that this process could use: by entering the group, or just by setting its affinity.
 pub fn open_to_this_process(root: &HostRoot) -> Result<CpuSet, HostError> {
     let by_affinity = by_affinity(root)?;
     let Some(hierarchy) = Hierarchy::find(root)? else { return Ok(by_affinity) };
@@ -100,13 +100,13 @@ pub fn pin_this_thread(root: &HostRoot, cpus: &CpuSet) -> io::Result<()> {
     }
 }
 
-/// Brings the calling thread into the group of the shield when all of `cpus` belong to it. Says whether it did.
+/// Brings the calling thread into the group of the shield if all of `cpus` belong to it. Returns whether it did.
 ///
-/// In cgroup v2 a thread can be alone in a group only when its process belongs to the group around it, so the process
-/// is moved to the root group first, with all its threads.
+/// In cgroup v2 a thread can be alone in a group only if its process belongs to the group around it, so the process is
+/// moved to the root group first, with all its threads.
 ///
 /// # Errors
-/// What the kernel answers when it refuses the move.
+/// The kernel's answer when it refuses the move.
 fn enter(root: &HostRoot, cpus: &CpuSet) -> io::Result<bool> {
     // Threads enter one at a time: moving the whole process would move out threads that are already in.
     static ENTERING: Mutex<()> = Mutex::new(());

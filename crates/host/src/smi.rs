@@ -25,7 +25,7 @@ const EVENT_SOURCE: &str = "/sys/bus/event_source/devices/msr";
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Unavailable {
-    /// The reason, with what to do where something can be done.
+    /// The reason, with what to do if something can be done.
     pub reason: String,
 }
 
@@ -75,10 +75,11 @@ impl SmiCounter {
         Ok(counter)
     }
 
-    /// Whether processors of this kind have such interrupts. Only x86 has; elsewhere no counter is missed.
+    /// Whether processors of this kind have such interrupts. Only x86 has them; elsewhere a missing counter is no
+    /// loss.
     pub const HAS_SMIS: bool = cfg!(any(target_arch = "x86_64", target_arch = "x86"));
 
-    /// SMIs since some moment before, modulo 2^32: only differences mean something.
+    /// SMIs since some earlier moment, modulo 2^32: only differences mean something.
     ///
     /// # Errors
     /// [`Unavailable`] when the processor lacks the register or the CPU went offline.
@@ -105,7 +106,7 @@ impl SmiCounter {
     }
 }
 
-/// The perf event `msr/smi/`; `None` where the kernel or the user's rights do not offer it.
+/// The perf event `msr/smi/`; `None` if the kernel or the user's rights do not offer it.
 fn event(root: &HostRoot, cpu: CpuId) -> Option<PerfCounter> {
     if !root.is_real() {
         return None;

@@ -1,7 +1,7 @@
 //! Every thread of the machine: its name, its policy and the CPUs that it may use, from /proc/PID/task/TID.
 //!
-//! A thread that ends between listing and reading is left out. Where /proc shows only a part (a container, the mount
-//! option `hidepid`), only that part is here; [`Threads::kernel_visible`] tells.
+//! A thread that ends between listing and reading is left out. If /proc shows only a part (a container, the mount
+//! option `hidepid`), only that part is here; [`Threads::kernel_visible`] says so.
 
 use crate::{HostError, HostRoot};
 use whylate_core::cpus::CpuSet;

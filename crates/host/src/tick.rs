@@ -13,7 +13,7 @@ pub struct CpuTimers {
     pub functions: Vec<String>,
 }
 
-/// Reads the state of every online CPU; `None` where the file cannot be read.
+/// Reads the state of every online CPU; `None` if the file cannot be read.
 pub fn read(root: &HostRoot) -> Result<Option<BTreeMap<CpuId, CpuTimers>>, HostError> {
     Ok(root.read("/proc/timer_list")?.map(|text| parse(&text)))
 }

@@ -1,6 +1,6 @@
 //! The texts of `uevent` files of sysfs: lines `KEY=value`.
 
-/// What a text says of a key.
+/// The value of a key in a text.
 pub fn uevent_value<'event>(event: &'event str, key: &str) -> Option<&'event str> {
     let line = event.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='))?;
     Some(line.trim())

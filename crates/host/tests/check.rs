@@ -95,7 +95,7 @@ fn each_thing_that_is_wrong_is_found() {
     }
 }
 
-/// The tuned machine, booted with these words more.
+/// The tuned machine, booted with these additional words.
 fn booted(more: &str) -> String {
     format!(
         "{}== proc/cmdline := root=/dev/nvme0n1p2 ro isolcpus=managed_irq,domain,2-3 nohz_full=2-3 rcu_nocbs=2-3 {more}\n",
@@ -148,7 +148,7 @@ fn options_that_the_kernel_does_not_follow_are_found() {
     }
 }
 
-/// The configuration of the kernel decides, where a file has it.
+/// If a file has the configuration of the kernel, it decides.
 #[test]
 fn options_without_their_config_are_found() {
     let code = FindingCode::BootOptionWithoutEffect;
@@ -172,7 +172,7 @@ fn options_without_their_config_are_found() {
 }
 
 #[test]
-fn pressure_and_idle_states_that_cannot_be_so() {
+fn pressure_and_impossible_idle_states() {
     let psi = "== proc/pressure/cpu := some avg10=0.00 avg60=0.00 avg300=0.00 total=7\n";
     assert_eq!(severity_with(psi, FindingCode::PressureAccounting), Severity::Info);
     let polled = format!(
@@ -230,7 +230,7 @@ fn the_log_of_the_running_kernel_is_read() {
 }
 
 #[test]
-fn what_is_well_again_is_ok() {
+fn a_corrected_setting_is_ok() {
     use FindingCode as Code;
     let cases = [
         ("== sys/module/amdgpu/parameters/runpm := 0\n", Code::GpuDriverOptions),
@@ -286,7 +286,7 @@ fn every_finding_says_what_where_and_why() {
 }
 
 #[test]
-fn what_root_alone_may_read_is_named() {
+fn files_that_only_root_may_read_are_named() {
     let result = checked(&archive_text("desktop-smt"), "3");
     let codes: Vec<&str> = result.warnings.iter().map(|warning| warning.code.as_str()).collect();
     assert_eq!(codes, ["threads-hidden", "interrupt-lines-hidden", "timers-hidden"]);

@@ -1,7 +1,7 @@
 //! What a treatment does to the machine, as data: a list of changes, each of one value at one place.
 //!
-//! A planner makes such a list and writes nothing. Writing, verifying, journaling and undoing are the same for every
-//! change, whichever treatment wants it; a [`Guard`](crate::Guard) does them.
+//! A planner makes such a list and writes nothing. Writing, verifying, journaling and undoing work the same way for
+//! every change, whichever treatment wants it; a [`Guard`](crate::Guard) does them.
 
 use crate::place::FoundSetting;
 use crate::reading::Reading;
@@ -15,10 +15,10 @@ pub struct Change {
     pub target: Target,
     /// The value to set, in the normal form of the target (see [`Target`] and [`Reading`]).
     pub new: String,
-    /// What that does, in a few words: `CPU 3 takes no movable interrupts`.
+    /// What the value does, in a few words: `CPU 3 takes no movable interrupts`.
     pub effect: String,
-    /// Whether the treatment is useless without it: then everything is undone when it fails. Otherwise the
-    /// failure becomes a warning.
+    /// Whether the treatment is useless without it: then everything is undone if it fails. Otherwise the failure
+    /// becomes a warning.
     pub required: bool,
     #[serde(default)]
     pub undoing: Undoing,
@@ -30,12 +30,12 @@ pub enum Undoing {
     /// The former value is written, unless the setting was changed by something else since.
     #[default]
     IfUnchanged,
-    /// The former value is written whatever is found, and noted down even when the new value is there already: the
+    /// The former value is written whatever is found, and is recorded even if the new value is there already: the
     /// kernel changes this one along with something that the treatment changes (affinities along with cpusets).
     Always,
-    /// Nothing: the value goes with the folder that the treatment made before it.
+    /// Nothing: the value goes away with the folder that the treatment made before it.
     WithFolder,
-    /// The former value is written after those of the settings that moved it along with them.
+    /// The former value is written after those of the settings that changed it along with them.
     Moved,
 }
 
@@ -87,18 +87,19 @@ pub enum Target {
     },
     /// A folder, which is a group in cgroupfs and resctrl. Its values are [`Target::PRESENT`] and [`Target::ABSENT`].
     ///
-    /// One that is made is removed on undo; tasks that are still in it then (children of moved ones) go to the group
-    /// around it.
+    /// A folder that was made is removed on undo; tasks that are still in it then (children of moved ones) go to the
+    /// group around it.
     Directory { path: String },
-    /// The CPUs that one thread may use; its value is a CPU list. Undoing it touches no thread that has the number
-    /// of one that ended.
+    /// The CPUs that one thread may use; its value is a CPU list. If the thread has ended, undoing does not touch
+    /// another thread with its number.
     Affinity { task: Task },
     /// How one thread is scheduled; its value is its policy and priority, or nice value: `fifo 50`, `other 0`.
     Scheduling { task: Task },
     /// The group that one task belongs to; its value is the group's path below `mount`, beginning with `/`.
     ///
-    /// Moving a task into a cpuset changes its affinity, and moving it back does not bring that back: a planner that
-    /// moves tasks puts a [`Target::Affinity`] for each *before* its membership. Undo ends before it starts.
+    /// Moving a task into a cpuset changes its affinity, and moving it back does not restore it. So a planner that
+    /// moves tasks puts a [`Target::Affinity`] for each *before* its membership; undo works backwards and restores the
+    /// affinity last.
     Membership {
         /// The task. In cgroup v2 all threads of its process move together.
         task: Task,
@@ -107,10 +108,10 @@ pub enum Target {
         /// Where they are mounted: `/sys/fs/cgroup/cpuset`.
         mount: String,
     },
-    /// A file system of the kernel's own (`tracefs`, `resctrl`, `cgroup` with an option), which is unmounted on undo
-    /// when it was not mounted before. Its values are [`Target::PRESENT`] and [`Target::ABSENT`].
+    /// A file system of the kernel's own (`tracefs`, `resctrl`, `cgroup` with an option). On undo it is unmounted if
+    /// it was not mounted before. Its values are [`Target::PRESENT`] and [`Target::ABSENT`].
     Mount {
-        /// Where: a folder that is there.
+        /// The mount point: an existing folder.
         path: String,
         filesystem: String,
         /// Options of the mount: `cpuset`; mostly empty.
@@ -133,7 +134,7 @@ pub enum Target {
 impl Target {
     /// Value of a folder or mount that is there.
     pub const PRESENT: &str = "present";
-    /// Value of a folder, or of a file with [`Reading::Text`], or of a mount, that is not there.
+    /// Value of an absent folder or mount, or of an absent file with [`Reading::Text`].
     pub const ABSENT: &str = "absent";
     /// Value of a process that is stopped.
     pub const STOPPED: &str = "stopped";
@@ -150,7 +151,7 @@ impl Target {
         Self::File { path: path.into(), reading }
     }
 
-    /// Its value now, where there is one.
+    /// Its value now, if it has one.
     pub fn now(&self, root: &HostRoot) -> Option<String> {
         match self.read(root) {
             Ok(FoundSetting::Value(value)) => Some(self.normal(&value)),
@@ -216,7 +217,7 @@ impl Hierarchy {
     }
 }
 
-/// One thread, so that it cannot be taken for another that gets its number later.
+/// One thread, identified so that another thread that gets its number later is not mistaken for it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Task {
     pub pid: u32,

@@ -14,7 +14,7 @@ use whylate_core::CpuSet;
 use whylate_host::HostRoot;
 use whylate_host::shield::{GROUP, MARK, MOUNTS, OTHERS_GROUP};
 
-/// Where trace buffers are, and the mount of their file system.
+/// The folders of trace buffers, and the mount of their file system.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 const LENGTH_MAX: usize = 1 << 20;
 
@@ -30,7 +30,7 @@ pub(crate) fn check(change: &Change, old: &str, root: &HostRoot) -> Result<(), &
     if new.len().max(old.len()) > LENGTH_MAX {
         return Err("its value is too long");
     }
-    // It goes with its folder, and nothing is written.
+    // It goes away with its folder, and nothing is written.
     let old = if *undoing == Undoing::WithFolder { new } else { old };
     let either = |first: &str, second: &str| [new, old].iter().all(|it| *it == first || *it == second);
     let both = |is_one: &dyn Fn(&str) -> bool| is_one(new) && is_one(old);
@@ -83,7 +83,7 @@ pub(crate) fn is_text(value: &str) -> bool {
     value.chars().all(|c| !c.is_control() || matches!(c, '\n' | '\t' | '\0'))
 }
 
-/// A path without steps back, and without anything that a terminal or a tool could take for something else.
+/// A path without steps back, and without characters that a terminal or a tool could misread.
 fn is_clean(path: &str) -> bool {
     !path.split('/').any(|part| part == "..") && !path.chars().any(char::is_control)
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use whylate_host::HostError;
 
-/// Nearly all that is changed is root's.
+/// Nearly everything that is changed belongs to root.
 fn journal_remedy() -> &'static str {
     match rustix::process::geteuid().is_root() {
         true => "set WHYLATE_STATE_DIR to a folder that can be written",
@@ -41,7 +41,7 @@ pub enum TreatError {
     )]
     Damaged {
         path: PathBuf,
-        /// What is wrong with it, a sentence each.
+        /// What is wrong with it, one sentence each.
         problems: Vec<String>,
     },
     /// No treatment of whylate changes this, so it is neither changed nor undone.
@@ -66,10 +66,10 @@ pub enum TreatError {
     },
     #[error("cannot read {target}: {source}")]
     Read { target: String, source: io::Error },
-    /// There is nothing of that name.
+    /// A name that does not exist.
     #[error("{target} is not there")]
     Absent { target: String },
-    /// A value is not as it is documented.
+    /// A value is not in its documented form.
     #[error("cannot understand {target}: {problem}")]
     Malformed { target: String, problem: String },
     #[error("cannot set {target} to `{value}`: {source}{remedy}")]
@@ -77,13 +77,13 @@ pub enum TreatError {
         target: String,
         value: String,
         source: io::Error,
-        /// What to do, with `; ` before it; empty where nothing is known.
+        /// What to do, with `; ` before it; empty if nothing is known.
         remedy: &'static str,
     },
-    /// Its value could not be brought back, so it is not changed.
+    /// Its former value could not be restored, so it is not changed.
     #[error("{target} is not changed: its value `{old}` could not be brought back ({source})")]
     OneWay { target: String, old: String, source: io::Error },
-    /// The value was written and is not there.
+    /// The value was written, and another one was read back.
     #[error(
         "{target} was set to `{wanted}` and reads `{found}`: the kernel or another program has changed it"
     )]
@@ -96,7 +96,7 @@ pub enum TreatError {
     NotApplied {
         treatment: String,
         source: Box<TreatError>,
-        /// What became of the changes that it had made before.
+        /// What happened to the changes that it had made before.
         aftermath: String,
     },
     /// A treatment cannot be applied here.

@@ -56,7 +56,7 @@ pub(crate) fn is_value(setting: EthernetSetting, value: &str) -> bool {
 /// The settings of `interface` with interrupts at most that many microseconds after a packet, whatever the traffic.
 pub(crate) fn delayed_by(interface: &str, us: u32) -> io::Result<String> {
     let now = ethtool::coalescing(interface)?;
-    // A driver that counts packets takes 1 for at once; 0 and 0 would be no interrupt ever.
+    // A driver that counts packets takes 1 for "at once"; with 0 and 0 it would never interrupt.
     let frames = |now: u32| if us == 0 { now.min(1) } else { now };
     Ok(text(Coalescing {
         receive_us: if now.receive_us > 0 || us == 0 || now.receive_frames == 0 { us } else { 0 },

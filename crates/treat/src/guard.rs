@@ -1,4 +1,4 @@
-//! Changes that are undone when their guard is dropped, and by anybody when its process is killed.
+//! Changes that are undone when their guard is dropped, and by the next process if this one is killed.
 
 use crate::change::{Change, Target, Undoing};
 use crate::claims;
@@ -14,13 +14,13 @@ use std::time::Duration;
 use whylate_core::warning::{Warning, WarningCode, push_once};
 use whylate_host::HostRoot;
 
-/// How often tasks that were started meanwhile are looked for: each round is much shorter than the one before.
+/// How often new tasks are looked for that were started meanwhile: each round is much shorter than the one before.
 const ROUNDS_MAX: usize = 5;
 
-/// Between two walks that show which values change by themselves.
+/// Time between two walks that show which values change by themselves.
 const LEARNING: Duration = Duration::from_millis(20);
 
-/// Most changes whose intention is brought to the disk at once.
+/// How many changes are recorded on the disk at once, before they are made.
 const BATCH_MAX: usize = 512;
 
 /// Holds a journal, and changes the machine through it.
@@ -56,8 +56,8 @@ pub struct Guard {
 impl Guard {
     /// Takes the journal, and undoes what a process that was killed left in it.
     ///
-    /// What was applied to stay (`kept`) is not touched: a holder that also keeps its changes adds to it, any other
-    /// is refused.
+    /// Changes that were applied to stay (`kept`) are not touched: a holder that also keeps its changes adds to them,
+    /// any other holder is refused.
     pub fn begin(place: &JournalPlace, root: &HostRoot, holder: Holder) -> Result<Self, TreatError> {
         let mut journal = Journal::open(place, root, &holder, IfDamaged::Refuse)?;
         let is_kept = |journal: &Journal, entry: &JournalEntry| {
@@ -86,10 +86,10 @@ impl Guard {
         &self.recovered
     }
 
-    /// Makes the changes of one treatment, each after it is safe in the journal. Says which of them could not be made,
-    /// of those that the treatment can do without.
+    /// Makes the changes of one treatment, each after it is safe in the journal. Returns which of the optional ones
+    /// could not be made.
     ///
-    /// What is set already is not changed, and neither is a task that has ended.
+    /// A setting that has its value already is not changed, and neither is a task that has ended.
     ///
     /// # Errors
     /// [`TreatError::NotApplied`] when a required change fails; what this call had changed is undone then.
@@ -108,7 +108,7 @@ impl Guard {
         }
     }
 
-    /// Makes the changes for what appeared while those of `planner` were made, until nothing more does.
+    /// Makes the changes for what appeared while those of `planner` were made, until nothing new appears.
     pub fn settle(
         &mut self,
         treatment: &str,
@@ -139,13 +139,13 @@ impl Guard {
         report
     }
 
-    /// Which of its changes do not hold any more, as a sentence: something else has written there since.
+    /// Which of its changes no longer hold, one sentence each: something else has written there since.
     pub fn not_held(&self) -> Option<String> {
         let differs = |entry: &JournalEntry| {
             let State::Applied { found } = &entry.state else { return None };
             let target = &entry.change.target;
             let now = target.now(&self.root).filter(|now| now != found)?;
-            // Tasks change their own affinity, and the kernel changes what goes along with a group.
+            // Tasks change their own affinity, and the kernel changes settings along with a group.
             let is_asked = target.task().is_none() && entry.change.undoing == Undoing::IfUnchanged;
             is_asked.then(|| format!("{target} was set to `{found}` and is `{now}`"))
         };
@@ -216,12 +216,12 @@ impl Guard {
                     Ok(Some(found)) => self.journal.append(vec![JournalRecord::Applied { entry, found }])?,
                     Ok(None) => {}
                     Err(error) => {
-                        // It may have been made in part: what is there right after is what the kernel made of it.
+                        // It may have been made in part: the value right after it is what the kernel made of it.
                         if let TreatError::NotTaken { found, .. } = &error {
                             self.journal
                                 .append(vec![JournalRecord::Applied { entry, found: found.clone() }])?;
                         }
-                        // All that this call has made is undone together.
+                        // Everything that this call has made is undone together.
                         if change.required {
                             return Err(error);
                         }
@@ -244,7 +244,7 @@ impl Guard {
         before.map_or(Ok(()), |before| self.note_moved(treatment, &scope, first, &before))
     }
 
-    /// Walks the settings that changes may move, and puts them into the journal.
+    /// Walks the settings that the changes may move, and puts them into the journal.
     fn remember(&mut self, scope: &Scope, first: u64) -> Result<Walk, TreatError> {
         if scope.is_empty() {
             return Ok(Walk::new());
@@ -253,13 +253,13 @@ impl Guard {
         let earlier = scope.walk(&self.root);
         std::thread::sleep(LEARNING);
         let mut values = scope.walk(&self.root);
-        // What changes by itself says nothing.
+        // A value that changes by itself says nothing.
         values.retain(|path, value| earlier.get(path) == Some(value));
         self.journal.append(vec![JournalRecord::Before { first, values: values.clone() }])?;
         Ok(values)
     }
 
-    /// Puts what was moved into the journal, and what was set and then moved by another change.
+    /// Puts settings that were moved into the journal, and those that were set and then moved by another change.
     fn note_moved(
         &mut self,
         treatment: &str,
@@ -295,7 +295,8 @@ impl Guard {
         self.journal.sync()
     }
 
-    /// Writes the former value of a setting once more, before it is changed: one that does not take it stays as it is.
+    /// Writes the former value of a setting once before it is changed: a setting that does not take it back is left
+    /// alone.
     fn can_go_back(&self, change: &Change, old: &str) -> Result<(), TreatError> {
         let Some(path) = of_kernel(&change.target, &self.root) else { return Ok(()) };
         let is_file = std::fs::metadata(self.root.path(&path)).is_ok_and(|about| about.is_file());
@@ -307,7 +308,7 @@ impl Guard {
             old: change.target.normal(old),
             source,
         };
-        // What the kernel prints for no text at all is a text where it is written.
+        // What the kernel prints for an empty text would be a text if it were written.
         if old.trim() == "(null)" {
             return Err(one_way(std::io::ErrorKind::InvalidInput.into()));
         }
@@ -318,7 +319,7 @@ impl Guard {
             return Err(one_way(std::io::Error::other(format!("nor that of {moved}: {source}"))));
         }
         match change.target.restore_at_once(&self.root, old) {
-            // The right is missing for the new value, too, where it is said with its remedy.
+            // The right is missing for the new value, too; there it is reported with its remedy.
             Err(TreatError::Write { source, .. })
                 if source.kind() != std::io::ErrorKind::PermissionDenied =>
             {
@@ -356,7 +357,7 @@ impl Guard {
             FoundSetting::Nothing => Err(TreatError::Absent { target: target.to_string() }),
             FoundSetting::Value(old) => {
                 let normal = target.normal(&old);
-                // A value that the kernel may round is compared exactly: whether it rounds shows only by writing.
+                // A value that the kernel may round is compared exactly: only a write shows whether it rounds.
                 let is_there = normal == change.new
                     || (!matches!(target, Target::File { .. }) && target.is_reached(&change.new, &normal));
                 if is_there && change.undoing != Undoing::Always {
@@ -376,7 +377,7 @@ impl Guard {
     /// Writes and reads back; `None` when the task ended meanwhile.
     fn make(&self, change: &Change) -> Result<Option<String>, TreatError> {
         let (target, root) = (&change.target, &self.root);
-        // Only noted down: setting an affinity again makes the kernel remember it as one that was asked for.
+        // Only recorded: setting an affinity again makes the kernel remember it as one that was asked for.
         if change.undoing == Undoing::Always
             && let FoundSetting::Value(found) = target.read(root)?
             && target.normal(&found) == change.new
@@ -425,8 +426,8 @@ fn forgive(
     Ok(())
 }
 
-/// Changes whose intentions may be written together: those of tasks, of which there are many and of which none needs
-/// another to be made before its own old value can be read.
+/// Changes that may be recorded together: those of tasks. There are many of them, and each can read its old value
+/// before the others are made.
 fn batches(changes: &[Change]) -> impl Iterator<Item = &[Change]> {
     let together = |a: &Change, b: &Change| a.target.task().is_some() && b.target.task().is_some();
     changes.chunk_by(together).flat_map(|chunk| chunk.chunks(BATCH_MAX))

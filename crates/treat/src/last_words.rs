@@ -11,10 +11,10 @@ use whylate_sys::allocation;
 static HELD: Mutex<BTreeMap<JournalPlace, HostRoot>> = Mutex::new(BTreeMap::new());
 /// Held while one setting is written.
 static WRITING: Mutex<()> = Mutex::new(());
-/// How long a write may take that is under way.
+/// How long a write that has begun may take.
 const WITHIN: Duration = Duration::from_secs(1);
 
-/// From here on this process answers for what the journal at `place` lists.
+/// From here on this process is responsible for what the journal at `place` lists.
 pub fn held(place: &JournalPlace, root: &HostRoot) {
     HELD.lock().unwrap_or_else(PoisonError::into_inner).insert(place.clone(), root.clone());
     allocation::may_leave_settings(true);
@@ -26,7 +26,7 @@ pub(crate) fn given_up(place: &JournalPlace) {
     allocation::may_leave_settings(!held.is_empty());
 }
 
-/// From here until it is dropped one setting is written.
+/// From here until it is dropped, one setting is written.
 pub(crate) fn writing() -> MutexGuard<'static, ()> {
     WRITING.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -40,7 +40,7 @@ pub fn holds_settings() -> bool {
 /// holds, a line each.
 pub fn stop_writing() -> Vec<String> {
     let deadline = Instant::now() + WITHIN;
-    // One that is stuck is in the journal already.
+    // A write that is stuck is in the journal already.
     while let Err(TryLockError::WouldBlock) = WRITING.try_lock().map(std::mem::forget) {
         if Instant::now() >= deadline {
             break;

@@ -1,7 +1,8 @@
 //! Undoing changes of the kernel's settings together with what they moved.
 //!
-//! Whose a value is, is decided before anything is written: writing one of them moves others. Then the settings that were
-//! asked for are written, and after them whatever is not as it was, in rounds, until a walk over all of them finds nothing.
+//! Which value belongs to whylate is decided before anything is written: writing one of them moves others. Then the
+//! settings that were asked for are written, and after them everything that differs, in rounds, until a walk over all
+//! of them finds nothing.
 
 use crate::change::{Change, Target, Undoing};
 use crate::claims;
@@ -12,30 +13,30 @@ use crate::undo::{Report, Undone};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use whylate_host::HostRoot;
 
-/// How often what is not as it was is written again: first to last, last to first, and so on.
+/// How often values that differ are written again: first to last, last to first, and so on.
 const ROUNDS_MAX: usize = 6;
-/// What an entry of the journal says that no treatment asked for.
+/// What the journal names as the treatment of an entry that no treatment asked for.
 const MOVED: &str = "moved by the kernel along with the others";
 
-/// What one undoing writes, and what is around it.
+/// What one undoing writes, and the settings around it.
 pub(crate) struct Neighbourhood {
     scope: Scope,
     /// Everything when the undoing began.
     found: Walk,
-    /// What may have been moved by whylate is known by its value before the first change.
+    /// The value before the first change, for settings that whylate may have moved.
     known: Walk,
-    /// Values to bring back, by their path without links.
+    /// Values to restore, by their path without links.
     goals: BTreeMap<String, (Target, String)>,
     /// The paths of what was asked for.
     own: Vec<String>,
     /// The paths of all entries that are undone.
     taken: BTreeSet<String>,
-    /// The path of an entry, and what becomes of it.
+    /// The path of an entry, and what happens to it.
     decided: BTreeMap<u64, (String, Fate)>,
 }
 
 impl Neighbourhood {
-    /// Decides about the entries `chosen`, to which it adds what a process that was killed moved and could not note down.
+    /// Decides about the entries `chosen`, and adds what a process that was killed moved and could not record.
     pub(crate) fn begin(
         journal: &mut Journal,
         root: &HostRoot,
@@ -133,7 +134,7 @@ impl Neighbourhood {
         let records = moved(entry, session, &treatment, path, old, Some(now));
         let change = moved_change(path, old, Some(now));
         claims::check(&change, old, root).ok()?;
-        // On a disk that is full it is brought back all the same.
+        // On a full disk it is restored all the same.
         if let Err(error) = journal.append(records) {
             report.journal_error.get_or_insert(error.to_string());
         }
@@ -154,7 +155,7 @@ impl Neighbourhood {
             let value = now.entry(path.clone()).or_insert_with(|| setting.now(root));
             let is_moved = entry.change.undoing == Undoing::Moved;
             let fate = match value {
-                // What was asked for is looked at when it is its turn: it may come with another setting.
+                // What was asked for is checked when it is its turn: it may have been restored with another setting.
                 None if !is_moved => continue,
                 Some(value) if *value == old => Fate::Unchanged,
                 Some(value)
@@ -176,12 +177,12 @@ impl Neighbourhood {
         self.decided.contains_key(&entry.entry)
     }
 
-    /// Undoes one entry; `None` for one that is none of the kernel's settings. What was moved comes later.
+    /// Undoes one entry; `None` if it is none of the kernel's settings. What was moved comes later.
     pub(crate) fn undo(&self, entry: &JournalEntry, root: &HostRoot) -> Option<Fate> {
         let (_, fate) = self.decided.get(&entry.entry)?;
         if *fate == Fate::Restored && entry.change.undoing != Undoing::Moved {
             let setting = &entry.change.target;
-            // Whether it took it is seen at the end: another one may bring it back.
+            // Whether the setting took it is checked at the end: another one may restore it.
             if setting.clean(root).is_ok() && setting.now(root).as_ref() != Some(&entry.old_normal()) {
                 let _ = setting.restore_at_once(root, &entry.old);
             }
@@ -189,7 +190,7 @@ impl Neighbourhood {
         Some(fate.clone())
     }
 
-    /// Writes what is not as it was until all is, and says what stays otherwise.
+    /// Writes what differs until nothing does, and reports what stays different.
     pub(crate) fn settle(
         mut self,
         journal: &mut Journal,
@@ -251,7 +252,7 @@ impl Neighbourhood {
         self.goals.iter().filter(move |(_, goal)| differs(goal)).map(|(path, _)| path.clone())
     }
 
-    /// What the undoing has moved itself becomes a goal.
+    /// What the undoing itself has moved becomes a goal.
     fn moved_meanwhile(
         &mut self,
         journal: &mut Journal,
@@ -278,7 +279,7 @@ impl Neighbourhood {
     }
 }
 
-/// What was before the entries `paths`, and where the entries after it end.
+/// The values before the entries `paths`, and where the entries after it end.
 fn relevant<'a>(
     before: &'a [Before],
     paths: &BTreeMap<u64, String>,
@@ -303,7 +304,7 @@ fn moved_change(path: &str, old: &str, now: Option<&str>) -> Change {
     Change { undoing: Undoing::Moved, ..Change::optional(target, found, MOVED) }
 }
 
-/// The lines of a setting that was moved from `old`; `now` is `None` where it is gone.
+/// The lines of a setting that was moved from `old`; `now` is `None` if it is gone.
 pub(crate) fn moved(
     entry: u64,
     session: u64,

@@ -21,10 +21,10 @@ const SYSCTLS: &str = "/proc/sys";
 const NETWORK: &str = "/proc/sys/net";
 /// Folders whose files belong together, with those below them.
 const SUBSYSTEMS: [&str; 3] = ["/sys/kernel/mm", "/sys/devices/system/cpu", "/sys/devices/virtual/workqueue"];
-/// What comes and goes with memory moves its reserves.
+/// Memory that comes or goes moves its reserves.
 const MEMORY: [&str; 4] =
     ["/proc/sys/vm/", SUBSYSTEMS[0], "/sys/devices/system/memory/", "/sys/devices/system/node/"];
-/// A disk and what is below it: the settings of its queue and of its scheduler, which come and go with that.
+/// A disk and what is below it: the settings of its queue and of its scheduler, which come and go with it.
 const DISK: &str = "/block/";
 const DISK_DEPTH: usize = 2;
 /// Below these no neighbours are looked for: groups and trace buffers are whylate's own, and reading some files takes
@@ -45,7 +45,7 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
-    /// The neighbourhood of what is written; empty where nothing of it is a setting of the kernel.
+    /// The neighbourhood of what is written; empty if nothing of it is a setting of the kernel.
     pub(crate) fn of<'a>(targets: impl IntoIterator<Item = &'a Target>, root: &HostRoot) -> Self {
         let mut scope = Self::default();
         for path in targets.into_iter().filter_map(|target| of_kernel(target, root)) {
@@ -100,8 +100,8 @@ impl Scope {
     }
 }
 
-/// The text of a setting that can be written and read, without what acts, changes by itself or is secret: the journal takes
-/// nothing that no treatment may change.
+/// The text of a setting that can be read and written, without those that act, change by themselves or are secret: the
+/// journal holds nothing that no treatment may change.
 fn value(root: &HostRoot, path: &str) -> Option<String> {
     let name = path.rsplit('/').next()?;
     if refusal(path, "").is_some() || OF_DEVICES.contains(&name) {
@@ -136,14 +136,14 @@ pub(crate) fn of_kernel(target: &Target, root: &HostRoot) -> Option<String> {
     Some(other_name(&own).and_then(|other| without_links(&other, root)).unwrap_or(own))
 }
 
-/// Where a file is in truth; `None` where it is not there.
+/// The real path of a file; `None` if it does not exist.
 fn without_links(path: &str, root: &HostRoot) -> Option<String> {
     let top = fs::canonicalize(root.path("/")).unwrap_or_default();
     let real = fs::canonicalize(root.path(path)).ok()?;
     Some(format!("/{}", real.strip_prefix(top).ok()?.to_str()?))
 }
 
-/// The name by which a value goes that the kernel has under two.
+/// The name that is used for a value that the kernel has under two names.
 fn other_name(path: &str) -> Option<String> {
     let disk = || path.strip_prefix("/sys/devices/virtual/bdi/")?.strip_suffix("/read_ahead_kb");
     if let Some(number) = disk() {
@@ -177,7 +177,7 @@ pub(crate) fn is_near(own: &str, other: &str) -> bool {
     area(own) == area(other) || (memory(own) && memory(other))
 }
 
-/// A setting as a target, its form taken from what it holds.
+/// A setting as a target, its form derived from its content.
 pub(crate) fn target(path: &str, text: &str) -> Target {
     let is_choice = text.split_whitespace().any(|word| word.starts_with('[') && word.ends_with(']'));
     let reading = if is_choice {
@@ -196,7 +196,7 @@ pub(crate) fn is_same(path: &str, one: &str, other: &str) -> bool {
     target.normal(one) == target.normal(other)
 }
 
-/// The setting whose write brings back the value 0 of this one, which the kernel does not take.
+/// The setting whose write restores the value 0 of this one, which the kernel does not accept.
 pub(crate) fn replaced_by(path: &str) -> Option<&'static str> {
     match path {
         "/proc/sys/vm/dirty_bytes" => Some("/proc/sys/vm/dirty_ratio"),
@@ -205,7 +205,7 @@ pub(crate) fn replaced_by(path: &str) -> Option<&'static str> {
     }
 }
 
-/// A setting that is known to change with this one, and not always to take its former value back.
+/// A setting that is known to change with this one, and does not always accept its former value.
 pub(crate) fn moved_by(path: &str) -> Option<String> {
     const WEIGHTS: &str = "/sys/kernel/mm/mempolicy/weighted_interleave/";
     path.strip_prefix(WEIGHTS).filter(|name| name.starts_with("node")).map(|_| format!("{WEIGHTS}auto"))

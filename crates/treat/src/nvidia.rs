@@ -1,12 +1,11 @@
 //! Locked clocks of NVIDIA's devices, through `nvidia-smi`.
 //!
-//! The driver takes a locked clock and does not report it again: no query of the library or of the tool gives it.
-//! What is locked is therefore noted in a file below /run, which goes with a reboot as the lock does. It is written
-//! before the clock is locked and removed after it is unlocked, so that a kill in between leaves a clock that counts
-//! as locked: to unlock one that is not locked does nothing. The same holds for a tool that gives no answer: its note
-//! stays.
+//! The driver accepts a locked clock and does not report it: no query of the library or of the tool gives it. So the
+//! lock is recorded in a file below /run, which a reboot removes together with the lock. The file is written before
+//! the clock is locked and removed after it is unlocked. A kill in between leaves a clock that counts as locked:
+//! unlocking one that is not locked does nothing. The same holds if the tool gives no answer: its file stays.
 //!
-//! Only programs at fixed places are run, as root: the path of the user is not asked.
+//! Only programs at fixed places are run, as root: the user's PATH is not used.
 
 use std::io::{self, Read as _};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -61,7 +60,7 @@ pub(crate) fn lock(root: &HostRoot, address: &str, clocks: &str) -> io::Result<(
     }
 }
 
-/// Why the tool did not do what it was asked for.
+/// Why the tool did not do what it was asked to do.
 enum Failure {
     /// It said so, or could not be started: nothing has changed.
     Refused(io::Error),
@@ -107,7 +106,7 @@ fn answer(child: &mut Child) -> io::Result<(ExitStatus, String)> {
             break status;
         }
         if Instant::now() >= deadline {
-            // It may be stuck in the driver, where it cannot be killed: it is not waited for.
+            // It may be stuck in the driver, where it cannot be killed: nothing waits for it.
             let _ = child.kill();
             return Err(io::Error::new(io::ErrorKind::TimedOut, "nvidia-smi does not answer"));
         }

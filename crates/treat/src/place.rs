@@ -26,11 +26,11 @@ const REMOVE_WITHIN: Duration = Duration::from_secs(2);
 /// How long a signal may take to show.
 const SIGNAL_WITHIN: Duration = Duration::from_secs(2);
 
-/// How long the kernel may take to give tasks the CPUs of a group that was removed.
+/// How long the kernel may take to give tasks back the CPUs of a group that was removed.
 const CPUS_BACK_WITHIN: Duration = Duration::from_secs(2);
 
-/// How long affinities that the kernel refuses are tried again: all of them together, since what the first one has
-/// waited for, the next one finds.
+/// How long affinities that the kernel refuses are tried again. The time counts for all of them together: what the
+/// first one waited for is there for the next one.
 #[derive(Debug, Default)]
 pub(crate) struct Patience(Option<Instant>);
 
@@ -60,7 +60,7 @@ impl Target {
         }
     }
 
-    /// Whether `found` (normal) is what setting `new` leads to.
+    /// Whether `found` (normal) is the result of setting `new`.
     pub(crate) fn is_reached(&self, new: &str, found: &str) -> bool {
         match self {
             Self::File { reading, .. } => reading.is_reached(new, found),
@@ -125,7 +125,7 @@ impl Target {
         self.write_text(root, &text)
     }
 
-    /// Brings back what was read before, in the form in which it was read.
+    /// Restores what was read before, in the form in which it was read.
     pub(crate) fn restore(
         &self,
         root: &HostRoot,
@@ -134,7 +134,7 @@ impl Target {
     ) -> Result<(), TreatError> {
         loop {
             match self.restore_at_once(root, read) {
-                // After a group was removed, or a CPU came back, the kernel gives tasks their CPUs again with a delay.
+                // After a group was removed, or a CPU came back, the kernel gives tasks their CPUs back with a delay.
                 Err(TreatError::Write { source, .. })
                     if matches!(self, Self::Affinity { .. })
                         && source.kind() == io::ErrorKind::InvalidInput
@@ -154,7 +154,7 @@ impl Target {
         if self.is_on_disk(root) {
             return self.write_text(root, &text);
         }
-        // The kernel takes no notice of a write of nothing.
+        // The kernel ignores an empty write.
         self.write_text(root, if text.is_empty() { "\n" } else { &text })?;
         // A pipe of a test would wait.
         if !fs::metadata(root.path(path)).is_ok_and(|about| about.is_file()) {
@@ -206,8 +206,8 @@ impl Target {
         outcome.map_err(|source| self.refusal(text, source))
     }
 
-    /// Whether it is an ordinary file, which a kill could leave half written. Below another root than / all settings
-    /// are; a setting of the kernel takes a value whole.
+    /// Whether it is an ordinary file, which a kill could leave half written. Below a root other than /, all settings
+    /// are ordinary files; a setting of the kernel takes a value whole.
     fn is_on_disk(&self, root: &HostRoot) -> bool {
         match self {
             Self::File { reading: Reading::Text, .. } => true,
@@ -218,7 +218,7 @@ impl Target {
         }
     }
 
-    /// Removes what a write left that was cut off.
+    /// Removes what an interrupted write left.
     pub(crate) fn clean(&self, root: &HostRoot) -> Result<(), TreatError> {
         let Self::File { path, .. } = self else { return Ok(()) };
         if !self.is_on_disk(root) {
@@ -230,7 +230,7 @@ impl Target {
         }
     }
 
-    /// A signal takes effect a moment later; whether it did is for the caller to see.
+    /// A signal takes effect a moment later; the caller has to check whether it did.
     fn wait_for(&self, root: &HostRoot, value: &str) {
         let deadline = Instant::now() + SIGNAL_WITHIN;
         while Instant::now() < deadline
@@ -280,7 +280,7 @@ fn unmount(path: &str) -> Result<(), Errno> {
     rustix::mount::unmount(path, UnmountFlags::empty())
 }
 
-/// Whether the kernel's answer means that there is no such setting (now).
+/// Whether the kernel's answer means that the setting does not exist (now).
 fn is_absence(error: &io::Error) -> bool {
     let gone = [Errno::NODEV, Errno::NXIO, Errno::NOENT, Errno::NOTDIR];
     gone.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))

@@ -1,4 +1,4 @@
-//! What a planner gets and gives.
+//! The input and the output of a planner.
 
 use crate::change::Change;
 use whylate_core::cpus::CpuError;
@@ -11,7 +11,7 @@ pub struct Surroundings {
     /// Its files; tests put a folder of their own in their place.
     pub root: HostRoot,
     pub cpus: CpuContext,
-    /// What `target` and `others` mean: the measured CPUs of a plan; `None` where there are none.
+    /// What `target` and `others` mean: the measured CPUs of a plan; `None` without a plan.
     pub target: Option<CpuSet>,
 }
 
@@ -52,7 +52,7 @@ impl Planned {
 #[error("{reason}")]
 pub struct Impossible {
     pub reason: String,
-    /// Whether no machine could do it: what was asked for is wrong.
+    /// Whether no machine could do it: the request itself is wrong.
     pub is_wrong_request: bool,
 }
 
@@ -62,7 +62,7 @@ impl Impossible {
         Self { reason: reason.into(), is_wrong_request: false }
     }
 
-    /// What was asked for is wrong on every machine.
+    /// The request is wrong on every machine.
     pub fn wrong_request(reason: impl Into<String>) -> Self {
         Self { is_wrong_request: true, ..Self::new(reason) }
     }
@@ -82,9 +82,9 @@ pub trait Planner {
     /// [`Impossible`] when the treatment cannot be applied here.
     fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible>;
 
-    /// What else has to be changed once the changes of [`Planner::plan`] are made, because it appeared meanwhile: tasks
-    /// that were started by others which had not been moved yet, or what a file system offers that was only now mounted.
-    /// Nothing for most treatments.
+    /// What else has to be changed once the changes of [`Planner::plan`] are made, because it appeared meanwhile:
+    /// tasks that were started by others before those were moved, or what a file system offers that was only now
+    /// mounted. Nothing for most treatments.
     fn again(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
         let _ = surroundings;
         Ok(Planned::default())

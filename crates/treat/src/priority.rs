@@ -1,5 +1,6 @@
-//! How a thread is scheduled, as text: `fifo 50`, `rr 1`, `other -5`, `batch 0`, `idle`; with `reset-on-fork` after it
-//! where its children become ordinary tasks, and `nice 5` before that where a thread without use for it has one.
+//! How a thread is scheduled, as text: `fifo 50`, `rr 1`, `other -5`, `batch 0`, `idle`. If its children become
+//! ordinary tasks, `reset-on-fork` comes after it. If the thread has a nice value that it does not use, `nice 5` comes
+//! before that.
 
 use crate::change::Task;
 use std::io;

@@ -1,7 +1,7 @@
 //! How the kernel's files print a value, and when two texts are the same value.
 //!
-//! Texts read from a file are brought into a normal form, in which values are compared and shown. What is written is
-//! made from the normal form again; what is restored is the text that was read, where the file takes it.
+//! Texts read from a file are brought into a normal form, in which values are compared and shown. A text to write is
+//! made from the normal form again; to restore a value, the text that was read is written, if the file accepts it.
 
 use serde::{Deserialize, Serialize};
 use whylate_core::CpuSet;
@@ -16,7 +16,7 @@ pub enum Reading {
     /// Words, however they are separated: `4096\t131072\t6291456`.
     Words,
     /// One of several words, the one in brackets: `always [madvise] never`. A file that prints only the word is read
-    /// so too.
+    /// like that, too.
     Bracketed,
     /// Yes or no: `Y`, `N`, `1`, `0`; the normal form is `1` or `0`.
     Switch,
@@ -26,8 +26,8 @@ pub enum Reading {
     CpuList,
     /// A mask in hexadecimal words, separated by commas (`ff,ffffffff`); the normal form is a CPU list.
     CpuMask,
-    /// Lines of `RESOURCE:DOMAIN=VALUE;…` of resctrl. A value may name a part of them, and is there when each of its
-    /// domains has its value; a share of memory bandwidth may be rounded up by the kernel.
+    /// Lines of `RESOURCE:DOMAIN=VALUE;…` of resctrl. A value may name a part of them, and holds if each of its
+    /// domains has its value; the kernel may round a share of memory bandwidth up.
     Schemata,
     /// Whether the cpuset controller is among those of `cgroup.subtree_control`: `+cpuset` or `-cpuset`.
     CpusetController,
@@ -78,7 +78,7 @@ impl Reading {
         }
     }
 
-    /// The text to write so that the file holds again what was read from it.
+    /// The text to write so that the file again holds what was read from it.
     pub fn restoring(self, text: &str) -> String {
         match self {
             Self::Bracketed | Self::CpusetController | Self::CpuController => {
@@ -88,7 +88,7 @@ impl Reading {
         }
     }
 
-    /// Whether `found` (a normal form) is what a write of `new` leads to.
+    /// Whether `found` (a normal form) is the result of writing `new`.
     pub fn is_reached(self, new: &str, found: &str) -> bool {
         match self {
             Self::Schemata => domains(new).all(|(resource, domain, value)| {
@@ -104,7 +104,7 @@ impl Reading {
     }
 }
 
-/// `+cpuset` where the list of controllers has it, which may itself be written so, else `-cpuset`.
+/// `+cpuset` if the list of controllers (which may itself have that form) has it, otherwise `-cpuset`.
 fn controller(text: &str, name: &str) -> String {
     let is_on = text.split_whitespace().any(|it| it.strip_prefix('+').unwrap_or(it) == name);
     format!("{}{name}", if is_on { '+' } else { '-' })

@@ -1,7 +1,7 @@
 //! Affinities after a group or a CPU came back.
 //!
-//! The kernel gives tasks the CPUs that are there again a moment later, from a work item; kernels before 6.2 forget with it
-//! which CPUs a task was given meanwhile. So affinities that were brought back are looked at until they stay.
+//! The kernel gives tasks the returned CPUs a moment later, from a work item; kernels before 6.2 then forget which
+//! CPUs a task was given meanwhile. So restored affinities are checked until they stay.
 
 use crate::change::Target;
 use crate::error::TreatError;
@@ -12,14 +12,14 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 use whylate_host::HostRoot;
 
-/// For how long nothing may change.
+/// How long nothing may change.
 const STAYS: Duration = Duration::from_millis(200);
 /// When to give up.
 const WITHIN: Duration = Duration::from_secs(3);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Brings affinities back again that the kernel changed after they had been undone; those that do not stay have failed.
+/// Restores affinities again that the kernel changed after they had been undone; those that do not stay have failed.
 pub(crate) fn settle(outcomes: &mut [Undone], root: &HostRoot) {
     if !outcomes.iter().any(changes_what_tasks_may_use) {
         return;
@@ -38,7 +38,7 @@ pub(crate) fn settle(outcomes: &mut [Undone], root: &HostRoot) {
                 let error = TreatError::NotTaken { target, wanted, found };
                 outcome.fate = Fate::Failed { reason: error.to_string() };
             } else {
-                // The next look tells whether it helped.
+                // The next check shows whether it helped.
                 let _ = outcome.target.restore_at_once(root, &outcome.old);
             }
         }
@@ -49,8 +49,8 @@ pub(crate) fn settle(outcomes: &mut [Undone], root: &HostRoot) {
     }
 }
 
-/// Where the oldest of each task's affinities is: that from before all treatments. A treatment that came later, and was undone
-/// earlier, found what another one had set.
+/// The place of each task's oldest affinity: the one from before all treatments. A treatment that came later, and was
+/// undone earlier, found what another one had set.
 fn oldest(outcomes: &[Undone]) -> Vec<usize> {
     let mut seen = HashSet::new();
     let mut is_oldest = |place: &usize| match &outcomes[*place].target {

@@ -1,4 +1,4 @@
-//! Threads and processes of the machine, each with what distinguishes it from a later one of the same number.
+//! Threads and processes of the machine, each with what distinguishes it from a later one with the same number.
 
 use crate::change::Task;
 use whylate_core::CpuSet;
@@ -22,7 +22,7 @@ impl Task {
         Some(Self { pid, tid, start_ticks: stat.number(22)?, name: stat.name.to_owned() })
     }
 
-    /// Whether this very thread is still there.
+    /// Whether this very thread still exists.
     pub fn is_alive(&self, root: &HostRoot) -> bool {
         Self::find(root, self.pid, self.tid).is_some_and(|now| now.start_ticks == self.start_ticks)
     }

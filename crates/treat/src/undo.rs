@@ -1,4 +1,4 @@
-//! Undoing what a journal says, backwards, and what came of it.
+//! Undoing what a journal says, backwards, and the result.
 
 use crate::change::{Target, Task, Undoing};
 use crate::error::TreatError;
@@ -11,7 +11,7 @@ use crate::settle;
 use std::collections::HashSet;
 use whylate_host::HostRoot;
 
-/// What became of one change.
+/// What happened to one change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Undone {
     pub treatment: String,
@@ -22,7 +22,7 @@ pub struct Undone {
     pub fate: Fate,
 }
 
-/// What became of several changes, in the order in which they were undone.
+/// What happened to several changes, in the order in which they were undone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// One for each.
@@ -44,7 +44,7 @@ impl Report {
         self.outcomes.iter().filter_map(Undone::problem).chain(self.unknown.iter().cloned()).collect()
     }
 
-    /// What came of it, as the end of a sentence.
+    /// The result, as the end of a sentence.
     pub fn aftermath(&self) -> String {
         match self.problems().as_slice() {
             [] => "every setting has its former value".to_owned(),
@@ -52,7 +52,7 @@ impl Report {
         }
     }
 
-    /// Adds what another undo came to.
+    /// Adds the result of another undo.
     pub fn extend(&mut self, other: Self) {
         self.outcomes.extend(other.outcomes);
         self.unknown.extend(other.unknown);
@@ -86,7 +86,7 @@ pub(crate) fn undo(journal: &mut Journal, root: &HostRoot, chosen: impl Fn(&Jour
     undo_chosen(journal, root, &chosen, neighbourhood, report)
 }
 
-/// Undoes one entry and looks at no other setting: those that were made before it stay.
+/// Undoes one entry and checks no other setting: those that were made before it stay.
 pub(crate) fn undo_alone(journal: &mut Journal, root: &HostRoot, entry: u64) -> Report {
     let report = Report { unknown: journal.contents().damage.clone(), ..Report::default() };
     undo_chosen(journal, root, &HashSet::from([entry]), None, report)

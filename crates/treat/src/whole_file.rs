@@ -20,7 +20,7 @@ pub fn write(path: &Path, text: &str) -> io::Result<()> {
     sync_folder_of(path)
 }
 
-/// What a file is called until it is whole.
+/// The name of a file until it is whole.
 pub fn temporary(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".whylate-new");

@@ -264,7 +264,7 @@ pub struct FixClaim {
 }
 
 impl FixClaim {
-    /// Whether this claim is about that treatment alone.
+    /// Whether this claim is about that treatment.
     pub fn tells_of(&self, id: &str) -> bool {
         let has = |side: &[String]| side.iter().any(|it| it == id);
         match self.phase {

@@ -20,8 +20,8 @@ pub(super) fn environment(reader: &FactReader, info: &CpuInfo) -> EnvironmentFac
     }
 }
 
-/// x86 processors say by a flag that a hypervisor is there, and other files say which; arm64 has no such flag, so
-/// only files that no bare machine has count there.
+/// On x86 a processor flag says that there is a hypervisor, and other files say which one. arm64 has no such flag, so
+/// there only files count that no bare machine has.
 fn hypervisor(reader: &FactReader, info: &CpuInfo) -> Option<String> {
     let name = named_hypervisor(reader);
     if info.vendor.is_some() {

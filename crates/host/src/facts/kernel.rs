@@ -28,8 +28,8 @@ pub(super) fn kernel(reader: &FactReader, info: &CpuInfo) -> KernelFacts {
     }
 }
 
-/// `uname -m` of this machine; for another root /proc/sys/kernel/arch (since Linux 6.1), else as /proc/cpuinfo
-/// lets one tell.
+/// `uname -m` of this machine; for another root /proc/sys/kernel/arch (since Linux 6.1), otherwise derived from
+/// /proc/cpuinfo.
 fn architecture(reader: &FactReader, info: &CpuInfo) -> String {
     if reader.root.is_real() {
         return rustix::system::uname().machine().to_string_lossy().into_owned();
@@ -45,7 +45,7 @@ fn version_says_realtime(version: &str) -> bool {
         || words.windows(2).any(|pair| pair == ["PREEMPT", "RT"])
 }
 
-/// The build option from `uname -v`, with the mode in force in brackets when one is known.
+/// The build option from `uname -v`, with the active mode in brackets if it is known.
 fn preemption(version: &str, realtime: bool, mode: Option<&str>) -> String {
     let word = version.split_whitespace().find(|word| word.starts_with("PREEMPT")).unwrap_or("none");
     match (realtime, word, mode) {
@@ -55,8 +55,8 @@ fn preemption(version: &str, realtime: bool, mode: Option<&str>) -> String {
     }
 }
 
-/// The mode of a PREEMPT_DYNAMIC kernel: the marked one of debugfs (`none voluntary (full)`), else what the command
-/// line asked for.
+/// The mode of a PREEMPT_DYNAMIC kernel: the marked one of debugfs (`none voluntary (full)`), otherwise what the
+/// command line asked for.
 fn preemption_mode(reader: &FactReader, command_line: &str) -> Option<String> {
     let debug = reader.text("/sys/kernel/debug/sched/preempt");
     let marked = debug.as_deref().and_then(|modes| {

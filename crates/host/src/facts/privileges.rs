@@ -38,7 +38,7 @@ pub(super) fn privileges(reader: &FactReader, kernel: &KernelFacts) -> Privilege
     }
 }
 
-/// Whether tracefs can be written: where it is mounted, else where it would be for a run.
+/// Whether tracefs can be written: at its mount point, otherwise where a run would mount it.
 fn tracefs(reader: &FactReader, may_mount: bool) -> bool {
     let switches = ["/sys/kernel/tracing/tracing_on", "/sys/kernel/debug/tracing/tracing_on"];
     if switches.iter().any(|switch| reader.root.exists(switch)) {

@@ -193,9 +193,9 @@ fn idle_states(reader: &FactReader, folder: &str) -> Vec<IdleStateFacts> {
         .collect()
 }
 
-/// Names the kinds of core of hybrid processors: x86 by the PMUs that the kernel registers for each kind, others by
-/// capacity, where less than three quarters of the largest is taken for an efficiency core (the same core design
-/// at a lower top frequency stays above that, another design below).
+/// Names the kinds of core of hybrid processors. On x86 by the PMUs that the kernel registers for each kind; on others
+/// by capacity: a core with less than three quarters of the largest capacity is an efficiency core. (The same core
+/// design at a lower top frequency stays above that, another design below.)
 fn set_kinds(reader: &FactReader, cpus: &mut [CpuFacts], architecture: &str) {
     let fast = reader.cpus("/sys/devices/cpu_core/cpus").unwrap_or_default();
     let small = ["cpu_atom", "cpu_lowpower"]

@@ -12,11 +12,11 @@ use super::record::{Contents, JournalRecord};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What stands between a line and its checksum of eight digits.
+/// The text between a line and its checksum of eight digits.
 const CHECKSUM: &[u8] = b",\"crc\":\"";
-/// How every line of an earlier version begins; ours begin with their number.
+/// How every line of an earlier version begins; lines of this version begin with their number.
 const OLD_LINE: &[u8] = b"{\"record\":";
-/// Length of a mark, whatever it says: a shorter one never leaves parts of a longer one behind.
+/// Length of every mark: a shorter one never leaves parts of a longer one behind.
 const MARK_LENGTH: usize = 159;
 /// How much of a damaged line is shown.
 const SHOWN_MAX: usize = 240;
@@ -31,7 +31,7 @@ struct Numbered<T> {
 /// How many lines a journal has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Mark {
-    /// Boot in which that was written. What a journal of an earlier boot tells of is gone with the reboot.
+    /// The boot in which it was written. The changes of an earlier boot are gone with the reboot.
     pub(super) boot_id: String,
 }
 
@@ -55,7 +55,7 @@ pub(super) fn seal<T: Serialize>(seq: u64, of: &T) -> serde_json::Result<Vec<u8>
     Ok(line)
 }
 
-/// The line and its number, if it is what was written.
+/// The line and its number, if it is intact.
 fn unseal<T: for<'a> Deserialize<'a>>(line: &[u8]) -> Option<(u64, T)> {
     let (body, end) = line.split_at_checked(line.len().checked_sub(CHECKSUM.len() + 10)?)?;
     let digits = end.strip_prefix(CHECKSUM)?.strip_suffix(b"\"}")?;
@@ -74,7 +74,7 @@ pub(super) fn mark(lines: u64, boot_id: &str) -> serde_json::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// What a mark says in this boot.
+/// The lines that a mark states in this boot.
 pub(super) fn read_mark(text: Option<&[u8]>, boot_id: &str) -> Marked {
     match text.map(|text| unseal::<Mark>(text.trim_ascii_end())) {
         None => Marked::Not,
@@ -88,13 +88,13 @@ pub(super) fn read_mark(text: Option<&[u8]>, boot_id: &str) -> Marked {
 #[derive(Debug, Default)]
 pub(super) struct Parsed {
     pub(super) contents: Contents,
-    /// How many bytes are whole lines; what is behind them was cut off.
+    /// How many bytes are whole lines; the rest was cut off.
     pub(super) good: usize,
     /// Number of the last line.
     pub(super) last: u64,
     /// Whether an earlier version wrote it.
     pub(super) is_old: bool,
-    /// What is known to be missing, a sentence each.
+    /// What is known to be missing, one sentence each.
     pub(super) damage: Vec<String>,
 }
 

@@ -126,7 +126,7 @@ fn missing_doubled_and_exchanged_lines_are_reported() {
 }
 
 #[test]
-fn a_mark_is_believed_in_its_boot() {
+fn a_mark_counts_in_its_boot_only() {
     let text = mark(12, "b").unwrap();
     assert_eq!(text.len(), MARK_LENGTH + 1);
     assert_eq!(mark(u64::MAX, &"b".repeat(36)).unwrap().len(), MARK_LENGTH + 1);
@@ -152,7 +152,7 @@ fn a_journal_of_an_earlier_version_is_read_as_that_did() {
     let mut damaged = lines.clone();
     damaged[2][10] = 0;
     assert_eq!(parse(&damaged.concat(), Marked::Not).damage.len(), 1);
-    // One of ours is never taken for an old one.
+    // A line of this version is never taken for an old one.
     assert!(!parse(&lines.concat(), Marked::Lines(5)).damage.is_empty());
 }
 

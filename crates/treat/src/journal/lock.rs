@@ -13,7 +13,7 @@ use std::path::Path;
 use whylate_host::HostRoot;
 use whylate_sys::private::PrivateFolder;
 
-/// Where the locks of root are.
+/// The folder of root's locks.
 const FOLDER: &str = "/run/whylate";
 
 /// Locks that are held until they are dropped.
@@ -22,14 +22,14 @@ pub(super) struct Lock(Vec<File>);
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Closing is not enough: a child that is just being started holds the file until it calls exec.
+        // Closing is not enough: a child that is just being started keeps the file open until it calls exec.
         for file in &self.0 {
             let _ = flock(file, FlockOperation::Unlock);
         }
     }
 }
 
-/// The folder of the machine's lock, of root.
+/// The folder of the machine's lock, which belongs to root.
 fn folder_of_machine(root: &HostRoot) -> Option<&'static Path> {
     (root.is_real() && rustix::process::geteuid().is_root()).then_some(Path::new(FOLDER))
 }
@@ -63,7 +63,7 @@ pub(super) fn take(
         }
         lock.0.push(file);
     }
-    // Who holds it is only for messages: a disk that is full does not keep settings from being given back.
+    // The holder is only needed for messages: a full disk does not prevent settings from being restored.
     if let Ok(text) = serde_json::to_vec(holder) {
         for mut file in &lock.0 {
             let _ = file.set_len(0).and_then(|()| file.write_all(&text));
@@ -72,7 +72,7 @@ pub(super) fn take(
     Ok(lock)
 }
 
-/// The holder that is written in the lock, when it still runs.
+/// The holder that is written in the lock, if it is still running.
 fn written(mut file: &File, root: &HostRoot) -> Option<Holder> {
     let mut text = String::new();
     file.seek(SeekFrom::Start(0)).ok()?;
@@ -80,7 +80,7 @@ fn written(mut file: &File, root: &HostRoot) -> Option<Holder> {
     serde_json::from_str(&text).ok().filter(|holder: &Holder| holder.is_alive(root))
 }
 
-/// Who holds it: as it says itself, else as the kernel says (it has just taken it, or is something else).
+/// The holder: as the lock says, otherwise as the kernel says (it has just taken the lock, or is another program).
 fn described(file: &File, root: &HostRoot) -> String {
     match written(file, root) {
         Some(holder) => format!("`{}` (pid {}) since {}", holder.command, holder.pid, holder.since()),

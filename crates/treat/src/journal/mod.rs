@@ -61,7 +61,8 @@ impl Holder {
         }
     }
 
-    /// Whether it still runs. A process of another boot, or of another PID namespace than ours, has its number there alone.
+    /// Whether it is still running. A process of another boot or another PID namespace does not count: its number may
+    /// belong to another process.
     pub fn is_alive(&self, root: &HostRoot) -> bool {
         let is_ours = self.pid_namespace.is_none() || self.pid_namespace == process::pid_namespace();
         is_ours && self.boot_id == boot_id(root) && process::runs_since(self.pid) == Some(self.start_ticks)
@@ -73,12 +74,13 @@ impl Holder {
     }
 }
 
-/// The boot that the machine below `root` is in; empty where the kernel does not say.
+/// The boot of the machine below `root`; empty if the kernel does not report it.
 pub(crate) fn boot_id(root: &HostRoot) -> String {
     root.read_trimmed("/proc/sys/kernel/random/boot_id").ok().flatten().unwrap_or_default()
 }
 
-/// Makes the mark of a new journal, whole or not at all: an empty one, as a full disk leaves it, would be taken for damage.
+/// Makes the mark of a new journal, whole or not at all: an empty mark, as a full disk leaves it, would count as
+/// damage.
 fn make_mark(place: &JournalPlace, folder: &PrivateFolder, boot_id: &str) -> Result<(), TreatError> {
     let failed = |source: io::Error| state_error("write", &place.path(), source);
     let (name, flags) =
@@ -92,13 +94,13 @@ fn make_mark(place: &JournalPlace, folder: &PrivateFolder, boot_id: &str) -> Res
 /// What to do with a journal that is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IfDamaged {
-    /// Leave it as it is: `whylate treat restore` looks at it, and says what is not known.
+    /// Leave it as it is: `whylate treat restore` reads it, and says what is not known.
     Refuse,
     /// Keep it under another name, and go on with what can be read.
     Keep,
 }
 
-/// A journal that this process alone writes to.
+/// A journal that only this process writes to.
 #[derive(Debug)]
 pub(crate) struct Journal {
     place: JournalPlace,
@@ -170,7 +172,7 @@ impl Journal {
         Ok(it)
     }
 
-    /// Makes the files what they are meant to be: whole lines, as many as the mark says.
+    /// Repairs the files: whole lines, as many as the mark says.
     fn begin(&mut self, bytes: &[u8], marked: Marked, parsed: Parsed) -> Result<(), TreatError> {
         if parsed.is_old || !parsed.damage.is_empty() {
             return self.write_anew(bytes, parsed);
@@ -187,11 +189,11 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes a journal of what is known, instead of one that is damaged or of an earlier version.
+    /// Writes a journal of what is known, in place of one that is damaged or of an earlier version.
     fn write_anew(&mut self, bytes: &[u8], parsed: Parsed) -> Result<(), TreatError> {
         let mut records = self.contents.records();
         if parsed.damage.is_empty() {
-            // From here on an old journal is known by its mark, too.
+            // From here on an old journal has a mark, too.
             self.set_mark(0)?;
         } else {
             let kept = self.keep(bytes)?.display().to_string();
@@ -212,7 +214,7 @@ impl Journal {
         self.set_mark(self.last)
     }
 
-    /// Keeps a damaged journal as it is, under a name that is free.
+    /// Keeps a damaged journal as it is, under an unused name.
     fn keep(&self, bytes: &[u8]) -> Result<PathBuf, TreatError> {
         let mut number = 1;
         loop {
@@ -258,7 +260,7 @@ impl Journal {
         Ok(session)
     }
 
-    /// Adds lines, all or none where the disk allows it.
+    /// Adds lines, all or none if the disk allows it.
     pub(crate) fn append(&mut self, records: Vec<JournalRecord>) -> Result<(), TreatError> {
         let text = sealed(&records, self.last).map_err(|error| self.failed(error))?;
         let before = self.file.metadata().map_err(|source| self.failed(source))?.len();
@@ -273,12 +275,12 @@ impl Journal {
         Ok(())
     }
 
-    /// Brings every line to the disk. The mark need not be there: after a reboot nothing is to be undone.
+    /// Brings every line to the disk. The mark is not needed there: after a reboot nothing has to be undone.
     pub(crate) fn sync(&self) -> Result<(), TreatError> {
         self.file.sync_data().map_err(|source| self.failed(source))
     }
 
-    /// Empties the journal when nothing in it is to be undone any more.
+    /// Empties the journal when nothing in it has to be undone any more.
     pub(crate) fn clear_if_closed(&mut self) -> Result<(), TreatError> {
         if self.contents.open().next().is_some() {
             return self.sync();

@@ -14,7 +14,7 @@ use whylate_sys::private::PrivateFolder;
 
 /// Environment variable with the folder of whylate's state.
 pub const STATE_VARIABLE: &str = "WHYLATE_STATE_DIR";
-/// That folder where the variable is not set.
+/// The default of that folder.
 const STATE_FOLDER: &str = "/var/lib/whylate";
 const SUFFIX: &str = ".jsonl";
 const MARK_SUFFIX: &str = ".mark";
@@ -39,13 +39,13 @@ impl JournalPlace {
         Self::new(&state.unwrap_or_else(|| PathBuf::from(STATE_FOLDER)), name)
     }
 
-    /// That of this machine where the variable is not set; `None` where this one is it.
+    /// The default journal of this machine; `None` if this is that one.
     pub fn usual(&self) -> Option<Self> {
         let usual = Self::new(Path::new(STATE_FOLDER), &self.name);
         (usual.folder != self.folder).then_some(usual)
     }
 
-    /// Every journal that there is in the same folder, this one first.
+    /// Every journal in the same folder, this one first.
     ///
     /// # Errors
     /// [`TreatError::Untrusted`] for a folder that others can write to, [`TreatError::State`] when it cannot be read.
@@ -82,7 +82,7 @@ impl JournalPlace {
         format!("{}{MARK_SUFFIX}", self.name)
     }
 
-    /// The folder; `None` where there is none.
+    /// The folder; `None` if it does not exist.
     fn open_folder(&self) -> Result<Option<PrivateFolder>, TreatError> {
         match PrivateFolder::open_to_read(&self.folder) {
             Err(error) if error.is_absence() => Ok(None),
@@ -90,25 +90,26 @@ impl JournalPlace {
         }
     }
 
-    /// The folder, which this user alone may write to and all may read; so is the one around it, when it is whylate's own.
+    /// The folder: only this user may write to it, all may read it. The same holds for the one around it, if it is
+    /// whylate's own.
     pub(super) fn make_folder(&self) -> Result<PrivateFolder, TreatError> {
         let state = self.folder.parent().unwrap_or(&self.folder);
         let is_own = state == Path::new(STATE_FOLDER) && rustix::process::geteuid().is_root();
-        // A folder that was there is its owner's: its mode stays.
+        // An existing folder is its owner's: its mode stays.
         if is_own || !state.exists() {
             PrivateFolder::make_readable(state).map_err(refused("create"))?;
         }
         PrivateFolder::make_readable(&self.folder).map_err(refused("create"))
     }
 
-    /// Whether there is anything of it.
+    /// Whether any of its files exist.
     pub(crate) fn exists(&self) -> bool {
         [self.file_name(), self.mark_name()]
             .iter()
             .any(|name| self.folder.join(name).symlink_metadata().is_ok())
     }
 
-    /// What it says now; empty when there is none. Takes no lock, and so may miss the newest line.
+    /// What it says now; empty without a journal. Takes no lock, and so may miss the newest line.
     ///
     /// # Errors
     /// [`TreatError::Untrusted`] when others could have written it, [`TreatError::State`] when it cannot be read.
@@ -117,7 +118,7 @@ impl JournalPlace {
         let boot_id = boot_id(root);
         let mut reads = 1;
         loop {
-            // In this order: the mark never tells more than there was.
+            // In this order: the mark never states more lines than there were.
             let marked = lines::read_mark(self.bytes(&folder, &self.mark_name())?.as_deref(), &boot_id);
             let bytes = self.bytes(&folder, &self.file_name())?.unwrap_or_default();
             let mut parsed = lines::parse(&bytes, marked);
@@ -130,7 +131,7 @@ impl JournalPlace {
         }
     }
 
-    /// What a file of the folder holds; `None` where there is none.
+    /// What a file of the folder holds; `None` if it does not exist.
     pub(super) fn bytes(&self, folder: &PrivateFolder, name: &str) -> Result<Option<Vec<u8>>, TreatError> {
         let mut bytes = Vec::new();
         match folder.open_file(name, OFlags::RDONLY) {
@@ -144,7 +145,7 @@ impl JournalPlace {
         }
     }
 
-    /// Whether a journal can be kept here; tried without leaving anything behind but the folders.
+    /// Whether a journal can be kept here; tried without leaving anything behind except the folders.
     pub fn check(&self, root: &HostRoot) -> Result<(), TreatError> {
         lock::open(self, &self.make_folder()?, root).map(drop)
     }

@@ -1,4 +1,4 @@
-//! What the lines of a journal say, and what they add up to.
+//! What the lines of a journal say, and the state that they add up to.
 
 use crate::change::Change;
 use crate::neighbours::Walk;
@@ -13,17 +13,17 @@ pub const JOURNAL_FORMAT: &str = "whylate.journal/2";
 pub struct Holder {
     /// The command: `whylate run`.
     pub command: String,
-    /// The run directory, where there is one.
+    /// The run directory, if there is one.
     pub run: Option<String>,
-    /// Whether the changes stay when the process ends, until they are taken back by hand.
+    /// Whether the changes stay when the process ends, until they are restored by hand.
     pub kept: bool,
     pub pid: u32,
-    /// When that started, in clock ticks since boot; 0 where /proc does not say.
+    /// When that process started, in clock ticks since boot; 0 if /proc does not say.
     pub start_ticks: u64,
-    /// Inode of the PID namespace that `pid` is of; absent in journals of earlier versions.
+    /// Inode of the PID namespace of `pid`; absent in journals of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid_namespace: Option<u64>,
-    /// Boot of the machine (`/proc/sys/kernel/random/boot_id`); empty where the kernel does not say.
+    /// Boot of the machine (`/proc/sys/kernel/random/boot_id`); empty if the kernel does not report it.
     pub boot_id: String,
     /// When the session began, in seconds since 1970.
     pub since_s: u64,
@@ -50,20 +50,20 @@ pub(crate) enum JournalRecord {
     },
     /// The change was made; `found` is what was read afterwards.
     Applied { entry: u64, found: String },
-    /// It needs nothing any more; `fate` says why.
+    /// Nothing is left to do for it; `fate` says why.
     Closed { entry: u64, fate: Fate },
-    /// The settings that the entries from `first` on may move, as they were before; in the journal before the first of these
-    /// entries is made.
+    /// The former values of settings that the entries from `first` on may move. It is in the journal before the first
+    /// of these entries is made.
     Before { first: u64, values: Walk },
     /// What the entries since the last [`JournalRecord::Before`] moved is in the journal, as entries of its own.
     After {},
-    /// Undoing begins. `others` differ from before through someone else; whatever else differs, from here on, the undoing
-    /// has moved.
+    /// Undoing begins. Others have changed the settings in `others`; the undoing itself has moved whatever else
+    /// differs from here on.
     Undoing { others: BTreeSet<String> },
-    /// Undoing has come to its end, whatever it came to.
+    /// Undoing has ended, with whatever result.
     Undone {},
-    /// The journal was damaged, and was written again from what could be read: what is not known of it, and where it is
-    /// kept as it was found.
+    /// The journal was damaged, and was written again from what could be read: what is not known, and where the
+    /// damaged one is kept.
     Damaged { unknown: Vec<String>, kept: String },
 }
 
@@ -79,7 +79,7 @@ pub enum Fate {
     Rebooted,
     /// The value was changed by something else since; it was not touched.
     LeftAlone {
-        /// What is there; absent when the setting itself is gone.
+        /// The value found; absent if the setting itself is gone.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         found: Option<String>,
     },
@@ -90,7 +90,7 @@ pub enum Fate {
 }
 
 impl Fate {
-    /// Whether the setting is what it was before, as far as that has a meaning.
+    /// Whether the setting is what it was before, if that has a meaning.
     pub fn is_complete(&self) -> bool {
         !matches!(self, Self::LeftAlone { .. } | Self::Failed { .. })
     }
@@ -104,7 +104,7 @@ pub enum State {
         /// What was read afterwards, in the normal form.
         found: String,
     },
-    /// It needs nothing any more.
+    /// Nothing is left to do for it.
     Closed(Fate),
 }
 

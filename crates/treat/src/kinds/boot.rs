@@ -1,4 +1,4 @@
-//! `boot`: what the kernel was started with. Nothing is changed: a running kernel has its command line.
+//! `boot`: what the kernel was started with. Nothing is changed: the command line of a running kernel is fixed.
 
 use crate::planner::{Impossible, Planned, Planner, Surroundings};
 use whylate_core::plan::BootPlan;
@@ -7,7 +7,7 @@ use whylate_host::{HostError, HostRoot};
 const COMMAND_LINE: &str = "/proc/cmdline";
 const RELEASE: &str = "/proc/sys/kernel/osrelease";
 
-/// What the kernel below `root` was started with; an empty text where that is not known.
+/// What the kernel below `root` was started with; an empty text if that is not known.
 pub fn command_line(root: &HostRoot) -> Result<String, HostError> {
     Ok(root.read_trimmed(COMMAND_LINE)?.unwrap_or_default())
 }
@@ -17,7 +17,7 @@ pub fn release(root: &HostRoot) -> Result<String, HostError> {
     Ok(root.read_trimmed(RELEASE)?.unwrap_or_default())
 }
 
-/// What of `plan` the kernel below `root` lacks, as a sentence; `None` where it was booted so.
+/// What the kernel below `root` lacks of `plan`, as a sentence; `None` if it was booted with all of it.
 pub fn lacks(root: &HostRoot, plan: &BootPlan) -> Result<Option<String>, HostError> {
     let (line, release) = (command_line(root)?, release(root)?);
     if let Some(kernel) = plan.kernel.as_ref().filter(|kernel| **kernel != release) {

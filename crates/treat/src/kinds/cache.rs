@@ -1,11 +1,11 @@
 //! `cache-partition`: a part of the last-level cache, and of the memory bandwidth, for the target CPUs alone.
 //!
-//! By resctrl: a group of its own gets the CPUs and some ways of the cache in each domain where they are, and the default
-//! group, in which everything else is, loses those ways. Masks are contiguous at one end of the cache, so that what is
-//! left is contiguous, too, and away from the ways that devices share (`shareable_bits`). With code and data apart (CDP)
-//! both get the same ways.
+//! It uses resctrl: a group of its own gets the CPUs and some ways of the cache in each of their domains, and the
+//! default group, in which everything else is, loses those ways. Masks are contiguous at one end of the cache, so that
+//! the rest is contiguous, too, and away from the ways that devices share (`shareable_bits`). If code and data are
+//! apart (CDP), both get the same ways.
 //!
-//! Where resctrl is not mounted, it is mounted first, and unmounted at the end. What it offers shows only then: the
+//! If resctrl is not mounted, it is mounted first, and unmounted at the end. Only then it shows what it offers: the
 //! other changes are planned after that one was made ([`Planner::again`]).
 
 use crate::change::{Change, Target, Undoing};
@@ -115,7 +115,7 @@ impl Planner for CachePartitionPlan {
     }
 }
 
-/// The first step where resctrl is not mounted: to mount it.
+/// The first step if resctrl is not mounted: to mount it.
 fn mounted(root: &HostRoot) -> Result<Planned, Impossible> {
     let can = CpuInfo::read(root)?;
     if !can.has_flag("cat_l3") && !can.has_flag("cat_l2") {
@@ -188,7 +188,7 @@ fn domains(root: &HostRoot, cpus: &CpuSet, level: u32) -> Result<Vec<u32>, Impos
     Ok(domains.into_iter().collect())
 }
 
-/// The lowest ways for the targets, or the highest where devices share the lowest.
+/// The lowest ways for the targets, or the highest if devices share the lowest.
 fn split(cache: &Cache, percent: u32) -> Result<Split, Impossible> {
     let ways = cache.mask.count_ones();
     let least = cache.ways_min.max(1);

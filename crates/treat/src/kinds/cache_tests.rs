@@ -82,7 +82,7 @@ fn other_groups_that_overlap_are_named() {
 }
 
 #[test]
-fn what_cannot_be_parted_says_why() {
+fn a_cache_that_cannot_be_partitioned_says_why() {
     let reason = |text: &str| plan(text, 50, None).unwrap_err().reason;
     assert!(says("this-kernel-has-no", reason("== proc/cpuinfo := flags : fpu cat_l3\n")));
     assert!(reason("== proc/cpuinfo := flags : fpu\n").contains("cannot partition caches"));
@@ -98,7 +98,7 @@ fn what_cannot_be_parted_says_why() {
 }
 
 #[test]
-fn resctrl_is_mounted_first_and_the_cache_parted_after_it() {
+fn resctrl_is_mounted_first_and_the_cache_partitioned_after_it() {
     let bare = "== proc/cpuinfo := flags : fpu cat_l3\n== proc/filesystems\nnodev\tproc\nnodev\tresctrl\n\
                 == sys/fs/resctrl/.keep := x\n";
     let planned = plan(bare, 50, None).unwrap();

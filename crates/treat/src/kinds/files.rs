@@ -43,13 +43,13 @@ impl Planner for SysfsPlan {
     }
 }
 
-/// Refuses what is never changed, whichever machine it is.
+/// Refuses settings that are never changed, on any machine.
 fn refuse(path: &str, value: &str) -> Result<(), Impossible> {
     let refused = |reason| Impossible::wrong_request(format!("{path} is not changed: {reason}"));
     refusal(path, value).map_or(Ok(()), |reason| Err(refused(reason)))
 }
 
-/// How a file whose meaning is not known prints its value: by what it holds now.
+/// How a file of unknown meaning prints its value: derived from its present content.
 fn reading_of(surroundings: &Surroundings, path: &str, value: &str) -> Result<Reading, Impossible> {
     let text = required_file(surroundings, path, "check its spelling, and whether its driver is loaded")?;
     let is_choice = text.split_whitespace().any(|word| word.starts_with('[') && word.ends_with(']'));
@@ -99,7 +99,7 @@ impl Planner for ModuleParameterPlan {
                 return Err(Impossible::new(format!("{name} `{text}` is not a name")));
             }
         }
-        // The folder's name has underscores whatever the module's file is called.
+        // The folder's name has underscores, whatever the name of the module's file.
         let module = self.module.replace('-', "_");
         let folder = format!("/sys/module/{module}");
         if !surroundings.root.exists(&folder) {

@@ -10,7 +10,7 @@ use whylate_core::{CpuSet, Warning, WarningCode};
 
 const FOLDER: &str = "/sys/devices/system/cpu/cpufreq";
 
-/// CPUs that have their frequency in common.
+/// CPUs that share one frequency.
 struct Policy {
     folder: String,
     cpus: CpuSet,
@@ -128,7 +128,7 @@ fn limit_change(
     Ok(Change::required(target, kilohertz.to_string(), effect))
 }
 
-/// Refuses a value that the driver does not list; where it lists none the kernel decides.
+/// Refuses a value that the driver does not list; if it lists none, the kernel decides.
 fn one_of(surroundings: &Surroundings, path: &str, list: &str, value: &str) -> Result<(), Impossible> {
     required_file(surroundings, path, "this cpufreq driver has no such setting")?;
     let known = surroundings.root.read_trimmed(list)?.unwrap_or_default();

@@ -1,8 +1,8 @@
 //! `gpu-power`: graphics devices stay powered, and keep one clock.
 //!
-//! Runtime power management of a device and of the PCI bridges above it is switched off while the treatment is on, and
-//! the clock is fixed where its driver has a file for that (i915, amdgpu, radeon). NVIDIA's driver takes a clock only
-//! through its own library: `nvidia-smi`, which comes with it, locks and unlocks it.
+//! Runtime power management of a device and of the PCI bridges above it is switched off during the treatment. The
+//! clock is fixed if the driver has a file for that (i915, amdgpu, radeon). NVIDIA's driver takes a clock only through
+//! its own library: `nvidia-smi`, which comes with the driver, locks and unlocks it.
 
 use crate::change::{Change, Target};
 use crate::nvidia;
@@ -97,7 +97,7 @@ fn devices(root: &HostRoot) -> Result<Vec<GpuDevice>, HostError> {
     Ok(devices)
 }
 
-/// The device and the bridges above it: one that sleeps takes what is below it along.
+/// The device and the bridges above it: a bridge that sleeps puts everything below it to sleep.
 fn powered(root: &HostRoot, device: &GpuDevice) -> Result<Vec<Change>, HostError> {
     let mut changes = Vec::new();
     let mut folders = vec![(device.folder.clone(), device.name.clone())];
@@ -167,7 +167,7 @@ fn clock(root: &HostRoot, device: &GpuDevice, planned: &mut Planned) -> Result<(
     Ok(())
 }
 
-/// The clock of NVIDIA's device at the highest that it has; why not, where that cannot be found out.
+/// The highest clock of NVIDIA's device; or why it is not known.
 fn locked_clock(root: &HostRoot, device: &GpuDevice) -> Result<Change, String> {
     let address = device.address.clone().ok_or("it is not a PCI device")?;
     let highest = nvidia::clock_max_mhz(root, &address).map_err(|error| error.to_string())?;

@@ -53,7 +53,7 @@ fn states(plan: &IdlePlan, surroundings: &Surroundings, cpu: CpuId) -> Result<Ve
     Ok(changes)
 }
 
-/// The same as a request, which idle drivers that take no notice of disabled states obey.
+/// The same as a request, for idle drivers that ignore disabled states.
 fn request(plan: &IdlePlan, surroundings: &Surroundings, cpu: CpuId) -> Option<Change> {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/power/pm_qos_resume_latency_us");
     let before = surroundings.root.read_trimmed(&path).ok()??;

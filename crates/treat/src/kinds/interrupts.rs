@@ -1,8 +1,8 @@
-//! `irq-affinity`: interrupts to other CPUs.
+//! `irq-affinity`: moves interrupts to other CPUs.
 //!
 //! An interrupt that the kernel manages itself (queues of NVMe and virtio block devices) or that belongs to one CPU
 //! cannot be moved; since Linux 6.15 its file is read-only, before that the kernel refuses the write. While interrupts
-//! are moved, irqbalance, which would move them back, is stopped.
+//! are moved, irqbalance is stopped, since it would move them back.
 
 use crate::change::{Change, Target, Task};
 use crate::kinds::writable;
@@ -39,7 +39,7 @@ pub struct Interrupt {
     pub number: u32,
     /// Names of its handlers: `i915`, `virtio1-req.0`.
     pub actions: Vec<String>,
-    /// PCI address of its device, where it is one.
+    /// PCI address of its device, if that is on PCI.
     pub pci_address: Option<String>,
     pub driver: Option<String>,
     /// Whether that device is a graphics device.
@@ -84,7 +84,7 @@ impl Interrupt {
 /// Every interrupt line whose CPUs the kernel shows, by number.
 ///
 /// # Errors
-/// [`HostError`] where a file of the machine cannot be read or understood.
+/// [`HostError`] if a file of the machine cannot be read or understood.
 pub fn interrupts(root: &HostRoot) -> Result<Vec<Interrupt>, HostError> {
     let devices = devices(root)?;
     let mut interrupts = Vec::new();
@@ -162,7 +162,7 @@ impl Planner for IrqAffinityPlan {
     }
 }
 
-/// The changes for one text of the plan; a warning where a group of interrupts holds one that cannot be moved.
+/// The changes for one text of the plan; a warning if a group of interrupts has one that cannot be moved.
 fn named(
     text: &str,
     known: &[Interrupt],
@@ -189,7 +189,7 @@ fn named(
         }
         warnings.push(Warning::new(WarningCode::IrqManaged, reason));
     }
-    // One interrupt that was asked for has to move; of many, some may be managed without saying so.
+    // A single interrupt that was asked for has to move; of a group, some may be managed, without a warning.
     let required = meant.len() == 1;
     let change = |interrupt: &Interrupt| {
         let effect = format!("interrupt {} is handled on CPU {cpus}", interrupt.name());
@@ -199,7 +199,7 @@ fn named(
     Ok(movable.into_iter().map(change).collect())
 }
 
-/// irqbalance, where it runs, is stopped meanwhile: it would move interrupts back within seconds.
+/// A running irqbalance is stopped meanwhile: it would move interrupts back within seconds.
 pub fn stop_irqbalance(surroundings: &Surroundings) -> Result<Vec<Change>, HostError> {
     let threads = Threads::read(&surroundings.root)?;
     let running = threads.named(BALANCER).filter(|thread| thread.pid == thread.tid);

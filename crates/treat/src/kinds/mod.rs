@@ -1,7 +1,6 @@
 //! The planners: one for each kind of treatment.
 //!
-//! Each is a function of its parameters and the files of the machine. None of them writes; all can be tried on a fake
-//! root.
+//! Each is a function of its parameters and the files of the machine. None of them writes; all work on a fake root.
 
 mod affinity;
 pub mod boot;
@@ -100,8 +99,8 @@ pub(crate) fn writable(surroundings: &Surroundings, path: &str) -> Result<(), Im
     Err(Impossible::new(format!("cannot write {path}: {error}; {remedy}")))
 }
 
-/// Whether a path is that of a setting of the kernel, whichever: below /sys or /proc, and not of a process, whose number
-/// another may have later, and through whose links every file can be reached.
+/// Whether a path is that of any setting of the kernel: below /sys or /proc, but not of a process. Another process may
+/// have that number later, and through its links every file can be reached.
 pub(crate) fn is_setting(path: &str) -> bool {
     let is_clean = !path.split('/').any(|part| part == "..");
     let of_process = |rest: &str| {

@@ -1,8 +1,8 @@
-//! CPUs switched off, and everything that the kernel would not bring back by itself when they are switched on again.
+//! CPUs switched off, and everything that the kernel would not restore by itself when they are switched on again.
 //!
-//! Taking a CPU away also takes it out of cpusets of cgroup v1 for good, gives tasks and interrupts that are bound to
-//! it alone to others, and widens the affinity of such tasks. All that is changed here first, in the open, so that it
-//! is in the journal and undone after the CPU is back.
+//! Taking a CPU offline also removes it from cpusets of cgroup v1 for good, moves tasks and interrupts that are bound
+//! to it alone elsewhere, and widens the affinity of such tasks. The treatment changes all of that itself first, so
+//! that it is in the journal and undone after the CPU is back.
 
 use crate::change::{Change, Target, Task};
 use crate::kinds::interrupts::{affinity_of, interrupts};
@@ -35,7 +35,7 @@ pub fn switched_off(changes: &[Change]) -> CpuSet {
     .collect()
 }
 
-/// Refuses to switch off what has to stay: CPU 0 where it must, target CPUs, the last housekeeping CPU.
+/// Refuses to switch off CPUs that have to stay: CPU 0 on some machines, target CPUs, the last housekeeping CPU.
 pub fn check(surroundings: &Surroundings, off: &CpuSet) -> Result<(), Impossible> {
     if let Some(target) = &surroundings.target
         && let Some(cpu) = target.intersection(off).first()
@@ -95,8 +95,8 @@ pub fn preparation(surroundings: &Surroundings, off: &CpuSet) -> Result<Vec<Chan
     Ok(changes)
 }
 
-/// Tasks that would lose their affinity: those bound to `off` alone, and those whose cpuset is changed although they
-/// have an affinity of their own.
+/// Tasks that would lose their affinity: those bound to `off` alone, and those with an affinity of their own whose
+/// cpuset is changed.
 fn task_changes(
     root: &HostRoot,
     off: &CpuSet,
@@ -123,7 +123,7 @@ fn task_changes(
     Ok(changes)
 }
 
-/// The CPUs of a thread's cpuset, of those in `cpusets`.
+/// The CPUs of a thread's cpuset, if it is in `cpusets`.
 fn cpuset_of<'a>(
     thread: &ThreadRow,
     root: &HostRoot,

@@ -1,4 +1,4 @@
-//! `pci-power`: PCI devices and links that do not sleep.
+//! `pci-power`: keeps PCI devices and links awake.
 
 use crate::change::{Change, Target};
 use crate::kinds::writable;

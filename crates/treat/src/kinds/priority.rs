@@ -1,4 +1,4 @@
-//! `priority`: policy and priority of threads by their names, threads of the kernel too.
+//! `priority`: policy and priority of threads by their names, including threads of the kernel.
 
 use crate::change::{Change, Target, Task};
 use crate::planner::{Impossible, Planned, Planner, Surroundings};
@@ -47,7 +47,7 @@ impl Planner for PriorityPlan {
     }
 }
 
-/// `None` for a thread that has ended. What is not given stays: what children get.
+/// `None` for a thread that has ended. What is not given stays as it is, for example the policy that children get.
 fn change(plan: &PriorityPlan, task: Task, surroundings: &Surroundings) -> Option<Change> {
     let now = priority::parse(&priority::read(&task, &surroundings.root)?);
     let new = priority::text(ThreadScheduling {
@@ -60,7 +60,7 @@ fn change(plan: &PriorityPlan, task: Task, surroundings: &Surroundings) -> Optio
     Some(Change::required(Target::Scheduling { task }, new, effect))
 }
 
-/// Whether a name is as the pattern says, where `*` stands for any text.
+/// Whether a name matches the pattern, in which `*` stands for any text.
 fn is_like(name: &str, pattern: &str) -> bool {
     match pattern.split_once('*') {
         None => name == pattern,

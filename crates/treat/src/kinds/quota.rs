@@ -1,8 +1,8 @@
 //! `cpu-quota`: what a process may use of the CPUs in each period.
 //!
-//! By the group of its service, which the quota of a unit would use, too; or by a group that is made for it where it shares
-//! its own with others. The kernel limits ordinary threads only. Real-time threads of the process go with the others and
-//! are not limited.
+//! It sets the quota of its service's group, which the quota of a unit would use, too. If the process shares its group
+//! with others, it makes a group for it. The kernel limits ordinary threads only. Real-time threads of the process go
+//! with the others and are not limited.
 
 use crate::change::{Change, Hierarchy, Target, Task, Undoing};
 use crate::kinds::affinity::find;
@@ -21,12 +21,12 @@ pub(crate) const MOUNTS: [&str; 4] =
     ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 /// Name of the group that is made.
 pub(crate) const GROUP: &str = "whylate-quota";
-/// The process that the kernel starts first.
+/// The first process that the kernel starts.
 const INIT: u32 = 1;
 const PERIOD_US: u64 = 100_000;
 /// The controller of v1.
 const CONTROLLER: &str = "cpu";
-/// From this version on a quota stops a task on its way out of the kernel only ("sched/fair: Task based throttle").
+/// From this version on, a quota stops a task only on its way out of the kernel ("sched/fair: Task based throttle").
 const SAFE_RELEASE: (u32, u32) = (6, 18);
 
 impl Planner for CpuQuotaPlan {
@@ -61,7 +61,7 @@ impl Planner for CpuQuotaPlan {
     }
 }
 
-/// Refuses what no quota limits; says what it limits only in part.
+/// Refuses what no quota limits; reports what it limits only in part.
 fn check(process: &str, pids: &[u32], threads: &[&ThreadRow]) -> Result<Vec<Warning>, Impossible> {
     if pids.contains(&std::process::id()) {
         return Err(Impossible::new("process: it is this whylate"));
@@ -87,13 +87,13 @@ fn check(process: &str, pids: &[u32], threads: &[&ThreadRow]) -> Result<Vec<Warn
     Ok((!others.is_empty()).then(|| Warning::new(WarningCode::TaskBound, text())).into_iter().collect())
 }
 
-/// Whether threads of the kernel, which take part in that on PREEMPT_RT, may wait for ever.
+/// Whether threads of the kernel, which count towards the quota on PREEMPT_RT, may wait for ever.
 fn stops_tasks_with_locks(root: &HostRoot) -> Result<bool, Impossible> {
     let version = root.read("/proc/sys/kernel/version")?.unwrap_or_default();
     Ok(version.contains("PREEMPT_RT") && !release::is_from(root, SAFE_RELEASE)?)
 }
 
-/// The mounted groups that share CPU time out.
+/// The mounted groups that limit CPU time.
 struct Groups {
     mount: &'static str,
     is_v2: bool,
@@ -125,7 +125,7 @@ impl Groups {
         Some(group[..end].to_owned())
     }
 
-    /// Groups of v2 have the controller where each group above offers it.
+    /// Groups of v2 have the controller if each group above offers it.
     fn offered(&self, groups: &BTreeSet<String>) -> Vec<Change> {
         let above = groups.iter().flat_map(|group| group.match_indices('/').map(|(end, _)| &group[..end]));
         let all: BTreeSet<&str> = above.filter(|_| self.is_v2).collect();
@@ -138,7 +138,7 @@ impl Groups {
         Change::required(target, "+cpu", "groups may have quotas")
     }
 
-    /// The quota of a group that is there.
+    /// The quota of an existing group.
     fn limit(&self, root: &HostRoot, group: &str, percent: u32) -> Result<Change, Impossible> {
         let (file, text) = match self.is_v2 {
             true => ("cpu.max", root.read_trimmed(&format!("{group}/cpu.max"))?),
@@ -166,7 +166,7 @@ impl Groups {
         Change::required(Target::file_with(path, Reading::Words), new, effect)
     }
 
-    /// Refuses to take a thread out of a group that limits it, as those of containers: it would get more than it has.
+    /// Refuses to take a thread out of a group that limits it, such as a container's: it would get more than before.
     fn keeps_limits(&self, root: &HostRoot, thread: &ThreadRow) -> Result<(), Impossible> {
         let path = format!("/proc/{}/task/{}/cgroup", thread.pid, thread.tid);
         let text = root.read(&path)?.unwrap_or_default();
@@ -227,7 +227,7 @@ impl Groups {
     }
 }
 
-/// What a group is limited by: the file, and its first word where it limits nothing.
+/// The limit of a group: the file, and its first word if it limits nothing.
 const LIMITS: [(&str, &str); 4] =
     [("cpu.max", "max"), ("cpu.weight", "100"), ("cpu.cfs_quota_us", "-1"), ("cpu.shares", "1024")];
 

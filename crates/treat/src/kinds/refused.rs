@@ -1,6 +1,6 @@
-//! Settings that are not changed: they run programs, act instead of holding a value, or cannot be given back.
+//! Settings that are not changed: they run programs, act instead of holding a value, or cannot be restored.
 
-/// Why the setting at `path` is not set to `value`, as the end of a sentence; `None` where nothing speaks against it.
+/// Why the setting at `path` is not set to `value`, as the end of a sentence; `None` if it may be set.
 pub(crate) fn refusal(path: &str, value: &str) -> Option<&'static str> {
     let name = path.rsplit('/').next().unwrap_or_default();
     let is_below = |folders: &[&str]| folders.iter().any(|folder| path.starts_with(folder));
@@ -115,12 +115,12 @@ const ACT_ENDS: [&str; 4] = ["_clear", "_reset", "_flush", "_rescan"];
 /// Files of `/sys/power` that put the machine to sleep or read otherwise than they are written.
 const POWER: [&str; 6] = ["state", "autosleep", "wakeup_count", "resume", "resume_offset", "disk"];
 
-/// Switches that go one way; with a value where only that one is final.
+/// Switches that go one way; with a value if only that one is final.
 const ONE_WAY: [(&str, Option<&str>); 15] = [
     ("/proc/sys/net/netfilter/nf_hooks_lwtunnel", None),
     ("/sys/module/apparmor/parameters/lock_policy", None),
     ("/sys/module/module/parameters/sig_enforce", None),
-    // It becomes smaller, and never larger.
+    // It can become smaller, never larger.
     ("/sys/kernel/kexec_crash_size", None),
     // Any value switches it on.
     ("/sys/kernel/profiling", None),
@@ -136,7 +136,7 @@ const ONE_WAY: [(&str, Option<&str>); 15] = [
     ("/proc/sys/vm/memfd_noexec", None),
 ];
 
-/// Below /proc/sys/net: the first one takes all addresses of an interface away, the others hold secrets.
+/// Below /proc/sys/net: the first one removes all addresses of an interface, the others hold secrets.
 const LOSES: [&str; 3] = ["disable_ipv6", "stable_secret", "tcp_fastopen_key"];
 
 const VOLATILE: [&str; 6] = [

@@ -68,7 +68,7 @@ fn siblings(surroundings: &Surroundings, cpu: CpuId) -> Result<CpuSet, HostError
     Ok(CpuSet::single(cpu))
 }
 
-/// One CPU of each core: the target where there is one, else the first.
+/// One CPU of each core: the target if the core has one, otherwise the first.
 fn first_threads(surroundings: &Surroundings) -> Result<CpuSet, HostError> {
     let mut first = Vec::new();
     let mut seen = CpuSet::default();

@@ -1,5 +1,5 @@
-//! Settings of the whole machine that live in one or a few files: huge pages, page merging, lockup detectors,
-//! real-time throttling.
+//! Settings of the whole machine in one or a few files: huge pages, page merging, lockup detectors, real-time
+//! throttling.
 
 use crate::change::{Change, Target};
 use crate::kinds::required_file;
@@ -46,7 +46,7 @@ fn switch(
     Ok(Planned::changes(vec![Change::required(Target::file(path), on_off(enabled), effect)]))
 }
 
-/// What the kernel's files take for a switch.
+/// What the kernel's files accept as a switch.
 pub(super) fn on_off(enabled: bool) -> &'static str {
     if enabled { "1" } else { "0" }
 }

@@ -1,4 +1,4 @@
-//! A journal that is damaged, of an earlier version, or not to be believed.
+//! A journal that is damaged, of an earlier version, or not trusted.
 
 use crate::machine::{Machine, set};
 use std::fs;
@@ -106,7 +106,7 @@ fn mutate(random: &mut Random, text: &mut Vec<u8>, mark: &mut [u8]) {
 }
 
 #[test]
-fn no_damage_is_taken_for_a_machine_as_before() {
+fn a_damaged_journal_never_passes_for_a_restored_machine() {
     let left = Left::new();
     let mut random = Random(7);
     let (mut damaged, mut brought_back) = (0, 0);
@@ -151,7 +151,7 @@ fn a_damaged_journal_refuses_treatments_until_it_is_restored() {
 }
 
 #[test]
-fn a_journal_that_is_gone_while_settings_are_changed_is_missed() {
+fn a_journal_that_disappears_while_settings_are_changed_is_reported() {
     let left = Left::new();
     fs::remove_file(&left.journal).unwrap();
     let report = restore(&left.machine.place(), &left.machine.root).unwrap();

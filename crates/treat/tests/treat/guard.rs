@@ -137,7 +137,7 @@ fn a_failure_undoes_what_was_done_before_it() {
 }
 
 #[test]
-fn what_a_treatment_can_do_without_is_a_warning() {
+fn a_failed_optional_change_is_a_warning() {
     let machine = Machine::new(MACHINE);
     let before = machine.everything();
     let mut guard = machine.guard(false).unwrap();
@@ -195,7 +195,7 @@ fn a_setting_that_was_changed_since_is_left_alone_once() {
 }
 
 #[test]
-fn a_setting_that_is_gone_is_said() {
+fn a_setting_that_is_gone_is_reported() {
     let machine = Machine::new(MACHINE);
     let mut guard = machine.guard(false).unwrap();
     guard.apply("t", &[set("/sys/a", "2")]).unwrap();
@@ -276,7 +276,7 @@ fn files(machine: &Machine) -> [Vec<u8>; 2] {
 }
 
 #[test]
-fn wherever_the_journal_is_cut_off_by_a_kill_what_it_tells_is_undone() {
+fn wherever_a_kill_cuts_the_journal_off_what_it_says_is_undone() {
     let machine = Machine::new(MACHINE);
     let before = machine.everything();
     let mut guard = machine.guard(true).unwrap();
@@ -341,7 +341,7 @@ fn other_journals_are_restored_too() {
 fn without_a_journal_nothing_is_changed() {
     let machine = Machine::new(MACHINE);
     let folder = machine.place().path().parent().unwrap().to_owned();
-    // Also root cannot make a folder where a file is.
+    // Even root cannot make a folder in the place of a file.
     std::fs::write(&folder, "in the way").unwrap();
     let error = machine.guard(false).unwrap_err().to_string();
     assert!(error.contains("set WHYLATE_STATE_DIR"), "{error}");
@@ -349,7 +349,7 @@ fn without_a_journal_nothing_is_changed() {
     assert_eq!(machine.text("/sys/a"), "1\n");
 }
 
-/// A treatment of which the half shows only when the first change was made.
+/// A treatment of which one half only shows when the first change was made.
 struct InTwoSteps;
 
 impl Planner for InTwoSteps {

@@ -85,11 +85,11 @@ fn a_task_is_moved_and_moved_back() {
 }
 
 #[test]
-fn a_cpu_that_its_group_does_not_give_it_is_said_to_be_the_groups() {
+fn a_cpu_outside_the_group_of_a_task_is_refused_with_that_reason() {
     let state = tempfile::tempdir().unwrap();
     let (_sleeper, task) = Sleeper::start();
     let mut guard = guard(&state, "refused");
-    // One that no machine of tests has is in no group.
+    // A CPU that test machines do not have is in no group.
     let change = Change::required(Target::Affinity { task }, "1000", "moves");
     let said = guard.apply("affinity", &[change]).unwrap_err().to_string();
     assert!(says("its-cgroup-allows-none", &said), "{said}");
@@ -134,7 +134,7 @@ fn a_stopped_task_goes_on() {
 }
 
 #[test]
-fn a_task_that_ended_needs_nothing_and_another_of_its_number_is_not_touched() {
+fn a_task_that_ended_needs_nothing_and_a_later_one_with_its_number_is_not_touched() {
     let state = tempfile::tempdir().unwrap();
     let (mut sleeper, task) = Sleeper::start();
     let (_, one) = one_cpu(&task);
@@ -232,7 +232,7 @@ fn an_interface_interrupts_otherwise_and_as_before_also_after_a_kill() {
     let next = Guard::begin(&place_of_killed(state.path()), &HostRoot::real(), holder()).unwrap();
     assert_eq!(next.recovered().outcomes.len(), 1, "{:?}", next.recovered());
     assert_eq!(ethtool::coalescing(name).unwrap(), mine);
-    // An interface whose driver has no such thing.
+    // An interface whose driver does not have that setting.
     let none = plan(&format!("{{\"kind\":\"ethtool\",\"interfaces\":[\"{name}\"],\"link_sleep\":false}}"));
     assert!(none.unwrap_err().reason.contains("no Energy-Efficient Ethernet"));
     let lo = plan("{\"kind\":\"ethtool\",\"interfaces\":[\"lo\"],\"delay\":\"0s\"}");

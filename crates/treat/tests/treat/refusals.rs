@@ -115,7 +115,7 @@ fn drivers_and_kernels_that_offer_no_such_setting() {
 }
 
 #[test]
-fn what_is_read_only_is_said_before_anything_is_changed() {
+fn a_read_only_setting_is_reported_before_anything_is_changed() {
     if rustix::process::geteuid().is_root() {
         // Permission bits do not stop root; a folder in place of the file does.
         let machine = Machine::fixture("desktop-smt", FILES);
@@ -144,7 +144,7 @@ fn tasks_are_not_touched_below_another_root() {
 
 #[test]
 fn a_value_that_does_not_stay_is_undone() {
-    // /dev/null takes everything and keeps nothing, as a setting does that something else sets back at once.
+    // /dev/null takes everything and keeps nothing, like a setting that another program sets back at once.
     let machine = Machine::new("== sys/a := 1\n== sys/fought -> /dev/null\n");
     let before = machine.text("/sys/a");
     let changes = [set("/sys/a", "2"), set("/sys/fought", "1")];

@@ -23,7 +23,7 @@ macro_rules! catalogue {
             /// Every code.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// The same in the list of all codes.
+            /// The same code in the list of all codes.
             pub const fn warning_code(self) -> WarningCode {
                 match self {
                     $(Self::$name => WarningCode::$name,)*
@@ -126,7 +126,7 @@ catalogue! {
         None => graphics::matrox;
     NvidiaOnRealtime, Graphics, "README of open-gpu-kernel-modules (IGNORE_PREEMPT_RT_PRESENCE)",
         None => graphics::nvidia;
-    // Without a question of their own.
+    // Codes without a question of their own.
     RealtimePriorityLimited, Rights, "sched(7), limits.conf(5)", None;
     KernelLockdown, Kernel, "kernel_lockdown(7)", None;
     FactUnreadable, Platform, "proc(5), sysfs(5)", None;
@@ -144,7 +144,7 @@ impl FindingCode {
         self.row().2
     }
 
-    /// A finding that wants something changed, or is worth knowing.
+    /// A finding that recommends a change, or is worth knowing.
     pub(super) fn found(self, severity: Severity, text: impl Into<String>) -> Finding {
         let (theme, source, treatment) = self.row();
         Finding {
@@ -176,7 +176,7 @@ impl FindingCode {
         self.found(Severity::Info, text)
     }
 
-    /// All is well: there is nothing to change.
+    /// All is well: nothing needs a change.
     pub(super) fn fine(self, text: impl Into<String>) -> Finding {
         Finding { source: None, treatment: None, ..self.found(Severity::Ok, text) }
     }

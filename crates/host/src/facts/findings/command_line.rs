@@ -1,7 +1,7 @@
-//! Findings about the command line: what it asks for, against what the kernel does.
+//! Findings about the command line: what it asks for, compared with what the kernel does.
 //!
-//! An option is believed only where a file of the running kernel shows its effect; where the kernel has no such file,
-//! nothing is said of it.
+//! An option is judged only by a file of the running kernel that shows its effect. If the kernel has no such file,
+//! nothing is reported.
 
 use super::{FindingCode, Inquiry, named};
 use crate::facts::kernel_options;
@@ -73,13 +73,13 @@ fn known() -> impl Iterator<Item = &'static str> {
     REALTIME.into_iter().chain(OTHERS)
 }
 
-/// The words of the command line by their name, `-` as `_`, which the kernel does not tell apart.
+/// The words of the command line by their name, with `-` as `_`, since the kernel treats both alike.
 fn words(line: &str) -> Vec<(String, &str)> {
     let split = |word| str::split_once(word, '=').unwrap_or((word, ""));
     kernel_options(line).map(split).map(|(name, value)| (name.replace('-', "_"), value)).collect()
 }
 
-/// Words that the kernel does not know: by its own log where it can be read, else those that look misspelt.
+/// Words that the kernel does not know: by its own log if it can be read, otherwise those that look misspelt.
 pub(super) fn unknown(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let live = inquiry.live.as_ref()?;
     let line = &inquiry.facts.kernel.command_line;
@@ -120,7 +120,7 @@ fn of_user_space(name: &str) -> bool {
     NAMES.contains(&name) || name.starts_with("rd") || name.starts_with("systemd")
 }
 
-/// What a word is meant to be that is near to an option and is none.
+/// The option that is meant by a word which is close to it and is no option itself.
 fn meant(name: &str) -> Option<String> {
     if known().any(|it| it == name) {
         return None;
@@ -129,7 +129,7 @@ fn meant(name: &str) -> Option<String> {
     wrong.or_else(|| known().find(|known| known.len() >= 7 && is_near(name, known)).map(str::to_owned))
 }
 
-/// Whether one letter is missing, too many, another one, or exchanged with its neighbour.
+/// Whether one letter is missing, too many, wrong, or exchanged with its neighbour.
 fn is_near(word: &str, known: &str) -> bool {
     let (word, known) = (word.as_bytes(), known.as_bytes());
     let same = word.iter().zip(known).take_while(|(a, b)| a == b).count();
@@ -182,7 +182,7 @@ const CONFIGS: [(&str, &str); 20] = [
 /// An option whose CONFIG is not in the kernel, by the kernel's own configuration.
 fn not_built(inquiry: &Inquiry, name: &str, asked: &str) -> Option<Gap> {
     let config = inquiry.live.as_ref()?.config(&inquiry.facts.kernel.release)?;
-    // PREEMPT_RT has what this option asks for, always.
+    // PREEMPT_RT always does what this option asks for.
     let is_implied = name == "threadirqs" && config.has("PREEMPT_RT");
     let (_, needed) = CONFIGS.iter().find(|(option, _)| *option == name)?;
     (!is_implied && !config.has(needed)).then(|| {
@@ -195,10 +195,10 @@ fn not_built(inquiry: &Inquiry, name: &str, asked: &str) -> Option<Gap> {
     })
 }
 
-/// What an option asks for and the kernel does not do: what is asked, what is so, where that is seen, why.
+/// What an option asks for and the kernel does not do: what is asked, what holds, where that is seen, why.
 struct Gap(String, String, &'static str, &'static str);
 
-/// Options whose effect is not there.
+/// Options without their effect.
 pub(super) fn without_effect(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     inquiry.live.as_ref()?;
     let line = &inquiry.facts.kernel.command_line;

@@ -112,7 +112,7 @@ pub(super) fn frequency(inquiry: &Inquiry, code: FindingCode) -> Option<Finding>
         .into()
 }
 
-/// Power saving that the drivers do by themselves: the parameter, 0 of which switches it off, and what it is.
+/// Power saving that the drivers do by themselves: the parameter (0 switches it off), and what it is.
 const OPTIONS: [(&str, &str); 6] = [
     ("i915/parameters/enable_dc", "display power states"),
     ("i915/parameters/enable_fbc", "framebuffer compression"),
@@ -122,7 +122,7 @@ const OPTIONS: [(&str, &str); 6] = [
     ("amdgpu/parameters/bapm", "power shared with the CPU"),
 ];
 
-/// The parameters that are there: path, value, what it is.
+/// The parameters that exist: path, value, what it is.
 fn options(live: &LiveFiles) -> Vec<(String, String, &'static str)> {
     const NVIDIA: &str = "/proc/driver/nvidia/params";
     let known = OPTIONS.iter().map(|(option, what)| (format!("/sys/module/{option}"), *what));

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use whylate_core::cpus::CpuSet;
 use whylate_core::result::{Finding, ThreadKind};
 
-/// Threads that the kernel pinned there, and those whose affinity was set to it.
+/// Threads that the kernel pinned there, and those whose affinity was set to that CPU.
 pub(super) fn pinned_threads(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let live = inquiry.live.as_ref()?;
     let on = |kind| -> Vec<String> {
@@ -49,7 +49,7 @@ pub(super) fn rcu_callbacks(inquiry: &Inquiry, code: FindingCode) -> Option<Find
             if all { Some(inquiry.facts.cpu_sets.present.clone()) } else { list.parse::<CpuSet>().ok() };
         offloaded = offloaded.union(&cpus.unwrap_or_default());
     }
-    // Without its CONFIG the option has no effect, and there is none of the threads that would run the callbacks.
+    // Without its CONFIG the option has no effect, and the threads that would run the callbacks do not exist.
     let is_any =
         live.table.threads.is_empty() || live.table.threads.iter().any(|it| it.name.starts_with("rcuo"));
     if !is_any {

@@ -29,7 +29,7 @@ pub struct KernelConfig {
 }
 
 impl KernelConfig {
-    /// Largest that is read; those of distributions have 300 KB.
+    /// Largest size that is read; those of distributions have 300 KB.
     const BYTES_MAX: u64 = 8 << 20;
 
     /// Reads `/proc/config.gz`, else the file that distributions install with the kernel.
@@ -60,7 +60,7 @@ impl<'a> LiveFiles<'a> {
         Self { root, table, unread: RefCell::default(), log: OnceCell::new(), config: OnceCell::new() }
     }
 
-    /// The trimmed text of a file; `None` when it is absent, or cannot be read: the second is noted.
+    /// The trimmed text of a file; `None` if it is absent or cannot be read. The second case is noted.
     pub(super) fn text(&self, path: &str) -> Option<String> {
         let text = match self.root.read_trimmed(path) {
             Ok(text) => text,
@@ -78,7 +78,7 @@ impl<'a> LiveFiles<'a> {
     fn note_refusal(&self, path: &str) {
         let Err(error) = File::open(self.root.path(path)) else { return };
         if error.kind() == ErrorKind::PermissionDenied {
-            // Even root is refused in kernel lockdown or in a container.
+            // In kernel lockdown or in a container, even root is refused.
             let fix = if rustix::process::geteuid().is_root() {
                 "run it outside of containers, on a kernel without lockdown (`cat /sys/kernel/security/lockdown`)"
             } else {
@@ -98,7 +98,7 @@ impl<'a> LiveFiles<'a> {
         push_once(&mut self.unread.borrow_mut(), warning);
     }
 
-    /// The log of the kernel, read once; `None` where it may not be read, which is noted.
+    /// The log of the kernel, read once; `None` if it may not be read, which is noted.
     pub(super) fn log(&self) -> Option<&KernelLog> {
         let read = || match crate::kernel_log::read(self.root) {
             Ok(log) => Some(log),

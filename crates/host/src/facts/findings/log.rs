@@ -4,10 +4,10 @@ use super::{FindingCode, LiveFiles};
 use whylate_core::figure::nanoseconds;
 use whylate_core::result::{Finding, LogMessage, Severity};
 
-/// One for each message. The log is of the past: what is wrong now is found by the other questions, so that no message
-/// alone makes a machine unfit.
+/// One for each message. The log is about the past: other questions find what is wrong now, so no message alone makes
+/// a machine unfit.
 pub(super) fn findings(live: &LiveFiles<'_>) -> Vec<Finding> {
-    // What the command line has is answered by its own finding.
+    // Words of the command line have a finding of their own.
     let others = live.log().into_iter().flat_map(|log| &log.messages);
     let others = others.filter(|message| !matches!(message.code.as_str(), "unknown_parameters" | "vm_clock"));
     others.map(finding).collect()

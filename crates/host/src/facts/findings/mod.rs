@@ -1,10 +1,10 @@
 //! What a machine lacks for real-time work: each finding with its evidence, its effect on latency and its remedy.
 //!
-//! One list of questions serves two: [`preflight`] asks them of the facts alone, so that they can be redone from a result
-//! on any machine (questions that need the running machine have no answer then), and gives what is wrong as warnings;
-//! [`check`] asks them of the running machine, and says what is well too. They are statements about settings, not measurements: a machine with many
-//! findings may still be fast enough, and only a run shows it. Numbers in the texts are the machine's own, or have
-//! their source next to the code.
+//! One list of questions has two uses. [`preflight`] asks them of the facts alone, so that a result can be judged
+//! again on any machine; questions that need the running machine have no answer then. It gives what is wrong as
+//! warnings. [`check`] asks them of the running machine, and also says what is well. Findings are about settings; they
+//! are not measurements: a machine with many findings may still be fast enough, and only a run shows it. Numbers in
+//! the texts are the machine's own, or have their source next to the code.
 
 mod code;
 mod command_line;
@@ -34,12 +34,12 @@ use whylate_core::warning::{Warning, push_once};
 struct Inquiry<'a> {
     facts: &'a Facts,
     targets: &'a CpuSet,
-    /// The running machine; absent when only its facts are there.
+    /// The running machine; absent if only its facts are known.
     live: Option<LiveFiles<'a>>,
 }
 
 impl Inquiry<'_> {
-    /// The finding with what to do for the next boot: where the machine is there, so that it can be done.
+    /// Adds what to do for the next boot, if the running machine is there to do it.
     fn boot(&self, finding: Finding, fix: impl Into<String>) -> Finding {
         if self.live.is_some() { finding.boot(fix) } else { finding }
     }

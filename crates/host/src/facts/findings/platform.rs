@@ -1,4 +1,4 @@
-//! Findings about what lies under the kernel: hypervisor, container, firmware, processor, clock.
+//! Findings about what is below the kernel: hypervisor, container, firmware, processor, clock.
 
 use super::{FindingCode, Inquiry, named};
 use crate::cpu_stat::StealTimes;
@@ -108,8 +108,8 @@ pub(super) fn microcode(inquiry: &Inquiry, code: FindingCode) -> Option<Finding>
         .into()
 }
 
-/// Which clock sources can be read without a system call is decided by their `vdso_clock_mode` in the kernel: those
-/// of the hypervisors can while the host vouches for them, HPET, ACPI timer and jiffies cannot.
+/// The kernel's `vdso_clock_mode` decides which clock sources can be read without a system call: those of the
+/// hypervisors can while the host vouches for them; HPET, ACPI timer and jiffies cannot.
 pub(super) fn clock_source(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let clock = &inquiry.facts.clock;
     let source = clock.source.as_deref()?;

@@ -10,7 +10,7 @@ use whylate_core::units::Nanos;
 
 /// States that take longer to leave count as deep; shallow ones (`POLL`, x86 `C1`, Arm `WFI`) state about 1 us.
 const EXIT_LATENCY_SHALLOW_NS: u64 = 10_000;
-/// Above this, leaving an idle state alone is more than the usual limit of a real-time task.
+/// Above this, leaving an idle state alone takes longer than the usual limit of a real-time task.
 const EXIT_LATENCY_SERIOUS_NS: u64 = 100_000;
 
 fn targets_where(inquiry: &Inquiry, wanted: impl Fn(&CpuFacts) -> bool) -> CpuSet {
@@ -39,8 +39,8 @@ pub(super) fn governor(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> 
     .into()
 }
 
-/// Before a measurement silent where `/dev/cpu_dma_latency` can be written: the probes then keep deep states off while
-/// they measure. A real-time task has to do that for itself, so `check` looks at what is allowed now.
+/// Before a measurement, nothing is reported if `/dev/cpu_dma_latency` can be written: the probes then keep deep
+/// states off while they measure. A real-time task has to do that for itself, so `check` reports what is allowed now.
 pub(super) fn idle_states(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let deepest = |cpu: &CpuFacts| match &inquiry.live {
         None => cpu.idle_states.iter().filter_map(|state| state.exit_latency_ns).max(),
@@ -78,8 +78,8 @@ pub(super) fn idle_states(inquiry: &Inquiry, code: FindingCode) -> Option<Findin
     Some(inquiry.boot(finding, boot))
 }
 
-/// What a deeper state cannot be: left sooner than a shallower one, or at once. The tables of ACPI and device trees have such
-/// figures; limits of latency choose states by them.
+/// A deeper state cannot be left sooner than a shallower one, or at once. The tables of ACPI and device trees have
+/// such figures; limits of latency choose states by them.
 pub(super) fn doubtful_exits(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     inquiry.live.as_ref()?;
     let doubtful = |cpu: &CpuFacts| {

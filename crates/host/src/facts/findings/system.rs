@@ -91,7 +91,7 @@ pub(super) fn boot_options(inquiry: &Inquiry, code: FindingCode) -> Option<Findi
     if line.is_empty() {
         return None;
     }
-    // `kthread_cpus` is in guides, and no kernel of kernel.org has it.
+    // Guides mention `kthread_cpus`, but no kernel of kernel.org has it.
     let is_one = |name: &str| command_line::REALTIME.contains(&name) || name == "kthread_cpus";
     let of_interest = |word: &&str| is_one(word.split('=').next().unwrap_or(word));
     let set: Vec<&str> = kernel_options(line).filter(of_interest).collect();

@@ -1,4 +1,4 @@
-//! Who has graphics devices open, and what the `drm-*` lines of those files say.
+//! Which processes have graphics devices open, and the `drm-*` lines of those files.
 
 use crate::HostRoot;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ pub(super) struct OpenFile {
     pub(super) node: String,
 }
 
-/// Files of other users are seen by root alone.
+/// Only root sees files of other users.
 pub(super) fn open_files(root: &HostRoot) -> impl Iterator<Item = OpenFile> {
     let of_process = move |pid: u32| {
         let numbers = root.list_numbered(&format!("/proc/{pid}/fd"), "").unwrap_or_default();
@@ -25,13 +25,13 @@ pub(super) fn open_files(root: &HostRoot) -> impl Iterator<Item = OpenFile> {
 }
 
 impl OpenFile {
-    /// What the driver says of it; `None` where it is no longer open.
+    /// What the driver reports of it; `None` if it is no longer open.
     pub(super) fn client(&self, root: &HostRoot) -> Option<Client> {
         client(&root.read(&format!("/proc/{}/fdinfo/{}", self.pid, self.number)).ok().flatten()?)
     }
 }
 
-/// What a client of a driver says of itself, by one of its open files.
+/// What the driver reports of a client, from one of its open files.
 #[derive(Debug, Default)]
 pub(super) struct Client {
     pub(super) driver: String,
@@ -42,14 +42,14 @@ pub(super) struct Client {
     pub(super) engines: BTreeMap<String, Engine>,
 }
 
-/// What a client had of the engines of one kind, since it opened the device.
+/// How much a client used the engines of one kind, since it opened the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Engine {
     pub(super) busy_ns: Option<u64>,
-    /// Where the driver counts cycles instead (xe), and how many there were in all.
+    /// If the driver counts cycles instead (xe): those of the client, and how many there were in all.
     pub(super) cycles: Option<u64>,
     pub(super) total_cycles: Option<u64>,
-    /// Engines of this kind; 1 where there is no line of it.
+    /// Engines of this kind; 1 without a line for it.
     pub(super) capacity: Option<u64>,
 }
 
@@ -78,7 +78,7 @@ impl Client {
 /// The `drm-*` lines; `None` for files that have none.
 pub(super) fn client(text: &str) -> Option<Client> {
     let mut found = Client::default();
-    // For each region the best figure: what is there, before what has been asked for.
+    // For each region the best figure: resident memory, before what has been asked for.
     let mut regions: BTreeMap<&str, (u8, u64)> = BTreeMap::new();
     for line in text.lines() {
         let Some((key, value)) = line.strip_prefix("drm-").and_then(|line| line.split_once(':')) else {

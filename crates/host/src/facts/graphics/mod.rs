@@ -1,7 +1,8 @@
-//! Graphics devices: driver and memory, interrupt lines, what they do now, and whose memory is in them.
+//! Graphics devices: driver and memory, interrupt lines, what they do now, and which processes use their memory.
 //!
-//! From sysfs, /proc/driver/nvidia and the `drm-*` lines of open files (Documentation/gpu/drm-usage-stats.rst). NVML is not
-//! asked: its queries stall CPUs. A device that is powered down is not asked either, since some drivers wake it up for an answer.
+//! From sysfs, /proc/driver/nvidia and the `drm-*` lines of open files (Documentation/gpu/drm-usage-stats.rst). NVML
+//! is not used: its queries stall CPUs. A device that is powered down is not asked either, since some drivers wake it
+//! up for an answer.
 
 mod clients;
 mod usage;
@@ -140,9 +141,9 @@ fn clock(reader: &FactReader, device: &str, name: &str) -> Option<u32> {
     })
 }
 
-/// Adds who has the devices open. Processes of others are seen by root alone.
+/// Adds the processes that have the devices open. Only root sees those of others.
 fn add_processes(reader: &FactReader, gpus: &mut [GpuFacts]) {
-    // A file that two processes share, or one has twice, is one client.
+    // A file that two processes share, or that one process has twice, is one client.
     let mut seen: BTreeSet<(Option<String>, u64)> = BTreeSet::new();
     for file in open_files(reader.root) {
         let Some(client) = file.client(reader.root) else { continue };
@@ -252,7 +253,8 @@ drm-shared-vram:	10 MiB
             .iter()
             .map(|it| (it.pid, it.name.as_str(), it.memory_bytes >> 20, it.system_bytes >> 20, it.busy_ns))
             .collect();
-        // The file that is open twice is counted once; of memory that is asked for and resident the resident.
+        // The file that is open twice is counted once; if both requested and resident memory are given, the resident
+        // memory counts.
         assert_eq!(shown, [(900, "vkcube", 300, 0, 0), (812, "Xorg", 64, 2, 123_457_789)]);
     }
 

@@ -1,8 +1,8 @@
-//! What graphics devices do while something is measured, looked at again and again.
+//! What graphics devices do while something is measured, sampled again and again.
 //!
-//! Some answers come from what the kernel keeps in memory; others are asked of the device or its firmware: they take time on
-//! the CPU that asks, wake the device up or keep it awake. [`GpuQuestion`] says which may be asked. A device that is powered
-//! down is asked nothing. NVML is not asked at all: it stalls CPUs.
+//! Some answers come from what the kernel keeps in memory; others need the device or its firmware: they take time on
+//! the CPU that asks, wake the device up or keep it awake. [`GpuQuestion`] says which may be asked. A device that is
+//! powered down is asked nothing. NVML is not used at all: it stalls CPUs.
 
 use super::clients::{Engine, OpenFile, open_files};
 use super::{CardPlace, DRM, clock, places};
@@ -13,15 +13,16 @@ use std::collections::{BTreeMap, HashMap};
 use whylate_core::MonoTime;
 use whylate_core::record::GpuRecord;
 
-/// Drivers whose open files are answered from what the kernel has counted. That of xe wakes its device up to read a clock.
+/// Drivers whose open files are answered from what the kernel has counted. The driver xe wakes its device up to read a
+/// clock.
 const COUNTING: &[&str] = &["amdgpu", "i915", "virtio_gpu", "vgem"];
 /// After this number of turns the processes are searched again.
 const TURNS_PER_SEARCH: u32 = 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GpuQuestion {
-    /// What the kernel has counted itself: memory in use, the clock that was asked for, the time that processes had of the
-    /// engines.
+    /// What the kernel has counted itself: memory in use, the clock that was asked for, the time that processes used
+    /// the engines.
     Counters,
     /// Also what the device or its firmware has to answer: clock, load, power, temperature.
     Device,
@@ -37,7 +38,7 @@ pub struct GpuSampler {
     last: Last,
 }
 
-/// What the last turn found, to tell what came since.
+/// What the last turn found, to compute the difference.
 #[derive(Default)]
 struct Last {
     at_ns: Option<u64>,
@@ -53,7 +54,7 @@ struct WatchedCard {
 }
 
 impl GpuSampler {
-    /// `None` where there is no graphics device.
+    /// `None` without a graphics device.
     pub fn new(root: &HostRoot) -> Option<Self> {
         let reader = FactReader { root, warnings: RefCell::default() };
         let device = |place: CardPlace| {
@@ -105,13 +106,13 @@ impl GpuSampler {
         self.files = open_files(&self.root).filter_map(|file| Some((device(&file)?, file))).collect();
     }
 
-    /// What the clients of a device had of its engines, and of memory where the driver does not report it otherwise.
+    /// What the clients of a device used of its engines, and of memory if the driver does not report it otherwise.
     fn clients(&self, index: usize, knows_memory: bool, found: &mut TurnRecords, last: &mut Last) {
         let (mut memory, mut system) = (0, 0);
         let mut busy: BTreeMap<String, f64> = BTreeMap::new();
         let mut seen = Vec::new();
         for (_, file) in self.files.iter().filter(|(device, _)| *device == index) {
-            // A file that two processes share, or one has twice, is one client.
+            // A file that two processes share, or that one process has twice, is one client.
             let Some(client) = file.client(&self.root).filter(|client| !seen.contains(&client.number)) else {
                 continue;
             };
@@ -200,7 +201,7 @@ impl TurnRecords {
     }
 }
 
-/// The share of the time in which a client had the engines of one kind; `None` where that was not counted.
+/// The share of the time in which a client used the engines of one kind; `None` if that was not counted.
 fn share(before: &Engine, now: &Engine, interval_ns: u64) -> Option<f64> {
     let since = |of: fn(&Engine) -> Option<u64>| of(now)?.checked_sub(of(before)?).map(|count| count as f64);
     let (used, of) = match since(|engine| engine.busy_ns) {
@@ -292,7 +293,7 @@ drm-engine-capacity-enc:	2
     }
 
     #[test]
-    fn i915_and_xe_tell_by_their_files() {
+    fn i915_and_xe_report_through_their_files() {
         let i915 = "\
 == sys/class/drm/card0/device/uevent
 DRIVER=i915

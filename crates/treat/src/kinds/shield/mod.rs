@@ -1,9 +1,9 @@
 //! `shield`: CPUs without the tasks, interrupts and timers of others.
 //!
-//! In this order: interrupts that can be moved go to the other CPUs, the kernel's own work that can be kept away is,
-//! and then processes: by an isolated partition of cgroup v2, by cpusets of cgroup v1, or by the affinity of each
-//! thread. What has to stay is named in warnings: managed interrupts, and what only the boot line decides. Threads that
-//! the kernel pins to a CPU stay there, too; `whylate cpus` lists them.
+//! In this order: it moves interrupts to the other CPUs, then the kernel's own work, and then processes: by an
+//! isolated partition of cgroup v2, by cpusets of cgroup v1, or by the affinity of each thread. Warnings name what has
+//! to stay: managed interrupts, and what only the boot line decides. Threads that the kernel pins to a CPU stay there,
+//! too; `whylate cpus` lists them.
 //!
 //! A task that is meant to run on a shielded CPU enters the group [`whylate_host::shield::GROUP`]; the probes and
 //! loads of whylate do so by themselves.
@@ -77,7 +77,7 @@ fn sides(plan: &ShieldPlan, surroundings: &Surroundings) -> Result<Sides, Imposs
     Ok(Sides { shielded, others })
 }
 
-/// What is left of `cpus` without the shielded ones; the others when nothing is left.
+/// `cpus` without the shielded ones; the others if nothing is left.
 fn without(cpus: &CpuSet, sides: &Sides) -> CpuSet {
     let left = cpus.difference(&sides.shielded);
     if left.is_empty() { sides.others.clone() } else { left }

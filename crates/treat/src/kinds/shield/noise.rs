@@ -34,7 +34,7 @@ pub(super) fn work(sides: &Sides, surroundings: &Surroundings) -> Result<Planned
     Ok(planned)
 }
 
-/// Takes the shielded CPUs out of a set; where nothing is left, all others take their place.
+/// Takes the shielded CPUs out of a set; if nothing is left, all others take their place.
 fn narrowed(
     target: Target,
     cpus: Option<CpuSet>,

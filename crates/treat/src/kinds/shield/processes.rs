@@ -39,14 +39,14 @@ pub(super) fn plan(
     }
 }
 
-/// The cpusets that can be used. Before 6.1 cgroup v2 has no isolated partitions, and the others take the kernel's bound
-/// threads off their CPUs as well: its workqueues stop.
+/// The cpusets that can be used. Before 6.1, cgroup v2 has no isolated partitions, and its other partitions also take
+/// the kernel's bound threads off their CPUs: then its workqueues stop.
 fn cpusets(surroundings: &Surroundings) -> Result<Option<Hierarchy>, Impossible> {
     let has_isolated = release::is_from(&surroundings.root, (6, 1))?;
     Ok(Hierarchy::find(&surroundings.root)?.filter(|found| found.version == 1 || has_isolated))
 }
 
-/// Affinities do not show that there is a shield: those who look for it find it written down.
+/// Affinities do not show that there is a shield: it is recorded for those who look for it.
 fn mark(sides: &Sides) -> Change {
     let target = Target::file_with(MARK, Reading::Text);
     let effect = "whylate finds the shielded CPUs";
@@ -128,8 +128,8 @@ fn by_cpuset(
     Ok(planned)
 }
 
-/// Notes down the affinity of every thread that has one of its own: the kernel changes it along with cpusets, and does
-/// not always bring it back.
+/// Records the affinity of every thread that has one of its own: the kernel changes it along with cpusets, and does
+/// not always restore it.
 fn remember(threads: &[ThreadRow], surroundings: &Surroundings) -> Vec<Change> {
     let online = &surroundings.cpus.online;
     let own = threads.iter().filter(|thread| !online.difference(&thread.cpus).is_empty());
@@ -141,8 +141,8 @@ fn remember(threads: &[ThreadRow], surroundings: &Surroundings) -> Vec<Change> {
     own.filter_map(change).collect()
 }
 
-/// An isolated partition: the kernel itself keeps everything else away, also what is started later. Its group takes
-/// single threads, so that a measuring process can have its other threads elsewhere.
+/// An isolated partition: the kernel itself keeps everything else away, including what is started later. Its group
+/// takes single threads, so that a measuring process can have its other threads elsewhere.
 fn v2(sides: &Sides, hierarchy: &Hierarchy, surroundings: &Surroundings) -> Result<Vec<Change>, Impossible> {
     let (mount, group, cpus) = (&hierarchy.mount, hierarchy.group(), &sides.shielded);
     let controllers = format!("{mount}/cgroup.subtree_control");
@@ -208,7 +208,7 @@ fn members(
     }
 }
 
-/// Two groups: every thread that can be moved goes to the one, the other is for the shielded CPUs.
+/// Two groups: every thread that can be moved goes to the one; the other is for the shielded CPUs.
 fn v1<'t>(
     sides: &Sides,
     hierarchy: &Hierarchy,
@@ -247,8 +247,8 @@ fn v1<'t>(
     Ok(changes)
 }
 
-/// A thread that is in the root group goes to one of the two; the kernel's thread that starts all others has
-/// to stay there, and threads in groups of their own are confined where they are.
+/// A thread in the root group goes to one of the two. kthreadd, which starts the kernel's other threads, has to stay
+/// there, and threads in groups of their own are confined where they are.
 fn join(
     thread: &ThreadRow,
     task: Task,

@@ -94,7 +94,7 @@ const NOISE: [&str; 6] = [
 ];
 
 #[test]
-fn by_affinity_where_there_is_no_cpuset() {
+fn by_affinity_without_a_cpuset() {
     let (_folder, surroundings) = machine(MACHINE);
     let planned = shield("1").plan(&surroundings).unwrap();
     let processes =
