@@ -14,7 +14,8 @@ use whylate_testing::{Need, skip};
 const OTHER_USER: u32 = 12_345;
 const ATTACKS: &str =
     "crates/cli/tests/cli/attacks.rs another_user_can_neither_steer_nor_hold_off_what_root_does";
-const DAMAGE: &str = "crates/treat/tests/treat/damage.rs a_damaged_journal_never_passes_for_a_restored_machine";
+const DAMAGE: &str =
+    "crates/treat/tests/treat/damage.rs a_damaged_journal_never_passes_for_a_restored_machine";
 const CLAIMS: &str = "crates/treat/src/claims.rs nothing_else_is";
 const STORE: &str =
     "crates/store/tests/store/attacks.rs what_replaces_a_file_is_not_read_and_no_reader_waits_for_it";
