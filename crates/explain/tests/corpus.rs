@@ -55,6 +55,9 @@ struct Expected {
     /// One piece of evidence has all of these words.
     #[serde(default)]
     evidence_has: Vec<String>,
+    /// Codes of warnings that the answer has.
+    #[serde(default)]
+    warnings: Vec<String>,
     /// From when to when the cause was planted, on the trace's clock.
     planted_ns: Option<[u64; 2]>,
 }
@@ -123,6 +126,8 @@ fn compare(expected: &Expected, result: &ExplainResult) -> Vec<String> {
     if !also.starts_with(&expected.also_late_us) {
         differences.push(format!("also late {also:?}"));
     }
+    let missing = |code: &&String| !result.warnings.iter().any(|it| it.code == code.as_str());
+    differences.extend(expected.warnings.iter().filter(missing).map(|code| format!("no warning {code}")));
     let on_cpu = |spike: &&ExplainedSpike| expected.cpu.is_none_or(|cpu| spike.cpu.0 == cpu);
     let Some(spike) = result.spikes.iter().find(on_cpu) else {
         if !expected.none && !expected.cannot_tell {

@@ -102,6 +102,8 @@ pub(crate) struct Labeller<'a> {
     pub(crate) stacks: OnceCell<InterruptStacks>,
     pub(crate) priorities: &'a Priorities,
     pub(crate) late: LateKind,
+    /// See [`Late`](crate::find::late::Late).
+    pub(crate) unstopped: bool,
     /// The traced machine is the guest of a hypervisor.
     pub(crate) is_virtual: bool,
 }
@@ -290,7 +292,7 @@ impl Labeller<'_> {
         let asked = state.need_resched || state.need_resched_lazy;
         let taken_off = matches!(self.late, LateKind::Preempted { for_lesser: true, .. });
         if state.pid == Some(0) {
-            return runnable_in_idle(taken_off, asked, length_ns);
+            return self.runnable_in_idle(taken_off, asked, length_ns);
         }
         // A thread that ran while the task was throttled did not delay it.
         if state.irqs_off.holds() && !taken_off {
@@ -299,6 +301,24 @@ impl Labeller<'_> {
             return self.by(CauseKind::IrqsOff, state, "interrupts off", confidence, reason);
         }
         self.behind_thread(who, span, length_ns, taken_off, asked)
+    }
+
+    /// The task could run, and the CPU was idle.
+    fn runnable_in_idle(&self, taken_off: bool, asked: bool, length_ns: u64) -> Label {
+        if taken_off || (!asked && !self.unstopped && length_ns > IDLE_EXIT_MAX_NS) {
+            let reason = "the CPU was idle while the task could run: real-time throttling";
+            let blame = Blame::new(CauseKind::Throttled, CONCLUDED, reason);
+            return Label { blame, ..Label::needed("idle; the task is throttled") };
+        }
+        if length_ns > IDLE_EXIT_MAX_NS {
+            let what = match asked {
+                true => "idle, with a reschedule requested for the task",
+                false => "idle; no real-time thread was throttled",
+            };
+            return Label::unattributed(what).need(Need::Functions);
+        }
+        let reason = "the task could run and the CPU had not left idle";
+        Label { blame: Blame::new(CauseKind::IdleExit, FAINT, reason), ..Label::needed("leaving idle") }
     }
 
     /// Whether an event at one of the ends of a span says that no reschedule was requested: other than a wake-up, which is before the
@@ -403,20 +423,6 @@ impl Labeller<'_> {
         let blame = Blame::new(CauseKind::Lock, CONCLUDED, evidence).thread(&name, pid);
         Label { blame, what, need: inner.need }
     }
-}
-
-/// The task could run, and the CPU was idle.
-fn runnable_in_idle(taken_off: bool, asked: bool, length_ns: u64) -> Label {
-    if taken_off || (!asked && length_ns > IDLE_EXIT_MAX_NS) {
-        let reason = "the CPU was idle while the task could run: real-time throttling";
-        let blame = Blame::new(CauseKind::Throttled, CONCLUDED, reason);
-        return Label { blame, ..Label::needed("idle; the task is throttled") };
-    }
-    if length_ns > IDLE_EXIT_MAX_NS {
-        return Label::unattributed("idle, with a reschedule requested for the task").need(Need::Functions);
-    }
-    let reason = "the task could run and the CPU had not left idle";
-    Label { blame: Blame::new(CauseKind::IdleExit, FAINT, reason), ..Label::needed("leaving idle") }
 }
 
 /// How sure it is that an interrupt or a softirq took a time: a handler whose end is not in the trace may have ended long

@@ -100,6 +100,34 @@ impl Skews {
     }
 }
 
+/// Whether the scheduler stopped real-time threads of a CPU: one that could go on was taken off for a lesser one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stops {
+    /// A real-time thread left the CPU.
+    known: bool,
+    /// From when on the last of them was stopped, and until when no real-time thread ran.
+    last: Option<(u64, Option<u64>)>,
+}
+
+impl Stops {
+    fn switched(&mut self, at_ns: u64, previous: Task, state: TaskState, next: Task) {
+        let is_realtime = |task: Task| task.pid != 0 && task.priority < PRIORITY_NORMAL;
+        if is_realtime(next) {
+            if let Some((_, end @ None)) = &mut self.last {
+                *end = Some(at_ns);
+            }
+        } else if is_realtime(previous) && state == TaskState::Runnable {
+            self.last = Some((at_ns, None));
+        }
+        self.known |= is_realtime(previous);
+    }
+
+    /// Whether none was stopped at any time from that moment on.
+    fn none_since(&self, from_ns: u64) -> bool {
+        self.known && self.last.is_none_or(|(_, end_ns)| end_ns.is_some_and(|end_ns| end_ns < from_ns))
+    }
+}
+
 pub(crate) type Samples = BTreeMap<u32, (Option<Name>, Largest)>;
 
 /// The first pass.
@@ -108,6 +136,7 @@ pub(crate) struct Finder<'o> {
     clock: Alignment,
     pub(crate) tasks: Tasks,
     cpus: HashMap<CpuId, CpuTrack>,
+    stops: HashMap<CpuId, Stops>,
     /// The timerlat sample in the interrupt of which the thread's has not come: sequence, moment, latency.
     pub(crate) timerlat_irq: HashMap<CpuId, (u32, u64, u64)>,
     /// The last sample of each CPU.
@@ -191,6 +220,7 @@ impl<'o> Finder<'o> {
             clock: Alignment::new(info.clock.as_deref(), info.resolution_ns),
             tasks: Tasks::default(),
             cpus: HashMap::new(),
+            stops: HashMap::new(),
             timerlat_irq: HashMap::new(),
             last_sample: HashMap::new(),
             samples: Samples::new(),
@@ -324,6 +354,7 @@ impl<'o> Finder<'o> {
         let own = Some(previous.priority).filter(|_| state != TaskState::Runnable);
         self.leave(previous.pid, Some(previous.command), own, out);
         self.enter(event.at_ns, event.cpu, next.pid, Some(next.command), None);
+        self.stops.entry(event.cpu).or_default().switched(event.at_ns, previous, state, next);
     }
 
     /// `priority` is the task's own.
@@ -342,6 +373,7 @@ impl<'o> Finder<'o> {
         }
         let (options, timers) = (self.options, self.seen.timer_starts > 0);
         let clock = std::mem::take(&mut self.clock);
+        let stops = self.stops.get(&cpu).copied().unwrap_or_default();
         let track = self.task(pid, command, priority);
         let out = track.out.take();
         if let Some(out) = out {
@@ -353,6 +385,7 @@ impl<'o> Finder<'o> {
             }
             match track.late(pid, cpu, at_ns, out, &clock, options, timers) {
                 Some(late) => {
+                    let late = Late { unstopped: stops.none_since(late.expected_ns), ..late };
                     track.add(late, options);
                     track.add_wait(late, options);
                 }
@@ -367,6 +400,7 @@ impl<'o> Finder<'o> {
             let woken = Out { at_ns: since_ns, state: TaskState::Blocked('S'), cpu, for_lesser: false };
             let late = track.late(pid, cpu, at_ns, woken, &clock, options, false);
             if let Some(late) = late {
+                let late = Late { unstopped: stops.none_since(late.expected_ns), ..late };
                 track.add(late, options);
             }
         }

@@ -58,6 +58,8 @@ pub(crate) struct Late {
     pub(crate) kind: LateKind,
     /// When the task was last switched away from: the window begins there, if that is not long ago.
     pub(crate) since_ns: u64,
+    /// The trace shows that the scheduler stopped no real-time thread of the CPU meanwhile.
+    pub(crate) unstopped: bool,
 }
 
 impl Late {
@@ -81,6 +83,7 @@ impl Late {
             error_ns,
             kind,
             since_ns: expected_ns,
+            unstopped: false,
         }
     }
 

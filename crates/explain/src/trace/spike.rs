@@ -97,6 +97,7 @@ fn judged(late: &Late, window: &Window, reader: &dyn Reader, options: &Options) 
         stacks: OnceCell::new(),
         priorities: &priorities,
         late: late.kind,
+        unstopped: late.unstopped,
         is_virtual: options.is_virtual == Some(true),
     };
     let mut accountant =
