@@ -177,8 +177,8 @@ fn compare(host: Host) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// By the latency from which on spikes count: how many, of how many both say the same kind, and the same kind and actor;
-/// then what they say.
+/// For each latency from which spikes count: how many there are, for how many both name the same kind, and the same
+/// kind and actor; then what they say.
 fn print(pairs: &[Pair]) {
     for least_us in [0, 20, 50, 100, 500] {
         let large: Vec<&Pair> = pairs.iter().filter(|(bpf, _)| bpf.latency_ns >= least_us * 1_000).collect();

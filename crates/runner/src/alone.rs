@@ -1,5 +1,5 @@
-//! One probe or one load alone: a run of one cell, once, that is kept in memory. Preparation, causes and figures are those
-//! of a run with a directory.
+//! One probe or one load alone: a run of one cell, once, that stays in memory. Preparation, causes and figures are
+//! those of a run with a directory.
 
 use crate::audience::Audience;
 use crate::causes::{CauseSearch, measured};
@@ -25,7 +25,7 @@ use whylate_store::{MeasuredCell, Memory, RunInfo};
 #[derive(Clone, Debug)]
 pub struct ProbeAlone {
     pub plan: ProbePlan,
-    /// The measured CPUs, where the plan names none.
+    /// The measured CPUs, if the plan names none.
     pub cpus: CpuSet,
     pub duration: Nanos,
     /// Length of an interval of its timeline; by default as in a plan.
@@ -38,9 +38,9 @@ pub struct ProbeAlone {
     pub strict: bool,
     /// Find the causes of its spikes, or fail.
     pub causes: bool,
-    /// From where; by default from the best source that works.
+    /// The source of causes; by default the best one that works.
     pub causes_from: Option<HistogramSource>,
-    /// Folder of the trace buffer in tracefs that a break marks and stops; without one no trace is touched.
+    /// Folder of the trace buffer in tracefs that a break marks and stops; without one, traces are left alone.
     pub trace_folder: Option<PathBuf>,
 }
 
@@ -179,7 +179,7 @@ fn info(experiment: &Experiment) -> RunInfo {
     RunInfo::new(plan.name.clone(), SystemTime::now(), plan, facts)
 }
 
-/// What the one repeat brought.
+/// The results of the one repeat.
 struct Once {
     measured: MeasuredCell,
     end: RunEnd,

@@ -1,23 +1,23 @@
-//! Who watches a run, or a probe or load alone: a terminal, or a test.
+//! The observer of a run, or of a probe or load alone: a terminal, or a test.
 
 use whylate_core::record::{RateRecord, SpikeRecord};
 use whylate_core::{Nanos, Warning};
 use whylate_probe::{Progress, TaskLine};
 
 pub trait Audience {
-    /// A new stage has begun; `done` of `total` repeats are behind it.
+    /// A new stage has begun; `done` of `total` repeats are complete.
     fn stage(&mut self, stage: &Stage<'_>);
     /// Called often while a probe measures, or a load runs without one.
     fn progress(&mut self, progress: &Progress);
     /// A probe saw its first latency above its break or threshold; called once per run.
     fn first_spike(&mut self, latency: Nanos);
-    /// Asked often: whether the user wants the run to end, keeping what is done.
+    /// Called often: whether the user wants the run to end and keep what is done.
     fn should_stop(&self) -> bool;
-    /// Whether the run has no other end than the user's wish, so that this does not cut it short.
+    /// Whether only the user ends the run, so that this does not cut it short.
     fn decides_end(&self) -> bool {
         false
     }
-    /// How watched tasks do, up to 20 times a second.
+    /// The state of watched tasks, up to 20 times a second.
     fn tasks(&mut self, _tasks: &[TaskLine]) {}
     /// Spikes of a probe as they come.
     fn spikes(&mut self, _spikes: &[SpikeRecord]) {}

@@ -20,11 +20,11 @@ use whylate_record::causes::{FindsCauses, Measured};
 use whylate_store::{Folder, Reader, RowKey, Sink, Span, StoreError};
 use whylate_sys::clock;
 
-/// Priority of timerlat's threads where the plan does not say (the kernel's DEFAULT_TIMERLAT_PRIO).
+/// Priority of timerlat's threads if the plan does not give it (the kernel's DEFAULT_TIMERLAT_PRIO).
 const TIMERLAT_PRIORITY: i32 = 95;
 
 /// What the search for causes has to know of a probe; `None` for one that does not report when its spikes were:
-/// histograms count, hwlat reports the end of the window in which it looked, osnoise that of its period.
+/// histograms count, hwlat reports the end of its window, osnoise that of its period.
 pub(crate) fn measured(spec: &ProbeSpec) -> Option<Measured> {
     let (is_timer, priority) = match &spec.kind {
         ProbeKind::Histograms(_) | ProbeKind::Task(_) => return None,
@@ -52,13 +52,13 @@ fn priority(spec: &ProbeSpec) -> i32 {
     }
 }
 
-/// The result of the run in that directory, with one answer for a spike that has both a cause found while it measured
-/// and a trace.
+/// The result of the run in that directory. A spike that has both a cause found during the measurement and a trace
+/// gets one answer.
 pub fn assemble(path: &Path) -> Result<RunResult, StoreError> {
     of_reader(&Reader::open(path)?)
 }
 
-/// As [`assemble`], of a folder that is open.
+/// As [`assemble`], for an open folder.
 pub fn assemble_in(run: &Folder) -> Result<RunResult, StoreError> {
     of_reader(&Reader::of(run.clone())?)
 }
@@ -88,7 +88,7 @@ pub(crate) struct CauseSearch {
     counted: Option<IpisByKind>,
     /// Since when interrupts from other CPUs and sources of gaps were not kept.
     kept_until_ns: u64,
-    /// What a finder that was put away had lost.
+    /// The losses of a finder that was put away.
     lost_before: Vec<Warning>,
     wakeups: Wakeups,
 }
@@ -99,7 +99,7 @@ impl CauseSearch {
         Self { finder: Some(finder), ..Self::default() }
     }
 
-    /// The search of a run, where the plan wants causes. Why there is none, and what it does not see, are warnings.
+    /// The search of a run, if the plan wants causes. Warnings say why there is none, or what it does not see.
     pub(crate) fn start(
         experiment: &Experiment,
         machine: &dyn crate::Machine,
@@ -132,7 +132,7 @@ impl CauseSearch {
         search
     }
 
-    /// For a cell that does without: takes the programs out of the kernel, and puts them in again for the next one.
+    /// For a cell without causes: takes the programs out of the kernel, and puts them back for the next one.
     pub(crate) fn look(
         &mut self,
         is_wanted: bool,
@@ -218,7 +218,7 @@ impl CauseSearch {
         sent
     }
 
-    /// Keeps the interrupts that other CPUs sent since the last call, and who took the time of gaps, each with the probe of
+    /// Keeps the interrupts that other CPUs sent since the last call, and the sources of gaps, each with the probe of
     /// its CPU.
     pub(crate) fn keep_counts(
         &mut self,
@@ -254,7 +254,7 @@ impl CauseSearch {
         }
     }
 
-    /// Counts spikes that came while there was no time for them.
+    /// Counts spikes that came too fast to be explained.
     pub(crate) fn note_untold(&mut self, spikes: u64) {
         self.untold = self.untold.saturating_add(spikes);
     }
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn only_probes_that_tell_when_their_spikes_were_are_searched() {
+    fn only_probes_that_report_when_their_spikes_were_are_searched() {
         assert_eq!(known("kind = \"timer\"\npriority = 80"), Some((true, 80)));
         assert_eq!(known("kind = \"stall\"\npolicy = \"other\""), Some((false, -21)));
         assert_eq!(known("kind = \"histograms\""), None);

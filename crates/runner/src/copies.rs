@@ -1,4 +1,5 @@
-//! The table of copies: from and to memory that any process can have, or that only the helper for graphics processors has.
+//! The table of copies: from and to memory that any process can have, or that only the helper for graphics processors
+//! has.
 
 use std::path::Path;
 use whylate_core::result::{BackendFacts, CopyTable};

@@ -10,10 +10,10 @@ use whylate_record::RecordError;
 use whylate_store::StoreError;
 use whylate_treat::TreatError;
 
-/// Why a run could not be begun, or not be brought to its end.
+/// Why a run could not begin, or not come to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The plan's target CPUs are not there.
+    /// The plan's target CPUs do not exist.
     #[error("target.cpus: {0}")]
     Target(#[source] CpuError),
     /// A probe cannot be set up on this machine.
@@ -24,12 +24,12 @@ pub enum RunError {
         "probe[{index}]: another {kind} probe of the plan measures CPU {cpu} already; give them different `cpus`"
     )]
     ProbeTwice {
-        /// Place of the second in the plan.
+        /// Position of the second one in the plan.
         index: usize,
         kind: &'static str,
         cpu: whylate_core::CpuId,
     },
-    /// The plan measures with tracers alone, and the kernel has none of them.
+    /// The plan measures only with tracers, and the kernel has none of them.
     #[error("the tracer probe: {source}")]
     Tracer { source: RecordError },
     /// The probe that was asked for alone makes no sense.
@@ -58,22 +58,22 @@ pub enum RunError {
         /// Why the first one cannot.
         String,
     ),
-    /// A search goes on with another command.
+    /// The search is continued with another command.
     #[error("{0} is a search for treatments; go on with `whylate fix --resume {0}`")]
     IsSearch(String),
-    /// A run that is not a search cannot go on as one.
+    /// A run that is not a search cannot continue as one.
     #[error("{0} is not a search for treatments; go on with `whylate run --resume {0}`")]
     IsNoSearch(String),
-    /// The steps of a search are not those of its rules.
+    /// The steps of a search do not follow its rules.
     #[error(transparent)]
     Search(#[from] whylate_stats::StatsError),
-    /// Which treatments may be tried could not be found out.
+    /// It could not be determined which treatments may be tried.
     #[error("which treatments may be tried here: {0}")]
     Adviser(String),
     /// A repeat of a search needs a boot that cannot be asked for.
     #[error("the next boot cannot be requested: {0}")]
     Boot(String),
-    /// The run to be resumed is done.
+    /// The run to be resumed is complete.
     #[error("{0} is complete; there is nothing to resume")]
     AlreadyComplete(String),
 }
@@ -84,7 +84,7 @@ pub enum RepeatError {
     /// A treatment could not be applied.
     #[error("treatment {0}")]
     Treat(#[from] TreatError),
-    /// Something else changed what a treatment had set, so that the repeat is not one with that treatment.
+    /// Something else changed what a treatment had set, so that the repeat does not count as one with that treatment.
     #[error("void: a treatment did not hold: {0}")]
     NotHeld(String),
     /// A load did not start or stop.
@@ -98,7 +98,7 @@ pub enum RepeatError {
     Probe { probe: String, source: ProbeError },
     #[error("took longer than {0} (`timeout` in the plan)")]
     Timeout(whylate_core::Nanos),
-    /// What was measured cannot be stored.
+    /// The results cannot be stored.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// There is no memory left.
@@ -108,14 +108,14 @@ pub enum RepeatError {
     OutOfMemory,
 }
 
-/// Whether an error says that settings may not be what they were: the journal is damaged, or something of a campaign stays.
+/// Whether after this error settings may differ from before: the journal is damaged, or something of a campaign stays.
 pub fn is_not_restored(error: &(dyn std::error::Error + 'static)) -> bool {
     matches!(error.downcast_ref(), Some(TreatError::Damaged { .. }))
         || matches!(error.downcast_ref(), Some(RunError::Treat(TreatError::Damaged { .. })))
         || matches!(error.downcast_ref(), Some(CampaignError::NotRemoved { .. }))
 }
 
-/// Whether an error, or what led to it, is a facility that this machine or kernel lacks.
+/// Whether the error, or its source, is a facility that this machine or kernel lacks.
 pub fn is_unavailable(error: &(dyn std::error::Error + 'static)) -> bool {
     matches!(error.downcast_ref(), Some(ProbeError::Unavailable(_)))
         || matches!(error.downcast_ref(), Some(LoadError::Unavailable(_)))
@@ -124,7 +124,7 @@ pub fn is_unavailable(error: &(dyn std::error::Error + 'static)) -> bool {
         || matches!(error.downcast_ref(), Some(RecordError::Unavailable(_)))
         || matches!(error.downcast_ref(), Some(RecordError::Bpf(error)) if error.is_unavailable())
         || error.downcast_ref::<BpfError>().is_some_and(BpfError::is_unavailable)
-        // An error that passes on the text of another one gives what led to that one as its source.
+        // An error that passes on the text of another one has the source of that one.
         || matches!(error.downcast_ref(), Some(RunError::Measure(inner)) if is_unavailable(inner))
         || matches!(error.downcast_ref(), Some(RunError::Load(inner)) if is_unavailable(inner))
         || matches!(error.downcast_ref(), Some(RunError::Causes(inner)) if is_unavailable(inner))

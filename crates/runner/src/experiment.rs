@@ -1,4 +1,4 @@
-//! A whole run: which repeat of which cell comes next, and what is recorded about how it ended.
+//! A whole run: which repeat of which cell comes next, and what is recorded about its end.
 
 use crate::audience::{Audience, Stage};
 use crate::causes::{CauseSearch, assemble_in};
@@ -21,21 +21,21 @@ use whylate_store::{
     Execution, ExecutionState, Keeping, Reader, RunDirectory, RunInfo, Sink as _, StoreError,
 };
 
-/// What is not part of the plan.
+/// The options of a run that are not part of the plan.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
     /// Name of the run in its tables.
     pub name: String,
     /// When it begins.
     pub started_at: SystemTime,
-    /// Warnings to keep in the result besides those of the experiment.
+    /// Warnings to keep in the result in addition to those of the experiment.
     pub warnings: Vec<Warning>,
     /// How much of it stays as it was measured: older intervals are made longer.
     pub keeping: Keeping,
 }
 
-/// Runs an experiment into the new directory `path`; returns how it ended. What was done is in the directory whatever
-/// happens.
+/// Runs an experiment into the new directory `path`; returns how it ended. Finished repeats are in the directory
+/// whatever happens.
 ///
 /// # Errors
 /// [`RunError`] when the directory cannot be made or written.
@@ -53,7 +53,7 @@ pub fn run(
     record_skipped(&mut info, experiment);
     info.warnings = options.warnings.clone();
     push_all_once(&mut info.warnings, experiment.warnings.iter().cloned());
-    // Before there is a directory: a run that is refused leaves none behind.
+    // Before there is a directory: a refused run leaves none behind.
     let held = machine.hold_treatments(&path.display().to_string(), experiment.has_treatments())?;
     push_all_once(&mut info.warnings, held.warnings);
     let mut directory = RunDirectory::create(path, &info)?;
@@ -63,7 +63,7 @@ pub fn run(
         .run(RunInProgress::all_repeats)
 }
 
-/// Goes on with the run in `path`: what is done stays, what is not is run (again).
+/// Continues the run in `path`: finished repeats stay, the others are run (again).
 ///
 /// `prepare` resolves the run's plan on the machine as it is now.
 ///
@@ -98,7 +98,7 @@ pub fn resume(
         .run(RunInProgress::all_repeats)
 }
 
-/// Says where repeats before a reboot and after it are together.
+/// Adds a warning if repeats from before and after a reboot are together.
 pub(crate) fn note_reboot(experiment: &Experiment, info: &mut RunInfo) {
     if experiment.facts.kernel.boot_id != info.facts.kernel.boot_id {
         let text =
@@ -128,11 +128,11 @@ pub(crate) struct RunInProgress<'a> {
     pub(crate) audience: &'a mut dyn Audience,
     pub(crate) directory: RunDirectory,
     pub(crate) info: RunInfo,
-    /// `None` where the run has no treatments.
+    /// `None` if the run has no treatments.
     treating: Option<Box<dyn Treating>>,
     causing: CauseSearch,
     tracing: Tracing,
-    /// The kernel's log from the start of the run on, where it may be read.
+    /// The kernel's log from the start of the run on, if it may be read.
     log: RunLog,
 }
 
@@ -151,7 +151,7 @@ fn error_of(end: &RunEnd) -> Option<String> {
 }
 
 impl<'a> RunInProgress<'a> {
-    /// Begins to look for causes and to record traces, where the plan wants that.
+    /// Starts the search for causes and the recording of traces, if the plan wants them.
     pub(crate) fn begin(
         experiment: &Experiment,
         machine: &'a dyn Machine,
@@ -167,7 +167,7 @@ impl<'a> RunInProgress<'a> {
         Self { experiment, machine, audience, directory, info, treating, causing, tracing, log }
     }
 
-    /// Does all that belongs to a run; `repeats` does its repeats.
+    /// Does everything that belongs to a run; `repeats` does its repeats.
     pub(crate) fn run(
         mut self,
         repeats: impl FnOnce(&mut Self) -> Result<RunEnd, RunError>,
@@ -182,7 +182,7 @@ impl<'a> RunInProgress<'a> {
             Ok(end) => end,
             Err(error) => {
                 self.end(RunEnd::Failed { reason: error.to_string() });
-                // Most likely the disk is full, and this cannot be written either; the error is what matters.
+                // Most likely the disk is full, and this cannot be written either; the error is more important.
                 let _ = self.directory.seal(&self.info);
                 return Err(error);
             }
@@ -206,7 +206,7 @@ impl<'a> RunInProgress<'a> {
         Ok(self.info)
     }
 
-    /// The table of copies, where the plan asks for one; what cannot be measured is said, and the run goes on.
+    /// The table of copies, if the plan asks for one. What cannot be measured becomes a warning, and the run goes on.
     fn copies(&mut self) -> Result<(), RunError> {
         let (experiment, plan) = (&self.experiment, &self.experiment.plan);
         let Some(copies) = plan.copies.as_ref().filter(|_| self.info.copies.is_none()) else { return Ok(()) };
@@ -274,7 +274,7 @@ impl<'a> RunInProgress<'a> {
 
     /// Checks that the settings of the machine are those from before the run.
     fn verify(&mut self) {
-        // Nothing is in force any more; the journal is free from here on.
+        // Nothing is in force any more; from here on the journal is free.
         self.treating = None;
         let differences = differences(&self.info.facts, &self.machine.facts());
         let is_left =
@@ -339,7 +339,7 @@ impl<'a> RunInProgress<'a> {
         };
         let outcome = attempted.run();
         self.log.take(Some((&name, repeat)), &mut self.info);
-        // Whatever it brought is kept, also of a repeat that failed.
+        // Everything that was measured is kept, even if the repeat failed.
         let flushed = self.directory.flush();
         self.tracing.explain(&self.directory, &mut self.info.warnings);
         let void = match &outcome {

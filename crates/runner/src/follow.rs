@@ -18,7 +18,7 @@ use whylate_probe::{Batch, Observer, Outcome, ProbeError, ProbeKind, ProbeSpec, 
 use whylate_store::RowKey;
 
 pub(crate) const EVENTS_MAX: usize = 64;
-/// The most spikes of 50 ms that are passed on, the largest first: far more than are explained of one CPU.
+/// The most spikes of 50 ms that are passed on, the largest first: far more than are explained for one CPU.
 const PASSED_MAX: usize = 4_096;
 
 /// What happened in one probe of the group.
@@ -37,7 +37,7 @@ pub(crate) struct Forward<'a> {
     pub(crate) index: usize,
     pub(crate) events: SyncSender<ProbeEvent>,
     pub(crate) stop: &'a AtomicBool,
-    /// How many probes that are not companions have not ended; `None` for those that do not end with them.
+    /// How many probes that are not companions have not ended; `None` if this probe does not end with them.
     pub(crate) others: Option<&'a AtomicUsize>,
     /// Dropped when a companion is ready.
     pub(crate) ready: Option<Sender<()>>,
@@ -63,7 +63,7 @@ impl Observer for Forward<'_> {
     }
     fn armed(&mut self, process: u32, start_ns: u64) {
         match self.ready.take() {
-            // A companion has no process that measures. Dropping it tells that nothing more is to be waited for.
+            // A companion has no process that measures. Dropping the sender ends the wait for it.
             Some(ready) => drop(ready),
             // Before anything else can end: its first spike needs it.
             None => self.send(ProbeEvent::Armed { index: self.index, process, start_ns }),
@@ -92,7 +92,7 @@ impl Observer for Forward<'_> {
     }
 }
 
-/// Where the watching of a group stands.
+/// The state of watching a group.
 pub(crate) struct Watch<'a> {
     pub(crate) keys: &'a [Arc<RowKey>],
     pub(crate) specs: &'a [ProbeSpec],
@@ -108,7 +108,7 @@ pub(crate) struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Whether a probe finds the causes of its spikes itself, as that of watched tasks.
+    /// Whether a probe finds the causes of its spikes itself, like that of watched tasks.
     pub(crate) fn explains_itself(&self, index: usize) -> bool {
         matches!(self.specs[index].kind, ProbeKind::Task(_))
     }

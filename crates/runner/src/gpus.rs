@@ -1,7 +1,7 @@
-//! Graphics devices, looked at each second while a cell is measured.
+//! Graphics devices, sampled each second while a cell is measured.
 //!
-//! A thread of its own asks, on the CPUs that are not measured: a driver that takes long, or never answers, keeps nothing
-//! else waiting. While probes measure, only what the kernel has counted itself is asked, and nothing at all where every
+//! A thread of its own asks, on the CPUs that are not measured: a driver that takes long, or never answers, delays
+//! nothing else. While probes measure, only what the kernel has counted itself is asked, and nothing at all if every
 //! CPU is measured; the devices themselves are asked just before and after.
 
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use whylate_store::{RowKey, Sink};
 use whylate_sys::clock;
 
 const EVERY: Duration = Duration::from_secs(1);
-/// So long an answer is waited for where something else begins or ends.
+/// How long an answer is waited for when something else begins or ends.
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);
 
 /// The thread that looks. It ends when this is dropped.
 pub(crate) struct GpuWatch {
     key: Arc<RowKey>,
-    /// What is asked from now on; at once for the first time.
+    /// What is asked from now on; the first time at once.
     questions: Sender<Option<GpuQuestion>>,
     found: Receiver<Vec<GpuRecord>>,
 }
 
 impl GpuWatch {
-    /// Begins, and is asked nothing yet; `None` where there is no graphics device.
+    /// Starts, without a question yet; `None` without a graphics device.
     pub(crate) fn start(host: &HostRoot, key: Arc<RowKey>) -> Option<Self> {
         let mut sampler = GpuSampler::new(host)?;
         let (questions, asked) = channel::<Option<GpuQuestion>>();

@@ -1,4 +1,4 @@
-//! What a probe brings goes into the sink, piece by piece, so that memory stays bounded however much it is.
+//! The results of a probe go into the sink, piece by piece, so that memory stays bounded.
 
 use crate::follow::Watch;
 use crate::repeat::Repeat;
@@ -10,10 +10,10 @@ use whylate_core::{Nanos, Warning, WarningCode};
 use whylate_probe::{Batch, Outcome, ProbeKind, ProbeSpec, store_after};
 use whylate_store::{RowKey, Span, StoreError};
 
-/// How often what was measured is made safe on disk.
+/// How often results are made safe on disk.
 const FLUSH_EVERY: Duration = Duration::from_secs(60);
-/// How long after the last flush, which was at `elapsed`, the next one is made: earlier at first where tasks are watched. Where
-/// a probe of our own measures, or a trace has to be stopped in time, the writing would be in the way.
+/// How long after the last flush, which was at `elapsed`, the next one is made: earlier at first if tasks are watched.
+/// If a probe of our own measures, or a trace has to be stopped in time, the writing would disturb.
 pub(crate) fn flush_after(specs: &[ProbeSpec], elapsed: Duration) -> Duration {
     let is_watch = specs.iter().all(|spec| matches!(spec.kind, ProbeKind::Task(_)));
     if is_watch { store_after(elapsed, FLUSH_EVERY) } else { FLUSH_EVERY }
@@ -23,7 +23,7 @@ pub(crate) fn flush_after(specs: &[ProbeSpec], elapsed: Duration) -> Duration {
 const SPIKES_AT_ONCE: usize = 1_000;
 
 impl Repeat<'_> {
-    /// Keeps a batch; intervals come first: a spike without its interval could not be believed.
+    /// Keeps a batch; intervals come first: a spike without its interval would not count.
     pub(crate) fn keep(
         &mut self,
         key: &Arc<RowKey>,

@@ -1,4 +1,5 @@
-//! What the kernel wrote of latency while a run measured: each message with the repeat in which it came, and a warning.
+//! What the kernel logged about latency while a run measured: each message with the repeat in which it came, and a
+//! warning.
 
 use whylate_core::result::{LogMessage, RunMessage};
 use whylate_core::warning::push_once;
@@ -7,7 +8,7 @@ use whylate_host::HostRoot;
 use whylate_host::kernel_log::LogSince;
 use whylate_store::RunInfo;
 
-/// The kernel's log from the start of a run on, where it may be read.
+/// The kernel's log from the start of a run on, if it may be read.
 pub(crate) struct RunLog(Option<LogSince>);
 
 impl RunLog {
@@ -15,7 +16,7 @@ impl RunLog {
         Self(LogSince::now(root))
     }
 
-    /// What came since the last time: in `place`, or between repeats.
+    /// The messages since the last call: in `place`, or between repeats.
     pub(crate) fn take(&self, place: Option<(&str, u32)>, info: &mut RunInfo) {
         for message in self.messages() {
             push_once(&mut info.warnings, warning(&message, place));

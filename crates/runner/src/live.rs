@@ -45,7 +45,7 @@ impl<'a> Live<'a> {
         let (value, measured) = (self.value.clone(), self.measured.clone());
         let _detached = thread::Builder::new().name("live".to_owned()).spawn(move || {
             let others = schedule::allowed_of_this_thread().map(|allowed| allowed.difference(&measured));
-            // On a machine whose CPUs are all measured, a reader costs a little time of one.
+            // On a machine whose CPUs are all measured, a reader costs a little time of one of them.
             _ = others.and_then(|others| schedule::pin_this_thread(&others));
             serve(&listener, &value);
         });
@@ -59,13 +59,13 @@ impl<'a> Live<'a> {
 impl Drop for Live<'_> {
     fn drop(&mut self) {
         if self.has_begun {
-            // What is left of it is refused by the kernel, as the socket of a run that was killed.
+            // The kernel refuses connections to what is left of it, like those to the socket of a killed run.
             _ = self.run.remove(LIVE_SOCKET);
         }
     }
 }
 
-/// A socket of that name in a folder whose path may be longer than what an address holds.
+/// A socket of that name in a folder whose path may be longer than an address can hold.
 fn listen(run: &Folder) -> io::Result<UnixListener> {
     // Left by a run that was killed and goes on now.
     _ = run.remove(LIVE_SOCKET);

@@ -1,4 +1,4 @@
-//! What a run does to the machine, as a seam: tests put a recording in its place and check the order of the steps.
+//! What a run does to the machine, as an interface: tests replace it by a recording and check the order of the steps.
 
 use crate::copies::copy_table;
 use crate::treating::{Held, RealTreating};
@@ -34,7 +34,8 @@ pub trait Machine: Sync {
     /// Starts a load and waits until it is running at full effect.
     fn start_load(&self, spec: &LoadSpec) -> Result<Box<dyn RunningLoad>, LoadError>;
 
-    /// Takes hold of the treatments for the run in `run`. A run without any holds none, and hears what is in force.
+    /// Takes hold of the treatments for the run in `run`. A run without treatments holds none, and is informed about
+    /// those in force.
     ///
     /// # Errors
     /// [`TreatError`] when others hold them, or they cannot be held here.
@@ -74,7 +75,7 @@ pub trait Machine: Sync {
         copying.join().unwrap_or_else(|_| Err(ProbeError::Failed("copying panicked".to_owned())))
     }
 
-    /// The rows of the CPU table now; none where it cannot be read.
+    /// The rows of the CPU table now; none if it cannot be read.
     fn cpu_rows(&self) -> Vec<CpuRow> {
         let table = Sampler::start(self.running()).and_then(|mut sampler| sampler.table(&self.facts()));
         table.map(|table| table.cpus).unwrap_or_default()
@@ -85,7 +86,7 @@ pub trait Machine: Sync {
 
     fn pause(&self, time: Duration);
 
-    /// Looks at the machine's facts again.
+    /// Reads the machine's facts again.
     fn facts(&self) -> Facts;
 }
 
@@ -108,7 +109,7 @@ pub struct LoadEnd {
     pub rates: Vec<RateRecord>,
     /// What was not as asked.
     pub warnings: Vec<Warning>,
-    /// How it was done, for people.
+    /// How it works, for people.
     pub detail: String,
     /// How long it ran at full effect.
     pub ran: Duration,

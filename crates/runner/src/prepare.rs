@@ -12,7 +12,7 @@ use whylate_probe::{LaneSpec, Options, ProbeKind, ProbeSpec, resolve};
 use whylate_record::check_tracer;
 use whylate_stats::summary::SPIKES_KEPT;
 
-/// From which length on the noise-floor check counts a gap.
+/// The length from which the noise-floor check counts a gap.
 pub const NOISE_FLOOR_THRESHOLD: Nanos = Nanos::from_micros(10);
 
 /// A plan resolved on a machine.
@@ -102,7 +102,7 @@ pub fn prepare(plan: Plan, facts: Facts, strict: bool) -> Result<Experiment, Run
     Experiment { plan, target, probes: groups, noise_floor, cells, warnings, facts }.with_something_to_run()
 }
 
-/// What is not part of the probes in a plan.
+/// The settings of probes that are not part of a plan's probes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProbeOptions {
     pub(crate) spikes_kept: usize,
@@ -208,7 +208,7 @@ fn groups(probes: Vec<ProbeSpec>) -> Vec<Vec<ProbeSpec>> {
     groups
 }
 
-/// Threads that do not measure leave alone the CPUs of every probe that measures at that time, where others are left.
+/// Threads that do not measure keep off the CPUs of every probe that measures at that time, if other CPUs are left.
 fn keep_off_measured(group: &mut [ProbeSpec]) {
     let probes = group.iter().filter(|spec| !spec.is_companion());
     let measured: CpuSet = probes.flat_map(|spec| spec.cpus.iter()).collect();
@@ -224,7 +224,7 @@ fn loads(cell: &CellPlan, plan: &Plan, target: &CpuSet, facts: &Facts) -> Result
     let named = cell.loads.iter().filter_map(|name| plan.load(name));
     let prepare = |load: &LoadPlan| {
         let prepared = prepare_load(load, target, facts);
-        // What a driver lacks, only its helper can say.
+        // Only its helper can say what a driver lacks.
         let tried = prepared.and_then(|load| Load::try_helper(&load.spec).map(|()| load));
         tried.map_err(|error| format!("load `{}`: {error}", load.name))
     };
@@ -241,7 +241,7 @@ pub(crate) fn prepare_load(
     Ok(PreparedLoad { name: load.name.clone(), unit: spec.work.unit().to_owned(), spec })
 }
 
-/// Leaves out each tracer probe that this kernel cannot have, with a warning.
+/// Leaves out each tracer probe that this kernel does not support, with a warning.
 pub fn check_tracers(mut experiment: Experiment, root: &HostRoot) -> Result<Experiment, RunError> {
     let mut refused = None;
     for group in &mut experiment.probes {
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tracer_that_the_kernel_lacks_is_left_out_and_said() {
+    fn a_tracer_that_the_kernel_lacks_is_left_out_with_a_warning() {
         let folder = tempfile::tempdir().unwrap();
         let host = host(folder.path(), "timerlat function nop");
         let left = check_tracers(experiment(&["hwlat", "timerlat"], "[[probe]]\nkind = \"timer\"\n"), &host)

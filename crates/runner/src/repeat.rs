@@ -23,7 +23,7 @@ use whylate_probe::{Elsewhere, ProbeError, ProbeSpec, Progress};
 use whylate_store::{NOISE_FLOOR, RateKey, RowKey, Sink};
 use whylate_sys::allocation;
 
-/// How often loads, the clock and the user are looked at.
+/// How often loads, the clock and the user are checked.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How often treatments are read back while they are measured.
 const HELD_EVERY: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ pub(crate) struct Repeat<'a> {
     pub(crate) audience: &'a mut dyn Audience,
     pub(crate) sink: &'a mut dyn Sink,
     pub(crate) warnings: &'a mut Vec<Warning>,
-    /// `None` where the run has no treatments.
+    /// `None` if the run has no treatments.
     pub(crate) treating: Option<&'a mut (dyn Treating + 'static)>,
     pub(crate) tracing: &'a mut Tracing,
     pub(crate) causing: &'a mut CauseSearch,
@@ -50,7 +50,7 @@ pub(crate) struct Repeat<'a> {
     pub(crate) ended: Vec<LoadEnd>,
 }
 
-/// A load under way, with where its rates go.
+/// A load under way, and the place for its rates.
 struct Running {
     name: String,
     load: Box<dyn RunningLoad>,
@@ -84,20 +84,20 @@ impl Repeat<'_> {
         if let Some(changes) = self.treating.as_ref().map(|treating| treating.in_force()) {
             self.keep_changes(&changes)?;
         }
-        // Behind the table before the run, that of the first cell with a shield.
+        // After the table before the run, that of the first cell with a shield.
         if self.cpu_tables.len() == 1 && self.experiment.has_shield(self.cell) {
             self.cpu_tables.push(CpuTableAt { at: self.name.to_owned(), cpus: self.machine.cpu_rows() });
         }
         Ok(())
     }
 
-    /// Undoes the treatments; what was not restored is a warning.
+    /// Undoes the treatments; a setting that was not restored is a warning.
     fn undo(&mut self) {
         self.stage("undoing");
         let Some(treating) = self.treating.as_mut() else { return };
         let report = treating.undo();
         push_all_once(self.warnings, report.problems().into_iter().map(not_restored));
-        // The settings are as the problems say; what is in the journal is looked at again by the next command.
+        // The settings are as the problems say; the next command reads the journal again.
         let journal = report.journal_error.iter().map(|error| Warning::new(WarningCode::Journal, error));
         push_all_once(self.warnings, journal);
         let changes: Vec<TreatChange> = report.outcomes.iter().map(TreatChange::from).collect();
@@ -122,7 +122,7 @@ impl Repeat<'_> {
         let deadline = Instant::now() + Duration::from_nanos(self.experiment.plan.repeat_timeout().0);
         if let Some(noise_floor) = &self.experiment.noise_floor {
             self.stage("noise floor");
-            // It is not traced: what it sees is there without the recording too.
+            // It is not traced: its gaps occur without the recording, too.
             match self.group(std::slice::from_ref(noise_floor), NOISE_FLOOR, &mut [], deadline) {
                 // An error here will also occur with the probes, where it is reported.
                 Ok(RunEnd::Completed)
@@ -133,7 +133,7 @@ impl Repeat<'_> {
         let mut loads = Vec::new();
         let outcome = self.under_load(&mut loads, deadline);
         let stopped = self.stop_loads(loads);
-        // Why a probe failed says more than what its loads did afterwards.
+        // The reason why a probe failed says more than what its loads did afterwards.
         outcome.and_then(|end| stopped.map(|()| end))
     }
 
@@ -167,7 +167,7 @@ impl Repeat<'_> {
     fn let_run(&mut self, loads: &mut [Running]) -> Result<RunEnd, RepeatError> {
         let (begin, duration) = (Instant::now(), self.experiment.plan.duration);
         let length = Duration::from_nanos(duration.0);
-        // This thread may be late, as on a machine that the load keeps busy.
+        // This thread may be late, for example on a machine that the load keeps busy.
         let deadline = begin + length + Duration::from_nanos(self.experiment.plan.repeat_timeout().0);
         let stop = AtomicBool::new(false);
         let gpus = GpuWatch::start(self.machine.running(), Arc::new(self.row_key("")));
@@ -283,7 +283,7 @@ impl Repeat<'_> {
                 spawn(index, spec, Some(ready.clone()));
             }
             drop(ready);
-            // Ends when every companion is ready, or has ended: what the others do is counted from their begin on.
+            // Ends when every companion is ready, or has ended: it counts the others from their start on.
             let _ = armed.recv();
             for (index, spec) in numbered().filter(|(_, spec)| !spec.is_companion()) {
                 spawn(index, spec, None);
@@ -301,8 +301,8 @@ impl Repeat<'_> {
         })
     }
 
-    /// Handles events until every probe has ended. Something that goes wrong asks all of them to end, and is
-    /// returned then.
+    /// Handles events until every probe has ended. If something goes wrong, all of them are asked to end, and the
+    /// error is returned then.
     fn follow(
         &mut self,
         events: &Receiver<ProbeEvent>,
@@ -350,14 +350,14 @@ impl Repeat<'_> {
         watch.end.take().unwrap_or(Ok(RunEnd::Completed))
     }
 
-    /// Lets the search for causes do something; where that fails, the audience hears it at once.
+    /// Lets the search for causes do something; if that fails, the audience is informed at once.
     fn search(&mut self, act: impl FnOnce(&mut CauseSearch, &mut Vec<Warning>)) {
         let known = self.warnings.len();
         act(self.causing, self.warnings);
         self.warnings[known..].iter().for_each(|warning| self.audience.lost(warning));
     }
 
-    /// Looks at everything that can end a measurement early.
+    /// Checks everything that can end a measurement early.
     fn look(&mut self, watch: &mut Watch<'_>, loads: &mut [Running]) {
         watch.gpus.iter().for_each(|gpus| gpus.keep(self.sink));
         for running in loads.iter_mut() {

@@ -1,5 +1,5 @@
-//! What all CPUs of the machine do, interval by interval: wake-up latencies, interrupts, who takes the CPUs, and which
-//! treatments are in force. Nothing is changed and nothing is stored.
+//! What all CPUs of the machine do, interval by interval: wake-up latencies, interrupts, what takes the CPUs, and
+//! which treatments are in force. Nothing is changed and nothing is stored.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -30,7 +30,7 @@ const LISTED_MAX: usize = 200;
 const THIEVES_MAX: usize = 4_096;
 /// Every wake-up is in one of these.
 const WAKEUP: &[HistogramKind] = &[HistogramKind::Wakeup, HistogramKind::SharedPriority];
-/// Those by a timer, from its programmed expiry on.
+/// Wake-ups by a timer, from its programmed expiry on.
 const TIMER: &[HistogramKind] = &[HistogramKind::TimerAndWakeup];
 
 type Thief = (CpuId, CauseKind, Option<String>, Option<String>);
@@ -41,7 +41,7 @@ type Buckets = BTreeMap<u64, u64>;
 pub struct Top {
     host: HostRoot,
     histograms: LatencyHistograms,
-    /// Threads below it are ordinary work, which keeps no task that counts from a CPU.
+    /// Threads below this priority are ordinary work, which keeps no task that counts from a CPU.
     priority_min: i32,
     warnings: Vec<Warning>,
     begun: Instant,
@@ -157,7 +157,7 @@ impl Top {
             let records = of_cpu(snapshot, cpu, kinds).filter_map(|one| one.max_record.clone());
             records.max_by_key(|record| record.latency_ns)
         };
-        // A bucket tells no more than its edge; of the largest of all time the kernel kept the figure.
+        // A bucket gives only its edge; the kernel kept the exact figure of the largest since the start.
         let figures = |histogram: &Histogram, kinds| {
             let exact_ns = record(kinds).map(|record| record.latency_ns);
             let figures = histogram.quantiles()?;
@@ -215,7 +215,7 @@ impl Top {
     }
 }
 
-/// What is in force by the journal; nothing where it cannot be read.
+/// What is in force by the journal; nothing if it cannot be read.
 fn in_force(host: &HostRoot) -> Vec<TreatChange> {
     let Ok(contents) = JournalPlace::of_this_machine(TREATMENTS).read(host) else { return Vec::new() };
     contents.open().map(TreatChange::from).collect()

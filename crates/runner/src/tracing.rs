@@ -1,8 +1,8 @@
-//! The traces of a run: recorded while probes measure, kept of the largest spikes of each cell, explained when a repeat
-//! has ended.
+//! The traces of a run: recorded while probes measure, kept for the largest spikes of each cell, explained when a
+//! repeat has ended.
 //!
-//! In: the spikes as they come. Out: files in `traces/`, each with a note that says which spike it is of and who did it.
-//! A recording that fails ends, with a warning; the measurement goes on.
+//! In: the spikes as they come. Out: files in `traces/`, each with a note of its spike and its causes. A recording
+//! that fails ends, with a warning; the measurement goes on.
 
 use crate::machine::Machine;
 use crate::prepare::Experiment;
@@ -21,7 +21,7 @@ use whylate_store::{Folder, RowKey, RunDirectory};
 use whylate_trace::parse::{self, Source};
 use whylate_trace::reader::Reader;
 
-/// The recording of a run, where its plan asks for one and the machine can.
+/// The recording of a run, if its plan asks for one and the machine can record.
 pub(crate) struct Tracing {
     keeper: Option<Keeper>,
     /// The traces that each cell has so far of each group of probes.
@@ -34,7 +34,7 @@ pub(crate) struct Tracing {
 }
 
 impl Tracing {
-    /// Begins to record, paused, if the plan says so. Why not, and what the recording costs, are warnings.
+    /// Starts recording, paused, if the plan says so. Warnings say why not, and what the recording costs.
     pub(crate) fn start(experiment: &Experiment, machine: &dyn Machine, warnings: &mut Vec<Warning>) -> Self {
         let guest = experiment.facts.environment.hypervisor.is_some();
         let mut tracing = Self { keeper: None, kept: HashMap::new(), new: Vec::new(), missed: 0, guest };
@@ -79,7 +79,7 @@ impl Tracing {
         specs
     }
 
-    /// Stops the trace, if the largest of these spikes is worth keeping it: before anything else is done about them.
+    /// Stops the trace if the largest of these spikes is worth keeping: before anything else is done about them.
     pub(crate) fn hold(&mut self, spikes: &[SpikeRecord], warnings: &mut Vec<Warning>) {
         let held = self.keeper.as_ref().map(|keeper| keeper.hold(spikes));
         held.and_then(|held| self.note(held, warnings));
@@ -152,7 +152,7 @@ impl Tracing {
         }
     }
 
-    /// Explains the traces of the repeat that has ended, and keeps that with them.
+    /// Explains the traces of the repeat that has ended, and keeps the explanations with them.
     pub(crate) fn explain(&mut self, directory: &RunDirectory, warnings: &mut Vec<Warning>) {
         for mut trace in self.new.drain(..) {
             match explained(&trace, directory.opened()) {
@@ -182,7 +182,7 @@ impl Tracing {
         }
     }
 
-    /// What a step of the recording brought; one that failed ends it.
+    /// The result of a step of the recording; a failed step ends it.
     fn note<T>(&mut self, outcome: Result<T, RecordError>, warnings: &mut Vec<Warning>) -> Option<T> {
         match outcome {
             Ok(brought) => Some(brought),
@@ -206,7 +206,7 @@ fn give_up(error: &RecordError, warnings: &mut Vec<Warning>) {
     push_once(warnings, Warning::new(WarningCode::NoTraces, text));
 }
 
-/// Who made the spike of a trace late; its path is that in the run.
+/// The causes of a trace's spike; its path is that in the run.
 fn explained(trace: &SpikeTrace, run: &Folder) -> Result<ExplainResult, parse::ParseError> {
     let moment = moment(trace);
     let mut reader = open_trace(run, &trace.path)?;

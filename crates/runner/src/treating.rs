@@ -28,7 +28,7 @@ const WRITERS: [&str; 9] = [
 
 /// Holds the treatments of a run. What is in force is undone when it is dropped.
 pub trait Treating {
-    /// Plans a treatment for the machine as it is now, and applies it. Says what it could not do.
+    /// Plans a treatment for the machine as it is now, and applies it. Returns what it could not do.
     ///
     /// # Errors
     /// [`TreatError`]; nothing of this treatment is in force then.
@@ -41,7 +41,7 @@ pub trait Treating {
 
     fn in_force(&self) -> Vec<TreatChange>;
 
-    /// Which treatment does not hold any more, and who may have changed it; `None` while all do.
+    /// Which treatment no longer holds, and which program may have changed it; `None` while all hold.
     fn not_held(&self) -> Option<String> {
         None
     }
@@ -50,11 +50,11 @@ pub trait Treating {
     fn undo(&mut self) -> Report;
 }
 
-/// Who holds treatments, and what has to be said about those that were in force before.
+/// The holder of treatments, and warnings about those that were in force before.
 pub struct Held {
-    /// `None` where the run has no treatments.
+    /// `None` if the run has no treatments.
     pub treating: Option<Box<dyn Treating>>,
-    /// What a killed run had left, and what others have in force.
+    /// What a killed run left, and what others have in force.
     pub warnings: Vec<Warning>,
 }
 
@@ -65,8 +65,8 @@ pub(crate) struct RealTreating {
 }
 
 impl RealTreating {
-    /// Takes the journal for the run in `run`. A run without treatments takes none, and is not refused for what
-    /// others hold; it hears of it.
+    /// Takes the journal for the run in `run`. A run without treatments takes none. It is not refused because of what
+    /// others hold; a warning says what is in force.
     pub(crate) fn hold(root: &HostRoot, run: &str, has_treatments: bool) -> Result<Held, TreatError> {
         let place = JournalPlace::of_this_machine(TREATMENTS);
         if has_treatments {
@@ -75,7 +75,7 @@ impl RealTreating {
             let treating = Self { guard, root: root.clone() };
             return Ok(Held { treating: Some(Box::new(treating)), warnings });
         }
-        // Who may not read it cannot know.
+        // A user who may not read it cannot know.
         let contents = place.read(root).unwrap_or_default();
         let mut warnings = Vec::new();
         if let Some(of) = contents.open().next().and_then(|entry| contents.holder(entry)) {
@@ -111,8 +111,9 @@ pub fn left_behind(root: &HostRoot) -> Option<Warning> {
     Some(Warning::new(WarningCode::TreatmentsInForce, text))
 }
 
-/// Undoes what a killed run of this machine left behind, before anything is measured or written down about it. What
-/// is in force by hand, or by a run that goes on, stays; so does all that a damaged journal says, which is a warning.
+/// Undoes what a killed run of this machine left behind, before anything is measured or recorded about it. Settings
+/// that are in force by hand or by a running run stay, and so does everything in a damaged journal, which is a
+/// warning.
 pub fn recover_treatments(root: &HostRoot) -> Option<Warning> {
     let place = JournalPlace::of_this_machine(TREATMENTS);
     let contents = match place.read(root) {
@@ -120,7 +121,7 @@ pub fn recover_treatments(root: &HostRoot) -> Option<Warning> {
         Err(error @ TreatError::Untrusted { .. }) => {
             return Some(Warning::new(WarningCode::Journal, format!("the journal is not read: {error}")));
         }
-        // A journal that this user cannot read tells nothing about the machine.
+        // A journal that this user cannot read says nothing about the machine.
         Err(_) => return None,
     };
     if contents.damage.is_empty() && contents.open().next().is_none() {
@@ -142,7 +143,7 @@ impl Treating for RealTreating {
         kind: &TreatmentKind,
         target: &CpuSet,
     ) -> Result<Vec<Warning>, TreatError> {
-        // The treatments before this one may have changed what there is.
+        // Treatments before this one may have changed the settings.
         let (facts, _) = facts::collect(&self.root);
         let surroundings = Surroundings::new(self.root.clone(), &facts, Some(target.clone()));
         let planned = kind
@@ -187,7 +188,7 @@ fn writers(root: &HostRoot) -> Vec<String> {
     shown.collect()
 }
 
-/// What a killed run had left behind, and what became of it.
+/// What a killed run left behind, and what happened to it.
 pub fn recovery(recovered: &Report) -> Option<Warning> {
     if recovered.outcomes.is_empty() {
         return None;
@@ -240,7 +241,7 @@ pub fn check_treatments(mut experiment: Experiment, root: &HostRoot) -> Result<E
     experiment.with_something_to_run()
 }
 
-/// What of a cell runs on CPUs that are switched off.
+/// What parts of a cell run on CPUs that are switched off.
 fn uses(cell: &PreparedCell, probe_cpus: &CpuSet, off: &CpuSet) -> Option<String> {
     if let Some(cpu) = probe_cpus.intersection(off).first() {
         return Some(format!("it switches CPU {cpu} off, which is measured"));
@@ -252,7 +253,7 @@ fn uses(cell: &PreparedCell, probe_cpus: &CpuSet, off: &CpuSet) -> Option<String
         .map(|(load, cpu)| format!("it switches CPU {cpu} off, on which load `{}` runs", load.name))
 }
 
-/// What differs between the facts before and after a run, of what treatments can change.
+/// The differences between the facts before and after a run, in what treatments can change.
 pub(crate) fn differences(before: &Facts, after: &Facts) -> Vec<String> {
     let mut found = Vec::new();
     let mut compare = |what: String, before: String, after: String| {

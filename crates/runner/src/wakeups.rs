@@ -1,7 +1,7 @@
 //! The wake-ups of the probes `timer`: how many they made, and how many of them the search for causes saw.
 //!
-//! On some guests the kernel shows a part of the wake-ups to no tracing program, and counts none as lost. The probe
-//! knows its own.
+//! On some guests the kernel hides a part of the wake-ups from all tracing programs, and does not count them as lost.
+//! The probe knows its own number.
 
 use std::collections::BTreeMap;
 use whylate_core::record::{CounterRecord, Interval};
@@ -21,7 +21,7 @@ pub(crate) struct Wakeups {
 #[derive(Clone, Copy, Debug, Default)]
 struct OnCpu {
     made: u64,
-    /// `None` where the search does not count them.
+    /// `None` if the search does not count them.
     seen: Option<u64>,
 }
 
@@ -33,7 +33,7 @@ impl OnCpu {
 }
 
 impl Wakeups {
-    /// Adds the samples of a probe: each is a wake-up where it is a timer.
+    /// Adds the samples of a probe; for a timer each sample is a wake-up.
     pub(crate) fn made(&mut self, spec: &ProbeSpec, intervals: &[Interval]) {
         if matches!(spec.kind, ProbeKind::Timer(_)) {
             for interval in intervals {
@@ -42,8 +42,8 @@ impl Wakeups {
         }
     }
 
-    /// Adds the wake-ups that the search saw while these probes measured, and gives those of timers as records. Other
-    /// probes are woken by other things, too.
+    /// Adds the wake-ups that the search saw while these probes measured, and returns those of timers as records.
+    /// Other probes are woken by other things, too.
     pub(crate) fn seen(&mut self, specs: &[ProbeSpec], seen: Vec<(CpuId, u64)>) -> Vec<CounterRecord> {
         let is_timer =
             |cpu| specs.iter().any(|it| matches!(it.kind, ProbeKind::Timer(_)) && it.cpus.contains(cpu));

@@ -1,5 +1,5 @@
-//! What boots a machine once with another command line, and leaves its default entry as it is: a script that speaks the
-//! protocol of docs/FORMAT.md, one of packaging/boot or the user's.
+//! Boots a machine once with another command line, and leaves its default entry as it is: a script that speaks the
+//! protocol of docs/FORMAT.md, either one of packaging/boot or the user's.
 
 use super::MARK;
 use super::state::CampaignError;
@@ -12,7 +12,7 @@ use std::process::Command;
 use std::str::FromStr;
 use whylate_host::HostRoot;
 
-/// The bits of a mode by which anyone may run a file.
+/// The bits of a mode that allow a user to run a file.
 const EXECUTABLE: u32 = 0o111;
 /// Exit code of a script that does not know `check`.
 const UNKNOWN: i32 = 64;
@@ -38,7 +38,7 @@ impl AskedBoot {
         format!("{MARK}{}", self.step)
     }
 
-    /// All that is added to the default command line.
+    /// Everything that is added to the default command line.
     pub fn appended(&self) -> String {
         let mark = std::iter::once(self.mark());
         self.words.iter().cloned().chain(mark).collect::<Vec<_>>().join(" ")
@@ -47,13 +47,13 @@ impl AskedBoot {
 
 /// Boots a machine once in another way.
 pub trait Loader {
-    /// Looks whether the loader can do that, for these kernels; writes nothing.
+    /// Checks whether the loader can do that, for these kernels; writes nothing.
     fn check(&self, kernels: &BTreeSet<String>) -> Result<(), CampaignError>;
 
-    /// Has the next boot, and no other, be `asked`.
+    /// Makes `asked` the next boot, and no other one.
     fn once(&self, asked: &AskedBoot) -> Result<(), CampaignError>;
 
-    /// Has the next boot be the default one, and removes what [`Loader::once`] wrote.
+    /// Makes the default entry the next boot, and removes what [`Loader::once`] wrote.
     fn forget(&self) -> Result<(), CampaignError>;
 
     /// Boots the machine now.
@@ -73,10 +73,10 @@ pub enum LoaderName {
 }
 
 impl LoaderName {
-    /// Those whose script comes with whylate, in the order in which they are looked for.
+    /// The loaders whose script comes with whylate, in the order in which they are looked for.
     const SHIPPED: [Self; 4] = [Self::SystemdBoot, Self::Grub, Self::RaspberryPi, Self::Kexec];
 
-    /// Name, script, and the files of which one shows that it boots the machine.
+    /// Name, script, and files of which one is enough to show that it boots the machine.
     fn shipped(&self) -> Option<(&'static str, &'static str, &'static [&'static str])> {
         Some(match self {
             Self::Grub => (
@@ -94,13 +94,13 @@ impl LoaderName {
                 include_str!("../../../../packaging/boot/raspberry-pi.sh"),
                 &["/boot/firmware/config.txt"],
             ),
-            // It does without a boot loader, and is taken where it is named.
+            // It works without a boot loader, and is only used if it is named.
             Self::Kexec => ("kexec", include_str!("../../../../packaging/boot/kexec.sh"), &[]),
             Self::Script(_) => return None,
         })
     }
 
-    /// The loader of the machine below `root`, by the files that it has.
+    /// The loader of the machine below `root`, judged by its files.
     pub fn found(root: &HostRoot) -> Option<Self> {
         let is_there = |name: &Self| {
             name.shipped().is_some_and(|(.., files)| files.iter().any(|file| root.exists(file)))
@@ -167,7 +167,7 @@ impl Script {
         command
     }
 
-    /// Runs it to its end; its exit code where that is not 0, and the last line of its standard error.
+    /// Runs it to its end. Returns its exit code if that is not 0, and the last line of its standard error.
     fn run(&self, mut command: Command) -> Result<(), (Option<i32>, String)> {
         let output = command.output().map_err(|error| (None, error.to_string()))?;
         if output.status.success() {

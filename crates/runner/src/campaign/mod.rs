@@ -34,9 +34,9 @@ use whylate_core::result::{FixArm, FixRegistration, RunResult};
 use whylate_host::HostRoot;
 use whylate_treat::kinds::boot::{command_line, lacks, release};
 
-/// Names the boot on the kernel's command line. The kernel takes it for a parameter of a module and passes it by.
+/// Names the boot on the kernel's command line. The kernel takes it for a parameter of a module and ignores it.
 const MARK: &str = "whylate.boot=";
-/// A clock that leapt does not spend the budget.
+/// A jump of the clock does not use up the budget.
 const BOOT_MAX: Duration = Duration::from_secs(3_600);
 
 /// Boots the arms of a search: proposes those of the campaign, and says whether the machine runs as a repeat needs it.
@@ -49,7 +49,7 @@ pub struct Boots<'a> {
     pub loader: &'a dyn Loader,
 }
 
-/// What runs now, against what was asked for.
+/// What runs now, compared with what was asked for.
 #[derive(Debug, PartialEq, Eq)]
 enum BootFound {
     /// The boot that was asked for.
@@ -123,7 +123,7 @@ impl Boots<'_> {
         })
     }
 
-    /// Has the loader boot that once. The machine is not booted yet.
+    /// Makes the loader boot that once. The machine is not booted yet.
     fn ask(&mut self, asked: AskedBoot) -> Result<(), String> {
         let text = |error: CampaignError| error.to_string();
         self.campaign.asked = Some(asked.clone());
@@ -173,16 +173,16 @@ pub(crate) fn boot_of(arm: &FixArm) -> Option<&BootPlan> {
     }
 }
 
-/// Lets this process run on every online CPU: `isolcpus=` keeps what starts with the machine off the CPUs that it names, and
-/// an arm with it has to measure there. The cpuset still limits it.
+/// Allows this process to run on every online CPU: `isolcpus=` keeps what starts with the machine off the CPUs that it
+/// names, and an arm with it has to measure there. The cpuset still limits it.
 pub fn use_all_cpus(root: &HostRoot) {
     if let (true, Ok(Some(online))) = (root.is_real(), root.read_cpus("/sys/devices/system/cpu/online")) {
-        // What is still not allowed is refused with its reason by the facts.
+        // CPUs that are still not allowed are refused later, by the facts, with the reason.
         _ = whylate_sys::schedule::pin_this_thread(&online);
     }
 }
 
-/// The default kernel, and its command line without what a campaign put there.
+/// The default kernel, and its command line without what a campaign added.
 pub fn every_day(root: &HostRoot) -> Result<(String, String), CampaignError> {
     let line = command_line(root)?;
     let words: Vec<&str> = line.split_whitespace().filter(|word| !word.starts_with(MARK)).collect();

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use whylate_host::HostRoot;
 
-/// What boots the machine, and what goes on after it.
+/// What boots the machine, and what continues after the boot.
 pub struct Outside<'a> {
     /// The machine, below `/`.
     pub root: &'a HostRoot,
@@ -21,13 +21,13 @@ impl Outside<'_> {
         Continuation { root: self.root, folder: self.folder }
     }
 
-    /// Looks whether a campaign can begin with these kernels; writes nothing.
+    /// Checks whether a campaign can begin with these kernels; writes nothing.
     pub fn check(&self, kernels: &BTreeSet<String>) -> Result<(), CampaignError> {
         self.continuation().check()?;
         self.loader.check(kernels)
     }
 
-    /// Writes the campaign, and what boots the machine and goes on after it. Where that fails, nothing of it stays.
+    /// Writes the campaign, and what boots the machine and continues after it. If that fails, nothing of it stays.
     pub fn install(
         &self,
         campaign: &Campaign,
@@ -47,7 +47,7 @@ impl Outside<'_> {
         }
     }
 
-    /// Takes away a beginning. The loader has nothing to forget yet.
+    /// Undoes a start that failed. The loader has nothing to forget yet.
     fn withdraw(&self, made: &[PathBuf]) -> Result<(), CampaignError> {
         let steps = [
             self.continuation().remove(),
@@ -59,9 +59,10 @@ impl Outside<'_> {
         steps.into_iter().collect()
     }
 
-    /// Takes away all that the campaign wrote outside of its folder, each thing also where another one stays; says so in its file.
+    /// Removes everything that the campaign wrote outside of its folder, each file even if another one cannot be
+    /// removed, and records that in its file.
     pub fn remove(&self, mut campaign: Campaign) -> Result<(), CampaignError> {
-        // The loader of a machine with another campaign has the entry of that one.
+        // On a machine with another campaign, the loader's entry belongs to that one.
         let is_ours = self.continuation().other().is_none();
         let loader = match is_ours && campaign.asked.is_some() {
             true => self.loader.forget(),

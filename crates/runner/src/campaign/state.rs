@@ -30,7 +30,7 @@ pub enum CampaignError {
     /// Something of the campaign stays outside of its folder.
     #[error("not all of the campaign could be removed: {problems}")]
     NotRemoved {
-        /// Why, of each thing that stays.
+        /// The reason for each thing that stays.
         problems: String,
     },
     /// The machine does not report how it was booted.
@@ -52,13 +52,13 @@ pub struct Campaign {
     pub command_line: String,
     /// The boot that was asked for last.
     pub asked: Option<AskedBoot>,
-    /// Whether all that was written outside of the folder is removed.
+    /// Whether everything that was written outside of the folder is removed.
     #[serde(default)]
     pub removed: bool,
 }
 
 impl Campaign {
-    /// A campaign that has not begun, of a machine with that kernel and command line.
+    /// A campaign that has not begun, on a machine with that kernel and command line.
     pub fn new(
         plan: Plan,
         registration: FixRegistration,
@@ -72,7 +72,7 @@ impl Campaign {
     /// The campaign in `folder`.
     ///
     /// # Errors
-    /// There is none, or its file cannot be understood.
+    /// There is no campaign, or its file cannot be understood.
     pub fn read(folder: &Path) -> Result<Self, CampaignError> {
         let path = folder.join(CAMPAIGN_FILE);
         let text = fs::read_to_string(&path).map_err(|source| CampaignError::File {
@@ -94,7 +94,7 @@ impl Campaign {
         folder.join(CAMPAIGN_FILE).exists()
     }
 
-    /// Brings it to the disk, whole.
+    /// Writes it to the disk, whole.
     pub fn write(&self, folder: &Path) -> Result<(), CampaignError> {
         let text = serde_json::to_string_pretty(self).unwrap_or_default();
         write_whole(&folder.join(CAMPAIGN_FILE), &(text + "\n"))
@@ -104,7 +104,7 @@ impl Campaign {
         folder.join(SEARCH)
     }
 
-    /// The folder of the campaign whose search is in the directory `search`, if it is one's.
+    /// The folder of the campaign whose search is in the directory `search`, if it belongs to one.
     pub fn of_search(search: &Path) -> Option<PathBuf> {
         let search = fs::canonicalize(search).ok()?;
         let folder = search.parent()?;
@@ -116,7 +116,7 @@ impl Campaign {
     }
 }
 
-/// Writes a file so that a power cut leaves the old one or the whole new one. Its folder is made where it is missing.
+/// Writes a file so that a power cut leaves the old one or the whole new one. A missing folder is made.
 pub(super) fn write_whole(path: &Path, text: &str) -> Result<(), CampaignError> {
     let failed = |source| CampaignError::File { what: "write", path: path.to_owned(), source };
     let folder = path.parent().unwrap_or(Path::new("/"));
@@ -133,7 +133,7 @@ fn is_there(path: &Path) -> bool {
     fs::symlink_metadata(path).map_or_else(|error| !gone.contains(&error.kind()), |_| true)
 }
 
-/// Removes a file; one that is not there is removed already.
+/// Removes a file; a missing file counts as removed.
 pub(super) fn remove(path: &Path) -> Result<(), CampaignError> {
     match fs::remove_file(path) {
         Err(source) if is_there(path) => {

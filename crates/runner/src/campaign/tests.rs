@@ -8,7 +8,7 @@ use whylate_testing::says;
 
 const PLAN: &str = "name = \"short\"\n[[probe]]\nkind = \"timer\"\n";
 
-/// Writes a program, in a process of its own: a child that another test is just starting could hold it open for writing.
+/// Writes a program, in another process: a child that another test is just starting could hold it open for writing.
 fn program(path: &Path, text: &str) {
     let write = ["-c", r#"printf %s "$1" >"$0" && chmod 755 "$0""#];
     let written = std::process::Command::new("sh").args(write).arg(path).arg(text).status().unwrap();
@@ -31,7 +31,7 @@ impl Place {
         Self { root: HostRoot::at(folder.path().join("root")), script, folder }
     }
 
-    /// Two folders, neither of them there.
+    /// Two folders that do not exist.
     fn campaign(&self) -> PathBuf {
         self.folder.path().join("campaigns/first")
     }
@@ -96,9 +96,9 @@ fn a_script_that_cannot_be_run_is_refused_before_anything_is_written() {
 }
 
 #[test]
-fn a_beginning_that_fails_leaves_nothing_and_tells_why_it_failed() {
+fn a_start_that_fails_leaves_nothing_and_says_why_it_failed() {
     let place = Place::new(false);
-    // The folder of the units is none.
+    // The folder of the units is not a folder.
     fs::create_dir_all(place.root.path("/etc/systemd")).unwrap();
     fs::write(place.root.path("/etc/systemd/system"), "").unwrap();
     let error = place.install().unwrap_err();

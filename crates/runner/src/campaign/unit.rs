@@ -1,4 +1,4 @@
-//! What goes on after each boot: a script in the campaign's folder, and the systemd unit that runs it.
+//! What continues after each boot: a script in the campaign's folder, and the systemd unit that runs it.
 
 use super::state::{CampaignError, remove, write_whole};
 use std::os::unix::fs::symlink;
@@ -8,13 +8,13 @@ use whylate_host::HostRoot;
 const UNIT: &str = "/etc/systemd/system/whylate-campaign.service";
 const WANTED: &str = "/etc/systemd/system/multi-user.target.wants/whylate-campaign.service";
 const SCRIPT: &str = "continue.sh";
-/// What begins the line of the unit that names the script.
+/// The start of the line of the unit that names the script.
 const START: &str = "ExecStart=/bin/sh \"";
 
 /// The script and the unit of a campaign.
 #[derive(Debug)]
 pub struct Continuation<'a> {
-    /// Below what the unit is written.
+    /// The folder below which the unit is written.
     pub root: &'a HostRoot,
     pub folder: &'a Path,
 }
@@ -33,7 +33,7 @@ impl Continuation<'_> {
         Err(CampaignError::Malformed { path: self.root.path(UNIT), problem })
     }
 
-    /// The text of the unit, where it is not that of this campaign.
+    /// The text of the unit, if it does not belong to this campaign.
     pub(super) fn other(&self) -> Option<String> {
         let known = std::fs::read_to_string(self.root.path(UNIT)).unwrap_or_default();
         (!known.is_empty() && !known.contains(&self.line())).then_some(known)
@@ -86,7 +86,7 @@ impl Continuation<'_> {
     }
 }
 
-/// The folder of the campaign that a unit goes on with.
+/// The folder of the campaign that a unit continues.
 fn folder_of(unit: &str) -> Option<&str> {
     let script = unit.lines().find_map(|line| line.strip_prefix(START)?.strip_suffix('"'))?;
     script.strip_suffix(SCRIPT)?.strip_suffix('/')

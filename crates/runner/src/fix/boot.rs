@@ -10,14 +10,14 @@ use whylate_stats::search::Trial;
 /// Whether the machine runs as a repeat needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Boot {
-    /// It does; what the boot took counts as time of the search.
+    /// It does; the time of the boot counts as time of the search.
     Ready { took: Nanos },
     /// A boot is asked for; the search ends here and goes on after it.
     Asked,
     /// The boot that was asked for did not come.
     Failed {
         why: String,
-        /// How long it was waited for.
+        /// How long the search waited for it.
         took: Nanos,
     },
 }
@@ -31,7 +31,7 @@ pub(super) enum Before {
 }
 
 impl Steps {
-    /// Sees to it that the machine is booted as the trial needs it.
+    /// Makes sure that the machine is booted as the trial needs it.
     pub(super) fn boot(
         &mut self,
         run: &mut RunInProgress<'_>,

@@ -4,7 +4,8 @@ use whylate_host::HostRoot;
 
 const ZONES: &str = "/sys/class/thermal";
 
-/// The first thermal zone at or above a trip point of its own at which the kernel slows it down or worse, as a sentence.
+/// The first thermal zone that has reached one of its trip points at which the kernel slows it down or worse, as a
+/// sentence.
 pub(super) fn too_hot(root: &HostRoot) -> Option<String> {
     let zones = root.list(ZONES).ok()?;
     zones.iter().filter(|name| name.starts_with("thermal_zone")).find_map(|zone| {

@@ -1,9 +1,9 @@
-//! A search for treatments, as a run: measures, asks which treatments may be tried, and measures what the search wants to
-//! know, each repeat with its treatments applied and undone as in any run.
+//! A search for treatments, as a run: it measures, asks which treatments may be tried, and measures what the search
+//! wants to know, each repeat with its treatments applied and undone as in any run.
 //!
-//! What is measured next, and what it proves, is `stats::search`'s to say. Here each repeat of it becomes a repeat of a cell of
-//! the run; its figure is read back from the directory and noted down as a step. A search that was killed goes on where
-//! its steps end: a repeat without a step is measured again.
+//! `stats::search` decides what is measured next, and what it proves. Here each repeat of it becomes a repeat of a
+//! cell of the run; its figure is read back from the directory and recorded as a step. A search that was killed
+//! continues where its steps end: a repeat without a step is measured again.
 
 mod boot;
 mod heat;
@@ -51,7 +51,8 @@ pub struct Proposal {
 
 /// Says which treatments may be tried, given what was measured without any.
 pub trait Adviser {
-    /// The treatments for that cell by these rules, which have the settings of an audit; `None` when the user wants none tried.
+    /// The treatments for that cell by these rules, in which an audit's settings are listed; `None` if the user wants
+    /// none tried.
     fn propose(
         &mut self,
         rules: &FixRegistration,
@@ -59,7 +60,8 @@ pub trait Adviser {
         cell: &str,
     ) -> Result<Option<Proposal>, String>;
 
-    /// Whether the machine is booted as the step of that number needs it, with these arms; always, where no arm needs a boot.
+    /// Whether the machine is booted as the step of that number needs it, with these arms; always, if no arm needs a
+    /// boot.
     fn boot(&mut self, step: usize, arms: &[&FixArm]) -> Result<Boot, String> {
         let _ = (step, arms);
         Ok(Boot::Ready { took: Nanos(0) })
@@ -89,7 +91,8 @@ pub fn possible(root: &HostRoot, facts: &Facts, target: &CpuSet, kind: &Treatmen
     }
 }
 
-/// Searches treatments, or looks again at what was proved, by the rules of `registration`, into the new directory `path`.
+/// Searches treatments, or checks again what was proved, by the rules of `registration`, into the new directory
+/// `path`.
 pub fn fix(
     experiment: &Experiment,
     registration: FixRegistration,
@@ -115,7 +118,7 @@ pub fn fix(
         .run(|run| search(run, adviser))
 }
 
-/// Goes on with the search in `path` where its steps end.
+/// Continues the search in `path` where its steps end.
 pub fn resume_fix(
     path: &Path,
     prepare: &dyn Fn(Plan) -> Result<Experiment, RunError>,
@@ -136,7 +139,7 @@ pub fn resume_fix(
     let held = machine.hold_treatments(&name(), true)?;
     let (mut directory, mut info) = RunDirectory::reopen(path)?;
     if info.fix.iter().flat_map(|rules| &rules.arms).any(|arm| boot_of(arm).is_some()) {
-        // Each repeat has a boot of its own: what is given back is compared with this one.
+        // Each repeat has a boot of its own: restored settings are compared with this one.
         info.facts = experiment.facts.clone();
     } else {
         note_reboot(&experiment, &mut info);
@@ -202,8 +205,8 @@ fn first_look(run: &mut RunInProgress<'_>) -> Result<RunEnd, RunError> {
     Ok(RunEnd::Completed)
 }
 
-/// Chooses the cell with the largest values and what is tried in it, and registers both. Returns an end where
-/// there is nothing to search.
+/// Chooses the cell with the largest values and what is tried in it, and registers both. Returns an end if there is
+/// nothing to search.
 fn choose(run: &mut RunInProgress<'_>, adviser: &mut dyn Adviser) -> Result<Option<RunEnd>, RunError> {
     let mut registration = registration(run);
     let measured = crate::assemble_in(run.directory.opened())?;
@@ -363,12 +366,12 @@ impl Steps {
         Ok(figure.ok_or_else(|| format!("it shows no {}", self.registration.goal)))
     }
 
-    /// Whether treatments are judged by the ledger too.
+    /// Whether the ledger also judges treatments.
     fn is_by_cause(&self) -> bool {
         self.registration.arms.iter().any(|arm| !arm.removes.is_empty())
     }
 
-    /// The cell with these treatments, which becomes part of the run where it is new.
+    /// The cell with these treatments, which becomes part of the run if it is new.
     fn cell(&self, run: &mut RunInProgress<'_>, treatments: &[String]) -> PreparedCell {
         let control = self.registration.cell.clone().unwrap_or_default();
         let known = run.experiment.cells.iter().find(|cell| cell.plan.name() == control);
@@ -382,7 +385,7 @@ impl Steps {
             }
         };
         let treatments = treatments.to_vec();
-        // Where nothing is judged by them, the programs that find causes only cost time.
+        // If nothing is judged by them, the programs that find causes only cost time.
         let causes = self.is_by_cause() || self.registration.goal.statistic.is_own();
         let plan = CellPlan { name: Some(name), loads, treatments, causes };
         let cell = PreparedCell::new(plan, prepared);

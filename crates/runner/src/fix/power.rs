@@ -1,15 +1,16 @@
-//! What a repeat costs in power, where the processor counts it (RAPL) and this user may read that.
+//! What a repeat costs in power, if the processor counts it (RAPL) and this user may read that.
 
 use std::time::Duration;
 use whylate_host::HostRoot;
 
 const ZONES: &str = "/sys/class/powercap";
 
-/// The counters of the packages at one moment: energy and the value after which each begins at 0, in microjoules.
+/// The counters of the packages at one moment: energy, and the value after which each starts again at 0, in
+/// microjoules.
 pub(super) struct Energy(Vec<[u64; 2]>);
 
 impl Energy {
-    /// `None` where nothing can be read.
+    /// `None` if nothing can be read.
     pub(super) fn read(root: &HostRoot) -> Option<Self> {
         let zones = root.list(ZONES).ok()?;
         // `intel-rapl:0` is a package, `intel-rapl:0:0` a part of it.

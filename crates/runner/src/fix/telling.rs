@@ -1,4 +1,5 @@
-//! What is said of a search while it goes on: what is measured next and why, how long it takes at most, and what things are called.
+//! What a search says while it runs: what is measured next and why, how long it takes at most, and the names of
+//! things.
 
 use super::Steps;
 use crate::campaign::boot_of;
@@ -23,7 +24,7 @@ impl Steps {
         self.took_ns / (self.steps.len() as u64).max(1)
     }
 
-    /// Why a comparison is not begun: even if every pair were won, the budget ends before the proof.
+    /// Why a comparison is not started: even if every pair were won, the budget would end before the proof.
     pub(super) fn no_proof_within_budget(&self, trial: &Trial) -> Option<String> {
         let needed = 2 * u64::from(self.search.pairs_at_least()) * self.each_ns();
         let budget = self.registration.budget.0;

@@ -36,7 +36,8 @@ impl Tree {
         fs::write(path, bytes).unwrap();
     }
 
-    /// A program, written by a process of its own: a child that another test is just starting could hold it open for writing.
+    /// A program, written by another process: a child that another test is just starting could hold it open for
+    /// writing.
     fn program(&self, name: &str, text: &str) {
         let write = ["-c", r#"printf %s "$1" >"$0" && chmod 755 "$0""#];
         let path = self.path("bin").join(name);
@@ -151,7 +152,7 @@ fi
 const OWN: &str = "menuentry 'memtest' {\n\tlinux16 /boot/memtest86+.bin\n}\n";
 const DISK: &str = "/dev/sda1 / ext4 rw 0 0\n/dev/sda2 /boot ext4 rw 0 0\ntmpfs /run tmpfs rw 0 0\n";
 
-/// Edits an environment block as GRUB's own tool does, where that is not installed.
+/// Edits an environment block like GRUB's own tool, if that is not installed.
 const EDITOR: &str = r#"#!/bin/sh
 block=$1; what=$2; shift 2
 for word; do
@@ -278,7 +279,7 @@ fn systemd_boot(settings: &str, every_day: &str) -> Tree {
 #[test]
 fn an_entry_of_systemd_boot_is_the_booted_one_with_more_options_and_goes_again() {
     let tree = systemd_boot("timeout 3\n", EVERY_DAY);
-    // The same kernel without the option of every day, before it in the list.
+    // The same kernel without the everyday option, before it in the list.
     let other = EVERY_DAY.replace(" quiet", "");
     tree.write(&format!("{ENTRIES}/a-6.1.0-28-amd64.conf"), other.as_bytes());
     let before = tree.files();

@@ -35,7 +35,7 @@ struct FakeMachine {
     hangs_with: Option<&'static str>,
     /// A word that its loader loses.
     loses: Option<&'static str>,
-    /// The power goes there, at the boot of that number.
+    /// The boot, by its number, at which the power goes.
     cut: Cell<Option<(Cut, u32)>>,
 }
 
@@ -109,7 +109,7 @@ impl FakeMachine {
         Ok((info, boots.waits_for_boot()))
     }
 
-    /// Boots and goes on until the campaign ends.
+    /// Boots and continues until the campaign ends.
     fn to_the_end(&self) -> FixResult {
         let arm = |text: &&str| {
             let plan = BootPlan::of(text).unwrap();
@@ -180,7 +180,7 @@ impl Loader for FakeMachine {
     }
 }
 
-/// What was measured, without how long it took and without what failed.
+/// What was measured, without how long it took and without failed repeats.
 fn course(machine: &FakeMachine) -> Vec<(Vec<String>, Option<f64>)> {
     let steps = fix_steps(&Folder::open(&Campaign::search(&machine.folder)).unwrap()).unwrap();
     steps.into_iter().map(|step| (step.treatments, step.value)).collect()

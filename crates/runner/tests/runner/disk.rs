@@ -11,7 +11,7 @@ use whylate_runner::{RunError, resume, run};
 use whylate_store::{ExecutionState, StoreError};
 use whylate_testing::{Need, says, skip};
 
-/// Runs until `spoil` has spoiled the directory, in the second cell.
+/// Runs until `spoil` has damaged the directory, in the second cell.
 fn run_until(path: &Path, spoil: impl Fn() + Send + Sync + 'static) -> RunError {
     let at_second = move |place: &str| {
         if place == "a+b: timer" {
@@ -25,7 +25,7 @@ fn run_until(path: &Path, spoil: impl Fn() + Send + Sync + 'static) -> RunError 
     outcome.unwrap_err()
 }
 
-/// Goes on with the run in `path`; what it ran.
+/// Continues the run in `path`; returns what it ran.
 fn resumed(path: &Path) -> Vec<String> {
     let machine = MockMachine::default();
     let ended = resume(path, &|_| Ok(experiment(PLAN)), &machine, &mut machine.audience()).unwrap();

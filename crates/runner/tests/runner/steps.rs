@@ -56,7 +56,7 @@ fn spikes_have_causes_where_the_plan_wants_them() {
 }
 
 #[test]
-fn what_tells_no_late_moments_is_not_searched() {
+fn probes_without_late_moments_are_not_searched() {
     let plan = |probes: &str| {
         let all = "[[probe]]\nkind = \"timer\"\n[[probe]]\nkind = \"stall\"\n";
         PLAN.replace(all, probes)
@@ -102,7 +102,7 @@ fn causes_are_looked_for_from_cpus_that_are_not_measured() {
 }
 
 #[test]
-fn a_machine_without_causes_is_said_and_measured() {
+fn a_machine_without_causes_is_measured_with_a_warning() {
     let machine = MockMachine { refuses_causes: true, ..MockMachine::default() };
     let folder = folder();
     let path = folder.path().join("run");
@@ -266,7 +266,7 @@ fn a_cell_whose_load_cannot_run_here_is_skipped_with_its_reason() {
 }
 
 #[test]
-fn what_loads_have_to_say_is_said_once() {
+fn remarks_of_loads_are_reported_once() {
     let folder = folder();
     let machine = MockMachine::default();
     let path = folder.path().join("run");

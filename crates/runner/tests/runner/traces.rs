@@ -1,4 +1,4 @@
-//! Traces of spikes: when is recorded, what is kept, and that a recording that fails harms nothing but itself.
+//! Traces of spikes: when it records, what is kept, and that a recording that fails disturbs nothing else.
 
 use crate::mock::{MockMachine, PLAN, experiment, folder, options};
 use std::fs;

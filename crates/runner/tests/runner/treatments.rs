@@ -117,7 +117,7 @@ fn an_error_at_any_step_leaves_nothing_in_force() {
 }
 
 #[test]
-fn what_an_undo_leaves_alone_is_said() {
+fn what_an_undo_leaves_alone_is_reported() {
     let folder = folder();
     let path = folder.path().join("run");
     let machine = MockMachine::default();
@@ -135,7 +135,7 @@ fn a_panic_at_any_step_leaves_nothing_in_force() {
 }
 
 #[test]
-fn an_optional_treatment_that_is_impossible_here_is_left_out_and_said() {
+fn an_optional_treatment_that_is_impossible_here_is_left_out_with_a_warning() {
     let machine = folder();
     let root = HostRoot::at(machine.path());
     let optional = plan().replace("kind = \"idle\"", "kind = \"idle\"\noptional = true");
