@@ -1,7 +1,8 @@
 //! A trace buffer of our own: an instance of tracefs, so that other users of tracing are not disturbed.
 //!
-//! The mount of tracefs, when it is missing, and the folder of the instance are in the journal: what a killed recording
-//! left behind is removed by `whylate treat restore`, or by the next recording. Settings in the folder are removed with it.
+//! The mount of tracefs, if whylate makes it, and the folder of the instance are in the journal: what a killed
+//! recording left is removed by `whylate treat restore`, or by the next recording. Settings in the folder are removed
+//! with it.
 
 use super::error::RecordError;
 use super::tracefs::{PLACES, Tracefs};
@@ -21,7 +22,8 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
-    /// Makes one, with tracing off in it. Only one of each purpose can be at a time; its journal has the same name.
+    /// Makes one, with tracing off in it. Only one for each purpose can exist at a time; its journal has the same
+    /// name.
     pub(super) fn create(host: &HostRoot, purpose: &str) -> Result<Self, RecordError> {
         let holder = Holder::this_process(purpose, None, false, host);
         let place = JournalPlace::of_this_machine(purpose);
@@ -45,8 +47,8 @@ impl Buffer {
         &self.folder
     }
 
-    /// Changes settings that all buffers share; undone with the buffer. Warnings are of changes that could not be made
-    /// and are not required.
+    /// Changes settings that all buffers share; undone with the buffer. The warnings are about optional changes that
+    /// could not be made.
     pub(super) fn change_shared(&mut self, changes: &[Change]) -> Result<Vec<Warning>, RecordError> {
         self.guard.apply("trace", changes).map_err(RecordError::Journal)
     }
@@ -62,7 +64,7 @@ impl Buffer {
         fs::OpenOptions::new().append(true).open(self.folder.join(file))?.write_all(value.as_bytes())
     }
 
-    /// Removes the buffer and puts back what was changed.
+    /// Removes the buffer and restores what was changed.
     pub(super) fn remove(mut self) -> Result<(), RecordError> {
         self.stop_all();
         match self.guard.undo().problems().as_slice() {
@@ -87,7 +89,7 @@ impl Drop for Buffer {
     }
 }
 
-/// tracefs, mounted for the time of the guard where it is not.
+/// tracefs, mounted for the time of the guard if it is not mounted.
 fn mounted(host: &HostRoot, guard: &mut Guard) -> Result<Tracefs, RecordError> {
     let missing = match Tracefs::find(host) {
         Ok(tracefs) => return Ok(tracefs),

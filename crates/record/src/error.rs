@@ -21,7 +21,7 @@ pub enum RecordError {
     /// The journal refuses, or a change through it failed.
     #[error(transparent)]
     Journal(TreatError),
-    /// Something could not be put back as it was.
+    /// Something could not be restored.
     #[error("could not undo everything that the recording changed: {0}; `whylate treat restore` tries again")]
     LeftBehind(String),
     /// The programs in the kernel that count latencies cannot go on.
@@ -36,17 +36,17 @@ pub enum RecordError {
 }
 
 impl RecordError {
-    /// That the file cannot be read.
+    /// The file that could not be read.
     pub(crate) fn read(path: &Path) -> impl Fn(io::Error) -> Self {
         move |source| Self::Read { path: path.to_owned(), source }
     }
 
-    /// That the file holds something else than expected.
+    /// The unexpected content of the file.
     pub(crate) fn unfit(path: &Path, problem: &impl Display) -> Self {
         Self::read(path)(io::Error::new(io::ErrorKind::InvalidData, problem.to_string()))
     }
 
-    /// That the trace cannot be saved in the file.
+    /// The file in which the trace could not be saved.
     pub(crate) fn save(path: &Path) -> impl Fn(io::Error) -> Self {
         move |source| Self::Save { path: path.to_owned(), source }
     }

@@ -2,7 +2,7 @@
 //!
 //! In: a ring that records, and the spikes as they become known, up to 50 ms after they happened, so the ring has to
 //! hold that long. Out: a file for each of the largest. While a trace is saved nothing is recorded; spikes of that
-//! time are counted as missed.
+//! time count as missed.
 
 use super::error::RecordError;
 use super::trace_dat::Saved;
@@ -22,12 +22,12 @@ pub trait Ring: fmt::Debug {
     fn pause(&self) -> Result<(), RecordError>;
     /// Empties the ring and goes on.
     fn resume(&self) -> Result<(), RecordError>;
-    /// Writes what is in the ring to a file that does not exist; pauses before.
+    /// Writes the content of the ring to a new file; pauses before.
     fn save(&self, path: &Path) -> Result<Saved, RecordError>;
-    /// Ends the recording and puts everything back.
+    /// Ends the recording and restores everything.
     ///
     /// # Errors
-    /// [`RecordError::LeftBehind`] when something could not be put back.
+    /// [`RecordError::LeftBehind`] when something could not be restored.
     fn finish(self: Box<Self>) -> Result<(), RecordError>;
 }
 
@@ -75,7 +75,7 @@ impl Keeper {
         self.ring.folder()
     }
 
-    /// Empties the ring and records, where it was paused. New traces compete with those in `kept`.
+    /// Empties the ring and records, if it was paused. New traces compete with those in `kept`.
     pub fn begin(&mut self, mut kept: Vec<Kept>) -> Result<(), RecordError> {
         kept.sort_by_key(|kept| Reverse(kept.latency_ns));
         self.kept = kept;
@@ -92,8 +92,8 @@ impl Keeper {
         Ok((std::mem::take(&mut self.kept), std::mem::take(&mut self.missed)))
     }
 
-    /// Stops recording at once where one of these spikes is worth its trace, which [`Self::spikes`] then saves: whatever else
-    /// is done about them before would push the moment out of the ring.
+    /// Stops recording at once if one of these spikes is worth its trace, which [`Self::spikes`] then saves: any other
+    /// work before that would push the moment out of the ring.
     pub fn hold(&self, spikes: &[SpikeRecord]) -> Result<(), RecordError> {
         let Some(since_ns) = self.recording_since_ns else { return Ok(()) };
         let late = spikes.iter().filter(|spike| spike.latency_ns > self.above.0 && spike.at_ns >= since_ns);
@@ -108,7 +108,7 @@ impl Keeper {
         (!is_full || !is_smaller).then_some(largest)
     }
 
-    /// Looks at new spikes, and saves the trace when the largest of them is to be kept: as the file that `path` names,
+    /// Checks new spikes, and saves the trace if the largest of them is to be kept: as the file that `path` names,
     /// which must not exist.
     pub fn spikes(
         &mut self,

@@ -1,6 +1,6 @@
 //! Reads a trace buffer without waiting for more: text lines, or the ring-buffer pages of a CPU.
 //!
-//! Reading consumes what is read. The layout of the pages is read here, but not their content.
+//! Reading consumes the data. The layout of the pages is read here, but not their content.
 
 use super::error::RecordError;
 use std::fs::{File, OpenOptions};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use whylate_core::CpuId;
 use whylate_trace::parse::{ByteOrder, PageLayout};
 
-/// A file of tracefs whose content comes while it is read: `trace_pipe`, `trace_pipe_raw`.
+/// A file of tracefs whose content arrives while it is read: `trace_pipe`, `trace_pipe_raw`.
 #[derive(Debug)]
 pub(super) struct Pipe {
     path: PathBuf,
@@ -39,7 +39,7 @@ impl Pipe {
         &self.path
     }
 
-    /// Reads what is there, as far as it fits; 0 when there is nothing.
+    /// Reads the available data, as far as it fits; 0 if there is none.
     pub(super) fn read(&mut self, bytes: &mut [u8]) -> Result<usize, RecordError> {
         loop {
             match self.file.read(bytes) {

@@ -1,12 +1,12 @@
-//! What is recorded: which events.
+//! Which events are recorded.
 
 use super::tracefs::Tracefs;
 use whylate_core::plan::TraceProfile;
 
-/// Systems of which every event is recorded, where the kernel has them.
+/// Systems of which every event is recorded, if the kernel has them.
 const SYSTEMS: &[&str] = &["irq_vectors", "ipi", "csd", "tlb"];
 
-/// Events of the systems above that say nothing of a delay: how vectors are allotted.
+/// Events of the systems above that do not explain delays: the allocation of vectors.
 const LEFT_OUT: &str = "irq_vectors/vector_";
 
 /// Functions that read the clock, as patterns of the function tracer. On arm64 they are traced like any other

@@ -32,7 +32,7 @@ pub struct Recorder {
     buffer: Buffer,
     prologue: Prologue,
     host: HostRoot,
-    /// The CPUs of the request, and those that may come.
+    /// The CPUs of the request, and those that may come online.
     cpus: CpuSet,
     may_come: CpuSet,
 }
@@ -92,7 +92,7 @@ impl Ring for Recorder {
 
     fn save(&self, path: &Path) -> Result<Saved, RecordError> {
         self.pause()?;
-        // The ring of a CPU that has come belongs to the trace.
+        // The ring of a CPU that has come online belongs to the trace.
         let come = hotplug::online(&self.host).intersection(&self.may_come);
         let cpus: Vec<CpuId> = self.cpus.union(&come).iter().collect();
         self.prologue.save(self.buffer.folder(), &cpus, path)
@@ -132,7 +132,7 @@ pub fn try_function_tracer(host: &HostRoot) -> Result<(), RecordError> {
     tried
 }
 
-/// Switches the tracer on, and says why where the kernel does not.
+/// Switches the tracer on, or says why the kernel does not.
 fn set_tracer(buffer: &Buffer, wanted: Profile) -> Result<(), RecordError> {
     let tracer = wanted.tracer();
     if wanted == Profile::Light {

@@ -11,9 +11,9 @@ use whylate_trace::event::{Event, EventKind};
 use whylate_trace::parse::{BufferReader, EventFormat, PageLayout};
 use whylate_trace::reader::Reader;
 
-/// At most this many bytes of a CPU are read at once: the rest is read at the next call.
+/// How many bytes of a CPU are read at once: the rest is read at the next call.
 const READ_MAX: usize = 64 << 20;
-/// Task names and stacks that are kept; where there are more, all are discarded at times.
+/// How many task names and stacks are kept; if there are more, all are discarded at times.
 const KEPT_MAX: usize = 1 << 16;
 
 /// The rings of some CPUs of a buffer, and what their pages look like.

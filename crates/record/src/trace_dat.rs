@@ -64,10 +64,10 @@ impl Prologue {
         Ok(Self { bytes, page_bytes, clock: clock.to_owned(), uname: uname.to_owned() })
     }
 
-    /// Writes the file of what `instance` has recorded on `cpus`, which is emptied by it.
+    /// Writes the file of what `instance` has recorded on `cpus`, and empties its buffer.
     pub(super) fn save(&self, instance: &Path, cpus: &[CpuId], path: &Path) -> Result<Saved, RecordError> {
         let unfinished = path.with_extension("dat.part");
-        // What a killed process left; a link in its place is not followed.
+        // A file of that name was left by a killed process; if it is a link, it is not followed.
         let _ = fs::remove_file(&unfinished);
         let failed = RecordError::save(path);
         let outcome = self.write(instance, cpus, &unfinished, path);

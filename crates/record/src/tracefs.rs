@@ -1,4 +1,4 @@
-//! Where tracefs is, and what the kernel behind it can do.
+//! The mount point of tracefs, and what the kernel behind it can do.
 
 use super::error::RecordError;
 use rustix::fs::{Mode, OFlags};
@@ -8,7 +8,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use whylate_host::HostRoot;
 
-/// Where tracefs is mounted: by itself, or by the kernel below debugfs.
+/// Mount points of tracefs: its own, or the kernel's below debugfs.
 pub(super) const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ impl Tracefs {
         known.split_ascii_whitespace().any(|name| name == "tracefs")
     }
 
-    /// Whether this user may mount it where it is not.
+    /// Whether this user may mount it if it is not mounted.
     pub(super) fn can_be_mounted(host: &HostRoot) -> bool {
         Self::is_known(host) && rustix::process::geteuid().is_root()
     }

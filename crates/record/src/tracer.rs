@@ -1,7 +1,7 @@
 //! Drives the kernel's own measuring tracers: hwlat, osnoise and timerlat.
 //!
 //! They run in a trace buffer of their own, but their settings are global: each is changed through the journal, and
-//! put back when the tracer ends or by `whylate treat restore`. What they print is read as it comes.
+//! restored when the tracer ends or by `whylate treat restore`. Their output is read as it comes.
 
 use super::buffer::Buffer;
 use super::error::RecordError;
@@ -32,15 +32,15 @@ pub struct Sample {
     pub value_ns: u64,
     /// hwlat: as `value_ns`; osnoise: all noise of the period; timerlat: 0.
     pub lost_ns: u64,
-    /// hwlat: gaps in the window, where the kernel counts them, else 1; osnoise: noises in the period; timerlat: 0.
+    /// hwlat: gaps in the window, if the kernel counts them, otherwise 1; osnoise: noises in the period; timerlat: 0.
     pub gaps: u64,
     /// timerlat: whether it was measured in the timer's interrupt, and not in the thread.
     pub in_interrupt: bool,
-    /// hwlat: all that it recorded.
+    /// hwlat: everything that it recorded.
     pub hwlat: Option<HwlatSample>,
 }
 
-/// A running tracer. Dropping it ends it and puts everything back.
+/// A running tracer. Dropping it ends it and restores everything.
 #[derive(Debug)]
 pub struct TracerSession {
     pipe: Pipe,
@@ -116,10 +116,10 @@ impl TracerSession {
         self.lost
     }
 
-    /// Ends the tracer and puts everything back.
+    /// Ends the tracer and restores everything.
     ///
     /// # Errors
-    /// [`RecordError::LeftBehind`] when something could not be put back.
+    /// [`RecordError::LeftBehind`] when something could not be restored.
     pub fn finish(self) -> Result<(), RecordError> {
         let Self { pipe, buffer, .. } = self;
         // An open file would keep the buffer busy.
@@ -198,7 +198,7 @@ fn samples(text: Vec<u8>) -> Result<(Vec<Sample>, u64), whylate_trace::parse::Pa
     Ok((samples, lost))
 }
 
-/// Whether a tracer is available below `host`, as far as can be said without starting it.
+/// Whether a tracer is available below `host`, as far as that is known without starting it.
 ///
 /// # Errors
 /// [`RecordError::Unavailable`] when it is not built, or tracefs cannot be reached.

@@ -76,7 +76,7 @@ fn a_trace_buffer_counts_what_the_programs_count() {
         let source = running.source();
         running.finish().unwrap();
         if counts.lost > 0 {
-            // A busy machine may lose events, and says so; what is there then is no more than there was.
+            // A busy machine may lose events, and says so; then at most as many are counted as happened.
             assert!(counts.wakeups <= SLEEPS, "{source}: {counts:?}");
             continue;
         }

@@ -32,7 +32,7 @@ fn explainer() -> TaskExplainer {
     TaskExplainer::new(&HostRoot::real(), &Facts::default())
 }
 
-/// On a machine that is busy otherwise, what is planted may need so long to show.
+/// On a machine that is busy otherwise, a planted cause may need that long to show.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The tests want one CPU for themselves.
@@ -103,9 +103,10 @@ fn assert_whole(explained: &[Explained]) {
         let (unnamed, named): (Vec<&Cause>, Vec<&Cause>) =
             causes.iter().partition(|cause| cause.kind == CauseKind::Unattributed);
         let sum = |causes: &[&Cause]| causes.iter().filter_map(|cause| cause.share).sum::<f64>();
-        // Why a timer's interrupt was late is known only where a stack was kept.
+        // Why a timer's interrupt was late is only known if a stack was kept.
         let late_ns = activation.woken_ns - activation.due_ns;
-        // A thread that has a CPU leaves no record there until it gives it up; who waited for it may have been moved before.
+        // A thread that has a CPU leaves no record there until it gives it up; a thread that waited for it may have
+        // been moved before.
         let is_wait = |stage: &Stage| matches!(stage.what, Doing::Waking { .. });
         let moved = activation.stages.windows(2).filter(|pair| pair.iter().all(is_wait));
         // Some guests do not show every switch.
@@ -209,7 +210,7 @@ fn a_lock_without_a_known_owner_names_the_thread_that_released_it_with_little_co
         drop(own.lock().unwrap());
         std::thread::sleep(Duration::from_millis(2));
     });
-    // On a busy machine it may also wait for a lock of the kernel, as that of its memory.
+    // On a busy machine it may also wait for a lock of the kernel, for example that of its memory.
     let is_of_kernel =
         |cause: &&Cause| cause.evidence.iter().any(|line| line.starts_with("the wait for the "));
     let of_lock = |(_, causes): &'_ Explained| {
@@ -234,7 +235,7 @@ fn a_lock_without_a_known_owner_names_the_thread_that_released_it_with_little_co
     }
 }
 
-/// A shell and all that it starts; ended when this is dropped.
+/// A shell and everything that it starts; ended when this is dropped.
 struct Shell(Child);
 
 impl Drop for Shell {
@@ -323,7 +324,7 @@ fn a_wake_up_is_followed_back_to_the_timer_that_began_it() {
     );
 }
 
-/// A shell that has trace_marker open as file 3. Where tracefs is not mounted, only the shell has it.
+/// A shell that has trace_marker open as file 3. If tracefs is not mounted, only the shell has it.
 fn marking_shell(turns: &str) -> Shell {
     let folder = "/sys/kernel/tracing";
     let mounted = format!("test -e {folder}/trace_marker || mount -t tracefs tracefs {folder} || exit");
@@ -366,7 +367,7 @@ fn texts_for_trace_marker_say_where_an_activation_begins_and_ends() {
     }
     let is_outside = |pair: &[Explained]| pair[1].0.due_ns >= pair[0].0.end_ns() + 20_000_000;
     assert!(seen.windows(2).all(is_outside), "the second sleep is outside: {seen:#?}");
-    // It does not always have to wait for the one that sleeps: on a busy machine that may be over before.
+    // It does not always have to wait for the thread that sleeps: on a busy machine that may be over before.
     let waits: Vec<&Cause> = seen.iter().filter_map(|(_, causes)| find(causes, CauseKind::Wait)).collect();
     assert!(waits.iter().any(|wait| wait.function.as_deref() == Some("wait4")), "{waits:#?}");
     assert_eq!(watch.losses().unread_texts, 0);

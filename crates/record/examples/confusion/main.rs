@@ -92,7 +92,7 @@ fn try_plant(plant: Plant, seconds: u64) -> Outcome<Row> {
     Ok(row(plant, &causes, &plant.undisturbed(planted)))
 }
 
-/// Starts this program as the one that is late, and has its lines read.
+/// Starts this program as the one that is late, and reads its lines.
 fn start(plant: Plant, cpu: CpuId, seconds: u64, sender: std::sync::mpsc::Sender<Said>) -> Outcome<Child> {
     let mut child = Command::new(std::env::current_exe()?)
         .args([MEASURE, plant.name(), &cpu.0.to_string(), &seconds.to_string()])

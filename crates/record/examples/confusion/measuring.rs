@@ -61,7 +61,7 @@ impl Log {
     }
 }
 
-/// Measures, and tells at once what was late. It was started on another CPU, on which all but the loop stays.
+/// Measures, and reports at once what was late. It was started on another CPU, on which all but the loop stays.
 pub(crate) fn run(plant: Plant, cpu: CpuId, seconds: u64) -> Outcome<()> {
     let log = Arc::new(Log::new());
     let fresh = (plant == Plant::PageFaults).then(|| vec![0u8; FRESH_BYTES]);

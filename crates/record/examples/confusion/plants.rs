@@ -1,4 +1,4 @@
-//! What is planted, by whom, and when a spike is its doing.
+//! What is planted, by which thread, and when it is responsible for a spike.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -71,7 +71,7 @@ impl Plant {
         if self == Self::Migration { -21 } else { 95 }
     }
 
-    /// What was planted without a wait for something else that the CPU did, which the length of a call tells.
+    /// What was planted without waiting for something else that the CPU did; the length of a call shows that.
     pub(crate) fn undisturbed(self, mut planted: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
         if matches!(self, Self::Membarrier | Self::Munmap) {
             let length = |&(from, to): &(u64, u64)| to - from;
@@ -82,7 +82,7 @@ impl Plant {
         planted
     }
 
-    /// Whether a spike is its doing: at least half of it lies in what was planted.
+    /// Whether it is responsible for a spike: at least half of the spike lies in what was planted.
     pub(crate) fn did(spike: &SpikeRecord, planted: &[(u64, u64)]) -> bool {
         let from_ns = spike.at_ns - spike.latency_ns;
         let inside = |&(from, to): &(u64, u64)| to.min(spike.at_ns).saturating_sub(from.max(from_ns));

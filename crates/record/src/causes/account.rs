@@ -1,4 +1,4 @@
-//! Who took the time of loops that never sleep: what the causes of their gaps add up to.
+//! What took the time of loops that never sleep: the sums of the causes of their gaps.
 
 use std::collections::BTreeMap;
 use whylate_core::CpuId;

@@ -19,10 +19,10 @@ use whylate_host::interrupts::Counts;
 use whylate_host::smi::SmiCounter;
 use whylate_stats::summary::keep_first;
 
-/// At most this many of the explanations of spikes that come at once are kept on each CPU, the largest first. Those beyond them
-/// are counted by who took their time.
+/// How many explanations of simultaneous spikes are kept on each CPU, the largest first. The other spikes are only
+/// counted by cause.
 const AT_ONCE_MAX: usize = 64;
-/// They are looked at for at most this long, of the twentieth of a second in which they came; the rest is not explained.
+/// How much of each twentieth of a second may be spent on its spikes; the rest is not explained.
 const COUNTED_WITHIN: Duration = Duration::from_millis(10);
 /// At most this many explanations are kept.
 const KEPT_MAX: usize = 16_384;
@@ -45,8 +45,8 @@ pub struct Measured {
     pub counts_own: bool,
 }
 
-/// A search for the causes of spikes; a trait so that tests need no kernel. Each error says why causes cannot be found any
-/// more.
+/// A search for the causes of spikes; a trait so that tests need no kernel. Each error says why causes can no longer
+/// be found.
 #[allow(clippy::missing_errors_doc, reason = "one sentence for all of them is above")]
 pub trait FindsCauses {
     /// What is not recorded.
@@ -63,17 +63,18 @@ pub trait FindsCauses {
     fn causes_of(&self, cpu: CpuId, at_ns: u64) -> Option<SpikeCauses>;
     /// Forgets what was found of the spike that ended then.
     fn forget(&mut self, cpu: CpuId, at_ns: u64);
-    /// The interrupts that other CPUs sent to the measured ones since the last call. Where the kernel does not tell who
-    /// sent them, they are counted by their kind alone.
+    /// The interrupts that other CPUs sent to the measured ones since the last call. If the kernel does not report the
+    /// senders, they are counted by their kind alone.
     fn ipis(&mut self) -> Result<Vec<IpiRecord>, BpfError>;
     /// What took the time of loops that never sleep since the last call, as far as it is known.
     fn sources(&mut self) -> Vec<SourceRecord>;
-    /// What the hypervisor and the firmware took of samples since the last call; a row at least for each CPU whose samples are
-    /// looked at.
+    /// What the hypervisor and the firmware took of samples since the last call; at least one row for each CPU whose
+    /// samples are checked.
     fn own(&mut self) -> Vec<OwnRecord> {
         Vec::new()
     }
-    /// The wake-ups of threads that wait for a timer that were seen since the last call; no CPU where they are not counted.
+    /// The wake-ups of threads that wait for a timer that were seen since the last call; no CPU if they are not
+    /// counted.
     fn wakeups(&mut self) -> Result<Vec<(CpuId, u64)>, BpfError> {
         Ok(Vec::new())
     }
@@ -102,10 +103,10 @@ struct LiveFinder {
     probes: Vec<Probe>,
     surroundings: Surroundings,
     thresholds: StackThresholds,
-    /// Stolen time of each CPU up to the last look at its spikes; no entry where the kernel does not count it.
+    /// Stolen time of each CPU up to the last look at its spikes; no entry if the kernel does not count it.
     steal: BTreeMap<CpuId, Nanos>,
     smis: BTreeMap<CpuId, Smis>,
-    /// Interrupts from other CPUs by the kernel's counts, where it does not tell who sent them.
+    /// Interrupts from other CPUs by the kernel's counts, if it does not report the senders.
     counted: Option<IpisByKind>,
     /// By CPU and end of the spike.
     explained: BTreeMap<(CpuId, u64), SpikeCauses>,
@@ -336,15 +337,14 @@ impl LiveFinder {
         self.probes.iter().find(|probe| probe.measured.cpus.contains(cpu))
     }
 
-    /// The window of a spike on a CPU; `None` where no probe measures.
+    /// The window of a spike on a CPU; `None` if no probe measures.
     fn window(&self, cpu: CpuId, from_ns: u64, to_ns: u64) -> Option<Window> {
         let Probe { measured, process } = self.probe(cpu)?;
         let (is_timer, priority) = (measured.is_timer, measured.priority);
         Some(Window { cpu, from_ns, to_ns, is_timer, is_probe: true, process: *process, priority })
     }
 
-    /// Firmware interrupts since the counter was last read; `None` where there is no counter, and when it was read
-    /// just before.
+    /// Firmware interrupts since the counter was last read; `None` without a counter, and if it was read just before.
     fn smis_since(&mut self, cpu: CpuId) -> Option<u64> {
         let smis = self.smis.get_mut(&cpu).filter(|smis| smis.read_at.elapsed() >= SMIS_READ_EVERY)?;
         let now = smis.counter.read().ok()?;
@@ -353,7 +353,7 @@ impl LiveFinder {
     }
 }
 
-/// What is known of the machine besides the recordings.
+/// What is known of the machine in addition to the recordings.
 pub(crate) fn surroundings(host: &HostRoot, facts: &Facts) -> Surroundings {
     Surroundings {
         is_virtual: facts.environment.hypervisor.is_some(),
@@ -365,7 +365,8 @@ pub(crate) fn surroundings(host: &HostRoot, facts: &Facts) -> Surroundings {
     }
 }
 
-/// From Linux 6.12 on the fair server gives ordinary threads their time, and only control groups have a real-time runtime besides.
+/// From Linux 6.12 on the fair server gives ordinary threads their time, and otherwise only control groups have a
+/// real-time runtime.
 fn throttler(facts: &Facts) -> Option<&'static str> {
     let is_known = !facts.kernel.release.is_empty();
     is_known.then_some(if facts.kernel.is_from((6, 12)) { FAIR_SERVER } else { RT_THROTTLING })
@@ -388,18 +389,18 @@ fn lines(host: &HostRoot, online: &CpuSet) -> BTreeMap<u32, String> {
     lines.filter_map(|record| Some((record.line.parse().ok()?, device(&record.description)))).collect()
 }
 
-/// Time stolen from a CPU since the last call for it; `None` where the kernel does not tell it.
+/// Time stolen from a CPU since the last call for it; `None` if the kernel does not report it.
 fn since_last(steal: &mut BTreeMap<CpuId, Nanos>, cpu: CpuId, now: Option<Nanos>) -> Option<u64> {
     let before = steal.get_mut(&cpu)?;
     let now = now?;
     Some(now.0.saturating_sub(std::mem::replace(before, now).0))
 }
 
-/// The counter of a CPU; `None` where there is none.
+/// The counter of a CPU; `None` without one.
 fn smis_of(host: &HostRoot, cpu: CpuId) -> Option<Smis> {
     let counter = SmiCounter::open(host, cpu).ok()?;
     let before = counter.read().ok()?;
-    // The next read may come at once: this one, before the measurement begins, interrupts nothing that is measured.
+    // The next read may come at once: this one is before the measurement, and interrupts nothing that is measured.
     let read_at = Instant::now().checked_sub(SMIS_READ_EVERY).unwrap_or_else(Instant::now);
     Some(Smis { counter, before, read_at })
 }

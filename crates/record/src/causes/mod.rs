@@ -1,8 +1,8 @@
 //! The causes of spikes, from the best source of events that this machine has.
 //!
-//! BPF programs record in the kernel. Where they are not possible (no type information, a locked-down kernel, a container,
-//! a build without them), events of a trace buffer are put together here to the same segments, which the same explainer
-//! divides; a warning says what is lost by that and what it costs.
+//! BPF programs record in the kernel. If they are not possible (no type information, a locked-down kernel, a
+//! container, a build without them), events of a trace buffer are joined here into the same segments, which the same
+//! explainer divides. A warning says what is lost and what it costs.
 
 mod account;
 mod finder;
@@ -22,7 +22,7 @@ use whylate_core::{CpuSet, Facts, Warning, WarningCode};
 use whylate_host::{Host, HostRoot};
 use whylate_sys::process::sees_kernel_clock;
 
-/// Begins to record what takes the CPUs of these probes, from `source`, or from the best one that works.
+/// Starts recording what takes the CPUs of these probes, from `source`, or from the best one that works.
 ///
 /// # Errors
 /// [`BpfError`], with each source's reason when none works.

@@ -6,7 +6,7 @@ use whylate_core::record::OwnRecord;
 use whylate_core::result::{Cause, CauseKind};
 use whylate_stats::buckets::{index_of, lower_edge};
 
-/// A stall that the host does not count has to be at least so sure.
+/// The confidence that a stall needs which the host does not count.
 const SURE: f64 = 0.85;
 
 /// What is subtracted from a sample: counted firmware interrupts, stolen time that was counted, and stalls by the host in which

@@ -24,7 +24,7 @@ const BEFORE_NS: u64 = 200_000;
 
 /// Without these there are no causes.
 const NEEDED: [&str; 2] = ["sched/sched_switch", "sched/sched_waking"];
-/// What else is recorded where the kernel has it, by what is missing without.
+/// What else is recorded if the kernel has it, by what is missing without.
 const OPTIONAL: [(&str, &[&str]); 11] = [
     ("late timers", &["timer/hrtimer_start", "timer/hrtimer_expire_entry", "timer/hrtimer_expire_exit"]),
     ("interrupts by line", &["irq/irq_handler_entry", "irq/irq_handler_exit"]),
@@ -38,14 +38,14 @@ const OPTIONAL: [(&str, &[&str]); 11] = [
     ("work items", &["workqueue/workqueue_execute_start", "workqueue/workqueue_execute_end"]),
     ("functions run for other CPUs", &["csd/csd_function_entry", "csd/csd_function_exit"]),
 ];
-/// Recorded of the measuring threads alone.
+/// Recorded for the measuring threads alone.
 const PAGE_FAULTS: [&str; 2] = ["exceptions/page_fault_user", "exceptions/page_fault_kernel"];
 /// The event that gets stacks, of handlers that wake a thread.
 const TIMER_EXPIRES: &str = "timer/hrtimer_expire_entry";
 const WAKES: &str = "hrtimer_wakeup";
 /// A stack in a trace buffer.
 const STACK: &str = "ftrace/kernel_stack";
-/// Interrupts that have a vector and events of their own on x86, and those of its events that tell of none.
+/// Interrupts that have a vector and events of their own on x86, and those of its events that report none.
 const VECTORS: (&str, &str) = ("irq_vectors", "irq_vectors/vector_");
 
 /// A recording in a trace buffer. Dropping it ends it and removes the buffer.
@@ -60,7 +60,7 @@ pub(super) struct TraceActivities {
 }
 
 impl TraceActivities {
-    /// Makes a buffer and begins to record these CPUs; warnings say what the kernel has no events for.
+    /// Makes a buffer and starts recording these CPUs; warnings say which events the kernel lacks.
     pub(super) fn start(host: &HostRoot, cpus: &CpuSet) -> Result<(Self, Vec<Warning>), RecordError> {
         let buffer = Buffer::create(host, "causes")?;
         if let Some(event) = NEEDED.into_iter().find(|event| !buffer.tracefs().has_event(event)) {
@@ -138,7 +138,7 @@ impl Activities for TraceActivities {
     }
 }
 
-/// How the measured threads are known, none of them so far.
+/// How the measured threads are recognised; none so far.
 fn own_threads() -> OwnThreads {
     match process::sees_kernel_ids() {
         true => OwnThreads::Numbered(Default::default()),
@@ -146,7 +146,7 @@ fn own_threads() -> OwnThreads {
     }
 }
 
-/// The events that this kernel has, and what it has none for.
+/// The events that this kernel has, and what it lacks events for.
 fn events(tracefs: &Tracefs) -> (Vec<String>, Vec<Warning>) {
     let mut events: Vec<String> = NEEDED.map(str::to_owned).to_vec();
     let mut missing = Vec::new();
@@ -169,7 +169,7 @@ fn incomplete(text: &str) -> Warning {
     Warning::new(WarningCode::CausesIncomplete, format!("causes: {text}"))
 }
 
-/// Has the kernel record what a timer's interrupt interrupted, where the timer wakes a thread; or why it cannot.
+/// Makes the kernel record what a timer's interrupt interrupted, if the timer wakes a thread; or says why it cannot.
 fn keep_stacks(buffer: &Buffer, functions: &str) -> Result<(), String> {
     let address = address_of(functions, WAKES)
         .ok_or("the kernel hides the addresses of its functions (kernel.kptr_restrict)")?;
@@ -184,7 +184,7 @@ fn address_of<'l>(lines: &'l str, function: &str) -> Option<&'l str> {
     parts.find_map(|words| (words.get(2) == Some(&function)).then(|| words[0]))
 }
 
-/// Has the kernel drop page faults of other programs. Without the filter they cost more, and say nothing else.
+/// Makes the kernel drop page faults of other programs. Without the filter they cost more, and add nothing.
 fn filter_faults(buffer: &Buffer, event: &str) {
     let command = own_command().filter(|command| !command.contains(['"', '\\'])).unwrap_or_default();
     if !command.is_empty() {

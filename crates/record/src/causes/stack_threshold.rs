@@ -1,4 +1,4 @@
-//! The latency above which a stack is recorded: where the probe would keep the spike.
+//! The latency above which a stack is recorded: if the probe would keep the spike.
 
 use std::collections::BTreeMap;
 use whylate_core::CpuId;
@@ -7,7 +7,7 @@ use whylate_stats::Largest;
 
 /// Recording a stack takes 3 us and more: never below this latency.
 const LEAST_NS: u64 = 10_000;
-/// A spike is late by its timer and by its wake-up: each may have half of it.
+/// A spike is late through its timer and through its wake-up: each may have half of it.
 const PARTS: u64 = 2;
 
 /// The largest spikes of each CPU whose probe waits for a timer, and the thresholds of the programs.
@@ -26,7 +26,8 @@ struct CpuThreshold {
 }
 
 impl StackThresholds {
-    /// CPUs with the number of spikes that their probe keeps of each, and the latency from which on all are counted, in ns.
+    /// CPUs with the number of spikes that their probe keeps of each, and the latency from which all are counted, in
+    /// ns.
     pub(crate) fn new(cpus: impl Iterator<Item = (CpuId, usize, u64)>) -> Self {
         let new = |kept, late_above_ns| CpuThreshold {
             largest: Largest::new(kept),
@@ -41,7 +42,8 @@ impl StackThresholds {
         self.cpus.iter().map(|(cpu, one)| (*cpu, one.current_ns)).collect()
     }
 
-    /// Takes spikes that the probes keep, at least for now; the thresholds that have risen by that, by an eighth or more.
+    /// Takes spikes that the probes keep, at least for now. Returns the thresholds that this raised, by an eighth or
+    /// more.
     pub(crate) fn learn(&mut self, spikes: &[SpikeRecord]) -> Vec<(CpuId, u64)> {
         for spike in spikes {
             if let Some(one) = self.cpus.get_mut(&spike.cpu) {

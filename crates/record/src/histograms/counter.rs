@@ -31,7 +31,7 @@ struct CpuState {
     /// With the thread in which the handler runs.
     expires_soft: Option<(u64, u32)>,
     running: Option<Who>,
-    /// The timer that was cancelled last: some kernels say that of one that expires, just before.
+    /// The timer that was cancelled last: some kernels report that for one that expires, just before.
     cancelled: Option<(u64, Armed)>,
 }
 

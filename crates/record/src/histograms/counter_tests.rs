@@ -65,7 +65,7 @@ fn a_timer_that_is_cancelled_just_before_it_expires_has_an_expiry() {
 }
 
 #[test]
-fn a_timer_that_is_set_when_its_moment_is_over_is_late_from_then_on() {
+fn a_timer_that_is_set_in_the_past_is_late_from_then_on() {
     let mut counter = counter();
     counter.take(&step(1_300, What::Armed { timer: 7, expires_ns: 1_000 }));
     counter.take(&step(1_400, What::Expired { timer: 7, now_ns: 1_390 }));
@@ -100,7 +100,7 @@ fn an_interrupt_in_a_softirq_does_not_end_its_handler() {
 }
 
 #[test]
-fn waiting_for_an_equal_is_no_latency_of_the_kernel() {
+fn waiting_for_equal_priority_is_no_latency_of_the_kernel() {
     let mut counter = counter();
     counter.take(&step(1_500, What::Waking(who(42, 80))));
     counter.take(&switch(1_900, who(9, 80), who(42, 80)));
@@ -109,7 +109,7 @@ fn waiting_for_an_equal_is_no_latency_of_the_kernel() {
 }
 
 #[test]
-fn what_led_to_nothing_is_counted_apart() {
+fn wake_ups_without_a_switch_are_counted_separately() {
     let mut counter = counter();
     counter.take(&step(1_500, What::Waking(who(42, 80))));
     counter.take(&switch(1_600, who(42, 80), idle()));

@@ -1,7 +1,7 @@
-//! Latency histograms from a trace buffer of its own: where BPF programs are not possible.
+//! Latency histograms from a trace buffer of its own, if BPF programs are not possible.
 //!
-//! The kernel writes scheduler and timer events into a ring for each CPU; each call reads what is there, sorts the events
-//! of all CPUs by time, and counts. Events for which a ring had no room are counted as lost.
+//! The kernel writes scheduler and timer events into a ring for each CPU; each call reads the new ones, sorts the
+//! events of all CPUs by time, and counts. Events for which a ring had no room are counted as lost.
 
 use super::counter::{Counter, kernel_priorities};
 use super::step::Step;
@@ -126,7 +126,7 @@ impl TraceHistograms {
     }
 }
 
-/// Has the kernel drop events of priorities that are not counted.
+/// Makes the kernel drop events of priorities that are not counted.
 fn set_filters(buffer: &Buffer, config: &HistogramsConfig) -> Result<(), RecordError> {
     let (min, max) = kernel_priorities(config);
     // The kernel's numbers end at 139; deadline tasks have -1.

@@ -1,8 +1,8 @@
 //! Latency histograms of the kernel, from the best source of events that this machine has.
 //!
-//! BPF programs count in the kernel. Where they are not possible (no type information, a locked-down kernel, a
-//! container), latencies are counted from a trace buffer, and a warning says what is lost by that. Each source is tried,
-//! not guessed.
+//! BPF programs count in the kernel. If they are not possible (no type information, a locked-down kernel, a
+//! container), latencies are counted from a trace buffer, and a warning says what is lost. Each source is tried, not
+//! guessed.
 
 mod counter;
 mod live;
@@ -44,7 +44,7 @@ impl Source {
     }
 }
 
-/// Running histograms. They end when this is dropped; [`Self::finish`] says what could not be put back.
+/// Running histograms. They end when this is dropped; [`Self::finish`] says what could not be restored.
 pub struct LatencyHistograms {
     source: Source,
     cpus: CpuSet,
@@ -53,12 +53,12 @@ pub struct LatencyHistograms {
 }
 
 impl LatencyHistograms {
-    /// Starts the histograms from `source`, or from the best one that works, with warnings of what is lost by that.
+    /// Starts the histograms from `source`, or from the best one that works, with warnings about what is lost.
     /// `with_ipis` also counts interrupts from other CPUs.
     ///
     /// # Errors
-    /// [`RecordError::Unavailable`] with every source's reason when none works; other errors when the request itself is
-    /// wrong.
+    /// [`RecordError::Unavailable`] with every source's reason when none works; other errors when the request itself
+    /// is wrong.
     pub fn start(
         host: &HostRoot,
         config: &HistogramsConfig,
@@ -96,7 +96,7 @@ impl LatencyHistograms {
         &self.cpus
     }
 
-    /// The interrupts that other CPUs sent to the measured ones since the start; `None` where they are not counted.
+    /// The interrupts that other CPUs sent to the measured ones since the start; `None` if they are not counted.
     pub fn ipis(&mut self) -> Result<Option<Vec<IpiRecord>>, RecordError> {
         let Source::Watching(causes) = &mut self.source else { return Ok(None) };
         for new in causes.ipis()? {
@@ -113,8 +113,8 @@ impl LatencyHistograms {
         Ok(Some(self.ipis.clone()))
     }
 
-    /// What had a CPU since `from_ns` and has ended by now; `None` where that is not recorded, as without the interrupts of
-    /// other CPUs. Call it several times a second: the ring of a CPU may hold as few as 16,384 records.
+    /// What had a CPU since `from_ns` and has ended by now; `None` if that is not recorded, for example without the
+    /// interrupts of other CPUs. Call it several times a second: the ring of a CPU may hold as few as 16,384 records.
     pub fn activity(&self, cpu: CpuId, from_ns: u64) -> Result<Option<Recording>, RecordError> {
         match &self.source {
             Source::Watching(causes) => Ok(Some(causes.since(cpu, from_ns)?)),
@@ -130,7 +130,7 @@ impl LatencyHistograms {
         }
     }
 
-    /// Call it several times a second: reads the trace buffer, where there is one.
+    /// Call it several times a second: it reads the trace buffer, if there is one.
     pub fn poll(&mut self) -> Result<(), RecordError> {
         match &mut self.source {
             Source::Bpf(_) | Source::Watching(_) => Ok(()),
@@ -173,7 +173,7 @@ impl LatencyHistograms {
         }
     }
 
-    /// What the programs in the kernel have cost so far; none where there are none.
+    /// What the programs in the kernel have cost so far; none without programs.
     pub fn costs(&mut self) -> Vec<ProgramCost> {
         match self.source.counting() {
             Counting::InKernel(running) => running.costs(),
@@ -181,10 +181,10 @@ impl LatencyHistograms {
         }
     }
 
-    /// Ends the histograms and puts everything back.
+    /// Ends the histograms and restores everything.
     ///
     /// # Errors
-    /// [`RecordError::LeftBehind`] when something could not be put back.
+    /// [`RecordError::LeftBehind`] when something could not be restored.
     pub fn finish(self) -> Result<(), RecordError> {
         match self.source {
             Source::Bpf(_) | Source::Watching(_) => Ok(()),
@@ -216,12 +216,12 @@ fn start_bpf(
     Ok((Source::Watching(Box::new(causes)), warnings))
 }
 
-/// Whether the kernel does not let this process have a trace buffer.
+/// Whether the kernel refuses this process a trace buffer.
 fn is_refusal(error: &RecordError) -> bool {
     let source = match error {
         RecordError::Read { source, .. } | RecordError::Write { source, .. } => source,
         RecordError::Journal(TreatError::State { source, .. }) => source,
-        // The other user of the buffer may end, and the journal can be put right.
+        // The other user of the buffer may end, and the journal can be repaired.
         RecordError::Journal(
             TreatError::Held { .. }
             | TreatError::InForce { .. }
@@ -272,7 +272,7 @@ mod tests {
     use std::io::ErrorKind;
 
     #[test]
-    fn a_buffer_that_another_one_holds_is_not_impossible() {
+    fn a_buffer_that_another_process_holds_is_not_impossible() {
         let journal = |error| is_refusal(&RecordError::Journal(error));
         let state = |kind: ErrorKind| TreatError::State {
             action: "create",

@@ -50,7 +50,7 @@ pub(super) enum What {
         previous: Who,
         next: Who,
     },
-    /// The kernel dropped events; how many, where it tells.
+    /// The kernel dropped events; how many, if it says so.
     Lost(Option<u64>),
 }
 

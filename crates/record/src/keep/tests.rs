@@ -1,4 +1,4 @@
-//! A ring that records nothing but what is done to it.
+//! A ring that records only what is done to it.
 
 use super::*;
 use std::cell::RefCell;
@@ -136,7 +136,7 @@ fn what_came_while_nothing_was_recorded_is_counted() {
 }
 
 #[test]
-fn traces_of_before_compete_with_new_ones() {
+fn earlier_traces_compete_with_new_ones() {
     let folder = tempfile::tempdir().unwrap();
     let mut bench = Bench::new(folder.path(), 2);
     bench.see(&[spike(500)]).unwrap();

@@ -1,4 +1,5 @@
-//! Why activations of watched tasks took so long: by what the CPUs recorded meanwhile, and the wake-ups that led to them.
+//! Why activations of watched tasks took so long: from what the CPUs recorded meanwhile, and the wake-ups that led to
+//! them.
 
 mod neighbours;
 mod quota;
@@ -29,7 +30,7 @@ type Chains = (Vec<Vec<WakeLink>>, BTreeMap<CpuId, Recording>);
 pub struct Explained {
     /// Its causes, the largest share first.
     pub causes: Vec<Cause>,
-    /// The wake-ups that led to it, the last one first; empty where a timer or an interrupt woke it at once.
+    /// The wake-ups that led to it, the last one first; empty if a timer or an interrupt woke it at once.
     pub wakeups: Vec<WakeLink>,
     /// Records of its time that were lost.
     pub lost: u64,
@@ -95,7 +96,7 @@ impl TaskExplainer {
         Ok(explained.collect())
     }
 
-    /// The activation with the names of the files for which it slept, as far as it still has them open.
+    /// The activation with the names of the files for which it slept, as far as they are still open.
     fn with_files(&self, activation: &Activation) -> Activation {
         let mut named = activation.clone();
         for stage in &mut named.stages {
@@ -109,8 +110,8 @@ impl TaskExplainer {
         named
     }
 
-    /// The chains of wake-ups of activations, as far as a thread began them, and all that the CPUs recorded then; of the first
-    /// ones only, where there are many.
+    /// The chains of wake-ups of activations, if a thread began them, and everything that the CPUs recorded then; only
+    /// of the first ones if there are many.
     fn wakeups(&self, watch: &TaskWatch, activations: &[&Activation]) -> Result<Chains, BpfError> {
         let has_chain = |one: &Activation| matches!(one.waker, Waker::Thread(..));
         let begin = |one: &Activation| {

@@ -1,4 +1,4 @@
-//! In which control group those are who took the time of a watched thread, where that is another one than the thread's own.
+//! The control groups of the threads that took the time of a watched thread, if they differ from the thread's own.
 
 use std::collections::BTreeMap;
 use whylate_core::result::{Cause, CauseKind};
@@ -15,7 +15,7 @@ impl<'h> Neighbours<'h> {
         Self { host, groups: BTreeMap::new() }
     }
 
-    /// Names the groups of the causes of a thread's activation, as far as those threads are still there.
+    /// Names the groups of the causes of a thread's activation, as far as those threads still exist.
     pub(super) fn name(&mut self, watched: u32, causes: &mut [Cause]) {
         let is_thread = |cause: &&mut Cause| matches!(cause.kind, CauseKind::Thread | CauseKind::Lock);
         for cause in causes.iter_mut().filter(is_thread) {
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_control_group_of_a_neighbour_is_named_where_it_is_another_one() {
+    fn the_control_group_of_a_neighbour_is_named_if_it_differs() {
         let folder = tempfile::tempdir().unwrap();
         let files = [
             (7, "control", "0::/system.slice/plc.service\n"),

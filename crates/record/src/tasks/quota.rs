@@ -1,4 +1,4 @@
-//! Which control group's quota an activation had used up.
+//! The control group whose quota an activation had used up.
 
 use super::neighbours::group_of;
 use std::time::Duration;

@@ -93,7 +93,7 @@ fn each_tracer_gets_its_own_settings_and_no_others() {
 }
 
 #[test]
-fn what_the_kernel_lacks_is_said_precisely() {
+fn what_the_kernel_lacks_is_reported_precisely() {
     let folder = tempfile::tempdir().unwrap();
     let host = HostRoot::at(folder.path());
     fs::create_dir_all(folder.path().join("proc")).unwrap();
