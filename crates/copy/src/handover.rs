@@ -39,12 +39,12 @@ impl LineInstruction {
         }
     }
 
-    /// The fastest one that this CPU has for a hand-over to a device; `None` where there is none.
+    /// The fastest instruction of this CPU for a hand-over to a device; `None` without one.
     pub fn to_clean() -> Option<Self> {
         [Self::Clwb, Self::Clflushopt, Self::Clflush, Self::DcCvac].into_iter().find(|one| one.is_available())
     }
 
-    /// The fastest one that this CPU has for a hand-over to the CPU; `None` where there is none.
+    /// The fastest instruction of this CPU for a hand-over to the CPU; `None` without one.
     pub fn to_invalidate() -> Option<Self> {
         [Self::Clflushopt, Self::Clflush, Self::DcCivac].into_iter().find(|one| one.is_available())
     }
@@ -65,7 +65,7 @@ impl std::error::Error for NotAvailable {}
 /// Writes `bytes` back, and orders that before every store that follows: the device may read.
 ///
 /// # Errors
-/// Where the CPU has no instruction for it.
+/// The CPU has no instruction for it.
 pub fn clean(bytes: &[u8]) -> Result<(), NotAvailable> {
     LineInstruction::to_clean().ok_or(NotAvailable).map(|instruction| clean_with(instruction, bytes))
 }
@@ -73,7 +73,7 @@ pub fn clean(bytes: &[u8]) -> Result<(), NotAvailable> {
 /// Drops `bytes` from the caches, and orders that before every load that follows: the CPU may read.
 ///
 /// # Errors
-/// Where the CPU has no instruction for it.
+/// The CPU has no instruction for it.
 pub fn invalidate(bytes: &mut [u8]) -> Result<(), NotAvailable> {
     LineInstruction::to_invalidate()
         .ok_or(NotAvailable)
@@ -247,7 +247,7 @@ fn system_barrier() {
     unsafe { core::arch::asm!("dsb sy", options(nostack, preserves_flags)) };
 }
 
-/// The order of fences and lines, for tests: whether a fence is missing shows on real hardware once in a blue moon.
+/// The order of fences and lines, for tests: a missing fence shows on real hardware very rarely.
 #[cfg(test)]
 pub(crate) mod log {
     use std::cell::RefCell;

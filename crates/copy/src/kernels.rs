@@ -124,7 +124,8 @@ impl StoreMethod {
     }
 }
 
-/// Keeps the compiler from making a call of memcpy out of a loop that copies: it knows nothing of what this does.
+/// Keeps the compiler from turning a loop that copies into a call of memcpy: the compiler does not know what this
+/// does.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[inline(always)]
 pub(super) fn as_written() {
@@ -167,7 +168,7 @@ impl Kernels {
         self.set != InstructionSet::Portable
     }
 
-    /// Whether [`StoreMethod::String`] is there; otherwise it is an ordinary store.
+    /// Whether [`StoreMethod::String`] exists; otherwise it is an ordinary store.
     pub fn has_string_instructions(&self) -> bool {
         self.table.copy_string.is_some()
     }

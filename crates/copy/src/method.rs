@@ -151,7 +151,7 @@ impl Method {
         }
     }
 
-    /// The copy itself; `None` where the CPU lacks what it needs.
+    /// The copy itself; `None` if the CPU lacks what it needs.
     fn copy_fn(self) -> Option<CopyFn> {
         let of = |set, method| Kernels::with(set).map(|kernels| kernels.copy_fn(method));
         match self {
@@ -228,7 +228,7 @@ impl Copier {
     /// A copier by that method.
     ///
     /// # Errors
-    /// Where the CPU lacks what the method needs.
+    /// The CPU lacks what the method needs.
     pub fn new(method: Method) -> Result<Self, Unavailable> {
         let unavailable = Unavailable { method };
         let lines = method.lines();

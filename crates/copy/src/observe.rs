@@ -54,7 +54,7 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// What it says; `None` where its parts contradict each other.
+    /// What it says; `None` if its parts contradict each other.
     pub fn observed(&self) -> Option<Observed> {
         let is_like = |figure: f64, ordinary: f64| figure <= ordinary * FACTOR;
         let loads = is_like(self.reread_ns, self.reread_ordinary_ns);

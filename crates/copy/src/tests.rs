@@ -133,8 +133,8 @@ fn a_chase_visits_every_line_once_and_comes_back() {
     assert!(Chase::new(&mut [0; 7], &mut Random::new(9)).is_none());
 }
 
-/// Lengths 0 to 4096 and offsets 0 to 63 of both sides, so that each length and each offset of either side is there,
-/// with lengths and offsets in ever other company: not all 17 million combinations.
+/// Lengths 0 to 4096 and offsets 0 to 63 of both sides: each length and each offset of either side occurs, in ever
+/// other combinations. Not all 17 million combinations.
 fn covering() -> impl Iterator<Item = (usize, usize, usize)> {
     (0..=4096usize).flat_map(|length| {
         (0..4usize).map(move |turn| {

@@ -14,7 +14,7 @@ use whylate_host::HostRoot;
 use whylate_sys::clock;
 use whylate_sys::memory::HugePages;
 
-/// What the threads of the process tell its main thread.
+/// What the threads of the process report to its main thread.
 #[derive(Debug)]
 pub(crate) enum LoadEvent {
     /// Standard input was closed, or a signal asked for the end.
@@ -39,7 +39,7 @@ pub(crate) enum LoadEvent {
         /// The number; `None` when the group held none.
         value: Option<f64>,
     },
-    /// Everything that held the command's output open has ended.
+    /// All processes that held the command's output open have ended.
     OutputEnded(Option<std::io::Error>),
 }
 
@@ -60,7 +60,7 @@ impl LoadContext {
         match self.events.recv_timeout(wait) {
             Ok(event) => Some(event),
             Err(RecvTimeoutError::Timeout) => None,
-            // Cannot happen: this context holds a sender.
+            // Impossible: this context holds a sender.
             Err(RecvTimeoutError::Disconnected) => Some(LoadEvent::Stop),
         }
     }
@@ -70,7 +70,7 @@ impl LoadContext {
         MonoTime(self.duration.map_or(u64::MAX, |duration| begin.0.saturating_add(duration.0)))
     }
 
-    /// Tells the parent; `false` when the parent is gone, which means stop.
+    /// Reports to the parent; `false` if the parent is gone, which means stop.
     pub(crate) fn tell(&mut self, message: &Message) -> bool {
         self.reporter.send(message).is_ok()
     }
@@ -109,7 +109,7 @@ pub fn child_main(
         Err(error) => {
             let status = fail(&context.reporter, &error);
             if let LoadError::Hung { .. } = error {
-                // What the driver has registered to be done at an ordinary exit would hang as well.
+                // What the driver has registered for an ordinary exit would hang as well.
                 whylate_sys::process::exit_now(1);
             }
             status
@@ -117,7 +117,7 @@ pub fn child_main(
     }
 }
 
-/// The same in the helper for graphics processors, which does what `maker` makes.
+/// The same in the helper for graphics processors, which runs what `maker` makes.
 pub fn gpu_main(
     host: HostRoot,
     stdin: impl Read + Send + 'static,

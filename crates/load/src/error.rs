@@ -1,4 +1,4 @@
-//! Why a load cannot start, or did not last.
+//! Why a load cannot start, or ended early.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,10 +8,10 @@ use whylate_core::plan::SizeError;
 use whylate_core::{Bytes, CpuId, CpuSet};
 use whylate_sys::memory::BufferError;
 
-/// Why a load cannot start, or did not last.
+/// Why a load cannot start, or ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The CPUs named are not there.
+    /// The named CPUs do not exist.
     #[error("{key}: {source}")]
     Cpus { key: &'static str, source: CpuError },
     /// The working set has no size on that CPU.
@@ -69,7 +69,7 @@ pub enum LoadError {
     #[error("the command `{command}` was not found{place}; install it or give its full path")]
     CommandNotFound {
         command: String,
-        /// Where it was looked for, as the end of a sentence.
+        /// Where the command was looked for, as the end of a sentence.
         place: String,
     },
     /// The command ended before it was stopped.
@@ -95,10 +95,10 @@ pub enum LoadError {
     /// The file for the command's output cannot be written.
     #[error("the output file {path}: {source}")]
     Output { path: PathBuf, source: io::Error },
-    /// A process or thread of the load could not be started, or talked to.
+    /// A process or thread of the load could not be started, or could not be reached.
     #[error("{what}: {source}")]
     System { what: String, source: io::Error },
-    /// The process of the load did not understand what it was asked for (another version of the binary?).
+    /// The process of the load did not understand its request (another version of the binary?).
     #[error("the load's process got a request that it cannot read: {0}")]
     Request(String),
     /// The machine lacks what the load needs.
@@ -107,7 +107,7 @@ pub enum LoadError {
     /// The process of the load reported an error and ended. The text is the child's own.
     #[error("{0}")]
     Reported(String),
-    /// The process of the load ended without a word.
+    /// The process of the load ended without a message.
     #[error("the load's process ended early ({how}){output}")]
     Died {
         /// Exit status or signal.

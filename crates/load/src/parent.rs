@@ -1,4 +1,4 @@
-//! The runner's side of a load: starts its process, collects what it says, stops it within a bounded time.
+//! The runner's side of a load: starts its process, collects its messages, stops it within a bounded time.
 
 use crate::error::LoadError;
 use crate::kinds::exec::describe;
@@ -22,7 +22,7 @@ const LAST_LINES: usize = 5;
 const SIGNAL_GRACE: Duration = Duration::from_secs(2);
 /// Time for the last lines to arrive after the end of the process.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// The longest that a helper is waited for when it is only tried.
+/// The longest wait for a helper that is only tried.
 const HELPER_READY_WITHIN: Duration = Duration::from_secs(20);
 /// Time between two looks at a process that is ending.
 const LOOK: Duration = Duration::from_millis(2);
@@ -53,7 +53,7 @@ pub enum StoppedBy {
 pub struct LoadOutcome {
     /// Rates that [`Load::take_rates`] has not taken, oldest first.
     pub rates: Vec<RateRecord>,
-    /// What was not as asked for.
+    /// What differs from the request.
     pub warnings: Vec<Warning>,
     pub stopped_by: StoppedBy,
 }
@@ -75,7 +75,7 @@ struct Heard {
 }
 
 impl Heard {
-    /// How a process that has not ended is doing.
+    /// The state of a process that has not ended.
     fn status(&self) -> LoadStatus {
         match self.last {
             _ if self.ready.is_none() => LoadStatus::Starting,
@@ -118,7 +118,7 @@ pub struct Load {
     stdin: Option<ChildStdin>,
     mailbox: Arc<Mailbox>,
     grace: Duration,
-    /// Its executable, where that is another one than this.
+    /// Its executable, if it is not this program.
     helper: Option<PathBuf>,
     exit: Option<ExitStatus>,
     stopped_by: Option<StoppedBy>,
@@ -161,10 +161,10 @@ impl Load {
         Ok(load)
     }
 
-    /// Lets the helper prepare such a load and end, where it is the helper's.
+    /// Lets the helper prepare such a load and end, if it is the helper's.
     ///
     /// # Errors
-    /// [`LoadError::Unavailable`] with what the helper says that is missing. What else goes wrong is left to the load itself.
+    /// [`LoadError::Unavailable`] with what is missing, as the helper says. The load itself reports any other problem.
     pub fn try_helper(spec: &LoadSpec) -> Result<(), LoadError> {
         let Some(program) = spec.work.work().program()? else { return Ok(()) };
         let spec = LoadSpec { duration: Some(Nanos(1)), ..spec.clone() };
@@ -208,7 +208,7 @@ impl Load {
         let mut heard = self.mailbox.lock();
         loop {
             let is_decided = heard.ready.is_some() || heard.error.is_some() || heard.open == 0;
-            // A process that lives says so every second, also while it prepares.
+            // A living process reports every second, also while it prepares.
             let is_silent = match heard.last {
                 Some(last) => last.elapsed() > SILENT_AFTER,
                 None => self.helper.is_some() && begin.elapsed() > SILENT_AFTER,
@@ -244,12 +244,12 @@ impl Load {
         std::mem::take(&mut self.mailbox.lock().rates)
     }
 
-    /// What was not as asked for, so far.
+    /// What differs from the request, so far.
     pub fn warnings(&self) -> Vec<Warning> {
         self.mailbox.lock().warnings.clone()
     }
 
-    /// How it is doing; never waits, except for the last words of a process that has just died.
+    /// Its state; never waits, except for the last messages of a process that has just died.
     pub fn status(&mut self) -> LoadStatus {
         match self.poll_exit() {
             None => {
@@ -287,7 +287,8 @@ impl Load {
     /// Ends the process by whatever it takes.
     fn end(&mut self) -> Result<StoppedBy, LoadError> {
         self.stdin = None;
-        // What has been silent for so long does not hear this either: its end is reported without more delay.
+        // A process that has been silent for that long does not hear this either: its end is reported without more
+        // delay.
         let is_silent = self.mailbox.lock().last.is_some_and(|last| last.elapsed() > SILENT_AFTER);
         let (grace, signal_grace) =
             if is_silent { (Duration::ZERO, LAST_WORDS) } else { (self.grace, SIGNAL_GRACE) };

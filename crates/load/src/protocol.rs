@@ -1,4 +1,4 @@
-//! What the process of a load tells its parent: one JSON document per line.
+//! What the process of a load reports to its parent: one JSON document per line.
 
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use whylate_sys::clock;
 
 /// Time between two signs of life.
 const HEARTBEAT: Duration = Duration::from_secs(1);
-/// A load that has sent nothing for so long is not at work.
+/// A load that has sent nothing for this long is not at work.
 pub(crate) const SILENT_AFTER: Duration = Duration::from_secs(4);
 
 /// One line.
@@ -22,11 +22,11 @@ pub enum Message {
     Ready(Ready),
     /// What it achieved over one interval.
     Rate(RateRecord),
-    /// Sent every second whatever else there is to say: a process that is stopped or frozen sends nothing.
+    /// Sent every second in any case: a process that is stopped or frozen sends nothing.
     Alive,
-    /// Something is not as asked for; the load runs nevertheless.
+    /// Something differs from the request; the load runs nevertheless.
     Warning(Warning),
-    /// The load cannot run, or no longer; the process ends with status 1.
+    /// The load cannot run, or no longer runs; the process ends with status 1.
     Error(String),
     /// The same because the machine lacks what the load needs.
     Unavailable(String),

@@ -33,7 +33,7 @@ impl LoadSpec {
         Ok(spec)
     }
 
-    /// What can be known to be wrong before anything is started.
+    /// Errors that can be known before anything is started.
     ///
     /// # Errors
     /// [`LoadError`] naming what is wrong with the CPUs, the working set, the pace, the command or the pattern.

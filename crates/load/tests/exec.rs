@@ -148,7 +148,7 @@ fn a_command_is_pinned() {
 }
 
 #[test]
-fn commands_that_cannot_run_are_said() {
+fn commands_that_cannot_run_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("output");
     let message = |spec: &LoadSpec| start(spec).wait_ready(READY).unwrap_err().to_string();
@@ -269,7 +269,7 @@ fn a_command_that_calibrates_itself_is_ready_with_its_first_number() {
     eventually("the output", || std::fs::read_to_string(&output).is_ok_and(|kept| kept.contains("end")));
     let rates = load.stop().unwrap().rates;
     assert_eq!((rates[0].value, rates[0].interval_ns), (7.0, 100_000_000), "{rates:?}");
-    // It may not end without a number, however well.
+    // Without a number, even a successful end is an error.
     change(&mut spec, |exec| (exec.restart, exec.command) = (true, vec!["true".to_owned()]));
     let error = start(&spec).wait_ready(READY).unwrap_err().to_string();
     assert!(says("ended-by-itself-exit", &error), "{error}");

@@ -69,7 +69,7 @@ fn xvfb() -> GraphicsPlan {
 }
 
 #[test]
-fn x11perf_and_its_server_run_where_they_shall_and_report_a_rate() {
+fn x11perf_and_its_server_run_on_their_cpus_and_report_a_rate() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("output");
     let spec = match spec(&xvfb(), &output) {
@@ -117,7 +117,7 @@ fn a_server_that_is_killed_ends_the_load() {
 }
 
 #[test]
-fn displays_and_programs_that_are_not_there_are_said() {
+fn missing_displays_and_programs_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("output");
     let started = Instant::now();

@@ -105,7 +105,7 @@ fn more_than_half_of_the_memory_is_refused_before_it_is_taken() {
 }
 
 #[test]
-fn a_cpu_or_a_node_that_is_not_there_is_said() {
+fn a_missing_cpu_or_node_is_reported() {
     let cpus = "8000".parse().unwrap();
     let error =
         start(&spec(MemorySpec { cpus, ..memory(MemoryAccess::Read) })).wait_ready(READY).unwrap_err();

@@ -1,5 +1,5 @@
-//! Allocators: one that counts, for tests that assert that a measuring thread allocates nothing; and one with a reserve, so
-//! that a process whose memory has ended (`ulimit -v`) can still end in order, or at least with a message.
+//! Allocators: one that counts, for tests that assert that a measuring thread allocates nothing; and one with a
+//! reserve, so that a process without memory left (`ulimit -v`) can still end in order, or at least with a message.
 
 #[cfg(not(target_env = "musl"))]
 use std::alloc::System;
@@ -9,14 +9,14 @@ use std::ptr::null_mut;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicPtr};
 
-/// What the allocators here pass calls on to: the system's, but with musl dlmalloc.
+/// The allocator that those here pass calls on to: the system's, but with musl dlmalloc.
 #[cfg(target_env = "musl")]
 #[allow(non_upper_case_globals, reason = "in the place of the system's allocator")]
 static System: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 /// Enough to store what was measured, to undo what was changed, and to say so.
 const RESERVE_LAYOUT: Layout = Layout::new::<[u64; 4 << 20]>();
-/// Null before it is held, and after it was needed.
+/// Null before it is held, and after it was used.
 static RESERVE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 static IS_EXHAUSTED: AtomicBool = AtomicBool::new(false);
 static MAY_LEAVE_SETTINGS: AtomicBool = AtomicBool::new(false);
@@ -30,7 +30,7 @@ const LEFT_SETTINGS: &str =
 #[derive(Debug)]
 pub struct ReservingAllocator;
 
-/// Sets memory aside: address space, no pages. Whether there was as much.
+/// Sets memory aside: address space, no pages. Returns whether the system had that much.
 #[must_use]
 pub fn hold_reserve() -> bool {
     // SAFETY: the layout has a size.
@@ -49,7 +49,7 @@ pub fn is_exhausted() -> bool {
     IS_EXHAUSTED.load(Relaxed)
 }
 
-/// Gives the reserve back to the system; whether there was any.
+/// Gives the reserve back to the system; returns whether there was one.
 fn release(reserve: *mut u8) -> bool {
     if reserve.is_null() {
         return false;
@@ -59,7 +59,7 @@ fn release(reserve: *mut u8) -> bool {
     true
 }
 
-/// What `allocate` gives; where that is nothing, what it gives without the reserve.
+/// The result of `allocate`; if that is null, its result without the reserve.
 fn with_reserve(allocate: impl Fn() -> *mut u8) -> *mut u8 {
     let memory = allocate();
     if !memory.is_null() || !release(RESERVE.swap(null_mut(), Relaxed)) {

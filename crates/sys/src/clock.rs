@@ -1,4 +1,4 @@
-//! CLOCK_MONOTONIC: reading it and sleeping until one of its moments, and how far others are ahead of it.
+//! CLOCK_MONOTONIC: reading it and sleeping until one of its moments, and how far other clocks are ahead of it.
 
 use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, Timespec, clock_gettime};
@@ -13,7 +13,7 @@ pub(crate) fn timespec(nanos: u64) -> Timespec {
     Timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as i64 }
 }
 
-/// Now. No system call where the kernel offers its clock in the vDSO.
+/// Now. No system call if the kernel offers its clock in the vDSO.
 #[inline(always)]
 pub fn now() -> MonoTime {
     MonoTime(nanos(clock_gettime(ClockId::Monotonic)))
@@ -30,8 +30,8 @@ pub fn suspended() -> Nanos {
     Nanos(u64::try_from(ahead_of(ClockId::Boottime).0).unwrap_or(0))
 }
 
-/// How far CLOCK_BOOTTIME and CLOCK_REALTIME are ahead of CLOCK_MONOTONIC: changes where the machine is suspended, or the time of
-/// day is set.
+/// How far CLOCK_BOOTTIME and CLOCK_REALTIME are ahead of CLOCK_MONOTONIC. That changes when the machine is suspended,
+/// or when the time of day is set.
 pub fn ahead_of_monotonic() -> [NanosDelta; 2] {
     [ClockId::Boottime, ClockId::Realtime].map(ahead_of)
 }
@@ -41,7 +41,7 @@ fn ahead_of(id: ClockId) -> NanosDelta {
     difference_of(|| [clock(ClockId::Monotonic), clock(id), clock(ClockId::Monotonic)])
 }
 
-/// Readings of the clocks that are closer than this are taken at once.
+/// Readings of the clocks that are closer than this count as one moment.
 const CLOSE_NS: u64 = 20_000;
 /// The most readings that are tried.
 const READINGS: usize = 16;

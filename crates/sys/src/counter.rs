@@ -10,8 +10,8 @@ pub trait Counter: Copy + Send + 'static {
     /// What it is called in results.
     const NAME: &'static str;
     fn now() -> TscTime;
-    /// Now, after everything that stands before it in the program: neither earlier loads nor earlier stores' own
-    /// execution are overtaken. Costs a few nanoseconds more.
+    /// Now, after everything that comes before it in the program: it overtakes neither earlier loads nor the execution
+    /// of earlier stores. Costs a few nanoseconds more.
     #[inline(always)]
     fn now_in_order() -> TscTime {
         Self::now()
@@ -86,7 +86,7 @@ pub enum CounterKind {
 }
 
 impl CounterKind {
-    /// The hardware counter where it runs at a constant rate, else the kernel's clock.
+    /// The hardware counter if it runs at a constant rate, otherwise the kernel's clock.
     pub fn select(facts: &Facts) -> Self {
         let built_for_it = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
         if built_for_it && facts.clock.counter_invariant { Self::Hardware } else { Self::KernelClock }
@@ -162,7 +162,7 @@ impl Calibration {
         Self { frequency, error, multiplier: multiplier.round() as u64 }
     }
 
-    /// A calibration that was made elsewhere and passed on; its error is not known any more.
+    /// A calibration that was made elsewhere and passed on; its error is no longer known.
     pub fn of_multiplier(multiplier: u64) -> Self {
         let frequency = (1_000_000_000u128 << 32) / u128::from(multiplier.max(1));
         Self { frequency: Hz(frequency as u64), error: 0.0, multiplier }

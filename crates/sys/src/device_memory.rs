@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 
-/// The smallest page there is.
+/// The smallest page size.
 const PAGE: usize = 4096;
 /// Distance of the reads that are timed.
 const LINE: usize = 64;
@@ -17,7 +17,7 @@ const TIMED: usize = 8 << 10;
 /// Times that it is read; the fastest counts.
 const PASSES: usize = 8;
 
-/// A mapping that is taken away again when this is dropped.
+/// A mapping that is removed when this is dropped.
 #[derive(Debug)]
 pub struct DeviceMemory {
     start: NonNull<u8>,

@@ -23,7 +23,7 @@ const WORDS_MAX: usize = 23;
 pub struct Coalescing {
     /// Longest delay of the interrupt for a received packet, in us.
     pub receive_us: u32,
-    /// Packets after which it comes at once; 0 where the driver does not count them.
+    /// Packets after which it comes at once; 0 if the driver does not count them.
     pub receive_frames: u32,
     /// The same for packets that were sent.
     pub send_us: u32,
@@ -83,7 +83,7 @@ fn write(
 /// When an interface interrupts.
 ///
 /// # Errors
-/// `EOPNOTSUPP` where its driver does not report it, `ENODEV` where there is no such interface.
+/// `EOPNOTSUPP` if its driver does not report it, `ENODEV` if there is no such interface.
 pub fn coalescing(interface: &str) -> io::Result<Coalescing> {
     let words = read(COALESCE, interface)?;
     let [receive_us, receive_frames, send_us, send_frames, adaptive_receive, adaptive_send] =
@@ -92,7 +92,7 @@ pub fn coalescing(interface: &str) -> io::Result<Coalescing> {
     Ok(Coalescing { receive_us, receive_frames, send_us, send_frames, adaptive_receive, adaptive_send })
 }
 
-/// Sets when an interface interrupts; what else its driver has of it stays.
+/// Sets when an interface interrupts; the driver's other values stay.
 pub fn set_coalescing(interface: &str, new: Coalescing) -> io::Result<()> {
     let mut words = read(COALESCE, interface)?;
     let values = [
@@ -114,7 +114,7 @@ pub fn sleeps(interface: &str) -> io::Result<bool> {
     Ok(read(ENERGY, interface)?[ENABLED] != 0)
 }
 
-/// Lets the link of an interface sleep, or not.
+/// Allows the link of an interface to sleep, or not.
 pub fn set_sleeps(interface: &str, sleeps: bool) -> io::Result<()> {
     let mut words = read(ENERGY, interface)?;
     words[ENABLED] = u32::from(sleeps);
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_no_interface_can_have_is_refused() {
+    fn names_that_no_interface_can_have_are_refused() {
         for name in ["", "a/b", "abcdefghijklmnop"] {
             assert_eq!(coalescing(name).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{name}");
         }

@@ -98,7 +98,7 @@ impl InterruptSource {
         if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Waits for the next interrupt; how many came since the last call. 0 after a signal or an error.
+    /// Waits for the next interrupt; returns how many came since the last call. 0 after a signal or an error.
     #[inline(always)]
     pub fn wait(&mut self) -> u64 {
         let mut bytes = [0u8; 8];

@@ -1,6 +1,6 @@
 //! `/dev/cpu_dma_latency`: asks the kernel to keep CPUs out of idle states that take long to leave.
 //!
-//! The request holds as long as the file is open, and so ends with the process, however that ends
+//! The request holds as long as the file is open, and so ends with the process, whatever ends it
 //! (Documentation/power/pm_qos_interface.rst).
 
 use std::fs::File;

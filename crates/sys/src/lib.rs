@@ -1,7 +1,7 @@
-//! Everything whylate asks of the kernel and the CPU.
+//! All of whylate's requests to the kernel and the CPU.
 //!
-//! This is the only crate with hand-written unsafe code; each block says why it is needed and why it is sound. What
-//! it offers is safe to call.
+//! This is the only crate with hand-written unsafe code; each block says why it is needed and why it is sound. Its
+//! interface is safe to call.
 
 pub mod allocation;
 pub mod clock;

@@ -4,8 +4,8 @@
 //! differs from the one before in its direction, and [`STOP`] is the last. Nothing here allocates after it was made,
 //! and each step is the system calls of its method and nothing else.
 //!
-//! What goes wrong with a descriptor after it was tried at the start (nothing does, except a closed loopback
-//! interface) counts as [`STOP`].
+//! A descriptor is tried at the start. If it fails later (only a closed loopback interface causes that), this counts
+//! as [`STOP`].
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::AsFd;
@@ -109,7 +109,7 @@ impl Channel for FutexWord {
     fn send(&self, value: u64) {
         self.value.store(value, Relaxed);
         self.count.store(self.count.load(Relaxed).wrapping_add(1), Release);
-        // An error would mean a wrong address.
+        // Only a wrong address could give an error.
         let _ = futex::wake(&self.count, futex::Flags::PRIVATE, 1);
     }
 

@@ -15,7 +15,7 @@ use std::path::{Component, Path, PathBuf};
 /// Why something was not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum PrivateError {
-    /// Others could have written it, or exchange it.
+    /// Others could have written or replaced it.
     #[error("{} {problem}", path.display())]
     Shared {
         /// The folder or file.
@@ -31,7 +31,7 @@ pub enum PrivateError {
 }
 
 impl PrivateError {
-    /// Whether there is no such folder or file.
+    /// Whether the folder or file does not exist.
     pub fn is_absence(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
@@ -42,7 +42,7 @@ impl PrivateError {
 pub struct PrivateFolder {
     path: PathBuf,
     folder: OwnedFd,
-    /// The mode that its files get; `None` where they are only read.
+    /// The mode of its files; `None` if they are only read.
     files: Option<Mode>,
 }
 
@@ -52,13 +52,12 @@ impl PrivateFolder {
         Self::walk(path, false, false)
     }
 
-    /// Opens a folder of this user, or of root, to read in it alone.
+    /// Opens a folder of this user, or of root, only for reading.
     pub fn open_to_read(path: &Path) -> Result<Self, PrivateError> {
         Self::walk(path, false, true)
     }
 
-    /// Opens the folder, and makes it, and those around it, where they are missing: for this user alone, whatever the
-    /// umask.
+    /// Opens the folder. If it or those around it are missing, it makes them: for this user alone, whatever the umask.
     pub fn make(path: &Path) -> Result<Self, PrivateError> {
         Self::make_with(path, Mode::RWXU, Mode::RUSR | Mode::WUSR)
     }
@@ -192,8 +191,8 @@ fn step(
     }
 }
 
-/// Refuses what others could write to or exchange. `of_root` allows what belongs to root, `sticky` folders in which all users
-/// can make files of their own.
+/// Refuses what others could write to or replace. `of_root` allows what belongs to root, `sticky` folders in which all
+/// users can make files of their own.
 fn check(path: &Path, stat: &Stat, of_root: bool, sticky: bool) -> Result<(), PrivateError> {
     let shared = |problem: String| Err(PrivateError::Shared { path: path.to_owned(), problem });
     let user = rustix::process::geteuid().as_raw();
@@ -228,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_is_for_this_user_alone() {
+    fn new_folders_and_files_are_for_this_user_alone() {
         let top = tempfile::tempdir().unwrap();
         let path = top.path().join("a/b");
         let folder = PrivateFolder::make(&path).unwrap();

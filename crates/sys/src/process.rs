@@ -1,4 +1,4 @@
-//! Processes: ends that reach further than `std::process`.
+//! Processes: what `std::process` does not offer.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -27,7 +27,7 @@ impl Launcher {
     }
 }
 
-/// Has the kernel send SIGKILL to this process when the thread that started it ends: a killed runner leaves no
+/// Makes the kernel send SIGKILL to this process when the thread that started it ends: a killed runner leaves no
 /// measuring process behind.
 pub fn die_with_parent(parent: u32) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
@@ -35,7 +35,7 @@ pub fn die_with_parent(parent: u32) -> io::Result<()> {
     if is_parent { Ok(()) } else { Err(io::Error::other("the process that started this one is gone")) }
 }
 
-/// Has the kernel end (SIGKILL) what `command` starts when the thread that starts it ends, in whichever way.
+/// Makes the kernel end (SIGKILL) what `command` starts when the thread that starts it ends, for whatever reason.
 pub fn end_with_this_thread(command: &mut Command) {
     use std::os::unix::process::CommandExt;
     let ask = || Ok(rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?);
@@ -43,25 +43,25 @@ pub fn end_with_this_thread(command: &mut Command) {
     unsafe { command.pre_exec(ask) };
 }
 
-/// Leaves a file open in processes that are started from now on; gives the number by which they take it
+/// Leaves a file open in processes that are started from now on; returns the number by which they take it
 /// ([`inherited`]).
 pub fn leave_open(file: &OwnedFd) -> io::Result<RawFd> {
     rustix::io::fcntl_setfd(file, rustix::io::FdFlags::empty())?;
     Ok(file.as_raw_fd())
 }
 
-/// Takes a file that the process which started this one has left open ([`leave_open`]); once.
+/// Takes a file that the parent of this process has left open ([`leave_open`]); once.
 ///
 /// # Errors
-/// When no file of that number is open, or when it is one of the standard streams.
+/// When no file with that number is open, or when it is one of the standard streams.
 pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
     if number <= 2 {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "a standard stream"));
     }
     // SAFETY: the number is only asked about here; a file that is not open is an error.
     rustix::io::fcntl_getfd(unsafe { BorrowedFd::borrow_raw(number) })?;
-    // SAFETY: the file is open, and this process owns it: it was left open for it, under a number that only its
-    // arguments tell, and which is taken once, before any other file is opened under it.
+    // SAFETY: the file is open, and this process owns it: it was left open for this process, under a number that only
+    // its arguments contain, and which is taken once, before any other file is opened under it.
     let file = unsafe { OwnedFd::from_raw_fd(number) };
     rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::CLOEXEC)?;
     Ok(file)
@@ -101,35 +101,35 @@ pub fn is_stopped(child: u32) -> bool {
     waitid(WaitId::Pid(pid), options).is_ok_and(|status| status.is_some())
 }
 
-/// When a process started, in clock ticks since boot (field 22 of proc_pid_stat(5)): with its number this tells it from
-/// a later one. `None` when there is no such process.
+/// When a process started, in clock ticks since boot (field 22 of proc_pid_stat(5)). Together with its number this
+/// distinguishes it from a later one. `None` if there is no such process.
 pub fn started_ticks(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The second field is the name in brackets, which may hold anything.
     stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
-/// The same of a process that has not ended: one that its parent has not waited for yet has.
+/// The same for a process that has not ended; a zombie has ended.
 pub fn runs_since(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let has_ended = stat.get(stat.rfind(')')? + 1..)?.trim_start().starts_with(['Z', 'X']);
     if has_ended { None } else { started_ticks(pid) }
 }
 
-/// Inode of the PID namespace of this process; `None` where /proc does not say.
+/// Inode of the PID namespace of this process; `None` if /proc does not say.
 pub fn pid_namespace() -> Option<u64> {
     let name = std::fs::read_link("/proc/self/ns/pid").ok()?;
     name.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// Whether the process ids that this process sees are those of the kernel: not so in most containers.
+/// Whether this process sees the kernel's own process ids: not so in most containers.
 pub fn sees_kernel_ids() -> bool {
     // The first namespace has a number of its own in every kernel (PROC_PID_INIT_INO).
     std::fs::read_link("/proc/self/ns/pid").map_or(true, |name| name.as_os_str() == "pid:[4026531836]")
 }
 
-/// Whether CLOCK_MONOTONIC of this process is that of the kernel's own records: not so in a time namespace with an offset
-/// (`unshare --time --monotonic`, a container that was restored from a checkpoint).
+/// Whether CLOCK_MONOTONIC of this process is that of the kernel's own records: not so in a time namespace with an
+/// offset (`unshare --time --monotonic`, a container that was restored from a checkpoint).
 pub fn sees_kernel_clock() -> bool {
     // Without the file the kernel has no such namespaces.
     std::fs::read_to_string("/proc/self/timens_offsets").map_or(true, |text| has_no_offset(&text))

@@ -140,8 +140,8 @@ pub fn scheduling_of_thread(tid: u32) -> io::Result<ThreadScheduling> {
     })
 }
 
-/// How long after its release a thread of SCHED_DEADLINE has to be done; `None` for one of another policy, and for one that has
-/// ended and is still there: the kernel says 0 of it.
+/// How long after its release a thread of SCHED_DEADLINE has to be done; `None` for another policy, and for a thread
+/// that has ended but still exists: the kernel reports 0 for it.
 pub fn deadline_of_thread(tid: u32) -> io::Result<Option<Nanos>> {
     let attributes = attributes_of(tid)?;
     let has_one = i32::try_from(attributes.policy) == Ok(libc::SCHED_DEADLINE);
@@ -170,7 +170,7 @@ pub fn set_scheduling_of_thread(tid: u32, scheduling: ThreadScheduling) -> io::R
     if [libc::SCHED_OTHER, libc::SCHED_BATCH].contains(&(policy as i32)) {
         return Ok(());
     }
-    // Policies without use for a nice value leave the former one.
+    // Policies that ignore the nice value keep the former one.
     let pid = i32::try_from(tid).ok().and_then(rustix::process::Pid::from_raw);
     Ok(rustix::process::setpriority_process(pid, nice)?)
 }

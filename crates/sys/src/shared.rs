@@ -61,11 +61,11 @@ impl SharedWords {
         Self::map(file, length)
     }
 
-    /// Maps the ring of a performance event, which has `length` words with the page before them. The kernel refuses a length
-    /// that is not a page and a power of two of pages, and such a mapping does not shrink.
+    /// Maps the ring of a performance event, which has `length` words with the page before them. The kernel refuses a
+    /// length other than one page plus a power of two of pages, and such a mapping does not shrink.
     ///
     /// # Errors
-    /// EPERM where more memory would be locked than an ordinary user may (`kernel.perf_event_mlock_kb`).
+    /// EPERM if more memory would be locked than an ordinary user may (`kernel.perf_event_mlock_kb`).
     pub(crate) fn of_event(file: OwnedFd, length: usize) -> io::Result<Self> {
         Self::map(file, length)
     }

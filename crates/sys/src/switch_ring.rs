@@ -1,8 +1,8 @@
-//! When threads were given a CPU and left it, as the kernel tells also an ordinary user of his own threads: records of context
-//! switches by `perf_event_open`.
+//! When threads got a CPU and left it, which the kernel reports even to an ordinary user for his own threads: records
+//! of context switches by `perf_event_open`.
 //!
-//! One ring for each CPU takes the records of all threads that are added. The event is the page faults from user space, so that
-//! these are in it as well; the records of switches come with whatever event asks for them.
+//! One ring for each CPU takes the records of all threads that are added. The event counts page faults from user
+//! space, so that these are recorded as well; the records of switches come with any event that asks for them.
 
 use crate::perf_counter::{EventAttributes, open};
 use crate::shared::SharedWords;
@@ -33,7 +33,7 @@ const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
 /// The words `data_head` and `data_tail` in the page before the records.
 const HEAD: usize = 1_024 / 8;
 const TAIL: usize = 1_032 / 8;
-/// Who, when and where: the last words of each record but those of losses.
+/// Thread, time and CPU: the last words of each record except those of losses.
 const IDENTITY_WORDS: usize = 3;
 /// Pages of records. With the page before them a ring takes what an ordinary user may lock for each CPU
 /// (`kernel.perf_event_mlock_kb`).
@@ -81,12 +81,12 @@ impl SwitchRing {
         self.cpu
     }
 
-    /// Records what a thread does on this CPU; 0 is the calling one. With `inherits`, also what all threads and processes do
-    /// that it starts from now on.
+    /// Records what a thread does on this CPU; 0 is the calling one. With `inherits`, also what all threads and
+    /// processes do that it starts from now on.
     ///
     /// # Errors
-    /// EACCES or EPERM where `kernel.perf_event_paranoid` is above 2 or the thread is another user's, ESRCH where it has ended,
-    /// ENODEV where the CPU is offline, EMFILE.
+    /// EACCES or EPERM if `kernel.perf_event_paranoid` is above 2 or the thread is another user's, ESRCH if it has
+    /// ended, ENODEV if the CPU is offline, EMFILE.
     pub fn add(&mut self, thread: u32, inherits: bool) -> io::Result<()> {
         let flags = FLAG_EXCLUDE_KERNEL
             | FLAG_EXCLUDE_HYPERVISOR
@@ -122,7 +122,7 @@ impl SwitchRing {
         Ok(())
     }
 
-    /// Hands on the records since the last call, the oldest first; returns how many found no room.
+    /// Passes on the records since the last call, the oldest first; returns how many found no room.
     pub fn read(&self, take: &mut dyn FnMut(SwitchRecord)) -> u64 {
         let Some(ring) = &self.ring else { return 0 };
         let words = ring.words();

@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 /// Makes one: what is written to the second end can be read from the first.
 ///
 /// # Errors
-/// Where there are no terminals (/dev/ptmx), or none is free; before Linux 4.13.
+/// There are no terminals (/dev/ptmx), or none is free; before Linux 4.13.
 pub fn open() -> io::Result<(File, OwnedFd)> {
     let flags = libc::O_NOCTTY | libc::O_CLOEXEC;
     let reader = File::options().read(true).write(true).custom_flags(flags).open("/dev/ptmx")?;

@@ -19,7 +19,7 @@ pub fn start(first: MonoTime, period: Nanos) -> io::Result<OwnedFd> {
     Ok(timer)
 }
 
-/// Waits for the next expiry: one system call; how many there were since the last call, 0 after a signal.
+/// Waits for the next expiry: one system call. Returns how many there were since the last call, 0 after a signal.
 #[inline(always)]
 pub fn wait_counted(timer: &OwnedFd) -> u64 {
     let mut expiries = [0u8; 8];

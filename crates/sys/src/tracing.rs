@@ -12,7 +12,7 @@ pub struct BreakTracing {
 }
 
 impl BreakTracing {
-    /// Opens those of the buffer in `folder`; `None` where they may not be written.
+    /// Opens those of the buffer in `folder`; `None` if they may not be written.
     pub fn open(folder: &Path) -> Option<Self> {
         let open = |name: &str| File::options().write(true).open(folder.join(name)).ok();
         Some(Self { marker: open("trace_marker")?, switch: open("tracing_on")? })
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_opened_where_both_files_are() {
+    fn a_folder_with_both_files_is_opened() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         std::fs::write(path("trace_marker"), "").unwrap();

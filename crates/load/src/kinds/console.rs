@@ -18,7 +18,7 @@ use whylate_core::plan::ConsolePlan;
 const SHOWN: &str = "/dev/tty0";
 /// Length of a line without its end.
 const LINE: usize = 78;
-/// A terminal that takes nothing is asked again after that time.
+/// Time after which a terminal that takes nothing is tried again.
 const PAUSE: Duration = Duration::from_millis(1);
 
 fn unavailable(why: &str) -> LoadError {
@@ -31,7 +31,7 @@ struct Terminal {
     random: Random,
     /// The screen: where its contents are, and what they were.
     before: Option<(PathBuf, Vec<u8>)>,
-    /// What is left of the text of the last turn.
+    /// The rest of the text of the last turn.
     text: Vec<u8>,
 }
 
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn without_permission_and_where_there_is_no_terminal_it_is_refused() {
+    fn without_permission_and_without_a_terminal_it_is_refused() {
         if File::open(SHOWN).is_ok_and(|file| file.is_terminal()) {
             let error = ConsolePlan::default().check().unwrap_err().to_string();
             assert!(error.contains("--yes-draw-on-my-screen"), "{error}");

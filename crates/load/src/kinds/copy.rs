@@ -94,7 +94,7 @@ impl Acts for Frames {
     }
     fn check(&self) -> Result<(), LoadError> {
         self.copier()?;
-        // What the helper's memory lacks, the helper says.
+        // Only the helper can say what its memory lacks.
         match self.program()? {
             Some(_) if !is_helper() => Ok(()),
             _ => self.memory(4096).map(drop),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_method_or_memory_that_is_not_there_is_said_before_anything_starts() {
+    fn a_missing_method_or_memory_is_reported_before_anything_starts() {
         let mut spec = frames(4096, 4096);
         assert!(spec.check().is_ok());
         spec.plan.backend = Some("nothing".to_owned());

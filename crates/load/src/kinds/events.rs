@@ -1,7 +1,7 @@
 //! Loads made of single acts: each thread does one after another, at a pace, and counts them.
 //!
-//! Flushes and barriers reach only CPUs that run the load's own process, so the load hosts a thread on each CPU that
-//! shall be hit: an ordinary task that runs whenever nothing else wants the CPU.
+//! Flushes and barriers reach only CPUs that run the load's own process, so the load keeps a thread on each CPU to be
+//! hit: an ordinary task that runs whenever no other task wants the CPU.
 
 use super::memory::pace::Pacer;
 use super::{LoadPlace, Work};
@@ -27,15 +27,15 @@ use whylate_sys::schedule::allowed_of_this_thread;
 /// The longest sleep without a look at the stop flag.
 const SLEEP_NS_MAX: u64 = 20_000_000;
 
-/// Something that is done again and again by one thread.
+/// Something that one thread does again and again.
 pub trait Act {
     /// How it is done, for people.
     fn describe(&self) -> String;
-    /// What is not as it was asked for.
+    /// What differs from the request.
     fn warnings(&self) -> Vec<Warning> {
         Vec::new()
     }
-    /// Does it, in well below a millisecond unless the kernel takes longer; how many events that was.
+    /// Does it once, in well below a millisecond unless the kernel takes longer. Returns how many events that was.
     fn turn(&mut self) -> io::Result<u64>;
     /// The longest that one turn may take; one that takes longer hangs.
     fn turn_within(&self) -> Option<Duration> {
@@ -46,7 +46,7 @@ pub trait Act {
 /// The plan of a load that is made of single acts.
 pub trait Acts: Clone + Send + 'static {
     const NAME: &'static str;
-    /// Whether one thread is the usual: of the CPUs `others` it takes the first.
+    /// Whether one thread is the usual number: of the CPUs `others` it takes the first.
     const ONE_THREAD: bool = false;
     /// The longest that preparing may take.
     const PREPARED_WITHIN: Option<Duration> = None;
@@ -275,10 +275,10 @@ struct EventWorker<P> {
     host: HostRoot,
     spec: Events<P>,
     shared: Arc<EventCounts>,
-    /// Tells that the thread is ready, or why it cannot run.
+    /// Reports that the thread is ready, or why it cannot run.
     sender: Sender<LoadEvent>,
     details: Sender<Details>,
-    /// Lets it begin; closed when it must not.
+    /// Allows it to begin; closed if it must not.
     started: Receiver<()>,
 }
 

@@ -1,5 +1,5 @@
-//! The gpu load: done by the helper `whylate-gpu`, since a static program cannot load drivers. The helper links this crate
-//! and gives what it can do by [`set_maker`]; in whylate itself there is only the search for the helper.
+//! The gpu load: the helper `whylate-gpu` does it, since a static program cannot load drivers. The helper links this
+//! crate and registers its abilities by [`set_maker`]; whylate itself only searches for the helper.
 
 use super::events::{Act, Acts, Keys};
 use crate::error::LoadError;
@@ -17,7 +17,7 @@ use whylate_sys::schedule::{Scheduling, schedule_this_thread};
 const NAME: &str = "whylate-gpu";
 /// The variable that names another one.
 const VARIABLE: &str = "WHYLATE_GPU";
-/// The longest that the helper may prepare: drivers are loaded, programs are translated and run once.
+/// The longest that the helper may prepare: it loads drivers, translates programs and runs them once.
 const PREPARED_WITHIN: Duration = Duration::from_secs(60);
 
 /// How long the list of devices may take.
@@ -30,7 +30,7 @@ static MAKER: OnceLock<Maker> = OnceLock::new();
 
 /// Says that this process is the helper.
 pub(crate) fn set_maker(maker: Maker) {
-    // A second one is never given.
+    // Later calls have no effect.
     let _ = MAKER.set(maker);
 }
 
@@ -68,11 +68,10 @@ pub(super) fn is_helper() -> bool {
     MAKER.get().is_some()
 }
 
-/// What the helper says of the devices here: the document `whylate.gpus/1`.
+/// What the helper reports of the devices here: the document `whylate.gpus/1`.
 ///
 /// # Errors
-/// [`LoadError::Unavailable`] without a helper or a device, and when the helper gives no answer in
-/// time.
+/// [`LoadError::Unavailable`] without a helper or a device, and when the helper gives no answer in time.
 pub fn gpu_list() -> Result<serde_json::Value, LoadError> {
     let list = ask("list", LIST_WITHIN)?;
     match list["devices"].as_array() {
@@ -123,12 +122,12 @@ pub fn gpu_copies(
     table.map(Some).map_err(|error| LoadError::Unavailable(format!("the answer of {NAME}: {error}")))
 }
 
-/// The helper's one answer to a word.
+/// The helper's only answer to a word.
 fn ask(word: &str, within: Duration) -> Result<serde_json::Value, LoadError> {
     Helper::start(word, "")?.answer(within)
 }
 
-/// The helper at work; killed when dropped. One that hangs in the kernel is not waited for.
+/// The helper at work; killed when dropped. If it hangs in the kernel, nothing waits for it.
 struct Helper {
     child: Child,
     lines: Receiver<String>,

@@ -14,12 +14,12 @@ use whylate_sys::{clock, timer_file};
 
 /// What is read at once: a multiple of every disk's block size.
 const BLOCK: usize = 4096;
-/// Rate of the real-time clock where none is asked for; the most that it has.
+/// Rate of the real-time clock if none is asked for; its highest rate.
 const RTC_HZ: f64 = 8192.0;
-/// Period of a timer where no rate is asked for.
+/// Period of a timer if no rate is asked for.
 const TIMER_PERIOD_NS: f64 = 20_000.0;
 
-/// A block at an address that direct reads take.
+/// A block at an address that direct reads accept.
 #[repr(align(4096))]
 struct Block([u8; BLOCK]);
 

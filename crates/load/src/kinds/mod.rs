@@ -53,7 +53,7 @@ pub(crate) trait Work {
     fn program(&self) -> Result<Option<PathBuf>, LoadError> {
         Ok(None)
     }
-    /// What can be known to be wrong before anything is started.
+    /// Errors that can be known before anything is started.
     fn validate(&self) -> Result<(), LoadError>;
     /// Does it, in the load's own process, until the context says stop or its duration is over.
     fn run(&self, context: &mut LoadContext) -> Result<(), LoadError>;

@@ -12,11 +12,11 @@ use whylate_sys::disturb::pages::{Buffers, Origin};
 use whylate_sys::drm::Card;
 use whylate_sys::schedule;
 
-/// A read of a line that has just been read takes longer than this only where the memory is not cached.
+/// A read of a line that has just been read takes longer than this only if the memory is not cached.
 const UNCACHED_NS: f64 = 40.0;
-/// Buffers that are made to see whether other CPUs are interrupted for them: for at least half of them.
+/// How many buffers are made to see whether other CPUs are interrupted: at least half of them must do so.
 const TRIED: u64 = 16;
-/// So often that is looked at.
+/// How often that is tried.
 const ROUNDS: usize = 3;
 /// What to do without such a device.
 const FIX: &str =
@@ -97,8 +97,8 @@ impl Filled {
     }
 }
 
-/// What shows that buffers are not mapped cached: reads are slow, or every other CPU is interrupted for each buffer (an
-/// emulator models no caches). `None` when nothing does.
+/// How it shows that buffers are not mapped cached: reads are slow, or every other CPU is interrupted for each buffer
+/// (an emulator models no caches). `None` if nothing shows it.
 fn write_combining(buffers: &mut Buffers) -> io::Result<Option<String>> {
     let read_ns = buffers.read_ns()?;
     if read_ns > UNCACHED_NS {

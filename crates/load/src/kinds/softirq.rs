@@ -30,8 +30,8 @@ impl Act for Packets {
         for _ in 0..BURST {
             self.0.send(&packet)?;
         }
-        // What the kernel has not delivered yet is taken by the next turn; what it has dropped was received all the
-        // same, by the softirq.
+        // The next turn takes what the kernel has not delivered yet; what it has dropped was received all the same, by
+        // the softirq.
         while self.0.recv(&mut packet).is_ok() {}
         Ok(BURST)
     }

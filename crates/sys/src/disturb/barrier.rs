@@ -1,4 +1,4 @@
-//! `membarrier`: has the kernel interrupt other CPUs to make them pass a memory barrier.
+//! `membarrier`: makes the kernel interrupt other CPUs so that they pass a memory barrier.
 
 use std::io;
 

@@ -4,7 +4,7 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, m
 use std::io;
 
 const PAGE: usize = 4096;
-/// Pages of the mapping: whatever the size of a page is, some.
+/// Length of the mapping: several pages, whatever the page size.
 const LENGTH: usize = 16 * PAGE;
 
 /// A mapping of this process that exists to be changed.

@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-/// The smallest page there is: lengths are multiples of it.
+/// The smallest page size: lengths are multiples of it.
 const PAGE: usize = 4096;
 
 /// Where buffers come from.

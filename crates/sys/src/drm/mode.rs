@@ -118,7 +118,7 @@ const SET_MASTER: u64 = (b'd' as u64) << 8 | 0x1e;
 const CONNECTED: u32 = 1;
 /// `DRM_MODE_PAGE_FLIP_EVENT`.
 const FLIP_EVENT: u32 = 1;
-/// The most displays of a card that are looked at, and modes of one of them.
+/// How many displays of a card are tried, and modes of one of them.
 const MOST: usize = 32;
 const MODES_MOST: usize = 256;
 /// A flip takes one frame, a 60th of a second or so.
@@ -129,7 +129,7 @@ pub struct Display {
     card: Card,
     connector: u32,
     mode: ModeInfo,
-    /// As it was found; its framebuffer is 0 when it shows nothing.
+    /// Its state when it was found; its framebuffer is 0 if it shows nothing.
     before: Crtc,
 }
 
@@ -210,8 +210,8 @@ impl Display {
     }
 }
 
-/// Two buffers that a display shows in turns. When this is dropped, also when its process is killed, the display shows
-/// again what it did before: the kernel's console, or the framebuffer that was there.
+/// Two buffers that a display shows in turns. When this is dropped, or its process is killed, the display shows again
+/// what it did before: the kernel's console, or the former framebuffer.
 pub struct Flips {
     display: Display,
     buffers: [DumbBuffer; 2],
@@ -241,7 +241,7 @@ impl Flips {
         (self.display.mode.width, self.display.mode.height)
     }
 
-    /// Has the display show the other buffer, and waits until it does.
+    /// Makes the display show the other buffer, and waits until it does.
     ///
     /// # Errors
     /// When the driver does not flip, or no flip is reported within two seconds.

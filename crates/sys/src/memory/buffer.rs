@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 
 /// Size of the huge pages that are asked for: that of x86-64 and of arm64 with 4 KiB pages.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
-/// Steps in which pages are touched where the kernel cannot populate a mapping: the smallest page there is.
+/// Steps in which pages are touched if the kernel cannot populate a mapping: the smallest page size.
 const TOUCH_BYTES: usize = 4096;
 /// The most nodes that Linux can be built for (`MAX_NUMNODES`).
 const NODES_MAX: u32 = 1024;
@@ -87,7 +87,7 @@ impl Buffer {
         Ok(buffer)
     }
 
-    /// Maps so that whole huge pages fit, asks for them, and looks what the kernel gave.
+    /// Maps so that whole huge pages fit, asks for them, and checks what the kernel gave.
     fn map_transparent(bytes: usize, mapped: usize, node: Option<u32>) -> Result<Self, BufferError> {
         let mut buffer = Self::reserve(bytes, mapped + HUGE_PAGE_BYTES, MapFlags::PRIVATE)?;
         buffer.align_to_huge_pages(mapped);
@@ -238,7 +238,7 @@ impl Drop for Buffer {
     }
 }
 
-/// Bytes on transparent huge pages in the mapping that holds `address`; `None` where /proc/self/smaps cannot be read.
+/// Bytes on transparent huge pages in the mapping that holds `address`; `None` if /proc/self/smaps cannot be read.
 fn transparent_bytes(address: usize) -> Option<u64> {
     transparent_bytes_in(&std::fs::read_to_string("/proc/self/smaps").ok()?, address)
 }
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_cannot_be() {
+    fn impossible_sizes_are_refused() {
         assert!(matches!(Buffer::allocate(0, false, None), Err(BufferError::Size { bytes: 0 })));
         assert!(matches!(Buffer::allocate(usize::MAX, true, None), Err(BufferError::Size { .. })));
         assert!(matches!(Buffer::allocate(1 << 60, false, None), Err(BufferError::Map { .. })));

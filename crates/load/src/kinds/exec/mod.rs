@@ -61,7 +61,8 @@ pub struct ExecSpec {
 }
 
 impl ExecSpec {
-    /// The output file by a path for the user: the folder may be given as an open folder of the runner (`/proc/PID/fd/N`).
+    /// The output file as a path for the user: the folder may be given as an open folder of the runner
+    /// (`/proc/PID/fd/N`).
     pub(crate) fn output_shown(&self) -> PathBuf {
         let folder = self.output.parent().and_then(|folder| std::fs::read_link(folder).ok());
         let is_fixed = self.output.starts_with("/proc");
@@ -127,7 +128,7 @@ impl Work for ExecSpec {
 const START_NS: u64 = 50_000_000;
 /// Least time between two starts of a command that is started again.
 const RESTART_NS: u64 = 100_000_000;
-/// How often it is looked whether the command was stopped.
+/// How often the supervisor checks whether the command was stopped.
 const LOOK_NS: u64 = 1_000_000_000;
 /// How long the rest of an ended command's output is waited for.
 const OUTPUT_END_NS: u64 = 500_000_000;
@@ -149,7 +150,7 @@ fn run(spec: &ExecSpec, context: &mut LoadContext) -> Result<(), LoadError> {
     watch_children(context.sender.clone())?;
     let mut rates = Rates::new(context.interval.0);
     let ended = running.supervise(pid, &mut rates, context);
-    // The group of the last start; what else there is descends from this process.
+    // The group of the last start; all other processes descend from this one.
     let survivors = tree::end(pid, context);
     running.drain(&mut rates, context);
     if let Some(rate) = rates.flush() {
@@ -210,7 +211,8 @@ impl Running<'_> {
         let (program, rest) = self.spec.command.split_at(1);
         let line = program.iter().chain(&self.arguments).chain(rest);
         let pid = launch(self.spec.cpus.as_ref(), line, writer, second)?;
-        // The channel ends when the command and all that it started have closed it: this process has already.
+        // The channel ends when the command and everything that it started have closed it; this process has closed it
+        // already.
         self.output.collect(reader, sender.clone())?;
         self.open += 1;
         self.starts += 1;
@@ -250,7 +252,7 @@ impl Running<'_> {
                     if !spec.restart || !was_useful {
                         return Ok(Some(how));
                     }
-                    // One that ends at once is not started thousands of times per second.
+                    // A command that ends at once is not started thousands of times per second.
                     let rest = after(started, RESTART_NS).0.saturating_sub(clock::now().0);
                     thread::sleep(Duration::from_nanos(rest));
                     pid = self.start(&context.sender)?;
@@ -331,7 +333,8 @@ fn is_stopped(pid: u32) -> bool {
     Stat::parse(&text).is_some_and(|stat| matches!(stat.field(3), Some("T" | "t")))
 }
 
-/// SIGTERM and similar signals mean stop, so that nothing is left behind; after `nohup` a closed terminal does not.
+/// SIGTERM and similar signals mean stop, so that nothing is left behind; after `nohup`, closing the terminal does
+/// not.
 fn watch_signals(sender: Sender<LoadEvent>) -> Result<(), LoadError> {
     let watched = [SIGTERM, SIGINT, SIGHUP].into_iter();
     let watched = watched.filter(|signal| *signal != SIGHUP || !ignores_signal(SIGHUP));
@@ -344,7 +347,7 @@ fn watch_signals(sender: Sender<LoadEvent>) -> Result<(), LoadError> {
     spawn("signals", watch)
 }
 
-/// Reaps every child, those that were left behind by others too, and tells of each.
+/// Reaps every child, including those that others left behind, and reports each.
 fn watch_children(sender: Sender<LoadEvent>) -> Result<(), LoadError> {
     spawn("children", move || {
         loop {

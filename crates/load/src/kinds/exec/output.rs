@@ -30,7 +30,7 @@ pub(crate) fn pattern(text: &str) -> Result<Regex, LoadError> {
     }
 }
 
-/// The output file, and what is looked for.
+/// The output file, and what is searched in it.
 pub(super) struct Output {
     file: File,
     regex: Option<Regex>,
@@ -43,9 +43,9 @@ pub(super) struct Output {
 pub(super) struct Tail(Arc<Mutex<VecDeque<String>>>);
 
 impl Output {
-    /// Opens the file; what is in it already stays.
+    /// Opens the file; its present content stays.
     pub(super) fn open(spec: &ExecSpec) -> Result<Self, LoadError> {
-        // Where others may write too, a link in its place leads nowhere.
+        // If others may write there too, a link in its place is not followed.
         let no_link = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
         let file = OpenOptions::new().create(true).append(true).custom_flags(no_link).open(&spec.output);
         let file = file.map_err(|source| LoadError::Output { path: spec.output_shown(), source })?;
@@ -53,7 +53,7 @@ impl Output {
         Ok(Self { file, regex, tail: Tail::default() })
     }
 
-    /// Two ends of a channel for what a command prints: of a terminal, for commands that to anything else print only at
+    /// The two ends of a channel for what a command prints: of a terminal, for commands that otherwise print only at
     /// their end (or a pipe, where there are no terminals), or of a pipe.
     pub(super) fn channel(&self, as_terminal: bool) -> Result<(File, OwnedFd), LoadError> {
         if as_terminal && let Ok(both) = terminal::open() {
@@ -63,7 +63,7 @@ impl Output {
         Ok((File::from(OwnedFd::from(reader)), OwnedFd::from(writer)))
     }
 
-    /// Starts the thread that reads until everybody has closed the channel.
+    /// Starts the thread that reads until all writers have closed the channel.
     pub(super) fn collect(
         &self,
         reader: impl Read + Send + 'static,
@@ -121,7 +121,7 @@ impl OutputLines {
         }
     }
 
-    /// What has come so far is a line.
+    /// What has arrived so far is a line.
     fn finish(&mut self) {
         let bytes = std::mem::take(&mut self.partial);
         let text = String::from_utf8_lossy(&bytes);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn no_output_is_said() {
+    fn no_output_is_reported() {
         assert_eq!(Tail::default().last_lines(), "; it printed nothing");
     }
 }

@@ -36,7 +36,7 @@ impl Rates {
         }
     }
 
-    /// The first number after `start` is about no more than `span_ns`: what came before it is not part of a rate.
+    /// The first number after `start` covers no more than `span_ns`: earlier output is not part of a rate.
     pub(super) fn begin(&mut self, at: MonoTime, span_ns: u64) {
         self.last = self.last.max(MonoTime(at.0.saturating_sub(span_ns)));
     }
@@ -50,7 +50,7 @@ impl Rates {
         if now >= self.due() { self.flush() } else { None }
     }
 
-    /// The mean of what is waiting.
+    /// The mean of the numbers that wait.
     pub(super) fn flush(&mut self) -> Option<RateRecord> {
         if self.count == 0 {
             return None;
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_before_a_start_is_no_part_of_a_rate() {
+    fn output_before_a_start_is_no_part_of_a_rate() {
         let mut rates = Rates::new(1000);
         let begin = rates.last;
         rates.begin(after(begin, 9000), 400);

@@ -12,7 +12,7 @@ use whylate_host::HostRoot;
 /// Instead of a CPU list: wherever the supervisor may run.
 pub(super) const ANYWHERE: &str = "-";
 
-/// What the shell returns for a program that is there and cannot be run.
+/// What the shell returns for a program that exists and cannot be run.
 const STATUS_CANNOT_RUN: u8 = 126;
 
 /// The hidden subcommand: arguments are the supervisor's process number, a CPU list or `-`, `--`, and the command.

@@ -1,4 +1,4 @@
-//! Ends the command and every process that came of it, politely first, and never waits for ever.
+//! Ends the command and all its descendants, politely first, and never waits for ever.
 
 use crate::child::{LoadContext, LoadEvent, after};
 use rustix::process::{Pid, Signal, getpid, kill_process, kill_process_group};
@@ -58,8 +58,8 @@ fn signal_each(signal: Signal) {
     }
 }
 
-/// All processes that descend from this one and still run. Everything that the command started is among them,
-/// because whatever loses its parent becomes a child of this process.
+/// All processes that descend from this one and are still running. Everything that the command started is among them,
+/// because a process that loses its parent becomes a child of this one.
 fn descendants() -> Vec<Pid> {
     let mut parents = BTreeMap::new();
     let Ok(folder) = std::fs::read_dir("/proc") else {

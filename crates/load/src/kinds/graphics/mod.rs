@@ -14,9 +14,9 @@ use whylate_core::plan::{GraphicsMethod, GraphicsPlan};
 use whylate_core::{CpuSet, Nanos};
 use whylate_sys::drm::{Card, Display};
 
-/// How x11perf prints what it measured; the line with the total of a test has another word.
+/// How x11perf prints a result; the line with the total of a test has another word.
 const RATE: &str = r" reps @.*\(\s*([0-9.]+)/sec\)";
-/// Rounds of its only test, for ever; and of each one among several.
+/// Rounds of its only test, for ever; and of each test if there are several.
 const ROUNDS: (&str, &str) = ("1000000", "10");
 
 /// Drawing by a program, or by this one.

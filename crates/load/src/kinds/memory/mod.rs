@@ -1,7 +1,7 @@
-//! The memory load: prepares the workers, finds the fastest way, reports what is achieved.
+//! The memory load: prepares the workers, finds the fastest way, reports the rate.
 //!
-//! The rate is payload: bytes that the workers read plus bytes that they write (a copy counts both; a step of a
-//! chase counts the 8 bytes of the word that it reads). Write-allocate, prefetches and evictions are not counted.
+//! The rate is payload: bytes that the workers read plus bytes that they write (a copy counts both; a step of a chase
+//! counts the 8 bytes of the word that it reads). Write-allocate, prefetches and evictions are not counted.
 
 pub(crate) mod pace;
 mod traffic;
@@ -135,7 +135,7 @@ fn check_memory(spec: &MemorySpec, host: &HostRoot) -> Result<(), LoadError> {
             wanted: Bytes(wanted),
             available: Bytes(available),
         }),
-        // Without /proc/meminfo the kernel's own answer to the mapping is all there is.
+        // Without /proc/meminfo, only the kernel's answer to the mapping is known.
         _ => Ok(()),
     }
 }
@@ -195,7 +195,7 @@ fn wait_prepared(
     Ok(Some(pages))
 }
 
-/// What is not as it was asked for.
+/// What differs from the request.
 fn warnings(spec: &MemorySpec, pages: &HugePages, kernels: Kernels) -> Vec<Warning> {
     let mut warnings = Vec::new();
     let fix = "reserve them (`sysctl vm.nr_hugepages=N`) or allow transparent ones \
@@ -221,7 +221,7 @@ fn warnings(spec: &MemorySpec, pages: &HugePages, kernels: Kernels) -> Vec<Warni
     warnings
 }
 
-/// Keeps the reporting thread off the CPUs of the workers where there are others.
+/// Keeps the reporting thread off the CPUs of the workers if there are others.
 fn move_aside(spec: &MemorySpec, host: &HostRoot) {
     let others = allowed_of_this_thread().map(|allowed| allowed.difference(&spec.cpus)).unwrap_or_default();
     if !others.is_empty() {
@@ -280,7 +280,7 @@ fn choose_fastest(shared: &MemoryState, context: &LoadContext) -> Result<bool, L
     Ok(true)
 }
 
-/// Lets that much time pass; `false` when the load was stopped meanwhile.
+/// Waits that long; `false` if the load was stopped meanwhile.
 fn keep_going(context: &LoadContext, nanos: u64) -> Result<bool, LoadError> {
     match context.event_until(after(clock::now(), nanos)) {
         None => Ok(true),

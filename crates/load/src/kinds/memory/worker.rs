@@ -71,9 +71,9 @@ pub(crate) struct MemoryWorker {
     pub(crate) index: usize,
     pub(crate) spec: MemorySpec,
     pub(crate) shared: Arc<MemoryState>,
-    /// Tells that the buffer is ready, or why there is none.
+    /// Reports that the buffer is ready, or why there is none.
     pub(crate) sender: Sender<LoadEvent>,
-    /// Lets the traffic begin; closed when it must not.
+    /// Allows the traffic to begin; closed if it must not.
     pub(crate) start: Receiver<()>,
 }
 
@@ -104,7 +104,7 @@ impl MemoryWorker {
         Ok(())
     }
 
-    /// Traffic, until the stop flag is up.
+    /// Traffic, until the stop flag is set.
     fn move_bytes(&self, mut traffic: Traffic<'_>) {
         let counter = &self.shared.counters[self.index].0;
         let mut pacer = Pacer::new(self.spec.pace, self.shared.counters.len(), clock::now());

@@ -21,7 +21,7 @@ impl Backend for Anonymous {
     }
     fn offers(&self, _: Option<&Path>) -> Result<Vec<Offer>, String> {
         if self.huge_pages {
-            // Whether the kernel has any left is known only from asking.
+            // Only a request shows whether the kernel has any left.
             self.buffer(1).map_err(|error| error.to_string())?;
         }
         Ok(vec![Offer { mode: MemoryMode::WriteBack, place: "".into(), is_free: !self.huge_pages }])

@@ -30,7 +30,7 @@ impl Memory for DumbBuffer {
     }
 }
 
-/// Dumb buffers of every graphics device. The driver chooses the type; write-combining is what is hoped for.
+/// Dumb buffers of every graphics device. The driver chooses the type; most likely write-combining.
 #[derive(Debug)]
 pub(super) struct Dumb;
 

@@ -216,7 +216,7 @@ impl Memory for GemBuffer {
 impl Drop for GemBuffer {
     fn drop(&mut self) {
         self.mapping = None;
-        // SAFETY: the request's structure; what is not given back now is when the file is closed.
+        // SAFETY: the request's structure; what cannot be given back now is given back when the file is closed.
         let _ = unsafe { control(&self.card, GEM_CLOSE, &mut Close { handle: self.handle, pad: 0 }) };
     }
 }

@@ -1,17 +1,18 @@
-//! The kernel's own book of memory types: physical ranges that are no RAM, each with the type that it is mapped with (x86;
-//! `x86/pat_memtype_list` in debugfs). It shows no RAM.
+//! The kernel's own list of memory types: physical ranges other than RAM, each with the type of its mappings (x86;
+//! `x86/pat_memtype_list` in debugfs).
 
 use std::fs;
 use whylate_core::MemoryMode;
 
 const LIST: &str = "/sys/kernel/debug/x86/pat_memtype_list";
 
-/// The list now; empty where it cannot be read.
+/// The list now; empty if it cannot be read.
 pub(super) fn list() -> String {
     fs::read_to_string(LIST).unwrap_or_default()
 }
 
-/// The type of a mapping of `bytes` bytes that was made between two lists; `None` unless exactly one range of that length came.
+/// The type of a mapping of `bytes` bytes that was made between two lists; `None` unless exactly one range of that
+/// length was added.
 pub(super) fn added(before: &str, after: &str, bytes: usize) -> Option<MemoryMode> {
     let pages = |bytes: u64| bytes.div_ceil(4096);
     let old: Vec<_> = before.lines().filter_map(range).collect();

@@ -1,8 +1,8 @@
 //! Memory of a chosen type: write-back, write-through, write-combining, uncached.
 //!
-//! A [`Backend`] is a way to get such memory from the kernel. What a piece of memory is has three answers: what was
-//! `requested`, what the page table says (`mapped`, where it can be read), and what timing shows (`effective`).
-//! A driver may map ordinary memory with a write-combining page protection and still get write-back.
+//! A [`Backend`] is a way to get such memory from the kernel. The type of a piece of memory has three answers: what
+//! was `requested`, what the page table says (`mapped`, if it can be read), and what timing shows (`effective`). A
+//! driver may map ordinary memory with a write-combining page protection and still get write-back.
 
 mod anonymous;
 mod device;
@@ -40,7 +40,7 @@ pub trait Backend: fmt::Debug + Sync {
 pub struct Offer {
     /// The type that is asked for.
     pub mode: MemoryMode,
-    /// Where: a device, or nothing for ordinary memory.
+    /// The place: a device, or nothing for ordinary memory.
     pub place: PathBuf,
     /// Writing there has no visible effect, so it is used without being named.
     pub is_free: bool,
@@ -68,9 +68,9 @@ pub const BACKENDS: &[&dyn Backend] = &[
 
 static MORE: OnceLock<&'static [&'static dyn Backend]> = OnceLock::new();
 
-/// Adds the backends of this program, which are not in every one: once, before any is asked for.
+/// Adds backends that only some programs have: once, before any is asked for.
 pub fn add(backends: &'static [&'static dyn Backend]) {
-    // A second time is a mistake without an effect.
+    // Later calls have no effect.
     let _ = MORE.set(backends);
 }
 
@@ -96,9 +96,9 @@ pub struct TypedMemory {
     /// The device; empty for ordinary memory.
     pub place: PathBuf,
     pub requested: MemoryMode,
-    /// What the page table says, or the kernel's list of memory types; `None` where neither can be read.
+    /// What the page table says, or the kernel's list of memory types; `None` if neither can be read.
     pub mapped: Option<MemoryMode>,
-    /// What timing shows; `None` where its figures contradict each other.
+    /// What timing shows; `None` if its figures contradict each other.
     pub effective: Option<MemoryMode>,
     pub evidence: Option<Evidence>,
 }
@@ -123,7 +123,7 @@ impl TypedMemory {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let evidence = observe(memory.as_mut_slice());
-        // Drivers map a page when it is touched first, which has been done now.
+        // Drivers map a page on its first touch, which has happened by now.
         let mapped = match offer.place.as_os_str().is_empty() {
             true => Some(offer.mode),
             false => module::page_table_mode(memory.as_slice())
@@ -171,7 +171,7 @@ impl TypedMemory {
     }
 }
 
-/// Memory of that type from the first backend that has it, or from the one that is named.
+/// Memory of that type from the first backend that has it, or from the named one.
 pub fn open(
     mode: MemoryMode,
     backend: Option<&str>,
@@ -181,7 +181,7 @@ pub fn open(
     let ordinary = mode == MemoryMode::WriteBack;
     let mut reasons = Vec::new();
     for one in all() {
-        // A named backend is the one of memory that is not ordinary.
+        // A named backend is that of the memory that is not ordinary.
         let is_meant = match backend {
             Some(_) if ordinary => one.name() == BACKENDS[0].name(),
             Some(name) => one.name() == name,

@@ -59,8 +59,8 @@ impl Module {
         File::options().read(true).write(true).open(MODULE_DEVICE).map(Self)
     }
 
-    /// What the page tables say of an address of this process: of its own mapping, and of the kernel's direct mapping of
-    /// the same page; `None` where there is no page, or of a type without a name here.
+    /// What the page tables say of an address of this process: of its own mapping, and of the kernel's direct mapping
+    /// of the same page; `None` without a page, or for a type without a name here.
     pub fn query(&self, bytes: &[u8]) -> io::Result<(Option<MemoryMode>, Option<MemoryMode>)> {
         let mut query = Query { address: bytes.as_ptr() as u64, mapped: u32::MAX, direct: u32::MAX };
         // SAFETY: the request's structure, without padding.
