@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Every file that may be a trace; one that is none has a line that says so.
+/// Every file that may be a trace; other files get a line that says so.
 fn collect(path: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
     if !path.is_dir() || path.join("trace_pipe_raw").exists() || path.join("header_page").exists() {
         let is_other = [".toml", ".md"].iter().any(|end| path.to_string_lossy().ends_with(end));
@@ -41,7 +41,7 @@ fn answers(path: &Path) -> String {
     for (name, options) in [("all", Options::default()), ("low", low())] {
         let what = format!("{} {name}", path.display());
         match parse::open(path).and_then(|mut reader| explain(reader.as_mut(), &options)) {
-            Ok(result) => lines += &told(&what, &result),
+            Ok(result) => lines += &described(&what, &result),
             Err(error) => {
                 let _ = writeln!(lines, "{what}: {error}");
             }
@@ -50,12 +50,12 @@ fn answers(path: &Path) -> String {
     lines
 }
 
-/// Smaller latencies too: more pieces, more kinds of causes.
+/// Includes smaller latencies: more pieces, more kinds of causes.
 fn low() -> Options {
     Options { threshold_ns: Some(20_000), top: 40, ..Options::default() }
 }
 
-fn told(what: &str, result: &ExplainResult) -> String {
+fn described(what: &str, result: &ExplainResult) -> String {
     let mut lines = String::new();
     for trace in &result.traces {
         let warnings: Vec<String> = result.warnings.iter().map(|it| format!("{:?}", it.code)).collect();

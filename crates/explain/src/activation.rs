@@ -1,13 +1,13 @@
 //! Why a task of the user took so long: from the moment at which it was due or woken to the one at which it fell asleep
 //! again.
 //!
-//! In: the stages of one activation (waiting for a CPU, running, preempted, blocked), as the programs in the kernel saw
-//! them, and what the CPUs did meanwhile. Out: causes whose shares add up to the whole response. A task that runs and is
-//! not interrupted does its own work, which is a cause like the others (`own_work`): the response was long, and
-//! nobody else is to blame.
+//! In: the stages of one activation (waiting for a CPU, running, preempted, blocked), as the programs in the kernel saw them,
+//! and what the CPUs did meanwhile. Out: causes whose shares add up to the whole response. A task that runs without
+//! interruption does its own work, which is a cause like the others (`own_work`): the response was long because of the task
+//! itself.
 //!
-//! "Held by" is not "released by". The owner of a lock is known where the lock itself told it when the wait began; where
-//! only the thread is known that ended the wait, the cause says so, and is at best likely.
+//! "Held by" is not "released by". The owner of a lock is known if the lock itself named it when the wait began. If only the
+//! thread that ended the wait is known, the cause says so, and is at best likely.
 
 mod alone;
 mod chain;
@@ -30,7 +30,8 @@ use whylate_core::CpuId;
 use whylate_core::recording::{Activation, Budget, Doing, Stage, Wait};
 use whylate_core::result::{Cause, CauseKind as Kind};
 
-/// The causes of a response, largest share first, never empty, by what CPUs did and all wake-ups from [`convoy_from`] on.
+/// The causes of a response, largest share first, never empty, from the CPUs' activity and all wake-ups from [`convoy_from`]
+/// on.
 pub fn explain(
     activation: &Activation,
     recordings: &dyn Fn(CpuId, u64, u64) -> Recording,
@@ -73,7 +74,7 @@ pub fn explain(
             }
             Doing::Unseen => {
                 let evidence =
-                    "it ran or could run, and the kernel did not show the switch at which it got the CPU";
+                    "it ran or was runnable; the kernel did not show the switch at which it got the CPU";
                 all.push(whole(stage, Blame::unattributed_as(evidence)));
             }
             what => {
@@ -121,8 +122,8 @@ pub fn explain(
     causes
 }
 
-/// How long before a stage its CPU has to be looked at: who holds a lock may have been preempted before the wait for it began, and
-/// real-time throttling may have begun before a wake-up. `None` where that tells nothing.
+/// How long before a stage the recording of its CPU is needed: the holder of a lock may have been preempted before the wait
+/// for it began, and real-time throttling may have begun before a wake-up. `None` if an earlier recording shows nothing.
 pub fn looks_back(stage: &Stage, priority: i32) -> Option<u64> {
     match &stage.what {
         Doing::Blocked { wait: Wait::Lock { .. }, .. } => Some(inversion::HELD_BEFORE_NS),
@@ -144,8 +145,8 @@ fn of_thread(mut recording: Recording, activation: &Activation) -> Recording {
     recording
 }
 
-/// A thread is recorded with the priority that it has when it leaves the CPU: it may have had the CPU by another one, which is known
-/// from the begin of the stage.
+/// A thread is recorded with its priority when it leaves the CPU. It may have run with another one before, which is known
+/// from the start of the stage.
 fn with_priority(mut recording: Recording, what: &Doing) -> Recording {
     let (Doing::Waking { previous: known, .. } | Doing::Preempted { by: known, .. }) = what else {
         return recording;
@@ -175,8 +176,8 @@ fn whole(stage: &Stage, blame: Blame) -> Piece<()> {
     Piece { from: stage.from_ns, to: stage.to_ns, began: stage.from_ns, blame, detail: () }
 }
 
-/// Says what the recording of the CPU alone does not: a task that runs does its own work, and the CPU of a task that is
-/// preempted has the thread to which it was switched.
+/// Adds what the recording of the CPU alone does not show: a running task does its own work, and the CPU of a preempted task
+/// has the thread to which it was switched.
 fn complete(piece: &mut Piece<()>, what: &Doing, woken_ns: u64, priority: i32, surroundings: &Surroundings) {
     let kind = piece.blame.kind.unwrap_or(Kind::Unattributed);
     let is_interrupt = matches!(kind, Kind::Irq | Kind::Softirq | Kind::Nmi | Kind::Ipi);
@@ -193,8 +194,8 @@ fn complete(piece: &mut Piece<()>, what: &Doing, woken_ns: u64, priority: i32, s
         {
             piece.blame = behind(by, priority, surroundings, "the CPU was switched from the task to it");
         }
-        // The recording begins later than the wait. Before the wake-up nobody kept the task from its CPU, and a lesser
-        // thread does not do so.
+        // The recording begins later than the wait. Before the wake-up no thread kept the task from its CPU, and a
+        // lower-priority thread never does.
         Doing::Waking { previous, .. }
             if piece.blame.kind == Some(Kind::Unattributed)
                 && previous.pid != 0
@@ -209,11 +210,11 @@ fn complete(piece: &mut Piece<()>, what: &Doing, woken_ns: u64, priority: i32, s
     }
 }
 
-/// A thread that has a CPU all the time leaves no record there until it gives it up, and the task was moved before.
+/// A thread leaves a record only when it gives up its CPU, and the task migrated before that.
 fn moved_away(piece: &mut Piece<()>) {
     if piece.blame == Blame::unattributed() {
         piece.blame = Blame::unattributed_as(
-            "it waited for a CPU that somebody had, who is not recorded yet, and was moved to another one",
+            "it waited for a busy CPU (who ran there was not recorded), then migrated",
         );
     }
 }

@@ -1,4 +1,4 @@
-//! What is known of an activation where nobody recorded what the CPUs did.
+//! What is known of an activation without recordings of the CPUs.
 
 use super::whole;
 use crate::blame::piece::{Blame, Piece};
@@ -7,7 +7,7 @@ use crate::segments::causes_of;
 use whylate_core::recording::{Activation, Doing};
 use whylate_core::result::{Cause, CauseKind as Kind};
 
-/// The causes of a response of which only the stages are known, and no CPU was recorded; never empty.
+/// The causes of a response from its stages alone, without recordings of CPUs; never empty.
 pub fn explain_alone(activation: &Activation) -> Vec<Cause> {
     let stages = activation.stages.iter().filter(|stage| stage.length_ns() > 0);
     let all: Vec<Piece<()>> = stages
@@ -16,11 +16,11 @@ pub fn explain_alone(activation: &Activation) -> Vec<Cause> {
                 Doing::Running => Blame::new(
                     Kind::OwnWork,
                     POSSIBLE,
-                    "it had the CPU; interrupts meanwhile are not told from its work",
+                    "it had the CPU; interrupts in that time count as its work",
                 ),
                 Doing::Preempted { .. } => Blame::unattributed_as(
-                    "it could run and did not have the CPU: another thread had it, or its control group had no CPU time left; without rights nobody \
-                     is told which",
+                    "it was runnable and did not have the CPU: another thread had it, or its control group had no CPU time left; without rights \
+                     the kernel does not show which",
                 ),
                 Doing::Waking { .. } | Doing::Blocked { .. } | Doing::Unseen => Blame::unattributed(),
             };

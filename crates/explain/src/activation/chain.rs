@@ -1,8 +1,8 @@
 //! Chains of wake-ups: who woke a task, who had woken that one, and so on, back to the interrupt or timer that began it.
 //!
-//! A thread that wakes another one runs because it was woken itself (or never slept): its last wake-up before is the next
-//! link, and the time between the two is how long it took to pass the word on. What it did meanwhile is in the recordings of
-//! the CPUs: how long it ran, and behind whom it waited.
+//! A thread that wakes another one was woken itself before (or never slept). Its last wake-up is the next link, and the time
+//! between the two wake-ups is the delay that it added. The recordings of the CPUs show what it did meanwhile: how long it
+//! ran, and which thread it waited for.
 
 use crate::segments::{self, Activity, Recording, Segment, Surroundings};
 use std::collections::BTreeMap;
@@ -11,11 +11,11 @@ use whylate_core::figure::nanoseconds;
 use whylate_core::recording::{Activation, Waker};
 use whylate_core::result::WakeLink;
 
-/// Wake-ups are looked for that long before a task was woken.
+/// How long before a task's wake-up earlier wake-ups are searched.
 pub const CHAIN_BEFORE_NS: u64 = 100_000_000;
-/// No chain is told longer: what began it is long ago.
+/// The most links of a chain: what began a longer one is long ago.
 const LINKS_MAX: usize = 8;
-/// Nobody is named who kept a link waiting for less than that, or than one in so many parts of its time.
+/// A thread is named only if it kept a link waiting for at least this long, and for at least this part of its time.
 const BEHIND_MIN_NS: u64 = 10_000;
 const BEHIND_PART: u64 = 10;
 
@@ -40,7 +40,7 @@ pub fn chain(activation: &Activation, recordings: &Recordings, surroundings: &Su
         match wake.waker {
             Waker::Thread(pid, command) => {
                 (link.by, link.pid) = (command.clone(), Some(*pid));
-                // One that is woken while it wakes others was woken before that.
+                // A thread that is woken while it wakes others was already woken before.
                 next = last_wake(*pid, wake.at_ns.saturating_sub(1), recordings);
                 if let Some(before) = next {
                     tell_meanwhile(&mut link, *pid, before.at_ns, recordings);
@@ -53,7 +53,7 @@ pub fn chain(activation: &Activation, recordings: &Recordings, surroundings: &Su
     links
 }
 
-/// The last wake-up of a thread up to then.
+/// The last wake-up of a thread up to that moment.
 fn last_wake(thread: u32, until_ns: u64, recordings: &Recordings) -> Option<Wake<'_>> {
     let found = recordings.iter().flat_map(|(cpu, recording)| {
         recording.segments.iter().filter_map(|segment| {
@@ -72,7 +72,7 @@ fn last_wake(thread: u32, until_ns: u64, recordings: &Recordings) -> Option<Wake
     found.max_by_key(|wake| wake.at_ns)
 }
 
-/// How long a link took since it was woken itself, how much of that it ran, and behind whom it waited.
+/// How long a link took since its own wake-up, how much of that it ran, and which thread it waited for.
 fn tell_meanwhile(link: &mut WakeLink, pid: u32, woken_ns: u64, recordings: &Recordings) {
     let (from_ns, to_ns) = (woken_ns, link.at_ns);
     let took_ns = to_ns.saturating_sub(from_ns);
@@ -101,7 +101,7 @@ fn tell_meanwhile(link: &mut WakeLink, pid: u32, woken_ns: u64, recordings: &Rec
     link.behind = longest.map(|((_, command), _)| command);
 }
 
-/// The interrupt that did it, by what its CPU did then.
+/// The interrupt that did it, from the activity of its CPU.
 fn interrupt(waker: &Waker, wake: &Wake<'_>, recordings: &Recordings, surroundings: &Surroundings) -> String {
     let covers = |segment: &&Segment| {
         segment.what.is_interrupt() && segment.from_ns <= wake.at_ns && wake.at_ns <= segment.to_ns
@@ -118,7 +118,7 @@ fn interrupt(waker: &Waker, wake: &Wake<'_>, recordings: &Recordings, surroundin
     }
 }
 
-/// The chain as a sentence; `None` where a timer or an interrupt woke the task at once.
+/// The chain as a sentence; `None` if a timer or an interrupt woke the task directly.
 pub fn told(chain: &[WakeLink]) -> Option<String> {
     chain.first().filter(|link| link.pid.is_some())?;
     let links: Vec<String> = chain.iter().map(link).collect();
@@ -178,7 +178,7 @@ mod tests {
             ran(160_000, 410_000, 20, "reader"),
         ];
         let second = vec![
-            // An earlier wake-up of the same threads is not theirs.
+            // An earlier wake-up of the same threads does not belong to the chain.
             waking(50_000, 10, by(99, "other")),
             ran(390_000, 1_400_000, 7, "make"),
             waking(2_000_000, 5, by(10, "logger")),
@@ -207,16 +207,16 @@ mod tests {
             (Some(250_000), Some(240_000), &None)
         );
         assert_eq!((links[3].pid, links[3].cpu), (None, CpuId(0)));
-        let told = told(&links).unwrap();
-        assert!(says("woken-by-logger-ran", &told), "{told}");
-        assert!(told.ends_with("<- irq 31 (eth0) on CPU 0"), "{told}");
+        let sentence = told(&links).unwrap();
+        assert!(says("woken-by-logger-ran", &sentence), "{sentence}");
+        assert!(sentence.ends_with("<- irq 31 (eth0) on CPU 0"), "{sentence}");
     }
 
     #[test]
     fn a_chain_goes_back_to_the_timer_of_a_watched_thread() {
         let mut recordings = recordings();
         let first = recordings.get_mut(&CpuId(0)).unwrap();
-        // Of a watched thread that its timer woke there is no other record.
+        // A watched thread that its timer woke has no other record.
         let timer = Activity::Timer { pid: 20, process: 20, stack: Vec::new() };
         first.segments[2] = segment(140_000, 150_000, timer);
         let links = chain(&activation(), &recordings, &Surroundings::default());

@@ -1,7 +1,7 @@
 //! Lock convoys: a task waits for a lock that goes from one thread to another before it gets it.
 //!
-//! The lock names its owner when the wait begins, and whoever ends the wait released it last. Where these are two threads, the
-//! wake-ups between them say when the lock was handed on: who releases a lock wakes the next one that waits for it.
+//! The lock names its owner when the wait begins, and the thread that ends the wait released it last. If these are two
+//! threads, the wake-ups between them show when the lock was handed on: a thread that releases a lock wakes the next waiter.
 
 use crate::blame::piece::Blame;
 use crate::confidence::{CONCLUDED, STATED};
@@ -21,12 +21,12 @@ type Who<'s> = (u32, &'s str);
 /// A wake-up of a thread by another one: its time, by whom.
 type Wake<'r> = (u64, u32, &'r str);
 
-/// The begin of the first wait for a lock that one thread held and another one released; `None` where there is none.
+/// The start of the first wait for a lock that one thread held and another one released; `None` without such a wait.
 pub fn convoy_from(activation: &Activation) -> Option<u64> {
     activation.stages.iter().find(|stage| ends(stage).is_some()).map(|stage| stage.from_ns)
 }
 
-/// Who held the lock when the wait began, and who released it, where these are two.
+/// The thread that held the lock when the wait began, and the thread that released it, if they differ.
 fn ends(stage: &Stage) -> Option<(Who<'_>, Who<'_>)> {
     let Doing::Blocked { wait: Wait::Lock { owner: Some((first, first_name)), .. }, waker } = &stage.what
     else {
@@ -36,7 +36,7 @@ fn ends(stage: &Stage) -> Option<(Who<'_>, Who<'_>)> {
     (first != last).then_some(((*first, first_name), (*last, last_name)))
 }
 
-/// Who held the lock one after the other; `None` where one thread alone did, or nothing shows how it was handed on.
+/// The holders of the lock one after the other; `None` if there was only one, or if nothing shows how the lock was handed on.
 pub(super) fn holders(stage: &Stage, wakes: &BTreeMap<CpuId, Recording>) -> Option<Vec<Held>> {
     let (first, last) = ends(stage)?;
     let Doing::Blocked { wait: Wait::Lock { address, .. }, .. } = &stage.what else { return None };
@@ -75,8 +75,8 @@ fn wakes_within<'r>(stage: &Stage, wakes: &'r BTreeMap<CpuId, Recording>) -> BTr
     found
 }
 
-/// Looks how the lock came from `first` to a thread that had it at the end, before `until_ns`: fills `hands` with the times,
-/// and to whom. What `first` did itself is taken before what goes over others.
+/// Searches how the lock came from `first` to the thread that had it at the end, before `until_ns`; fills `hands` with the
+/// times and the new holders. Wake-ups by `first` itself come before those by others.
 fn is_handed<'r>(
     first: u32,
     to: (u32, &'r str),
@@ -130,7 +130,7 @@ mod tests {
         Waker::Thread(pid, name.to_owned())
     }
 
-    fn told(wakes: &BTreeMap<CpuId, Recording>) -> Option<Vec<(u64, u64, String)>> {
+    fn held_by(wakes: &BTreeMap<CpuId, Recording>) -> Option<Vec<(u64, u64, String)>> {
         let held = holders(&stage(), wakes)?;
         Some(held.into_iter().map(|(from, to, blame)| (from, to, blame.actor.unwrap())).collect())
     }
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn each_holder_has_its_part_of_the_wait() {
         let all = [
-            // Before the wait, and by nobody who could have held the lock.
+            // Before the wait: this thread could not have held the lock.
             (500, LAST, by(FIRST, "first")),
             (1_300, SECOND, by(FIRST, "first")),
             (1_900, LAST, by(SECOND, "second")),
@@ -148,20 +148,20 @@ mod tests {
         let named = |from, to, name: &str| (from, to, name.to_owned());
         let expected =
             vec![named(1_000, 1_300, "first"), named(1_300, 1_900, "second"), named(1_900, 2_000, "last")];
-        assert_eq!(told(&wakes(&all)), Some(expected));
+        assert_eq!(held_by(&wakes(&all)), Some(expected));
         let direct = [(1_900, LAST, by(FIRST, "first")), (1_950, LAST, by(77, "other"))];
         assert_eq!(
-            told(&wakes(&direct)),
+            held_by(&wakes(&direct)),
             Some(vec![named(1_000, 1_900, "first"), named(1_900, 2_000, "last")])
         );
     }
 
     #[test]
     fn what_does_not_lead_back_to_the_first_holder_tells_nothing() {
-        assert_eq!(told(&wakes(&[])), None);
+        assert_eq!(held_by(&wakes(&[])), None);
         // Two that wake each other.
         let circle = [(1_200, LAST, by(SECOND, "second")), (1_300, SECOND, by(LAST, "last"))];
-        assert_eq!(told(&wakes(&circle)), None);
+        assert_eq!(held_by(&wakes(&circle)), None);
         assert_eq!(convoy_from(&Activation { stages: vec![stage()], ..Activation::default() }), Some(1_000));
     }
 }

@@ -7,12 +7,12 @@ use whylate_core::recording::{Activation, Stage};
 use whylate_core::result::CauseKind as Kind;
 use whylate_core::{CpuId, figure};
 
-/// A holder that is taken off the CPU for at least this part of a wait made it longer.
+/// A holder that is off the CPU for at least this part of a wait made it longer.
 const INVERTED_LEAST: f64 = 0.1;
-/// A holder is preempted at the earliest that long before the wait for its lock.
+/// A holder is preempted at most this long before the wait for its lock.
 pub(super) const HELD_BEFORE_NS: u64 = 100_000_000;
 
-/// Priority inversion: who had the CPU that the holder of the lock wanted meanwhile, where a CPU of the task shows it.
+/// Priority inversion: the thread that had the CPU while the holder of the lock was runnable, if a CPU of the task shows it.
 pub(super) fn inverted(
     blame: Blame,
     stage: &Stage,
@@ -39,7 +39,7 @@ pub(super) fn inverted(
     Blame { actor: Some(format!("{name} (preempted by {command})")), evidence: evidence.into(), ..blame }
 }
 
-/// The threads that a CPU ran within the stage after it had taken `holder` off, which would have run on, and for how long.
+/// The threads that a CPU ran within the stage after it preempted `holder`, and for how long.
 fn instead(holder: u32, stage: &Stage, recording: &Recording) -> Vec<(u32, String, u64)> {
     let mut ran: Vec<_> = recording
         .segments

@@ -1,4 +1,4 @@
-//! What a task's own work was made of: system calls that took long, page faults, waits for a lock without a sleep, and the rest.
+//! The parts of a task's own work: long system calls, page faults, waits for a lock without a sleep, and the rest.
 
 use crate::blame::piece::{Blame, Piece};
 use crate::confidence::{LIKELY, POSSIBLE, RECORDED, STATED};
@@ -8,14 +8,15 @@ use whylate_core::figure::{count, nanoseconds};
 use whylate_core::recording::{Activation, LongCall};
 use whylate_core::result::{Cause, CauseKind as Kind, CausePart, PartKind};
 
-/// Page faults of a smaller part of the response are a part of the own work, and no cause.
+/// Page faults that take a smaller part of the response belong to the own work, and are no cause.
 const FAULTS_LEAST: f64 = 0.05;
 /// A page fault that reads nothing takes about this long.
 const FAULT_NS: u64 = 500;
 /// Long own work may be a wait for a lock without a sleep.
 const UNDIVIDED_LEAST_NS: u64 = 1_000_000;
 
-/// Cuts out of the own work the times in which the task waited for a lock in the kernel without sleeping: its owner ran on another CPU.
+/// Cuts the times out of the own work in which the task waited for a lock in the kernel without sleeping because its owner
+/// ran on another CPU.
 pub(super) fn without_spins(pieces: Vec<Piece<()>>, activation: &Activation) -> Vec<Piece<()>> {
     let spins = activation.calls.iter().filter_map(|call| Some((call, call.spins_for.as_ref()?)));
     let mut pieces = pieces;
@@ -42,7 +43,7 @@ fn cut(piece: Piece<()>, call: &LongCall, blame: &Blame) -> Vec<Piece<()>> {
     all.into_iter().filter(|piece| piece.length() > 0).collect()
 }
 
-/// Adds what the own work was made of to its cause; page faults that took long are a cause of their own.
+/// Adds the parts of the own work to its cause; long page faults are a cause of their own.
 pub(super) fn divide(causes: &mut Vec<Cause>, pieces: &[Piece<()>], activation: &Activation) {
     let Some(place) = causes.iter().position(|cause| cause.kind == Kind::OwnWork) else { return };
     let is_own = |piece: &&Piece<()>| piece.blame.kind == Some(Kind::OwnWork);
@@ -52,14 +53,14 @@ pub(super) fn divide(causes: &mut Vec<Cause>, pieces: &[Piece<()>], activation: 
     let Some(work) = activation.work else {
         let own = &mut causes[place];
         if total_ns >= UNDIVIDED_LEAST_NS {
-            own.evidence.push("it is not recorded what it was made of".to_owned());
+            own.evidence.push("the parts of this work were not recorded".to_owned());
             own.confidence = own.confidence.map(|confidence| confidence.min(POSSIBLE));
         }
         return faults_of_unknown_time(own, number, total_ns);
     };
     let (calls, spun_ns) = long_calls(activation, &own);
     let long_ns: u64 = calls.values().map(|(_, ns)| ns).sum();
-    // Interrupts and what another CPU's owner took are in the sums of the records, and no part of the own work.
+    // The sums of the records include interrupts and waits for an owner on another CPU, which are no part of the own work.
     let calls_ns = work.calls_ns.saturating_sub(spun_ns).max(long_ns).min(total_ns);
     let faults_ns = work.faults_ns.map(|faults_ns| faults_ns.min(total_ns - calls_ns));
     let part =
@@ -85,7 +86,7 @@ pub(super) fn divide(causes: &mut Vec<Cause>, pieces: &[Piece<()>], activation: 
     }
 }
 
-/// How often it was in each system call for long, and how long that is of its own work; and for how long it spun for a lock.
+/// How often it was in each long system call, and how much of its own work that is; and how long it spun for a lock.
 fn long_calls<'a>(activation: &'a Activation, own: &[(u64, u64)]) -> (BTreeMap<&'a str, (u64, u64)>, u64) {
     let (mut calls, mut spun_ns) = (BTreeMap::<&str, (u64, u64)>::new(), 0);
     for call in &activation.calls {
@@ -101,7 +102,7 @@ fn long_calls<'a>(activation: &'a Activation, own: &[(u64, u64)]) -> (BTreeMap<&
     (calls, spun_ns)
 }
 
-/// Page faults whose time is not recorded make the own work less sure where they may be much of it.
+/// Page faults whose time is not recorded make the own work less sure if they may be much of it.
 fn faults_of_unknown_time(own: &mut Cause, number: u64, total_ns: u64) {
     if number == 0 {
         return;

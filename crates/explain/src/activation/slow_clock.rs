@@ -1,12 +1,12 @@
-//! What a task's work took longer because the clock of its CPU was slow.
+//! How much longer a task's work took because the clock of its CPU was slow.
 
 use crate::blame::piece::{Blame, Piece};
 use crate::confidence::CONCLUDED;
 use crate::segments::{Activity, Recording, Segment};
 use whylate_core::result::CauseKind as Kind;
 
-/// Cuts off from each piece of a task's own work what it would not have taken at the highest frequency, if the work goes with the clock;
-/// the pieces end where the frequency changes.
+/// Cuts off from each piece of a task's own work the time that it would not have taken at the highest frequency, if the work
+/// scales with the clock. The pieces end where the frequency changes.
 pub(super) fn slowed(pieces: Vec<Piece<()>>, recording: &Recording) -> Vec<Piece<()>> {
     let slow: Vec<_> = recording
         .segments

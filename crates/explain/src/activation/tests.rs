@@ -15,7 +15,7 @@ fn stage(from_ns: u64, to_ns: u64, what: Doing) -> Stage {
     Stage { from_ns, to_ns, cpu: CpuId(1), what }
 }
 
-/// Of a real-time task of that priority that was due and woken at 1,000,000.
+/// A real-time task of that priority that was due and woken at 1,000,000.
 fn activation(priority: i32, stages: Vec<Stage>) -> Activation {
     let thread = thread(TASK, priority, "control");
     Activation { thread, process: 4, due_ns: 1_000_000, woken_ns: 1_000_000, stages, ..Activation::default() }
@@ -36,7 +36,7 @@ fn share(causes: &[Cause], kind: Kind) -> f64 {
 }
 
 #[test]
-fn a_slow_clock_has_what_the_work_took_longer() {
+fn a_slow_clock_has_the_time_that_it_added_to_the_work() {
     let stages = vec![stage(1_000_000, 2_000_000, Doing::Running)];
     let slow = Segment {
         from_ns: 500_000,
@@ -45,7 +45,7 @@ fn a_slow_clock_has_what_the_work_took_longer() {
     };
     let softirq = Segment { from_ns: 1_300_000, to_ns: 1_400_000, what: Activity::Softirq { number: 3 } };
     let found = causes(&activation(40, stages), &[slow, softirq]);
-    // 0.7 ms of own work at a fifth of the frequency would have taken 0.14 ms; the softirq is nobody's own work.
+    // 0.7 ms of own work at a fifth of the frequency would have taken 0.14 ms; the softirq is not own work.
     let shares = [Kind::SlowClock, Kind::OwnWork, Kind::Softirq].map(|kind| share(&found, kind));
     assert!((shares[0] - 0.56).abs() < 0.01 && (shares[1] - 0.34).abs() < 0.01, "{shares:?}");
     assert!((shares[2] - 0.1).abs() < 0.01, "{shares:?}");
@@ -77,7 +77,7 @@ fn own_work_is_what_no_interrupt_took() {
 }
 
 #[test]
-fn a_lesser_thread_that_was_there_before_is_not_accused() {
+fn a_lower_priority_thread_that_was_there_before_is_not_accused() {
     let of = |priority, previous: Thread| {
         let stages = vec![stage(1_000_000, 2_000_000, waking(previous))];
         causes(&activation(priority, stages), &[])
@@ -90,7 +90,7 @@ fn a_lesser_thread_that_was_there_before_is_not_accused() {
 }
 
 #[test]
-fn nobody_is_accused_of_the_time_before_the_wake_up() {
+fn no_thread_is_accused_of_the_time_before_the_wake_up() {
     let stages = vec![stage(1_000_000, 2_000_000, waking(thread(9, 90, "irq/9")))];
     let late = Activation { woken_ns: 1_999_000, ..activation(40, stages) };
     let found = causes(&late, &[]);
@@ -181,9 +181,9 @@ fn a_lock_whose_holder_was_preempted_says_by_whom() {
     let inverted = of(true);
     assert_eq!((inverted.kind, inverted.actor.as_deref()), (Kind::Lock, Some("logger (preempted by hog)")));
     assert_eq!(inverted.pid, Some(7));
-    let told =
+    let names_hog =
         inverted.evidence.iter().any(|line| line.contains("hog (thread 8)") && line.contains("800 us"));
-    assert!(told, "{inverted:?}");
+    assert!(names_hog, "{inverted:?}");
     assert_eq!(of(false).actor.as_deref(), Some("logger"), "it slept by itself");
 }
 

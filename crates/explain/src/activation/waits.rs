@@ -1,4 +1,4 @@
-//! Who is to blame for the time in which a task waited for the CPU, or for what it slept for.
+//! Who is to blame for the time in which a task waited for the CPU, or slept.
 
 use crate::blame::piece::{Blame, may_run_before};
 use crate::confidence::{self, CONCLUDED, LIKELY, POSSIBLE, STATED};
@@ -7,10 +7,10 @@ use whylate_core::figure;
 use whylate_core::recording::{Activation, Doing, Object, Stage, Wait, Waker};
 use whylate_core::result::CauseKind as Kind;
 
-/// The words of one condition variable lie side by side, and its waits alternate between them.
+/// A condition variable has several adjacent words, and its waits alternate between them.
 const SAME_OBJECT_BYTES: u64 = 16;
 
-/// The thread that had the CPU while the task, of that priority, could run.
+/// The thread that had the CPU while the task, of that priority, was runnable.
 pub(super) fn behind(
     thread: &Thread,
     priority: i32,
@@ -24,13 +24,13 @@ pub(super) fn behind(
         let evidence = format!("{evidence}, {} of lower priority", thread.command);
         return throttled(evidence, LIKELY, priority, surroundings);
     }
-    // The scheduler gives the CPU to it as long as it wants it.
+    // The scheduler leaves the CPU to it as long as it is runnable.
     let sure = if priority > 0 && thread.priority > priority { CONCLUDED } else { LIKELY };
     Blame::new(Kind::Thread, sure, format!("{evidence}; it has {}", figure::scheduled(thread.priority)))
         .thread(&thread.command, thread.pid)
 }
 
-/// For what it slept, and who had it.
+/// What it slept for, and who had it.
 pub(super) fn blocked(wait: &Wait, waker: &Waker) -> Blame {
     match wait {
         Wait::Lock { address, owner, inherits_priority } => {
@@ -69,14 +69,14 @@ pub(super) fn blocked(wait: &Wait, waker: &Waker) -> Blame {
             ended_by(Blame::new(Kind::Wait, confidence::SHOWN, evidence).named(named), waker)
         }
         Wait::Inside { call, object } => slept(call, &object.describe(), waker),
-        // In the middle of its work only where the user said where that begins and ends.
+        // It is in the middle of the work only if the user marked where the work begins and ends.
         Wait::Work(Some(call)) => slept(call, "", waker),
         Wait::Work(None) | Wait::Unknown => Blame::unattributed(),
     }
 }
 
-/// A wait for a word that ended with its timeout, and was begun again until a thread ended it: as for the lock of an interpreter, whose
-/// waiters look every few milliseconds. `nth`: of the stages.
+/// A wait for a word that timed out and was repeated until a thread ended it: such as for the lock of an interpreter, whose
+/// waiters look every few milliseconds. `nth` is the number of the stage.
 pub(super) fn tried_again(activation: &Activation, nth: usize) -> Option<Blame> {
     let word = |stage: &Stage| match &stage.what {
         Doing::Blocked { wait: Wait::Inside { call, object: Object::Word(address) }, waker } => {
@@ -100,12 +100,12 @@ pub(super) fn tried_again(activation: &Activation, nth: usize) -> Option<Blame> 
     Some(Blame::new(Kind::Wait, LIKELY, evidence).named(Some((call, Vec::new()))).thread(&command, pid))
 }
 
-/// With the thread that ended the wait: who lets go of a lock of the kernel, as that of the process's memory (`mmap_lock`), wakes the
-/// next one itself.
+/// Names the thread that ended the wait: a thread that releases a lock of the kernel, such as that of the process's memory
+/// (`mmap_lock`), wakes the next waiter itself.
 fn ended_by(blame: Blame, waker: &Waker) -> Blame {
     let Waker::Thread(pid, command) = waker else { return blame };
     let evidence =
-        format!("{}; {command} woke it, as who lets go of a lock of the kernel does", blame.evidence);
+        format!("{}; {command} woke it, as a thread that releases a lock of the kernel does", blame.evidence);
     Blame { evidence: evidence.into(), ..blame }.thread(command, *pid)
 }
 

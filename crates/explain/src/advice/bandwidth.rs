@@ -1,5 +1,5 @@
-//! What takes the memory's bandwidth, where hardware is to blame, or the CPU of an ordinary task: programs that could do less
-//! in a given time, and loads of the plan that could be paced.
+//! Finds what takes memory bandwidth if hardware is to blame, or the CPU of an ordinary task: programs that could be slowed
+//! down, and loads of the plan that could be paced.
 
 use super::{Situation, arm, caused_reason, own_weight};
 use whylate_core::plan::{CpuQuotaPlan, TreatmentKind};
@@ -7,7 +7,7 @@ use whylate_core::result::{CauseKind, CellResult, FixArm, FixCause, FixLeftOut};
 use whylate_core::units::BytesPerSec;
 use whylate_core::{BusyProgram, Plan, figure};
 
-/// A program that reads less than this from memory does not make others wait for it.
+/// A program that reads less than this from memory does not make others wait.
 const BYTES_PER_S_MIN: f64 = 200e6;
 /// The least quota that is tried, and its steps.
 const PERCENT_STEP: f64 = 5.0;
@@ -34,7 +34,7 @@ fn hardware<'a>(situation: &Situation<'a>) -> Option<&'a FixCause> {
     situation.causes.iter().find(|cause| cause.kind == CauseKind::Hardware.name() && cause.spikes > 0)
 }
 
-/// Where an ordinary program has the CPU that an ordinary task waits for.
+/// The cause in which an ordinary program has the CPU that an ordinary task waits for.
 fn thread<'a>(program: &BusyProgram, situation: &Situation<'a>) -> Option<&'a FixCause> {
     let is_its = |cause: &&FixCause| {
         let is_thread = cause.kind == CauseKind::Thread.name() && cause.spikes > 0;
@@ -43,13 +43,13 @@ fn thread<'a>(program: &BusyProgram, situation: &Situation<'a>) -> Option<&'a Fi
     situation.causes.iter().find(is_its)
 }
 
-/// Whether it is to be looked who keeps CPUs busy.
+/// Whether the programs that keep CPUs busy are needed.
 pub fn asks_who_is_busy(causes: &[FixCause]) -> bool {
     let kinds = [CauseKind::Hardware, CauseKind::Thread];
     causes.iter().any(|cause| cause.spikes > 0 && kinds.iter().any(|kind| kind.name() == cause.kind))
 }
 
-/// Half of what each program uses now: of those that may take the bandwidth, and of those that have the CPU.
+/// Proposes half of what each program uses now, for those that may take the bandwidth and those that have the CPU.
 pub(super) fn quotas(situation: &Situation<'_>) -> Vec<(f64, FixArm)> {
     let is_loud = |it: &BusyProgram| it.bytes_per_s.is_none_or(|rate| rate >= BYTES_PER_S_MIN);
     let of = |program: &BusyProgram| {
@@ -73,14 +73,14 @@ pub(super) fn quotas(situation: &Situation<'_>) -> Vec<(f64, FixArm)> {
         );
         let plan = CpuQuotaPlan { process: program.name.clone(), percent };
         let id = format!("quota-{}", program.name);
-        // After what leaves the program as fast as it is.
+        // Comes after treatments that do not slow the program down.
         let weight = own_weight(cause) - 1.0;
         Some((weight, arm(&id, TreatmentKind::CpuQuota(plan), reason, vec![cause.kind.clone()])))
     };
     situation.busy.iter().filter_map(of).collect()
 }
 
-/// Loads are what is measured, and not for a search to change: whoever wrote the plan is told.
+/// Loads are part of the measurement, so a search does not change them: the advice goes to the author of the plan.
 pub(super) fn pacing(situation: &Situation<'_>) -> Vec<FixLeftOut> {
     let Some(cause) = hardware(situation) else { return Vec::new() };
     let of = |load: &Paced| {

@@ -1,5 +1,5 @@
-//! What installs proved treatments: files for systemd, sysctl, tmpfiles, tuned and irqbalance. Each line says in a
-//! comment what was proved of it.
+//! Files that install proved treatments: for systemd, sysctl, tmpfiles, tuned and irqbalance. A comment at each line says
+//! what was proved.
 
 use std::collections::BTreeMap;
 use whylate_core::figure::between;
@@ -13,7 +13,7 @@ const MODPROBE: &str = "/etc/modprobe.d/90-whylate.conf";
 const UDEV: &str = "/etc/udev/rules.d/90-whylate.rules";
 const WORKQUEUES: &str = "/sys/devices/virtual/workqueue/cpumask";
 const IRQBALANCE: &str = "/etc/default/irqbalance";
-/// Read by update-grub of Debian and its kin.
+/// Read by update-grub of Debian and its derivatives.
 const GRUB: &str = "/etc/default/grub.d/90-whylate.cfg";
 const TUNED: &str = "/etc/tuned/profiles/whylate/tuned.conf";
 /// The groups that systemd keeps everything in.
@@ -35,12 +35,12 @@ ExecStart=/bin/sh -c 'echo isolated >/sys/fs/cgroup/realtime.slice/cpuset.cpus.p
 [Install]
 WantedBy=multi-user.target";
 
-/// What remains to be done after each boot where there is no such partition.
+/// What remains to be done after each boot if there is no such partition.
 const NOT_MOVED: &str = "the files keep processes away; no file moves threads of the kernel without an isolated partition \
     (cgroup v2 of Linux 6.1): after each boot, whylate treat apply shield";
 
-/// Whether cgroup v2 of this kernel has isolated partitions. Those of the kind `root`, which earlier kernels have, stop the
-/// kernel's workers there.
+/// Whether cgroup v2 of this kernel has isolated partitions. Earlier kernels have only partitions of the kind `root`, which
+/// stop the kernel's workers there.
 fn has_isolated_partitions(facts: &Facts) -> bool {
     facts.kernel.is_from((6, 1)) && facts.environment.cgroup_version != Some(1)
 }
@@ -51,7 +51,7 @@ fn hexadecimal(cpus: &CpuSet) -> String {
     format!("0x{}", digits.trim_start_matches('0'))
 }
 
-/// Lines for files, and what no file can do.
+/// Lines for files, and steps that no file can do.
 #[derive(Default)]
 struct Files {
     lines: BTreeMap<String, Vec<String>>,
@@ -59,7 +59,7 @@ struct Files {
     by_hand: Vec<FixLeftOut>,
 }
 
-/// Puts into `result` the files that install what it recommends on the machine of `facts`, where `target` is measured.
+/// Puts the files into `result` that install its recommendations on the machine of `facts`, where `target` is measured.
 pub fn install(result: &mut FixResult, facts: &Facts, target: &CpuSet) {
     let mut files = Files::default();
     let others = facts.cpu_sets.online.difference(target);
@@ -98,7 +98,7 @@ fn proof(id: &str, result: &FixResult) -> String {
     )
 }
 
-/// Adds a line below its proof; one that two treatments want is written once, below both.
+/// Adds a line below its proof; a line of two treatments is written once, below both proofs.
 fn put(lines: &mut Vec<String>, proof: &str, line: String) {
     let comment = format!("# {proof}");
     let known = lines.iter().position(|it| *it == line);
@@ -250,7 +250,7 @@ impl Files {
         }
     }
 
-    /// All that the shield changes and a file can.
+    /// All changes of the shield that a file can make.
     fn shield(
         &mut self,
         plan: &whylate_core::plan::ShieldPlan,
@@ -274,7 +274,7 @@ impl Files {
         if plan.interrupts {
             self.line(IRQBALANCE, proof, format!("IRQBALANCE_BANNED_CPULIST={target}"));
             self.line(TMPFILES, proof, format!("w /proc/irq/default_smp_affinity - - - - {}", others.mask()));
-            // Those that are there at the boot; a managed one refuses.
+            // Interrupts that exist at boot; a managed one refuses.
             self.line(TMPFILES, proof, format!("w- /proc/irq/*/smp_affinity_list - - - - {others}"));
         }
         if plan.local_timer {
@@ -306,7 +306,7 @@ impl Files {
         }
     }
 
-    /// What a unit of systemd gets beside its own file.
+    /// What a unit of systemd gets in addition to its own file.
     fn unit(&mut self, unit: &str, proof: &str, setting: &str) {
         let section = match unit.rsplit_once('.').map(|(_, kind)| kind) {
             Some("scope") => "[Scope]",
@@ -320,10 +320,10 @@ impl Files {
         );
     }
 
-    /// A process that systemd starts is so from its start.
+    /// A process that systemd starts has it from its start.
     fn service(&mut self, service: &str, kind: &TreatmentKind, proof: &str, others: &CpuSet) {
         match kind {
-            // The first line forgets what the service's own file says.
+            // The first line clears the setting of the service's own file.
             TreatmentKind::Affinity(_) => {
                 self.unit(service, proof, &format!("CPUAffinity=\nCPUAffinity={others}"));
             }

@@ -1,8 +1,8 @@
 //! What may help: from the causes of spikes and from the findings about a machine to treatments, each with its reason and a
 //! stable id; and the files that install those that were proved.
 //!
-//! Nothing here knows whether a treatment is possible on the machine: its planner does. Nothing here claims that a treatment
-//! helps: a search does.
+//! The planner of a treatment decides whether it is possible on the machine. Only a search can show that a treatment helps;
+//! nothing here claims it.
 
 mod bandwidth;
 mod install;
@@ -28,12 +28,12 @@ use whylate_core::result::{
 };
 use whylate_core::{BusyProgram, CpuSet, Facts, SeriesName};
 
-/// More treatments than this are not tried in one search; those that answer larger causes come first.
+/// One search tries at most this many treatments; those that answer larger causes come first.
 pub const ARMS_MAX: usize = 12;
-/// Lines of interrupts that get a treatment of their own; and threads.
+/// How many lines of interrupts get a treatment of their own; and how many threads.
 const LINES_MAX: usize = 3;
 const THREADS_MAX: usize = 3;
-/// Causes of a smaller part of the spikes do not bring their treatments forward.
+/// Causes of a smaller part of the spikes do not move their treatments forward.
 const SHARE_MIN: f64 = 0.1;
 const WEIGHT_OF_SPIKE: f64 = 10.0;
 /// How names of threads that handle interrupts begin.
@@ -47,22 +47,22 @@ pub struct Situation<'a> {
     pub findings: &'a [Finding],
     pub facts: &'a Facts,
     pub target: &'a CpuSet,
-    /// Who else uses the machine; looked at only where that may be to blame.
+    /// The other users of the machine; needed only if they may be to blame.
     pub busy: &'a [BusyProgram],
     /// The loads of the cell that move memory.
     pub paced: &'a [Paced],
 }
 
-/// How the ids of treatments begin that are about a program, a thread or an interrupt by its name.
+/// The first part of ids of treatments for a named program, thread or interrupt.
 const NAMED: [&str; 4] = ["affinity-", "priority-", "quota-", "irq-affinity-"];
 
-/// Whether a treatment may have that id, whatever was measured.
+/// Whether any measurement can lead to a treatment with that id.
 pub fn is_id(id: &str) -> bool {
     ROWS.iter().any(|row| row.id == id) || NAMED.iter().any(|start| id.starts_with(start))
 }
 
-/// The causes of the spikes of a cell in the series to be improved, or in all where that has none; those of most
-/// spikes first.
+/// The causes of the spikes of a cell in the series to be improved, or in all series if that has none; causes of most spikes
+/// first.
 pub fn causes(cell: &CellResult, series: &str) -> Vec<FixCause> {
     let mut sums: BTreeMap<(&str, Option<&str>), (u32, f64)> = BTreeMap::new();
     let wanted = |it: &ProbeResult| it.probe == SeriesName::of(series).probe && !it.spikes.is_empty();
@@ -96,14 +96,14 @@ pub fn causes(cell: &CellResult, series: &str) -> Vec<FixCause> {
 pub struct Candidates {
     /// The treatments, those that answer the largest causes first.
     pub arms: Vec<FixArm>,
-    /// So many of the first arms answer causes of a tenth of the spikes or more.
+    /// How many of the first arms answer causes of a tenth of the spikes or more.
     pub first: u32,
     /// What is not tried, with why.
     pub left_out: Vec<FixLeftOut>,
 }
 
-/// The treatments that may help, those that answer the largest causes first, as far as they are `possible` on the machine;
-/// and what is not tried, with why. Those of `wanted` are tried even if others answer larger causes.
+/// The treatments that may help and are `possible` on the machine, those that answer the largest causes first; and what is
+/// not tried, with reasons. Treatments of `wanted` are tried even if others answer larger causes.
 pub fn candidates(
     situation: &Situation<'_>,
     wanted: &[String],
@@ -146,7 +146,7 @@ pub fn candidates(
     Candidates { arms: kept, first, left_out }
 }
 
-/// The arm of a row, with its weight: the share of the causes that it answers, and little for a mere finding.
+/// The arm of a row, with its weight: the share of the causes that it answers, and a small weight for a mere finding.
 fn of_row(row: &Row, situation: &Situation<'_>) -> Option<(f64, FixArm)> {
     let Situation { causes, findings, .. } = situation;
     let caused: Vec<&FixCause> = causes.iter().filter(|cause| row.answers(cause)).collect();
@@ -199,19 +199,19 @@ fn lines(situation: &Situation<'_>) -> Vec<(f64, FixArm)> {
     lines
 }
 
-/// That of a treatment of one actor: tried before one of many.
+/// The weight of a treatment for one actor, which is tried before one for many.
 fn own_weight(cause: &FixCause) -> f64 {
     (f64::from(cause.spikes) + cause.share) * WEIGHT_OF_SPIKE + 0.5
 }
 
 /// The threads that had the CPU, each on its own: elsewhere, or with a priority below that of the measured task.
 fn threads(situation: &Situation<'_>) -> Vec<(f64, FixArm)> {
-    // Whoever sends interrupts to the CPUs that its threads use sends none to a CPU that they leave.
+    // A process that sends interrupts to the CPUs that its threads use sends none to a CPU that they leave.
     const KINDS: [CauseKind; 5] =
         [CauseKind::Thread, CauseKind::PreemptOff, CauseKind::IrqsOff, CauseKind::Lock, CauseKind::Ipi];
     let named = |cause: &'_ &FixCause| {
         let actor = cause.actor.as_deref().unwrap_or_default();
-        // Workers go where their work goes.
+        // Workers follow their work.
         let is_moved_otherwise = ["kworker/", OWN, ANOTHER_CPU].iter().any(|first| actor.starts_with(first));
         KINDS.iter().any(|kind| kind.name() == cause.kind) && !actor.is_empty() && !is_moved_otherwise
     };
@@ -223,10 +223,10 @@ fn threads(situation: &Situation<'_>) -> Vec<(f64, FixArm)> {
             (own_weight(cause) + more, arm(&format!("{name}-{actor}"), kind, reason.clone(), answers))
         };
         let plan = AffinityPlan { process: actor.clone(), cpus: CpuSelector::Others };
-        // The threads of interrupts go where their interrupts go.
+        // Threads of interrupts follow their interrupts.
         let elsewhere =
             (!actor.starts_with(IRQ_THREAD)).then(|| of("affinity", TreatmentKind::Affinity(plan), 0.1));
-        // With its CPU and its locks an ordinary task keeps a real-time one waiting; its priority does not.
+        // An ordinary task delays a real-time one by its CPU and its locks, not by its priority.
         let below = (cause.kind == CauseKind::Thread.name()).then(|| {
             let (policy, priority) = (ThreadPolicy::Fifo, Some(1));
             let plan = PriorityPlan { thread: actor.clone(), policy, priority, nice: None };
@@ -279,7 +279,7 @@ fn several(kinds: &[(&str, u32)]) -> String {
     all.split_last().map_or_else(String::new, |(last, others)| format!("{} and {last}", others.join(", ")))
 }
 
-/// What nothing can be done about while the machine runs: causes outside of the kernel, and findings that need a boot.
+/// What cannot be changed while the machine runs: causes outside the kernel, and findings that need a reboot.
 fn untreatable(situation: &Situation<'_>) -> Vec<FixLeftOut> {
     let outside = |cause: &FixCause| {
         let why = match CauseKind::from_name(&cause.kind)? {

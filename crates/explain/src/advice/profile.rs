@@ -1,15 +1,15 @@
-//! Settings that someone uses already, read from where they stand: a tuned profile, a file of sysctl.d, a kernel command line,
-//! or the treatments of a plan. Each line becomes a treatment, or is left out with the reason.
+//! Settings that are already in use: from a tuned profile, a file of sysctl.d, a kernel command line, or the treatments of a
+//! plan. Each line becomes a treatment, or is left out with the reason.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use whylate_core::plan::{TreatmentKind, TreatmentPlan};
 use whylate_core::result::{FixArm, FixLeftOut};
 
-/// What a file of settings holds.
+/// The content of a file of settings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Profile {
-    /// What it is: `a tuned profile`.
+    /// Its kind: `a tuned profile`.
     pub form: &'static str,
     /// The settings that can be applied while the machine runs.
     pub arms: Vec<FixArm>,
@@ -104,7 +104,7 @@ fn of_tuned<'a>(lines: impl Iterator<Item = (&'a str, usize)>) -> Result<Profile
         let Some((key, value)) = assigned(line) else {
             return Err(format!("line {number}: `{line}` is not a setting of a tuned profile"));
         };
-        // `>100` stands for 100 where the machine has less.
+        // `>100` means 100 if the machine has less.
         let value = value.trim_start_matches(['>', '<']).trim();
         let value = variables
             .iter()

@@ -1,4 +1,4 @@
-//! Which rows of the ledger a treatment may remove: then its proof can rest on their late time.
+//! The rows of the ledger that a treatment may remove, so that its proof can rest on their late time.
 
 use super::IRQ_THREAD;
 use super::table::ROWS;
@@ -9,8 +9,8 @@ use whylate_stats::search::is_outside;
 /// The most rows of an arm: those with the most late time.
 const ROWS_MAX: usize = 16;
 
-/// Fills in what each arm may remove in the series of the goal. Rows of an arm that together are less than `least` of the late time
-/// that the hypervisor and the firmware did not take are none: their removal would not matter.
+/// Fills in what each arm may remove in the series of the goal. An arm gets no rows if its rows together are less than
+/// `least` of the late time that the hypervisor and the firmware did not take: their removal would not matter.
 pub fn removes(arms: &mut [FixArm], cell: &CellResult, goal: &FixGoal, least: f64) {
     let Some(series) = goal.series.clone() else { return };
     let series = SeriesStatistic { series, statistic: goal.statistic };
@@ -34,7 +34,7 @@ pub fn removes(arms: &mut [FixArm], cell: &CellResult, goal: &FixGoal, least: f6
     }
 }
 
-/// A treatment of one actor answers all that this actor does: a cause may come back under the name of another kind.
+/// A treatment for one actor answers everything that this actor does: a cause may return under the name of another kind.
 fn may_remove(arm: &FixArm, row: &LedgerRow) -> bool {
     let actor = row.actor.as_deref().unwrap_or_default();
     match &arm.treatment.kind {

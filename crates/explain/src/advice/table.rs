@@ -9,7 +9,7 @@ pub(super) struct Row {
     /// Stable id of the recommendation, and name of the treatment in plans.
     pub(super) id: &'static str,
     kind: &'static str,
-    /// Causes that it may take away.
+    /// Causes that it may remove.
     pub(super) causes: &'static [CauseKind],
     /// Findings of `check` that it changes.
     pub(super) findings: &'static [&'static str],
@@ -24,7 +24,7 @@ const fn row(
     Row { id, kind, causes, findings }
 }
 
-/// All of them. Causes without a row are outside of what a running kernel lets one change.
+/// All of them. Causes without a row cannot be changed on a running kernel.
 pub(super) const ROWS: &[Row] = &[
     row(
         "irq-affinity",
@@ -85,13 +85,13 @@ pub(super) const ROWS: &[Row] = &[
     row("gpu-power", r#"{"kind":"gpu-power"}"#, &[], &["gpu-runtime-power", "gpu-frequency"]),
 ];
 
-/// The authority of throttling that a treatment ends.
+/// The kind of throttling that a treatment ends.
 const THROTTLERS: [(&str, &str); 2] = [("rt-throttling", RT_THROTTLING), ("fair-server", FAIR_SERVER)];
 
 /// Interrupts of the CPU itself, which no other CPU can take.
 const OWN_INTERRUPTS: [&str; 2] = ["local timer", "irq work"];
 
-/// Of which threads and softirqs a treatment can be an answer, by the beginning of the name; of all where it is not here.
+/// The threads and softirqs that a treatment can answer, by the start of the name; all of them if it is not listed here.
 const ACTORS: &[(&str, &[&str])] = &[
     ("irq-affinity", &["irq/", "NET_", "BLOCK", "IRQ_POLL", "TASKLET", "HI "]),
     ("vm-stat-interval", &["kworker/"]),
@@ -102,7 +102,7 @@ const ACTORS: &[(&str, &[&str])] = &[
 ];
 
 impl Row {
-    /// Whether it may take that cause away.
+    /// Whether it may remove that cause.
     pub(super) fn answers(&self, cause: &FixCause) -> bool {
         let is_own = cause.actor.as_deref().is_some_and(|actor| OWN_INTERRUPTS.contains(&actor));
         let names_work = [Thread, Softirq, PreemptOff, IrqsOff].iter().any(|kind| kind.name() == cause.kind);

@@ -47,12 +47,12 @@ fn an_interrupt_that_made_spikes_is_moved_first() {
     assert_eq!(ids(&arms)[..2], ["irq-affinity-45", "irq-affinity"]);
     assert!(says("irq-nvme0q1-irq-main", &arms[0].reason));
     assert!(ids(&arms).contains(&"idle"));
-    assert!(!ids(&arms).contains(&"shield"), "nothing speaks for it: {:?}", ids(&arms));
+    assert!(!ids(&arms).contains(&"shield"), "no cause or finding suggests it: {:?}", ids(&arms));
 }
 
-/// The spikes of a kind are the same number wherever they are told.
+/// The number of spikes of a kind is the same wherever it is reported.
 #[test]
-fn causes_of_several_kinds_are_told_with_the_spikes_of_each() {
+fn causes_of_several_kinds_are_reported_with_the_spikes_of_each() {
     let spikes = [("a", CauseKind::IrqsOff), ("b", CauseKind::IrqsOff), ("a", CauseKind::IrqsOff)];
     let mut spikes: Vec<Spike> = spikes.map(|(actor, kind)| spike(kind, Some(actor), 9_000)).to_vec();
     spikes.extend([spike(CauseKind::Ipi, None, 8_000), spike(CauseKind::IdleExit, None, 7_000)]);
@@ -210,7 +210,7 @@ fn only_what_is_proved_is_installed_each_with_its_proof() {
         tuned.contains("[scheduler]\n") && tuned.contains("\ngroup.vision=0:*:*:0x1:^\\[?vision\n"),
         "{tuned}"
     );
-    // What the shield keeps free is open to units that name its slice, and the rest of what it sets is there, too.
+    // Units that name the shield's slice may use its CPUs, and its other settings are there, too.
     assert!(file("/etc/systemd/system/realtime.slice").unwrap().ends_with("[Slice]\nAllowedCPUs=1\n"));
     assert!(
         file("/etc/systemd/system/whylate-partition.service")
@@ -230,7 +230,7 @@ fn only_what_is_proved_is_installed_each_with_its_proof() {
     }
 }
 
-/// Where the kernel has no isolated partitions of cgroup v2, processes are kept away all the same, and what is missing is said.
+/// Without isolated partitions of cgroup v2, processes are still kept away, and the result says what is missing.
 #[test]
 fn a_partition_is_installed_only_where_the_kernel_has_isolated_ones() {
     let installed = |release: &str, cgroup_version: u32| {
@@ -284,7 +284,7 @@ fn what_is_not_possible_here_takes_no_place() {
     assert!(left_out.iter().any(|it| it.id == "ksm" && it.why == "no such file"));
 }
 
-/// What answers a cause of many spikes is tried before what answers a few, or a mere finding.
+/// A treatment that answers a cause of many spikes is tried before one that answers few, or a mere finding.
 #[test]
 fn treatments_of_the_large_causes_are_tried_first() {
     let mut spikes = vec![spike(CauseKind::Irq, Some("irq 45 (nvme0q1)"), 90_000); 19];
@@ -300,7 +300,7 @@ fn treatments_of_the_large_causes_are_tried_first() {
     assert_eq!(proposed.first, 2);
 }
 
-/// Who sends interrupts because its threads use the CPU is moved; of an unknown sender nothing can be moved.
+/// A process that sends interrupts because its threads use the CPU is moved; an unknown sender cannot be moved.
 #[test]
 fn the_sender_of_interrupts_leaves_the_cpu() {
     let (arms, _) = proposed(vec![spike(CauseKind::Ipi, Some("allocator"), 5_000)], &[]);
@@ -334,7 +334,7 @@ fn spikes_of_the_probe_that_shall_become_better_count() {
     assert_eq!(kinds("dispatch/timerfd").len(), 2, "nothing is known of it");
 }
 
-/// What takes the memory's bandwidth is slowed down where hardware is to blame; loads of the plan are the user's to pace.
+/// Programs that take memory bandwidth are slowed down if hardware is to blame; the user has to pace loads of the plan.
 #[test]
 fn who_takes_bandwidth_may_get_a_quota() {
     let probe = |kind| ProbeResult { spikes: vec![spike(kind, None, 5_000)], ..ProbeResult::default() };

@@ -1,7 +1,7 @@
-//! The time between the expected and the actual moment, piece by piece: who had the CPU that the task waited for.
+//! Divides the time between the expected and the actual moment into pieces: who had the CPU that the task waited for.
 //!
-//! The pieces lie side by side without gap or overlap. Before the wake-up, what should have woken the task is followed:
-//! the timer's interrupt on its CPU, or another thread, which may have been late itself, on another CPU.
+//! The pieces have neither gaps nor overlaps. Before the wake-up, the waker of the task is followed: the timer's interrupt on
+//! its CPU, or a thread on another CPU, which may have been late itself.
 
 use crate::blame::label::{Label, Labeller, Need, Phase, Who};
 use crate::blame::piece::STOPPED_LEAST_NS;
@@ -15,12 +15,12 @@ use whylate_core::CpuId;
 use whylate_core::result::CauseKind;
 use whylate_trace::event::{Event, EventKind, TaskState};
 
-/// Wakers of wakers are followed so far.
+/// How far wakers of wakers are followed.
 const DEPTH_MAX: u32 = 3;
-/// At most this many events of the task are looked at to see why it blocked.
+/// At most this many events of the task are checked to find why it blocked.
 const OWN_EVENTS_MAX: usize = 4096;
 
-/// What is known of a piece besides who had the CPU.
+/// What is known of a piece in addition to who had the CPU.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) cpu: CpuId,
@@ -150,8 +150,8 @@ impl Accountant<'_> {
                     if task.pid == pid =>
                 {
                     let new = Wake { at_ns: event.at_ns, cpu: event.cpu, target: target_cpu, index };
-                    // `sched_wakeup` follows `sched_waking`, and names the CPU that was chosen. Behind it a task is woken
-                    // again only where it ran and slept unseen.
+                    // `sched_wakeup` follows `sched_waking`, and names the chosen CPU. After it a task is woken again only if
+                    // it ran and slept unseen.
                     wake = Some(match wake {
                         Some(first) if !over => Wake { target: target_cpu, ..first },
                         _ => new,
@@ -168,7 +168,7 @@ impl Accountant<'_> {
         wake
     }
 
-    /// When and where the task went to sleep at last, if that was only then.
+    /// When and where the task finally went to sleep, if that was after the expected moment.
     fn slept_late(&self, who: Who, from: u64, until: u64) -> Option<(u64, CpuId)> {
         let sleeps = self.before(until).take_while(|event| event.at_ns > from);
         { sleeps }.find_map(|event| match event.kind {
@@ -202,7 +202,7 @@ impl Accountant<'_> {
             None => {
                 let entry = self.timer_entry(wake.cpu, from, woken, true);
                 let running = self.timer_entry(wake.cpu, 0, woken, true).is_some();
-                // Entered before the expected moment: the handler ran all the time.
+                // It was entered before the expected moment: the handler ran all the time.
                 let entry = entry.unwrap_or(if running && in_interrupt { from } else { woken });
                 self.walk(Phase::TimerDue, who, wake.cpu, from, entry);
                 self.walk(Phase::Handling, who, wake.cpu, entry, woken);
@@ -267,7 +267,7 @@ impl Accountant<'_> {
         spans.get(place).filter(|span| span.events.0 == index).map(|span| span.state)
     }
 
-    /// The spans of a CPU in `[from, to]`, each with what it is to the task.
+    /// The spans of a CPU in `[from, to]`, each with its meaning for the task.
     pub(crate) fn walk(&mut self, phase: Phase, who: Who, cpu: CpuId, from: u64, to: u64) {
         let mut at = from;
         let spans = self.states.spans.get(&cpu).map_or(&[][..], Vec::as_slice);
@@ -281,7 +281,7 @@ impl Accountant<'_> {
                 at = span.from;
             }
             let end = span.to.min(to);
-            // Of a latency that the header alone states, what was before the first line of a CPU is not known.
+            // If only the header states the latency, the time before the first line of a CPU is unknown.
             let is_before = span.events.0 == span.events.1 && span.from < span.to && self.is_first(span);
             if is_before && self.late.kind == LateKind::Header && end - at > STOPPED_LEAST_NS {
                 self.untraced(cpu, at, end);

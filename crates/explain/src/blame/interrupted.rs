@@ -1,7 +1,7 @@
-//! What an interrupt found at work: the stack that was recorded in it.
+//! What an interrupt interrupted: the stack that was recorded in it.
 //!
-//! In: a span of a CPU and the events around it. Out: the functions below the interrupt's entry, innermost first. Whether
-//! one of them is to be blamed is not decided here.
+//! In: a span of a CPU and the events around it. Out: the functions below the interrupt's entry, innermost first. The code
+//! here does not decide whether one of them is to blame.
 
 use crate::blame::label::Labeller;
 use crate::stack::{self, Named};
@@ -11,29 +11,28 @@ use std::collections::HashMap;
 use whylate_core::CpuId;
 use whylate_trace::event::{Event, EventKind};
 
-/// Events after an interrupt among which its stack is looked for.
+/// Events after an interrupt among which its stack is searched.
 const STACK_AFTER: usize = 4096;
-/// Events before a span among which the stack of the interrupt is looked for that it follows.
+/// Events before a span among which the stack of the preceding interrupt is searched.
 const STACK_BEFORE: usize = 64;
 
-/// Which events of each CPU are stacks that show what an interrupt found: places among the CPU's events, ascending.
+/// The events of each CPU that are stacks of interrupted code: places among the CPU's events, ascending.
 pub(crate) type InterruptStacks = HashMap<CpuId, Vec<u32>>;
 
 impl Labeller<'_> {
-    /// The functions that the interrupt at the end of a span found at work: the stack that was recorded in it, or that
-    /// the timerlat tracer kept from it. Innermost first; empty without one.
+    /// The functions that the interrupt at the end of a span interrupted: from the stack recorded in it, or the one that the
+    /// timerlat tracer kept of it. Innermost first; empty without a stack.
     pub(crate) fn interrupted(&self, span: &Span) -> Vec<String> {
         self.interrupt_stack(span).map(|(functions, _)| functions).unwrap_or_default()
     }
 
-    /// Whether the stack of the interrupt at the end of a span shows that it found the CPU in user mode: it has nothing
-    /// below the interrupt's entry.
+    /// Whether the stack of the interrupt at the end of a span shows user mode: it has nothing below the interrupt's entry.
     pub(crate) fn interrupted_user(&self, span: &Span) -> bool {
         self.interrupt_stack(span)
             .is_some_and(|(functions, event)| functions.is_empty() && self.is_named(event))
     }
 
-    /// What is below the entry of the interrupt at the end of a span, and the event that told; `None` without a stack.
+    /// What is below the entry of the interrupt at the end of a span, and the event that showed it; `None` without a stack.
     fn interrupt_stack(&self, span: &Span) -> Option<(Vec<String>, &Event)> {
         let start = span.events.1;
         let first = self.window.events.get(start).filter(|_| span.ends_in_interrupt)?;
@@ -69,7 +68,7 @@ impl Labeller<'_> {
         self.reader.frames(frames).iter().all(|symbol| self.reader.symbol(*symbol).is_some())
     }
 
-    /// The functions that the interrupt before a span found at work, to which the CPU returned.
+    /// The functions that the interrupt before a span interrupted, to which the CPU returned.
     pub(crate) fn interrupted_before(&self, span: &Span) -> Vec<String> {
         let Some(last) = self.window.events.get(span.events.0) else { return Vec::new() };
         let own = self.window.own_before(last.cpu, span.events.0 + 1).take(STACK_BEFORE);
@@ -77,8 +76,7 @@ impl Labeller<'_> {
         same.find_map(|event| self.below_interrupt(event)).unwrap_or_default()
     }
 
-    /// The function that the timer's interrupt found at work, by the stack that the timerlat tracer printed after its
-    /// sample.
+    /// The function that the timer's interrupt interrupted, from the stack that the timerlat tracer printed after its sample.
     pub(crate) fn printed_stack(&self, cpu: CpuId, sample_ns: u64) -> Option<Named> {
         let mut after = self.window.own_since(cpu, sample_ns);
         stack::innermost(&after.find_map(|event| self.below_interrupt(event))?)
@@ -93,15 +91,15 @@ impl Labeller<'_> {
         Some(names.map(|(name, _)| name.to_owned()).collect())
     }
 
-    /// What a stack that was recorded in an interrupt shows below it.
+    /// What a stack recorded in an interrupt shows below the interrupt.
     fn below_interrupt(&self, event: &Event) -> Option<Vec<String>> {
         let EventKind::Stack { frames } = event.kind else { return None };
         let symbols = self.reader.frames(frames).iter();
         let names: Vec<&str> =
             symbols.map_while(|symbol| self.reader.symbol(*symbol).map(|(name, _)| name)).collect();
         let of_interrupt = event.context.hard_irq || names.contains(&"timerlat_irq");
-        // Not every kernel's entry code is known by its name. What hands interrupts on was not interrupted; a stack that
-        // ends in it does not show what was.
+        // The entry code of some kernels is not known by name. Code that dispatches interrupts was not interrupted, so a
+        // stack that ends in it does not show the interrupted code.
         let other_entry = || {
             let outermost = names.iter().rposition(|name| vocabulary::is_interrupt_frame(name))?;
             let below = &names[outermost + 1..];

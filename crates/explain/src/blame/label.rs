@@ -1,7 +1,7 @@
-//! What a state of the CPU means for a task that waits: the kind of cause, who, and how sure that is.
+//! What a state of the CPU means for a waiting task: the kind of cause, who, and how sure that is.
 //!
-//! The same state means different things in different phases: code with interrupts off delays a timer that is due,
-//! and a thread of low priority does; but once the task is runnable, the same thread must hold it up by other means.
+//! The same state means different things in different phases. Code with interrupts off delays a pending timer whatever its
+//! thread's priority. Once the task is runnable, the same thread of low priority can delay it only by other means.
 
 use crate::blame::interrupted::InterruptStacks;
 use crate::blame::piece::{Blame, EDGE_MAX_NS, IDLE_EXIT_MAX_NS, STOPPED_LEAST_NS, may_run_before};
@@ -19,7 +19,7 @@ use whylate_core::result::CauseKind;
 use whylate_trace::event::EventKind;
 use whylate_trace::reader::Reader;
 
-/// Leaving the first state behind polling takes less than this.
+/// Leaving the first idle state after polling takes less than this.
 const IDLE_EXIT_FIRST_MAX_NS: u64 = 500_000;
 /// A time this short in which no thread is known is a context switch.
 const SWITCH_MAX_NS: u64 = 50_000;
@@ -27,7 +27,7 @@ const SWITCH_MAX_NS: u64 = 50_000;
 const SOFTIRQ_LONG_NS: u64 = 10_000_000;
 /// A switch that takes longer is worth naming.
 const SWITCH_LONG_NS: u64 = 20_000;
-/// A real-time task that can run and for which no thread is asked to make room, for longer than this, is throttled.
+/// A runnable real-time task for which no thread is asked to reschedule for longer than this is throttled.
 const THROTTLED_LEAST_NS: u64 = 1_000_000;
 
 /// What the trace lacks to be sure.
@@ -42,15 +42,15 @@ pub(crate) enum Need {
 /// What the waiting task waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// It is still at work, or preempted in it, and has not set its timer, which is due already.
+    /// It is still at work, or preempted in it, and has not set its timer, which is already due.
     AtWork,
     /// Its timer is due, and the interrupt has not come.
     TimerDue,
     /// The timer's interrupt came, and has not woken it yet.
     Handling,
-    /// It can run, and does not.
+    /// It is runnable, and does not run.
     Runnable,
-    /// The thread that is to wake it has not done so; with the lock that it holds, it is a lock's owner.
+    /// The thread that is to wake it has not done so; it is the owner of a lock if it holds one.
     Waker {
         pid: u32,
         /// It holds what the task waits for.
@@ -70,8 +70,8 @@ pub(crate) struct Label {
 }
 
 impl Label {
-    /// Who did it is not a thread.
-    fn nobody(self) -> Self {
+    /// Names no thread as the actor.
+    fn without_actor(self) -> Self {
         Self { blame: Blame { actor: None, pid: None, ..self.blame }, ..self }
     }
 
@@ -98,7 +98,7 @@ pub(crate) struct Labeller<'a> {
     pub(crate) window: &'a Window,
     pub(crate) states: &'a States,
     pub(crate) reader: &'a dyn Reader,
-    /// Made when the first one is asked for.
+    /// Built on first use.
     pub(crate) stacks: OnceCell<InterruptStacks>,
     pub(crate) priorities: &'a Priorities,
     pub(crate) late: LateKind,
@@ -211,8 +211,8 @@ impl Labeller<'_> {
         use CauseKind::{HostStall, IrqsOff, TimerLate, Unattributed};
         let state = &span.state;
         let by = |kind, what, confidence, reason| self.by(kind, state, what, confidence, reason);
-        // Who ran with interrupts on did not delay the timer: the timeline alone names it.
-        let late_timer = |what, confidence, reason| by(TimerLate, what, confidence, reason).nobody();
+        // A thread that ran with interrupts enabled did not delay the timer: only the timeline names it.
+        let late_timer = |what, confidence, reason| by(TimerLate, what, confidence, reason).without_actor();
         if state.pid == Some(0) && state.irqs_off != Knowledge::ByEvent {
             return self.timer_due_in_idle(state, length_ns);
         }
@@ -220,7 +220,7 @@ impl Labeller<'_> {
             let reason = "the CPU was in user mode, where interrupts are on";
             let what = "user mode, the timer interrupt does not come";
             return match self.is_virtual {
-                true => by(HostStall, what, CONCLUDED, reason).nobody(),
+                true => by(HostStall, what, CONCLUDED, reason).without_actor(),
                 false => late_timer(what, LIKELY, reason),
             };
         }
@@ -231,7 +231,7 @@ impl Labeller<'_> {
             let reason = "the timer interrupt came late into the kernel's entry or exit, or as a timer was armed: a few instructions";
             let what = "the timer interrupt does not come";
             return match self.is_virtual {
-                true => by(HostStall, what, CONCLUDED, reason).nobody(),
+                true => by(HostStall, what, CONCLUDED, reason).without_actor(),
                 false => late_timer(what, LIKELY, reason),
             };
         }
@@ -294,7 +294,7 @@ impl Labeller<'_> {
         if state.pid == Some(0) {
             return self.runnable_in_idle(taken_off, asked, length_ns);
         }
-        // A thread that ran while the task was throttled did not delay it.
+        // A thread that ran while the task was throttled did not delay the task.
         if state.irqs_off.holds() && !taken_off {
             let confidence = if state.irqs_off == Knowledge::ByEvent { STATED } else { SEEN };
             let reason = "interrupts were off while the task could run";
@@ -321,8 +321,8 @@ impl Labeller<'_> {
         Label { blame: Blame::new(CauseKind::IdleExit, FAINT, reason), ..Label::needed("leaving idle") }
     }
 
-    /// Whether an event at one of the ends of a span says that no reschedule was requested: other than a wake-up, which is before the
-    /// request, and a switch, which is after it.
+    /// Whether an event at one end of a span shows that no reschedule was requested. A wake-up (before the request) and a
+    /// switch (after it) do not count.
     fn is_seen_alive(&self, span: &Span) -> bool {
         let events =
             || [span.events.0, span.events.1].into_iter().filter_map(|place| self.window.events.get(place));
@@ -373,7 +373,7 @@ impl Labeller<'_> {
                     "the CPU was switched from the task to one of lower priority: real-time throttling";
                 // The thread that runs meanwhile is not the one that delayed it.
                 let label = by(Throttled, "runs; the task is throttled", CONCLUDED, reason);
-                label.nobody()
+                label.without_actor()
             }
             (Some(_), Some(_))
                 if !asked && length_ns > THROTTLED_LEAST_NS && state.preempt_off == Knowledge::Not =>
@@ -425,7 +425,7 @@ impl Labeller<'_> {
     }
 }
 
-/// How sure it is that an interrupt or a softirq took a time: a handler whose end is not in the trace may have ended long
+/// How sure it is that an interrupt or a softirq took a time. A handler whose end is not in the trace may have ended long
 /// before the next event, and one that is silent for long may have been stopped itself.
 fn in_handler(kind: CauseKind, span: &Span, length_ns: u64) -> (f64, &'static str) {
     let longest_ns = if kind == CauseKind::Softirq { SOFTIRQ_LONG_NS } else { STOPPED_LEAST_NS };

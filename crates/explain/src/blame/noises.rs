@@ -1,8 +1,8 @@
-//! The time of a timerlat sample as the tracer recorded it: each interrupt and softirq from its start for its net
-//! duration, a thread for its net duration in what they leave free.
+//! The time of a timerlat sample as the tracer recorded it. Each interrupt and softirq counts from its start for its net
+//! duration, a thread for its net duration in the time that they leave free.
 //!
-//! The lines come when a noise has ended, later than it ended; their own starts and durations count. What is left over
-//! is the tracer's own work and the switches.
+//! The lines come some time after a noise has ended, so only their own starts and durations count. The remaining time is the
+//! tracer's own work and the switches.
 
 use crate::blame::account::{Accountant, Piece, Place};
 use crate::blame::label::{Phase, Who};
@@ -23,13 +23,13 @@ struct Noise {
     source: NoiseSource,
     from: u64,
     net: u64,
-    /// Depth of disabled preemption in the thread, where the flags tell.
+    /// Depth of disabled preemption in the thread, if the flags show it.
     depth: Option<u8>,
     event: usize,
 }
 
 impl Accountant<'_> {
-    /// Divides a timerlat sample by the noises of its CPU; `false` where there are none.
+    /// Divides a timerlat sample by the noises of its CPU; `false` if there are none.
     pub(crate) fn by_noises(&mut self, irq: Option<(u64, u64)>) -> bool {
         let (from, to) = (self.late.expected_ns, self.late.actual_ns);
         let noises = self.noises(from, to);
@@ -43,14 +43,14 @@ impl Accountant<'_> {
         true
     }
 
-    /// Divides a gap that the osnoise tracer found by the noises that it counted into it; `false` where their lines are not all
-    /// there.
+    /// Divides a gap that the osnoise tracer found by the noises that it counted in the gap; `false` if some of their lines
+    /// are missing.
     pub(crate) fn gap_by_noises(&mut self) -> bool {
         let (from, to) = (self.late.expected_ns, self.late.actual_ns);
         let LateKind::NoiseGap { interference } = self.late.kind else { return false };
         let is_within = |noise: &Noise| noise.from >= from && noise.from < to;
         let noises: Vec<Noise> = self.noises(from, to).into_iter().filter(is_within).collect();
-        // A gap that they do not fill is one of hardware, or of what the tracer does not see.
+        // If they do not fill the gap, hardware took the rest, or something that the tracer does not see.
         let known = noises.iter().fold(0u64, |sum, noise| sum.saturating_add(noise.net));
         if noises.len() < interference as usize || known < to.saturating_sub(from) / 2 {
             return false;
@@ -62,7 +62,7 @@ impl Accountant<'_> {
     fn noises(&self, from: u64, to: u64) -> Vec<Noise> {
         let own = |(index, event): (usize, &Event)| {
             let EventKind::Noise { source, start_ns, duration_ns } = event.kind else { return None };
-            // A thread's noise may have begun long before; what ended before the sample is not in it.
+            // A thread's noise may have begun long before; noise that ended before the sample does not count.
             let is_within = event.at_ns.saturating_add(SLACK_NS) >= from
                 && start_ns < to
                 && start_ns.saturating_add(SLACK_NS) >= from.min(start_ns.saturating_add(duration_ns));
@@ -94,7 +94,7 @@ impl Accountant<'_> {
         let mut taken: Vec<(u64, u64, &Noise)> = Vec::new();
         let mut covered = Covered::default();
         let is_thread = |noise: &&Noise| matches!(noise.source, NoiseSource::Thread { .. });
-        // In the order in which they ended: one that came in another has its time alone, the other's is net of it.
+        // In the order of their ends: a nested noise has its own time, and the outer one is net of it.
         let interrupts = noises.iter().filter(|noise| !is_thread(noise));
         for noise in interrupts.chain(noises.iter().filter(is_thread)) {
             let net = noise.net.saturating_sub(entry.saturating_sub(noise.from));
@@ -132,7 +132,7 @@ impl Accountant<'_> {
         self.pieces.push(Piece { from, to, began: noise.from.min(from), blame, detail });
     }
 
-    /// Who a noise was to the tracer's thread. An interrupted thread goes on because preemption is off, or because the
+    /// What a noise was for the tracer's thread. An interrupted thread goes on because preemption is disabled, or because the
     /// tracer's thread may not preempt it.
     fn blamed(&self, noise: &Noise, around: &Around) -> (Blame, String) {
         let (kind, actor, pid) = describe::noise(noise.source, self.labeller.reader);
@@ -167,7 +167,7 @@ impl Accountant<'_> {
     }
 }
 
-/// What the noises around one say of it.
+/// What the noises around a noise show about it.
 struct Around {
     /// Start of each interrupt with flags, ascending, and the least depth in it and those that began later.
     depths: Vec<(u64, u8)>,
@@ -205,7 +205,7 @@ impl Covered {
     /// Takes what is free from `from` on, before `to`, up to `left` nanoseconds of it.
     fn fill(&mut self, from: u64, to: u64, mut left: u64, mut take: impl FnMut(u64, u64)) {
         let before = self.0.range(..=from).next_back().map(|(begin, end)| (*begin, *end));
-        // What is joined at the end begins here.
+        // The joined times start here.
         let (start, mut at) = match before.filter(|(_, end)| *end >= from) {
             Some((begin, end)) => (begin, end),
             None => (from, from),
@@ -235,7 +235,7 @@ impl Covered {
 mod tests {
     use super::*;
 
-    /// What is free of `[from, to)`, found by looking at each nanosecond.
+    /// The free part of `[from, to)`, found nanosecond by nanosecond.
     fn filled(taken: &mut [bool], from: usize, to: usize, left: usize) -> Vec<usize> {
         let free: Vec<usize> = (from..to).filter(|at| !taken[*at]).take(left).collect();
         free.iter().for_each(|at| taken[*at] = true);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn each_noise_takes_what_those_before_it_left_free() {
+    fn each_noise_takes_the_time_that_earlier_ones_left_free() {
         let mut seed = 7_u64;
         let mut random = |below: u64| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

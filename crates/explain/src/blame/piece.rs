@@ -4,21 +4,23 @@ use crate::time;
 use std::borrow::Cow;
 use whylate_core::result::CauseKind;
 
-/// Leaving an idle state takes less than this; what takes longer is the timer, or a CPU that stands still.
+/// Leaving an idle state takes less than this; a longer delay comes from the timer, or from a CPU that stands still.
 pub(crate) const IDLE_EXIT_MAX_NS: u64 = 2_000_000;
 
-/// A guest without an idle driver idles in HLT: its host wakes it, from a deep idle state of its own, in less than this.
+/// A guest without an idle driver idles in HLT. Its host needs less than this to wake it, even from a deep idle state of its
+/// own.
 pub(crate) const HALT_EXIT_MAX_NS: u64 = 200_000;
 
-/// An edge of the kernel (entry, exit, arming a timer, HLT) has a few instructions: what takes longer there stopped the CPU.
+/// An edge of the kernel (entry, exit, arming a timer, HLT) has a few instructions: if it takes longer than this, the CPU was
+/// stopped.
 pub(crate) const EDGE_MAX_NS: u64 = 20_000;
 
 /// A handler that is silent for longer may have been stopped itself: a guest's timer interrupts, which take some 5 us, were seen
 /// to take 50 to 120 us now and then.
 pub(crate) const STOPPED_LEAST_NS: u64 = 50_000;
 
-/// Whether a task of priority `own`, as tools print it, has to let a thread of priority `other` run. Ordinary tasks share their
-/// CPU: none has a right to it before another, whatever their nice values.
+/// Whether a task of priority `own`, as tools print it, cannot preempt a thread of priority `other`. Ordinary tasks share
+/// their CPU as equals, whatever their nice values.
 pub(crate) fn may_run_before(other: i32, own: i32) -> bool {
     own <= 0 || other >= own
 }
@@ -48,7 +50,7 @@ impl Blame {
         Self::unattributed_as("")
     }
 
-    /// Nobody is blamed, and this is what is known.
+    /// No actor is blamed; the evidence is what is known.
     pub(crate) fn unattributed_as(known: &'static str) -> Self {
         Self::new(CauseKind::Unattributed, 0.0, known)
     }
@@ -79,7 +81,7 @@ pub(crate) struct Piece<D> {
     /// When what had the CPU began, which may be before the piece.
     pub(crate) began: u64,
     pub(crate) blame: Blame,
-    /// What else the front end knows of it.
+    /// What the caller knows about it in addition.
     pub(crate) detail: D,
 }
 

@@ -1,13 +1,12 @@
-//! What late timers tell of a silence: whether the whole machine stood still (firmware or a hypervisor that stops every
-//! CPU at once), or whether the CPU's own interrupts were off where no event says so.
+//! What late timers show about a silence: the whole machine stood still (firmware or a hypervisor stopped every CPU at once),
+//! or the CPU's own interrupts were off although no event says so.
 //!
-//! Silence alone proves nothing, an idle CPU is silent too. But where a timer of another CPU was due in the silence as
-//! well and came late as well, what stopped was more than the CPU that the task waited for. Two CPUs that both have
-//! interrupts off (one spins for a lock that the other one holds) look the same: one of the two has to have been where
-//! interrupts are taken.
+//! Silence alone proves nothing: an idle CPU is silent, too. But if a timer of another CPU was also due in the silence and
+//! also came late, more than the task's CPU stopped. Two CPUs that both have interrupts off (one spins for a lock that the
+//! other one holds) look the same, so one of the two must have been where interrupts are taken.
 //!
-//! Interrupts that are off for a while are seen by the flags of events within; a function that records none in that time
-//! is seen by the CPU's own timer, which was due in the silence and came after it.
+//! The flags of events within show that interrupts were off. If a function records no events in that time, the CPU's own
+//! timer shows it: it was due in the silence and came after it.
 
 use crate::blame::account::Piece;
 use crate::blame::label::Labeller;
@@ -24,19 +23,18 @@ use whylate_trace::event::EventKind;
 use whylate_trace::parse::ParseError;
 use whylate_trace::reader::{Reader, Selection};
 
-/// Shorter ones are not looked at: neighbouring CPUs may well be late by as much for reasons of their own.
+/// Shorter ones are ignored: other CPUs may well be late by this much for their own reasons.
 const LEAST_NS: u64 = 20_000;
 /// The part of the silence by which another CPU's timer has to be late, and in which another CPU has to be silent.
 const PART: f64 = 0.5;
-/// Idle states above this one may stop the CPU's own timer: then another CPU has to wake it.
+/// Idle states above this one may stop the CPU's own timer, so that another CPU has to wake it.
 const IDLE_STATE_TICKING_MAX: u32 = 1;
 
 /// Looks for the names of a guest, and the events that are read between two of them.
 const LOOKS_MAX: usize = 16;
 const EVENTS_BETWEEN_LOOKS: usize = 1 << 14;
 
-/// Gives pieces in which a timer's interrupt did not come another kind: where the machine stood still, and where
-/// interrupts were off.
+/// Corrects the kind of pieces in which a timer's interrupt did not come: the machine stood still, or interrupts were off.
 pub(crate) fn relabel(pieces: &mut [Piece], labeller: &Labeller<'_>) {
     if !pieces.iter().any(|piece| is_open(piece) || is_held_back(piece)) {
         return;
@@ -78,8 +76,8 @@ pub(crate) fn relabel(pieces: &mut [Piece], labeller: &Labeller<'_>) {
 
 /// Whether the names in a trace say that its machine was the guest of a hypervisor.
 ///
-/// Only windows and wake-ups were read until then, and the names that tell (of devices, of the hypervisor's functions) may
-/// be elsewhere: the beginning of the trace is read for them.
+/// Until then only windows and wake-ups were read, and the names that show it (of devices, of the hypervisor's functions) may
+/// be elsewhere. The start of the trace is read for them.
 pub(crate) fn is_virtual(reader: &mut dyn Reader) -> Result<bool, ParseError> {
     let tells = |reader: &dyn Reader| reader.names().iter().any(|(_, name)| vocabulary::is_of_guest(name));
     reader.seek(None, Selection::All)?;
@@ -100,8 +98,8 @@ pub(crate) fn is_virtual(reader: &mut dyn Reader) -> Result<bool, ParseError> {
     Ok(false)
 }
 
-/// In a virtual machine a time in which no CPU did anything is the hypervisor's before it is a thread's: what only flags or
-/// the order of events say of it is taken back, what a function says is less sure.
+/// In a virtual machine, time in which no CPU did anything is more likely the hypervisor's than a thread's. A claim from
+/// flags or the order of events is withdrawn, a claim from a function becomes less sure.
 fn below_hypervisor(piece: &mut Piece, labeller: &Labeller<'_>) {
     let by_event = |span: &Span| {
         let state = &span.state;
@@ -130,8 +128,8 @@ fn below_hypervisor(piece: &mut Piece, labeller: &Labeller<'_>) {
     );
 }
 
-/// Whether all CPUs were silent for most of a piece; one CPU alone says nothing of the others, and a trace that begins
-/// later says nothing at all.
+/// Whether all CPUs were silent for most of a piece. One CPU alone shows nothing about the others, and a trace that begins
+/// later shows nothing at all.
 fn all_silent(piece: &Piece, labeller: &Labeller<'_>) -> bool {
     let (from, to) = (piece.from, piece.to);
     if labeller.window.events.first().is_none_or(|first| first.at_ns > from) {
@@ -147,7 +145,7 @@ fn relabel_one(piece: &mut Piece, blame: Blame, what: String) {
     (piece.detail.what, piece.detail.need) = (what, None);
 }
 
-/// Whether the machine may have stopped in it: anywhere, also in a handler or in code with interrupts off.
+/// Whether the machine may have stopped in it, including in a handler or in code with interrupts off.
 fn is_open(piece: &Piece) -> bool {
     use CauseKind::{HostStall, IdleExit, Irq, IrqsOff, TimerLate, Unattributed};
     let kind =
@@ -169,7 +167,7 @@ fn interrupts_were_off(piece: &Piece, span: &Span, timers: &LateTimers, labeller
     in_kernel && timers().is_some_and(|own| own.is_late_behind(piece.from, piece.to, least))
 }
 
-/// The timers that were late by enough to tell of a piece.
+/// The timers that were late enough to explain a piece.
 #[derive(Debug, Default)]
 struct LateTimers {
     by_cpu: BTreeMap<CpuId, OwnTimers>,
@@ -182,7 +180,7 @@ struct OwnTimers {
     by_start: Vec<(u64, u64)>,
     /// In the order in which they were due.
     by_due: Vec<(u64, u64)>,
-    /// From each moment on, by how much that timer was late which was due and not yet handled then, and was so longest.
+    /// From each moment on, the longest lateness of the timers that were due and not yet handled then.
     pending: Vec<(u64, u64)>,
 }
 
@@ -223,7 +221,7 @@ impl OwnTimers {
         }
     }
 
-    /// By how much that timer was late that was so longest, of those that were due before `to` and handled after `from`.
+    /// The longest lateness of the timers that were due before `to` and handled after `from`.
     fn longest(&self, from: u64, to: u64) -> u64 {
         let first = self.by_start.partition_point(|(_, at)| *at <= from);
         let within = self.by_start[first..].iter().take_while(|(_, at)| *at < to);
@@ -233,7 +231,7 @@ impl OwnTimers {
         within.max(pending)
     }
 
-    /// Whether one was due in a time, at least so long before its end, and handled behind it.
+    /// Whether a timer was due in a time, at least this long before its end, and handled after it.
     fn is_late_behind(&self, from: u64, to: u64, least: u64) -> bool {
         let first = self.by_due.partition_point(|(due, _)| *due <= from);
         let due = self.by_due[first..].iter().take_while(|(due, _)| *due < to && to - due >= least);
@@ -257,7 +255,7 @@ fn stood_still(piece: &Piece, timers: &LateTimers, labeller: &Labeller<'_>) -> b
     late_elsewhere.any(|(cpu, _)| taken_here || taken_there(cpu)) && all_silent(piece, labeller)
 }
 
-/// The longest silence of a CPU between two moments, and the span that it is of.
+/// The longest silence of a CPU between two moments, and its span.
 fn silence(spans: &[Span], from: u64, to: u64) -> Option<(u64, &Span)> {
     let first = spans.partition_point(|span| span.to <= from);
     let within = spans[first..].iter().take_while(|span| span.from < to);
