@@ -1,5 +1,5 @@
-//! Events as text: for evidence and for `--export text`. The form is that of the kernel's own trace files, so that
-//! other tools read it too; fields that the event model does not keep are not there.
+//! Events as text: for evidence and for `--export text`. The form is that of the kernel's own trace files, so that other
+//! tools can read it, too. Fields that the event model does not keep are missing.
 
 use crate::vocabulary;
 use whylate_core::result::{CauseKind, TimelineSegment};
@@ -8,10 +8,10 @@ use whylate_trace::event::{
 };
 use whylate_trace::reader::Reader;
 
-/// Segments of a timeline; the shortest are joined to their neighbours beyond that.
+/// The most segments of a timeline; beyond that the shortest are joined to their neighbours.
 const SEGMENTS_MAX: usize = 400;
 
-/// The event and its fields, as behind the timestamp of a trace line.
+/// The event and its fields, as after the timestamp of a trace line.
 pub(crate) fn event(event: &Event, reader: &dyn Reader) -> String {
     let name = |name| reader.names().text(name);
     let at = |function: Symbol| symbol(function, reader);
@@ -68,7 +68,7 @@ pub(crate) fn event(event: &Event, reader: &dyn Reader) -> String {
     }
 }
 
-/// A function's name; its address where that is not known.
+/// A function's name, or its address if the name is not known.
 pub(crate) fn symbol(symbol: Symbol, reader: &dyn Reader) -> String {
     match (reader.symbol(symbol), symbol) {
         (Some((name, _)), _) => name.to_owned(),
@@ -205,7 +205,7 @@ fn vector_name(vector: Vector, reader: &dyn Reader) -> &str {
     }
 }
 
-/// `492.292582`, with as many digits as are not zero.
+/// `492.292582`, without trailing zeros.
 pub(crate) fn seconds(at_ns: u64) -> String {
     let (whole, rest) = (at_ns / 1_000_000_000, at_ns % 1_000_000_000);
     if rest.is_multiple_of(1000) {
@@ -248,7 +248,7 @@ pub(crate) fn line(event: &Event, reader: &dyn Reader) -> String {
     format!("{task:>23} [{:03}] {} {:>14}: {text}", event.cpu.0, flags(&event.context), seconds(event.at_ns))
 }
 
-/// The tracer's own function, recorded behind the section's end.
+/// The tracer's own function, recorded after the section's end.
 pub(crate) fn section_end(function: Symbol, reader: &dyn Reader) -> Option<CauseKind> {
     match reader.symbol(function)?.0 {
         "tracer_hardirqs_on" => Some(CauseKind::IrqsOff),
@@ -283,7 +283,7 @@ fn is_ipi(name: &str) -> bool {
 /// What a timeline consists of.
 pub(crate) trait Stretch {
     fn length_ns(&self) -> u64;
-    /// It goes on to the end of the one after it.
+    /// Extends it to the end of the next one.
     fn extend(&mut self, next: &Self);
 }
 

@@ -3,9 +3,8 @@
 //! A trace goes *find* (which moment was late) → *window* (its events) → *states* (what each CPU did) → *blame* (who had the
 //! CPU in each piece) → *causes*; `trace` calls these in turn, `evidence` has what tracers state themselves. A recording
 //! ([`whylate_core::recording`]) is divided by [`segments`], for watched tasks over [`activation`], with the same words
-//! (`vocabulary`, `stack`), grades (`confidence`) and causes (`causes::divide`). Where both saw the same spike,
-//! [`combine_run`] makes one answer of the two. A kind of cause is claimed only on evidence; what nothing explains is
-//! `unattributed`.
+//! (`vocabulary`, `stack`), grades (`confidence`) and causes (`causes::divide`). If both saw the same spike, [`combine_run`]
+//! makes one answer of the two. A kind of cause is claimed only on evidence; unexplained time is `unattributed`.
 
 pub mod activation;
 pub mod advice;

@@ -1,24 +1,25 @@
-//! What is asked about a trace.
+//! Options for explaining a trace.
 
 use whylate_core::result::LateWhat;
 
-/// The threshold where nothing else gives one.
+/// The threshold if nothing else gives one.
 pub const THRESHOLD_NS: u64 = 100_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Whose spikes; `None` looks for the measured task.
+    /// The task whose spikes are explained; `None` looks for the measured task.
     pub task: Option<TaskChoice>,
     /// Its period, for traces without its timers; `None` infers it from its rhythm.
     pub period_ns: Option<u64>,
     /// A latency at or below it is not a spike; `None` takes that of the break marker, of the tracer or of the
     /// header, else [`THRESHOLD_NS`].
     pub threshold_ns: Option<u64>,
-    /// How they were late; `None` is from timer or wake-up to run, and for real-time tasks whatever takes their CPU.
+    /// The kind of lateness; `None` means from timer or wake-up to run, and for real-time tasks everything that takes their
+    /// CPU.
     pub what: Option<LateWhat>,
     /// Spikes that are explained, largest first.
     pub top: usize,
-    /// Whether the machine was the guest of a hypervisor, where that is known; `None` asks the names in the trace.
+    /// Whether the machine was the guest of a hypervisor, if known; `None` checks the names in the trace.
     pub is_virtual: Option<bool>,
 }
 
@@ -30,7 +31,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What is kept in the first pass: the marker's threshold is known only at its end.
+    /// The latencies to keep in the first pass: the marker's threshold is known only at its end.
     pub(crate) fn least_ns(&self) -> u64 {
         self.threshold_ns.unwrap_or(THRESHOLD_NS)
     }

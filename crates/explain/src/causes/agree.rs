@@ -1,15 +1,15 @@
-//! One answer where two kinds of evidence saw the same spike: what the BPF programs recorded, and a trace.
+//! Makes one answer if two kinds of evidence saw the same spike: a recording of the BPF programs, and a trace.
 //!
-//! Both are graded on one scale ([`crate::confidence`]), so the answer is that of the better evidence. Where both say the
-//! same, it is as sure as the surer one; where they contradict each other it is less sure, and says what the other one
-//! says. Which evidence an answer was made from is in [`Cause::sources`].
+//! Both are graded on one scale ([`crate::confidence`]), so the better evidence gives the answer. If both agree, the answer
+//! is as sure as the surer one; if they contradict each other, it is less sure and quotes the other one. [`Cause::sources`]
+//! names the evidence of an answer.
 
 use crate::causes::divide::lower;
 use crate::confidence::{OF_CONTRADICTION, POSSIBLE};
 use whylate_core::result::{Cause, CauseKind, CauseSource, CellResult, ExplainedSpike, Spike, SpikeTrace};
 use whylate_core::{Warning, WarningCode};
 
-/// What one kind of evidence says of a spike.
+/// What one kind of evidence says about a spike.
 #[derive(Clone, Debug, PartialEq)]
 struct Said {
     cause: Cause,
@@ -29,11 +29,11 @@ impl Said {
     }
 }
 
-/// One answer from what the run itself found, in the recording `from`, and what the trace shows.
+/// One answer from the run's own findings, in the recording `from`, and the trace.
 fn combine(run: &Said, from: CauseSource, trace: &Said) -> Said {
     // Throttling is also concluded from the kernel's counters; such a cause has no grade.
     let own = if run.cause.confidence.is_some() { from } else { CauseSource::Counters };
-    // A trace tells of the time after the timer was due, so it says nothing of the slack before.
+    // A trace covers the time after the timer was due, so it shows nothing about the slack before.
     if run.cause.kind == CauseKind::TimerSlack {
         let mut answer = run.clone();
         answer.cause.sources = vec![own];
@@ -63,7 +63,7 @@ fn combine(run: &Said, from: CauseSource, trace: &Said) -> Said {
     answer
 }
 
-/// How good the evidence is; nothing is worse than none.
+/// How good the evidence is; no evidence is the worst.
 fn grade(cause: &Cause) -> f64 {
     match cause.kind {
         CauseKind::Unattributed => 0.0,
@@ -71,16 +71,16 @@ fn grade(cause: &Cause) -> f64 {
     }
 }
 
-/// Whose wording to take where both say the same.
+/// Whose wording to take if both agree.
 enum Side {
     Either,
     Run,
     Trace,
 }
 
-/// Whether two causes do not contradict each other, and whose kind is the more exact one.
+/// Whether two causes are compatible, and which kind is more exact.
 fn preferred(run: &Cause, trace: &Cause) -> Option<Side> {
-    // From vague to exact: the timer was late, nothing of the kernel ran, a counter names the cause.
+    // From vague to exact: the timer was late, no kernel code ran, a counter names the cause.
     let exactness = |kind| match kind {
         CauseKind::TimerLate => Some(1),
         CauseKind::Hardware | CauseKind::HostStall => Some(2),
@@ -113,7 +113,7 @@ fn line(cause: &Cause) -> Option<&str> {
     cause.actor.as_deref()?.split(" (").next()
 }
 
-/// Adds what the other evidence of the same cause says.
+/// Adds the other evidence for the same cause.
 fn complete(cause: &mut Cause, other: &Cause) {
     let named = |cause: &Cause| cause.actor.is_some() || cause.pid.is_some();
     if !named(cause) && named(other) {
@@ -135,8 +135,8 @@ fn name(cause: &Cause) -> String {
     format!("{}{actor}{function} ({:.2})", cause.kind.name(), grade(cause))
 }
 
-/// Makes one answer for each spike that has a trace, and puts it into both; in a guest claims are weighed against the stalls of
-/// its hypervisor. Call it once, on what a run's tables and notes say; its warnings tell where its own causes come from.
+/// Makes one answer for each spike that has a trace, and puts it into both. In a guest, claims are weighed against the stalls
+/// of its hypervisor. Call it once, on a run's tables and notes; the run's warnings show where its own causes come from.
 pub fn combine_run(cells: &mut [CellResult], warnings: &[Warning], is_virtual: bool) {
     let is_from_tracefs = warnings.iter().any(|warning| warning.code == WarningCode::CausesFromTracefs);
     let from = if is_from_tracefs { CauseSource::Tracefs } else { CauseSource::Bpf };
@@ -166,7 +166,7 @@ pub fn combine_run(cells: &mut [CellResult], warnings: &[Warning], is_virtual: b
     }
 }
 
-/// Whether a trace is of that spike.
+/// Whether a trace belongs to that spike.
 fn is_of(trace: &SpikeTrace, spike: &Spike) -> bool {
     trace.cpu == spike.cpu
         && trace.at_ns == spike.at_ns
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn who_agree_are_as_sure_as_the_surer_one_and_know_what_each_knows() {
+    fn two_that_agree_are_as_sure_as_the_surer_one_and_know_what_each_knows() {
         let bpf = said(CauseKind::IrqsOff, Some("irq/45-nvkm"), 0.8);
         let mut trace = said(CauseKind::IrqsOff, Some("irq/45-nvkm"), 0.95);
         trace.cause.function = Some("unarm".to_owned());
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_contradiction_the_better_evidence_is_taken_and_is_less_sure() {
+    fn a_contradiction_takes_the_better_evidence_and_is_less_sure() {
         let irq = said(CauseKind::Irq, Some("irq 24 (eth0)"), 1.0);
         let thread = said(CauseKind::Thread, Some("hog"), 0.9);
         for (run, trace, source) in [(&irq, &thread, CauseSource::Bpf), (&thread, &irq, CauseSource::Trace)] {

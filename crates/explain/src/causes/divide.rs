@@ -1,5 +1,5 @@
-//! From the pieces of a spike's window to its causes: pieces of the same kind and actor count together, the largest sum
-//! is the cause, the others contributed.
+//! From the pieces of a spike's window to its causes: pieces of the same kind and actor are added up. The largest sum is the
+//! cause, the others contributed.
 
 use crate::blame::piece::Piece;
 use std::cmp::Reverse;
@@ -12,7 +12,7 @@ const CAUSE_LEAST: f64 = 0.15;
 const ALSO_LEAST: f64 = 0.01;
 /// At most this many contributors are named.
 const ALSO_MAX: usize = 8;
-/// A stretch with this part of a cause's time stands for it.
+/// A stretch with this part of a cause's time represents the cause.
 const STRETCH_LEAST: f64 = 0.8;
 /// A cause that has this part of the time from its first to its last moment was merely interrupted.
 const WHOLE_LEAST: f64 = 0.6;
@@ -24,8 +24,8 @@ pub(crate) struct Group<'p, D> {
     pub(crate) time: u64,
 }
 
-/// The pieces by who had the CPU, the longest time first; of equal ones in the order of the kinds, so that what explains
-/// nothing comes after what explains as much.
+/// The pieces by who had the CPU, the longest time first. Equal ones are in the order of their kinds, so that unexplained
+/// time comes after explained time of the same length.
 pub(crate) fn groups<D>(pieces: &[Piece<D>]) -> Vec<Group<'_, D>> {
     let mut groups: Vec<Group<'_, D>> = Vec::new();
     let mut places = HashMap::new();
@@ -43,7 +43,7 @@ pub(crate) fn groups<D>(pieces: &[Piece<D>]) -> Vec<Group<'_, D>> {
 }
 
 impl<D> Group<'_, D> {
-    /// The longest piece; the last of several.
+    /// The longest piece; the last one among equals.
     pub(crate) fn longest(&self) -> &Piece<D> {
         self.pieces.iter().max_by_key(|piece| piece.length()).unwrap_or(&self.pieces[0])
     }
@@ -60,7 +60,7 @@ impl<D> Group<'_, D> {
         stretches
     }
 
-    /// Start and end: of all of it, or of its longest stretch where that is nearly all of its time.
+    /// Start and end: of the whole, or of its longest stretch if that has nearly all of its time.
     fn extent(&self) -> (u64, u64) {
         let stretches = self.stretches();
         let from = stretches.iter().map(|stretch| stretch.0).min().unwrap_or_default();
@@ -73,8 +73,8 @@ impl<D> Group<'_, D> {
         }
     }
 
-    /// The cause that it is, for a latency of so many nanoseconds. A short piece that is certain makes no long one so:
-    /// the confidence is that of the longest piece.
+    /// Makes it a cause, for a latency of this many nanoseconds. The confidence is that of the longest piece: a short piece
+    /// that is certain does not make a long one certain.
     pub(crate) fn cause(&self, latency_ns: u64) -> Cause {
         let first = &self.pieces[0].blame;
         let (from, to) = self.extent();
@@ -111,16 +111,16 @@ pub(crate) fn lower(cause: &mut Cause, factor: f64, reason: String) {
     }
 }
 
-/// Which of the causes, the largest share first, is the main one; `None` where none explains enough.
+/// The main one of the causes, which are sorted by share, largest first; `None` if none explains enough.
 pub(crate) fn main_of(causes: &[Cause]) -> Option<usize> {
     let share = |cause: &Cause| cause.share.unwrap_or(0.0);
     let explains = |cause: &Cause| cause.kind != CauseKind::Unattributed;
     let unexplained: f64 = causes.iter().filter(|cause| !explains(cause)).map(share).sum();
-    let nobody = 1.0 - causes.iter().map(share).sum::<f64>();
+    let missing = 1.0 - causes.iter().map(share).sum::<f64>();
     let is_main = |cause: &Cause| {
         explains(cause)
             && share(cause) >= unexplained
-            && (share(cause) >= CAUSE_LEAST || share(cause) >= nobody)
+            && (share(cause) >= CAUSE_LEAST || share(cause) >= missing)
     };
     let is_unexplained = || causes.first().is_some_and(|cause| !explains(cause)).then_some(0);
     causes.iter().position(is_main).or_else(is_unexplained)

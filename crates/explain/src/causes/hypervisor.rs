@@ -1,8 +1,8 @@
-//! Weighs what code of a guest is accused of against the stalls of its hypervisor.
+//! Weighs claims against code of a guest against the stalls of its hypervisor.
 //!
 //! In: the spikes of a run with their causes. A hypervisor stops a virtual CPU anywhere, so its stalls are scattered over the
-//! code of the guest; code that is slow is late at one place again and again. A claim that is as long as stalls that no code of
-//! the guest explains, and that is not repeated at its place, becomes such a stall, and its place becomes evidence.
+//! code of the guest; slow code is late at the same place repeatedly. A claim becomes a stall if it is not repeated at its
+//! place and the run has stalls of that length that no guest code explains. Its place becomes evidence.
 
 use crate::confidence::{LIKELY, POSSIBLE};
 use std::collections::BTreeMap;
@@ -12,14 +12,14 @@ use whylate_core::result::{Cause, CauseKind, CellResult, Spike};
 const LEAST_NS: f64 = 50_000.0;
 /// Claims at one place that count as repeated.
 const REPEATED: usize = 3;
-/// Stalls per claim at a place up to which a repeated claim stands.
+/// A repeated claim stands up to this number of stalls per claim at its place.
 const STALLS_PER_CLAIM: usize = 5;
-/// From this many stalls per claim on the stall is likely.
+/// From this many stalls per claim on, a stall is likely.
 const STALLS_LIKELY: usize = 3;
 
 type Place = (CauseKind, Option<String>, Option<String>);
 
-/// The time that a cause took of a spike of that latency, in ns.
+/// The time of a cause in a spike of that latency, in ns.
 fn length(latency_ns: u64, cause: &Cause) -> f64 {
     cause.share.unwrap_or(1.0) * latency_ns as f64
 }
@@ -33,7 +33,7 @@ fn place(cause: &Cause) -> Option<Place> {
     })
 }
 
-/// Whether a virtual CPU leaves to its host there: the timer's handler arms the next timer, and idle ends in HLT.
+/// Whether a virtual CPU exits to its host there: the timer's handler arms the next timer, and idle ends in HLT.
 fn leaves_to_host((kind, actor, _): &Place) -> bool {
     *kind == CauseKind::IdleExit || actor.as_deref() == Some("local timer")
 }
@@ -42,7 +42,7 @@ fn listed(cells: &[CellResult]) -> impl Iterator<Item = &Spike> {
     cells.iter().flat_map(|cell| cell.probes.iter().flat_map(|probe| &probe.spikes))
 }
 
-/// What a run shows of its hypervisor and of its own code.
+/// What a run shows about its hypervisor and its own code.
 #[derive(Default)]
 struct Seen {
     stalls_ns: Vec<f64>,
@@ -67,7 +67,7 @@ impl Seen {
         seen
     }
 
-    /// How sure it is that the hypervisor took the time of a claim; `None` where the claim stands.
+    /// How sure it is that the hypervisor took the time of a claim; `None` if the claim stands.
     fn stall(&self, place: &Place, length_ns: f64) -> Option<f64> {
         let as_long = |all: &[f64]| all.iter().filter(|it| **it >= length_ns / 2.0).count();
         let stalls = as_long(&self.stalls_ns);
@@ -84,7 +84,7 @@ impl Seen {
     }
 }
 
-/// Takes back what is more likely a stall of the hypervisor. To be called on the run of a guest.
+/// Withdraws claims that are more likely stalls of the hypervisor. Call it on the run of a guest.
 pub(super) fn weigh(cells: &mut [CellResult]) {
     let seen = Seen::of(cells);
     for cell in cells {
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_at_a_place_of_its_own_is_a_stall_where_stalls_are_as_long() {
+    fn a_claim_at_a_place_of_its_own_is_a_stall_if_stalls_are_as_long() {
         let stall = || spike(CauseKind::HostStall, None, 7_000_000);
         let found =
             weighed(vec![stall(), stall(), stall(), spike(CauseKind::IrqsOff, Some("vfs_read"), 7_000_000)]);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn code_that_is_late_again_and_again_stays_named_beside_stalls() {
+    fn code_that_is_late_repeatedly_stays_named_despite_stalls() {
         let claim = |nth: u64| spike(CauseKind::IrqsOff, Some("gf100_mc_intr_unarm"), 1_000_000 + nth);
         let stalls = (0..12).map(|nth| spike(CauseKind::Steal, None, 1_000_000 * nth));
         let found = weighed((0..4).map(claim).chain(stalls).collect());

@@ -14,11 +14,11 @@ use whylate_core::result::{Cause, CauseKind, EvidenceLine, TimelineSegment};
 use whylate_trace::event::EventKind;
 use whylate_trace::reader::Reader;
 
-/// A cause's function covers this part of the cause's time at least.
+/// A cause's function covers at least this part of the cause's time.
 const FUNCTION_LEAST: f64 = 0.6;
-/// Short handlers that took less of the time than this have no part in it that matters.
+/// Short handlers that took less of the time than this do not matter.
 const MOST: f64 = 0.5;
-/// Functions of a stack that a sentence names.
+/// How many functions of a stack a sentence names.
 const CHAIN_MAX: usize = 4;
 
 type Group<'a> = divide::Group<'a, Place>;
@@ -57,8 +57,8 @@ pub(crate) fn judge(accountant: &Accountant<'_>, reader: &dyn Reader) -> Judgeme
     }
 }
 
-/// An interrupt that comes often takes little each time: what it delays has another reason, too, which was the right one
-/// on damaged traces.
+/// An interrupt that comes often takes little time each time, so the delay has another reason, too: on damaged traces that
+/// reason was the right one.
 fn less_sure(group: &Group<'_>, accountant: &Accountant<'_>, mut cause: Cause) -> Cause {
     let longest_ns = group.longest().length();
     let is_entry = |piece: &&&Piece| {
@@ -68,7 +68,7 @@ fn less_sure(group: &Group<'_>, accountant: &Accountant<'_>, mut cause: Cause) -
     };
     let entries = group.pieces.iter().filter(is_entry).count();
     let most = match cause.kind {
-        // The start of one and the end of another look like that where events between them are lost.
+        // The start of one interrupt and the end of another look like this if events between them are lost.
         CauseKind::Irq if longest_ns > STOPPED_LEAST_NS && entries > 1 => {
             cause.evidence.push(
                 "the same interrupt came several times: the end of the long one may be that of a later one"
@@ -77,7 +77,7 @@ fn less_sure(group: &Group<'_>, accountant: &Accountant<'_>, mut cause: Cause) -
             FAINT
         }
         CauseKind::Irq if longest_ns > STOPPED_LEAST_NS => CONCLUDED,
-        // What a tracer recorded of each handler is exact.
+        // A tracer's own record of each handler is exact.
         CauseKind::Irq if cause.confidence >= Some(STATED) => 1.0,
         CauseKind::Irq if group.time > STOPPED_LEAST_NS || cause.share < Some(MOST) => {
             cause
@@ -91,8 +91,8 @@ fn less_sure(group: &Group<'_>, accountant: &Accountant<'_>, mut cause: Cause) -
     cause
 }
 
-/// Where a thread that was not preempted gave the CPU up at last, by the stack of the switch: the section ended there, and
-/// what took the time in it need not be on that stack.
+/// Where a thread that was not preempted finally gave the CPU up, from the stack of the switch. The section ended there; the
+/// code that took the time need not be on that stack.
 fn gave_up(cause: &Cause, accountant: &Accountant<'_>) -> Option<String> {
     let wanted = cause.kind == CauseKind::PreemptOff && cause.function.is_none();
     let late = accountant.late;
@@ -108,8 +108,8 @@ fn function_need(cause: &Cause) -> Option<Need> {
     (matches!(cause.kind, IrqsOff | PreemptOff) && cause.function.is_none()).then_some(Need::Functions)
 }
 
-/// The function that covers a group's time, and its callers: from the stack of the interrupt that came late, from the
-/// functions that were traced, or from the event that began a section.
+/// The function that covers a group's time, and its callers: from the stack of the late interrupt, from the traced functions,
+/// or from the event that began a section.
 fn function(group: &Group<'_>, accountant: &Accountant<'_>) -> (Option<String>, Vec<String>) {
     let (function, callers) = found(group, accountant).unzip();
     (function, callers.unwrap_or_default())
@@ -141,7 +141,7 @@ fn found(group: &Group<'_>, accountant: &Accountant<'_>) -> Option<Named> {
         && states.functions.class(function, None) != Class::Scheduler
     {
         let mut named = std::iter::once(function).chain(callers);
-        // Whoever was not allowed to preempt there goes on in its caller.
+        // If preemption was not allowed in the function, its caller goes on.
         let declined = states.functions.class(function, None) == Class::Preemption;
         let function = named.nth(usize::from(declined)).unwrap_or(function);
         return Some((name(function), stack::trimmed(named.map(name).collect())));
@@ -165,7 +165,7 @@ fn found(group: &Group<'_>, accountant: &Accountant<'_>) -> Option<Named> {
     })
 }
 
-/// The function that events announced for most of the time: of a timer or a work item, or one that another CPU asked for.
+/// The function that events announced for most of the time: of a timer or a work item, or one that another CPU requested.
 fn announced(group: &Group<'_>, accountant: &Accountant<'_>) -> Option<FunctionId> {
     let mut times: BTreeMap<FunctionId, u64> = BTreeMap::new();
     for piece in &group.pieces {
@@ -197,7 +197,7 @@ impl Stretch for Shown<'_> {
     }
 }
 
-/// Neighbours of the same meaning joined; the pieces lie side by side already.
+/// Joins neighbours of the same meaning; the pieces are already adjacent.
 fn timeline(accountant: &Accountant<'_>, chosen: Option<&Group<'_>>, main: &Cause) -> Vec<TimelineSegment> {
     let states = accountant.states;
     let mut pieces: Vec<Shown<'_>> = Vec::new();
@@ -237,7 +237,7 @@ fn timeline(accountant: &Accountant<'_>, chosen: Option<&Group<'_>>, main: &Caus
         function: shown.function.map(|function| states.functions.name(function).to_owned()),
     };
     let mut segments: Vec<TimelineSegment> = pieces.iter().map(segment).collect();
-    // A function that a stack told is not in the states.
+    // A function known from a stack is not in the states.
     let longest = chosen.map(|group| group.longest());
     for segment in segments.iter_mut().filter(|segment| segment.function.is_none()) {
         if longest.is_some_and(|piece| segment.from_ns <= piece.from && piece.to <= segment.to_ns) {
@@ -247,7 +247,7 @@ fn timeline(accountant: &Accountant<'_>, chosen: Option<&Group<'_>>, main: &Caus
     segments
 }
 
-/// The events at the start and the end of the cause's largest piece, and the one that ended the wait.
+/// The events at the start and the end of the cause's largest piece, and the event that ended the wait.
 fn evidence(group: &Group<'_>, accountant: &Accountant<'_>, reader: &dyn Reader) -> Vec<EvidenceLine> {
     let Some(span) = group.longest().detail.span(accountant.states) else { return Vec::new() };
     let late = accountant.late;

@@ -1,4 +1,4 @@
-//! Last step: which of the pieces is the cause, which contributed, and how sure that is.
+//! Last step: which pieces are the cause, which contributed, and how sure that is.
 
 mod agree;
 pub(crate) mod divide;

@@ -1,5 +1,5 @@
-//! Latencies that another tool analysed and printed (rtla's `## CPU 23 hit stop tracing, analyzing it ##`): its words as
-//! one of our results.
+//! Latencies that another tool analysed and printed (rtla's `## CPU 23 hit stop tracing, analyzing it ##`), converted to a
+//! result.
 
 use crate::blame::piece::{Blame, Piece};
 use crate::causes::divide;
@@ -9,11 +9,11 @@ use crate::vocabulary;
 use whylate_core::result::{Cause, CauseKind, ExpectedFrom, ExplainedSpike, TimelineSegment};
 use whylate_trace::facts::{Analysis, AnalysisKind, AnalysisPart, TraceFacts};
 
-/// A stall of the bus looks as disabled interrupts do.
+/// A stall of the bus looks like disabled interrupts.
 const INTERRUPTED: &str = "the timer's interrupt was late, and this is what it interrupted: interrupts were disabled in it, or the CPU stood at an \
                            access to a device (registers over PCIe), which looks the same";
 
-/// What the tool said of each latency.
+/// What the tool said about each latency.
 pub(crate) fn spikes(facts: &TraceFacts) -> impl Iterator<Item = ExplainedSpike> + '_ {
     facts.analyses.iter().filter(|analysis| analysis.latency_ns > 0).map(spike)
 }
@@ -74,8 +74,8 @@ fn spike(analysis: &Analysis) -> ExplainedSpike {
     }
 }
 
-/// The parts that have a time, each once: what is named below a sum takes the place of the sum. A latency that ends in the
-/// timer's interrupt is what kept the interrupt off, of whose time the tool knows the stack alone.
+/// The parts with a time, each once: parts named below a sum replace the sum. If a latency ends in the timer's interrupt, it
+/// is the time in which the interrupt was held off; the tool knows only the stack of that time.
 fn parts(analysis: &Analysis) -> Vec<(&AnalysisPart, u64)> {
     let is_sum = |part: &AnalysisPart| {
         let named = |other: &AnalysisPart| match (&part.what, &other.what) {
@@ -142,7 +142,7 @@ fn blamed(part: &AnalysisPart, analysis: &Analysis) -> (Blame, String) {
     }
 }
 
-/// The timer's interrupt came late: what its stack shows below it kept interrupts off.
+/// The timer's interrupt came late: the code below it on its stack kept interrupts off.
 fn delayed(analysis: &Analysis) -> (Blame, String) {
     let of_thread = |part: &&AnalysisPart| matches!(part.what, AnalysisKind::BlockingThread(Some(_)));
     let blocking = analysis.parts.iter().find(of_thread);

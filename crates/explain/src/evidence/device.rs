@@ -1,13 +1,13 @@
-//! A CPU that stands at an access to a device looks like code that takes long: both are said.
+//! A CPU that waits for a device access looks like slow code, so the answer names both.
 
 use crate::confidence::CONCLUDED;
 use crate::vocabulary;
 use whylate_core::result::{Cause, CauseKind, ExplainedSpike};
 
-/// Shorter accesses are as usual: a read over PCIe takes about 1 us.
+/// Shorter accesses are normal: a read over PCIe takes about 1 us.
 const LEAST_NS: f64 = 5_000.0;
 
-/// Says of the causes of a spike that are accesses to devices what else may have taken their time.
+/// Adds to causes of a spike that are device accesses what else may have taken the time.
 pub(crate) fn mark(spike: &mut ExplainedSpike) {
     let latency_ns = spike.latency_ns as f64;
     std::iter::once(&mut spike.cause).chain(&mut spike.also).for_each(|cause| mark_one(cause, latency_ns));

@@ -1,4 +1,4 @@
-//! What tracers of latency and other tools state themselves: it is the answer, and its events only show it.
+//! Statements of latency tracers and other tools: such a statement is the answer, and its events only illustrate it.
 
 pub(crate) mod analysed;
 pub(crate) mod device;

@@ -1,5 +1,5 @@
-//! Spikes that a tracer of noise measured itself: samples of hwlat, lines of the osnoise table, its gaps and its noises. What
-//! the tracer counted is the evidence; the events around add nothing to it.
+//! Spikes that a noise tracer measured itself: samples of hwlat, lines of the osnoise table, its gaps and its noises. The
+//! tracer's counts are the evidence; the events around them add nothing.
 
 use crate::causes::judge::Judgement;
 use crate::confidence::{CONCLUDED, SHOWN, STATED};
@@ -11,7 +11,7 @@ use whylate_core::result::{Cause, CauseKind, EvidenceLine, HwlatSample, Timeline
 use whylate_trace::event::NoiseSource;
 use whylate_trace::reader::Reader;
 
-/// The verdict on a sample that says itself what it was; `None` for the others.
+/// The verdict on a sample that states its own cause; `None` for the others.
 pub(crate) fn judge(
     late: &Late,
     window: &Window,
@@ -38,14 +38,15 @@ pub(crate) fn judge(
     Some(Judgement { evidence: evidence.into_iter().collect(), ..judgement })
 }
 
-/// The osnoise tracer looks with interrupts on and counts what interrupts it: a gap in which nothing did.
+/// The osnoise tracer samples with interrupts on and counts what interrupts it. Nothing interrupted it in this gap.
 pub(crate) fn provably_hardware(judgement: &mut Judgement, late: &Late, is_virtual: bool) {
     let reason = "interrupts were on, and the tracer counted nothing of the kernel in the gap";
     let found = of_one(below_kernel(late, is_virtual, reason), late, "nothing of the kernel ran");
     *judgement = Judgement { evidence: std::mem::take(&mut judgement.evidence), ..found };
 }
 
-/// Something below the kernel had the CPU: in a virtual machine its hypervisor, which is there for sure, before the hardware.
+/// Something below the kernel had the CPU: in a virtual machine rather its hypervisor, which certainly exists, than the
+/// hardware.
 fn below_kernel(late: &Late, is_virtual: bool, reason: &str) -> Cause {
     whole(if is_virtual { CauseKind::HostStall } else { CauseKind::Hardware }, late, CONCLUDED, reason)
 }
@@ -67,7 +68,7 @@ fn hwlat(late: &Late, sample: HwlatSample, is_virtual: bool) -> Judgement {
     judgement
 }
 
-/// The table counts who made noise in a second, and does not say who made the largest.
+/// The table counts the sources of noise in a second, and does not say which one made the largest.
 fn noises(late: &Late, runtime_ns: u64, counts: [u64; 5], is_virtual: bool) -> Judgement {
     let [hardware, nmi, irq, softirq, thread] = counts;
     let what = format!(
@@ -93,7 +94,7 @@ fn noises(late: &Late, runtime_ns: u64, counts: [u64; 5], is_virtual: bool) -> J
 fn noise(late: &Late, source: NoiseSource, reader: &dyn Reader) -> Judgement {
     let (kind, actor, pid) = describe::noise(source, reader);
     let reason = "the tracer recorded it with its net time";
-    // Why a thread could run on it does not say.
+    // It does not say why the thread could run.
     let confidence = if pid.is_some() { CONCLUDED } else { STATED };
     let cause = Cause { actor: Some(actor.clone()), pid, ..whole(kind, late, confidence, reason) };
     of_one(cause, late, &actor)

@@ -1,9 +1,9 @@
-//! The tracers of sections that keep others out (`irqsoff`, `preemptoff`, `preemptirqsoff`): one latency a file, which the
-//! header, the functions at its start and end and the stack behind it tell.
+//! The tracers of sections with interrupts or preemption disabled (`irqsoff`, `preemptoff`, `preemptirqsoff`): one latency
+//! per file, from the header, the functions at the section's start and end, and the stack after it.
 //!
-//! In: the facts of the header and the events, one pass. Out: one spike. Its moments are microseconds of the section, as
-//! the tracer prints them. Cut-off files say less: without lines the header names task and functions, without a header
-//! the tracer's own functions tell which tracer it was.
+//! In: the facts of the header and the events, one pass. Out: one spike. Its moments are microseconds of the section, as the
+//! tracer prints them. Truncated files show less: without lines the header names task and functions, without a header the
+//! tracer's own functions show which tracer it was.
 
 use crate::confidence::{CONCLUDED, LIKELY, POSSIBLE, SHOWN, STATED};
 use crate::describe;
@@ -20,40 +20,40 @@ use whylate_trace::reader::{Reader, Selection};
 
 /// Segments of the timeline that are read; the rest of a longer section is one.
 const SEGMENTS_READ_MAX: usize = 1 << 16;
-/// Times further than this behind the header's latency do not count from the section's start: a section's trace goes on behind its
-/// end for less.
+/// Times later than this after the header's latency do not count from the section's start: a section's trace continues for
+/// less than this after its end.
 pub(crate) const BEYOND_NS: u64 = 1_000_000;
 
-/// Lines later than this behind the section's start do not show it.
+/// Lines later than this after the section's start do not show the start.
 const BEGIN_NS: u64 = 2_000;
 /// The longest tick of a kernel, and a margin.
 const TICK_NS_MAX: u64 = 11_000_000;
 const STOOD: &str = "interrupts were enabled in the longest silence, and no tick came in it: the CPU itself stood still (an access to a device, the firmware, the \
                      host of a virtual machine), or its tick was stopped";
 
-/// What the lines of the section say.
+/// What the lines of the section show.
 #[derive(Default)]
 struct Section {
     /// First and last line of the section itself, and the line that ends it.
     first: Option<Event>,
     last: Option<Event>,
-    /// Interrupts and preemption were off at this or that line.
+    /// Whether interrupts and preemption were off at some line.
     irqs_off: bool,
     irqs_on: bool,
-    /// The tracer's own function at the end says which section it was.
+    /// The tracer's own function at the end shows which kind of section it was.
     ended_by: Option<CauseKind>,
     /// The innermost function of the last stack that is not a helper, and its callers.
     stack: Option<Named>,
     timeline: Vec<TimelineSegment>,
     /// The function before the longest silence, and its caller.
     longest: Option<(u64, Named)>,
-    /// In the longest silence interrupts were enabled.
+    /// Interrupts were enabled in the longest silence.
     longest_is_open: bool,
-    /// Lines were left out: a silence may be theirs.
+    /// Lines were left out, which may explain a silence.
     is_short: bool,
 }
 
-/// The spike of a section tracer's file; `None` where it is not such a file, or states no latency.
+/// The spike of a section tracer's file; `None` if it is not such a file, or states no latency.
 pub(crate) fn explain(reader: &mut dyn Reader, seen: &Seen) -> Result<Option<ExplainedSpike>, ParseError> {
     let tracer = reader.info().tracer.clone().unwrap_or_default();
     let bounded = tracer.is_empty() && reader.info().facts.started_at.is_some();
@@ -75,15 +75,15 @@ pub(crate) fn explain(reader: &mut dyn Reader, seen: &Seen) -> Result<Option<Exp
     Ok(Some(spike(&tracer, section, &facts, latency_ns, reader)))
 }
 
-/// Whether a trace begins with a wake-up, as those of the tracers of wake-ups do: its task waited, and had no section.
+/// Whether a trace begins with a wake-up, as those of the wake-up tracers do: its task waited, and had no section.
 fn is_wakeup(first: &Event, reader: &dyn Reader) -> bool {
     let names = called(first).map(|(function, caller)| [Some(function), caller]);
     let mut names = names.into_iter().flatten().flatten().map(|symbol| describe::symbol(symbol, reader));
     names.any(|name| name.contains("trace_start_sched_wakeup"))
 }
 
-/// Whether a file that does not say its tracer has the function by which a section tracer ends. That is the last thing
-/// recorded, so where the first pass was of scheduler events, only what follows the last of them is read.
+/// Whether a file that does not name its tracer has the function with which a section tracer ends. It is the last record, so
+/// if the first pass read scheduler events, only the records after the last of them are read.
 fn ends_as_one(reader: &mut dyn Reader, seen: &Seen) -> Result<bool, ParseError> {
     if seen.all {
         return Ok(seen.section_ended);
@@ -125,7 +125,7 @@ fn read(reader: &mut dyn Reader) -> Result<Section, ParseError> {
             }
             _ => {}
         }
-        // What follows the end of a function is the time of its caller.
+        // The time after the end of a function belongs to its caller.
         let inner = (!matches!(event.kind, EventKind::GraphExit { .. })).then_some(function);
         let outer = entered.iter().rev().skip(usize::from(inner.is_some() && !entered.is_empty()));
         let stack = inner.into_iter().chain(caller).chain(outer.copied());
@@ -150,7 +150,7 @@ fn called(event: &Event) -> Option<(Symbol, Option<Symbol>)> {
     })
 }
 
-/// The innermost function of a stack that can be blamed: no helper, no code of the tracer or of the kernel's entry.
+/// The innermost function of a stack that can be blamed: not a helper, nor code of the tracer or of the kernel's entry.
 fn culprit(stack: &[String]) -> Option<Named> {
     let own = |name: &String| name.is_empty() || words::is_of_tracer(name) || words::is_entry(name);
     let skipped = stack.iter().take_while(|name| own(name) || words::is_helper(name)).count();
@@ -192,14 +192,14 @@ impl Section {
         }
     }
 
-    /// Interrupts off, or preemption: by the tracer, and where that does both, by the flags.
+    /// Interrupts off, or preemption: from the tracer, or from the flags if the tracer records both.
     fn kind(&self, tracer: &str) -> CauseKind {
         match tracer {
             "irqsoff" => CauseKind::IrqsOff,
             "preemptoff" => CauseKind::PreemptOff,
-            // Without a header the tracer's own function at the end says it.
+            // Without a header the tracer's own function at the end shows it.
             "" | "nop" => self.ended_by.unwrap_or(CauseKind::PreemptOff),
-            // A section of both kinds counts as what keeps more out only where it did so all along.
+            // A section of both kinds counts as the stricter kind only if it was so all along.
             _ if self.irqs_off && !self.irqs_on => CauseKind::IrqsOff,
             _ if self.irqs_on => CauseKind::PreemptOff,
             _ => self.ended_by.unwrap_or(CauseKind::PreemptOff),
@@ -213,11 +213,11 @@ impl Section {
 
     /// The function, and how well it is known.
     fn function(&self, facts: &TraceFacts) -> (Option<Named>, f64, &'static str) {
-        // The edges of the section and its stack say where it ended; its longest stretch says where its time went.
+        // The edges of the section and its stack show where it ended; its longest stretch shows where its time went.
         let all_ns = facts.latency_ns.unwrap_or_else(|| self.length_ns());
         let edges = [&facts.started_at, &facts.ended_at].into_iter().flatten().cloned();
         let edges: Vec<String> = edges.chain(self.stack.clone().map(|(name, _)| name)).collect();
-        // Where lines were left out the silence may be theirs, unless its function is called by an edge of the section.
+        // If lines were left out, they may explain the silence, unless its function is called by an edge of the section.
         let is_near = |callers: &[String]| callers.first().is_some_and(|caller| edges.contains(caller));
         if let Some((length, (function, callers))) = self.longest.clone()
             && (!self.is_short || is_near(&callers))
@@ -279,10 +279,10 @@ fn spike(
             .collect::<Vec<_>>()
     });
     let began: Option<Vec<String>> = facts.started_at.clone().map(|name| vec![name]).or(begin);
-    // Where the section began in an interrupt's entry, its handlers did it, not the thread into which it came.
+    // If the section began in an interrupt's entry, its handlers caused it, not the interrupted thread.
     let in_interrupt = section.first.is_some_and(|first| first.context.hard_irq)
         || began.iter().flatten().any(|name| words::begins_interrupt(name));
-    // Lines of the idle thread have no name of it.
+    // Lines of the idle thread do not name it.
     let actor = actor.map(|actor| if actor == "<idle>" { format!("swapper/{cpu}") } else { actor });
     let (actor, pid) = if in_interrupt {
         (actor.map(|actor| format!("an interrupt in {actor}")), None)
@@ -290,9 +290,9 @@ fn spike(
         (actor, pid)
     };
     let (named, confidence, reason) = section.function(facts);
-    // Where the section began is not in the file: it may have been in an interrupt, or a wake-up.
+    // The file does not show where the section began: it may have been in an interrupt, or a wake-up.
     let confidence = if began.is_some() { confidence } else { confidence.min(POSSIBLE) };
-    // Of the tracer of both kinds of section only flags tell the kind, where its own function at the end is missing.
+    // With the tracer of both kinds, only flags show the kind if its own function at the end is missing.
     let by_flags = tracer == "preemptirqsoff" && section.ended_by.is_none();
     let confidence = if by_flags { confidence.min(SHOWN) } else { confidence };
     let is_silent =
@@ -350,7 +350,7 @@ fn spike(
     }
 }
 
-/// The segments side by side from the section's start to its end; where nothing is known the cause stands.
+/// The segments from the section's start to its end, without gaps; unknown time is filled with the cause.
 fn tiled(read: Vec<TimelineSegment>, cause: &Cause, cpu: CpuId) -> Vec<TimelineSegment> {
     let (from, to) = (cause.from_ns.unwrap_or(0), cause.to_ns.unwrap_or(0));
     let off = if cause.kind == CauseKind::IrqsOff { "interrupts off" } else { "preemption off" };

@@ -1,8 +1,7 @@
-//! What a trace answers: the threshold that holds, whether it shows every moment that could have been late, and who else was
-//! late.
+//! What a trace answers: the valid threshold, whether the trace shows every possibly late moment, and who else was late.
 //!
-//! "None" is a claim: it needs every wake-up or sample of what was looked at. Where the trace does not have them the answer
-//! is that it cannot be told, why, and what to record.
+//! "None" is a claim: it needs every wake-up or sample of the examined task. If the trace lacks some, the answer is "cannot
+//! tell", with the reason and what to record.
 
 use crate::find::finder::Finder;
 use crate::find::late::{Late, LateKind};
@@ -13,14 +12,13 @@ use crate::vocabulary;
 use whylate_core::result::{ExpectedFrom, ExplainAnswer, LateTask, ThresholdFrom};
 use whylate_trace::reader::{Reader, TraceInfo};
 
-/// Other late tasks that are listed.
+/// How many other late tasks are listed.
 const ALSO_LATE_MAX: usize = 10;
 /// What shows every wake-up.
 const RECORD: &str =
     "record sched:sched_switch, sched:sched_waking, timer:hrtimer_start and timer:hrtimer_expire_entry";
 
-/// Latencies at or below it are not spikes, and what says so: the user, the task's marker, the tracer, else the
-/// default.
+/// Latencies at or below it are not spikes; and its source: the user, the task's marker, the tracer, else the default.
 pub(crate) fn threshold(options: &Options, finder: &Finder<'_>, info: &TraceInfo) -> (u64, ThresholdFrom) {
     let below = |latency_ns: u64| latency_ns.saturating_sub(1).min(THRESHOLD_NS);
     let facts = &info.facts;
@@ -37,7 +35,7 @@ pub(crate) fn threshold(options: &Options, finder: &Finder<'_>, info: &TraceInfo
     set.unwrap_or((THRESHOLD_NS, ThresholdFrom::Default))
 }
 
-/// The latency that the header of a wake-up tracer states, where the events do not have it: one end of it was cut off.
+/// The latency that the header of a wake-up tracer states, if the events do not show it: one end of it was cut off.
 pub(crate) fn stated(known: &[Late], finder: &Finder<'_>, info: &TraceInfo) -> Option<Late> {
     let facts = &info.facts;
     let task = subject::stated_task(info)?;
@@ -53,7 +51,7 @@ pub(crate) fn stated(known: &[Late], finder: &Finder<'_>, info: &TraceInfo) -> O
     Some(Late { pid: Some(task.pid), command: track.and_then(|track| track.command), priority, ..late })
 }
 
-/// The tasks beside those that were looked at that were late by more than the threshold.
+/// The other tasks that were late by more than the threshold.
 pub(crate) fn also_late(
     finder: &Finder<'_>,
     subject: &Subject,
@@ -67,7 +65,7 @@ pub(crate) fn also_late(
     };
     let others = finder.tasks.iter().filter(is_other);
     let worst = |track: &TaskTrack| {
-        // Whoever could run and did not was late, of whatever priority.
+        // Every runnable task that did not run was late, whatever its priority.
         let moments = track.lists(options, true).filter_map(|list| list.iter().next().copied());
         moments.max_by_key(Late::latency_ns)
     };
@@ -79,7 +77,7 @@ pub(crate) fn also_late(
     late
 }
 
-/// Whether there is no late moment, where none was found; and why that cannot be told, or on what it rests.
+/// Whether there is really no late moment if none was found; and why this is unknown, or what it rests on.
 pub(crate) fn without_spike(
     finder: &Finder<'_>,
     subject: &Subject,
@@ -149,11 +147,11 @@ fn open(finder: &Finder<'_>, subject: &Subject, options: &Options, info: &TraceI
     (!measured).then(|| format!("the trace shows no wake-up of the task and its run: {RECORD}"))
 }
 
-/// Why there is no task to look at.
+/// Why there is no task to examine.
 fn no_task(finder: &Finder<'_>, options: &Options, info: &TraceInfo) -> String {
     let (seen, tracer) = (&finder.seen, info.tracer.as_deref().unwrap_or(""));
     match tracer {
-        _ if options.task.is_some() => "the task that was asked for is not in the trace".to_owned(),
+        _ if options.task.is_some() => "the requested task is not in the trace".to_owned(),
         _ if seen.events == 0 => format!("the trace has no events: {RECORD}"),
         _ if seen.noises > 0 => {
             "the osnoise tracer recorded how long threads and interrupts ran, and no thread of its own that they kept from \

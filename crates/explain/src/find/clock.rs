@@ -1,16 +1,16 @@
 //! The offset between the trace's clock and the timers' clock, from events that carry both.
 //!
-//! `hrtimer_expire_entry` is recorded a moment after the kernel read `now`: the smallest difference seen near a
-//! moment is the offset, too large by the shortest such moment. The clocks may run apart (one is disciplined by NTP,
-//! the other is not), so the smallest difference of the last two seconds counts. Timers of CLOCK_REALTIME and of
-//! CLOCK_MONOTONIC are told apart by their distance.
+//! `hrtimer_expire_entry` is recorded a moment after the kernel read `now`. The smallest difference seen near a moment is the
+//! offset, too large by the shortest such delay. The clocks may drift apart (one is disciplined by NTP, the other is not), so
+//! the smallest difference of the last two seconds counts. The size of the offset distinguishes timers of CLOCK_REALTIME from
+//! those of CLOCK_MONOTONIC.
 
 /// Clocks of one base differ by less than this between events.
 const SAME_BASE_NS: i128 = 3_600_000_000_000;
 /// How long a smallest difference counts.
 const BUCKET_NS: u64 = 1_000_000_000;
 
-/// What was seen of one clock base.
+/// The observations of one clock base.
 #[derive(Clone, Copy, Debug)]
 struct Base {
     bucket: u64,
@@ -19,7 +19,7 @@ struct Base {
     before: Option<i128>,
 }
 
-/// The offsets of the timers' clocks to the trace's clock, as far as they are known.
+/// The known offsets of the timers' clocks to the trace's clock.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Alignment {
     bases: Vec<Base>,
@@ -50,8 +50,8 @@ impl Alignment {
         }
     }
 
-    /// The moment `timer_ns` of the timers' clock on the trace's clock, and by how much it may be wrong. `armed_ns`
-    /// is when the timer was started, on the trace's clock: it tells bases apart.
+    /// The moment `timer_ns` of the timers' clock on the trace's clock, and its possible error. `armed_ns` is when the timer
+    /// was started, on the trace's clock: it distinguishes the bases.
     pub(crate) fn to_trace(&self, timer_ns: u64, armed_ns: u64) -> Option<(u64, u64)> {
         let plausible = |offset: i128| {
             let at = i128::from(timer_ns) + offset;
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_without_a_common_moment() {
+    fn without_a_common_moment_the_offset_is_unknown() {
         assert_eq!(Alignment::new(Some("local"), 1).to_trace(5, 5), None);
         assert_eq!(Alignment::new(Some("mono"), 1).to_trace(5, 5), Some((5, 1)));
     }

@@ -1,8 +1,8 @@
 //! First pass: every wake-up of every task, and which of them were late.
 //!
-//! In go the events of [`whylate_trace::reader::Selection::Wakeups`] (or all, for traces without scheduler events: there a
-//! change of the thread between two lines of a CPU is taken for a switch); out come, for each task, its largest late
-//! moments. Memory grows with the number of tasks, not with that of the events.
+//! In: the events of [`whylate_trace::reader::Selection::Wakeups`], or all events for traces without scheduler events, where
+//! a change of the thread between two lines of a CPU is taken as a switch. Out: the largest late moments of each task. Memory
+//! grows with the number of tasks, not with that of the events.
 
 use crate::describe;
 use crate::find::clock::Alignment;
@@ -18,7 +18,7 @@ use whylate_core::result::ExpectedFrom;
 use whylate_trace::event::{Event, EventKind, Name, Symbol, Task, TaskState};
 use whylate_trace::reader::Reader;
 
-/// Events between two looks whether the late moments are too many, less one.
+/// One less than the number of events between two checks for too many late moments.
 const LOOK_EACH: u64 = (1 << 16) - 1;
 
 /// The last event of a CPU.
@@ -33,11 +33,11 @@ struct CpuTrack {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) events: u64,
-    /// Events of the trace, those that were not selected included.
+    /// All events of the trace, including those that were not selected.
     pub(crate) records: u64,
     /// Every event was selected.
     pub(crate) all: bool,
-    /// The function by which a tracer of sections ends; looked for where every event was selected.
+    /// The function with which a section tracer ends; searched if every event was selected.
     pub(crate) section_ended: bool,
     pub(crate) switches: u64,
     pub(crate) timer_starts: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Seen {
     pub(crate) timerlats: u64,
     pub(crate) gaps: u64,
     pub(crate) noises: u64,
-    /// A thread of a tracer of noise ran.
+    /// A thread of a noise tracer ran.
     pub(crate) workload: bool,
     pub(crate) lost: u64,
     pub(crate) last_ns: u64,
@@ -75,7 +75,7 @@ impl Seen {
     }
 }
 
-/// Wake-ups that are recorded behind the run which they began: the clocks of the two CPUs differ.
+/// Wake-ups that are recorded after the run that they began: the clocks of the two CPUs differ.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Skews {
     pub(crate) count: u64,
@@ -137,7 +137,7 @@ pub(crate) struct Finder<'o> {
     pub(crate) tasks: Tasks,
     cpus: HashMap<CpuId, CpuTrack>,
     stops: HashMap<CpuId, Stops>,
-    /// The timerlat sample in the interrupt of which the thread's has not come: sequence, moment, latency.
+    /// The timerlat sample in the interrupt whose thread sample has not come yet: sequence, moment, latency.
     pub(crate) timerlat_irq: HashMap<CpuId, (u32, u64, u64)>,
     /// The last sample of each CPU.
     pub(crate) last_sample: HashMap<CpuId, u64>,
@@ -158,7 +158,7 @@ pub(crate) struct Finder<'o> {
     by_lines: bool,
 }
 
-/// What the first pass takes from a function's name.
+/// What a function's name means for the first pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Hint {
     #[default]
@@ -173,7 +173,7 @@ enum Hint {
     WakesSleeper,
 }
 
-/// Functions recur millions of times: each is looked up by its symbol, and its name read when it was not the last one
+/// Functions recur millions of times: each is looked up by its symbol, and its name is read only if it was not the last one
 /// in its slot.
 struct Hints(Box<[(Option<Symbol>, Hint)]>);
 
@@ -311,8 +311,8 @@ impl<'o> Finder<'o> {
     fn task(&mut self, pid: u32, command: Option<Name>, priority: Option<i32>) -> &mut TaskTrack {
         let track = self.tasks.entry(pid);
         track.command = command.or(track.command);
-        // It may have become a real-time task after its start, and ceased to be one before its end. What was before is no
-        // latency of a real-time task.
+        // It may have become a real-time task after its start, or stopped being one before its end. Earlier times are no
+        // latencies of a real-time task.
         match (track.priority, priority) {
             (Some(PRIORITY_NORMAL..), Some(new @ ..PRIORITY_NORMAL)) => track.becomes_realtime(new),
             (Some(known), Some(new)) => track.priority = Some(known.min(new)),
@@ -321,7 +321,7 @@ impl<'o> Finder<'o> {
         track
     }
 
-    /// A switch, where only the threads of the lines tell it.
+    /// A switch that only the threads of the lines show.
     fn line(&mut self, event: &Event, reader: &dyn Reader) {
         let before = self.cpus.get(&event.cpu).copied();
         let mut preempted = before.is_some_and(|before| before.preempted);
@@ -409,7 +409,7 @@ impl<'o> Finder<'o> {
         self.clock = clock;
     }
 
-    /// A break marker says how late its thread was; a tracer says that it stopped the trace.
+    /// A break marker states how late its thread was; a tracer states that it stopped the trace.
     fn print(&mut self, event: &Event, text: &str) {
         if marker::is_stop(text) {
             let latency_ns = self.last_sample.get(&event.cpu).copied();
@@ -434,7 +434,7 @@ impl<'o> Finder<'o> {
             ..Late::new(cpu, expected_ns, actual_ns, ExpectedFrom::Marker, LateKind::Wakeup)
         });
         let command = track.command;
-        // Those that were longer would keep it out.
+        // Longer ones would displace it.
         for track in self.tasks.values_mut().filter(|track| is_first && track.command == command) {
             track.forget_before(late.expected_ns);
         }

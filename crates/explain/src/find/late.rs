@@ -1,11 +1,11 @@
-//! Candidates: moments at which a task may have been late, before anybody asked why.
+//! Candidates: moments at which a task may have been late, before the reason is examined.
 
 use whylate_core::CpuId;
 use whylate_core::result::{ExpectedFrom, HwlatSample, LateTask, LateWhat};
 use whylate_trace::event::{Name, NoiseSource};
 use whylate_trace::reader::Reader;
 
-/// Latencies that are kept beside the worst one; shorter ones are interesting only where nothing is longer.
+/// Latencies from this length on are kept in addition to the worst one; shorter ones matter only if nothing is longer.
 const KEPT_LEAST_NS: u64 = 10_000;
 
 /// Tasks with this priority of the kernel's or above it are not real-time tasks.
@@ -16,13 +16,13 @@ pub(crate) const PRIORITY_NORMAL: i32 = 100;
 pub(crate) enum LateKind {
     /// The task slept, and ran later than it should have.
     Wakeup,
-    /// The task was taken off the CPU though it wanted to go on.
+    /// The task was preempted.
     Preempted {
         cpu: CpuId,
         /// The CPU went to a task of lower priority, or became idle.
         for_lesser: bool,
     },
-    /// The task blocked in the middle of its work; whether that was a lock or a page fault, the window tells.
+    /// The task blocked in the middle of its work; the window shows whether that was a lock or a page fault.
     Blocked,
     /// The timerlat tracer's sample; with moment and latency of the one in its interrupt.
     Timerlat {
@@ -32,7 +32,7 @@ pub(crate) enum LateKind {
     /// The hwlat tracer's sample: it looked with interrupts off.
     Hwlat(HwlatSample),
     NoiseGap {
-        /// What the tracer knows to have interrupted it.
+        /// What interrupted it, as the tracer recorded it.
         interference: u32,
     },
     /// A line of the osnoise tracer's table: its largest noise, and how many noises there were of hardware, NMIs,
@@ -40,7 +40,7 @@ pub(crate) enum LateKind {
     Noises { runtime_ns: u64, counts: [u64; 5] },
     /// One noise that the osnoise tracer attributed itself.
     Noise(NoiseSource),
-    /// What the header of a wake-up tracer states, of which the events are not in the trace.
+    /// What the header of a wake-up tracer states, if its events are not in the trace.
     Header,
 }
 
@@ -56,14 +56,14 @@ pub(crate) struct Late {
     pub(crate) from: ExpectedFrom,
     pub(crate) error_ns: u64,
     pub(crate) kind: LateKind,
-    /// When the task was last switched away from: the window begins there, if that is not long ago.
+    /// When the task last left the CPU: the window begins there, if that is not long ago.
     pub(crate) since_ns: u64,
     /// The trace shows that the scheduler stopped no real-time thread of the CPU meanwhile.
     pub(crate) unstopped: bool,
 }
 
 impl Late {
-    /// A task of which nothing is known was late on that CPU.
+    /// A task about which nothing else is known was late on that CPU.
     pub(crate) fn new(
         cpu: CpuId,
         expected_ns: u64,
@@ -132,7 +132,7 @@ impl Largest {
     pub(crate) fn push(&mut self, late: Late, top: usize, least_ns: u64) {
         let latency_ns = late.latency_ns();
         self.found += u64::from(latency_ns > least_ns);
-        // Most are neither the worst nor worth it.
+        // Most are neither among the worst nor above the threshold.
         let is_lesser = |other: Option<&Late>| other.is_some_and(|other| other.latency_ns() >= latency_ns);
         if is_lesser(self.lates.first()) && latency_ns <= least_ns.min(KEPT_LEAST_NS)
             || self.lates.len() >= top && is_lesser(self.lates.last())

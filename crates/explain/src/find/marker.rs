@@ -1,7 +1,7 @@
-//! Break markers: what a measuring program writes into the trace when it stops it.
+//! Break markers: the text that a measuring program writes into the trace when it stops it.
 
-/// Latency and threshold of a break marker: cyclictest's has microseconds (`hit latency threshold (3533 > 2000)`), that
-/// of whylate's own probe says its unit (`hit latency threshold (405930 ns > 300000 ns)`).
+/// Latency and threshold of a break marker: that of cyclictest is in microseconds (`hit latency threshold (3533 > 2000)`),
+/// that of whylate's own probe names its unit (`hit latency threshold (405930 ns > 300000 ns)`).
 pub(crate) fn read(text: &str) -> Option<(u64, Option<u64>)> {
     let (_, rest) = text.split_once("hit latency threshold (")?;
     let in_ns = |number: &str| {
@@ -15,7 +15,7 @@ pub(crate) fn read(text: &str) -> Option<(u64, Option<u64>)> {
     Some((in_ns(latency)?, in_ns(threshold)))
 }
 
-/// Whether the kernel's tracers of latency wrote it when they stopped the trace: `timerlat_main: stop tracing hit on cpu 6`.
+/// Whether the kernel's latency tracers wrote it when they stopped the trace: `timerlat_main: stop tracing hit on cpu 6`.
 pub(crate) fn is_stop(text: &str) -> bool {
     text.contains("stop tracing hit on cpu")
 }

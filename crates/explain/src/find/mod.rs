@@ -30,19 +30,19 @@ pub(crate) struct Found {
     pub(crate) seen: finder::Seen,
     pub(crate) period_ns: Option<u64>,
     pub(crate) threshold: (u64, ThresholdFrom),
-    /// Late wake-ups above the threshold, those that are not in `lates` included.
+    /// Late wake-ups above the threshold, including those that are not in `lates`.
     pub(crate) spikes: u64,
     /// The largest of the subject, above the threshold or not.
     pub(crate) worst: Option<LateTask>,
     pub(crate) also_late: Vec<LateTask>,
     /// Threads that were not followed to the end, in a sentence.
     pub(crate) too_many_tasks: Option<String>,
-    /// What holds where no spike is found.
+    /// The answer if no spike is found.
     pub(crate) otherwise: (ExplainAnswer, Option<String>),
 }
 
 impl Found {
-    /// The trace is of one section, which the tracer measured.
+    /// The trace contains one section, which the tracer measured.
     pub(crate) fn is_section(&mut self, spike: &ExplainedSpike) {
         let worst = LateTask {
             task: spike.cause.actor.clone().unwrap_or_default(),
@@ -96,12 +96,12 @@ impl Found {
     }
 }
 
-/// The first pass: of scheduler events, or of all events where there are none.
+/// The first pass: over scheduler events, or over all events if there are none.
 pub(crate) fn find(reader: &mut dyn Reader, options: &Options) -> Result<Found, ParseError> {
     let mut finder = pass(reader, options, Selection::Wakeups, false)?;
     if finder.seen.switches == 0 && finder.seen.samples == 0 {
         finder = pass(reader, options, Selection::All, true)?;
-        // Without functions lines are far apart: a thread ran long before its first one.
+        // Without functions, lines are far apart: a thread ran long before its first line.
         if finder.seen.functions == 0 {
             finder = pass(reader, options, Selection::All, false)?;
         }

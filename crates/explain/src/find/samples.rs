@@ -1,4 +1,4 @@
-//! First pass: what the tracers of noise measured themselves.
+//! First pass: the measurements of the noise tracers.
 
 use crate::find::finder::{Finder, Samples};
 use crate::find::late::{Largest, Late, LateKind};
@@ -54,7 +54,7 @@ impl Finder<'_> {
         }
     }
 
-    /// A sample in the interrupt without the one of the thread, as where the tracer stopped in the interrupt.
+    /// A sample in the interrupt without that of the thread, for example if the tracer stopped in the interrupt.
     fn alone(&mut self, cpu: CpuId, irq: Option<(u32, u64, u64)>) {
         let Some((_, at_ns, latency_ns)) = irq else { return };
         let expected_ns = at_ns.saturating_sub(latency_ns);
@@ -113,7 +113,7 @@ impl Finder<'_> {
         let (top, least_ns) = (self.options.top, self.options.least_ns());
         let lists = if let LateKind::Noise(_) = kind { &mut self.noises } else { &mut self.samples };
         let key = match kind {
-            // The line is of whoever it interrupted.
+            // The line belongs to the interrupted thread.
             LateKind::Noise(_) => u32::MAX - event.cpu.0,
             _ => event.pid.unwrap_or(u32::MAX - event.cpu.0),
         };

@@ -1,4 +1,4 @@
-//! Whose spikes are looked for: the task that was named, or the one that looks like the measured one.
+//! The task whose spikes are searched: the named one, or the one that looks like the measured one.
 
 use crate::find::finder::{Finder, Samples};
 use crate::find::late::Largest;
@@ -12,10 +12,10 @@ use whylate_trace::reader::{Reader, TraceInfo};
 /// The table has whole microseconds.
 const ROUNDED_NS: u64 = 1_000;
 
-/// Why the task of a tracer's samples is looked at.
+/// Why the task of a tracer's samples is examined.
 pub(crate) const MEASURED: &str = "its tracer measured the latencies itself";
 
-/// The chosen tasks and what is late of theirs.
+/// The chosen tasks and their late moments.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Subject {
     pub(crate) task: Option<String>,
@@ -29,7 +29,7 @@ pub(crate) struct Subject {
     pub(crate) pids: Vec<u32>,
     /// A tracer took samples of it.
     pub(crate) sampled: bool,
-    /// Wake-ups of which nothing tells when they should have been, and those that rest on its rhythm.
+    /// Wake-ups whose expected moment is unknown, and those whose expected moment comes from the task's rhythm.
     pub(crate) unknown: u64,
     pub(crate) inferred: u64,
     /// How long one of its threads has been waiting at the end of the trace.
@@ -72,7 +72,7 @@ pub(crate) fn choose(finder: &Finder<'_>, options: &Options, reader: &dyn Reader
             let samples = sampled(finder, options, |_, command| command.starts_with(name.as_str()), reader);
             let mut subject = samples.unwrap_or_default();
             let named = || finder.tasks.iter().filter(|(_, track)| text(track) == *name);
-            // The threads of a measuring tool that only wait for the others are not real-time tasks.
+            // Threads of a measuring tool that only wait for its other threads are not real-time tasks.
             let realtime =
                 named().any(|(_, track)| track.priority.is_some_and(|priority| priority < PRIORITY_NORMAL));
             for (pid, track) in named().filter(|(_, track)| !realtime || is_realtime(track)) {
@@ -97,7 +97,7 @@ pub(crate) fn stated_task(info: &TraceInfo) -> Option<&FactTask> {
     info.facts.task.as_ref().filter(|_| tracer.starts_with("wakeup") || tracer.is_empty())
 }
 
-/// Threads that are named where the one that was asked for is not in the trace.
+/// How many threads are named if the requested one is not in the trace.
 const NAMED_MAX: usize = 8;
 
 fn reason_of_choice(
@@ -128,13 +128,13 @@ fn sampled(
     reader: &dyn Reader,
 ) -> Option<Subject> {
     let mut subject = Subject { reason: MEASURED.to_owned(), ..Subject::default() };
-    // What the tracer attributed itself says more than the sum in its table.
+    // The tracer's own attribution is more exact than the sum in its table.
     let noises = finder.seen.noises > 0 && finder.seen.timerlats == 0 && finder.seen.gaps == 0;
-    // Without the tracer's thread, they are what ran, and nobody was kept from running.
+    // Without the tracer's thread they only show what ran, and no thread was kept from running.
     if noises && finder.seen.samples == 0 && !finder.seen.workload {
         return None;
     }
-    // Some of them only, where the table of the tracer has a larger one.
+    // Keeps only some of them if the table of the tracer has a larger one.
     let worst = |lists: &Samples| lists.values().map(|(_, largest)| largest.worst_ns()).max().unwrap_or(0);
     let whole = worst(&finder.noises).saturating_add(ROUNDED_NS) >= worst(&finder.samples);
     let lists = if noises && whole { &finder.noises } else { &finder.samples };
@@ -173,7 +173,7 @@ fn automatic(
             Some(_) if realtime && own => (3, "a periodic real-time task"),
             None if realtime && own => (2, "the real-time task that was latest"),
             _ if own => (1, "the task that was latest; no real-time task was late"),
-            _ => (0, "a thread of the kernel or of a tool that records; nobody else was late"),
+            _ => (0, "only threads of the kernel or of recording tools were late"),
         }
     };
     let worst = |track: &TaskTrack| track.lists(options, false).map(Largest::worst_ns).max().unwrap_or(0);
@@ -183,7 +183,7 @@ fn automatic(
         (rank(pid, track).0, worst(track), track.blocked.worst_ns(), track.wakeups, u32::MAX - pid)
     };
     let best = candidates().max_by_key(|(pid, track)| key(*pid, track));
-    // Where the real-time tasks were in time, or nobody but the kernel's threads slept, whoever was late counts.
+    // If the real-time tasks were on time, or only threads of the kernel slept, every late task counts.
     let late = candidates().filter(|(_, track)| worst(track) > options.least_ns());
     let latest = late.max_by_key(|(pid, track)| key(*pid, track));
     let in_time = best.is_some_and(|(pid, track)| {

@@ -1,4 +1,4 @@
-//! First pass: the tracks of all tasks, found by thread id at once, and no more of them than memory allows.
+//! First pass: the tracks of all tasks, found directly by thread id, and no more of them than memory allows.
 
 use crate::find::late::{Largest, PRIORITY_NORMAL};
 use crate::find::track::TaskTrack;
@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 /// Tasks that are followed at the same time.
 const TASKS_MAX: usize = 1 << 15;
-/// Late moments that are kept of all of them.
+/// The most late moments that are kept of all tasks together.
 pub(crate) const LATES_MAX: usize = 1 << 18;
 /// Thread ids of a kernel are below this.
 const PIDS: u32 = 1 << 22;
@@ -21,7 +21,7 @@ const NONE: u32 = u32::MAX;
 pub(crate) struct Tasks {
     /// For each thread id its place, in blocks that exist where one of them has a place.
     blocks: Vec<Option<Box<[u32; BLOCK]>>>,
-    /// Places of thread ids that no kernel gives.
+    /// Places of thread ids that no kernel assigns.
     others: HashMap<u32, u32>,
     tracks: Vec<(u32, TaskTrack)>,
     /// Tracks that were dropped because there were too many.
@@ -87,7 +87,7 @@ impl Tasks {
         }
     }
 
-    /// Whether there are so many that some are to be dropped; `thorough` counts late moments, too.
+    /// Whether there are too many, so that some must be dropped; `thorough` counts late moments, too.
     #[inline]
     pub(crate) fn is_full(&self, thorough: bool) -> bool {
         let lates = |(_, track): &(u32, TaskTrack)| track.all().map(Largest::len).sum::<usize>();
@@ -95,7 +95,7 @@ impl Tasks {
         self.tracks.len() > TASKS_MAX || (thorough && self.tracks.len() > 1 && too_late())
     }
 
-    /// Drops the half that matters least: real-time tasks and late ones stay, and those that are asked for.
+    /// Drops the half that matters least: real-time tasks, late ones and requested ones stay.
     pub(crate) fn drop_half(&mut self, is_wanted: impl Fn(u32, &TaskTrack) -> bool) {
         let key = |(pid, track): &(u32, TaskTrack)| {
             let realtime = track.priority.is_some_and(|priority| priority < PRIORITY_NORMAL);
@@ -115,10 +115,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_too_many_tasks_the_real_time_ones_and_those_asked_for_stay() {
+    fn the_real_time_tasks_and_the_requested_ones_stay_of_too_many() {
         let mut tasks = Tasks::default();
         for pid in 0..100_000 {
-            // Ids that no kernel gives as well.
+            // Includes ids that no kernel assigns.
             tasks.entry(pid * 100).wakeups = u64::from(pid % 7);
             tasks.entry(77).priority = Some(98);
             if tasks.is_full(pid % 1024 == 0) {

@@ -1,4 +1,4 @@
-//! First pass: what is known of one task, and how late it was when it ran again.
+//! First pass: the state of one task, and how late it was when it ran again.
 
 use crate::find::clock::Alignment;
 use crate::find::late::{Largest, Late, LateKind, PRIORITY_NORMAL};
@@ -11,7 +11,7 @@ use whylate_trace::event::{Name, TaskState};
 
 /// How much earlier than its timer a task may be woken and still count as woken by it.
 const TIMER_SLACK_NS: u64 = 2_000;
-/// An interval this many times the given period says that the task does not run at that period.
+/// An interval this many times the given period shows that the task does not run at that period.
 const PERIOD_MISFIT: u64 = 3;
 
 /// What is known of a task, from all of the trace so far.
@@ -22,21 +22,21 @@ pub(crate) struct TaskTrack {
     pub(crate) rhythm: Rhythm,
     /// From its timer or its wake-up to its run.
     pub(crate) late: Largest,
-    /// Times that another had its CPU though it could run, as a real-time task.
+    /// Times in which another thread had its CPU while it was runnable, as a real-time task.
     pub(crate) preempted: Largest,
-    /// The same as an ordinary task, which shares its CPU with whoever there is.
+    /// The same as an ordinary task, which shares its CPU with all others.
     pub(crate) shared: Largest,
     /// Times that it blocked in the middle of its work.
     pub(crate) blocked: Largest,
     pub(crate) wakeups: u64,
-    /// Wake-ups of which nothing tells when they should have been.
+    /// Wake-ups whose expected moment is unknown.
     pub(crate) unknown: u64,
-    /// Wake-ups whose moment rests on the task's own rhythm alone.
+    /// Wake-ups whose expected moment comes from the task's rhythm alone.
     pub(crate) inferred: u64,
     pub(crate) out: Option<Out>,
-    /// Its wake-up, and whether `sched_wakeup` said that it was over.
+    /// Its wake-up, and whether `sched_wakeup` completed it.
     pub(crate) wake: Option<(u64, bool)>,
-    /// Since when and where it runs, where it slept before and no wake-up was seen.
+    /// Since when and where it runs, if it slept before and no wake-up was seen.
     pub(crate) unwoken: Option<(u64, CpuId)>,
     pub(crate) armed: Option<(u64, u64)>,
     pub(crate) last_in: Option<(u64, CpuId, u64)>,
@@ -52,7 +52,7 @@ pub(crate) struct Out {
 }
 
 impl TaskTrack {
-    /// What to look at of a task: by default what a real-time task should never have, and `shared` too where it is asked for.
+    /// The delays of a task to list: by default those that a real-time task should never have; `shared` too on request.
     pub(crate) fn lists<'t>(&'t self, options: &Options, shared: bool) -> impl Iterator<Item = &'t Largest> {
         let wanted = move |what: LateWhat, by_default: bool, list: &'t Largest| match options.what {
             None => by_default.then_some(list),
@@ -71,13 +71,14 @@ impl TaskTrack {
         [&self.late, &self.preempted, &self.shared, &self.blocked].into_iter()
     }
 
-    /// Forgets what it was late by as an ordinary task.
+    /// Forgets its latencies as an ordinary task.
     pub(crate) fn becomes_realtime(&mut self, priority: i32) {
         let Self { command, out, wake, armed, last_in, .. } = *self;
         *self = Self { command, priority: Some(priority), out, wake, armed, last_in, ..Self::default() };
     }
 
-    /// Forgets what ended before that moment: a task that stops at the first latency above its limit had none before.
+    /// Forgets latencies that ended before that moment: a task that stops at the first latency above its limit had none
+    /// before.
     pub(crate) fn forget_before(&mut self, at_ns: u64) {
         for list in [&mut self.late, &mut self.preempted, &mut self.shared, &mut self.blocked] {
             list.forget_before(at_ns);
@@ -97,7 +98,7 @@ impl TaskTrack {
         self.inferred += u64::from(late.from == ExpectedFrom::Period && options.period_ns.is_none());
     }
 
-    /// Takes a wake-up. A task that can run is not woken again: where it is, it ran and slept meanwhile, unseen.
+    /// Takes a wake-up. A runnable task is not woken again: if it is, it ran and slept unseen in between.
     pub(crate) fn woken(&mut self, at_ns: u64, is_over: bool) {
         match &mut self.wake {
             Some((_, over)) if !*over => *over = is_over,
@@ -108,7 +109,7 @@ impl TaskTrack {
         }
     }
 
-    /// A task that blocked in its work waits for its CPU afterwards as every task does.
+    /// A task that blocked in its work waits for its CPU afterwards like every task.
     pub(crate) fn add_wait(&mut self, blocked: Late, options: &Options) {
         if let (LateKind::Blocked, Some((woken_ns, _))) = (blocked.kind, self.wake) {
             let (expected_ns, from, kind) = (woken_ns, ExpectedFrom::Wakeup, LateKind::Wakeup);
@@ -121,7 +122,7 @@ impl TaskTrack {
         self.wake.filter(|_| self.out.is_some() || self.last_in.is_none()).map(|(at_ns, _)| at_ns)
     }
 
-    /// How late the task is that runs at `actual_ns` again after it left the CPU; `None` when nothing shows it.
+    /// How late the task is when it runs again at `actual_ns` after it left the CPU; `None` if nothing shows it.
     #[allow(clippy::too_many_arguments, reason = "the moment and all that is known of it")]
     pub(crate) fn late(
         &self,
@@ -157,7 +158,7 @@ impl TaskTrack {
             let expected = time::within(expected, out_ns, actual_ns);
             return Some(late(expected, ExpectedFrom::Timer, error, LateKind::Wakeup));
         }
-        // Its timer is on another CPU: this sleep is part of its work.
+        // Its timer is on another CPU, so this sleep is part of its work.
         if blocked && (realtime || options.what == Some(LateWhat::Blocked)) {
             return Some(late(out_ns, ExpectedFrom::Interrupted, 0, LateKind::Blocked));
         }
