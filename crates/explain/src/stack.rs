@@ -1,31 +1,31 @@
-//! What a kernel stack (innermost function first) says: which function an interrupt interrupted, and which one kept
-//! preemption off.
+//! What a kernel stack (innermost function first) shows: which function an interrupt interrupted, and which one kept
+//! preemption disabled.
 
 use crate::vocabulary as words;
 
 /// At most this many callers are named.
 const CALLERS_MAX: usize = 12;
 
-/// A function that is to be blamed, and who called it, innermost first.
+/// A function to blame, and its callers, innermost first.
 pub(crate) type Named = (String, Vec<String>);
 
-/// The innermost function that is not just a helper, and its callers. A stack of helpers alone gives no function: where an
-/// interrupt meets the code that calls through a pointer, the kernel cannot follow the stack.
+/// The innermost function that is not just a helper, and its callers. A stack of helpers alone gives no function: if an
+/// interrupt hits code that calls through a pointer, the kernel cannot follow the stack.
 pub(crate) fn innermost(frames: &[String]) -> Option<Named> {
-    let nobody = |name: &&String| words::is_helper(name) || words::is_of_tracer(name);
-    let helpers = frames.iter().take_while(nobody).count();
+    let is_skipped = |name: &&String| words::is_helper(name) || words::is_of_tracer(name);
+    let helpers = frames.iter().take_while(is_skipped).count();
     let (function, callers) = frames[helpers..].split_first()?;
     Some((function.clone(), trimmed(callers.to_vec())))
 }
 
-/// Without the outermost callers, which say nothing.
+/// Removes the outermost callers, which carry no information.
 pub(crate) fn trimmed(mut callers: Vec<String>) -> Vec<String> {
     callers.truncate(CALLERS_MAX);
     callers
 }
 
-/// What is below the interrupt that the upper part of a stack belongs to: what it interrupted. Empty for user mode; `None`
-/// where the stack does not show the interrupt's entry.
+/// What an interrupt interrupted: the part of its stack below the interrupt's entry. Empty for user mode; `None` if the stack
+/// does not show the entry.
 pub(crate) fn below_interrupt<S: AsRef<str>>(stack: &[S]) -> Option<&[S]> {
     let is_entry = |frame: &S| words::is_interrupt_entry(frame.as_ref());
     let first = stack.iter().position(is_entry)?;
@@ -34,8 +34,8 @@ pub(crate) fn below_interrupt<S: AsRef<str>>(stack: &[S]) -> Option<&[S]> {
     Some(&stack[first + entry..])
 }
 
-/// The function that gave the CPU up when it had to, and its callers, from the stack of the thread that was preempted.
-/// `None` for a thread that went to sleep: where it sleeps is not what it did before.
+/// The function at which a thread was preempted, and its callers, from the stack of the thread. `None` for a thread that went
+/// to sleep: the place where it sleeps does not show what it did before.
 pub(crate) fn preempted(stack: &[String]) -> Option<Named> {
     let is_own = |name: &&String| {
         words::leads_to_scheduler(name) || words::is_release(name) || words::is_of_tracer(name)
@@ -45,8 +45,7 @@ pub(crate) fn preempted(stack: &[String]) -> Option<Named> {
     stack[..own].iter().any(is_forced).then(|| innermost(&stack[own..])).flatten()
 }
 
-/// Whether the stack of a switch shows a thread that an interrupt took out of user mode: nothing but the way into the
-/// scheduler.
+/// Whether the stack of a switch shows a thread that was interrupted in user mode: only the way into the scheduler.
 pub(crate) fn preempted_in_user(stack: &[String]) -> bool {
     let is_way =
         |name: &String| words::leads_to_scheduler(name) || words::is_edge(name) || words::is_of_tracer(name);
@@ -74,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn releasing_a_lock_stands_for_its_caller() {
+    fn the_release_of_a_lock_is_blamed_on_its_caller() {
         let late = "hrtimer_wakeup asm_sysvec_apic_timer_interrupt _raw_spin_unlock_irqrestore driver_wait";
         assert_eq!(interrupted(late), Some(Some(("driver_wait".to_owned(), Vec::new()))));
         let alone = "asm_sysvec_apic_timer_interrupt _raw_spin_unlock_irqrestore";
@@ -83,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tracing_itself_is_nobody() {
+    fn the_tracing_itself_is_not_blamed() {
         let found = innermost(&stack(
             "__traceiter_irq_disable trace_hardirqs_off _raw_spin_lock_irqsave driver_wait",
         ));

@@ -1,36 +1,37 @@
-//! The words for who has a CPU: interrupts, softirqs, locks, threads; and what the names of the kernel's functions tell:
-//! where an interrupt begins, where user mode is near, which functions are mere helpers of their callers.
+//! The words for who has a CPU: interrupts, softirqs, locks, threads; and the meaning of the kernel's function names: where
+//! an interrupt begins, where user mode is near, which functions are mere helpers of their callers.
 //!
-//! Names change between releases: what is not known here is an ordinary function, which costs precision, not truth.
+//! Names change between releases: an unknown name counts as an ordinary function, which costs precision, not correctness.
 
 use whylate_core::result::CauseKind;
 
 /// The actor of an interrupt between CPUs whose sender is not known.
 pub(crate) const ANOTHER_CPU: &str = "another CPU";
-/// What a task was doing that had not gone to sleep when its timer was due.
+/// The state of a task that had not gone to sleep when its timer was due.
 pub(crate) const STILL_AT_WORK: &str =
     "the task was still at work, and set its timer when it was due already";
 /// The actor of a non-maskable interrupt.
 pub(crate) const NMI: &str = "NMI";
 
-/// Devices of interrupt lines that are each CPU's own timer, where that is not an interrupt apart: arm64 and RISC-V.
+/// Devices of interrupt lines that are each CPU's own timer, on architectures without a separate timer interrupt: arm64 and
+/// RISC-V.
 const LOCAL_TIMERS: [&str; 2] = ["arch_timer", "riscv-timer"];
 
-/// What a function's name says of the CPU's state.
+/// What a function's name means for the CPU's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     Ordinary,
     InterruptEntry(Interrupt),
-    /// The way out of an interrupt, whose handler has ended; softirqs that follow have flags and events of their own.
+    /// The way out of an interrupt whose handler has ended; softirqs that follow have flags and events of their own.
     InterruptTail,
-    /// Last steps before user mode, or first ones after it.
+    /// The last steps before user mode, or the first ones after it.
     UserEdge,
     Scheduler,
     /// The way into the scheduler of a task that is preempted.
     Preemption,
     /// The way off the run queue of a task that sleeps.
     Dequeue,
-    /// Locks, delays, clocks and tracing: the caller is who does it.
+    /// Locks, delays, clocks and tracing: the caller is responsible.
     Helper,
     /// Leaves or enters idle states.
     Idle,
@@ -71,7 +72,7 @@ impl Interrupt {
         }
     }
 
-    /// That of a vector of x86 (arch/x86/include/asm/irq_vectors.h); `None` for the others.
+    /// The interrupt of a vector of x86 (arch/x86/include/asm/irq_vectors.h); `None` for other vectors.
     pub(crate) fn of_vector(vector: u32) -> Option<Self> {
         Some(match vector {
             0xec => Self::Timer,
@@ -83,7 +84,7 @@ impl Interrupt {
     }
 }
 
-/// An interrupt's line, with its device where that is known: `irq 45 (nvkm)`.
+/// An interrupt's line, with its device if known: `irq 45 (nvkm)`.
 pub(crate) fn irq(line: u32, device: Option<&str>) -> String {
     if device.is_some_and(|device| LOCAL_TIMERS.contains(&device)) {
         return Interrupt::Timer.label().to_owned();
@@ -99,7 +100,7 @@ pub(crate) fn softirq(vector: Option<u32>) -> String {
     name.map_or_else(|| "softirq".to_owned(), |name| format!("{name} softirq"))
 }
 
-/// Whether a tracer records sections that keep others out.
+/// Whether a tracer records sections with interrupts or preemption disabled.
 pub(crate) fn is_section_tracer(tracer: &str) -> bool {
     matches!(tracer, "irqsoff" | "preemptoff" | "preemptirqsoff")
 }
@@ -139,10 +140,10 @@ pub(crate) struct Meaning {
     /// Whatever its caller is.
     pub(crate) class: Class,
     interrupt: Option<Interrupt>,
-    /// It counts an interrupt in, whose entry is its caller.
+    /// It accounts the entry of an interrupt; its caller is the entry code.
     enters: bool,
     exits: bool,
-    /// It may end a time of disabled interrupts or preemption.
+    /// It may enable interrupts or preemption again.
     pub(crate) opens: bool,
 }
 
@@ -157,7 +158,7 @@ impl Meaning {
         }
     }
 
-    /// What an event `function <- caller` of the function tracer says.
+    /// The meaning of an event `function <- caller` of the function tracer.
     pub(crate) fn called_by(&self, caller: Option<&Self>) -> Class {
         match self.interrupt {
             Some(interrupt) => Class::InterruptEntry(interrupt),
@@ -191,7 +192,7 @@ const SCHEDULER: &[&str] = &[
     "rcu_note_context_switch", "psi_task_switch", "balance_fair", "balance_rt", "pick_next_task_idle",
 ];
 
-/// What others call, who are to be blamed for it.
+/// Functions whose callers are to blame for their time.
 #[rustfmt::skip]
 const HELPERS: &[&str] = &[
     "mutex_lock", "mutex_unlock", "rt_spin_lock", "rt_spin_unlock", "__const_udelay", "__udelay",
@@ -273,7 +274,7 @@ fn ends_with_any(name: &str, ends: &[&str]) -> bool {
     ends.iter().any(|end| name.ends_with(end))
 }
 
-/// What enters and leaves idle states.
+/// Functions that enter and leave idle states.
 #[rustfmt::skip]
 const IDLE: &[&str] = &[
     "do_idle", "cpu_startup_entry", "default_idle_call", "cpuidle_enter", "cpuidle_enter_state",
@@ -281,7 +282,7 @@ const IDLE: &[&str] = &[
     "arch_cpu_idle_exit", "cpuidle_idle_call", "pv_native_safe_halt",
 ];
 
-/// What the function's name alone says.
+/// The meaning of the function's name alone.
 pub(crate) fn class_of(function: &str) -> Class {
     let plain = function.split('.').next().unwrap_or(function);
     match plain {
@@ -296,7 +297,7 @@ pub(crate) fn class_of(function: &str) -> Class {
     }
 }
 
-/// Whether a function is called by others that are to be blamed for its time.
+/// Whether the callers of a function are to blame for its time.
 pub(crate) fn is_helper(name: &str) -> bool {
     class_of(name) == Class::Helper
 }
@@ -305,7 +306,7 @@ fn starts_with_any(name: &str, starts: &[&str]) -> bool {
     starts.iter().any(|start| name.starts_with(start))
 }
 
-/// The first function of an interrupt in assembly, or what arm64 enters by: below it is what was interrupted.
+/// The first assembly function of an interrupt, or arm64's entry function: the code below it was interrupted.
 pub(crate) fn is_interrupt_entry(name: &str) -> bool {
     #[rustfmt::skip]
     const STARTS: &[&str] = &[
@@ -315,7 +316,7 @@ pub(crate) fn is_interrupt_entry(name: &str) -> bool {
     starts_with_any(name, STARTS)
 }
 
-/// What the tracers of the kernel call themselves: it is on stacks and in function traces, and never to be blamed.
+/// The tracers' own functions: they are on stacks and in function traces, and are never to blame.
 pub(crate) fn is_of_tracer(name: &str) -> bool {
     #[rustfmt::skip]
     const STARTS: &[&str] = &[
@@ -327,8 +328,8 @@ pub(crate) fn is_of_tracer(name: &str) -> bool {
     starts_with_any(name, STARTS)
 }
 
-/// Code of an architecture by which the kernel is entered and left, and what hands interrupts on: what is to be blamed is
-/// called by it or was interrupted by it.
+/// Architecture code that enters and leaves the kernel, and code that dispatches interrupts. The code to blame is called by
+/// it or was interrupted by it.
 pub(crate) fn is_entry(name: &str) -> bool {
     #[rustfmt::skip]
     const STARTS: &[&str] = &[
@@ -348,7 +349,7 @@ pub(crate) fn is_entry(name: &str) -> bool {
     starts_with_any(name, STARTS)
 }
 
-/// Entry code of interrupts, where a section of interrupts or preemption off begins that no thread asked for.
+/// Entry code of interrupts, where a section with interrupts or preemption off begins that no thread requested.
 pub(crate) fn begins_interrupt(name: &str) -> bool {
     #[rustfmt::skip]
     const STARTS: &[&str] = &[
@@ -359,7 +360,7 @@ pub(crate) fn begins_interrupt(name: &str) -> bool {
     is_interrupt_entry(name) || interrupt(name).is_some() || starts_with_any(name, STARTS)
 }
 
-/// What switches interrupts or preemption on again on behalf of its caller.
+/// Functions that enable interrupts or preemption again on behalf of their callers.
 pub(crate) fn is_release(name: &str) -> bool {
     const STARTS: &[&str] =
         &["_raw_spin_unlock", "_raw_read_unlock", "_raw_write_unlock", "__local_bh_enable", "rt_spin_unlock"];
@@ -377,7 +378,7 @@ pub(crate) fn leads_to_scheduler(name: &str) -> bool {
     starts_with_any(name, STARTS)
 }
 
-/// Puts its thread to sleep: a thread there has given its work up, and keeps nobody out for long.
+/// Puts its thread to sleep: a thread there has paused its work, and delays no other thread for long.
 pub(crate) fn goes_to_sleep(name: &str) -> bool {
     #[rustfmt::skip]
     const STARTS: &[&str] = &[
@@ -388,8 +389,8 @@ pub(crate) fn goes_to_sleep(name: &str) -> bool {
     starts_with_any(name, STARTS)
 }
 
-/// Whether a function is an edge of the kernel: the way in or out, the arming of a timer, HLT. It has a few instructions, and a
-/// virtual CPU is stopped there more often than elsewhere, because these instructions leave to the hypervisor.
+/// Whether a function is an edge of the kernel: the way in or out, the arming of a timer, HLT. It has a few instructions. A
+/// virtual CPU is stopped there more often than elsewhere, because these instructions exit to the hypervisor.
 pub(crate) fn is_edge(name: &str) -> bool {
     #[rustfmt::skip]
     const STARTS: &[&str] = &[
@@ -402,7 +403,7 @@ pub(crate) fn is_edge(name: &str) -> bool {
     class_of(name) == Class::UserEdge || starts_with_any(name, STARTS)
 }
 
-/// Whether a name is of what only the guest of a hypervisor has.
+/// Whether only the guest of a hypervisor has this name.
 pub(crate) fn is_of_guest(name: &str) -> bool {
     #[rustfmt::skip]
     const STARTS: &[&str] = &[
@@ -412,7 +413,7 @@ pub(crate) fn is_of_guest(name: &str) -> bool {
     starts_with_any(name, STARTS)
 }
 
-/// Whether a frame of a stack is code of an interrupt's entry: what is called by it further out was interrupted.
+/// Whether a frame of a stack is code of an interrupt's entry: the frames further out were interrupted.
 pub(crate) fn is_interrupt_frame(name: &str) -> bool {
     interrupt(name).is_some()
 }
@@ -422,7 +423,7 @@ pub(crate) fn wakes_a_sleeper(timer_function: &str) -> bool {
     matches!(timer_function, "hrtimer_wakeup")
 }
 
-/// Names of threads that are part of the kernel's own work and never the one that was late.
+/// Names of threads of the kernel's own work, which are never the late task.
 pub(crate) fn is_kernel_housekeeping(command: &str) -> bool {
     #[rustfmt::skip]
     const STARTS: &[&str] = &[
@@ -433,7 +434,7 @@ pub(crate) fn is_kernel_housekeeping(command: &str) -> bool {
     starts_with_any(command, STARTS)
 }
 
-/// Names of tools that record traces: they run while they do, and are not what is looked at.
+/// Names of tools that record traces: they run during the recording, and are not examined.
 pub(crate) fn is_recorder(command: &str) -> bool {
     const NAMES: &[&str] = &["trace-cmd", "perf", "atrace", "traced", "traced_probes", "lttng-consumerd"];
     NAMES.contains(&command)
@@ -455,9 +456,9 @@ pub(crate) fn is_measuring(command: &str) -> bool {
     starts_with_any(command, STARTS)
 }
 
-/// Whether `inner` may be the implementation that the dispatcher `outer` calls as its last act, in which case the
-/// function tracer names the dispatcher's caller as the caller of both: they end in the same two words or more
-/// (`nvkm_mc_intr_unarm`, `gf100_mc_intr_unarm`).
+/// Whether `inner` may be the implementation that the dispatcher `outer` tail-calls. The function tracer then names the
+/// dispatcher's caller as the caller of both. The two names end in the same two words or more (`nvkm_mc_intr_unarm`,
+/// `gf100_mc_intr_unarm`).
 pub(crate) fn is_tail_call(outer: &str, inner: &str) -> bool {
     let mut same = 0;
     for (a, b) in outer.rsplit('_').zip(inner.rsplit('_')) {
@@ -492,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_that_has_a_line_is_still_the_local_timer() {
+    fn a_timer_with_an_interrupt_line_is_still_the_local_timer() {
         assert_eq!(irq(11, Some("arch_timer")), "local timer");
         assert_eq!(irq(45, Some("nvkm")), "irq 45 (nvkm)");
         assert_eq!(irq(45, None), "irq 45");

@@ -8,18 +8,17 @@ use whylate_trace::event::{Context, Event, EventKind, Name, NoiseSource, Vector}
 use whylate_trace::parse::ParseError;
 use whylate_trace::reader::{Reader, Selection};
 
-/// Events of one window that are kept at most; of a longer one the later part. With all that is made of them they take some
-/// 300 MB.
+/// The most events of one window that are kept; of a longer one the later part. With all derived data they take some 300 MB.
 const EVENTS_MAX: usize = 3 << 17;
 /// The window begins at most this long before the expected moment, and twice the latency.
 const BEFORE_NS: u64 = 20_000_000;
-/// What is read before the task's last switch away: what it did just before, which takes longer where much is traced.
+/// How much is read before the task's last switch away: what it did just before, which takes longer under heavy tracing.
 const MARGIN_NS: u64 = 1_000_000;
-/// How long before the window timers are remembered that are armed: a tick of 100 Hz.
+/// How long before the window armed timers are remembered: a tick of 100 Hz.
 const ARMED_BEFORE_NS: u64 = 10_000_000;
-/// What is read after the actual moment, for stacks that are recorded late.
+/// How much is read after the actual moment, for stacks that are recorded late.
 const AFTER_NS: u64 = 1_000_000;
-/// The part of the latency that is read beyond that: CPUs that stood still go on one after the other.
+/// The part of the latency that is read in addition: CPUs that stood still go on one after the other.
 const AFTER_PART: u64 = 32;
 /// But no more than this.
 const AFTER_PART_MAX_NS: u64 = 20_000_000;
@@ -28,12 +27,13 @@ const AFTER_PART_MAX_NS: u64 = 20_000_000;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ArmedTimers {
     armed: HashMap<u64, u64>,
-    /// On each CPU the timer that was cancelled last, with its expiry: some kernels say that of one that expires, just before.
+    /// The last cancelled timer of each CPU, with its expiry: some kernels record an expiring timer as cancelled just before
+    /// it expires.
     cancelled: HashMap<CpuId, (u64, u64)>,
 }
 
 impl ArmedTimers {
-    /// Takes what an event says of timers. Of one that expires and was known, by how many nanoseconds it is late.
+    /// Follows the timers of an event. Returns by how many nanoseconds a known timer that expires is late.
     pub(crate) fn follow(&mut self, event: &Event) -> Option<u64> {
         match event.kind {
             EventKind::TimerStart { timer, expires_ns, .. } => {
@@ -62,9 +62,9 @@ pub(crate) struct Window {
     /// In the order of time.
     pub(crate) events: Vec<Event>,
     pub(crate) from: u64,
-    /// End of what was asked for.
+    /// The end of the requested time.
     pub(crate) to: u64,
-    /// The window was too long: its beginning is not here.
+    /// The window was too long: its start is missing.
     pub(crate) truncated: bool,
     /// Events that were lost in it.
     pub(crate) lost: u64,
@@ -72,7 +72,7 @@ pub(crate) struct Window {
     pub(crate) armed: ArmedTimers,
     /// Commands of the threads that its events name.
     pub(crate) commands: HashMap<u32, Name>,
-    /// The places of the events of each CPU; made when it is first asked for, the events do not change afterwards.
+    /// The places of the events of each CPU; built on first use, since the events do not change afterwards.
     pub(crate) by_cpu: OnceCell<HashMap<CpuId, Vec<u32>>>,
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn read(reader: &mut dyn Reader, late: &Late) -> Result<Window, Parse
     let ambiguous =
         reader.info().kernel.as_deref().is_some_and(|kernel| kernel == "2.6" || kernel.starts_with("2.6."));
     while let Some(mut event) = reader.next()? {
-        // Old kernels show `s` in a softirq and where a thread keeps them off.
+        // Old kernels show `s` in a softirq and also while a thread disables them.
         let context = &mut event.context;
         if ambiguous && context.softirq && !context.hard_irq {
             (context.softirq, context.preempt_depth) =

@@ -1,4 +1,4 @@
-//! Events that are put together to segments, and what these explain.
+//! Events that are assembled to segments, and what the segments explain.
 
 use std::collections::BTreeSet;
 use whylate_core::figure::PRIORITY_TOP;
@@ -232,7 +232,7 @@ fn each_kind_of_event_has_its_segment() {
         EventKind::LockWaitEnd { lock },
         EventKind::Nmi { handler: function, duration_ns: 400 },
         EventKind::Migrate { task: mover, from_cpu: CPU, to_cpu: CpuId(0) },
-        // Of a thread that is not measured.
+        // A segment of a thread that is not measured.
         EventKind::PageFault { address: 4_096, instruction: 0, user: true },
     ];
     for (step, kind) in kinds.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Every trace in `fixtures/traces` that has an expected answer beside it; the scheme is in its README.
+//! Every trace in `fixtures/traces` with an expected answer next to it; the scheme is in its README.
 
 mod support;
 
@@ -11,7 +11,7 @@ use whylate_core::result::{Cause, CauseKind, ExplainAnswer, ExplainResult, Expla
 use whylate_explain::{Options, explain};
 use whylate_trace::parse;
 
-/// The file beside a trace.
+/// The file next to a trace.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Answer {
@@ -21,14 +21,14 @@ struct Answer {
     expect: Expected,
 }
 
-/// What the largest spike is to be, or `none = true`.
+/// The expected largest spike, or `none = true`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Expected {
     #[serde(default)]
     none: bool,
     kind: Option<String>,
-    /// Any of these, where the trace leaves it open.
+    /// Any of these, if the trace leaves it open.
     #[serde(default)]
     kinds: Vec<String>,
     function: Option<String>,
@@ -39,7 +39,7 @@ struct Expected {
     pid: Option<u32>,
     share: Option<[f64; 2]>,
     latency_us: Option<[u64; 2]>,
-    /// The trace does not tell, and the answer has to say so.
+    /// The trace does not show it, and the answer has to say so.
     #[serde(default)]
     cannot_tell: bool,
     /// No function may be named: it is not in the trace.
@@ -50,7 +50,7 @@ struct Expected {
     also_late_us: Vec<u64>,
     /// How many spikes there are.
     spikes: Option<u64>,
-    /// The largest spike on this CPU, where tasks of several CPUs are measured.
+    /// The largest spike on this CPU, if tasks of several CPUs are measured.
     cpu: Option<u32>,
     /// One piece of evidence has all of these words.
     #[serde(default)]
@@ -62,7 +62,7 @@ struct Expected {
     planted_ns: Option<[u64; 2]>,
 }
 
-/// What the named cause covers of the planted one, as far as that made the task late.
+/// How much the named cause covers of the part of the planted one that made the task late.
 const COVERED_LEAST: f64 = 0.8;
 
 #[test]
@@ -90,7 +90,7 @@ fn check(path: &Path) -> Result<(), String> {
     let result = explain(reader.as_mut(), &options).map_err(|error| format!("{name}: {error}"))?;
     result.spikes.iter().for_each(tiles);
     let mut differences = compare(&answer.expect, &result);
-    // What was recorded in the lab is on the planters' clock, and the file says so.
+    // Recordings of the lab are on the planters' clock, and the file says so.
     if answer.expect.planted_ns.is_some() && trace.to_string_lossy().contains(".dat") {
         let clock = result.traces[0].clock.as_deref();
         differences.extend((clock != Some("mono")).then(|| format!("clock {clock:?}")));
@@ -98,7 +98,7 @@ fn check(path: &Path) -> Result<(), String> {
     if differences.is_empty() { Ok(()) } else { Err(format!("{name}: {}", differences.join("; "))) }
 }
 
-/// The timeline lies side by side from the expected to the actual moment, and no time counts twice.
+/// The timeline goes without gaps from the expected to the actual moment, and no time counts twice.
 fn tiles(spike: &ExplainedSpike) {
     let ends = spike.timeline.iter().fold(spike.expected_ns, |at, segment| {
         assert_eq!(segment.from_ns, at);
@@ -176,7 +176,7 @@ fn compare(expected: &Expected, result: &ExplainResult) -> Vec<String> {
     differences
 }
 
-/// Why the named cause is not the planted one, from when it was.
+/// Why the named cause is not the planted one, judged by its time.
 fn misses([begin, end]: [u64; 2], spike: &ExplainedSpike) -> Option<String> {
     let overlap = |from: u64, to: u64| to.min(end).min(spike.actual_ns).saturating_sub(from.max(begin));
     let felt = overlap(spike.expected_ns, spike.actual_ns);
@@ -191,7 +191,7 @@ fn misses([begin, end]: [u64; 2], spike: &ExplainedSpike) -> Option<String> {
     })
 }
 
-/// Wake-ups alone are decoded, and records of other kinds count; as text too, whatever was read last.
+/// Only wake-ups are decoded, but records of other kinds count; also in texts, whatever was read last.
 #[test]
 fn every_record_counts_in_every_form() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/traces");
@@ -205,7 +205,7 @@ fn every_record_counts_in_every_form() {
     assert_eq!(events("functions-rt-6.1.report.zst"), 30_000);
 }
 
-/// Names that tell of a guest stand anywhere in a trace, not only in the windows and among the wake-ups.
+/// Names that show a guest may be anywhere in a trace, not only in the windows and among the wake-ups.
 #[test]
 fn a_guest_is_known_by_names_outside_of_the_windows() {
     let path =

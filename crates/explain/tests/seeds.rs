@@ -1,5 +1,5 @@
-//! The seeds of the fuzz targets for text: what once broke a target is kept among them and may not do so again. The
-//! assertions are those of `fuzz/fuzz_targets/text.rs` and `explain.rs`.
+//! The seeds of the fuzz targets for text: inputs that once broke a target are kept among them and must not break it again.
+//! The assertions are those of `fuzz/fuzz_targets/text.rs` and `explain.rs`.
 
 use std::path::{Path, PathBuf};
 use whylate_explain::{Export, Options, explain, export};

@@ -16,7 +16,7 @@ pub(crate) const PRIORITY_NORMAL: i32 = 100;
 pub(crate) enum LateKind {
     /// The task slept, and ran later than it should have.
     Wakeup,
-    /// The task was preempted.
+    /// The task lost the CPU while it was runnable.
     Preempted {
         cpu: CpuId,
         /// The CPU went to a task of lower priority, or became idle.

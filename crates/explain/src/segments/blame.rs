@@ -11,15 +11,15 @@ use whylate_core::figure;
 use whylate_core::recording::{OWN, OWN_RUNTIME};
 use whylate_core::result::CauseKind as Kind;
 
-/// A CPU with two threads that want it has a tick, every 10 ms at the slowest: this is two of them and a half.
+/// A CPU with two runnable threads has a tick, every 10 ms at the slowest: this is two and a half ticks.
 const TICKS_MISSED_NS: u64 = 25_000_000;
 
 pub(super) const MAY_HAVE_STOPPED: &str = "a hypervisor may have stopped the CPU meanwhile";
 
-/// From here on priorities are those of SCHED_DEADLINE, where each thread has a budget of its own.
+/// Priorities from here on are those of SCHED_DEADLINE, where each thread has a budget of its own.
 pub(crate) const DEADLINE: i32 = 100;
 
-/// What the whole recording says, for the explanation of its pieces.
+/// Facts of the whole recording, for the explanation of its pieces.
 pub(super) struct Context<'r> {
     pub(super) window: &'r Window,
     pub(super) priority: i32,
@@ -29,19 +29,19 @@ pub(super) struct Context<'r> {
     pub(super) woken: Option<(u64, &'r [String])>,
     /// When the timer that woke it was due at the latest.
     pub(super) due_ns: Option<u64>,
-    /// When it went to sleep before that, where the timer was due already: until then it was on the CPU, or waited for it.
+    /// When it went to sleep before that, if the timer was already due: until then it was on the CPU, or waited for it.
     pub(super) slept_ns: Option<u64>,
     /// When it got the CPU after that, and the stack of the thread that had it.
     running: Option<(u64, &'r [String])>,
-    /// From when on it could have run and the scheduler chose a lesser thread.
+    /// Since when it was runnable while the scheduler chose a lower-priority thread.
     throttled_from_ns: Option<u64>,
     first_fault_ns: Option<u64>,
-    /// The measured thread, where a wake-up of it is on record.
+    /// The measured thread, if a wake-up of it is on record.
     measured: Option<u32>,
     /// When the measured task was moved, and where to.
     moved: Option<(u64, CpuId)>,
-    /// Until when interrupts came in and returned while the timer's was due, which came only later.
-    pub(super) let_in_until_ns: Option<u64>,
+    /// Until when other interrupts were handled while the timer's was pending, which came only later.
+    pub(super) handled_until_ns: Option<u64>,
 }
 
 impl<'r> Context<'r> {
@@ -59,7 +59,7 @@ impl<'r> Context<'r> {
             first_fault_ns: None,
             measured: None,
             moved: None,
-            let_in_until_ns: None,
+            handled_until_ns: None,
         };
         let measured = context.measured_thread();
         context.measured = measured;
@@ -69,12 +69,12 @@ impl<'r> Context<'r> {
         }
         context.slept_ns = context.slept_late(measured);
         context.throttled_from_ns = context.throttled();
-        context.let_in_until_ns = context.others_came_in();
+        context.handled_until_ns = context.others_came_in();
         context
     }
 
-    /// The thread of the measured process that began to run last: the one that was late. Others of its process sleep and
-    /// are woken as well.
+    /// The thread of the measured process that began to run last: the late one. Its other threads sleep and are woken as
+    /// well.
     fn measured_thread(&self) -> Option<u32> {
         let begins = self.recording.segments.iter().filter_map(|segment| match &segment.what {
             Activity::Wakeup { pid, process, .. } if self.is_own(*process) => Some((segment.to_ns, *pid)),
@@ -83,8 +83,8 @@ impl<'r> Context<'r> {
         begins.filter(|(at_ns, _)| self.is_inside(*at_ns)).max().map(|(_, pid)| pid)
     }
 
-    /// What the scheduler said of the measured thread when it left the CPU: some run as ordinary ones although the plan
-    /// says otherwise. Without its number it is the one that would have run on.
+    /// What the scheduler recorded of the measured thread when it left the CPU: some run as ordinary threads although the
+    /// plan says otherwise. Without its id it is the thread that was still runnable.
     fn recorded_priority(&self, measured: Option<u32>) -> Option<i32> {
         let own = self.recording.segments.iter().filter_map(|segment| match &segment.what {
             Activity::Thread { thread, process, was_runnable, .. } if self.is_measured(*process) => {
@@ -133,7 +133,7 @@ impl<'r> Context<'r> {
         self.window.process == 0 || process == self.window.process
     }
 
-    /// A task that was late may still be at its work, or be preempted in it, when its next timer is due.
+    /// A late task may still be at its work, or preempted in it, when its next timer is due.
     fn slept_late(&self, measured: Option<u32>) -> Option<u64> {
         let Window { from_ns, to_ns, .. } = *self.window;
         let threads = || {
@@ -159,7 +159,7 @@ impl<'r> Context<'r> {
         slept_ns.filter(|at_ns| self.window.is_timer && *at_ns > from_ns)
     }
 
-    /// When the scheduler first chose a thread of lower priority although the measured one could have run.
+    /// When the scheduler first chose a thread of lower priority although the measured one was runnable.
     fn throttled(&self) -> Option<u64> {
         let (woken_ns, _) = self.woken.unwrap_or((u64::MAX, &[]));
         let chosen = self.recording.segments.iter().filter_map(|segment| match &segment.what {
@@ -167,8 +167,8 @@ impl<'r> Context<'r> {
             Activity::Thread { process, was_runnable, next_priority, .. } if self.is_measured(*process) => {
                 (*was_runnable && self.is_lesser(*next_priority)).then_some(segment.to_ns)
             }
-            // A thread of lower priority began to run after the wake-up.
-            // Another real-time thread gave way to one before, and no such thread came since.
+            // A thread of lower priority began to run after the wake-up. Another real-time thread gave way to such a thread
+            // before, and no real-time thread has run since.
             Activity::Thread { thread, was_runnable: true, next_priority, .. }
                 if segment.to_ns <= self.window.from_ns
                     && (1..DEADLINE).contains(&thread.priority)
@@ -186,7 +186,7 @@ impl<'r> Context<'r> {
         chosen.filter(|at_ns| *at_ns < self.window.to_ns).min()
     }
 
-    /// Whether it is the measured process, where that is known.
+    /// Whether it is the measured process, if that is known.
     fn is_measured(&self, process: u32) -> bool {
         self.window.process != 0 && process == self.window.process
     }
@@ -223,7 +223,7 @@ impl<'r> Context<'r> {
         }
     }
 
-    /// The kernel's thread that moves the measured one; and from the move on, what this CPU does keeps nobody waiting.
+    /// The kernel's thread that moves the measured one. After the move, the activity of this CPU delays no measured thread.
     fn migration(&self, slice: &Slice<'_>) -> Option<Blame> {
         let is_mover = matches!(
             slice.segment.map(|segment| &segment.what),
@@ -234,7 +234,7 @@ impl<'r> Context<'r> {
         Some(Blame::new(Kind::Migration, SHOWN, evidence))
     }
 
-    /// An idle CPU; `is_deep` where its idle state may take long to leave, also that of a guest.
+    /// An idle CPU; `is_deep` if its idle state may take long to leave, also that of a guest.
     fn idle(&self, slice: &Slice<'_>, state: &str, is_deep: bool) -> Blame {
         let is_halted = self.surroundings.is_virtual && !is_deep;
         let longest_ns = if is_halted { HALT_EXIT_MAX_NS } else { IDLE_EXIT_MAX_NS };
@@ -261,7 +261,7 @@ impl<'r> Context<'r> {
         Blame::new(Kind::IdleExit, confidence, format!("the CPU was in {state} {when}{hypervisor}"))
     }
 
-    /// How long the CPU was in the idle state of a slice, which other records may cut into pieces: without what interrupted it.
+    /// How long the CPU was in the idle state of a slice, without interruptions; other records may cut it into pieces.
     fn idled_ns(&self, slice: &Slice<'_>) -> u64 {
         let Some(idle) = slice.segment else { return 0 };
         let (from_ns, to_ns) = (idle.from_ns.max(self.window.from_ns), idle.to_ns.min(self.window.to_ns));
@@ -312,7 +312,7 @@ impl<'r> Context<'r> {
         throttled(evidence, STATED, self.priority, self.surroundings)
     }
 
-    /// A lesser thread went on running after the wake-up.
+    /// A lower-priority thread went on running after the wake-up.
     fn not_preempted(&self, slice: &Slice<'_>, thread: &Thread) -> Blame {
         let named = self.running.and_then(|(_, stack)| stack::preempted(stack));
         let is_edge = named.as_ref().is_some_and(|(function, _)| vocabulary::is_edge(function));
@@ -343,7 +343,7 @@ impl<'r> Context<'r> {
         blame.thread(&thread.command, thread.pid).named(named)
     }
 
-    /// Whether not even the tick interrupted it, although interrupts are recorded: one came at its end.
+    /// Whether even the tick did not interrupt it, although interrupts are recorded: one came at its end.
     fn lacks_ticks(&self, slice: &Slice<'_>) -> bool {
         let begins_at_end = |segment: &Segment| segment.what.is_interrupt() && segment.from_ns == slice.to_ns;
         self.recording.lost == 0
@@ -351,8 +351,8 @@ impl<'r> Context<'r> {
             && self.recording.segments.iter().any(begins_at_end)
     }
 
-    /// A thread of the measured process had the CPU. What the measured one does takes microseconds: a guest's CPU that has nothing
-    /// else on record for longer was stopped, as where the host has to fetch a page of the guest's memory.
+    /// A thread of the measured process had the CPU. Its work takes microseconds. If nothing else is recorded for longer, the
+    /// guest's CPU was stopped, for example because the host fetched a page of the guest's memory.
     fn own_time(&self, slice: &Slice<'_>, pid: u32) -> Blame {
         let is_long = slice.to_ns - slice.from_ns > HALT_EXIT_MAX_NS;
         let is_own = self.measured.is_none_or(|measured| measured == pid) && !self.is_pending(slice);
@@ -369,7 +369,7 @@ impl<'r> Context<'r> {
         self.nothing_recorded(slice)
     }
 
-    /// Nothing but the measured task itself had the CPU as far as the kernel knows.
+    /// As far as the kernel knows, only the measured task had the CPU.
     fn nothing_recorded(&self, slice: &Slice<'_>) -> Blame {
         if self.first_fault_ns.is_some_and(|fault_ns| slice.from_ns >= fault_ns) {
             return Blame::new(Kind::PageFault, SHOWN, "the task touched memory that was not there");
@@ -384,7 +384,7 @@ impl<'r> Context<'r> {
             };
         }
         if let Some(neighbour) = slice.neighbour {
-            return self.beside(slice, neighbour);
+            return self.next_to(slice, neighbour);
         }
         if self.recording.lost > 0 {
             return Blame::unattributed();
@@ -392,14 +392,14 @@ impl<'r> Context<'r> {
         self.outside("the loop ran in user mode with interrupts on, and the kernel did nothing")
     }
 
-    /// What is next to an interrupt is its entry or exit; the hypervisor's part of that cannot be distinguished from
-    /// its other work.
-    fn beside(&self, slice: &Slice<'_>, neighbour: &Segment) -> Blame {
+    /// Time next to an interrupt is its entry or exit. The hypervisor's part of it cannot be distinguished from its other
+    /// work.
+    fn next_to(&self, slice: &Slice<'_>, neighbour: &Segment) -> Blame {
         let blame = self.blame(&Slice { segment: Some(neighbour), neighbour: None, ..slice.clone() });
         if !self.surroundings.is_virtual {
             return blame;
         }
-        let evidence = "next to it the hypervisor let it in, or was told of its end".into();
+        let evidence = "the hypervisor delivered the interrupt next to it, or handled its end".into();
         Blame { confidence: blame.confidence.min(CONCLUDED), evidence, ..blame }
     }
 
@@ -420,7 +420,7 @@ impl<'r> Context<'r> {
         })
     }
 
-    /// The CPU ran nothing for longer than the code at which it was found can take.
+    /// The CPU recorded nothing for longer than the code at which it was found can take.
     pub(super) fn stood_still(&self, evidence: &str) -> Blame {
         self.counted(evidence).unwrap_or_else(|| match self.surroundings.is_virtual {
             true => host_stall(evidence),
@@ -428,7 +428,7 @@ impl<'r> Context<'r> {
         })
     }
 
-    /// What took the CPU from the kernel, where somebody counts that.
+    /// What took the CPU from the kernel, if a counter shows it.
     pub(super) fn counted(&self, evidence: &str) -> Option<Blame> {
         let (kind, more) = match (self.surroundings.smis, self.surroundings.steal_ns) {
             (Some(1..), _) => (Kind::Smi, "a system-management interrupt was counted"),
@@ -447,7 +447,7 @@ fn host_stall(evidence: &str) -> Blame {
     )
 }
 
-/// The scheduler chose a lesser thread: by which authority, for a task of that priority.
+/// The scheduler chose a lower-priority thread: names the throttling that applies to a task of that priority.
 pub(crate) fn throttled(
     evidence: impl std::fmt::Display,
     confidence: f64,

@@ -1,8 +1,8 @@
-//! From what had a CPU to the causes of a spike.
+//! From the activity of a CPU to the causes of a spike.
 //!
-//! At each moment of the spike's window one thing has the CPU: the innermost of what the kernel recorded there, since an
-//! interrupt stops a softirq and a softirq stops a thread. What is left over is explained by what is known of the moment
-//! at which it ended, or by nothing. Shares are parts of the window, so those of one spike add up to at most 1.
+//! At each moment of the spike's window one thing has the CPU: the innermost recorded one, since an interrupt stops a softirq
+//! and a softirq stops a thread. The remaining time is explained by the moment at which it ended, or not at all. Shares are
+//! parts of the window, so those of one spike add up to at most 1.
 
 use super::blame::Context;
 use super::window::{Slice, Surroundings, Window};
@@ -51,14 +51,14 @@ pub(crate) fn causes_of(pieces: &[Piece<()>], latency_ns: u64, lost: u64) -> Vec
     std::iter::once(main).chain(also).collect()
 }
 
-/// Cuts the window where what has the CPU changes.
+/// Cuts the window where the CPU's activity changes.
 fn slices<'r>(window: &Window, recording: &'r Recording, margin_ns: u64) -> Vec<Slice<'r>> {
     let covers_time = |segment: &&Segment| match segment.what {
         Activity::Lock { process, .. } => window.process != 0 && process == window.process,
         ref other => other.rank().is_some(),
     };
     let covering: Vec<&Segment> = recording.segments.iter().filter(covers_time).collect();
-    // Next to an interrupt is its entry or exit, in a loop that never sleeps.
+    // In a loop that never sleeps, time next to an interrupt is its entry or exit.
     let is_interrupt = |segment: &&Segment| !window.is_timer && segment.what.is_interrupt();
     let mut cuts = vec![window.from_ns, window.to_ns];
     for segment in &recording.segments {

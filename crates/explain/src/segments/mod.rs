@@ -1,4 +1,4 @@
-//! What took a CPU, from when to when, as the BPF programs record it; and who made a task late, from that alone.
+//! Who made a task late, from the recordings of the BPF programs alone: what took a CPU, from when to when.
 
 mod blame;
 mod decompose;
@@ -20,8 +20,8 @@ use crate::vocabulary;
 pub(crate) use whylate_core::recording::{Activity, Recording, Segment, Sender, Thread};
 use whylate_core::result::CauseKind;
 
-/// Who has the CPU: what kind of thing, its name and its function; `None` for events and for an idle CPU. `device` names
-/// the device of an interrupt's line.
+/// Who has the CPU: its kind, name and function; `None` for events and for an idle CPU. `device` names the device of an
+/// interrupt's line.
 pub fn actor(
     activity: &Activity,
     device: impl Fn(u32) -> Option<String>,

@@ -12,8 +12,8 @@ use whylate_core::figure;
 use whylate_core::recording::OWN;
 use whylate_core::result::CauseKind as Kind;
 
-/// What the timer's interrupt takes at most on a CPU that is not stopped in it: without a function that takes most of it, with the
-/// function that wakes a thread, and with the tick; `None` of any other function.
+/// The most time that the timer's interrupt takes on a CPU that is not stopped in it: without a function that takes most of
+/// it, with the function that wakes a thread, and with the tick; `None` for any other function.
 fn timer_max_ns(function: Option<&str>) -> Option<u64> {
     match function {
         None => Some(HALT_EXIT_MAX_NS),
@@ -23,7 +23,7 @@ fn timer_max_ns(function: Option<&str>) -> Option<u64> {
     }
 }
 
-/// The tick accounts, balances and expires timers: no more than this, also where a CPU is emulated.
+/// The tick accounts, balances and expires timers: this takes no longer, even on an emulated CPU.
 const TICK_MAX_NS: u64 = 1_000_000;
 
 impl Context<'_> {
@@ -64,7 +64,7 @@ impl Context<'_> {
         }
     }
 
-    /// Names the function that took most of an interrupt, a softirq or a worker's turn, where nothing else names one.
+    /// Names the function that took most of an interrupt, a softirq or a worker's turn, if nothing else names one.
     pub(super) fn with_called(&self, slice: &Slice<'_>, blame: Blame) -> Blame {
         use Kind::{Irq, IrqsOff, PreemptOff, Softirq, Thread};
         let can_call = matches!(blame.kind, Some(Irq | IrqsOff | PreemptOff | Softirq | Thread));
@@ -83,12 +83,12 @@ impl Context<'_> {
         Blame { evidence, ..blame }.named(Some((function.to_owned(), Vec::new())))
     }
 
-    /// The function that took at least half of a segment's time in the window, and who asked for it.
+    /// The function that took at least half of a segment's time in the window, and its caller.
     fn called(&self, segment: &Segment) -> Option<(&str, Option<&Sender>)> {
         let is_within =
             |inner: &Segment, outer: &Segment| inner.from_ns >= outer.from_ns && inner.to_ns <= outer.to_ns;
         let inside = |one: &Segment| self.time_of_ns(one);
-        // An interrupt calls for itself, not for the thread that it interrupts.
+        // An interrupt acts for itself, not for the thread that it interrupts.
         let callers = || self.recording.segments.iter().filter(|one| one.what.rank().is_some());
         let caller = |called: &Segment| {
             callers().filter(|one| is_within(called, one)).max_by_key(|one| one.what.rank())
@@ -111,7 +111,7 @@ impl Context<'_> {
         segment.to_ns.min(to_ns).saturating_sub(segment.from_ns.max(from_ns))
     }
 
-    /// Softirqs run with interrupts on: one delays a task, and not the timer's interrupt.
+    /// Softirqs run with interrupts enabled: they delay a task, but not the timer's interrupt.
     fn softirq(&self, slice: &Slice<'_>) -> Blame {
         let evidence = format!("its start and end were recorded{}", self.softirq_thread(slice));
         let recorded = self.by_record(Kind::Softirq, slice, evidence);
@@ -141,9 +141,9 @@ impl Context<'_> {
             }
             _ => None,
         });
-        let told =
+        let in_thread =
             |thread: &Thread| format!(", in {} at {}", thread.command, figure::scheduled(thread.priority));
-        ran.map(told).unwrap_or_default()
+        ran.map(in_thread).unwrap_or_default()
     }
 
     /// Blames what was recorded with its start and end.
@@ -153,11 +153,11 @@ impl Context<'_> {
             let evidence = format!("{evidence}; {MAY_HAVE_STOPPED}");
             return Blame::new(kind, CONCLUDED, evidence);
         }
-        // A guest's clock goes on while the hypervisor has the CPU: also a short time may be the hypervisor's in part.
+        // A guest's clock goes on while the hypervisor has the CPU, so even a short time may be partly the hypervisor's.
         Blame::new(kind, if self.surroundings.is_virtual { STATED } else { RECORDED }, evidence)
     }
 
-    /// Whether this program sent it, as when it reads a counter of the CPU.
+    /// Whether this program sent it, for example to read a counter of the CPU.
     fn is_ours(&self, sender: &Sender) -> bool {
         self.surroundings.is_own(sender.process)
     }
@@ -197,7 +197,7 @@ mod tests {
     use whylate_testing::says;
 
     #[test]
-    fn a_softirq_tells_which_thread_ran_it() {
+    fn a_softirq_names_the_thread_that_ran_it() {
         let window = Window {
             cpu: CpuId(1),
             from_ns: 1_000_000,

@@ -1,4 +1,4 @@
-//! Planted recordings: each cause is named first, and as nothing else.
+//! Planted recordings: each cause is named first, and by its right kind.
 
 use super::{Activity, Recording, Segment, Sender, Surroundings, Thread, Window, decompose};
 use proptest::prelude::*;
@@ -48,7 +48,7 @@ fn first(window: &Window, segments: Vec<Segment>) -> Cause {
 }
 
 #[test]
-fn interrupts_kept_off_are_named_by_what_the_late_interrupt_interrupted() {
+fn disabled_interrupts_are_named_by_what_the_late_interrupt_interrupted() {
     let segments = vec![
         timer(
             1_126_000,
@@ -79,7 +79,7 @@ fn a_hypervisor_may_have_sent_a_late_interrupt_late() {
 }
 
 #[test]
-fn a_lesser_thread_that_keeps_the_cpu_has_preemption_off() {
+fn a_lower_priority_thread_that_keeps_the_cpu_has_preemption_off() {
     let segments = vec![
         timer(1_003_000, ""),
         ran(900_000, 1_200_000, thread(7, -21, "other")),
@@ -95,7 +95,7 @@ fn a_lesser_thread_that_keeps_the_cpu_has_preemption_off() {
 }
 
 #[test]
-fn a_lesser_thread_that_lets_not_even_the_tick_in_has_interrupts_off() {
+fn a_lower_priority_thread_that_even_the_tick_cannot_interrupt_has_interrupts_off() {
     let kept = |vectors: &[u64]| {
         let mut segments = vec![
             timer(1_003_000, ""),
@@ -110,11 +110,11 @@ fn a_lesser_thread_that_lets_not_even_the_tick_in_has_interrupts_off() {
     assert_eq!((silent.kind, silent.actor.as_deref()), (CauseKind::IrqsOff, Some("holder")));
     assert!(silent.confidence < Some(1.0), "{silent:?}");
     assert_eq!(kept(&[21_000_000, 41_000_000, 61_000_000]).kind, CauseKind::PreemptOff, "ticks came");
-    assert_eq!(kept(&[]).kind, CauseKind::PreemptOff, "this kernel may not tell of interrupts");
+    assert_eq!(kept(&[]).kind, CauseKind::PreemptOff, "this kernel may not record interrupts");
 }
 
 #[test]
-fn a_guest_may_have_stood_still_while_a_thread_let_no_tick_in() {
+fn a_guest_may_have_stood_still_while_no_tick_interrupted_a_thread() {
     let sure = |is_virtual: bool, ticks: &[u64]| {
         let mut segments = vec![ran(1_000_000, 401_000_000, thread(26, 99, "migration/1"))];
         let tick = |at_ns: &u64| segment(*at_ns, at_ns + 4_000, Activity::Vector { vector: 0xec });
@@ -130,7 +130,7 @@ fn a_guest_may_have_stood_still_while_a_thread_let_no_tick_in() {
 }
 
 #[test]
-fn a_greater_thread_is_a_thread() {
+fn a_higher_priority_thread_is_a_thread() {
     let segments = vec![
         timer(1_003_000, ""),
         ran(900_000, 1_200_000, thread(8, 98, "greater")),
@@ -144,7 +144,7 @@ fn a_greater_thread_is_a_thread() {
 }
 
 #[test]
-fn a_lesser_thread_that_is_chosen_after_the_wakeup_is_throttling() {
+fn a_lower_priority_thread_that_is_chosen_after_the_wakeup_is_throttling() {
     let segments = vec![
         timer(1_003_000, ""),
         ran(900_000, 1_010_000, thread(8, 98, "greater")),
@@ -156,7 +156,7 @@ fn a_lesser_thread_that_is_chosen_after_the_wakeup_is_throttling() {
 
 /// The fair server of newer kernels chose the ordinary thread before the timer expired: its switch is before the window.
 #[test]
-fn throttling_that_goes_on_at_the_wakeup_is_told() {
+fn throttling_that_goes_on_at_the_wakeup_is_named() {
     let left = |from_ns, to_ns, thread: Thread, next_priority| {
         segment(from_ns, to_ns, Activity::Thread { process: 7, thread, was_runnable: true, next_priority })
     };
@@ -169,8 +169,8 @@ fn throttling_that_goes_on_at_the_wakeup_is_told() {
     };
     let begins = left(100_000, 600_000, thread(8, 1, "loop"), -21);
     let ordinary = left(600_000, 30_990_000, thread(9, -21, "spinner"), 95);
-    let told = first_of(&[begins.clone(), ordinary]);
-    assert_eq!(told.kind, CauseKind::Throttled, "{told:?}");
+    let named = first_of(&[begins.clone(), ordinary]);
+    assert_eq!(named.kind, CauseKind::Throttled, "{named:?}");
     let gave_back = left(600_000, 700_000, thread(9, -21, "spinner"), 1);
     let slept = Activity::Thread {
         thread: thread(8, 1, "loop"),
@@ -189,7 +189,7 @@ fn throttling_that_goes_on_at_the_wakeup_is_told() {
 }
 
 #[test]
-fn a_loop_that_gives_way_to_a_lesser_thread_is_throttled() {
+fn a_loop_that_gives_way_to_a_lower_priority_thread_is_throttled() {
     let own = Activity::Thread {
         thread: thread(101, 95, "probe"),
         process: OWN,
@@ -200,7 +200,7 @@ fn a_loop_that_gives_way_to_a_lesser_thread_is_throttled() {
     assert_eq!(first(&window(false, 50_001_000), segments).kind, CauseKind::Throttled);
 }
 
-/// A plan that asks for a real-time priority does not make the thread one: it may run as an ordinary one all the same.
+/// A real-time priority in the plan does not prove that the thread has it: it may still run as an ordinary one.
 #[test]
 fn an_ordinary_loop_that_waits_for_its_like_is_not_throttled() {
     let own = Activity::Thread {
@@ -214,7 +214,7 @@ fn an_ordinary_loop_that_waits_for_its_like_is_not_throttled() {
     assert_eq!((cause.kind, cause.actor.as_deref()), (CauseKind::Thread, Some("other")), "{cause:?}");
 }
 
-/// The nice values of ordinary threads are shares of the CPU, not rights to it.
+/// The nice values of ordinary threads are shares of the CPU, not priorities.
 #[test]
 fn an_ordinary_task_is_not_throttled_by_one_of_a_larger_nice_value() {
     let nicer = || thread(7, -36, "rustc");
@@ -257,7 +257,7 @@ fn a_function_is_the_interrupt_that_asked_for_it() {
 }
 
 #[test]
-fn in_a_virtual_machine_letting_an_interrupt_in_takes_longer() {
+fn in_a_virtual_machine_delivering_an_interrupt_takes_longer() {
     let segments = vec![segment(1_005_000, 1_008_000, Activity::Vector { vector: 0xfd })];
     let guest = Surroundings { is_virtual: true, ..Surroundings::default() };
     let causes = decompose(&window(false, 1_012_000), &recording(segments.clone()), &guest);
@@ -316,7 +316,7 @@ fn a_hypervisor_may_have_stopped_a_long_handler() {
 }
 
 #[test]
-fn what_the_measurement_does_to_itself_is_said_to_be_its_own() {
+fn the_measurements_own_interrupts_are_named_as_its_own() {
     let sender = Some(Sender { cpu: CpuId(0), pid: 55, process: 54, command: "reader".to_owned() });
     let read = Activity::Function { function: "__perf_event_read".to_owned(), sender };
     let segments = vec![segment(1_000_000, 1_002_000, read)];
@@ -384,7 +384,7 @@ fn what_is_inside_wins() {
 }
 
 #[test]
-fn nothing_recorded_in_user_mode_is_hardware_unless_somebody_counts_it() {
+fn nothing_recorded_in_user_mode_is_hardware_unless_a_counter_shows_the_taker() {
     let whole = window(false, 1_100_000);
     let kind =
         |surroundings: &Surroundings| decompose(&whole, &recording(Vec::new()), surroundings)[0].clone();
@@ -437,9 +437,9 @@ fn a_task_that_is_kept_from_going_to_sleep_waits_for_no_timer() {
     assert_eq!((late[0].kind, late[0].actor.as_deref()), (CauseKind::Thread, Some("irq/45-plant")));
     let own = late.iter().find(|cause| cause.kind == CauseKind::Unattributed).expect("its own work");
     assert!(says("set-its-timer-when", &own.evidence[0]), "{own:?}");
-    // Nothing says that it slept only then.
+    // Nothing shows that it slept only then.
     assert_eq!(causes(true)[0].kind, CauseKind::TimerLate);
-    // Nothing woke it: the moment was over when it asked, and it did not sleep at all.
+    // Nothing woke it: its timer was already due when it armed it, and it did not sleep at all.
     let segments =
         vec![ran(900_000, 1_300_000, thread(489, 98, "plant")), segment(1_300_000, 1_340_000, leaves(false))];
     let awake = |lost: u64| {
@@ -451,7 +451,7 @@ fn a_task_that_is_kept_from_going_to_sleep_waits_for_no_timer() {
 }
 
 #[test]
-fn a_timer_whose_interrupt_is_late_while_others_come_in_is_late_itself() {
+fn a_timer_whose_interrupt_is_late_while_others_are_handled_is_late_itself() {
     let named = |other: Option<(u64, u64)>, names: &str| {
         let mut segments = vec![
             timer(1_126_000, names),
@@ -466,13 +466,13 @@ fn a_timer_whose_interrupt_is_late_while_others_come_in_is_late_itself() {
     assert_eq!((cause.kind, cause.actor, cause.pid), (CauseKind::TimerLate, None, None));
     assert_eq!(cause.confidence, Some(0.89));
     assert!(says("others-let-meanwhile-while", &cause.evidence[0]), "{:?}", cause.evidence);
-    // Whoever then keeps interrupts off has the rest of the time.
+    // Code that disables interrupts after that gets the rest of the time.
     let kept_off = "hrtimer_wakeup asm_sysvec_apic_timer_interrupt _raw_spin_unlock_irqrestore stall kthread";
     let cause = named(Some((1_010_000, 1_012_000)), kept_off);
     assert_eq!((cause.kind, cause.function.as_deref()), (CauseKind::IrqsOff, Some("stall")));
     assert_eq!((cause.actor.as_deref(), cause.confidence), (Some("worker"), Some(0.89)));
     assert_eq!(cause.from_ns, Some(1_012_000));
-    // What came right before it had waited with it.
+    // The interrupt right before it had waited with it.
     let silent = named(Some((1_121_000, 1_124_000)), "");
     assert_eq!((silent.kind, silent.confidence), (CauseKind::Unattributed, None));
     assert!(says("no-stack-that-moment", &silent.evidence[0]), "{:?}", silent.evidence);
@@ -498,7 +498,7 @@ fn a_thread_that_the_task_cannot_preempt_has_the_time_in_which_the_timer_was_lat
 }
 
 #[test]
-fn a_softirq_lets_the_timer_in_so_it_is_less_sure_where_that_was_late() {
+fn a_softirq_does_not_hold_off_the_timer_so_it_is_less_sure_if_that_was_late() {
     let named = |woken_ns: u64, names: &str| {
         let segments = vec![
             timer(woken_ns, names),
@@ -530,7 +530,7 @@ fn losses_leave_the_unexplained_unattributed_and_lower_the_confidence() {
 }
 
 #[test]
-fn a_page_fault_takes_what_nobody_else_took() {
+fn a_page_fault_takes_the_time_that_nothing_else_took() {
     let fault = segment(1_010_000, 1_010_000, Activity::PageFault { pid: 101, address: 4096 });
     assert_eq!(first(&window(false, 1_100_000), vec![fault]).kind, CauseKind::PageFault);
 }
@@ -596,7 +596,7 @@ fn no_idle_state_takes_milliseconds_to_leave() {
             .map(|nth| segment(nth * 1_000_000, nth * 1_000_000, Activity::PageFault { pid: 7, address: 1 })),
     );
     assert_eq!(first(&window, cut).kind, CauseKind::TimerLate);
-    // What interrupts it is no idling.
+    // Interruptions are not idle time.
     let mut interrupted = segments;
     interrupted.push(segment(1_001_000, 8_900_000, Activity::Irq { line: 9 }));
     let causes = decompose(&window, &recording(interrupted), &Surroundings::default());
@@ -681,7 +681,7 @@ fn a_window_has_what_reaches_into_it() {
 }
 
 #[test]
-fn a_window_whose_begin_is_gone_says_so() {
+fn a_window_whose_start_is_gone_says_so() {
     let recording = Recording { complete_from_ns: 10, ..Recording::default() };
     assert_eq!((recording.within(9, 20).lost, recording.within(10, 20).lost), (1, 0));
 }

@@ -1,22 +1,23 @@
 //! Real-time throttling, or the fair server, that had begun before a real-time task was woken.
 //!
-//! The scheduler chose an ordinary thread although a real-time one could run on, and no real-time thread came since: a task
-//! that is woken then waits for the same. Without that the ordinary thread would look as if it kept preemption off.
+//! The scheduler chose an ordinary thread although a real-time one was runnable, and no real-time thread has run since: a
+//! task that is woken then waits for the same reason. Otherwise the ordinary thread would look as if it kept preemption
+//! disabled.
 
 use super::{Activity, DEADLINE, Recording, Segment, Window};
 
-/// So long before a wake-up throttling begins at the earliest: by default it lasts 50 of 1,000 ms.
+/// Throttling begins at most this long before a wake-up: by default it lasts 50 of 1,000 ms.
 const BEFORE_NS: u64 = 100_000_000;
-/// Shorter waits are not those of throttling.
+/// Shorter waits are not due to throttling.
 const LEAST_NS: u64 = 1_000_000;
 
-/// How long before the wait of a real-time task its CPU has to be looked at: throttling may have begun before the task was woken.
-/// `None` where that tells nothing: an ordinary task, and a wait that is too short.
+/// How long before the wait of a real-time task the recording of its CPU is needed: throttling may have begun before the task
+/// was woken. `None` if that shows nothing: for an ordinary task, or a wait that is too short.
 pub fn looks_back(priority: i32, wait_ns: u64) -> Option<u64> {
     (priority > 0 && wait_ns >= LEAST_NS).then_some(BEFORE_NS)
 }
 
-/// What reaches into the window, and the switch before it by which throttling began that goes on in it.
+/// The segments that reach into the window, and an earlier switch that began throttling which goes on in it.
 pub fn within_throttled(recording: &Recording, window: &Window) -> Recording {
     let mut within = recording.within(window.from_ns, window.to_ns);
     if looks_back(window.priority, window.to_ns.saturating_sub(window.from_ns)).is_some() {
@@ -25,7 +26,7 @@ pub fn within_throttled(recording: &Recording, window: &Window) -> Recording {
     within
 }
 
-/// The switch by which it began, where it still goes on at `until_ns`.
+/// The switch with which it began, if it still goes on at `until_ns`.
 pub(crate) fn begun_in(recording: &Recording, until_ns: u64) -> Option<Segment> {
     let switches =
         recording.segments.iter().filter(|segment| segment.to_ns <= until_ns).filter_map(|segment| {

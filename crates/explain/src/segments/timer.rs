@@ -1,4 +1,4 @@
-//! What is known of the timer for which the measured thread waited: when it was due, and what kept its interrupt away.
+//! The timer that the measured thread waited for: when it was due, and what held its interrupt off.
 
 use super::blame::Context;
 use super::window::Slice;
@@ -11,8 +11,8 @@ use whylate_core::figure;
 use whylate_core::result::CauseKind as Kind;
 
 impl<'r> Context<'r> {
-    /// The kernel lets the timer of an ordinary thread expire later than it asked for, so that one interrupt serves several timers.
-    /// Until then whoever has the CPU keeps nobody waiting.
+    /// The kernel lets the timer of an ordinary thread expire later than requested, so that one interrupt serves several
+    /// timers. Until then the thread that has the CPU delays no other.
     pub(super) fn slack(&self, slice: &Slice<'_>) -> Option<Blame> {
         let due_ns = self.due_ns.filter(|due_ns| self.window.is_timer && slice.to_ns <= *due_ns)?;
         let slack = figure::nanoseconds(due_ns.saturating_sub(self.window.from_ns));
@@ -53,7 +53,7 @@ impl<'r> Context<'r> {
             && !self.is_before_sleep(slice)
     }
 
-    /// Whether the task did not sleep yet, although the moment for which it was going to wait had come.
+    /// Whether the task did not sleep yet, although the moment that it was going to wait for had come.
     pub(super) fn is_before_sleep(&self, slice: &Slice<'_>) -> bool {
         self.slept_ns.is_some_and(|slept_ns| slice.from_ns < slept_ns)
     }
@@ -63,16 +63,16 @@ impl<'r> Context<'r> {
         self.woken.and_then(|(_, stack)| stack::below_interrupt(stack))
     }
 
-    /// The timer should have expired and its interrupt did not come. Who ran meanwhile with interrupts on did not
-    /// delay it: such a thread is named in the evidence, and is not the actor.
+    /// The timer should have expired and its interrupt did not come. A thread that ran meanwhile with interrupts enabled did
+    /// not delay it: the evidence names it, but it is not the actor.
     pub(super) fn timer_pending(&self, slice: &Slice<'_>, thread: Option<&Thread>) -> Blame {
         let late = "the timer's interrupt was late, and ";
         let innermost = self.interrupted().and_then(|below| below.first());
         let is_released = innermost.is_some_and(|name| vocabulary::is_release(name));
-        // Who switches interrupts on at last may have had them off since the last of the others.
-        if self.let_in_until_ns.is_some_and(|until_ns| slice.from_ns < until_ns || !is_released) {
-            let ran = thread.map(|thread| format!(" while {} ran", thread.command)).unwrap_or_default();
-            let evidence = format!("{late}others were let in meanwhile{ran}: interrupts were on");
+        // The code that finally enables interrupts may have disabled them after the last of the other interrupts.
+        if self.handled_until_ns.is_some_and(|until_ns| slice.from_ns < until_ns || !is_released) {
+            let ran = thread.map(|thread| format!(" ({} ran)", thread.command)).unwrap_or_default();
+            let evidence = format!("{late}other interrupts were handled meanwhile{ran}, so interrupts were enabled");
             return Blame::new(Kind::TimerLate, CONCLUDED, evidence);
         }
         let Some(below) = self.interrupted() else {
@@ -92,7 +92,7 @@ impl<'r> Context<'r> {
                 "{late}it found the CPU{whose} in {function}, which has only a few instructions"
             ));
         }
-        let sure = if is_released && self.let_in_until_ns.is_none() { STATED } else { CONCLUDED };
+        let sure = if is_released && self.handled_until_ns.is_none() { STATED } else { CONCLUDED };
         let (confidence, more) = match self.surroundings.is_virtual {
             true => (LIKELY, "; the hypervisor may have sent it late"),
             false => (sure, ""),
@@ -105,11 +105,11 @@ impl<'r> Context<'r> {
         }
     }
 
-    /// The timer's interrupt was late for a reason that is not known. A thread that the task cannot preempt would have kept
-    /// it from the CPU after a timely interrupt too.
+    /// The timer's interrupt was late for an unknown reason. A thread that the task cannot preempt would have kept it from
+    /// the CPU even after a timely interrupt.
     fn without_stack(&self, thread: Option<&Thread>) -> Blame {
         let late = "the timer's interrupt was late, and no stack of that moment was kept";
-        // Where the wake-up is not known either, it may be among what was lost.
+        // If the wake-up is not known either, it may be among the lost records.
         let above = thread.filter(|thread| self.woken.is_some() && thread.priority > self.priority.max(0));
         let Some(thread) = above else {
             return Blame::unattributed_as(late);

@@ -1,14 +1,13 @@
-//! The window of a spike, its pieces, and what is known of the machine besides the recording.
+//! The window of a spike, its pieces, and what is known of the machine in addition to the recording.
 
 use super::Segment;
 use std::collections::BTreeMap;
 use whylate_core::{CpuId, CpuSet};
 
-/// What entering and leaving the kernel may take on each side of what was recorded, in a loop that never sleeps.
+/// How long entering and leaving the kernel may take on each side of a recorded segment, in a loop that never sleeps.
 const MARGIN_NS: u64 = 1_500;
-/// The same in a virtual machine, where the hypervisor lets the interrupt in and is told of its end: for an interrupt
-/// whose function took 3 us this was measured as 9 us in all on a quiet host, and as 17 to 30 us on each side on another
-/// day.
+/// The same in a virtual machine, where the hypervisor delivers the interrupt and handles its end. For an interrupt whose
+/// function took 3 us this was measured as 9 us in all on a quiet host, and as 17 to 30 us on each side on another day.
 const MARGIN_VIRTUAL_NS: u64 = 30_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +19,7 @@ pub struct Window {
     pub to_ns: u64,
     /// Whether the task waited for a timer (a `timer` probe), or was running all the time (a `stall` probe).
     pub is_timer: bool,
-    /// Whether the task is a probe of this program, which does nothing for longer than microseconds.
+    /// Whether the task is a probe of this program, whose own work takes only microseconds.
     pub is_probe: bool,
     /// The process of the measuring threads.
     pub process: u32,
@@ -28,34 +27,34 @@ pub struct Window {
     pub priority: i32,
 }
 
-/// What is known of the machine besides the recording.
+/// What is known of the machine in addition to the recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Surroundings {
     /// Whether it is a virtual machine, whose hypervisor may take the CPU unseen.
     pub is_virtual: bool,
-    /// Time that the hypervisor took of the CPU around the window; absent where it does not tell.
+    /// Time that the hypervisor took from the CPU around the window; absent if it does not report it.
     pub steal_ns: Option<u64>,
     /// Firmware interrupts counted around the window; absent without a counter.
     pub smis: Option<u64>,
-    /// The process of this program: what it does to the measured CPUs, as by interrupts or by running on the only CPU, is the
-    /// measurement's own doing; 0 when there is none.
+    /// The process of this program; 0 if there is none. Its effects on the measured CPUs, such as interrupts or its run time
+    /// on the only CPU, belong to the measurement itself.
     pub own_process: u32,
     /// The other threads of the core of each CPU that has any online.
     pub siblings: BTreeMap<CpuId, CpuSet>,
     pub lines: BTreeMap<u32, String>,
-    /// What gives a CPU to an ordinary thread although a real-time one could run; `None` where it may be either.
+    /// What gives a CPU to an ordinary thread although a real-time one is runnable; `None` if both are possible.
     pub throttler: Option<&'static str>,
     /// The control group of the task whose quota may be used up, with the quota.
     pub quota: Option<String>,
 }
 
 impl Surroundings {
-    /// Whether a process is this program, on whose account something is then the measurement's own doing.
+    /// Whether a process is this program, so that its effects belong to the measurement itself.
     pub(crate) fn is_own(&self, process: u32) -> bool {
         self.own_process != 0 && process == self.own_process
     }
 
-    /// What entering and leaving the kernel may take on each side of what was recorded.
+    /// How long entering and leaving the kernel may take on each side of a recorded segment.
     pub(super) fn margin_ns(&self) -> u64 {
         if self.is_virtual { MARGIN_VIRTUAL_NS } else { MARGIN_NS }
     }

@@ -1,4 +1,4 @@
-//! Whether the events of a CPU fit together: interrupts whose start and end are both recorded, and events that cannot
+//! Whether the events of a CPU are consistent: finds interrupts whose start and end are both recorded, and events that cannot
 //! follow each other because some between them are missing.
 
 use crate::find::late::Late;
@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use whylate_core::CpuId;
 use whylate_trace::event::{Event, EventKind};
 
-/// Marks the spans of an interrupt or a softirq whose end an event tells.
+/// Marks the spans of an interrupt or a softirq whose end an event shows.
 pub(crate) fn close_interrupt(cpu: &mut Cpu, event: &Event, class: Class) {
     let is_softirq = matches!(event.kind, EventKind::SoftirqExit { .. });
     let from = match event.kind {
@@ -35,8 +35,8 @@ pub(crate) fn close_interrupt(cpu: &mut Cpu, event: &Event, class: Class) {
 }
 
 impl States {
-    /// How much of the latency lies in spans at the end of which another thread has the CPU, unseen: who had it in them, and
-    /// for how long, is not known.
+    /// How much of the latency is in spans that end with an unseen change of the thread: who had the CPU in them, and for how
+    /// long, is not known.
     pub(crate) fn unseen_ns(&self, late: &Late) -> u64 {
         let within =
             |span: &Span| span.to.min(late.actual_ns).saturating_sub(span.from.max(late.expected_ns));
@@ -51,7 +51,7 @@ impl States {
     pub(crate) fn contradicts(&self, cpu: &Cpu, event: &Event, class: Class) -> bool {
         let known = cpu.pid.is_some() && self.has_switches;
         let flags = event.context;
-        let told = flags.irqs_off.is_some();
+        let has_flags = flags.irqs_off.is_some();
         match event.kind {
             EventKind::Switch { previous, .. } => known && cpu.pid != Some(previous.pid),
             EventKind::VectorExit { .. } | EventKind::IrqExit { .. } => cpu.hard.is_empty(),
@@ -59,7 +59,7 @@ impl States {
             EventKind::Noise { .. } | EventKind::Timerlat { .. } => false,
             _ if class == Class::InterruptTail || matches!(class, Class::InterruptEntry(_)) => false,
             _ if known && event.pid.is_some() && cpu.pid != event.pid && !cpu.is_switching(event) => true,
-            _ => told && !flags.hard_irq && !flags.nmi && !cpu.hard.is_empty() && !cpu.by_flags,
+            _ => has_flags && !flags.hard_irq && !flags.nmi && !cpu.hard.is_empty() && !cpu.by_flags,
         }
     }
 }

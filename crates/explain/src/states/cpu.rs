@@ -55,30 +55,30 @@ pub(crate) struct Cpu {
     pub(crate) hard: Vec<usize>,
     pub(crate) softirq: Option<Option<u32>>,
     pub(crate) nmi: bool,
-    /// What the flags alone told of interrupts and softirqs: it holds as long as the next event's flags say so too.
+    /// Whether interrupts and softirqs are known from flags alone: this holds as long as the next event's flags agree.
     pub(crate) by_flags: bool,
     pub(crate) user: bool,
     pub(crate) scheduling: bool,
     pub(crate) switched: bool,
     /// The thread that the scheduler has taken off, until another one is seen.
     pub(crate) leaving_pid: Option<u32>,
-    /// Interrupts off and depth of disabled preemption in the thread, as the flags tell.
+    /// Interrupts off and depth of disabled preemption in the thread, from the flags.
     pub(crate) thread_irqs_off: Option<bool>,
     pub(crate) thread_depth: Option<u8>,
     pub(crate) irqs_section: Option<(u64, FunctionId, FunctionId)>,
     pub(crate) preempt_section: Option<(u64, FunctionId, FunctionId)>,
-    /// Function that an event announced: a timer's handler, or what another CPU asked for.
+    /// Function that an event announced: a timer's handler, or one that another CPU requested.
     pub(crate) announced: Option<FunctionId>,
     pub(crate) idle_state: Option<u32>,
     pub(crate) stacks: Stacks,
     pub(crate) spans: Vec<Span>,
-    /// Number of spans at the entry of the interrupt and of the softirq that events told.
+    /// Number of spans at the entry of the interrupt and of the softirq that events showed.
     pub(crate) hard_from: Option<usize>,
     pub(crate) softirq_from: Option<usize>,
-    /// Spans of interrupts before this one are marked as closed as far as they are.
+    /// Spans of interrupts before this one are already marked if they are closed.
     pub(crate) hard_closed: usize,
     pub(crate) last_entry: bool,
-    /// On the way out of an interrupt, interrupts still off: what is called there is not the thread's.
+    /// On the way out of an interrupt, with interrupts still off: functions called there are not the thread's.
     pub(crate) leaving: bool,
 }
 
@@ -96,11 +96,11 @@ impl Cpu {
         }
     }
 
-    /// Whether an event is still of the thread that the scheduler has taken off: the switch is not over.
+    /// Whether an event still belongs to the thread that the scheduler has taken off: the switch is not over.
     pub(crate) fn is_switching(&self, event: &Event) -> bool {
         let over = match event.kind {
             EventKind::Switch { .. } => true,
-            // Whoever was chosen can run already: it has run and slept since, unseen.
+            // The chosen thread is already runnable: it has run and slept unseen since then.
             EventKind::Wakeup { task, .. } => Some(task.pid) == self.pid,
             _ => false,
         };
@@ -128,9 +128,9 @@ impl Cpu {
     }
 }
 
-/// What the flags say of the thread itself. Functions are traced wherever the thread is; events are recorded within sections
-/// of their own (the scheduler's lock, the timer's, an exception's entry): that interrupts or preemption were off there
-/// tells nothing of the code before or after. That they were on does.
+/// What the flags show about the thread itself. Functions are traced wherever the thread is. Events are recorded within
+/// sections of their own (the scheduler's lock, the timer's, an exception's entry): disabled interrupts or preemption there
+/// show nothing about the code before or after, but enabled ones do.
 pub(crate) fn remember_flags(cpu: &mut Cpu, event: &Event, class: Class, opens: bool) {
     let flags = event.context;
     let is_function = matches!(

@@ -1,8 +1,8 @@
 //! What each CPU was doing between any two events: thread, interrupt, softirq, interrupts and preemption off, and the
 //! functions that were being called.
 //!
-//! In go the events of a window; out come, for each CPU, spans without a gap between its first and its last event.
-//! What the trace does not tell stays [`Knowledge::Unknown`]; nothing here decides who is to blame.
+//! In: the events of a window. Out: for each CPU, spans without a gap between its first and its last event. What the trace
+//! does not show stays [`Knowledge::Unknown`]; the code here does not decide who is to blame.
 
 pub(crate) mod consistency;
 pub(crate) mod cpu;
@@ -22,10 +22,10 @@ use whylate_core::CpuId;
 use whylate_trace::event::{Context, Event, EventKind, TaskState, Vector};
 use whylate_trace::reader::Reader;
 
-/// Flags of interrupts so far apart are of two, where the trace has no event of a handler: two ticks, mostly.
+/// If the trace has no events of handlers, flags of interrupts this far apart belong to two interrupts: mostly two ticks.
 const TWO_INTERRUPTS_NS: u64 = 500_000;
 
-/// All that the sweep gives.
+/// The result of the sweep.
 #[derive(Debug, Default)]
 pub(crate) struct States {
     pub(crate) spans: BTreeMap<CpuId, Vec<Span>>,
@@ -35,16 +35,16 @@ pub(crate) struct States {
     pub(crate) paths: Paths,
     /// Entries of timer interrupts: CPU and place of the event.
     pub(crate) timer_entries: Vec<(CpuId, usize)>,
-    /// Whether events told when interrupts went off and on.
+    /// Whether events showed when interrupts went off and on.
     pub(crate) irq_events: bool,
     pub(crate) has_functions: bool,
-    /// Whether anything but flags told of handlers of interrupts.
+    /// Whether anything but flags showed handlers of interrupts.
     pub(crate) has_handlers: bool,
     /// Whether the scheduler's switches were traced.
     pub(crate) has_switches: bool,
-    /// Moments at which events of a CPU contradict each other: some between them are not in the trace.
+    /// Moments at which events of a CPU contradict each other: some between them are missing.
     pub(crate) breaks: Vec<(CpuId, u64)>,
-    /// Those of them at which another thread has the CPU than the one that had it.
+    /// Those at which the thread on the CPU changed unseen.
     pub(crate) unseen: Vec<(CpuId, u64)>,
     /// The function of the work item that each worker of a workqueue runs.
     works: HashMap<u32, stacks::FunctionId>,
@@ -101,7 +101,7 @@ fn tells_of_handlers(event: &Event) -> bool {
 }
 
 impl States {
-    /// What the function of an event tells; [`Class::Ordinary`] for events that are not functions.
+    /// What the function of an event means; [`Class::Ordinary`] for events that are not functions.
     fn class_of(&mut self, event: &Event, reader: &dyn Reader) -> Class {
         match event.kind {
             EventKind::Function { function, caller } => {
@@ -226,7 +226,7 @@ impl States {
                     cpu.stacks.end(Some(previous.pid));
                 }
             }
-            // It is recorded when the thread leaves the CPU to one that the next event names.
+            // It is recorded when the thread leaves the CPU to a thread that the next event names.
             EventKind::Noise { source: whylate_trace::event::NoiseSource::Thread { .. }, .. } => {
                 cpu.pid = None;
             }
@@ -281,7 +281,7 @@ impl States {
         reader: &dyn Reader,
     ) {
         let flags = event.context;
-        let told = flags.irqs_off.is_some();
+        let has_flags = flags.irqs_off.is_some();
         cpu.nmi = flags.nmi;
         cpu.by_flags = flags.nmi || (cpu.by_flags && (flags.hard_irq || flags.softirq));
         if let Class::InterruptEntry(interrupt) = class {
@@ -317,7 +317,7 @@ impl States {
             EventKind::SoftirqEntry { vector } => cpu.softirq = Some(Some(vector)),
             EventKind::SoftirqExit { .. } => cpu.softirq = None,
             EventKind::Noise { .. } => cpu.softirq = None,
-            _ if told && flags.hard_irq && cpu.hard.is_empty() => {
+            _ if has_flags && flags.hard_irq && cpu.hard.is_empty() => {
                 let timer = matches!(event.kind, EventKind::TimerExpire { .. });
                 let interrupt = if timer { Interrupt::Timer } else { Interrupt::Device };
                 let text = if timer { interrupt.label() } else { "interrupt" };
@@ -325,13 +325,13 @@ impl States {
                 cpu.hard.push(label);
                 cpu.by_flags = true;
             }
-            _ if told && !flags.hard_irq => {
+            _ if has_flags && !flags.hard_irq => {
                 cpu.hard.clear();
                 cpu.last_entry = false;
             }
             _ => {}
         }
-        if told && !matches!(event.kind, EventKind::SoftirqEntry { .. } | EventKind::SoftirqExit { .. }) {
+        if has_flags && !matches!(event.kind, EventKind::SoftirqEntry { .. } | EventKind::SoftirqExit { .. }) {
             cpu.by_flags |= flags.softirq && cpu.softirq.is_none();
             cpu.softirq = if flags.softirq { cpu.softirq.or(Some(None)) } else { None };
         }
@@ -371,7 +371,7 @@ impl States {
             return;
         }
         let key = cpu.stack_key();
-        // What ran above this level has ended.
+        // Everything above this level has ended.
         cpu.stacks.end_above(key);
         let path = cpu.stacks.get(key);
         let path = match event.kind {
@@ -388,7 +388,7 @@ impl States {
             _ => path,
         };
         cpu.stacks.insert(key, path);
-        // It returns at once where preemption is off.
+        // It returns at once if preemption is disabled.
         let declined =
             class == Class::Preemption && event.context.preempt_depth.is_some_and(|depth| depth > 0);
         cpu.scheduling = match class {

@@ -1,17 +1,17 @@
-//! Priorities of the threads in a window, and when they changed: an owner of a lock has been lent another one.
+//! Priorities of the threads in a window, and when they changed: the owner of a lock may inherit another one.
 //!
-//! In: the events of a window. Out: the priority of a thread as of an event. What happened before the window is not
-//! known; until the first word on a thread its first known priority is taken.
+//! In: the events of a window. Out: the priority of a thread at an event. The time before the window is not known: until the
+//! first event about a thread its first known priority is used.
 
 use crate::window::Window;
 use std::collections::HashMap;
 use whylate_trace::event::{EventKind, Task};
 
-/// What the events of a window tell of priorities.
+/// What the events of a window show about priorities.
 #[derive(Debug, Default)]
 pub(crate) struct Priorities {
-    /// For each thread, the places of the events that tell its priority, in their order.
-    told: HashMap<u32, Vec<(usize, i32)>>,
+    /// For each thread, the places of the events that show its priority, in their order.
+    known: HashMap<u32, Vec<(usize, i32)>>,
 }
 
 impl Priorities {
@@ -37,28 +37,28 @@ impl Priorities {
     }
 
     fn tell(&mut self, index: usize, task: Task) {
-        let told = self.told.entry(task.pid).or_default();
+        let known = self.known.entry(task.pid).or_default();
         // Most events repeat the known priority.
-        if told.last().is_none_or(|(_, last)| *last != task.priority) {
-            told.push((index, task.priority));
+        if known.last().is_none_or(|(_, last)| *last != task.priority) {
+            known.push((index, task.priority));
         }
     }
 
-    /// The priority of a thread behind the event at `index`, in the kernel's numbers; `None` where none is known.
+    /// The priority of a thread after the event at `index`, in the kernel's numbers; `None` if none is known.
     pub(crate) fn at(&self, pid: u32, index: usize) -> Option<i32> {
-        let told = self.told.get(&pid)?;
-        let later = told.partition_point(|(place, _)| *place <= index);
-        told.get(later.saturating_sub(1)).map(|(_, priority)| *priority)
+        let known = self.known.get(&pid)?;
+        let later = known.partition_point(|(place, _)| *place <= index);
+        known.get(later.saturating_sub(1)).map(|(_, priority)| *priority)
     }
 
     /// Whether a thread has different priorities in the window.
     pub(crate) fn changes(&self, pid: u32) -> bool {
-        self.told.get(&pid).is_some_and(|told| told.len() > 1)
+        self.known.get(&pid).is_some_and(|known| known.len() > 1)
     }
 
     /// The first known priority of a thread.
     pub(crate) fn first(&self, pid: u32) -> Option<i32> {
-        self.told.get(&pid)?.first().map(|(_, priority)| *priority)
+        self.known.get(&pid)?.first().map(|(_, priority)| *priority)
     }
 }
 
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_thread_was_lent_counts_however_long_ago_it_was() {
+    fn an_inherited_priority_counts_however_long_ago_it_was_inherited() {
         let mut events = vec![
             switch(task(0, 120), task(9, 98)),
             event(EventKind::PriorityInherited { task: task(9, 98), new_priority: 1 }),

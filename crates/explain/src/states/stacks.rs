@@ -1,8 +1,8 @@
-//! Who called whom, from events that each name a function and its caller.
+//! Chains of calls, from events that each name a function and its caller.
 //!
-//! The function tracer records entries alone. A new entry whose caller is on the stack ends everything above that
-//! caller; one whose caller is not there begins a new stack. A function that is called as the last act of another
-//! has the other's caller: see [`vocabulary::is_tail_call`].
+//! The function tracer records only entries. A new entry whose caller is on the stack ends everything above that caller; an
+//! entry with an unknown caller begins a new stack. A tail-called function has the caller of the function that called it: see
+//! [`vocabulary::is_tail_call`].
 
 use crate::describe;
 use crate::vocabulary::{self, Class, Meaning};
@@ -14,7 +14,7 @@ use whylate_trace::reader::Reader;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct FunctionId(u32);
 
-/// The functions of a window, with what their names say.
+/// The functions of a window, with the meaning of their names.
 #[derive(Debug, Default)]
 pub(crate) struct Functions {
     ids: HashMap<Symbol, FunctionId>,
@@ -51,7 +51,7 @@ impl Functions {
         self.entries.get(id.0 as usize).map(|(_, meaning)| meaning)
     }
 
-    /// What the function says, entered from `caller`.
+    /// What the function means, entered from `caller`.
     pub(crate) fn class(&self, id: FunctionId, caller: Option<FunctionId>) -> Class {
         let caller = caller.and_then(|caller| self.meaning(caller));
         self.meaning(id).map_or(Class::Ordinary, |meaning| meaning.called_by(caller))
@@ -62,13 +62,13 @@ impl Functions {
         self.meaning(id).is_some_and(|meaning| meaning.class == Class::Helper)
     }
 
-    /// Whether the function may end a time of disabled interrupts or preemption.
+    /// Whether the function may enable interrupts or preemption again.
     pub(crate) fn opens(&self, id: FunctionId) -> bool {
         self.meaning(id).is_some_and(|meaning| meaning.opens)
     }
 }
 
-/// Calls within each other that are followed: no stack of a kernel is as deep. A deeper one begins anew.
+/// The most nested calls that are followed: no kernel stack is as deep. A deeper one begins anew.
 const DEPTH_MAX: u32 = 512;
 
 /// A chain of calls; [`PathId::ROOT`] is the empty one.
@@ -79,7 +79,7 @@ impl PathId {
     pub(crate) const ROOT: Self = Self(0);
 }
 
-/// Every chain of calls that was seen, each once: a tree.
+/// A tree of all chains of calls that were seen, each once.
 #[derive(Debug, Default)]
 pub(crate) struct Paths {
     /// Each with its depth.
@@ -135,7 +135,7 @@ impl Paths {
             above = Some((at, id));
             at = parent;
         }
-        // A report that shows calls by indentation does not say who called the outermost function.
+        // A report that shows calls by indentation does not name the caller of the outermost function.
         let root =
             if functions.name(caller) == "0x0" { PathId::ROOT } else { self.push(PathId::ROOT, caller) };
         self.push(root, function)
@@ -163,7 +163,7 @@ pub(crate) fn covering(
     functions: &Functions,
 ) -> Option<(FunctionId, Vec<FunctionId>)> {
     let total: u64 = times.iter().map(|(_, time)| time).sum();
-    // A chain comes after those that it begins with: the times of all that begin with it are known when it is its turn.
+    // A chain comes after its prefixes, so in reverse order the times of all its continuations are known first.
     let mut open: BTreeMap<PathId, u64> = BTreeMap::new();
     for (path, time) in times {
         *open.entry(*path).or_default() += time;

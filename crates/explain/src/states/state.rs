@@ -1,4 +1,4 @@
-//! What a CPU was doing for a while, and how that is known.
+//! What a CPU was doing for a time, and how that is known.
 
 use crate::states::stacks::{FunctionId, PathId};
 use crate::vocabulary::Interrupt;
@@ -51,14 +51,14 @@ pub(crate) struct State {
     pub(crate) scheduling: bool,
     /// The last function that was seen ends a switch: what follows is the thread's own.
     pub(crate) switched: bool,
-    /// The scheduler has chosen the thread, and the one before it still has the CPU: the switch itself.
+    /// The scheduler has chosen the thread, and the previous one still has the CPU: the switch itself.
     pub(crate) switching: bool,
     pub(crate) path: PathId,
-    /// Start of a section of interrupts off that an event told, and who began it.
+    /// Start of a section with interrupts off that an event showed, and who began it.
     pub(crate) irqs_section: Option<(u64, FunctionId, FunctionId)>,
     /// The same for preemption.
     pub(crate) preempt_section: Option<(u64, FunctionId, FunctionId)>,
-    /// Function that an event announced: a timer's handler, or what another CPU asked for.
+    /// Function that an event announced: a timer's handler, or one that another CPU requested.
     pub(crate) announced: Option<FunctionId>,
     pub(crate) idle_state: Option<u32>,
 }

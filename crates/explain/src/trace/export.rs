@@ -59,7 +59,7 @@ pub fn export(
     })
 }
 
-/// The latency again before it, and what the explanation reads after it.
+/// Adds the latency again before it, and the time after it that the explanation reads.
 fn window_of(reader: &mut dyn Reader, spike: &ExplainedSpike) -> Result<Window, ParseError> {
     let since_ns = spike.expected_ns.saturating_sub(spike.latency_ns);
     let (expected_ns, from) = (spike.expected_ns, spike.expected_from);
@@ -189,7 +189,7 @@ impl Perfetto {
         }
     }
 
-    /// With the names of the rows before all else.
+    /// The names of the rows come first.
     fn finish(self) -> Vec<Value> {
         let named = |what: &str, pid: u64, tid: u64, name: &str| json!({ "ph": "M", "name": what, "pid": pid, "tid": tid, "args": { "name": name } });
         let mut events = vec![

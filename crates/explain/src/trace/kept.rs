@@ -1,8 +1,8 @@
-//! Explains the one moment that a trace was kept for.
+//! Explains the one moment for which a trace was kept.
 //!
-//! A recording holds more spikes than the one that a probe saw: those before the probe was armed, and those of
-//! other tasks. In: the trace, and what the probe measured, on the trace's clock. Out: that moment, with the expected
-//! moment of the task's own timer where the trace has it; where it has not, what the probe measured is taken.
+//! A recording contains more spikes than the one that a probe saw: those before the probe was armed, and those of other
+//! tasks. In: the trace, and the probe's values, on the trace's clock. Out: that moment, with the expected moment of the
+//! task's own timer if the trace has it, otherwise with the one that the probe measured.
 
 use crate::blame::standstill;
 use crate::find::find;
@@ -17,15 +17,15 @@ use whylate_trace::event::{EventKind, Name, Task, TaskState};
 use whylate_trace::parse::ParseError;
 use whylate_trace::reader::{Reader, Selection};
 
-/// Candidates among which the moment is looked for.
+/// How many candidates are searched for the moment.
 const CANDIDATES_MAX: usize = 256;
-/// The task reads the clock that soon after it was given the CPU.
+/// The task reads the clock at most this long after it got the CPU.
 const NEAR_NS: u64 = 1_000_000;
-/// The probe's clock, where it is read from a counter, and the trace's may differ by this.
+/// The trace's clock and the probe's, if that is read from a counter, may differ by this.
 const CLOCKS_APART_NS: u64 = 1_000_000;
-/// Why the task of such a trace is looked at.
+/// Why the task of such a trace is examined.
 const KEPT_FOR: &str = "the trace was kept for its latency";
-/// What is read before the moment to see who had the CPU.
+/// How much is read before the moment to see who had the CPU.
 const BEFORE_NS: u64 = 2_000_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub struct KeptMoment {
     pub is_virtual: Option<bool>,
 }
 
-/// Explains that moment: one spike, or none where it is not in the trace.
+/// Explains that moment: one spike, or none if it is not in the trace.
 ///
 /// # Errors
 /// Those of the reader: the trace cannot be read or is damaged.
@@ -63,7 +63,7 @@ pub fn explain_kept(reader: &mut dyn Reader, moment: &KeptMoment) -> Result<Expl
     let by_timer =
         found.lates.iter().filter(|_| moment.sleeps).filter(is_it).min_by_key(|late| distance(late));
     let late = match by_timer {
-        // It slept when its timer was due already: the probe knows for which moment it was going to wait.
+        // It slept when its timer was already due: the probe knows the moment that it was going to wait for.
         Some(late) if late.expected_ns == late.since_ns => {
             let asked_ns = moment.at_ns.saturating_sub(moment.latency_ns);
             Some(Late { expected_ns: late.expected_ns.min(asked_ns), ..*late })
@@ -71,8 +71,8 @@ pub fn explain_kept(reader: &mut dyn Reader, moment: &KeptMoment) -> Result<Expl
         Some(late) => Some(*late),
         None => measured(reader, moment)?,
     };
-    let told = moment.is_virtual.is_none().then(|| standstill::is_virtual(reader)).transpose()?;
-    let options = Options { is_virtual: moment.is_virtual.or(told), ..options };
+    let known = moment.is_virtual.is_none().then(|| standstill::is_virtual(reader)).transpose()?;
+    let options = Options { is_virtual: moment.is_virtual.or(known), ..options };
     let (mut spikes, mut needs) = (Vec::new(), BTreeSet::new());
     if let Some(late) = late
         && let Some((spike, more)) = spike::explain(reader, &late, &options)?
@@ -96,8 +96,7 @@ pub fn explain_kept(reader: &mut dyn Reader, moment: &KeptMoment) -> Result<Expl
     Ok(super::completed(&found, result, spikes, &needs, reader))
 }
 
-/// The moment as the probe measured it, of the thread that had the CPU then; `None` where the trace does not reach
-/// back to it.
+/// The moment as the probe measured it, for the thread that had the CPU then; `None` if the trace does not reach back to it.
 fn measured(reader: &mut dyn Reader, moment: &KeptMoment) -> Result<Option<Late>, ParseError> {
     let KeptMoment { cpu, at_ns, latency_ns, sleeps, .. } = *moment;
     let expected_ns = at_ns.saturating_sub(latency_ns);
@@ -134,8 +133,8 @@ fn measured(reader: &mut dyn Reader, moment: &KeptMoment) -> Result<Option<Late>
     Ok(is_traced.then_some(Late { pid, command, since_ns, ..late }))
 }
 
-/// A thread that may be the measured one. By the probe's clock, which is not quite the trace's, it may run a little
-/// after the moment.
+/// A thread that may be the measured one. The probe's clock differs slightly from the trace's, so it may run a little after
+/// the moment.
 #[derive(Clone, Copy, Debug, Default)]
 struct Candidate {
     /// 2: its name and a real-time priority; 1: its name; 0: it is on the CPU.
@@ -146,7 +145,7 @@ struct Candidate {
 
 impl Candidate {
     fn of(task: Task, moment: &KeptMoment, reader: &dyn Reader) -> Self {
-        // The series of a watched thread has its name without the signs that part series.
+        // The series of a watched thread has its name without the characters that separate series.
         let command = reader.names().text(task.command);
         let is_its = moment.task.as_ref().is_some_and(|name| {
             command == name.as_str() || command.replace(['/', '#'], ":") == name.as_str()

@@ -54,14 +54,14 @@ pub fn explain(reader: &mut dyn Reader, options: &Options) -> Result<ExplainResu
     Ok(completed(&found, result, spikes, &needs, reader))
 }
 
-/// With what the trace says of the machine, where it is not known and there is something to explain.
+/// Adds what the trace shows about the machine, if that is not known and there is something to explain.
 fn of_machine(reader: &mut dyn Reader, options: &Options, found: &Found) -> Result<Options, ParseError> {
     let asks = options.is_virtual.is_none() && !found.lates.is_empty();
-    let told = asks.then(|| standstill::is_virtual(reader)).transpose()?;
-    Ok(Options { is_virtual: options.is_virtual.or(told), ..options.clone() })
+    let known = asks.then(|| standstill::is_virtual(reader)).transpose()?;
+    Ok(Options { is_virtual: options.is_virtual.or(known), ..options.clone() })
 }
 
-/// The result with its spikes, and with warnings of what the trace lacks and of what its reader noticed.
+/// The result with its spikes, and with warnings about what the trace lacks and what its reader noticed.
 fn completed(
     found: &Found,
     mut result: ExplainResult,

@@ -27,7 +27,7 @@ pub(crate) fn explain(
 ) -> Result<Option<(ExplainedSpike, BTreeSet<Need>)>, ParseError> {
     let mut window = window::read(reader, late)?;
     if late.kind == LateKind::Header {
-        // The rest of it was cut off: what the last line shows is not what went on until the end.
+        // The rest of it was cut off: the state at the last line did not last until the end.
         window.to = window.events.last().map_or(window.from, |event| event.at_ns);
     }
     let reader: &dyn Reader = reader;
@@ -64,7 +64,7 @@ pub(crate) fn explain(
     Ok(Some((spike, judgement.needs)))
 }
 
-/// A task that prints its latency read the clock behind the switch to it, which may take long: at its first own event.
+/// A task that prints its latency read the clock after the switch to it, which may take long: at its first own event.
 fn at_its_clock(late: &Late, window: &Window) -> Late {
     if late.from != ExpectedFrom::Marker {
         return *late;
@@ -82,7 +82,7 @@ fn at_its_clock(late: &Late, window: &Window) -> Late {
     Late { expected_ns, actual_ns: ran_ns, error_ns, ..*late }
 }
 
-/// Less than this part of a latency is no hole in which the task may have run.
+/// A hole shorter than this part of a latency is too short for the task to have run in it.
 const UNSEEN_PART: u64 = 5;
 
 fn judged(late: &Late, window: &Window, reader: &dyn Reader, options: &Options) -> Option<Judgement> {
@@ -102,7 +102,7 @@ fn judged(late: &Late, window: &Window, reader: &dyn Reader, options: &Options) 
     };
     let mut accountant =
         Accountant { window, states: &states, labeller: &labeller, late, pieces: Vec::new() };
-    // Whoever blocked is asked for, whatever it waited for.
+    // A task that blocked is always explained, whatever it waited for.
     let as_asked = options.what == Some(LateWhat::Blocked);
     if late.kind == LateKind::Blocked
         && !as_asked
@@ -119,7 +119,7 @@ fn judged(late: &Late, window: &Window, reader: &dyn Reader, options: &Options) 
         let (from, to) = (late.expected_ns, late.actual_ns);
         (from..=to).contains(at_ns) && timeline.iter().any(|segment| segment.cpu == *cpu)
     };
-    // What rests on nothing but the lack of an explanation does not get worse by it.
+    // A cause that rests only on the lack of another explanation does not get worse.
     let rests = judgement.cause.confidence > Some(confidence::LEFT_OVER);
     if rests && states.breaks.iter().any(is_inside) {
         let reason = "less sure: events of the window contradict each other, so some are missing";
@@ -127,7 +127,7 @@ fn judged(late: &Late, window: &Window, reader: &dyn Reader, options: &Options) 
         let factor = if sure { confidence::OF_BREAKS } else { confidence::OF_BREAKS_UNSURE };
         lower(&mut judgement.cause, factor, reason.to_owned());
         if states.unseen_ns(late) > late.latency_ns() / UNSEEN_PART {
-            let reason = "less sure: for a large part of the time another thread had the CPU than the events before it say, and the task may have run in it";
+            let reason = "less sure: for much of the time the events do not show the switch to the thread that had the CPU, and the task may have run then";
             for cause in std::iter::once(&mut judgement.cause).chain(&mut judgement.also) {
                 let grade = cause.confidence.unwrap_or(0.0);
                 lower(cause, (confidence::POSSIBLE / grade).min(1.0), reason.to_owned());

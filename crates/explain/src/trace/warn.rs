@@ -1,4 +1,4 @@
-//! What the trace does not say, and what to record so that it does.
+//! What the trace does not show, and what to record so that it does.
 
 use crate::blame::label::Need;
 use crate::evidence::section;
@@ -11,7 +11,7 @@ use whylate_core::result::{ExpectedFrom, ExplainedSpike, ExplainedTrace, Thresho
 use whylate_core::{Warning, WarningCode};
 use whylate_trace::reader::TraceInfo;
 
-/// CPUs of the machine without a line: what ran there, and who was late there, is not in the file.
+/// CPUs of the machine without a line: the file does not show what ran there, and who was late there.
 pub(crate) fn cpus(info: &TraceInfo, seen: &Seen) -> Option<Warning> {
     let all = info.cpus.filter(|all| *all <= u128::BITS)?;
     let own: Vec<String> =
@@ -22,21 +22,21 @@ pub(crate) fn cpus(info: &TraceInfo, seen: &Seen) -> Option<Warning> {
     }
     let name = if own.len() == 1 { "CPU" } else { "CPUs" };
     let text = format!(
-        "of {all} CPUs only {name} {} has lines in the file: who was late on the others is not known",
+        "of {all} CPUs, the file has lines only for {name} {}: late tasks on the others are unknown",
         own.join(", ")
     );
     Some(Warning::with_fix(WarningCode::CpusMissing, text, "give the whole trace, with all CPUs"))
 }
 
-/// Fewer tasks that ran before they were woken are tasks whose wake-ups were lost.
+/// If fewer tasks than this ran before they were woken, their wake-ups were lost.
 const SKEWS_MIN: u64 = 3;
 
-/// Whether lines of the time of the spike are not in the order of their times.
+/// Whether lines at the time of the spike are out of order.
 pub(crate) fn is_disordered(seen: &Seen, spike: &ExplainedSpike) -> bool {
     seen.back_ns.is_some_and(|(from, to)| spike.expected_ns <= to && spike.actual_ns >= from)
 }
 
-/// Where the head and the lines of a trace, or the clocks of its CPUs, contradict each other.
+/// Contradictions between the head and the lines of a trace, or between the clocks of its CPUs.
 pub(crate) fn contradictions(info: &TraceInfo, seen: &Seen, spikes: &[ExplainedSpike]) -> Vec<Warning> {
     let facts = &info.facts;
     let mut found = Vec::new();

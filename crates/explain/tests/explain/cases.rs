@@ -5,7 +5,7 @@ use whylate_core::result::{CauseKind, ExpectedFrom};
 use whylate_explain::Options;
 use whylate_testing::says;
 
-/// What a reader of case 1 does by hand.
+/// The steps that a reader of case 1 does by hand.
 const CASE_1: &str = "
     218 5 cyclictest-390094 d...2.. fn _raw_spin_lock_irqsave <- __schedule
     219 5 cyclictest-390094 d...2.. fn __switch_to <- __schedule
@@ -90,7 +90,7 @@ fn a_late_timer_alone_is_not_blamed_on_the_thread() {
 }
 
 #[test]
-fn a_late_timer_in_user_mode_is_no_ones_interrupts_off() {
+fn a_late_timer_in_user_mode_is_not_interrupts_off() {
     let result = explained(&timer_task(&format!(
         "600 1 stalld-9 d...... fn syscall_exit_to_user_mode <- do_syscall_64\n{WOKEN}"
     )));
@@ -105,7 +105,7 @@ fn a_handler_that_runs_long_delays_the_timer() {
     assert_eq!(only(&result), (3023, CauseKind::Irq, "irq 45 (nvkm)", ""));
 }
 
-/// As in records of `perf sched`, whose ticks show only by the flags of what they do.
+/// As in records of `perf sched`, where only the flags of events within show a tick.
 #[test]
 fn flags_of_two_interrupts_are_no_long_one() {
     let result = explained(

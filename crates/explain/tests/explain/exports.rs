@@ -1,4 +1,4 @@
-//! Exports are what other tools read.
+//! Exports are for other tools.
 
 use crate::script::Script;
 use serde_json::Value;
@@ -78,7 +78,7 @@ fn slices_of_a_row_nest() {
 fn the_text_is_a_trace_again() {
     let text = exported(Export::Text);
     let mut reader = from_source(Source::memory("export", text.into_bytes()).unwrap()).unwrap();
-    // The timers are not written with all that the reader wants of them; the rest is.
+    // The timers are written without some fields that the reader needs; everything else is complete.
     let result = explain(reader.as_mut(), &Options::default()).unwrap();
     assert!(result.events >= 5, "{result:#?}");
     assert!(reader.info().remarks.is_empty(), "{:?}", reader.info().remarks);

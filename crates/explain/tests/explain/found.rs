@@ -1,4 +1,4 @@
-//! Short ways to explain a script and to say what is expected.
+//! Short ways to explain a script and to state the expected result.
 
 use crate::script::Script;
 use whylate_core::result::{CauseKind, ExplainResult, ExplainedSpike};

@@ -1,4 +1,4 @@
-//! The moment that a recording was kept for, among all that is in it.
+//! The moment for which a recording was kept, among everything else in it.
 
 use crate::script::Script;
 use whylate_core::result::{CauseKind, ExpectedFrom, ExplainResult, ExplainedSpike};
@@ -31,7 +31,7 @@ fn late() -> String {
     format!("{first}{second}14030 1 whylate-7 d...... timer_start 15000")
 }
 
-/// What the probe measured: it reads the clock 2 us after it was given the CPU.
+/// The probe's measurement: it reads the clock 2 us after it got the CPU.
 const MOMENT: KeptMoment = KeptMoment {
     task: None,
     cpu: CpuId(1),
@@ -41,7 +41,7 @@ const MOMENT: KeptMoment = KeptMoment {
     is_virtual: None,
 };
 
-/// That of a thread which never sleeps.
+/// The measurement of a thread that never sleeps.
 fn spinning(at_ns: u64, latency_ns: u64) -> KeptMoment {
     KeptMoment { task: Some("whylate".to_owned()), at_ns, latency_ns, sleeps: false, ..MOMENT }
 }
@@ -64,7 +64,7 @@ fn it_is_explained_from_the_expiry_of_its_own_timer() {
     assert_eq!((spike.expected_from, spike.expected_ns), (ExpectedFrom::Timer, 1_000_000));
     assert_eq!((spike.actual_ns, spike.cause.kind), (4_025_000, CauseKind::IrqsOff));
     assert_eq!(spike.cause.function.as_deref(), Some("stall_pci_readback"));
-    // Neither what the probe measured nor what the trace shows is at or below it.
+    // Neither the probe's value nor the trace's is at or below it.
     assert_eq!((result.traces[0].spikes_found, result.traces[0].threshold_ns), (1, 3_024_999));
 }
 
@@ -88,13 +88,13 @@ fn a_task_that_is_kept_from_going_to_sleep_waits_for_no_timer() {
     assert_eq!((spike.cause.kind, spike.cause.actor.as_deref()), (CauseKind::Thread, Some("irq/30-plant")));
     let own = spike.timeline.iter().find(|piece| piece.what.contains("still at work"));
     assert_eq!(own.map(|piece| (piece.from_ns, piece.to_ns)), Some((3_900_000, 4_000_000)), "{spike:#?}");
-    // Where the trace shows most of the latency, the rest is the probe's too.
+    // If the trace shows most of the latency, the probe's value for the rest is used.
     let result = explained(lines, &KeptMoment { latency_ns: 40_000, ..MOMENT });
     let spike = only_spike(&result);
     assert_eq!((spike.expected_from, spike.expected_ns), (ExpectedFrom::Timer, 3_987_000));
 }
 
-/// A thread raises its own priority, of which no event tells, and lowers it again.
+/// A thread raises its own priority, which no event shows, and lowers it again.
 #[test]
 fn a_thread_that_the_kernel_does_not_ask_to_make_room_is_named_whatever_its_priority_is_before_and_after() {
     let lines = |ticks: &str| {
@@ -119,7 +119,7 @@ fn a_thread_that_the_kernel_does_not_ask_to_make_room_is_named_whatever_its_prio
     assert!(cause.confidence.is_some_and(|sure| (0.5..0.7).contains(&sure)), "{cause:?}");
 }
 
-/// Where the hypervisor is known to be there, what happened below the kernel is its doing before it is the hardware's.
+/// If a hypervisor is known, it is a more likely cause of what happened below the kernel than the hardware.
 #[test]
 fn below_the_kernel_of_a_guest_is_its_host() {
     let kind = |is_virtual, lines: &str| {
@@ -133,12 +133,12 @@ fn below_the_kernel_of_a_guest_is_its_host() {
 }
 
 #[test]
-fn what_the_reader_noticed_is_told() {
+fn what_the_reader_noticed_is_reported() {
     let mut script = Script::new(&late());
     script.info.remarks = vec!["functions have no names".to_owned()];
     let result = explain_kept(&mut script, &MOMENT).unwrap();
-    let told = |warning: &Warning| warning.code == "reader" && warning.text == "functions have no names";
-    assert!(result.warnings.iter().any(told), "{:?}", result.warnings);
+    let is_noticed = |warning: &Warning| warning.code == "reader" && warning.text == "functions have no names";
+    assert!(result.warnings.iter().any(is_noticed), "{:?}", result.warnings);
 }
 
 #[test]

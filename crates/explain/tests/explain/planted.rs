@@ -1,4 +1,4 @@
-//! What traces with planted causes taught: each case is one that was told wrongly at first.
+//! Lessons of traces with planted causes: the first explanation of each case was wrong.
 
 use crate::found::{explained, only};
 use whylate_core::result::CauseKind;
@@ -69,27 +69,27 @@ fn other_cpu(at: u64) -> String {
 }
 
 #[test]
-fn a_machine_that_stands_still_is_told_from_a_late_timer() {
+fn a_machine_that_stands_still_differs_from_a_late_timer() {
     let stopped = explained(&sleeping(&format!("{}\n{}", woken_at(9_000), other_cpu(9_000))));
     assert_eq!(only(&stopped).1, CauseKind::Hardware);
     assert_eq!(stopped.spikes[0].cause.actor, None);
-    // The other CPU's timer came on time: only this one's was late.
+    // The other CPU's timer was on time; only this one's was late.
     let late = explained(&sleeping(&format!("{}\n{}", woken_at(9_000), other_cpu(1_101))));
     assert_eq!(only(&late).1, CauseKind::TimerLate);
-    // A third one without a tick has nothing to do all along.
+    // A third CPU without a tick is idle all the time.
     let tickless = "505 2 idle-0 ....... idle 2";
     let stopped = explained(&sleeping(&format!("{}\n{}\n{tickless}", woken_at(9_000), other_cpu(9_000))));
     assert_eq!(only(&stopped).1, CauseKind::Hardware);
-    // The longer they stood, the later one may go on than the other.
+    // The longer they stood still, the later one may go on than the other.
     let stopped = explained(&sleeping(&format!("{}\n{}", woken_at(65_000), other_cpu(67_000))));
     assert_eq!(only(&stopped).1, CauseKind::Hardware);
-    // Another CPU that is merely silent proves nothing.
+    // Silence of another CPU alone proves nothing.
     let silent = explained(&sleeping(&format!("{}\n600 0 stress-9 ....... fault", woken_at(9_000))));
     assert_eq!(only(&silent).1, CauseKind::TimerLate);
 }
 
-/// CPU 1 is late by 8 ms at work in the kernel; what CPU 0 is at meanwhile, and what the stack of its interrupt shows. Its
-/// timer was armed before all that is looked at closely.
+/// CPU 1 is late by 8 ms at work in the kernel. The arguments are CPU 0's work meanwhile, and the stack of its interrupt. Its
+/// timer was armed before the window.
 fn stopped_at_work(other_thread: &str, other_stack: &str) -> String {
     format!(
         "400 0 {other_thread} ....... timer_start 6100 2 hrtimer_wakeup
@@ -110,7 +110,7 @@ fn stopped_at_work(other_thread: &str, other_stack: &str) -> String {
 }
 
 #[test]
-fn a_machine_that_stops_in_kernel_code_is_told_by_a_cpu_where_interrupts_are_on() {
+fn a_machine_that_stops_in_kernel_code_is_found_by_a_cpu_where_interrupts_are_on() {
     assert_eq!(only(&explained(&stopped_at_work("stress-9", ""))).1, CauseKind::Hardware);
     // Both in the kernel: one may have spun for a lock that the other one held.
     let both = explained(&stopped_at_work("stress-9", "fill_list ksys_write"));
@@ -119,7 +119,7 @@ fn a_machine_that_stops_in_kernel_code_is_told_by_a_cpu_where_interrupts_are_on(
 
 #[test]
 fn a_function_without_events_had_interrupts_off_where_the_own_timer_came_late() {
-    // The timer came in time, and the thread that it found was asked to make room; its tick was due at 2400 us.
+    // The timer came in time, and the interrupted thread was asked to reschedule; its tick was due at 2400 us.
     let behind = |tick: &str| {
         let rest = format!(
             "{}
@@ -136,7 +136,7 @@ fn a_function_without_events_had_interrupts_off_where_the_own_timer_came_late() 
     let late = behind("9000.3 1 server-8 dn.h... expire 9000 2 tick_sched_timer");
     assert_eq!(only(&late).1, CauseKind::IrqsOff);
     assert_eq!(only(&late).2, "server");
-    // Where no timer was late, nothing says so.
+    // Without a late timer nothing shows it.
     assert_eq!(only(&behind("")).1, CauseKind::PreemptOff);
 }
 
@@ -168,7 +168,7 @@ fn a_long_handler_of_a_timer_is_named_by_the_timers_events() {
 }
 
 #[test]
-fn the_way_out_of_an_interrupt_belongs_to_nobody() {
+fn the_way_out_of_an_interrupt_belongs_to_no_thread() {
     // `irq_exit_rcu` is traced with an interrupt's flags, and is the last word before the thread goes on for long.
     let result = explained(&asleep_behind(
         "plant-9:1",
@@ -190,7 +190,7 @@ fn the_way_out_of_an_interrupt_belongs_to_nobody() {
 }
 
 #[test]
-fn a_boosted_owner_has_the_priority_that_it_was_lent() {
+fn a_boosted_owner_has_its_inherited_priority() {
     let result = explained(&asleep_behind(
         "owner-9:98",
         &format!(

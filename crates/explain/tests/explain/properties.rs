@@ -1,4 +1,4 @@
-//! Whatever a trace says: no panic, a timeline without gap or overlap, and no time that counts twice.
+//! For every trace: no panic, a timeline without gap or overlap, and no time that counts twice.
 
 use crate::found::check;
 use crate::script::Script;

@@ -226,7 +226,7 @@ impl Reader for Script {
     fn next(&mut self) -> Result<Option<Event>, ParseError> {
         while let Some(event) = self.events.get(self.place) {
             self.place += 1;
-            // What finds late wake-ups, as the readers understand it.
+            // The events that show late wake-ups, as in the readers.
             let wanted = self.selection != Some(Selection::Wakeups)
                 || matches!(
                     event.kind,

@@ -1,11 +1,11 @@
-//! Causes on the way over other tasks and other CPUs.
+//! Causes found via other tasks and other CPUs.
 
 use crate::found::{explained, only};
 use whylate_core::result::CauseKind;
 
 #[test]
 fn a_waker_that_is_late_is_followed_to_its_cpu() {
-    // `control` waits for `driver` on CPU 2, which could run from 1000 us on and was held up by `hog`.
+    // `control` waits for `driver` on CPU 2, which was runnable from 1000 us on and waited for `hog`.
     let beats: String = (0..12)
         .map(|index| {
             let at = 100 + index * 1000;
@@ -62,7 +62,7 @@ fn a_lock_is_followed_to_its_owner() {
 }
 
 #[test]
-fn ordinary_tasks_share_their_cpu_and_keep_nobody_out() {
+fn ordinary_tasks_share_their_cpu_and_delay_no_other() {
     let result = explained(
         "100 1 idle-0 d..h1.. expire 5098
          500 1 app-7 d...2.. switch app-7:120 S > nice-9:130
@@ -74,7 +74,7 @@ fn ordinary_tasks_share_their_cpu_and_keep_nobody_out() {
 }
 
 #[test]
-fn what_a_task_was_late_by_before_it_was_a_real_time_one_does_not_count() {
+fn latencies_of_a_task_before_it_was_a_real_time_one_do_not_count() {
     let lines = |priority: u32| {
         format!(
             "100 1 app-7 d...2.. switch app-7:120 S > hog-9:120
@@ -93,7 +93,7 @@ fn what_a_task_was_late_by_before_it_was_a_real_time_one_does_not_count() {
 }
 
 #[test]
-fn a_thread_of_whylate_that_does_not_measure_is_nobodys_task() {
+fn a_thread_of_whylate_that_does_not_measure_is_not_the_task() {
     let result = explained(
         "100 1 app-7 d...2.. switch app-7:120 S > hog-9:120
          200 1 hog-9 d..h... waking app-7:120 1
@@ -137,7 +137,7 @@ fn an_ordinary_sleep_without_a_timer_is_no_spike() {
 }
 
 #[test]
-fn throttling_takes_a_task_off_for_a_lesser_one() {
+fn throttling_takes_a_task_off_for_a_lower_priority_one() {
     let result = explained(
         "100 1 rt-7 d...2.. switch rt-7:10 S > idle-0:120
          900 1 idle-0 d...2.. switch idle-0:120 R > rt-7:10

@@ -23,25 +23,25 @@ impl Random {
     }
 }
 
-/// What is done to a trace.
+/// A kind of damage.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Damage {
     None,
-    /// So many of a thousand events are left out, one by one.
+    /// This many of a thousand events are left out, one by one.
     Events(u64),
     /// A kind of event is left out.
     Kind(u64),
-    /// Flags are cleared in so many of a thousand events; `true`: the trace does not know them at all.
+    /// Flags are cleared in this many of a thousand events; `true`: the trace has no flags at all.
     Flags(u64, bool),
     /// A CPU is left out.
     Cpu(u64),
-    /// Only a part of the time is left.
+    /// Only a part of the time remains.
     Cut(u64, u64),
     /// A CPU begins later or ends earlier than the others.
     CutCpu(u64, u64, bool),
     /// Lines in a row are left out.
     Hole(u64, u64),
-    /// So many of a thousand events have a time from anywhere, and durations too.
+    /// This many of a thousand events have a random time, and random durations.
     Times(u64),
 }
 
@@ -144,7 +144,7 @@ fn displace(kind: &mut EventKind, last: u64, random: &mut Random) {
     }
 }
 
-/// Flags as on a machine that has them and never sets them.
+/// Flags as on a machine that supports them but never sets them.
 fn cleared(context: Context) -> Context {
     Context {
         irqs_off: context.irqs_off.map(|_| false),
@@ -203,7 +203,7 @@ impl Reader for Mutated<'_> {
     }
 }
 
-/// What finds late wake-ups, as the readers understand it.
+/// The events that show late wake-ups, as in the readers.
 fn is_of_wakeups(kind: &EventKind) -> bool {
     use EventKind::{
         Hwlat, Lost, Migrate, NoiseGap, Osnoise, Print, PriorityInherited, Switch, TimerCancel, TimerExpire,

@@ -1,4 +1,4 @@
-//! Damage to a trace as text: its lines in another order, its times and places shifted, parts of it twice or not at all.
+//! Damage to a trace as text: lines in another order, times and places shifted, parts duplicated or missing.
 
 use crate::damage::Random;
 
@@ -30,7 +30,7 @@ pub(crate) fn mutated(text: &[u8], random: &mut Random) -> Vec<u8> {
             4 => lines.rotate_left(from),
             5 => (from..to).for_each(|line| shift_time(&mut lines[line], random)),
             6 => {
-                // What follows is at another offset, and this line is another one.
+                // The rest is at another offset, and this line is another one.
                 let line = &mut lines[from];
                 let place = random.below(line.len() as u64) as usize;
                 line.splice(place..place, b" 0123456789"[..random.below(11) as usize].iter().copied());

@@ -1,5 +1,5 @@
-//! Nobody is accused without evidence: traces of which the truth is known, damaged at random, may leave a cause open or name it
-//! less surely, and never name another one surely.
+//! No cause is claimed without evidence: randomly damaged traces with a known cause may leave it open or name it less surely,
+//! but may never name another one surely.
 //!
 //! In: the traces with an answer in `fixtures/traces`. Damaged: events left out, kinds of events left out, flags cleared, CPUs
 //! left out, cut anywhere. A spike of the same task counts where at least half of it lies in what the true cause covers. The test runs a
@@ -113,14 +113,14 @@ fn run(count: usize, seed: u64) -> Table {
 }
 
 #[test]
-fn no_damaged_trace_accuses_anybody_surely_and_wrongly() {
+fn no_damaged_trace_makes_a_sure_and_wrong_accusation() {
     let table = run(600, SEED);
     assert!(table.wrong.is_empty(), "{} wrong:\n{}", table.wrong.len(), table.wrong.join("\n"));
     let claimed: u64 = table.claims.values().map(|(count, _)| count).sum();
     assert!(claimed > 300, "{claimed} causes: the damage leaves nothing to explain");
 }
 
-/// Files of other programs, or damaged ones, may have any times.
+/// Files of other programs, and damaged ones, may have any times.
 #[test]
 fn no_times_of_a_file_break_an_explanation() {
     let mut random = Random(SEED);
@@ -161,7 +161,7 @@ fn texts() -> Vec<(PathBuf, Vec<u8>)> {
     found
 }
 
-/// Lines in another order, twice, or shifted: what can be read is explained without a gap.
+/// Lines in another order, duplicated, or shifted: everything readable is explained without a gap.
 #[test]
 fn no_order_of_lines_breaks_an_explanation() {
     let texts = texts();
@@ -192,10 +192,10 @@ fn no_order_of_lines_breaks_an_explanation() {
     assert!(explained > count / 4, "{explained} spikes: the mutations leave nothing to explain");
 }
 
-/// An accusation of an excerpt that is surer than this is to be one of the whole file, too.
+/// An accusation of an excerpt that is surer than this must also be one of the whole file.
 const SURE_OF_EXCERPT: f64 = 0.6;
 
-/// Who is accused in a text, its largest latency, and the tasks that were late.
+/// The accused actors of a text, its largest latency, and the late tasks.
 #[derive(Default)]
 struct Accused {
     actors: BTreeSet<String>,
@@ -220,13 +220,13 @@ fn accused(text: &[u8], threshold_ns: Option<u64>, task: Option<u32>, sure: f64)
     Some(accused)
 }
 
-/// Texts as people post them, in parts: no actor is named surely that the whole file does not name, and no latency is longer than
-/// those of the whole one. `WHYLATE_MUTATIONS=200` takes as many excerpts of each.
+/// Excerpts of texts, as people post them: an excerpt names no actor surely that the whole file does not name, and no latency
+/// longer than those of the whole file. `WHYLATE_MUTATIONS=200` takes that number of excerpts of each.
 #[test]
 fn excerpts_of_texts_name_no_other_actor() {
     let (mut all, mut explained, mut wrong) = (0u64, 0u64, Vec::new());
     for (number, (path, text)) in texts().iter().enumerate() {
-        // Thresholds decide which task is looked at, and which latencies count.
+        // Thresholds decide which task is examined, and which latencies count.
         let (Some(least), Some(usual)) = (accused(text, Some(1), None, 0.0), accused(text, None, None, 0.0))
         else {
             continue;
@@ -234,7 +234,7 @@ fn excerpts_of_texts_name_no_other_actor() {
         let known: BTreeSet<String> = least.actors.union(&usual.actors).cloned().collect();
         for seed in 0..excerpts::count(6) {
             let excerpt = excerpts::excerpt(text, seed << 16 | number as u64);
-            // Times and names that were exchanged are others' times and names.
+            // Exchanged times and names belong to other events.
             if excerpt.is_damaged {
                 continue;
             }
@@ -242,13 +242,13 @@ fn excerpts_of_texts_name_no_other_actor() {
 
             let Some(found) = accused(&excerpt.text, None, None, SURE_OF_EXCERPT) else { continue };
             explained += u64::from(!found.actors.is_empty());
-            // Another task may be the one that was latest in it.
+            // Another task may be the latest one in it.
             let of_tasks = || found.tasks.iter().filter_map(|pid| accused(text, Some(1), Some(*pid), 0.0));
             let is_other = |actor: &&String| {
                 !known.contains(*actor) && !of_tasks().any(|whole| whole.actors.contains(*actor))
             };
             let others: Vec<&String> = found.actors.iter().filter(is_other).collect();
-            // Lines that are left out may be those of a run in between.
+            // The missing lines may be those of a run in between.
             let has_holes = excerpt.changes.contains(&"left out");
             let is_ordered = !excerpt.is_reordered && !excerpt.is_doubled && !has_holes;
             let longest_ns = least.longest_ns.max(usual.longest_ns);
@@ -269,7 +269,7 @@ fn excerpts_of_texts_name_no_other_actor() {
     assert!(explained > all / 8, "{explained} of {all} name an actor");
 }
 
-/// As many as the environment says, and from the seed that it says: grades that were set by one seed are to hold for others.
+/// The number and the seed come from the environment: grades that were set with one seed must hold for others.
 #[test]
 #[allow(clippy::print_stderr, reason = "says why it does nothing")]
 fn as_many_as_asked_for_and_the_grades_are_calibrated() {

@@ -11,7 +11,7 @@ use whylate_trace::event::Event;
 use whylate_trace::parse;
 use whylate_trace::reader::{Reader, Selection};
 
-/// The file beside a trace, as far as it counts here.
+/// The relevant part of the file next to a trace.
 #[derive(Deserialize)]
 struct Answer {
     task: Option<String>,
@@ -29,22 +29,22 @@ struct Expected {
     planted_ns: Option<[u64; 2]>,
 }
 
-/// A trace, and what is true of its spike.
+/// A trace, and the truth about its spike.
 pub(crate) struct Truth {
     pub(crate) name: String,
     pub(crate) options: Options,
     pub(crate) kinds: Vec<CauseKind>,
     actor: Option<String>,
-    /// What the true cause covers.
+    /// The time that the true cause covers.
     covers: [u64; 2],
     cpu: u32,
-    /// Who was late: others of the same time have causes of their own.
+    /// The late task: others at the same time have causes of their own.
     pid: Option<u32>,
     pub(crate) events: Vec<Event>,
     pub(crate) reader: Box<dyn Reader>,
 }
 
-/// Larger ones would take most of the time.
+/// Larger ones would take most of the test's time.
 const EVENTS_MAX: usize = 60_000;
 
 /// An answer that is less sure than this rests on what the trace lacks.
@@ -75,16 +75,16 @@ fn truth(path: &Path) -> Option<Truth> {
     };
     let mut reader = parse::open(&trace).ok()?;
     let result = explain(reader.as_mut(), &options).ok()?;
-    // What was explained rightly says where the cause was, where nobody planted it.
+    // If the cause was not planted, a right explanation shows where it was.
     let of_kind = |spike: &&ExplainedSpike| kinds.contains(&spike.cause.kind);
     let spike = result.spikes.iter().find(of_kind)?;
-    let told = [spike.cause.from_ns?, spike.cause.to_ns?];
-    // Of a trace that does not tell, whole as it is, no answer can be measured.
+    let named = [spike.cause.from_ns?, spike.cause.to_ns?];
+    // If the undamaged trace does not show the cause, answers cannot be judged.
     let tells = answer.expect.planted_ns.is_some() || spike.cause.confidence >= Some(TELLS);
     if !tells {
         return None;
     }
-    let covers = answer.expect.planted_ns.unwrap_or(told);
+    let covers = answer.expect.planted_ns.unwrap_or(named);
     reader.seek(None, Selection::All).ok()?;
     let mut events = Vec::new();
     while let Some(event) = reader.next().ok()? {
@@ -92,7 +92,7 @@ fn truth(path: &Path) -> Option<Truth> {
     }
     let name = trace.file_name()?.to_string_lossy().into_owned();
     let (cpu, pid, actor) = (spike.cpu.0, spike.pid, answer.expect.actor);
-    // Where there are no events, as under an analysis of another tool, there is nothing to damage.
+    // A trace without events, such as an analysis of another tool, has nothing to damage.
     (1..=EVENTS_MAX).contains(&events.len()).then_some(Truth {
         name,
         options,
@@ -115,9 +115,9 @@ impl Truth {
         spike.cpu.0 == self.cpu && !is_other && overlap * 2 >= spike.latency_ns
     }
 
-    /// Whether a cause is the true one: its kind, and who did it where both are known.
+    /// Whether a cause is the true one: its kind, and its actor if both are known.
     pub(crate) fn is_right(&self, cause: &Cause) -> bool {
-        // Without a name of its own it is nobody else.
+        // Without a name it does not contradict the true actor.
         let is_nameless =
             |actor: &String| matches!(actor.as_str(), "softirq" | "interrupt" | "device interrupt");
         let other = |(one, other): (&String, &String)| one != other && !is_nameless(other);

@@ -1,9 +1,9 @@
-//! The traces of `fixtures/traces` that have an expected answer beside them.
+//! The traces of `fixtures/traces` with an expected answer next to them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// How the file with the answer is called: as the trace, and this.
+/// The ending of the file with the answer, after the name of the trace.
 pub(crate) const ENDING: &str = ".expected.toml";
 
 /// The files with answers, sorted.
