@@ -72,7 +72,8 @@ impl<'r> Context<'r> {
         // The code that finally enables interrupts may have disabled them after the last of the other interrupts.
         if self.handled_until_ns.is_some_and(|until_ns| slice.from_ns < until_ns || !is_released) {
             let ran = thread.map(|thread| format!(" ({} ran)", thread.command)).unwrap_or_default();
-            let evidence = format!("{late}other interrupts were handled meanwhile{ran}, so interrupts were enabled");
+            let evidence =
+                format!("{late}other interrupts were handled meanwhile{ran}, so interrupts were enabled");
             return Blame::new(Kind::TimerLate, CONCLUDED, evidence);
         }
         let Some(below) = self.interrupted() else {

@@ -331,7 +331,8 @@ impl States {
             }
             _ => {}
         }
-        if has_flags && !matches!(event.kind, EventKind::SoftirqEntry { .. } | EventKind::SoftirqExit { .. }) {
+        if has_flags && !matches!(event.kind, EventKind::SoftirqEntry { .. } | EventKind::SoftirqExit { .. })
+        {
             cpu.by_flags |= flags.softirq && cpu.softirq.is_none();
             cpu.softirq = if flags.softirq { cpu.softirq.or(Some(None)) } else { None };
         }

@@ -137,7 +137,8 @@ fn what_the_reader_noticed_is_reported() {
     let mut script = Script::new(&late());
     script.info.remarks = vec!["functions have no names".to_owned()];
     let result = explain_kept(&mut script, &MOMENT).unwrap();
-    let is_noticed = |warning: &Warning| warning.code == "reader" && warning.text == "functions have no names";
+    let is_noticed =
+        |warning: &Warning| warning.code == "reader" && warning.text == "functions have no names";
     assert!(result.warnings.iter().any(is_noticed), "{:?}", result.warnings);
 }
 
