@@ -62,7 +62,7 @@ fn from_histogram(lines: &ToolLines<'_>) -> Result<Vec<ToolSeries>, Problem> {
             return Err(lines.ends(format!("`# Total:` counts {total} samples of thread {thread}, its rows {inside}: lines are missing or changed")));
         }
         series.count = total.filter(|_| series.buckets.is_empty());
-        // What a thread without samples has for its extremes is not a measurement.
+        // The extremes of a thread without samples are not measured values.
         if series.over > 0 || !series.buckets.is_empty() || is_summary_alone && max[thread] > 0 {
             (series.min_ns, series.max_ns) = (Some(min[thread] * 1000), Some(max[thread] * 1000));
             series.mean_ns = Some(mean[thread] * 1000.0);
@@ -237,7 +237,7 @@ fn thread_line(line: ToolLine<'_>, rest: ToolLine<'_>) -> Result<ThreadLine, Pro
     })
 }
 
-/// What the screens say besides their figures, and what they do not say.
+/// What the screens say in addition to their figures, and what they do not say.
 fn remarks(runs: &[(String, Vec<ThreadLine>)], is_one_dash: bool) -> Vec<String> {
     let all = || runs.iter().flat_map(|(_, run)| run);
     let mut remarks = Vec::new();

@@ -38,7 +38,7 @@ pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     Ok(Imported { probe: "tracer", series: vec![series], remarks, ..Imported::default() })
 }
 
-/// Counts the gaps that the file does not list, the largest of them where it is known; says so.
+/// Counts the gaps that the file does not list, with the largest of them if it is known, and adds a warning.
 fn unlisted(series: &mut ToolSeries, gaps: u64, threshold_ns: u64) -> Option<String> {
     let rest = gaps.checked_sub(series.buckets.len() as u64).filter(|rest| *rest > 0)?;
     let largest = series.max_ns.filter(|max_ns| series.buckets.iter().all(|(ns, _)| ns < max_ns));
@@ -51,7 +51,7 @@ fn unlisted(series: &mut ToolSeries, gaps: u64, threshold_ns: u64) -> Option<Str
     ))
 }
 
-/// The CPU of all gaps; where there is none, what stands for it, with why.
+/// The CPU of all gaps; if the file names none, its substitute, with the reason.
 fn cpu(gaps: &[Gap]) -> (u32, Option<String>) {
     let cpus: BTreeSet<Option<u32>> = gaps.iter().map(|gap| gap.cpu).collect();
     let several: Vec<String> = cpus.iter().flatten().map(u32::to_string).collect();

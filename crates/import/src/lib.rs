@@ -1,9 +1,9 @@
 //! Results of other tools (cyclictest, oslat, rtla, jitterdebugger, hwlatdetect, sysjitter) in the form of our own.
 //!
 //! In: the bytes of a file that such a tool wrote, or of its output that was saved. Out: a [`MeasureResult`] with one
-//! [`CpuResult`](whylate_core::result::CpuResult) per CPU. What the tool did not write is left out: quantiles where it
-//! wrote extremes alone, the machine where it does not name it. What it wrote without enough detail is a warning. A
-//! damaged file is refused with the line and column of the damage; nothing is guessed.
+//! [`CpuResult`](whylate_core::result::CpuResult) per CPU. Figures that the tool did not write are left out: quantiles if it
+//! wrote only extremes, the machine if it does not name it. Figures without enough detail give a warning. A damaged file is
+//! refused with the line and column of the damage; nothing is guessed.
 //!
 //! | to add a tool | |
 //! |---|---|
@@ -41,7 +41,7 @@ pub enum ImportError {
     /// None of the tools writes such a file.
     #[error("{}: is not a result that whylate reads; it reads those of whylate measure --json, cyclictest (-h, -v, --histfile, --json), pmqtest and its kin, schbench, oslat, rtla timerlat and osnoise (hist, top), jitterdebugger, hwlatdetect, sysjitter, Xenomai's and EVL's latency, stress-ng --cyclic, rteval, LAVA, HdrHistogram, latency_hist, LinuxCNC and performance_test of ROS 2", path.display())]
     Foreign { path: PathBuf },
-    /// It is of that tool, and is not a measurement of one CPU's latency.
+    /// It comes from that tool, and is not a measurement of one CPU's latency.
     #[error("{}: a result of {tool}: {has}{worst}; {to_do}", path.display())]
     Named {
         path: PathBuf,
@@ -51,7 +51,7 @@ pub enum ImportError {
         worst: String,
         to_do: &'static str,
     },
-    /// It is of that tool, and is damaged or cut off.
+    /// It comes from that tool, and is damaged or cut off.
     #[error("{}: line {line}, column {column}: {message} (a result of {tool})", path.display())]
     Broken {
         path: PathBuf,
@@ -80,11 +80,11 @@ struct Imported {
     version: Option<String>,
     facts: Facts,
     series: Vec<ToolSeries>,
-    /// What the file does not say and the figures depend on.
+    /// What the figures depend on and the file does not say.
     remarks: Vec<String>,
     /// Nothing was above the tool's threshold: how long and above what.
     nothing: Option<String>,
-    /// What the moments of the largest samples look like, where the file has moments.
+    /// The pattern in the moments of the largest samples, if the file has moments.
     signatures: Vec<String>,
 }
 
@@ -98,7 +98,7 @@ struct TextForm {
     begins: &'static [&'static str],
     /// What else is in that line.
     has: &'static str,
-    /// How a run begins, where a file may have several.
+    /// The start of a run, if a file may have several.
     run: Option<&'static str>,
     read: ReadText,
 }
@@ -148,7 +148,7 @@ const TEXTS: &[TextForm] = &[
 /// Lines that are looked at to recognise a text.
 const LINES_TRIED: usize = 200;
 
-/// The tool that wrote a file, by its content; `None` for a file of none.
+/// The tool that wrote a file, by its content; `None` if no known tool did.
 pub fn tool(bytes: &[u8]) -> Option<&'static str> {
     let text = text_of(bytes)?;
     if text.trim_start().starts_with('{') {
@@ -171,7 +171,7 @@ fn text_tool(lines: &ToolLines<'_>) -> Option<&'static TextForm> {
     TEXTS.iter().find(is_of)
 }
 
-/// A text with whole lines, and what it is of.
+/// A text with whole lines, and its tool.
 fn recognised(text: &str) -> Option<(Cow<'_, str>, &'static TextForm)> {
     let text = lines::whole(text);
     if let Some(form) = text_tool(&ToolLines::new(&text)) {
@@ -236,7 +236,7 @@ pub fn read(path: &Path, bytes: &[u8]) -> Result<MeasureResult, ImportError> {
     imported.and_then(|imported| result(tool, imported)).map_err(broken(tool))
 }
 
-/// What a text is that is recognised and not read.
+/// The form of a text that is recognised and not read.
 fn named(path: &Path, lines: &ToolLines<'_>) -> Option<ImportError> {
     let has = |mark: &&str| lines.iter().take(LINES_TRIED).any(|line| line.text.contains(*mark));
     let form = named::NAMED.iter().find(|form| form.marks.iter().any(has))?;
@@ -250,7 +250,7 @@ fn named(path: &Path, lines: &ToolLines<'_>) -> Option<ImportError> {
     })
 }
 
-/// What a file is that is recognised and not read, in a sentence with what to do.
+/// A sentence about a file that is recognised and not read, with what to do.
 pub fn named_form(path: &Path, bytes: &[u8]) -> Option<String> {
     let text = text_of(bytes)?;
     named(path, &ToolLines::new(&text)).map(|error| error.to_string())

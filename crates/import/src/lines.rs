@@ -1,4 +1,4 @@
-//! The lines and words of a text, with where they are: what is wrong is reported there.
+//! The lines and words of a text, with their places for error messages.
 
 use crate::Problem;
 use std::borrow::Cow;
@@ -14,7 +14,7 @@ pub(crate) struct ToolLines<'t> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ToolLine<'t> {
     whole: &'t str,
-    /// Without spaces, and without what colours it, before and behind it.
+    /// Without spaces and colour sequences around it.
     pub(crate) text: &'t str,
     number: usize,
 }
@@ -67,14 +67,14 @@ impl<'t> ToolLines<'t> {
         self.iter().find_map(|line| line.behind(start))
     }
 
-    /// What lacks at the end of the text.
+    /// Something is missing at the end of the text.
     pub(crate) fn ends(&self, message: impl Into<String>) -> Problem {
         let line = self.iter().last().unwrap_or(ToolLine { whole: "", text: "", number: 1 });
         Problem { line: line.number, column: line.whole.len() + 1, message: message.into() }
     }
 }
 
-/// The text with whole lines, each where it was: a mail or a shell breaks rows of figures.
+/// The text with whole lines, each in its place: a mail or a shell may break rows of figures.
 pub(crate) fn whole(text: &str) -> Cow<'_, str> {
     let lines: Vec<&str> = text.lines().collect();
     let mut columns = 0;

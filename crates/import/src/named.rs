@@ -4,7 +4,7 @@
 use crate::lines::ToolLines;
 use whylate_core::figure::nanoseconds;
 
-/// A form that is named and not read: the tool, what its text has, what finds the worst of it.
+/// A form that is recognised and not read: the tool, what its text contains, and how to find its worst figure.
 pub(crate) struct NamedForm {
     pub(crate) tool: &'static str,
     /// Any of these anywhere in a line.
@@ -135,7 +135,7 @@ pub(crate) const NAMED: &[NamedForm] = &[
         marks: &["\"traceEvents\""],
         has: "a Chrome trace without events of the scheduler: there is nothing to explain",
         worst: |_| None,
-        to_do: "record it with ftrace (`sched`, `irq` among the categories of the system), or `whylate trace record` beside it",
+        to_do: "record it with ftrace (`sched`, `irq` among the categories of the system), or run `whylate trace record` at the same time",
     },
     NamedForm {
         tool: "a CTF trace as `babeltrace2` prints it",

@@ -226,7 +226,7 @@ pub(crate) fn lava(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
             let unit_ns = match unit {
                 "ns" => 1.0,
                 "ms" => 1e6,
-                // How long another case took: the line of this one's latency is not there.
+                // The duration of another case: the line with this one's latency is missing.
                 "s" | "seconds" => {
                     case = None;
                     continue;
@@ -264,7 +264,7 @@ fn latency_case(name: &str) -> Option<(u32, String)> {
     Some((thread.parse().ok()?, what.to_owned()))
 }
 
-/// What no late task makes.
+/// Figures that a late task cannot cause.
 pub(crate) fn distrusted(series: &ToolSeries, run_ns: u64) -> Option<String> {
     let (min, mean, max) = (series.min_ns?, series.mean_ns?, series.max_ns?);
     let thread = series.cpu;

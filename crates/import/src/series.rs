@@ -1,4 +1,4 @@
-//! What a tool wrote of one CPU, and the result that it makes.
+//! A tool's figures of one CPU, and the result made from them.
 
 use crate::Problem;
 use std::borrow::Cow;
@@ -7,14 +7,14 @@ use whylate_core::quantity::{BUCKET_NS, EXTREMES, GAPS, LOST_NS, LOST_SHARE, OVE
 use whylate_core::result::{CpuResult, Extremes, Quantiles};
 use whylate_stats::Histogram;
 
-/// What a tool wrote of one CPU (or thread, or context of one).
+/// A tool's figures of one CPU (or thread, or context of one).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ToolSeries {
     pub(crate) cpu: u32,
     pub(crate) series: Option<Cow<'static, str>>,
     /// Each value with its count, in nanoseconds.
     pub(crate) buckets: Vec<(u64, u64)>,
-    /// Samples that the histogram does not have, since they are at or above `limit_ns`.
+    /// Samples that the histogram lacks because they are at or above `limit_ns`.
     pub(crate) over: u64,
     pub(crate) limit_ns: u64,
     /// Width of the buckets, where it is more than one unit: a sample is anywhere in its bucket, and is counted at its end.
@@ -24,13 +24,13 @@ pub(crate) struct ToolSeries {
     pub(crate) min_ns: Option<u64>,
     pub(crate) mean_ns: Option<f64>,
     pub(crate) max_ns: Option<u64>,
-    /// Where the tool has quantiles and no histogram.
+    /// For tools with quantiles and without a histogram.
     pub(crate) quantiles: Option<Quantiles>,
     pub(crate) gaps: Option<u64>,
     pub(crate) overruns: Option<u64>,
     pub(crate) lost_ns: Option<u64>,
     pub(crate) measured_ns: u64,
-    /// Where in the file it ends, for what does not fit together.
+    /// Where it ends in the file, for errors about contradictions.
     pub(crate) at: (usize, usize),
 }
 
@@ -39,7 +39,7 @@ impl ToolSeries {
         Self { cpu, ..Self::default() }
     }
 
-    /// The same where what was read as microseconds are nanoseconds.
+    /// The same if the values read as microseconds are nanoseconds.
     pub(crate) fn in_nanoseconds(self) -> Self {
         Self {
             min_ns: self.min_ns.map(|ns| ns / 1000),
@@ -49,12 +49,12 @@ impl ToolSeries {
         }
     }
 
-    /// The result, and what it does not say.
+    /// The result, and warnings about what it lacks.
     pub(crate) fn finish(self) -> Result<(CpuResult, Option<String>), Problem> {
         let problem = |message| Problem { line: self.at.0, column: self.at.1, message };
         let counted = self.counted().map_err(problem)?;
         let histogram = self.histogram(counted);
-        // A mean that does not lie between the extremes is of a row that was cut or damaged.
+        // A mean outside the extremes comes from a row that was cut or damaged.
         let (least, most) = (self.min_ns.unwrap_or(0), self.max_ns.unwrap_or(u64::MAX));
         let is_between = |mean: &f64| *mean + 1e3 >= least as f64 && *mean <= most as f64 + 1e3;
         let mean_ns = self.mean_ns.filter(is_between);
@@ -62,7 +62,7 @@ impl ToolSeries {
         let exact = |figures: Quantiles| {
             let (min_ns, max_ns) =
                 (self.min_ns.unwrap_or(figures.min_ns), self.max_ns.unwrap_or(figures.max_ns));
-            // What a bucket says must not contradict the extremes.
+            // A bucket must not contradict the extremes.
             let within = |ns: u64| ns.clamp(min_ns.min(max_ns), max_ns);
             Quantiles {
                 min_ns,
@@ -140,7 +140,7 @@ impl ToolSeries {
         histogram
     }
 
-    /// Of samples above the histogram the largest alone is known.
+    /// Only the largest sample above the histogram is known.
     fn remark(&self, over: u64) -> Option<String> {
         (over > 1).then(|| {
             let name = self.series.as_ref().map(|series| format!(" ({series})")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Figures that known mechanisms make: what to look at first, no cause.
+//! Figures that known mechanisms cause: hints where to look first, not causes.
 
 use whylate_core::figure::nanoseconds;
 use whylate_core::result::CpuResult;
@@ -58,7 +58,7 @@ pub(crate) fn of(cpus: &[CpuResult]) -> Vec<String> {
     found
 }
 
-/// A late sample, and when it was, counted from the start of the measurement.
+/// A late sample, with its time since the start of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     pub(crate) at_ns: u64,
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rhythm_of_a_second_and_one_event_of_all_threads_are_said() {
+    fn a_rhythm_of_a_second_and_one_event_of_all_threads_are_reported() {
         assert_eq!(of_moments(&moments(SECOND_NS + 2_000_000, 1), 4).len(), 1);
         assert_eq!(of_moments(&moments(SECOND_NS, 4), 4).len(), 2);
         assert_eq!(of_moments(&moments(730_000_000, 4), 4).len(), 1);

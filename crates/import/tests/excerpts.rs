@@ -1,6 +1,6 @@
-//! Results as they are posted, in parts and damaged: what is read from them is in them.
+//! Results as they are posted, in parts and damaged: every figure that is read is in the text.
 //!
-//! `WHYLATE_MUTATIONS=200` takes as many excerpts of each file.
+//! `WHYLATE_MUTATIONS=200` takes that number of excerpts of each file.
 
 use std::collections::BTreeSet;
 use std::panic::catch_unwind;
@@ -21,7 +21,7 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
-/// What is wrong with a result of an excerpt.
+/// The error in a result of an excerpt.
 fn wrong(result: &MeasureResult, whole: &MeasureResult, excerpt: &Excerpt) -> Vec<String> {
     let stated = numbers(&excerpt.text);
     let largest = |result: &MeasureResult| {

@@ -1,4 +1,4 @@
-//! Files that the tools wrote, or that their documentation shows, and the figures that are to be read from them.
+//! Files that the tools wrote, or that their documentation shows, with their expected figures.
 
 use std::path::{Path, PathBuf};
 use whylate_core::WarningCode;
@@ -19,7 +19,7 @@ fn imported(name: &str) -> MeasureResult {
     read(&path(name), text(name).as_bytes()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// CPU, series, samples, min, p50, max: 0 where it is not known.
+/// CPU, series, samples, min, p50, max: 0 if not known.
 fn figures(result: &MeasureResult) -> Vec<(u32, &str, u64, u64, u64, u64)> {
     let cpus = result.probe.cpus.iter();
     let figures = cpus.map(|cpu| {
@@ -59,7 +59,7 @@ fn cyclictest_text_with_and_without_a_histogram() {
 }
 
 #[test]
-fn samples_above_the_histogram_are_told() {
+fn samples_above_the_histogram_are_reported() {
     let file = text("cyclictest.hist").replace("Overflows: 00001", "Overflows: 00003");
     let result = read(Path::new("h"), file.as_bytes()).unwrap();
     assert_eq!(result.probe.cpus[0].samples, 202);
@@ -162,7 +162,7 @@ fn sysjitter_of_a_cpu_without_interruptions() {
     assert_eq!(silent.measured_ns, 9_987_652_245);
 }
 
-/// Where a damaged file is refused.
+/// The place at which a damaged file is refused.
 fn refused(text: &str) -> (usize, usize, String) {
     match read(Path::new("f"), text.as_bytes()) {
         Err(ImportError::Broken { line, column, message, .. }) => (line, column, message),
@@ -344,7 +344,7 @@ fn encoded(bytes: &[u8]) -> String {
     bytes.chunks(3).map(group).collect()
 }
 
-/// What mails, books and shells make of a result.
+/// Results as mails, books and shells change them.
 #[test]
 fn broken_quoted_and_commented_rows_are_whole() {
     let of = |text: &str| figures_of(text).unwrap_or_else(|| panic!("{text}"));
@@ -444,7 +444,7 @@ fn nothing_seen_is_a_result() {
 }
 
 #[test]
-fn a_measuring_thread_of_low_priority_is_said() {
+fn a_measuring_thread_of_low_priority_is_reported() {
     let result = imported("cyclictest_smp_typo.txt");
     assert_eq!(figures(&result), [(0, "", 10_000, 9_000, 0, 129_000)]);
     assert!(remarks(&result).contains("priority 2") && remarks(&result).contains("-smp"));
@@ -492,7 +492,7 @@ fn tables_that_are_no_measurement_are_named_with_their_worst() {
     }
 }
 
-/// Any byte may be missing or another one: an answer or a refusal, and no panic.
+/// With any byte missing or changed: an answer or a refusal, and no panic.
 #[test]
 fn no_damage_ends_the_program() {
     for entry in std::fs::read_dir(path("")).unwrap() {

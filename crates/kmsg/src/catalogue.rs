@@ -1,8 +1,8 @@
-//! The kinds of messages: one row each. The order decides where a line has several.
+//! The kinds of messages: one row each. If a line matches several, the order decides.
 
 use whylate_core::result::{CauseKind, Severity};
 
-/// A kind of message of the kernel that speaks of latency.
+/// A kind of kernel message that is about latency.
 #[derive(Debug)]
 pub struct MessageKind {
     /// The stable name that scripts see.
@@ -10,9 +10,9 @@ pub struct MessageKind {
     pub severity: Severity,
     /// As `pattern.rs` reads them. One with `+` adds to the message before it.
     pub patterns: &'static [&'static str],
-    /// What happened, and what that does to latency.
+    /// What happened, and its effect on latency.
     pub meaning: &'static str,
-    /// What the CPU, the thread and the figure in it are, and what it does not say.
+    /// The meaning of its CPU, thread and figure, and what it does not say.
     pub names: &'static str,
     pub fix: &'static str,
     /// Where the kernel prints it.
@@ -259,7 +259,7 @@ kinds! {
     Advice "i915_atomic_update", IRQS_OFF, "drivers/gpu/drm/i915/display", ["Atomic update failure on pipe {*}) time {us} us", "Atomic update failure on pipe"];
         "the graphics driver could not write its registers within the time before the frame, which it does with interrupts disabled: something held that CPU up for that long; it says so of any delay, its own too";
         "the figure is how long the update took; the driver measured it and may be the victim";
-        "a delay beside graphics work: keep the display's thread off the real-time CPUs";
+        "a delay during graphics work: keep the display's thread off the real-time CPUs";
     Advice "i915_underrun", NONE, "drivers/gpu/drm/i915", ["FIFO underrun"];
         "the display did not get its data in time: memory is busy";
         "it names the pipe; no task is late by it";

@@ -1,8 +1,8 @@
-//! The kernel's log: which of its messages speak of latency, and what they mean.
+//! The kernel's log: which messages are about latency, and what they mean.
 //!
-//! In: lines of a log in any form that people save or post it in, streamed. Out: one `LogMessage` for each kind, CPU,
-//! thread and function, with the largest figure, the first and last moment and how often it came. A log says what the
-//! kernel met; it does not say which task was late by it, and nothing here claims so.
+//! In: lines of a log in any form that people save or post it in, streamed. Out: one `LogMessage` for each kind, CPU, thread
+//! and function, with the largest figure, the first and last moment and how often it came. A log says what happened in the
+//! kernel. It does not say which task was late because of it, and nothing here claims so.
 //!
 //! | to add a kind of message | |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! One line of a log in any of its forms: the moment, who printed it, the message.
+//! One line of a log in any of its forms: the moment, the CPU or thread that printed it, the message.
 //!
 //! Forms: `dmesg` (plain, `-x`, `-T`, `-d`, `-e`, `--time-format iso`), /dev/kmsg, `journalctl -k` (short, short-iso,
 //! short-monotonic, short-precise), syslog of old and new, all of them quoted in a mail.
@@ -12,11 +12,11 @@ pub(crate) struct LogLine {
     pub(crate) wall: Option<String>,
     /// The CPU or the thread that printed it, where the kernel says so (CONFIG_PRINTK_CALLER).
     pub(crate) text: String,
-    /// It begins as lines of a log do; others go on with the line before, or are of a log without times.
+    /// It begins like a line of a log. Other lines continue the one before, or belong to a log without times.
     pub(crate) stamped: bool,
 }
 
-/// The line without what quotes it; `None` for a line of another program in the same file.
+/// The line without marks of quotation; `None` for a line of another program in the same file.
 pub(crate) fn parse(raw: &str) -> Option<LogLine> {
     let text = unquoted(raw);
     let mut line = LogLine::default();

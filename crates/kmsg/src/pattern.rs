@@ -1,11 +1,11 @@
 //! The form of a message as the kernel's source has it, with names where it has `%d` and `%s`.
 //!
-//! `hrtimer: interrupt took {ns} ns` matches anywhere in a line. A number is as long as its digits; a text ends where the
-//! pattern goes on, at the end of a pattern with the word. A hole at the begin takes the word before it.
+//! `hrtimer: interrupt took {ns} ns` matches anywhere in a line. A number ends with its digits. A text ends where the pattern
+//! continues; at the end of a pattern it ends with the word. A hole at the start takes the word before it.
 
 use std::collections::HashMap;
 
-/// What stands in a message's holes.
+/// The content of a message's holes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Captured {
     pub(crate) figure_ns: Option<u64>,
@@ -19,7 +19,7 @@ pub(crate) struct Captured {
 /// A longer text is not the name of anything.
 const NAME_BYTES_MAX: usize = 200;
 
-/// The end of the match in `text`, with what the holes hold, where the pattern's first words are at `at`.
+/// The end of the match in `text`, with the content of the holes, if the pattern's first words are at `at`.
 pub(crate) fn matched(pattern: &str, text: &str, at: usize) -> Option<Captured> {
     let mut captured = Captured::default();
     let (before, pattern) = begin(pattern);
@@ -55,7 +55,7 @@ fn rest_matched(pattern: &str, text: &str, captured: Captured) -> Option<Capture
         at(text.find(char::is_whitespace).unwrap_or(text.len()))
     } else {
         let mut ends: Vec<usize> = text.match_indices(literal).take(8).map(|(length, _)| length).collect();
-        // Names of threads have the signs in them that stand behind them: `irq/45-eth0/512`.
+        // Names of threads may contain the separators that follow them: `irq/45-eth0/512`.
         if hole == "task" {
             ends.reverse();
         }
@@ -63,7 +63,7 @@ fn rest_matched(pattern: &str, text: &str, captured: Captured) -> Option<Capture
     }
 }
 
-/// A hole that a pattern begins with, and what follows.
+/// A hole at the start of a pattern, and the rest.
 fn begin(pattern: &str) -> (Option<&str>, &str) {
     match pattern.strip_prefix('{').and_then(|inside| inside.split_once('}')) {
         Some((hole, rest)) => (Some(hole), rest),
@@ -121,7 +121,7 @@ pub(crate) struct Patterns {
 }
 
 impl Patterns {
-    /// Of the patterns with the index of their rows.
+    /// Builds it from the patterns and the indexes of their rows.
     pub(crate) fn new(all: impl Iterator<Item = (usize, &'static str)>) -> Self {
         let mut patterns = Self { begins: HashMap::new(), first: [false; 256] };
         for (row, pattern) in all {
@@ -132,7 +132,7 @@ impl Patterns {
         patterns
     }
 
-    /// The row and the pattern that the line matches, the first row of the table where several do.
+    /// The row and the pattern that the line matches; the first row of the table if several do.
     pub(crate) fn find(&self, text: &str) -> Option<(usize, &'static str, Captured)> {
         let mut found: Option<(usize, &'static str, Captured)> = None;
         for (at, pair) in text.as_bytes().windows(2).enumerate() {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_at_the_begin_is_the_word_before() {
+    fn a_hole_at_the_start_is_the_word_before() {
         let patterns = Patterns::new(
             [(0, "{task} invoked oom-killer: "), (1, "+{cpu} ({*} ticks this GP)")].into_iter(),
         );

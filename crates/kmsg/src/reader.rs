@@ -1,4 +1,4 @@
-//! Reads a log to its end and keeps what the catalogue knows, in bounded memory.
+//! Reads a log to its end and keeps the messages that the catalogue knows, in bounded memory.
 
 use crate::catalogue::{KINDS, MessageKind, sentence};
 use crate::line::{self, LogLine};
@@ -12,7 +12,7 @@ use whylate_core::result::{LogMessage, Severity};
 
 /// A longer line is cut.
 const LINE_BYTES_MAX: usize = 16 << 10;
-/// More groups than these go into one for each kind.
+/// Beyond this number, groups are merged into one for each kind.
 const GROUPS_MAX: usize = 256;
 /// Lines of a mail that one message is broken into, at most.
 const BROKEN_MAX: usize = 4;
@@ -28,7 +28,7 @@ static UNDONE: LazyLock<Patterns> = LazyLock::new(|| {
     Patterns::new(rows.flat_map(|(row, kind)| kind.undone_by.iter().map(move |pattern| (row, *pattern))))
 });
 
-/// What a log says.
+/// The content of a log.
 #[derive(Clone, Debug, Default)]
 pub struct KernelLog {
     /// The worst first.
@@ -158,7 +158,7 @@ impl Value {
         }
     }
 
-    /// Of seconds or of microseconds in a text.
+    /// Nanoseconds from a text in seconds or microseconds.
     fn at_ns(&self) -> Option<u64> {
         match self {
             Self::Number(seconds) if *seconds >= 0.0 => Some((seconds * 1e6).round() as u64 * 1000),
@@ -194,7 +194,7 @@ impl<'de> Visitor<'de> for Records<'_> {
             }
             Ok(())
         };
-        // Of a record that is cut off, the message is there where it is whole.
+        // A truncated record still has its message, if the message is complete.
         let end = fields();
         if let Some(message) = message.filter(|_| kernel) {
             for text in message.lines() {
@@ -211,7 +211,7 @@ impl<'de> Visitor<'de> for Records<'_> {
     }
 }
 
-/// Which messages are one: those of a kind with the same CPU, thread and function.
+/// What identifies a group: messages of one kind with the same CPU, thread and function.
 type Group = (usize, Option<u32>, Option<String>, Option<String>);
 
 #[derive(Default)]
@@ -251,7 +251,7 @@ impl LogState {
         }
     }
 
-    /// Looks at the first line that waits, alone and with the lines behind it that have no mark of their own.
+    /// Checks the first waiting line, alone and joined with the next lines that have no mark of their own.
     fn look(&mut self) {
         let Some(line) = self.waiting.pop_front() else { return };
         self.looked_at += 1;
@@ -315,7 +315,7 @@ impl LogState {
         self.last = Some((index, self.looked_at));
     }
 
-    /// Adds what a line of detail says to the message before it.
+    /// Adds a line of detail to the message before it.
     fn add(&mut self, row: usize, captured: &Captured) {
         let Some((index, at)) = self.last else { return };
         let (of, message) = &mut self.found[index];

@@ -1,6 +1,7 @@
-//! Logs as they are posted, in parts and damaged: no message that is not in them, no figure, CPU or thread of another one.
+//! Logs as they are posted, in parts and damaged: every message is in the text, and no figure, CPU or thread comes from
+//! another message.
 //!
-//! `WHYLATE_MUTATIONS=200` takes as many excerpts of each log.
+//! `WHYLATE_MUTATIONS=200` takes that number of excerpts of each log.
 
 use std::collections::BTreeSet;
 use std::io::Cursor;
@@ -63,7 +64,7 @@ fn log(text: &[u8]) -> KernelLog {
     read(Cursor::new(text)).expect("memory can be read")
 }
 
-/// What is wrong in the messages of an excerpt.
+/// The error in the messages of an excerpt.
 fn wrong(found: &[LogMessage], whole: &[LogMessage], excerpt: &Excerpt) -> Vec<String> {
     if excerpt.is_damaged {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Logs in the forms that the kernel and its readers write, and the messages that are to be found in them.
+//! Logs in the forms that the kernel and its readers write, with the expected messages.
 
 use std::io::Cursor;
 use whylate_core::result::LogMessage;
@@ -401,7 +401,7 @@ fn a_flood_stays_small() {
     );
 }
 
-/// No change of one byte, and no cut, makes a figure that is not in the text, or ends the reading.
+/// A changed byte or a cut never leads to a figure that is not in the text, or to a panic.
 #[test]
 fn mutated_lines_give_no_false_figure() {
     for (_, line, figure_ns, ..) in LINES {

@@ -1,7 +1,7 @@
 //! Makes a trace.dat (version 6) of any size, to try what a reader does with a big one.
 //!
-//! `make_trace PATH MEBIBYTES CPUS`: on each CPU the same 4 MiB of switches, wake-ups, interrupts and functions, again
-//! and again, later each time.
+//! `make_trace PATH MEBIBYTES CPUS`: repeats the same 4 MiB of switches, wake-ups, interrupts and functions on each CPU,
+//! later each time.
 
 #![allow(clippy::print_stdout, reason = "a program")]
 

@@ -1,4 +1,4 @@
-//! The one event model of all readers: what a trace says, whatever file format it came in.
+//! The one event model of all readers, independent of the file format.
 //!
 //! Events are small and `Copy`: texts are interned ([`Name`]), functions are names or addresses that the reader's
 //! symbol table resolves on demand ([`Symbol`]). Only what the explanation uses is decoded; everything else is
@@ -21,7 +21,7 @@ impl Name {
 /// Texts of a trace that are kept, and their bytes: a trace of 10 GB can have a new text in each event.
 const NAMES_MAX: usize = 1 << 21;
 const NAME_BYTES_MAX: usize = 32 << 20;
-/// What stands for a text that is not kept.
+/// Replaces a text that is not kept.
 const TOO_MANY: &str = "(not kept: too many texts)";
 
 /// The texts of a trace, each once.
@@ -36,7 +36,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// The name of `text`, which is added when it is new; of too many texts, that of a text that says so.
+    /// The name of `text`, which is added if it is new; with too many texts, the name of a text that says so.
     pub fn intern(&mut self, text: &str) -> Name {
         if let Some(name) = self.find(text) {
             return name;
@@ -101,7 +101,7 @@ pub enum Symbol {
 /// Where the CPU was when an event was recorded: the flags of the common header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Context {
-    /// Interrupts were off; `None` where the trace does not say (architectures without the flag, perf.data).
+    /// Interrupts were off; `None` if the trace does not say (architectures without the flag, perf.data).
     pub irqs_off: Option<bool>,
     /// The running task was to be preempted at the next point that allows it.
     pub need_resched: bool,
@@ -145,7 +145,7 @@ pub struct Task {
 /// What a task was when it was switched away from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskState {
-    /// It wanted to go on: it was preempted (`R`, `R+`).
+    /// It was still runnable: it was preempted (`R`, `R+`).
     Runnable,
     /// It waited or ended: the kernel's letters (`S`, `D`, …) of the first bit set.
     Blocked(char),
@@ -174,7 +174,7 @@ pub enum EventKind {
         state: TaskState,
         next: Task,
     },
-    /// `sched:sched_waking`: someone wakes the task up.
+    /// `sched:sched_waking`: the task is woken.
     Waking {
         task: Task,
         target_cpu: CpuId,
@@ -436,7 +436,7 @@ pub enum NoiseSource {
 }
 
 impl Default for Event {
-    /// Something was lost at the start of all times: what readers overwrite.
+    /// A loss at time 0: a placeholder that readers overwrite.
     fn default() -> Self {
         Self::lost(0, CpuId(0), 0, None)
     }

@@ -1,11 +1,11 @@
-//! What a trace says of its latency beside its events: the header of a latency tracer, and an analysis that a tool made
-//! and printed.
+//! What a trace states about its latency in addition to its events: the header of a latency tracer, and an analysis that a
+//! tool made and printed.
 //!
 //! Filled by the readers, used by the explanation. Stacks, functions and stop markers are events.
 
 use whylate_core::CpuId;
 
-/// What is beside the events; absent where the file does not say it.
+/// The facts in addition to the events; absent if the file does not state them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TraceFacts {
     /// `latency:` in the header of a latency tracer (`irqsoff`, `wakeup_rt`, …), nanoseconds.
@@ -20,7 +20,7 @@ pub struct TraceFacts {
     pub ended_at: Option<String>,
     /// Preemption of the kernel: `desktop`, `preempt`, `preempt_rt`, `server`.
     pub preemption: Option<String>,
-    /// What the file says of the tracer's threshold (`tracing_thresh`, a report's command line), nanoseconds.
+    /// The tracer's threshold (`tracing_thresh`, a report's command line), in nanoseconds.
     pub threshold_ns: Option<u64>,
     /// Analyses that the file itself prints (`## CPU 23 hit stop tracing, analyzing it ##` of rtla).
     pub analyses: Vec<Analysis>,
@@ -30,12 +30,12 @@ pub struct TraceFacts {
     pub lines_skipped: u64,
     /// `#40/21352` in the header: how many entries the text was made of.
     pub entries: Option<u64>,
-    /// Whoever sent it left lines out: `...` or `[...]` stands in their place.
+    /// The sender left lines out: `...` or `[...]` stands in their place.
     pub omissions: bool,
 }
 
 impl TraceFacts {
-    /// Whether the header states more entries than the `records` that are in the file; a stack is no event of its own.
+    /// Whether the header states more entries than the `records` in the file; a stack is not an event of its own.
     pub fn is_short(&self, records: u64) -> bool {
         self.entries.is_some_and(|entries| records.saturating_add(entries / 10).saturating_add(3) < entries)
     }
@@ -55,7 +55,7 @@ pub struct Analysis {
     pub cpu: CpuId,
     /// The whole latency (`Thread latency:`, or `IRQ latency:` where the tool stopped there), nanoseconds.
     pub latency_ns: u64,
-    /// Whether it is that of the thread; otherwise it ends in the timer's interrupt.
+    /// Whether it is the thread's latency; otherwise it ends in the timer's interrupt.
     pub of_thread: bool,
     /// What it consists of, in the order of the text.
     pub parts: Vec<AnalysisPart>,
@@ -65,7 +65,7 @@ pub struct Analysis {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnalysisPart {
     pub what: AnalysisKind,
-    /// How long; absent where it is only named (`Blocking thread: swapper/0:189`).
+    /// How long; absent if it is only named (`Blocking thread: swapper/0:189`).
     pub duration_ns: Option<u64>,
     /// Functions of the stack that is printed with it, innermost first.
     pub stack: Vec<String>,

@@ -15,7 +15,7 @@ pub(crate) struct Index {
 const SLOTS_FIRST: usize = 64;
 
 impl Index {
-    /// The number of a thing; `is_it` says whether a number is its.
+    /// The number of a thing; `is_it` says whether a number belongs to it.
     pub(crate) fn find<T: Hash + ?Sized>(&self, thing: &T, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         if self.slots.is_empty() {
             return None;
@@ -30,7 +30,7 @@ impl Index {
         None
     }
 
-    /// Adds a thing that is not there; `thing_of` gives what the other numbers stand for.
+    /// Adds a new thing; `thing_of` gives the things of the other numbers.
     pub(crate) fn insert<'t, T: Hash + ?Sized + 't>(
         &mut self,
         number: u32,

@@ -6,7 +6,7 @@ use crate::facts::TraceFacts;
 use crate::parse::ParseError;
 use whylate_core::CpuId;
 
-/// What is known of a trace before its first event.
+/// What is known about a trace before its first event.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TraceInfo {
     /// `tracefs text`, `trace.dat v7`, `perf.data`, `ring-buffer pages`.
@@ -19,22 +19,22 @@ pub struct TraceInfo {
     pub kernel: Option<String>,
     /// CPUs of the traced machine, when the file says.
     pub cpus: Option<u32>,
-    /// Smallest step of the timestamps: 1000 where text has microseconds. 0 where they are not times: a clock that
-    /// counts events (`counter`), or cycles of which the file does not say how long they are (`x86-tsc`).
+    /// Smallest step of the timestamps: 1000 for text in microseconds. 0 if they are not times: a clock that counts events
+    /// (`counter`), or cycles of unknown length (`x86-tsc`).
     pub resolution_ns: u64,
     /// Events that the kernel overwrote or dropped, per CPU; only CPUs with a loss.
     pub lost: Vec<(CpuId, u64)>,
     /// Events before the first one that the kernel overwrote on all CPUs, when the file says.
     pub overwritten: Option<u64>,
-    /// What the reader noticed and the figures depend on, a sentence each: lines that it did not understand, times that
-    /// are not those of a clock.
+    /// What the reader noticed and what the figures depend on, a sentence each: lines that it did not understand, times that
+    /// are not a clock's.
     pub remarks: Vec<String>,
-    /// What was not kept because there is too much of it for memory, a sentence each.
+    /// What was not kept because it needs too much memory, a sentence each.
     pub limits: Vec<String>,
-    /// What the trace says of its latency beside its events.
+    /// What the trace states about its latency in addition to its events.
     pub facts: TraceFacts,
-    /// Records that were walked since the last [`Reader::seek`], those of other kinds than the selected ones included:
-    /// the events of the trace once it was read from its start to its end. Frames of stacks belong to their event.
+    /// Records that were walked since the last [`Reader::seek`], including kinds that were not selected: all events of the
+    /// trace once it was read from start to end. Frames of stacks belong to their event.
     pub records: u64,
     /// The events whose formats the file has, or that were seen so far: `sched:sched_switch`. A name in it may
     /// have no events; one that is not in it was not recorded.
@@ -59,13 +59,13 @@ pub enum Selection {
     /// Every event.
     #[default]
     All,
-    /// What finds late wake-ups: switches, wake-ups, timers, tracers' samples and marks, losses.
+    /// The events that show late wake-ups: switches, wake-ups, timers, tracers' samples and marks, losses.
     Wakeups,
 }
 
 /// A trace that is read from a file, in bounded memory.
 pub trait Reader {
-    /// What is known of the trace (more, once it was read to its end).
+    /// What is known about the trace (more, once it was read to its end).
     fn info(&self) -> &TraceInfo;
 
     /// The texts of the events so far.
@@ -85,8 +85,8 @@ pub trait Reader {
     /// [`ParseError`] for what is damaged, with its offset.
     fn next(&mut self) -> Result<Option<Event>, ParseError>;
 
-    /// As [`Reader::next`], into an event of the caller; `false` at the end. Events are large: what makes them in their place
-    /// is faster.
+    /// Like [`Reader::next`], into an event of the caller; `false` at the end. Events are large, so building them in place is
+    /// faster.
     ///
     /// # Errors
     /// As [`Reader::next`].

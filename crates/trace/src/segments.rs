@@ -1,8 +1,8 @@
-//! Puts the kernel's events together to what had a CPU from when to when, as the BPF programs do in the kernel.
+//! Assembles the kernel's events to segments (what had a CPU, from when to when), as the BPF programs do in the kernel.
 //!
-//! In: the events of the measured CPUs in the order of time. Out: segments of each CPU in the order of their ends, and
-//! from when on they are complete. It touches no machine. What is recorded of one process alone (wake-ups, migrations,
-//! page faults) is that of the measured threads.
+//! In: the events of the measured CPUs in the order of time. Out: segments of each CPU in the order of their ends, and the
+//! time from which they are complete. It touches no machine. Wake-ups, migrations and page faults are recorded only for the
+//! measured threads.
 
 mod armed;
 mod own;
@@ -19,7 +19,7 @@ use whylate_core::recording::{Activity, Recording, Segment, Thread};
 
 /// At most this many segments of a CPU are kept.
 const KEPT_MAX: usize = 1 << 16;
-/// Armed timers that are kept; where there are more, those that were cancelled fill the table, and it is started again.
+/// The most armed timers that are kept. If there are more, cancelled ones fill the table, and it is cleared.
 const TIMERS_MAX: usize = 1 << 16;
 /// A called function that took less explains nothing.
 const CALLED_LEAST_NS: u64 = 2_000;
@@ -126,9 +126,9 @@ impl CpuState {
 pub struct Assembler {
     cpus: BTreeMap<CpuId, CpuState>,
     timers: HashMap<u64, Armed>,
-    /// When measured threads were woken that do not run yet.
+    /// When measured threads that do not run yet were woken.
     woken: HashMap<u32, u64>,
-    /// How late a timer is on each CPU whose stack is named; none: never.
+    /// How late a timer must be on each CPU for its stack to be named; none: never.
     late_ns: BTreeMap<CpuId, u64>,
 }
 
@@ -252,7 +252,7 @@ impl Assembler {
         }
     }
 
-    /// Events of a CPU were overwritten: what began before is not known to have gone on.
+    /// Events of a CPU were overwritten: earlier activity may not have gone on.
     fn lost(&mut self, event: &Event) {
         self.cpus.entry(event.cpu).or_default().begin(event.at_ns);
         self.timers.clear();

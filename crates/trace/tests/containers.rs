@@ -1,5 +1,4 @@
-//! Traces inside something else, or in another form: the same events as without it; what is not read is refused with what
-//! to do.
+//! Traces inside something else, or in another form, have the same events; other files are refused with what to do.
 
 mod render;
 
@@ -100,12 +99,12 @@ fn mails_whose_lines_a_client_broke() {
 }
 
 #[test]
-fn short_lines_that_nobody_broke_stay_as_they_are() {
+fn short_lines_that_were_not_broken_stay_as_they_are() {
     let text = "# tracer: function\n#\n\
         kworker/u8:2-1234  [001] d..h3..   492.292582: note: my own\n\
         and goes on in a line of its own\n\
         kworker/u8:2-1234  [001] d..h3..   492.292583: note: short\nmore\n";
-    // "and" would have had a place behind "own".
+    // "and" would have fit after "own".
     let mut reader = open(text);
     assert_eq!(all(reader.as_mut()).len(), 2);
     assert_eq!(reader.info().format, "tracefs text");
@@ -262,7 +261,7 @@ fn perfetto_traces_packed_and_not() {
         assert_eq!(all(reader.as_mut()), expected);
         assert_eq!(reader.info().format, "Perfetto");
     }
-    // Cut anywhere, it is read up to there, or refused.
+    // A truncated one is read up to there, or refused.
     for cut in 0..plain.len() {
         if let Ok(mut reader) = parse::from_source(Source::memory("t", &plain[..cut]).expect("memory")) {
             assert!(all(reader.as_mut()).len() <= 4);
@@ -318,7 +317,7 @@ fn what_is_not_read_is_refused_with_what_to_do() {
     assert!(parse::open(folder.path()).err().expect("it is refused").to_string().contains("CTF"));
 }
 
-/// Any byte may be another one, and the file may end anywhere: events or a refusal, and no panic.
+/// With any byte changed, or any end of the file: events or a refusal, and no panic.
 #[test]
 fn no_damage_ends_the_program() {
     let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/containers");

@@ -1,4 +1,4 @@
-//! Real traces, compressed and not, against what was read of them when it was looked over.
+//! Real traces, compressed and not, against their reviewed events.
 
 mod render;
 

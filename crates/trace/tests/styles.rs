@@ -1,4 +1,4 @@
-//! One recording in the styles that tools print it in: each reads as the binary original does.
+//! One recording in the styles of several tools: each reads like the binary original.
 
 mod render;
 
@@ -12,8 +12,8 @@ fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/traces").join(name)
 }
 
-/// What there is of an event in every style: without flags, which some leave out, and without addresses, which some print as
-/// names.
+/// The parts of an event that every style has: without flags, which some leave out, and without addresses, which some print
+/// as names.
 fn common(event: &Event, reader: &dyn Reader) -> String {
     let kind = match event.kind {
         EventKind::TimerStart { expires_ns, .. } => format!("TimerStart {expires_ns}"),

@@ -1,4 +1,4 @@
-//! Lines as kernels from 4.19 to 6.18 and trace-cmd print them, each with what has to be read of it.
+//! Lines as kernels from 4.19 to 6.18 and trace-cmd print them, each with its expected event.
 
 mod render;
 
@@ -20,7 +20,7 @@ fn all(reader: &mut TextReader) -> Vec<Event> {
     events
 }
 
-/// What is read of an event's text.
+/// The event of a text.
 fn body(text: &str) -> String {
     let mut reader = reader(&format!("            bash-7       [001] d..1.     5.000001: {text}\n"));
     let events = all(&mut reader);
@@ -29,7 +29,7 @@ fn body(text: &str) -> String {
     render::kind(&events[0].kind, &reader)
 }
 
-/// Text of an event, and what is read of it.
+/// Text of an event, and the expected event.
 const BODIES: &[(&str, &str)] = &[
     // Commands can contain what looks like fields.
     (
@@ -176,7 +176,7 @@ const BODIES: &[(&str, &str)] = &[
         "sample_threshold: start 1.000000002 duration 3 ns interference 4",
         "NoiseGap { start_ns: 1000000002, duration_ns: 3, interference: 4 }",
     ),
-    // What is not understood keeps its name.
+    // An unknown event keeps its name.
     (
         "sched_switch: prev_comm=cyclictest prev_pid=390094 ...",
         r#"Other { system: Some("sched"), name: "sched_switch" }"#,
@@ -247,7 +247,7 @@ fn losses_come_before_the_next_event() {
 }
 
 #[test]
-fn a_line_that_is_cut_is_left_out_and_told() {
+fn a_line_that_is_cut_is_left_out_and_reported() {
     let mut reader = reader(
         "            bash-7       [001] d..1.     5.000001: hrtimer_cancel: hrtimer=0xff\nwhat is this\n\
          \x20           bash-7       [001] d..1.     6.000001: hrtimer_start: hrtimer=0xff function=f expires=12",

@@ -1,4 +1,4 @@
-//! What is written as text is read back as it was, for any command, any columns and any place to begin.
+//! Events written as text are read back unchanged, for any command, any columns and any starting place.
 
 use proptest::prelude::*;
 use whylate_trace::event::{Event, EventKind};
@@ -90,7 +90,7 @@ proptest! {
     #[test]
     fn switches(previous in command(), next in command(), pids in (0u32..4_194_304, 0u32..4_194_304),
                 priorities in (-1i32..140, -1i32..140), state in proptest::sample::select(vec!["R", "R+", "S", "D", "D|K", "I"])) {
-        // An arrow and what follows it is longer than what can stand behind it in a command.
+        // An arrow and the text after it are longer than any text after an arrow in a command can be.
         let line = format!("            bash-7       [001] d..2.     5.000001: sched_switch: prev_comm={previous} prev_pid={} prev_prio={} prev_state={state} ==> next_comm={next} next_pid={} next_prio={}\n",
             pids.0, priorities.0, pids.1, priorities.1);
         let mut reader = reader(line);
@@ -130,7 +130,7 @@ fn a_command_can_begin_as_a_frame_of_a_stack_does() {
 
 #[test]
 fn a_moment_is_found_in_a_long_text() {
-    // Longer than what is read in front of a moment, with small disorder as `trace_pipe` has it.
+    // Longer than the part read before a moment, with small disorder as from `trace_pipe`.
     let mut text = head(&[0, 1, 3, 4, 6]);
     for step in 0..80_000u64 {
         let at_us = 1_000_000 + step * 10 - if step % 16 == 0 { 60 } else { 0 };

@@ -1,4 +1,4 @@
-//! Archives of tar: a folder of raw pages, or one trace, as people send them.
+//! tar archives, as people send them: a folder of raw pages, or one trace.
 
 use super::ring_buffer::directory;
 use super::{ParseError, Source, open};
@@ -6,10 +6,10 @@ use crate::event::{Event, Frames, Names, Symbol};
 use crate::reader::{Reader, Selection, TraceInfo};
 use std::path::{Path, PathBuf};
 
-/// Where an archive says that it is one, and what.
+/// Where the magic word of an archive is, and the word.
 const MARK_AT: usize = 257;
 const MARK: &[u8] = b"ustar";
-/// Folders within which the one with the pages is looked for.
+/// How many levels of folders are searched for the one with the pages.
 const DEPTH_MAX: usize = 4;
 
 /// Whether the bytes are those of an archive.

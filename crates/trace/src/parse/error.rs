@@ -1,4 +1,4 @@
-//! What can be wrong with a trace file.
+//! Errors of trace files.
 
 use std::path::PathBuf;
 

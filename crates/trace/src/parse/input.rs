@@ -1,7 +1,7 @@
 //! A file, or bytes in memory, read at positions: what binary readers work on.
 //!
-//! Nothing is mapped and nothing is read that was not asked for; a length that a file claims is compared with the
-//! file's own length before memory is taken for it.
+//! Nothing is mapped, and only requested bytes are read. A length that a file claims is compared with the file's own length
+//! before memory is allocated for it.
 
 use super::ParseError;
 use super::bytes::{ByteOrder, text};
@@ -51,7 +51,7 @@ impl Input {
         }
     }
 
-    /// What a compressed section at `offset` of this file holds.
+    /// The unpacked content of a compressed section at `offset` of this file.
     pub fn section(&self, offset: u64, bytes: Vec<u8>) -> Self {
         Self { section: Some(offset), ..Self::memory(&self.path, bytes) }
     }
@@ -110,13 +110,13 @@ impl Input {
         )
     }
 
-    /// Reads one thing after the other from `offset` on.
+    /// Reads sequentially from `offset` on.
     pub fn scan(&self, offset: u64, order: ByteOrder) -> Scan<'_> {
         Scan { input: self, position: offset, order }
     }
 }
 
-/// Reads one thing after the other.
+/// Reads sequentially.
 #[derive(Clone, Debug)]
 pub struct Scan<'a> {
     input: &'a Input,
@@ -125,9 +125,9 @@ pub struct Scan<'a> {
     pub order: ByteOrder,
 }
 
-/// The longest section that is read as a whole: descriptions of a kernel are far shorter.
+/// The longest section that is read at once: descriptions of a kernel are far shorter.
 pub(crate) const SECTION_BYTES_MAX: u64 = 64 << 20;
-/// Longest text that is looked for.
+/// The longest text that is searched for.
 const TEXT_BYTES_MAX: usize = 1 << 16;
 
 impl<'a> Scan<'a> {

@@ -1,4 +1,4 @@
-//! Lines of a stream, without a copy of each.
+//! Lines of a stream, without copying them.
 //!
 //! In: a stream of bytes. Out: slices of a buffer of fixed size, with the offset of each line.
 
@@ -81,7 +81,7 @@ impl Lines {
         self.start = 0;
         if self.end == self.buffer.len() {
             let offset = self.base;
-            // What follows is read as another line, if the caller goes on.
+            // If the caller goes on, the rest is read as another line.
             self.base += self.end as u64;
             self.end = 0;
             return Err(LineError::TooLong(offset));
@@ -114,7 +114,7 @@ impl Lines {
 mod tests {
     use super::*;
 
-    /// Gives a byte at a time, as a slow pipe does.
+    /// Gives one byte at a time, like a slow pipe.
     struct Slow(Vec<u8>, usize);
     impl Read for Slow {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {

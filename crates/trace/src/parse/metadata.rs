@@ -1,5 +1,5 @@
-//! What files keep of the traced machine: formats, symbols, texts, commands. trace.dat has it, and perf.data, which took
-//! over the form that trace.dat began with.
+//! What files store about the traced machine: formats, symbols, texts, commands. trace.dat has it, and perf.data, which uses
+//! trace.dat's original form.
 
 use super::ParseError;
 use super::bytes::ByteOrder;
@@ -49,7 +49,7 @@ impl Head {
     }
 }
 
-/// What is kept of the traced machine.
+/// What the file stores about the traced machine.
 #[derive(Debug, Default)]
 pub(super) struct Metadata {
     /// `events/header_page`.
@@ -162,7 +162,7 @@ fn expect(scan: &mut Scan<'_>, name: &str) -> Result<(), ParseError> {
     Err(scan.input().damaged(at, format!("`{name}` is expected here")))
 }
 
-/// Whether a claimed count of things can be: each of them has at least `bytes_each` bytes.
+/// Whether a claimed count is possible: each item has at least `bytes_each` bytes.
 pub(super) fn plausible(scan: &Scan<'_>, count: u32, bytes_each: u64) -> Result<u32, ParseError> {
     let left = scan.input().length().saturating_sub(scan.position);
     if u64::from(count).saturating_mul(bytes_each) > left {

@@ -8,10 +8,10 @@ use crate::reader::Reader;
 use std::io::Read;
 use std::path::Path;
 
-/// Bytes that are looked at.
+/// How many bytes are checked.
 const SNIFFED_BYTES: u64 = 4096;
 
-/// Files that are something else, by how they begin, and what to do with them.
+/// Other kinds of files, by their start, and what to do with them.
 const REFUSED: [(&[u8], &str); 7] = [
     (b"\xc1\x1f\xfc\xc1", CTF),
     (b"\xc1\xfc\x1f\xc1", CTF),
@@ -33,7 +33,7 @@ fn ctf(path: &Path) -> String {
     )
 }
 
-/// Whether a folder is one of LTTng: its streams are beside a file `metadata`, also one folder down.
+/// Whether a folder is one of LTTng: its streams are next to a file `metadata`, perhaps one folder down.
 pub fn is_ctf(path: &Path) -> bool {
     [path.to_owned(), path.join("kernel")].iter().any(|folder| folder.join("metadata").is_file())
 }

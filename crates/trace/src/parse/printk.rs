@@ -83,7 +83,7 @@ struct Conversion {
     bytes: usize,
 }
 
-/// The text of a format with its packed arguments. What the arguments do not suffice for is left out.
+/// The text of a format with its packed arguments. Conversions without arguments are left out.
 pub(super) fn formatted(format: &str, arguments: &[u8], order: ByteOrder, long_bytes: usize) -> String {
     let mut arguments = Arguments { bytes: arguments, at: 0, order };
     let mut text = String::with_capacity(format.len());

@@ -1,8 +1,8 @@
 //! Where the bytes of a trace come from: a file or memory, compressed or not.
 //!
-//! In: a path, or bytes. Out: a stream from any offset of what the compression hid, which is recognised by its magic
-//! number (gzip, zstd, xz) whatever the file is called. What is not compressed is reached at an offset directly;
-//! compressed data is unpacked from its start again. Memory stays bounded by the windows of the formats.
+//! In: a path, or bytes. Out: a stream of the unpacked bytes from any offset. Compression is recognised by its magic number
+//! (gzip, zstd, xz), whatever the file's name. Uncompressed data is read directly at an offset; compressed data is unpacked
+//! from its start again. Memory stays bounded by the windows of the formats.
 
 use super::ParseError;
 use std::fs::File;
@@ -32,7 +32,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// What the first bytes of a file say.
+    /// The storage that the first bytes of a file show.
     pub fn of(magic: &[u8]) -> Self {
         match magic {
             [0x1f, 0x8b, 8, ..] => Self::Gzip,
@@ -51,7 +51,7 @@ enum Origin {
     /// A file that the caller has opened.
     Open(Arc<File>),
     Memory(Arc<[u8]>),
-    /// What another form was made into.
+    /// The text that another form was converted to.
     Temporary(Arc<NamedTempFile>),
 }
 
@@ -85,7 +85,7 @@ impl Seek for At {
     }
 }
 
-/// The bytes of a trace, which can be read as often as one likes.
+/// The bytes of a trace, which can be read any number of times.
 #[derive(Clone, Debug)]
 pub struct Source {
     path: PathBuf,
@@ -112,7 +112,7 @@ impl Source {
         Self::new(Path::new(name), Origin::Memory(bytes.into()))
     }
 
-    /// What a stream gives, in a temporary file without a name: it is read several times.
+    /// The content of a stream, in a temporary file without a name, so that it can be read several times.
     ///
     /// # Errors
     /// [`ParseError::Read`] when it cannot be read, or not be kept.
@@ -151,8 +151,8 @@ impl Source {
         self.compression
     }
 
-    /// Number of bytes, where that is known without unpacking, and each of them can be reached directly: a regular
-    /// file or memory that is not compressed.
+    /// Number of bytes, if it is known without unpacking and each byte can be reached directly: a regular file or memory that
+    /// is not compressed.
     pub fn len_bytes(&self) -> Option<u64> {
         if self.compression != Compression::None {
             return None;

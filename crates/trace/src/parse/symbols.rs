@@ -28,8 +28,8 @@ pub(crate) struct Place {
 
 /// Functions by address. Copies share them.
 ///
-/// They are read, unpacked and sorted when the first function is asked for: for a short trace that takes longer than
-/// everything else, and who looks for the latest wake-up asks for a few functions at the very end.
+/// They are read, unpacked and sorted when the first function is needed. For a short trace this takes longer than everything
+/// else, and a search for the latest wake-up needs only a few functions at the very end.
 #[derive(Clone, Debug, Default)]
 pub struct Symbols(Arc<Inner>);
 
@@ -50,7 +50,7 @@ fn place(address: u64) -> usize {
     (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 50) as usize % KNOWN
 }
 
-/// An address that was asked for.
+/// An address that was looked up.
 #[derive(Debug)]
 struct Known {
     address: u64,
@@ -65,7 +65,7 @@ struct Functions {
     begins: Vec<u64>,
     /// Where the name of each is in the file, and its bytes; of several with the same start, the first in the file.
     names: Vec<(u32, u32)>,
-    /// Traces ask for the same few thousand addresses over and over. What was once put into a place stays there.
+    /// Traces look up the same few thousand addresses repeatedly. An address that was put into a place stays there.
     known: Box<[OnceLock<Known>]>,
 }
 
@@ -85,7 +85,7 @@ impl Symbols {
         Self(Arc::new(Inner { place: None, table: OnceLock::from(Table::new(file)) }))
     }
 
-    /// Symbols that are read when they are needed. Their place is within the file: that is for the caller to check.
+    /// Symbols that are read when they are needed. The caller checks that their place is within the file.
     pub(crate) fn at(place: Place) -> Self {
         Self(Arc::new(Inner { place: Some(place), table: OnceLock::new() }))
     }
@@ -101,7 +101,7 @@ impl Symbols {
         })
     }
 
-    /// What was found to be wrong when they were read, a sentence; `None` also as long as they were not needed.
+    /// What was wrong when they were read, a sentence; also `None` while they were not needed.
     pub fn damage(&self) -> Option<&str> {
         self.0.table.get()?.damage.as_deref()
     }
@@ -113,7 +113,7 @@ impl Symbols {
         self.table().of(address)
     }
 
-    /// The same, with the module in brackets that it belongs to, when it is one's.
+    /// The same, with its module in brackets if it belongs to one.
     pub(crate) fn of_module(&self, address: u64) -> Option<(&str, Option<&str>, u64)> {
         self.table().of_module(address)
     }
@@ -153,7 +153,7 @@ impl Place {
 
     fn read(&self) -> Result<Table, ParseError> {
         let mut bytes = self.unpacked()?;
-        // Empty lines instead of what is before the list: moving it to the front takes longer.
+        // Empty lines replace the bytes before the list: moving the list to the front takes longer.
         let head = self.head_bytes.min(bytes.len());
         bytes[..head].fill(b'\n');
         Ok(Table::new(text(bytes)))
@@ -326,7 +326,7 @@ ffffffffc0000000 t plant_stall\t[plant]
     }
 
     #[test]
-    fn each_address_is_found_again_whatever_was_asked_before() {
+    fn each_address_is_found_again_whatever_was_looked_up_before() {
         let list: String = (1..5000u64).map(|number| format!("{:016x} t f{number}\n", number * 64)).collect();
         let symbols = Symbols::parse(list);
         for round in 0..3u64 {

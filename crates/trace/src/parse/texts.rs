@@ -1,4 +1,4 @@
-//! Texts, commands and stacks of a trace, each once and within a bound, found again quickly.
+//! Texts, commands and stacks of a trace: each kept once, bounded, and found quickly.
 
 use super::bytes::until_nul;
 use super::printk::PrintkFormats;
@@ -15,7 +15,7 @@ const PIDS: u32 = 1 << 22;
 /// Stacks that are kept, and their frames.
 const STACKS_MAX: usize = 1 << 20;
 const FRAMES_MAX: usize = 2 << 20;
-/// Where the addresses begin that stand for names: no processor has addresses there.
+/// The first address that stands for a name: no processor has addresses there.
 const ADDRESS_BASE: u64 = 0x4000_0000_0000_0000;
 /// Functions that get such an address.
 const ADDRESSES_MAX: usize = 1 << 12;
@@ -50,7 +50,7 @@ pub struct Texts {
     addressed: Vec<Name>,
 }
 
-/// A hash that is good enough for a cache: what collides is only slower.
+/// A hash that is good enough for a cache: collisions only cost time.
 fn hash(bytes: &[u8]) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut hash = bytes.len() as u64;
@@ -132,7 +132,7 @@ impl Texts {
         self.addressed.get(usize::try_from(position).ok()?).map(|name| self.names.text(*name))
     }
 
-    /// Learns from an event what a thread is called from now on; commands that the file has saved take precedence.
+    /// Learns from an event the command of a thread from now on; commands saved in the file take precedence.
     #[inline]
     pub(crate) fn learn(&mut self, pid: u32, command: Name) {
         match self.by_pid.get_mut(pid as usize) {
@@ -142,7 +142,7 @@ impl Texts {
         }
     }
 
-    /// Forgets what was learned from events: what is read next may come before them.
+    /// Forgets what was learned from events: the next read may be of earlier ones.
     pub(crate) fn forget_learned(&mut self) {
         for pid in self.learned.drain(..) {
             self.by_pid[pid as usize] = None;
@@ -163,7 +163,7 @@ impl Texts {
         }
     }
 
-    /// Keeps what the file says that a thread is called.
+    /// Keeps the command of a thread that the file states.
     pub fn save_command(&mut self, pid: u32, command: &str) {
         let command = self.names.intern(command);
         self.note(pid, Known { command, saved: true });
@@ -215,7 +215,7 @@ impl Texts {
         (self.dropped, self.names.dropped) = (0, 0);
     }
 
-    /// What was not kept, in a sentence.
+    /// A sentence about what was not kept.
     pub(crate) fn limit(&mut self) -> Option<String> {
         self.dropped_most = self.dropped_most.max(self.dropped + self.names.dropped);
         let count = self.dropped_most;

@@ -1,7 +1,7 @@
 //! Unpacks the compressed sections and chunks of trace.dat.
 //!
-//! In: packed bytes, and how many the file says there are unpacked. Out: exactly as many, or why not. Memory is taken
-//! only as far as the packed size makes the claim plausible.
+//! In: packed bytes, and the unpacked size that the file claims. Out: exactly that number of bytes, or an error. Memory is
+//! allocated only as far as the packed size makes the claim plausible.
 
 use std::io::Read;
 use structured_zstd::decoding::{ContentChecksum, FrameDecoder};

@@ -38,17 +38,17 @@ impl OwnThreads {
         }
     }
 
-    /// The process of a thread. That of others is not in a trace: their thread stands for it.
+    /// The process of a thread. A trace does not name the process of other threads, so their thread id stands for it.
     pub fn process_of(&self, seen: Seen<'_>) -> u32 {
         self.process(seen).unwrap_or(match self {
             Self::Numbered(_) => seen.pid,
-            // The measured process has a number of another namespace, which must not be met by chance.
+            // The measured process has an id of another namespace, which must not match by chance.
             Self::Named { .. } => u32::MAX,
         })
     }
 
-    /// The processes that measure now, with the threads that each has. Threads that were known before stay: one that has
-    /// ended still has events.
+    /// The processes that measure now, with their threads. Threads that were known before stay: an ended one still has
+    /// events.
     pub fn add(&mut self, measuring: &[(CpuSet, u32)], threads: impl Fn(u32) -> BTreeSet<u32>) {
         match self {
             Self::Numbered(known) => {

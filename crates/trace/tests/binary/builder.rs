@@ -176,7 +176,7 @@ impl Pages {
         self.page.extend_from_slice(&self.machine.u32(word));
     }
 
-    /// Begins a page when `bytes` do not fit any more.
+    /// Begins a page if `bytes` no longer fit.
     fn reserve(&mut self, time: u64, bytes: usize) {
         if !self.page.is_empty() && self.page.len() + bytes > self.room() {
             self.end_page();
@@ -283,14 +283,14 @@ pub(crate) fn pack(algorithm: Algorithm, bytes: &[u8]) -> Vec<u8> {
 /// An instance: its name, clock and the pages of each CPU.
 pub(crate) type Instance<'a> = (&'a str, &'a str, Vec<Vec<u8>>);
 
-/// What a file is made of.
+/// The parts of a file.
 pub(crate) struct File<'a> {
     pub(crate) machine: Machine,
     pub(crate) algorithm: Algorithm,
     pub(crate) instances: Vec<Instance<'a>>,
     /// More options: number and data.
     pub(crate) options: Vec<(u16, Vec<u8>)>,
-    /// What stands in place of records.
+    /// The content that replaces records.
     pub(crate) text: Option<&'static str>,
 }
 
@@ -413,7 +413,7 @@ impl File<'_> {
         let first_options = file.len();
         let place = self.machine.u64(first_options as u64);
         file[first..first + 8].copy_from_slice(&place);
-        // Where the next options are is not known yet: the section of options is written again, of the same size.
+        // The place of the next options is not known yet, so the section of options is written again with the same size.
         options.push((0, self.machine.u64(0).to_vec()));
         let mut head = Vec::new();
         self.plain_section(&mut head, 0, &self.options(&options));

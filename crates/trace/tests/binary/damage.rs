@@ -1,4 +1,4 @@
-//! Damaged, truncated and foreign files: an error with the place, never a panic, and never more events than there are.
+//! Damaged, truncated and foreign files give an error with the place, never a panic, and never more events than exist.
 
 use crate::builder::{KALLSYMS, pack};
 use crate::golden::fixture;
@@ -119,7 +119,7 @@ fn a_real_file_cut_off_is_refused() {
     }
 }
 
-/// Sections that are named again, as options that go in a circle, would be unpacked again and again.
+/// Sections named repeatedly, such as by circular options, would be unpacked repeatedly.
 #[test]
 fn a_section_is_read_once() {
     let mut bytes = file(LITTLE, Algorithm::None).version7();

@@ -1,8 +1,7 @@
-//! Compares what a reader gives with what `trace-cmd report -R -t` printed for the same file.
+//! Compares a reader's events with the output of `trace-cmd report -R -t` for the same file.
 //!
-//! A golden file has a line for each record: the flags that `report -R -t -l` printed, then the line of
-//! `report -R -t`. A line `...` leaves out records up to the last lines of the file, a last line `total N` tells how
-//! many records there are.
+//! A golden file has a line for each record: the flags that `report -R -t -l` printed, then the line of `report -R -t`. A
+//! line `...` leaves out records up to the last lines of the file, a last line `total N` gives the number of records.
 
 use std::collections::HashMap;
 use std::io::Read;

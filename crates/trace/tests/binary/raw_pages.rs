@@ -5,7 +5,7 @@ use whylate_trace::event::{Context, Event, EventKind};
 use whylate_trace::internal::open_folder;
 use whylate_trace::reader::{Reader, Selection};
 
-/// The flags as tracefs shows them: `dNh2.`; what the model does not have is left as the text has it.
+/// The flags as tracefs shows them: `dNh2.`; flags that the model does not have stay as in the text.
 fn shown(context: Context, text: &str) -> String {
     let [irqs, resched, level, ..] = text.as_bytes() else { panic!("{text}") };
     let softirqs_off = matches!(irqs, b'b' | b'D');
@@ -44,7 +44,7 @@ fn shown(context: Context, text: &str) -> String {
     format!("{irqs}{resched}{level}{}{}", depth(context.preempt_depth), depth(context.migrate_disable))
 }
 
-/// The name of the event in the text, where the model's event tells it.
+/// The name of the event in the text, if the model's event has it.
 fn name(reader: &dyn Reader, event: &Event) -> Option<String> {
     Some(match event.kind {
         EventKind::Switch { .. } => "sched_switch".to_owned(),
@@ -99,7 +99,7 @@ fn sub_buffers_of_16_kib_agree_too() {
 }
 
 #[test]
-fn the_folder_tells_clock_and_kernel() {
+fn the_folder_names_clock_and_kernel() {
     let reader = open_folder(&fixture("raw-6.18-4k")).unwrap();
     let info = reader.info();
     assert_eq!((info.clock.as_deref(), info.format.as_str()), (Some("mono"), "ring-buffer pages"));
@@ -108,7 +108,7 @@ fn the_folder_tells_clock_and_kernel() {
 }
 
 #[test]
-fn what_finds_wakeups_is_selected_in_order() {
+fn the_events_of_wakeups_are_selected_in_order() {
     let mut reader = open_folder(&fixture("raw-6.18-4k")).unwrap();
     let all = events(&mut reader);
     reader.seek(None, Selection::Wakeups).unwrap();
@@ -164,7 +164,7 @@ fn folders_are_opened_as_any_trace() {
 }
 
 #[test]
-fn the_model_has_a_word_for_what_was_recorded() {
+fn the_model_has_all_recorded_events() {
     let mut reader = open_folder(&fixture("raw-6.18-4k")).unwrap();
     let events = events(&mut reader);
     let others = events.iter().filter_map(|event| match event.kind {

@@ -1,8 +1,8 @@
 //! A kernel trace of LTTng as `babeltrace2` (or `babeltrace`) prints it: `[14:29:05.847291532] (+0.000012843) host
 //! sched_switch: { cpu_id = 2 }, { prev_comm = "a", prev_tid = 7, … }`, with any contexts between.
 //!
-//! Which thread a line is of comes from the switches of its CPU, before the first from the context `tid` and `procname`.
-//! Functions are addresses there. Priorities of LTTng count from the lowest of real time (100).
+//! The thread of a line is known from the switches of its CPU, and before the first switch from the context `tid` and
+//! `procname`. Functions are addresses. Priorities of LTTng count from the lowest real-time one (100).
 
 use super::{ConvertError, each_line};
 use crate::parse::Source;
@@ -14,7 +14,7 @@ use std::io::Write;
 
 /// Lines that show how priorities are counted.
 const LINES_SAMPLED: usize = 1 << 16;
-/// A line that a mail broke into more is not joined.
+/// A line that a mail broke into more parts is not joined.
 const LINE_BYTES_MAX: usize = 16 << 10;
 const DAY_NS: u64 = 86_400 * 1_000_000_000;
 
@@ -26,7 +26,7 @@ struct LttngLine<'l> {
     at_ns: u64,
     cpu: u32,
     name: &'l str,
-    /// Those of contexts stand before those of the event.
+    /// Fields of contexts come before those of the event.
     fields: Vec<(&'l str, &'l str)>,
 }
 
@@ -87,7 +87,7 @@ fn line(text: &str) -> Option<LttngLine<'_>> {
     let (time, rest) = text.strip_prefix('[')?.split_once(']')?;
     let (head, rest) = rest.split_once(": {")?;
     let name = head.split_whitespace().next_back()?;
-    // A lost brace is that of a line that was cut: the event is not complete.
+    // A missing brace means that the line was cut: the event is not complete.
     let rest = rest.trim_end().strip_suffix('}')?;
     let mut fields = Vec::new();
     for part in parts(rest, "}, {") {
@@ -101,7 +101,7 @@ fn line(text: &str) -> Option<LttngLine<'_>> {
     Some(LttngLine { at_ns: time_ns(time)?, cpu, name, fields })
 }
 
-/// What is between separators that are not in quotes, parentheses or inner braces.
+/// Splits at separators that are not in quotes, parentheses or inner braces.
 fn parts<'t>(text: &'t str, separator: &str) -> Vec<&'t str> {
     let (mut all, mut begin, mut depth, mut quoted, mut escaped) = (Vec::new(), 0, 0i32, false, false);
     for (at, letter) in text.char_indices() {
@@ -190,7 +190,7 @@ impl LttngPriorities {
 }
 
 impl<'l> LttngLine<'l> {
-    /// The value of the event's own field, without quotes; of an enumeration its number.
+    /// The value of the event's own field, without quotes; for an enumeration its number.
     fn text(&self, key: &str) -> Option<Cow<'l, str>> {
         let value = self.fields.iter().rev().find(|(known, _)| *known == key)?.1;
         let number = value.rsplit_once("container = ").map(|(_, rest)| rest.trim_end_matches([' ', ')']));
@@ -237,7 +237,7 @@ impl<'l> LttngLine<'l> {
     }
 }
 
-/// What the kernel calls the state of a thread that stops.
+/// The kernel's name of the state of a thread that stops.
 fn state(bits: i64) -> &'static str {
     match bits {
         0 => "R",
@@ -257,7 +257,7 @@ fn state(bits: i64) -> &'static str {
 #[derive(Default)]
 struct LttngMachine {
     priorities: PriorityOffsets,
-    /// Who has which CPU.
+    /// The thread on each CPU.
     current: HashMap<u32, String>,
     last_ns: u64,
     days_ns: u64,
@@ -295,7 +295,7 @@ impl LttngMachine {
         Ok(())
     }
 
-    /// The event as the kernel prints it; `None` for one that says nothing of latency, or is not whole.
+    /// The event as the kernel prints it; `None` for one that is not about latency, or is incomplete.
     fn event(&self, line: &LttngLine<'_>) -> Option<String> {
         let number = |key: &str| Some(format!("{key}={}", line.number(key)?));
         let all = |name: &str, fields: &[Option<String>]| {

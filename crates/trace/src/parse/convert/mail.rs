@@ -4,10 +4,10 @@ use super::{ConvertError, each_line};
 use crate::parse::Source;
 use std::io::Write;
 
-/// What a mail with its header says of itself.
+/// The words of a mail header that name the encoding.
 const ENCODING: &[u8] = b"content-transfer-encoding: quoted-printable";
 
-/// Whether the mail's header says so, or every `=` is one of quoted-printable, and there is one.
+/// Whether the mail's header says so, or there is an `=` and each one is valid quoted-printable.
 pub(super) fn is(head: &[u8]) -> bool {
     let mut lines = head.split(|byte| *byte == b'\n');
     if lines.any(|line| line.trim_ascii().eq_ignore_ascii_case(ENCODING)) {

@@ -27,7 +27,7 @@ pub(super) use wrapped::unwrapped;
 use super::{ParseError, Source};
 use std::io::{self, BufWriter, Read, Write};
 
-/// What is recognised by its first bytes, and what makes text of it.
+/// A form that is recognised by its first bytes, and its conversion to text.
 struct Converter {
     /// As [`crate::reader::TraceInfo::format`] names it.
     name: &'static str,
@@ -65,7 +65,7 @@ impl From<io::Error> for ConvertError {
     }
 }
 
-/// The trace as text, and what it was; `None` for what is not converted. `head` is how it begins.
+/// The trace as text, and its form; `None` for a form that is not converted. `head` is the start of the bytes.
 pub(super) fn converted(source: &Source, head: &[u8]) -> Result<Option<(Source, &'static str)>, ParseError> {
     let Some(converter) = CONVERTERS.iter().find(|converter| (converter.is)(head)) else { return Ok(None) };
     Ok(Some((written(source, converter.convert)?, converter.name)))

@@ -19,7 +19,7 @@ pub(super) fn is(head: &[u8]) -> bool {
     memchr::memmem::find(head, TITLE).is_some()
 }
 
-/// Of several traces in a file, the first.
+/// Converts the first trace of a file.
 pub(super) fn convert(source: &Source, output: &mut dyn Write) -> Result<(), ConvertError> {
     let (mut head, mut task) = (Vec::new(), b"<...>-0".to_vec());
     let (mut traces, mut begun) = (0, false);
@@ -54,7 +54,7 @@ pub(super) fn convert(source: &Source, output: &mut dyn Write) -> Result<(), Con
         }
         Ok(traces < 2)
     })?;
-    // Without events the head is all there is.
+    // Without events there is only the head.
     if !begun {
         output.write_all(&head)?;
     }

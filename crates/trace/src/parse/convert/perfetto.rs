@@ -1,5 +1,5 @@
-//! Perfetto's protobuf traces: the ftrace events in them. Packets of other kinds (counters, processes, what programs
-//! trace themselves) are passed over.
+//! Perfetto's protobuf traces: the ftrace events in them. Packets of other kinds (counters, processes, programs' own trace
+//! events) are skipped.
 //!
 //! A packet has the events of one CPU for some time, in order; packets of different CPUs come in any order. So the places of
 //! all of them are collected first, and then the CPUs are merged.
@@ -57,7 +57,7 @@ pub(super) fn is(head: &[u8]) -> bool {
         let Some((length, body)) = varint(after).filter(|_| *tag == PACKET_TAG) else { return false };
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         if length > body.len() {
-            // The last one that is looked at is cut: its own first field must be plausible.
+            // The last one checked is cut: its own first field must be plausible.
             return body.is_empty() || whole > 0 || matches!(body[0] & 7, 0 | 2);
         }
         whole += 1;
@@ -90,7 +90,7 @@ fn line_bytes(line: &str) -> usize {
 struct Cpu {
     bundles: VecDeque<Bundle>,
     lines: VecDeque<Line>,
-    /// Who runs since the last switch of a compact list: thread, priority, command.
+    /// The thread that runs since the last switch of a compact list: thread, priority, command.
     running: Option<(u64, i64, String)>,
 }
 
@@ -267,7 +267,7 @@ impl Cpu {
         Ok(if filled { self.lines.iter().map(|(_, line)| line_bytes(line)).sum() } else { 0 })
     }
 
-    /// Switches and wake-ups as columns: each has only what it does not share with the one before.
+    /// Switches and wake-ups as columns: each stores only the differences from the previous one.
     fn compact(&mut self, compact: &[u8], number: u64, lines: &mut Vec<Line>) {
         let mut names = Vec::new();
         let mut columns: [Vec<u64>; 12] = Default::default();
@@ -316,7 +316,7 @@ impl Cpu {
                 name(*command),
                 *priority as i64
             );
-            // The compact form does not say who wakes it.
+            // The compact form does not name the waker.
             lines.push((at_ns, line(number, u64::from(u32::MAX), at_ns, &text)));
         }
     }

@@ -11,7 +11,7 @@ const ATRACE: &[u8] = b"TRACE:\n";
 const SCRIPT: &[u8] = b"class=\"trace-data\"";
 const LITERAL: &[u8] = b"linuxPerfData = \"";
 
-/// Whether it is the output of `atrace`, which may have words of its own before the mark.
+/// Whether it is the output of `atrace`, which may have other text before the mark.
 pub(super) fn is_atrace(head: &[u8]) -> bool {
     packed_at(head).is_some()
 }
@@ -51,7 +51,7 @@ pub(super) fn is_html(head: &[u8]) -> bool {
     begins(b"<!doctype html") || begins(b"<html")
 }
 
-/// Copies what is within the marks; a page can have several traces.
+/// Copies the text between the marks; a page can have several traces.
 pub(super) fn convert_html(source: &Source, output: &mut dyn Write) -> Result<(), ConvertError> {
     let find = memchr::memmem::find;
     let (mut inside, mut literal) = (false, false);

@@ -1,6 +1,6 @@
-//! `perf sched timehist`: a line for each time that a thread ran, when it ends, with how long it ran and how long it had to
-//! wait for the CPU before. From that, the wake-up and the switches follow; without `--show-prio` priorities, and without
-//! `--state` the reason why it stopped, are not in it.
+//! `perf sched timehist`: a line for each time that a thread ran, at its end, with how long it ran and how long it waited for
+//! the CPU before. The wake-up and the switches follow from that. Priorities need `--show-prio`, and the reason why it
+//! stopped needs `--state`.
 
 use super::{ConvertError, each_line};
 use crate::event::{Name, Names};
@@ -11,7 +11,7 @@ use std::io::Write;
 
 /// Lines that are kept until all are sorted.
 const ROWS_MAX: usize = 1 << 21;
-/// What an ordinary thread has, for texts without priorities.
+/// The priority of an ordinary thread, for texts without priorities.
 const PRIORITY: u32 = 120;
 
 pub(super) fn is(head: &[u8]) -> bool {

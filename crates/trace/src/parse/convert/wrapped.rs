@@ -1,4 +1,4 @@
-//! Lines that a mail client broke: at a blank where the next word would not have fit, also within a quotation.
+//! Lines that a mail client broke: at a blank if the next word would not have fit, also within a quotation.
 //!
 //! `… [001] d..2. 492.293101: sched_switch: prev_comm=a` and `prev_pid=7 …` in the next line are one line again.
 
@@ -9,12 +9,12 @@ use std::io::Write;
 
 /// Clients break lines at 72 to 78 columns; a mark of quotation comes before or after that.
 const WIDTHS: std::ops::RangeInclusive<usize> = 68..=82;
-/// A longer line is not joined from parts any more.
+/// A longer line is not joined from parts.
 const LINE_BYTES_MAX: usize = 8 << 10;
-/// How much of a text is looked at.
+/// How much of a text is checked.
 const SAMPLE_BYTES: usize = 64 << 10;
 
-/// The text with whole lines; `None` where none was broken.
+/// The text with whole lines; `None` if none was broken.
 pub(in crate::parse) fn unwrapped(source: &Source) -> Result<Option<Source>, ParseError> {
     let (mut lines, mut seen, mut broken, mut whole) = (Joiner::default(), 0, 0u64, 0u64);
     let sample = each_line(source, |line| {
@@ -46,7 +46,7 @@ fn convert(source: &Source, output: &mut dyn Write) -> Result<(), ConvertError> 
     Ok(output.write_all(b"\n")?)
 }
 
-/// A line as far as it was read.
+/// A partly read line.
 #[derive(Default)]
 struct Joiner {
     /// Without marks of quotation.
@@ -56,7 +56,7 @@ struct Joiner {
 }
 
 impl Joiner {
-    /// Whether what follows is the rest of it: its first word would have been beyond the width.
+    /// Whether the next line continues it: its first word would have been beyond the width.
     fn continues(&self, next: &[u8]) -> bool {
         let text = unquoted(trimmed(next));
         let word = text.iter().position(u8::is_ascii_whitespace).unwrap_or(text.len());

@@ -1,8 +1,8 @@
 //! The kernel's events: one table for all formats.
 //!
 //! A row of [`table`] says which fields an event of the kernel has and which [`EventKind`] they make. It asks for them
-//! through [`Fields`], which text (`name: key=value …`) and binary records both implement, so an event is described
-//! once. What cannot be understood is [`EventKind::Other`] with its name, never a guess.
+//! through [`Fields`], which text (`name: key=value …`) and binary records both implement, so an event is described once. An
+//! event that cannot be understood is [`EventKind::Other`] with its name, never a guess.
 //!
 //! To add an event: one row in `table.rs` (and, for a new kind, a variant of [`EventKind`]). When a field is written in a
 //! way that no method of [`Fields`] reads yet, one method there and in the two implementations,
@@ -20,8 +20,8 @@ use std::sync::LazyLock;
 use table::EVENTS;
 use whylate_core::CpuId;
 
-/// The fields of one event, by the names that they have in its format description. Most have their values in records as they
-/// are, which is what methods do that are not implemented.
+/// The fields of one event, by their names in its format description. In records most fields have plain values, which the
+/// default methods read.
 ///
 /// Rules for a row: it asks for all of its fields whatever their values are, in the same order each time, since records are
 /// decoded by a plan that was made once from these calls. A field that old kernels lack is taken without `?`. What
@@ -59,7 +59,8 @@ pub(super) trait Fields<'a> {
     fn symbol(&mut self, key: &str) -> Option<Symbol> {
         self.number(key).map(Symbol::Address)
     }
-    /// The function that another CPU asked this one to call; `None` where this one calls its own, for which nothing was queued.
+    /// The function that another CPU asked this one to call; `None` if this CPU calls its own function, for which nothing was
+    /// queued.
     #[inline]
     fn asked_of_another(&mut self) -> Option<Symbol> {
         let function = self.symbol("func")?;
@@ -67,7 +68,7 @@ pub(super) trait Fields<'a> {
     }
     /// A function that records have as a distance from the start of the kernel's code, `KEY_offs`.
     fn caller(&mut self, key: &str) -> Option<Symbol>;
-    /// A name that is the last of the fields and can have spaces.
+    /// A name that is the last field and can have spaces.
     fn name(&mut self, key: &str) -> Option<Name>;
     /// The number of a system call; `None` inside for a call that a tracer skipped, or that is known by name only.
     fn syscall(&mut self, key: &str) -> Option<Option<u32>>;
@@ -157,7 +158,7 @@ pub(super) struct Row {
     pub(super) system: &'static str,
     /// Its name: `sched_switch`.
     pub(super) name: &'static str,
-    /// Whether it helps to find late wake-ups: [`crate::reader::Selection::Wakeups`].
+    /// Whether it is needed to find late wake-ups: [`crate::reader::Selection::Wakeups`].
     pub(super) of_wakeups: bool,
     /// Decodes its text; `None` for an event that has none of its own.
     pub(super) text: Option<fn(&mut Text<'_>) -> Option<EventKind>>,
@@ -182,13 +183,13 @@ fn position(name: &[u8]) -> Option<usize> {
     Some(BY_NAME[found])
 }
 
-/// The row of an event of which only the name is known, and its position: below 128.
+/// The row of an event from its name alone, and its position: below 128.
 pub(super) fn by_name(name: &[u8]) -> Option<(usize, &'static Row)> {
     let position = position(name)?;
     Some((position, &EVENTS[position])).filter(|(_, row)| row.text.is_some())
 }
 
-/// The row of the events that have a part of their name in common: system calls, and vectors.
+/// The row of events that share a part of their name: system calls, and vectors.
 pub(super) fn by_pattern(system: Option<&str>, name: &[u8]) -> Option<&'static Row> {
     let vector = system == Some("irq_vectors");
     let pattern: &[u8] = match () {

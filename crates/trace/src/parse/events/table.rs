@@ -6,9 +6,9 @@ use crate::parse::text;
 use crate::parse::tracepoint::Binary;
 use whylate_core::CpuId;
 
-/// `"system" { "name" => event; … }`. `[!]` behind a name: it is of the selection for wake-ups. Without an event, the
-/// name is listed because text does not say the system. `text …` is how the text is decoded when not by its fields;
-/// with `None`, text has no such event.
+/// `"system" { "name" => event; … }`. `[!]` behind a name: it is of the selection for wake-ups. A name without an event is
+/// listed because text does not name the system. `text …` is how the text is decoded when not by its fields; with `None`,
+/// text has no such event.
 macro_rules! events {
     ($fields:ident: $($system:literal {
         $($name:literal $([$mark:tt])? $(=> $kind:expr $(, text $text:expr)?)?;)*

@@ -1,11 +1,11 @@
 //! The functions of the kernel that a perf.data was recorded on.
 //!
-//! The file has none, only the build id of the kernel and where it and its modules were (`MMAP` records without a
-//! process). So the kernel's list of functions is looked for on this machine, as perf does: in perf's own cache
-//! (`~/.debug`), which `perf record` fills, and in `/proc/kallsyms` when the running kernel has that very build id.
-//! A kernel at another address (a later boot with randomised addresses) is moved by the difference. A function of a module
-//! is named when the list was made with the module in the same place; otherwise it is given as module and offset.
-//! Nothing is named after a kernel of the same release but another build.
+//! The file has none, only the build id of the kernel and the addresses of the kernel and its modules (`MMAP` records without
+//! a process). The kernel's list of functions is therefore searched on this machine, as perf does: in perf's own cache
+//! (`~/.debug`), which `perf record` fills, and in `/proc/kallsyms` if the running kernel has exactly that build id. A kernel
+//! at another address (a later boot with randomised addresses) is moved by the difference. A function of a module is named if
+//! the list was made with the module in the same place; otherwise it is given as module and offset. A kernel of the same
+//! release but another build is never used.
 
 use crate::parse::bytes::{ByteOrder, until_nul};
 use crate::parse::symbols::Symbols;
@@ -18,11 +18,11 @@ const ID_BYTES: usize = 20;
 const ID_AT: usize = 12;
 const NAME_AT: usize = 36;
 /// `PERF_RECORD_MISC_BUILD_ID_SIZE`: a byte behind the build id is its length.
-const LENGTH_TOLD: u16 = 1 << 15;
-/// A kernel's list of functions has some 10 MB; what is much larger is something else.
+const LENGTH_STATED: u16 = 1 << 15;
+/// A kernel's list of functions has some 10 MB; a much larger file is something else.
 const LIST_BYTES_MAX: u64 = 64 << 20;
 
-/// Where lists of functions are looked for.
+/// Where lists of functions are searched.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     /// The root of this machine's files.
@@ -66,17 +66,17 @@ struct Module {
 pub(super) struct KernelSymbols {
     symbols: Symbols,
     /// The symbols are in the file itself.
-    told: bool,
-    /// What an address in the file is above that in the list.
+    are_stored: bool,
+    /// How far an address in the file is above that in the list.
     moved: u64,
     modules: Vec<Module>,
 }
 
 impl KernelSymbols {
-    /// `told` are the symbols in the file, which old versions of perf wrote.
-    pub(super) fn new(told: Symbols, build_id: Option<&str>, places: &Places) -> Self {
-        if told.has_functions() {
-            return Self { symbols: told, told: true, ..Self::default() };
+    /// `stored` are the symbols in the file, which old versions of perf wrote.
+    pub(super) fn new(stored: Symbols, build_id: Option<&str>, places: &Places) -> Self {
+        if stored.has_functions() {
+            return Self { symbols: stored, are_stored: true, ..Self::default() };
         }
         let list = build_id.and_then(|build_id| places.list(build_id)).unwrap_or_default();
         Self { symbols: Symbols::parse(list), ..Self::default() }
@@ -87,9 +87,9 @@ impl KernelSymbols {
         !self.symbols.has_functions()
     }
 
-    /// The functions that are sure not to have moved: those in the file itself.
+    /// The functions that certainly have not moved: those in the file itself.
     pub(super) fn unmoved(&self) -> Symbols {
-        if self.told { self.symbols.clone() } else { Symbols::default() }
+        if self.are_stored { self.symbols.clone() } else { Symbols::default() }
     }
 
     /// Takes a record of a mapping: process, thread, address, length, offset, and the name behind `name_at`.
@@ -97,7 +97,7 @@ impl KernelSymbols {
         let kernel = order.u32(body, 0) == Some(u32::MAX);
         let word = |at| order.u64(body, at);
         let (Some(begin), Some(length), Some(offset)) = (word(8), word(16), word(24)) else { return };
-        let Some(name) = body.get(name_at..).filter(|_| kernel && !self.told) else { return };
+        let Some(name) = body.get(name_at..).filter(|_| kernel && !self.are_stored) else { return };
         let name = String::from_utf8_lossy(until_nul(name));
         if let Some(reference) = name.strip_prefix("[kernel.kallsyms]") {
             if let Some(address) = self.symbols.address_of(reference) {
@@ -143,8 +143,8 @@ pub(super) fn build_id(section: &[u8], order: ByteOrder) -> Option<String> {
         let (flags, size) = (order.u16(rest, 4)?, usize::from(order.u16(rest, 6)?));
         let entry = rest.get(..size).filter(|_| size > NAME_AT)?;
         if entry[NAME_AT..].starts_with(b"[kernel.kallsyms]") {
-            let told = usize::from(entry[ID_AT + ID_BYTES]);
-            let length = if flags & LENGTH_TOLD != 0 { told.min(ID_BYTES) } else { ID_BYTES };
+            let stated = usize::from(entry[ID_AT + ID_BYTES]);
+            let length = if flags & LENGTH_STATED != 0 { stated.min(ID_BYTES) } else { ID_BYTES };
             return (length > 0).then(|| hexadecimal(&entry[ID_AT..ID_AT + length]));
         }
         rest = &rest[size..];
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_taken_only_for_the_very_build() {
+    fn a_list_is_taken_only_for_exactly_its_build() {
         let machine = tempfile::tempdir().unwrap();
         let root = machine.path().to_owned();
         for folder in ["proc", "sys/kernel"] {
@@ -276,7 +276,7 @@ mod tests {
             entry.extend([length, 0, 0, 0]);
             [entry, name].concat()
         };
-        let section = [entry(1, 0, b"[vdso]"), entry(1 | LENGTH_TOLD, 16, b"[kernel.kallsyms]")].concat();
+        let section = [entry(1, 0, b"[vdso]"), entry(1 | LENGTH_STATED, 16, b"[kernel.kallsyms]")].concat();
         assert_eq!(build_id(&section, ByteOrder::Little).as_deref(), Some(&ID[..32]));
         assert_eq!(build_id(&entry(1, 0, b"[kernel.kallsyms]"), ByteOrder::Little).as_deref(), Some(ID));
         for length in 0..section.len() {

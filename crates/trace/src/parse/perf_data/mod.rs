@@ -1,13 +1,13 @@
 //! perf.data, the file of `perf record`, with tracepoints.
 //!
-//! In: such a file, of either byte order, packed or not (`-z`). Out: a [`Reader`]: the records of tracepoints are
-//! decoded by the formats that the file has, call chains become stacks of the kernel's part, and losses are events.
-//! Samples of anything else (cycles, faults of the page counter) are events without meaning. The kernel's
-//! functions are named from its list on this machine (`kernel.rs`). What perf knows of processes beyond their commands (mappings, build ids,
-//! user-space stacks) is not read, nor are streams that `perf record -o -` writes.
+//! In: such a file, of either byte order, packed or not (`-z`). Out: a [`Reader`]: the records of tracepoints are decoded by
+//! the formats that the file has, call chains become stacks of the kernel's part, and losses are events. Samples of anything
+//! else (cycles, faults of the page counter) are events without meaning. The kernel's functions are named from its list on
+//! this machine (`kernel.rs`). Other data about processes than their commands (mappings, build ids, user-space stacks) is not
+//! read, nor are streams that `perf record -o -` writes.
 //!
-//! The file is walked here, and not by the crate `linux-perf-data`, since that takes memory as a damaged file claims,
-//! and keeps all records of a file without round marks in memory.
+//! The code here walks the file itself. The crate `linux-perf-data` allocates as much memory as a damaged file claims, and
+//! keeps all records of a file without round marks in memory.
 
 mod header;
 mod kernel;
@@ -48,7 +48,7 @@ pub(super) struct PerfDataReader {
     texts: Texts,
     symbols: KernelSymbols,
     commands: Vec<Option<Name>>,
-    /// All samples are laid out so.
+    /// The layout of all samples.
     only_layout: Option<Layout>,
     order: Order,
     /// Starts of rounds, and the latest time before each.
@@ -118,7 +118,7 @@ fn open_with(input: Input, places: &Places) -> Result<PerfDataReader, ParseError
     })
 }
 
-/// What perf copied of tracefs, in the form that trace.dat began with, and the bytes of a `long`.
+/// What perf copied from tracefs, in trace.dat's original form, and the bytes of a `long`.
 fn tracing(input: &Input, section: Section, order: ByteOrder) -> Result<(Metadata, usize), ParseError> {
     let mut scan = input.scan(section.offset, order);
     if scan.bytes(metadata::MAGIC.len() as u64)? != metadata::MAGIC {
@@ -133,7 +133,7 @@ fn tracing(input: &Input, section: Section, order: ByteOrder) -> Result<(Metadat
     Ok((tracing, head.long_bytes))
 }
 
-/// The layout of all samples, when the events agree or samples do not say which one they are of.
+/// The layout of all samples, if the events agree or samples do not name their event.
 fn only_layout(header: &Header) -> Option<Layout> {
     let first = header.attributes.first()?.layout;
     let agree = header.attributes.iter().all(|attribute| attribute.layout == first);

@@ -1,7 +1,7 @@
 //! Puts events into the order of time: perf writes the buffer of each CPU for itself.
 //!
-//! After each time that perf has read all buffers it writes a mark; what follows the next mark is later than everything
-//! before this one. So two rounds are in memory at most; a file without marks, or with packed records, is sorted within
+//! Whenever perf has read all buffers, it writes a mark; records after the next mark are later than all records before this
+//! one. At most two rounds are therefore in memory. A file without marks, or with packed records, is sorted within
 //! [`WAITING_MAX`] events. The buffers are sorted runs, which a stable sort merges.
 
 use crate::event::Event;
@@ -12,7 +12,7 @@ const WAITING_MAX: usize = 1 << 19;
 /// Events that wait for earlier ones.
 #[derive(Default)]
 pub(super) struct Order {
-    /// What was taken, what can go in the order of time, and what waits.
+    /// Events that were taken, that can go in the order of time, and that wait.
     events: Vec<Event>,
     /// How many were taken, and how far they can go.
     taken: usize,
@@ -36,13 +36,13 @@ impl Order {
         }
     }
 
-    /// All buffers were read once: what was there before the last time can go.
+    /// All buffers were read once: events before the last time can go.
     pub(super) fn end_round(&mut self) {
         self.release(self.last_round_ns);
         self.last_round_ns = self.max_ns;
     }
 
-    /// Nothing comes any more.
+    /// No more events come.
     pub(super) fn end(&mut self) {
         self.release(u64::MAX);
     }

@@ -1,8 +1,8 @@
 //! The records of the data section, one after the other, packed ones too.
 //!
-//! `perf record -z` packs the records of each buffer into one stream of Zstandard for the whole file, cut into records
-//! of their own. They are unpacked by whole blocks, and so can come later than records behind them that are not packed: marks
-//! of rounds mean nothing then.
+//! `perf record -z` packs the records of each buffer into one stream of Zstandard for the whole file, cut into records of
+//! their own. They are unpacked in whole blocks, so they can come later than unpacked records after them: marks of rounds
+//! mean nothing then.
 
 use super::header::Section;
 use crate::parse::ParseError;
@@ -29,7 +29,7 @@ const HEADER_BYTES: usize = 8;
 /// Bytes that are read at once; a record has at most 64 KiB.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// A record: its type, its body, and where it is. What is packed has the offset of the record that it is in.
+/// A record: its type, its body, and where it is. A packed record has the offset of its containing record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record<'a> {
     pub(super) kind: u32,
@@ -74,8 +74,8 @@ struct Packed {
     ended: bool,
 }
 
-/// A block of Zstandard without content that ends a frame: perf never ends its own, and with its end what a frame
-/// says of itself is checked.
+/// An empty block of Zstandard that ends a frame: perf never ends its frames, and the end makes the decoder check the frame's
+/// own statements.
 const LAST_BLOCK: [u8; 3] = [1, 0, 0];
 
 impl Records {
@@ -189,7 +189,7 @@ impl Records {
         Ok(())
     }
 
-    /// The next record of what is packed; `None` when more of the file is needed.
+    /// The next packed record; `None` if more of the file is needed.
     fn next_unpacked(&mut self, input: &Input) -> Result<Option<Place>, ParseError> {
         let order = self.order;
         let packed = &mut self.packed;

@@ -1,4 +1,4 @@
-//! How a sample is laid out: which fields it has is a set of bits, and their order is fixed.
+//! The layout of a sample: a set of bits selects the fields, and their order is fixed.
 
 use crate::parse::bytes::ByteOrder;
 
@@ -21,7 +21,7 @@ const READ_RUNNING: u64 = 1 << 1;
 const READ_ID: u64 = 1 << 2;
 const READ_GROUP: u64 = 1 << 3;
 const READ_LOST: u64 = 1 << 4;
-/// Call chains have this in front of the addresses of the kernel, and higher ones in front of others.
+/// Call chains have this before addresses of the kernel, and higher values before others.
 const CONTEXT_KERNEL: u64 = -128i64 as u64;
 const CONTEXTS_FIRST: u64 = -4095i64 as u64;
 

@@ -1,4 +1,4 @@
-//! Whole files of perf, made here: what a real one has is in the goldens.
+//! Complete files of perf, made here; real ones are in the goldens.
 
 use super::*;
 use std::path::Path;
@@ -197,7 +197,7 @@ fn files_that_are_cut_or_changed_are_errors() {
             reader(whole[..length].to_vec()).err().unwrap_or_else(|| panic!("{length} bytes are no file"));
         assert!(at_byte(error) <= whole.len() as u64);
     }
-    // With any byte changed it must end: with an error, or with other events.
+    // With any changed byte, reading must end: with an error, or with other events.
     for position in 0..whole.len() {
         let mut bytes = whole.clone();
         bytes[position] ^= 0xff;

@@ -51,13 +51,13 @@ impl Cursor {
         Self { cpu, layout, pages, page: 0, next_page: 0, walk: Walk::default(), item: None, records: 0 }
     }
 
-    /// What it stands at; `None` before the first [`Cursor::advance`] and at the end.
+    /// The current item; `None` before the first [`Cursor::advance`] and at the end.
     #[inline]
     pub fn item(&self) -> Option<Item> {
         self.item
     }
 
-    /// The data of a record that it stands at; empty for other items.
+    /// The data of the current record; empty for other items.
     #[inline]
     pub fn data(&self) -> &[u8] {
         match (self.item, self.pages.page(self.page)) {
@@ -75,13 +75,13 @@ impl Cursor {
         self.pages.offset(self.page, at)
     }
 
-    /// Where it stands, the file is damaged.
+    /// The file is damaged at the current place.
     pub(super) fn damaged(&self, message: String) -> ParseError {
         let at = if let Some(Item::Record(record)) = self.item { record.begin } else { 0 };
         self.pages.damaged(self.page, at, message)
     }
 
-    /// Goes to the next item that is wanted. After an error, the next call goes on behind the damage.
+    /// Goes to the next wanted item. After an error, the next call continues after the damage.
     pub(super) fn advance(&mut self, wanted: &Wanted, unpacker: &mut Unpacker) -> Result<(), ParseError> {
         self.item = None;
         loop {

@@ -1,4 +1,4 @@
-//! A folder of raw pages: what one copies from tracefs by hand, without trace-cmd.
+//! A folder of raw pages, copied from tracefs by hand, without trace-cmd.
 //!
 //! | in the folder | copied from tracefs | |
 //! |---|---|---|
@@ -25,9 +25,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use whylate_core::CpuId;
 
-/// Files of texts that are larger than this are not read: no kernel writes such ones.
+/// Text files larger than this are not read: no kernel writes such files.
 const TEXT_BYTES_MAX: u64 = 64 << 20;
-/// Pages that are looked at for the byte order.
+/// How many pages are checked for the byte order.
 const PAGES_TRIED: u64 = 16;
 
 pub(in crate::parse) const LAYOUT: &str = "a folder or an archive without raw pages of the ring buffer: `events/header_page` (or `formats/header_page`), \

@@ -1,4 +1,4 @@
-//! How a page of the ring buffer is laid out: `events/header_page`.
+//! The layout of a page of the ring buffer: `events/header_page`.
 
 use crate::parse::bytes::ByteOrder;
 use crate::parse::format::fields;
@@ -25,7 +25,7 @@ pub struct PageLayout {
     pub page_bytes: usize,
 }
 
-/// What the header of a page says.
+/// The header of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageHeader {
     /// The time from which the first event's delta counts.

@@ -42,7 +42,7 @@ impl Wanted {
     }
 }
 
-/// Merges the CPUs. The one whose item is the earliest is current; the others wait in a heap.
+/// Merges the CPUs. The one with the earliest item is current; the others wait in a heap.
 #[derive(Debug)]
 pub struct Merge {
     unpacker: Unpacker,
@@ -76,8 +76,8 @@ impl Merge {
         self.cursors[cursor].advance(&self.wanted, &mut self.unpacker)
     }
 
-    /// Goes to where the times for which `before` is true end (whole pages: some earlier events may come first), or
-    /// to the start without `before`, and gives only what is `wanted` from there on.
+    /// Goes to the end of the times for which `before` is true (by whole pages: some earlier events may come first), or to
+    /// the start without `before`. From there on it gives only `wanted` records.
     pub fn seek(&mut self, before: Option<&dyn Fn(u64) -> bool>, wanted: Wanted) -> Result<(), ParseError> {
         self.wanted = wanted;
         self.waiting.clear();

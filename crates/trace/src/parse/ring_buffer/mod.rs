@@ -1,8 +1,7 @@
 //! Pages of the kernel's ring buffer, as `per_cpu/cpuN/trace_pipe_raw` gives them and trace.dat keeps them.
 //!
-//! In: the layout of a page (`events/header_page`) and where the pages of each CPU are. Out: the raw records of all
-//! CPUs in the order of time, and the losses between them. What a record means is not known here: that is
-//! [`super::tracepoint`].
+//! In: the layout of a page (`events/header_page`) and where the pages of each CPU are. Out: the raw records of all CPUs in
+//! the order of time, and the losses between them. The meaning of a record is the task of [`super::tracepoint`].
 
 mod cursor;
 pub(crate) mod directory;

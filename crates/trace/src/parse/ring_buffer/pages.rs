@@ -45,8 +45,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Pages that lie in the file as they are. A last one that is cut off is kept: its header says how much of it is
-    /// data.
+    /// Unpacked pages of the file. A truncated last one is kept: its header says how much of it is data.
     pub fn plain(input: &Input, offset: u64, bytes: u64, page_bytes: usize) -> Result<Self, ParseError> {
         if offset.checked_add(bytes).is_none_or(|end| end > input.length()) {
             let message = format!(
@@ -69,7 +68,7 @@ impl Pages {
         if u64::from(count) > bytes / 8 || count > CHUNKS_MAX {
             return Err(input.damaged(offset, format!("{count} chunks do not fit into {bytes} bytes")));
         }
-        // trace-cmd does not count the count itself.
+        // trace-cmd does not include the count itself.
         let end = offset.saturating_add(bytes).saturating_add(4).min(input.length());
         let mut chunks = Vec::with_capacity(count as usize);
         let mut pages = 0u64;

@@ -1,4 +1,4 @@
-//! The reader of everything that is kept as ring-buffer pages: trace.dat, and folders of raw pages.
+//! The reader of ring-buffer pages: trace.dat, and folders of raw pages.
 
 use super::cursor::{Cursor, Item};
 use super::layout::PageLayout;
@@ -45,7 +45,7 @@ impl Clock {
 #[derive(Debug)]
 pub struct BufferReader {
     info: TraceInfo,
-    /// The same, with what was found to be wrong with the symbols when they were needed.
+    /// The same, with errors of the symbols that were found when they were needed.
     info_damaged: OnceLock<TraceInfo>,
     layout: PageLayout,
     merge: Merge,
@@ -88,7 +88,7 @@ impl BufferReader {
         Self::new(info, layout, merge, Metadata { formats, ..Metadata::default() }, Clock::default())
     }
 
-    /// Goes on with other pages of the same buffer, which come after those that it has; what it learned stays.
+    /// Continues with later pages of the same buffer; everything learned so far stays.
     ///
     /// # Errors
     /// [`ParseError::Damaged`] when the bytes are not whole pages.

@@ -1,4 +1,5 @@
-//! What rtla's timerlat prints when it stops: `## CPU 23 hit stop tracing, analyzing it ##`, and what the latency consists of.
+//! The analysis that rtla's timerlat prints when it stops: `## CPU 23 hit stop tracing, analyzing it ##`, and the parts of
+//! the latency.
 
 use super::scan;
 use crate::facts::{Analysis, AnalysisKind, AnalysisPart};
@@ -66,7 +67,7 @@ impl Analyser {
     }
 }
 
-/// An analysis that was cut off has no sum at its end: what it lists is the least that the latency was.
+/// A truncated analysis has no sum at its end: the latency was at least the sum of the listed parts.
 fn complete(analysis: &mut Analysis) {
     let ends_in_interrupt = !analysis.parts.iter().any(|part| part.what == AnalysisKind::TimerHandler);
     if analysis.of_thread || ends_in_interrupt {

@@ -1,4 +1,4 @@
-//! Lines with a prefix: what stands behind it.
+//! Lines with a prefix: the event after it.
 
 use super::fields::{Text, symbol};
 use super::machine::{Machine, Place};
@@ -11,7 +11,7 @@ use crate::parse::texts::Texts;
 use crate::reader::{CPUS_MAX, Selection, TraceInfo};
 use std::collections::BTreeSet;
 
-/// Names of events beyond which they are not listed: what looks like a name can be a text.
+/// The most names of events that are listed: a text can look like a name.
 const NAMES_MAX: usize = 4096;
 
 /// Which events were seen, for [`TraceInfo::recorded`].
@@ -50,7 +50,7 @@ impl Recorded {
     }
 }
 
-/// The rows of events that came last: a search among all names takes longer than the rest of a short line.
+/// The rows of the last events: a search among all names takes longer than the rest of a short line.
 pub(super) struct Rows {
     recent: [Option<(usize, &'static Row)>; ROWS],
 }
@@ -134,7 +134,7 @@ impl Machine {
         true
     }
 
-    /// The command of a line's thread. One that is not known, or that is cut, may be in an event.
+    /// The command of a line's thread. An unknown or truncated one may be in an event.
     fn command(&mut self, prefix: &Prefix<'_>) -> Option<Name> {
         let known = || {
             let name = self.texts.of_pid(prefix.pid?)?;
@@ -150,7 +150,7 @@ impl Machine {
         }
     }
 
-    /// Whether an event is known to say nothing of wake-ups: by its name, before anything else of it is read.
+    /// Whether an event has nothing to do with wake-ups: by its name, before the rest of it is read.
     fn passed_over(&mut self, body: &[u8]) -> bool {
         let Some(end) = body.iter().position(|byte| matches!(byte, b':' | b' ' | b'(' | b'[')) else {
             return false;
@@ -201,7 +201,7 @@ impl Machine {
             None => self.recorded.other(name, &mut self.texts, &mut self.info),
         }
         let known = found.map(|(_, row)| row);
-        // The name of the function tells which tracer wrote it.
+        // The name of the function shows which tracer wrote it.
         if known.is_none() && memchr::memmem::find(fields, b"stop tracing").is_some() {
             let text = self.texts.intern(scan::trim(fields));
             return self.push(place, flags, EventKind::Print { text });
@@ -210,7 +210,7 @@ impl Machine {
             return;
         }
         let mut fields = scan::trim(fields);
-        // What `report -w` adds to a switch.
+        // The part that `report -w` adds to a switch.
         if fields.ends_with(b" usecs")
             && let Some(end) = memchr::memmem::rfind(fields, b" Latency: ")
         {

@@ -1,5 +1,5 @@
-//! The columns of flags: which there are, from the comments at the head of the trace or, without it, from their number;
-//! and what their letters mean.
+//! The columns of flags and the meaning of their letters. The comments at the head of the trace name the columns; without a
+//! head their number decides.
 
 use super::scan;
 use crate::event::Context;
@@ -21,7 +21,7 @@ pub(super) enum Column {
     PreemptLazyDepth,
     /// Depth of disabled migration as a digit.
     MigrateDisable,
-    /// One that this version does not know.
+    /// A column that this version does not know.
     Unknown,
 }
 
@@ -92,7 +92,7 @@ fn depth(letter: u8) -> Option<u8> {
     }
 }
 
-/// What the letters say. With fewer letters than columns, or more, their number decides.
+/// The meaning of the letters. With fewer letters than columns, or more, their number decides.
 pub(super) fn context(columns: &[Column], flags: &[u8]) -> Context {
     let columns = if columns.len() == flags.len() { columns } else { of_count(flags.len()) };
     let mut context = Context::default();

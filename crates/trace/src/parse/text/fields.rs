@@ -1,4 +1,4 @@
-//! The fields of an event as text: `name: what the kernel, or trace-cmd, prints of its fields`.
+//! The fields of an event as text: `name: fields as the kernel or trace-cmd prints them`.
 //!
 //! The texts differ between kernels in the order and number of fields, and trace-cmd has its own for tasks; all of them
 //! are taken here.
@@ -15,7 +15,7 @@ const ARROW: &[u8] = b" ==> ";
 
 pub(in crate::parse) struct Text<'a> {
     pub(super) name: &'a [u8],
-    /// What follows the name, without spaces around it; what was read from its end is taken away.
+    /// The text after the name, without spaces around it; parts read from its end are removed.
     pub(super) fields: &'a [u8],
     pub(super) texts: &'a mut Texts,
 }
@@ -29,7 +29,7 @@ impl<'a> Text<'a> {
         (!last.is_empty()).then_some(last)
     }
 
-    /// The value of the last `key=value` or `key value`, and what follows it away.
+    /// Takes the value of the last `key=value` or `key value`, and removes it with everything after it.
     fn behind(&mut self, key: &str) -> Option<&'a [u8]> {
         let mut after: &[u8] = b"";
         loop {
@@ -86,7 +86,7 @@ impl<'a> Fields<'a> for Text<'a> {
         scan::hexadecimal(self.value(key)?)
     }
 
-    /// Where the kernel printed a function, the address that [`Texts::address`] keeps for it.
+    /// If the kernel printed a function, the address that [`Texts::address`] keeps for it.
     fn code(&mut self, key: &str) -> Option<u64> {
         let value = self.value(key)?;
         let known = value.starts_with(b"0x") || value.len() == 16;
@@ -123,7 +123,7 @@ impl<'a> Fields<'a> for Text<'a> {
         Some(vector_of_reason(scan::trim(reason.strip_suffix(b")")?), |text| self.texts.intern(text)))
     }
 
-    /// What was written, without what names the function that wrote it.
+    /// The written text, without the name of the function that wrote it.
     fn marker(&mut self, _: &str) -> Option<Name> {
         let fields = self.fields;
         // `report -R` has the fields of the record: `ip=tracing_mark_write buf=…`.
@@ -199,7 +199,7 @@ impl<'a> Fields<'a> for Text<'a> {
         let fields = self.fields;
         let from =
             |at: usize| Some((at, fields[at..].strip_prefix(command_key.as_bytes())?.strip_prefix(b"=")?));
-        // An arrow with the key behind it is longer than what can stand behind it in a command.
+        // An arrow and the key after it are longer than any text after an arrow in a command can be.
         let arrow = || memmem::find_iter(fields, ARROW).find_map(|at| from(at + ARROW.len()));
         // `report -R` has none.
         let bare = || memmem::rfind(fields, b" next_comm=").and_then(|at| from(at + 1));

@@ -2,8 +2,8 @@
 //! flags before the duration.
 //!
 //! A function that was entered before the trace has only a line for its end; with the `funcgraph-tail` option it has a name
-//! there, without it the line is skipped. Where lines have no time (it is an option, off by default),
-//! the time of a CPU is the sum of the durations that its lines have.
+//! there, without it the line is skipped. If lines have no time (an option, off by default), the time of a CPU is the sum of
+//! the durations of its lines.
 
 use super::fields::symbol;
 use super::machine::{Machine, Place};
@@ -24,7 +24,7 @@ pub(super) struct Columns<'a> {
     pub(super) task: Option<(&'a [u8], u32)>,
     pub(super) flags: &'a [u8],
     pub(super) duration_ns: Option<u64>,
-    /// What is behind the duration, with the spaces that give the depth.
+    /// The text after the duration, with the spaces that show the depth.
     pub(super) text: &'a [u8],
 }
 
@@ -40,18 +40,18 @@ pub(super) enum Call<'a> {
     Comment(&'a [u8]),
 }
 
-/// What is remembered of a CPU.
+/// The state of a CPU.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cpu {
     /// The functions that run and when each began, by depth.
     functions: Vec<Option<(Symbol, u64)>>,
     /// The task in the last line that had one.
     pub(super) task: Option<(Name, u32)>,
-    /// The time so far, where lines have none.
+    /// The time so far, if lines have none.
     pub(super) at_ns: u64,
 }
 
-/// What is remembered of all CPUs.
+/// The state of all CPUs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cpus(BTreeMap<u32, Cpu>);
 
@@ -140,8 +140,8 @@ fn tail(text: &[u8]) -> Option<&[u8]> {
     is_name.then_some(name)
 }
 
-/// What the text of a line says, by its indentation and the calls so far; `at_ns` is the time of the line. `None` for what is
-/// not an event: the end of a function without a name, an arrow at an interrupt.
+/// The event of a line, from its indentation and the calls so far; `at_ns` is the time of the line. `None` if it is not an
+/// event: the end of a function without a name, an arrow at an interrupt.
 pub(super) fn call<'a>(text: &'a [u8], at_ns: u64, cpu: &mut Cpu, texts: &mut Texts) -> Option<Call<'a>> {
     let body = scan::skip_spaces(text);
     let depth = (text.len() - body.len()).saturating_sub(2) / 2;

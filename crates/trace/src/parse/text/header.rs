@@ -9,16 +9,16 @@ use whylate_core::CpuId;
 /// Columns of flags that are read; a damaged file could have any number.
 const COLUMNS_MAX: usize = 16;
 
-/// What a line other than an event says.
+/// The meaning of a line that is not an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Remark {
     /// Events of a CPU are lost here.
     Lost { cpu: CpuId, events: Option<u64> },
-    /// The buffer of a CPU begins here: what it did before is not in the trace.
+    /// The buffer of a CPU begins here: the trace does not have its earlier events.
     Begin { cpu: CpuId },
 }
 
-/// Takes what a line that begins with `#` says; some are events of sorts.
+/// Takes a line that begins with `#`; some are events of sorts.
 pub(super) fn comment(line: &[u8], info: &mut TraceInfo, columns: &mut Columns) -> Option<Remark> {
     if let Some(rest) = line.strip_prefix(b"##### CPU ") {
         let (cpu, rest) = scan::number(rest)?;
@@ -36,7 +36,7 @@ pub(super) fn comment(line: &[u8], info: &mut TraceInfo, columns: &mut Columns) 
         entries(rest, info);
     } else if latency_fact(comment, info) {
     } else if let Some((tracer, version)) = scan::split(comment, b" latency trace v") {
-        // What Linux 2.6 calls so can be each of them.
+        // In Linux 2.6 this name can mean each of them.
         if info.tracer.is_none() && tracer != b"preemption" && is_word(tracer) {
             info.tracer = Some(String::from_utf8_lossy(tracer).into_owned());
         }
@@ -53,7 +53,7 @@ fn is_word(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
 }
 
-/// A line of a head that old kernels, and people, write without its `#`; whether it is one.
+/// Takes a line of a head that old kernels, and people, write without its `#`; returns whether it is one.
 pub(super) fn bare(line: &[u8], info: &mut TraceInfo) -> bool {
     let kernel = scan::split(line, b" latency trace v").is_some();
     if kernel {
@@ -62,8 +62,8 @@ pub(super) fn bare(line: &[u8], info: &mut TraceInfo) -> bool {
     kernel || latency_fact(line, info)
 }
 
-/// What the head of a latency tracer says: `latency: 999 us, #4/4, CPU#1 | (M:preempt VP:0, …)`,
-/// `| task: ls-64 (uid:0 nice:0 policy:0 rt_prio:0)`, `=> started at: function`.
+/// The head of a latency tracer: `latency: 999 us, #4/4, CPU#1 | (M:preempt VP:0, …)`, `| task: ls-64 (uid:0 nice:0 policy:0
+/// rt_prio:0)`, `=> started at: function`.
 fn latency_fact(comment: &[u8], info: &mut TraceInfo) -> bool {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let function = |bytes: &[u8]| {

@@ -1,4 +1,4 @@
-//! From lines to events: which shape a line has, what the lines before it said, and what waits for a later line.
+//! From lines to events: the style of a line, the state from earlier lines, and events that wait for a later line.
 //!
 //! In: lines with their offsets. Out: events in a queue. It reads no file.
 
@@ -23,12 +23,13 @@ const LOSSES_MAX: usize = 1 << 18;
 /// Losses that wait for the time of the next event, and ends of functions that wait for their time.
 const WAITING_MAX: usize = 1 << 16;
 
-/// A style of lines. To add one: a file with what cuts a line into a [`Prefix`](super::prefix::Prefix) and the event behind
-/// it, or, like [`graph`], takes the line itself; and an entry in [`STYLES`].
+/// A style of lines. To add one: a file that cuts a line into a [`Prefix`](super::prefix::Prefix) and the event after it, or,
+/// like [`graph`], takes the line itself; and an entry in [`STYLES`].
 struct Style {
     /// Takes a line with its offset; `false` when it is not of this style.
     take: fn(&mut Machine, &[u8], u64) -> bool,
-    /// The time in a line; no function where what a line means depends on those before it, so that reading cannot begin anywhere.
+    /// The time in a line; no function if the meaning of a line depends on earlier lines, so that reading cannot begin
+    /// anywhere.
     time: Option<Time>,
 }
 
@@ -59,7 +60,7 @@ const STYLES: [Style; 4] = [
     Style { take: Machine::graph, time: None },
 ];
 
-/// What follows a mark of quotation. A quotation may be indented as a whole; an indented command may begin with `>`.
+/// The text after a mark of quotation. A whole quotation may be indented; an indented command may begin with `>`.
 fn quoted(line: &[u8]) -> Option<&[u8]> {
     let start = scan::skip_spaces(line);
     let rest = start.strip_prefix(b">")?;
@@ -75,7 +76,7 @@ pub(in crate::parse) fn unquoted(mut line: &[u8]) -> &[u8] {
     if !matches!(line.first(), Some(b'[' | b'A'..=b'Z')) {
         return line;
     }
-    // Behind what the system's log puts before it.
+    // Removes the prefix of the system's log.
     const KERNEL: &[u8] = b" kernel: ";
     let head = &line[..line.len().min(LOG_HEAD_BYTES)];
     let message = memchr::memmem::find(head, KERNEL).map_or(line, |at| &line[at + KERNEL.len()..]);
@@ -92,7 +93,7 @@ fn logged(line: &[u8]) -> Option<&[u8]> {
     (digits == 6 && end.is_empty()).then(|| rest.strip_prefix(b" ").unwrap_or(rest))
 }
 
-/// What web pages and mail programs have for a space.
+/// Replacements for a space in web pages and mail programs.
 const HARD_SPACE: &[u8] = "\u{a0}".as_bytes();
 
 fn with_plain_spaces(mut line: &[u8]) -> Vec<u8> {
@@ -131,7 +132,7 @@ pub(super) struct Machine {
     /// Position in [`STYLES`] of that of the last line.
     pub(super) style: usize,
     pub(super) strange: Strange,
-    /// Whether anything was found that only traces have.
+    /// Whether anything specific to traces was found.
     pub(super) recognised: bool,
     /// Whether the times are a counter's.
     pub(super) raw_times: bool,
@@ -168,7 +169,7 @@ impl Machine {
         Self { info, texts, ..Self::default() }
     }
 
-    /// Begins again, from the start of the file or from a later line; what is known of the trace stays.
+    /// Begins again, from the start of the file or from a later line; what is known about the trace stays.
     pub(super) fn restart(&mut self, at_begin: bool, selection: Selection, from_ns: u64) {
         if at_begin {
             self.columns.clear();
@@ -220,7 +221,7 @@ impl Machine {
         false
     }
 
-    /// Takes a line; an error says what is wrong with it.
+    /// Takes a line; an error describes the problem.
     pub(super) fn line(&mut self, line: &[u8], offset: u64) -> Result<(), String> {
         let line = unquoted(line);
         self.lines += u64::from(!line.is_empty());
@@ -296,7 +297,7 @@ impl Machine {
         Ok(())
     }
 
-    /// The end of the file: what waits comes out.
+    /// The end of the file: releases waiting events.
     pub(super) fn end(&mut self) {
         self.end_stack();
         let facts = &mut self.info.facts;

@@ -32,10 +32,10 @@ pub(super) use prefix::begins_event;
 /// A trace line must come within this many lines, or the file is not a trace.
 const LINES_TO_RECOGNISE: u64 = 1000;
 
-/// What of a text is looked at that is not a trace.
+/// How much of a text that is not a trace is checked.
 const HEAD_BYTES: u64 = 16 << 10;
 
-/// What a text is that is not a trace.
+/// The kind of a text that is not a trace.
 fn other_text(head: &[u8]) -> &'static str {
     const HISTOGRAM: &str =
         "a histogram of a BPF tool, which says how often and not who: record a trace, `whylate trace record`";
@@ -70,7 +70,7 @@ pub struct TextReader {
 }
 
 impl TextReader {
-    /// Reads what says which trace it is, up to the first event.
+    /// Reads the head of the trace, up to the first event.
     ///
     /// # Errors
     /// [`ParseError::Foreign`] when nothing in the first lines is of a trace; otherwise as [`Reader::next`].
@@ -139,7 +139,7 @@ impl TextReader {
         }
     }
 
-    /// What is known only now that everything was read.
+    /// Facts that are known only after everything was read.
     fn finish(&mut self) {
         self.finished = true;
         self.machine.end();
@@ -175,8 +175,8 @@ impl Reader for TextReader {
         &self.machine.texts.names
     }
 
-    /// In a file that is not compressed, found by halving; the times of a text are sorted except for small disorder
-    /// of what was read from `trace_pipe`. Otherwise everything before is read.
+    /// In an uncompressed file it is found by bisection: the times of a text are sorted, except for small disorder in data
+    /// from `trace_pipe`. In a compressed file everything before it is read.
     fn seek(&mut self, from_ns: Option<u64>, selection: Selection) -> Result<(), ParseError> {
         let offset = match from_ns {
             Some(from_ns) => seek::find(&self.source, &mut self.machine, from_ns)?,

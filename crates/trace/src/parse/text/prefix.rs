@@ -1,9 +1,8 @@
-//! What comes before the event in a line: task, CPU, flags, time.
+//! The part of a line before the event: task, CPU, flags, time.
 //!
-//! Four shapes: `trace`, `trace_pipe` and reports (`          <idle>-0       [000] dn.h3..   492.292582: …`), `perf script`
-//! (`perf 16883 [000] 14995.576815: …`), latency traces (`irq/25-v-120       1D..h.12  155us : …`) and those with the option
-//! `verbose`. Commands can contain anything, also what looks like a part of the prefix; a place counts only when
-//! everything fits there.
+//! Four shapes: `trace`, `trace_pipe` and reports (` <idle>-0 [000] dn.h3.. 492.292582: …`), `perf script` (`perf 16883 [000]
+//! 14995.576815: …`), latency traces (`irq/25-v-120 1D..h.12 155us : …`) and those with the option `verbose`. Commands can
+//! contain anything, including text that looks like a part of the prefix; a place counts only if everything fits there.
 
 use super::{columns, scan};
 use crate::reader::CPUS_MAX;
@@ -50,7 +49,7 @@ pub(in crate::parse) fn begins_event(line: &[u8]) -> bool {
     Prefixes::default().usual(line).or_else(|| latency(line)).or_else(|| verbose(line)).is_some()
 }
 
-/// Reads prefixes, and remembers where the last one was: its columns are mostly the next one's.
+/// Reads prefixes, and remembers the columns of the last one: they are mostly the next one's, too.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Prefixes {
     bracket: usize,

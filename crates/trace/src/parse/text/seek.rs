@@ -1,4 +1,4 @@
-//! Finds a time in a text by bisection, without reading all that is before it.
+//! Finds a time in a text by bisection, without reading everything before it.
 
 use super::machine::Machine;
 use crate::parse::lines::{LineError, Lines};
@@ -6,14 +6,14 @@ use crate::parse::{ParseError, Source};
 
 /// Near enough: the rest is read line by line.
 const NEAR_BYTES: u64 = 512 << 10;
-/// How far in front of the place the reading begins: CPUs are merged in pages when `trace_pipe` is read.
+/// How far before the place the reading begins: CPUs are merged in pages when `trace_pipe` is read.
 const BACK_BYTES: u64 = 1 << 20;
 /// Lines among which one with a time must be.
 const LINES_MAX: usize = 4096;
 
 /// Offset of a line from which on everything from `from_ns` on is read; 0 when it cannot be found directly.
 pub(super) fn find(source: &Source, machine: &mut Machine, from_ns: u64) -> Result<u64, ParseError> {
-    // What a function-graph line means depends on the lines before it.
+    // The meaning of a function-graph line depends on the lines before it.
     let Some(length) = source.len_bytes().filter(|_| machine.is_seekable()) else { return Ok(0) };
     let (mut low, mut high) = (0, length);
     while high - low > NEAR_BYTES {

@@ -71,8 +71,8 @@ fn timerlat(sequence: u32, rest: &[u8]) -> Option<EventKind> {
     (scan::trim(rest) == b"ns").then_some(EventKind::Timerlat { sequence, context, latency_ns })
 }
 
-/// The osnoise tracer's line in tracefs (reports leave the run time out): run time and noise in microseconds, what was
-/// left in percent, the largest noise in microseconds, and five counts.
+/// The osnoise tracer's line in tracefs (reports leave the run time out): run time and noise in microseconds, available time
+/// in percent, the largest noise in microseconds, and five counts.
 pub(super) fn osnoise(line: &[u8]) -> Option<EventKind> {
     let mut numbers = [0; 8];
     let mut tokens = line.split(|byte| *byte == b' ').filter(|token| !token.is_empty());

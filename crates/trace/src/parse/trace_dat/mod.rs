@@ -4,10 +4,10 @@
 //! [`BufferReader`] over the events of all its buffers (the top one and instances) whose clock is that of the first
 //! buffer with events.
 //!
-//! Times are those of the trace clock, plus what `--ts-offset` stored in the file; cycles become nanoseconds where
-//! the file says how. What would move them to the wall clock (`--date`) or to the clock of a host (a guest's time
-//! shift) is not applied: the kernel's own events have times inside that would not move with it. Options that are not
-//! known, or do not matter to the explanation (hooks, process maps, guests), are skipped.
+//! Times are those of the trace clock, plus the offset that `--ts-offset` stored in the file; cycles become nanoseconds if
+//! the file has the factor. Shifts to the wall clock (`--date`) or to the clock of a host (a guest's time shift) are not
+//! applied: times inside the kernel's own events would not move with them. Unknown options, and those that do not matter to
+//! the explanation (hooks, process maps, guests), are skipped.
 
 mod options;
 mod version6;
@@ -36,15 +36,15 @@ struct CpuData {
 struct Buffer {
     /// The instance's name; empty for the top one.
     name: String,
-    /// Its clock, when the file says for each buffer.
+    /// Its clock, if the file states it for each buffer.
     clock: Option<String>,
-    /// Size of its pages, when the file says for each buffer.
+    /// Size of its pages, if the file states it for each buffer.
     page_bytes: Option<u32>,
     packed: bool,
     cpus: Vec<CpuData>,
 }
 
-/// What the file says, whichever its version is.
+/// The content of the file, for both versions.
 #[derive(Debug, Default)]
 struct Contents {
     order: ByteOrder,
@@ -99,7 +99,7 @@ fn of_contents(input: &Input, version: u32, contents: Contents) -> Result<Buffer
             };
             memory_bytes += pages.memory_bytes();
             if memory_bytes > PAGES_BYTES_MAX {
-                let message = "the pages of so many CPUs, or such large ones, do not fit into memory";
+                let message = "the pages of this number of CPUs, or of this size, do not fit into memory";
                 return Err(input.damaged(data.offset, message));
             }
             cursors.push(Cursor::new(data.cpu, layout, pages));

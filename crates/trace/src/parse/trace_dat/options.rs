@@ -24,7 +24,7 @@ pub(super) mod id {
     pub(in super::super) const BUFFER_TEXT: u16 = 22;
 }
 
-/// What the options say of the trace as a whole.
+/// What the options state about the whole trace.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Options {
     pub(super) clock: Option<String>,
@@ -98,11 +98,11 @@ impl Options {
     }
 }
 
-/// What a time of the clock `uptime` counts: the kernel makes `clock_t` of its jiffies (`trace_clock_jiffies`), whatever HZ
-/// is, and `clock_t` has 100 to the second on every architecture but Alpha (and the former IA-64), where it has 1024.
+/// The unit of the clock `uptime`: the kernel converts its jiffies to `clock_t` (`trace_clock_jiffies`), whatever HZ is.
+/// `clock_t` has 100 ticks per second on every architecture except Alpha (and the former IA-64), where it has 1024.
 const UPTIME_TICK_NS: u32 = 10_000_000;
 
-/// What makes nanoseconds of the times of a clock that does not count nanoseconds.
+/// The conversion to nanoseconds for a clock that does not count nanoseconds.
 pub(super) fn unit(clock: Option<&str>) -> Option<(u32, u32)> {
     (clock == Some("uptime")).then_some((UPTIME_TICK_NS, 0))
 }
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_that_do_not_count_nanoseconds_are_told() {
+    fn clocks_that_do_not_count_nanoseconds_are_reported() {
         let options = Options::default();
         assert_eq!(options.times(Some("uptime")).nanos(3), 30_000_000);
         let steps = ["uptime", "counter", "x86-tsc", "boot"].map(|clock| options.resolution_ns(Some(clock)));

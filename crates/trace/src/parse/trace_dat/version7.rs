@@ -22,8 +22,8 @@ struct Section {
 struct File<'a> {
     input: &'a Input,
     contents: Contents,
-    /// Bytes that its sections can have yet: each is read once, so together they are no more than the file. A few packed bytes that
-    /// are named again and again could otherwise be unpacked for minutes.
+    /// The bytes that its sections may still have: each is read once, so together they have at most the file's size.
+    /// Otherwise a few packed bytes, named repeatedly, could be unpacked for minutes.
     left: Cell<u64>,
 }
 

@@ -17,7 +17,7 @@
 use crate::event::Context;
 use crate::parse::format::{self, Field, Place, Record, Slot};
 
-/// A kernel release as far as it decides what flags mean.
+/// The part of a kernel release that decides the meaning of flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Release {
     /// Version and patch level: (6, 1).
@@ -38,7 +38,7 @@ impl Release {
     }
 }
 
-/// How the flags of a kernel are read.
+/// The meaning of a kernel's flags.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flags {
     flags: Slot,
@@ -84,15 +84,15 @@ impl Flags {
 
     #[inline]
     pub(super) fn context(&self, record: Record<'_>) -> Context {
-        let told = self.flags.value(record);
-        let flags = told.unwrap_or(0) as u8;
+        let stored = self.flags.value(record);
+        let flags = stored.unwrap_or(0) as u8;
         let count = self.preempt.value(record).map(|count| count as u8);
         let (preempt_depth, migrate) = match count {
             Some(count) if self.halves => (Some(count & 15), Some(count >> 4)),
             count => (count, None),
         };
         Context {
-            irqs_off: told.filter(|_| flags & self.irqs_untold == 0).map(|_| flags & IRQS_OFF != 0),
+            irqs_off: stored.filter(|_| flags & self.irqs_untold == 0).map(|_| flags & IRQS_OFF != 0),
             need_resched: flags & self.need_resched != 0,
             need_resched_lazy: flags & self.need_resched_lazy != 0,
             hard_irq: flags & HARD_IRQ != 0,

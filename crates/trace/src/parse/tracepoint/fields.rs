@@ -1,5 +1,5 @@
-//! The fields of an event in binary records: where they are is found once for each format ([`Plan`]), so that only
-//! offsets are left when records are decoded.
+//! The fields of an event in binary records. Their places are found once for each format ([`Plan`]), so that decoding a
+//! record needs only offsets.
 
 use super::Machine;
 use crate::event::{EventKind, Frames, Name, Symbol, Task, TaskState, Vector};
@@ -10,7 +10,7 @@ use crate::parse::texts::Texts;
 
 /// Frames that a stack has at most.
 const DEPTH_MAX: usize = 1024;
-/// Fields of an event that are asked for: of hwlat eight, and the time of text where its parts are missing.
+/// The most fields that a row asks for: eight for hwlat, and the time of text if its parts are missing.
 const SLOTS: usize = 9;
 
 /// The fields that the row of an event asks for, in the order in which it does.
@@ -241,7 +241,7 @@ impl<'a, S: Slots> Fields<'a> for Binary<'a, S> {
         }))
     }
 
-    /// No bit of the lower eight is set for a task that wanted to go on; the one above them says that it was preempted.
+    /// None of the lower eight bits is set for a runnable task; the bit above them says that it was preempted.
     #[inline(always)]
     fn state(&mut self, key: &str) -> Option<TaskState> {
         self.number(key).map(state_of_bits)
@@ -275,7 +275,7 @@ impl<'a, S: Slots> Fields<'a> for Binary<'a, S> {
         Some(Task { pid, command, priority: if priority == 255 { -1 } else { priority } })
     }
 
-    /// The number of the bit, from 1; 0 is a task that wants to run.
+    /// The number of the bit, from 1; 0 is a runnable task.
     fn traced_state(&mut self, key: &str) -> Option<TaskState> {
         let index = usize::try_from(self.number(key)?).ok();
         let letter = index.and_then(|index| STATE_LETTERS.get(index.checked_sub(1)?));
@@ -284,7 +284,7 @@ impl<'a, S: Slots> Fields<'a> for Binary<'a, S> {
 
     /// Innermost first; an old kernel ends them with all ones.
     fn stack(&mut self, size: &str, frames: &str) -> Option<Frames> {
-        let (told, frames) = (self.number(size), self.slots.next(frames));
+        let (count, frames) = (self.number(size), self.slots.next(frames));
         if S::PLANNING {
             return (frames.place == Place::Array).then_some(Frames(0));
         }
@@ -293,7 +293,7 @@ impl<'a, S: Slots> Fields<'a> for Binary<'a, S> {
         let bytes = self.record.bytes.get(frames.offset as usize..)?;
         let frames = bytes
             .chunks_exact(long_bytes)
-            .take(told.map_or(DEPTH_MAX, |size| size as usize).min(DEPTH_MAX))
+            .take(count.map_or(DEPTH_MAX, |size| size as usize).min(DEPTH_MAX))
             .map_while(|frame| order.number(frame, 0, long_bytes))
             .take_while(|frame| *frame != end)
             .map(Symbol::Address);

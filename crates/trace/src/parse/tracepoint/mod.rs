@@ -1,9 +1,8 @@
 //! Records of tracepoints and of ftrace's own events, as events of the model.
 //!
-//! In: the event formats of the traced kernel ([`super::format`]), its release (flags differ), and binary records
-//! from `common_type` on, wherever they were kept: ring-buffer pages, trace.dat, perf.data. Out: [`EventKind`],
-//! context, thread. What the model has no word for becomes [`EventKind::Other`]; an event whose fields are not those
-//! that are known, too.
+//! In: the event formats of the traced kernel ([`super::format`]), its release (flags differ), and binary records from
+//! `common_type` on, wherever they were kept: ring-buffer pages, trace.dat, perf.data. Out: [`EventKind`], context, thread.
+//! An event that the model does not have, or whose fields are unknown, becomes [`EventKind::Other`].
 
 mod context;
 mod fields;
@@ -22,7 +21,7 @@ use crate::event::{Context, Event, EventKind};
 use context::Flags;
 use fields::Plan;
 
-/// What a decoder needs to know of the traced kernel.
+/// What a decoder needs to know about the traced kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
     /// Byte order of records.
@@ -72,7 +71,7 @@ pub struct Decoder {
     /// For each id up to the largest, the place of its entry.
     by_id: Vec<u16>,
     entries: Vec<Entry>,
-    /// Places of the events that may find late wake-ups, with their ids.
+    /// Places of the events that may show late wake-ups, with their ids.
     wakeup_places: Vec<(u16, u16)>,
 }
 
@@ -127,7 +126,7 @@ impl Decoder {
         }
     }
 
-    /// The ids of the events that find late wake-ups: [`crate::reader::Selection::Wakeups`].
+    /// The ids of the events that show late wake-ups: [`crate::reader::Selection::Wakeups`].
     pub fn wakeups(&mut self, texts: &mut Texts) -> Vec<u16> {
         let places = std::mem::take(&mut self.wakeup_places);
         let finds = |(place, _): &&(u16, u16)| {
@@ -155,7 +154,7 @@ impl Decoder {
         }
     }
 
-    /// What the record says, from `common_type` on.
+    /// The content of the record, from `common_type` on.
     pub fn decode(&mut self, bytes: &[u8], texts: &mut Texts) -> Result<Decoded, String> {
         let mut event = Event::default();
         self.decode_into(bytes, texts, &mut event)?;

@@ -158,7 +158,7 @@ fn noises_and_gaps_are_named() {
 }
 
 #[test]
-fn switches_of_interrupts_count_from_the_kernels_text() {
+fn addresses_of_interrupt_switches_count_from_the_kernels_text() {
     let mut texts = Texts::default();
     let format = format("preemptirq", "irq_disable", &[("caller_offs", "int", 4), ("parent_offs", "int", 4)]);
     let payload = [0x20i32.to_le_bytes(), (-0x10i32).to_le_bytes()].concat();
@@ -167,7 +167,7 @@ fn switches_of_interrupts_count_from_the_kernels_text() {
 }
 
 #[test]
-fn stacks_are_kept_once_and_end_where_they_are_told_to() {
+fn stacks_are_kept_once_and_end_at_their_stated_length() {
     let mut texts = Texts::default();
     let format = format("ftrace", "kernel_stack", &[("size", "int", 8), ("caller", "ulong[8]", 64)]);
     let payload = words(&[3, 0x10, 0x20, u64::MAX, 0x40]);
@@ -203,7 +203,7 @@ fn interrupts_between_cpus_have_their_reason_on_arm64() {
 }
 
 #[test]
-fn an_event_with_other_fields_is_told_as_unknown() {
+fn an_event_with_other_fields_is_reported_as_unknown() {
     let mut texts = Texts::default();
     let kind = decoded(&format("timer", "hrtimer_start", &[("timer", "u64", 8)]), &words(&[1]), &mut texts);
     let EventKind::Other { system: Some(system), name } = kind else { panic!("{kind:?}") };
