@@ -158,7 +158,7 @@ impl Value {
         }
     }
 
-    /// Nanoseconds from a text in seconds or microseconds.
+    /// In nanoseconds, from a number of seconds or a text in microseconds.
     fn at_ns(&self) -> Option<u64> {
         match self {
             Self::Number(seconds) if *seconds >= 0.0 => Some((seconds * 1e6).round() as u64 * 1000),
