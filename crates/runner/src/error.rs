@@ -59,10 +59,10 @@ pub enum RunError {
         String,
     ),
     /// The search is continued with another command.
-    #[error("{0} is a search for treatments; go on with `whylate fix --resume {0}`")]
+    #[error("{0} is a search for treatments; continue it with `whylate fix --resume {0}`")]
     IsSearch(String),
     /// A run that is not a search cannot continue as one.
-    #[error("{0} is not a search for treatments; go on with `whylate run --resume {0}`")]
+    #[error("{0} is not a search for treatments; continue it with `whylate run --resume {0}`")]
     IsNoSearch(String),
     /// The steps of a search do not follow its rules.
     #[error(transparent)]

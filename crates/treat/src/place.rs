@@ -245,7 +245,7 @@ impl Target {
     fn refusal(&self, text: &str, source: io::Error) -> TreatError {
         let remedy = match source.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::ACCESS | Errno::PERM) => {
-                "; run as root (the kernel refuses some values to everybody)"
+                "; run as root (the kernel refuses some values to all users)"
             }
             Some(Errno::ROFS) => "; it is mounted read-only, as in containers",
             Some(Errno::INVAL) if matches!(self, Self::Affinity { .. }) => {
@@ -253,7 +253,7 @@ impl Target {
             }
             Some(Errno::INVAL) => "; the kernel does not accept this value here",
             Some(Errno::BUSY) => "; something uses it, or this is the last CPU that can do it",
-            Some(Errno::NOENT) => "; it is not there",
+            Some(Errno::NOENT) => "; it does not exist",
             _ => "",
         };
         let value = text.trim_end().replace('\n', "; ");

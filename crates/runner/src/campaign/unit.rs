@@ -28,7 +28,7 @@ impl Continuation<'_> {
                 "another campaign goes on after the next boot, that in {folder}; to end it: whylate fix --campaign {folder} \
                  --remove"
             ),
-            None => "this unit is there already, and it names no folder of a campaign".to_owned(),
+            None => "this unit exists already, and it names no folder of a campaign".to_owned(),
         };
         Err(CampaignError::Malformed { path: self.root.path(UNIT), problem })
     }

@@ -45,7 +45,7 @@ impl Steps {
                 Before::Measure
             }
             Boot::Asked => {
-                let reason = "it goes on after the next boot".to_owned();
+                let reason = "the search continues after the next boot".to_owned();
                 Before::End(RunEnd::Failed { reason })
             }
             Boot::Failed { why, took } => {

@@ -74,7 +74,7 @@ pub fn possible(root: &HostRoot, facts: &Facts, target: &CpuSet, kind: &Treatmen
     let planned = kind.plan(&surroundings).map_err(|error| error.to_string())?;
     let changes = planned.changes.iter().filter(|change| !change.is_so(root));
     if changes.count() == 0 {
-        return Err("the machine is so already".to_owned());
+        return Err("the machine already has this setting".to_owned());
     }
     let rises = |change: &&Change| {
         let is_real_time = |text: &str| text.starts_with("fifo") || text.starts_with("rr");
@@ -225,7 +225,7 @@ fn choose(run: &mut RunInProgress<'_>, adviser: &mut dyn Adviser) -> Result<Opti
     let is_met = is_search && registration.goal.below.is_some_and(|below| value < below.0 as f64);
     if !is_met {
         run.audience.said(&format!(
-            "the cell `{cell}` has the largest {}: that is what is treated",
+            "the cell `{cell}` has the largest {}: it is treated",
             registration.goal
         ));
         let proposed = adviser.propose(&registration, &measured, &cell).map_err(RunError::Adviser)?;

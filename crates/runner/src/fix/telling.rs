@@ -83,15 +83,15 @@ impl Steps {
                 pairs_max(trial.phase)
             ),
             FixPhase::LeaveOut => {
-                format!("looking whether each part of `{names}` is needed (at most {at_most})")
+                format!("checking whether each part of `{names}` is needed (at most {at_most})")
             }
             FixPhase::Without => {
-                format!("looking whether `{names}` helps in addition to the others (at most {at_most})")
+                format!("checking whether `{names}` helps in addition to the others (at most {at_most})")
             }
             FixPhase::Reduce if arms.is_empty() => {
-                format!("looking whether it is as good without all of them (at most {at_most})")
+                format!("checking whether it is as good without all of them (at most {at_most})")
             }
-            FixPhase::Reduce => format!("looking whether `{names}` are as good as all (at most {at_most})"),
+            FixPhase::Reduce => format!("checking whether `{names}` are as good as all (at most {at_most})"),
             FixPhase::Combine => format!("confirming what is left: `{names}` (at most {at_most})"),
         };
         run.audience.said(&line);

@@ -59,7 +59,7 @@ impl Planner for CachePartitionPlan {
         let group = format!("{MOUNT}/{GROUP}");
         let others = groups(root)?;
         if root.exists(&group) {
-            return Err(Impossible::new(format!("{group} is there already; see `whylate treat status`")));
+            return Err(Impossible::new(format!("{group} exists already; see `whylate treat status`")));
         }
         if others.len() + 1 >= cache.groups_max {
             let reason = format!(

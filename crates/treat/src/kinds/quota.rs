@@ -199,7 +199,7 @@ impl Groups {
         let group = format!("{}/{GROUP}", self.mount);
         if root.exists(&group) {
             let reason = format!(
-                "{group} is there already, with the quota of another program: `whylate treat restore` gives it back"
+                "{group} exists already, with the quota of another program: `whylate treat restore` gives it back"
             );
             return Err(Impossible::new(reason));
         }

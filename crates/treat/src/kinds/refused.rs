@@ -20,7 +20,7 @@ pub(crate) fn refusal(path: &str, value: &str) -> Option<&'static str> {
         || path.ends_with("/hotplug/target")
         || path.ends_with("/hotplug/fail")
     {
-        return Some("writing there acts at once and holds no value that could be given back");
+        return Some("writing there acts at once and holds no value that could be restored");
     }
     let is_final =
         |(known, last): &(&str, Option<&str>)| *known == path && last.is_none_or(|it| it == value.trim());

@@ -109,7 +109,7 @@ impl Planner for RtThrottlingPlan {
                 micros.to_string()
             }
         };
-        let effect = "what real-time tasks may use of each period before they are held back";
+        let effect = "what real-time tasks may use of each period before they are throttled";
         Ok(Planned::changes(vec![Change::required(Target::file(path), value, effect)]))
     }
 }

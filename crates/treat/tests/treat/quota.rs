@@ -99,7 +99,7 @@ fn what_no_quota_limits_is_refused() {
         (kernel("6.12.48+deb13-rt-amd64"), "on PREEMPT_RT before Linux 6.18"),
         (V2.to_owned(), "no process is called `loud`"),
         (format!("== sys/fs/cgroup/cgroup.controllers := io\n{ordinary}"), "no group here limits CPU time"),
-        (made, "/sys/fs/cgroup/whylate-quota is there already"),
+        (made, "/sys/fs/cgroup/whylate-quota exists already"),
         (limited("docker/4f/cpu.max", "50000 100000", "0::/docker/4f"), "docker/4f/cpu.max is 50000 100000"),
         (limited("docker/cpu.weight", "10", "0::/docker/4f"), "docker/cpu.weight is 10; limit that group"),
     ] {

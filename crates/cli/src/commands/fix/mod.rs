@@ -264,7 +264,7 @@ fn announce(experiment: &Experiment, registration: &FixRegistration, path: &Path
         "{} lowers {} on CPU {} (cells {}), for at most {}, into {}",
         match registration.mode {
             FixMode::Search => "searching what",
-            FixMode::Verify => "looking whether what was proved",
+            FixMode::Verify => "checking whether what was proved",
             FixMode::Audit => "looking which of the settings",
         },
         registration.goal,

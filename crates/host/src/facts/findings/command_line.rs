@@ -107,7 +107,7 @@ pub(super) fn unknown(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
         return None;
     }
     code.advice(format!("the kernel does not know what its command line asks for: {}", found.join("; ")))
-        .effect("such a word has no effect: what it was to change is as without it")
+        .effect("such a word has no effect")
         .seen("/proc/cmdline", line.clone())
         .boot("correct or remove it")
         .into()
@@ -215,7 +215,7 @@ pub(super) fn without_effect(inquiry: &Inquiry, code: FindingCode) -> Option<Fin
         .collect();
     let mut finding = code
         .advice(format!("the kernel does not do what its command line asks for: {}", texts.join("; ")))
-        .effect("the targets are disturbed as without the option");
+        .effect("the targets are disturbed as if the option were not set");
     for Gap(_, is, path, _) in &gaps {
         finding = finding.seen(*path, is.clone());
     }
@@ -261,7 +261,7 @@ fn gap(inquiry: &Inquiry, name: &str, value: &str) -> Option<Gap> {
             let is_any = live.table.threads.iter().any(|thread| thread.name.starts_with("rcuo"));
             let why = "CONFIG_RCU_NOCB_CPU is not built in";
             (!is_any && !live.table.threads.is_empty())
-                .then(|| Gap(asked, "no thread rcuo… is there".to_owned(), "/proc/PID/comm", why))
+                .then(|| Gap(asked, "there is no thread rcuo…".to_owned(), "/proc/PID/comm", why))
         }
         "irqaffinity" => {
             let is = live.mask(DEFAULT_AFFINITY)?;
@@ -334,7 +334,7 @@ pub(super) fn contradictions(inquiry: &Inquiry, code: FindingCode) -> Option<Fin
         if !both.is_empty() {
             let house = present.difference(isolated);
             found.push(format!(
-                "`irqaffinity={}` lets interrupts on the isolated {}; the housekeeping CPUs are {house}",
+                "`irqaffinity={}` allows interrupts on the isolated {}; the housekeeping CPUs are {house}",
                 last("irqaffinity").unwrap_or_default(),
                 named(&both),
             ));
@@ -379,7 +379,7 @@ pub(super) fn contradictions(inquiry: &Inquiry, code: FindingCode) -> Option<Fin
     }
     let finding = code
         .advice(format!("options of the command line contradict each other: {}", found.join("; ")))
-        .effect("the CPUs are isolated from less than was meant")
+        .effect("the CPUs are less isolated than intended")
         .seen("/proc/cmdline", line.clone());
     let fix = right.unwrap_or_else(|| {
         "name the same CPUs in isolcpus=managed_irq,domain,…, nohz_full and rcu_nocbs, once each".to_owned()
@@ -464,7 +464,7 @@ pub(super) fn pressure(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> 
     code.info(format!("pressure stall information (PSI) is on{polled}"))
         .effect("each switch and wake-up is accounted, also by control group, and a kworker makes averages every 2 s on CPUs that are not idle")
         .seen(PATH, line)
-        .boot("where nothing reads it (systemd-oomd does): boot with `psi=0`")
+        .boot("if nothing reads it (systemd-oomd does): boot with `psi=0`")
         .into()
 }
 

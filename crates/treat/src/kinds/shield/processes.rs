@@ -112,7 +112,7 @@ fn by_cpuset(
 ) -> Result<Planned, Impossible> {
     let group = hierarchy.group();
     if surroundings.root.exists(&group) {
-        let reason = format!("{group} is there already: another shield is up; see `whylate treat status`");
+        let reason = format!("{group} exists already: another shield is up; see `whylate treat status`");
         return Err(Impossible::new(reason));
     }
     let mut planned = Planned::changes(remember(threads, surroundings));
