@@ -224,10 +224,7 @@ fn choose(run: &mut RunInProgress<'_>, adviser: &mut dyn Adviser) -> Result<Opti
     let is_search = registration.mode == FixMode::Search;
     let is_met = is_search && registration.goal.below.is_some_and(|below| value < below.0 as f64);
     if !is_met {
-        run.audience.said(&format!(
-            "the cell `{cell}` has the largest {}: it is treated",
-            registration.goal
-        ));
+        run.audience.said(&format!("the cell `{cell}` has the largest {}: it is treated", registration.goal));
         let proposed = adviser.propose(&registration, &measured, &cell).map_err(RunError::Adviser)?;
         let Some(proposal) = proposed else {
             let reason = "no proposed treatment was confirmed; nothing was tried".to_owned();
