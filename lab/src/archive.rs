@@ -1,6 +1,6 @@
 //! Copies of a machine's /proc and /sys as one text, from which a fake root is unpacked.
 //!
-//! Such a text can be written by hand for a machine that one does not have, and read in review:
+//! Such a text can be written by hand for a machine that is not available, and read in review:
 //!
 //! ```text
 //! # before the first header: comments
@@ -10,9 +10,9 @@
 //! == proc/self/ns/pid -> pid:[4026531836]
 //! ```
 //!
-//! A header names a file, given in the lines up to the next header (a trailing empty line is dropped), or on the
-//! same line after `:=`, or the target of a symbolic link after `->`. A CPU list in braces stands for several
-//! files with the same text. `\0` in a text stands for a NUL byte.
+//! A header names a file, given in the lines up to the next header (a trailing empty line is dropped), or on the same
+//! line after `:=`, or the target of a symbolic link after `->`. A CPU list in braces stands for several files with
+//! the same text. `\0` in a text stands for a NUL byte.
 
 use std::io;
 use std::path::{Path, PathBuf};

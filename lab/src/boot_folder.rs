@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// The first program of a guest.
 const INIT: &str = include_str!("../guest/init");
-/// What the names of these folders begin with.
+/// The start of the names of these folders.
 const PREFIX: &str = "whylate-lab-";
 const LOCK: &str = "lock";
 
@@ -50,7 +50,7 @@ pub(crate) struct BootFolder {
 }
 
 impl BootFolder {
-    /// A new folder with what every guest finds in it. Abandoned ones are removed.
+    /// A new folder with the files of every guest. Abandoned folders are removed.
     pub(crate) fn new(files: &Files) -> Result<Self, LabError> {
         let parent = std::env::temp_dir();
         remove_abandoned(&parent);
@@ -107,7 +107,7 @@ fn remove_abandoned(parent: &Path) {
     }
 }
 
-/// Puts into the shared folder what every guest finds in it.
+/// Puts the files of every guest into the shared folder.
 fn fill_share(share: &Path, files: &Files) -> Result<(), LabError> {
     let copy = |from: &Path, name: &str| {
         std::fs::copy(from, share.join(name)).map_err(LabError::file("read", from)).map(|_| ())

@@ -13,10 +13,10 @@ use std::process::{Command, Stdio};
 const SECTOR_BYTES: usize = 512;
 /// Size of the number after the compressed kernel.
 const SIZE_BYTES: usize = 4;
-/// What an ELF file begins with.
+/// The start of every ELF file.
 const ELF_MAGIC: &[u8] = b"\x7fELF";
 
-/// How a kernel is compressed: what it begins with, and what unpacks it.
+/// How a kernel is compressed: the start of its data, and the program that unpacks it.
 const COMPRESSIONS: [(&[u8], &str); 3] =
     [(b"\xfd7zXZ\0", "xz"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"\x1f\x8b\x08", "gzip")];
 

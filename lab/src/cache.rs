@@ -1,4 +1,4 @@
-//! Where the lab's kernels and root file systems are kept: outside the checkout, finished or not there at all.
+//! The folder of the lab's kernels and root file systems: outside the checkout; each is complete or absent.
 
 use crate::error::LabError;
 use crate::host;
@@ -7,7 +7,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What the names of folders with work in progress begin with.
+/// The start of the names of folders with work in progress.
 const WORK_PREFIX: &str = "work-";
 
 /// Raised when kernels are kept in another way.
@@ -52,7 +52,7 @@ impl Cache {
         Ok(file)
     }
 
-    /// Removes what a build that was killed left behind. Only the holder of the lock may.
+    /// Removes what a build that was killed left behind. Only the holder of the lock may do that.
     fn remove_unfinished(&self) -> Result<(), LabError> {
         let entries = std::fs::read_dir(&self.root).map_err(LabError::file("read", &self.root))?;
         for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
@@ -63,8 +63,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Removes kernels and root file systems that newer ones have replaced and that are old: another checkout may still
-    /// use those of the last days. What a running guest has open stays until it ends.
+    /// Removes old kernels and root file systems that newer ones have replaced: another checkout may still use those
+    /// of the last days. Files that a running guest has open stay until it ends.
     pub(crate) fn remove_replaced(&self, age_min: Duration) -> Result<(), LabError> {
         let kernels = Kernel::ALL.into_iter().filter_map(|kernel| self.kernel(kernel)).map(|(_, path)| path);
         let images =
@@ -106,7 +106,7 @@ impl Cache {
             .map_err(LabError::file("create a folder in", &self.root))
     }
 
-    /// Where downloaded packages stay until what is made of them is finished.
+    /// The folder of downloaded packages, until what is made of them is finished.
     pub(crate) fn downloads(&self) -> PathBuf {
         self.root.join("downloads")
     }
@@ -188,7 +188,7 @@ fn image_file(image: Image, architecture: Architecture) -> String {
     format!("image-{}{}", image.name(), architecture.ending())
 }
 
-/// Renames, which within the cache is at once: what has its final name is complete.
+/// Renames, which is atomic within the cache: what has its final name is complete.
 pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), LabError> {
     if let Some(folder) = to.parent() {
         host::create_folder(folder)?;
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unfinished_kernel_is_not_there() {
+    fn an_unfinished_kernel_does_not_count() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache { root: folder.path().to_owned() };
         assert!(cache.kernel(Kernel::RealTime).is_none());
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_was_deleted_is_not_there() {
+    fn an_image_that_was_deleted_does_not_count() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache { root: folder.path().to_owned() };
         cache.set_image(Image::Base, Architecture::X86, "base-1.ext4").unwrap();

@@ -26,7 +26,7 @@ usage: cargo xtask lab COMMAND
 
 The cache is $WHYLATE_LAB_CACHE, else whylate/lab in the user's cache folder.
 Exit status 69: the lab cannot be had on this machine.";
-/// A command typed into the shell may take this long.
+/// How long a command typed into the shell may take.
 const SHELL_LIMIT: Duration = Duration::from_secs(3600);
 
 pub(crate) fn run(words: &[&str]) -> Result<ExitCode, LabError> {
@@ -104,13 +104,14 @@ fn lab() -> Result<Lab, LabError> {
     Ok(Lab::new(Cache::of_user()?, binaries))
 }
 
-/// The program for guests: the one that the environment names, or where it is built, which is where this program was built, too.
+/// The program for guests: the one that the environment names, or the one that was built in the same folder as this
+/// program.
 fn binary(architecture: Architecture) -> Option<PathBuf> {
     let named = std::env::var_os(architecture.binary_variable()).map(PathBuf::from);
     named.or_else(|| results().map(|target| target.join(architecture.target()).join("dist/whylate")))
 }
 
-/// Where `cargo xtask package` puts the packages, when it has.
+/// The folder of the packages that `cargo xtask package` makes, if it has run.
 fn packages() -> Option<PathBuf> {
     results().map(|target| target.join("package")).filter(|folder| folder.join("SHA256SUMS").is_file())
 }
@@ -143,7 +144,7 @@ fn shell(machine: &Machine) -> Result<ExitCode, LabError> {
     let mut line = String::new();
     loop {
         eprint!("lab# ");
-        // A prompt that cannot be shown is no reason to stop.
+        // If a prompt cannot be shown, the shell goes on.
         let _ = std::io::stderr().flush();
         line.clear();
         match std::io::stdin().lock().read_line(&mut line) {
@@ -184,7 +185,8 @@ fn list() -> Result<ExitCode, LabError> {
 
 fn corpus(names: &[&str]) -> Result<ExitCode, LabError> {
     build(&["base"])?;
-    // While running: a target folder that several checkouts share may hold a program that was built in another one.
+    // Looked up at run time: a target folder that several checkouts share may hold a program that was built in another
+    // one.
     let own = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     let folder = Path::new(&own).join("../fixtures/traces/planted");
     let started = Instant::now();
@@ -194,7 +196,8 @@ fn corpus(names: &[&str]) -> Result<ExitCode, LabError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The kernels of which a test's words may speak: those that they name, else all with `--all-kernels`, else the usual ones.
+/// The kernels that a test's words may select: those that they name, otherwise all with `--all-kernels`, otherwise the
+/// usual ones.
 fn kernels(words: &[&str]) -> Vec<Kernel> {
     let named: Vec<Kernel> = words.iter().filter_map(|word| Kernel::named(word)).collect();
     let has_all = words.contains(&"--all-kernels");

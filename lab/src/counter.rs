@@ -1,4 +1,4 @@
-//! How fast the guests' time-stamp counter ticks where it is the host's own.
+//! How fast the guests' time-stamp counter ticks if it is the host's own.
 //!
 //! A kernel finds that out at boot, by comparing the counter with an emulated timer for some milliseconds. If the host
 //! is busy at that moment, the guest's clock runs at a wrong rate ever after; so the guest gets the rate.
@@ -9,11 +9,11 @@ use whylate_sys::counter::CounterKind;
 
 /// How long the counter is compared with the host's clock.
 const DURATION: Nanos = Nanos::from_millis(50);
-/// The relative error above which the guest had better find out itself.
+/// Above this relative error, it is better if the guest measures the rate itself.
 const ERROR_MAX: f64 = 1e-3;
 
 /// Frequency of the host's time-stamp counter in kHz, which is what QEMU shows to a guest on a host of the same
-/// architecture; `None` where it is not constant.
+/// architecture; `None` if it is not constant.
 pub(crate) fn frequency_khz() -> Option<u64> {
     static FREQUENCY_KHZ: OnceLock<Option<u64>> = OnceLock::new();
     *FREQUENCY_KHZ.get_or_init(|| {

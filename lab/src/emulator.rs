@@ -8,7 +8,7 @@ use crate::packages::PackageRoot;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// What the version of the lab's own QEMU begins with.
+/// The start of the version of the lab's own QEMU.
 const VERSION: &str = "1:10.";
 /// Where libraries, modules and data lie below its root.
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
@@ -23,15 +23,16 @@ pub(crate) enum Emulator {
 }
 
 impl Emulator {
-    /// The one that a machine runs in. The kernels of 5.10 and 6.1 run in the host's where that has the profile: in QEMU 10 with one CPU and
-    /// counted time, some spikes of rt-6.1 are not explained (records/2026-11-22/kernels.md).
+    /// The QEMU for a machine. The kernels 5.10 and 6.1 run in the host's if it has the profile: in QEMU 10 with one
+    /// CPU and counted time, some spikes of rt-6.1 are not explained (records/2026-11-22/kernels.md).
     pub(crate) fn of(cache: &Cache, machine: &Machine) -> Self {
         let is_old = machine.kernel.is_old() && Self::Host.unable(machine).is_none();
         let own = cache.qemu(machine.kernel.architecture());
         if is_old { Self::Host } else { own.map_or(Self::Host, Self::Own) }
     }
 
-    /// Makes sure that there is one for an architecture: the lab's own, else the one that the cache has, else the host's.
+    /// Makes sure that there is one for an architecture: the lab's own, otherwise the one in the cache, otherwise the
+    /// host's.
     pub(crate) fn ensure(
         cache: &Cache,
         packages: Result<&PackageRoot, &LabError>,
@@ -49,7 +50,7 @@ impl Emulator {
             cache.set_qemu(architecture, &tree)
         };
         let built = newest().or_else(|error| match packages {
-            // Lists that are too old name files that are not to be had any more.
+            // Lists that are too old name files that are no longer available.
             Ok(packages) if cache.qemu(architecture).is_none() => packages.refresh().and_then(|()| newest()),
             _ => Err(error),
         });
@@ -63,7 +64,7 @@ impl Emulator {
         host::ensure_tools(&[(program, package)])
     }
 
-    /// A program of it, which ends when the thread that spawned it does, however that happens.
+    /// A program of it, which ends when the thread that spawned it ends, for whatever reason.
     pub(crate) fn command(&self, program: &str) -> Command {
         let Self::Own(root) = self else { return host::bound(program) };
         let libraries = root.join(LIBRARIES);

@@ -5,7 +5,7 @@ use std::process::ExitStatus;
 
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// The lab cannot be had on this machine as it is. Tests that need it are skipped; commands exit with 69.
+    /// This machine cannot run the lab as it is. Tests that need it are skipped; commands exit with 69.
     #[error("the lab is unavailable: {reason}; {fix}")]
     Unavailable { reason: String, fix: String },
     /// A file of the cache, the checkout or a guest's folder could not be read or written.
@@ -47,7 +47,7 @@ pub enum LabError {
         /// The registers and timers of all CPUs.
         machine: String,
     },
-    /// A CPU of the guest does not get its timer's interrupts any more. The guest has been killed.
+    /// A CPU of the guest no longer gets its timer's interrupts. The guest has been killed.
     #[error("a CPU of the guest has lost its timer, as its kernel says:\n{lines}")]
     TimerLost { lines: String },
     /// The guest's kernel complained: a warning, an oops, a lockup.
@@ -56,7 +56,7 @@ pub enum LabError {
     /// A script in the guest ended with another status than 0.
     #[error("the script ended with {status}; its stderr:\n{stderr}\nits stdout:\n{stdout}")]
     Script { status: i32, stdout: String, stderr: String },
-    /// The guest's kernel lacks what a test is of, as the test has seen for itself. The test is skipped.
+    /// The guest's kernel lacks what a test is about, as the test itself has found. The test is skipped.
     #[error("{reason}")]
     NotThere {
         /// What is missing, and what was seen of it.
@@ -68,7 +68,7 @@ pub enum LabError {
 }
 
 impl LabError {
-    /// The same for another one who needs what could not be had.
+    /// The same error for another user of what is not available.
     pub(crate) fn again(&self) -> Self {
         match self {
             Self::Unavailable { reason, fix } => {
@@ -78,13 +78,13 @@ impl LabError {
         }
     }
 
-    /// For a test whose guest lacks what it is of.
+    /// For a test whose guest lacks what the test is about.
     #[must_use]
     pub fn not_there(reason: impl Into<String>) -> Self {
         Self::NotThere { reason: reason.into() }
     }
 
-    /// Whether it is QEMU's doing, which nothing that runs in the guest can cause.
+    /// Whether QEMU is responsible, and nothing that runs in the guest can cause it.
     pub(crate) fn is_of_the_emulator(&self) -> bool {
         matches!(self, Self::Stuck { .. } | Self::TimerLost { .. })
     }

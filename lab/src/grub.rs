@@ -47,7 +47,7 @@ const EDITOR_LIBRARIES: [&str; 9] = [
     "libcap.so.2",
 ];
 
-/// Makes sure that it is in the cache; where it cannot be had, only tests that need it are left out.
+/// Makes sure that it is in the cache; if it is not available, only tests that need it are left out.
 pub(crate) fn ensure(
     cache: &Cache,
     packages: Result<&PackageRoot, &LabError>,

@@ -30,7 +30,7 @@ const SCRIPT_LIMIT: Duration = Duration::from_secs(240);
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// A socket waits at least this long: zero would mean for ever.
 const LOOK_INTERVAL_MIN: Duration = Duration::from_millis(1);
-/// A guest that has said nothing for so long is looked at: QEMU may keep one of its CPUs at one instruction.
+/// The lab looks at a guest that has said nothing for this long: QEMU may keep one of its CPUs at one instruction.
 const SILENCE: Duration = Duration::from_secs(40);
 /// How long the monitor may take to answer.
 const MONITOR_LIMIT: Duration = Duration::from_secs(60);
@@ -51,7 +51,7 @@ pub struct Guest {
     /// Length of the console's log up to which complaints have been reported.
     console_seen: usize,
     version: String,
-    /// It was killed and runs nothing any more.
+    /// It was killed and no longer runs anything.
     ended: bool,
 }
 
@@ -82,7 +82,8 @@ impl Guest {
         self.check_log(&read_or_empty(&self.share().join("boot.log")))
     }
 
-    /// Cuts the power of the machine, whatever it does, and boots it again. Its second disk keeps what had got there.
+    /// Cuts the power of the machine, whatever it does, and boots it again. Its second disk keeps what had arrived
+    /// there.
     pub fn cut_power(&mut self) -> Result<(), LabError> {
         self.cut_power_and_boot("")
     }
@@ -136,8 +137,8 @@ impl Guest {
         }
     }
 
-    /// Runs a shell script that may reboot the machine; `None` where it did, and the guest takes scripts again. Only a guest
-    /// with [`Device::Grub`] is booted again.
+    /// Runs a shell script that may reboot the machine; `None` if it did, and the guest takes scripts again. Only a
+    /// guest with [`Device::Grub`] is booted again.
     pub fn run_or_reboot(&mut self, script: &str, limit: Duration) -> Result<Option<Output>, LabError> {
         let name = self.start(script)?.name;
         let done = format!("done {name} ");
@@ -238,12 +239,12 @@ impl Guest {
         }
     }
 
-    /// What QEMU tells of its CPUs.
+    /// What QEMU reports of its CPUs.
     fn machine(&mut self) -> String {
         hang::machine(self.machine.profile.cpus(), |command| self.monitor(command))
     }
 
-    /// What QEMU tells of its CPUs, and the kernel of its CPUs and tasks; without what they do not tell.
+    /// What QEMU reports of its CPUs, and the kernel of its CPUs and tasks; either part may be missing.
     fn what_it_does(&mut self) -> String {
         let machine = self.machine();
         let before = self.console().len();
@@ -291,7 +292,8 @@ impl Guest {
         }
     }
 
-    /// Ends a guest of which QEMU keeps a CPU at one instruction, or has lost a timer: both need several threads of QEMU.
+    /// Ends a guest if QEMU keeps one of its CPUs at one instruction, or has lost a timer: both need several threads
+    /// of QEMU.
     fn check_progress(&mut self) -> Result<(), LabError> {
         if self.machine.profile != Profile::Threads {
             return Ok(());
@@ -312,7 +314,7 @@ impl Guest {
         }
     }
 
-    /// Ends the guest and says what happened. The kernel's own words come first where there are any.
+    /// Ends the guest and says what happened. The kernel's own words come first if there are any.
     fn failure(&mut self, what: &str) -> LabError {
         self.end();
         self.what_happened(what)
@@ -333,7 +335,7 @@ impl Guest {
         }
     }
 
-    /// What these lines of the kernel's log complain of.
+    /// The complaint in these lines of the kernel's log.
     fn complaint(&self, lines: String) -> LabError {
         match self.machine.profile == Profile::Threads && kernel_log::tells_of_a_lost_timer(&lines) {
             true => LabError::TimerLost { lines },
@@ -409,7 +411,7 @@ impl Drop for Guest {
     }
 }
 
-/// A text that may not be there yet.
+/// A text that may not exist yet.
 fn read_or_empty(path: &Path) -> String {
     std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }

@@ -1,20 +1,20 @@
-//! What a guest does that does not answer, as QEMU and the kernel tell: the kernel is asked by keys.
+//! What a guest does that does not answer, as QEMU and the kernel report it: keys make the kernel print.
 
 use std::time::{Duration, Instant};
 
-/// What is of interest of a CPU's registers and of its interrupt controller: a halted CPU whose timer has expired, with nothing
-/// requested, has lost it.
+/// The interesting registers of a CPU and of its interrupt controller: a halted CPU whose timer has expired, without a
+/// pending request, has lost it.
 const OF_REGISTERS: [&str; 2] = ["CPU#", "RIP="];
 const OF_CONTROLLER: [&str; 5] = ["dumping local APIC", "LVTT\t", "Timer\t", "ISR\t", "IRR\t"];
-/// Keys that have the kernel print everything, where its CPUs are, and where its tasks are.
+/// Keys that make the kernel print everything, where its CPUs are, and where its tasks are.
 pub(crate) const KEYS: [&str; 3] = ["sendkey alt-sysrq-8", "sendkey alt-sysrq-l", "sendkey alt-sysrq-t"];
 
-/// How long the kernel may take to print it, and for how long it is silent when it has.
+/// How long the kernel may take to print it, and how long it is silent afterwards.
 const TELLING_LIMIT: Duration = Duration::from_secs(30);
 const TELLING_PAUSE: Duration = Duration::from_secs(3);
-/// What begins a task in what the kernel prints.
+/// The start of a task in the kernel's output.
 const TASK: &str = "task:";
-/// What comes after the last one: the queues of the scheduler, and locks.
+/// What follows the last one: the queues of the scheduler, and locks.
 const AFTER_TASKS: [&str; 3] = ["Sched Debug Version", "Showing all locks", "Showing busy workqueues"];
 
 /// The registers and the timers of this number of CPUs, from the monitor.
@@ -32,8 +32,8 @@ pub(crate) fn machine<E>(cpus: u32, mut ask: impl FnMut(&str) -> Result<String, 
     lines.join("\n")
 }
 
-/// Whether the kernel has switched a CPU off: it waits in a loop of one instruction, interrupts off, and its timer is masked and
-/// not set.
+/// Whether the kernel has switched a CPU off: it waits in a loop of one instruction, interrupts disabled, and its
+/// timer is masked and not set.
 pub(crate) fn is_off(machine: &str, cpu: u32) -> bool {
     let controller = machine.split("dumping local APIC state for CPU ").skip(1);
     let is_its = |text: &&str| text.split_whitespace().next() == Some(cpu.to_string().as_str());
@@ -57,8 +57,8 @@ pub(crate) fn wait_until_quiet(length: impl Fn() -> usize) {
     }
 }
 
-/// Where the CPUs and the programs are, of all that the kernel has printed. Its own threads that wait are left out: there
-/// are a hundred.
+/// Where the CPUs and the programs are, out of everything that the kernel has printed. Its own threads that wait are
+/// left out: there are a hundred.
 pub(crate) fn tasks(printed: &str) -> String {
     let mut is_of_interest = true;
     let mut lines = Vec::new();

@@ -32,15 +32,16 @@ pub(crate) fn run(command: &mut Command) -> Result<String, LabError> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// A command that is killed when the thread that runs it ends, however that happens: nothing writes to the cache behind
-/// the back of the next build.
+/// A command that is killed when the thread that runs it ends, for whatever reason: no process writes to the cache
+/// during the next build.
 pub(crate) fn bound(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--"]).arg(program);
     command
 }
 
-/// As [`bound`], with all that the command starts and mounts: it runs in namespaces of its own, which end with it.
+/// As [`bound`], with everything that the command starts and mounts: it runs in namespaces of its own, which end with
+/// it.
 pub(crate) fn enclosed(program: impl AsRef<OsStr>) -> Command {
     let mut command = bound("unshare");
     command.args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]).arg(program);
@@ -70,12 +71,12 @@ pub(crate) fn ensure_tools(tools: &[(&str, &str)]) -> Result<(), LabError> {
     }
     let mut apt = Command::new("apt-get");
     apt.env("DEBIAN_FRONTEND", "noninteractive");
-    // Another installation may be under way: it is waited for.
+    // Another installation may be under way: wait for it.
     apt.args(["-qq", "-y", "-o", "DPkg::Lock::Timeout=300", "install", "--no-install-recommends"])
         .args(&missing);
     if run(&mut apt).is_err() {
-        // The lists may be missing or too old to name files that are still there.
-        // Without this apt takes a server that it cannot reach for a success.
+        // The lists may be missing or too old to name existing files. Without this option apt treats a server that it
+        // cannot reach as a success.
         let mut update = Command::new("apt-get");
         update.args(["-qq", "-o", "APT::Update::Error-Mode=any", "update"]);
         run(&mut update).and_then(|_| run(&mut apt)).map_err(|error| {

@@ -1,5 +1,5 @@
-//! Stalls of a guest by its host: a real-time thread takes the CPU of the host on which the guest runs. What that
-//! thread says of its own time is the truth.
+//! Stalls of a guest by its host: a real-time thread takes the host's CPU on which the guest runs. That thread's own
+//! record of its time is the truth.
 
 use crate::error::LabError;
 use crate::guest::{Guest, Running};
@@ -33,7 +33,7 @@ pub struct Thief {
 }
 
 impl Thief {
-    /// Begins to take a CPU of the host that many times.
+    /// Starts to take a CPU of the host that many times.
     #[must_use]
     pub fn start(cpu: CpuId, stalls: usize) -> Self {
         let is_stopped = Arc::new(AtomicBool::new(false));
@@ -56,7 +56,7 @@ impl Thief {
         Self { thread, is_stopped }
     }
 
-    /// Ends it after the stall that it is at; returns all stalls.
+    /// Ends it after the present stall; returns all stalls.
     ///
     /// # Errors
     /// As [`Self::wait`].
@@ -68,7 +68,7 @@ impl Thief {
     /// Waits for the last stall; returns all of them.
     ///
     /// # Errors
-    /// [`LabError::NotThere`] where the host lets this process have no real-time thread.
+    /// [`LabError::NotThere`] if the host refuses this process a real-time thread.
     pub fn wait(self) -> Result<Vec<HostStall>, LabError> {
         let stalls = self.thread.join().unwrap_or_else(|_| Err("the thread panicked".to_owned()));
         stalls.map_err(LabError::not_there)
@@ -79,7 +79,7 @@ fn wall_ns(at: SystemTime) -> u64 {
     at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// Shell commands that have the guest write its clock into files again and again, for [`clock_difference_ns`].
+/// Shell commands that make the guest write its clock into files again and again, for [`clock_difference_ns`].
 pub const WRITE_CLOCK: &str = "python3 - <<'PYTHON'\nimport os, time\nfor nth in range(40):\n    \
     file = os.open(f\"{os.environ['OUT']}/clock{nth}\", os.O_WRONLY | os.O_CREAT)\n    \
     os.write(file, str(time.monotonic_ns()).encode())\n    os.fsync(file)\n    os.close(file)\n    time.sleep(0.01)\nPYTHON\n";
@@ -114,8 +114,8 @@ impl HostStall {
 }
 
 impl Guest {
-    /// Ties all threads of the emulator to one CPU of the host: where the counters of the host's CPUs differ, the clock of a guest
-    /// that reads several of them runs too fast.
+    /// Ties all threads of the emulator to one CPU of the host: if the counters of the host's CPUs differ, the clock
+    /// of a guest that reads several of them runs too fast.
     pub fn tie_to(&mut self, host_cpu: CpuId) {
         for thread in self.threads() {
             // A thread that has ended meanwhile runs nowhere.

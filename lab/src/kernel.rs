@@ -12,7 +12,7 @@ use std::process::Command;
 
 /// What the first program needs to reach the root file system and the shared folder.
 const BOOT_MODULES: [&str; 6] = ["virtio_pci", "9pnet_virtio", "9p", "virtio_blk", CHECKSUM, "ext4"];
-/// What ext4 needs and does not say; newer kernels have it in them, as no module.
+/// What ext4 needs and does not list; newer kernels have it built in, not as a module.
 const CHECKSUM: &str = "crc32c_generic";
 /// Modules that no guest has a device for: half of their bytes.
 const MODULES_LEFT_OUT: [&str; 6] = [
@@ -29,7 +29,7 @@ const MODULES_LEFT_OUT: [&str; 6] = [
 const FOR_HOST: &str = "-for-host";
 const FOR_ARM64: &str = "-aarch64-linux-gnu";
 
-/// What a module is compiled with, besides the compiler that the headers name.
+/// What a module is compiled with, in addition to the compiler that the headers name.
 const BUILD_TOOLS: [&str; 9] =
     ["make", "dash", "coreutils", "sed", "grep", "mawk", "findutils", "diffutils", "base-files"];
 
@@ -57,7 +57,7 @@ pub(crate) fn ensure(
     let mut built = newest();
     if let (Err(LabError::Unavailable { .. }), Ok(packages), None) = (&built, packages, cache.kernel(kernel))
     {
-        // Lists that are too old name a kernel that is not to be had any more.
+        // Lists that are too old name a kernel that is no longer available.
         built = packages.refresh().and_then(|()| newest());
     }
     match (built, cache.kernel(kernel)) {
@@ -126,7 +126,7 @@ impl<'a> Source<'a> {
         host::write(&folder.join("compiler"), compiler)?;
         keep(&unpacked, version, self.architecture, &folder)?;
         cache::rename(&folder, &cache.kernel_folder(version))?;
-        // Complete: what was downloaded for it is not needed any more.
+        // Complete: the downloads for it are no longer needed.
         std::fs::remove_dir_all(cache.downloads()).map_err(LabError::file("remove", &cache.downloads()))
     }
 }

@@ -1,6 +1,6 @@
 //! Finds complaints in the log of a guest's kernel.
 
-/// What a line says that no healthy kernel writes.
+/// Texts in lines that no healthy kernel writes.
 const TROUBLE: [&str; 18] = [
     "WARNING: CPU:",
     "WARNING: possible",
@@ -21,12 +21,12 @@ const TROUBLE: [&str; 18] = [
     "NMI received for unknown reason",
     "bad unlock balance",
 ];
-/// Lines shown before the first complaint: what a warning says stands there.
+/// Lines shown before the first complaint: they have the text of a warning.
 const LINES_BEFORE: usize = 2;
 /// Lines shown from it on: enough for its call trace.
 const LINES_AFTER: usize = 30;
 
-/// The first complaint in a log with what stands around it; `None` when there is nothing to complain about.
+/// The first complaint in a log with the lines around it; `None` if there is no complaint.
 #[must_use]
 pub fn trouble(log: &str) -> Option<String> {
     let lines: Vec<&str> = log.lines().collect();

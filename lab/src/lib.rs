@@ -1,9 +1,9 @@
-//! The lab: boots real kernels in QEMU, plants causes of latency in them, and lets tests look whether they are found.
+//! The lab: boots real kernels in QEMU, plants causes of latency in them, and lets tests check whether they are found.
 //!
-//! [`build`] puts kernels, QEMU and the root file systems into a cache; [`Lab::boot`] starts a [`Machine`]; [`Guest::run`]
-//! runs a script in it; [`suite`] runs tests that share guests. What is booted is Debian's own kernel, emulated in
-//! software, so that it works wherever QEMU does; the profile `icount` counts instructions as time, so that lengths can
-//! be asserted there.
+//! [`build`] puts kernels, QEMU and the root file systems into a cache; [`Lab::boot`] starts a [`Machine`];
+//! [`Guest::run`] runs a script in it; [`suite`] runs tests that share guests. The kernels are Debian's own, emulated
+//! in software, so that the lab works wherever QEMU does; the profile `icount` counts instructions as time, so that
+//! lengths can be asserted there.
 //!
 //! [`archive`] makes fake roots of machines for tests that need no kernel.
 //!
@@ -50,14 +50,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Parts of the cache that newer ones have replaced are kept this long.
+/// How long parts of the cache that newer ones have replaced are kept.
 const REPLACED_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Builds what is missing in the cache: the usual kernels and those that are asked for, the module that plants causes, and the
-/// root file systems. What was built before stays, so that a broken build is continued by building again.
+/// Builds what is missing in the cache: the usual kernels and those that are asked for, the module that plants causes,
+/// and the root file systems. What was built before stays, so that building again continues a broken build.
 ///
 /// # Errors
-/// [`LabError::Unavailable`] when this machine cannot have a lab.
+/// [`LabError::Unavailable`] when this machine cannot run the lab.
 pub fn build(
     cache: &Cache,
     images: &[Image],
@@ -105,7 +105,7 @@ fn kernels(cache: &Cache, more: &[Kernel], say: &dyn Fn(&str)) -> Result<(), Lab
     Ok(())
 }
 
-/// Says which kernel cannot be had; without those of [`Kernel::NEEDED`] there is no lab.
+/// Says which kernel is not available; without those of [`Kernel::NEEDED`] there is no lab.
 fn left_out(kernel: Kernel, built: Result<(), LabError>, say: &dyn Fn(&str)) -> Result<(), LabError> {
     match built {
         Err(LabError::Unavailable { reason, .. }) if !Kernel::NEEDED.contains(&kernel) => {
@@ -116,11 +116,11 @@ fn left_out(kernel: Kernel, built: Result<(), LabError>, say: &dyn Fn(&str)) -> 
     }
 }
 
-/// Installs the host's programs that are missing, and looks whether what the cache lacks can be had: a cheap way to
-/// know whether [`build`] will do.
+/// Installs the host's programs that are missing, and checks whether what the cache lacks is available: a cheap way to
+/// know whether [`build`] will work.
 ///
 /// # Errors
-/// [`LabError::Unavailable`] when this machine cannot have a lab.
+/// [`LabError::Unavailable`] when this machine cannot run the lab.
 pub fn install_tools(cache: &Cache) -> Result<(), LabError> {
     let _lock = cache.lock()?;
     host::ensure_tools(&host::TOOLS)?;

@@ -3,12 +3,12 @@
 /// How the guest's CPUs and its clock are emulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Profile {
-    /// One CPU whose time is counted in instructions: whatever the host does, the guest's time is the same. For
+    /// One CPU whose time is counted in instructions: the guest's time is the same whatever the host does. For
     /// assertions about lengths and culprits.
     Counted,
     /// As [`Profile::Counted`] with two CPUs that take turns. Needs QEMU 10.
     CountedPair,
-    /// Two CPUs, each a thread of the host: what the host does is seen as latency. For interfaces and mechanisms;
+    /// Two CPUs, each a thread of the host: the guest sees the host's work as latency. For interfaces and mechanisms;
     /// never for microseconds.
     Threads,
 }
@@ -87,7 +87,7 @@ impl Architecture {
         }
     }
 
-    /// What sets names in the cache apart from those of x86, which came first.
+    /// The part of names in the cache that distinguishes them from those of x86, which came first.
     #[must_use]
     pub(crate) fn ending(self) -> &'static str {
         match self {
@@ -126,12 +126,12 @@ impl Kernel {
         Self::PlainNew,
         Self::Arm64RealTimeNew,
     ];
-    /// Those that are built and tested unless others are named; the rest only where it is named, or with `--all-kernels`.
+    /// Those that are built and tested unless others are named; the rest only if it is named, or with `--all-kernels`.
     pub const USUAL: [Self; 5] =
         [Self::RealTime, Self::Plain, Self::RealTime612, Self::RealTimeNew, Self::PlainNew];
-    /// Without these there is no lab; the others are skipped where they cannot be had.
+    /// Without these there is no lab; the others are skipped if they are not available.
     pub const NEEDED: [Self; 2] = [Self::RealTime, Self::Plain];
-    /// Where culprits are looked for in each run: the oldest and the newest.
+    /// The kernels on which each run looks for culprits: the oldest and the newest.
     pub const CULPRITS: [Self; 4] = [Self::RealTime, Self::Plain, Self::RealTimeNew, Self::PlainNew];
 
     /// Name on the command line and in the cache.
@@ -177,7 +177,7 @@ impl Kernel {
         }
     }
 
-    /// Whether it is one of those before 6.12, for which QEMU 7 does.
+    /// Whether it is one of those before 6.12, for which QEMU 7 is enough.
     #[must_use]
     pub(crate) fn is_old(self) -> bool {
         matches!(self, Self::RealTime510 | Self::RealTime | Self::Plain)
@@ -318,7 +318,7 @@ impl Machine {
         }
     }
 
-    /// Why there is no such machine; `None` where there is.
+    /// Why there is no such machine; `None` if there is one.
     #[must_use]
     pub fn impossible(&self) -> Option<String> {
         let is_of_x86 = |device: &&Device| !matches!(device, Device::SecondDisk);

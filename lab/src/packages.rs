@@ -1,5 +1,5 @@
-//! Debian packages through a package root of the lab's own: sources, lists and downloads in the cache. The host's apt is
-//! only asked which mirror it uses; all that is fetched is checked against Debian's keys.
+//! Debian packages through a package root of the lab's own: sources, lists and downloads in the cache. The host's apt
+//! is only asked which mirror it uses; all downloads are checked against Debian's keys.
 
 use crate::cache::{self, Cache};
 use crate::error::LabError;
@@ -14,13 +14,13 @@ const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// Releases that have the kernels of the lab, in addition to those of the host; a mirror that lacks one has fewer
 /// kernels.
 const RELEASES: [&str; 4] = [OLD, "bookworm", "trixie", ROLLING];
-/// The one that is no longer supported: what its security archive lists is not all to be had any more.
+/// The release that is no longer supported: its security archive lists files that are no longer available.
 const OLD: &str = "bullseye";
-/// The one that has no security archive.
+/// The release without a security archive.
 const ROLLING: &str = "sid";
-/// What stands for all releases.
+/// The name that stands for all releases.
 const ALL: &str = "all";
-/// Lists of packages are fetched anew when they are older.
+/// Lists of packages are fetched again when they are older.
 const LISTS_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Parts of packages that are not run or linked here, below `usr`.
 const LEFT_OUT: [&str; 4] = ["share/doc", "share/man", "share/locale", "share/info"];
@@ -109,7 +109,8 @@ pub(crate) struct PackageRoot {
 }
 
 impl PackageRoot {
-    /// The package root of a cache for packages of an architecture, with lists that are not too old where they can be had.
+    /// The package root of a cache for packages of an architecture, with lists that are not too old, if they are
+    /// available.
     ///
     /// # Errors
     /// [`LabError::Unavailable`] when there are no lists at all.
@@ -141,7 +142,7 @@ impl PackageRoot {
         Ok(root)
     }
 
-    /// Its age is that of the lists.
+    /// The age of this file is that of the lists.
     fn fetched(&self) -> PathBuf {
         self.folder.join("fetched")
     }
@@ -177,9 +178,9 @@ impl PackageRoot {
         apt
     }
 
-    /// Fetches the lists anew. A release that cannot be had is left out.
+    /// Fetches the lists again. A release that is not available is left out.
     pub(crate) fn refresh(&self) -> Result<(), LabError> {
-        // apt takes a server that it cannot reach for a success otherwise.
+        // Otherwise apt treats a server that it cannot reach as a success.
         let mut apt = self.apt("apt-get", ALL);
         apt.args(["-qq", "-o", "APT::Update::Error-Mode=any", "update"]);
         match host::run(&mut apt) {
@@ -207,7 +208,7 @@ impl PackageRoot {
         Ok(depends_of(&record))
     }
 
-    /// Fetches packages of a release to a folder, those that are there already excepted, and unpacks them to another.
+    /// Fetches packages of a release to a folder, except those that exist there, and unpacks them to another.
     pub(crate) fn unpack(
         &self,
         release: &str,
@@ -225,8 +226,8 @@ impl PackageRoot {
         Ok(())
     }
 
-    /// A folder with packages of a release and all that they need, as if it were a file system's root; none of their
-    /// scripts has run. Returns its name below the cache's `trees`.
+    /// A folder with packages of a release and everything that they need, as if it were a file system's root; none of
+    /// their scripts has run. Returns its name below the cache's `trees`.
     pub(crate) fn tree(&self, cache: &Cache, release: &str, packages: &[&str]) -> Result<String, LabError> {
         let files = self.files(release, packages)?;
         let name = format!("{}-{}", packages[0], cache::key(files.iter().map(|file| file.as_bytes())));

@@ -3,8 +3,8 @@
 use crate::error::LabError;
 use crate::guest::Guest;
 
-/// Shell commands that load the module that plants causes, where it is not, and have the kernel's thread for huge pages
-/// sleep for weeks: it keeps the CPU for 40 ms where functions are traced.
+/// Shell commands that load the module that plants causes, if it is not loaded, and make the kernel's thread for huge
+/// pages sleep for weeks: while functions are traced, it keeps the CPU for 40 ms.
 pub const LOAD_PLANT: &str = "[ -e /proc/plant ] || insmod /lab/plant.ko\n\
     khugepaged=/sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs\n\
     [ ! -e $khugepaged ] || echo 4294967295 >$khugepaged\n";
@@ -17,7 +17,7 @@ pub struct Stall {
     pub function: String,
     /// The CPU that was to be late.
     pub cpu: u32,
-    /// The CPU that it came from, when that is another one.
+    /// The CPU that it came from, if that is another one.
     pub from: Option<u32>,
     /// When it began, on the guest's CLOCK_MONOTONIC.
     pub begin_ns: u64,
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_none_is_an_error() {
+    fn a_line_of_another_form_is_an_error() {
         assert!(Stall::read("lost=3\n").unwrap_err().to_string().contains("lost=3"));
         assert!(Stall::read("cause=a function=b cpu=x begin_ns=1 end_ns=2 events=1").is_err());
         assert!(Stall::read("\n").unwrap().is_empty());

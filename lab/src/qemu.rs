@@ -76,7 +76,7 @@ pub(crate) fn command(machine: &Machine, parts: &Parts<'_>, words: &str) -> Resu
 fn board(machine: &Machine) -> (&'static str, &'static str) {
     match machine.kernel.architecture() {
         Architecture::Arm64 => ("virt,gic-version=3", ARM64_CPU),
-        // The emulated processor is one of AMD, which would tell of siblings in a way that is not emulated.
+        // The emulated processor is one of AMD, which would report siblings in a way that is not emulated.
         Architecture::X86 if machine.devices.contains(&Device::Siblings) => {
             ("q35", "max,vendor=GenuineIntel")
         }
@@ -90,8 +90,8 @@ pub(crate) fn command_line(machine: &Machine) -> String {
     let console = if is_x86 { "ttyS0 tsc=reliable" } else { "ttyAMA0" };
     let mut line = format!("console={console} panic=-1 loglevel=5 sysrq_always_enabled");
     match machine.profile {
-        // Counted time leaps to the next timer whenever all CPUs wait, for a disk of the host for example: minutes may
-        // pass for a task that waits no longer than usual.
+        // If all CPUs wait, for example for a disk of the host, counted time jumps to the next timer: minutes may pass
+        // for a task that waits no longer than usual.
         Profile::Counted | Profile::CountedPair => line.push_str(" sysctl.kernel.hung_task_timeout_secs=0"),
         Profile::Threads if is_x86 => {
             // A busy host delivers the timer's interrupts too late for a newer kernel's test of them, which ends in a panic.
@@ -158,7 +158,7 @@ fn add_device(qemu: &mut Command, device: Device, folder: &Path) -> Result<(), L
         }
         Device::SecondDisk => {
             let path = folder.join("disk");
-            // What is on it stays when the machine is booted again.
+            // Its contents stay when the machine is booted again.
             let file = File::options().create(true).write(true).truncate(false).open(&path);
             let file = file.map_err(LabError::file("create", &path))?;
             file.set_len(DISK_MIB << 20).map_err(LabError::file("write", &path))?;

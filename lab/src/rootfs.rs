@@ -29,13 +29,13 @@ const BASE: [&str; 16] = [
     "trace-cmd",
     "util-linux",
 ];
-/// What a guest with a display has besides.
+/// What a guest with a display has in addition.
 const GRAPHICS: [&str; 4] = ["x11-apps", "x11-utils", "xserver-xorg-core", "xserver-xorg-video-dummy"];
 /// Files that no guest reads.
 const LEFT_OUT: [&str; 4] =
     ["/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*"];
-/// The release from which a guest of another architecture than the host's has its programs: the first in which all of them
-/// are below `usr`, so that unpacking is enough.
+/// The release of the programs for a guest of another architecture than the host's: the first in which all of them are
+/// below `usr`, so that unpacking is enough.
 const UNPACKED_RELEASE: &str = "trixie";
 const ESSENTIAL: [&str; 15] = [
     "base-files",

@@ -1,19 +1,19 @@
 //! Whether QEMU keeps a CPU of a guest at one instruction for ever.
 //!
-//! With a thread for each CPU, QEMU sometimes loses what one CPU writes into the code that another one is about to run: a
-//! tracepoint, a static key, the entry of a traced function. That CPU then comes back to the same instruction again and
-//! again, interrupts aside. Registers that do not change show it. Most loops of the kernel change some; one that does
-//! not waits for another CPU to run a function, which has never got the interrupt then, or is itself at one
-//! instruction. A loop of a program is not at an address of the kernel.
+//! With a thread for each CPU, QEMU sometimes loses what one CPU writes into the code that another one is about to
+//! run: a tracepoint, a static key, the entry of a traced function. That CPU then comes back to the same instruction
+//! again and again, interrupts aside. It is recognised by registers that do not change. Most loops of the kernel
+//! change some. A loop that does not either waits for another CPU to run a function, and that CPU never got the
+//! interrupt or is itself at one instruction. A loop of a program is not at an address of the kernel.
 
 use std::time::Duration;
 
-/// How often registers are looked at, and how many looks have to find the same.
+/// How often registers are read, and how many readings have to be the same.
 const LOOKS: usize = 8;
 const SAME_MIN: usize = 6;
 /// Time between two looks.
 const PAUSE: Duration = Duration::from_millis(150);
-/// Where addresses of the kernel begin.
+/// The start of the kernel's addresses.
 const KERNEL_MIN: u64 = 0xffff_8000_0000_0000;
 
 /// Registers of one CPU, and where it is.
@@ -25,7 +25,7 @@ struct Registers {
     is_halted: bool,
 }
 
-/// Looks at the registers of all CPUs, as `info registers -a` of the monitor tells them, and says which CPU is stuck and
+/// Reads the registers of all CPUs, as `info registers -a` of the monitor prints them, and says which CPU is stuck and
 /// at which address.
 pub(crate) fn stuck_cpu<E>(mut look: impl FnMut() -> Result<String, E>) -> Result<Option<(u32, u64)>, E> {
     let mut looks = Vec::new();

@@ -1,6 +1,6 @@
-//! Runs tests that need guests: those that ask for the same machine share one, and what could not be run is said.
+//! Runs tests that need guests: those that ask for the same machine share one, and what could not run is reported.
 //!
-//! The tests run only where `WHYLATE_LAB` is set: `on` skips what this machine cannot do, `required` fails when the lab
+//! The tests run only if `WHYLATE_LAB` is set: `on` skips what this machine cannot do, `required` fails when the lab
 //! is missing. A profile that this QEMU is too old for is skipped in both.
 
 use crate::error::LabError;
@@ -42,8 +42,8 @@ impl LabTest {
     }
 }
 
-/// The kernels of x86 that a test runs on: those of the command line, all of the lab with `--all-kernels`, else those that
-/// it names.
+/// The kernels of x86 that a test runs on: those of the command line, all of the lab with `--all-kernels`, otherwise
+/// those that it names.
 #[must_use]
 pub fn kernels(named: &[Kernel]) -> Vec<Kernel> {
     let mut kernels = kernels_and_arm64(named);
@@ -51,7 +51,7 @@ pub fn kernels(named: &[Kernel]) -> Vec<Kernel> {
     kernels
 }
 
-/// As [`kernels`], and those of arm64 where the command line has them: for tests of what every architecture has.
+/// As [`kernels`], and those of arm64 if the command line has them: for tests of what every architecture has.
 #[must_use]
 pub fn kernels_and_arm64(named: &[Kernel]) -> Vec<Kernel> {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -72,7 +72,7 @@ pub fn arm64() -> Vec<Kernel> {
     kernels
 }
 
-/// As [`kernels`], but the real-time kernel alone with `--brief`: for what the kernel's preemption hardly touches.
+/// As [`kernels`], but the real-time kernel alone with `--brief`: for what hardly depends on the kernel's preemption.
 #[must_use]
 pub fn kernels_unless_brief(named: &[Kernel]) -> Vec<Kernel> {
     unless_brief(kernels(named))
@@ -91,7 +91,7 @@ fn unless_brief(mut kernels: Vec<Kernel>) -> Vec<Kernel> {
     kernels
 }
 
-/// Whether only what each commit needs is to run.
+/// Whether only the tests run that each commit needs.
 #[must_use]
 pub fn is_brief() -> bool {
     std::env::args().any(|word| word == "--brief")
@@ -188,7 +188,7 @@ fn chosen(tests: Vec<LabTest>, words: &[&str]) -> Vec<LabTest> {
     tests.into_iter().filter(is_chosen).collect()
 }
 
-/// As `WHYLATE_LAB_GUESTS` says: a host with other work may have room for one only.
+/// By `WHYLATE_LAB_GUESTS`: a host with other work may have room for only one.
 fn guests_max() -> usize {
     let asked = std::env::var("WHYLATE_LAB_GUESTS").ok().and_then(|text| text.parse().ok());
     asked.filter(|guests| *guests > 0).unwrap_or(GUESTS_MAX)
@@ -211,8 +211,8 @@ fn in_guests(tests: &[LabTest]) -> Result<Vec<Outcome>, LabError> {
     for test in tests {
         groups.entry(&test.machine).or_default().push(test);
     }
-    // A newer kernel that could not be had, or a profile that this QEMU is too old for, is skipped; anything else that is
-    // lacking means that there is no lab.
+    // A newer kernel that is not available, or a profile that this QEMU is too old for, is skipped; if anything else
+    // is missing, there is no lab.
     for machine in groups.keys().filter(|machine| Kernel::NEEDED.contains(&machine.kernel)) {
         if let Some(reason) = lab.lacks(&Machine { profile: Profile::Counted, ..(*machine).clone() }) {
             return Err(LabError::Unavailable { reason, fix: "see lab/README.md".into() });
@@ -287,7 +287,7 @@ fn in_one_guest(lab: &Lab, machine: &Machine, tests: &[&LabTest]) -> Vec<Outcome
         };
         let mut result = catch_unwind(AssertUnwindSafe(&mut attempt));
         for _ in 0..MORE_GUESTS_MAX {
-            // Nothing that is tested does that: the test is worth another guest.
+            // No test can cause that: the test gets another guest.
             let Ok(Err(error)) = &result else { break };
             let has_not_come_up = !is_up.get() && matches!(error, LabError::Guest { .. });
             if !has_not_come_up && !error.is_of_the_emulator() {

@@ -3,7 +3,7 @@
 use super::recipe::{Function, Planter, Recipe, Recording};
 use crate::plant::Stall;
 
-/// In a trace in which nothing was planted, latencies above this are late.
+/// If nothing was planted in a trace, latencies above this are late.
 const THRESHOLD_OF_NOTHING: &str = "1ms";
 
 /// The text of `FILE.expected.toml`.

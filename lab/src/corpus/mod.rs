@@ -21,7 +21,7 @@ use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
 
-/// What is recorded on, and what it is called in the names of files.
+/// The machine of a recording, and its name in the names of files.
 const KERNELS: [Kernel; 2] = Kernel::NEEDED;
 fn word(kernel: Kernel) -> &'static str {
     if kernel.is_realtime() { "rt" } else { "plain" }
@@ -29,9 +29,9 @@ fn word(kernel: Kernel) -> &'static str {
 /// What is kept before and after a planted cause.
 const BEFORE_NS: u64 = 8_000_000;
 const AFTER_NS: u64 = 4_000_000;
-/// The same where a host may stop one CPU for longer than the other.
+/// The same if a host may stop one CPU for longer than the other.
 const AFTER_OF_THREADS_NS: u64 = 20_000_000;
-/// How often a recording is tried that a busy host spoiled.
+/// How often a recording that a busy host spoiled is tried.
 const ATTEMPTS: usize = 4;
 
 /// Records what the names choose (parts of `MACHINE KERNEL/RECIPE/RECORDING`; all without names) into `folder`.
@@ -138,7 +138,7 @@ fn retried(
     Err(LabError::Form { what: "a planter's log", text: format!("{name} did not come about") })
 }
 
-/// The stall that was asked for: no shorter, and not much longer, as it is on a busy host.
+/// The stall that was asked for: no shorter, and not much longer, as may happen on a busy host.
 fn planted<'a>(recipe: &Recipe, stalls: &'a [Stall], length_us: u64) -> Option<&'a Stall> {
     let asked = length_us * 1000;
     let counted = recipe.profile == Profile::Counted;
@@ -147,7 +147,7 @@ fn planted<'a>(recipe: &Recipe, stalls: &'a [Stall], length_us: u64) -> Option<&
     stalls.iter().filter(fits).max_by_key(|stall| stall.length_ns())
 }
 
-/// What is kept of a recording: all of it where nothing was planted.
+/// What is kept of a recording: all of it if nothing was planted.
 fn window(recipe: &Recipe, stall: Option<&Stall>) -> Range<u64> {
     let after_ns = if recipe.profile == Profile::Threads { AFTER_OF_THREADS_NS } else { AFTER_NS };
     match stall {

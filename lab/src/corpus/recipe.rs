@@ -42,10 +42,10 @@ impl Recording {
     }
 }
 
-/// What names the function in which the time went.
+/// What names the function that took the time.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Function {
-    /// No recording does, or there is none.
+    /// No recording does, or there is no such function.
     Never,
     Traced(&'static str),
     /// Every recording: an event, or the stack that the late timer interrupt found.
@@ -71,7 +71,7 @@ pub(super) struct Recipe {
     pub(super) lengths_us: [u64; 2],
     /// Whose spikes are looked for, if explain gets a task.
     pub(super) task: Option<&'static str>,
-    /// The kind of cause; `None` where nothing is planted.
+    /// The kind of cause; `None` if nothing is planted.
     pub(super) kind: Option<&'static str>,
     /// `IRQ_THREAD` stands for the thread of the planted interrupt.
     pub(super) actor: Option<&'static str>,
@@ -94,7 +94,7 @@ const COUNTED: Recipe = Recipe {
     function: Function::Never,
 };
 
-/// Where a host may stop a CPU for long, a cause has to last longer.
+/// If a host may stop a CPU for long, a cause has to last longer.
 const PAIR: Recipe = Recipe { profile: Profile::Threads, cpu: 1, lengths_us: [150_000, 220_000], ..COUNTED };
 
 pub(super) const RECIPES: &[Recipe] = &[
@@ -113,7 +113,7 @@ pub(super) const RECIPES: &[Recipe] = &[
         planter: Planter::Module("preempt-off LENGTH cpu=0 after=20ms"),
         kind: Some("preempt_off"),
         actor: Some("plant-preempt-o"),
-        // Interrupts come all the time; whether one meets the function itself is chance.
+        // Interrupts come all the time; whether one hits the function itself is chance.
         function: Function::Traced("plant_preempt_off_stall"),
         ..COUNTED
     },
@@ -150,7 +150,7 @@ pub(super) const RECIPES: &[Recipe] = &[
     Recipe {
         name: "softirq",
         what: "a tasklet takes long; where softirqs run in threads, ksoftirqd has been given priority 60",
-        // Threaded softirqs belong to a thread that everybody else may preempt.
+        // Threaded softirqs belong to a thread that all others may preempt.
         prepare: "[ ! -e /sys/kernel/realtime ] || chrt -f -p 60 $(pgrep -x ksoftirqd/0)",
         priority: Some(40),
         planter: Planter::Module("softirq LENGTH cpu=0 after=20ms"),

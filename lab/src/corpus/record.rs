@@ -39,8 +39,8 @@ pub(super) struct Recorded {
     pub(super) output: Output,
     /// What the planter says that it did.
     pub(super) stalls: Vec<Stall>,
-    /// Name of the planted interrupt's thread; where interrupts are threaded by force, of the second one, which the planter
-    /// gave.
+    /// Name of the planted interrupt's thread; if interrupts are threaded by force, of the second one, which the
+    /// planter gave.
     pub(super) irq_thread: String,
 }
 
@@ -52,7 +52,7 @@ fn events() -> Vec<String> {
     events.chain(vectors).collect()
 }
 
-/// Copies out what does not change: formats and symbols. Sets the buffer up.
+/// Copies out the constant parts: formats and symbols. Sets the buffer up.
 pub(super) fn prepare(guest: &mut Guest, kernel: Kernel) -> Result<Output, LabError> {
     let events = events().join(" ");
     let script = format!(
@@ -89,7 +89,7 @@ pub(super) fn record(
     length_us: u64,
 ) -> Result<Recorded, LabError> {
     let begun = guest.share().join(BEGUN);
-    // It is there when something was recorded before.
+    // It exists if something was recorded before.
     let _ = std::fs::remove_file(&begun);
     let mut running = guest.start(&script(recipe, recording, length_us))?;
     if let Planter::Freeze(_) = recipe.planter {
@@ -118,7 +118,7 @@ fn script(recipe: &Recipe, recording: Recording, length_us: u64) -> String {
     let cpu = recipe.cpu;
     let filled =
         |text: &str| text.replace("LENGTH", &format!("{us}us")).replace("MS", &ms).replace("US", &us);
-    // Whatever comes after the cause fills the buffer: nothing is started before tracing is off.
+    // Everything that follows the cause fills the buffer: nothing is started before tracing is off.
     let (plant, truth) = match recipe.planter {
         Planter::Module(command) => (format!("echo {} >/proc/plant", filled(command)), "cat /proc/plant"),
         Planter::Program(command) => (format!("{} >/tmp/truth", filled(command)), "cat /tmp/truth"),
@@ -161,7 +161,7 @@ fn script(recipe: &Recipe, recording: Recording, length_us: u64) -> String {
     )
 }
 
-/// The pages of each CPU, where they were copied to.
+/// The pages of each CPU, in the place to which they were copied.
 pub(super) fn pages(folder: &Path, cpus: u32) -> Result<Vec<Vec<u8>>, LabError> {
     let read = |cpu: u32| {
         let path = folder.join(format!("cpu{cpu}"));

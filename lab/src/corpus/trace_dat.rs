@@ -14,7 +14,7 @@ const KERNEL_BEGIN: u64 = 0xffff_ffff_8000_0000;
 const OPTION_TRACE_CLOCK: u16 = 4;
 const OPTION_UNAME: u16 = 5;
 
-/// What the kernel says once: formats and symbols.
+/// What the kernel states once: formats and symbols.
 #[derive(Debug)]
 pub(super) struct Kernel {
     header_page: Vec<u8>,
@@ -104,7 +104,7 @@ impl Kernel {
         }
     }
 
-    /// Lines of the symbols that addresses in the pages belong to, and of the ones behind them, where they end.
+    /// Lines of the symbols to which addresses in the pages belong, and of the next symbols, where they end.
     fn symbols_of<'a>(&self, pages: impl Iterator<Item = &'a [u8]>) -> String {
         let mut kept = BTreeMap::new();
         for page in pages {
@@ -124,7 +124,7 @@ impl Kernel {
     }
 }
 
-/// Whether a CPU has events of the window's begin still.
+/// Whether a CPU still has events from the start of the window.
 pub(super) fn holds(cpus: &[Vec<u8>], window: &Range<u64>) -> bool {
     cpus.iter()
         .any(|pages| pages.len() >= PAGE_BYTES && (window.start == 0 || read_u64(pages, 0) <= window.start))

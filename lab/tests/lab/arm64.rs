@@ -1,4 +1,4 @@
-//! What is different on arm64: what its kernels cannot tell, and what x86 alone has is refused in words.
+//! What is different on arm64: what its kernels cannot report, and what only x86 has is refused with a reason.
 
 use crate::watch;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use whylate_lab::suite::{self, LabTest};
 use whylate_lab::{Guest, LabError, Machine, Profile};
 
-/// Rows of `check --tracing` that no arm64 has, or that this program knows from x86 alone.
+/// Rows of `check --tracing` that no arm64 has, or that this program knows only on x86.
 const MISSING: [&str; 3] = ["non-maskable interrupts", "interrupts by vector", "TLB flushes by interrupts"];
 /// Guests in counted time are slow.
 const PATIENCE: Duration = Duration::from_secs(280);
@@ -56,7 +56,7 @@ fn refusals(guest: &mut Guest) -> Result<(), LabError> {
         assert_eq!(output.status, status, "{said}");
         assert!(output.stderr.contains(words) && !output.stderr.contains("panicked"), "{said}");
     }
-    // Processors without such interrupts lack no counter of them.
+    // Processors without such interrupts do not lack a counter of them.
     let text = guest.ok("whylate measure timer --cpu 0 -i 10ms -D 200ms --json -q")?;
     assert!(!text.contains("no-smi-counter"), "{text}");
     Ok(())
@@ -71,7 +71,8 @@ fn loads(guest: &mut Guest) -> Result<(), LabError> {
     Ok(())
 }
 
-/// On the only CPU the runner gets its turn between two looks of the loop: that is the measurement's own doing.
+/// On the only CPU the runner gets its turn between two readings of the loop: the measurement itself is responsible
+/// for that.
 fn own_work(guest: &mut Guest) -> Result<(), LabError> {
     let script = "whylate measure stall --cpu 0 --threshold 10us --duration 4s --spikes 5000 --causes --json -q >$OUT/result.json";
     let output = guest.start(script)?.wait(PATIENCE)?;

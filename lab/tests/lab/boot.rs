@@ -137,7 +137,7 @@ fn hanging_guest(guest: &mut Guest) -> Result<(), LabError> {
     let answer = guest.start("sleep 1000")?.wait(Duration::from_secs(2));
     let Err(LabError::Guest { what, console }) = answer else { panic!("{answer:?}") };
     assert_eq!(what, "did not answer within 2 s");
-    // Who it waits for, and where; and the timers of both CPUs.
+    // What it waits for, and where; and the timers of both CPUs.
     assert_eq!(console.matches("current_count = ").count(), 2, "{console}");
     assert!(console.contains("task:sleep") && console.contains("nanosleep"), "{console}");
     assert!(guest.has_ended());

@@ -1,5 +1,6 @@
-//! A campaign of `whylate fix` through a real boot loader: the guest reboots for each repeat, and GRUB boots the entry that
-//! `packaging/boot/grub.sh` asked for. What was asked for is compared with what was booted; no latency is looked at.
+//! A campaign of `whylate fix` through a real boot loader: the guest reboots for each repeat, and GRUB boots the entry
+//! that `packaging/boot/grub.sh` asked for. What was asked for is compared with what was booted; latencies are not
+//! judged.
 
 use serde_json::Value;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use whylate_lab::{Device, Guest, Kernel, LabError, Machine, Profile};
 /// One boot: the repeat before it, GRUB, which reads the kernel through the firmware, and Linux.
 const BOOT: Duration = Duration::from_secs(600);
 const BOOTS_MAX: usize = 80;
-/// How long it goes on, unless the variable says it: a boot takes 40 s to 4 min, as busy as the host is.
+/// How long it goes on, unless the variable says it: a boot takes 40 s to 4 min, depending on the host.
 const BUDGET: &str = "8m";
 const BUDGET_VARIABLE: &str = "WHYLATE_CAMPAIGN_BUDGET";
 
@@ -19,7 +20,7 @@ pub(crate) fn tests() -> Vec<LabTest> {
     kernels.map(|kernel| LabTest::new("campaign_reboots_through_grub", machine(kernel), campaign)).collect()
 }
 
-/// What each boot begins with, and what it notes of itself.
+/// How each boot begins, and what it records of itself.
 const BOOTED: &str = "mkdir -p /boot\nmountpoint -q /boot || mount \"$(findfs LABEL=whylate-boot)\" /boot || exit 10\n\
     cat /proc/cmdline >>/var/lib/boots\n";
 
@@ -56,14 +57,14 @@ END
 sync
 "#;
 
-/// As systemd does where the unit is there; else it is over.
+/// As systemd does if the unit exists; otherwise it is over.
 const GO_ON: &str = r#"
 unit=/etc/systemd/system/whylate-campaign.service
 [ -e "$unit" ] || { echo over; exit 0; }
 eval "$(sed -n 's/^ExecStart=//p' "$unit")"
 "#;
 
-/// What is there when the campaign is over.
+/// The files that exist when the campaign is over.
 const OVER: &str = r#"
 # GRUB itself leaves `next_entry=`, without a value.
 diff -r -x grubenv /root/grub-before /boot/grub || exit 20

@@ -1,4 +1,4 @@
-//! The cases: the built-in plans find what is planted, and what loads draw over is written back.
+//! The cases: the built-in plans find what is planted, and what loads draw over is restored.
 
 use crate::causes::{plant_during, vgem_interrupts_no_cpu};
 use crate::tracing::needs;
@@ -12,7 +12,7 @@ use whylate_lab::{Device, Guest, Kernel, LOAD_PLANT, LabError, Machine, Profile,
 const PLANTED: u64 = 10;
 /// What the driver of virtio-gpu does in the thread of its interrupt.
 const DRIVER_FUNCTION: &str = "virtio_gpu_ctrl_ack";
-/// So long interrupts are off there.
+/// How long interrupts are disabled there.
 const DRIVER_STALL_NS: u64 = 60_000_000;
 
 pub(crate) fn tests() -> Vec<LabTest> {
@@ -135,7 +135,7 @@ fn buffers(guest: &mut Guest) -> Result<(), LabError> {
     Ok(())
 }
 
-/// A thread of the kernel that keeps interrupts off where the task runs, while the CPU draws there.
+/// A thread of the kernel that keeps interrupts disabled where the task runs, while the CPU draws there.
 fn drawing(guest: &mut Guest) -> Result<(), LabError> {
     let before = format!(
         "modprobe vgem\n{LOAD_PLANT}sh -c 'while :; do echo \"irq-off 60ms cpu=1 count=1\" >/proc/plant; sleep 0.3; done' & background=$!"
@@ -157,7 +157,7 @@ fn drawing(guest: &mut Guest) -> Result<(), LabError> {
     Ok(())
 }
 
-/// All sources together are the time that a loop lost, and what another CPU does to it is named and counted.
+/// All sources together are the time that a loop lost; what another CPU does to it is named and counted.
 fn accounted(guest: &mut Guest) -> Result<(), LabError> {
     let sets = ["cell=[{name=\"as-is\"},{name=\"without-causes\",causes=false}]", "duration=2s"];
     let result = run(guest, "interrupts", "", &sets)?;
@@ -183,7 +183,7 @@ fn accounted(guest: &mut Guest) -> Result<(), LabError> {
         let of_kind = list(&looped["sources"]).iter().filter(|source| source["kind"] == kind);
         let long = of_kind.filter(|source| number(&source["max_ns"]) >= 40_000_000);
         let counted: u64 = long.map(|source| number(&source["gaps"])).sum();
-        // Where the host stops a CPU meanwhile, that is the larger part of the gap.
+        // If the host stops a CPU meanwhile, that is the larger part of the gap.
         assert!(counted * 10 >= PLANTED * 7, "{counted} of {PLANTED} `{kind}`: {:#}", looped["sources"]);
     }
     Ok(())
@@ -299,7 +299,7 @@ fn stall_in_interrupt_thread(guest: &mut Guest) -> Result<(), LabError> {
         "trace.above=30ms",
     ];
     let result = run(guest, "graphics", &before, &sets)?;
-    // Without PREEMPT_RT there is no such thread: the driver works in the interrupt itself.
+    // Without PREEMPT_RT this thread does not exist: the driver works in the interrupt itself.
     let has_thread = guest.kernel_version().contains("-rt-");
     let is_planted = |spike: &Value| {
         let cause = &spike["cause"];

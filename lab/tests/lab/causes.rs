@@ -16,7 +16,7 @@ const NAMED_MIN_OF_PAIRS: usize = 3;
 /// Counted time is slow on a busy host, and on the oldest kernel most of all.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(900);
 
-/// A plant, and how it is to be named.
+/// A plant, and how it should be named.
 pub(crate) struct Planted {
     /// Name of the cause in `/proc/plant`.
     pub(crate) cause: &'static str,
@@ -36,13 +36,13 @@ pub(crate) enum Names {
     Actor(&'static str),
 }
 
-/// What one CPU can plant in a timer's way on every kernel.
+/// What one CPU can plant to delay a timer, on every kernel.
 const PLANTS: [Planted; 3] = [
     Planted { cause: "irq-off", kind: "irqs_off", names: Names::Function },
     Planted { cause: "hard-irq", kind: "irq", names: Names::Function },
     Planted { cause: "rt-thread", kind: "thread", names: Names::Actor("rt-thread") },
 ];
-/// That takes an interrupt controller of x86.
+/// Causes that need an interrupt controller of x86.
 const NMI: Planted = Planted { cause: "nmi", kind: "nmi", names: Names::Kind };
 /// The wake-up's stack has the function on the real-time kernel; the plain one's has not, and the thread is named.
 const PREEMPT_OFF: Planted = Planted { cause: "preempt-off", kind: "preempt_off", names: Names::Function };
@@ -74,7 +74,7 @@ pub(crate) fn tests() -> Vec<LabTest> {
             LabTest::new("causes_of_a_stopped_and_a_throttled_loop", threads, stopped_and_throttled),
         ]);
     }
-    // For the record: where the host is not seen, each of many stalls counts.
+    // For the record: without disturbance by the host, each of many stalls counts.
     for kernel in suite::kernels_and_arm64(&[]) {
         let pair = Machine::new(Profile::CountedPair, kernel);
         tests.push(LabTest::new(
@@ -152,7 +152,7 @@ pub(crate) fn plant_during(
     Ok((Stall::read(&output.stdout)?, result))
 }
 
-/// Looks how each stall was named, prints it, and fails where too few are named for what they are, or one is named as
+/// Checks how each stall was named, prints it, and fails if too few are named correctly, or if one is named as
 /// something else with certainty.
 #[allow(clippy::print_stdout, reason = "rows of the confusion table, for the record")]
 pub(crate) fn check(guest: &Guest, plants: &[&Planted], stalls: &[Stall], result: &Value, named_min: usize) {
@@ -236,11 +236,11 @@ impl Names {
     }
 }
 
-/// What another CPU asks the measured one to do has a name and a sender on every kernel, also where the CPU is shielded: where
-/// the kernel has no events for that, by probes.
+/// What another CPU asks the measured one to do has a name and a sender on every kernel, even if the CPU is shielded.
+/// If the kernel has no events for that, probes give them.
 fn asked_for(guest: &mut Guest) -> Result<(), LabError> {
     guest.ok("modprobe vgem")?;
-    // Only where a thread of the load runs is anything to be flushed: a probe that sleeps lets it run.
+    // A flush only reaches CPUs where a thread of the load runs: a probe that sleeps lets it run.
     asked(guest, "timer\"\ninterval = \"1ms", "tlb\"\nvictims = \"1", "flush_tlb_func")?;
     let result = asked(guest, "stall\"\nthreshold = \"5us", "pageattr", "do_flush_tlb_all")?;
     let sources = list(&result["probes"][0]["cpus"][0]["sources"]);
@@ -254,7 +254,7 @@ pub(crate) fn vgem_interrupts_no_cpu(guest: &Guest, why: &str) -> bool {
     guest.kernel_version().starts_with("5.10.") && why.contains("no other CPU is interrupted")
 }
 
-/// The load asks the shielded CPU from the other one for a function whose name begins so; returns the cell.
+/// The load makes the other CPU request a function of the shielded CPU whose name begins like this; returns the cell.
 fn asked(guest: &mut Guest, probe: &str, load: &str, function: &str) -> Result<Value, LabError> {
     let plan = format!(
         "name = \"asked\"\nduration = \"4s\"\nrepeats = 1\nnoise_floor = \"0s\"\ncauses = true\n[target]\ncpus = \"1\"\n\
@@ -280,7 +280,7 @@ fn asked(guest: &mut Guest, probe: &str, load: &str, function: &str) -> Result<V
         sent.iter().filter(is_flush).filter(|ipi| ipi["from_task"] == thread.as_str()).collect();
     let times: u64 = flushes.iter().filter_map(|ipi| ipi["count"].as_u64()).sum();
     if times == 0 && load == "pageattr" && guest.kernel_version().starts_with("5.10.") {
-        // The product sees that mostly, and refuses the load; not where others interrupt all CPUs just then.
+        // The product notices that in most cases, and refuses the load; not if others interrupt all CPUs just then.
         return Err(LabError::not_there("vgem of Linux 5.10 flushes no CPU for its buffers"));
     }
     assert!(times > 0, "{sent:#?}");

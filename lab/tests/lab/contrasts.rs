@@ -16,7 +16,7 @@ const LENGTH_US: u32 = 500;
 const STALLS: usize = 2_000;
 /// The thread that plants, whether its function is in the row or not.
 const PLANTER: &str = "plant-irq-off";
-/// What accuses no code of the guest.
+/// Causes that accuse no code of the guest.
 const HOST: [&str; 5] = ["host stall", "steal", "timer late", "not explained", "others"];
 const THREAD: &str = "thief";
 
@@ -28,7 +28,8 @@ pub(crate) fn tests() -> Vec<LabTest> {
     suite::kernels_unless_brief(&[Kernel::RealTime]).into_iter().map(test).collect()
 }
 
-/// A thread of a higher priority runs in all cells, a treatment moves it away, and a load keeps interrupts off in the kernel.
+/// A thread of a higher priority runs in all cells, a treatment moves it away, and a load keeps interrupts disabled in
+/// the kernel.
 fn plan() -> String {
     let driver = format!(
         "while True: open('/proc/plant', 'w').write('irq-off {LENGTH_US}us cpu=1 count=20 every=43ms')"

@@ -1,5 +1,5 @@
-//! `whylate fix` finds the cure of what is planted, proves it, recommends nothing else, and gives the machine back; also where
-//! the cure needs a boot, which this program stands in for.
+//! `whylate fix` finds the cure of what is planted, proves it, recommends nothing else, and restores the machine. One
+//! cure needs a boot, which this program simulates.
 
 use serde_json::Value;
 use std::time::Duration;
@@ -44,13 +44,13 @@ struct Trouble {
     goal: &'static str,
     /// What may be tried.
     treatments: &'static str,
-    /// Begins what is planted in the background; `$planter` are its processes, `undo` what gives back the rest.
+    /// Begins what is planted in the background; `$planter` are its processes, `undo` restores the rest.
     plant: &'static str,
-    /// Each of these alone takes it away; a name that ends in `-` stands for all that begin so.
+    /// Each of these alone cures it; a name that ends in `-` stands for all that begin like this.
     cures: &'static [&'static str],
-    /// What is looked at once the search is over, while what is planted is still there; fails where it is not as before.
+    /// What is checked once the search is over, while what is planted is still there; fails if it is not as before.
     after: &'static str,
-    /// What a file has that installs the cure.
+    /// A text of the file that installs the cure.
     installs: Option<&'static str>,
 }
 
@@ -68,7 +68,7 @@ const USUAL: Trouble = Trouble {
     installs: None,
 };
 
-/// The planted 60 ms are above it. Once that is reached nothing more is sought, which saves half of the repeats.
+/// The planted 60 ms are above it. Once that is reached the search stops, which saves half of the repeats.
 const GOAL: &str = "timer p99 < 30ms";
 
 const TIMER: &str = "kind = \"timer\"\ninterval = \"20ms\"\n";
@@ -124,9 +124,9 @@ const WORK: Trouble = Trouble {
     ..USUAL
 };
 
-/// What the other thread of the core does to this one. Threads of the emulator share no core: what the other one's work
-/// does is planted, and is over when that CPU is off. Other treatments are not tried, which would move all that runs in this
-/// guest to the CPU that is at fault.
+/// What the other thread of the core does to this one. Threads of the emulator share no core: what the other one's
+/// work does is planted, and is over when that CPU is off. Other treatments are not tried, since they would move
+/// everything in this guest to the CPU that is at fault.
 const SIBLING: Trouble = Trouble {
     name: "fix_switches_off_the_other_thread_of_the_core",
     cpu: 0,
@@ -137,7 +137,7 @@ const SIBLING: Trouble = Trouble {
     ..USUAL
 };
 
-/// The kernel's detector of lockups, of which each look keeps interrupts off.
+/// The kernel's detector of lockups; each of its checks keeps interrupts disabled.
 const WATCHDOG: Trouble = Trouble {
     name: "fix_switches_off_a_watchdog_that_takes_long",
     goal: "timer p99",
@@ -148,7 +148,7 @@ const WATCHDOG: Trouble = Trouble {
     ..USUAL
 };
 
-/// A loop that never sleeps is taken the CPU so that ordinary tasks get theirs.
+/// A loop that never sleeps loses the CPU so that ordinary tasks get their part.
 const THROTTLED: Trouble = Trouble {
     name: "fix_lets_a_loop_run_that_is_throttled",
     probe: "kind = \"stall\"\nthreshold = \"20ms\"\npolicy = \"fifo\"\n",
@@ -205,7 +205,7 @@ const TROUBLES: [(&Trouble, Body, &[Kernel]); 9] = [
     (&WATCHDOG, |guest| search(guest, &WATCHDOG), &BOTH),
     (&THROTTLED, |guest| search(guest, &THROTTLED), &[Kernel::RealTime]),
     (&SERVED, |guest| search(guest, &SERVED), &[Kernel::RealTimeNew]),
-    // Before Linux 6.18 PREEMPT_RT has no quota that is safe, and it is refused.
+    // Before Linux 6.18, PREEMPT_RT has no safe quota, and it is refused.
     (&SERVICE, |guest| search(guest, &SERVICE), &[Kernel::RealTimeNew]),
 ];
 
@@ -217,10 +217,10 @@ pub(crate) fn tests() -> Vec<LabTest> {
         return Vec::new();
     }
     let of_kernel = |kernel| {
-        // In counted time nothing that the host does is taken for an effect; a search takes longer there.
+        // In counted time the search never takes the host's work for an effect; a search takes longer there.
         let is_newest = kernel == Kernel::RealTimeNew;
         let profile = if is_newest { Profile::CountedPair } else { Profile::Threads };
-        // A kernel that is none of the two is searched as the older one is.
+        // On any other kernel, the search is that of the older one.
         let like = if BOTH.contains(&kernel) { kernel } else { Kernel::RealTime };
         let searched = TROUBLES.iter().filter(move |(_, _, kernels)| kernels.contains(&like));
         searched.map(move |(trouble, body, _)| {
@@ -239,7 +239,7 @@ fn list(value: &Value) -> Vec<&str> {
     value.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// What is planted ends with the search, also where that fails.
+/// What is planted ends with the search, even if that fails.
 fn search(guest: &mut Guest, trouble: &Trouble) -> Result<(), LabError> {
     let Trouble { cpu, probe, goal, treatments, plant, cures, after, installs, .. } = trouble;
     let plan = plan(*cpu, probe);
@@ -292,7 +292,7 @@ fn proves(result: &Value, cures: &[&str]) {
     assert_eq!((&result["state"], &result["restored"]), (&Value::from("complete"), &Value::from(true)));
 }
 
-/// The boot loader: the harness reads what the next boot is to have.
+/// The boot loader: the harness reads what the next boot should have.
 const LOADER: &str = r#"#!/bin/sh
 case $1 in
 once) printf '%s' "$WHYLATE_BOOT_APPEND" >/lab/next ;;
@@ -301,7 +301,7 @@ reboot) sync; touch /lab/reboot ;;
 esac
 "#;
 
-/// Interrupts are off for long on CPU 1, unless the command line has the word that cures it.
+/// Interrupts are disabled for long on CPU 1, unless the command line has the word that cures it.
 const BOOTED: &str = r#"
 mkdir -p /mnt
 mountpoint -q /mnt || mount /dev/vdc /mnt || exit 10
@@ -330,7 +330,7 @@ fn campaign(guest: &mut Guest) -> Result<(), LabError> {
         assert!(is_asked, "boot {boot} asks for no other one: {}{}", output.stdout, output.stderr);
         match std::fs::read_to_string(&asked) {
             Ok(words) => guest.cut_power_and_boot(&words)?,
-            // It boots as every day: the campaign is over.
+            // It boots its default entry: the campaign is over.
             Err(_) => {
                 proves(&output.json("result.json")?, &["planted=off"]);
                 return Ok(());

@@ -21,7 +21,7 @@ pub(crate) fn tests() -> Vec<LabTest> {
     accounted.chain(refused.filter(|_| !suite::is_brief())).collect()
 }
 
-/// A loop above the thread that ends grace periods: who loads a program then waits in the kernel for ever.
+/// A loop above the thread that ends grace periods: a process that loads a program then waits in the kernel for ever.
 fn refused_at_once(guest: &mut Guest) -> Result<(), LabError> {
     let output = guest.start(
         "taskset -pc 0 $$ >/dev/null\ntaskset -c 1 chrt -f 60 sh -c 'while :; do :; done' & loop=$!\nsleep 2\n\
@@ -56,7 +56,7 @@ fn accounted(guest: &mut Guest) -> Result<(), LabError> {
         let ended = samples("wakeup") + samples("sharedprio") + count("without_switch") + count("elsewhere");
         let lost = document["lost"].as_u64().unwrap_or(0);
         assert!(count("seen") > 0 && samples("timerwakeupswitch") > 0, "{source}: {document}");
-        // Also where the kernel has no event for the end of a switch.
+        // It also works if the kernel has no event for the end of a switch.
         assert_eq!(samples("switchoff") > 0, source == "bpf", "{source}: {document}");
         assert!(ended <= count("seen") + lost && ended + 100 + lost > count("seen"), "{source}: {document}");
         let rest = guest.ok("ls /sys/kernel/tracing/instances 2>/dev/null | wc -l")?;

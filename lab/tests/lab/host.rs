@@ -76,7 +76,7 @@ fn stalled(guest: &mut Guest, plants: &str) -> Result<(Vec<HostStall>, Vec<Stall
     Ok((stalls, Stall::read(&output.stdout)?, output.json("result.json")?))
 }
 
-/// Looks at what each stall by the host was taken for, except where the guest planted something at that time.
+/// Checks how each stall by the host was named, except if the guest planted something at that time.
 #[allow(clippy::print_stdout, reason = "a row for the record")]
 fn check_stalls(guest: &Guest, stalls: &[HostStall], result: &Value, planted: &[Stall]) {
     let spikes = result["spikes"].as_array().cloned().unwrap_or_default();
@@ -122,7 +122,7 @@ fn check_stalls(guest: &Guest, stalls: &[HostStall], result: &Value, planted: &[
     for line in &accused {
         println!("         {line}");
     }
-    // The others met a CPU that waited for nothing, or one of the plants.
+    // The others hit a CPU that waited for nothing, or one of the plants.
     assert!(felt >= FELT_MIN, "{felt} of {} were felt", stalls.len());
     assert!(of_host * 2 >= felt, "{of_host} of {felt} were named as the host's");
     assert!(accused.len() <= ACCUSED_MAX, "{accused:#?}");

@@ -1,4 +1,4 @@
-//! CPUs that come while threads are watched: one that was offline, and one that a hypervisor adds.
+//! CPUs that come online while threads are watched: one that was offline, and one that a hypervisor adds.
 
 use serde_json::Value;
 use std::collections::BTreeSet;

@@ -25,8 +25,8 @@ mod tracing;
 mod treat;
 mod watch;
 
-/// What takes long and says in a brief run little more than the same test on another machine; and stalls by the host, which take a CPU
-/// of the host from everything else that runs at the same time.
+/// Slow tests that show in a brief run little more than the same test on another machine; and stalls by the host,
+/// which take a CPU of the host from everything else that runs at the same time.
 const NOT_IN_BRIEF: [&str; 42] = [
     "contrasts_name_what_a_load_adds_despite_stalls_by_the_host [multi rt-6.1]",
     "host_stalls_are_not_laid_to_the_guest [multi rt-6.1]",

@@ -100,7 +100,8 @@ fn is_as_long(measured: Option<u64>, stall: &Stall) -> bool {
 }
 
 fn timer_finds_stall(guest: &mut Guest) -> Result<(), LabError> {
-    // The latency of a stall lacks the part before the next wake-up was due: at most one interval, here 1/30 of it.
+    // The latency of a stall lacks the part before the next wake-up was expected: at most one interval, here 1/30 of
+    // it.
     let (stalls, result) = measure_with_plants(guest, "whylate measure timer --cpu 0 --interval 100us")?;
     for (stall, measured) in stalls.iter().zip(spikes_at(&stalls, &result)) {
         assert!(is_as_long(measured, stall), "{stall:?} was measured as {measured:?}");

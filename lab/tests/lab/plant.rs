@@ -13,7 +13,7 @@ const PAUSE_NS: u64 = 60_000_000;
 
 /// What shows that a stall was what its log says.
 enum Evidence {
-    /// Nothing is traced on the CPU in that time, while its timer is due all the time.
+    /// Nothing is traced on the CPU in that time, although its timer expires all the time.
     Silence,
     /// The CPU handles interrupts in that time and never changes its task. A host may stop the CPU for the whole of a
     /// stall, so it is enough when one of them shows interrupts.

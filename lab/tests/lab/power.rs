@@ -1,4 +1,5 @@
-//! The power goes at random moments of `treat apply`, `run` and `restore`; state and results lie on a disk of the machine.
+//! The power goes at random moments of `treat apply`, `run` and `restore`; state and results are on a disk of the
+//! machine.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use whylate_lab::suite::{self, LabTest};

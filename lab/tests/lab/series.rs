@@ -59,8 +59,8 @@ fn dispatch(guest: &mut Guest) -> Result<(), LabError> {
     Ok(())
 }
 
-/// What the kernel tells of the way from the interrupt to the process: everything of its own timers; of a device whose
-/// handler leaves the wake-up to a thread, only what comes after that.
+/// What the kernel reports of the way from the interrupt to the process: everything for its own timers; for a device
+/// whose handler leaves the wake-up to a thread, only what comes after that.
 fn check_parts(source: &str, cpu: &Value) {
     let parts = cpu["parts"].as_array().cloned().unwrap_or_default();
     let names: Vec<&str> = parts.iter().filter_map(|part| part["part"].as_str()).collect();

@@ -1,5 +1,5 @@
-//! Recordings and the kernel's measuring tracers on real kernels: planted stalls are named and measured, and tracing is
-//! given back, also after a kill.
+//! Recordings and the kernel's measuring tracers on real kernels: planted stalls are named and measured, and tracing
+//! is restored, even after a kill.
 
 use serde_json::Value;
 use std::time::Duration;
@@ -140,7 +140,7 @@ fn record_light(guest: &mut Guest) -> Result<(), LabError> {
     let output = record(guest, "light", STALL_NS)?;
     let stalls = stalls(&output);
     let spike = spike_of(&output.json("recorded.json")?["explained"], &stalls);
-    // No event tells the function: nothing else must be named.
+    // No event names the function: nothing else must be named.
     let cause = &spike["cause"];
     let kind = cause["kind"].as_str().unwrap_or_default();
     assert!(["irqs_off", "unattributed"].contains(&kind), "{spike:#}");
@@ -301,7 +301,7 @@ fn missing_tracers(guest: &mut Guest) -> Result<(), LabError> {
     Ok(())
 }
 
-/// With interrupts off, the tracer sees what neither the kernel nor its tasks can hold back.
+/// With interrupts disabled, the tracer sees what neither the kernel nor its tasks can hold back.
 fn hwlat(guest: &mut Guest) -> Result<(), LabError> {
     const NMI: Duration = Duration::from_millis(60);
     let more = "[target]\ncpus = \"1\"\n[[probe]]\nkind = \"tracer\"\ntracer = \"hwlat\"\nwidth = \"400ms\"\n\

@@ -1,5 +1,5 @@
-//! Treatments on real kernels: kills at different moments, what has to be refused, who fights back, and hotplug with what
-//! is bound to a CPU.
+//! Treatments on real kernels: kills at different moments, what has to be refused, programs that write the settings
+//! back, and hotplug with what is bound to a CPU.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;

@@ -13,7 +13,7 @@ const NAMED_LEAST: f64 = 0.97;
 const SURE: f64 = 0.9;
 /// An ordinary task that has less of a stall than this part of it got the CPU meanwhile: the stall did not delay it.
 const FELT_LEAST: f64 = 1.0 / 3.0;
-/// Where several share the time, how far the share of each may be from the planted one.
+/// If several share the time, how far the share of each may be from the planted one.
 const SHARE_TOLERANCE: f64 = 0.05;
 
 /// A kind of `/lab/task`, and how it is to be named.
@@ -21,7 +21,7 @@ struct Planted {
     task: &'static str,
     kind: &'static str,
     names: Names,
-    /// The task may get the CPU in the middle, as another thread preempts who plants.
+    /// The task may get the CPU in the middle, if another thread preempts the planter.
     is_shared: bool,
 }
 
@@ -164,8 +164,8 @@ fn spikes_of<'r>(result: &'r Value, task: &str) -> Vec<&'r Value> {
     spikes.filter(|spike| spike["probe"] == *probe).collect()
 }
 
-/// Looks how each stall was named, prints it as a row of the confusion table, and fails where too few are named for what they
-/// are, or one is named as something else with certainty.
+/// Checks how each stall was named, prints it as a row of the confusion table, and fails if too few are named
+/// correctly, or if one is named as something else with certainty.
 #[allow(clippy::print_stdout, reason = "rows of the confusion table, for the record")]
 fn check(guest: &Guest, planted: &Planted, stalls: &[Stall], result: &Value) {
     let spikes = spikes_of(result, planted.task);
