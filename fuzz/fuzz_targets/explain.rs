@@ -1,4 +1,5 @@
-//! Explanations of whatever the text reader accepts: no panic, no endless loop, and timelines without gap or overlap.
+//! Explanations of everything that the text reader accepts: no panic, no endless loop, and timelines without gap or
+//! overlap.
 //!
 //! Input: a trace as text.
 

@@ -1,4 +1,4 @@
-//! Results of other tools: no bytes may panic the readers, and what is wrong is said with a place within the file.
+//! Results of other tools: no bytes may panic the readers, and every error has a place within the file.
 //!
 //! Input: a file.
 

@@ -1,4 +1,4 @@
-//! Raw pages with the formats of a real kernel: what is in them may be anything.
+//! Raw pages with the formats of a real kernel: their contents may be anything.
 //!
 //! Input: a byte (1: big-endian, 2: 32-bit longs, 4: pages of 4 KiB instead of 128 bytes), then pages.
 

@@ -1,4 +1,4 @@
-//! Mutations of traces that those of bytes hardly make: lines in another order, and numbers (times, offsets) shifted.
+//! Mutations of traces that byte mutations hardly make: lines in another order, and numbers (times, offsets) shifted.
 
 use libfuzzer_sys::fuzzer_mutate;
 

@@ -1,5 +1,5 @@
-//! The table of copies from and to memory that only a graphics driver gives: asked for by one line of JSON, answered by lines
-//! of how far it is and the table at last.
+//! The table of copies from and to memory that only a graphics driver gives. The request is one line of JSON; the
+//! answer is lines of progress, and at last the table.
 
 use crate::cuda::HostAllocated;
 use crate::vulkan::{CardMemory, HostVisible};
@@ -11,7 +11,7 @@ use whylate_sys::memory::typed::{self, Backend};
 
 pub(crate) const BACKENDS: &[&dyn Backend] = &[&HostVisible, &HostAllocated, &CardMemory];
 
-/// What each offers, or why it does not.
+/// What each offers, or why it offers nothing.
 pub(crate) fn backends() -> Value {
     json!(BACKENDS.iter().map(|backend| backend_facts(*backend, None)).collect::<Vec<_>>())
 }

@@ -1,11 +1,12 @@
 //! The helper of whylate for graphics processors.
 //!
-//! `whylate-gpu internal-load` is the process of one `gpu` load, and of loads in memory that only drivers have: it speaks the lines of JSON of every load on its standard
-//! streams. `whylate-gpu list` prints what devices there are and what each can do, as JSON. `whylate-gpu copies` measures the
-//! table of copies from and to memory of the drivers, which only this process has. It is an executable of its own because
-//! drivers are loaded at run time, which a static program cannot.
+//! `whylate-gpu internal-load` is the process of one `gpu` load, and of loads in memory that only drivers have: it
+//! speaks the lines of JSON of every load on its standard streams. `whylate-gpu list` prints the devices and what each
+//! can do, as JSON. `whylate-gpu copies` measures the table of copies from and to memory of the drivers, which only
+//! this process has. It is an executable of its own because drivers are loaded at run time, which a static program
+//! cannot do.
 //!
-//! Each load checks its own results: sums, products, copies and images that are wrong fail it.
+//! Each load checks its own results: wrong sums, products, copies and images make it fail.
 
 mod copies;
 mod cuda;
@@ -68,7 +69,7 @@ fn devices() -> serde_json::Value {
     json!({"format": "whylate.gpus/1", "version": env!("CARGO_PKG_VERSION"), "devices": devices, "reason": reason})
 }
 
-/// The same of the devices that CUDA finds: none where there is no such driver.
+/// The same for the devices that CUDA finds: none without such a driver.
 fn cuda_devices() -> Vec<serde_json::Value> {
     let of = |work: GpuWork| match work::cuda::WORKS.contains(&work) {
         true => String::new(),

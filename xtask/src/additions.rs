@@ -1,5 +1,5 @@
-//! How many files an addition touches: each scripted addition is applied to a copy of the tree, which is checked and tested, and
-//! its files are counted. The limits are those of docs/ARCHITECTURE.md.
+//! How many files an addition touches: each scripted addition is applied to a copy of the tree, which is checked and
+//! tested, and its files are counted. The limits are those of docs/ARCHITECTURE.md.
 
 use crate::process;
 use anyhow::{Context, Result, ensure};
@@ -11,7 +11,7 @@ use std::process::Command;
 /// A change of one file.
 struct Edit {
     file: &'static str,
-    /// The line before which `text` goes, and which stays; empty: a new file, or the end of one.
+    /// The line before which `text` is inserted; empty: a new file, or the end of one.
     before: &'static str,
     text: &'static str,
 }
@@ -21,7 +21,7 @@ struct Addition {
     name: &'static str,
     files_max: usize,
     edits: &'static [Edit],
-    /// Tests that look at what was added: package and name.
+    /// Tests that check what was added: package and name.
     tests: &'static [(&'static str, &'static str)],
 }
 
@@ -104,7 +104,8 @@ const ADDITIONS: [Addition; 2] = [
     },
 ];
 
-/// Removes a copy whose results are among all others: cargo takes them for those of the tree as long as the copy is there.
+/// Removes a copy whose results are among all others: cargo takes them for those of the tree as long as the copy
+/// exists.
 ///
 /// # Errors
 /// When it cannot be removed.
@@ -143,8 +144,8 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes the copy the same as the tree, and leaves files of the same content alone, so that little is built anew. Files that the
-/// tree does not have are removed: an interrupted check leaves the files it added.
+/// Makes the copy the same as the tree. Files of the same content are left alone, so that little is built again. Files
+/// that the tree does not have are removed: an interrupted check leaves the files it added.
 fn copy(root: &Path, tree: &Path) -> Result<BTreeSet<String>> {
     let mut git = Command::new("git");
     git.current_dir(root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
@@ -214,8 +215,9 @@ fn inserted(text: &str, edit: &Edit) -> Option<String> {
 /// Where cargo puts what it builds for development.
 const PROFILE: &str = "debug";
 
-/// Gives the copy's own folder the results of dependencies, so that they are not built again. The workspace's crates have the same
-/// names in every checkout: with a common folder cargo would take those of the copy for those of the tree.
+/// Gives the copy's own folder the results of dependencies, so that they are not built again. The workspace's crates
+/// have the same names in every checkout: with a common folder cargo would take those of the copy for those of the
+/// tree.
 fn seed(from: &Path, to: &Path) -> Result<()> {
     for folder in ["deps", "build", ".fingerprint"] {
         seed_folder(&from.join(folder), &to.join(folder))?;
@@ -248,7 +250,7 @@ fn seed_folder(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Cargo writes small files in place, and rustc exchanges large ones.
+/// Cargo writes small files in place, and rustc replaces large ones.
 const LINKED_LEAST: u64 = 1 << 16;
 
 fn seed_file(path: &Path, target: &Path) -> std::io::Result<()> {
@@ -260,7 +262,7 @@ fn seed_file(path: &Path, target: &Path) -> std::io::Result<()> {
     fs::File::open(target)?.set_modified(metadata.modified()?)
 }
 
-/// How the names of the workspace's own results begin.
+/// The start of the names of the workspace's own results.
 const OWN: [&str; 2] = ["whylate", "xtask"];
 
 fn build(tree: &Path, results: &Path, addition: &Addition) -> Result<()> {

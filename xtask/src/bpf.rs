@@ -1,7 +1,7 @@
-//! Compiles the BPF programs, and finds out whether the compiled objects that are kept belong to the sources.
+//! Compiles the BPF programs, and checks whether the stored objects belong to the sources.
 //!
-//! The objects are kept in the source tree, so that building whylate needs no clang. Each carries a hash of all sources
-//! and the version of the compiler: the hash is always checked, the bytes where the same compiler is there.
+//! The objects are stored in the source tree, so that building whylate needs no clang. Each carries a hash of all
+//! sources and the version of the compiler. The hash is always checked, the bytes only with the same compiler.
 
 use crate::process;
 use anyhow::{Context, Result, ensure};
@@ -14,7 +14,7 @@ const OBJECTS: [(&str, &str); 2] = [
     ("crates/bpf/objects/whylate.bpf.o", "whylate.bpf.c"),
     ("crates/bpf/objects/dispatch.bpf.o", "dispatch.bpf.c"),
 ];
-/// Stands before the hash and the version in the object.
+/// The text before the hash and the version in the object.
 const MARK: &str = "whylate-bpf sources ";
 
 /// Compiles the programs into the source tree.
@@ -62,7 +62,7 @@ fn compiled(root: &Path, main: &str, version: &str) -> Result<Vec<u8>> {
     let path = std::env::temp_dir().join(format!("whylate-{}-{main}.o", std::process::id()));
     let object = compile(root, main, version, &path)
         .and_then(|()| std::fs::read(&path).with_context(|| format!("cannot read {}", path.display())));
-    // What is left in the folder for temporary files does no harm.
+    // Files that stay in the folder for temporary files do no harm.
     let _ = std::fs::remove_file(&path);
     object
 }
@@ -74,7 +74,7 @@ fn compile(root: &Path, main: &str, version: &str, object: &Path) -> Result<()> 
     clang.current_dir(&folder);
     // -g for the type information; v3 is understood from Linux 5.3 on.
     clang.args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Werror", "-Wno-unused-function"]);
-    // Where the sources lie must not change the object.
+    // The place of the sources must not change the object.
     clang.arg(format!("-fdebug-prefix-map={}=.", folder.display()));
     clang.arg(format!("-ffile-prefix-map={}=.", folder.display()));
     clang.args([&origin, "-c", main, "-o"]).arg(object);
@@ -83,7 +83,7 @@ fn compile(root: &Path, main: &str, version: &str, object: &Path) -> Result<()> 
     process::run(Command::new("llvm-strip").arg("-g").arg(object))
 }
 
-/// The first line of what clang says of itself.
+/// The first line of clang's version.
 fn compiler() -> Result<String> {
     let strip = process::output(Command::new("llvm-strip").arg("--version"))?;
     ensure!(!strip.is_empty(), "llvm-strip says nothing");

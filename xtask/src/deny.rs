@@ -1,5 +1,5 @@
-//! The dependencies: their licences, where they come from, which of them are not wanted, which are there twice, and what is
-//! known against them. The rules are in `deny.toml`.
+//! The dependencies: their licences, their sources, which are not wanted, which exist twice, and known problems with
+//! them. The rules are in `deny.toml`.
 
 use crate::{process, skips};
 use anyhow::{Context, Result};
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use whylate_testing::Need;
 
-/// Where it is to be installed when it is missing: in continuous integration.
+/// Where it is installed if it is missing: in continuous integration.
 const VARIABLE: &str = "WHYLATE_DENY";
 
-/// Checks them with cargo-deny, where it is installed.
+/// Checks them with cargo-deny, if it is installed.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let Some(program) = program(root) else {
         let need = Need::Program("cargo-deny (cargo install --locked cargo-deny)");
@@ -46,7 +46,7 @@ fn program(root: &Path) -> Option<PathBuf> {
     let tools = results.join("tools");
     let kept = tools.join("bin/cargo-deny");
     if !works(&kept) {
-        // It is quicker to build than to optimise. Without the registry it stays missing, which is said.
+        // It is quicker to build than to optimise. Without the registry it stays missing, and the check says so.
         let install = ["install", "--locked", "--debug", "cargo-deny", "--root"];
         let _ = process::run(process::cargo(root).args(install).arg(&tools));
     }

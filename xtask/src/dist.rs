@@ -1,5 +1,5 @@
-//! The static binaries: builds them, and checks that they are static and small. The helper for graphics processors, which is
-//! not static, is built with them where all is shipped.
+//! The static binaries: builds them, and checks that they are static and small. The helper for graphics processors,
+//! which is not static, is built with them for a complete package.
 
 use crate::elf::{self, MACHINE_AARCH64, MACHINE_X86_64};
 use crate::process;
@@ -11,7 +11,7 @@ use std::time::Instant;
 
 pub(crate) const TARGETS: [&str; 2] = ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"];
 const SIZE_LIMIT_BYTES: u64 = 21_500_000;
-/// The Cargo profile of what is shipped.
+/// The Cargo profile of the shipped programs.
 const PROFILE: &str = "dist";
 /// That of a program for another machine in tests, which only show that it builds and links: not optimized.
 const PROFILE_OF_OTHERS: &str = "others";
@@ -34,15 +34,15 @@ fn build(profiles: Profiles, profile: &str, mut cargo: Command) -> Result<()> {
     process::run(&mut cargo)
 }
 
-/// Builds the helper, which loads drivers at run time, which a static program cannot: for the machine's own C library.
+/// Builds the helper for the machine's own C library: it loads drivers at run time, which a static program cannot do.
 pub(crate) fn build_helper(root: &Path) -> Result<()> {
     process::run(process::cargo(root).args(["build", "--package", "whylate-gpu", "--profile", PROFILE]))?;
     println!("xtask: {}", process::target_folder(root)?.join(PROFILE).join("whylate-gpu").display());
     Ok(())
 }
 
-/// Builds the program of this machine as it is shipped. It takes minutes, the last ones on one CPU, and the lab waits for
-/// it: so it comes before other builds.
+/// Builds the program of this machine in its shipped form. It takes minutes, the last ones on one CPU, and the lab
+/// waits for it: so it comes before other builds.
 pub(crate) fn build_native(root: &Path) -> Result<()> {
     build(profiles_for_tests(), PROFILE, process::nice_cargo(root, 0))
 }
@@ -52,7 +52,7 @@ pub(crate) fn build_others(root: &Path) -> Result<()> {
     build(profiles_for_tests(), PROFILE_OF_OTHERS, process::nice_cargo(root, 19))
 }
 
-/// Builds both binaries and returns where they are, in the order of [`TARGETS`].
+/// Builds both binaries and returns their paths, in the order of [`TARGETS`].
 ///
 /// # Errors
 /// When one does not build, is not static, is for another machine or is too big.
@@ -72,7 +72,7 @@ pub(crate) fn run(root: &Path, profiles: Profiles) -> Result<[PathBuf; 2]> {
     Ok([checked(0, MACHINE_X86_64)?, checked(1, MACHINE_AARCH64)?])
 }
 
-/// Returns the size in bytes of a binary that is as it should be.
+/// Returns the size in bytes of a binary that passes all checks.
 fn check(binary: &Path, machine: u16, is_shipped: bool) -> Result<u64> {
     let bytes = std::fs::read(binary).with_context(|| format!("cannot read {}", binary.display()))?;
     let size_bytes = bytes.len() as u64;

@@ -1,6 +1,6 @@
-//! Reads as much of an ELF file as it takes to say for which machine it is and whether it is static.
+//! Reads enough of an ELF file to say for which machine it is and whether it is static.
 //!
-//! Only 64-bit little-endian files, which is what both targets make.
+//! Only 64-bit little-endian files, which both targets make.
 
 use anyhow::{Result, bail, ensure};
 

@@ -5,8 +5,8 @@ use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use std::process::Command;
 
-/// What a target may have in memory, and take at once: more than any input of a few KiB justifies. The largest that is
-/// meant to be is the dictionary of an xz file, 256 MiB.
+/// Limits of a target's memory and of one allocation: more than any input of a few KiB justifies. The largest intended
+/// allocation is the dictionary of an xz file, 256 MiB.
 const LIMITS: [&str; 2] = ["-rss_limit_mb=1024", "-malloc_limit_mb=300"];
 
 /// Runs each target, or those in `only`, for `seconds`, starting from its seeds and, for plans, from the built-in ones.
@@ -46,7 +46,7 @@ pub(crate) fn run(root: &Path, seconds: u64, only: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Whether the targets still compile: they are no part of the workspace.
+/// Whether the targets still compile: they are not part of the workspace.
 ///
 /// # Errors
 /// When they do not.

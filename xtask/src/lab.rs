@@ -1,4 +1,4 @@
-//! `cargo xtask lab …`: builds the lab's program and becomes it, so that its exit status is the one that is seen.
+//! `cargo xtask lab …`: builds the lab's program and becomes it, so that its exit status is that of the command.
 
 use crate::suite::NICENESS;
 use crate::{process, skips, toolchain};
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use whylate_testing::{Need, SKIPS};
 
-/// The exit status with which the lab's program says that there can be no lab on this machine.
+/// The exit status with which the lab's program says that this machine cannot run it.
 const UNAVAILABLE: i32 = 69;
 /// The target that the program under test is built for.
 const GUEST_TARGET: &str = "x86_64-unknown-linux-musl";

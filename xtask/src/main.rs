@@ -1,7 +1,7 @@
 //! The chores of the workspace, run as `cargo xtask CHORE`.
 //!
-//! `test` is all that continuous integration does. Nothing here is part of the product, and nothing here is needed
-//! to build it.
+//! `test` is everything that continuous integration does. Nothing here is part of the product, and nothing here is
+//! needed to build it.
 
 #![allow(
     clippy::print_stdout,
@@ -98,8 +98,8 @@ fn run(arguments: &[String]) -> Result<()> {
     }
 }
 
-/// The folder of the workspace's `Cargo.toml`, so that the chores work from any folder below it. It is asked for while
-/// running: a program in a target folder that several checkouts share may have been built in another one.
+/// The folder of the workspace's `Cargo.toml`, so that the chores work from any folder below it. It is looked up at
+/// run time: a program in a target folder that several checkouts share may have been built in another one.
 fn workspace_root() -> Result<PathBuf> {
     let own = std::env::var_os("CARGO_MANIFEST_DIR").context("start the chores as `cargo xtask`")?;
     let own = Path::new(&own);

@@ -38,7 +38,7 @@ pub(crate) fn run(root: &Path, folder: Option<&Path>) -> Result<()> {
     Packing::new(root, nfpm, built)?.all(&[0, 1])
 }
 
-/// The step of continuous integration: the packages for this machine, skipped where there is no nfpm.
+/// The step of continuous integration: the packages for this machine, skipped without nfpm.
 pub(crate) fn step(root: &Path) -> Result<()> {
     let Some(nfpm) = nfpm(root) else {
         return skips::note(root, "packages", Need::Program("nfpm"), &format!("no nfpm: {INSTALL}"));
@@ -61,7 +61,7 @@ struct Packing {
     nfpm: PathBuf,
     built: PathBuf,
     packages: PathBuf,
-    /// What is generated: man pages, completions, the unit.
+    /// Generated files: man pages, completions, the unit.
     stage: PathBuf,
     version: String,
     /// Seconds since 1970, for all files.
@@ -113,7 +113,7 @@ impl Packing {
         self.sums()
     }
 
-    /// What the program says of itself, by the one that runs here.
+    /// The program's own output, from the one that runs here.
     fn generate(&self) -> Result<()> {
         let program = self.binary(dist::TARGETS[OWN]);
         ensure!(program.is_file(), "no {}: run `cargo xtask dist`", program.display());

@@ -23,7 +23,7 @@ const DRAW: &str = "PROPTEST_RNG_SEED";
 pub(crate) struct Program {
     executable: PathBuf,
     folder: PathBuf,
-    /// Where its tests note that they skip themselves.
+    /// The file in which its tests record that they skip themselves.
     skips: PathBuf,
 }
 
@@ -66,7 +66,8 @@ impl Program {
         self.run_tests(&failed)?.map_err(|(error, _)| error.context("run twice"))
     }
 
-    /// Runs those tests, or all, and prints at once all that it said; what went wrong, and which tests failed.
+    /// Runs those tests, or all, and prints their whole output at once. Returns what went wrong, and which tests
+    /// failed.
     fn run_tests(&self, tests: &[String]) -> Result<Result<(), (Error, Vec<String>)>> {
         let mut command = Command::new(&self.executable);
         if !tests.is_empty() {
@@ -75,7 +76,8 @@ impl Program {
         command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder).stdin(Stdio::null());
         // The lab's tests are a step of their own: they need what the steps after this one build.
         command.env_remove("WHYLATE_LAB").env(SKIPS, &self.skips);
-        // What fails here was broken by the change, not found by chance; a plain `cargo test` draws new cases each time.
+        // What fails here was broken by the change, not found by chance; a plain `cargo test` draws new cases each
+        // time.
         if std::env::var_os(DRAW).is_none() {
             command.env(DRAW, "1");
         }
@@ -91,7 +93,7 @@ impl Program {
     }
 }
 
-/// The names of the tests that failed, which stand at the end of what a program of tests says.
+/// The names of the failed tests, from the end of a test program's output.
 fn failed_tests(said: &str) -> Vec<String> {
     let Some((_, list)) = said.rsplit_once("\nfailures:\n") else { return Vec::new() };
     list.lines().map_while(|line| line.strip_prefix("    ")).map(str::to_owned).collect()

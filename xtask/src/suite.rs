@@ -44,7 +44,7 @@ const GATE: [Step; 3] = [("fmt", format), ("tidy", tidy::run), ("all else", gate
 pub(crate) fn run(root: &Path) -> Result<()> {
     let started = Instant::now();
     let mut done = Vec::new();
-    // Without them everything is built anew, as right as with them.
+    // Without them everything is built again, with the same result.
     let say =
         |result: Result<()>| result.unwrap_or_else(|error| println!("xtask: times of files: {error:#}"));
     say(times::restore(root));
@@ -53,7 +53,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     finish(root, &done, result, started)
 }
 
-/// The gate: what needs only a compiler, for each commit.
+/// The gate: the checks that need only a compiler, for each commit.
 ///
 /// # Errors
 /// When a step fails; the later ones do not run.

@@ -1,5 +1,5 @@
-//! Times of files in a clean checkout: cargo builds anew what is newer than its result, and in a new clone every file is. So a
-//! file whose content is that of the last run gets the time that it had in that run.
+//! Times of files in a clean checkout: cargo rebuilds what is newer than its result, and in a new clone every file is.
+//! So a file with the content of the last run gets the time that it had in that run.
 //!
 //! Only if build results are kept outside the checkout, for the same path of it, and if nothing else was built into
 //! them since: a result that was made from another content in between would look as new as needed.
@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What was noted, in the folder of build results.
+/// The record, in the folder of build results.
 const NOTED: &str = "xtask-file-times";
-/// This program is built before it can look, so its results tell nothing, and its files stay as new as they are.
+/// This program is built before it can check, so its results show nothing, and its files stay as new as they are.
 const OWN_RESULTS: &str = "xtask-";
 const OWN_FILES: &str = "xtask/";
 
@@ -68,7 +68,7 @@ fn note_in(results: &Path, root: &Path) -> Result<()> {
     fs::write(results.join(NOTED), text).with_context(|| format!("cannot write into {}", results.display()))
 }
 
-/// The folder of build results, where that is outside the checkout.
+/// The folder of build results, if that is outside the checkout.
 fn results(root: &Path) -> Result<Option<PathBuf>> {
     Ok(Some(process::target_folder(root)?).filter(|results| !results.starts_with(root)))
 }
@@ -76,7 +76,7 @@ fn results(root: &Path) -> Result<Option<PathBuf>> {
 /// Each plain file of others whose content is the one that git knows: mode, hash, and name.
 fn contents(root: &Path) -> Result<Vec<String>> {
     let git = |words: &[&str]| process::output(Command::new("git").args(words).current_dir(root));
-    // Where times are others than git knows, it looks at the contents; what is changed makes it fail.
+    // If times differ from those that git knows, it compares the contents; a changed file makes it fail.
     let _ = git(&["update-index", "-q", "--refresh"]);
     let changed = git(&["diff-files", "--name-only"])?;
     let changed: Vec<&str> = changed.lines().collect();

@@ -8,7 +8,7 @@ use whylate_core::plan::GpuMemory;
 use whylate_load::GPU_BACKENDS;
 use whylate_sys::memory::typed::{Backend, Memory, Offer};
 
-/// Types of memory for each device, and what the names of their places end in.
+/// Types of memory for each device, and the ends of their places' names.
 const KINDS: [(MemoryMode, GpuMemory, &str); 3] = [
     (MemoryMode::WriteCombining, GpuMemory::WriteCombined, ""),
     (MemoryMode::WriteBack, GpuMemory::Pinned, ""),

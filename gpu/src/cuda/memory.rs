@@ -13,8 +13,8 @@ const WRITE_COMBINED: c_uint = 4;
 /// `CU_MEM_ATTACH_GLOBAL`.
 const GLOBAL: c_uint = 1;
 
-/// Memory that this process and the device see at one address: page-locked pages of the host, or managed memory, whose pages
-/// move to whom uses them.
+/// Memory that this process and the device see at one address: page-locked pages of the host, or managed memory, whose
+/// pages move to the one that uses them.
 pub(crate) struct HostMemory {
     start: *mut u8,
     bytes: usize,
@@ -33,7 +33,7 @@ impl HostMemory {
         let what = format!("allocating {bytes} bytes of {kind} memory");
         if is_managed {
             let (mut free, mut all, mut address) = (0, 0, 0);
-            // SAFETY: the pointers are where the answers go.
+            // SAFETY: the pointers are the places of the answers.
             session.call(&what, |cuda| unsafe { (cuda.memory_free)(&mut free, &mut all) })?;
             if bytes > free / 2 {
                 let text =
@@ -45,7 +45,7 @@ impl HostMemory {
             start = ptr::with_exposed_provenance_mut(address as usize);
         } else {
             let flags = if kind == GpuMemory::WriteCombined { WRITE_COMBINED } else { 0 };
-            // SAFETY: the pointer is where the answer goes.
+            // SAFETY: the pointer is the place of the answer.
             session.call(&what, |cuda| unsafe { (cuda.host_allocate)(&mut start, bytes, flags) })?;
         }
         let start = start.cast::<u8>();
@@ -100,7 +100,7 @@ impl DeviceMemory {
     pub(crate) fn new(session: &Arc<Session>, bytes: usize) -> Result<Self, GpuError> {
         let mut address = 0;
         let what = format!("allocating {bytes} bytes of the device");
-        // SAFETY: the pointer is where the answer goes.
+        // SAFETY: the pointer is the place of the answer.
         session.call(&what, |cuda| unsafe { (cuda.device_allocate)(&mut address, bytes) })?;
         Ok(Self { address, bytes, session: Arc::clone(session) })
     }

@@ -92,7 +92,7 @@ impl Cuda {
             return Ok(());
         }
         let mut name = ptr::null();
-        // SAFETY: the pointer is where the answer goes: a text that lives as long as the driver, or nothing.
+        // SAFETY: the pointer is the place of the answer: a text that lives as long as the driver, or nothing.
         let known = unsafe { (self.error_name)(code, &mut name) } == 0 && !name.is_null();
         let name = match known {
             // SAFETY: as above.
@@ -105,7 +105,8 @@ impl Cuda {
     fn listed(&self, number: c_int) -> Result<Listed, GpuError> {
         let (mut device, mut version, mut memory) = (0, 0, 0);
         let mut name = [0 as c_char; NAME_BYTES];
-        // SAFETY: the pointers are where the answers go, the name with its room; the device is one of the driver's.
+        // SAFETY: the pointers are the places of the answers, the name with its room; the device is one of the
+        // driver's.
         let name = unsafe {
             self.check("opening the device", (self.device)(&mut device, number))?;
             self.check(
@@ -122,7 +123,7 @@ impl Cuda {
 
     fn list(&self) -> Result<Vec<Listed>, GpuError> {
         let mut count = 0;
-        // SAFETY: the pointer is where the answer goes.
+        // SAFETY: the pointer is the place of the answer.
         let code = unsafe { (self.count)(&mut count) };
         self.check("listing devices", code)?;
         (0..count).map(|number| self.listed(number)).collect()
@@ -173,7 +174,7 @@ impl Session {
             )
         })?;
         let mut context = ptr::null_mut();
-        // SAFETY: the pointer is where the answer goes; the device is one of the driver's.
+        // SAFETY: the pointer is the place of the answer; the device is one of the driver's.
         let code = unsafe { (cuda.create)(&mut context, if spins { SPIN } else { BLOCK }, listed.device) };
         cuda.check("opening the device", code)?;
         Ok(Arc::new(Self { cuda, context, listed }))
@@ -185,7 +186,7 @@ impl Session {
         self.call("waiting for the device", |cuda| unsafe { (cuda.synchronize)() })
     }
 
-    /// The driver's answer to `call`, with this device as the one that is meant.
+    /// The driver's answer to `call`, with this device as the current one.
     fn call(&self, what: &str, call: impl FnOnce(&Cuda) -> c_int) -> Result<(), GpuError> {
         // SAFETY: the context lives as long as this value.
         let code = unsafe { (self.cuda.make_current)(self.context) };

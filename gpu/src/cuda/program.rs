@@ -21,7 +21,7 @@ pub(crate) struct Program {
 impl Program {
     pub(crate) fn new(session: &Arc<Session>, name: &CStr) -> Result<Self, GpuError> {
         let (mut module, mut function) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: the pointer is where the answer goes; the text ends with a zero.
+        // SAFETY: the pointer is the place of the answer; the text ends with a zero.
         session.call("translating the programs", |cuda| unsafe {
             (cuda.module_load)(&mut module, PTX.as_ptr().cast())
         })?;

@@ -54,7 +54,7 @@ pub(crate) struct Buffer {
     pub(super) handle: vk::Buffer,
     pub(crate) bytes: usize,
     memory: vk::DeviceMemory,
-    /// Where this process sees it; null where it does not.
+    /// The address for this process; null if the host does not see it.
     host: *mut u8,
     _lent: Option<HostBuffer>,
     gpu: Rc<Gpu>,
@@ -146,7 +146,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Writes bytes from the start on, as far as there is room; nothing where the host does not see the buffer.
+    /// Writes bytes from the start on, as far as there is room; nothing if the host does not see the buffer.
     pub(crate) fn write(&self, from: &[u8]) {
         if !self.host.is_null() {
             // SAFETY: both are as long as what is copied, and a buffer is not part of a slice of this program.
@@ -154,7 +154,7 @@ impl Buffer {
         }
     }
 
-    /// Reads bytes from the start on; nothing where the host does not see the buffer.
+    /// Reads bytes from the start on; nothing if the host does not see the buffer.
     pub(crate) fn read(&self, to: &mut [u8]) {
         if !self.host.is_null() {
             // SAFETY: as above.

@@ -1,5 +1,5 @@
-//! Vulkan, as far as the loads need it: one device, buffers of a chosen kind of memory, compute programs, an image that is
-//! drawn off screen. The only unsafe code of this program; what it offers is safe to call.
+//! Vulkan, as far as the loads need it: one device, buffers of a chosen kind of memory, compute programs, an image
+//! that is drawn off screen. The only unsafe code of this program; its interface is safe to call.
 //!
 //! A device that does not answer within [`Gpu::answers_within`] is not waited for: its objects are left to the kernel.
 
@@ -79,7 +79,7 @@ pub(crate) struct Gpu {
     physical: vk::PhysicalDevice,
     has_budget: bool,
     pub(crate) listed: Listed,
-    /// It has not answered: nothing of it may be waited for.
+    /// It has not answered: nothing may wait for it.
     is_hung: Cell<bool>,
     vulkan: Rc<Vulkan>,
 }

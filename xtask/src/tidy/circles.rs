@@ -37,7 +37,7 @@ fn module_of(file: &str) -> Path {
     path
 }
 
-/// The modules of a crate: what each imports, from the root on, and as what name.
+/// The modules of a crate: what each imports, from the root on, and under which name.
 #[derive(Default)]
 struct Modules(BTreeMap<Path, Vec<(String, Path)>>);
 

@@ -164,7 +164,8 @@ fn is_of_need(rest: &str) -> bool {
     rest.strip_prefix('(').is_some_and(|rest| rest.trim_start().starts_with("Need::"))
 }
 
-/// How often each word to avoid stands in code, texts and documents, records aside; and sentences that begin with “Of”.
+/// How often each word to avoid occurs in code, texts and documents, except records; and sentences that begin with
+/// “Of”.
 fn words(files: &[TextFile]) -> Vec<Count> {
     let mut places: BTreeMap<&str, Vec<String>> = WORDS.iter().map(|word| (*word, Vec::new())).collect();
     let mut of = Vec::new();
@@ -187,7 +188,7 @@ fn words(files: &[TextFile]) -> Vec<Count> {
     counts.map(|(word, places)| Count::of(format!("word/{word}"), places)).collect()
 }
 
-/// How often the word stands in the line, in names of functions too.
+/// How often the word occurs in the line, also in names of functions.
 fn standing(line: &str, word: &str) -> usize {
     let is_part = |character: Option<char>| character.is_some_and(char::is_alphanumeric);
     let stands = |at: usize| {

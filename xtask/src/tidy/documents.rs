@@ -3,13 +3,13 @@
 
 use super::{TextFile, Violation};
 
-/// Where the built-in plans are listed.
+/// The file that lists the built-in plans.
 const PLAN_LIST: &str = "crates/core/src/plan/builtin.rs";
 const PLANS: &str = "plans/";
 const RECORDS: &str = "docs/adr/";
 /// The page that says where things are.
 const ARCHITECTURE: &str = "docs/ARCHITECTURE.md";
-/// What paths on it begin with.
+/// The start of the paths on it.
 const ROOTS: [&str; 4] = ["crates/", "xtask/", "lab/", "plans/"];
 
 /// Checks all files.
@@ -20,7 +20,7 @@ pub(crate) fn check(files: &[TextFile]) -> Vec<Violation> {
     violations
 }
 
-/// Every path on the page is there. `NAME` and `*` stand for names.
+/// Every path on the page exists. `NAME` and `*` stand for names.
 fn check_paths(files: &[TextFile]) -> Vec<Violation> {
     let Some(page) = files.iter().find(|file| file.path == ARCHITECTURE) else { return Vec::new() };
     let exists = |path: &str| {

@@ -1,12 +1,12 @@
-//! Files of run directories are opened by one module, which follows no link and waits for no pipe.
+//! Only one module opens files of run directories; it follows no link and waits for no pipe.
 
 use super::Violation;
 use super::source::SourceFile;
 
 const RULE: &str = "folders";
-/// Where runs are read and written.
+/// The crate that reads and writes runs.
 const CRATES: [&str; 3] = ["crates/store/src/", "crates/serve/src/", "crates/farm/src/"];
-/// The module that opens files, and what works on the copies of a lake's tables, which are no runs.
+/// The module that opens files, and the one for copies of a lake's tables, which are not runs.
 const EXEMPT: [&str; 5] = [
     "crates/store/src/folder.rs",
     "crates/store/src/folder/",
@@ -14,7 +14,7 @@ const EXEMPT: [&str; 5] = [
     "crates/farm/src/lake/damage.rs",
     "crates/farm/src/lake/mirror.rs",
 ];
-/// What opens a file, or looks at one, by a path.
+/// Functions that open or inspect a file by its path.
 const REFUSED: [&str; 17] = [
     "fs::read",
     "fs::write",

@@ -1,4 +1,4 @@
-//! Which machine is meant is said once, in `main`: everything below is given a `HostRoot`.
+//! Only `main` says which machine is meant: everything below is given a `HostRoot`.
 
 use super::Violation;
 use super::source::SourceFile;

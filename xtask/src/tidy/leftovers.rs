@@ -1,5 +1,5 @@
-//! Nothing unfinished is left in the sources: placeholders, debugging, tests that test nothing; and each crate says
-//! first what it is.
+//! Nothing unfinished is left in the sources: placeholders, debugging, tests that test nothing; and each crate starts
+//! with what it is.
 
 use super::Violation;
 use super::source::SourceFile;

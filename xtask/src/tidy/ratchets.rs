@@ -1,5 +1,5 @@
-//! Numbers that may only fall: `xtask/ratchets.txt` against what is counted. A number rises in that file only with
-//! `because REASON` behind it, or with a line `grows: NAME +N because REASON` in the commit message.
+//! Numbers that may only fall: `xtask/ratchets.txt` compared with what is counted. A number may rise in that file only
+//! with `because REASON` behind it, or with a line `grows: NAME +N because REASON` in the commit message.
 
 use super::Violation;
 use super::counts::Count;

@@ -54,7 +54,7 @@ fn items(source: &SourceFile) -> Vec<Item> {
     items
 }
 
-/// Name and end of the function whose `fn` stands at `start`; `None` for a pointer type or a body that is elsewhere.
+/// Name and end of the function whose `fn` is at `start`; `None` for a pointer type or a body that is elsewhere.
 fn function(code: &str, start: usize) -> Option<(&str, usize)> {
     let rest = code[start + "fn".len()..].trim_start();
     let length = rest.find(|c: char| !c.is_alphanumeric() && c != '_')?;

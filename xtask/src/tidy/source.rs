@@ -50,7 +50,7 @@ impl SourceFile {
         kept.collect::<Vec<_>>().join("\n")
     }
 
-    /// Where the string literals stand, quotes included.
+    /// The places of the string literals, quotes included.
     pub(crate) fn strings(&self) -> Vec<Range<usize>> {
         let mut strings = Vec::new();
         for_blanks(&self.text, |range| {
@@ -62,7 +62,7 @@ impl SourceFile {
         strings
     }
 
-    /// Where `word` stands in the code, not as a part of a longer word.
+    /// The places of `word` in the code, not as a part of a longer word.
     pub(crate) fn words(&self, word: &str) -> Vec<usize> {
         words(&self.code, word)
     }
@@ -83,7 +83,7 @@ fn is_test_file(path: &str) -> bool {
     is_in_folder || name == "tests.rs" || name.starts_with("tests_") || name.ends_with("_tests.rs")
 }
 
-/// Where `word` stands, not as a part of a longer word.
+/// The places of `word`, not as a part of a longer word.
 fn words(code: &str, word: &str) -> Vec<usize> {
     let is_part = |character: Option<char>| character.is_some_and(|c| c.is_alphanumeric() || c == '_');
     let stands_alone = |start: usize| {

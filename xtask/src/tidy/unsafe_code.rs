@@ -1,13 +1,13 @@
-//! `unsafe` stands in the crates `sys` and `copy` only, and each use says why it is sound.
+//! `unsafe` occurs only in the crates `sys` and `copy`, and each use says why it is sound.
 //!
-//! The compiler forbids it elsewhere by the workspace's lints; this rule also sees a crate that forgets to take them
-//! over, and the comments.
+//! The compiler forbids it elsewhere by the workspace's lints; this rule also finds a crate that does not inherit
+//! them, and checks the comments.
 
 use super::Violation;
 use super::source::SourceFile;
 
 const RULE: &str = "unsafe";
-/// Where it may stand: what is asked of the kernel and the processor, copies, and calls of Vulkan, all of which are unsafe.
+/// Where it may occur: requests to the kernel and the processor, copies, and calls of Vulkan, all of which are unsafe.
 const FOLDERS: [&str; 4] = ["crates/sys/", "crates/copy/", "gpu/src/vulkan/", "gpu/src/cuda/"];
 /// What the comment above a use must contain.
 const REASON: &str = "SAFETY:";
@@ -39,7 +39,7 @@ fn needs_reason(code: &str) -> bool {
     next.starts_with('{') || next.starts_with("impl")
 }
 
-/// Whether a comment with the reason stands in the statement that holds byte `start`, or right above it.
+/// Whether a comment with the reason is in the statement that holds byte `start`, or right above it.
 fn has_reason(source: &SourceFile, start: usize) -> bool {
     let texts: Vec<&str> = source.text.lines().collect();
     let is_reason = |text: &str| text.split_once("//").is_some_and(|(_, comment)| comment.contains(REASON));
@@ -52,7 +52,7 @@ fn has_reason(source: &SourceFile, start: usize) -> bool {
     above.into_iter().any(|text| is_reason(text))
 }
 
-/// Where the statement begins that holds byte `start`: behind the last `;`, `{` or `}` that is not in brackets.
+/// The start of the statement that holds byte `start`: behind the last `;`, `{` or `}` that is not in brackets.
 fn statement_start(code: &str, start: usize) -> usize {
     let mut depth = 0_usize;
     for (byte, character) in code[..start].char_indices().rev() {
