@@ -8,34 +8,34 @@ pub(crate) const ERROR: u8 = 1;
 pub(crate) const EXCEEDED: u8 = 2;
 /// A setting was not restored.
 pub(crate) const NOT_RESTORED: u8 = 3;
-/// A facility that was asked for explicitly is not there.
+/// An explicitly requested facility is missing.
 pub(crate) const UNAVAILABLE: u8 = 69;
 /// `git bisect run` skips the commit.
 const CANNOT_TELL: u8 = 125;
 /// `git bisect run` stops.
 pub(crate) const STOPS_BISECTION: u8 = 128;
 
-/// How a command ended that did what it was asked to.
+/// How a command ended that did what was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// All is well.
     Pass,
     /// A latency was above the limit or the break threshold, or the machine is unfit for real time.
     Exceeded,
-    /// A setting of the machine is not what it was before, which has been said already.
+    /// A setting of the machine was not restored, which was reported already.
     NotRestored,
-    /// Something is incomplete, and has been said already.
+    /// Something is incomplete, which was reported already.
     Incomplete,
-    /// A step of a bisection that does not tell.
+    /// A step of a bisection without an answer.
     CannotTell,
 }
 
-/// A right that was asked for and this user has not, with its remedy.
+/// A requested right that this user does not have, with its remedy.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Refused(pub(crate) &'static str);
 
-/// What settings are changed cannot be known: the journal is not believed.
+/// The changed settings are unknown: the journal is not trusted.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub(crate) struct NotKnown(pub(crate) whylate_treat::TreatError);
@@ -43,7 +43,7 @@ pub(crate) struct NotKnown(pub(crate) whylate_treat::TreatError);
 /// Ends the process without waiting for anything.
 pub(crate) fn at_once(code: u8) -> ! {
     crate::live::restore();
-    #[expect(clippy::exit, reason = "whoever asked for it has said that they do not wait")]
+    #[expect(clippy::exit, reason = "the user asked not to wait")]
     std::process::exit(i32::from(code))
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn finish(outcome: anyhow::Result<Ending>) -> ExitCode {
     }
 }
 
-/// The error and what led to it; a cause that is part of the text already is not said again.
+/// The error and what led to it; a cause that is already part of the text is not repeated.
 fn one_line(error: &anyhow::Error) -> String {
     error.chain().fold(String::new(), |line, cause| {
         let cause = cause.to_string();
@@ -91,7 +91,7 @@ fn is_unavailable(cause: &(dyn std::error::Error + 'static)) -> bool {
         || cause.downcast_ref().is_some_and(whylate_farm::FarmError::is_unavailable)
 }
 
-/// Whether the reader of our output has closed the pipe.
+/// Whether the reader of the output has closed the pipe.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)

@@ -1,5 +1,5 @@
-//! A view that fills the terminal and answers keys, for `watch` and `top`. It is drawn on standard error, so that standard
-//! output has the result and nothing else, by a thread of its own; the terminal is given back whatever happens.
+//! A view that fills the terminal and takes keys, for `watch` and `top`. A separate thread draws it on standard
+//! error, so that standard output has only the result; the terminal is restored whatever happens.
 
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::cursor::Show;
@@ -20,7 +20,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use whylate_core::text;
 
-/// How long a key or a new figure waits at most.
+/// The longest delay of a key or a new figure.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// The strip of the last seconds, up to the largest among them.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -28,9 +28,9 @@ const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█']
 static HAS_SCREEN: AtomicBool = AtomicBool::new(false);
 
 pub(crate) trait View: Send + 'static {
-    /// Draws all of it.
+    /// Draws the whole view.
     fn draw(&mut self, area: Rect, buffer: &mut Buffer);
-    /// What a key does that is not `q`.
+    /// Handles every key but `q`.
     fn key(&mut self, key: KeyCode);
 }
 
@@ -41,12 +41,12 @@ pub(crate) struct LiveScreen<V: View> {
 }
 
 impl<V: View> LiveScreen<V> {
-    /// Whether there is a terminal to draw on and to take keys from.
+    /// Whether there is a terminal to draw on and to read keys from.
     pub(crate) fn is_possible() -> bool {
         io::stderr().is_terminal() && io::stdin().is_terminal()
     }
 
-    /// Takes the terminal. `asked_to_stop` is set by `q` and Ctrl-C.
+    /// Takes over the terminal. `q` and Ctrl-C set `asked_to_stop`.
     pub(crate) fn start(view: V, asked_to_stop: Arc<AtomicBool>) -> io::Result<Self> {
         let (view, ended) = (Arc::new(Mutex::new(view)), Arc::new(AtomicBool::new(false)));
         enable_raw_mode()?;
@@ -61,7 +61,7 @@ impl<V: View> LiveScreen<V> {
                     let area = frame.area();
                     lock(&shared).draw(area, frame.buffer_mut());
                 });
-                // A terminal that is gone shows and asks nothing; the hangup has been told already.
+                // A terminal that is gone takes no output and no keys; the hangup was already reported.
                 if drawn.is_err() || !take_keys(&shared, &asked_to_stop) {
                     return;
                 }
@@ -88,7 +88,7 @@ fn lock<V>(view: &Mutex<V>) -> MutexGuard<'_, V> {
     view.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits for a moment, and takes the keys that come; `false` where none can come.
+/// Waits for a moment, and handles keys; `false` if none can come.
 fn take_keys(view: &Mutex<impl View>, asked_to_stop: &AtomicBool) -> bool {
     let Ok(mut has_event) = event::poll(LOOK_EVERY) else { return false };
     while has_event {
@@ -110,7 +110,7 @@ fn take_keys(view: &Mutex<impl View>, asked_to_stop: &AtomicBool) -> bool {
     true
 }
 
-/// Gives the terminal back, where a view has it; also called by whoever ends the process at once.
+/// Restores the terminal if a view has it; also called before the process ends at once.
 pub(crate) fn restore() {
     if HAS_SCREEN.swap(false, Ordering::Relaxed) {
         _ = disable_raw_mode();
@@ -118,7 +118,8 @@ pub(crate) fn restore() {
     }
 }
 
-/// Writes a line at a row of an area, without what would move the cursor; `…` where it goes on behind the right edge.
+/// Writes a line at a row of an area, without characters that would move the cursor; ends in `…` if it is cut at the
+/// right edge.
 pub(crate) fn line(buffer: &mut Buffer, area: Rect, row: usize, words: &str, style: Style) {
     let Ok(row) = u16::try_from(row) else { return };
     if row < area.height {
@@ -130,7 +131,7 @@ pub(crate) fn line(buffer: &mut Buffer, area: Rect, row: usize, words: &str, sty
     }
 }
 
-/// Writes lines, each broken between words where the area is too narrow for it.
+/// Writes lines, each broken between words if the area is too narrow for it.
 pub(crate) fn paragraphs(buffer: &mut Buffer, area: Rect, lines: &[&str]) {
     let lines: Vec<Line<'_>> = lines.iter().map(|words| Line::raw(text::line(words))).collect();
     Paragraph::new(lines).wrap(Wrap { trim: false }).render(area, buffer);

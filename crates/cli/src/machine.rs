@@ -7,7 +7,7 @@ use whylate_host::environment::folder_variable;
 use whylate_host::{Host, HostRoot};
 use whylate_runner::RealMachine;
 
-/// Environment variable with a folder that stands for `/` when settings are looked at or changed: for tests.
+/// Environment variable with a folder that replaces `/` when settings are read or changed: for tests.
 const ROOT_VARIABLE: &str = "WHYLATE_HOST_ROOT";
 
 const NO_RESERVE: Refused = Refused(
@@ -15,7 +15,7 @@ const NO_RESERVE: Refused = Refused(
      (`ulimit -v`)",
 );
 
-/// The running machine, with the place of its settings.
+/// The running machine, with the root of its settings.
 pub(crate) fn host(running: HostRoot) -> Host {
     let folder = folder_variable(ROOT_VARIABLE);
     Host { settings: folder.map_or_else(|| running.clone(), HostRoot::at), running }

@@ -24,7 +24,7 @@ const OF_CALLER: &str =
 static ALLOCATOR: whylate_runner::ReservingAllocator = whylate_runner::ReservingAllocator;
 
 fn main() -> ExitCode {
-    // The only use of the real root: everything else is passed one.
+    // The only use of the real root: all other code gets a root as an argument.
     let host = machine::host(HostRoot::real());
     // Hidden commands first: a measuring process skips the argument parser.
     let mut words = std::env::args_os().skip(1);
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         for variable in left_out.iter().filter(|name| name.starts_with("WHYLATE")) {
             output::message(&format!("warning: {variable} is ignored: {OF_CALLER}"));
         }
-        // It comes back only where the kernel refuses it.
+        // Returns only if the kernel refuses it.
         let error = std::os::unix::process::CommandExt::exec(&mut again);
         output::message(&format!("whylate: cannot start without the environment of another user: {error}"));
         return ExitCode::from(exit::ERROR);

@@ -1,7 +1,7 @@
-//! Standard output holds the result and nothing else; standard error everything that is said beside it.
+//! Standard output holds only the result; all other messages go to standard error.
 //!
-//! What is written here has names and paths of others in it, and goes through [`text`] once: here, or in the writer that
-//! drew it ([`drawn`], [`draw_message`]).
+//! Output contains names and paths of others, so it goes through [`text`] once: here, or in the writer that drew it
+//! ([`drawn`], [`draw_message`]).
 
 use anyhow::{Context, Result};
 use rustix::fs::{CWD, RenameFlags};
@@ -17,7 +17,7 @@ pub(crate) fn print(text: &str) -> Result<()> {
     drawn(&text::lines(text))
 }
 
-/// Writes what a writer of reports drew, colours and all.
+/// Prints the output of a report writer, with its colours.
 pub(crate) fn drawn(text: &str) -> Result<()> {
     let mut output = io::stdout().lock();
     output.write_all(text.as_bytes())?;
@@ -47,12 +47,12 @@ pub(crate) fn message(line: &str) {
     draw_message(&text::lines(line));
 }
 
-/// Writes what a writer of reports drew to standard error.
+/// Prints the output of a report writer on standard error.
 pub(crate) fn draw_message(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// Says what was not measured, or less well.
+/// Prints warnings about what was not measured, or measured less well.
 pub(crate) fn warnings(warnings: &[Warning]) {
     for warning in warnings {
         message(&format!("warning: {}", warning.text));
@@ -62,7 +62,7 @@ pub(crate) fn warnings(warnings: &[Warning]) {
     }
 }
 
-/// Writes a file that must not exist yet. It is there whole or not at all: it gets its name when it is written.
+/// Writes a file that must not exist yet, whole or not at all: it gets its name when it is complete.
 pub(crate) fn write_new(path: &Path, content: impl AsRef<[u8]>) -> Result<()> {
     let exists = || anyhow::anyhow!("{} exists; remove it or give another name (-o)", path.display());
     if path.symlink_metadata().is_ok() {
@@ -82,12 +82,12 @@ pub(crate) fn write_new(path: &Path, content: impl AsRef<[u8]>) -> Result<()> {
         })
         .and_then(|()| match rustix::fs::renameat_with(CWD, &part, CWD, path, RenameFlags::NOREPLACE) {
             Err(rustix::io::Errno::EXIST) => Err(exists()),
-            // A file system that cannot tell.
+            // A file system without this operation.
             Err(rustix::io::Errno::INVAL) => Ok(std::fs::rename(&part, path)?),
             other => other.with_context(|| format!("cannot create {}", path.display())),
         });
     if written.is_err() {
-        // Only ours: it was created above.
+        // Only our own file: it was created above.
         let _ = std::fs::remove_file(&part);
     }
     written

@@ -1,4 +1,4 @@
-//! Progress on standard error: a bar on a terminal, a line now and then elsewhere, nothing when quiet.
+//! Progress on standard error: a bar on a terminal, an occasional line elsewhere, nothing when quiet.
 
 use crate::output;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -10,12 +10,12 @@ use whylate_core::figure::nanoseconds;
 use whylate_core::{Nanos, text};
 use whylate_runner::Progress;
 
-/// How often a line is written where there is no terminal.
+/// How often a line is written without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 const STEPS: u64 = 1_000;
-/// What a bar takes of a line beside its label and its text; a line that fills the terminal would be broken.
+/// The width of a bar without its label and its text; a line that fills the terminal would wrap.
 const BAR_WIDTH: usize = 36;
-/// A part that takes longer than expected is not done before its end.
+/// A part that takes longer than expected is not complete before its end.
 const NEARLY: f64 = 0.97;
 
 pub(crate) enum Meter {
@@ -47,7 +47,7 @@ impl Meter {
         }
     }
 
-    /// How far it is: which part of all, in [0, 1].
+    /// Updates the progress: the part that is done, in [0, 1].
     pub(crate) fn advance(&mut self, done: f64, text: &str) {
         match self {
             Self::Bar(bar) => {
@@ -73,7 +73,7 @@ impl Meter {
     }
 }
 
-/// As much of a line as fits; `…` where it goes on.
+/// As much of a line as fits; ends in `…` if it is cut.
 fn cut(text: &str, width: usize) -> String {
     if Line::raw(text).width() <= width {
         return text.to_owned();
@@ -83,12 +83,12 @@ fn cut(text: &str, width: usize) -> String {
     format!("{fits}…")
 }
 
-/// How far a run is: by the repeats that are done, and by how long those took.
+/// The progress of a run: by the repeats that are done, and by their duration.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// How long a repeat takes by the plan.
+    /// The planned duration of a repeat.
     planned: Duration,
-    /// Repeats that were done when it began, are done, and will be.
+    /// Repeats: done at the start, done now, and planned.
     first: u32,
     done: u32,
     total: u32,
@@ -102,7 +102,7 @@ impl Pace {
         Self { planned, first: 0, done: 0, total: 0, began: now, repeat_began: now }
     }
 
-    /// What follows is counted from 0.
+    /// Counts from 0 again.
     pub(crate) fn begin_again(&mut self) {
         self.total = 0;
     }
@@ -117,7 +117,7 @@ impl Pace {
         self.total = total;
     }
 
-    /// How long a repeat takes: as those that are done did, and as planned before that.
+    /// The duration of a repeat: as measured so far, before that as planned.
     fn repeat(&self) -> Duration {
         match self.done - self.first {
             0 => self.planned,
@@ -125,7 +125,7 @@ impl Pace {
         }
     }
 
-    /// Which part of all is done; never all before the last repeat is.
+    /// The part that is done; less than 1 until the last repeat is.
     pub(crate) fn fraction(&self, now: Instant) -> f64 {
         let in_repeat = (now - self.repeat_began).as_secs_f64() / self.repeat().as_secs_f64().max(1e-9);
         (f64::from(self.done) + in_repeat.min(NEARLY)) / f64::from(self.total.max(1))
@@ -143,12 +143,12 @@ impl Pace {
     }
 }
 
-/// How far something is that takes as long as was asked for.
+/// The progress of something with a requested duration.
 pub(crate) fn fraction(elapsed: Nanos, total: Nanos) -> f64 {
     (elapsed.0 as f64 / total.0.max(1) as f64).min(NEARLY)
 }
 
-/// The time gone by, and the largest sample of all CPUs once there is one: `3 s, max 12.3 us`.
+/// The elapsed time, and the largest sample of all CPUs once there is one: `3 s, max 12.3 us`.
 pub(crate) fn describe(progress: &Progress) -> String {
     let elapsed = format!("{:.0} s", progress.elapsed.as_secs_f64());
     let max = progress.cpus.iter().filter(|(_, samples, _)| *samples > 0).map(|(_, _, max)| *max).max();

@@ -1,4 +1,4 @@
-//! Follows a run, a probe or a load on the terminal: progress, the hook of the first spike, and the wish to stop.
+//! Follows a run, a probe or a load on the terminal: progress, the hook of the first spike, and the request to stop.
 
 use crate::hook::Hook;
 use crate::output;
@@ -15,16 +15,16 @@ pub(crate) struct Screen {
     meter: Meter,
     hook: Hook,
     asked_to_stop: Arc<AtomicBool>,
-    /// Of a run; `None` for one probe or load, which says itself how long it has run.
+    /// The pace of a run; `None` for one probe or load, which reports its own elapsed time.
     pace: Option<Pace>,
-    /// How long one probe or load takes.
+    /// The duration of one probe or load.
     total: Nanos,
     /// The newest rate of a load.
     rate: String,
 }
 
 impl Screen {
-    /// Of a run whose repeats take `repeat` each.
+    /// For a run whose repeats take `repeat` each.
     pub(crate) fn of_run(
         quiet: bool,
         repeat: Nanos,
@@ -35,7 +35,7 @@ impl Screen {
         Self { pace, ..Self::of_one(quiet, repeat, on_threshold, stop) }
     }
 
-    /// Of one probe or load.
+    /// For one probe or load.
     pub(crate) fn of_one(
         quiet: bool,
         total: Nanos,
@@ -46,7 +46,7 @@ impl Screen {
         Self { meter, hook, asked_to_stop, pace: None, total, rate: String::new() }
     }
 
-    /// Removes the progress; the hook's command has ended or is left alone.
+    /// Removes the progress; the hook's command has ended or is left running.
     pub(crate) fn finish(&mut self) {
         self.meter.finish();
         self.hook.wait();
@@ -85,7 +85,7 @@ impl Audience for Screen {
 
     fn said(&mut self, line: &str) {
         if let (Some(pace), false) = (&mut self.pace, matches!(self.meter, Meter::Quiet)) {
-            // Each part of a search has a number of repeats of its own.
+            // Each part of a search has its own number of repeats.
             pace.begin_again();
             output::message(line);
         }

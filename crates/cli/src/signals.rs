@@ -1,7 +1,6 @@
-//! Every signal that ends a process and can be caught asks for an orderly end, whichever it is. A second one from the
-//! terminal or a service manager says what is still to be done; a process that does not come to an end says what is still
-//! changed. One that was ignored when the command started stays ignored, but
-//! for SIGINT and SIGTERM.
+//! Every signal that can be caught and ends a process asks for an orderly end. A second one from the terminal or a
+//! service manager prints what is still to be done; a process that does not come to an end prints what is still
+//! changed. A signal that was ignored when the command started stays ignored, except SIGINT and SIGTERM.
 
 use crate::{exit, output};
 use anyhow::{Context, Result};
@@ -16,12 +15,13 @@ use std::time::{Duration, Instant};
 use whylate_host::environment::{ignore_unless_handled, ignores_signal};
 use whylate_treat::last_words;
 
-/// How long settings may take to be given back after the second signal.
+/// How long restoring settings may take after the second signal.
 const WITHIN: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(20);
 /// Sent by people and service managers; a second one of these means that they do not want to wait.
 const ASKS: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
-/// Limits, timers and mistakes of other programs. The kernel repeats some of them, so they never cut an orderly end short.
+/// Limits, timers and mistakes of other programs. The kernel repeats some of them, so they never cut an orderly end
+/// short.
 const OTHERS: [i32; 12] = [
     SIGXCPU, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGSYS, SIGTRAP, SIGABRT, SIGSTKFLT,
     SIGPWR,
@@ -33,7 +33,7 @@ const SIGPWR: i32 = 30;
 const REAL_TIME: std::ops::RangeInclusive<i32> = 35..=64;
 const OF_LIBRARY: std::ops::RangeInclusive<i32> = 32..=34;
 
-/// Set once the user wants the command to end.
+/// Set when the user wants the command to end.
 pub(crate) fn watch() -> Result<Arc<AtomicBool>> {
     let asked = Arc::new(AtomicBool::new(false));
     // A shell starts background jobs with SIGINT ignored; a SIGINT that is sent to one still asks it to end.
@@ -58,13 +58,13 @@ pub(crate) fn watch() -> Result<Arc<AtomicBool>> {
     Ok(asked)
 }
 
-/// The second signal: at once where nothing is changed; else the settings are given back first, as the first signal
-/// asked for. A third signal does not wait for that.
+/// Handles the second signal: ends at once if nothing is changed; otherwise settings are restored first, as the first
+/// signal requested. A third signal does not wait for that.
 fn second(signals: &mut Signals) {
     if last_words::holds_settings() {
         output::message("whylate: restoring settings first; another signal stops at once");
         let deadline = Instant::now() + WITHIN;
-        // The process ends under this thread, when all is given back and said.
+        // The process ends while this thread waits, once everything is restored and reported.
         while Instant::now() < deadline && !signals.pending().any(|signal| ASKS.contains(&signal)) {
             std::thread::sleep(PAUSE);
         }

@@ -8,7 +8,7 @@ use whylate_core::plan::{SeriesStatistic, Share};
 #[derive(Debug, Default, Args)]
 #[command(after_help = "\
 Examples:
-  whylate compare RUN1 RUN2                      two runs; others beside RUN1 tell how runs differ
+  whylate compare RUN1 RUN2                      two runs; RUN1's folder shows how runs differ
   whylate compare A1,A2,A3,A4 B1,B2,B3,B4        two sets of runs
   whylate compare RUN:idle RUN:l3                two cells of a run, or of two
   whylate compare before.json RUN:idle           a result of cyclictest against a cell
@@ -23,7 +23,7 @@ pub(crate) struct CompareArguments {
     /// Runs to compare with the first: a run directory, several with commas, RUN:CELL, or a file of another tool
     #[arg(value_name = "RUN", num_args = 2.., required = true)]
     pub(crate) sides: Vec<String>,
-    /// Runs as those of the first side, which tell how much runs differ [default: those beside it]
+    /// Runs like those of the first side, which show how much runs differ [default: those in its folder]
     #[arg(long, value_name = "RUN", num_args = 1.., value_delimiter = ',')]
     pub(crate) history: Option<Vec<PathBuf>>,
     /// The statistic that decides, for example `timer p99.9` [default: that of the plan]

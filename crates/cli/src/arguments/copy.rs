@@ -19,7 +19,7 @@ Examples:
 
 Memory is wb (cached), wt (stores go to memory), wc (write-combining), uc- or uc (uncached). Each
 type other than wb is timed first: a driver may map cached memory under another name, and its rows
-then say what timing shows. Only memory that nobody else uses is written to, unless it is named.")]
+then say what timing shows. whylate writes only to memory that it alone uses, unless you name it.")]
 pub(crate) struct CopyArguments {
     /// CPU that copies
     #[arg(short = 'a', long, alias = "cpus", value_name = "CPU", default_value = "last")]
@@ -65,5 +65,5 @@ pub(crate) struct CopyArguments {
     pub(crate) quiet: bool,
 }
 
-/// The largest block: twice of it, for each type of memory, has to be there.
+/// The largest block: each type of memory needs twice this size.
 pub(crate) const BLOCK_MAX: Bytes = Bytes(1 << 30);

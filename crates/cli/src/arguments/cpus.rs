@@ -15,7 +15,7 @@ Examples:
 
 shielding: proc = no thread that may run elsewhere by chance may run here; irq = no interrupt line
 that could be moved is allowed here; ltmr = the periodic tick stops while one task runs.
-Threads: movable = may run here and elsewhere; bound = confined here by somebody; pinned = by the
+Threads: movable = may run here and elsewhere; bound = confined here by a user; pinned = by the
 kernel, for good. What remains on shielded CPUs is listed by name.")]
 pub(crate) struct CpusArguments {
     /// CPUs to show [default: all]

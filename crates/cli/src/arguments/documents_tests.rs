@@ -1,4 +1,4 @@
-//! Every command of whylate that a document shows is one that the command line takes.
+//! The command line takes every command of whylate that a document shows.
 
 use super::Arguments;
 use clap::Parser as _;
@@ -15,7 +15,7 @@ fn pages(path: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// What stands in blocks of shell commands, and between backticks elsewhere.
+/// The contents of blocks of shell commands, and text between backticks elsewhere.
 fn commands(page: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (index, part) in page.split("```").enumerate() {
@@ -32,7 +32,7 @@ fn commands(page: &str) -> Vec<String> {
     found
 }
 
-/// The words of a command up to what a shell does with it; none where a word in capitals stands for something.
+/// The words of a command up to any shell syntax; `None` if a word in capitals is a placeholder.
 fn words(command: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut quote = None;
@@ -57,7 +57,7 @@ fn every_command_of_the_documents_is_understood() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut found = vec![root.join("README.md"), root.join("SECURITY.md")];
     pages(&root.join("docs"), &mut found);
-    // Those speak of flags that families of commands have in common.
+    // These speak of flags that several commands share.
     let others = ["/adr/", "ARCHITECTURE.md", "FORMAT.md", "METHODOLOGY.md"];
     found.retain(|path| !others.iter().any(|other| path.to_string_lossy().contains(other)));
     let mut known = 0;

@@ -63,7 +63,7 @@ pub(crate) struct ExplainArguments {
     pub(crate) json: bool,
 }
 
-/// What has a page in the field guide.
+/// The subjects of pages in the field guide.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Why {
     Cause(CauseKind),
@@ -80,7 +80,7 @@ fn why(text: &str) -> Result<Why, String> {
     }
 }
 
-/// What a user may ask for; samples are all that there is where a tracer takes them.
+/// The values that a user may give; a tracer that takes samples has only samples.
 fn late_what(text: &str) -> Result<LateWhat, String> {
     match text.parse() {
         Ok(LateWhat::Sample) | Err(_) => Err("choose wakeup, preempted or blocked".to_owned()),

@@ -27,7 +27,7 @@ pub(crate) struct PushArguments {
     /// file:///PATH, or a folder
     #[arg(value_names = ["RUN", "URL"], num_args = 2.., required = true)]
     pub(crate) words: Vec<String>,
-    /// Puts a run in the place of one with the same name, damaged or with another content
+    /// Replaces a run of the same name that is damaged or has other content
     #[arg(long)]
     pub(crate) replace: bool,
     #[command(flatten)]
@@ -85,12 +85,11 @@ Examples:
 
 A group is what the kernel's release begins with, or terms of `whylate runs` (plan, host, kernel,
 verdict, started; a label of the farm file is a tag: `tag=soc=rk3588`); runs that are in both groups
-do not count. Of each board the
-0.999 quantiles of its complete runs in both groups are compared; boards, not samples, tell how
-sure the ratio is. A board needs three runs in each group. Kernels that take turns on a board are
-compared better than one after the other.
-Exit codes as `whylate compare`: 2 where the second group is worse, 1 where nothing can be told, or
-where a damaged object had to be left out.")]
+do not count. Each board's complete runs in both groups are compared by their 0.999 quantiles; the
+uncertainty of the ratio comes from boards, not samples. A board needs three runs in each group.
+Alternating kernels on a board gives a better comparison than one after the other.
+Exit codes as `whylate compare`: 2 if the second group is worse, 1 if it cannot tell, or if a
+damaged object had to be left out.")]
 pub(crate) struct FarmCompareArguments {
     /// The first group: what the kernel's release begins with, or terms
     pub(crate) first: String,
@@ -117,7 +116,7 @@ Examples:
   whylate farm verify results/today --plan nightly.toml
   whylate farm verify latest --kernel 6.12 --host board-01
 
-Exit codes: 0 the run is what was asked for, 1 INCOMPLETE: something is missing or otherwise.
+Exit codes: 0 the run is what was asked for, 1 INCOMPLETE: something is missing or different.
 Whether latencies were above the limit is what `whylate run` says.")]
 pub(crate) struct VerifyArguments {
     /// A run directory, or `latest`

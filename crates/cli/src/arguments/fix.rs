@@ -29,7 +29,7 @@ Examples:
 First the machine is measured as it is. What made it late, and what `whylate check` finds, says
 which treatments may help. They are tried in repeats, each with its treatments applied and given
 back; the best ones are compared with the machine as it is on fresh data, in pairs whose order a
-coin decides. In at most 5 % of searches something is called proved that is not true.
+coin decides. At most 5 % of searches call something proved that is not true.
 
 A campaign boots the machine once for each repeat, through an entry that the boot loader uses once;
 its default entry is not changed. A systemd unit goes on after each boot. A boot that fails is
@@ -62,7 +62,7 @@ pub(crate) struct FixArguments {
     /// The smallest change that matters [default: the plan's]
     #[arg(long, value_name = "SHARE")]
     pub(crate) margin: Option<Share>,
-    /// What order and coins are drawn from [default: another one each time]
+    /// Seed of the order and the coins [default: a new one each time]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u64>,
     /// Treatments that are tried without asking, by the ids that are proposed, or `all`
@@ -71,7 +71,7 @@ pub(crate) struct FixArguments {
     /// Treatments that are not tried
     #[arg(long, value_name = "IDS", value_delimiter = ',')]
     pub(crate) never: Vec<String>,
-    /// Screens all treatments at once, as if nothing were known of causes: to see what knowing them saves
+    /// Screens all treatments at once, as if causes were unknown: shows how much the causes save
     #[arg(long, hide = true)]
     pub(crate) ignore_causes: bool,
     /// Proposes treatments from what is measured, or from the run DIR given as plan; tries none

@@ -10,7 +10,7 @@ use whylate_core::{CpuSelector, Nanos};
 
 /// `whylate histograms`.
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_help_heading = "Of a running one")]
+#[command(args_conflicts_with_subcommands = true, subcommand_help_heading = "Commands for a running one")]
 #[command(after_help = "\
 Examples:
   whylate histograms                                 live, until Ctrl-C
@@ -62,7 +62,7 @@ pub(crate) struct HistogramsArguments {
     pub(crate) printing: Printing,
 }
 
-/// What a running `whylate histograms` can be told.
+/// Requests to a running `whylate histograms`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum HistogramsCommand {
     /// Switches histograms on
@@ -78,7 +78,7 @@ pub(crate) enum HistogramsCommand {
     Reset(ControlArguments),
 }
 
-/// Which histograms of which process.
+/// Selects histograms of a process.
 #[derive(Debug, Args)]
 pub(crate) struct ControlArguments {
     /// missed_timer_offsets, wakeup, timerandwakeup, switchoff, timerwakeupswitch, sharedprio [default: all]
@@ -92,7 +92,7 @@ pub(crate) struct ControlArguments {
     pub(crate) pid: Option<u32>,
 }
 
-/// What comes out.
+/// The form of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum HistogramsFormat {
     Terminal,

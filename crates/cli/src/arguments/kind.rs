@@ -1,5 +1,5 @@
-//! The kinds of probes, loads and treatments as commands. The flags of a kind are its keys in a plan, by the same names
-//! and with the same values; what is different, its plan type says ([`Flag`]).
+//! The kinds of probes, loads and treatments as commands. The flags of a kind are its keys in a plan, with the same
+//! names and values; the plan type states the exceptions ([`Flag`]).
 
 use super::parsers::whole_number;
 use anyhow::{Result, anyhow};
@@ -8,8 +8,8 @@ use serde_json::Value;
 use std::fmt::Debug;
 use whylate_core::plan::{EXAMPLES, FLAG, Flag, Plan, Source};
 
-/// Keys that have a short flag and perhaps more names (the second one not shown), whichever kind has them: mostly those of
-/// cyclictest.
+/// Keys that have a short flag and perhaps aliases (the second alias is hidden) in every kind that has the key:
+/// mostly those of cyclictest.
 const NAMES: [(&str, char, Option<&str>, Option<&str>); 6] = [
     ("cpus", 'a', None, Some("cpu")),
     ("interval", 'i', None, None),
@@ -19,13 +19,13 @@ const NAMES: [(&str, char, Option<&str>, Option<&str>); 6] = [
     ("priority", 'p', None, None),
 ];
 
-/// What a key with CPUs is on the command line.
+/// How a key with CPUs appears on the command line.
 pub(crate) enum CpusFlag {
     /// A flag with that default.
     Default(&'static str),
-    /// A flag that must be given.
+    /// A required flag.
     Required,
-    /// No flag: the command has one of its own.
+    /// No flag: the command has its own.
     None,
 }
 
@@ -33,17 +33,17 @@ pub(crate) enum CpusFlag {
 pub(crate) trait Family: Debug + Sized {
     /// The command, as it is typed.
     const COMMAND: &'static str;
-    /// What its help ends with.
+    /// The end of its help.
     const EXAMPLES: &'static str;
     /// The section of a plan that holds a kind.
     const SECTION: &'static str;
-    /// The kinds, with what each is for.
+    /// The kinds, with the purpose of each.
     fn kinds() -> Vec<(&'static str, &'static str)>;
     /// The schema of the keys of a kind.
     fn schema(kind: &str) -> Option<Value>;
-    /// How the key `key` is given, whose default in a plan is a word that only plans have.
+    /// The flag for the key `key`, whose default in a plan is a word that only plans have.
     fn cpus(key: &str, has_victims: bool) -> CpusFlag;
-    /// Adds the flags that all kinds have to those of one.
+    /// Adds the flags of all kinds to those of one.
     fn augment(kind: &str, keys: &[PlanKey], command: Command) -> Command;
     /// Reads them.
     fn read(kind: &str, matches: &ArgMatches) -> Result<Self, clap::Error>;
@@ -74,17 +74,17 @@ pub(crate) struct PlanKey {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Takes {
     Text,
-    /// A time; a bare number is microseconds, as cyclictest's are.
+    /// A time; a bare number is microseconds, as in cyclictest.
     Time,
     Number,
     /// `on` or `off`.
     State,
-    /// Nothing: the flag sets the key to this.
+    /// No value: the flag sets the key to this.
     Nothing(bool),
     /// Some of the words of a list that several keys share; this one sets the key.
     Word(String),
     List,
-    /// A program and its arguments, behind all flags.
+    /// A program and its arguments, after all flags.
     Command,
 }
 
@@ -114,7 +114,7 @@ impl<F: Family> KindCommand<F> {
         })
     }
 
-    /// The flag and the value of a key that was given a text.
+    /// The flag and the value of a key that was given as text.
     pub(crate) fn text(&self, key: &str) -> Option<(String, &str)> {
         let (key, value) = self.values.iter().find(|(known, _)| known.name == key)?;
         Some((key.title(), value.as_str()?))
@@ -147,7 +147,7 @@ fn key<F: Family>(name: &str, property: &Value, schema: &Value) -> Option<PlanKe
     if reference == "CpuSelector" && own.default.is_none() {
         match F::cpus(name, schema["properties"].get("victims").is_some()) {
             CpusFlag::None => return None,
-            // `target` and `others` have a meaning in plans only.
+            // `target` and `others` have a meaning only in plans.
             _ if default.is_empty() => {}
             CpusFlag::Required => (default, is_required) = (Vec::new(), true),
             CpusFlag::Default(word) => default = vec![word.to_owned()],
@@ -195,7 +195,7 @@ fn takes(property: &Value, of_reference: &Value, reference: &str, own: &Flag, is
     }
 }
 
-/// The default of a plan, as it would be typed.
+/// The default of a plan, as a user would type it.
 fn default_texts(default: &Value, takes: &Takes) -> Vec<String> {
     match default {
         Value::String(text) => vec![text.clone()],
@@ -206,7 +206,7 @@ fn default_texts(default: &Value, takes: &Takes) -> Vec<String> {
     }
 }
 
-/// The sentence of the key, with the words that it may be.
+/// The sentence of the key, with the words that it accepts.
 fn help(property: &Value, of_reference: &Value, reference: &str, own: &Flag, takes: &Takes) -> String {
     let sentence = property["description"].as_str().unwrap_or_default().replace('\n', " ");
     let sentence = own.help.clone().unwrap_or(sentence);
@@ -225,7 +225,7 @@ fn help(property: &Value, of_reference: &Value, reference: &str, own: &Flag, tak
 }
 
 impl PlanKey {
-    /// What it is called in errors.
+    /// Its name in errors.
     fn title(&self) -> String {
         if self.is_positional { self.value_name.clone() } else { format!("--{}", self.flag) }
     }
@@ -275,7 +275,7 @@ impl PlanKey {
     }
 }
 
-/// The flags of all keys; those that share a list are one.
+/// The flags of all keys; keys that share a list have one flag.
 fn arguments(keys: &[PlanKey]) -> Vec<Arg> {
     let is_word = |key: &&PlanKey| matches!(key.takes, Takes::Word(_));
     let mut arguments: Vec<Arg> = keys.iter().filter(|key| !is_word(key)).map(PlanKey::argument).collect();

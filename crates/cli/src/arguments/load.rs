@@ -45,7 +45,7 @@ Examples:
         LoadKind::key_schema(kind)
     }
 
-    /// `target` is what is hit: `--victims`, or the CPUs themselves.
+    /// `target` is the CPUs that the load disturbs: `--victims`, or the CPUs themselves.
     fn cpus(key: &str, has_victims: bool) -> CpusFlag {
         CpusFlag::Default(if key == "cpus" && has_victims { "others" } else { "last" })
     }

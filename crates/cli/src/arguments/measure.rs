@@ -48,7 +48,7 @@ pub(crate) struct ProbeArguments {
     pub(crate) details: bool,
     #[command(flatten)]
     pub(crate) printing: Printing,
-    /// Where a probe measures that has one thread on each CPU.
+    /// The CPUs of a probe that has one thread on each.
     #[arg(skip)]
     pub(crate) threads: Option<Threads>,
 }
@@ -90,7 +90,7 @@ Examples:
   whylate measure stall --cpu 1 --duration 10s    what oslat measures
   whylate measure timer -a 1 --causes             who made it late";
 
-    /// A companion measures nothing alone.
+    /// A companion cannot measure alone.
     fn kinds() -> Vec<(&'static str, &'static str)> {
         let kinds = ProbePlan::KINDS.into_iter().zip(ProbePlan::MEANINGS);
         kinds.filter(|(kind, _)| facts(kind).is_some_and(|facts| !facts.companion)).collect()
@@ -113,7 +113,7 @@ Examples:
             true => duration.default_value("0").help(until_samples),
             false => duration,
         });
-        // What oslat calls it.
+        // The name that oslat uses.
         let command = match kind {
             "stall" => command.mut_arg("break", |limit| limit.visible_short_alias('T')),
             _ => command,

@@ -171,7 +171,7 @@ mod tests {
     use super::Arguments;
     use clap::{Command, CommandFactory as _, Parser as _};
 
-    /// The commands of the examples that no shell has to take apart, without the explanations beside them.
+    /// The commands of the examples that need no shell, without the explanations after them.
     fn examples(help: &str) -> Vec<&str> {
         let lines = help
             .lines()

@@ -1,4 +1,4 @@
-//! Values of flags: durations and counts, with the units of cyclictest where a number is bare.
+//! Values of flags: durations and counts, with the units of cyclictest for a bare number.
 
 use whylate_core::Nanos;
 use whylate_core::units::UnitError;
@@ -7,14 +7,14 @@ pub(super) fn seconds(text: &str) -> Result<Nanos, UnitError> {
     Nanos::parse_with_default(text, "s")
 }
 
-/// The duration that was asked for, where 0 is until Ctrl-C.
+/// The requested duration, where 0 means until Ctrl-C.
 pub(crate) fn or_endless(duration: Nanos) -> Nanos {
     // Longer than any uptime, short enough that sums do not overflow.
     const ENDLESS: Nanos = Nanos::from_secs(400 * 86_400);
     if duration.0 == 0 { ENDLESS } else { duration }
 }
 
-/// How long something may take that takes minutes.
+/// A limit for something that takes minutes.
 pub(super) fn minutes(text: &str) -> Result<Nanos, UnitError> {
     text.parse().map_err(|error| match error {
         UnitError::MissingUnit { text, .. } => UnitError::MissingUnit { text, example: "30m" },
@@ -23,12 +23,12 @@ pub(super) fn minutes(text: &str) -> Result<Nanos, UnitError> {
     })
 }
 
-/// A whole number, as the text that was given: a key of a plan is checked where the plan is.
+/// A whole number, kept as text: the plan checks the value of its keys.
 pub(super) fn whole_number(text: &str) -> Result<String, String> {
     if text.parse::<i64>().is_ok() {
         return Ok(text.to_owned());
     }
-    // `25%` and `25.0` nearly are.
+    // For `25%` and `25.0`, an example is close at hand.
     let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
     let example = if digits.is_empty() { "10" } else { &digits };
     Err(format!("`{text}` is not a whole number; write for example `{example}`"))

@@ -1,6 +1,6 @@
-//! Flags that a user of cyclictest types and whylate does not have: a usage error that says what does the same.
+//! Flags of cyclictest that whylate does not have: a usage error that names the equivalent.
 
-/// How the flag begins, whether a value follows it at once, and what does the same.
+/// How the flag begins, whether a value follows it at once, and the equivalent.
 const CYCLICTEST: [(&str, PeerValue, &str); 9] = [
     ("-h", PeerValue::Digits, HISTOGRAM),
     ("-H", PeerValue::Any, HISTOGRAM),
@@ -20,9 +20,9 @@ const TRACER: &str =
 #[derive(Clone, Copy, PartialEq)]
 enum PeerValue {
     None,
-    /// Digits behind it: alone it is another flag.
+    /// Digits after it: alone it is another flag.
     Digits,
-    /// With or without one.
+    /// With or without a value.
     Any,
 }
 
@@ -56,15 +56,15 @@ mod tests {
 
     #[test]
     fn every_flag_has_a_tip_and_ours_have_none() {
-        let told = |line: &str| tip(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        let tip_of = |line: &str| tip(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
         for flag in ["-h100", "-H200", "-H", "--histofall=3", "--histfile=x", "-v", "-T", "--histogram"] {
-            let told = told(&format!("measure timer -a 1 {flag} -p 95")).unwrap();
-            assert!(told.contains(flag) && told.contains("tip: "), "{told}");
+            let found = tip_of(&format!("measure timer -a 1 {flag} -p 95")).unwrap();
+            assert!(found.contains(flag) && found.contains("tip: "), "{found}");
         }
         for line in
             ["measure timer -h", "measure timer -a 1 -p 95 -i 200 -t", "measure stall -T 50", "run -v"]
         {
-            assert_eq!(told(line), None, "{line}");
+            assert_eq!(tip_of(line), None, "{line}");
         }
     }
 }

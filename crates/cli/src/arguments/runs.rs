@@ -33,7 +33,7 @@ pub(crate) struct RunsArguments {
     /// Shows the trend of a statistic over the runs, and where it changes, for example `timer p99.9`
     #[arg(long, value_name = "STATISTIC")]
     pub(crate) series: Option<SeriesStatistic>,
-    /// Of this cell [default: the first one of the newest run]
+    /// The cell of the series [default: the first one of the newest run]
     #[arg(long, value_name = "CELL", requires = "series")]
     pub(crate) cell: Option<String>,
     /// File for the list or the series; must not exist [default: standard output]

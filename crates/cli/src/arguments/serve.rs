@@ -16,7 +16,7 @@ Examples:
                                                  for other machines, through a proxy that does TLS
 
 It only reads. A run that goes on is shown live. /metrics is for Prometheus, /runs.json for scripts.
-Of a lake /farm is the wall of its boards, /farm/board/NAME one of them, /farm/compare compares two
+For a lake, /farm shows all boards, /farm/board/NAME one of them, and /farm/compare compares two
 groups of runs. The engine (the one of `farm query`) is asked once and its answers are kept: an
 answer older than ten minutes is shown while a new one is fetched.")]
 pub(crate) struct ServeArguments {

@@ -9,7 +9,7 @@ use whylate_core::plan::TreatmentKind;
 #[derive(Debug, Subcommand)]
 #[command(after_help = "\
 Every change is in a journal (/var/lib/whylate/journal, or $WHYLATE_STATE_DIR/journal) before it
-is made. A setting that somebody else has changed since is left alone, and the exit code is 3.
+is made. A setting that another program has changed since is left alone, and the exit code is 3.
 
 Examples:
   whylate treat apply shield --cpus 1                    keeps everything else away from CPU 1
@@ -29,7 +29,7 @@ pub(crate) enum TreatCommand {
     Restore(TreatPrinting),
 }
 
-// How the outcome is printed; a doc comment would replace what each treatment is for.
+// How the outcome is printed; a doc comment would replace each treatment's description.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct TreatPrinting {
     /// Prints one JSON document
@@ -67,7 +67,7 @@ Examples:
         TreatmentKind::key_schema(kind)
     }
 
-    /// `target` has no meaning here: the CPUs must be named.
+    /// `target` has no meaning here: the user must name the CPUs.
     fn cpus(_key: &str, _has_victims: bool) -> CpusFlag {
         CpusFlag::Required
     }

@@ -22,7 +22,7 @@ Examples:
   whylate watch --unit plc.service --limit 500us
   whylate watch --priority 80-99 -D 1h -o night  everything with such a priority
   whylate watch --unit plc.service -q --keep 30d --disk 500MB --prometheus 127.0.0.1:9464
-  whylate watch -D 30s -- ./control --rate 1000  starts a program and watches it from its begin
+  whylate watch -D 30s -- ./control --rate 1000  starts a program and watches it from the start
 
 An activation is what a thread does in one period of its timer or of what it waits for, and without
 such a rhythm from a wake-up to its next sleep; how long that took is its response. Nothing of the
@@ -109,7 +109,7 @@ pub(crate) struct WatchArguments {
 }
 
 impl WatchArguments {
-    /// The probe that does this.
+    /// The probe for these flags.
     pub(crate) fn plan(&self) -> TaskPlan {
         TaskPlan {
             cpus: self.cpu.clone(),

@@ -28,8 +28,8 @@ pub(super) fn execute(arguments: &BisectArguments) -> Result<Ending> {
     })
 }
 
-/// An error is one of the runs that judge: no other commit could be judged either. A run that cannot be judged is not
-/// an error.
+/// An error concerns a run that judges: without it no other commit could be judged either. A run that cannot be
+/// judged is not an error.
 fn judged(arguments: &BisectArguments) -> Result<BisectResult> {
     if !(0.0..0.5).contains(&arguments.error.0) || arguments.error.0 == 0.0 {
         bail!("--error {}: give a probability between 0 and 50 %", arguments.error);
@@ -56,7 +56,7 @@ fn judged(arguments: &BisectArguments) -> Result<BisectResult> {
     Ok(BisectResult { format: BISECT_FORMAT.to_owned(), statistic: Some(statistic), ..result })
 }
 
-/// Each cell of each run judges once.
+/// Requires distinct cells: each cell of each run judges only once.
 fn require_distinct(good: &[Measured], bad: &[Measured]) -> Result<()> {
     let judges = || good.iter().chain(bad);
     judges().try_for_each(|judge| {
@@ -65,7 +65,7 @@ fn require_distinct(good: &[Measured], bad: &[Measured]) -> Result<()> {
     })
 }
 
-/// A cell of a run that was named.
+/// A cell of a run, as named by the user.
 struct Measured {
     word: PathBuf,
     run: RunResult,

@@ -22,7 +22,7 @@ pub(super) fn execute(arguments: &CheckArguments, host: &Host) -> Result<Ending>
         CpuSelector::List(facts.cpu_sets.isolated.intersection(&facts.cpu_sets.online))
     };
     let selector = arguments.cpus.as_ref().unwrap_or(&default);
-    // This process need not be allowed on the targets: it only reads.
+    // This process needs no permission for the targets: it only reads.
     let mut context = facts.cpu_context();
     if matches!(selector, CpuSelector::List(_)) {
         context.allowed = context.online.clone();

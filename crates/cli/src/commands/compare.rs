@@ -19,12 +19,12 @@ use whylate_core::{SeriesName, WarningCode};
 use whylate_stats::compare::{self, Basis, CauseUnit, Question, RunValues};
 use whylate_store::{Folder, Reader, StoreError};
 
-/// More runs of a history tell little more.
+/// More runs of a history add little.
 const HISTORY_MAX: usize = 30;
-/// Where neither the plan nor the caller says what does not matter.
+/// The margin if neither the plan nor the caller sets one.
 const MARGIN: f64 = 0.05;
 
-/// What is known of one side.
+/// The facts about one side.
 struct ComparedSide {
     name: String,
     parts: Vec<ComparedPart>,
@@ -63,7 +63,7 @@ pub(super) fn execute(arguments: &CompareArguments) -> Result<Ending> {
     })
 }
 
-/// The comparison with a run that measured nothing: a page of its own, also for a build server.
+/// The comparison with a run that measured nothing: a separate page, also for a build server.
 fn nothing_measured(sides: &[String], error: &anyhow::Error) -> Option<CompareResult> {
     let is_of_samples = |cause: &(dyn std::error::Error + 'static)| {
         matches!(cause.downcast_ref(), Some(StoreError::NoSamples(_) | StoreError::NothingLeft(..)))
@@ -84,7 +84,7 @@ fn nothing_measured(sides: &[String], error: &anyhow::Error) -> Option<CompareRe
     })
 }
 
-/// Runs against the first of them, as `whylate compare` without flags.
+/// Runs against the first of them, as `whylate compare` without flags does.
 pub(super) fn of_runs(runs: &[Folder]) -> Result<CompareResult> {
     let part = |run: &Folder| {
         anyhow::Ok(ComparedPart::Run(run.path().to_owned(), Box::new(whylate_runner::assemble_in(run)?)))
@@ -170,7 +170,7 @@ impl ComparedPart {
 }
 
 impl ComparedSide {
-    /// By its first run; of one cell what was done in it.
+    /// The facts of its first run; for a side with one cell, that cell's loads and treatments too.
     fn facts(&self) -> Option<Described<'_>> {
         Some(match self.parts.first()? {
             ComparedPart::Foreign(_, measure) => Described { facts: &measure.facts, plan: None, cell: None },
@@ -202,7 +202,7 @@ impl ComparedSide {
         }
     }
 
-    /// `one_cell`: as that of a side with one cell, which may have another name.
+    /// `one_cell`: as for a side with one cell, which may have another name.
     fn values(&self, primary: Option<&SeriesStatistic>, one_cell: bool) -> Vec<RunValues> {
         let of = |part: &ComparedPart| match part {
             ComparedPart::Foreign(_, measure) => RunValues::of_measure(measure),
@@ -222,13 +222,13 @@ impl ComparedSide {
 
 fn compared(arguments: &CompareArguments, sides: &[ComparedSide]) -> Result<CompareResult> {
     let [baseline, others @ ..] = sides else { bail!("name two runs") };
-    // One run against itself, or its cells against one another, is nothing that several runs could prove.
+    // One run against itself, or its cells against one another, can be compared only as a single run.
     if sides.iter().any(|side| side.parts.len() > 1) {
         let of_one_cell = |side: &&ComparedSide| side.cell == baseline.cell;
         let parts = sides.iter().filter(of_one_cell).flat_map(|side| &side.parts);
         super::runs::require_distinct(parts.filter_map(|part| Some((part.path(), part.run()?))))?;
     }
-    // Another tool's file has no plan: that of the other side says what decides.
+    // Another tool's file has no plan: the other side's plan decides.
     let plan = sides.iter().flat_map(ComparedSide::runs).next().map(|run| &run.plan);
     let primary = arguments.statistic.clone().or_else(|| plan.and_then(Plan::primary_statistic));
     let primary = primary.or_else(|| of_foreign(sides));
@@ -298,7 +298,7 @@ fn compared(arguments: &CompareArguments, sides: &[ComparedSide]) -> Result<Comp
     Ok(result)
 }
 
-/// What decides between results of other tools, which have no plan: the largest value.
+/// The statistic that decides between results of other tools, which have no plan: the largest value.
 fn of_foreign(sides: &[ComparedSide]) -> Option<SeriesStatistic> {
     let mut parts = sides.iter().flat_map(|side| &side.parts);
     let (_, measure) = parts.find_map(ComparedPart::foreign)?;
@@ -318,7 +318,7 @@ fn largest_change(result: &CompareResult) -> String {
     format!("; the largest change is {cell}{} {} {before} to {after}", it.probe, it.statistic)
 }
 
-/// Two cells of one run are compared as the run itself does.
+/// Compares two cells of one run as the run itself does.
 fn within_one_run(
     baseline: &ComparedSide,
     side: &ComparedSide,
@@ -336,7 +336,7 @@ fn within_one_run(
     is_same.then(|| whylate_stats::contrasts_of_cells((names.0, before), (names.1, after), margin, primary))
 }
 
-/// Runs that tell how much runs differ: those that are named, or those beside the first one that are like it.
+/// Runs that show how much runs differ: the named ones, or similar ones in the folder of the first run.
 fn history(arguments: &CompareArguments, sides: &[ComparedSide]) -> Result<Vec<ComparedPart>> {
     if let Some(named) = &arguments.history {
         let parts = named.iter().map(|path| part(path)).collect::<Result<Vec<_>>>()?;
@@ -354,7 +354,7 @@ fn history(arguments: &CompareArguments, sides: &[ComparedSide]) -> Result<Vec<C
     let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let mut candidates: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     candidates.retain(|it| whylate_store::is_run(it) && !is_named(it));
-    // The newest are those like it most likely.
+    // The newest are most likely to resemble it.
     candidates.sort_by(|a, b| b.cmp(a));
     let is_like = |candidate: &&PathBuf| {
         Reader::open(candidate).is_ok_and(|reader| {
@@ -387,7 +387,7 @@ fn basis(basis: Basis, before: usize, after: usize) -> String {
             format!("{runs}: their labels are permuted; runs of both sides should alternate in time.")
         }
         Basis::History(count) => format!(
-            "{runs}; a history of {count} runs tells how much runs differ, where the baseline is like them."
+            "{runs}; a history of {count} runs shows how much runs differ, if the baseline is like them."
         ),
         Basis::TooFew => format!(
             "{runs}, without a history of {} runs: runs differ by boot and time, so that no difference can be detected. \
@@ -398,7 +398,8 @@ fn basis(basis: Basis, before: usize, after: usize) -> String {
     }
 }
 
-/// Who took the late time, series by series: runs against runs, or the repeats of two cells of one run within their blocks.
+/// The causes of late time, series by series: runs against runs, or the repeats of two cells of one run within their
+/// blocks.
 fn causes(baseline: &ComparedSide, side: &ComparedSide) -> Vec<CauseDifference> {
     let of_one_run = matches!((&baseline.parts[..], &side.parts[..]), ([a], [b]) if a.path() == b.path());
     let mut names: Vec<&str> = [baseline, side]
@@ -409,12 +410,12 @@ fn causes(baseline: &ComparedSide, side: &ComparedSide) -> Vec<CauseDifference> 
     names.sort_unstable();
     names.dedup();
     names.retain(|name| SeriesName::of(name).facts().is_some());
-    // Where causes were not looked for, none is gone.
+    // If causes were not looked for, none has disappeared.
     let looked = |side: &ComparedSide| side.runs().all(|run| looks(run, side.cell.as_deref()));
     if looked(baseline) != looked(side) {
         return Vec::new();
     }
-    // Runs of earlier versions have no ledger: of them only the largest spikes are known.
+    // Runs of earlier versions have no ledger: only their largest spikes are known.
     let has_ledger =
         |side: &ComparedSide| cells(side).all(|cell| cell.spikes.is_empty() || !cell.ledger.is_empty());
     let by_ledger = has_ledger(baseline) && has_ledger(side);

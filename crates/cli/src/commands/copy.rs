@@ -12,7 +12,7 @@ use whylate_core::{CpuId, Facts};
 use whylate_host::{Host, facts};
 use whylate_runner::{COPY_BLOCKS, CopyRequest};
 
-/// Width of a text report that goes into a file.
+/// Width of a text report in a file.
 const FILE_WIDTH: usize = 120;
 
 pub(super) fn execute(arguments: &CopyArguments, host: &Host) -> Result<Ending> {

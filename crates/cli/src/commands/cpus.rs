@@ -57,7 +57,7 @@ fn wanted(selector: Option<&CpuSelector>, facts: &Facts) -> Result<Option<CpuSet
     Ok(Some(selector.resolve(&context, None).with_context(|| format!("--cpus {selector}"))?))
 }
 
-/// Leaves only those CPUs, with the threads and lines that may reach them.
+/// Keeps only those CPUs, with the threads and lines that may reach them.
 fn keep(table: &mut CpuTable, wanted: &CpuSet) {
     table.cpus.retain(|row| wanted.contains(row.cpu));
     table.threads.retain(|thread| !thread.cpus.intersection(wanted).is_empty());
@@ -76,7 +76,7 @@ fn print(table: &CpuTable, arguments: &CpusArguments) -> Result<()> {
     }
 }
 
-/// Waits; whether the user wants to stop.
+/// Waits; returns whether the user wants to stop.
 fn pause(time: Duration, stop: &AtomicBool) -> bool {
     let end = Instant::now() + time;
     loop {

@@ -14,7 +14,7 @@ use whylate_store::Folder;
 use whylate_trace::parse::{self, ParseError, Source};
 use whylate_trace::reader::Reader;
 
-/// Width of a text that goes into a file.
+/// Width of a text in a file.
 const FILE_WIDTH: usize = 100;
 
 pub(super) fn execute(mut arguments: ExplainArguments) -> Result<Ending> {
@@ -47,8 +47,8 @@ pub(super) fn execute(mut arguments: ExplainArguments) -> Result<Ending> {
         let width = arguments.output.is_some().then_some(FILE_WIDTH);
         report::draw(&whylate_report::explain(&result), format, width)
     };
-    let told = result.answer != ExplainAnswer::CannotTell;
-    write(arguments, &text, if told { Ending::Pass } else { Ending::Incomplete })
+    let is_answered = result.answer != ExplainAnswer::CannotTell;
+    write(arguments, &text, if is_answered { Ending::Pass } else { Ending::Incomplete })
 }
 
 /// The page of the field guide for a kind of cause, or of message of the kernel.
@@ -64,7 +64,7 @@ pub(super) fn why(kind: Why, arguments: &ExplainArguments) -> Result<Ending> {
     write(arguments, &report::draw(&page, format, width), Ending::Pass)
 }
 
-/// What a trace or a log of the kernel says.
+/// What a trace or a log of the kernel shows.
 fn of_given(path: &Path, options: &Options) -> Result<ExplainResult> {
     let mut reader = if path == Path::new("-") {
         match kernel_log::of_input(path)? {
@@ -83,7 +83,7 @@ fn of_given(path: &Path, options: &Options) -> Result<ExplainResult> {
     Ok(named(whylate_explain::explain(reader.as_mut(), options)?, path))
 }
 
-/// The answer for a file that is not a trace: that of a log, or what it is and what to do.
+/// The answer for a file that is not a trace: that of a log, or the file's kind and what to do.
 fn foreign(path: &Path, error: ParseError) -> Result<ExplainResult> {
     if let Some(advice) = forms::not_a_trace(path) {
         return Err(anyhow!("{advice}"));
@@ -91,7 +91,7 @@ fn foreign(path: &Path, error: ParseError) -> Result<ExplainResult> {
     if let Some(log) = kernel_log::of_file(path)? {
         return Ok(log);
     }
-    // What the reader of traces knows by name it says best.
+    // The trace reader gives the best message for kinds that it knows by name.
     let is_known =
         |found: &str| !found.starts_with(TEXT) && !found.starts_with("JSON") && !found.starts_with("binary");
     Err(match (&error, forms::unknown_file(path)) {
@@ -100,10 +100,10 @@ fn foreign(path: &Path, error: ParseError) -> Result<ExplainResult> {
     })
 }
 
-/// What the reader of traces says of any text.
+/// The trace reader's message for any text.
 const TEXT: &str = "a text without a single trace line";
 
-/// The run that kept a trace: the file is in its folder `traces`, with a note of the moment beside it.
+/// The run that kept a trace: the file is in its folder `traces`, and a note next to it has the moment.
 fn run_of(trace: &Path) -> Option<PathBuf> {
     let folder = trace.parent().filter(|_| trace.with_extension("json").is_file() && trace.is_file())?;
     let run = if folder.as_os_str().is_empty() { Path::new("..").to_owned() } else { folder.join("..") };
@@ -112,13 +112,13 @@ fn run_of(trace: &Path) -> Option<PathBuf> {
     (whylate_store::is_run(&run) && kept.iter().any(|name| run.join(name) == path)).then_some(run)
 }
 
-/// What a trace was kept for, by the note beside it, also where both were copied out of their run.
+/// The note of a trace that exists, also if both files were copied out of their run.
 fn note_of(trace: &Path) -> Option<SpikeTrace> {
-    note_beside(trace).filter(|_| trace.is_file())
+    note_next_to(trace).filter(|_| trace.is_file())
 }
 
-/// The note of a trace, whether that is there or not.
-pub(super) fn note_beside(trace: &Path) -> Option<SpikeTrace> {
+/// The note next to a trace, whether the trace exists or not.
+pub(super) fn note_next_to(trace: &Path) -> Option<SpikeTrace> {
     let folder = trace.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = trace.with_extension("json");
     let note = Folder::open(folder).ok()?.read_up_to(name.file_name()?, NOTE_BYTES_MAX).ok()??;
@@ -126,7 +126,7 @@ pub(super) fn note_beside(trace: &Path) -> Option<SpikeTrace> {
     (Path::new(&note.path).file_name() == trace.file_name()).then_some(note)
 }
 
-/// Whether it is the directory of a run: a folder of raw pages is a trace, and one of LTTng is refused as what it is.
+/// Whether it is the directory of a run. A folder of raw pages is a trace, and an LTTng folder is refused by name.
 fn is_run(input: &Path) -> bool {
     input.is_dir() && !parse::is_folder(input) && !parse::is_ctf(input)
 }
@@ -153,10 +153,10 @@ fn open(path: &Path) -> Result<Box<dyn Reader>> {
     })
 }
 
-/// A note has the explanation of one spike.
+/// The largest size of a note, which has the explanation of one spike.
 const NOTE_BYTES_MAX: u64 = 64 << 20;
 
-/// The result with the file's name in it.
+/// Adds the file's name to the result.
 fn named(mut result: ExplainResult, path: &Path) -> ExplainResult {
     for trace in &mut result.traces {
         trace.path = path.display().to_string();
@@ -164,7 +164,7 @@ fn named(mut result: ExplainResult, path: &Path) -> ExplainResult {
     result
 }
 
-/// What of a run is explained; all of it where neither is named.
+/// The part of a run to explain; all of it if neither is named.
 struct ExplainedPart<'a> {
     /// The file name of one trace.
     trace: Option<&'a OsStr>,
@@ -193,7 +193,7 @@ fn of_run(directory: &Path, options: &Options, part: &ExplainedPart<'_>) -> Resu
     }
     let guest = Some(run.facts.environment.hypervisor.is_some());
     all.run = Some(run.run);
-    // Without flags of its own: explain the spikes that the traces were kept for.
+    // Without other flags, explains the spikes for which the traces were kept.
     let as_kept = *options == Options { top: options.top, ..Options::default() };
     let mut names = whylate_store::kept_traces(reader.folder());
     let notes = || run.cells.iter().flat_map(|cell| &cell.traces);
@@ -254,13 +254,13 @@ fn of_run(directory: &Path, options: &Options, part: &ExplainedPart<'_>) -> Resu
     Ok(all)
 }
 
-/// The result with the cell in it whose trace it is of.
+/// Adds the cell of its trace to the result.
 fn of_cell(mut result: ExplainResult, cell: Option<&String>) -> ExplainResult {
     result.traces.iter_mut().for_each(|trace| trace.cell = cell.cloned());
     result
 }
 
-/// Adds what one trace more says; one that cannot be read is a warning, since the others are worth showing.
+/// Adds the result of another trace; one that cannot be read is a warning, since the others are worth showing.
 pub(super) fn add(all: &mut ExplainResult, result: Result<ExplainResult, ParseError>, path: &Path) {
     let result = match result {
         Ok(result) => named(result, path),

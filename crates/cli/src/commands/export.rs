@@ -31,7 +31,7 @@ pub(super) fn execute(arguments: &ExportArguments) -> Result<Ending> {
     Ok(Ending::Pass)
 }
 
-/// A measurement in a file: of `whylate measure --json` or of another tool.
+/// A measurement in a file: from `whylate measure --json` or another tool.
 fn measurement(file: &Path) -> Result<Exported> {
     if forms::tool(file).is_none() && parse::open(file).is_ok() {
         let file = file.display();

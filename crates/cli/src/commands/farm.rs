@@ -31,24 +31,24 @@ pub(super) fn push(arguments: &PushArguments) -> Result<Ending> {
     let how = Push { replace: arguments.replace, asked: asked(&arguments.asked)?, farm };
     let lake = Lake::open(url, true)?;
     let one = |name: &String| runs::named(Path::new(name)).and_then(|run| Ok(lake.push(&run, &how)?));
-    let (next, (tell, told)) = (AtomicUsize::new(0), mpsc::channel());
-    // Runs are named in the order in which they were given: those that are there sooner wait for their turn.
+    let (next, (sender, receiver)) = (AtomicUsize::new(0), mpsc::channel());
+    // Results are printed in the order of the arguments: earlier results wait for their turn.
     let (mut early, mut turn, mut failed) = (BTreeMap::new(), 0, 0);
     std::thread::scope(|scope| -> Result<()> {
         for _ in 0..PUSHES_MAX.min(names.len()) {
-            let (tell, next, one) = (tell.clone(), &next, &one);
+            let (sender, next, one) = (sender.clone(), &next, &one);
             scope.spawn(move || {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let Some(name) = names.get(number) else { return };
-                    if tell.send((number, one(name))).is_err() {
+                    if sender.send((number, one(name))).is_err() {
                         return;
                     }
                 }
             });
         }
-        drop(tell);
-        for (number, pushed) in told {
+        drop(sender);
+        for (number, pushed) in receiver {
             early.insert(number, pushed);
             while let Some(pushed) = early.remove(&turn) {
                 turn += 1;
@@ -60,7 +60,7 @@ pub(super) fn push(arguments: &PushArguments) -> Result<Ending> {
     Ok(if failed == 0 { Ending::Pass } else { Ending::Incomplete })
 }
 
-/// Says what became of a run; whether it is in the lake.
+/// Reports the result of a push; returns whether the run is in the lake.
 fn say(pushed: Result<Pushed>) -> Result<bool> {
     match pushed {
         Ok(pushed) => {
@@ -75,7 +75,7 @@ fn say(pushed: Result<Pushed>) -> Result<bool> {
             }
             Ok(true)
         }
-        // The others are still brought.
+        // The other runs are still pushed.
         Err(error) => {
             output::message(&format!("whylate: {error}"));
             Ok(false)
@@ -119,7 +119,7 @@ fn list(lake: &Lake, check: bool) -> Result<Ending> {
                 }
             }
         }
-        // Somebody pushed them, and nobody sees them.
+        // Their push began but did not end, so that they are not visible yet.
         for run in lake.unfinished()? {
             damaged += 1;
             output::message(&format!(
@@ -176,7 +176,7 @@ fn verify(arguments: &VerifyArguments) -> Result<Ending> {
 }
 
 fn asked(arguments: &AskedArguments) -> Result<Asked> {
-    // It is only compared: nothing of it runs.
+    // It is only compared: none of its commands run.
     let plan = arguments.plan.as_deref().map(|name| run::read_plan(name, &[], false, true)).transpose()?;
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|now| now.as_secs());
     Ok(Asked { plan, kernel: arguments.kernel.clone(), host: arguments.host.clone(), now_s })
@@ -191,7 +191,7 @@ fn read_farm(path: &Path) -> Result<FarmFile> {
 fn render(arguments: &RenderArguments) -> Result<Ending> {
     let name = arguments.farm.display();
     let farm = read_farm(&arguments.farm)?;
-    let beside = arguments.farm.parent().unwrap_or(Path::new("."));
+    let folder = arguments.farm.parent().unwrap_or(Path::new("."));
     let (mut plans, mut jobs) = (Vec::new(), Vec::new());
     match &arguments.plan {
         Some(plan) => {
@@ -204,7 +204,7 @@ fn render(arguments: &RenderArguments) -> Result<Ending> {
                 let before = jobs.len();
                 jobs.extend(hosts.map(|(host, _)| (host, plans.len())));
                 ensure!(jobs.len() > before, "{name}: no host has the labels of the plan `{}`", rule.plan);
-                plans.push(plan_file(&rule.plan, Some(beside))?);
+                plans.push(plan_file(&rule.plan, Some(folder))?);
             }
         }
     }
@@ -232,12 +232,12 @@ fn render(arguments: &RenderArguments) -> Result<Ending> {
 }
 
 /// A built-in plan, or one in a file, whose path may be relative to a folder.
-fn plan_file(name: &str, beside: Option<&Path>) -> Result<PlanFile> {
+fn plan_file(name: &str, folder: Option<&Path>) -> Result<PlanFile> {
     if let Some(known) = builtin::find(name) {
         return Ok(PlanFile { plan: run::read_plan(name, &[], false, true)?, text: known.text.to_owned() });
     }
-    let path = beside.map_or_else(|| Path::new(name).to_owned(), |folder| folder.join(name));
-    // It is only copied: nothing of it runs.
+    let path = folder.map_or_else(|| Path::new(name).to_owned(), |folder| folder.join(name));
+    // It is only copied: none of its commands run.
     let plan = run::read_plan(&path.to_string_lossy(), &[], false, true)?;
     let text =
         fs::read_to_string(&path).with_context(|| format!("cannot read the plan {}", path.display()))?;

@@ -1,5 +1,5 @@
-//! Plans of other users, in files and in run directories: as root, their commands run and their settings are made only when that
-//! is wanted.
+//! Plans of other users, in files and in run directories: root runs their commands and applies their settings only
+//! after confirmation.
 
 use crate::output;
 use anyhow::{Context, Result, bail};
@@ -12,14 +12,14 @@ use whylate_core::plan::{LoadKind, TreatmentKind, TreatmentPlan};
 use whylate_runner::campaign::{CAMPAIGN_FILE, LoaderName};
 use whylate_store::{INFO_FILE, Reader};
 
-/// Asks before root does what a plan says that another user can write or exchange, unless `trusted`. The user who typed
-/// `sudo` is not another one. `file` is the plan as it was read.
+/// Asks before root does what a plan says that another user can write or exchange, unless it is `trusted`. The user
+/// who typed `sudo` does not count as another one. `file` is the plan as it was read.
 pub(super) fn check(plan: &Plan, path: &Path, file: &File, trusted: bool) -> Result<()> {
     let commands = plan.load.iter().filter_map(|load| command(&load.kind));
     check_deeds(&commands.chain(settings(&plan.treatment)).collect::<Vec<_>>(), path, file, trusted)
 }
 
-/// The same of a run that goes on with the plan in its directory, and of a search with its treatments.
+/// The same for a run that continues with the plan in its directory, and for a search with its treatments.
 pub(super) fn check_run(run: &Reader, trusted: bool) -> Result<()> {
     let path = run.path().join(INFO_FILE);
     let cannot_read = || format!("cannot read {}", path.display());
@@ -29,8 +29,8 @@ pub(super) fn check_run(run: &Reader, trusted: bool) -> Result<()> {
     check_settings(&arms.map(|arm| arm.treatment.clone()).collect::<Vec<_>>(), &path, &file, trusted)
 }
 
-/// Refuses a campaign that another user can write or exchange: it names the script that boots the machine, and root runs
-/// its own script after each boot, without asking. `folder` may not be there yet.
+/// Refuses a campaign that another user can write or exchange: it names the script that boots the machine, and root
+/// runs its own script after each boot without asking. `folder` may not exist yet.
 pub(super) fn check_campaign(folder: &Path, loader: &LoaderName) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Ok(());
@@ -49,7 +49,7 @@ pub(super) fn check_campaign(folder: &Path, loader: &LoaderName) -> Result<()> {
     Ok(())
 }
 
-/// The same of a file that names settings alone.
+/// The same for a file that only names settings.
 pub(super) fn check_settings(named: &[TreatmentPlan], path: &Path, file: &File, trusted: bool) -> Result<()> {
     check_deeds(&settings(named).collect::<Vec<_>>(), path, file, trusted)
 }
@@ -75,7 +75,7 @@ fn check_deeds(deeds: &[String], path: &Path, file: &File, trusted: bool) -> Res
     if answer.trim().eq_ignore_ascii_case("y") { Ok(()) } else { bail!("nothing was run") }
 }
 
-/// Which other user can write the file or folder that was opened at `path`, or exchange it.
+/// The other user who can write the opened file or folder at `path`, or exchange it.
 fn problem(path: &Path, file: &File) -> Result<Option<String>> {
     let cannot_read = || format!("cannot read the plan {}", path.display());
     let about = file.metadata().with_context(cannot_read)?;
@@ -93,13 +93,13 @@ fn problem(path: &Path, file: &File) -> Result<Option<String>> {
     Ok(own.or_else(|| writers.next()))
 }
 
-/// Who else can write a file, or exchange what is in a folder, that root trusts.
+/// The other users who can write a file, or exchange the contents of a folder, that root trusts.
 fn writer(about: &Metadata, is_folder: bool) -> Option<String> {
     let caller = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());
     if about.uid() != 0 && Some(about.uid()) != caller {
         return Some(format!("user {}", about.uid()));
     }
-    // In a folder like /tmp users exchange only what is theirs.
+    // In a folder like /tmp users can exchange only their own files.
     let is_sticky = is_folder && about.mode() & 0o1000 != 0;
     match about.mode() & 0o022 {
         0 => None,

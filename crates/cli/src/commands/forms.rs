@@ -1,13 +1,13 @@
-//! What a file is that a command was given, and which command shows it.
+//! Recognises the kind of a given file, and names the command that shows it.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use whylate_trace::parse;
 
-/// Bytes that recognise a file.
+/// The number of bytes that suffice to recognise a file.
 const HEAD_BYTES: u64 = 256 << 10;
-/// Bytes of a table whose worst row is looked for.
+/// The number of bytes of a table in which its worst row is looked for.
 const TABLE_BYTES: u64 = 64 << 20;
 
 /// Files that are neither trace, log nor result: how they begin, what they are, what to do.
@@ -63,7 +63,7 @@ const OTHERS: &[(&[u8], &str, &str)] = &[
     ),
 ];
 
-/// The begin of a file, up to its last whole line.
+/// The start of a file, up to its last whole line.
 fn head(path: &Path, limit: u64) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path).ok().filter(|_| path.is_file())?.take(limit).read_to_end(&mut bytes).ok()?;
@@ -78,7 +78,7 @@ pub(super) fn tool(path: &Path) -> Option<&'static str> {
     whylate_import::tool(&head(path, HEAD_BYTES)?)
 }
 
-/// What a file is that `whylate explain` cannot explain, and what to do: a result, a table, anything else.
+/// The kind of a file that `whylate explain` cannot explain, and what to do: a result, a table, anything else.
 pub(super) fn not_a_trace(path: &Path) -> Option<String> {
     let begin = head(path, HEAD_BYTES)?;
     if let Some(tool) = whylate_import::tool(&begin) {
@@ -88,7 +88,7 @@ pub(super) fn not_a_trace(path: &Path) -> Option<String> {
     named(path, &begin)
 }
 
-/// What a file is that `whylate report` cannot read, and what to do: a trace, a log, a table, anything else.
+/// The kind of a file that `whylate report` cannot read, and what to do: a trace, a log, a table, anything else.
 pub(super) fn not_a_result(path: &Path) -> Option<String> {
     let begin = head(path, HEAD_BYTES)?;
     let shown = path.display();
@@ -103,7 +103,7 @@ pub(super) fn not_a_result(path: &Path) -> Option<String> {
     named(path, &begin).or_else(|| Some(unknown(path, &begin)))
 }
 
-/// A form that is known by name and not read.
+/// A form that is known by name but not read.
 fn named(path: &Path, begin: &[u8]) -> Option<String> {
     whylate_import::named_form(path, begin)?;
     whylate_import::named_form(path, &head(path, TABLE_BYTES)?)
@@ -121,7 +121,7 @@ pub(super) fn unknown(path: &Path, begin: &[u8]) -> String {
         (Some((_, what, to_do)), _) => ((*what).to_owned(), *to_do),
         (None, _) if begin.is_empty() => ("an empty file".to_owned(), "look whether the recording worked"),
         (None, None) => match parse::open(path) {
-            // The reader knows it by name: a stream of LTTng, an archive.
+            // The reader knows it by name: an LTTng stream, an archive.
             Err(parse::ParseError::Foreign { found, .. }) if !found.starts_with("binary data") => {
                 return format!("{}: {found}", path.display());
             }
@@ -148,7 +148,7 @@ pub(super) fn unknown(path: &Path, begin: &[u8]) -> String {
     format!("{shown}: neither a trace nor a result that whylate reads; it looks like {what}: {to_do}")
 }
 
-/// The same of a file.
+/// The same for a file.
 pub(super) fn unknown_file(path: &Path) -> Option<String> {
     Some(unknown(path, &head(path, HEAD_BYTES)?))
 }

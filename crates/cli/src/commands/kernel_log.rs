@@ -8,7 +8,7 @@ use whylate_core::{Warning, WarningCode};
 use whylate_kmsg::KernelLog;
 use whylate_trace::parse::{self, Source};
 
-/// Bytes that are looked at.
+/// The number of bytes that are examined.
 const SNIFFED_BYTES: u64 = 256 << 10;
 
 /// The messages of the log at `path`; `None` where it is not one.
@@ -23,7 +23,7 @@ pub(super) fn of_file(path: &Path) -> Result<Option<ExplainResult>> {
     result(path, log.with_context(|| format!("cannot read {}", path.display()))?)
 }
 
-/// What standard input is: a log, which is read to its end, or the bytes of something else.
+/// The contents of standard input: a log, which is read to its end, or the bytes of something else.
 pub(super) enum Given {
     Log(Box<ExplainResult>),
     Bytes(Vec<u8>),

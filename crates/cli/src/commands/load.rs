@@ -75,7 +75,7 @@ fn list(as_json: bool) -> Result<Ending> {
     Ok(Ending::Pass)
 }
 
-/// The file for a command's output: the user's, or one that is removed afterwards.
+/// The file for a command's output: the user's, or a temporary one.
 struct Scratch {
     path: PathBuf,
     is_ours: bool,

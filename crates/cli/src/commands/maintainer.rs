@@ -1,8 +1,8 @@
-//! `whylate report RUN --for-maintainer`: one text for the list or the bug tracker of a kernel or driver, or an archive of
-//! that text with the whole trace, the plan and the kernel's configuration.
+//! `whylate report RUN --for-maintainer`: one text for the mailing list or the bug tracker of a kernel or driver, or
+//! an archive of that text with the whole trace, the plan and the kernel's configuration.
 //!
-//! It has what maintainers ask for each time and nothing that names the machine or its users: the host's name, user names
-//! of paths, addresses, identifiers of disks and of the boot are replaced.
+//! It has what maintainers always ask for, and replaces everything that names the machine or its users: the host's
+//! name, user names in paths, addresses, identifiers of disks and of the boot.
 
 use super::report;
 use crate::arguments::ReportArguments;
@@ -21,11 +21,11 @@ use whylate_host::HostRoot;
 use whylate_host::facts::KernelConfig;
 use whylate_store::Folder;
 
-/// Lines of a trace that a mail takes.
+/// The number of trace lines that fit a mail.
 const TRACE_LINES_MAX: usize = 200;
 /// The ending of a file that is an archive.
 const ARCHIVE: &str = ".tar.gz";
-/// Options of the kernel's configuration that latency depends on begin so.
+/// Prefixes of the kernel configuration options that affect latency.
 const OF_NOTE: &[&str] = &[
     "PREEMPT",
     "HZ",
@@ -97,7 +97,7 @@ pub(super) fn execute(arguments: &ReportArguments, root: &HostRoot) -> Result<En
     Ok(Ending::Pass)
 }
 
-/// How the kernel of the run was built, where it is the one that runs now.
+/// The configuration of the run's kernel, if it is the running one.
 fn config(facts: &Facts, root: &HostRoot) -> Option<KernelConfig> {
     let now = root.read_trimmed("/proc/sys/kernel/osrelease").ok()??;
     (now == facts.kernel.release).then(|| KernelConfig::read(root, &now))?
@@ -182,7 +182,7 @@ fn machine(text: &mut String, facts: &Facts, config: Option<&KernelConfig>) -> R
     writeln!(text, "## Kernel and hardware\n\n```")?;
     writeln!(text, "Linux {} {}", kernel.release, kernel.version)?;
     writeln!(text, "preemption: {}", kernel.preemption)?;
-    // Behind `--` are the arguments of init, which say nothing of the kernel.
+    // After `--` come the arguments of init, which are not about the kernel.
     let own = kernel.command_line.split(" -- ").next().unwrap_or_default();
     writeln!(text, "command line: {own}")?;
     if let Some(tainted) = kernel.tainted {
@@ -248,7 +248,7 @@ fn figures(text: &mut String, run: &RunResult) -> Result<()> {
     Ok(())
 }
 
-/// The kept trace of the longest spike: who did it, and the lines around it as the kernel prints them.
+/// The kept trace of the longest spike: the culprit, and the surrounding lines as the kernel prints them.
 fn trace(text: &mut String, run: &RunResult, folder: &Folder) -> Result<()> {
     let Some(note) = longest(run) else {
         writeln!(text, "No trace was kept: `whylate run` as root keeps those of the longest spikes.\n")?;
@@ -297,7 +297,7 @@ fn lines(note: &SpikeTrace, folder: &Folder, most: usize) -> Result<(Option<Expl
     Ok((explained.spikes.into_iter().next(), format!("{shown}{more}")))
 }
 
-/// Without what names the machine and its users.
+/// Removes everything that names the machine and its users.
 fn redacted(text: &str, facts: &Facts) -> String {
     let mut plain = text.to_owned();
     if facts.host.len() > 2 {
@@ -319,10 +319,10 @@ fn redacted(text: &str, facts: &Facts) -> String {
     plain.lines().map(|it| line(it) + "\n").collect()
 }
 
-/// Where users have their folders.
+/// The folder of users' home directories.
 const HOMES: &str = concat!("/", "home", "/");
 
-/// The name of a user in a path is left out.
+/// Removes the name of a user from a path.
 fn path(word: &str) -> String {
     let Some((before, rest)) = word.split_once(HOMES) else { return word.to_owned() };
     let behind = rest.split_once('/').map(|(_, behind)| format!("/{behind}")).unwrap_or_default();

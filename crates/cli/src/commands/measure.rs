@@ -90,7 +90,7 @@ pub(super) fn execute(command: MeasureCommand, host: &Host) -> Result<Ending> {
     Ok(if result.broke { Ending::Exceeded } else { Ending::Pass })
 }
 
-/// What cyclictest's -a, -t and -S mean for a probe with one thread on each CPU.
+/// The meaning of cyclictest's -a, -t and -S for a probe with one thread on each CPU.
 fn cpus_of_threads(arguments: &Threads, facts: &Facts) -> Result<CpuSet> {
     let several = arguments.smp || arguments.threads.is_some_and(|threads| threads != 1);
     let default = if several { CpuSelector::All } else { CpuSelector::Last };

@@ -1,4 +1,4 @@
-//! What each command does.
+//! The implementation of each command.
 
 mod bisect;
 mod check;
@@ -38,7 +38,7 @@ use whylate_host::Host;
 
 /// Runs one command.
 pub(crate) fn execute(command: Command, host: &Host) -> Result<Ending> {
-    // What a killed run left behind is in each figure; a run takes it back first.
+    // Settings that a killed run left changed would affect each figure; a run restores them first.
     if matches!(command, Command::Measure(_) | Command::Watch(_) | Command::Check(_))
         && let Some(left) = whylate_runner::left_behind(&host.settings)
     {

@@ -7,10 +7,10 @@ use whylate_runner::{Experiment, PreparedCell};
 use whylate_stats::contrast::detectable;
 use whylate_stats::{contrasts, order};
 
-/// How much repeats of one cell may differ: as quantiles do on a quiet machine, and as maxima do.
+/// How much repeats of one cell may differ: quantiles on a quiet machine, and maxima.
 const SPREADS: [f64; 2] = [0.1, 0.5];
 
-/// What a run would do, with the words for it.
+/// A preview, and the texts for it.
 pub(crate) struct Preview(pub(crate) PreviewResult);
 
 impl Preview {
@@ -48,7 +48,7 @@ impl Preview {
         format!("about {}", nanoseconds(Nanos(self.0.duration_ns).0))
     }
 
-    /// What size of effect it can show; nothing where nothing is compared.
+    /// The size of effect that it can show; empty if nothing is compared.
     pub(crate) fn power(&self) -> Option<String> {
         let primary = self.0.primary.as_ref().filter(|_| !self.0.power.is_empty())?;
         let repeats = self.0.plan.repeats;

@@ -11,14 +11,14 @@ use whylate_core::result::MeasureResult;
 use whylate_host::HostRoot;
 use whylate_report::{Page, ReportError, Style};
 
-/// Width of a text report that goes into a file.
+/// Width of a text report in a file.
 pub(super) const FILE_WIDTH: usize = 120;
 
 pub(super) fn execute(arguments: &ReportArguments, root: &HostRoot) -> Result<Ending> {
     if arguments.for_maintainer {
         return maintainer::execute(arguments, root);
     }
-    // Before anything is read: a form that there is not.
+    // Checked before anything is read: the form may not exist.
     let format = format_of(arguments.format, arguments.output.as_deref(), arguments.json)?;
     let text = if arguments.run.is_file() {
         let result = imported(&arguments.run)?;
@@ -64,7 +64,7 @@ fn text_of<R: Serialize>(
 
 /// The result of another tool in a file.
 pub(super) fn imported(path: &Path) -> Result<MeasureResult> {
-    // A large log is not read whole to learn that it is not a result.
+    // A large log is not read completely only to find that it is not a result.
     if forms::tool(path).is_none()
         && let Some(text) = forms::not_a_result(path)
     {
@@ -74,10 +74,10 @@ pub(super) fn imported(path: &Path) -> Result<MeasureResult> {
     Ok(whylate_import::read(path, &bytes)?)
 }
 
-/// The form that was asked for, or the one that the file's name ends in.
+/// The requested form, or the one of the file name's ending.
 ///
 /// # Errors
-/// An ending of a form that there is not.
+/// If the ending belongs to no form.
 pub(super) fn format_of(
     asked: Option<ReportFormat>,
     output: Option<&Path>,
@@ -98,7 +98,7 @@ pub(super) fn format_of(
     })
 }
 
-/// The page in a format; a text that goes into a file has no colours and its own width.
+/// The page in a format; a text for a file has no colours and its own width.
 pub(super) fn draw(page: &Page, format: ReportFormat, file_width: Option<usize>) -> String {
     let style = file_width.map_or_else(output::style, |width| Style { color: false, width });
     match format {

@@ -25,13 +25,13 @@ use whylate_runner::{
 };
 use whylate_store::{Keeping, Reader, RunInfo, StoreError, default_path};
 
-/// The plan that runs when none is named.
+/// The default plan.
 const DEFAULT_PLAN: &str = "quick";
 
 pub(super) fn execute(arguments: &RunArguments, host: &Host) -> Result<Ending> {
     let machine = machine::real(host)?;
     let asked_to_stop = signals::watch()?;
-    // A preview changes nothing, and takes nothing back.
+    // A preview changes and restores nothing.
     let recovered =
         if arguments.dry_run { left_behind(&host.settings) } else { recover_treatments(&host.settings) };
     if let Some(warning) = &recovered {
@@ -75,7 +75,7 @@ pub(super) fn of_plan(plan: Plan, arguments: &RunArguments, host: &Host) -> Resu
 /// How a result is printed as JSON.
 pub(super) type Print = fn(&RunResult) -> Result<()>;
 
-/// The plan that is asked for.
+/// The requested plan.
 fn planned(arguments: &RunArguments) -> Result<Plan> {
     let name = arguments.plan.as_deref().unwrap_or(DEFAULT_PLAN);
     // A preview runs nothing.
@@ -87,7 +87,7 @@ fn planned(arguments: &RunArguments) -> Result<Plan> {
     Ok(plan)
 }
 
-/// Runs a plan into a new directory; `None` where it was only to be checked.
+/// Runs a plan into a new directory; `None` if it was only checked.
 fn start(
     plan: Plan,
     arguments: &RunArguments,
@@ -122,7 +122,7 @@ fn start(
     let info =
         whylate_runner::run(&experiment, &path, &options, machine, &mut screen).map_err(
             |error| match way_on(&error, &path) {
-                Some(told) => told,
+                Some(advice) => advice,
                 None => anyhow::Error::new(error).context(format!("run {}", path.display())),
             },
         )?;
@@ -130,7 +130,7 @@ fn start(
     Ok(Some((path, info)))
 }
 
-/// Where a run or a search is in the way that can be continued: how.
+/// How to continue an existing run or search that occupies the directory.
 pub(super) fn way_on(error: &RunError, path: &Path) -> Option<anyhow::Error> {
     let RunError::Store(StoreError::Occupied(_)) = error else { return None };
     let reader = Reader::open(path).ok()?;
@@ -151,7 +151,7 @@ fn screen(plan: &Plan, arguments: &RunArguments, asked_to_stop: Arc<AtomicBool>)
     Screen::of_run(is_quiet(arguments), plan.repeat_duration(), arguments.on_threshold.clone(), asked_to_stop)
 }
 
-/// The plan of that name or path; `short` for a look at it.
+/// The plan of that name or path; `short` for its short form.
 pub(super) fn read_plan(name: &str, overrides: &[String], short: bool, yes: bool) -> Result<Plan> {
     let parse = if short { Plan::parse_short } else { Plan::parse };
     if let Some(builtin) = builtin::find(name) {
@@ -179,7 +179,7 @@ pub(super) fn default_run_path(plan: &str, started_at: SystemTime) -> Result<Pat
     let path =
         default_path(variable("XDG_DATA_HOME").as_deref(), variable("HOME").as_deref(), started_at, plan)
             .context("neither XDG_DATA_HOME nor HOME is set; name a directory for the run with -o")?;
-    // Another one began in the same second.
+    // Another run began in the same second.
     let others = (2..).map(|nth| PathBuf::from(format!("{}-{nth}", path.display())));
     let free = std::iter::once(path.clone()).chain(others).find(|path| !path.exists());
     Ok(free.unwrap_or(path))
@@ -226,11 +226,11 @@ fn preview(experiment: &Experiment, warnings: &[Warning], json: bool) -> Result<
     output::print(&format!("{}\n{warnings}", preview.text()))
 }
 
-/// Prints the result, as JSON or for people, and turns it into an exit code.
+/// Prints the result as JSON or as text, and turns it into an exit code.
 pub(super) fn conclude(path: &Path, info: &RunInfo, json: Option<Print>) -> Result<Ending> {
     let mut result = match whylate_runner::assemble(path) {
         Ok(result) => result,
-        // Report why there are no samples, not only that there are none.
+        // Reports why there are no samples, not only that there are none.
         Err(StoreError::NoSamples { .. }) if is_restored(info) => bail!("{}", why_nothing(info)),
         Err(StoreError::NoSamples { .. }) => {
             output::message(&format!("whylate: {}", why_nothing(info)));
@@ -260,8 +260,8 @@ pub(super) fn why_nothing(info: &RunInfo) -> String {
     }
 }
 
-/// Whether every treatment was undone; what was not is said. A machine that was not given back outweighs what was
-/// measured on it.
+/// Whether every treatment was undone; reports those that were not. A machine that was not restored outweighs the
+/// measurement.
 pub(super) fn is_restored(info: &RunInfo) -> bool {
     let problems: Vec<&Warning> =
         info.warnings.iter().filter(|warning| warning.code == WarningCode::TreatmentNotRestored).collect();
@@ -280,13 +280,13 @@ fn ending(result: &RunResult, info: &RunInfo) -> Ending {
         return Ending::Exceeded;
     }
     if result.state == RunState::Complete {
-        // With a limit, a cell that was skipped or not judged is not a pass.
+        // With a limit, a skipped or unjudged cell is not a pass.
         let is_judged = result.verdict != Verdict::Incomplete;
         return if is_judged { Ending::Pass } else { Ending::Incomplete };
     }
     if let Some(error) = &info.error {
         output::message(&format!("whylate: the run is incomplete: {error}"));
-        // A watch that ended has nothing to go on with: what it would have seen is over.
+        // A watch that ended cannot continue: the time that it would have watched is over.
         if !info.plan.is_watch() {
             output::message(&format!("    to go on: whylate run --resume {}", result.run));
         }

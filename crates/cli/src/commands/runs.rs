@@ -41,7 +41,7 @@ pub(super) fn execute(arguments: &RunsArguments) -> Result<Ending> {
     Ok(Ending::Pass)
 }
 
-/// The run that is named: a path, or `latest` where nothing of that name is here.
+/// The named run: a path, or `latest` if nothing here has that name.
 pub(super) fn named(run: &Path) -> Result<PathBuf> {
     if run != Path::new(LATEST) || run.exists() {
         return Ok(run.to_owned());
@@ -55,7 +55,7 @@ pub(super) fn named(run: &Path) -> Result<PathBuf> {
     Ok(newest)
 }
 
-/// The run that is named, and the cell in `RUN:CELL`; a path that is there is itself.
+/// The named run, and the cell in `RUN:CELL`; an existing path takes precedence.
 pub(super) fn with_cell(word: &Path) -> Result<(PathBuf, Option<String>)> {
     let text = word.to_string_lossy();
     match text.rsplit_once(':') {
@@ -73,7 +73,7 @@ pub(super) fn require_cell(path: &Path, run: &RunResult, cell: &str) -> Result<(
     Ok(())
 }
 
-/// Refuses one run, or a copy of it, that is given as several: repeats of it are not measured again.
+/// Refuses one run, or a copy of it, that is given as several: its repeats were measured only once.
 pub(super) fn require_distinct<'r>(runs: impl IntoIterator<Item = (&'r Path, &'r RunResult)>) -> Result<()> {
     let mut seen: Vec<(&Path, &RunResult)> = Vec::new();
     for (path, run) in runs {
@@ -85,7 +85,7 @@ pub(super) fn require_distinct<'r>(runs: impl IntoIterator<Item = (&'r Path, &'r
     Ok(())
 }
 
-/// Whether both were read from one run, or from copies of it.
+/// Whether both are the same run, or copies of it.
 pub(super) fn is_same(one: &RunResult, other: &RunResult) -> bool {
     let of = |run: &RunResult| (run.started_at.clone(), run.facts.host.clone(), run.plan.seed);
     of(one) == of(other) && one.plan.name == other.plan.name
@@ -106,7 +106,7 @@ pub(super) fn folder(named: Option<&Path>) -> Result<PathBuf> {
     folder.context("neither XDG_DATA_HOME nor HOME is set; name a folder with --dir")
 }
 
-/// What earlier lists have found; nothing where there is no folder of caches that belongs to the user alone.
+/// Verdicts of earlier lists; `None` without a cache folder that belongs to the user alone.
 pub(super) fn verdicts() -> Option<VerdictCache> {
     let [named, home] = ["XDG_CACHE_HOME", "HOME"].map(variable);
     let caches = user_folder(named.as_deref(), home.as_deref(), ".cache")?;
@@ -138,7 +138,7 @@ fn show(arguments: &RunsArguments) -> Result<()> {
     report::deliver(output, &text)
 }
 
-/// The trend of a statistic over the runs of one plan: that of the newest one.
+/// The trend of a statistic over the runs of the newest run's plan.
 pub(super) fn series(
     runs: &[RunSummary],
     open: &dyn Fn(&RunSummary) -> Result<Folder, String>,
@@ -210,7 +210,7 @@ fn remove(runs: &[PathBuf], yes: bool) -> Result<()> {
         }
     }
     for run in runs {
-        // All of them or none: what cannot be deleted is said before anything is.
+        // All of them or none: a run that cannot be deleted is reported before any is.
         whylate_store::require_run(run)?;
     }
     for run in runs {

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use schemars::schema_for;
 use whylate_core::schema;
 
-/// What a watch under way prints, whose lines are no result.
+/// The lines that a running watch prints, which are not a result.
 const WATCH: &str = "watch";
 
 fn names() -> Vec<&'static str> {

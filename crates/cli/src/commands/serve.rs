@@ -14,9 +14,9 @@ use whylate_farm::Wait;
 use whylate_serve::{Lake, ResultSource, Runs, Settings};
 use whylate_store::{Folder, Owners};
 
-/// A shorter one can be guessed.
+/// A shorter token can be guessed.
 const TOKEN_LENGTH_MIN: usize = 16;
-/// An engine that takes longer is ended: a reader is told so.
+/// An engine that takes longer is ended, and the page says so.
 const ANSWER_MAX: Duration = Duration::from_secs(300);
 
 pub(super) fn execute(arguments: &ServeArguments) -> Result<Ending> {
@@ -44,7 +44,7 @@ pub(super) fn execute(arguments: &ServeArguments) -> Result<Ending> {
     Ok(Ending::Pass)
 }
 
-/// The folder of runs, with what belongs to this user and to root, or to anyone.
+/// The folder of runs: only files of this user and of root, or files of any owner.
 fn opened(path: &Path, any_owner: bool) -> Result<Folder> {
     let all = Folder::open(path)?;
     if any_owner {
@@ -66,7 +66,7 @@ fn of_lake(asked: AskedLake) -> Lake {
     Lake { name, ask: Box::new(ask) }
 }
 
-/// The token that readers have to show: of the file, or of the environment.
+/// The token that readers have to show: from the file or the environment.
 pub(super) fn token(file: Option<&Path>) -> Result<Option<String>> {
     let text = match file {
         Some(file) => {
@@ -85,7 +85,7 @@ pub(super) fn token(file: Option<&Path>) -> Result<Option<String>> {
     }
 }
 
-/// Results as `report` and `compare` make them.
+/// Makes results as `report` and `compare` do.
 struct Reports;
 
 impl ResultSource for Reports {

@@ -1,4 +1,4 @@
-//! `whylate completions` and `whylate man`: both are made from the command line itself.
+//! `whylate completions` and `whylate man`, both generated from the command line itself.
 
 use crate::arguments::{Arguments, CompletionsArguments, ManArguments};
 use crate::exit::Ending;

@@ -66,7 +66,7 @@ fn record(arguments: &TraceRecordArguments, host: &Host) -> Result<Ending> {
     finish(arguments, watch, measured)
 }
 
-/// How many of the largest spikes are listed.
+/// The number of largest spikes that are listed.
 const KEPT_SPIKES: usize = 32;
 
 fn finish(
@@ -75,7 +75,7 @@ fn finish(
     measured: Result<MeasureResult, RunError>,
 ) -> Result<Ending> {
     let Watch { keeper, names, failed, .. } = watch;
-    // Restore the machine first, also after an error.
+    // Restores the machine first, also after an error.
     let ended = keeper.finish();
     if let Some(error) = failed {
         return Err(error.into());
@@ -101,9 +101,8 @@ fn finish(
     Ok(if result.traces.is_empty() { Ending::Pass } else { Ending::Exceeded })
 }
 
-/// Who made the task late, for each trace: of the moment that it was kept for. What was late before the probe was armed is
-/// in the trace too. A note beside each trace says which moment that is, so that `whylate explain FILE` gives the same
-/// answer.
+/// The cause of each trace's late moment. The trace also contains latencies from before the probe was armed. A note
+/// next to each trace has the moment for which it was kept, so that `whylate explain FILE` gives the same answer.
 fn explain(kept: &[Kept], is_virtual: bool, warnings: &mut Vec<Warning>) -> ExplainResult {
     let mut all = ExplainResult { format: EXPLAIN_FORMAT.to_owned(), ..ExplainResult::default() };
     for kept in kept {
@@ -120,7 +119,7 @@ fn explain(kept: &[Kept], is_virtual: bool, warnings: &mut Vec<Warning>) -> Expl
     all
 }
 
-/// What the trace was kept for.
+/// The moment for which the trace was kept.
 fn note(kept: &Kept, is_virtual: bool) -> SpikeTrace {
     let Kept { cpu, at_ns, latency_ns, .. } = *kept;
     let name = kept.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -137,7 +136,7 @@ fn note(kept: &Kept, is_virtual: bool) -> SpikeTrace {
     }
 }
 
-/// Beside the trace, where `whylate explain` looks for it; what is there is kept.
+/// Writes the note next to the trace, where `whylate explain` looks for it; keeps an existing file.
 fn write_note(note: &SpikeTrace, trace: &Path) -> std::io::Result<()> {
     let file = File::create_new(trace.with_extension("json"))?;
     Ok(serde_json::to_writer_pretty(file, note)?)
@@ -176,13 +175,13 @@ fn plan(arguments: &TraceRecordArguments) -> ProbePlan {
     })
 }
 
-/// Where the first trace goes; a path that exists is refused before anything is measured.
+/// The path of the first trace; an existing path is refused before the measurement.
 fn output_path(arguments: &TraceRecordArguments) -> Result<PathBuf> {
     let default = || PathBuf::from(format!("whylate-{}.dat", utc_text(SystemTime::now()).replace(':', "")));
     let path = arguments.output.clone().unwrap_or_else(default);
-    // The note of the moment is beside the trace; that of one that was removed means nothing.
+    // A note without its trace is a leftover.
     let note = path.with_extension("json");
-    if !path.exists() && super::explain::note_beside(&path).is_some() {
+    if !path.exists() && super::explain::note_next_to(&path).is_some() {
         std::fs::remove_file(&note).with_context(|| format!("cannot remove {}", note.display()))?;
     }
     for path in [&path, &note] {
@@ -199,7 +198,7 @@ fn output_path(arguments: &TraceRecordArguments) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Follows the probe, and keeps traces of what was late.
+/// Follows the probe, and keeps traces of late moments.
 struct Watch {
     screen: Screen,
     keeper: Keeper,

@@ -30,7 +30,7 @@ fn apply(command: &ApplyCommand, root: &HostRoot) -> Result<Ending> {
     let applying = command.run;
     // From here on Ctrl-C ends in order.
     let asked_to_stop = signals::watch()?;
-    // What a killed run left is not what the treatment is planned on.
+    // The treatment must not be planned on a state that a killed run left.
     let recovered = if applying.dry_run { None } else { whylate_runner::recover_treatments(root) };
     let (facts, _) = facts::collect(root);
     let surroundings = Surroundings::new(root.clone(), &facts, None);
@@ -54,7 +54,7 @@ fn make(
     applying: Applying,
     asked_to_stop: &AtomicBool,
 ) -> Result<Ending> {
-    // As it was typed, so that whoever finds the changes knows what they are.
+    // As typed, so that the journal shows what made the changes.
     let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     let command = format!("whylate {}", words.collect::<Vec<_>>().join(" "));
     let root = &surroundings.root;
@@ -69,7 +69,8 @@ fn make(
     }
     let made: Vec<TreatChange> = guard.in_force().map(TreatChange::from).collect();
     let printed = print(&applying.printing, "apply", made, None, warnings);
-    // Nothing stays that nobody is told of: a terminal that is gone, a disk that is full. Who has seen enough was told.
+    // A change that could not be reported is undone: the terminal is gone, or the disk is full. A reader that closed
+    // the pipe has seen the report.
     if let Err(error) = printed.as_ref()
         && !exit::is_broken_pipe(error)
     {
@@ -79,7 +80,7 @@ fn make(
     printed
 }
 
-/// A journal that is refused may list settings that are changed.
+/// A refused journal may list changed settings.
 fn not_known(error: TreatError) -> anyhow::Error {
     match error {
         TreatError::Untrusted { .. } => NotKnown(error).into(),
@@ -105,7 +106,7 @@ fn status(printing: TreatPrinting, root: &HostRoot) -> Result<Ending> {
     Ok(if is_damaged { Ending::NotRestored } else { ending })
 }
 
-/// What the usual journal has, where another one was asked for.
+/// The contents of the usual journal, if another one is in use.
 fn elsewhere(root: &HostRoot) -> Option<Warning> {
     let usual = place().usual()?;
     let all = usual.all().ok()?;
@@ -117,7 +118,7 @@ fn elsewhere(root: &HostRoot) -> Option<Warning> {
 }
 
 fn take_back(printing: TreatPrinting, root: &HostRoot) -> Result<Ending> {
-    // It is brought to its end whatever is asked for: it takes a moment. Only the third signal does not wait for it.
+    // Restoring always runs to its end, which takes a moment. Only a third signal does not wait for it.
     last_words::held(&place(), root);
     let _asked_to_stop = signals::watch()?;
     let report = restore(&place(), root).map_err(not_known)?;
@@ -128,7 +129,7 @@ fn take_back(printing: TreatPrinting, root: &HostRoot) -> Result<Ending> {
     print(&printing, "restore", changes.collect(), Some(restored), warnings)
 }
 
-/// What a damaged journal does not tell any more.
+/// The entries that a damaged journal no longer shows.
 fn damage(unknown: &[String]) -> impl Iterator<Item = Warning> {
     unknown
         .iter()
@@ -156,7 +157,7 @@ fn print(
 fn drawn(result: &TreatResult) -> String {
     let mut lines = Vec::new();
     let mut above = None;
-    // The answer comes first where nobody has just asked for the changes.
+    // `status` comes first with the answer; other actions end with it.
     let is_status = result.action == "status";
     lines.extend(is_status.then(|| summary(result)));
     for change in &result.changes {
@@ -171,7 +172,7 @@ fn drawn(result: &TreatResult) -> String {
     lines.join("\n")
 }
 
-/// The last line, of `status` the first one: what it came to, and what to do next.
+/// The last line, for `status` the first one: the result, and what to do next.
 fn summary(result: &TreatResult) -> String {
     let all = result.changes.len();
     let count = |state| result.changes.iter().filter(|change| change.state == state).count();
@@ -218,7 +219,7 @@ fn left(result: &TreatResult) -> usize {
     result.changes.iter().filter(|change| is_left(change.state)).count()
 }
 
-/// Whether the journal told of more than can be read.
+/// Whether the journal had more entries than can be read.
 fn is_unknown(result: &TreatResult) -> bool {
     result.warnings.iter().any(|warning| warning.code == WarningCode::JournalDamaged)
 }

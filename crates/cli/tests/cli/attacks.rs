@@ -1,5 +1,5 @@
-//! What another user of the machine may try against root's `whylate`, each of it refused: journals and folders of their
-//! own, links, locks, sockets, the environment of sudo, and names with control characters.
+//! Attempts by another user of the machine against root's `whylate`, all refused: journals and folders of their own,
+//! links, locks, sockets, the environment of sudo, and names with control characters.
 
 use crate::tool::{Said, WHYLATE, copy_program, finish, folder};
 use std::fs;
@@ -36,7 +36,7 @@ impl Scene {
         for (name, mode) in [("", 0o755), ("open", 0o1777)] {
             it.mode(name, mode);
         }
-        let said = it.nobody("true");
+        let said = it.other("true");
         if said.code == Some(0) {
             Ok(it)
         } else {
@@ -52,8 +52,8 @@ impl Scene {
         fs::set_permissions(self.path(name), fs::Permissions::from_mode(mode)).unwrap();
     }
 
-    /// A line of shell as a user without rights, in `open`.
-    fn nobody(&self, line: &str) -> Said {
+    /// Runs a line of shell as a user without rights, in `open`.
+    fn other(&self, line: &str) -> Said {
         let mut command = Command::new("setpriv");
         let user = OTHER_USER.to_string();
         command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "sh", "-c", line]);
@@ -61,7 +61,7 @@ impl Scene {
         finish(command)
     }
 
-    /// `whylate` as root, with its state in that folder.
+    /// Runs `whylate` as root, with its state in that folder.
     fn root(&self, state: &str, arguments: &[&str]) -> Said {
         let mut command = crate::tool::command(arguments);
         command.env("WHYLATE_HOST_ROOT", self.path("root")).env("WHYLATE_STATE_DIR", self.path(state));
@@ -75,20 +75,20 @@ impl Scene {
         assert_eq!(said.code, Some(0), "{said:?}");
     }
 
-    /// A journal of nobody's own that would make whoever believes it write 12345.
+    /// A forged journal of the other user: a process that trusts it would write 12345.
     fn forge(&self) {
         let line = "mkdir -p evil/root && cp -r ../root/. evil/root && \
             WHYLATE_HOST_ROOT=evil/root WHYLATE_STATE_DIR=$PWD/evil ../whylate treat apply sysctl vm.swappiness 1";
-        let said = self.nobody(line);
+        let said = self.other(line);
         assert_eq!(said.code, Some(0), "{said:?}");
         fs::write(self.path(SWAPPINESS), "1\n").unwrap();
     }
 
-    /// Root refuses in one line that says why, and nothing is written.
+    /// Root refuses in one line that says why, and writes nothing.
     fn refuses(&self, attempt: &str, state: &str, why: &str) {
         for arguments in [&["treat", "restore"][..], &["treat", "apply", "sysctl", "vm.swappiness", "7"]] {
             let said = self.root(state, arguments);
-            // What the journal lists may be changed, and stays so; an `apply` has changed nothing.
+            // The settings in the journal may be changed, and stay so; an `apply` has changed nothing.
             let code = if said.stderr.contains(" lock") || arguments[1] == "apply" {
                 [Some(1); 2]
             } else {
@@ -106,17 +106,17 @@ impl Scene {
     }
 }
 
-/// Journals in folders that are not root's alone.
+/// Journals in folders that other users can write.
 fn folders(scene: &Scene) -> Vec<&'static str> {
     scene.forge();
     scene.refuses("a journal of another user", "open/evil", "belongs to user 65534");
     let status = scene.root("open/evil", &["treat", "status"]);
     assert_eq!(status.code, Some(3), "{status:?}");
-    scene.nobody("ln -s evil link");
+    scene.other("ln -s evil link");
     scene.refuses("a link to such a folder", "open/link", "link is a link");
     fs::create_dir(scene.path("state")).unwrap();
     scene.mode("state", 0o777);
-    scene.nobody("cp -r evil/journal ../state/journal");
+    scene.other("cp -r evil/journal ../state/journal");
     scene.refuses("a journal put into a folder open to all", "state", "can be written to by others");
     scene.mode("state", 0o700);
     scene.refuses("the same when the folder was closed again", "state", "belongs to user 65534");
@@ -125,7 +125,7 @@ fn folders(scene: &Scene) -> Vec<&'static str> {
     scene.refuses("a folder that others can exchange", "shared/state", "shared can be written to by others");
     scene.mode("shared", 0o775);
     scene.refuses("one that a group can exchange", "shared/state", "shared can be written to by others");
-    scene.nobody("mkdir -p first/journal");
+    scene.other("mkdir -p first/journal");
     scene.refuses("a folder made first in a place like /tmp", "open/first", "belongs to user 65534");
     fs::create_dir(scene.path("linked")).unwrap();
     symlink(scene.path("open/evil/journal"), scene.path("linked/journal")).unwrap();
@@ -184,7 +184,7 @@ fn files(scene: &Scene) -> Vec<&'static str> {
     names.into_iter().chain(["new"]).collect()
 }
 
-/// What nobody may do to what root wrote, also when root's umask allows everything.
+/// Attempts to write root's files; they fail even if root's umask allows everything.
 fn writes(scene: &Scene) -> Vec<&'static str> {
     let line = format!(
         "umask 000; WHYLATE_HOST_ROOT={0}/root WHYLATE_STATE_DIR={0}/theirs {0}/whylate treat apply sysctl vm.swappiness 3",
@@ -194,7 +194,7 @@ fn writes(scene: &Scene) -> Vec<&'static str> {
     shell.args(["-c", &line]);
     assert_eq!(finish(shell).code, Some(0));
     let before = fs::read(scene.path("theirs/journal/treatments.jsonl")).unwrap();
-    // The lock of the machine is made by whoever takes it first.
+    // The first process that needs the lock of the machine makes it.
     let mut real = crate::tool::command(&["treat", "restore"]);
     real.env("WHYLATE_STATE_DIR", scene.path("real"));
     drop(finish(real));
@@ -215,20 +215,20 @@ fn writes(scene: &Scene) -> Vec<&'static str> {
         "WHYLATE_STATE_DIR=$PWD/own ../whylate treat apply sysctl vm.stat_interval 9",
     ];
     for attempt in attempts {
-        let said = scene.nobody(attempt);
+        let said = scene.other(attempt);
         assert_ne!(said.code, Some(0), "{attempt}: {said:?}");
     }
     // The values of settings are no secret: each user sees what is changed.
     let status = "WHYLATE_HOST_ROOT=$PWD/../root WHYLATE_STATE_DIR=$PWD/../theirs ../whylate treat status";
-    let said = scene.nobody(status);
+    let said = scene.other(status);
     assert!(said.code == Some(0) && said.stdout.contains("1 setting changed"), "{said:?}");
     assert_eq!(fs::read(scene.path("theirs/journal/treatments.jsonl")).unwrap(), before);
     assert_eq!(fs::read_to_string(scene.path(SWAPPINESS)).unwrap(), "3\n");
-    assert_eq!(scene.root("theirs", &["treat", "restore"]).code, Some(0), "nobody holds it off");
+    assert_eq!(scene.root("theirs", &["treat", "restore"]).code, Some(0), "no lock of another user holds it off");
     attempts.to_vec()
 }
 
-/// What an ordinary user's environment says to a process of root.
+/// An ordinary user's environment must not steer a process of root.
 fn environment(scene: &Scene) -> Vec<&'static str> {
     let callers = [("SUDO_UID", "65534"), ("DOAS_USER", "nobody"), ("PKEXEC_UID", "65534")];
     for (caller, user) in callers {
@@ -263,7 +263,7 @@ fn environment(scene: &Scene) -> Vec<&'static str> {
 
 const EVIL: [&str; 3] = ["\u{1b}[2J", "\u{9b}2J", "\u{202e}txt"];
 
-/// Names that would steer a terminal, or show in another order.
+/// Names that would control a terminal, or display in another order.
 fn names(scene: &Scene) -> Vec<&'static str> {
     let trace = "# tracer: nop\n#\n     NAME-7     [000] d.h1.   100.000000: sched_waking: comm=NAME pid=7 prio=0 target_cpu=000\n";
     for (number, evil) in EVIL.into_iter().enumerate() {

@@ -25,10 +25,10 @@ fn present() -> String {
     fs::read_to_string("/sys/devices/system/cpu/present").unwrap_or_default().trim().to_owned()
 }
 
-/// A CPU number that Linux supports and no machine of ours has.
+/// A CPU number that Linux supports and no test machine has.
 const ABSENT: &str = "8000";
 
-/// What is said of wrong command lines, as one sees it; nothing may appear in the current directory.
+/// Messages about wrong command lines; nothing may appear in the current directory.
 #[test]
 fn wrong_command_lines() {
     let folder = folder();
@@ -101,7 +101,7 @@ fn wrong_command_lines() {
         // The argument parser adds the usage; everything else is one line.
         let is_usage = said.stderr.contains("\nFor more information, try '--help'.") || line.is_empty();
         assert!(is_usage || said.error().len() < 400, "whylate {line}");
-        // Of the help that no arguments at all bring, the first line is enough here.
+        // Without arguments the whole help is printed; its first line is enough here.
         let shown = if line.is_empty() {
             said.stderr.lines().next().unwrap_or_default()
         } else {
@@ -114,7 +114,7 @@ fn wrong_command_lines() {
     insta::assert_snapshot!("wrong_command_lines", transcript.replace(&present_words(), "<PRESENT>"));
 }
 
-/// The words in which the message about an absent CPU names those that are there.
+/// The words with which the message about an absent CPU names the present ones.
 fn present_words() -> String {
     let said = whylate(&["measure", "timer", "--cpu", ABSENT]);
     let error = said.error().to_owned();
@@ -164,7 +164,7 @@ fn an_offline_cpu_is_named() {
 }
 
 #[test]
-fn a_place_that_is_taken_is_left_alone() {
+fn an_occupied_directory_is_left_alone() {
     let folder = folder();
     let notes = write(&folder, "notes.txt", "mine");
     let place = text(folder.path());
@@ -239,7 +239,7 @@ fn root_does_not_run_the_commands_of_others_unasked() {
     assert!(asked(0o664, 0o755, &setting("vm.swappiness")).contains("vm.swappiness = 1"));
 }
 
-/// Whoever wrote the plan, and whatever is said about it.
+/// Independent of the plan's owner and of any confirmation.
 #[test]
 fn settings_that_run_programs_or_cannot_go_back_are_refused() {
     for key in ["kernel.core_pattern", "kernel.modprobe", "kernel.modules_disabled", "vm.drop_caches"] {
@@ -252,7 +252,7 @@ fn settings_that_run_programs_or_cannot_go_back_are_refused() {
     }
 }
 
-/// Programs and folders that an ordinary user names are not those of root.
+/// Programs and folders that an ordinary user names do not apply to root.
 #[test]
 fn root_runs_no_program_that_the_user_of_sudo_named() {
     let folder = folder();

@@ -1,10 +1,10 @@
-//! `whylate bisect`: its exit codes are those that `git bisect run` takes.
+//! `whylate bisect`: its exit codes are those that `git bisect run` expects.
 
 use crate::json::validate;
 use crate::tool::{alone, folder, text, whylate, write};
 use whylate_testing::says;
 
-/// A pass through a small or a large set of memory takes times that no noise can mix up.
+/// A pass through a small and a large working set takes times that no noise can confuse.
 fn plan(working_set: &str) -> String {
     format!(
         "name = \"chase\"\nduration = \"40ms\"\nsettle = \"1ms\"\nwarmup = \"1ms\"\nnoise_floor = \"0s\"\nrepeats = 8\n\
@@ -36,12 +36,12 @@ fn a_run_is_like_good_or_like_bad_ones() {
     // Eight repeats are too few for one wrong answer in ten thousand.
     let sure = whylate(&["bisect", &bad, "--good", &good, "--bad", &bad, "--error", "0.01%"]);
     assert!(sure.code == Some(125) && says("cannot-tell-repeats", &sure.stdout), "{sure:?}");
-    // A commit whose run is not there is skipped; runs that can judge none stop the bisection.
+    // A commit without a run is skipped; runs that cannot judge stop the bisection.
     let missing = bisect("/nowhere");
     assert!(missing.code == Some(125) && missing.document()["outcome"] == "cannot_tell", "{missing:?}");
     let swapped = whylate(&["bisect", &good, "--good", &bad, "--bad", &good]);
     assert!(swapped.code == Some(128) && says("not-worse-than-good", &swapped.stderr), "{swapped:?}");
-    // A run counts once, however often it is named.
+    // A run counts once, even if it is named several times.
     let twice = format!("{good},{good}");
     let repeated = whylate(&["bisect", &bad, "--good", &twice, "--bad", &bad]);
     assert!(repeated.code == Some(128) && repeated.stderr.contains("the same run twice"), "{repeated:?}");

@@ -1,4 +1,4 @@
-//! `whylate measure --causes`: causes with their evidence where the kernel reports them, and a clear refusal elsewhere.
+//! `whylate measure --causes`: causes with their evidence if the kernel reports them, and a clear refusal otherwise.
 
 use crate::fields::{list, word};
 use crate::json::validate;
@@ -80,7 +80,7 @@ fn in_a_container_causes_come_from_the_trace_buffer() {
     let tried = run(&["check", "--tracing", "--json"]).unwrap();
     let tried: Value = serde_json::from_slice(&tried.stdout).unwrap();
     let by_programs = list(&tried, "facilities").iter().find(|one| word(one, "name") == "causes from BPF");
-    // Where programs are refused altogether, it is not tried.
+    // If programs are refused altogether, it is not tried.
     assert!(by_programs.is_none_or(|one| one["works"] == false), "{tried}");
     let measure = ["measure", "timer", "--interval=500us", "-D", "700ms", "--causes", "--json"];
     let output = run(&measure).unwrap();
@@ -118,6 +118,6 @@ fn causes_are_refused_where_the_clock_is_not_the_kernels() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(69), "{said}");
     assert!(said.contains("time namespace"), "{said}");
-    // Without causes it measures as anywhere.
+    // Without causes it measures as anywhere else.
     assert_eq!(run(&["measure", "timer", "--duration", "300ms"]).unwrap().status.code(), Some(0));
 }

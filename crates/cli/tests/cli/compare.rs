@@ -9,7 +9,7 @@ use whylate_testing::says;
 
 const CYCLICTEST: &str = include_str!("../../../import/tests/files/cyclictest.json");
 
-/// The same result, every latency `times` as long.
+/// The same result, with every latency multiplied by `times`.
 fn slower(times: u64) -> String {
     let document: Value = serde_json::from_str(CYCLICTEST).unwrap();
     let scaled = |value: &Value| value.as_f64().map_or(value.clone(), |it| (it as u64 * times).into());
@@ -29,7 +29,7 @@ fn slower(times: u64) -> String {
 }
 
 #[test]
-fn two_single_results_are_not_told_apart_and_say_how_far_they_are() {
+fn two_single_results_have_no_verdict_and_show_their_difference() {
     let folder = folder();
     let (a, b) = (write(&folder, "a.json", CYCLICTEST), write(&folder, "b.json", &slower(20)));
     let said = whylate(&["compare", &a, &b, "--statistic", "timer p99", "--json"]);
@@ -184,7 +184,7 @@ fn what_cannot_be_compared_has_a_page_too() {
     let said = whylate(&["run", &plan, "-o", text(&whole), "--quiet"]);
     assert_eq!(said.code, Some(0), "{said:?}");
     drop(measuring);
-    // A run that was stopped before its first sample: the tables are not there.
+    // A run that was stopped before its first sample has no tables.
     std::fs::create_dir(&empty).unwrap();
     let info = std::fs::read_to_string(whole.join("run.json")).unwrap();
     let info = info
@@ -197,7 +197,7 @@ fn what_cannot_be_compared_has_a_page_too() {
     assert!(std::fs::read_to_string(&page).unwrap().contains("nothing can be compared"), "{said:?}");
     let said = whylate(&["compare", text(&whole), text(&empty), "--format", "junit"]);
     assert!(said.code == Some(1) && said.stdout.contains("<testsuite"), "{said:?}");
-    // What decides is in the plan of the run, also where the other side is a file of another tool.
+    // The plan of the run has the statistic that decides, even if the other side is a file of another tool.
     let foreign = write(&folder, "a.json", CYCLICTEST);
     let idle = format!("{}:idle", text(&whole));
     let said = whylate(&["compare", &foreign, &idle, "--json"]).document();

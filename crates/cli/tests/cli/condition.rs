@@ -1,4 +1,4 @@
-//! Measurements that are none: a thread that never runs, a process that is stopped, a load that stands still.
+//! Invalid measurements: a thread that never runs, a process that is stopped, a load that stands still.
 
 use crate::fields::word;
 use crate::tool::{
@@ -12,7 +12,7 @@ use std::process::Command;
 use tempfile::TempDir;
 use whylate_testing::{Need, says, skip};
 
-/// The process of a hidden command, of those with the mark.
+/// The process of a hidden command, among those with the mark.
 fn hidden(mark: &str, name: &str) -> Option<Pid> {
     let is_it = |pid: &u32| {
         let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -22,13 +22,13 @@ fn hidden(mark: &str, name: &str) -> Option<Pid> {
     Pid::from_raw(i32::try_from(pid).ok()?)
 }
 
-/// Runs one cell of the small plan, sends SIGSTOP to one of its processes, and gives the result.
+/// Runs one cell of the small plan, sends SIGSTOP to one of its processes, and returns the result.
 fn stopped(name: &str, process: &str, plan: &str) -> (Value, Option<i32>) {
     let folder = folder();
     disturbed(&folder, (name, process), plan, |process| kill_process(process, Signal::STOP).unwrap())
 }
 
-/// Runs a plan into `run`, does something to one of its processes while that works, and gives the result.
+/// Runs a plan into `run`, disturbs one of its processes meanwhile, and returns the result.
 fn disturbed(
     folder: &TempDir,
     (name, process): (&str, &str),
@@ -42,7 +42,7 @@ fn disturbed(
     command.env(variable, value);
     let child = start(command);
     assert!(until(|| fs::read_dir(path.join("rates")).is_ok() && hidden(&mark, process).is_some()));
-    // Long enough for it to be at work.
+    // Long enough for the process to be at work.
     std::thread::sleep(std::time::Duration::from_millis(700));
     disturb(hidden(&mark, process).unwrap());
     let said = wait(child);
@@ -101,7 +101,7 @@ fn a_probe_that_others_rescheduled_or_moved_has_measured_nothing() {
         let mut refused = None;
         let (result, code) = disturbed(&folder, (program, "internal-probe"), &plan, |process| {
             let pid = process.as_raw_nonzero().to_string();
-            // Where real-time priorities are refused, nobody waits for one in vain for long: the probe ends.
+            // If real-time priorities are refused, this does not wait long: the probe ends.
             until(|| has_realtime_thread(&pid) || !Path::new("/proc").join(&pid).exists());
             let output = Command::new(program).args(arguments).arg(pid).output();
             refused = (!output.as_ref().is_ok_and(|it| it.status.success())).then(|| format!("{output:?}"));

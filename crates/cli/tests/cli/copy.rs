@@ -29,7 +29,7 @@ fn a_table_has_each_method_and_block_and_the_frame() {
 }
 
 #[test]
-fn what_is_not_here_says_why() {
+fn missing_facilities_say_why() {
     let document = whylate(&["copy", "--backends", "--json"]).json();
     validate("copy", &document);
     let backends = list(&document, "backends");
@@ -49,7 +49,7 @@ fn what_is_not_here_says_why() {
 }
 
 #[test]
-fn passes_are_told_apart_and_divided_by_their_accesses() {
+fn passes_are_separate_and_divided_by_their_accesses() {
     let words = ["measure", "access", "--working-set", "64KiB", "--interval", "2ms", "--duration", "2s"];
     let document = whylate(&[&words[..], &["--policy", "other", "--json"]].concat()).json();
     validate("measure", &document);
@@ -64,7 +64,7 @@ fn passes_are_told_apart_and_divided_by_their_accesses() {
     }
 }
 
-/// A program of a few lines stands for the helper; what the real one does is tested beside it (`gpu/tests`).
+/// A short script stands in for the helper; `gpu/tests` tests the real one.
 #[test]
 fn memory_of_graphics_drivers_is_copied_by_the_helper() {
     let folder = folder();

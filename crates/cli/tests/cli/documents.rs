@@ -1,5 +1,6 @@
-//! The commands of the README and of the documents for newcomers, as a reader types them: blocks that begin with `sh test` run, one
-//! page in one folder, in order, with short durations. That every other command is understood at all is tested with the arguments.
+//! Runs the commands of the README and of the documents for newcomers as a reader types them: blocks that begin with
+//! `sh test`, one page in one folder, in order, with short durations. Another test checks that the command line
+//! understands every other command.
 
 use crate::tool::{Said, alone, command, finish, folder, text, whylate};
 use std::fs;
@@ -11,13 +12,13 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The lines between fences whose first one says `info`.
+/// The lines of the fenced blocks whose first line says `info`.
 fn blocks(page: &str, info: &str) -> Vec<String> {
     let fenced = page.split("```").skip(1).step_by(2);
     fenced.filter_map(|block| Some(block.strip_prefix(info)?.strip_prefix('\n')?.to_owned())).collect()
 }
 
-/// Commands are not asked to measure for as long as a reader does.
+/// Commands measure for a shorter time than a reader would.
 fn shortened(line: &str) -> Vec<String> {
     let mut words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
     for index in 1..words.len() {
@@ -32,7 +33,7 @@ fn shortened(line: &str) -> Vec<String> {
     words
 }
 
-/// Runs one line; what it writes behind `>` is a file of the folder.
+/// Runs one line; `>` writes to a file of the folder.
 fn run(line: &str, place: &TempDir) -> Said {
     let line = line.split("  #").next().unwrap_or_default();
     let (line, file) = line.split_once(" > ").map_or((line, None), |(line, file)| (line, Some(file.trim())));
@@ -50,8 +51,8 @@ fn run(line: &str, place: &TempDir) -> Said {
     said
 }
 
-/// Runs what a page says runs anywhere. A verdict is no failure: 2 is a limit or an unfit machine, 1 with an answer is
-/// "cannot tell".
+/// Runs what a page says works anywhere. A verdict is not a failure: 2 is a limit or an unfit machine, 1 with an
+/// answer is "cannot tell".
 fn try_page(path: &str) -> usize {
     let page = fs::read_to_string(root().join(path)).expect(path);
     let place = folder();
@@ -86,7 +87,7 @@ fn what_the_documents_run_runs() {
     }
 }
 
-/// A link from one document to another leads somewhere.
+/// A link from one document to another has a target.
 #[test]
 fn links_between_documents_lead_somewhere() {
     let mut pages = vec![root().join("README.md"), root().join("packaging/README.md")];
@@ -108,7 +109,7 @@ fn links_between_documents_lead_somewhere() {
     assert!(links > 50, "{links}");
 }
 
-/// Each page for readers is in the site's list of contents.
+/// The site's table of contents has each page for readers.
 #[test]
 fn the_list_of_contents_has_every_page() {
     let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).expect("docs/SUMMARY.md");
@@ -122,7 +123,7 @@ fn the_list_of_contents_has_every_page() {
     }
 }
 
-/// The archive for maintainers has what was shown, and nothing is written before that was read.
+/// The archive for maintainers has what was shown, and nothing is written before the user has read that.
 #[test]
 fn a_report_for_maintainers_is_shown_and_packed() {
     let run = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/runs/format-1");

@@ -65,12 +65,12 @@ fn a_run_and_its_reports() {
     for outside in ["src=\"http", "href=\"http", "@import", "url(http"] {
         assert!(!html.contains(outside), "the page is not self-contained: {outside}");
     }
-    // Without a Markdown or HTML ending the file has the text, and what is there is never written over.
+    // Without a Markdown or HTML ending the file gets the text, and an existing file is never overwritten.
     let notes = write(&folder, "report.md", "mine");
     let error = whylate(&["report", place, "-o", &notes]).error().to_owned();
     assert!(error.contains(&notes) && error.contains("-o"), "{error}");
     assert_eq!(fs::read_to_string(&notes).unwrap(), "mine");
-    // A complete run is not begun again, nothing is written to it, and its place is not taken.
+    // A complete run is not started again, nothing is written to it, and its directory is not reused.
     let manifest = || fs::read(Path::new(place).join("manifest.jsonl")).unwrap();
     let before = manifest();
     let error = whylate(&["run", "--resume", place, "-q"]).error().to_owned();
@@ -97,7 +97,7 @@ fn a_limit_that_is_exceeded_fails_the_run() {
     assert_eq!((word(&result, "verdict"), word(&result, "state")), ("fail", "complete"));
     assert_eq!(word(&result["plan"], "limit"), "1ns");
     assert_eq!(fs::read_to_string(folder.path().join("hook")).unwrap(), "x\n");
-    // Reporting is no verdict: the report of a failed run is a success.
+    // Reporting is not judging: the report of a failed run is a success.
     assert_eq!(whylate(&["report", text(&place)]).code, Some(0));
 }
 
@@ -144,7 +144,7 @@ fn a_load_that_dies_fails_its_cell_and_not_the_other() {
 }
 
 #[test]
-fn a_cell_whose_load_is_not_there_is_skipped() {
+fn a_cell_with_a_missing_load_is_skipped() {
     let _alone = alone();
     let folder = folder();
     let plan = write(&folder, "plan.toml", &SMALL_PLAN.replace("\"256KiB\"", "\"l4*4\""));

@@ -11,14 +11,14 @@ use whylate_testing::says;
 const CASE_1: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/traces/published/graphics_irq_thread_5.15_rt.txt");
 
-/// The arguments that a reader of case 1 knows.
+/// The arguments that suit case 1.
 fn case_1<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [&["explain", CASE_1, "--task", "cyclictest", "--period", "200us"], more].concat()
 }
 
 #[test]
 fn the_culprit_is_named_and_drawn() {
-    // From the file's folder: the lines must not depend on where the sources are.
+    // From the file's folder: the lines must not depend on the location of the sources.
     let path = Path::new(CASE_1);
     let mut arguments = case_1(&[]);
     arguments[1] = text(Path::new(path.file_name().expect("a file")));
@@ -67,7 +67,7 @@ fn a_log_of_the_kernel_has_its_messages() {
     let codes: Vec<&str> = messages.iter().map(|message| word(message, "code")).collect();
     assert_eq!(codes, ["rt_throttling", "hrtimer_interrupt"]);
     assert_eq!(messages[1]["figure_ns"], 6_663_395);
-    assert!(list(&document, "spikes").is_empty(), "nobody is accused");
+    assert!(list(&document, "spikes").is_empty(), "no culprit is named");
     assert_eq!(whylate(&["explain", &path]).code, Some(0));
     for code in codes {
         let page = whylate(&["explain", "--why", code]);
@@ -138,7 +138,7 @@ fn a_quiet_trace_says_so() {
     let said = whylate(&case_1(&["--threshold", "1ms"]));
     assert_eq!(said.code, Some(0));
     assert!(says("no-latency-above-ms", &said.stdout), "{said:?}");
-    let unknown = whylate(&["explain", CASE_1, "--task", "nobody"]);
+    let unknown = whylate(&["explain", CASE_1, "--task", "absent"]);
     assert!(says("the-task-is-not-there", &unknown.stdout), "{unknown:?}");
 }
 
@@ -154,7 +154,7 @@ fn what_is_no_trace_is_one_clear_line() {
 
 const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/traces/events-rt-6.1.dat");
 
-/// What `explain` says of each spike.
+/// The answer of `explain` for each spike.
 fn said_of(path: &Path) -> serde_json::Value {
     let document = whylate(&["explain", text(path), "--json"]).json();
     validate("explain", &document);
@@ -177,10 +177,10 @@ fn a_kept_trace_has_one_answer_wherever_it_is_asked_for() {
     });
     fs::write(kept.with_extension("json"), note.to_string()).unwrap();
     let (of_run, of_file) = (said_of(&run), said_of(&kept));
-    assert_eq!(list(&of_file, "spikes").len(), 1, "of the moment that it was kept for");
+    assert_eq!(list(&of_file, "spikes").len(), 1, "only the moment for which it was kept");
     assert_eq!(of_file["spikes"], of_run["spikes"]);
     assert_eq!(of_file["spikes"][0]["latency_ns"], spike["latency_ns"]);
-    // Copied with its note the moment is known, alone it is not: then it is a trace as any other.
+    // A copy with its note has a known moment; alone it is a trace like any other.
     let copied = folder.path().join("idle-1-1-1.dat");
     fs::copy(&kept, &copied).unwrap();
     let alone = said_of(&copied);
@@ -196,7 +196,7 @@ fn a_kept_trace_has_one_answer_wherever_it_is_asked_for() {
     assert_eq!(said_of(&other)["spikes"], all["spikes"]);
 }
 
-/// The directory of a run that measured.
+/// The directory of a run with measurements.
 fn small_run(folder: &tempfile::TempDir) -> std::path::PathBuf {
     let plan = write(folder, "small.toml", SMALL_PLAN);
     let run = folder.path().join("run");

@@ -81,7 +81,8 @@ fn other_forms_say_what_the_run_says() {
     let log = export(&["--to", "hdr"]);
     let lines = log.lines().filter(|line| line.starts_with("Tag=")).count();
     assert_eq!(lines, cpus.len(), "{log}");
-    // What it writes it reads: each series by its tag, with the samples and, within a bucket, the quantiles of the run.
+    // It reads what it writes: each series by its tag, with the samples and, within a bucket, the quantiles of the
+    // run.
     let hdr = write(&folder, "run.hlog", &log);
     let back = whylate(&["report", &hdr, "--json"]).json();
     let back = back["cpus"].as_array().unwrap();
@@ -115,7 +116,7 @@ fn other_forms_say_what_the_run_says() {
     assert!(whylate(&["export", text(&run), "--to", "osadl"]).code == Some(1));
 }
 
-/// The log as the tool's own library in Python reads it, where that is installed.
+/// The log as the tool's own Python library reads it, if that is installed.
 #[test]
 fn hdr_logs_are_read_by_hdrhistogram() {
     let has_library =

@@ -1,4 +1,4 @@
-//! Runs of many machines: into a lake and back, damaged objects, what was asked for.
+//! Runs of many machines: into a lake and back, damaged objects, and checks against the request.
 
 use crate::tool::{SMALL_PLAN, WHYLATE, alone, command, finish, folder, text, whylate, write};
 use std::collections::BTreeMap;
@@ -48,7 +48,7 @@ fn a_run_comes_back_as_it_was_and_damage_is_named() {
     let taken = whylate(&["pull", text(&lake.join("run-1")), text(&back)]);
     assert!(taken.error().contains("exists"), "{taken:?}");
 
-    // Cut off before its manifest: not there, and the next push ends it.
+    // Interrupted before its manifest: the run is not there, and the next push completes it.
     let named = |end: &str| lake.join(there.keys().find(|name| name.ends_with(end)).unwrap());
     let (manifest, archive) = (named("manifest.json"), named("run.tar.gz"));
     fs::remove_file(&manifest).unwrap();
@@ -79,7 +79,7 @@ fn a_run_comes_back_as_it_was_and_damage_is_named() {
     }
     assert_eq!(whylate(&["pull", text(&lake), "--check"]).code, Some(0));
 
-    // Another content under the same name takes no place unasked.
+    // Other content under the same name replaces nothing without a request.
     fs::write(run.join("labels.json"), r#"{"tags":["other"]}"#).unwrap();
     let other = whylate(&["push", text(&run), text(&lake)]);
     assert!(other.code == Some(1) && other.stderr.contains("other content"), "{other:?}");
@@ -124,7 +124,7 @@ fn what_a_push_asks_for_is_said_and_a_damaged_run_is_no_run() {
 }
 
 #[test]
-fn a_push_that_did_not_end_is_named() {
+fn an_unfinished_push_is_named() {
     let measuring = alone();
     let folder = folder();
     let (plan, run) = (write(&folder, "plan.toml", SMALL_PLAN), folder.path().join("run-1"));
@@ -155,7 +155,7 @@ fn what_cannot_be_asked_is_said_in_plain_words() {
             "nolake: this folder does not exist; `whylate push RUN",
         ),
         (whylate(&["pull", text(&folder.path().join("nolake"))]), "this folder does not exist"),
-        // Which part of it is the lake, only the lake could say.
+        // Only the lake could say which part of it is the lake.
         (
             whylate(&["pull", text(&folder.path().join("nolake/run")), "back"]),
             "nolake/run: no such run in the lake",
@@ -164,7 +164,7 @@ fn what_cannot_be_asked_is_said_in_plain_words() {
     ] {
         assert!(said.code == Some(1) && said.stderr.contains(expected), "{said:?}");
     }
-    // Questions are looked at where there is something to ask.
+    // Questions are checked only if there is a run.
     fs::create_dir_all(lake.join("table=runs/host=a/month=2026-01")).unwrap();
     fs::write(lake.join("table=runs/host=a/month=2026-01/run.parquet"), "").unwrap();
     for (question, expected) in [(&empty, "no statement"), (&two, "more than one statement")] {
@@ -229,7 +229,7 @@ impl Job {
         self.folder.path().join(name).to_str().unwrap().to_owned()
     }
 
-    /// Runs the job; `changes` replace what it is given.
+    /// Runs the job; `changes` replace its inputs.
     fn run(&self, plan: &str, run: &str, changes: &[(&str, &str)]) -> Option<i32> {
         let change = |key: &str, usual: String| {
             let found = changes.iter().find(|(changed, _)| *changed == key);
@@ -243,7 +243,7 @@ impl Job {
         job.output().unwrap().status.code()
     }
 
-    /// A program in the place of whylate, of which one command is something else.
+    /// A replacement for whylate in which one command does something else.
     fn fake(&self, command: &str, what: &str) -> String {
         let path = self.path(&format!("fake-{command}"));
         let text = format!("#!/bin/sh\n[ \"$1\" = {command} ] && {{ {what}; }}\nexec '{WHYLATE}' \"$@\"\n");
@@ -326,7 +326,7 @@ fn the_same_farm_gives_the_same_files() {
                 let name = word.bytes().take_while(|byte| byte.is_ascii_uppercase() || *byte == b'_').count();
                 name > 1 && word.len() == name
             };
-            // What stands between two of them is a name that nothing was put in the place of.
+            // Text between two of them is a name that was not replaced.
             let left = content.split('@').find(|word| is_left(word));
             assert_eq!(left, None, "{engine}: {}", path.display());
         }

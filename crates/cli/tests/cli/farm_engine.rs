@@ -1,4 +1,4 @@
-//! Questions to a lake through the engine that is installed: `WHYLATE_QUERY_PYTHON` names a Python with `duckdb`.
+//! Questions to a lake through the installed engine: `WHYLATE_QUERY_PYTHON` names a Python with `duckdb`.
 
 #[path = "../../../farm/tests/made/mod.rs"]
 mod made;
@@ -70,7 +70,7 @@ fn two_kernels_are_compared_over_boards_and_damage_is_no_pass() {
     let few = compare(&lake, ["7.2", "kernel=none"], &[]);
     assert!(few.code == Some(1) && says("no-board-has-complete", &few.stderr), "{few:?}");
 
-    // A board loses a run: it has too few for a comparison, and what is left is no pass.
+    // A board loses a run: it has too few for a comparison, and the rest cannot pass.
     let name = "table=quantiles/host=a/month=2026-09/night-004.parquet";
     let object = lake.join(name);
     let whole = fs::read(&object).unwrap();
@@ -92,7 +92,7 @@ fn two_kernels_are_compared_over_boards_and_damage_is_no_pass() {
 fn a_question_is_answered_without_damaged_objects_and_never_in_silence() {
     let folder = folder();
     let lake = lake(&folder);
-    let nobody = write(&folder, "nobody.sql", "SELECT run FROM runs WHERE host = 'nobody'");
+    let empty = write(&folder, "empty.sql", "SELECT run FROM runs WHERE host = 'unknown'");
     let all = write(&folder, "all.sql", "SELECT host, run, max_ns FROM runs ORDER BY host, run");
     let ask = |file: &str, more: &[&str]| {
         whylate(&[&["farm", "query", file, "--lake", text(&lake)], more].concat())
@@ -102,7 +102,7 @@ fn a_question_is_answered_without_damaged_objects_and_never_in_silence() {
         return skip(Need::Program("duckdb, pyspark (pip)"), "no DuckDB is installed");
     }
     assert_eq!(list(&before.json(), "rows").len(), 18);
-    assert_eq!(ask(&nobody, &["--expect-none"]).code, Some(0));
+    assert_eq!(ask(&empty, &["--expect-none"]).code, Some(0));
 
     // One bit in the middle: an engine reads another figure there, or refuses everything.
     let name = "table=runs/host=b/month=2026-09/night-002.parquet";
@@ -128,10 +128,10 @@ fn a_question_is_answered_without_damaged_objects_and_never_in_silence() {
             "{said:?}"
         );
     }
-    let none = ask(&nobody, &["--expect-none"]);
+    let none = ask(&empty, &["--expect-none"]);
     assert_eq!(none.code, Some(1), "no row is no answer where an object could not be read: {none:?}");
     assert_eq!(ask(&all, &["--expect-none"]).code, Some(2));
-    // A table that no question uses is not looked at.
+    // A table that no question uses is not read.
     fs::write(lake.join("table=spikes/host=a/month=2026-09/night-000.parquet"), "garbage").unwrap();
     assert_eq!(list(&ask(&all, &["--json"]).document(), "damaged").len(), 1);
     let mended = whylate(&["push", text(&folder.path().join("b/night-002")), text(&lake), "--replace"]);

@@ -25,7 +25,7 @@ pub(crate) fn codes(result: &Value) -> Vec<String> {
     list(result, "warnings").iter().map(|warning| word(warning, "code").to_owned()).collect()
 }
 
-/// Each warning has a code of its own form, a text, and a fix or none.
+/// Each warning has a code in its own form, a text, and possibly a fix.
 pub(crate) fn warnings(result: &Value) {
     for warning in list(result, "warnings") {
         let code = word(warning, "code");
@@ -91,7 +91,7 @@ fn timer(cpu: &Value) {
     number(cpu, "overruns");
     number(cpu, "max_at_ns");
     quantiles(&cpu["corrected"]);
-    // Missed periods were less late than the one that made them be missed.
+    // Missed periods were less late than the one that caused them.
     assert_eq!(cpu["corrected"]["max_ns"], cpu["max_ns"]);
     for key in ["loop_ns", "gaps", "lost_ns", "lost_share"] {
         assert!(cpu.get(key).is_none(), "`{key}` is of the stall probe");
@@ -196,7 +196,7 @@ fn cell(cell: &Value, repeats: usize) {
     }
     for of in list(cell, "probes") {
         probe(of);
-        // Every repeat's samples are in the whole, and nothing else is.
+        // The whole has exactly the samples of its repeats.
         let in_repeats: u64 = list(cell, "repeats")
             .iter()
             .flat_map(|repeat| list(repeat, "probes"))

@@ -1,4 +1,5 @@
-//! `whylate fix` on a machine made of files: what is tried is given back, killed or not, and the answer can be read again.
+//! `whylate fix` on a machine made of files: tried settings are restored, even after a kill, and the answer can be
+//! read again.
 
 use crate::fields::{list, word};
 use crate::json::validate;
@@ -41,7 +42,7 @@ fn a_search_gives_back_what_it_tries_and_can_be_read_again() {
     assert_eq!((word(&result, "state"), &result["restored"]), ("complete", &serde_json::json!(true)));
     let ids: Vec<&str> = list(&result, "arms").iter().map(|arm| word(arm, "name")).collect();
     assert_eq!(ids.len(), 2, "{ids:?}");
-    // Nothing can be said of what the figures of this machine show; what is claimed has its evidence.
+    // The figures of this machine are arbitrary, but every claim has its evidence.
     let proved = list(&result, "claims").iter().filter(|claim| word(claim, "outcome") == "proved");
     for claim in proved {
         let evidence = list(claim, "evidence").last().and_then(serde_json::Value::as_f64);
@@ -51,7 +52,7 @@ fn a_search_gives_back_what_it_tries_and_can_be_read_again() {
     assert_eq!(said.code, Some(if is_proved { 0 } else { 1 }));
     let read = |file: &str| fs::read_to_string(fake.path("root").join(file)).unwrap();
     assert_eq!(read("sys/kernel/mm/ksm/run"), "1\n");
-    // A file of this machine keeps what was written: the kernel would put it into brackets.
+    // A file keeps the written text, where the kernel would show it in brackets.
     assert_eq!(read("sys/kernel/mm/transparent_hugepage/enabled"), "always\n");
     // Read again: the same answer, without a machine.
     let again = fake.whylate(&["fix", "--show", text(&path), "--json"]).stdout;
@@ -94,7 +95,7 @@ fn what_is_wrong_is_one_line() {
     let plan = write(&folder, "plan.toml", PLAN);
     let path = folder.path().join("fix");
     for (arguments, expected) in [
-        // Nobody can be asked; that is said before anything is measured.
+        // There is no terminal to ask on; that is reported before the measurement.
         (vec!["fix", &plan, "-o", text(&path), "--write", "install"], "there is no terminal to ask on"),
         (vec!["fix", &plan, "--budget", "abc"], "`abc` is not a duration; write for example `30m`"),
         (vec!["fix", &plan, "--budget", "30"], "`30` has no unit; write for example `30m`"),
@@ -104,7 +105,7 @@ fn what_is_wrong_is_one_line() {
         ),
         (vec!["fix", &plan, "--goal", "stall p99"], "the plan measures no `stall`; it has timer"),
         (vec!["fix", &plan, "--goal", "timer p98"], "is not a statistic"),
-        (vec!["fix", "--task", "nobody-at-all"], "no thread is called `nobody-at-all`"),
+        (vec!["fix", "--task", "no-such-task"], "no thread is called `no-such-task`"),
         (vec!["fix", "--task", "cli", "--goal", "misses"], "say what is too late for `cli`: --deadline 1ms"),
         (vec!["fix", "--campaign", text(folder.path())], "name what is tried: --boot 'isolcpus=1'"),
         (
@@ -176,7 +177,7 @@ fn copied_settings_are_looked_at_and_given_back() {
     assert!(refused.code == Some(1) && says("line-hello-world-not", &refused.stderr), "{refused:?}");
 }
 
-/// A machine that is booted by writing its files: the script keeps what the next boot is to have.
+/// A machine that is booted by writing its files: the script keeps the settings of the next boot.
 const LOADER: &str = r#"#!/bin/sh
 case $1 in
 once) printf '%s' "$WHYLATE_BOOT_APPEND" >"${0%/*}/next" ;;
@@ -278,7 +279,7 @@ fn a_campaign_boots_measures_and_leaves_nothing_behind() {
     );
     assert!(result["repeats"].as_u64() > Some(1), "{result}");
     assert!(!unit.exists() && !fake.path("next").exists());
-    // It ended in a boot of the campaign: the default one comes back.
+    // It ended in a boot of the campaign: the default entry is booted next.
     let boots = fs::read_to_string(fake.path("said")).unwrap().lines().count() as u64;
     assert_eq!(Some(boots), result["repeats"].as_u64().map(|repeats| repeats + 1));
     let over = fake.whylate(&["fix", "--campaign", path, "--continue"]);

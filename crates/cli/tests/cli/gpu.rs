@@ -1,5 +1,5 @@
-//! The gpu load with helpers that are missing, of another version, crash or hang. Programs of a few lines stand for them;
-//! what the real one does is tested beside it (`gpu/tests`).
+//! The gpu load with helpers that are missing, of another version, crash or hang. Short scripts stand in for them;
+//! `gpu/tests` tests the real one.
 
 use crate::tool::{Said, command, finish, folder, text, whylate};
 use std::fs;
@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Runs `whylate load gpu` with a helper that reads its request, says that it is ready, and then does `what`.
+/// Runs `whylate load gpu` with a helper that reads its request, reports that it is ready, and then does `what`.
 fn with_helper(folder: &TempDir, version: &str, what: &str) -> (Said, Duration) {
     let helper = folder.path().join("helper");
     let ready = format!(r#"{{"ready":{{"pid":1,"at_ns":1,"detail":"a helper","version":"{version}"}}}}"#);
@@ -37,7 +37,7 @@ fn fails_within_5_s(last: &str, error: &str) {
     let folder = folder();
     let sign = folder.path().join("sign");
     let mut took = Duration::MAX;
-    // A machine that stands still is no fault of whylate.
+    // A stalled test machine is not a fault of whylate.
     for _ in 0..3 {
         let what = format!("sleep 0.3; : >{}; {last}", text(&sign));
         let (said, _) = with_helper(&folder, OWN, &what);

@@ -1,4 +1,4 @@
-//! What the command says of itself.
+//! The command's own help.
 
 use crate::tool::{command, whylate};
 
@@ -79,7 +79,7 @@ fn the_version_is_that_of_the_package() {
 }
 
 #[test]
-fn whoever_stops_reading_has_seen_enough() {
+fn a_closed_pipe_is_not_an_error() {
     for arguments in
         [&["schema", "run"][..], &["plans"], &["plans", "--json"], &["--help"], &["run", "--help"]]
     {

@@ -1,5 +1,5 @@
-//! `whylate histograms` on this machine's kernel. Where it allows neither BPF programs nor a trace buffer, the tests check
-//! that this is said.
+//! `whylate histograms` on this machine's kernel. If it allows neither BPF programs nor a trace buffer, the tests
+//! check the message.
 
 use crate::json::validate;
 use crate::tool::{Said, alone, command, finish, signal, start, until, wait, whylate};
@@ -24,7 +24,7 @@ fn histograms(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Says whether the machine can do what the rest of the test needs; where it cannot, exit code 69 and a line said so.
+/// Whether the machine can do what the rest of the test needs; if not, checks exit code 69 and a line that says so.
 fn is_possible(said: &Said) -> bool {
     if said.code == Some(69) {
         assert!(said.stderr.starts_with("whylate: "), "{said:?}");
@@ -33,7 +33,7 @@ fn is_possible(said: &Said) -> bool {
     true
 }
 
-/// A real-time task that wakes up every millisecond, for as long as the test likes; an ordinary one where that is refused.
+/// A real-time task that wakes up every millisecond during the test; an ordinary one if that is refused.
 struct Beat {
     process: Child,
 }
@@ -87,7 +87,7 @@ fn every_wakeup_is_accounted_for_whatever_the_source() {
             + number("without_switch")
             + number("elsewhere");
         let lost = document["lost"].as_u64().unwrap();
-        // What still waits when the histograms are read is in none of them.
+        // Tasks that still wait when the histograms are read are in none of them.
         let waiting = (number("seen") + lost).saturating_sub(ended);
         assert!(ended <= number("seen") + lost && waiting < 1_000 + lost, "{source}: {document}");
         for one in of(&document, "timerwakeupswitch") {
@@ -100,9 +100,9 @@ fn every_wakeup_is_accounted_for_whatever_the_source() {
     }
 }
 
-/// A task that is behind its time asks for moments that are over: the kernel is not late by that.
+/// A late task sets timers in the past: that is no latency of the kernel.
 #[test]
-fn a_timer_that_is_set_too_late_keeps_nobody_waiting() {
+fn a_timer_that_is_set_too_late_causes_no_latency() {
     const BEHIND_S: i64 = 100;
     let _alone = alone();
     let folder = TempDir::new().unwrap();
@@ -117,7 +117,7 @@ fn a_timer_that_is_set_too_late_keeps_nobody_waiting() {
     };
     thread::scope(|scope| {
         scope.spawn(catch_up);
-        // Ends the thread, also where the test fails.
+        // Ends the thread, also if the test fails.
         let _end = end;
         let own = std::process::id().to_string();
         for source in ["bpf", "tracefs"] {
@@ -143,7 +143,7 @@ fn is_warned_of_zeros(document: &Value) -> bool {
 fn zeros_are_explained() {
     let _alone = alone();
     let folder = TempDir::new().unwrap();
-    // Nobody has this name.
+    // No task has this name.
     let arguments = ["-D", "200ms", "--json", "--task", "no such task"];
     let said = finish(histograms(folder.path(), &arguments));
     if !is_possible(&said) {
@@ -159,13 +159,13 @@ fn zeros_are_explained() {
 }
 
 #[test]
-fn a_running_one_is_told_by_its_socket_and_leaves_nothing() {
+fn a_running_one_takes_requests_on_its_socket_and_leaves_nothing() {
     let _alone = alone();
     let folder = TempDir::new().unwrap();
     let tell = |arguments: &[&str]| finish(histograms(folder.path(), arguments));
     let none = tell(&["reset"]);
     assert!(says("no-whylate-histograms-this", none.error()), "{none:?}");
-    // What a killed process leaves behind is in nobody's way.
+    // Leftovers of a killed process do not disturb.
     fs::create_dir(folder.path().join("run")).unwrap();
     fs::set_permissions(folder.path().join("run"), fs::Permissions::from_mode(0o700)).unwrap();
     let stale = folder.path().join("run/histograms-999999999.socket");
@@ -179,7 +179,7 @@ fn a_running_one_is_told_by_its_socket_and_leaves_nothing() {
         return;
     }
     assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
-    assert!(!stale.exists(), "a socket that nobody listens at is removed");
+    assert!(!stale.exists(), "a socket without a listener is removed");
     let off = tell(&["disable", "wakeup,timerandwakeup"]);
     assert_eq!(off.code, Some(0), "{off:?}");
     assert!(off.stdout.ends_with(": wakeup, timerandwakeup: off\n"), "{off:?}");
@@ -258,7 +258,7 @@ fn what_the_kernel_tells_is_tried() {
 }
 
 const PLAN: &str = r#"
-name = "beside"
+name = "together"
 duration = "500ms"
 repeats = 1
 noise_floor = "0s"
@@ -274,7 +274,7 @@ priority_min = -40
 "#;
 
 #[test]
-fn a_plan_counts_them_beside_its_other_probes() {
+fn a_plan_counts_them_together_with_its_other_probes() {
     let _alone = alone();
     let folder = TempDir::new().unwrap();
     let plan = folder.path().join("plan.toml");
@@ -293,7 +293,7 @@ fn a_plan_counts_them_beside_its_other_probes() {
     let series = probes[1]["cpus"].as_array().unwrap();
     let names: Vec<&str> = series.iter().map(|one| one["series"].as_str().unwrap()).collect();
     assert_eq!(names, ["wakeup", "timerwakeupswitch"]);
-    // The timer's own task is one of those that count; a wake-up that finds it still running is in no histogram.
+    // The timer's own task counts too; a wake-up that finds it still running is in no histogram.
     assert!(series.iter().all(|one| one["samples"].as_u64() > Some(0)), "{document}");
     for one in series {
         assert_eq!(one["max_record"]["latency_ns"], one["max_ns"], "{one}");

@@ -1,4 +1,4 @@
-//! What is left of a run that is stopped or killed, and how it goes on.
+//! The remains of a run that is stopped or killed, and how it continues.
 
 use crate::fields::{list, run, word};
 use crate::json::validate;
@@ -17,14 +17,14 @@ use whylate_testing::says;
 /// How long processes may take to notice that the run is gone.
 const NOTICED_WITHIN: Duration = Duration::from_secs(10);
 
-/// The executions that `run.json` has.
+/// The executions in `run.json`.
 fn executions(path: &Path) -> Vec<Value> {
     let text = fs::read_to_string(path.join("run.json")).unwrap_or_default();
     let info: Value = serde_json::from_str(&text).unwrap_or_default();
     info["executions"].as_array().cloned().unwrap_or_default()
 }
 
-/// Waits until the second cell is under way.
+/// Waits until the second cell has begun.
 fn wait_for_second_cell(path: &Path) {
     let begun = until(|| executions(path).len() >= 2);
     assert!(begun, "the second cell never began: {:?}", executions(path));
@@ -67,10 +67,10 @@ fn ctrl_c_ends_a_run_of_ten_thousand_cells_with_what_was_measured() {
     signal(&child, Signal::INT);
     let (begun, asked) = (executions(&path).len(), Instant::now());
     let said = wait(child);
-    // Without optimization, beside other tests; it took 32 s with it.
+    // Without optimization, while other tests run; with optimization it took 32 s.
     assert!(asked.elapsed() < Duration::from_secs(30), "{:?}", asked.elapsed());
     assert_eq!(said.code, Some(1), "{said:?}");
-    // The one that was under way, at most.
+    // At most the one that was running.
     assert!(executions(&path).len() <= begun + 1, "{begun} before the signal");
     let result: Value = serde_json::from_slice(&fs::read(path.join("result.json")).unwrap()).unwrap();
     assert_eq!((word(&result, "state"), list(&result, "cells").len()), ("interrupted", 10_000));
@@ -95,7 +95,7 @@ fn a_killed_run_leaves_no_process_and_goes_on_where_it_was() {
     wait_for_second_cell(&path);
     // The run, the processes of its two loads, the shell and its two sleepers.
     let running = until(|| marked(&mark).len() >= 6 || child.try_wait().unwrap().is_some());
-    // Not counted again: a process that has forked and not yet taken its own name may be missed for a moment.
+    // Not counted again: a process that has forked but not yet taken its own name may be missed for a moment.
     assert!(running && child.try_wait().unwrap().is_none(), "only {:?}", marked(&mark));
     child.kill().unwrap();
     child.wait().unwrap();
@@ -123,7 +123,7 @@ fn a_killed_run_leaves_no_process_and_goes_on_where_it_was() {
     );
 }
 
-/// A segment cannot be written when the run goes on: it stops with one line, and loses nothing.
+/// A segment cannot be written when the run continues: it stops with one line, and loses nothing.
 fn refused_segment(path: &Path) {
     let planted = |number| path.join(format!("histograms/{number:06}.parquet.tmp"));
     (2..20).for_each(|number| fs::create_dir_all(planted(number).join("not empty")).unwrap());
@@ -152,7 +152,7 @@ fn a_run_that_is_still_going_on_is_left_alone() {
     assert_eq!(wait(child).code, Some(1));
 }
 
-/// The command where it may have so much memory.
+/// The command with a limit on its memory.
 fn within_memory(mebibytes: u32, arguments: &[&str]) -> Command {
     let mut shell = Command::new("sh");
     let script = format!("ulimit -v {}; exec \"$0\" \"$@\"", mebibytes << 10);
@@ -165,7 +165,7 @@ fn too_little_memory_is_an_end_with_a_message_never_a_crash() {
     let _alone = alone();
     let folder = folder();
     let plan = write(&folder, "plan.toml", &SMALL_PLAN.replace("repeats = 2", "repeats = 1"));
-    // Below that the kernel cannot even load the program.
+    // With less memory the kernel cannot even load the program.
     let starts = |size: &u32| within_memory(*size, &["--version"]).output().unwrap().status.success();
     let least = (4..400).step_by(4).find(starts).expect("it starts with 400 MiB");
     let (mut refused, mut ended) = (0, 0);
@@ -185,10 +185,10 @@ fn too_little_memory_is_an_end_with_a_message_never_a_crash() {
 }
 
 #[test]
-fn a_measurement_that_ended_while_nobody_looked_counts() {
+fn a_measurement_that_ended_while_the_runner_stood_still_counts() {
     let _alone = alone();
     let child = start(command(&["measure", "timer", "-D", "2s", "--json"]));
-    // As a slow disk or a busy machine does: the runner is stopped, its measuring process is not.
+    // Imitates a slow disk or a busy machine: the runner is stopped, its measuring process is not.
     std::thread::sleep(Duration::from_secs(1));
     signal(&child, Signal::STOP);
     std::thread::sleep(Duration::from_secs(12));

@@ -1,10 +1,10 @@
-//! Every JSON document is what `whylate schema` says it is.
+//! Every JSON document matches `whylate schema`.
 
 use crate::fields::{list, word};
 use crate::tool::whylate;
 use serde_json::Value;
 
-/// Panics with everything in `document` that is not as the schema of that name says.
+/// Panics if `document` does not match the schema of that name.
 pub(crate) fn validate(name: &str, document: &Value) {
     let schema = whylate(&["schema", name]).json();
     let validator = jsonschema::validator_for(&schema).expect("a schema");

@@ -58,7 +58,7 @@ fn a_paced_load_of_acts_keeps_its_rate() {
     let _alone = alone();
     let result = whylate(&["load", "softirq", "--rate", "2000/s", "-D", "2", "--json"]).json();
     let mean = real(&result["rate"], "mean");
-    // A machine that stands still may be below it, and catches up a tenth of a second at most.
+    // A stalled machine may be below it, and catches up by at most a tenth of a second.
     assert!((500.0..2_300.0).contains(&mean), "{mean}");
 }
 
@@ -158,7 +158,7 @@ fn the_output_of_a_command_becomes_a_rate() {
 fn a_command_is_ended_with_everything_that_it_started() {
     let _alone = alone();
     let (mark, variable, value) = mark("tree");
-    // A child, one in a session of its own, and one whose parent is gone.
+    // A child, one in its own session, and one whose parent is gone.
     let script = "sleep 600 & setsid sleep 600 & (setsid sleep 600 &) ; wait";
     let mut command = command(&["load", "exec", "-D", "1", "--json", "--", "sh", "-c", script]);
     command.env(variable, value);

@@ -1,6 +1,6 @@
-//! The `whylate` command as its users and their scripts meet it: texts, exit codes, JSON, and how it ends.
+//! The `whylate` command as its users and their scripts see it: texts, exit codes, JSON, and how it ends.
 //!
-//! No latency is asserted anywhere: these tests run on whatever machine, under whatever load.
+//! No test asserts a latency: these tests run on any machine, under any load.
 
 mod attacks;
 mod bad_input;

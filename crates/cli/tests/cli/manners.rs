@@ -24,7 +24,7 @@ fn every_command_has_a_man_page() {
     assert!(page("whylate.1").contains("whylate"));
 }
 
-/// The limit stands for a full disk.
+/// The limit stands in for a full disk.
 #[test]
 fn a_report_that_cannot_be_written_whole_is_not_left() {
     let folder = folder();

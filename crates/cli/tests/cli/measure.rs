@@ -10,7 +10,7 @@ use std::fs;
 use std::time::Duration;
 use whylate_testing::{Need, skip};
 
-/// Measures, checks every field, and gives the document.
+/// Measures, checks every field, and returns the document.
 pub(crate) fn measured(arguments: &[&str]) -> Value {
     let mut all = vec!["measure"];
     all.extend(arguments);
@@ -74,7 +74,7 @@ fn the_short_flags_of_cyclictest() {
     let affinity = format!("-a{cpu}");
     let result = measured(&["timer", &affinity, "-t1", "-p95", "-i200", "-D1", "-q", "-m"]);
     assert_eq!(cpus(&result), [cpu]);
-    // A second has 5,000 periods of 200 us, run or missed; a machine that stands still loses some at the end, and a task that
+    // A second has 5,000 periods of 200 us, run or missed. A stalled machine loses some at the end, and a task that
     // is late then misses some beyond it.
     let beyond = number(&result["cpus"][0], "max_ns") / 200_000;
     let periods = number(&result["cpus"][0], "samples") + number(&result["cpus"][0], "overruns");
@@ -101,7 +101,7 @@ fn every_method_and_policy_measures() {
     for method in ["nanosleep", "timerfd", "posix-timer"] {
         measured(&["timer", "--method", method, "-D", "100ms"]);
     }
-    // An ordinary task may have to wait for others as long as that.
+    // An ordinary task may have to wait this long for others.
     for policy in ["rr", "other"] {
         measured(&["timer", "--policy", policy, "-D", "500ms"]);
         measured(&["stall", "--policy", policy, "-D", "500ms"]);
@@ -152,8 +152,8 @@ fn a_break_leaves_the_tracing_of_others_as_it_was_unless_asked_to_stop_it() {
     let (stopped, result) = broken(&["--tracemark"]);
     fs::write(switch, before).unwrap();
     assert_eq!((kept.as_str(), stopped.as_str()), ("1", "0"));
-    let told = list(&result, "warnings").iter().any(|warning| warning["code"] == "tracing-stopped");
-    assert!(told, "{result}");
+    let has_warning = list(&result, "warnings").iter().any(|warning| warning["code"] == "tracing-stopped");
+    assert!(has_warning, "{result}");
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn a_gap_above_the_threshold_runs_the_command_once_and_does_not_end_it() {
 fn ctrl_c_ends_an_endless_measurement_in_order() {
     let _alone = alone();
     let child = start(command(&["measure", "timer", "-D", "0", "--json"]));
-    // The measuring process is there, and has had time to arm.
+    // The measuring process exists, and has had time to arm.
     let threads = format!("/proc/{}/task", child.id());
     let has_child = |thread: fs::DirEntry| {
         fs::read_to_string(thread.path().join("children")).is_ok_and(|pids| !pids.trim().is_empty())
@@ -217,7 +217,7 @@ fn the_text_has_the_figures_and_the_warnings() {
 }
 
 #[test]
-fn nobody_reads_the_result() {
+fn a_result_without_a_reader_is_no_error() {
     let _alone = alone();
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -226,7 +226,7 @@ fn nobody_reads_the_result() {
     assert_eq!(status.code(), Some(0));
 }
 
-/// A measurement that is kept is a run: what reads runs reads it.
+/// A kept measurement is a run: every command that reads runs reads it.
 #[test]
 fn a_kept_measurement_is_read_as_a_run() {
     let folder = folder();

@@ -21,7 +21,7 @@ fn dispatch_measures_as_many_samples_as_asked_for() {
     }
 }
 
-/// The parts of a series; `None`, with the reason, where this machine's kernel does not report them.
+/// The parts of a series; `None`, with the reason, if this machine's kernel does not report them.
 fn parts(result: &Value) -> Option<Vec<Value>> {
     let warnings = list(result, "warnings");
     if let Some(warning) = warnings.iter().find(|warning| warning["code"] == "dispatch-whole-only") {
@@ -42,7 +42,7 @@ fn the_parts_of_a_dispatch_add_up_to_it() {
         let whole = &result["cpus"][0];
         let (samples, divided) = (number(whole, "samples"), number(&parts[0], "samples"));
         assert!(parts.iter().all(|part| number(part, "samples") == divided), "{parts:?}");
-        // A process that was late did not sleep before its next interrupt, which is not divided.
+        // A late process did not sleep before its next interrupt, which is not divided.
         assert!(divided * 2 > samples, "{divided} of {samples}");
         let sum = |key: &str| parts.iter().map(|part| part[key].as_f64().unwrap()).sum::<f64>();
         assert!(sum("max_ns") + 1.0 >= whole["min_ns"].as_f64().unwrap());

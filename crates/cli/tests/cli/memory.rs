@@ -1,4 +1,4 @@
-//! What `explain` takes of memory for traces that were made to take all of it.
+//! How much memory `explain` takes for traces that were made to exhaust it.
 //!
 //! `WHYLATE_HOSTILE_LINES` sets how many lines each trace has (by default a number that an unoptimised program reads in
 //! seconds).
@@ -12,13 +12,13 @@ use std::time::Duration;
 
 /// No input may take more.
 const MEMORY_KIB_MAX: u64 = 512 << 10;
-/// What a trace of fewer lines may take besides a part of each line.
+/// What a trace of fewer lines may take in addition to a part of each line.
 const MEMORY_KIB_LEAST: u64 = 64 << 10;
 const LINES: u64 = 60_000;
 
 type Write1 = fn(&mut dyn Write, u64) -> Result<()>;
 
-/// The traces, by what there is too much of.
+/// The traces, by the items of which they have too many.
 const TRACES: [(&str, Write1); 13] = [
     ("threads", threads),
     ("window", window),
@@ -53,7 +53,7 @@ fn threads(out: &mut dyn Write, lines: u64) -> Result<()> {
     Ok(())
 }
 
-/// One wake-up that is late by everything that is in the trace.
+/// One wake-up that is late because of everything in the trace.
 fn window(out: &mut dyn Write, lines: u64) -> Result<()> {
     let switch = |out: &mut dyn Write, number: u64, from: u64, to: u64| {
         writeln!(
@@ -135,7 +135,7 @@ fn stacks(out: &mut dyn Write, lines: u64) -> Result<()> {
     Ok(())
 }
 
-/// Calls within calls, and leaves that end long after the trace.
+/// Nested calls, and leaves that end long after the trace.
 fn graph(out: &mut dyn Write, lines: u64) -> Result<()> {
     writeln!(out, "# tracer: function_graph")?;
     for number in 0..lines {
@@ -158,7 +158,7 @@ fn losses(out: &mut dyn Write, lines: u64) -> Result<()> {
     Ok(())
 }
 
-/// A sample of timerlat that is late by everything before it.
+/// A sample of timerlat that is late because of everything before it.
 fn noises(out: &mut dyn Write, lines: u64) -> Result<()> {
     let thread = "timerlat/0-9 [000] d..2.";
     for number in 1..lines {
@@ -219,7 +219,7 @@ fn peak_kib(trace: &Path) -> u64 {
     let status = format!("/proc/{}/status", child.id());
     let mut peak_kib = 0;
     loop {
-        // The kernel's own high-water mark: reading it now and then misses little.
+        // The kernel's own high-water mark: reading it occasionally misses little.
         let status = fs::read_to_string(&status).unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).and_then(|kib| kib.parse().ok());

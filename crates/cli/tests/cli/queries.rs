@@ -1,6 +1,6 @@
-//! The queries of docs/QUERIES.md in the engines that are installed: their quantiles are those of a report.
+//! The queries of docs/QUERIES.md in the installed engines: their quantiles equal those of a report.
 //!
-//! `WHYLATE_QUERY_PYTHON` names a Python with `duckdb` and `pyspark`; what it lacks is skipped.
+//! `WHYLATE_QUERY_PYTHON` names a Python with `duckdb` and `pyspark`; a missing one is skipped.
 
 use crate::fields::{list, word};
 use crate::tool::{SMALL_PLAN, alone, folder, text, whylate, write};

@@ -1,5 +1,5 @@
-//! What people published when they asked, in `fixtures/questions`: each file gives the figures that are in it, or is refused by
-//! its name with what to do.
+//! Files that people published with their questions, in `fixtures/questions`: each gives its own figures, or is
+//! refused by name with advice.
 
 use crate::fields::{codes, list, number, word};
 use crate::json::validate;
@@ -12,10 +12,10 @@ fn file(name: &str) -> String {
     format!("{FOLDER}/{name}")
 }
 
-/// CPU, series, samples, largest value in us: 0 where it is not known.
+/// CPU, series, samples, largest value in us: 0 if unknown.
 type Row = (u64, &'static str, u64, u64);
 
-/// A result, the tool that it is of, its rows, and codes of warnings that it has to have.
+/// A result, its tool, its rows, and codes of required warnings.
 type Shown = (&'static str, &'static str, &'static [Row], &'static [&'static str]);
 
 const SHOWN: &[Shown] = &[
@@ -175,7 +175,7 @@ fn a_known_mechanism_on_one_side_alone_decides_between_two_files() {
     };
     let (code, outcome, rows) = compared(&clean, &harmed);
     assert_eq!((code, &*outcome, &*rows), (Some(2), "worse", "worse worse worse worse cannot_tell"));
-    // The harmed side did not measure for as long: that CPU 3 got better is not known, the mechanism is gone.
+    // The harmed side measured for less time: whether CPU 3 improved is unknown, but the mechanism is gone.
     let (code, outcome, rows) = compared(&harmed, &clean);
     assert_eq!((code, &*outcome, &*rows), (Some(0), "better", "better better better better cannot_tell"));
     let (code, outcome, _) = compared(&clean, &clean);

@@ -1,4 +1,4 @@
-//! SECURITY.md, sentence by sentence: each promise has tests, by their names. What no other file tries is tried here.
+//! SECURITY.md, sentence by sentence: each promise lists its tests. What no other file tries is tried here.
 
 use crate::tool::{Said, alone, command, finish, folder, start, text, wait, whylate, write};
 use crate::treat::Fake;
@@ -183,14 +183,14 @@ const PROMISES: &[(&str, &[&str])] = &[
     ("In JSON they are escapes", &["crates/core/src/text.rs a_json_document_says_the_same"]),
 ];
 
-/// What is no promise: what others can do anyway.
+/// What is not promised: what others can do anyway.
 const GIVEN: [&str; 3] = ["be wrong", "everything", "Read another user's plan"];
 
 fn top() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The sentences of SECURITY.md that say what can and cannot happen.
+/// The sentences of SECURITY.md about what can and cannot happen.
 fn promises(document: &str) -> Vec<String> {
     let section = |name: &str| {
         let (_, rest) = document.split_once(&format!("## {name}\n")).unwrap();
@@ -281,8 +281,8 @@ fn the_journal_is_readable_by_all_and_writable_by_root_whatever_the_umask() {
     }
 }
 
-/// "Root is asked first (or gives `--trust-plan`) if another user can write the plan or exchange a folder on its path": also
-/// for the plan of a continued run.
+/// "Root is asked first (or gives `--trust-plan`) if another user can write the plan or exchange a folder on its
+/// path": also for the plan of a continued run.
 #[test]
 fn root_goes_on_with_no_run_that_another_user_can_exchange() {
     if !is_root("only root can have a run of another user") {
@@ -356,7 +356,7 @@ fn root_searches_with_no_settings_that_another_user_can_write() {
     assert!(!asks(&audit) && path.exists());
     let info = path.join("run.json");
     let mut document: serde_json::Value = serde_json::from_str(&fs::read_to_string(&info).unwrap()).unwrap();
-    // The plan of a search may name none of the settings that it goes on with.
+    // The plan of a search may name none of the settings with which it continues.
     for treatments in [document["plan"]["treatment"].clone(), serde_json::json!([])] {
         (document["plan"]["treatment"], document["state"]) = (treatments, serde_json::json!("interrupted"));
         fs::write(&info, document.to_string()).unwrap();
@@ -373,7 +373,7 @@ fn root_searches_with_no_settings_that_another_user_can_write() {
     }
 }
 
-/// The same of a campaign, which also names the script that boots the machine.
+/// The same for a campaign, which also names the script that boots the machine.
 #[test]
 fn root_goes_on_with_no_campaign_that_another_user_can_write() {
     if !is_root("only root can have files of another user") {

@@ -1,4 +1,4 @@
-//! `whylate serve`: what is shown, what is refused, and a run that is followed while it goes on.
+//! `whylate serve`: what is shown, what is refused, and a run that is followed while it is running.
 
 use crate::tool::{SMALL_PLAN, alone, command, folder, signal, start, text, until, wait, whylate, write};
 use rustix::process::Signal;
@@ -64,14 +64,14 @@ fn runs_are_listed_shown_compared_and_given_away() {
     let measuring = alone();
     let folder = folder();
     let plan = write(&folder, "plan.toml", SMALL_PLAN);
-    // Names with markup and with what has a meaning in addresses.
+    // Names with markup and with characters that have a meaning in addresses.
     let names = ["first", "a b%2e&<i>\"x"];
     for name in names {
         let said = whylate(&["run", &plan, "-o", text(&folder.path().join("runs").join(name)), "--quiet"]);
         assert!(said.code == Some(0), "{said:?}");
     }
     drop(measuring);
-    // What is no run, and what leads out of the folder.
+    // Folders that are not runs, and links that leave the folder.
     std::fs::create_dir(folder.path().join("runs/empty")).unwrap();
     std::os::unix::fs::symlink("/etc", folder.path().join("runs/out")).unwrap();
     let server = Server::of(text(&folder.path().join("runs")), None);
@@ -132,7 +132,7 @@ fn runs_are_listed_shown_compared_and_given_away() {
 }
 
 #[test]
-fn a_lake_is_shown_or_it_is_said_what_is_missing() {
+fn a_lake_is_shown_or_the_page_says_what_is_missing() {
     let measuring = alone();
     let folder = folder();
     let (plan, run) = (write(&folder, "plan.toml", SMALL_PLAN), folder.path().join("runs/first"));
@@ -196,7 +196,7 @@ fn other_sites_and_readers_without_the_token_get_nothing() {
 }
 
 #[test]
-fn a_run_that_goes_on_tells_its_values() {
+fn a_running_run_shows_its_values() {
     let _alone = alone();
     let folder = folder();
     let plan = write(&folder, "plan.toml", SMALL_PLAN);

@@ -1,4 +1,4 @@
-//! Runs and a web server that others can reach: verdicts that were edited, a folder in which another user swaps files, and
+//! Runs and a web server that others can reach: edited verdicts, a folder in which another user swaps files, and
 //! requests of strangers.
 
 use crate::serve::Server;
@@ -21,7 +21,7 @@ fn run_into(folder: &tempfile::TempDir, run: &Path) -> Option<i32> {
 }
 
 /// Lines of Python that another user repeats until it is killed.
-fn nobody_repeats(lines: &str) -> std::process::Child {
+fn other_user_repeats(lines: &str) -> std::process::Child {
     let script =
         format!("import os\ni = 0\nwhile True:\n    i += 1\n    try:\n{lines}\n    except OSError: pass\n");
     let user = ["--reuid", OTHER_USER, "--regid", OTHER_USER, "--clear-groups"];
@@ -94,7 +94,7 @@ fn another_user_has_root_neither_read_nor_write_behind_a_link() {
     let loads = path("runs/a/loads");
     fs::set_permissions(&loads, fs::Permissions::from_mode(0o777)).unwrap();
     let (file, link) = (loads.join("x.txt"), loads.join("y"));
-    let swapper = nobody_repeats(&format!(
+    let swapper = other_user_repeats(&format!(
         "        if os.path.lexists({file:?}): os.unlink({file:?})\n        open({file:?}, 'w').write('x')\n        \
          os.symlink({:?}, {link:?})\n        os.rename({link:?}, {file:?})",
         path("secret")
@@ -108,7 +108,7 @@ fn another_user_has_root_neither_read_nor_write_behind_a_link() {
     // A new run in a folder whose user puts a link in its place.
     chown(path("place"), Some(65_534), Some(65_534)).unwrap();
     let (run, away) = (path("place/run"), path("place/away"));
-    let swapper = nobody_repeats(&format!(
+    let swapper = other_user_repeats(&format!(
         "        if os.path.lexists({run:?}): os.rename({run:?}, {away:?} + str(i))\n        \
          if i % 2: os.symlink({:?}, {run:?})",
         path("victim")

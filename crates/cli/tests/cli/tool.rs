@@ -1,4 +1,4 @@
-//! Runs the binary, and looks at what it leaves.
+//! Runs the binary, and examines what it leaves.
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -14,7 +14,7 @@ use whylate_host::environment::ignores_signal;
 
 /// The binary under test.
 pub(crate) const WHYLATE: &str = env!("CARGO_BIN_EXE_whylate");
-/// After this time a command is stuck, on however slow a machine.
+/// After this time a command is stuck, even on a slow machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Everything that measures or loads runs alone: two busy real-time loops on one CPU say nothing about either.
@@ -25,7 +25,7 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
     CPUS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a command said, and how it ended.
+/// The output of a command, and how it ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Said {
     pub(crate) code: Option<i32>,
@@ -45,7 +45,7 @@ impl Said {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("no JSON ({error}): {self:?}"))
     }
 
-    /// The one line of an error; nothing else was said, and the exit code is 1.
+    /// The single line of an error; there was no other output, and the exit code is 1.
     pub(crate) fn error(&self) -> &str {
         assert_eq!(self.code, Some(1), "{self:?}");
         assert_eq!(self.stdout, "", "{self:?}");
@@ -58,8 +58,8 @@ impl Said {
 /// The command, with an environment and with signals that are the same everywhere.
 pub(crate) fn command(arguments: &[&str]) -> Command {
     static SIGNALS: Once = Once::new();
-    // Under `nohup` or in the background of a shell these are ignored, and stay so in a child. What has a handler here gets
-    // its default action there.
+    // Under `nohup` or in the background of a shell these are ignored, and stay so in a child. A signal with a
+    // handler here gets its default action there.
     SIGNALS.call_once(|| {
         for signal in [SIGHUP, SIGQUIT].into_iter().filter(|signal| ignores_signal(*signal)) {
             signal_hook::flag::register(signal, Arc::default()).unwrap();
@@ -67,7 +67,7 @@ pub(crate) fn command(arguments: &[&str]) -> Command {
     });
     let mut command = Command::new(WHYLATE);
     command.args(arguments).env("COLUMNS", "100").env("NO_COLOR", "1").stdin(Stdio::null());
-    // Also under `sudo cargo test` the variables of the tests count.
+    // The variables of the tests count also under `sudo cargo test`.
     for caller in ["SUDO_UID", "DOAS_USER", "PKEXEC_UID"] {
         command.env_remove(caller);
     }
@@ -103,13 +103,13 @@ pub(crate) fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).expect("it is ours");
 }
 
-/// Waits for a started command, and reads what it says meanwhile; it is killed when it does not end.
+/// Waits for a started command, and reads its output meanwhile; kills it if it does not end.
 pub(crate) fn wait(child: Child) -> Said {
     let process = Pid::from_child(&child);
     let (send, receive) = std::sync::mpsc::channel();
     let reader = std::thread::spawn(move || {
         let output = child.wait_with_output();
-        // Nobody listens where it took too long.
+        // The receiver is gone if it took too long.
         let _ = send.send(());
         output
     });
@@ -122,8 +122,8 @@ pub(crate) fn wait(child: Child) -> Said {
     said(output)
 }
 
-/// Copies a program and makes it one that everybody may run. A child that another test is just starting may hold the copy
-/// open for writing, and nobody can run it for a moment.
+/// Copies a program and makes it executable for all. A child that another test is just starting may hold the copy
+/// open for writing, and for a moment the program cannot be run.
 pub(crate) fn copy_program(from: impl AsRef<Path>, to: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     fs::copy(from, to)?;
@@ -133,7 +133,7 @@ pub(crate) fn copy_program(from: impl AsRef<Path>, to: &Path) -> std::io::Result
     Ok(())
 }
 
-/// Looks again and again; whether it came to be.
+/// Checks repeatedly; returns whether the condition became true.
 pub(crate) fn until(mut there: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
@@ -184,7 +184,7 @@ working_set = "256KiB"
 loads = ["cache"]
 "#;
 
-/// Process numbers of everything that has `mark` in its environment.
+/// Process numbers of all processes that have `mark` in their environment.
 pub(crate) fn marked(mark: &str) -> Vec<u32> {
     let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
     let is_marked = |pid: &u32| {
@@ -195,7 +195,7 @@ pub(crate) fn marked(mark: &str) -> Vec<u32> {
     all.filter_map(number).filter(is_marked).collect()
 }
 
-/// A mark that no other test has: `NAME=VALUE`, and the two apart.
+/// A mark that no other test has: `NAME=VALUE`, and the two separately.
 pub(crate) fn mark(name: &str) -> (String, String, String) {
     let variable = "WHYLATE_TEST_MARK".to_owned();
     let value = format!("{name}-{}", std::process::id());

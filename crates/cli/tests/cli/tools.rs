@@ -17,7 +17,7 @@ fn a_result_of_cyclictest_is_shown_as_a_measurement() {
     let document = whylate(&["report", &file, "--json"]).json();
     validate("measure", &document);
     assert_eq!((word(&document, "tool"), list(&document, "cpus").len()), ("cyclictest 2.40", 1));
-    // Extremes are shown where quantiles are not known, and a tool that found no gap has a result.
+    // Extremes are shown if quantiles are unknown, and a tool that found no gap has a result.
     assert!(whylate(&["report", &format!("{FILES}/cyclictest_threads.txt")]).stdout.contains("51.0 us"));
     assert_eq!(whylate(&["report", &format!("{FILES}/hwlatdetect_none.txt")]).code, Some(0));
     let folder = folder();
@@ -36,7 +36,7 @@ fn the_wrong_command_names_the_right_one() {
     assert!(said.error().contains("whylate explain"), "{said:?}");
 }
 
-/// A hint works on the file that it is given for: what `explain` names, `report` reads, and the other way round.
+/// A hint works on the file for which it is given: `report` reads what `explain` names, and the other way round.
 #[test]
 fn each_file_of_a_tool_is_shown_by_the_command_that_is_named() {
     for entry in std::fs::read_dir(FILES).expect("the files") {
@@ -71,7 +71,7 @@ fn a_file_of_no_known_kind_has_one_line_with_what_to_do() {
     }
 }
 
-/// PowerShell writes UTF-16; what the hint makes of it is read.
+/// PowerShell writes UTF-16; the result of the hint is read.
 #[test]
 fn a_text_in_utf_16_has_a_hint_that_works() {
     let folder = folder();

@@ -1,11 +1,11 @@
-//! `whylate top` on this machine's kernel. Where it reports no events, the tests check that this is said.
+//! `whylate top` on this machine's kernel. If it reports no events, the tests check the message.
 
 use crate::json::validate;
 use crate::tool::{Said, alone, command, finish, folder, whylate};
 use serde_json::Value;
 use whylate_testing::says;
 
-/// The journal is in a folder of its own, so that what is in force on this machine is not in the figures.
+/// The journal is in its own folder, so that treatments in force on this machine are not in the figures.
 fn top(arguments: &[&str]) -> Said {
     let folder = folder();
     let mut command = command(&[&["top"], arguments].concat());
@@ -13,7 +13,7 @@ fn top(arguments: &[&str]) -> Said {
     finish(command)
 }
 
-/// Whether the machine can be watched; where it cannot, exit code 69 and the remedy.
+/// Whether the machine can be watched; if not, checks exit code 69 and the remedy.
 fn is_possible(said: &Said) -> bool {
     if said.code == Some(69) {
         assert!(says("machine-cannot-be-watched", &said.stderr), "{said:?}");
@@ -58,7 +58,7 @@ fn without_a_terminal_the_end_is_a_table() {
 }
 
 #[test]
-fn an_interval_that_nobody_can_follow_is_refused() {
+fn an_interval_that_is_too_short_to_follow_is_refused() {
     let said = whylate(&["top", "--interval", "1ms"]);
     assert!(said.error().contains("--interval") && said.code == Some(1), "{said:?}");
 }

@@ -1,4 +1,4 @@
-//! `whylate trace record` on this machine: the trace, its explanation, and that tracing is left as it was, also after
+//! `whylate trace record` on this machine: the trace, its explanation, and that tracing is left as it was, even after
 //! a kill. Needs root and tracefs, or says why it is skipped.
 
 use crate::fields::{list, number, word};
@@ -23,7 +23,7 @@ fn has_instance(process: u32) -> bool {
     Path::new(&format!("{INSTANCES}/whylate-trace-{process}")).exists()
 }
 
-/// Runs a command to its end, which has to leave no trace buffer.
+/// Runs a command to its end, and checks that it leaves no trace buffer.
 fn finish_recording(command: Command) -> Said {
     let child = start(command);
     let process = child.id();
@@ -36,7 +36,7 @@ fn is_mounted() -> bool {
     fs::read_to_string("/proc/mounts").unwrap().contains(" /sys/kernel/tracing tracefs ")
 }
 
-/// Records until the first latency above 1 us, which comes at once; `None` where nothing can be recorded.
+/// Records until the first latency above 1 us, which comes at once; `None` if recording is not possible.
 fn recorded(state: &Path, file: &str) -> Option<Said> {
     let said = finish_recording(with_state(
         state,
@@ -66,7 +66,7 @@ fn a_late_moment_is_recorded_and_explained() {
     assert!(fs::read(&path).unwrap().starts_with(b"\x17\x08Dtracing6\0"));
     assert_eq!(is_mounted(), mounted, "tracing was not restored");
 
-    // The file explains itself, and the recording explained the moment that it was kept for.
+    // The file explains itself, and the recording explained the moment for which it was kept.
     let explained = whylate(&["explain", text(&path), "--threshold", "1us", "--json"]).json();
     assert!(number(&explained, "events") > 0);
     for spike in list(&result["explained"], "spikes") {
@@ -80,7 +80,8 @@ fn a_late_moment_is_recorded_and_explained() {
     let noted = fs::read(&note).unwrap();
     fs::remove_file(&note).unwrap();
     let without_note = whylate(&["explain", text(&path), "--top", "100", "--json"]).json();
-    // Until the trace stops, the probe may be later once more; and how well the marker tells the moment is said.
+    // The probe may be later once more until the trace stops; the answer says how exactly the marker gives the
+    // moment.
     let is_it = |spike: &serde_json::Value| {
         let error_ns = 1_000_000 + spike["expected_error_ns"].as_u64().unwrap_or(0);
         number(spike, "actual_ns").abs_diff(number(trace, "at_ns")) < error_ns
@@ -90,7 +91,7 @@ fn a_late_moment_is_recorded_and_explained() {
     let again = whylate(&["trace", "record", "--until", "1us", "-o", text(&path)]);
     assert!(says("exists-remove-or-give", again.error()), "{}", again.stderr);
 
-    // The note of a trace that was removed is in nobody's way; a file that is no note is.
+    // A leftover note of a removed trace does not disturb; a file that is not a note does.
     fs::write(&note, &noted).unwrap();
     fs::remove_file(&path).unwrap();
     assert_eq!(recorded(folder.path(), text(&path)).unwrap().code, Some(2));
@@ -134,7 +135,7 @@ fn what_cannot_be_recorded_is_one_line() {
     }
 }
 
-/// A short plan that keeps traces of whatever is later than 1 us.
+/// A short plan that keeps traces of everything later than 1 us.
 fn traced_plan(folder: &Path, repeats: u32) -> std::path::PathBuf {
     let path = folder.join("traced.toml");
     let text = format!(
@@ -165,7 +166,7 @@ fn a_run_keeps_and_explains_the_traces_of_its_spikes() {
     for trace in traces {
         let file = fs::read(run.join(word(trace, "path"))).unwrap();
         assert!(file.starts_with(b"\x17\x08Dtracing6\0"));
-        // Explained or not, the moment is the one that the probe saw.
+        // Explained or not, the moment is the one that the probe recorded.
         for spike in list(&trace["explained"], "spikes") {
             assert!(number(spike, "actual_ns").abs_diff(number(trace, "at_ns")) < 1_000_000, "{spike}");
         }
@@ -187,7 +188,7 @@ fn a_run_keeps_and_explains_the_traces_of_its_spikes() {
     assert!(fs::read_to_string(&page).unwrap().contains("id=\"traces\""));
 }
 
-/// An ordinary task beside a loop that wants the same CPU: the loop is seen by the BPF programs and in the trace.
+/// An ordinary task and a loop that wants the same CPU: the BPF programs and the trace both see the loop.
 const CROWDED: &str = r#"name = "crowded"
 duration = "1s"
 repeats = 1
@@ -208,8 +209,8 @@ cpus = "target"
 loads = ["loop"]
 "#;
 
-/// Runs it, and gives the causes of the spikes that have a trace, which are the same wherever they stand; `None` where
-/// BPF programs are refused.
+/// Runs it, and returns the causes of the spikes that have a trace, which are the same wherever they appear; `None`
+/// if BPF programs are refused.
 fn crowded_causes(folder: &Path, number: u32) -> Option<Vec<serde_json::Value>> {
     let (plan, run) = (folder.join("crowded.toml"), folder.join(format!("run-{number}")));
     fs::write(&plan, CROWDED).unwrap();
@@ -243,7 +244,7 @@ fn a_spike_that_was_recorded_and_traced_has_one_answer_from_both() {
         return;
     }
     let mut seen = Vec::new();
-    // On a machine with much else to do the ring of the BPF programs may be full before it is read.
+    // On a busy machine the ring of the BPF programs may be full before it is read.
     for number in 0..5 {
         let Some(causes) = crowded_causes(folder.path(), number) else {
             return skip(
@@ -282,7 +283,7 @@ fn a_killed_run_leaves_its_traces_and_no_recording() {
     let said = finish(with_state(folder.path(), &["treat", "restore"]));
     assert_eq!(said.code, Some(0), "{}{}", said.stdout, said.stderr);
     assert!(!has_instance(process));
-    // What was kept until then is explained from the files.
+    // Traces that were kept until then are explained from the files.
     let said = whylate(&["explain", text(&run), "--json"]);
     if said.code == Some(0) {
         assert!(!list(&said.json(), "traces").is_empty());

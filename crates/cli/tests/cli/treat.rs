@@ -97,7 +97,7 @@ fn a_setting_is_changed_listed_and_taken_back() {
 }
 
 #[test]
-fn what_somebody_else_changed_is_left_alone_and_said() {
+fn a_setting_that_another_program_changed_is_left_alone_and_reported() {
     let fake = Fake::new(FILES);
     fake.whylate(&["treat", "apply", "sysctl", "vm.swappiness", "1"]);
     fake.set("proc/sys/vm/swappiness", "10\n");
@@ -137,7 +137,7 @@ fn what_cannot_be_done_is_one_line_and_69() {
     assert!(!fake.path("state").exists(), "nothing was begun");
 }
 
-/// No machine could do it: that is an error of who asked, not something that this machine lacks.
+/// No machine could do it: that is an error of the user, not a missing facility.
 #[test]
 fn a_shield_of_all_cpus_is_a_usage_error() {
     let fake = Fake::new(FILES);
@@ -234,7 +234,7 @@ fn a_container_with_its_own_run_folder_and_processes_does_not_restore_under_a_ru
     let _alone = alone();
     let fake = Fake::new(FILES);
     let folder = folder();
-    // Its process ids begin at 1, and the lock of the machine is not there.
+    // Its process ids begin at 1, and the lock of the machine is missing.
     let contained = |arguments: &[&str]| {
         let inner = fake.command(arguments);
         let mut outer = Command::new("unshare");
@@ -258,7 +258,7 @@ fn a_container_with_its_own_run_folder_and_processes_does_not_restore_under_a_ru
     signal(&child, Signal::INT);
     assert_eq!(wait(child).code, Some(1));
     assert_eq!(fake.read("proc/sys/vm/swappiness"), "60\n");
-    // A process in there that has the number of the killed one is not taken for it.
+    // A process in the container with the number of the killed one is not mistaken for it.
     let (mut child, _path) = treated_run(&fake, &crate::tool::folder());
     child.kill().unwrap();
     child.wait().unwrap();
@@ -294,7 +294,7 @@ fn what_a_killed_run_left_is_undone_by_the_next_one() {
 }
 
 #[test]
-fn what_is_applied_by_hand_refuses_treated_runs_and_is_told_to_others() {
+fn settings_applied_by_hand_refuse_treated_runs_and_warn_others() {
     let _alone = alone();
     let fake = Fake::new(FILES);
     let folder = folder();
@@ -321,7 +321,7 @@ fn a_run_whose_setting_was_changed_by_another_ends_with_3() {
     let (child, path) = treated_run(&fake, &folder);
     fake.set("proc/sys/vm/swappiness", "33\n");
     signal(&child, Signal::INT);
-    // Stopped before anything was measured there may be no samples, which is an error of its own.
+    // If it was stopped before the measurement there may be no samples, which is a separate error.
     let said = wait(child);
     assert_eq!(fake.read("proc/sys/vm/swappiness"), "33\n", "left alone");
     let info: Value = serde_json::from_str(&fs::read_to_string(path.join("run.json")).unwrap()).unwrap();
@@ -342,7 +342,7 @@ fn signals_of_limits_and_of_the_c_library_do_not_end_it() {
     let fake = Fake::new(FILES);
     let folder = folder();
     let (child, _path) = treated_run(&fake, &folder);
-    // XFSZ, and a first one that other commands do not take for impatience
+    // XFSZ, and a first signal that other commands do not take for impatience.
     for signal in [25, 34, 10, 10, 10] {
         send(&child, signal);
     }
@@ -436,16 +436,16 @@ fn a_second_ctrl_c_still_gives_settings_back() {
     signal(&child, Signal::INT);
     let said = wait(child);
     assert_eq!(said.code, Some(1), "{said:?}");
-    // Where all was given back before the second one came, there is nothing to say.
-    let is_told =
+    // If everything was restored before the second one came, there is nothing to report.
+    let is_reported =
         ["restoring settings first", "stopped by the user"].iter().any(|it| said.stderr.contains(it));
-    assert!(is_told, "{said:?}");
+    assert!(is_reported, "{said:?}");
     assert_eq!(fake.read("proc/sys/vm/swappiness"), "60\n");
     assert_eq!(fake.whylate(&["treat", "status"]).stdout, "nothing is changed\n");
 }
 
 #[test]
-fn whoever_does_not_wait_is_told_what_stays_changed() {
+fn a_third_signal_reports_what_stays_changed() {
     let _alone = alone();
     let fake = Fake::new(FILES);
     let folder = folder();
@@ -516,14 +516,14 @@ fn a_damaged_journal_is_exit_3_and_kept() {
 }
 
 #[test]
-fn what_nobody_can_be_told_of_does_not_stay() {
+fn a_change_that_cannot_be_reported_is_undone() {
     let fake = Fake::new(FILES);
     let mut apply = fake.command(&["treat", "apply", "sysctl", "vm.swappiness", "1"]);
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     let status = apply.stdout(full).stderr(std::process::Stdio::null()).status().unwrap();
     assert_eq!(status.code(), Some(1));
     assert_eq!(fake.read("proc/sys/vm/swappiness"), "60\n");
-    // A reader that has seen enough is no such case.
+    // A reader that has seen enough is a different case.
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let mut apply = fake.command(&["treat", "apply", "sysctl", "vm.swappiness", "1"]);

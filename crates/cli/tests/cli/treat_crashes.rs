@@ -1,7 +1,7 @@
-//! Signals at random moments of `treat apply`, of a run with treatments, and of `treat restore`: SIGKILL, SIGTERM, SIGHUP,
-//! SIGQUIT, Ctrl-C twice, and a terminal that is closed. All but SIGKILL give back what they changed, or say with exit code
-//! 3 that they did not; afterwards `restore` brings every path back to its exact former value. `WHYLATE_CRASHES` says how
-//! many times.
+//! Signals at random moments of `treat apply`, of a run with treatments, and of `treat restore`: SIGKILL, SIGTERM,
+//! SIGHUP, SIGQUIT, Ctrl-C twice, and a terminal that is closed. All but SIGKILL restore what they changed, or report
+//! with exit code 3 that they did not; afterwards `restore` brings every path back to its exact former value.
+//! `WHYLATE_CRASHES` sets the number.
 
 use crate::tool::{alone, command, finish, signal, start, text, until};
 use crate::treat::Fake;
@@ -20,7 +20,7 @@ use whylate_testing::{Need, skip};
 use whylate_treat::Task;
 use whylate_treat::kinds::interrupts::interrupts;
 
-/// How often, unless the environment says otherwise.
+/// The number of crashes, unless the environment sets another.
 const CRASHES: u32 = 21;
 
 /// Many settings, so that a kill often falls between two of them.
@@ -37,7 +37,7 @@ const FILES: &str = "\
 == sys/devices/system/cpu/cpu{0-127}/power/pm_qos_resume_latency_us := 0
 ";
 
-/// Somewhere settings are changed.
+/// A place where settings are changed.
 trait World {
     fn command(&self, arguments: &[&str]) -> Command;
     /// Treatments for `treat apply`.
@@ -117,7 +117,7 @@ impl RealWorld {
 
 impl Drop for RealWorld {
     fn drop(&mut self) {
-        // Also when the test fails: the machine is one that others use.
+        // Also if the test fails: others use this machine.
         let _ = self.command(&["treat", "restore"]).output();
         let _ = self.sleeper.kill();
         let _ = self.sleeper.wait();
@@ -171,7 +171,7 @@ impl World for RealWorld {
     }
 }
 
-/// Numbers that look random; the seed is printed, so that a failure can be looked at again.
+/// Random-looking numbers; the seed is printed, so that a failure can be reproduced.
 struct Random(u64);
 
 impl Random {
@@ -185,7 +185,7 @@ impl Random {
     }
 }
 
-/// Runs to the end, and says how long it took.
+/// Runs to the end, and returns the duration.
 fn time(command: Command) -> Duration {
     let begun = Instant::now();
     let said = finish(command);
@@ -193,7 +193,7 @@ fn time(command: Command) -> Duration {
     begun.elapsed()
 }
 
-/// How a process is made to end.
+/// How a process is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Kill,
@@ -223,7 +223,7 @@ impl End {
     }
 }
 
-/// Starts it and has it end after that time; how it ended, and what it said. Nothing is said on a terminal that is gone.
+/// Starts it and ends it after that time; returns how it ended, and its output. A closed terminal has no output.
 fn end_after(command: Command, time: Duration, end: End) -> (ExitStatus, String) {
     if end == End::Terminal {
         let (mut child, terminal) = on_terminal(&command);
@@ -251,7 +251,7 @@ fn end_after(command: Command, time: Duration, end: End) -> (ExitStatus, String)
     (output.status, String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// The same command in a session of its own, on a terminal that lasts as long as what is returned.
+/// The same command in its own session, on a terminal that exists as long as the returned value.
 fn on_terminal(command: &Command) -> (Child, OwnedFd) {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&terminal).unwrap();
@@ -275,7 +275,7 @@ struct Crashes<'a> {
     random: Random,
     folder: TempDir,
     plan: String,
-    /// How long each takes undisturbed.
+    /// The undisturbed duration of each.
     apply: Vec<Duration>,
     run: Duration,
     restore: Duration,
@@ -321,7 +321,7 @@ impl<'a> Crashes<'a> {
         self.world.command(&["run", &self.plan, "-o", text(directory), "-q", "--json"])
     }
 
-    /// One crash; how many changes it left in force.
+    /// One crash; returns how many changes it left in force.
     fn one(&mut self, number: u32) -> u64 {
         let before = self.world.values();
         let treatments = self.world.treatments();
@@ -343,13 +343,13 @@ impl<'a> Crashes<'a> {
         let (status, said) = end_after(command, moment, end);
         let what = format!("crash {number}, {end:?} after {moment:?}: {status}: {said}");
         if end != End::Kill {
-            // Before it listens to signals it has changed nothing.
+            // Before it handles signals it has changed nothing.
             let is_ordered = status.code().is_some();
             match status.code() {
                 Some(3) => assert!(said.contains("whylate treat restore") || end == End::Terminal, "{what}"),
                 // Neither a limit on files nor a signal of the C library ends it.
                 _ if matches!(end, End::Number(25 | 34)) => {}
-                // What was stopped, and a run however it ended, leaves nothing.
+                // A stopped command, and a run however it ended, leaves no change.
                 _ if is_run || (is_ordered && status.code() != Some(0)) => {
                     assert_eq!(self.world.values(), before, "{what}");
                 }
@@ -376,9 +376,9 @@ fn crash(name: &str, world: &dyn World) {
         "{name}: {count} of {count} restored exactly; {with_changes} kills left {} changes behind; seed {seed}",
         left.iter().sum::<u64>()
     );
-    // Past the capture of the test harness: this is what the benchmark records.
+    // Bypasses the capture of the test harness: the benchmark records this line.
     let _ = writeln!(std::io::stderr(), "{line}");
-    // Some fall into the middle at the very least: of those by SIGKILL, and by others of `apply`.
+    // At the very least some fall into the middle: SIGKILL, and other signals during `apply`.
     assert!(with_changes as u32 >= count / 20, "{line}");
 }
 

@@ -13,7 +13,7 @@ use whylate_testing::{Need, says, skip};
 /// A user without rights, on every Linux system.
 const OTHER_USER: &str = "65534";
 
-/// The binary where everybody may run it, or why this cannot be tried.
+/// The binary where all users may run it, or why this cannot be tried.
 struct Unprivileged {
     folder: TempDir,
 }
@@ -42,7 +42,7 @@ impl Unprivileged {
         self.shell_with(&[], line)
     }
 
-    /// The same with these capabilities (`bpf`), of which only root can give any.
+    /// The same with these capabilities (`bpf`), which only root can give.
     fn shell_with(&self, capabilities: &[&str], line: &str) -> Result<Said, String> {
         let line = format!("ulimit -r 0 2>/dev/null; ulimit -l 0 && {line}");
         let all: String = capabilities.iter().map(|capability| format!(",+{capability}")).collect();
@@ -168,9 +168,9 @@ fn histograms_say_why_they_are_not_possible() {
     }
 }
 
-/// Whether the slack of the thread's timer is known of some spike.
+/// Whether the slack of the thread's timer is known for some spike.
 fn names_slack(result: &Value) -> bool {
-    // Other causes are absent where there is one alone.
+    // `also` is absent if there is only one cause.
     let others = |spike: &Value| spike["also"].as_array().cloned().unwrap_or_default();
     let causes = |spike: &Value| [vec![spike["cause"].clone()], others(spike)].concat();
     list(result, "spikes").iter().flat_map(causes).any(|cause| word(&cause, "kind") == "timer_slack")
@@ -221,7 +221,7 @@ fn the_unit_gives_the_rights_that_a_measurement_needs() {
 }
 
 #[test]
-fn a_user_watches_his_own_program_and_nobody_elses() {
+fn a_user_watches_only_his_own_programs() {
     let _alone = alone();
     let user = match Unprivileged::new() {
         Ok(user) => user,
@@ -267,7 +267,7 @@ fn systemd_takes_the_units_and_finds_them_closed() {
 }
 
 fn check_unit(of: &str) {
-    // Its name is what systemd knows it by.
+    // systemd knows it by its file name.
     let folder = folder();
     let copy = folder.path().join(format!("whylate-{of}@x.service"));
     fs::copy(unit(&format!("whylate-{of}@.service")), &copy).unwrap();
@@ -277,10 +277,10 @@ fn check_unit(of: &str) {
         finish(command)
     };
     let verified = analyze(&["verify"]);
-    // The binary is not installed where the unit looks for it.
+    // The binary is not installed at the unit's path.
     let complaints = verified.stderr.lines().filter(|line| !line.contains("/usr/local/bin/whylate"));
     assert_eq!(complaints.collect::<Vec<_>>(), Vec::<&str>::new());
-    // Versions before 250 know no such check.
+    // Versions before 250 do not have this check.
     let checked = analyze(&["security", "--offline=yes", "--threshold=30"]);
     if !checked.stderr.contains("offline") {
         assert_eq!(checked.code, Some(0), "{checked:?}");

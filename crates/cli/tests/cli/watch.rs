@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 use whylate_testing::{Need, says, skip};
 
-/// Watches in that folder; the journal is in it, too.
+/// Watches in that folder, which also has the journal.
 fn watch(folder: &Path, arguments: &[&str]) -> Said {
     let output = folder.join("run");
     let all = [&["watch", "-o", output.to_str().unwrap()], arguments].concat();
@@ -19,8 +19,8 @@ fn watch(folder: &Path, arguments: &[&str]) -> Said {
     finish(command)
 }
 
-/// Whether the machine can watch tasks with all that belongs to it; where it cannot at all, exit code 69, a line that says so, and
-/// no directory.
+/// Whether the machine can watch tasks with all facilities; if it cannot at all, checks exit code 69, a line that
+/// says so, and that there is no directory.
 fn is_possible(said: &Said, folder: &Path) -> bool {
     if [&said.stdout, &said.stderr]
         .iter()
@@ -89,7 +89,7 @@ fn an_activation_that_never_ends_is_the_longest() {
     let _alone = alone();
     let busy = "sleep 0.05; while :; do :; done";
     let mut seen = Vec::new();
-    // Some guests do not show every wake-up, and then its begin is not known.
+    // Some guests do not show every wake-up, and then its start is unknown.
     for _ in 0..5 {
         let folder = folder();
         let said = watch(folder.path(), &["--json", "-q", "-D", "2s", "--", "/bin/sh", "-c", busy]);
@@ -100,7 +100,7 @@ fn an_activation_that_never_ends_is_the_longest() {
         let spikes = result["cells"][0]["spikes"].as_array().cloned().unwrap_or_default();
         let longest = spikes.into_iter().max_by_key(|spike| spike["latency_ns"].as_u64()).unwrap_or_default();
         let has = |texts: &Value, words: &str| texts.to_string().contains(words);
-        // It slept for 50 ms, and began before the watch was over by far.
+        // It slept for 50 ms, and began long before the watch ended.
         if longest["latency_ns"].as_u64() > Some(500_000_000) {
             assert_eq!(said.code, Some(0), "{said:?}");
             assert!(has(&longest["cause"]["evidence"], "it had not ended when the watch did"), "{longest:#}");
@@ -124,10 +124,10 @@ fn a_response_above_the_deadline_or_the_limit_is_exit_code_2() {
         assert_eq!(said.code, Some(2), "{flag}: {said:?}");
         let why =
             if flag == "--limit" { "above the limit of 1.00 us" } else { "missed the deadline of 1.00 us" };
-        let told = said.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        let report = said.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
-            told.contains("FAIL") && told.contains(why) && !told.contains("Not judged"),
-            "{flag}: {told}"
+            report.contains("FAIL") && report.contains(why) && !report.contains("Not judged"),
+            "{flag}: {report}"
         );
     }
 }
@@ -207,11 +207,11 @@ fn prometheus_reads_the_histograms_of_a_watch_under_way() {
     let mut child = command(&[&words[..], &loops[..]].concat());
     child.env("WHYLATE_STATE_DIR", folder.path().join("state"));
     let mut child = start(child);
-    let mut told = String::new();
-    BufReader::new(child.stderr.take().unwrap()).read_line(&mut told).unwrap();
-    let Some(address) = told.trim().strip_prefix("figures for Prometheus: http://") else {
+    let mut printed = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut printed).unwrap();
+    let Some(address) = printed.trim().strip_prefix("figures for Prometheus: http://") else {
         wait(child);
-        return assert!(told.contains("tasks cannot be watched"), "{told}");
+        return assert!(printed.contains("tasks cannot be watched"), "{printed}");
     };
     let address = address.strip_suffix("/metrics").unwrap().to_owned();
     let is_there = |line: &str| line.starts_with("whylate_task_response_seconds_count{task=\"sh\"} ");
@@ -251,7 +251,7 @@ fn traces_of_the_longest_waits_are_kept_and_explained() {
 fn texts_for_trace_marker_are_the_ends_of_activations() {
     let _alone = alone();
     let folder = folder();
-    // In mounts of its own, where tracefs is not mounted on this machine.
+    // In a mount namespace of its own, where tracefs is not mounted on this machine.
     let place = "/sys/kernel/tracing";
     let mounted = format!("test -e {place}/trace_marker || mount -t tracefs tracefs {place} || exit");
     let script = format!(
@@ -265,14 +265,14 @@ fn texts_for_trace_marker_are_the_ends_of_activations() {
         return;
     }
     if ["cannot create", "cannot open", "mount:"].iter().any(|it| said.stderr.contains(it)) {
-        return skip(Need::Rights, "nobody can write into trace_marker here");
+        return skip(Need::Rights, "trace_marker cannot be written here");
     }
     assert_eq!(said.code, Some(0), "{said:?}");
     let run = folder.path().join("run");
     let document = whylate(&["report", run.to_str().unwrap(), "--json"]).document();
     let series = document["cells"][0]["probes"][0]["cpus"].as_array().unwrap().clone();
-    let [shell] = &series[..] else { panic!("nobody else writes such texts: {series:#?}") };
-    // Some guests do not show every wake-up: an activation that was not seen whole is not counted.
+    let [shell] = &series[..] else { panic!("no other thread writes such texts: {series:#?}") };
+    // Some guests do not show every wake-up: an incomplete activation is not counted.
     let samples = shell["samples"].as_u64().unwrap();
     assert!(shell["series"] == "sh" && (15..=20).contains(&samples), "{shell:#}");
     assert!(shell["min_ns"].as_u64() >= Some(20_000_000), "each has a nap in it: {shell:#}");
@@ -296,7 +296,7 @@ fn marks_that_are_none_or_the_same_are_refused_with_what_was_meant() {
 }
 
 #[test]
-fn whom_to_watch_must_be_said_once_and_be_there() {
+fn the_watched_thread_must_be_named_once_and_exist() {
     let said = whylate(&["watch"]);
     assert!(said.code == Some(1) && said.stderr.contains("--task"), "{said:?}");
     let said = whylate(&["watch", "--task", "a", "--pid", "1"]);
@@ -311,7 +311,7 @@ fn whom_to_watch_must_be_said_once_and_be_there() {
         (&["--cgroup", "no/such/group"], "systemd-cgls"),
         (&["--", "no-such-program"], "cannot start `no-such-program`"),
         (&["--", "/etc/passwd"], "cannot start `/etc/passwd`: it may not be executed"),
-        (&["--task", "audio", "--limit", "0"], "--limit 0: every response is longer"),
+        (&["--task", "audio", "--limit", "0"], "--limit 0 would always fail"),
     ];
     for (target, why) in mistyped {
         let said = watch(folder.path(), &[&["-q"], target].concat());
@@ -320,9 +320,9 @@ fn whom_to_watch_must_be_said_once_and_be_there() {
     }
 }
 
-/// A watch does not go on: where its directory is taken, another one is named.
+/// A watch cannot continue: if its directory is occupied, the user names another one.
 #[test]
-fn a_place_that_is_taken_is_refused_without_a_way_on_that_watch_does_not_have() {
+fn an_occupied_directory_is_refused_and_no_resume_is_offered() {
     let _alone = alone();
     let folder = folder();
     std::fs::create_dir_all(folder.path().join("run")).unwrap();
@@ -337,16 +337,16 @@ fn a_place_that_is_taken_is_refused_without_a_way_on_that_watch_does_not_have() 
 }
 
 #[test]
-fn a_watch_that_saw_nobody_leaves_no_run_behind() {
+fn a_watch_without_a_thread_leaves_no_run_behind() {
     let _alone = alone();
     let folder = folder();
-    let mut command = command(&["watch", "-q", "-D", "300ms", "--task", "nobody-is-that"]);
+    let mut command = command(&["watch", "-q", "-D", "300ms", "--task", "no-such-thread"]);
     command.env("XDG_DATA_HOME", folder.path()).env("WHYLATE_STATE_DIR", folder.path().join("state"));
     let said = finish(command);
     if !is_possible(&said, folder.path()) {
         return;
     }
-    let why = "no thread called `nobody-is-that` ran";
+    let why = "no thread called `no-such-thread` ran";
     assert!(said.code == Some(1) && said.error().contains(why) && !said.error().contains("cell"), "{said:?}");
     let runs = std::fs::read_dir(folder.path().join("whylate/runs")).unwrap();
     assert_eq!(runs.count(), 0, "{said:?}");

@@ -1,6 +1,7 @@
-//! `whylate watch` against the logs of programs that work in cycles and sleep in the middle of them (`tests/victims/cycle.c`).
+//! `whylate watch` against the logs of programs that work in cycles and sleep in the middle of them
+//! (`tests/victims/cycle.c`).
 //!
-//! `WHYLATE_PROGRAMS=500 cargo test -p whylate --test cli random_programs` tries that many.
+//! `WHYLATE_PROGRAMS=500 cargo test -p whylate --test cli random_programs` tries that number.
 
 use crate::tool::{PATIENCE, alone, command, folder, signal, start, until, wait};
 use rustix::process::Signal;
@@ -12,7 +13,7 @@ use std::process::{Command, Stdio};
 use whylate_testing::{Need, skip};
 
 const DEADLINE_NS: u64 = 2_000_000;
-/// How many programs are watched at a time.
+/// The number of programs that are watched at a time.
 const AT_ONCE: usize = 6;
 
 /// A cycle program's thread, as it logged itself.
@@ -23,7 +24,7 @@ struct Log {
 }
 
 impl Log {
-    /// Cycles that were late whatever the log and the watch take for their begin.
+    /// Cycles that were late, whatever the log and the watch take for their start.
     fn late(&self) -> usize {
         self.took_ns.iter().filter(|took_ns| **took_ns > DEADLINE_NS * 21 / 20).count()
     }
@@ -43,7 +44,8 @@ fn program(folder: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Watches programs, each with these words; the result, and what they logged. `None` where tasks cannot be watched here.
+/// Watches programs, each with these words; returns the result and their logs. `None` if tasks cannot be watched
+/// here.
 fn watched(programs: &[Vec<String>], flags: &[&str]) -> Option<(Option<i32>, Value, Vec<Log>)> {
     let folder = folder();
     let path = program(folder.path())?;
@@ -95,7 +97,7 @@ fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// What the watch says of a thread's deadline.
+/// What the watch reports about a thread's deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Verdict {
     Missed,
@@ -130,7 +132,7 @@ fn a_cycle_with_a_sleep_in_its_middle_is_one_late_activation_and_the_sleep_is_it
         assert_eq!(code, Some(2), "{result:#}");
         for log in &logs {
             let row = row(&result, log).unwrap();
-            // Some guests do not show every switch, and a cycle that is not seen whole is not counted.
+            // Some guests do not show every switch, and an incomplete cycle is not counted.
             let (missed, late) = (row["overruns"].as_u64().unwrap() as usize, log.late());
             assert!(missed * 10 >= late * 7, "{:?}: {late} late, {missed} missed", log.words);
             let cycles = row["samples"].as_u64().unwrap();

@@ -58,7 +58,6 @@ fn of_run(run: &ExplainedRun) -> String {
 pub(super) fn sections(result: &ExplainResult) -> Vec<Section> {
     let measured = Section::new("measured", "Spikes that the run measured");
     // A spike that a trace shows too has its own section, with the same cause.
-
     let is_extra = |spike: &&Spike| {
         !result.spikes.iter().any(|shown| shown.cpu == spike.cpu && shown.cause == spike.cause)
     };

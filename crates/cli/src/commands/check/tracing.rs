@@ -1,4 +1,4 @@
-//! `whylate check --tracing`: tries every source of the kernel's events, and says what is lost where one does not work.
+//! `whylate check --tracing`: tries every source of the kernel's events, and says what is lost if one does not work.
 
 use crate::arguments::CheckArguments;
 use crate::exit::Ending;
@@ -13,10 +13,10 @@ use whylate_record::causes::try_tracefs;
 use whylate_record::histograms::LatencyHistograms;
 use whylate_record::{Tracefs, try_function_tracer};
 
-/// From where a facility knows, what is lost without it, and what brings it back.
+/// A facility: how whylate checks it, what is lost without it, and how to enable it.
 struct Meaning {
     name: &'static str,
-    /// From where it is known.
+    /// How it is checked.
     source: &'static str,
     effect: &'static str,
     fix: &'static str,
@@ -30,14 +30,14 @@ const CAUSES_FROM_TRACEFS: &str = "causes from tracefs";
 const FROM_TRACEFS: &str = "histograms from tracefs";
 const FIX_TRACEFS: &str = "run as root on the host, on a kernel with CONFIG_TRACING";
 
-/// What brings the events of trace buffers back.
+/// How to enable the events of trace buffers.
 const FIX_EVENTS: &str = "run as root on the host, on a kernel with CONFIG_ENABLE_EVENT_TRACING";
 
-/// From where the tracers are.
+/// How the tracers are checked.
 const TRACER_SOURCE: &str = "the kernel";
 
 const FUNCTION: &str = "function";
-/// What brings the function tracer back where the kernel has it.
+/// How to enable the function tracer if the kernel has it.
 const FIX_FUNCTION: &str =
     "a kernel that is not locked down, with `sysctl kernel.ftrace_enabled=1`; --profile light does without";
 
@@ -152,7 +152,7 @@ const MEANINGS: [Meaning; 25] = [
     Meaning {
         name: "idle states",
         source: "power:cpu_idle",
-        effect: "the exit from an idle state is not told apart from other delays of a timer",
+        effect: "the exit from an idle state looks like other delays of a timer",
         fix: "a kernel with CONFIG_CPU_IDLE",
     },
     Meaning {
@@ -194,7 +194,7 @@ const MEANINGS: [Meaning; 25] = [
     Meaning {
         name: "TLB flushes by interrupts",
         source: "the processor",
-        effect: "flushes that the processor broadcasts are not counted; they interrupt nobody",
+        effect: "flushes that the processor broadcasts are not counted; they interrupt no CPU",
         fix: "",
     },
     Meaning {
@@ -231,7 +231,7 @@ pub(super) fn execute(arguments: &CheckArguments, host: &Host) -> Result<Ending>
     Ok(Ending::Pass)
 }
 
-/// A facility with what it means.
+/// A facility with its meaning.
 fn described(facility: Facility) -> TracingFacility {
     let Facility { name, missing } = facility;
     let meaning = MEANINGS.iter().find(|meaning| meaning.name == name);
@@ -247,16 +247,16 @@ fn described(facility: Facility) -> TracingFacility {
     }
 }
 
-/// What tracefs offers: by itself, as the source of histograms and of causes, and its tracers.
+/// What tracefs offers: its own facility, the source of histograms and of causes, and its tracers.
 fn tracefs(host: &HostRoot, online: &CpuSet) -> Vec<TracingFacility> {
     let config =
         HistogramsConfig { kinds: vec![HistogramKind::Wakeup], ..HistogramsConfig::new(online.clone()) };
-    // Mounts tracefs for the moment if it is not mounted; it is examined meanwhile.
+    // Mounts tracefs temporarily if it is not mounted; it is examined meanwhile.
     let started = LatencyHistograms::start(host, &config, Some(HistogramSource::Tracefs), false);
     let found = Tracefs::find(host).map(|tracefs| tracefs.tracers()).map_err(|error| error.to_string());
     let tried = started.and_then(|(running, _)| running.finish()).map_err(|error| error.to_string());
     let causes = try_tracefs(host, online).err().map(|error| error.to_string());
-    // That the kernel was built with it does not mean that a trace buffer of its own may have it.
+    // A kernel with this tracer may still refuse it to a separate trace buffer.
     let functions = try_function_tracer(host).err().map(|error| error.to_string());
     [
         described(Facility { name: TRACEFS.to_owned(), missing: found.as_ref().err().cloned() }),
@@ -268,8 +268,8 @@ fn tracefs(host: &HostRoot, online: &CpuSet) -> Vec<TracingFacility> {
     .collect()
 }
 
-/// One line for each tracer: whether the kernel was built with it, or why that is unknown. `functions` is why the function
-/// tracer was refused when it was tried.
+/// One line for each tracer: whether the kernel was built with it, or why that is unknown. `functions` is the reason
+/// why the function tracer was refused, if it was.
 fn tracers<'a>(
     found: &'a Result<Vec<String>, String>,
     functions: Option<&'a str>,
@@ -308,7 +308,7 @@ mod tests {
         if names.len() > 4 {
             // In a build with BPF programs.
             for Meaning { name, .. } in MEANINGS {
-                assert!(names.iter().any(|known| known == name), "nobody tries `{name}`");
+                assert!(names.iter().any(|known| known == name), "`{name}` is never tried");
             }
         }
     }
@@ -325,11 +325,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_tried_has_the_names_that_were_promised() {
+    fn facilities_have_the_documented_names() {
         let found: Vec<String> =
             whylate_bpf::facilities(&HostRoot::real()).into_iter().map(|one| one.name).collect();
         let names = whylate_bpf::internal::facility_names();
-        // Where programs are refused, that is all there is.
+        // If programs are refused, there is nothing else.
         assert!(found == names || found == names[..1], "{found:?}");
     }
 
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tracer_that_nobody_can_ask_for_says_why() {
+    fn a_tracer_that_cannot_be_used_says_why() {
         let known = Ok(vec!["hwlat".to_owned(), "nop".to_owned()]);
         let works: Vec<bool> = tracers(&known, None).map(|tracer| tracer.works).collect();
         assert_eq!(works, [true, false, false, false]);

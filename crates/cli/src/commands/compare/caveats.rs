@@ -1,4 +1,4 @@
-//! What is to be kept in mind with runs that are compared.
+//! Caveats of a comparison.
 
 use super::{ComparedPart, ComparedSide};
 use std::path::Path;
@@ -10,13 +10,13 @@ use whylate_core::{Warning, WarningCode};
 /// The most differences within a side that are named.
 const MIXED_NAMED: usize = 4;
 
-/// Runs that are not whole, and sides whose runs are not alike.
+/// Incomplete runs, and sides whose runs differ.
 pub(super) fn of(sides: &[ComparedSide]) -> Vec<Warning> {
     let own = incomplete(sides).into_iter().chain(sides.iter().filter_map(mixed));
     own.chain(foreign(sides)).collect()
 }
 
-/// What the results of other tools do not have in common, and what their figures look like.
+/// How the results of other tools differ, and what to know about their figures.
 fn foreign(sides: &[ComparedSide]) -> Vec<Warning> {
     let parts = sides.iter().flat_map(|side| &side.parts);
     let all: Vec<(&Path, &MeasureResult)> = parts.filter_map(ComparedPart::foreign).collect();
@@ -61,7 +61,7 @@ fn foreign(sides: &[ComparedSide]) -> Vec<Warning> {
     found
 }
 
-/// What was not measured whole may be better than it looks.
+/// An incomplete measurement may look better than it is.
 fn incomplete(sides: &[ComparedSide]) -> Vec<Warning> {
     let of_run = |path: &Path, run: &RunResult| {
         let failed =
@@ -86,7 +86,7 @@ fn incomplete(sides: &[ComparedSide]) -> Vec<Warning> {
     parts.filter_map(|part| of_run(part.path(), part.run()?)).collect()
 }
 
-/// What the runs of a side do not have in common, where it is more than chance: plan, kernel, machine.
+/// Differences between the runs of a side that are more than chance: plan, kernel, machine.
 fn mixed<'s>(side: &'s ComparedSide) -> Option<Warning> {
     let of_run = |run: &'s RunResult| Described { facts: &run.facts, plan: Some(&run.plan), cell: None };
     let runs: Vec<Described<'_>> = side.runs().map(of_run).collect();

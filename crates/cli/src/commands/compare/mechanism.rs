@@ -1,4 +1,4 @@
-//! A mechanism that makes maxima of a known size, and acts on one side alone: that is shown by one file of each side.
+//! A mechanism that makes maxima of a known size and acts on one side alone: one file of each side shows it.
 
 use super::ComparedSide;
 use std::collections::BTreeMap;
@@ -8,13 +8,13 @@ use whylate_core::result::{CpuResult, Outcome, RunContrast};
 
 /// Fewer CPUs with a maximum of that size may be chance.
 const CPUS_MIN: usize = 2;
-/// On the side without it, all maxima are as many times smaller.
+/// On the side without it, all maxima are at least this factor smaller.
 const TIMES_SMALLER: u64 = 10;
 
 /// The largest value of each CPU and its samples.
 type Maxima = BTreeMap<u32, (u64, u64)>;
 
-/// Sets what is shown in the contrasts of `side`, and says why; `None` where no mechanism is on one side alone.
+/// Records the mechanism in the contrasts of `side`, and says why; `None` if no mechanism acts on one side alone.
 pub(super) fn of_one_side(
     baseline: &ComparedSide,
     side: &ComparedSide,
@@ -44,7 +44,7 @@ pub(super) fn of_one_side(
     ))
 }
 
-/// The CPUs on which a mechanism acts that is not in `without`, which measured as long at least.
+/// The CPUs on which a mechanism acts that is absent in `without`, which measured at least as long.
 fn shown(with: &Maxima, without: &Maxima) -> Option<(Vec<u32>, &'static str)> {
     let mut mechanisms = with.values().filter_map(|(max_ns, _)| whylate_import::mechanism(*max_ns));
     mechanisms.find_map(|(from, to, what)| {

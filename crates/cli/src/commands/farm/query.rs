@@ -1,4 +1,4 @@
-//! `whylate farm query` and `compare`: what is asked of a lake.
+//! `whylate farm query` and `compare`: questions to a lake.
 
 use crate::arguments::{EngineChoice, FarmCompareArguments, QueryArguments};
 use crate::commands::variable;
@@ -47,13 +47,13 @@ pub(super) fn query(arguments: &QueryArguments) -> Result<Ending> {
     let is_alarm = arguments.expect_none && !rows.rows.is_empty();
     Ok(match (is_alarm, rows.damaged.is_empty()) {
         (true, _) => Ending::Exceeded,
-        // Not an answer of the whole lake.
+        // The answer does not cover the whole lake.
         (false, false) => Ending::Incomplete,
         (false, true) => Ending::Pass,
     })
 }
 
-/// A lake, and what answers questions about it.
+/// A lake, and the engine that answers questions about it.
 pub(crate) struct AskedLake {
     pub(crate) lake: Lake,
     engine: Engine,
@@ -62,7 +62,7 @@ pub(crate) struct AskedLake {
 }
 
 impl AskedLake {
-    /// A lake by its whole name, whatever the current folder is.
+    /// Opens a lake by its absolute name, which does not depend on the current folder.
     pub(crate) fn open(lake: &str, engine: EngineChoice) -> Result<Self> {
         let is_url = lake.contains("://");
         let place = if is_url { lake.to_owned() } else { std::path::absolute(lake)?.display().to_string() };
@@ -74,9 +74,9 @@ impl AskedLake {
         Ok(Self { cache: cache_of(&lake)?, lake, engine })
     }
 
-    /// The rows, after it was said which objects they lack.
+    /// The rows, after a message about the objects that they lack.
     fn answer_aloud(&self, sql: &str) -> Result<AnswerRows, FarmError> {
-        // Ctrl-C and SIGTERM end the engine, and what was made for it is deleted.
+        // Ctrl-C and SIGTERM end the engine, and its temporary files are deleted.
         let watched = || Wait { stop: signals::watch().unwrap_or_default(), ..Wait::default() };
         let rows = self.answer(sql, watched)?;
         for line in Damaged::said(&rows.damaged, self.lake.url()) {
@@ -166,7 +166,7 @@ fn cache_of(lake: &Lake) -> Result<Option<PathBuf>> {
     Ok(Some(caches.join("whylate/lakes").join(lake.url().chars().map(plain).collect::<String>())))
 }
 
-/// A value as text; nothing for null.
+/// A value as text; empty for null.
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -176,7 +176,7 @@ fn cell(value: &Value) -> String {
     }
 }
 
-/// Comma-separated values, as RFC 4180 says.
+/// Comma-separated values according to RFC 4180.
 fn separated(rows: &AnswerRows) -> String {
     let quoted = |text: String| match text.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
@@ -187,7 +187,7 @@ fn separated(rows: &AnswerRows) -> String {
     rows.columns.join(",") + "\n" + &rows.rows.iter().map(line).collect::<String>()
 }
 
-/// Columns, as wide as what is in them.
+/// Columns as wide as their contents.
 fn aligned(rows: &AnswerRows) -> String {
     let mut lines: Vec<Vec<String>> = vec![rows.columns.clone()];
     lines.extend(rows.rows.iter().map(|row| row.iter().map(cell).collect()));

@@ -1,4 +1,5 @@
-//! Proposes treatments: from what was measured and from what `check` finds, as far as they are possible here; asks once.
+//! Proposes treatments from the measurement and from the findings of `check`, as far as they are possible here; asks
+//! once.
 
 use crate::output;
 use anyhow::{Context, Result, bail};
@@ -16,17 +17,17 @@ use whylate_host::threads::Threads;
 use whylate_host::{Host, HostError, HostRoot, busy, cgroup, facts};
 use whylate_runner::{Adviser, Proposal, possible};
 
-/// How long is looked who keeps CPUs busy, and who counts: half a CPU, and a few of them.
+/// How long to look for programs that keep CPUs busy, and the share that counts: half a CPU, and a few programs.
 const BUSY_WINDOW: Duration = Duration::from_secs(1);
 const BUSY_MIN: f64 = 0.5;
 const BUSY_MAX: usize = 3;
 
-/// What the user said of treatments.
+/// The user's choice of treatments.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Choice<'a> {
     pub(super) yes: &'a [String],
     pub(super) never: &'a [String],
-    /// Whether all are tried at once, as if nothing were known of causes.
+    /// Whether all are tried at once, as if causes were unknown.
     pub(super) ignores_causes: bool,
 }
 
@@ -36,7 +37,7 @@ pub(super) struct MachineAdviser<'a> {
 }
 
 impl MachineAdviser<'_> {
-    /// What may be tried in that cell.
+    /// The treatments that may be tried in that cell.
     pub(super) fn proposal(
         &self,
         rules: &FixRegistration,
@@ -79,7 +80,7 @@ impl MachineAdviser<'_> {
         Ok(Proposal { causes, arms, first, left_out })
     }
 
-    /// Leaves what the user wants tried; `None` for nothing.
+    /// Keeps the treatments that the user wants to try; `None` if there are none.
     fn agreed(&self, rules: &FixRegistration, mut proposal: Proposal) -> Result<Option<Proposal>> {
         let yes = self.choice.yes;
         let known = |id: &str| proposal.arms.iter().any(|arm| arm.treatment.name == id);
@@ -131,7 +132,7 @@ impl MachineAdviser<'_> {
     }
 }
 
-/// Refuses where nobody can be asked which treatments may be tried.
+/// Fails if there is no terminal on which to ask which treatments may be tried.
 pub(super) fn can_ask() -> Result<()> {
     if !stdin().is_terminal() {
         bail!(
@@ -142,7 +143,7 @@ pub(super) fn can_ask() -> Result<()> {
     Ok(())
 }
 
-/// The programs that may take the memory's bandwidth, or the CPU of an ordinary task, where that may be to blame.
+/// The programs that may take the memory's bandwidth, or the CPU of an ordinary task, if those are possible causes.
 fn busy(causes: &[FixCause], root: &HostRoot) -> Result<Vec<BusyProgram>, HostError> {
     if !advice::asks_who_is_busy(causes) {
         return Ok(Vec::new());
@@ -150,7 +151,7 @@ fn busy(causes: &[FixCause], root: &HostRoot) -> Result<Vec<BusyProgram>, HostEr
     busy::busy(root, BUSY_WINDOW, BUSY_MIN, BUSY_MAX)
 }
 
-/// The service whose processes a treatment is about; `None` where they belong to several or to none.
+/// The service whose processes a treatment affects; `None` if they belong to several or to none.
 fn service(kind: &TreatmentKind, threads: &Threads, root: &HostRoot) -> Option<String> {
     let name = match kind {
         TreatmentKind::Affinity(plan) => &plan.process,

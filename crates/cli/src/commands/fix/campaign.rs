@@ -26,7 +26,7 @@ const NO_RIGHT: Refused = Refused(
     "--campaign: this user may not write the unit and the boot entry of a campaign, nor boot the machine; run as root (sudo)",
 );
 
-/// What `--campaign` is asked to do.
+/// Performs the action of `--campaign`.
 pub(super) fn execute(arguments: &FixArguments, folder: &Path, host: &Host) -> Result<Ending> {
     let folder = std::path::absolute(folder)?;
     if host.settings.is_real() && !rustix::process::geteuid().is_root() {
@@ -54,7 +54,7 @@ fn read(folder: &Path) -> Result<Campaign> {
     Ok(campaign)
 }
 
-/// Registers a campaign, and writes what boots the machine and goes on after it.
+/// Registers a campaign, and writes the files that boot the machine and continue the campaign after each boot.
 fn begin(arguments: &FixArguments, folder: &Path, host: &Host) -> Result<()> {
     if Campaign::exists(folder) {
         bail!(
@@ -86,7 +86,7 @@ fn begin(arguments: &FixArguments, folder: &Path, host: &Host) -> Result<()> {
         )?,
     };
     foreign::check_campaign(folder, &name)?;
-    // What cannot be measured is refused before anything is written.
+    // Refuses what cannot be measured before anything is written.
     check_tracers(prepare(plan.clone(), now, false)?, &host.settings)?;
     let campaign = Campaign::new(plan, rules, name, every_day);
     let loader = ways(&campaign.loader, &host.settings);
@@ -115,7 +115,7 @@ fn arms(boots: &[BootPlan]) -> Result<Vec<FixArm>> {
     let arms: Vec<FixArm> = boots.iter().map(arm).collect();
     let names: BTreeSet<&String> = arms.iter().map(|arm| &arm.treatment.name).collect();
     if names.len() < arms.len() {
-        bail!("--boot: the same words are there twice");
+        bail!("--boot: the same words appear twice");
     }
     Ok(arms)
 }
@@ -148,7 +148,7 @@ fn agreed(arguments: &FixArguments, campaign: &Campaign, folder: &Path) -> Resul
     }
 }
 
-/// Measures what this boot is for, and asks for the next one; at the end removes everything.
+/// Measures the repeat of this boot, and requests the next boot; at the end removes everything.
 fn go_on(arguments: &FixArguments, folder: &Path, host: &Host) -> Result<Ending> {
     let campaign = read(folder)?;
     let search = Campaign::search(folder);
@@ -158,7 +158,7 @@ fn go_on(arguments: &FixArguments, folder: &Path, host: &Host) -> Result<Ending>
     let loader = ways(&campaign.loader, &host.settings);
     Continuation { root: &host.settings, folder }.check()?;
     if campaign.asked.is_some() {
-        // One that could not clear its note would boot the same again.
+        // A loader that could not clear its note would boot the same entry again.
         loader.forget()?;
     }
     let mut boots = Boots { root: &host.settings, folder, campaign, loader: loader.as_ref() };
@@ -172,7 +172,7 @@ fn go_on(arguments: &FixArguments, folder: &Path, host: &Host) -> Result<Ending>
     let removed = remove(folder, boots.campaign.clone(), host);
     let result = result_of(&search).with_context(|| super::super::run::why_nothing(&info));
     let ending = result.and_then(|result| conclude(arguments, &result, Some(&info)));
-    // A unit that stays would go on for ever: then the machine is not booted.
+    // A unit that stays would run for ever: then the machine is not booted.
     removed?;
     let ending = ending?;
     if boots.is_booted_by_campaign()? {
@@ -190,7 +190,7 @@ fn boot(arguments: &FixArguments, loader: &dyn Loader) -> Result<Ending> {
     Ok(Ending::Pass)
 }
 
-/// How one goes on with a search that is not over, unless its campaign was ended.
+/// How to continue a search that is not over, unless its campaign has ended.
 pub(super) fn how_to_go_on(search: &Path) -> Option<String> {
     let Some(folder) = Campaign::of_search(search) else {
         return Some(format!("whylate fix --resume {}", search.display()));
@@ -199,7 +199,7 @@ pub(super) fn how_to_go_on(search: &Path) -> Option<String> {
     (!has_ended).then(|| format!("whylate fix --campaign {} --continue", folder.display()))
 }
 
-/// Refuses the search of a campaign, whose repeats have boots of their own.
+/// Refuses the search of a campaign, whose repeats need boots.
 pub(super) fn refuse_search_of_campaign(search: &Path) -> Result<()> {
     if Campaign::of_search(search).is_none() {
         return Ok(());
@@ -210,7 +210,7 @@ pub(super) fn refuse_search_of_campaign(search: &Path) -> Result<()> {
     }
 }
 
-/// Begins the search of a campaign, or goes on with it, until it needs a boot.
+/// Starts or continues the search of a campaign, until it needs a boot.
 fn searched(arguments: &FixArguments, path: &PathBuf, boots: &mut Boots<'_>, host: &Host) -> Result<RunInfo> {
     let machine = machine::real(host)?;
     let asked_to_stop = signals::watch()?;
@@ -226,7 +226,7 @@ fn searched(arguments: &FixArguments, path: &PathBuf, boots: &mut Boots<'_>, hos
         whylate_runner::resume_fix(path, &prepare, &machine, &mut screen, boots)?
     } else {
         if path.exists() {
-            // The power went while it was made: nothing was measured in it.
+            // The power failed while it was made: it has no measurements.
             std::fs::remove_dir_all(path)?;
         }
         let experiment = prepare(boots.campaign.plan.clone())?;
@@ -247,7 +247,7 @@ fn searched(arguments: &FixArguments, path: &PathBuf, boots: &mut Boots<'_>, hos
     Ok(info)
 }
 
-/// Takes away all that the campaign wrote outside of its folder.
+/// Removes everything that the campaign wrote outside of its folder.
 fn remove(folder: &Path, campaign: Campaign, host: &Host) -> Result<()> {
     let loader = ways(&campaign.loader, &host.settings);
     Ok(Outside { root: &host.settings, folder, loader: loader.as_ref() }.remove(campaign)?)

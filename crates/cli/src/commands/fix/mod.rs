@@ -23,9 +23,9 @@ use whylate_host::facts::{self, preflight};
 use whylate_runner::{Experiment, RunOptions, check_tracers, drawn_seed, prepare, recover_treatments};
 use whylate_store::{Keeping, Reader, RunInfo};
 
-/// The plan that is searched when none is named.
+/// The default plan of a search.
 const DEFAULT_PLAN: &str = "quick";
-/// How long a search may take where nothing is said.
+/// The default budget of a search.
 const BUDGET_S: u64 = 30 * 60;
 /// Probability of one false claim or more in a search.
 const ALPHA: f64 = 0.05;
@@ -47,7 +47,7 @@ pub(super) fn execute(arguments: &FixArguments, host: &Host) -> Result<Ending> {
     conclude(arguments, &result, Some(&info))
 }
 
-/// Searches, or goes on with a search.
+/// Starts or continues a search.
 fn searched(arguments: &FixArguments, host: &Host) -> Result<(PathBuf, RunInfo)> {
     if let Some(path) = &arguments.resume {
         campaign::refuse_search_of_campaign(path)?;
@@ -88,7 +88,7 @@ fn searched(arguments: &FixArguments, host: &Host) -> Result<(PathBuf, RunInfo)>
         Some(proved) => again(proved, arguments)?,
         None => {
             let (plan, rules) = planned(arguments, host)?;
-            // A goal with a limit may be met, and then nothing is asked.
+            // A goal with a limit may be met already; then no question is asked.
             if yes.is_empty() && rules.goal.below.is_none() {
                 adviser::can_ask()?;
             }
@@ -120,7 +120,7 @@ fn budget(arguments: &FixArguments) -> Nanos {
     arguments.budget.unwrap_or(Nanos::from_secs(BUDGET_S))
 }
 
-/// What may be tried, and what may not; a search that goes on has what was said when it began.
+/// The treatments that may be tried, and those that may not; a continued search keeps the choice with which it began.
 fn wanted(arguments: &FixArguments) -> Result<(Vec<String>, Vec<String>)> {
     let (mut yes, mut never) = (arguments.yes.clone(), arguments.never.clone());
     if let Some(path) = &arguments.resume {
@@ -131,7 +131,7 @@ fn wanted(arguments: &FixArguments) -> Result<(Vec<String>, Vec<String>)> {
         }
         never.extend(rules.into_iter().flat_map(|rules| rules.never.iter().cloned()));
     }
-    // The settings of an audit have names of their own, which a search of it has as arms.
+    // An audit gives its settings their own names, which a later audit has as arms.
     let is_unknown = |id: &&String| *id != "all" && !advice::is_id(id);
     if arguments.audit.is_none() && arguments.resume.is_none() {
         if let Some(id) = yes.iter().find(is_unknown) {
@@ -146,7 +146,7 @@ fn wanted(arguments: &FixArguments) -> Result<(Vec<String>, Vec<String>)> {
     Ok((yes, never))
 }
 
-/// The plan of an earlier search with its cell alone, and the rules by which what it proved is looked at again.
+/// The plan of an earlier search with only its cell, and the rules that check again what it proved.
 fn again(proved: &Path, arguments: &FixArguments) -> Result<(Plan, FixRegistration)> {
     let reader = Reader::open(proved)?;
     foreign::check_run(&reader, arguments.trust_plan)?;
@@ -193,7 +193,7 @@ fn planned(arguments: &FixArguments, host: &Host) -> Result<(Plan, FixRegistrati
         seen.insert(cell.loads.clone())
     });
     (plan.answer, plan.baseline, plan.copies) = (Vec::new(), None, None);
-    // A watched task tells its causes itself.
+    // A watched task reports its causes itself.
     plan.causes = arguments.task.is_none();
     if arguments.task.is_some() && arguments.goal.as_ref().is_some_and(|goal| goal.statistic.is_own()) {
         bail!(
@@ -238,7 +238,7 @@ fn planned(arguments: &FixArguments, host: &Host) -> Result<(Plan, FixRegistrati
     Ok((plan, rules))
 }
 
-/// The rules of a search that is not begun.
+/// The rules of a search that has not begun.
 fn rules(arguments: &FixArguments, goal: FixGoal, margin: Share) -> FixRegistration {
     FixRegistration {
         mode: FixMode::Search,
@@ -284,7 +284,7 @@ fn result_of(path: &Path) -> Result<FixResult> {
         .with_context(|| format!("{} is not a search for treatments", path.display()))
 }
 
-/// Proposes treatments from a run, or from a new one.
+/// Proposes treatments from an existing run or from a new one.
 fn advise(arguments: &FixArguments, host: &Host) -> Result<Ending> {
     let named = arguments.plan.as_deref().map(Path::new).filter(|path| path.is_dir());
     let measured = match named {
@@ -304,7 +304,7 @@ fn advise(arguments: &FixArguments, host: &Host) -> Result<Ending> {
     conclude(arguments, &result, None)
 }
 
-/// The plan, measured twice without treatments.
+/// Measures the plan twice, without treatments.
 fn measured(arguments: &FixArguments, host: &Host) -> Result<whylate_core::result::RunResult> {
     let (mut plan, _) = planned(arguments, host)?;
     plan.repeats = 2;
@@ -332,7 +332,7 @@ fn conclude(arguments: &FixArguments, result: &FixResult, info: Option<&RunInfo>
         output::print_json(result)?;
     } else {
         let mut shown = result.clone();
-        // What a machine lacks is in the report of the run.
+        // What the machine lacks is in the run's own report.
         let is_about_treatments = |code: &str| code == WarningCode::TreatmentNotRestored.name();
         shown.warnings.retain(|warning| is_about_treatments(&warning.code));
         output::drawn(&whylate_report::fix(&shown).terminal(output::style()))?;
@@ -366,7 +366,7 @@ fn conclude(arguments: &FixArguments, result: &FixResult, info: Option<&RunInfo>
     })
 }
 
-/// Writes each file below `folder` where it belongs below `/`.
+/// Writes each file below `folder` at its place below `/`.
 fn write(folder: &Path, result: &FixResult) -> Result<()> {
     if result.files.is_empty() {
         output::message("nothing is proved that a file installs; nothing was written");

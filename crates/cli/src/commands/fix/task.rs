@@ -8,12 +8,12 @@ use whylate_core::{CpuSelector, CpuSet};
 use whylate_host::threads::Threads;
 use whylate_host::{Host, facts};
 
-/// How many bytes of a name the kernel keeps.
+/// The number of bytes of a name that the kernel keeps.
 const NAME_BYTES: usize = 15;
-/// Long enough for the rare ones among its activations.
+/// Long enough for rare activations.
 const REPEAT: &str = "10s";
 
-/// The plan that watches every thread of that name; treated are the CPUs that they may use.
+/// The plan that watches every thread of that name; the CPUs that they may use are treated.
 pub(super) fn plan(name: &str, arguments: &FixArguments, host: &Host) -> Result<Plan> {
     let name = name.get(..NAME_BYTES).unwrap_or(name);
     let quoted = serde_json::to_string(name).context("the name of the task")?;
@@ -44,7 +44,7 @@ fn cpus_of(name: &str, host: &Host) -> Result<CpuSet> {
     if cpus.is_empty() {
         bail!("--task: no thread is called `{name}`; `ps -eLo tid,cls,rtprio,comm` lists the threads");
     }
-    // Whoever lacks the rights hears it before there is a directory.
+    // Missing rights are reported before there is a directory.
     TaskWatch::start(&host.running, &facts.cpu_sets.online, &TaskTarget::Children)
         .context("tasks cannot be watched")?;
     Ok(cpus)

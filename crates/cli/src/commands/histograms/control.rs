@@ -1,8 +1,8 @@
-//! The local socket by which a running `whylate histograms` is told what to do.
+//! The local socket on which a running `whylate histograms` takes requests.
 //!
-//! Each process has a socket of its own, named by its process id, in a folder that only its user can enter; the socket
-//! has mode 0600. A request is one line of JSON, and so is the answer. Sockets without a listener are left over from
-//! processes that were killed, and are removed by the next process.
+//! Each process has its own socket, named by its process id, in a folder that only its user can enter; the socket has
+//! mode 0600. A request is one line of JSON, and so is the answer. Sockets without a listener are leftovers of killed
+//! processes; the next process removes them.
 
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::process::geteuid;
@@ -22,7 +22,7 @@ use whylate_host::environment::folder_variable;
 const FOLDER_VARIABLE: &str = "WHYLATE_RUNTIME_DIR";
 /// How long either side waits for the other.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// After a connection that could not be taken.
+/// Pause after a connection that could not be accepted.
 const REST: Duration = Duration::from_millis(100);
 const LINE_MAX: u64 = 64 << 10;
 
@@ -37,9 +37,9 @@ pub(super) enum Act {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Request {
     pub(super) act: Act,
-    /// All when empty.
+    /// Empty: all.
     pub(super) kinds: Vec<HistogramKind>,
-    /// All that are measured when absent.
+    /// Absent: all measured ones.
     pub(super) cpus: Option<CpuSet>,
 }
 
@@ -59,14 +59,14 @@ pub(super) struct Answer {
 impl Answer {
     pub(super) fn send(mut self, outcome: std::result::Result<String, String>) {
         let reply = outcome.map_or_else(Reply::Error, Reply::Done);
-        // The other side may have gone; it then does not need the answer.
+        // The other side may be gone; then it does not need the answer.
         if let Ok(line) = serde_json::to_string(&reply) {
             let _ = self.stream.write_all(format!("{line}\n").as_bytes());
         }
     }
 }
 
-/// Takes requests; the socket goes when this is dropped.
+/// Takes requests; dropping it removes the socket.
 pub(super) struct Server {
     path: PathBuf,
     requests: Receiver<(Request, Answer)>,
@@ -78,7 +78,7 @@ impl Server {
         match Self::listen() {
             Ok(server) => (Some(server), None),
             Err(error) => {
-                let text = format!("this process cannot be told to enable, disable or reset: {error:#}");
+                let text = format!("this process cannot take requests to enable, disable or reset: {error:#}");
                 (None, Some(Warning::new(WarningCode::NoControlSocket, text)))
             }
         }
@@ -112,12 +112,12 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // A leftover socket is recognised and removed by the next process.
+        // The next process recognises and removes a leftover socket.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Reads a request and hands it on; one that cannot be read is answered at once.
+/// Reads a request and passes it on; answers an unreadable one at once.
 fn accept(stream: UnixStream, requests: &Sender<(Request, Answer)>) {
     let times = stream.set_read_timeout(Some(PATIENCE)).and(stream.set_write_timeout(Some(PATIENCE)));
     let mut line = String::new();
@@ -132,7 +132,7 @@ fn accept(stream: UnixStream, requests: &Sender<(Request, Answer)>) {
     }
 }
 
-/// Tells the running process, or that of `pid`, and gives its answer.
+/// Sends the request to the running process, or to `pid`, and returns its answer.
 pub(super) fn tell(request: &Request, pid: Option<u32>) -> Result<String> {
     let folder = folder();
     let (pid, stream) = connect(&folder, pid)?;
@@ -149,7 +149,7 @@ pub(super) fn tell(request: &Request, pid: Option<u32>) -> Result<String> {
     }
 }
 
-/// The one process that listens, or that of `pid`.
+/// The only process that listens, or `pid`.
 fn connect(folder: &Path, pid: Option<u32>) -> Result<(u32, UnixStream)> {
     if folder.exists() {
         check_private(folder)?;
@@ -197,7 +197,7 @@ fn socket_of(folder: &Path, pid: u32) -> PathBuf {
     folder.join(format!("histograms-{pid}.socket"))
 }
 
-/// Where the sockets of this user are.
+/// The folder of this user's sockets.
 fn folder() -> PathBuf {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let user = || {
@@ -216,7 +216,7 @@ fn make_private(folder: &Path) -> Result<()> {
     }
 }
 
-/// Refuses a folder that others could have put sockets into.
+/// Refuses a folder into which others could have put sockets.
 fn check_private(folder: &Path) -> Result<()> {
     let metadata = fs::symlink_metadata(folder).with_context(|| folder.display().to_string())?;
     let is_own = metadata.is_dir() && metadata.uid() == geteuid().as_raw() && metadata.mode() & 0o022 == 0;

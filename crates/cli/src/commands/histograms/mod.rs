@@ -1,4 +1,4 @@
-//! `whylate histograms`: counts until told to end, shows what there is, and does what others ask for meanwhile.
+//! `whylate histograms`: counts until it is stopped, shows the histograms, and handles requests meanwhile.
 
 mod control;
 mod screen;
@@ -26,12 +26,12 @@ use whylate_host::{Host, facts};
 use whylate_record::RecordError;
 use whylate_record::histograms::LatencyHistograms;
 
-/// How often signals, requests and the trace buffer are looked at.
+/// How often signals, requests and the trace buffer are checked.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Shortest time between two tables: what the terminal and the eye can follow.
 const INTERVAL_MIN: Nanos = Nanos::from_millis(100);
-/// After this time without a wake-up a warning is given: a machine with real-time tasks has woken one by then.
-const NOBODY_AFTER: Duration = Duration::from_secs(1);
+/// After this time without a wake-up there is a warning: a machine with real-time tasks has woken one by then.
+const NO_WAKEUP_AFTER: Duration = Duration::from_secs(1);
 const ORDINARY_TOO: &str = "add --priority all, which counts ordinary tasks, too";
 
 pub(super) fn execute(arguments: &HistogramsArguments, host: &Host) -> Result<Ending> {
@@ -75,7 +75,7 @@ fn run(arguments: &HistogramsArguments, host: &Host) -> Result<Ending> {
     let started = Instant::now();
     let mut session = Session { arguments, duration, facts, warnings, histograms, server, tree, started };
     let outcome = session.count(&|| asked_to_stop.load(Ordering::Relaxed));
-    // Stop counting first, also after an error.
+    // Stops counting first, also after an error.
     let Session { histograms, .. } = session;
     let ended = histograms.finish();
     let result = outcome?;
@@ -102,7 +102,7 @@ fn config(arguments: &HistogramsArguments, cpus: CpuSet) -> Result<HistogramsCon
 
 struct Session<'a> {
     arguments: &'a HistogramsArguments,
-    /// `None`: until told to end.
+    /// `None`: until it is stopped.
     duration: Option<Duration>,
     facts: Facts,
     warnings: Vec<Warning>,
@@ -113,7 +113,7 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// Counts until the time is over or the user wants it to end; the last figures.
+    /// Counts until the time is over or the user stops it; returns the last figures.
     fn count(&mut self, asked_to_stop: &dyn Fn() -> bool) -> Result<HistogramsResult> {
         let (arguments, duration) = (self.arguments, self.duration);
         let interval = Duration::from_nanos(arguments.interval.0);
@@ -174,7 +174,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Does what others ask for, by the socket or by writing into the tree.
+    /// Handles requests from the socket and from writes into the tree.
     fn serve(&mut self) -> Result<()> {
         while let Some((request, answer)) = self.server.as_ref().and_then(Server::next) {
             let done = self.perform(&request);
@@ -187,7 +187,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Carries out a request; gives the answer.
+    /// Carries out a request; returns the answer.
     fn perform(&mut self, request: &Request) -> Result<String> {
         let kinds =
             if request.kinds.is_empty() { HistogramKind::ALL.to_vec() } else { request.kinds.clone() };
@@ -234,9 +234,9 @@ impl Session<'_> {
         let elapsed = self.started.elapsed();
         let is_on = snapshot.cpus.iter().any(|cpu| !cpu.histograms.is_empty());
         let mut warnings = self.warnings.clone();
-        if is_on && counts.wakeups == 0 && elapsed >= self.duration.unwrap_or(NOBODY_AFTER).min(NOBODY_AFTER)
+        if is_on && counts.wakeups == 0 && elapsed >= self.duration.unwrap_or(NO_WAKEUP_AFTER).min(NO_WAKEUP_AFTER)
         {
-            warnings.push(nobody(self.arguments, self.histograms.cpus()));
+            warnings.push(no_wakeups(self.arguments, self.histograms.cpus()));
         }
         Ok(HistogramsResult {
             format: HISTOGRAMS_FORMAT.to_owned(),
@@ -256,8 +256,8 @@ impl Session<'_> {
     }
 }
 
-/// Why every figure is missing.
-fn nobody(arguments: &HistogramsArguments, cpus: &CpuSet) -> Warning {
+/// The warning that no figure was counted.
+fn no_wakeups(arguments: &HistogramsArguments, cpus: &CpuSet) -> Warning {
     let Priorities { min, max } = arguments.priority;
     let task = arguments.task.as_ref().map(|task| format!(" named by --task {task}")).unwrap_or_default();
     let (priorities, fix) = match min == i32::MIN {

@@ -1,4 +1,4 @@
-//! A text that is drawn over itself on the terminal.
+//! A text that redraws itself in place on the terminal.
 
 use anyhow::Result;
 use std::io::Write as _;
@@ -10,8 +10,8 @@ pub(super) struct HistogramScreen {
 }
 
 impl HistogramScreen {
-    /// Replaces what was drawn before. What does not fit into the terminal is left out: lines that have scrolled away
-    /// cannot be reached again, and a line that went on in the next one would be counted as one.
+    /// Replaces the drawn text. Lines that do not fit the terminal are left out: lines that have scrolled away cannot
+    /// be reached again, and a wrapped line would count as one.
     pub(super) fn draw(&mut self, text: &str) -> Result<()> {
         let rows = rustix::termios::tcgetwinsize(std::io::stdout())
             .map_or(24, |size| usize::from(size.ws_row))
@@ -22,7 +22,7 @@ impl HistogramScreen {
         Ok(output.flush()?)
     }
 
-    /// What replaces the lines that are there by the first ones of `text`.
+    /// The sequence that replaces the drawn lines by the first ones of `text`.
     fn frame(&mut self, text: &str, lines_max: usize) -> String {
         // Lines longer than the terminal are cut off, not wrapped.
         let mut frame = format!("\u{1b}[?7l{}", self.back());
@@ -43,7 +43,7 @@ impl HistogramScreen {
         Ok(output.flush()?)
     }
 
-    /// Goes to the first line of what is there.
+    /// Moves to the first drawn line.
     fn back(&self) -> String {
         if self.lines == 0 { String::new() } else { format!("\u{1b}[{}F", self.lines) }
     }

@@ -1,7 +1,7 @@
-//! The files of the OSADL patch's `latency_hist`, in a folder: written at each interval, and looked at for what scripts
-//! write into them.
+//! The files of the OSADL patch's `latency_hist` in a folder: written at each interval, and checked for writes by
+//! scripts.
 //!
-//! `enable/KIND` holds 1 or 0, and a script switches the histogram by writing the other; whatever is written into
+//! `enable/KIND` holds 1 or 0, and a script switches the histogram by writing the other value; any write to
 //! `KIND/reset` empties it. The files of samples are replaced as a whole, so that a reader never sees half of one.
 
 use super::control::{Act, Request};
@@ -14,24 +14,24 @@ use whylate_core::result::{CpuHistograms, HistogramKind, KernelHistogram};
 use whylate_record::histograms::LatencyHistograms;
 use whylate_report::osadl::{self, SWITCHES, folder};
 
-/// The file by which a folder is known to be such a tree.
+/// The file that marks a folder as such a tree.
 const MARK: &str = ".whylate-histograms";
-/// End of the name of a file that is not whole yet.
+/// Suffix of an incomplete file's name.
 const UNFINISHED: &str = ".part";
 
 #[derive(Debug)]
 pub(super) struct Tree {
     top: PathBuf,
-    /// What each switch was when it was written last.
+    /// The last written state of each switch.
     switches: HashMap<HistogramKind, bool>,
-    /// What the files of each CPU and kind show.
+    /// The contents of the files, by CPU and kind.
     written: HashMap<(CpuId, HistogramKind), KernelHistogram>,
-    /// Whether files of an earlier time may be there.
+    /// Whether files of an earlier run may be there.
     has_old: bool,
 }
 
 impl Tree {
-    /// Makes the folders. One that holds anything else is refused.
+    /// Makes the folders. A folder with other contents is refused.
     pub(super) fn create(top: &Path) -> Result<Self> {
         let failed = || format!("--output {}", top.display());
         fs::create_dir_all(top).with_context(failed)?;
@@ -55,7 +55,7 @@ impl Tree {
         })
     }
 
-    /// Brings the files in `enable` to what is on.
+    /// Updates the files in `enable` to the current switches.
     pub(super) fn show_switches(&mut self, histograms: &mut LatencyHistograms) -> Result<()> {
         let on = histograms.enabled();
         for kind in SWITCHES {
@@ -67,7 +67,7 @@ impl Tree {
         Ok(())
     }
 
-    /// What was written into the files since they were looked at last.
+    /// Writes to the files since the last check.
     pub(super) fn requests(&mut self) -> Vec<Request> {
         let mut requests = Vec::new();
         let mut ask = |act, kinds: &[HistogramKind]| {
@@ -86,13 +86,13 @@ impl Tree {
                 _ => continue,
             };
             ask(act, kinds);
-            // Write back the state that is in force, also where the request was refused.
+            // Writes back the current state, also if the request was refused.
             self.switches.remove(&kind);
         }
         for kind in HistogramKind::ALL {
             let path = self.top.join(folder(kind)).join("reset");
             let is_asked = fs::metadata(&path).is_ok_and(|file| file.len() > 0);
-            // Clear the file first: a write that comes meanwhile is a new request.
+            // Clears the file first: a write that comes meanwhile is a new request.
             if is_asked && fs::write(&path, "").is_ok() {
                 ask(Act::Reset, &[kind]);
             }
@@ -100,7 +100,7 @@ impl Tree {
         requests
     }
 
-    /// Writes what has changed: one file has more than ten thousand lines.
+    /// Writes only changed files: one has more than ten thousand lines.
     pub(super) fn write(&mut self, cpus: &[CpuHistograms]) -> Result<()> {
         if std::mem::take(&mut self.has_old) {
             self.remove_old(cpus)?;
@@ -120,8 +120,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Removes what an earlier time has left of CPUs and kinds that are not counted now: a script would take it for
-    /// figures of today.
+    /// Removes an earlier run's files of CPUs and kinds that are not counted now: a script would take them for
+    /// current figures.
     fn remove_old(&self, cpus: &[CpuHistograms]) -> Result<()> {
         for kind in HistogramKind::ALL {
             let is_counted = |cpu: CpuId| {
@@ -155,7 +155,7 @@ impl Tree {
     }
 
     fn replace(&self, path: &Path, text: &str) -> Result<()> {
-        // With a dot before it, so that `CPU*` does not find it.
+        // With a leading dot, so that `CPU*` does not match it.
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let unfinished = path.with_file_name(format!(".{name}{UNFINISHED}"));
         self.put(&unfinished, text)?;
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_an_earlier_time_go_and_nobody_elses() {
+    fn files_of_an_earlier_run_are_removed_and_others_stay() {
         let top = tempfile::tempdir().unwrap();
         let wakeup = top.path().join("wakeup");
         Tree::create(top.path()).unwrap().write(&counted(&[0, 3], 1)).unwrap();
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unchanged_is_not_written_again() {
+    fn unchanged_files_are_not_written_again() {
         let top = tempfile::tempdir().unwrap();
         let mut tree = Tree::create(top.path()).unwrap();
         tree.write(&counted(&[0], 1)).unwrap();

@@ -1,6 +1,6 @@
-//! What is left where the kernel reports no events: how long tasks waited for each CPU, from /proc/schedstat.
+//! The fallback if the kernel reports no events: how long tasks waited for each CPU, from /proc/schedstat.
 //!
-//! It counts tasks of all priorities together, and has sums only: no maximum, no distribution, and nothing of timers.
+//! It counts tasks of all priorities together, and has only sums: no maximum, no distribution, and no timers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use whylate_core::figure::nanoseconds;
 use whylate_core::{CpuId, CpuSet};
 use whylate_host::HostRoot;
 
-/// How long is looked at most: the command fails anyway.
+/// The longest observation: the command fails anyway.
 const LOOK_MAX: Duration = Duration::from_secs(1);
 
-/// Per CPU: how long tasks have waited for it in all, and how often one got it.
+/// For each CPU: how long tasks have waited for it in total, and how often one got it.
 type Waits = BTreeMap<CpuId, (u64, u64)>;
 
-/// Looks for a while; a line for each CPU, none where the kernel does not count it.
+/// Observes for a while; returns a line for each CPU, or none if the kernel does not count it.
 pub(super) fn lines(host: &HostRoot, cpus: &CpuSet, duration: Option<Duration>) -> Vec<String> {
     let Some(before) = read(host) else { return Vec::new() };
     let looked = duration.map_or(LOOK_MAX, |duration| duration.min(LOOK_MAX));
@@ -68,7 +68,7 @@ mod tests {
         };
         let (before, after) = (parse(&text(1_000, 10)), parse(&text(21_000, 14)));
         let lines = differences(&before, &after, &"0-3".parse().unwrap(), Duration::from_secs(1));
-        assert_eq!(lines.len(), 1, "nobody waited for CPU 1: {lines:?}");
+        assert_eq!(lines.len(), 1, "no task waited for CPU 1: {lines:?}");
         assert!(says("cpu-s-tasks-all", &lines[0]), "{lines:?}");
         assert!(lines[0].contains(", 4 times "), "{lines:?}");
     }

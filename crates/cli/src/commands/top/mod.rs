@@ -1,4 +1,4 @@
-//! `whylate top`: what the whole machine does, live.
+//! `whylate top`: the activity of the whole machine, live.
 
 mod view;
 
@@ -15,7 +15,7 @@ use whylate_core::Nanos;
 use whylate_host::{Host, facts};
 use whylate_runner::Top;
 
-/// How often records and signals are looked at.
+/// How often records and signals are checked.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Shortest interval: what the terminal and the eye can follow.
 const INTERVAL_MIN: Nanos = Nanos::from_millis(100);

@@ -187,7 +187,7 @@ fn rate_lines(top: &TopResult, has_ipis: bool) -> Vec<String> {
     rates(top, has_ipis).into_iter().map(text).collect()
 }
 
-/// Interrupts or interrupts of other CPUs, the most frequent first, each with its CPUs.
+/// Interrupts, or interrupts from other CPUs, the most frequent first, each with its CPUs.
 pub(super) fn rates(top: &TopResult, has_ipis: bool) -> Vec<TopRate> {
     let mut sums: BTreeMap<String, (u64, Vec<CpuId>)> = BTreeMap::new();
     let mut add = |name: String, cpu: CpuId, number: u64| {

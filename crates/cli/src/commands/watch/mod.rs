@@ -1,4 +1,4 @@
-//! `whylate watch`: a run of one cell with the probe `task` alone, in a directory of its own.
+//! `whylate watch`: a run of one cell with only the probe `task`, in its own directory.
 
 mod prometheus;
 mod view;
@@ -29,9 +29,9 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
     let asked_to_stop = signals::watch()?;
     let task = arguments.plan();
     let task_deadline = arguments.limit.or(task.deadline);
-    // Whoever mistyped something hears it before there is a directory.
+    // Mistyped values are reported before there is a directory.
     if arguments.limit == Some(Nanos(0)) {
-        bail!("--limit 0: every response is longer; give the longest that may be, for example --limit 1ms");
+        bail!("--limit 0 would always fail; give the longest acceptable response, for example --limit 1ms");
     }
     let probe = ProbePlan::Task(task.clone());
     probe.check().map_err(|error| as_flag(&error))?;
@@ -52,7 +52,7 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
     };
     let (facts, warnings) = facts::collect(&host.running);
     keep_away(&task, host, &facts, arguments.printing.quiet);
-    // Whoever lacks the rights hears it before there is a directory.
+    // Missing rights are reported before there is a directory.
     whylate_runner::try_to_watch(&task, &host.running, &facts.cpu_sets.online, &facts)?;
     let experiment = prepare(plan, facts, false)?;
     let started_at = SystemTime::now();
@@ -71,15 +71,15 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
         let failed = info.executions.iter().find_map(|it| it.error.as_deref());
         let failed = failed.map(|error| error.trim_start_matches("task: ").to_owned());
         let program = failed_program(&info);
-        let why = failed.or_else(|| program.map(|it| it.text.clone())).unwrap_or_else(|| nobody(arguments));
+        let why = failed.or_else(|| program.map(|it| it.text.clone())).unwrap_or_else(|| no_thread(arguments));
         if arguments.output.is_some() {
-            bail!("no samples: {why}; what was looked at is in {}", path.display());
+            bail!("no samples: {why}; the run directory is {}", path.display());
         }
-        // Nobody needs it, and it would be `latest`.
+        // The empty run has no use, and it would be `latest`.
         whylate_store::remove(&path)?;
         bail!("no samples: {why}; no run was kept");
     }
-    // Everything that it prints as JSON is one document in a line.
+    // With JSON, every output is one document on one line.
     let json = arguments.printing.json.then_some(output::print_json_line as Print);
     let ending = conclude(&path, &info, json)?;
     Ok(match failed_program(&info).filter(|_| ending == Ending::Pass) {
@@ -91,8 +91,8 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
     })
 }
 
-/// Says where there is no such thread yet. Leaves the CPUs on which the threads to be watched may run: starting keeps a CPU for milliseconds in the kernel, which checks the
-/// programs. Where that cannot be, says so.
+/// Reports if no such thread exists yet. Stays off the CPUs on which the watched threads may run: starting keeps a
+/// CPU busy in the kernel for milliseconds, while it checks the programs. Reports if that is not possible.
 fn keep_away(task: &TaskPlan, host: &Host, facts: &Facts, is_quiet: bool) {
     let online = &facts.cpu_sets.online;
     let present = whylate_runner::present_threads(task, &host.running);
@@ -115,12 +115,12 @@ fn keep_away(task: &TaskPlan, host: &Host, facts: &Facts, is_quiet: bool) {
     }
 }
 
-/// That the program which was started failed.
+/// The warning that the started program failed.
 fn failed_program(info: &RunInfo) -> Option<&Warning> {
     info.warnings.iter().find(|it| it.code == WarningCode::CommandFailed)
 }
 
-/// What is wrong with a key of the plan, by the flag of this command that has its value.
+/// An error in a key of the plan, by the flag of this command that sets the key.
 fn as_flag(error: &KeyError) -> anyhow::Error {
     let flag = match error.key {
         "priorities" => "--priority: ",
@@ -133,8 +133,8 @@ fn as_flag(error: &KeyError) -> anyhow::Error {
     anyhow!("{flag}{}", error.message)
 }
 
-/// That nobody was there to be watched, and how to find the name.
-fn nobody(arguments: &WatchArguments) -> String {
+/// Says that no thread was watched, and how to find the name.
+fn no_thread(arguments: &WatchArguments) -> String {
     let list = "`ps -eLo tid,cls,rtprio,comm` lists the threads";
     let marks = "came by the mark --begin and then by --end";
     let ran = if arguments.begin.is_some() { format!("ran, or none {marks}") } else { "ran".to_owned() };
@@ -148,35 +148,35 @@ fn nobody(arguments: &WatchArguments) -> String {
     }
 }
 
-/// What `--json` prints of a watch under way, a line each second.
+/// The line that `--json` prints each second during a watch.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "WatchLine")]
 pub(super) struct StatusLine<'t> {
     /// `whylate.watch/1`
     format: &'static str,
-    /// Since the watch began.
+    /// Time since the watch began.
     elapsed_ns: u64,
     /// The watched threads.
     tasks: &'t [TaskLine],
 }
 
-/// The watched threads as they were told last.
+/// The newest figures of the watched threads.
 type SharedTasks = Arc<Mutex<Vec<TaskLine>>>;
 
 fn lock(tasks: &SharedTasks) -> MutexGuard<'_, Vec<TaskLine>> {
     tasks.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Shows how the watched threads do.
+/// Shows the watched threads.
 struct WatchScreen {
     meter: Meter,
-    /// The terminal is all ours.
+    /// The view that has the whole terminal.
     live: Option<LiveScreen<WatchView>>,
     duration: Nanos,
     has_lines: bool,
     asked_to_stop: Arc<AtomicBool>,
     begun: std::time::Instant,
-    /// Monitors read it from threads of their own.
+    /// Monitoring threads read it.
     tasks: SharedTasks,
 }
 
@@ -186,12 +186,12 @@ impl WatchScreen {
         let tasks = SharedTasks::default();
         if let Some(address) = arguments.prometheus {
             let token = super::serve::token(arguments.token_file.as_deref())?;
-            let told = tasks.clone();
-            let page = move || prometheus::page(&lock(&told));
+            let shared = tasks.clone();
+            let page = move || prometheus::page(&lock(&shared));
             let address = whylate_serve::endpoint(address, token, page)?;
             output::message(&format!("figures for Prometheus: http://{address}/metrics"));
         }
-        // A program that is started here writes to the same terminal, and reads from it.
+        // A program that is started here uses the same terminal.
         let is_quiet = printing.quiet || printing.json;
         let is_live = !is_quiet && arguments.command.is_empty() && LiveScreen::<WatchView>::is_possible();
         let begin = || LiveScreen::start(WatchView::new(), asked_to_stop.clone());
@@ -239,7 +239,7 @@ impl Audience for WatchScreen {
         let elapsed = Nanos(self.begun.elapsed().as_nanos() as u64);
         if self.has_lines {
             let line = StatusLine { format: "whylate.watch/1", elapsed_ns: elapsed.0, tasks };
-            // A reader that has gone is noticed when the result is printed.
+            // A reader that is gone is noticed when the result is printed.
             let _ = output::print_json_line(&line);
         }
         if let Some(live) = &self.live {
@@ -253,7 +253,7 @@ impl Audience for WatchScreen {
     }
 }
 
-/// How many activations there were, and the worst of them, in one line.
+/// The number of activations and the worst of them, in one line.
 fn summary(tasks: &[TaskLine]) -> String {
     let activations: u64 = tasks.iter().map(|task| task.activations).sum();
     let missed: u64 = tasks.iter().map(|task| task.missed).sum();
@@ -268,7 +268,7 @@ fn summary(tasks: &[TaskLine]) -> String {
     format!("{threads} threads, {} activations{missed}{}", count(activations), worst.unwrap_or_default())
 }
 
-/// A cause with its share of the time, and how sure it is.
+/// A cause with its share of the time and its confidence.
 fn headline(cause: &Cause) -> String {
     let share = cause.share.map(|share| format!(", {:.0} % of the time", share * 100.0)).unwrap_or_default();
     let sure = cause.confidence.map(|sure| format!(", confidence {sure:.2}")).unwrap_or_default();
@@ -282,7 +282,7 @@ mod tests {
     use whylate_testing::says;
 
     #[test]
-    fn one_line_tells_the_worst_response_of_all_and_who_did_it() {
+    fn one_line_has_the_worst_response_of_all_and_its_cause() {
         let line = |name: &str, max_ns: u64| {
             let thief = Cause { actor: Some("thief".to_owned()), ..Cause::new(CauseKind::Thread) };
             let thief = Cause { share: Some(0.8), confidence: Some(0.9), ..thief };

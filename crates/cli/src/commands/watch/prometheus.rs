@@ -1,6 +1,6 @@
-//! The figures of a watch under way as Prometheus reads them: histograms of each thread, and who took its time.
+//! The figures of a running watch for Prometheus: histograms of each thread, and what took its time.
 //!
-//! Series are bounded: at most 64 threads have series of their own, and 32 actors for each of them.
+//! Series are bounded: at most 64 threads have their own series, with at most 32 actors each.
 
 use std::fmt::Write as _;
 use whylate_runner::{LatencyTotals, TaskLine};

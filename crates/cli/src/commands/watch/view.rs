@@ -34,13 +34,13 @@ const HELP: [&str; 16] = [
 /// The head of the column of priorities.
 const PRIORITY: &str = "prio";
 
-/// So many rows at the bottom say what is lost, where something is.
+/// The number of rows at the bottom for a warning about lost data, if there is one.
 const WARNING_ROWS: u16 = 2;
 
-/// So many rows say who woke a thread, and who that one.
+/// The number of rows for the chain of wake-ups: what woke a thread, and what woke that one.
 const CHAIN_ROWS: u16 = 2;
 
-/// What the rows are sorted by.
+/// The sort order of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ThreadOrder {
     Worst,
@@ -84,7 +84,7 @@ pub(super) struct WatchView {
     tasks: Vec<TaskLine>,
     elapsed: Nanos,
     warning: Option<String>,
-    /// The series of the chosen thread: rows change their place.
+    /// The series of the chosen thread, because rows change their place.
     chosen: Option<String>,
     first: usize,
     order: ThreadOrder,
@@ -124,7 +124,7 @@ impl WatchView {
         }
     }
 
-    /// The row of the chosen thread; the first without one.
+    /// The row of the chosen thread; the first if none is chosen.
     fn row(&self) -> usize {
         let chosen = self.chosen.as_deref();
         chosen.and_then(|name| self.tasks.iter().position(|task| task.name == name)).unwrap_or(0)
@@ -164,7 +164,7 @@ impl WatchView {
             let style = if nth == row { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
             line(buffer, area, nth - self.first + 2, &thread_line(task, wide), style);
         }
-        // The row of a narrow terminal has no room for it.
+        // A row does not fit it on a narrow terminal.
         if let Some((task, why)) = self.tasks.get(row).and_then(|task| Some((task, cause(task)?))) {
             let text = format!("worst of {}: {}", task.name, super::headline(why));
             line(buffer, area, usize::from(area.height.saturating_sub(2)), &text, Style::new());
@@ -176,8 +176,8 @@ impl View for WatchView {
     fn draw(&mut self, area: Rect, buffer: &mut Buffer) {
         let title = self.title();
         let whole = area;
-        let told = u16::from(self.warning.is_some()) * WARNING_ROWS;
-        let area = Rect { height: area.height.saturating_sub(told), ..area };
+        let warning_rows = u16::from(self.warning.is_some()) * WARNING_ROWS;
+        let area = Rect { height: area.height.saturating_sub(warning_rows), ..area };
         line(buffer, area, 0, &title, Style::new().add_modifier(Modifier::BOLD));
         let below = Rect { y: area.y + 1.min(area.height), height: area.height.saturating_sub(2), ..area };
         let task = self.tasks.get(self.row());
@@ -195,7 +195,7 @@ impl View for WatchView {
         }
         if let Some(warning) = &self.warning {
             let y = area.bottom().saturating_sub(1);
-            let rows = Rect { y, height: told.min(whole.bottom().saturating_sub(y)), ..area };
+            let rows = Rect { y, height: warning_rows.min(whole.bottom().saturating_sub(y)), ..area };
             paragraphs(buffer, rows, &[&format!("warning: {warning}")]);
         }
         let keys = match self.page {
@@ -225,12 +225,12 @@ impl View for WatchView {
     }
 }
 
-/// What took most of the time of the worst activation.
+/// The cause with most of the time of the worst activation.
 fn cause(task: &TaskLine) -> Option<&Cause> {
     task.worst.as_ref()?.1.first()
 }
 
-/// The row of a thread; its priority has a column of that width.
+/// The row of a thread; its priority column has that width.
 fn thread_line(task: &TaskLine, wide: usize) -> String {
     let time = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), nanoseconds);
     let response = task.response;
@@ -248,7 +248,7 @@ fn thread_line(task: &TaskLine, wide: usize) -> String {
     )
 }
 
-/// Who, or what where nobody is named.
+/// The actor, or the kind if no actor is named.
 fn short(cause: &Cause) -> String {
     let name = cause.actor.as_deref().or(cause.function.as_deref());
     match (name, cause.kind) {
@@ -271,7 +271,7 @@ fn draw_spike(
     };
     let title = format!("{name}, {which}: response {}", nanoseconds(spike.latency_ns));
     line(buffer, area, 1, &title, Style::new().add_modifier(Modifier::BOLD));
-    // A fifth of the width: what went on needs the room.
+    // A fifth of the width: the descriptions need the room.
     let bar = (usize::from(area.width) / 5).clamp(8, 40);
     let causes = spike.causes.iter().take(5);
     let mut row = 2;
@@ -303,7 +303,7 @@ fn draw_spike(
     }
 }
 
-/// The longest stages that fit, in the order of time, and how many do not.
+/// The longest stages that fit, in the order of time, and the number of the others.
 fn longest(timeline: &[TimelineSegment], rows: usize) -> (Vec<&TimelineSegment>, usize) {
     if timeline.len() <= rows {
         return (timeline.iter().collect(), 0);
@@ -316,7 +316,7 @@ fn longest(timeline: &[TimelineSegment], rows: usize) -> (Vec<&TimelineSegment>,
     (shown, left)
 }
 
-/// When, for how long, where in the activation, and what.
+/// When, for how long, at which place in the activation, and what.
 fn segment_line(segment: &TimelineSegment, spike: &TaskSpike, bar: usize) -> String {
     let column = |at_ns: u64| {
         let part = at_ns.saturating_sub(spike.due_ns) as f64 / spike.latency_ns.max(1) as f64;

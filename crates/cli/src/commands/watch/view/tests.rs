@@ -1,4 +1,4 @@
-//! What the view shows, and what its keys do.
+//! The contents of the view, and the effects of its keys.
 
 use super::*;
 use crate::live::as_text;
@@ -122,13 +122,13 @@ fn help_and_warnings_are_not_cut_off() {
 }
 
 #[test]
-fn before_the_first_figures_none_are_told() {
+fn before_the_first_figures_none_are_shown() {
     let text = narrow(&mut WatchView::new());
     assert!(text.starts_with("whylate watch: begins\n") && !text.contains(" 0 "), "{text}");
 }
 
 #[test]
-fn a_cause_that_a_narrow_row_cuts_is_told_below() {
+fn a_cause_that_a_narrow_row_cuts_is_shown_below() {
     let mut long = task("control", 4_000_000);
     long.worst.as_mut().unwrap().1[0].actor = Some("a-very-long-name-of-a-program".to_owned());
     let mut ordinary = task("worker", 2_000_000);
@@ -140,7 +140,7 @@ fn a_cause_that_a_narrow_row_cuts_is_told_below() {
 }
 
 #[test]
-fn a_small_terminal_is_drawn_on_as_far_as_it_goes() {
+fn a_small_terminal_shows_as_much_as_fits() {
     let mut view = shown(&[task("control", 4_000_000)]);
     for (width, height) in [(1, 1), (10, 2), (20, 3), (40, 5)] {
         for page in [Page::Threads, Page::Last, Page::Help] {
