@@ -224,7 +224,11 @@ fn writes(scene: &Scene) -> Vec<&'static str> {
     assert!(said.code == Some(0) && said.stdout.contains("1 setting changed"), "{said:?}");
     assert_eq!(fs::read(scene.path("theirs/journal/treatments.jsonl")).unwrap(), before);
     assert_eq!(fs::read_to_string(scene.path(SWAPPINESS)).unwrap(), "3\n");
-    assert_eq!(scene.root("theirs", &["treat", "restore"]).code, Some(0), "no lock of another user holds it off");
+    assert_eq!(
+        scene.root("theirs", &["treat", "restore"]).code,
+        Some(0),
+        "no lock of another user holds it off"
+    );
     attempts.to_vec()
 }
 

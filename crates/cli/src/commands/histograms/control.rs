@@ -78,7 +78,8 @@ impl Server {
         match Self::listen() {
             Ok(server) => (Some(server), None),
             Err(error) => {
-                let text = format!("this process cannot take requests to enable, disable or reset: {error:#}");
+                let text =
+                    format!("this process cannot take requests to enable, disable or reset: {error:#}");
                 (None, Some(Warning::new(WarningCode::NoControlSocket, text)))
             }
         }

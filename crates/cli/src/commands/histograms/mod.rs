@@ -234,7 +234,9 @@ impl Session<'_> {
         let elapsed = self.started.elapsed();
         let is_on = snapshot.cpus.iter().any(|cpu| !cpu.histograms.is_empty());
         let mut warnings = self.warnings.clone();
-        if is_on && counts.wakeups == 0 && elapsed >= self.duration.unwrap_or(NO_WAKEUP_AFTER).min(NO_WAKEUP_AFTER)
+        if is_on
+            && counts.wakeups == 0
+            && elapsed >= self.duration.unwrap_or(NO_WAKEUP_AFTER).min(NO_WAKEUP_AFTER)
         {
             warnings.push(no_wakeups(self.arguments, self.histograms.cpus()));
         }

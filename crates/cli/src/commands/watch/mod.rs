@@ -71,7 +71,8 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
         let failed = info.executions.iter().find_map(|it| it.error.as_deref());
         let failed = failed.map(|error| error.trim_start_matches("task: ").to_owned());
         let program = failed_program(&info);
-        let why = failed.or_else(|| program.map(|it| it.text.clone())).unwrap_or_else(|| no_thread(arguments));
+        let why =
+            failed.or_else(|| program.map(|it| it.text.clone())).unwrap_or_else(|| no_thread(arguments));
         if arguments.output.is_some() {
             bail!("no samples: {why}; the run directory is {}", path.display());
         }
