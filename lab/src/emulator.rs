@@ -57,7 +57,7 @@ impl Emulator {
         match built {
             Err(LabError::Unavailable { reason, .. }) => {
                 let which = if cache.qemu(architecture).is_some() { "from the cache" } else { "the host's" };
-                say(&format!("QEMU {VERSION} cannot be had ({reason}): {which} is used"));
+                say(&format!("QEMU {VERSION} is not available ({reason}): {which} is used"));
             }
             built => built?,
         }

@@ -67,7 +67,7 @@ pub(crate) fn ensure(
         }
         (Err(LabError::Unavailable { reason, .. }), Some((version, _))) => {
             say(&format!(
-                "kernel {version}: from the cache, because there is no newer one to be had ({reason})"
+                "kernel {version}: from the cache, because no newer one is available ({reason})"
             ));
             Ok(version)
         }

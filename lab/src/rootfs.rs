@@ -162,7 +162,7 @@ fn build(cache: &Cache, package_list: &[&str], to: &Path) -> Result<(), LabError
     mmdebstrap.arg(release(&lines)?).arg(&root).arg(&sources);
     host::run(&mut mmdebstrap).map_err(|error| LabError::Unavailable {
         reason: format!("mmdebstrap failed: {}", error.brief()),
-        fix: "see that the packages can be fetched, then run `cargo xtask lab build` again".into(),
+        fix: "make sure that the packages can be fetched, then run `cargo xtask lab build` again".into(),
     })?;
     let image = work.path().join("root.ext4");
     file_system_image(&root, &image, SPARE_MIB)?;

@@ -135,7 +135,7 @@ fn retried(
         let answer = answer::text(recipe, recording, guest.kernel_version(), stall, &recorded.irq_thread);
         return Ok(Made { traces, answer });
     }
-    Err(LabError::Form { what: "a planter's log", text: format!("{name} did not come about") })
+    Err(LabError::Form { what: "a planter's log", text: format!("{name} did not happen") })
 }
 
 /// The stall that was asked for: no shorter, and not much longer, as may happen on a busy host.

@@ -12,7 +12,7 @@ pub(crate) fn check(source: &SourceFile) -> Vec<Violation> {
         return Vec::new();
     }
     let lines = source.words(REAL).into_iter().map(|start| source.line_of(start));
-    let message = format!("`{REAL}` stands in `main`, tests and examples only: take a `&HostRoot`");
+    let message = format!("`{REAL}` may only be in `main`, tests and examples: take a `&HostRoot`");
     let violation =
         |line| Violation { path: source.path.clone(), line, rule: RULE, message: message.clone() };
     lines.filter(|line| !source.is_test(*line)).map(violation).collect()

@@ -19,7 +19,7 @@ pub(crate) fn check(source: &SourceFile) -> Vec<Violation> {
         let line = source.line_of(start);
         let message = if !FOLDERS.iter().any(|folder| source.path.starts_with(folder)) {
             format!(
-                "`unsafe` stands only in {}: put a safe function there and call it",
+                "`unsafe` may only be in {}: put a safe function there and call it",
                 FOLDERS.join(" and ")
             )
         } else if needs_reason(&source.code[start..]) && !has_reason(source, start) {

@@ -189,11 +189,11 @@ causes! {
     /// Code ran with interrupts off.
     IrqsOff = "irqs_off", Section, ["{actor|code} kept interrupts off{place}"];
     /// An interrupt that another CPU sent was handled.
-    Ipi = "ipi", Interrupt, ["another CPU had {function} run by {actor|an interrupt}", "an interrupt from another CPU ran ({actor|IPI})"];
+    Ipi = "ipi", Interrupt, ["an interrupt from another CPU ran {function} ({actor|IPI})", "an interrupt from another CPU ran ({actor|IPI})"];
     /// The timer itself expired late, with interrupts on.
-    TimerLate = "timer_late", Idle, ["the timer interrupt came late though interrupts were on ({who} ran)", "the timer interrupt came late, and nothing that was recorded held it back"];
+    TimerLate = "timer_late", Idle, ["the timer interrupt came late though interrupts were on ({who} ran)", "the timer interrupt came late, and nothing that was recorded delayed it"];
     /// The timer of an ordinary thread was not due yet: the kernel may let it expire later by the thread's slack.
-    TimerSlack = "timer_slack", Scheduler, ["its timer was not due yet: as an ordinary thread it has a timer slack"];
+    TimerSlack = "timer_slack", Scheduler, ["the kernel may let its timer expire later: an ordinary thread has a timer slack"];
     /// The CPU needed the time to leave an idle state.
     IdleExit = "idle_exit", Idle, ["the CPU took the time to leave idle"];
     /// The task itself had a page fault.
@@ -201,7 +201,7 @@ causes! {
     /// The task was moved to another CPU.
     Migration = "migration", Thread, ["it was moved to another CPU by {actor|the kernel}"];
     /// Real-time throttling, the fair server or its own runtime stopped the task for the rest of its period.
-    Throttled = "throttled", Scheduler, ["{actor|real-time throttling} held it back"];
+    Throttled = "throttled", Scheduler, ["it was throttled ({actor|real-time throttling})"];
     /// The switch from one task to another took the time, with interrupts off.
     ContextSwitch = "context_switch", Section, ["the switch between two tasks took the time{place}"];
     /// The task waited for a lock that another thread held.
