@@ -66,9 +66,7 @@ pub(crate) fn ensure(
             Ok(version)
         }
         (Err(LabError::Unavailable { reason, .. }), Some((version, _))) => {
-            say(&format!(
-                "kernel {version}: from the cache, because no newer one is available ({reason})"
-            ));
+            say(&format!("kernel {version}: from the cache, because no newer one is available ({reason})"));
             Ok(version)
         }
         (Err(error), _) => Err(error),
