@@ -2,8 +2,8 @@
 //! entered, and when it woke the thread.
 //!
 //! [`DispatchSteps`] keeps the programs in the kernel (`bpf/dispatch.h`) and shares their table as a file descriptor. The
-//! measuring process maps it, and each thread takes its own [`Slot`], which the programs write at each of its wake-ups
-//! and the thread reads when it runs, without a system call.
+//! measuring process maps it, and each thread takes its own [`Slot`]. The programs write the slot at each wake-up of the
+//! thread, and the thread reads it when it runs, without a system call.
 
 use crate::error::BpfError;
 use crate::events::{Event, Sizes, event};
@@ -36,7 +36,7 @@ pub struct Slot<'a> {
 }
 
 impl<'a> Slot<'a> {
-    /// Takes the slot of the thread with that id; `None` where another thread has it, or the table is too short.
+    /// Takes the slot of the thread with that id; `None` if another thread has it, or the table is too short.
     pub fn take(table: &'a [AtomicU64], thread: u32) -> Option<Self> {
         let start = thread as usize % SLOTS * SLOT_WORDS;
         let words: &[AtomicU64; SLOT_WORDS] = table.get(start..)?.first_chunk()?;
@@ -45,7 +45,7 @@ impl<'a> Slot<'a> {
         Some(Self { words, seen })
     }
 
-    /// The last wake-up; `None` when there was none since the last call.
+    /// The last wake-up; `None` if there was none since the last call.
     #[inline(always)]
     pub fn last(&mut self) -> Option<Steps> {
         let number = self.words[1].load(Acquire);

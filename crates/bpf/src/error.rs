@@ -33,7 +33,7 @@ pub enum BpfError {
     /// The process ids that this process sees are not the kernel's.
     #[error(
         "this process is in a process-id namespace of its own (a container), where the kernel's records cannot be \
-         told apart by process: run whylate on the host"
+         attributed to processes: run whylate on the host"
     )]
     Namespace,
     /// CLOCK_MONOTONIC of this process is not the kernel's.
@@ -43,7 +43,7 @@ pub enum BpfError {
     )]
     OtherClock,
     /// Loading programs would never end: why, and what helps.
-    #[error("the kernel would never be done with loading BPF programs: {0}")]
+    #[error("loading BPF programs would never end in this kernel: {0}")]
     Starved(String),
     /// The kernel's events cannot be read from a trace buffer.
     #[error("causes are not found in a trace buffer: {0}")]

@@ -17,7 +17,7 @@ pub(crate) const fn event(function: &'static str, tracepoint: &'static str) -> E
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sizes<'a> {
     pub(crate) maps: Vec<(&'a str, u32)>,
-    /// Constants of the programs that say whether the kernel has a tracepoint: 1 where it has.
+    /// Constants of the programs that say whether the kernel has a tracepoint: 1 if it has.
     pub(crate) has_tracepoint: Vec<(&'a str, &'a str)>,
     pub(crate) constants: Vec<(&'a str, u32)>,
 }

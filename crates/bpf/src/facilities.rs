@@ -19,7 +19,7 @@ const CAUSES: &str = "causes from BPF";
 const FUNCTION_NAMES: &str = "names of kernel functions";
 const FLUSHES: &str = "TLB flushes by interrupts";
 
-/// The names of everything that [`facilities`] tries, in its order.
+/// The names of everything that [`facilities`] tries, in the same order.
 pub fn facility_names() -> Vec<String> {
     if !cfg!(feature = "bpf") {
         return vec![PROGRAMS.to_owned()];

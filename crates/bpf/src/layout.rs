@@ -123,7 +123,7 @@ pub(crate) struct RawCpuState {
     /// Wake-ups of the threads of the process that measures on the CPU; wraps around.
     pub(crate) own_wakings: u32,
     pub(crate) is_shared: u32,
-    /// The wake-up in progress; `decided_ns` is 0 where it is counted already.
+    /// The wake-up in progress; `decided_ns` is 0 if it is counted already.
     pub(crate) expires_ns: u64,
     pub(crate) waking_ns: u64,
     pub(crate) decided_ns: u64,

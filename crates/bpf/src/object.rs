@@ -54,7 +54,7 @@ impl Object {
         Ok(Self { ebpf, btf, attached: Vec::new() })
     }
 
-    /// Loads and attaches a program; `Ok(Some(reason))` when the kernel does not have its event, or the function at whose
+    /// Loads and attaches a program; `Ok(Some(reason))` if the kernel does not have its event, or the function at whose
     /// entry it runs.
     pub(crate) fn attach(&mut self, event: Event) -> Result<Option<String>, BpfError> {
         let program = self.ebpf.program_mut(event.function);
@@ -233,8 +233,8 @@ impl CostCounting {
     }
 }
 
-/// The cost of each program of the machine, by its id; in place of the event stands the name of its function, of which the
-/// kernel keeps 15 bytes. Times are counted only while the kernel's BPF statistics are on.
+/// The cost of each program of the machine, by its id. The name of its function, of which the kernel keeps 15 bytes, replaces
+/// the event. Times are counted only while the kernel's BPF statistics are on.
 ///
 /// # Errors
 /// When the kernel does not list its programs.

@@ -11,8 +11,8 @@ use zerocopy::transmute;
 
 /// At most this many records are read for one window.
 pub(crate) const READ_MAX: u64 = 65_536;
-/// Records of all rings together (64 bytes each), and the least and the most that a ring holds: an interrupt storm
-/// writes several hundred thousand a second, and spikes are explained 20 times a second.
+/// Records of all rings together (64 bytes each), and the least and the most that a ring holds. An interrupt storm writes
+/// several hundred thousand a second, and spikes are explained 20 times a second.
 const RINGS_TOTAL: u32 = 1 << 20;
 const RING_MIN: u32 = 1 << 14;
 const RING_MAX: u32 = 1 << 17;

@@ -64,7 +64,7 @@ pub trait Activities {
     fn missed(&self) -> Missed {
         Missed::default()
     }
-    /// The interrupts that other CPUs sent to the watched ones since the last call; `None` where their senders are not
+    /// The interrupts that other CPUs sent to the watched ones since the last call; `None` if their senders are not
     /// recorded.
     fn ipis(&mut self) -> Result<Option<Vec<IpiRecord>>, BpfError> {
         Ok(None)

@@ -16,9 +16,9 @@ pub struct HistogramsSnapshot {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WakeupCounts {
     pub wakeups: u64,
-    /// Of tasks that were still running: no latency.
+    /// Wake-ups of tasks that were still running: no latency.
     pub without_switch: u64,
-    /// That ended on a CPU where nothing is measured.
+    /// Wake-ups that ended on a CPU where nothing is measured.
     pub elsewhere: u64,
     /// Missing in the histograms because there was no room or a program could not run.
     pub lost: u64,
@@ -41,6 +41,6 @@ pub struct ProgramCost {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facility {
     pub name: String,
-    /// Why it cannot be; `None` when it can.
+    /// Why it cannot be; `None` if it can.
     pub missing: Option<String>,
 }

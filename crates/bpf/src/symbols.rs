@@ -2,7 +2,7 @@
 
 use whylate_trace::parse::Symbols as Functions;
 
-/// The lines of /proc/kallsyms that name a function; empty where the kernel hides their addresses.
+/// The lines of /proc/kallsyms that name a function; empty if the kernel hides their addresses.
 pub fn kernel_functions() -> String {
     functions(&std::fs::read_to_string("/proc/kallsyms").unwrap_or_default())
 }

@@ -122,8 +122,8 @@ pub fn explain(
     causes
 }
 
-/// How long before a stage the recording of its CPU is needed: the holder of a lock may have been preempted before the wait
-/// for it began, and real-time throttling may have begun before a wake-up. `None` if an earlier recording shows nothing.
+/// How long before a stage the recording of its CPU is needed. The holder of a lock may have been preempted before the wait
+/// began, and real-time throttling may have begun before a wake-up. `None` if an earlier recording shows nothing.
 pub fn looks_back(stage: &Stage, priority: i32) -> Option<u64> {
     match &stage.what {
         Doing::Blocked { wait: Wait::Lock { .. }, .. } => Some(inversion::HELD_BEFORE_NS),
@@ -176,7 +176,7 @@ fn whole(stage: &Stage, blame: Blame) -> Piece<()> {
     Piece { from: stage.from_ns, to: stage.to_ns, began: stage.from_ns, blame, detail: () }
 }
 
-/// Adds what the recording of the CPU alone does not show: a running task does its own work, and the CPU of a preempted task
+/// Adds what the recording of the CPU alone does not show. A running task does its own work, and the CPU of a preempted task
 /// has the thread to which it was switched.
 fn complete(piece: &mut Piece<()>, what: &Doing, woken_ns: u64, priority: i32, surroundings: &Surroundings) {
     let kind = piece.blame.kind.unwrap_or(Kind::Unattributed);

@@ -1,4 +1,4 @@
-//! The words for who has a CPU: interrupts, softirqs, locks, threads; and the meaning of the kernel's function names: where
+//! The words for who has a CPU: interrupts, softirqs, locks, threads. And the meaning of the kernel's function names: where
 //! an interrupt begins, where user mode is near, which functions are mere helpers of their callers.
 //!
 //! Names change between releases: an unknown name counts as an ordinary function, which costs precision, not correctness.

@@ -77,7 +77,7 @@ pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
         return Err(lines.ends("there is no line of an interval"));
     }
     let mut remarks = vec![
-        "values as the tool's own unit, nanoseconds; a stall of the whole process (garbage collection, safepoints) is in them as well as one of the kernel"
+        "values are in the tool's own unit, nanoseconds; they include stalls of the whole process (garbage collection, safepoints) as well as those of the kernel"
             .to_owned(),
     ];
     if all.len() > 1 {
@@ -123,7 +123,7 @@ pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     Ok(Imported { probe: "timer", series, remarks, ..Imported::default() })
 }
 
-/// Adds the buckets of a packed histogram; `None` where it is damaged or of no known form.
+/// Adds the buckets of a packed histogram; `None` if it is damaged or of no known form.
 fn unpack(packed: &str, buckets: &mut BTreeMap<u64, u64>) -> Option<()> {
     let bytes = base64(packed)?;
     let outer = bytes.get(..4).and_then(|it| it.try_into().ok()).map(i32::from_be_bytes)?;

@@ -66,7 +66,7 @@ pub(crate) fn histogram(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     let seconds = measured_ns / 1_000_000_000;
     let nothing = series.is_empty().then(|| {
         let what = if lines.iter().any(|line| line.text.contains("osnoise")) { "noise" } else { "latency" };
-        format!("no {what} above the tool's threshold was seen in {seconds} s: the histogram has no sample, and its zeros are no measured values")
+        format!("no {what} above the tool's threshold was seen in {seconds} s: the histogram has no samples, and its zeros are not measured values")
     });
     Ok(Imported { probe: "tracer", series, remarks, nothing, ..Imported::default() })
 }

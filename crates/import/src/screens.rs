@@ -162,7 +162,11 @@ pub(crate) fn stress_ng(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
         series.quantiles = quantiles(series, &own);
     }
     if all.len() > 1 {
-        remarks.push(format!("{} runs in one file: they stand as CPUs 0 to {}", all.len(), all.len() - 1));
+        remarks.push(format!(
+            "{} runs in one file: they are listed as CPUs 0 to {}",
+            all.len(),
+            all.len() - 1
+        ));
     }
     if all.iter().filter_map(|series| series.count).any(|count| count <= 10_000) {
         remarks.push("with 10,000 samples the 99.99 % value is the maximum itself: one sample".to_owned());
@@ -271,7 +275,7 @@ pub(crate) fn distrusted(series: &ToolSeries, run_ns: u64) -> Option<String> {
     let of_run = run_ns > 0 && max as f64 > run_ns as f64 * 0.25;
     if max >= 60_000_000_000 || of_run {
         return Some(format!(
-            "thread {thread}: a maximum of {} and a mean of {} are no latency of a task that was late: the measured value grew all the time \
+            "thread {thread}: a maximum of {} and a mean of {} are not the latency of a late task: the measured value grew all the time \
              (an error of the test or of its clock)",
             nanoseconds(max),
             nanoseconds(mean as u64)
@@ -399,7 +403,7 @@ pub(crate) fn ros2(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     series.mean_ns = Some(sum / count);
     series.count = received.is_some().then_some(count as u64);
     let remark = format!(
-        "{rows} rows of one interval each: quantiles are not in them; the latency is that from one node to another, of which waiting for a CPU is a part"
+        "{rows} rows of one interval each: quantiles are not in them; the latency is that from one node to another, and waiting for a CPU is a part of it"
     );
     Ok(Imported { probe: "timer", series: vec![series], remarks: vec![remark], ..Imported::default() })
 }

@@ -50,7 +50,7 @@ pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
             .to_owned(),
     ];
     if let Some(line) = first_odd {
-        remarks.push(format!("{odd} lines are no samples and were left out, the first at line {line}"));
+        remarks.push(format!("{odd} lines are not samples and were left out, the first at line {line}"));
     }
     // All threads measure for the same time.
     let times: Vec<u64> = threads
@@ -102,7 +102,7 @@ const TIMES_ORDINARY: u64 = 10;
 const LATE_NS_MIN: u64 = 50_000;
 
 /// The interval of each thread in us, by the head where it fits the numbers of samples, else one step less, which some versions
-/// print too much; `None` where neither fits.
+/// print too much; `None` if neither fits.
 fn measured_intervals(head: &BTreeMap<u32, u64>, counts: &BTreeMap<u32, u64>) -> Option<BTreeMap<u32, u64>> {
     let mut values = head.values();
     let step = values.next().zip(values.next()).map_or(0, |(first, second)| second.saturating_sub(*first));

@@ -265,7 +265,7 @@ fn several_runs_in_one_file_stay_apart() {
 fn a_line_for_each_sample_and_one_that_is_cut() {
     let result = imported("cyclictest_v.txt");
     assert_eq!(figures(&result), [(0, "", 5, 6_000, 6_000, 21_000), (1, "", 2, 3_000, 3_000, 9_000)]);
-    assert!(remarks(&result).contains("1 lines are no samples") && remarks(&result).contains("Interval"));
+    assert!(remarks(&result).contains("1 lines are not samples") && remarks(&result).contains("Interval"));
 }
 
 #[test]

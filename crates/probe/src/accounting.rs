@@ -88,7 +88,7 @@ impl Accounting {
     }
 }
 
-/// `None` where nothing is counted.
+/// `None` if nothing is counted.
 fn read_interrupts(root: &HostRoot) -> Option<Counts> {
     Counts::read(root).ok().filter(|counts| !counts.is_empty())
 }

@@ -10,10 +10,10 @@
 //!                  3 * 16384 words: ring of spikes
 //! ```
 //!
-//! A lane is one measuring thread. Each word has one writer; counts only ever grow, so the reader takes differences
-//! of two readings and nothing is lost. The two exceptions, the smallest and the largest sample since the last
-//! reading, are taken by the reader with an exchange: a sample that arrives in the same instant may be reported one
-//! interval later, but never lost.
+//! A lane is one measuring thread. Each word has one writer; counts only ever grow, so the reader takes differences of two
+//! readings and nothing is lost. There are two exceptions: the reader takes the smallest and the largest sample since the
+//! last reading with an exchange. A sample that arrives in the same instant may be reported one interval later, but is never
+//! lost.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -94,7 +94,7 @@ macro_rules! words {
 }
 
 impl<'a> Lane<'a> {
-    /// Lane `index` of the memory; `None` when it is too short.
+    /// Lane `index` of the memory; `None` if it is too short.
     pub(crate) fn of(words: &'a [AtomicU64], index: usize) -> Option<Self> {
         let start = HEADER_WORDS + index * LANE_WORDS;
         let lane = words.get(start..start + LANE_WORDS)?;

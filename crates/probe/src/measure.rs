@@ -109,7 +109,7 @@ pub struct TaskSpike {
     pub latency_ns: u64,
     /// Its causes.
     pub causes: Vec<Cause>,
-    /// The wake-ups that led to it, the last one first; empty where none was recorded.
+    /// The wake-ups that led to it, the last one first; empty if none was recorded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wakeups: Vec<WakeLink>,
     /// What it did, without gap or overlap.
@@ -150,8 +150,8 @@ pub trait Observer {
     fn armed(&mut self, _process: u32, _start_ns: u64) {}
     /// Called once, when the first latency above the break or gap above the threshold is seen.
     fn first_spike(&mut self, _latency: Nanos) {}
-    /// Called with new spikes up to 20 times a second, so within about 50 ms of each; the same spikes come with the
-    /// batch of their interval, unless larger ones have made them unimportant by then.
+    /// Called with new spikes up to 20 times a second, so within about 50 ms of each. The same spikes come with the batch of
+    /// their interval, unless larger ones have displaced them by then.
     fn spikes(&mut self, _spikes: &[SpikeRecord]) {}
     /// Called about 20 times a second by a probe that watches tasks, with the state of each task so far.
     fn tasks(&mut self, _tasks: &[TaskLine]) {}

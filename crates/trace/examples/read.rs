@@ -1,6 +1,6 @@
-//! Reads a trace (a file, or a folder with the raw pages of each CPU) and prints what is known of it and how many events
-//! of each kind it has; with `--dump` each event, with `--time` only how long it took, with `--names` also the name of
-//! each function looked up, as a report does that prints them. `benches/trace_readers.py` compares it with other readers.
+//! Reads a trace (a file, or a folder with the raw pages of each CPU) and prints its facts and the number of events of each
+//! kind. `--dump` prints each event, `--time` only the time that reading took. `--names` also looks up the name of each
+//! function, as a report that prints them does. `benches/trace_readers.py` compares it with other readers.
 //!
 //!     cargo run --release -p whylate-trace --example read -- \
 //!         [--dump | --time] [--wakeups] [--names] [--from NANOSECONDS] [--first COUNT] PATH

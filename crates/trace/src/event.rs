@@ -110,9 +110,9 @@ pub struct Context {
     pub hard_irq: bool,
     pub softirq: bool,
     pub nmi: bool,
-    /// Depth of disabled preemption; `None` where the trace does not say.
+    /// Depth of disabled preemption; `None` if the trace does not say.
     pub preempt_depth: Option<u8>,
-    /// Depth of disabled migration; `None` where the trace does not say.
+    /// Depth of disabled migration; `None` if the trace does not say.
     pub migrate_disable: Option<u8>,
 }
 
@@ -122,7 +122,7 @@ pub struct Event {
     /// When, in nanoseconds of the trace's clock; text in microseconds ends in 000.
     pub at_ns: u64,
     pub cpu: CpuId,
-    /// Thread that ran there; 0 is idle. `None` where the trace does not say.
+    /// Thread that ran there; 0 is idle. `None` if the trace does not say.
     pub pid: Option<u32>,
     /// Its command, when the trace says (`<...>` counts as unknown).
     pub command: Option<Name>,
@@ -297,7 +297,7 @@ pub enum EventKind {
         number: Option<u32>,
         name: Option<Name>,
     },
-    /// `power:cpu_idle`; `None` when the CPU leaves idle.
+    /// `power:cpu_idle`; `None` if the CPU leaves idle.
     Idle {
         state: Option<u32>,
     },

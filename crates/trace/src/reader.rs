@@ -98,7 +98,7 @@ pub trait Reader {
         Ok(next.is_some())
     }
 
-    /// The name of a function, and the offset in it; `None` when the trace has no symbol for it.
+    /// The name of a function, and the offset in it; `None` if the trace has no symbol for it.
     fn symbol(&self, symbol: Symbol) -> Option<(&str, u64)>;
 
     /// The frames of a stack, innermost first.

@@ -211,7 +211,7 @@ const _: () = assert!(Mark::TEXT_MAX == MARK_BYTES - 1);
 #[repr(C)]
 pub(crate) struct RawMarkText {
     text: [u8; MARK_BYTES],
-    /// All ones where it has a byte.
+    /// All ones if it has a byte.
     mask: [u8; MARK_BYTES],
 }
 

@@ -160,7 +160,7 @@ fn folders_in(host: &HostRoot, folder: &Path) -> Vec<String> {
     folders.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// The folder of a control group, given as a path below the mounted hierarchy or in full; or the folder of a systemd unit or
+/// The folder of a control group, given as a path below the mounted hierarchy or in full. Or the folder of a systemd unit or
 /// container, given by its name or by a unique part of it. `None` if there is no such group.
 pub fn unit_group(host: &HostRoot, name: &str) -> Option<PathBuf> {
     let is_group = |folder: &Path| {

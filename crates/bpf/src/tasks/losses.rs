@@ -13,7 +13,7 @@ pub struct TaskLosses {
     pub refused: u64,
     /// Events at which a program could not run, because it was already running on that CPU: how many.
     pub missed: u64,
-    /// The same by event, such as `1 at sched_waking`; empty where there were none.
+    /// The same by event, such as `1 at sched_waking`; empty if there were none.
     pub missed_at: String,
     /// Texts for trace_marker that were not in memory when they were written; they may have been marks.
     pub unread_texts: u64,

@@ -1,4 +1,4 @@
-//! The activations that had not ended when the watch did, with what they were made of so far.
+//! The activations that had not ended when the watch did, with their stages so far.
 
 use super::build::{Builder, Owner};
 use super::own::raw;

@@ -30,7 +30,7 @@ struct Wake<'r> {
     waker: &'r Waker,
 }
 
-/// Who woke the task, the last link first; empty where no wake-up of it was recorded.
+/// Who woke the task, the last link first; empty if no wake-up of it was recorded.
 pub fn chain(activation: &Activation, recordings: &Recordings, surroundings: &Surroundings) -> Vec<WakeLink> {
     let mut links: Vec<WakeLink> = Vec::new();
     let mut next = last_wake(activation.thread.pid, activation.woken_ns, recordings);

@@ -18,7 +18,7 @@ pub(super) fn behind(
     evidence: &'static str,
 ) -> Blame {
     if thread.pid == 0 {
-        return Blame::unattributed_as("the CPU was idle although the task could run");
+        return Blame::unattributed_as("the CPU was idle although the task was runnable");
     }
     if !may_run_before(thread.priority, priority) {
         let evidence = format!("{evidence}, {} of lower priority", thread.command);
@@ -38,7 +38,7 @@ pub(super) fn blocked(wait: &Wait, waker: &Waker) -> Blame {
             match (owner, waker) {
                 (Some((pid, command)), Waker::Thread(last, name)) if last != pid => {
                     let evidence = format!(
-                        "the {lock} at {address:#x} named its owner when the wait began, and {name} (thread {last}) released it: how long each of them held it is not known"
+                        "the {lock} at {address:#x} named its owner when the wait began, and {name} (thread {last}) released it; how long each held it is not known"
                     );
                     Blame::new(Kind::Lock, POSSIBLE, evidence).thread(command, *pid)
                 }

@@ -1,5 +1,5 @@
-//! Finds what takes memory bandwidth if hardware is to blame, or the CPU of an ordinary task: programs that could be slowed
-//! down, and loads of the plan that could be paced.
+//! Finds programs that could be slowed down, and loads of the plan that could be paced: they take memory bandwidth if
+//! hardware is to blame, or the CPU of an ordinary task.
 
 use super::{Situation, arm, caused_reason, own_weight};
 use whylate_core::plan::{CpuQuotaPlan, TreatmentKind};
@@ -89,8 +89,8 @@ pub(super) fn pacing(situation: &Situation<'_>) -> Vec<FixLeftOut> {
             id: format!("load-pacing-{}", load.name),
             reason: caused_reason(&[cause], situation.causes),
             why: format!(
-                "the load `{}` is the plan's own: it moved {}; measure it with `rate = \"{half}\"`, and where that is calm, let the \
-                 program that it stands for move less at a time",
+                "the load `{}` is the plan's own: it moved {}; measure it with `rate = \"{half}\"`, and if that is calm, make the \
+                 program that it represents move less at a time",
                 load.name,
                 figure::rate(load.bytes_per_s, "bytes_per_s")
             ),

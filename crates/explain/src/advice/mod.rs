@@ -1,5 +1,5 @@
-//! What may help: from the causes of spikes and from the findings about a machine to treatments, each with its reason and a
-//! stable id; and the files that install those that were proved.
+//! What may help: treatments for the causes of spikes and for findings about a machine, each with its reason and a stable id.
+//! And the files that install proved treatments.
 //!
 //! The planner of a treatment decides whether it is possible on the machine. Only a search can show that a treatment helps;
 //! nothing here claims it.

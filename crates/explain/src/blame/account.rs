@@ -27,7 +27,7 @@ pub(crate) struct Place {
     /// What went on, in a few words.
     pub(crate) what: String,
     pub(crate) need: Option<Need>,
-    /// The place of its span among those of the CPU; `None` where the CPU has no events.
+    /// The place of its span among those of the CPU; `None` if the CPU has no events.
     pub(crate) place: Option<u32>,
 }
 

@@ -297,7 +297,7 @@ impl Labeller<'_> {
         // A thread that ran while the task was throttled did not delay the task.
         if state.irqs_off.holds() && !taken_off {
             let confidence = if state.irqs_off == Knowledge::ByEvent { STATED } else { SEEN };
-            let reason = "interrupts were off while the task could run";
+            let reason = "interrupts were off while the task was runnable";
             return self.by(CauseKind::IrqsOff, state, "interrupts off", confidence, reason);
         }
         self.behind_thread(who, span, length_ns, taken_off, asked)
@@ -306,7 +306,7 @@ impl Labeller<'_> {
     /// The task could run, and the CPU was idle.
     fn runnable_in_idle(&self, taken_off: bool, asked: bool, length_ns: u64) -> Label {
         if taken_off || (!asked && !self.unstopped && length_ns > IDLE_EXIT_MAX_NS) {
-            let reason = "the CPU was idle while the task could run: real-time throttling";
+            let reason = "the CPU was idle while the task was runnable: real-time throttling";
             let blame = Blame::new(CauseKind::Throttled, CONCLUDED, reason);
             return Label { blame, ..Label::needed("idle; the task is throttled") };
         }
@@ -317,7 +317,7 @@ impl Labeller<'_> {
             };
             return Label::unattributed(what).need(Need::Functions);
         }
-        let reason = "the task could run and the CPU had not left idle";
+        let reason = "the task was runnable and the CPU had not left idle";
         Label { blame: Blame::new(CauseKind::IdleExit, FAINT, reason), ..Label::needed("leaving idle") }
     }
 
@@ -365,7 +365,7 @@ impl Labeller<'_> {
             }
             _ if state.preempt_off.holds() && !taken_off => {
                 let confidence = if state.preempt_off == Knowledge::ByEvent { STATED } else { SEEN };
-                let reason = "the task could run and the running thread had preemption off";
+                let reason = "the task was runnable and the running thread had preemption off";
                 by(PreemptOff, "preemption off", confidence, reason)
             }
             (Some(_), Some(_)) if taken_off => {
@@ -389,7 +389,8 @@ impl Labeller<'_> {
                 by(Throttled, "runs; the task is throttled", FAINT, reason)
             }
             (Some(_), Some(_)) => {
-                let reason = "the task could run and the running thread of lower priority was not preempted";
+                let reason =
+                    "the task was runnable and the running thread of lower priority was not preempted";
                 by(PreemptOff, "not preempted", LEFT_OVER, reason).need(Need::Sections)
             }
             _ if state.pid.is_none() => Label::unattributed("which thread ran is not in the trace"),

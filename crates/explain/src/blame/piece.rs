@@ -15,8 +15,8 @@ pub(crate) const HALT_EXIT_MAX_NS: u64 = 200_000;
 /// stopped.
 pub(crate) const EDGE_MAX_NS: u64 = 20_000;
 
-/// A handler that is silent for longer may have been stopped itself: a guest's timer interrupts, which take some 5 us, were seen
-/// to take 50 to 120 us now and then.
+/// A handler that is silent for longer may have been stopped itself: a guest's timer interrupts normally take some 5 us, and
+/// took 50 to 120 us now and then.
 pub(crate) const STOPPED_LEAST_NS: u64 = 50_000;
 
 /// Whether a task of priority `own`, as tools print it, cannot preempt a thread of priority `other`. Ordinary tasks share

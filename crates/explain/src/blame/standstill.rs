@@ -1,9 +1,9 @@
-//! What late timers show about a silence: the whole machine stood still (firmware or a hypervisor stopped every CPU at once),
-//! or the CPU's own interrupts were off although no event says so.
+//! What late timers show about a silence. Either the whole machine stood still (firmware or a hypervisor stopped every CPU at
+//! once), or the CPU's own interrupts were off although no event says so.
 //!
 //! Silence alone proves nothing: an idle CPU is silent, too. But if a timer of another CPU was also due in the silence and
-//! also came late, more than the task's CPU stopped. Two CPUs that both have interrupts off (one spins for a lock that the
-//! other one holds) look the same, so one of the two must have been where interrupts are taken.
+//! also came late, more than the task's CPU stopped. Two CPUs with interrupts off look the same (one spins for a lock that
+//! the other one holds), so one of the two must have been where interrupts are taken.
 //!
 //! The flags of events within show that interrupts were off. If a function records no events in that time, the CPU's own
 //! timer shows it: it was due in the silence and came after it.

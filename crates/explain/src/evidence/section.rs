@@ -1,5 +1,5 @@
-//! The tracers of sections with interrupts or preemption disabled (`irqsoff`, `preemptoff`, `preemptirqsoff`): one latency
-//! per file, from the header, the functions at the section's start and end, and the stack after it.
+//! The tracers of sections with interrupts or preemption disabled (`irqsoff`, `preemptoff`, `preemptirqsoff`). A file has one
+//! latency, shown by the header, the functions at the section's start and end, and the stack after it.
 //!
 //! In: the facts of the header and the events, one pass. Out: one spike. Its moments are microseconds of the section, as the
 //! tracer prints them. Truncated files show less: without lines the header names task and functions, without a header the

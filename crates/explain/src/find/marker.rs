@@ -1,7 +1,7 @@
 //! Break markers: the text that a measuring program writes into the trace when it stops it.
 
-/// Latency and threshold of a break marker: that of cyclictest is in microseconds (`hit latency threshold (3533 > 2000)`),
-/// that of whylate's own probe names its unit (`hit latency threshold (405930 ns > 300000 ns)`).
+/// Latency and threshold of a break marker. That of cyclictest is in microseconds (`hit latency threshold (3533 > 2000)`).
+/// That of whylate's own probe names its unit (`hit latency threshold (405930 ns > 300000 ns)`).
 pub(crate) fn read(text: &str) -> Option<(u64, Option<u64>)> {
     let (_, rest) = text.split_once("hit latency threshold (")?;
     let in_ns = |number: &str| {

@@ -46,7 +46,7 @@ impl Rhythm {
         self.sorted.get(self.sorted.len() / 2).copied()
     }
 
-    /// The period; `None` when the intervals are few or irregular.
+    /// The period; `None` if the intervals are few or irregular.
     pub(crate) fn period_ns(&self) -> Option<u64> {
         let median = self.median_ns().filter(|median| self.known() >= LEAST && *median > 0)?;
         let near = ((median as f64 * NEAR) as u64).max(NEAR_NS).min(median / 4);

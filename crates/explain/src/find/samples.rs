@@ -14,7 +14,7 @@ const SAMPLE_BEFORE_NS: u64 = 5_000_000;
 /// Threads and CPUs whose samples are kept.
 const LISTS_MAX: usize = 1 << 14;
 
-/// The list of a thread or CPU; `None` for a new one where there are too many.
+/// The list of a thread or CPU; `None` for a new one if there are too many.
 fn list<'s>(
     lists: &'s mut Samples,
     key: u32,

@@ -55,7 +55,7 @@ impl Tasks {
         self.place(pid).map(|place| &self.tracks[place].1)
     }
 
-    /// The track of a task, an empty one where there was none.
+    /// The track of a task, an empty one if there was none.
     #[inline]
     pub(crate) fn entry(&mut self, pid: u32) -> &mut TaskTrack {
         let place = self.place(pid).unwrap_or_else(|| {

@@ -239,7 +239,7 @@ impl<'r> Context<'r> {
         let is_halted = self.surroundings.is_virtual && !is_deep;
         let longest_ns = if is_halted { HALT_EXIT_MAX_NS } else { IDLE_EXIT_MAX_NS };
         if self.is_throttled(slice) {
-            return self.passed_over("the CPU was idle although the task could have run");
+            return self.passed_over("the CPU was idle although the task was runnable");
         }
         if !self.window.is_timer {
             return Blame::unattributed();
@@ -283,8 +283,7 @@ impl<'r> Context<'r> {
 
     fn other_thread(&self, slice: &Slice<'_>, thread: &Thread) -> Blame {
         if self.is_lesser(thread.priority) && self.is_throttled(slice) {
-            return self
-                .passed_over("a thread of lower priority was chosen although the task could have run");
+            return self.passed_over("a thread of lower priority was chosen although the task was runnable");
         }
         let ran = || {
             let ran = format!("it ran at {}", figure::scheduled(thread.priority));

@@ -12,8 +12,8 @@ use whylate_core::figure;
 use whylate_core::recording::OWN;
 use whylate_core::result::CauseKind as Kind;
 
-/// The most time that the timer's interrupt takes on a CPU that is not stopped in it: without a function that takes most of
-/// it, with the function that wakes a thread, and with the tick; `None` for any other function.
+/// The most time that the timer's interrupt takes if its CPU is not stopped. The limit depends on the function that takes
+/// most of it: none, the one that wakes a thread, or the tick. `None` for any other function.
 fn timer_max_ns(function: Option<&str>) -> Option<u64> {
     match function {
         None => Some(HALT_EXIT_MAX_NS),

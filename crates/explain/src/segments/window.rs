@@ -6,8 +6,8 @@ use whylate_core::{CpuId, CpuSet};
 
 /// How long entering and leaving the kernel may take on each side of a recorded segment, in a loop that never sleeps.
 const MARGIN_NS: u64 = 1_500;
-/// The same in a virtual machine, where the hypervisor delivers the interrupt and handles its end. For an interrupt whose
-/// function took 3 us this was measured as 9 us in all on a quiet host, and as 17 to 30 us on each side on another day.
+/// The same in a virtual machine, where the hypervisor delivers the interrupt and handles its end. With an interrupt whose
+/// function took 3 us, this was 9 us in all on a quiet host, and 17 to 30 us on each side on another day.
 const MARGIN_VIRTUAL_NS: u64 = 30_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Surroundings {
 pub(super) struct Slice<'r> {
     pub(super) from_ns: u64,
     pub(super) to_ns: u64,
-    /// What had it; `None` where nothing was recorded.
+    /// What had it; `None` if nothing was recorded.
     pub(super) segment: Option<&'r Segment>,
     /// The interrupt next to it, whose entry or exit it may be.
     pub(super) neighbour: Option<&'r Segment>,

@@ -46,8 +46,9 @@ impl States {
         open.fold(0u64, |sum, (_, span)| sum.saturating_add(within(span)))
     }
 
-    /// Whether an event cannot follow what is known of its CPU: a switch from another thread, a line of another thread
-    /// without a switch, the end of an interrupt that did not begin, flags of a thread within an interrupt.
+    /// Whether an event contradicts the known state of its CPU. Such events are a switch from another thread, a line of
+    /// another thread without a switch, the end of an interrupt that did not begin, and flags of a thread within an
+    /// interrupt.
     pub(crate) fn contradicts(&self, cpu: &Cpu, event: &Event, class: Class) -> bool {
         let known = cpu.pid.is_some() && self.has_switches;
         let flags = event.context;

@@ -129,7 +129,7 @@ impl Cpu {
 }
 
 /// What the flags show about the thread itself. Functions are traced wherever the thread is. Events are recorded within
-/// sections of their own (the scheduler's lock, the timer's, an exception's entry): disabled interrupts or preemption there
+/// sections of their own (the scheduler's lock, the timer's, an exception's entry). Disabled interrupts or preemption there
 /// show nothing about the code before or after, but enabled ones do.
 pub(crate) fn remember_flags(cpu: &mut Cpu, event: &Event, class: Class, opens: bool) {
     let flags = event.context;

@@ -30,7 +30,7 @@ const BEFORE_NS: u64 = 2_000_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptMoment {
-    /// Command of the measured task, where it is known.
+    /// Command of the measured task, if known.
     pub task: Option<String>,
     pub cpu: CpuId,
     /// When the task ran again, on the trace's clock.
@@ -39,7 +39,7 @@ pub struct KeptMoment {
     pub latency_ns: u64,
     /// Whether the task slept and was late; otherwise it never sleeps, and something took its CPU.
     pub sleeps: bool,
-    /// Whether the machine was the guest of a hypervisor, where that is known.
+    /// Whether the machine was the guest of a hypervisor, if known.
     pub is_virtual: Option<bool>,
 }
 

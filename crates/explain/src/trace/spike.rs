@@ -19,7 +19,7 @@ use whylate_trace::event::Event;
 use whylate_trace::parse::ParseError;
 use whylate_trace::reader::Reader;
 
-/// Explains a spike; `None` when its window shows that it was not a spike.
+/// Explains a spike; `None` if its window shows that it was not a spike.
 pub(crate) fn explain(
     reader: &mut dyn Reader,
     late: &Late,

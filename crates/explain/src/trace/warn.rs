@@ -72,11 +72,11 @@ pub(crate) fn contradictions(info: &TraceInfo, seen: &Seen, spikes: &[ExplainedS
     }
     if spikes.iter().any(|spike| is_disordered(seen, spike)) {
         found.push(format!(
-            "{} lines have an earlier time than the line before them: lines stand in another order than they were recorded",
+            "{} lines have an earlier time than the line before them: lines are not in the order in which they were recorded",
             seen.back
         ));
     }
-    let fix = "give the whole trace as it was recorded; of clocks that differ, record with the trace clock `mono` or `global`";
+    let fix = "give the whole trace as it was recorded; if clocks differ, record with the trace clock `mono` or `global`";
     found.into_iter().map(|text| Warning::with_fix(WarningCode::ContradictoryTrace, text, fix)).collect()
 }
 
@@ -123,14 +123,14 @@ pub(crate) fn warnings(
         warnings.push(Warning::with_fix(WarningCode::ExpectedFromMarker, text, TIMERS));
     }
     if is(ExpectedFrom::Wakeup) {
-        let text = "the latency counts from the wake-up: a late timer is not seen";
+        let text = "the latency counts from the wake-up, so a late timer is not seen";
         warnings.push(Warning::with_fix(WarningCode::ExpectedFromWakeup, text, TIMERS));
     }
     for need in needs {
         let (code, text, fix) = match need {
             Need::Sections => (
                 WarningCode::NoIrqPreemptEvents,
-                "no event says when interrupts and preemption were off: it is concluded from what did not happen",
+                "no event says when interrupts and preemption were off: this is concluded from missing events",
                 "record preemptirq:irq_disable, irq_enable, preempt_disable and preempt_enable too",
             ),
             Need::Functions => (

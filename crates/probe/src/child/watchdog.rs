@@ -24,8 +24,8 @@ pub(super) struct Watchdog {
     changed: Condvar,
 }
 
-/// Whether a watchdog is needed: the measuring threads can keep a CPU from all other tasks, and there is a CPU to watch them
-/// from; or they wait for each other, so that a stuck one must be released.
+/// Whether a watchdog is needed. This is so if the measuring threads can keep a CPU from all other tasks and there is a CPU
+/// to watch them from. It is also so if they wait for each other: a stuck one must be released.
 pub(super) fn is_needed(spec: &ProbeSpec) -> bool {
     spec.peer_cpu().is_some()
         || !spec.other_cpus.is_empty() && matches!(spec.policy, Policy::Fifo | Policy::Rr)

@@ -1,9 +1,9 @@
 //! The table of copies: rows (from, to, method) by block sizes.
 //!
-//! A trial copies one block again and again from the beginning of one buffer to that of another, for about a millisecond, so
-//! that small blocks stay in the caches and large ones do not: the rate for a block is the rate of code that has just used
-//! it. Trials of all rows take turns, so that other work on the machine affects all of them. How a copy changes the caches
-//! for other code is not measured here: the plan `cache-modes` does that.
+//! A trial copies one block repeatedly from the start of one buffer to the start of another, for about a millisecond. Small
+//! blocks stay in the caches and large ones do not: the rate for a block is the rate of code that has just used it. Trials of
+//! all rows take turns, so that other work on the machine affects all of them. How a copy changes the caches for other code
+//! is not measured here: the plan `cache-modes` does that.
 
 mod paced;
 mod rows;

@@ -39,7 +39,7 @@ pub fn is_ctf(path: &Path) -> bool {
 }
 
 /// A reader for the trace at `path`, by its content: text, trace.dat, perf.data, Perfetto, or pages of the ring buffer in a
-/// folder or an archive; gzip, Zstandard and xz are unpacked.
+/// folder or an archive. gzip, Zstandard and xz are unpacked.
 ///
 /// # Errors
 /// [`ParseError::Read`] when it cannot be read, [`ParseError::Foreign`] when it is not a trace, [`ParseError::Damaged`] when

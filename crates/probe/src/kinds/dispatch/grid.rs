@@ -29,7 +29,7 @@ pub(super) trait Grid {
     const IS_PROGRAMMED: bool;
     /// The next moment that is due; waiting sources are programmed for it.
     fn next_ns(&self) -> u64;
-    /// Takes the moment at which the process ran; `None` when nothing was due yet.
+    /// Takes the moment at which the process ran; `None` if nothing was due yet.
     fn take(&mut self, now_ns: u64, arrival: Arrival) -> Option<Late>;
 }
 

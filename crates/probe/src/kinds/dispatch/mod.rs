@@ -1,8 +1,7 @@
 //! The dispatch probe's thread: waits for an interrupt, looks at the clock, counts how late it runs.
 //!
-//! In: a source of interrupts at known or regular moments. Out: the time from the moment for which an interrupt was
-//! programmed to the first instruction of the process that waited for it, and, where the kernel reports them, its parts
-//! ([`parts`]).
+//! In: a source of interrupts at known or regular moments. Out: the time from the programmed moment of an interrupt to the
+//! first instruction of the process that waited for it, and its parts if the kernel reports them ([`parts`]).
 
 mod grid;
 pub(crate) mod parts;

@@ -28,7 +28,7 @@ pub(super) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// For the calling thread; `None` where the kernel does not report the steps.
+    /// For the calling thread; `None` if the kernel does not report the steps.
     pub(super) fn new(team: &Team<'a>, lanes: &[Lane<'a>]) -> Option<Self> {
         let (table, lanes) = (team.dispatch_table?, *lanes.first_chunk()?);
         let slot = Slot::take(table, schedule::id_of_this_thread());

@@ -1,9 +1,10 @@
 //! The task probe: watches the user's own threads by what BPF programs record of them, and explains the worst activations.
 //!
-//! A sample is the response of one activation: from the moment at which the thread was due (the programmed expiry of its
-//! timer, or its wake-up) to its next sleep for something to do. Its parts are the wake-up latency, the time that it ran,
-//! that another thread ran instead, and that it slept in the middle of its work. The thread itself is not changed. With marks
-//! in the plan, an activation lasts from one mark to the other, and every sleep between them is in the middle of its work.
+//! A sample is the response of one activation. It lasts from the moment at which the thread was due (the programmed expiry of
+//! its timer, or its wake-up) to its next sleep in which it waits for work. Its parts are the wake-up latency, the time that
+//! it ran, that another thread ran instead, and that it slept in the middle of its work. The thread itself is not changed.
+//! With marks in the plan, an activation lasts from one mark to the other, and every sleep between them is in the middle of
+//! its work.
 
 mod deadlines;
 mod lane;

@@ -1,5 +1,5 @@
-//! Traces that are inside something else, or that are written in another form: each is made into the text of tracefs
-//! once, in a temporary file without a name that anyone sees, and then read as every text is.
+//! Traces that are inside something else, or that are written in another form. Each is converted once to the text of tracefs,
+//! in a temporary file without a visible name, and then read like every text.
 //!
 //! | what | from |
 //! |---|---|

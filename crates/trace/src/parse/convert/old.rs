@@ -1,9 +1,9 @@
 //! `/proc/latency_trace` of Linux 2.6.8 to 2.6.10, "preemption latency trace v1.0": the time that preemption was off, or that
 //! a task waited for its CPU. Later versions have the columns of today.
 //!
-//! `00010001 0.562ms (+0.559ms): do_timer (timer_interrupt)` has the depths of interrupts, softirqs and disabled
-//! preemption in hexadecimal (not in the first version), the time since the start and that since the line before. For several
-//! CPUs the thread's number stands before it.
+//! `00010001 0.562ms (+0.559ms): do_timer (timer_interrupt)` has the depths of interrupts, softirqs and disabled preemption
+//! in hexadecimal (not in the first version). The times count from the start and from the line before. For several CPUs the
+//! thread's number stands before it.
 
 use super::{ConvertError, each_line};
 use crate::parse::Source;

@@ -151,7 +151,7 @@ fn each_packet(
     Ok(())
 }
 
-/// A copy without compressed packets; `None` when there are none.
+/// A copy without compressed packets; `None` if there are none.
 fn unpack(input: &Input) -> Result<Option<Input>, ConvertError> {
     let mut output: Option<std::io::BufWriter<std::fs::File>> = None;
     each_packet(input, |packet, offset| {

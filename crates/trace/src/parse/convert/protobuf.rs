@@ -1,5 +1,5 @@
-//! The wire format of protocol buffers, as far as a walk over known messages needs it: crates for it bring a compiler of
-//! descriptions and hundreds of messages, of which four are needed here.
+//! The part of the wire format of protocol buffers that a walk over known messages needs. Crates for it bring a compiler of
+//! descriptions and hundreds of messages; four are needed here.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value<'a> {

@@ -4,10 +4,9 @@
 //! through [`Fields`], which text (`name: key=value …`) and binary records both implement, so an event is described once. An
 //! event that cannot be understood is [`EventKind::Other`] with its name, never a guess.
 //!
-//! To add an event: one row in `table.rs` (and, for a new kind, a variant of [`EventKind`]). When a field is written in a
-//! way that no method of [`Fields`] reads yet, one method there and in the two implementations,
-//! `text/fields.rs` and `tracepoint/fields.rs`; when the text of an event is not a list of fields, `text Some(function)`
-//! behind the row.
+//! To add an event: one row in `table.rs` (and, for a new kind, a variant of [`EventKind`]). If no method of [`Fields`] reads
+//! a field yet, add one there and in the two implementations, `text/fields.rs` and `tracepoint/fields.rs`. If the text of an
+//! event is not a list of fields, put `text Some(function)` after the row.
 
 mod table;
 
@@ -23,10 +22,10 @@ use whylate_core::CpuId;
 /// The fields of one event, by their names in its format description. In records most fields have plain values, which the
 /// default methods read.
 ///
-/// Rules for a row: it asks for all of its fields whatever their values are, in the same order each time, since records are
-/// decoded by a plan that was made once from these calls. A field that old kernels lack is taken without `?`. What
-/// stands behind a command in text (in which anything can stand) is read from the end of the line, so rows ask for it in
-/// reverse order: methods of the second group.
+/// Rules for a row: it asks for all of its fields, whatever their values, always in the same order. Records are decoded by a
+/// plan that was made once from these calls. A field that old kernels lack is taken without `?`. Fields after a command in
+/// text, which can contain anything, are read from the end of the line. Rows therefore ask for them in reverse order: methods
+/// of the second group.
 pub(super) trait Fields<'a> {
     /// Name of the event; empty for records.
     fn event(&self) -> &'a [u8];
@@ -167,7 +166,7 @@ pub(super) struct Row {
     pub(super) record: DecodeRecord,
 }
 
-/// Decodes a record by the slots that its plan found; `None` when it is too short. The event is made in its place: it is
+/// Decodes a record by the slots that its plan found; `None` if it is too short. The event is made in its place: it is
 /// large, and written field by field, so that a copy right after that waits for all of them.
 pub(super) type DecodeRecord = fn(&SlotList, Record<'_>, &Machine, &mut Texts, &mut EventKind) -> Option<()>;
 

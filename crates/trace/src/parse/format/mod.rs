@@ -1,8 +1,8 @@
 //! Event format descriptions: the text files `events/*/*/format` of tracefs, which say at which offset of a binary
 //! record each field is.
 //!
-//! In: such a text. Out: name and number of the event, and its [`Field`]s, which are read only when they are asked for: a
-//! kernel has some two thousand events, and a trace has records of a few. `print fmt` is C code and is never interpreted.
+//! In: such a text. Out: name and number of the event, and its [`Field`]s. The fields are read only when needed: a kernel has
+//! some two thousand events, and a trace has records of a few. `print fmt` is C code and is never interpreted.
 
 mod slot;
 #[cfg(test)]
@@ -13,7 +13,7 @@ pub use slot::{Place, Record, Slot};
 /// Description of one event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventFormat {
-    /// Its system: `sched`; empty where the source does not say.
+    /// Its system: `sched`; empty if the source does not say.
     pub system: String,
     /// Its name: `sched_switch`.
     pub name: String,

@@ -44,7 +44,7 @@ impl Slot {
         !matches!(self.place, Place::Nothing | Place::Number)
     }
 
-    /// A number, extended by its sign when it has one; `None` when the record is too short.
+    /// A number, extended by its sign when it has one; `None` if the record is too short.
     #[inline]
     pub fn value(self, record: Record<'_>) -> Option<u64> {
         let width = self.size as usize;
@@ -52,7 +52,7 @@ impl Slot {
         Some(if self.signed { sign_extended(value, width) as u64 } else { value })
     }
 
-    /// An array; `None` when the record is too short.
+    /// An array; `None` if the record is too short.
     #[inline]
     pub fn bytes(self, record: Record<'_>) -> Option<&[u8]> {
         let offset = self.offset as usize;

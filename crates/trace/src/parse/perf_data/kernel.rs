@@ -1,11 +1,11 @@
 //! The functions of the kernel that a perf.data was recorded on.
 //!
 //! The file has none, only the build id of the kernel and the addresses of the kernel and its modules (`MMAP` records without
-//! a process). The kernel's list of functions is therefore searched on this machine, as perf does: in perf's own cache
-//! (`~/.debug`), which `perf record` fills, and in `/proc/kallsyms` if the running kernel has exactly that build id. A kernel
-//! at another address (a later boot with randomised addresses) is moved by the difference. A function of a module is named if
-//! the list was made with the module in the same place; otherwise it is given as module and offset. A kernel of the same
-//! release but another build is never used.
+//! a process). The kernel's list of functions is therefore searched on this machine, as perf does. The places are perf's own
+//! cache (`~/.debug`), which `perf record` fills, and `/proc/kallsyms` if the running kernel has exactly that build id. A
+//! kernel at another address (a later boot with randomised addresses) is moved by the difference. A function of a module is
+//! named if the list was made with the module in the same place; otherwise it is given as module and offset. A kernel of the
+//! same release but another build is never used.
 
 use crate::parse::bytes::{ByteOrder, until_nul};
 use crate::parse::symbols::Symbols;

@@ -169,7 +169,7 @@ impl PerfDataReader {
         attribute.map_or(common, |attribute| attribute.layout)
     }
 
-    /// Takes a record; `false` when there is none.
+    /// Takes a record; `false` if there is none.
     fn advance(&mut self) -> Result<bool, ParseError> {
         let Some(place) = self.records.next(&self.input)? else { return Ok(false) };
         // Borrowed separately, so that strings can be added while the record is borrowed.

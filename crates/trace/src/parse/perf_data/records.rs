@@ -220,7 +220,7 @@ impl Records {
 }
 
 impl Packed {
-    /// Ends the frame behind the last record; `false` when there is nothing to end.
+    /// Ends the frame behind the last record; `false` if there is nothing to end.
     fn end(&mut self) -> bool {
         let open = self.decoder.is_some() && !self.ended;
         if open {
@@ -230,7 +230,7 @@ impl Packed {
         open
     }
 
-    /// Unpacks some more; `false` when there is no more.
+    /// Unpacks some more; `false` if there is no more.
     fn unpack(&mut self) -> Result<bool, String> {
         self.unpacked.drain(..self.unpacked_read);
         self.unpacked_read = 0;

@@ -67,7 +67,7 @@ impl Layout {
         self.has(IDENTIFIER)
     }
 
-    /// Reads a sample; `None` when it is too short.
+    /// Reads a sample; `None` if it is too short.
     pub(super) fn sample(self, body: &[u8], order: ByteOrder) -> Option<Sample<'_>> {
         let mut at = 0;
         // Each of these has eight bytes.

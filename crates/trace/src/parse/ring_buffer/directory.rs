@@ -95,7 +95,7 @@ fn damaged(path: &Path, message: String) -> ParseError {
     ParseError::Damaged { path: path.to_owned(), offset: 0, message }
 }
 
-/// What was read, or `None` when there is no such file or folder.
+/// What was read, or `None` if there is no such file or folder.
 fn existing<T>(path: &Path, read: std::io::Result<T>) -> Result<Option<T>, ParseError> {
     match read {
         Ok(found) => Ok(Some(found)),
@@ -104,7 +104,7 @@ fn existing<T>(path: &Path, read: std::io::Result<T>) -> Result<Option<T>, Parse
     }
 }
 
-/// A file's text; `None` when there is no such file.
+/// A file's text; `None` if there is no such file.
 fn optional(path: &Path) -> Result<Option<String>, ParseError> {
     let Some(metadata) = existing(path, std::fs::metadata(path))? else { return Ok(None) };
     if metadata.len() > TEXT_BYTES_MAX {

@@ -70,7 +70,7 @@ impl PageLayout {
         plausible.then_some(Self { page_bytes, ..self })
     }
 
-    /// The time of a page; `None` when it is too short.
+    /// The time of a page; `None` if it is too short.
     pub fn time(&self, page: &[u8]) -> Option<u64> {
         self.order.u64(page, 0)
     }

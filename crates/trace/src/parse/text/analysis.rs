@@ -28,7 +28,7 @@ pub(super) struct Analyser {
 }
 
 impl Analyser {
-    /// Takes a line without spaces around it; `false` when it is not one of an analysis.
+    /// Takes a line without spaces around it; `false` if it is not one of an analysis.
     pub(super) fn take(&mut self, line: &[u8]) -> bool {
         if let Some((cpu, rest)) = line.strip_prefix(b"## CPU ").and_then(scan::number)
             && rest.starts_with(b" hit stop tracing")

@@ -95,7 +95,7 @@ fn perf_event(body: &[u8]) -> &[u8] {
 }
 
 impl Machine {
-    /// Takes a line by its prefix; `false` when it has none.
+    /// Takes a line by its prefix; `false` if it has none.
     pub(super) fn prefixed(&mut self, prefix: Option<Prefix<'_>>, offset: u64) -> bool {
         let Some(prefix) = prefix else { return false };
         self.recognised = true;

@@ -28,7 +28,7 @@ pub(super) enum Column {
 /// The columns of a trace, left to right.
 pub(super) type Columns = Vec<Column>;
 
-/// The column that a line of the head names, as in `#   / _-----=> need-resched`; `None` when it names none. The CPU
+/// The column that a line of the head names, as in `#   / _-----=> need-resched`; `None` if it names none. The CPU
 /// column of latency traces is not a flag.
 pub(super) fn named(comment: &[u8]) -> Option<Column> {
     let (_, name) = scan::split(comment, b"-=> ")?;

@@ -56,7 +56,7 @@ pub(super) struct Cpu {
 pub(super) struct Cpus(BTreeMap<u32, Cpu>);
 
 impl Cpus {
-    /// The state of a CPU; `None` when there are too many (a damaged file).
+    /// The state of a CPU; `None` if there are too many (a damaged file).
     pub(super) fn of(&mut self, cpu: u32) -> Option<&mut Cpu> {
         if self.0.len() >= CPUS_MAX && !self.0.contains_key(&cpu) {
             return None;
@@ -79,7 +79,7 @@ pub(super) fn duration(column: &[u8]) -> Option<u64> {
     if digits == 0 { value.checked_mul(1000) } else { Some(value / 1_000_000) }
 }
 
-/// Cuts a line into its columns; `None` when it is not one of this tracer.
+/// Cuts a line into its columns; `None` if it is not one of this tracer.
 pub(super) fn columns(line: &[u8]) -> Option<Columns<'_>> {
     let mut rest = scan::skip_spaces(line);
     let mut at_ns = None;

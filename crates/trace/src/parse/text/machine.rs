@@ -26,7 +26,7 @@ const WAITING_MAX: usize = 1 << 16;
 /// A style of lines. To add one: a file that cuts a line into a [`Prefix`](super::prefix::Prefix) and the event after it, or,
 /// like [`graph`], takes the line itself; and an entry in [`STYLES`].
 struct Style {
-    /// Takes a line with its offset; `false` when it is not of this style.
+    /// Takes a line with its offset; `false` if it is not of this style.
     take: fn(&mut Machine, &[u8], u64) -> bool,
     /// The time in a line; no function if the meaning of a line depends on earlier lines, so that reading cannot begin
     /// anywhere.

@@ -1,11 +1,10 @@
 //! Traces as text: `trace`, `trace_pipe` and `snapshot` of tracefs, latency traces, function graphs, and what
 //! `trace-cmd report` prints.
 //!
-//! In: a [`Source`]. Out: a [`Reader`]. Columns are taken from the comments at the head; without them the number of
-//! letters decides. One buffer of lines and the texts so far are all that is in memory. Lines that are not trace lines
-//! are counted and reported at the end in [`TraceInfo::remarks`]; an incomplete last line is ignored, since it may be cut in
-//! the middle of a number. Times of latency traces are relative to the start of the trace. Stacks of user space
-//! are not read.
+//! In: a [`Source`]. Out: a [`Reader`]. Columns are taken from the comments at the head; without them the number of letters
+//! decides. One buffer of lines and the texts so far are all that is in memory. Lines that are not trace lines are counted
+//! and reported at the end in [`TraceInfo::remarks`]. An incomplete last line is ignored, since it may be cut in the middle
+//! of a number. Times of latency traces are relative to the start of the trace. Stacks of user space are not read.
 
 mod analysis;
 mod body;
@@ -37,20 +36,19 @@ const HEAD_BYTES: u64 = 16 << 10;
 
 /// The kind of a text that is not a trace.
 fn other_text(head: &[u8]) -> &'static str {
-    const HISTOGRAM: &str =
-        "a histogram of a BPF tool, which says how often and not who: record a trace, `whylate trace record`";
+    const HISTOGRAM: &str = "a histogram of a BPF tool, which shows how often but not who: record a trace, `whylate trace record`";
     const KNOWN: [(&[u8], &str); 5] = [
         (
             b"| Max delay ms",
-            "the table of `perf sched latency`, which has no events: take the perf.data that it was made of",
+            "the table of `perf sched latency`, which has no events: take the perf.data that it was made from",
         ),
         (
             b"*A0 ",
-            "the map of `perf sched map`, which has no wake-ups: take the perf.data that it was made of",
+            "the map of `perf sched map`, which has no wake-ups: take the perf.data that it was made from",
         ),
         (
             b" latency higher than ",
-            "the list of a BPF tool, which says who waited and not for whom: record a trace, `whylate trace record`",
+            "the list of a BPF tool, which shows who waited but not for whom: record a trace, `whylate trace record`",
         ),
         (b"|@@@", HISTOGRAM),
         (b"distribution", HISTOGRAM),
@@ -106,7 +104,7 @@ impl TextReader {
         self
     }
 
-    /// Takes a line; `false` when there was none.
+    /// Takes a line; `false` if there was none.
     fn advance(&mut self) -> Result<bool, ParseError> {
         let line = match self.lines.next() {
             Ok(Some(line)) => line,

@@ -21,10 +21,10 @@ const COMMAND_WIDTH: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Prefix<'a> {
     pub(super) command: &'a [u8],
-    /// `None` where the tool does not know it.
+    /// `None` if the tool does not know it.
     pub(super) pid: Option<u32>,
     pub(super) cpu: u32,
-    /// Empty where there are none.
+    /// Empty if there are none.
     pub(super) flags: &'a [u8],
     pub(super) at_ns: u64,
     /// Smallest step of the time; `None` for a raw counter.
@@ -196,9 +196,9 @@ const LETTERS: [[u8; 4]; 256] = {
     all
 };
 
-/// The prefix of a line of a latency trace with the option `verbose`: command, thread, CPU, flags as a number, depth of
-/// disabled preemption, in old kernels the number of the line, the time in hexadecimal microseconds, and since the start:
-/// `bash  4251 1 0 00000000 00000000 [58127d26] 1720.415ms (+0.000ms): …`.
+/// The prefix of a line of a latency trace with the option `verbose`. It has command, thread, CPU, flags as a number, depth
+/// of disabled preemption, in old kernels the number of the line, the time in hexadecimal microseconds, and the time since
+/// the start: `bash 4251 1 0 00000000 00000000 [58127d26] 1720.415ms (+0.000ms): …`.
 pub(super) fn verbose(line: &[u8]) -> Option<Prefix<'_>> {
     let bracket = memchr::memchr(b'[', line)?;
     let (hexadecimal, rest) = scan::split(&line[bracket + 1..], b"]")?;

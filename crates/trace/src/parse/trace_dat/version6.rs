@@ -91,7 +91,7 @@ fn read_options(
     }
 }
 
-/// The clocks behind the list of CPUs, as in `trace_clock`; `None` where there is no such text.
+/// The clocks behind the list of CPUs, as in `trace_clock`; `None` if there is no such text.
 fn clock(scan: &mut Scan<'_>) -> Option<String> {
     let length = scan.u64().ok().filter(|length| (1..=CLOCKS_MAX).contains(length))?;
     let bytes = scan.bytes(length).ok()?;

@@ -40,7 +40,7 @@ const NONE: u16 = u16::MAX;
 enum Entry {
     /// No record of it has come yet.
     Format(EventFormat),
-    /// The plan; `None` when its format cannot be understood.
+    /// The plan; `None` if its format cannot be understood.
     Planned(Option<Plan>),
 }
 
