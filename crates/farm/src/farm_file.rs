@@ -116,7 +116,7 @@ impl FarmFile {
         }
         check_lake(&self.lake).map_err(|what| format!("lake `{}`: {what}", self.lake))?;
         if self.hosts.iter().any(|host| host.kernel.as_deref() == Some("")) {
-            return Err("an empty `kernel` is none: leave it out".to_owned());
+            return Err("`kernel` is empty: leave it out".to_owned());
         }
         let mut labels = self.hosts.iter().flat_map(|host| &host.labels);
         if let Some((key, value)) = labels.find(|(key, value)| !(is_word(key) && is_word(value))) {

@@ -280,7 +280,7 @@ fn compared(arguments: &CompareArguments, sides: &[ComparedSide]) -> Result<Comp
     compare::conclude(&mut result, primary.as_ref());
     if let Some(shown) = shown {
         result.reason = format!("{}: {shown}", result.reason);
-        result.basis = "One file of each side: what is decided rests on the mechanism that acts on one side alone, and has no p-value; for all else one file is too few."
+        result.basis = "One file of each side: only a mechanism that acts on one side alone decides, without a p-value; for everything else one file is too few."
             .to_owned();
     }
     let sizes: Vec<usize> = sides.iter().map(|side| side.parts.len()).collect();

@@ -202,8 +202,8 @@ fn of_run(directory: &Path, options: &Options, part: &ExplainedPart<'_>) -> Resu
     };
     names.retain(|name| part.has_trace(Path::new(name)) && is_wanted(name));
     if names.is_empty() {
-        let seen = "the run kept no traces: its spikes have the causes that its probes saw";
-        let unused = "; --task, --period, --threshold and --what choose in traces, and chose nothing here";
+        let seen = "the run kept no traces: its spikes have the causes that its probes recorded";
+        let unused = "; --task, --period, --threshold and --what apply only to traces, so they had no effect";
         let text = format!("{seen}{}", if as_kept { "" } else { unused });
         all.warnings.push(Warning::new(WarningCode::NoTraces, text));
     }

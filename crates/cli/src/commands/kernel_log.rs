@@ -52,9 +52,9 @@ fn result(path: &Path, log: KernelLog) -> Result<Option<ExplainResult>> {
         return Ok(None);
     }
     let reason = if log.messages.is_empty() {
-        "Nothing in the log speaks of latency: that does not show that no task was late. Measure: `whylate run`, or record a trace."
+        "No message in the log is about latency; a task may still have been late. Measure with `whylate run`, or record a trace."
     } else {
-        "A log does not say which task was late, or that one was: measure with `whylate run`, or record a trace, to see it."
+        "A log does not show whether a task was late, or which one. Measure with `whylate run`, or record a trace."
     };
     let trace = ExplainedTrace {
         path: path.display().to_string(),

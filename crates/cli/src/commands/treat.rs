@@ -187,17 +187,17 @@ fn summary(result: &TreatResult) -> String {
         "apply" => format!("{} changed; to restore {them}: whylate treat restore", settings(all)),
         "status" if is_unknown(result) => {
             format!(
-                "the journal is damaged: {} known to be changed; what else is, is not known",
+                "the journal is damaged: {} known to be changed; other changes are unknown",
                 settings(all)
             )
         }
         "status" if all == 0 => "nothing is changed".to_owned(),
         "status" => format!("{} changed; to restore {them}: whylate treat restore", settings(all)),
         _ if is_unknown(result) && all == 0 => {
-            "what was changed is not known: compare the lines above with the machine".to_owned()
+            "the changes are unknown: compare the lines above with the machine".to_owned()
         }
         _ if is_unknown(result) => format!(
-            "{} of {} {} as before; what else was changed is not known: compare the lines above with the machine",
+            "{} of {} {} as before; other changes are unknown: compare the lines above with the machine",
             all - left(result),
             settings(all),
             if all == 1 { "is" } else { "are" }

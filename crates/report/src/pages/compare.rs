@@ -13,8 +13,8 @@ use whylate_core::result::{
 /// The most facts unknown for some side that a line names.
 const UNKNOWN_NAMED: usize = 4;
 /// What the figures of the table are; those of `whylate report` are different.
-const MIDDLE: &str = "before, now: the middle (median) of the values of the repeats, each that of the worst CPU; of several runs the \
-    middle of theirs; of another tool's file its value. `whylate report` has the quantiles of all repeats together. The ratio \
+const MIDDLE: &str = "before, now: the middle (median) of the values of the repeats, each that of the worst CPU; for several runs, the \
+    median of theirs; for another tool's file, its value. `whylate report` has the quantiles of all repeats together. The ratio \
     between cells of one run is the middle of those within blocks of repeats.";
 
 /// The report of a comparison. A comparison without contents becomes a page that says why.
@@ -58,8 +58,8 @@ fn machines(result: &CompareResult) -> Section {
         0 => String::new(),
         more => format!(" and {more} more (--details lists them)"),
     };
-    let line = format!("Not known of every side, so not compared: {named}{more}.");
-    let title = format!("Not known of every side, so not compared ({})", names.len());
+    let line = format!("Unknown for at least one side, so not compared: {named}{more}.");
+    let title = format!("Unknown for at least one side, so not compared ({})", names.len());
     let unknown = Section::new("", title).with(facts(result, &result.unknown));
     section.with_all(unknown.unless_empty().into_iter().map(|it| it.depth(Depth::Brief(line.clone()))))
 }

@@ -12,7 +12,7 @@ pub(super) fn page(result: &ExplainResult) -> Page {
     let kernel = kernel.map(|release| format!(", Linux {release}")).collect::<String>();
     let about = format!("{file}: a log of the kernel{kernel}, {} lines", result.events);
     let (title, title_tone) = match result.messages.first() {
-        None => ("The log has no message that speaks of latency.".to_owned(), Tone::Plain),
+        None => ("The log has no message about latency.".to_owned(), Tone::Plain),
         Some(worst) => (heading(worst), tone(worst.severity)),
     };
     // The meaning of a kind appears once.

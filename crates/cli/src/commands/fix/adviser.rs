@@ -87,12 +87,12 @@ impl MachineAdviser<'_> {
         let is_missing = |id: &&String| *id != "all" && !known(id);
         for missing in yes.iter().filter(is_missing) {
             let left = proposal.left_out.iter().find(|left| left.id == *missing);
-            let why = left.map_or("nothing that was measured or is set here speaks for it", |left| &left.why);
+            let why = left.map_or("no measurement or setting here suggests it", |left| &left.why);
             output::message(&format!("--yes {missing}: not tried: {why}"));
         }
         if !yes.is_empty() && yes.iter().all(|id| is_missing(&id)) && !proposal.arms.is_empty() {
             let ids: Vec<&str> = proposal.arms.iter().map(|arm| arm.treatment.name.as_str()).collect();
-            bail!("nothing that --yes names is proposed; proposed are {}", ids.join(", "));
+            bail!("--yes names no proposed treatment; the proposed ones are {}", ids.join(", "));
         }
         if !yes.is_empty() {
             if !yes.iter().any(|id| id == "all") {
@@ -103,7 +103,7 @@ impl MachineAdviser<'_> {
                 proposal.arms = agreed;
                 let ids: Vec<&str> = others.iter().map(|arm| arm.treatment.name.as_str()).collect();
                 if !ids.is_empty() {
-                    output::message(&format!("proposed too, and not named by --yes: {}", ids.join(", ")));
+                    output::message(&format!("also proposed, but not named by --yes: {}", ids.join(", ")));
                 }
                 let why = "--yes does not name it";
                 proposal.left_out.extend(others.into_iter().map(|arm| FixLeftOut {
@@ -119,9 +119,9 @@ impl MachineAdviser<'_> {
         }
         output::message(match rules.mode {
             FixMode::Audit => {
-                "these settings are applied and given back in every repeat, one of them left out in turn:"
+                "each repeat applies these settings and restores them, leaving out one in turn:"
             }
-            _ => "these treatments may help; each is applied and given back in every repeat:",
+            _ => "these treatments may help; each repeat applies some of them and restores the settings:",
         });
         proposal.arms.iter().for_each(|arm| output::message(&line(arm)));
         can_ask()?;

@@ -72,7 +72,7 @@ fn searched(arguments: &FixArguments, host: &Host) -> Result<(PathBuf, RunInfo)>
         let plan = reader.info().plan.clone();
         if let Some(rules) = reader.info().fix.as_ref().filter(|_| arguments.budget.is_some()) {
             output::message(&format!(
-                "note: --budget: a search that goes on keeps the budget that it began with, {}",
+                "note: --budget: a continued search keeps its original budget, {}",
                 rules.budget
             ));
         }
@@ -153,7 +153,7 @@ fn again(proved: &Path, arguments: &FixArguments) -> Result<(Plan, FixRegistrati
     let mut plan = reader.info().plan.clone();
     let FixResult { registration, recommended, .. } = result_of(proved)?;
     if recommended.is_empty() {
-        bail!("{}: nothing was proved there that could still hold", proved.display());
+        bail!("{}: that search proved nothing, so there is nothing to verify", proved.display());
     }
     let is_proved = |name: &String| recommended.contains(name);
     let arms: Vec<_> = registration.arms.into_iter().filter(|arm| is_proved(&arm.treatment.name)).collect();
@@ -197,7 +197,7 @@ fn planned(arguments: &FixArguments, host: &Host) -> Result<(Plan, FixRegistrati
     plan.causes = arguments.task.is_none();
     if arguments.task.is_some() && arguments.goal.as_ref().is_some_and(|goal| goal.statistic.is_own()) {
         bail!(
-            "--goal: the latency without what the hypervisor took is known of `timer` alone; write for example `p99`"
+            "--goal: only `timer` has the latency without the time of the hypervisor; write for example `p99`"
         );
     }
     let primary = plan.primary_statistic();
@@ -265,7 +265,7 @@ fn announce(experiment: &Experiment, registration: &FixRegistration, path: &Path
         match registration.mode {
             FixMode::Search => "searching what",
             FixMode::Verify => "checking whether what was proved",
-            FixMode::Audit => "looking which of the settings",
+            FixMode::Audit => "checking which of the settings",
         },
         registration.goal,
         experiment.target,
@@ -369,7 +369,7 @@ fn conclude(arguments: &FixArguments, result: &FixResult, info: Option<&RunInfo>
 /// Writes each file below `folder` at its place below `/`.
 fn write(folder: &Path, result: &FixResult) -> Result<()> {
     if result.files.is_empty() {
-        output::message("nothing is proved that a file installs; nothing was written");
+        output::message("no proved treatment can be installed by a file; nothing was written");
     }
     for file in &result.files {
         let path = folder.join(file.path.trim_start_matches('/'));

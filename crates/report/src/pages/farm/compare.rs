@@ -47,7 +47,7 @@ pub fn farm_compare(found: &[FarmComparison], groups: FarmGroups<'_>, answer: &F
         share(groups.margin)
     );
     let heterogeneity = "Heterogeneity: the part of the spread of boards' ratios that the spread of their runs does not explain. \
-         Where it is large, boards react differently, and the ratio is of no single board.";
+         If it is large, boards react differently, and the ratio describes no single board.";
     let section =
         Section::new("contrasts", "Verdicts").with(Block::note(about)).with(forest).with(table(found));
     page.sections.push(section.with(Block::note(heterogeneity)));
