@@ -73,7 +73,7 @@ fn no_changed_bit_of_a_table_is_missed() {
 
 /// With an engine that fails as well.
 #[test]
-fn damaged_objects_are_named_where_there_is_no_answer() {
+fn damaged_objects_are_named_without_an_answer() {
     let folder = tempfile::tempdir().unwrap();
     let lake = Lake::open(folder.path().join("lake").to_str().unwrap(), true).unwrap();
     for night in 0..2 {

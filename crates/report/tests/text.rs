@@ -353,7 +353,7 @@ fn backticks_are_code_in_every_format() {
 
 /// A count of one is singular.
 #[test]
-fn one_is_no_plural() {
+fn one_is_singular() {
     let mut run = fixture::run_result(&[1]);
     let (watched_ns, cpus, events, events_per_hour_max) = (60_000_000_000, 1, 1, 285.0);
     run.exposure = Some(Exposure { watched_ns, cpus, events, events_per_hour_max });

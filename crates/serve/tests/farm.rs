@@ -300,7 +300,7 @@ fn an_answer_without_damaged_objects_says_so_on_each_page() {
 }
 
 #[test]
-fn objects_are_named_where_there_is_no_answer_and_where_the_alarms_alone_lack_them() {
+fn objects_are_named_without_an_answer_and_when_only_the_alarms_lack_them() {
     let made = Made::default();
     let has_failed = Arc::new(AtomicBool::new(false));
     let fails = has_failed.clone();

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_or_is_not_proven_is_never_chosen() {
+    fn methods_that_do_not_fit_or_are_not_proven_are_never_chosen() {
         let cells = [cell("idle", 1000), cell("memcpy", 1000)];
         for row in [row(CopyMethod::Memcpy, 1.5, WB), row(CopyMethod::Memcpy, 0.5, MemoryMode::Uncached)] {
             assert_eq!(choice(vec![row], &cells).outcome, AnswerOutcome::NotMeasured);

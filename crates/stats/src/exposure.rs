@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_within_a_second_is_one_event() {
+    fn latencies_within_a_second_are_one_event() {
         let second = 1_000_000_000;
         assert_eq!(clusters(Vec::new()), 0);
         assert_eq!(clusters(vec![5 * second, 0, second / 2, 5 * second + 1, 9 * second]), 3);

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_what_sorting_all_would_keep() {
+    fn the_kept_entries_are_those_of_a_full_sort() {
         let stream: Vec<u64> = (0..500).map(|number| number * 7_919 % 1_009).collect();
         for kept_max in [0, 1, 32, 499, 500, 600] {
             let mut largest = Largest::new(kept_max);

@@ -203,7 +203,7 @@ loads = ["other"]
     }
 
     #[test]
-    fn one_rate_is_no_curve_and_what_was_skipped_is_no_point() {
+    fn one_rate_makes_no_curve_and_a_skipped_cell_no_point() {
         let skipped = CellResult { skipped: Some("no".to_owned()), ..cell("fast", 9e9, &[300]) };
         assert!(curves_of(&[cell("idle", 0.0, &[100]), cell("slow", 1e9, &[200]), skipped]).is_empty());
     }

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_on_all_boards_is_found_and_nothing_else() {
+    fn only_differences_on_all_boards_are_found() {
         let (mut wrong, mut covered, mut accused) = (0, 0, 0);
         for seed in 0..300 {
             let found = concluded(&farm(seed, 12, |_| 1.0), 0.0);

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn spikes_of_one_cpu_are_none() {
+    fn spikes_of_one_cpu_are_not_events() {
         assert_eq!(numbered(&[(1, 1_000_000, 9_000), (1, 1_001_000, 9_000)]), [None, None]);
     }
 

@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn one_gap_is_no_evidence() {
+    fn one_gap_is_not_evidence() {
         assert_eq!(label(&mut [spike(950, 48, None)], &usual(2, 1)), 0);
         let mut repeats = [spike(950, 48, Some(1)), spike(9_333, 48, Some(2)), spike(17_555, 48, Some(3))];
         assert_eq!(label(&mut repeats, &usual(6, 3)), 0);

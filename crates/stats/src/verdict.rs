@@ -267,7 +267,7 @@ fn in_doubt(cell: &CellResult, bound: Nanos) -> Vec<String> {
         let name = task.series.as_deref().unwrap_or("the task");
         let doubts = task.get(DOUBTS).unwrap_or(0);
         format!(
-            "cannot tell for {name}: {doubts} sleeps may be in the middle of the work; marks, --per-period or --per-wakeup decide"
+            "cannot tell of {name}: {doubts} sleeps may be in the middle of the work; marks, --per-period or --per-wakeup decide"
         )
     })
     .collect()

@@ -206,7 +206,7 @@ fn slack(percent: f64, runs: u32) -> f64 {
 }
 
 #[test]
-fn nothing_is_claimed_where_nothing_differs() {
+fn nothing_is_claimed_without_a_difference() {
     let runs = runs();
     for statistic in [Figure::P99, Figure::Max] {
         for noise in NOISES {
@@ -219,7 +219,7 @@ fn nothing_is_claimed_where_nothing_differs() {
 }
 
 #[test]
-fn what_differs_is_found() {
+fn real_differences_are_found() {
     let runs = runs();
     for (statistic, effect, found_min) in [(Figure::P99, 1.3, 85.0), (Figure::Max, 2.0, 75.0)] {
         for noise in NOISES {
@@ -234,7 +234,7 @@ fn what_differs_is_found() {
 }
 
 #[test]
-fn equivalent_is_no_guess() {
+fn equivalent_is_not_a_guess() {
     let runs = runs();
     for noise in NOISES {
         let at_margin = simulate(noise, Figure::P99, 1.0 + MARGIN, runs);

@@ -26,7 +26,7 @@ fn searched(mut machine: Machine, seed: u64) -> (Search, u32) {
 }
 
 #[test]
-fn where_nothing_helps_hardly_anything_is_claimed() {
+fn without_helpful_arms_hardly_anything_is_claimed() {
     let searches = 3_000;
     let claims = (0..searches).filter(|seed| {
         let machine = Machine::new(1_000 + seed, 0.15, vec![0.0; 12]);
@@ -120,7 +120,7 @@ fn a_part_that_others_replace_is_left_out() {
 }
 
 #[test]
-fn what_makes_something_else_worse_is_refused() {
+fn arms_that_make_something_else_worse_are_refused() {
     let mut search = Search::new(Rules { margin: 0.05, alpha: 0.05, seed: 1, below: None, first: 0 }, 1);
     while let Some(trial) = search.next() {
         let is_treated = trial.arms == [0];
@@ -143,7 +143,7 @@ fn what_makes_something_else_worse_is_refused() {
 }
 
 #[test]
-fn what_was_proved_is_looked_at_again_as_one_claim() {
+fn an_earlier_proof_is_verified_as_one_claim() {
     let rules = Rules { margin: 0.05, alpha: 0.05, seed: 4, below: None, first: 0 };
     for helps in [true, false] {
         let mut search = Search::of_whole(rules, 2);

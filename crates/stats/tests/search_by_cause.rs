@@ -110,7 +110,7 @@ fn searched(mut machine: Noisy, seed: u64, by_cause: bool) -> (Vec<usize>, Optio
 }
 
 #[test]
-fn nothing_that_removes_nothing_is_accepted_more_often_than_agreed() {
+fn useless_arms_are_accepted_no_more_often_than_agreed() {
     let searches = 1_500;
     for courses in [[Course::Bursts; 4], [Course::Steady; 4], [Course::Rare; 4]] {
         let accepted = (0..searches)
@@ -125,7 +125,7 @@ fn nothing_that_removes_nothing_is_accepted_more_often_than_agreed() {
 }
 
 #[test]
-fn what_removes_its_cause_is_accepted_under_the_noise_of_the_host() {
+fn arms_that_remove_their_cause_are_accepted_despite_host_noise() {
     let searches = 400;
     let middle = |mut repeats: Vec<u32>| {
         repeats.sort_unstable();

@@ -34,7 +34,11 @@ const OTHERS: &[(&[u8], &str, &str)] = &[
     (b"\xd4\xc3\xb2\xa1", "a capture of packets", "record the scheduler: `whylate trace record`"),
     (b"\x0a\x0d\x0d\x0a", "a capture of packets", "record the scheduler: `whylate trace record`"),
     (b"!<arch>", "an archive of programs", "unpack it and give what was recorded"),
-    (b"<!DOCTYPE html", "a web page", "give the file that it shows; from a forum, copy the text with the trace"),
+    (
+        b"<!DOCTYPE html",
+        "a web page",
+        "give the file that it shows; from a forum, copy the text with the trace",
+    ),
     (b"<html", "a web page", "give the file that it shows; from a forum, copy the text with the trace"),
     (b"<?xml", "XML", "whylate reads results of rteval; give other data as text"),
     (b"#!", "a script", "run it, and give what it writes"),

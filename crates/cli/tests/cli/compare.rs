@@ -176,7 +176,7 @@ fn runs_are_listed_tagged_compared_and_removed() {
 }
 
 #[test]
-fn what_cannot_be_compared_has_a_page_too() {
+fn an_impossible_comparison_has_a_page_too() {
     let folder = folder();
     let plan = write(&folder, "plan.toml", SMALL_PLAN);
     let (whole, empty) = (folder.path().join("whole"), folder.path().join("empty"));

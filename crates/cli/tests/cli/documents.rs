@@ -74,7 +74,7 @@ fn try_page(path: &str) -> usize {
 }
 
 #[test]
-fn what_the_documents_run_runs() {
+fn commands_of_the_documents_run() {
     if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() < 2) {
         return skip(Need::Cpus, "the documents measure CPU 1, and there is one CPU");
     }

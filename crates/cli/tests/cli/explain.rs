@@ -134,7 +134,7 @@ fn windows_are_exported() {
 }
 
 #[test]
-fn a_quiet_trace_says_so() {
+fn the_answer_says_that_a_trace_is_quiet() {
     let said = whylate(&case_1(&["--threshold", "1ms"]));
     assert_eq!(said.code, Some(0));
     assert!(says("no-latency-above-ms", &said.stdout), "{said:?}");
@@ -143,7 +143,7 @@ fn a_quiet_trace_says_so() {
 }
 
 #[test]
-fn what_is_no_trace_is_one_clear_line() {
+fn a_file_that_is_not_a_trace_is_one_clear_line() {
     let folder = folder();
     let empty = write(&folder, "empty", "");
     assert!(whylate(&["explain", &empty]).error().contains("is empty"));

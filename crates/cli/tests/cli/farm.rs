@@ -91,7 +91,7 @@ fn a_run_comes_back_as_it_was_and_damage_is_named() {
 }
 
 #[test]
-fn what_a_push_asks_for_is_said_and_a_damaged_run_is_no_run() {
+fn a_push_reports_differences_and_refuses_a_damaged_run() {
     let measuring = alone();
     let folder = folder();
     let (plan, run) = (write(&folder, "plan.toml", SMALL_PLAN), folder.path().join("run-1"));
@@ -141,7 +141,7 @@ fn an_unfinished_push_is_named() {
 }
 
 #[test]
-fn what_cannot_be_asked_is_said_in_plain_words() {
+fn impossible_questions_are_refused_in_plain_words() {
     let folder = folder();
     let lake = folder.path().join("lake");
     fs::create_dir(&lake).unwrap();
@@ -195,7 +195,7 @@ fn pushes_at_once_lose_nothing() {
 }
 
 #[test]
-fn what_was_not_measured_is_no_pass() {
+fn an_unmeasured_run_does_not_verify() {
     let measuring = alone();
     let folder = folder();
     let (plan, run) = (write(&folder, "plan.toml", SMALL_PLAN), folder.path().join("run"));

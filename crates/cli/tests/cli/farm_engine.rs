@@ -36,7 +36,7 @@ fn compare(lake: &Path, groups: [&str; 2], more: &[&str]) -> Said {
 }
 
 #[test]
-fn two_kernels_are_compared_over_boards_and_damage_is_no_pass() {
+fn two_kernels_are_compared_over_boards_and_damage_prevents_a_pass() {
     let folder = folder();
     let lake = lake(&folder);
     let later = compare(&lake, ["6.12", "7.2"], &["--json"]);

@@ -243,7 +243,7 @@ fn what_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn what_the_kernel_tells_is_tried() {
+fn sources_of_kernel_events_are_tried() {
     let _alone = alone();
     let document = whylate(&["check", "--tracing", "--json"]).json();
     validate("tracing", &document);

@@ -123,7 +123,7 @@ fn a_killed_recording_is_taken_back() {
 }
 
 #[test]
-fn what_cannot_be_recorded_is_one_line() {
+fn an_impossible_recording_is_one_line() {
     for (arguments, expected) in [
         (["--until", "0", "-D", "1s"], "--until 0"),
         (["--until", "1us", "--worst", "2"], "--worst needs --duration"),
@@ -293,7 +293,7 @@ fn a_killed_run_leaves_its_traces_and_no_recording() {
 }
 
 #[test]
-fn a_tracer_that_the_kernel_lacks_is_said_precisely() {
+fn a_tracer_that_the_kernel_lacks_is_reported_precisely() {
     let folder = folder();
     let host = folder.path().join("host");
     let tracefs = host.join("sys/kernel/tracing");

@@ -109,7 +109,7 @@ fn a_setting_that_another_program_changed_is_left_alone_and_reported() {
 }
 
 #[test]
-fn what_cannot_be_done_is_one_line_and_69() {
+fn an_impossible_treatment_is_one_line_and_69() {
     let fake = Fake::new(FILES);
     let mut transcript = String::new();
     for line in [

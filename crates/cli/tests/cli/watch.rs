@@ -40,7 +40,7 @@ fn is_possible(said: &Said, folder: &Path) -> bool {
 const NAPS: &str = "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.03; done";
 
 #[test]
-fn a_program_that_fails_is_no_success() {
+fn a_failing_program_fails_the_watch() {
     let _alone = alone();
     let folder = folder();
     let said = watch(folder.path(), &["--json", "--", "/bin/sh", "-c", &format!("{NAPS}; exit 3")]);
@@ -279,7 +279,7 @@ fn texts_for_trace_marker_are_the_ends_of_activations() {
 }
 
 #[test]
-fn marks_that_are_none_or_the_same_are_refused_with_what_was_meant() {
+fn invalid_or_equal_marks_are_refused_with_a_suggestion() {
     let wrong: [([&str; 2], &str); 4] = [
         (
             ["trace_marker:tick", "marker:tock"],

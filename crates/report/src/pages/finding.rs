@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn the_culprit_stands_in_the_sentence() {
+    fn the_sentence_names_the_culprit() {
         let mut cause = Cause::new(CauseKind::IrqsOff);
         cause.actor = Some("irq/45-nvkm".into());
         cause.pid = Some(489);

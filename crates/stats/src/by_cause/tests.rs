@@ -107,7 +107,7 @@ fn a_planted_cause_is_found_and_no_other_is_claimed() {
 }
 
 #[test]
-fn a_cause_of_one_cell_is_found_behind_many_that_are_always_there() {
+fn a_cause_of_one_cell_is_found_among_many_constant_ones() {
     let mut random = SplitMix(3);
     let mut run = |is_planted: bool| -> Vec<CauseRepeat<u32>> {
         let mut repeat = |nth: u32| {

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_that_goes_on_has_less_left() {
+    fn a_resumed_search_has_less_left() {
         let mut search = Search::new(rules(0, None), 5);
         let all = search.repeats_left(false);
         for _ in 0..7 {

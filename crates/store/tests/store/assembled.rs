@@ -296,7 +296,7 @@ fn a_violation_stays_when_its_repeat_is_run_again() {
 }
 
 #[test]
-fn a_skipped_cell_is_no_pass() {
+fn a_skipped_cell_prevents_a_pass() {
     let mut info = complete_info();
     info.plan.limit = Some(Nanos(1_000_000));
     let result = result_of(&info, fill_enough);
@@ -312,7 +312,7 @@ fn a_skipped_cell_is_no_pass() {
 }
 
 #[test]
-fn a_repeat_that_did_not_run_is_no_pass() {
+fn a_repeat_that_did_not_run_prevents_a_pass() {
     let mut info = complete_info();
     info.executions.retain(|execution| (execution.cell.as_str(), execution.repeat) != ("l3", 2));
     let result = result_of(&info, |directory| {

@@ -129,7 +129,7 @@ fn segments_that_cannot_be_merged_stay_as_they_are() {
 }
 
 #[test]
-fn a_run_that_goes_on_merges_what_takes_much_memory() {
+fn a_running_run_merges_rows_that_take_much_memory() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run");
     let mut directory = RunDirectory::create(&path, &info()).unwrap();

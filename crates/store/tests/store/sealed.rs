@@ -147,7 +147,7 @@ fn latency_records_and_trace_notes_belong_to_the_seal() {
 }
 
 #[test]
-fn latency_records_of_unknown_cells_are_said() {
+fn latency_records_of_unknown_cells_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run");
     failing_run(&path);
