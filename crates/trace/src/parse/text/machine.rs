@@ -67,8 +67,8 @@ fn quoted(line: &[u8]) -> Option<&[u8]> {
     (start.len() == line.len() || matches!(rest.first(), None | Some(b' ' | b'>'))).then_some(rest)
 }
 
-/// A line of a mail without the marks of its quotation: `> > `; one of the kernel's log, to which an oops dumps the trace, without
-/// its time: `[   12.345678] `. No line of a trace begins so.
+/// A line of a mail without its marks of quotation: `> > `. A line of the kernel's log, to which an oops dumps the trace, without
+/// its time: `[   12.345678] `. No line of a trace begins like this.
 pub(in crate::parse) fn unquoted(mut line: &[u8]) -> &[u8] {
     while let Some(rest) = quoted(line) {
         line = rest.strip_prefix(b" ").unwrap_or(rest);
