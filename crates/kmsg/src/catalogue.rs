@@ -210,7 +210,7 @@ kinds! {
         "do not change CPUs while real-time tasks run";
     Serious "thermal_throttle", HARDWARE, "drivers/thermal/intel/therm_throt.c", ["CPU{cpu}: Core temperature above threshold, cpu clock throttled (total events = {count})", "CPU{cpu}: Core temperature is above threshold, cpu clock is throttled (total events = {count})", "CPU{cpu}: Package temperature above threshold, cpu clock throttled (total events = {count})", "CPU{cpu}: Package temperature is above threshold, cpu clock is throttled (total events = {count})", "temperature above threshold, cpu clock throttled"];
         "the processor was too hot and slowed itself: everything on it takes longer, and the interrupt itself takes time";
-        "the CPU is the one that is hot; it counts events since boot";
+        "the CPU is the one that is hot; the count of events is since boot";
         "cool it; bound the frequency instead (`whylate run` with the treatment `governor`)";
     Advice "power_limit", HARDWARE, "drivers/thermal/intel/therm_throt.c", ["CPU{cpu}: {*} power limit notification (total events = {count})"];
         "the processor reached its power limit and slowed itself";
