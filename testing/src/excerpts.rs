@@ -6,11 +6,11 @@ pub struct Excerpt {
     pub text: Vec<u8>,
     /// The changes, in their order.
     pub changes: Vec<&'static str>,
-    /// Lines stand more than once.
+    /// Lines occur more than once.
     pub is_doubled: bool,
-    /// Letters were exchanged: figures may be others.
+    /// Letters were exchanged: figures may differ.
     pub is_damaged: bool,
-    /// Lines stand in another order.
+    /// Lines are in another order.
     pub is_reordered: bool,
 }
 

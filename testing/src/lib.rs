@@ -12,7 +12,7 @@ pub use texts::says;
 /// Names the file to which each skip appends `TEST<tab>REMEDY<tab>REASON`; without it they go to stderr.
 pub const SKIPS: &str = "WHYLATE_SKIPS";
 
-/// What a test needs that this machine does not give.
+/// What a test needs and this machine lacks.
 #[derive(Clone, Copy, Debug)]
 pub enum Need {
     /// Root, real-time priorities, BPF, tracefs, namespaces or mounts.

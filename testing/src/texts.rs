@@ -1,4 +1,4 @@
-//! One reviewed file of texts per crate, `texts.txt`: a test says what it looks at by a key, and the sentence is in the file.
+//! One reviewed file of texts per crate, `texts.txt`: a test names a text by a key, and the sentence is in the file.
 //! So a text changes in one place, and a reviewer reads all of them at once.
 
 use std::collections::BTreeMap;
@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 const MODE: &str = "WHYLATE_TEXTS";
 /// A longer text is a page: a part of it goes into the file by hand.
 const LENGTH_MAX: usize = 500;
-/// In the file: any characters, none too.
+/// In the file: any characters, or none.
 const ANY: char = '…';
 const HEAD: &str = "\
 # What users read, by the keys of this crate's tests; … stands for any characters. After a change of texts:
 # WHYLATE_TEXTS=accept cargo test -p CRATE, and review the difference.
 ";
 
-/// Whether the text is the one of that key in `texts.txt` of the package under test.
+/// Whether the text is the one with that key in `texts.txt` of the package under test.
 ///
 /// # Panics
 /// When it is another one; with `WHYLATE_TEXTS=accept`, when the file cannot be written.

@@ -24,8 +24,8 @@ Examples:
   whylate measure access --cpu 1 --working-set llc*4
 
 Each period it follows a random chain through its data twice: the first pass brings back into the
-caches what others have displaced since the last period, the second says what the same costs when
-they were left alone. A sample is the time of a pass; the result also has the time of one access."))]
+caches what others have displaced since the last period, the second shows the cost when nothing was
+displaced. A sample is the time of a pass; the result also has the time of one access."))]
 pub struct AccessPlan {
     /// Where to measure; by default the plan's target CPUs.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -51,7 +51,7 @@ pub struct PciPowerPlan {
 #[schemars(extend("x-examples" = "\
 Examples:
   whylate treat apply ethtool --delay 0s                     an interrupt for each packet, at once
-  whylate treat apply ethtool eth0 --delay 500us             interrupts at most so often
+  whylate treat apply ethtool eth0 --delay 500us             at most one interrupt per 500 us
   whylate treat apply ethtool eth0 --link-sleep off          no Energy-Efficient Ethernet
 An interface whose driver does not report these settings is left out; if you named it, a warning
 says so."))]
