@@ -26,7 +26,7 @@ pub use running::Running;
 const BOOT_LIMIT: Duration = Duration::from_secs(240);
 /// A script may take this long unless it is given another limit.
 const SCRIPT_LIMIT: Duration = Duration::from_secs(240);
-/// How often the guest's process is looked at while waiting for the agent.
+/// How often the guest's process is checked while waiting for the agent.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// A socket waits at least this long: zero would mean for ever.
 const LOOK_INTERVAL_MIN: Duration = Duration::from_millis(1);

@@ -175,7 +175,7 @@ impl HostRoot {
 pub struct Host {
     /// The machine that this process runs on: its facts, counters and processes.
     pub running: HostRoot,
-    /// Where settings are looked at and changed: the same machine, or a folder that stands for it in tests.
+    /// Where settings are read and changed: the same machine, or a folder that stands for it in tests.
     pub settings: HostRoot,
 }
 

@@ -58,7 +58,7 @@ pub(crate) fn start(plan: &GpuPlan) -> Result<Box<dyn Act>, LoadError> {
     Ok(Box::new(Watched { act, turn_within }))
 }
 
-/// An act whose turns may take so long.
+/// An act with the longest time that a turn may take.
 struct Watched {
     act: Box<dyn Act>,
     turn_within: Duration,

@@ -94,7 +94,7 @@ fn rpm(guest: &mut Guest) -> Result<(), LabError> {
     come_and_go(guest, ".x86_64.rpm", "only='! -type d'", RPM)
 }
 
-/// Gives the guest the packages whose names end so, and runs the script, in which these files are looked at.
+/// Gives the guest the packages whose names have that ending, and runs the script, which inspects these files.
 fn come_and_go(guest: &mut Guest, ending: &str, only: &str, script: &str) -> Result<(), LabError> {
     let to = guest.share().join("packages");
     std::fs::create_dir_all(&to).unwrap();

@@ -64,7 +64,7 @@ fn by_partition(guest: &mut Guest) -> Result<(), LabError> {
     Ok(())
 }
 
-/// What is said where cgroup v2 has no isolated partitions; by itself the shield goes by affinity there.
+/// What is reported if cgroup v2 has no isolated partitions; by default the shield then uses affinities.
 fn no_partition(guest: &mut Guest) -> Result<String, LabError> {
     let asked = guest.run("whylate treat apply shield --cpus 1 --method cpuset")?;
     assert_eq!(asked.status, 69, "{}", asked.stderr);

@@ -55,7 +55,7 @@ const PROBE_START: Nanos = Nanos(250_000_000);
 pub struct Plan {
     /// Its name: letters, digits, `-` and `_`.
     pub name: String,
-    /// What it is meant to answer.
+    /// The question that it answers.
     pub question: Option<String>,
     /// How long each probe measures in each repeat of each cell.
     #[serde(default = "default_duration")]
@@ -74,32 +74,34 @@ pub struct Plan {
     pub noise_floor: Nanos,
     /// Length of a stored interval; by default a sixtieth of the duration, at least 1s, at most 60s.
     pub interval: Option<Nanos>,
-    /// A repeat of a cell that takes longer is stopped and counts as failed; by default twice the time that it
-    /// should take, and a minute.
+    /// A repeat of a cell that takes longer is stopped and counts as failed; by default twice the expected time, and a
+    /// minute.
     pub timeout: Option<Nanos>,
     /// A latency above it makes the verdict `fail`.
     pub limit: Option<Nanos>,
-    /// The statistic that decides; by default of the first probe that a limit judges the maximum where there is a limit,
-    /// else the 0.999 quantile (of `stall` the lost share).
+    /// The statistic that decides. By default it is that of the first probe that a limit judges: the maximum with a
+    /// limit, otherwise the 0.999 quantile (for `stall` the lost share).
     pub primary: Option<SeriesStatistic>,
-    /// The smallest relative change that matters: less is equivalent.
+    /// The smallest relative change that matters; a smaller one counts as equivalent.
     #[serde(default = "default_margin")]
     pub margin: Share,
     /// In which order the repeats run.
     #[serde(default = "default_order")]
     pub order: Order,
-    /// What the order is drawn from; by default another one in each run.
+    /// The seed of the order; by default another one in each run.
     pub seed: Option<u64>,
-    /// The cell that all others are compared with; by default each is compared with those that have one treatment or one
-    /// load fewer.
+    /// The cell that all others are compared with; by default each is compared with those that have one treatment or
+    /// one load fewer.
     pub baseline: Option<String>,
-    /// Whether the kernel records what takes the measured CPUs, so that each spike has its cause. Where that cannot be,
-    /// the run says so and goes on without.
+    /// Whether the kernel records what takes the measured CPUs, so that each spike has its cause. If that is not
+    /// possible, the run says so and measures without causes.
     #[serde(default)]
     pub causes: bool,
-    /// Where causes come from; by default from BPF programs, and from a trace buffer (`tracefs`) where those are not possible.
+    /// Where causes come from; by default from BPF programs, or from a trace buffer (`tracefs`) if those are not
+    /// possible.
     pub causes_from: Option<HistogramSource>,
-    /// Latencies of `timer` from here on are in the ledger of late time; by default half of the limit, or 50 us without one.
+    /// Latencies of `timer` from here on are in the ledger of late time; by default half of the limit, or 50 us
+    /// without one.
     pub late_above: Option<Nanos>,
     /// Where to measure.
     #[serde(default)]
@@ -110,9 +112,9 @@ pub struct Plan {
     pub trace: Option<TracePlan>,
     /// The table of copies that the run begins with; by default none.
     pub copies: Option<CopiesPlan>,
-    /// What measures.
+    /// The probes.
     pub probe: Vec<ProbePlan>,
-    /// What disturbs.
+    /// The loads.
     #[serde(default)]
     pub load: Vec<LoadPlan>,
     /// What is changed on the machine, and undone afterwards.
@@ -121,10 +123,12 @@ pub struct Plan {
     /// Which loads and treatments belong together.
     #[serde(default)]
     pub cell: Vec<CellPlan>,
-    /// What the experiment is meant to answer, each by a contrast of two cells; by default each contrast is a question.
+    /// The questions of the experiment, each answered by a contrast of two cells; by default each contrast is a
+    /// question.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answer: Vec<AnswerPlan>,
-    /// Keys with other values for `--short`, as in the rest of the plan: `duration = "1s"`, `load.l3.rate = "1GB/s"`.
+    /// Keys with other values for `--short`, named as in the rest of the plan: `duration = "1s"`, `load.l3.rate =
+    /// "1GB/s"`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub short: BTreeMap<String, serde_json::Value>,
 }
@@ -169,7 +173,7 @@ impl Default for CellPlan {
 }
 
 impl CellPlan {
-    /// The name given, or the one made of what is in it.
+    /// The given name, or the one made from its contents.
     pub fn name(&self) -> String {
         if let Some(name) = &self.name {
             return name.clone();
@@ -291,7 +295,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The same in its short form: with what its section `[short]` says in the place of the rest.
+    /// The same in its short form: with the values of its section `[short]`.
     ///
     /// # Errors
     /// [`PlanError`] also for a plan without that section.
@@ -310,8 +314,8 @@ impl Plan {
         self.interval.unwrap_or_else(|| sixtieth.clamp(Nanos::from_secs(1), Nanos::from_secs(60)))
     }
 
-    /// How long one repeat of a cell should take: its probes one after another, and what starting each takes. Treatments and slow
-    /// loads take longer.
+    /// How long one repeat of a cell should take: its probes one after another, and the start of each. Treatments and
+    /// slow loads take longer.
     pub fn repeat_duration(&self) -> Nanos {
         let is_companion =
             |probe: &&ProbePlan| SeriesName::of(probe.kind()).facts().is_some_and(|facts| facts.companion);

@@ -1,4 +1,4 @@
-//! Graphics devices are looked at while a cell is measured, and what is asked of them is in no probe's way.
+//! Graphics devices are sampled while a cell is measured, and the requests to them disturb no probe.
 
 use crate::mock::{MockMachine, PLAN, experiment, folder, options};
 use whylate_host::HostRoot;

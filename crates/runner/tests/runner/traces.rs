@@ -93,7 +93,7 @@ fn the_largest_of_each_cell_are_kept_with_notes_of_what_they_are() {
         assert_eq!(probes, [("stall", 1), ("stall", 2), ("timer", 1), ("timer", 2)], "{}", cell.name);
         for trace in &cell.traces {
             assert_eq!((trace.latency_ns, trace.cell.as_str()), (500_000, cell.name.as_str()));
-            // It is no trace that could be explained, which is said.
+            // It is not a trace that could be explained, and the note says so.
             assert!(trace.explained.is_none() && trace.error.is_some(), "{trace:?}");
         }
     }

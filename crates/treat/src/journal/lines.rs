@@ -38,7 +38,7 @@ pub(super) struct Mark {
 /// What the file of the mark holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Marked {
-    /// There is none.
+    /// There is no mark.
     Not,
     Damaged,
     /// The journal has at least this many lines.

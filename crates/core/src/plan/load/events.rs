@@ -22,7 +22,7 @@ priority, on each victim."))]
 pub struct TlbPlan {
     /// Where mappings are changed, one thread on each CPU.
     pub cpus: CpuSelector,
-    /// Where threads of the same process run that are hit; a flush reaches no other CPU.
+    /// Where the load's other threads run, on the CPUs to be hit; a flush reaches no other CPU.
     pub victims: CpuSelector,
     /// How many flushes over all CPUs (`1000/s`), or a share of time (`25%`); by default as fast as possible.
     pub rate: EventPace,
@@ -41,7 +41,7 @@ A barrier reaches only CPUs that run the same process (private), or one that has
 pub struct IpiPlan {
     /// Where barriers are asked for, one thread on each CPU.
     pub cpus: CpuSelector,
-    /// Where threads run that the barriers reach.
+    /// Where the threads run that the barriers reach.
     pub victims: CpuSelector,
     /// Whom a barrier reaches.
     pub reach: BarrierReach,
@@ -173,7 +173,7 @@ words! {
 }
 
 words! {
-    /// Where buffers come from whose pages the kernel does not map cached.
+    /// Sources of buffers whose pages the kernel does not map cached.
     #[derive(Default)]
     pub enum BufferSource: "a source of buffers" {
         /// A graphics device, or else secret memory.

@@ -23,7 +23,7 @@ The helper whylate-gpu does the work, by Vulkan or CUDA; it is in the folder of 
 WHYLATE_GPU says.
 Each result is checked: a wrong sum, product, copy or image fails the load."))]
 pub struct GpuPlan {
-    /// Where the thread runs that gives the device its work: one on each CPU.
+    /// Where the threads run that give the device its work: one on each CPU.
     pub cpus: CpuSelector,
     /// What is done in each turn.
     pub work: GpuWork,
@@ -32,7 +32,7 @@ pub struct GpuPlan {
     /// Number of the device, or a part of its name; by default the first that is not software.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// Kind of memory that the work is done in; with copies, of the host's end.
+    /// Kind of memory that the work is done in; for copies, that of the host's end.
     pub memory: GpuMemory,
     /// Bytes that one turn works on.
     pub size: Bytes,

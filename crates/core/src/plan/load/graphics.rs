@@ -30,7 +30,7 @@ pub struct GraphicsPlan {
     /// $DISPLAY, else Xvfb.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// Where an X server runs that the load starts; by default anywhere.
+    /// Where the X server runs that the load starts; by default anywhere.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_cpus: Option<CpuSelector>,
     /// Tests of x11perf, one after another.
@@ -43,7 +43,7 @@ pub struct GraphicsPlan {
     pub device: Option<PathBuf>,
     /// How much `drm-draw` and `drm-flip` do (`60/s`), or a share of time (`25%`); by default as fast as possible.
     pub rate: EventPace,
-    /// Draws also where a display shows something now.
+    /// Draws even if a display shows something now.
     pub yes_draw_on_my_screen: bool,
 }
 
@@ -92,7 +92,7 @@ words! {
     /// What draws.
     #[derive(Default)]
     pub enum GraphicsMethod: "a method of drawing" {
-        /// x11perf; where that is missing, `drm-draw`.
+        /// x11perf; if that is missing, `drm-draw`.
         #[default]
         Auto = "auto",
         /// The program x11perf on an X server.

@@ -25,7 +25,7 @@ Without --device it takes write-combining memory that no display shows: a buffer
 driver (`modprobe vgem` makes one), pages of the module whylate_memtype, or a region of a PCI
 device. `--backend card` is a card's own memory, which its driver lends by Vulkan (whylate-gpu)."))]
 pub struct FramebufferPlan {
-    /// Where it is written, one thread on each CPU; of `others` the first alone.
+    /// Where it is written, one thread on each CPU; with `others`, only on the first of them.
     pub cpus: CpuSelector,
     /// Where to: `/dev/fb0`, `/dev/dri/card0`, `/dev/whylate_memtype`, or `resource0_wc` of a PCI device in sysfs; by
     /// default the first that no display shows.
@@ -38,12 +38,12 @@ pub struct FramebufferPlan {
     pub through: FramebufferAccess,
     /// How a frame is written.
     pub variant: FramebufferVariant,
-    /// Size of a frame; by default that of the display, and 3MiB (1024x768 pixels) where there is none.
+    /// Size of a frame; by default that of the display, or 3MiB (1024x768 pixels) without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frame: Option<Bytes>,
     /// How many frames over all CPUs (`60/s`), or a share of time (`25%`); by default as fast as possible.
     pub rate: EventPace,
-    /// Draws also where a display shows it.
+    /// Draws even if a display shows it.
     pub yes_draw_on_my_screen: bool,
 }
 
@@ -57,7 +57,7 @@ Examples:
 
 The screen of a virtual console is written back at the end; on another terminal the lines stay."))]
 pub struct ConsolePlan {
-    /// Where it is written, one thread on each CPU; of `others` the first alone.
+    /// Where it is written, one thread on each CPU; with `others`, only on the first of them.
     pub cpus: CpuSelector,
     /// The terminal; by default the console that is shown now (/dev/tty0).
     #[serde(skip_serializing_if = "Option::is_none")]

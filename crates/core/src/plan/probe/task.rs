@@ -46,11 +46,11 @@ pub struct TaskPlan {
 /// What an activation of a watched thread is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, SerializeDisplay, DeserializeFromStr)]
 pub enum Per {
-    /// One for each period of a thread that has a rhythm; of others, one for each wake-up.
+    /// One for each period of a thread that has a rhythm; for other threads, one for each wake-up.
     #[default]
     Rhythm,
     Wakeup,
-    /// One for each period, also where the rhythm is uncertain; the period, where it is given.
+    /// One for each period, even if the rhythm is uncertain; with a given length, one for each period of that length.
     Period(Option<Nanos>),
 }
 
@@ -126,7 +126,7 @@ impl TaskPlan {
         }
     }
 
-    /// The lowest and the highest priority; `None` where the text is not a range.
+    /// The lowest and the highest priority; `None` if the text is not a range.
     pub fn priority_range(&self) -> Option<(i32, i32)> {
         let text = self.priorities.as_deref()?;
         let (least, most) = text.split_once('-').unwrap_or((text, text));

@@ -45,7 +45,7 @@ words! {
     /// How a shield keeps processes away.
     #[derive(Default)]
     pub enum ShieldMethod: "a way to shield" {
-        /// A cpuset where the kernel offers one, else the affinity of every thread.
+        /// A cpuset if the kernel offers one, otherwise the affinity of every thread.
         #[default]
         Auto = "auto",
         /// An isolated partition of cgroup v2, or cpusets of cgroup v1.
@@ -111,7 +111,7 @@ pub struct GovernorPlan {
     pub max: Option<Hz>,
     /// `performance`, `balance_performance`, … (Intel and AMD processors that choose the frequency themselves).
     pub energy_preference: Option<String>,
-    /// Frequencies above the nominal one, of the whole machine.
+    /// Frequencies above the nominal one, for the whole machine.
     pub turbo: Option<bool>,
     /// On which CPUs. CPUs that share a clock change together.
     #[serde(default = "CpuSelector::target")]

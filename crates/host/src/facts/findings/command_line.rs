@@ -52,7 +52,7 @@ pub(super) const REALTIME: [&str; 21] = [
     "transparent_hugepage",
 ];
 
-/// Others whose spelling is looked at, too.
+/// Other options whose spelling is checked.
 const OTHERS: [&str; 13] = [
     "cpufreq.off",
     "nowatchdog",
