@@ -11,7 +11,7 @@
 #
 #     benches/bpf_cost.sh [ROUNDS] [PIPE_LOOPS]; with `rates ROUNDS` the last part alone
 #
-# HOLD names the example `hold` and WHYLATE the binary where they are built already.
+# HOLD names the example `hold` and WHYLATE the binary, if they are built already.
 set -eu
 only=all
 [ "${1:-}" != rates ] || { only=rates; shift; }

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Verdicts by cause with and without a planted cause, on this machine's own noise.
 
-usage: by_cause.py WHYLATE OUT [RUNS [CPU]]     (as root; a run takes about 25 s; RUNS of each kind, 10 unless given)
+usage: by_cause.py WHYLATE OUT [RUNS [CPU]]     (as root; a run takes about 25 s; RUNS of each kind, by default 10)
 
 Each run has two cells of 8 repeats of 1 s. In `null` runs they are the same: the load sleeps. In `plant` runs the load is a
-SCHED_FIFO 98 thread named `thief` that takes the CPU for 150 us, 20 times a second at random moments. Counted are the runs that
-claim a cause, that find the thief, and that claim a difference of p99 or of the maximum. OUT keeps the run directories.
-Called again with the same OUT it judges what is there and runs only what is missing."""
+SCHED_FIFO 98 thread named `thief` that takes the CPU for 150 us, 20 times a second at random moments. The script counts the runs
+that claim a cause, that find the thief, and that claim a difference of p99 or of the maximum. OUT keeps the run directories.
+Called again with the same OUT it judges the existing runs and makes only the missing ones."""
 
 import json
 import os

@@ -3,8 +3,8 @@
 
     benches/causes.py WHYLATE [SECONDS [PLANT...]]
 
-Root, two CPUs, x86. What is planted on the last CPU is logged with its time; a spike is planted when at least half of it lies
-in a plant. Others are the machine's own and left out. Prints rows of Markdown.
+Root, two CPUs, x86. The script logs what it plants on the last CPU, with its time. A spike counts as planted if at least half of it
+lies in a plant; others are the machine's own and left out. Prints rows of Markdown.
 """
 
 import collections
@@ -81,7 +81,7 @@ def ipi(seconds, queue):
 
 
 def undisturbed(planted):
-    """Calls that did not wait for something else that the CPU did: none that took half as long again as usual."""
+    """Calls that did not wait for other work of the CPU: none that took 1.5 times as long as usual."""
     lengths = sorted(end - begin for begin, end in planted)
     usual = lengths[len(lengths) // 2]
     return [(begin, end) for begin, end in planted if end - begin <= usual * 1.5]

@@ -1,7 +1,7 @@
 # Sourced by the shell scripts in this folder.
 
-# The path of a program of this repository; it is built where VALUE is empty. CARGO is what builds it, PROGRAM where the
-# release profile puts it.
+# The path of a program of this repository; it is built if VALUE is empty. CARGO is the command that builds it, PROGRAM the
+# place where the release profile puts it.
 #
 #     program=$(built VALUE PROGRAM CARGO...)
 built() {
@@ -13,7 +13,7 @@ built() {
     echo "${CARGO_TARGET_DIR:-$folder/target}/release/$program"
 }
 
-# A plan that any user can run in a fraction of a second, for what counts runs and not latencies.
+# A plan that any user can run in a fraction of a second, for scripts that count runs and not latencies.
 small_plan() {
     cat <<'PLAN'
 name = "small"

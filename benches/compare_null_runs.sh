@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# How often `whylate compare` says that two runs differ between which nothing was changed, on the machine that this runs on: 100 pairs
+# How often `whylate compare` claims a difference between two runs although nothing was changed, on this machine: 100 pairs
 # of runs, one right after the other, with ten more runs as the history; then four runs against four that alternate with them.
-# Usage: benches/compare_null_runs.sh WHYLATE [FOLDER]; the runs that are in FOLDER already are not made again.
+# Usage: benches/compare_null_runs.sh WHYLATE [FOLDER]; runs that exist in FOLDER are not made again.
 set -euo pipefail
 whylate="${1:?the binary}"; folder="${2:-$(mktemp -d)}"
 here="$(dirname "$0")"

@@ -5,9 +5,9 @@
 
 RATES is crates/copy/examples/rates.rs, built with `cargo build --release -p whylate-copy --example rates`; it measures glibc's memcpy
 itself, in trials that take turns with ours. Rates are bytes copied, read or written per second: likwid-bench's and stress-ng's count what is
-read and written, and are halved where they copy. tinymembench's buffers have 32 MiB; it is
+read and written, and are halved for copies. tinymembench's buffers have 32 MiB; it is
 ended before it measures latencies. Prints a Markdown table:
-for each kind and block the best of ours, the best of the peers that can have this block, and the ratio of round medians.
+for each kind and block the best of ours, the best of the peers that support this block, and the ratio of round medians.
 """
 import argparse
 import os
@@ -30,8 +30,8 @@ FLUSHING = ("clflush", "clwb")
 
 
 def run(cpu, *words, ahead=("chrt", "-f", "1"), limit=None):
-    # Ahead of ordinary tasks, so that a busy machine changes the caches only. What is started by it must not wait for
-    # another process on this CPU, as stress-ng does: it would never run.
+    # Ahead of ordinary tasks, so that a busy machine changes the caches only. A program that it starts must not wait for
+    # another process on this CPU, as stress-ng does: that would never run.
     child = subprocess.Popen(["taskset", "-c", str(cpu), *ahead, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         return child.communicate(timeout=limit)[0]

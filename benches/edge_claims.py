@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What whylate claims of an idle guest of a hypervisor, spike by spike: `edge_claims.py WHYLATE [SECONDS]`.
+"""What whylate claims about an idle guest of a hypervisor, spike by spike: `edge_claims.py WHYLATE [SECONDS]`.
 
 Counts the causes of the longest spikes of idle measurements, and those that blame code of the guest with a confidence of at least
-0.6 for more than the machine's code can take where it stands at an edge of the kernel (entry, exit, arming a timer, HLT). Ends with
-1 when there is one of those.
+0.6 for more than code at an edge of the kernel can take (entry, exit, arming a timer, HLT). The exit code is
+1 if there are any of those.
 """
 import collections, json, subprocess, sys
 

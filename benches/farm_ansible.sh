@@ -1,5 +1,5 @@
 #!/bin/sh
-# Dispatches to five boards by Ansible and ssh: one round in which all is well, then one for each way not to measure. A board
+# Dispatches to five boards by Ansible and ssh: one successful round, then one for each way not to measure. A board
 # is a network namespace with a host name, a disk and an sshd of its own.
 #   farm_ansible.sh WHYLATE ANSIBLE_PLAYBOOK PYTHON [LAKE]     as root; PYTHON has duckdb; LAKE is a new folder by default
 # WAYS="full-disk no-board": these rounds alone.
@@ -79,7 +79,7 @@ done
 
 export ANSIBLE_HOST_KEY_CHECKING=False ANSIBLE_PRIVATE_KEY_FILE="$folder/key" ANSIBLE_REMOTE_USER=root ANSIBLE_NOCOLOR=1
 export ANSIBLE_LOCAL_TEMP="$folder/ansible" ANSIBLE_SSH_ARGS="-o UserKnownHostsFile=/dev/null -o ControlMaster=no -o ConnectTimeout=5"
-# play PLANS SLOT [arguments]: a round; what was said is in a file of its name.
+# play PLANS SLOT [arguments]: a round; its output is in a file of its name.
 play() {
     plans=$1 slot=$2
     shift 2
@@ -141,7 +141,7 @@ way full-disk small --limit board-4
 kill "$board_5"
 way no-board small --limit board-5
 
-# What counts as measured in the lake is the good round, and nothing else.
+# In the lake, only the good round counts as measured.
 cat >"$folder/rounds.sql" <<'SQL'
 SELECT host, run, verdict, mismatches FROM runs ORDER BY run
 SQL

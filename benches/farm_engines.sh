@@ -1,7 +1,7 @@
 #!/bin/sh
-# Every question of `whylate farm query` in every engine, over one made lake: DuckDB, and Spark with two workers. The engines come from pip, into an environment of this test's own.
+# Every question of `whylate farm query` in every engine, over one generated lake: DuckDB, and Spark with two workers. The engines come from pip, into an environment of this test's own.
 #   farm_engines.sh [FOLDER]
-# FOLDER keeps the environment for the next time. Spark needs Java.
+# FOLDER keeps the environment for the next call. Spark needs Java.
 # Exit codes: those of `cargo test`; 77 SKIPPED: something is missing.
 set -u
 for tool in cargo python3 java; do

@@ -1,6 +1,6 @@
 #!/bin/sh
 # How many runs a second are pushed: into a folder, and with PYTHON (moto[server]) into an S3 server on this machine.
-#   farm_ingest.sh RUNS COUNT WHYLATE [PYTHON]     RUNS keeps COUNT small runs, which are measured where they are not there
+#   farm_ingest.sh RUNS COUNT WHYLATE [PYTHON]     RUNS keeps COUNT small runs; missing ones are measured
 set -u
 . "$(dirname "$(realpath "$0")")/common.sh"
 [ $# -ge 3 ] || { sed -n 2,3p "$0"; exit 1; }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs what is rendered for Slurm, Kubernetes and LAVA as those would start it, without them: jobs with their arguments, on this
-# machine. One round in which all is well, and twelve ways not to measure, which must not pass.
+# Runs the jobs that are rendered for Slurm, Kubernetes and LAVA as those would start them, but without them, on this
+# machine: one successful round, and twelve ways not to measure, which must not pass.
 #   farm_jobs.sh WHYLATE PYTHON [LAVA]
 # With SLURM=real the jobs of Slurm are submitted to the Slurm of this machine. WAYS chooses rounds. PYTHON has yaml. LAVA is a source tree of LAVA, of which the schemas (PYTHON then has voluptuous, too) and lava-test-case
 # are used.

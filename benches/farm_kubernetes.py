@@ -4,8 +4,8 @@
 
 Makes the nodes, applies the directory that `whylate farm render --for kubernetes` wrote, and starts the containers of the pods that the
 scheduler bound to the nodes, as their specifications say: image, command, host name, capabilities, read-only root, volumes.
-How they ended is reported to the API server. PODMAN is what starts a container, for example `podman --runtime runc`. Exit
-code 0 where each job has ended, however; what became of each is printed.
+It reports to the API server how they ended. PODMAN is the command that starts a container, for example `podman --runtime runc`.
+The exit code is 0 if each job has ended, with whatever result; the result of each is printed.
 """
 
 import json

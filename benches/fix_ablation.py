@@ -4,7 +4,7 @@
 On simulated machines (crates/stats/tests/simulated), twelve treatments of which one helps, first-order autoregression of 0.5;
 or, with --measured, on values that guests of the lab showed with each of twelve treatments while a trouble was planted
 (benches/fix_arms_guest.py), of which each repeat draws one.
-Everybody proves by the same rule: pairs with the untreated machine, evidence of 1 / (0.05 / 2^k) for the k-th claim.
+All methods prove by the same rule: pairs with the untreated machine, evidence of 1 / (0.05 / 2^k) for the k-th claim.
 Random search and Optuna have no rule for when they have drawn enough: several numbers of draws are tried.
 
     python3 -m venv /tmp/optuna && /tmp/optuna/bin/pip install optuna
@@ -69,7 +69,7 @@ def by_optuna(machine, seed, draws):
 
 def row(name, results):
     found = [repeats for repeats in results if repeats is not None]
-    # What was not found has cost all of the budget.
+    # A search without a result has cost the whole budget.
     mean = statistics.fmean(BUDGET if repeats is None else repeats for repeats in results)
     median = statistics.median(BUDGET if repeats is None else repeats for repeats in results)
     print(f"| {name} | {len(found)} of {len(results)} | {median:.0f} | {mean:.1f} |", flush=True)

@@ -5,7 +5,7 @@ in its order, then others that are possible there.
 
     fix_arms_guest.py PLAN GOAL REPEATS CURE… >measured.txt
 
-What it prints is read by benches/fix_ablation.py: how many of the first treatments answer causes, which are the cures, and a
+benches/fix_ablation.py reads its output: how many of the first treatments answer causes, which are the cures, and a
 line of values for each.
 """
 
@@ -77,7 +77,7 @@ def main():
 
 
 def is_named(name, cure):
-    """A cure that ends in `-` stands for all that begin so."""
+    """A cure that ends in `-` stands for all that begin like this."""
     return name == cure or cure.endswith("-") and name.startswith(cure)
 
 

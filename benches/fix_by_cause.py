@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""How many repeats `fix` takes where a planted thread is to blame and the host's noise is much larger: by cause, and by the goal alone.
+"""How many repeats `fix` takes if a planted thread is to blame and the host's noise is much larger: by cause, and by the goal alone.
 
-usage: fix_by_cause.py WHYLATE OUT [RUNS [CPU]]     (as root; RUNS searches of each kind, 3 unless given; one takes 1 to 3 minutes)
+usage: fix_by_cause.py WHYLATE OUT [RUNS [CPU]]     (as root; RUNS searches of each kind, by default 3; one takes 1 to 3 minutes)
 
 A SCHED_FIFO 98 thread named `thief` takes CPU for 150 to 300 us, 20 times a second at random moments, all the time. `fix` may lower
 its priority or move it.

@@ -2,7 +2,7 @@
 """Searches that are killed at random moments (SIGKILL), restored and resumed, on a machine made of files.
 
 After each kill `whylate treat restore` has to bring back every file exactly, and `fix --resume` has to go on; a search that comes to
-its end has to have restored everything, and its claims have to be those that its steps give once more (`fix --show`).
+its end has to have restored everything, and its claims have to be those that `fix --show` computes again from its steps.
 
     benches/fix_crashes.py PROGRAM [KILLS] [SECONDS]
 """

@@ -1,5 +1,5 @@
 /*
- * What each wake-up of a task takes of its CPU: a loop on that CPU, of an ordinary thread, reads the clock and notes each gap in which
+ * How much CPU time each wake-up of a task takes: an ordinary thread on that CPU reads the clock in a loop and records each gap in which
  * another task ran. Between two readings it may walk through memory, so that what is interrupted and what interrupts find
  * their cache lines gone. Prints, of each tenth of a second, how many gaps there were, and their median in nanoseconds: a virtual machine's CPU is slower for seconds while its host is busy.
  *
@@ -29,7 +29,7 @@ static int64_t now_ns(void)
 	return time.tv_sec * 1000000000LL + time.tv_nsec;
 }
 
-/* How often another task was given the CPU though this one had not asked for it. */
+/* How often this task was preempted. */
 static long switches(void)
 {
 	struct rusage usage;

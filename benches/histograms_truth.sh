@@ -6,7 +6,7 @@
 #
 #     benches/histograms_truth.sh [SECONDS] [SOURCE]
 #
-# WHYLATE names the binary where it is built already.
+# WHYLATE names the binary if it is built already.
 set -eu
 seconds=${1:-10}
 source=${2:-bpf}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# How many of the 28 pairs of eight runs of one idle plan have a claim by cause in `whylate compare`, on the machine that this runs
-# on: `null_pairs.sh WHYLATE FOLDER [CPU]`. Runs that are in FOLDER already are not made again.
+# How many of the 28 pairs of eight runs of one idle plan have a claim by cause in `whylate compare`, on this
+# machine: `null_pairs.sh WHYLATE FOLDER [CPU]`. Runs that exist in FOLDER are not made again.
 set -euo pipefail
 whylate="${1:?the binary}"; folder="${2:?a folder}"; cpu="${3:-last}"
 mkdir -p "$folder"

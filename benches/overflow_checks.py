@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whether the measured loops are as fast with overflow checks in the rest of the program: two binaries, alternately.
+"""Whether the measured loops are as fast with overflow checks in the rest of the program: two binaries, in alternating rounds.
 
     benches/overflow_checks.py WITHOUT WITH [ROUNDS]
 

@@ -13,8 +13,8 @@
 #     7  many CPUs: timer, stall, histograms and watch against cyclictest and oslat; a run with many spikes
 #
 # OUT gets PIECE.tgz (run directories, reports, JSON) and log.txt: at most 8 files, each below 16 MB.
-# No setting of the card is changed. Settings of the machine are given back, also when this is killed; after a SIGKILL the next
-# call does what is left (the journal is in OUT/state; in /run/whylate-real-card-0 where others can write into OUT).
+# No setting of the card is changed. Settings of the machine are restored, even if this is killed; after a SIGKILL the next
+# call does the rest (the journal is in OUT/state; in /run/whylate-real-card-0 where others can write into OUT).
 #
 #     REAL_CARD_BIN=DIR       where whylate, whylate-gpu, cyclictest and oslat are [.card of the repository, then PATH]
 #     REAL_CARD_SHORT=1       each piece in a minute or two, which shows that everything works and answers nothing
@@ -65,7 +65,7 @@ program() {
     fi
 }
 
-# In place of this shell, a program that is ended with this script, whatever ends that.
+# Runs a program in place of this shell; it ends with this script, whatever ends that.
 with_me() {
     if setpriv --pdeathsig TERM true 2>/dev/null; then exec setpriv --pdeathsig TERM "$@"; else exec "$@"; fi
 }
@@ -133,7 +133,7 @@ pack() {
     mv "$work/$piece.tgz" "$out/$piece.tgz" && rm -rf "${work:?}/$piece"
 }
 
-# What a killed run has changed. The journal stays where something could not be given back.
+# Undoes what a killed run has changed. The journal stays if something could not be restored.
 give_back() {
     if "$whylate" treat restore >"$work/restore.txt" 2>&1 9>&-; then
         rm -rf "$WHYLATE_STATE_DIR/journal"
@@ -149,7 +149,7 @@ finish() {
     ended=yes
     trap '' INT TERM HUP
     if [ -n "$child" ] && kill -0 "$child" 2>/dev/null; then
-        # `timeout` passes it on; whylate gives back what it changed, and ends its probes and loads.
+        # `timeout` passes it on; whylate restores what it changed, and ends its probes and loads.
         kill -TERM "$child" 2>/dev/null
         for _ in $(seq 100); do kill -0 "$child" 2>/dev/null || break; sleep 0.2; done
         kill -KILL "$child" 2>/dev/null
@@ -174,7 +174,7 @@ if ! "$whylate" treat status >/dev/null 2>&1 9>&-; then
     done
 fi
 give_back
-# What a killed call has left.
+# Clears up what a killed call has left.
 for old in "$work"/*/; do
     old=$(basename "$old")
     case " $PIECES " in *" $old "*) log "piece $old of a call that was killed is packed"; pack "$old" ;; esac

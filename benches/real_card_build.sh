@@ -1,5 +1,5 @@
 #!/bin/bash
-# Builds what benches/real_card.sh takes along into the folder .card, which Git ignores: whylate (static), whylate-gpu for C
+# Builds the programs for benches/real_card.sh in the folder .card, which Git ignores: whylate (static), whylate-gpu for C
 # libraries from 2018 on, cyclictest and oslat as Debian has them, and loaders of graphics drivers. This needs the network.
 #
 #     python3 -m venv /tmp/zig && /tmp/zig/bin/pip install ziglang cargo-zigbuild
@@ -36,7 +36,7 @@ echo "whylate-gpu needs $newest"
     apt-get download rt-tests libnuma1 libvulkan1 libegl1 libglvnd0 libopengl0 libgl1 libglx0 libgles2 || true
     for package in *.deb; do dpkg-deb -x "$package" files || true; done
 )
-# Two programs of tens of megabytes: packed, since what is carried is often limited.
+# Two programs of tens of megabytes: packed, since the size of what can be copied is often limited.
 gzip -9 "$folder/whylate" "$folder/whylate-gpu"
 for name in cyclictest oslat; do
     file=$(find "$folder/packages" -type f -name "$name" | head -1)

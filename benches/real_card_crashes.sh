@@ -1,5 +1,5 @@
 #!/bin/bash
-# Ends benches/real_card.sh at random moments by SIGINT, SIGTERM, SIGHUP and SIGKILL, and looks for what is left: processes,
+# Ends benches/real_card.sh at random moments by SIGINT, SIGTERM, SIGHUP and SIGKILL, and checks what is left: processes,
 # mounts, settings. Each piece runs in its short form, in one folder after the other. Root; takes some minutes.
 #
 #     benches/real_card_crashes.sh [COUNT]

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Changes a run directory in many ways (bytes, missing, exchanged and cut files; rows that cannot be, written anew with valid
+# Changes a run directory in many ways (bytes, missing, exchanged and cut files; impossible rows, written again with valid
 # checksums, with and without a manifest that lists them) and reads each: none may give another figure or verdict without
 # saying so, and none may make the reader panic. Usage: benches/run_directory_mutations.sh [COUNT], by default 4,000
 set -eu

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How fast runs are seen: the report of one run, and the list of a folder of 1,000 for 100 readers at once.
+"""How fast runs are shown: the report of one run, and the list of a folder of 1,000 for 100 readers at once.
 
 Usage: benches/see.py WHYLATE LARGE_RUN SMALL_RUN
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Signals (SIGKILL, SIGHUP, SIGQUIT, SIGTERM, Ctrl-C twice) and a closed terminal at random moments of `treat apply`, of
-# runs with treatments and of `treat restore`: what ends in order gives back what it changed, and afterwards `restore` has to
+# runs with treatments and of `treat restore`: a process that ends in order restores what it changed, and afterwards `restore` has to
 # bring back every path exactly. On a machine made of files, and on this one (interrupts, a sysctl, the affinity of a
 # process that sleeps; needs root). Takes a few minutes.
 #

@@ -4,7 +4,7 @@
 # want of memory. Then `restore` has to bring back every value. Says `restored KIND END CHANGES-LEFT SECONDS` for each (when
 # it was ended), and ends with the first that is not restored exactly. 126 in a row have each kind ended in each way.
 # After them, STATES times: the folder of the journal is full, or the journal is damaged, when `apply` is ended. A full folder
-# keeps nothing from being given back; a damaged journal is exit code 3 where a setting stays changed, never 0.
+# does not prevent any setting from being restored; with a damaged journal the exit code is 3 if a setting stays changed, never 0.
 #
 # COUNT: how many; SEED: a number for the random moments; FIRST: the number of the first one.
 set -u
@@ -44,7 +44,7 @@ threads() {
         }' | sort
 }
 
-# What there was before has to be there, but for processes that ended.
+# Everything from before has to be there, except processes that ended.
 compare() {
     grep -v '^/proc/[0-9]*/cgroup' $state/settings >$state/one
     grep -v '^/proc/[0-9]*/cgroup' $state/settings-now >$state/two
@@ -284,7 +284,7 @@ while [ $number -lt ${STATES:-0} ]; do
         3) ;;
         *) echo "damaged state $number ($what): $status"; cat $state/said; exit 45 ;;
         esac
-        # What could not be read is given back with the whole journal.
+        # What could not be read is restored with the whole journal.
         rm -rf $WHYLATE_STATE_DIR
         mv $state/whole $WHYLATE_STATE_DIR
         whylate treat restore >$state/said 2>&1

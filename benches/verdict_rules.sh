@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How often the rules of comparison claim what is not so and find what is, on simulated machines: the table in records/.
+# How often the rules of comparison make false claims and find real differences, on simulated machines: the table in records/.
 #
 #     benches/verdict_rules.sh [RUNS]
 set -euo pipefail

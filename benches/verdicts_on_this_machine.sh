@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How often a verdict is false, and how often a real difference is found, on the machine that this runs on:
+# How often a verdict is false, and how often a real difference is found, on this machine:
 # 20 runs of two equal cells, and 10 runs of a memory load against idle on the same CPU.
 # Usage: benches/verdicts_on_this_machine.sh WHYLATE [NULL_RUNS] [LOADED_RUNS]
 set -euo pipefail

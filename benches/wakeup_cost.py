@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a wake-up takes of its CPU with whylate's programs and with bpftrace's runqlat script, without the kernel's own statistics.
+"""How much CPU time a wake-up takes with whylate's programs and with bpftrace's runqlat script, without the kernel's own statistics.
 
     benches/wakeup_cost.py [--hold target/release/examples/hold] [--rounds 9] [--seconds 3] [--kib 0,8192]
 

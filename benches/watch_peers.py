@@ -9,11 +9,11 @@ The arms: nothing, `watch` of the process, `watch` of another one, `perf sched r
 offcputime in one script (by tracepoints; stacks as offcputime keeps them). `--before` adds another build of whylate.
 
 Prints each round (mean of a round trip in microseconds), then for each tool the median of what it adds to "none" of the same
-round, for one activation (half a round trip). Needs root; perf and bpftrace where they are installed; `--also NAME=COMMAND` adds a tool.
+round, for one activation (half a round trip). Needs root; perf and bpftrace if they are installed; `--also NAME=COMMAND` adds a tool.
 
     benches/watch_peers.py latency [--binary …] [--rounds 30] [--seconds 3] [--threads 1] [--busy] [--traced] [--before OTHER_BINARY]
 
-In place of that: cyclictest at 1 kHz, each thread on a CPU of its own, with and without a watch of it, in rounds whose order is drawn; the
+Instead: cyclictest at 1 kHz, each thread on a CPU of its own, with and without a watch of it, in rounds whose order is drawn; the
 ratios of p50 and p99 with the interval that holds their median with 95 %. `--busy`: an ordinary loop (nice 19) has each of these CPUs
 meanwhile, so that none idles, as with `idle=poll`. `--traced` adds a round with the kernel's own trace buffer taking
 wake-ups and switches alone: less than that no tool can attach.
@@ -107,7 +107,7 @@ def switch_events(on):
 
 
 def latency(options, folder):
-    """The rounds, with busy CPUs where that is asked for."""
+    """The rounds, with busy CPUs if asked for."""
     binaries = {"watched": options.binary, "before": options.before}
     last = os.cpu_count()
     cpus = range(last - options.threads, last) if options.busy else []

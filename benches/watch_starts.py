@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What starting, running and ending `whylate watch` takes of a watched SCHED_FIFO task's wake-up latency.
+"""How much starting, running and ending `whylate watch` adds to a watched SCHED_FIFO task's wake-up latency.
 
     benches/watch_starts.py [--whylate target/release/whylate] [--starts 20] [--seconds 3] [--cpus 0,1]
 
