@@ -1,7 +1,7 @@
 """Runs questions in an engine, each a list of statements: a JSON document on standard input, a list of the columns and rows of each
 question's last statement on standard output.
 
-Exit code 69: the engine is not installed, or what it needs.
+Exit code 69: the engine, or something that it needs, is not installed.
 """
 
 import json

@@ -1,7 +1,7 @@
--- What is wrong now: boards above the limits that their own runs teach, silent ones, probes that are gone, less time watched
--- `level`: 5 of the newest 8 runs are above the limit that the board's own runs teach. `silent`: no run for three times as
--- long as usual, and for an hour. `incomplete`: the newest run is not what was asked for. `probe`: a series that all of the 5 runs before had
--- is not in the newest one. `exposure`: the newest 5 runs watched less than 80 % of the 5 before.
+-- Current problems: boards above the limits set by their own runs, silent boards, missing probes, less watched time
+-- `level`: 5 of the newest 8 runs are above the limit set by the board's own runs. `silent`: no run for three times as
+-- long as usual, and for an hour. `incomplete`: the newest run does not meet the request. `probe`: the newest run lacks a series that all of
+-- the 5 runs before had. `exposure`: the newest 5 runs watched less than 80 % of the 5 before.
 WITH placed AS (
     SELECT host, plan, run, verdict, mismatches, started_s, coalesce(watched_ns, 0) AS watched_ns,
         row_number() OVER (PARTITION BY host, plan ORDER BY started_s DESC, run DESC) AS age

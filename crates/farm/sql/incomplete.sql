@@ -1,4 +1,4 @@
--- Boards whose newest runs did not measure what was asked for, or for less time than before
+-- Boards whose newest runs do not meet the request, or watched less time than before
 WITH placed AS (
     SELECT host, plan, run, verdict, mismatches, coalesce(watched_ns, 0) AS watched_ns, started_s,
         row_number() OVER (PARTITION BY host, plan ORDER BY started_s DESC, run DESC) AS age

@@ -1,5 +1,5 @@
--- What is known of each label of the farm file, by its values: boards, runs, time watched, the largest latency, what bounds the next one
--- As `bounds`, with the machines' labels in the place of the kernel.
+-- Facts about each label of the farm file, by value: boards, runs, time watched, the largest latency, and a bound of the next one
+-- As `bounds`, with the machines' labels instead of the kernel.
 SELECT l.label AS label, l.value AS value, r.plan AS plan, count(*) AS run_count, count(DISTINCT r.host) AS host_count,
     sum(CASE WHEN r.verdict = 'pass' THEN 1 ELSE 0 END) AS passed,
     sum(CASE WHEN r.verdict = 'fail' THEN 1 ELSE 0 END) AS failed,

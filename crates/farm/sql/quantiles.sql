@@ -1,4 +1,4 @@
--- The quantiles of every run, of the recorded samples, exactly as `whylate report --json` has them
+-- The quantiles of every run, of the recorded samples, exactly as in `whylate report --json`
 SELECT q.host AS host, q.run AS run, q.cell AS cell, q.probe AS probe, q.cpu AS cpu, q.quantile AS quantile,
     q.value_ns AS value_ns
 FROM quantiles AS q

@@ -40,8 +40,8 @@ JOIN extremes AS e
     ON f.host = e.host AND f.run = e.run AND f.cell = e.cell AND f.probe = e.probe AND f.cpu = e.cpu;
 
 -- The level of a board over time: the 0.999 quantile of each run (of the CPU with the largest one), and the limit that the
--- board's own earlier runs teach. They are up to 52 runs, of which the nearest is 9 runs back, so that a change does not
--- teach its own limit; single bad runs (above the mean by 1.5 standard deviations of the 68 runs around) do not count; five
+-- board's own earlier runs set. They are up to 52 runs, of which the nearest is 9 runs back, so that a change does not
+-- set its own limit; single bad runs (above the mean by 1.5 standard deviations of the 68 runs around) do not count; five
 -- runs have to be left. The limit is where 1 of 40 runs would be (Student's t, approximated), 10 % above the mean at least.
 -- `above_of_8`: of the newest 8 runs those above their limits.
 CREATE VIEW levels AS
@@ -99,7 +99,7 @@ WITH boards AS (
     GROUP BY host, plan
 ),
 newest AS (
-    -- A board whose clock is ahead makes no other one silent.
+    -- A board whose clock is ahead does not make others silent.
     SELECT max(started_s) AS now_s FROM runs WHERE mismatches NOT LIKE '%clock: %'
 ),
 silences AS (
@@ -112,8 +112,8 @@ SELECT host, plan, run_count, silent_days, usual_days, greatest(1 / 24.0, 3.0 * 
 FROM silences
 WHERE silent_days > greatest(1 / 24.0, 3.0 * usual_days);
 
--- What the farm file said of the machines when their runs were pushed: a row for each label of a run. EACH_WORD is what the engine
--- calls a row for each word of a text.
+-- The labels of the machines in the farm file when their runs were pushed: a row for each label of a run. EACH_WORD stands
+-- for the function of the engine that makes a row of each word of a text.
 CREATE VIEW run_labels AS
 WITH words AS (
     SELECT host, run, EACH_WORD(labels) AS word FROM runs

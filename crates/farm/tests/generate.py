@@ -1,4 +1,4 @@
-"""Writes a made farm as a lake whose months are merged.
+"""Writes a simulated farm as a lake whose months are merged.
 
     generate.py LAKE [--boards 300] [--years 5] [--days 7] [--worse 0.1] [--seed 1] [--only TABLE,...]
 

@@ -12,7 +12,7 @@ use whylate_kmsg::MessageKind;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  whylate explain trace.txt                             the measured task is found by itself
+  whylate explain trace.txt                             finds the measured task by itself
   whylate explain trace.dat --task cyclictest --period 200us
   ssh target cat /sys/kernel/tracing/trace | whylate explain -
   whylate explain trace.dat --what preempted            who had the CPU of tasks that could run
@@ -46,13 +46,13 @@ pub(crate) struct ExplainArguments {
     /// how whylate knows, how to confirm it with another tool, what cures it
     #[arg(long, value_name = "KIND", value_parser = why, conflicts_with_all = ["input", "task", "period", "threshold", "what", "export", "json"])]
     pub(crate) why: Option<Why>,
-    /// How many are explained, largest first
+    /// How many latencies to explain, largest first
     #[arg(long, value_name = "COUNT", default_value = "10", value_parser = count)]
     pub(crate) top: u64,
     /// terminal, markdown or html [default: by the ending of FILE, else terminal]
     #[arg(long, hide_possible_values = true)]
     pub(crate) format: Option<ReportFormat>,
-    /// perfetto or text: the spikes with what was around them, for other tools
+    /// perfetto or text: the spikes and the events around them, for other tools
     #[arg(long, hide_possible_values = true, conflicts_with_all = ["format", "json"])]
     pub(crate) export: Option<ExportFormat>,
     /// File for the result; must not exist [default: standard output]

@@ -83,7 +83,7 @@ Examples:
   whylate farm compare 6.12 7.2 --lake s3://latency/farm --margin 10% --json
   whylate farm compare 'started<2026-10' 'started>=2026-10' --lake /srv/lake
 
-A group is what the kernel's release begins with, or terms of `whylate runs` (plan, host, kernel,
+A group is the start of the kernel's release, or terms of `whylate runs` (plan, host, kernel,
 verdict, started; a label of the farm file is a tag: `tag=soc=rk3588`); runs that are in both groups
 do not count. Each board's complete runs in both groups are compared by their 0.999 quantiles; the
 uncertainty of the ratio comes from boards, not samples. A board needs three runs in each group.
@@ -91,7 +91,7 @@ Alternating kernels on a board gives a better comparison than one after the othe
 Exit codes as `whylate compare`: 2 if the second group is worse, 1 if it cannot tell, or if a
 damaged object had to be left out.")]
 pub(crate) struct FarmCompareArguments {
-    /// The first group: what the kernel's release begins with, or terms
+    /// The first group: the start of the kernel's release, or terms
     pub(crate) first: String,
     /// The second group
     pub(crate) second: String,
@@ -128,13 +128,13 @@ pub(crate) struct VerifyArguments {
 /// What a run was to be.
 #[derive(Debug, Args)]
 pub(crate) struct AskedArguments {
-    /// The plan that was to run: a built-in one or a file [default: that of the run]
+    /// The expected plan: a built-in one or a file [default: that of the run]
     #[arg(long)]
     pub(crate) plan: Option<String>,
-    /// What the kernel's release begins with: 6.1 is 6.1.9 too, and not 6.18
+    /// The start of the kernel's release: 6.1 includes 6.1.9, but not 6.18
     #[arg(long, value_name = "RELEASE", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) kernel: Option<String>,
-    /// The name of the machine that was to measure; in a lake also the name of one whose own cannot stand there
+    /// The expected name of the machine; in a lake also the name for one whose own name is not valid there
     #[arg(long)]
     pub(crate) host: Option<String>,
 }
@@ -208,7 +208,7 @@ pub(crate) struct QueryArguments {
     /// Prints the statements instead of running them
     #[arg(long, conflicts_with_all = ["json", "csv"])]
     pub(crate) print: bool,
-    /// Exit code 2 where the answer has rows: for a job that raises alarms
+    /// Exit code 2 if the answer has rows: for a job that raises alarms
     #[arg(long, conflicts_with = "print")]
     pub(crate) expect_none: bool,
     /// Prints rows as one JSON document

@@ -19,21 +19,21 @@ Examples:
   whylate fix --task audio --deadline 1ms --goal misses         your own task, while it runs
   whylate fix --yes idle,irq-affinity --never smt-off
   whylate fix --advise                              proposes, and changes nothing
-  whylate fix --resume DIR                          goes on with a search that was stopped or killed
+  whylate fix --resume DIR                          continues a search that was stopped or killed
   whylate fix --show DIR --write install            what was proved, as files to install
   whylate fix --verify DIR                          does it still hold? (after an update)
   whylate fix --audit /etc/sysctl.d/99-copied.conf  which of these settings help, and which can go
   whylate fix --campaign /var/lib/c --boot isolcpus=1 --boot 'nohz_full=1 rcu_nocbs=1'
                                                     treatments that need a boot: boots this machine
 
-First the machine is measured as it is. What made it late, and what `whylate check` finds, says
-which treatments may help. They are tried in repeats, each with its treatments applied and given
-back; the best ones are compared with the machine as it is on fresh data, in pairs whose order a
-coin decides. At most 5 % of searches call something proved that is not true.
+whylate first measures the unchanged machine. The causes of late time and the findings of
+`whylate check` suggest treatments. Repeats try them: each applies its treatments and restores the
+settings. The best treatments are compared with the unchanged machine on fresh data, in pairs whose
+order a coin decides. At most 5 % of searches call something proved that is not true.
 
 A campaign boots the machine once for each repeat, through an entry that the boot loader uses once;
-its default entry is not changed. A systemd unit goes on after each boot. A boot that fails is
-a failed repeat. All is removed at the end; what was proved: whylate fix --show DIR/search
+its default entry is not changed. A systemd unit continues after each boot. A boot that fails is
+a failed repeat. Everything is removed at the end; the result: whylate fix --show DIR/search
 
 Exit codes: 0 something is proved or nothing is needed, 1 nothing is proved or the search is not
 over, 2 what was proved does not hold any more (--verify), 3 a setting was not restored,
@@ -56,7 +56,7 @@ pub(crate) struct FixArguments {
     /// The statistic to lower: `timer p99.9`, `max < 100us`, `misses` [default: the plan's primary statistic]
     #[arg(long, value_name = "STATISTIC")]
     pub(crate) goal: Option<FixGoal>,
-    /// How long the search may take [default: 30m]; one that goes on keeps what it began with
+    /// How long the search may take [default: 30m]; a continued search keeps its original budget
     #[arg(long, value_name = "TIME", value_parser = minutes)]
     pub(crate) budget: Option<Nanos>,
     /// The smallest change that matters [default: the plan's]
@@ -65,10 +65,10 @@ pub(crate) struct FixArguments {
     /// Seed of the order and the coins [default: a new one each time]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u64>,
-    /// Treatments that are tried without asking, by the ids that are proposed, or `all`
+    /// Treatments to try without asking, by their proposed ids, or `all`
     #[arg(long, value_name = "IDS", value_delimiter = ',')]
     pub(crate) yes: Vec<String>,
-    /// Treatments that are not tried
+    /// Treatments never to try
     #[arg(long, value_name = "IDS", value_delimiter = ',')]
     pub(crate) never: Vec<String>,
     /// Screens all treatments at once, as if causes were unknown: shows how much the causes save
@@ -80,13 +80,13 @@ pub(crate) struct FixArguments {
     /// As root, takes a plan that another user can write without asking about its commands and settings
     #[arg(long)]
     pub(crate) trust_plan: bool,
-    /// Looks which settings of FILE help: a tuned profile, sysctl.d, a kernel command line, a plan's treatments
+    /// Checks which settings of FILE help: a tuned profile, sysctl.d, a kernel command line, a plan's treatments
     #[arg(long, value_name = "FILE", conflicts_with_all = ["advise", "resume"])]
     pub(crate) audit: Option<PathBuf>,
-    /// Goes on with the search in DIR
+    /// Continues the search in DIR
     #[arg(long, value_name = "DIR", conflicts_with_all = ["plan", "output", "overrides", "goal", "margin", "seed", "advise"])]
     pub(crate) resume: Option<PathBuf>,
-    /// Looks whether what the search in DIR proved still holds on the machine as it is now
+    /// Checks whether the proof of the search in DIR still holds on the current machine
     #[arg(long, value_name = "DIR", conflicts_with_all = ["plan", "overrides", "goal", "margin", "advise", "resume", "yes", "never", "audit"])]
     pub(crate) verify: Option<PathBuf>,
     /// Shows what the search in DIR proved; measures nothing
@@ -105,7 +105,7 @@ pub(crate) struct FixArguments {
     /// what is found]
     #[arg(long, value_name = "LOADER", requires = "campaign")]
     pub(crate) boot_loader: Option<LoaderName>,
-    /// Goes on with the campaign after a boot
+    /// Continues the campaign after a boot
     #[arg(long = "continue", requires = "campaign", conflicts_with_all = ["plan", "boot", "boot_loader", "overrides", "goal", "margin", "seed"])]
     pub(crate) goes_on: bool,
     /// Ends the campaign: removes what it wrote outside of DIR

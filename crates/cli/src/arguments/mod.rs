@@ -116,13 +116,13 @@ pub(crate) enum Command {
     Load(LoadCommand),
     /// Measures copies between cached, write-combining and uncached memory
     Copy(CopyArguments),
-    /// Changes settings of the machine by hand, and takes them back
+    /// Changes settings of the machine by hand, and restores them
     #[command(subcommand)]
     Treat(TreatCommand),
     /// Records what the kernel does until something is late, and says who did it
     #[command(subcommand)]
     Trace(TraceCommand),
-    /// Says who made a task late: from a trace, or of a run
+    /// Says what made a task late, from a trace or from a run
     Explain(ExplainArguments),
     /// Says whether this machine is fit for real time, and what to do about it
     Check(CheckArguments),
@@ -130,11 +130,11 @@ pub(crate) enum Command {
     Cpus(CpusArguments),
     /// Draws a run as HTML, Markdown or text
     Report(ReportArguments),
-    /// Lists the runs that were made; searches, tags and removes them
+    /// Lists, searches, tags and removes runs
     Runs(RunsArguments),
     /// Says what differs between runs, and whether it is better, worse or equivalent
     Compare(CompareArguments),
-    /// Says whether a run is like good or like bad ones, for `git bisect run`
+    /// Says whether a run resembles good or bad runs, for `git bisect run`
     Bisect(BisectArguments),
     /// Writes a run in the forms of other tools: Perfetto, CSV, HdrHistogram, OSADL
     Export(ExportArguments),
@@ -142,14 +142,14 @@ pub(crate) enum Command {
     Serve(ServeArguments),
     /// Brings runs into object storage: a bucket or a folder, one for many machines
     Push(PushArguments),
-    /// Brings a run back from object storage, as it was; lists and checks what is there
+    /// Fetches a run from object storage unchanged; lists and checks the runs there
     Pull(PullArguments),
     /// Many machines: files for Kubernetes, Slurm, Ansible and LAVA, checks, and questions as SQL
     #[command(subcommand)]
     Farm(FarmCommand),
     /// Prints the JSON Schema of the plan or of an output
     Schema(SchemaArguments),
-    /// Prints what completes the command line in a shell
+    /// Prints a script that completes commands in a shell
     Completions(CompletionsArguments),
     /// Writes man pages
     Man(ManArguments),

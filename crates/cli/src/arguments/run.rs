@@ -32,7 +32,7 @@ pub(crate) struct RunArguments {
     /// Lets loads draw where a display shows something now (graphics, framebuffer, console)
     #[arg(long)]
     pub(crate) yes_draw_on_my_screen: bool,
-    /// Goes on with the run in DIR; what is done is not done again
+    /// Continues the run in DIR; completed repeats are not run again
     #[arg(long, value_name = "DIR", conflicts_with_all = ["plan", "output", "overrides", "short", "yes_draw_on_my_screen"])]
     pub(crate) resume: Option<PathBuf>,
     /// Checks the plan on this machine and prints what it would do, in which order, how long it takes and what size of effect

@@ -62,7 +62,7 @@ pub(crate) enum RunsCommand {
         #[arg(required = true)]
         tags: Vec<String>,
     },
-    /// Takes words from a run
+    /// Removes words from a run
     #[command(after_help = "Examples:\n  whylate runs untag latest baseline")]
     Untag {
         /// The run
@@ -71,12 +71,12 @@ pub(crate) enum RunsCommand {
         #[arg(required = true)]
         tags: Vec<String>,
     },
-    /// Gives a run a sentence; an empty one takes it away
+    /// Gives a run a note; an empty one removes it
     #[command(after_help = "Examples:\n  whylate runs note latest after-the-update")]
     Note {
         /// The run
         run: PathBuf,
-        /// The sentence
+        /// The note
         note: String,
     },
     /// Deletes runs

@@ -16,7 +16,7 @@ Examples:
   whylate treat apply irq-affinity --cpus 0 --dry-run    what would be written
   whylate treat apply governor --governor performance    changes it until `restore`
   whylate treat status                                   what is changed, and by whom
-  whylate treat restore                                  takes everything back")]
+  whylate treat restore                                  restores everything")]
 pub(crate) enum TreatCommand {
     /// Changes settings, until `restore`
     #[command(subcommand)]
@@ -24,7 +24,7 @@ pub(crate) enum TreatCommand {
     /// Lists what is changed, by which command or run
     #[command(after_help = "Examples:\n  whylate treat status\n  whylate treat status --json")]
     Status(TreatPrinting),
-    /// Takes back every change, also those that a killed run left behind
+    /// Restores every change, including those that a killed run left behind
     #[command(after_help = "Examples:\n  whylate treat restore")]
     Restore(TreatPrinting),
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * A thread that works in cycles, sleeps in the middle of them, and logs how long each took: the truth by which `whylate watch` is judged.
+ * A thread that works in cycles, sleeps in the middle of them, and logs how long each took: the ground truth for tests of `whylate watch`.
  *
  *   cycle KEY=VALUE...
  *     name=TEXT        its name (victim)
@@ -42,7 +42,7 @@
 #define FAULT_PAGES 2048
 
 static const char *name = "victim", *release = "absolute", *middles = "none";
-/* The one of `middles` that is on. */
+/* The current one of `middles`. */
 static char middle[32] = "none";
 static long every = 10, hold_us = 4000, period_us = 5000, work_us = 100, cycles = 400, cpu = -1, priority = 50, thief_us, marks, jitter_us, helper;
 static uint64_t took_ns[CYCLES_MAX];
@@ -147,7 +147,7 @@ __attribute__((noinline)) static long read_some(int file, void *to, unsigned lon
 	return got;
 }
 
-/* A piece of work comes. */
+/* Hands in a piece of work. */
 static int arrive(void)
 {
 	char byte = 0;
@@ -174,7 +174,7 @@ static int brings_work(void)
 	return is_release("pipe") || is_release("condition") || is_release("socket") || is_release("eventfd") || is_release("word");
 }
 
-/* Asked by the victim, it takes the lock, says so, and lets it go after the time; or answers after it. */
+/* On request of the victim it takes the lock, confirms, and releases it after the time; or it answers after the time. */
 static void *holder(void *unused)
 {
 	char byte = 0, bytes[4096];
@@ -296,7 +296,7 @@ static void in_the_middle(void)
 	if (asks) {
 		int was = 0;
 
-		/* It has the lock before the victim goes on, which does not sleep for that. */
+		/* It has the lock before the victim continues; the victim does not sleep for this. */
 		sem_post(&asked);
 		while (sem_trywait(&held) && was++ < 100000000)
 			sched_yield();

@@ -20,7 +20,7 @@ pub struct FarmGroups<'a> {
 
 /// What can be compared, before two groups are chosen: the kernels that boards ran.
 pub fn farm_groups(kernels: &[String], answer: &FarmAnswer) -> Page {
-    let about = "A group is what the kernel's release begins with (`6.12`), or terms that its runs meet: `kernel>=6.12`, `started<2026-10`, \
+    let about = "A group is the start of the kernel's release (`6.12`), or terms that its runs meet: `kernel>=6.12`, `started<2026-10`, \
          `plan=nightly`, `host~rack-1`, `tag=soc=n100` (a label of the farm file), `verdict!=fail`. Each board that has three runs of both groups is compared with \
          itself; where no board has runs of both, boards of one group are compared with those of the other, which tells much less. \
          Runs in both groups do not count.";
