@@ -202,7 +202,7 @@ pub struct TaskRecord {
     pub migrations: u64,
     /// Page faults.
     pub faults: u64,
-    /// The system call in which it waits for its next activation; absent where it is not known.
+    /// The system call in which it waits for its next activation; absent if it is not known.
     pub sleeps_in: Option<String>,
     /// Who woke it last: `timer`, `an interrupt`, or the name of a thread.
     pub woken_by: Option<String>,
@@ -254,7 +254,7 @@ pub struct CounterRecord {
     /// Time in which the hypervisor ran something else (/proc/stat, resolution of a clock tick); absent if the kernel
     /// does not count it.
     pub steal_ns: Option<u64>,
-    /// System-management interrupts; absent where no counter can be read.
+    /// System-management interrupts; absent if no counter can be read.
     pub smis: Option<u64>,
     /// Context switches of the measuring thread against its will.
     pub involuntary_switches: Option<u64>,

@@ -78,7 +78,7 @@ impl Tracefs {
 }
 
 /// The tracers that the kernel was built with, where tracefs is not mounted: read through a private mount, which is
-/// gone afterwards. `None` where that is not possible (before Linux 5.2, or refused).
+/// gone afterwards. `None` if that is not possible (before Linux 5.2, or refused).
 pub(super) fn tracers_unmounted() -> Option<Vec<String>> {
     let system = rustix::mount::fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC).ok()?;
     rustix::mount::fsconfig_create(&system).ok()?;

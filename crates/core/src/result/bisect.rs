@@ -32,7 +32,7 @@ pub struct BisectResult {
     pub outcome: BisectOutcome,
     /// The answer in one sentence.
     pub sentence: String,
-    /// What is compared; absent where the run could not be read.
+    /// What is compared; absent if the run could not be read.
     pub statistic: Option<SeriesStatistic>,
     /// Values above it are like those of bad runs: the geometric mean of the medians of both groups.
     pub limit: f64,

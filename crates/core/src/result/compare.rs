@@ -86,7 +86,7 @@ pub struct CompareSide {
 pub struct FactDifference {
     /// Its place in the facts or the plan: `kernel.release`, `plan.duration`.
     pub what: String,
-    /// Its value on each side; absent where it is not known.
+    /// Its value on each side; absent if it is not known.
     pub values: Vec<Option<String>>,
 }
 

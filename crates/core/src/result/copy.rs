@@ -100,7 +100,7 @@ pub struct Plateau {
     pub bytes_per_s: f64,
     /// The smallest block within a tenth of it.
     pub from_bytes: u64,
-    /// The largest block up to which the rate stays there; absent where it never falls.
+    /// The largest block up to which the rate stays there; absent if it never falls.
     pub knee_bytes: Option<u64>,
 }
 

@@ -45,7 +45,7 @@ pub struct CpuRow {
     pub chip: Option<u32>,
     /// Core within the package.
     pub core: Option<u32>,
-    /// Number of this hardware thread within its core, from 0; absent where the core has only one.
+    /// Number of this hardware thread within its core, from 0; absent if the core has only one.
     pub hardware_thread: Option<u32>,
     /// The other hardware threads of its core.
     #[serde(default, skip_serializing_if = "CpuSet::is_empty")]
@@ -63,7 +63,7 @@ pub struct CpuRow {
     /// Interrupts that it handled in the interval, the most frequent first; softirqs are left out.
     #[serde(default)]
     pub interrupts: Vec<InterruptRecord>,
-    /// Whether the periodic tick was stopped at that moment; absent where the kernel does not show it.
+    /// Whether the periodic tick was stopped at that moment; absent if the kernel does not show it.
     pub tick_stopped: Option<bool>,
     /// Frequency at that moment, as the kernel states it.
     pub frequency_hz: Option<u64>,
@@ -75,7 +75,7 @@ pub struct CpuRow {
     pub l3: Option<L3Domain>,
 }
 
-/// What is kept away from a CPU; absent where it is not known.
+/// What is kept away from a CPU; absent if it is not known.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Shielding {

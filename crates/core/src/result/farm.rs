@@ -15,9 +15,9 @@ pub struct FarmBoard {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FarmSeries {
     pub plan: String,
-    /// The cell; empty where no run has a figure.
+    /// The cell; empty if no run has a figure.
     pub cell: String,
-    /// The probe; empty where no run has a figure.
+    /// The probe; empty if no run has a figure.
     pub probe: String,
     /// The oldest first.
     pub runs: Vec<FarmRun>,

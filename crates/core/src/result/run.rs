@@ -174,7 +174,7 @@ pub struct CellResult {
     pub ipis: Vec<IpiRecord>,
     /// Largest spikes of all probes and repeats, largest first.
     pub spikes: Vec<Spike>,
-    /// What each cause took of the late time of all complete repeats; empty where causes were not looked for.
+    /// What each cause took of the late time of all complete repeats; empty if causes were not looked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ledger: Vec<LedgerRow>,
     /// The traces that were kept of spikes, largest first; only with `trace` in the plan.
@@ -183,9 +183,9 @@ pub struct CellResult {
     /// Why it did not run; null when it did.
     #[serialize_always]
     pub skipped: Option<String>,
-    /// Hypervisor steal on the target CPUs while the probes ran; absent where it is not counted.
+    /// Hypervisor steal on the target CPUs while the probes ran; absent if it is not counted.
     pub steal_ns: Option<u64>,
-    /// System-management interrupts on the target CPUs; absent where no counter can be read.
+    /// System-management interrupts on the target CPUs; absent if no counter can be read.
     pub smis: Option<u64>,
     /// The stall checks without load before the repeats of the cell.
     pub noise_floor: Option<NoiseFloor>,
@@ -220,7 +220,7 @@ pub struct RepeatResult {
     pub error: Option<String>,
     /// Per probe and CPU, without histograms.
     pub probes: Vec<RepeatProbe>,
-    /// What each cause took of the late time; empty where causes were not looked for.
+    /// What each cause took of the late time; empty if causes were not looked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ledger: Vec<LedgerRow>,
 }
@@ -308,7 +308,7 @@ pub struct NoiseFloor {
     pub threshold_ns: u64,
     /// Largest gap; absent when there was none.
     pub max_ns: Option<u64>,
-    /// Steal in that time; absent where it is not counted.
+    /// Steal in that time; absent if it is not counted.
     pub steal_ns: Option<u64>,
 }
 
@@ -338,7 +338,7 @@ pub struct Comparison {
     pub unit: String,
     /// The cell's value divided by the baseline's; absent if values are 0.
     pub ratio: Option<f64>,
-    /// Lower end of its 95 % interval; absent where the repeats do not bound it.
+    /// Lower end of its 95 % interval; absent if the repeats do not bound it.
     pub ratio_low: Option<f64>,
     /// Upper end of its 95 % interval.
     pub ratio_high: Option<f64>,

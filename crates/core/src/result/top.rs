@@ -26,7 +26,7 @@ pub struct TopResult {
     pub cpus: Vec<TopCpu>,
     /// Interrupts (`140`, `LOC`) and softirqs (`softirq:TIMER`) by CPU, the most frequent first.
     pub interrupts: Vec<InterruptRecord>,
-    /// Interrupts that CPUs sent to each other, by function and sender, the most frequent first; absent where the kernel does
+    /// Interrupts that CPUs sent to each other, by function and sender, the most frequent first; absent if the kernel does
     /// not report them.
     pub ipis: Option<Vec<IpiRecord>>,
     /// What had the CPUs instead of tasks that count, the longest time first: interrupts, softirqs, functions of other

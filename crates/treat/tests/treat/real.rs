@@ -155,7 +155,7 @@ fn a_task_that_ended_needs_nothing_and_a_later_one_with_its_number_is_not_touche
 struct Interface(String);
 
 impl Interface {
-    /// `None` where this machine cannot make one.
+    /// `None` if this machine cannot make one.
     fn make() -> Option<Self> {
         let name = format!("wl{}", std::process::id());
         let ip = |what: &str| {
