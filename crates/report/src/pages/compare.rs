@@ -43,7 +43,7 @@ pub fn compare(result: &CompareResult) -> Page {
 }
 
 fn machines(result: &CompareResult) -> Section {
-    let section = Section::new("machines", "What differs besides the figures");
+    let section = Section::new("machines", "What differs, apart from the figures");
     let section = match result.differences.is_empty() {
         // Results of other tools have few facts about the machine.
         true if result.unknown.is_empty() && result.sides.iter().any(|it| it.started_at.is_some()) => section.with(Block::note(

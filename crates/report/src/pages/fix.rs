@@ -35,7 +35,7 @@ pub fn fix(fix: &FixResult) -> Page {
     // The answer is already the title of this page.
     page.sections.retain(|section| section.id != "fix");
     if fix.restored == Some(false) {
-        page.failures.push("the machine's settings after the search are not those before it".to_owned());
+        page.failures.push("the machine's settings were not restored after the search".to_owned());
     }
     page.sections.extend(warnings::section(&fix.warnings));
     page

@@ -20,7 +20,7 @@ const CORRECTED_NOTE: &str = "Lines marked corrected count each missed period as
 const UNTHROTTLED_NOTE: &str = "Lines marked unthrottled leave out the gaps that the scheduler makes on purpose in a real-time task \
     that never sleeps (real-time throttling, or the fair server): they are not a latency of the machine.";
 /// Why some columns are the same for every probe of a cell.
-const WHOLE_CELL_NOTE: &str = "Steal and interrupts are of the whole cell: all its probes and repeats.";
+const WHOLE_CELL_NOTE: &str = "Steal and interrupts are for the whole cell: all its probes and repeats.";
 
 struct Line<'r> {
     cell: Option<&'r CellResult>,

@@ -109,7 +109,7 @@ fn settings(fix: &FixResult) -> Section {
         let result = fix.results.iter().find(|result| result.id == *id);
         let claim = fix.claims.iter().find(|claim| claim.tells_of(id));
         let (word, tone) = match result.map(|result| result.outcome) {
-            Some(FixOutcome::NotConfirmed) | None => ("not looked at".to_owned(), Tone::Soft),
+            Some(FixOutcome::NotConfirmed) | None => ("not tested".to_owned(), Tone::Soft),
             Some(FixOutcome::CannotTell) => ("cannot tell".to_owned(), Tone::Plain),
             Some(_) => result.map(outcome).unwrap_or_default(),
         };
@@ -132,7 +132,7 @@ fn settings(fix: &FixResult) -> Section {
         .with(Table { columns: columns.into(), rows, folds: false })
         .with_all(in_plans(fix));
     let goal = &fix.registration.goal;
-    let note = format!("Effect: {goal} with all settings, as a part of what it is without this one.");
+    let note = format!("Effect: {goal} with all settings, divided by {goal} without this one.");
     if section.blocks.is_empty() { section } else { section.with(Block::note(note)) }
 }
 
@@ -176,7 +176,7 @@ fn outcome(result: &FixArmResult) -> (String, Tone) {
         FixOutcome::Harms => ("harms", Tone::Bad),
         FixOutcome::CannotTell => ("not proved", Tone::Plain),
         FixOutcome::NotConfirmed => ("others looked better", Tone::Soft),
-        FixOutcome::NotTried => ("not measured: the search ended before", Tone::Soft),
+        FixOutcome::NotTried => ("not measured: the search ended first", Tone::Soft),
         FixOutcome::Failed => ("failed", Tone::Warn),
     };
     let why = result.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();

@@ -55,7 +55,7 @@ pub(crate) fn failures(run: &RunResult) -> Vec<String> {
         }
     }
     if run.restored == Some(false) {
-        sentences.push("the machine's settings after the run are not those before it".to_owned());
+        sentences.push("the machine's settings were not restored after the run".to_owned());
     }
     sentences.extend(skipped(run));
     for cell in &run.cells {

@@ -4,12 +4,12 @@ use crate::section::{Block, Depth, Section, Tone};
 use whylate_core::result::RunResult;
 
 const TEXTS: [&str; 2] = [
-    "Each cell is one combination of loads; cells ran interleaved, each as often as the plan repeats it, and comparisons \
-     take one figure per repeat, so that chance between repeats is not mistaken for an effect: ratios are between the \
-     middle values (medians) of the repeats, which `whylate compare` and the comparisons list. Minimum and maximum are \
-     exact; percentiles are from a histogram with a relative error of at most 1/256.",
-    "The timer probe sleeps until a moment and measures how late it runs; the stall probe never sleeps and measures the \
-     gaps in its own time, so its samples are loop turns and nearly all of them last a few nanoseconds.",
+    "Each cell is one combination of loads. Cells ran interleaved, each as often as the plan repeats it. Comparisons take \
+     one figure per repeat, so that chance differences between repeats are not mistaken for an effect. Ratios compare the \
+     medians of the repeats, which `whylate compare` and the comparisons list. Minimum and maximum are exact; percentiles \
+     come from a histogram with a relative error of at most 1/256.",
+    "The timer probe sleeps until a moment and measures how late it runs. The stall probe never sleeps and measures the \
+     gaps in its own time: its samples are loop turns, and nearly all of them last a few nanoseconds.",
 ];
 
 pub(super) fn of_run(_: &RunResult) -> Vec<Section> {

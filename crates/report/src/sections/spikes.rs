@@ -54,7 +54,7 @@ fn next_step(measure: &MeasureResult, spike: &Spike) -> Option<String> {
     is_own.then(|| match spike.cause.evidence.is_empty() {
         true if measure.facts.privileges.root => "; --causes names the cause of each spike".to_owned(),
         true => "; --causes, as root, names the cause of each spike".to_owned(),
-        false => format!("; a trace says more: whylate trace record --until {half} -D 10m -o trace.dat"),
+        false => format!("; a trace shows more: whylate trace record --until {half} -D 10m -o trace.dat"),
     })
 }
 
@@ -140,7 +140,7 @@ fn dropped_spikes<'a>(probes: impl Iterator<Item = &'a ProbeResult>) -> Option<S
     let dropped: u64 = probes.flat_map(|probe| &probe.cpus).map(|cpu| cpu.spikes_dropped).sum();
     (dropped > 0).then(|| {
         format!(
-            "{} spike records did not fit their buffer; their latencies are in the figures nevertheless",
+            "{} spike records did not fit their buffer; the figures still include their latencies",
             count(dropped)
         )
     })

@@ -176,7 +176,7 @@ fn who(run: &RunResult, deciding: Option<&[CellSeries<'_>]>) -> String {
         }
         (true, false, true) => {
             let spikes = counted(spikes.len(), "spike");
-            format!("Not known: nothing that was recorded explains the {spikes} of {name}.")
+            format!("Not known: no record explains the {spikes} of {name}.")
         }
         (true, false, false) => {
             "Not looked for; with `--set causes=true`, as root, each spike gets its cause.".to_owned()
