@@ -551,7 +551,14 @@ ALWAYS_INLINE void task_leaves(struct cpu_state *state, struct task_slot *slot, 
 			       struct task_struct *previous, struct task_struct *next, bool is_runnable)
 {
 	u64 number;
+	/* Some guests do not show the switch to it: then its wake-up is known. */
+	bool is_woken_unseen = UNLIKELY(!slot->run_ns) && !(slot->left_ns && slot->was_runnable) && slot->waking_ns > slot->left_ns;
 
+	if (is_woken_unseen) {
+		slot->ready_ns = slot->waking_ns;
+		slot->woken = slot->waking;
+		slot->previous = 0;
+	}
 	if (UNLIKELY(slot->call_ns))
 		note_in_call(state, slot, previous, now_ns);
 	struct stretch *stretch = begin_stretch(state, &number);
@@ -582,7 +589,7 @@ ALWAYS_INLINE void task_leaves(struct cpu_state *state, struct task_slot *slot, 
 	stretch->fault_ns = slot->fault_ns;
 	stretch->faults = slot->faults;
 	stretch->lost = slot->lost;
-	stretch->began = slot->run_ns ? slot->began : BEGAN_UNKNOWN;
+	stretch->began = slot->run_ns ? slot->began : is_woken_unseen ? BEGAN_WOKEN : BEGAN_UNKNOWN;
 	stretch->thread = previous->pid;
 	stretch->process = previous->tgid;
 	stretch->prio = previous->prio;

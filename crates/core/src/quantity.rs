@@ -322,6 +322,10 @@ quantities! {
     DOUBTS: u64 = "doubts", Count, Sum, if of_user;
     /// The longest response of the thread if they were (task only).
     DOUBT_MAX_NS: u64 = "doubt_max_ns", Ns, Max, if of_user;
+    /// Gaps in what was seen of the thread; each may hide an activation (task only).
+    UNSEEN: u64 = "unseen", Count, Sum, if of_user;
+    /// The longest response that such a gap may hide (task only).
+    UNSEEN_MAX_NS: u64 = "unseen_max_ns", Ns, Max, if of_user;
     /// The same quantiles with each missed period counted as late as it would have been: coordinated omission undone
     /// (timer and dispatch).
     CORRECTED: Quantiles = "corrected", Other, Derived;

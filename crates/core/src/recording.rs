@@ -202,9 +202,9 @@ pub struct Activation {
     pub migrations: u64,
     /// Only its runs and preemptions are known: not when it was woken, nor what it slept for.
     pub is_partial: bool,
-    /// Whether a part between the activation before and this one was not seen: then the time since that one is no
-    /// period.
-    pub is_after_gap: bool,
+    /// For how long at most the thread was not seen between the activation before and this one, where it was not: then the
+    /// time since that one is no period.
+    pub gap_ns: Option<u64>,
     /// It had not ended when the watch did: its last stage goes on.
     pub is_unended: bool,
 }
@@ -404,12 +404,19 @@ impl Activation {
         self.end_ns().saturating_sub(self.due_ns)
     }
 
-    /// When it first ran.
+    /// When it first ran; where that was not seen, when it was woken.
     pub fn run_ns(&self) -> u64 {
-        self.stages
-            .iter()
-            .find(|stage| stage.what == Doing::Running)
-            .map_or(self.due_ns, |stage| stage.from_ns)
+        self.first_run().map_or(self.due_ns, |stage| stage.from_ns)
+    }
+
+    /// Whether the wake-up and the switch to it were seen.
+    pub fn is_wakeup_seen(&self) -> bool {
+        let begins_running = self.stages.first().is_some_and(|stage| stage.what == Doing::Running);
+        !begins_running && self.first_run().is_none_or(|stage| stage.what == Doing::Running)
+    }
+
+    fn first_run(&self) -> Option<&Stage> {
+        self.stages.iter().find(|stage| matches!(stage.what, Doing::Running | Doing::Unseen))
     }
 
     /// From the expected start to running.

@@ -278,7 +278,8 @@ fn sentence(outcome: AnswerOutcome, comparison: &Comparison, matters: Share, rou
                 }
                 (None, None) => String::new(),
             };
-            format!("Cannot tell after {} repeats: {change}{why}.", comparison.repeats)
+            let after = if comparison.repeats == 1 { "repeat" } else { "repeats" };
+            format!("Cannot tell after {} {after}: {change}{why}.", comparison.repeats)
         }
     }
 }

@@ -10,7 +10,7 @@
 use crate::exposure::{self, JudgedSeries, judged};
 use whylate_core::figure::{nanoseconds, nanoseconds_apart};
 use whylate_core::plan::{Judged, Plan, ProbeFacts, ProbePlan, Samples};
-use whylate_core::quantity::{DOUBT_MAX_NS, DOUBTS, OVERRUNS, THROTTLED};
+use whylate_core::quantity::{DOUBT_MAX_NS, DOUBTS, OVERRUNS, THROTTLED, UNSEEN, UNSEEN_MAX_NS};
 use whylate_core::result::{CellResult, CpuResult, Exposure, ProbeResult, Verdict};
 use whylate_core::{CpuId, Nanos, SeriesName};
 
@@ -258,19 +258,29 @@ fn too_little(cell: &CellResult, plan: &Plan) -> Vec<String> {
     silent.chain(judged(cell).filter_map(short)).collect()
 }
 
-/// The watched threads that would be too late if sleeps of unknown meaning were in the middle of their work.
+/// The watched threads that would be too late if sleeps of unknown meaning were in the middle of their work, or that may
+/// have been where they were not seen.
 fn in_doubt(cell: &CellResult, bound: Nanos) -> Vec<String> {
     let probes = cell.probes.iter().filter(|probe| probe.facts().is_some_and(|facts| facts.is_of_user()));
     let tasks = probes.flat_map(|probe| &probe.cpus);
-    let late = tasks.filter(|task| task.get(DOUBT_MAX_NS).is_some_and(|longest_ns| longest_ns > bound.0));
-    late.map(|task| {
+    let late = |longest_ns: Option<u64>| longest_ns.is_some_and(|longest_ns| longest_ns > bound.0);
+    let reasons = tasks.flat_map(|task| {
         let name = task.series.as_deref().unwrap_or("the task");
-        let doubts = task.get(DOUBTS).unwrap_or(0);
-        format!(
-            "cannot tell of {name}: {doubts} sleeps may be in the middle of the work; marks, --per-period or --per-wakeup decide"
-        )
-    })
-    .collect()
+        let doubts = task.get(DOUBTS).filter(|_| late(task.get(DOUBT_MAX_NS))).map(|doubts| {
+            format!(
+                "cannot tell of {name}: {doubts} sleeps may be in the middle of the work; marks, --per-period or --per-wakeup decide"
+            )
+        });
+        let longest_ns = task.get(UNSEEN_MAX_NS);
+        let unseen = task.get(UNSEEN).filter(|_| late(longest_ns)).map(|unseen| {
+            let longest = nanoseconds(longest_ns.unwrap_or_default());
+            format!(
+                "cannot tell of {name}: it was not seen {unseen} times, for up to {longest}: a late activation may be there"
+            )
+        });
+        [doubts, unseen].into_iter().flatten()
+    });
+    reasons.collect()
 }
 
 impl Worst<'_> {

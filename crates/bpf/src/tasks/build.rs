@@ -69,8 +69,8 @@ pub(super) struct Track {
     pub(super) open: Option<Activation>,
     pub(super) left: Option<Left>,
     cpu: Option<CpuId>,
-    /// Whether records of it are missing since its last complete activation.
-    has_gap: bool,
+    /// From when on records of it are missing since its last complete activation.
+    pub(super) gap_from_ns: Option<u64>,
     /// Marks that it passed since it got the CPU.
     pub(super) marks: Vec<Come>,
     /// Long system calls since it got the CPU.
@@ -193,7 +193,9 @@ impl Builder {
         }
         let left = track.left.take();
         let is_open = track.open.is_some();
-        match (raw.began, left) {
+        // Marks are told apart by when it got the CPU.
+        let began = if self.marked && raw.run_ns == 0 { Began::Unknown } else { raw.began };
+        match (began, left) {
             // With marks, a wake-up begins no activation.
             (Began::Woken, left)
                 if !self.marked || (is_open && left.as_ref().is_some_and(Left::is_asleep)) =>
@@ -213,8 +215,10 @@ impl Builder {
             (_, left) => {
                 let was_asleep = !self.marked && left.as_ref().is_some_and(Left::is_asleep);
                 self.incomplete += u64::from(is_open || was_asleep);
-                track.has_gap |= is_open || was_asleep;
-                track.open = None;
+                let open = track.open.take();
+                if is_open || was_asleep {
+                    track.miss(open, left);
+                }
             }
         }
         let threads = &self.threads;
@@ -255,7 +259,8 @@ impl Builder {
         });
         if track.open.as_ref().is_some_and(|open| open.stages.len() > STAGES_MAX) {
             self.incomplete += 1;
-            track.open = None;
+            let open = track.open.take();
+            track.miss(open, None);
         }
         match wait {
             Some(wait) if !wait.is_inside() && !self.marked => {
@@ -283,9 +288,16 @@ fn owner_name(
 impl Track {
     /// Records were lost: how many activations are given up with them.
     fn give_up(&mut self) -> u64 {
-        self.has_gap = true;
-        self.left = None;
-        u64::from(self.open.take().is_some())
+        let (open, left) = (self.open.take(), self.left.take());
+        let is_open = open.is_some();
+        self.miss(open, left);
+        u64::from(is_open)
+    }
+
+    /// What it did since then is not known.
+    fn miss(&mut self, open: Option<Activation>, left: Option<Left>) {
+        let from_ns = open.map(|open| open.due_ns).or(left.map(|left| left.at_ns));
+        self.gap_from_ns = self.gap_from_ns.or(from_ns);
     }
 
     /// It was woken: its work begins, or goes on after a wait in its middle.
@@ -305,8 +317,7 @@ impl Track {
                     cpu: before,
                     what: Doing::Blocked { wait, waker },
                 });
-                let to_ns = raw.run_ns.max(woken_ns);
-                open.stages.extend(waits(Stage { from_ns: woken_ns, to_ns, cpu, what }, raw));
+                open.stages.extend(until_it_ran(Stage { from_ns: woken_ns, to_ns: raw.run_ns, cpu, what }, raw));
             }
             (_, left) => {
                 let is_timer = raw.waker_kind == RawWaker::Timer && raw.expires_ns > 0;
@@ -320,11 +331,11 @@ impl Track {
                     due_ns,
                     woken_ns: raw.ready_ns,
                     waker,
-                    is_after_gap: std::mem::take(&mut self.has_gap),
+                    gap_ns: self.gap_from_ns.take().map(|from_ns| due_ns.saturating_sub(from_ns)),
                     woke_from: left
                         .filter(|left| left.wait.as_ref().is_some_and(|it| !it.is_inside()))
                         .map(|left| left.site),
-                    stages: waits(Stage { from_ns: due_ns, to_ns: raw.run_ns, cpu, what }, raw),
+                    stages: until_it_ran(Stage { from_ns: due_ns, to_ns: raw.run_ns, cpu, what }, raw),
                     ..Activation::default()
                 });
             }
@@ -348,6 +359,17 @@ impl Track {
             open.stages.push(Stage { from_ns: until_ns, to_ns: raw.run_ns, cpu, what });
         }
     }
+}
+
+/// The time from a wake-up to the run; where the switch to the task was not shown, to its end.
+fn until_it_ran(stage: Stage, raw: &RawStretch) -> Vec<Stage> {
+    if raw.run_ns > 0 {
+        return waits(Stage { to_ns: raw.run_ns.max(stage.from_ns), ..stage }, raw);
+    }
+    let woken_ns = raw.ready_ns.max(stage.from_ns);
+    let unseen = Stage { from_ns: woken_ns, to_ns: raw.end_ns, cpu: stage.cpu, what: Doing::Unseen };
+    let late = Stage { to_ns: woken_ns, ..stage };
+    if late.length_ns() > 0 { vec![late, unseen] } else { vec![unseen] }
 }
 
 /// The wait of a woken task for its CPU, or for two CPUs if it was migrated before it ran. The record does not say who had

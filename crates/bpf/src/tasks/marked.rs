@@ -28,6 +28,7 @@ impl Track {
                     process: raw.process,
                     due_ns: come.at_ns,
                     woken_ns: come.at_ns,
+                    gap_ns: self.gap_from_ns.take().map(|from_ns| come.at_ns.saturating_sub(from_ns)),
                     ..Activation::default()
                 };
                 unended += u64::from(self.open.replace(began).is_some());

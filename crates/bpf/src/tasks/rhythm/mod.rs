@@ -97,6 +97,8 @@ struct ThreadRhythm {
     since_decision: u32,
     /// The activation whose parts are joined.
     open: Option<Activation>,
+    /// When the activation began of which the end was not seen.
+    cut_ns: Option<u64>,
     bounds: BTreeMap<Site, Bound>,
     grid: Grid,
     /// What was counted by another rule before its rhythm was found.
@@ -113,6 +115,7 @@ impl Default for ThreadRhythm {
             held: Vec::new(),
             since_decision: 0,
             open: None,
+            cut_ns: None,
             bounds: BTreeMap::new(),
             grid: Grid::default(),
             early: Bound::default(),
@@ -149,7 +152,9 @@ impl Rhythms {
     /// Records were lost: what was in progress is not whole.
     pub(super) fn forget_open(&mut self) {
         for rhythm in self.threads.values_mut() {
-            self.incomplete += u64::from(rhythm.open.take().is_some());
+            let open = rhythm.open.take();
+            self.incomplete += u64::from(open.is_some());
+            rhythm.cut_ns = open.map(|open| open.due_ns).or(rhythm.cut_ns);
             rhythm.last_end_ns = None;
             rhythm.bounds.values_mut().for_each(|bound| bound.since = None);
         }
@@ -269,7 +274,7 @@ impl ThreadRhythm {
     /// Notes where it slept, and which responses this bounds.
     fn note(&mut self, part: &Activation) {
         let end_ns = part.end_ns();
-        let before = self.last_end_ns.replace(end_ns).filter(|_| !part.is_after_gap);
+        let before = self.last_end_ns.replace(end_ns).filter(|_| part.gap_ns.is_none());
         let site = part.woke_from.filter(|_| before.is_some());
         if let Some((before_ns, site)) = before.zip(site) {
             // A signal came; the sleep continues.
@@ -313,12 +318,19 @@ impl ThreadRhythm {
     /// Whether this part belongs to the activation in progress.
     fn is_inside(&self, part: &Activation, open: &Activation) -> bool {
         let Rule::Period(found) = &self.rule else { return false };
-        let Some(site) = part.woke_from.filter(|_| !part.is_after_gap) else { return false };
+        let Some(site) = part.woke_from.filter(|_| part.gap_ns.is_none()) else { return false };
         let slept_ns = part.due_ns.saturating_sub(open.end_ns());
         !found.is_release(site, part.due_ns, slept_ns, Some(open.due_ns))
     }
 
-    fn take(&mut self, part: Activation, ended: &mut Vec<Activation>) {
+    fn take(&mut self, mut part: Activation, ended: &mut Vec<Activation>) {
+        // What is in progress may have gone on unseen.
+        if let Some(gap_ns) = part.gap_ns {
+            let began_ns = self.open.take().map(|open| open.due_ns).or(self.cut_ns);
+            let hidden_ns = began_ns.map_or(0, |began_ns| part.due_ns.saturating_sub(began_ns));
+            part.gap_ns = Some(gap_ns.max(hidden_ns));
+        }
+        self.cut_ns = None;
         let Rule::Period(found) = &self.rule else {
             ended.extend(self.open.take());
             ended.push(part);

@@ -5,7 +5,7 @@ use crate::measure::{Batch, LatencyTotals, TaskLine, TaskSpike, TaskTotals};
 use std::collections::{BTreeMap, VecDeque};
 use whylate_bpf::tasks::{Activation, Budget, Doing, Doubt, Thread, Wait, Waker};
 use whylate_core::CpuId;
-use whylate_core::quantity::{DOUBT_MAX_NS, DOUBTS, LOST_NS, OVERRUNS, Quantities};
+use whylate_core::quantity::{DOUBT_MAX_NS, DOUBTS, LOST_NS, OVERRUNS, Quantities, UNSEEN, UNSEEN_MAX_NS};
 use whylate_core::record::{Interval, SourceRecord, TaskRecord};
 use whylate_core::result::{Cause, CauseKind, HourResult};
 use whylate_stats::{Histogram, Largest};
@@ -39,6 +39,8 @@ pub(super) struct Lane {
     /// Sleeps that may have been in the middle of its work: over the whole time, and in the interval.
     pub(super) doubts: Doubt,
     doubts_now: (u64, u64),
+    /// Gaps in what was seen of the thread, and the longest.
+    unseen_now: (u64, u64),
     pub(super) thieves: BTreeMap<Thief, SourceRecord>,
     pub(super) worst: [Largest<(u64, u64)>; 2],
     /// The same of responses of the present hour.
@@ -71,6 +73,7 @@ impl Lane {
             lost_ns: 0,
             doubts: Doubt::default(),
             doubts_now: (0, 0),
+            unseen_now: (0, 0),
             thieves: BTreeMap::new(),
             worst: [Largest::new(worst), Largest::new(worst)],
             hour: (0, Largest::new(worst.min(HourResult::KEPT))),
@@ -114,13 +117,15 @@ impl Lane {
     pub(super) fn count(&mut self, activation: &Activation, is_missed: bool) {
         let response_ns = activation.response_ns();
         // An activation that begins when the thread runs (at a mark, or without the kernel's programs) has no known wake-up.
-        let is_woken = activation.stages.first().is_some_and(|stage| stage.what != Doing::Running);
-        let wakeup_ns = is_woken.then(|| activation.wakeup_ns());
+        let wakeup_ns = activation.is_wakeup_seen().then(|| activation.wakeup_ns());
         self.last_due_ns = activation.due_ns;
+        if let Some(gap_ns) = activation.gap_ns {
+            self.unseen_now = (self.unseen_now.0 + 1, self.unseen_now.1.max(gap_ns));
+        }
         let period_ns = self
             .before_due_ns
             .replace(activation.due_ns)
-            .filter(|_| !activation.is_after_gap)
+            .filter(|_| activation.gap_ns.is_none())
             .map(|before| activation.due_ns.saturating_sub(before));
         let (run_ns, preempted_ns, blocked_ns) =
             (activation.running_ns(), activation.preempted_ns(), activation.blocked_ns());
@@ -299,11 +304,14 @@ impl Lane {
         let response = interval(self.name.clone(), std::mem::take(&mut self.response.0));
         let (missed, lost_ns) = (std::mem::take(&mut self.missed.0), std::mem::take(&mut self.lost_ns));
         let (doubts, doubt_max_ns) = std::mem::take(&mut self.doubts_now);
+        let (unseen, unseen_max_ns) = std::mem::take(&mut self.unseen_now);
         let quantities = Quantities::default()
             .with(OVERRUNS, missed)
             .with(LOST_NS, lost_ns)
             .with(DOUBTS, (doubts > 0).then_some(doubts))
-            .with(DOUBT_MAX_NS, (doubts > 0).then_some(doubt_max_ns));
+            .with(DOUBT_MAX_NS, (doubts > 0).then_some(doubt_max_ns))
+            .with(UNSEEN, (unseen > 0).then_some(unseen))
+            .with(UNSEEN_MAX_NS, (unseen > 0).then_some(unseen_max_ns));
         batch.intervals.push(Interval { quantities, ..response });
         for (part, histogram) in PARTS.iter().zip(&mut self.parts) {
             batch.intervals.push(interval(format!("{}/{part}", self.name), std::mem::take(histogram)));
