@@ -28,10 +28,10 @@ const SITES_MAX: usize = 32;
 /// Where more threads are known, those that have ended are forgotten.
 const PARTS_MAX: usize = 4_096;
 
-/// What decides what an activation is, where no marks do.
+/// How activations are found without marks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activations {
-    /// The rhythm of each thread, where it has one.
+    /// By the rhythm of each thread, if it has one.
     #[default]
     ByRhythm,
     /// One for each period, even if the rhythm is uncertain; with the period if it is given.
