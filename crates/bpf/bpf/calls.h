@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Functions that other CPUs ask for, on kernels before 6.5, which have no events for them: who asks is seen by probes on
- * the functions of the kernel that send the request, and what was asked for last is assigned to the interrupt that comes.
+ * Functions requested by other CPUs, on kernels before 6.5, which have no events for them. Probes on the kernel functions
+ * that send a request show the sender, and the last request is assigned to the interrupt that follows.
  */
 #pragma once
 #include "causes.h"
 
-/* Whether this kernel has the events: then nothing of this is used. */
+/* Whether this kernel has the events: then none of this is used. */
 const volatile u32 tells_functions SECTION(".rodata");
 
 /* Vectors of x86. */
@@ -15,12 +15,12 @@ const volatile u32 tells_functions SECTION(".rodata");
 #define RESCHEDULE_VECTOR 0xfd
 
 /*
- * A request is for the next interrupt if it is not older than this. A CPU that polls while it is idle takes requests
- * without an interrupt; and of those with a condition it is not known here whether the CPU met it.
+ * A request belongs to the next interrupt if it is not older than this. A CPU that polls while it is idle takes requests
+ * without an interrupt, and whether a CPU met a request's condition is not known here.
  */
 #define SURE_NS 10000000
 #define UNSURE_NS 200000
-/* So much later at most the same request is seen again. */
+/* The same request is seen again at most this much later. */
 #define REPEATED_NS 20000
 
 struct {
@@ -49,7 +49,7 @@ struct __call_single_data {
 
 #pragma clang attribute pop
 
-/* The kernel's types of requests: a function is asked for in the first two. */
+/* The kernel's types of requests: the first two request a function. */
 #define CSD_TYPE_MASK 0xf0
 #define CSD_TYPE_SYNC 0x10
 
@@ -98,7 +98,7 @@ ALWAYS_INLINE void count_call(struct cpu_state *state, u32 cpu, struct call *cal
 	struct ipi_key key = { .function = call->function, .cpu = cpu, .from_cpu = call->cpu };
 	struct ipi_count *found, fresh = { .count = 1, .stack = call->stack };
 
-	/* Tells callers apart: the number of the stack stands for the place of the call. */
+	/* Distinguishes callers: the number of the stack stands for the place of the call. */
 	key.call_site = call->stack;
 	if (call->process == config.own_process)
 		key.is_own = 1;
@@ -125,8 +125,8 @@ ALWAYS_INLINE void count_reschedule(struct cpu_state *state, u32 cpu)
 }
 
 /*
- * Whether it is the request before it, seen a second time: before 5.12 the kernel's function for several CPUs calls that for one
- * where no other one is to be asked.
+ * Whether it is the previous request, seen a second time: before 5.12 the kernel's function for several CPUs calls the one
+ * for a single CPU if there is only one.
  */
 ALWAYS_INLINE bool is_repeated(struct call *call, struct call *before)
 {
@@ -135,12 +135,12 @@ ALWAYS_INLINE bool is_repeated(struct call *call, struct call *before)
 	       call->at_ns - before->at_ns < REPEATED_NS;
 }
 
-/* An interrupt for functions is over: it was for what had been asked for since the last one. */
+/* An interrupt for functions is over: it handled the requests since the last one. */
 ALWAYS_INLINE void take_calls(struct cpu_state *state, u32 ring, u64 start_ns, u64 end_ns)
 {
 	u32 cpu = bpf_get_smp_processor_id();
 	u64 asked = state->calls_asked, taken = state->calls_taken, function = 0;
-	struct call *told = 0;
+	struct call *counted = 0;
 	bool are_several = 0;
 
 	if (asked - taken > RING_CALLS) {
@@ -155,7 +155,7 @@ ALWAYS_INLINE void take_calls(struct cpu_state *state, u32 ring, u64 start_ns, u
 
 		if (!call)
 			break;
-		/* A number that was given up; or it is being written, and its interrupt is still to come. */
+		/* The number was given up, or the request is being written and its interrupt is still to come. */
 		if (call->number != first + i + 1)
 			continue;
 		if (call->at_ns > end_ns)
@@ -163,16 +163,16 @@ ALWAYS_INLINE void take_calls(struct cpu_state *state, u32 ring, u64 start_ns, u
 		taken = first + i + 1;
 		if (start_ns > call->at_ns + (call->is_conditional ? UNSURE_NS : SURE_NS))
 			continue;
-		if (told && is_repeated(call, told))
+		if (counted && is_repeated(call, counted))
 			continue;
 		count_call(state, cpu, call);
-		are_several |= told && call->function != function;
-		told = call;
+		are_several |= counted && call->function != function;
+		counted = call;
 		function = call->function;
 	}
 	state->calls_taken = taken;
-	/* Of several functions it is not known which one took the time. */
-	if (!told || are_several)
+	/* With several functions it is not known which one took the time. */
+	if (!counted || are_several)
 		return;
 	u64 number;
 	struct segment *segment = begin(state, ring, &number);
@@ -181,10 +181,10 @@ ALWAYS_INLINE void take_calls(struct cpu_state *state, u32 ring, u64 start_ns, u
 		return;
 	segment->function.function = function;
 	segment->function.has_sender = 1;
-	segment->function.sender_cpu = told->cpu;
-	segment->function.sender_thread = told->thread;
-	segment->function.sender_process = told->process;
-	__builtin_memcpy(segment->function.sender_command, told->command, COMMAND_BYTES);
+	segment->function.sender_cpu = counted->cpu;
+	segment->function.sender_thread = counted->thread;
+	segment->function.sender_process = counted->process;
+	__builtin_memcpy(segment->function.sender_command, counted->command, COMMAND_BYTES);
 	complete(segment, SEGMENT_FUNCTION, start_ns, end_ns, number);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Records what takes the watched CPUs, with begin and end, in a ring for each CPU. The loader reads the ring after a
- * probe has seen a spike: the programs send nothing and wake no one. On other CPUs a program ends after one comparison.
+ * Records what takes the watched CPUs, with start and end, in a ring for each CPU. The loader reads the ring after a probe
+ * has seen a spike: the programs send nothing and wake no one. On other CPUs a program ends after one comparison.
  */
 #pragma once
 #include "histograms.h"
@@ -91,7 +91,7 @@ ALWAYS_INLINE void complete(struct segment *segment, enum segment_kind kind, u64
 	segment->number = number + 1;
 }
 
-/* Writes a segment that has only `field` beside its times. */
+/* Writes a segment that has only `field` in addition to its times. */
 #define NOTE(state, ring, segment_kind, begin_ns, finish_ns, field, value)			\
 	do {											\
 		u64 place_, finish_ns_ = (finish_ns);						\
@@ -105,16 +105,16 @@ ALWAYS_INLINE void complete(struct segment *segment, enum segment_kind kind, u64
 
 /* One in 130 latencies of a probe, which keeps many spikes. */
 #define RARITY_OF_PROBES 10
-/* One in 1,000 of a watched task, whose own p99 a stack must not move: it is recorded before the task runs. */
+/* One in 1,000 of a watched task: a stack is recorded before the task runs, and must not change the task's p99. */
 #define RARITY_OF_TASKS 13
 /* A stack takes no more than a 25th of this. */
 #define LATE_ENOUGH_NS 500000
 
 /*
- * Whether to record a stack, which takes 3 us, and 8 to 20 us with cold caches: when the latency is above the threshold
- * of the loader (a probe on this CPU would keep the spike) and so long that a stack hardly matters, or above `bound`, which
- * about one latency in 2^rarity / 8 exceeds: in a virtual machine nearly everything is late. The bound rises by an eighth with each
- * latency above it and falls by a part in 2^rarity with each other one.
+ * Whether to record a stack, which takes 3 us, or 8 to 20 us with cold caches. It is recorded if the latency is above the
+ * threshold of the loader (a probe on this CPU would keep the spike) and so long that the time for a stack hardly matters, or
+ * if it is above `bound`. About one latency in 2^rarity / 8 exceeds the bound: in a virtual machine nearly everything is
+ * late. The bound rises by an eighth with each latency above it, and falls by a part in 2^rarity with each other one.
  */
 ALWAYS_INLINE bool is_unusual(struct cpu_state *state, u64 *bound_ns, u64 late_ns, u32 rarity)
 {
@@ -198,7 +198,7 @@ ALWAYS_INLINE void note_wakeup(void *ctx, struct cpu_state *state, u32 ring, u64
 	complete(segment, SEGMENT_WAKEUP, waking_ns, now_ns, number);
 }
 
-/* Whether the task would have run on. */
+/* Whether the task was still runnable. */
 ALWAYS_INLINE bool is_running(struct task_struct *task)
 {
 	if (FIELD_EXISTS(((struct task_struct___new *)0)->__state))
@@ -210,8 +210,8 @@ ALWAYS_INLINE bool is_running(struct task_struct *task)
 #define ORDINARY_PRIO 100
 
 /*
- * Real-time throttling, or the fair server: a real-time thread that could run on gives way to an ordinary one. Every switch is
- * recorded from then on until a real-time thread comes, so that who is woken meanwhile is known to wait for that.
+ * Real-time throttling, or the fair server: a runnable real-time thread gives way to an ordinary one. From then on every
+ * switch is recorded until a real-time thread runs, so that a thread woken meanwhile is known to wait for the same reason.
  */
 ALWAYS_INLINE bool is_throttling(struct cpu_state *state, struct task_struct *previous, struct task_struct *next,
 				 bool is_runnable)
@@ -250,7 +250,7 @@ ALWAYS_INLINE struct sender *sender_of(u64 request)
 	return bpf_map_lookup_elem(&senders, &place);
 }
 
-/* A function that another CPU asked for, or that something on this CPU called, with who asked for it where that is known. */
+/* A function that another CPU requested, or that this CPU called, with the caller if known. */
 ALWAYS_INLINE void note_function(struct cpu_state *state, u32 ring, enum segment_kind kind, u64 start_ns, u64 end_ns,
 				 u64 function, u64 request)
 {
@@ -273,12 +273,12 @@ ALWAYS_INLINE void note_function(struct cpu_state *state, u32 ring, enum segment
 	complete(segment, kind, start_ns, end_ns, number);
 }
 
-/* What takes less explains nothing. */
+/* Shorter functions explain nothing. */
 #define CALLED_LEAST_NS 2000
 
 /*
- * A timer's function is over. It began when the one before it ended, or with the interrupt or the softirq: another reading of
- * the clock would delay those that the timer wakes.
+ * A timer's function is over. It began when the previous one ended, or with the interrupt or the softirq: another reading of
+ * the clock would delay the threads that the timer wakes.
  */
 NEVER_INLINE void timer_called(struct cpu_state *state, bool is_hard, u64 timer, u64 start_ns)
 {
@@ -398,8 +398,8 @@ ALWAYS_INLINE void note_sender(u64 request)
 }
 
 /*
- * A timer is set or a work item queued for a watched CPU. In an interrupt the running thread has no part in it; a timer's
- * function that queues a work item does it for who set the timer.
+ * A timer is armed or a work item queued for a watched CPU. In an interrupt the running thread is not the caller; a timer's
+ * function that queues a work item does it for the thread that armed the timer.
  */
 NEVER_INLINE void note_asked(u64 request)
 {
@@ -426,9 +426,9 @@ NEVER_INLINE void note_asked(u64 request)
 }
 
 /*
- * Another thread gets the CPU, and one of the two is in the middle of a softirq, as on real-time kernels: what is recorded of a
- * softirq is the time in which its thread ran. Without that the softirq would have had the CPU while its thread waited, and the
- * begin of one would be taken for that of another one.
+ * Another thread gets the CPU, and one of the two is in the middle of a softirq, as on real-time kernels: a softirq is
+ * recorded with the time in which its thread ran. Otherwise the softirq would seem to have the CPU while its thread waits,
+ * and the start of one softirq would be taken as that of another.
  */
 NEVER_INLINE void softirq_switches(struct cpu_state *state, u32 ring, u64 now_ns, u32 previous, u32 next)
 {
@@ -458,15 +458,18 @@ NEVER_INLINE void softirq_switches(struct cpu_state *state, u32 ring, u64 now_ns
 }
 
 /*
- * A switch on a CPU that has a ring. `left_counts` and `came_counts`: whether the tasks are those whose waits are recorded. Whether
- * the time was read, into `now_ns`, or the switch needs no more.
+ * A switch on a CPU that has a ring. `left_counts` and `came_counts`: whether the waits of the two tasks are recorded.
+ * Returns whether the time was read, into `now_ns`; otherwise the switch needs nothing more.
  */
 ALWAYS_INLINE bool threads_switch(struct cpu_state *state, u32 ring, u64 *now_ns, struct task_struct *previous,
 				  struct task_struct *next, bool is_runnable, bool left_counts, bool came_counts)
 {
 	bool is_throttled = is_throttling(state, previous, next, is_runnable);
 
-	/* No interrupt goes on where threads change. Some guests do not show every end: wake-ups of the threads would be its. */
+	/*
+	 * No interrupt is in progress when threads change. Some guests do not show every end of an interrupt, and later
+	 * wake-ups would be attributed to it.
+	 */
 	state->irq_ns = 0;
 	state->vector_ns = 0;
 	if (!PREEMPTS_SOFTIRQS)

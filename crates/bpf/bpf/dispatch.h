@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The steps of a dispatch: when the timer or the interrupt that woke a measured thread was entered, and when it woke
- * the thread. The thread maps the table, writes its id there and reads the times when it runs again, without a system
- * call. In an object of its own, so that no other program has to run for it.
+ * The steps of a dispatch: when the timer or the interrupt that woke a measured thread was entered, and when it woke the
+ * thread. The thread maps the table, writes its id there and reads the times when it runs again, without a system call. It is
+ * in an object of its own, so that no other program has to run for it.
  */
 #pragma once
 #include "kernel.h"
@@ -13,9 +13,9 @@
 struct dispatch_slot {
 	/* Written by the thread; 0: the slot is free. */
 	u64 thread;
-	/* How many wake-ups there were; written last. */
+	/* The number of wake-ups; written last. */
 	u64 number;
-	/* When the handler that woke it was entered, on CLOCK_MONOTONIC; 0: it was no handler. */
+	/* When the handler that woke it was entered, on CLOCK_MONOTONIC; 0: no handler woke it. */
 	u64 entry_ns;
 	u64 waking_ns;
 	/* One cache line for each slot. */
@@ -58,7 +58,7 @@ ALWAYS_INLINE struct dispatch_cpu *dispatch_here(void)
 SECTION("tp_btf/hrtimer_expire_entry")
 int dispatch_timer_entry(u64 *ctx)
 {
-	/* Read first: the time of this program belongs to what follows the entry. */
+	/* Read first: the time of this program belongs to the part after the entry. */
 	u64 now_ns = bpf_ktime_get_ns();
 	struct hrtimer *timer = (void *)ctx[0];
 	struct dispatch_cpu *here = dispatch_here();

@@ -2,8 +2,8 @@
 /*
  * The latency histograms: from the programmed expiry of a timer to the wake-up to the task that runs.
  *
- * At most one clock read in each program, and none for tasks that are not counted. A pending wake-up is in a table that
- * is indexed by the thread id: an addition and a comparison instead of the call that a hash map needs.
+ * Each program reads the clock at most once, and not at all for tasks that are not counted. Pending wake-ups are in a table
+ * indexed by the thread id: this costs an addition and a comparison instead of the call that a hash map needs.
  */
 #pragma once
 #include "layout.h"
@@ -145,8 +145,8 @@ ALWAYS_INLINE void count(struct cpu_state *state, u32 cpu, u32 kind, u64 latency
 }
 
 /*
- * Whether a latency is the longest or the shortest since the last reset. Such a one is counted at once: one that is counted later may
- * be from before a reset.
+ * Whether a latency is the longest or the shortest since the last reset. An extreme is counted at once: counted later, it
+ * might be from before a reset.
  */
 ALWAYS_INLINE bool is_extreme(struct cpu_state *state, u32 kind, u64 latency_ns)
 {
@@ -162,7 +162,7 @@ ALWAYS_INLINE struct record *keep_extreme(struct cpu_state *state, u32 cpu, u32 
 
 	if (short_ns < state->min_ns[kind])
 		state->min_ns[kind] = short_ns;
-	/* Of those that are longer than this can say, the record tells. */
+	/* Latencies beyond the range of this field are in the record. */
 	if (!histogram || latency_ns <= (max_ns == ~0u ? histogram->record.latency_ns : max_ns))
 		return 0;
 	state->max_ns[kind] = short_ns;
@@ -175,7 +175,7 @@ ALWAYS_INLINE struct record *keep_extreme(struct cpu_state *state, u32 cpu, u32 
 
 #define KNOWS_REGISTERS (HELPER_EXISTS(task_pt_regs) || FIELD_EXISTS(((struct pt_regs___x86 *)0)->orig_ax))
 
-/* What the task had in its registers when it entered the kernel; 0 where that is not known. */
+/* The task's registers when it entered the kernel; 0 if not known. */
 ALWAYS_INLINE void *registers_of(struct task_struct *task)
 {
 	if (HELPER_EXISTS(task_pt_regs))
@@ -232,7 +232,7 @@ ALWAYS_INLINE void name_current(struct record *record)
 	bpf_probe_read_kernel(record->command, COMMAND_BYTES, &task->comm);
 }
 
-/* Who ran before, in the record of a maximum: a task whose memory is still valid, but which may be the program's no more. */
+/* Who ran before, in the record of a maximum: the memory of that task is still valid, but may no longer belong to the program. */
 ALWAYS_INLINE void name_previous(struct record *record, struct task_struct *previous)
 {
 	bpf_probe_read_kernel(&record->previous_pid, sizeof(record->previous_pid), &previous->pid);

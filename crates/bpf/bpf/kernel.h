@@ -2,9 +2,9 @@
 /*
  * What the programs use of the kernel's types: the members that they read and nothing else.
  *
- * `preserve_access_index` makes the compiler note each access, and the loader puts in the offset that the running
- * kernel's BTF gives. Order and size here mean nothing. A name that ends in ___something stands for the same type
- * with members that only some kernels or architectures have.
+ * `preserve_access_index` makes the compiler note each access, and the loader puts in the offset that the running kernel's
+ * BTF gives. Order and size here mean nothing. A name with an ending such as ___name is the same type, with members that only
+ * some kernels or architectures have.
  */
 #pragma once
 
@@ -19,7 +19,7 @@ typedef _Bool bool;
 #define SECTION(name) __attribute__((section(name), used))
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 #define NEVER_INLINE static __attribute__((noinline))
-/* A function that the verifier looks at once, whoever calls it, and which takes numbers alone (before Linux 5.12). */
+/* A function that the verifier checks once, whatever its callers; it takes only numbers (before Linux 5.12). */
 #define GLOBAL __attribute__((noinline))
 #define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 #define LIKELY(condition) __builtin_expect(!!(condition), 1)
@@ -149,20 +149,20 @@ static long (*bpf_get_stack)(void *ctx, void *to, u32 size, u64 flags) = (void *
 static struct task_struct *(*bpf_get_current_task_btf)(void) = (void *)158;
 static struct pt_regs *(*bpf_task_pt_regs)(struct task_struct *task) = (void *)175;
 
-/* No number: take_number() failed. */
+/* take_number() failed. */
 #define NO_NUMBER (~0ull)
-/* So often a number is asked for, where others ask for one between the two looks at the count every time. */
+/* How often taking a number is tried if others change the count between its two reads each time. */
 #define NUMBER_TRIES 32
 
 /*
- * Takes the next number of a count that this CPU's interrupts (NMIs, too), other tasks and other CPUs may raise at any moment.
- * An atomic addition that returns the value before it needs Linux 5.12; this needs what any kernel has: an atomic addition that
- * returns nothing, and two looks at the count.
+ * Takes the next number of a count that this CPU's interrupts (NMIs, too), other tasks and other CPUs may raise at any
+ * moment. An atomic addition that returns the previous value needs Linux 5.12. This needs only what every kernel has: an
+ * atomic addition that returns nothing, and two reads of the count.
  *
- * Nobody else gets the same number: the count only rises, each time by one addition of 1, so exactly one addition raised it
- * from n to n + 1. Where it was n before the own addition and n + 1 after it, that one was the own, and n is nobody else's.
- * Where somebody came in between, it is not known which of the numbers is whose: the own one is given up, and another is taken.
- * So a number may have no record; readers leave it out as they do one that is being written.
+ * A number is never given twice: the count only rises, each time by one addition of 1, so exactly one addition raised it from
+ * n to n + 1. If the count was n before this addition and n + 1 after it, n belongs to this caller alone. If another addition
+ * came in between, the owners of the numbers are unknown: this caller gives its number up and takes another one. A number may
+ * therefore have no record; readers skip it like a record that is being written.
  */
 ALWAYS_INLINE bool tries_number(volatile u64 *count, u64 *number)
 {
@@ -173,7 +173,7 @@ ALWAYS_INLINE bool tries_number(volatile u64 *count, u64 *number)
 	return LIKELY(*count == *number + 1);
 }
 
-/* A function of its own: hardly ever needed. */
+/* A separate function, because it is hardly ever needed. */
 NEVER_INLINE u64 take_another_number(volatile u64 *count)
 {
 	u64 number;
@@ -185,7 +185,7 @@ NEVER_INLINE u64 take_another_number(volatile u64 *count)
 	return NO_NUMBER;
 }
 
-/* NO_NUMBER where somebody came in between each time. */
+/* NO_NUMBER if another addition came in between each time. */
 ALWAYS_INLINE u64 take_number(u64 *count)
 {
 	u64 number;

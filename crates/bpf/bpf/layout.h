@@ -10,7 +10,7 @@
 #define BUCKETS (256 + 56 * 128)
 #define OCTAVE_BITS 7
 #define COMMAND_BYTES 16
-/* Requests to so many CPUs are recorded where the kernel has no events for them. */
+/* The most CPUs to which requests are recorded if the kernel has no events for them. */
 #define WATCHED_MAX 64
 
 enum kind {
@@ -110,8 +110,8 @@ struct settings {
 _Static_assert(sizeof(struct settings) == 32, "layout.rs");
 
 /*
- * What one CPU does, and what its histograms have in common, by cache lines: after some time without work, each line that a
- * program needs costs more than its instructions.
+ * The activity of one CPU, and the common data of its histograms, by cache lines: after some idle time, each cache line that
+ * a program needs costs more than its instructions.
  */
 struct cpu_state {
 	/* What a wake-up needs. No program writes the settings. */
@@ -185,7 +185,7 @@ struct cpu_state {
 	/* How many stacks were recorded. */
 	u32 stacks;
 
-	/* What is seldom: wake-ups of tasks that were still running, which have no latency. */
+	/* Rare counts. Wake-ups of tasks that were still running, which have no latency. */
 	u64 without_switch;
 	/* Wake-ups that were lost because another task's took their slot. */
 	u64 collisions;
@@ -223,7 +223,7 @@ _Static_assert(__builtin_offsetof(struct cpu_state, segments) == 256, "layout.rs
 _Static_assert(__builtin_offsetof(struct cpu_state, stretches) == 320, "layout.rs");
 _Static_assert(__builtin_offsetof(struct cpu_state, without_switch) == 384, "layout.rs");
 
-/* What a segment tells of; the counterpart is `What` in layout.rs, and a test compares them. */
+/* The kind of a segment; the counterpart is `What` in layout.rs, and a test compares them. */
 enum segment_kind {
 	SEGMENT_NONE,
 	/* A device's interrupt handler. */
@@ -266,7 +266,7 @@ struct segment {
 	u64 end_ns;
 	/* 1 + its number, written last. */
 	u64 number;
-	/* What it tells: the member of its kind. Each begins with the kind. */
+	/* Its content: the member of its kind. Each begins with the kind. */
 	union {
 		u8 kind;
 		struct {
@@ -297,12 +297,12 @@ struct segment {
 		} function;
 		struct {
 			u8 kind;
-			/* Whether it would have run on. */
+			/* Whether it was still runnable. */
 			bool was_runnable;
 			u32 thread;
 			u32 process;
 			s32 prio;
-			/* Of the thread that ran next. */
+			/* The priority of the thread that ran next. */
 			s32 next_prio;
 			/* Not written for the idle task. */
 			COMMAND(command);
@@ -353,7 +353,7 @@ struct segment {
 			/* enum waker */
 			u8 by;
 			u32 thread;
-			/* The thread that ran, which has a part in it only where no interrupt did it. */
+			/* The thread that ran; it is the waker only if no interrupt did it. */
 			u32 waker;
 			u32 waker_process;
 			COMMAND(waker_command);
@@ -443,11 +443,11 @@ _Static_assert(sizeof(struct stack) == 384, "layout.rs");
 #define SLOT_WATCHED 1
 /* The threads and processes that it starts are watched, too. */
 #define SLOT_INHERITS 2
-/* So long before a task left its CPU another one may have woken it for the time after. */
+/* How long before a task left its CPU another one may have woken it for its next run. */
 #define WAKING_RACE_NS 50000
 #define SYSCALL_NOT_KNOWN -2
 
-/* What a record is of; the counterpart is `Told` in layout.rs, and a test compares them. */
+/* What a record describes; the counterpart is `TaskEvent` in layout/tasks.rs, and a test compares them. */
 enum task_event {
 	TASK_NONE,
 	/* A watched task had a CPU, from one switch to the next. */
@@ -456,16 +456,16 @@ enum task_event {
 	TASK_NEW,
 	/* A watched task ended, or has another name now. */
 	TASK_GONE,
-	/* A watched task came by the mark at which its activations begin, or end; only who it is and `end_ns`. */
+	/* A watched task passed the mark at which its activations begin, or end; only its identity and `end_ns` are set. */
 	TASK_BEGIN,
 	TASK_END,
 	/* No task: the clock of the CPU `next` has `waker` kHz from now on. */
 	TASK_FREQUENCY,
-	/* A watched task ran in the system call `syscall` from `ready_ns` on; of a futex the owner is in `futex_owner`. */
+	/* A watched task ran in the system call `syscall` from `ready_ns` on; `futex_owner` is the owner of a futex. */
 	TASK_CALL,
 };
 
-/* How a stretch began; the counterpart is `Began` in layout.rs. */
+/* How a stretch began; the counterpart is `Began` in layout/tasks.rs. */
 enum began {
 	BEGAN_UNKNOWN,
 	BEGAN_WOKEN,
@@ -480,7 +480,7 @@ enum budget {
 	BUDGET_GROUP_RUNTIME,
 };
 
-/* What woke a task; the counterpart is `Waker` in layout.rs. */
+/* What woke a task; the counterpart is `Waker` in layout/tasks.rs. */
 enum waker {
 	WAKER_THREAD,
 	WAKER_TIMER,
@@ -503,8 +503,8 @@ struct woken {
 };
 
 /*
- * Which thread has a slot. In a table of their own, so that most threads are known not to be watched after one look at a
- * line that threads of about the same age share.
+ * Which thread has a slot. These are in a table of their own: for most threads, one read of a cache line that threads of
+ * about the same age share shows that they are not watched.
  */
 struct task_place {
 	/* 0: free. */
@@ -525,7 +525,7 @@ struct task_slot {
 	u64 call_ns;
 	/* When the page fault began that it is in; 0: in none. */
 	u64 in_fault_ns;
-	/* How long it ran in page faults, and in system calls, since it has the CPU. */
+	/* How long it ran in page faults, and in system calls, since it got the CPU. */
 	u64 faults_took_ns;
 	u64 calls_took_ns;
 	u32 began;
@@ -579,16 +579,16 @@ struct stretch {
 	u32 began;
 	/* The state bits of a task that fell asleep. */
 	u32 state;
-	/* In which it fell asleep; -1: none, SYSCALL_NOT_KNOWN. */
+	/* The system call in which it fell asleep; -1: none, SYSCALL_NOT_KNOWN. */
 	s32 syscall;
 	u32 futex_command;
 	u32 futex_value;
 	/* The word of a futex with priority inheritance: it has the owner. */
 	u32 futex_word;
-	/* What glibc's mutexes have behind their word. */
+	/* The word after the futex in glibc's mutexes. */
 	u32 futex_owner;
 	u32 faults;
-	/* Records of it that found no room before this one. */
+	/* Records of it that were lost for lack of room before this one. */
 	u32 lost;
 	u32 waker;
 	u32 waker_kind;
@@ -614,9 +614,9 @@ _Static_assert(sizeof(struct stretch) == 256, "layout.rs");
 _Static_assert(__builtin_offsetof(struct stretch, kind) == 104, "layout.rs");
 _Static_assert(__builtin_offsetof(struct stretch, command) == 192, "layout.rs");
 
-/* What could not be told, on all CPUs. */
+/* What could not be recorded, on all CPUs. */
 struct task_losses {
-	/* Of tasks that came and went. */
+	/* Records of tasks that came and went. */
 	u64 events;
 	/* Tasks that are not watched because another one has their slot. */
 	u64 collisions;
@@ -625,12 +625,12 @@ struct task_losses {
 };
 _Static_assert(sizeof(struct task_losses) == 24, "layout.rs");
 
-/* So many bytes of a text for trace_marker are compared, less one. */
+/* One more than the number of bytes compared in a text for trace_marker. */
 #define MARK_BYTES 64
 
-/* How a text begins that is a mark. */
+/* The start of a text that is a mark. */
 struct mark_text {
-	/* Padded with zeros; it begins with a zero where no text is such a mark. */
+	/* Padded with zeros; it begins with a zero if no text is such a mark. */
 	u64 text[MARK_BYTES / 8];
 	/* All ones where it has a byte. */
 	u64 mask[MARK_BYTES / 8];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Marks that are texts: what a watched thread writes into the kernel's trace_marker.
+ * Marks that are texts, which a watched thread writes into the kernel's trace_marker.
  *
- * The kernel has no event for such a text that programs can be attached to, and compiles its tracing code so that no program
- * can enter it. So the program is at the begin of every system call, where it compares the call's number first.
+ * The kernel has no event for such a text to which programs can be attached, and compiles its tracing code so that no program
+ * can enter it. The program therefore runs at the start of every system call, where it compares the call's number first.
  */
 #pragma once
 #include "tasks.h"
@@ -82,7 +82,7 @@ struct task_struct___files {
 /* What a thread is about to write. */
 struct written {
 	u32 file;
-	/* The bytes; of several parts the first one that is not empty. */
+	/* The bytes; with several parts the first one that is not empty. */
 	u64 address;
 	u64 length;
 };
@@ -139,7 +139,7 @@ ALWAYS_INLINE void find_written(void *registers, u32 call, struct written *writt
 	written->length = part.length;
 }
 
-/* Whether an open file of the current process is trace_marker, in whatever place tracefs is mounted, of whatever instance. */
+/* Whether an open file of the current process is trace_marker, wherever tracefs is mounted, and of any instance. */
 ALWAYS_INLINE bool is_trace_marker(u32 number)
 {
 	struct task_struct___files *task = (void *)bpf_get_current_task();
@@ -183,7 +183,7 @@ ALWAYS_INLINE void note_written(const struct written *written)
 
 	if (written->length < length)
 		length = written->length;
-	/* The verifier has to see the bound where it is needed. */
+	/* The verifier has to see the bound where it is used. */
 	__asm__ volatile("" : "+r"(length));
 	if (bpf_probe_read_user(text, length & (MARK_BYTES - 1), (void *)written->address)) {
 		struct task_losses *losses = bpf_map_lookup_elem(&task_losses, &zero);

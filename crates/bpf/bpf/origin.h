@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What each object says of itself.
+ * What each object states about itself.
  */
 #pragma once
 #include "kernel.h"
 
-/* The kernel offers what these programs call to programs under a licence that is compatible with the GPL. */
+/* The kernel offers the helpers of these programs only to programs under a licence that is compatible with the GPL. */
 char programs_license[] SECTION("license") = "Dual MIT/GPL";
 
-/* What this was compiled from and by, for the check that the object that is kept belongs to the sources. */
+/* The sources and the compiler of this object, for the check that the stored object belongs to the sources. */
 #ifdef ORIGIN
 const char compiled_from[] SECTION("origin") = ORIGIN;
 #endif

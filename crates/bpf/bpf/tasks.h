@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Watched tasks: one record each time such a task leaves a CPU, with how it got there (woken, by whom, or preempted
+ * Watched tasks: one record each time such a task leaves a CPU. It says how the task got there (woken, by whom, or preempted
  * before) and why it left (preempted, by whom, or asleep, in which system call, on which futex). The records lie in a ring
  * for each CPU that has a ring of segments. For a task that is not watched a program ends after one comparison.
  */
@@ -67,7 +67,7 @@ struct task_struct___deadline {
 	struct sched_dl_entity dl;
 };
 
-/* Only kernels whose control groups have a real-time runtime have these. */
+/* Only kernels with a real-time runtime of control groups have these. */
 struct rt_rq {
 	int rt_throttled;
 };
@@ -118,9 +118,9 @@ struct task_struct___memory {
 #define FUTEX_LOCK_PI 6
 #define FUTEX_WAIT_BITSET 9
 #define FUTEX_LOCK_PI2 13
-/* What a waiter for a mutex expects to find: "locked, and others wait" in glibc, Rust and Go. */
+/* The value that a waiter for a mutex expects: "locked, and others wait" in glibc, Rust and Go. */
 #define FUTEX_CONTENDED 2
-/* The same for a robust one, whose word has the thread id of its owner besides. */
+/* The same for a robust mutex, whose word also has the thread id of its owner. */
 #define FUTEX_WAITERS 0x80000000
 /* Where glibc's pthread_mutex_t keeps the thread id of its owner. */
 #define GLIBC_OWNER_OFFSET 8
@@ -191,7 +191,7 @@ ALWAYS_INLINE void complete_stretch(struct stretch *stretch, u32 kind, u64 end_n
 	stretch->number = number + 1;
 }
 
-/* Tells the loader that a task is watched from now on, or no more. */
+/* Reports to the loader that a task is watched from now on, or no longer. */
 ALWAYS_INLINE void tell(u32 kind, struct task_struct *task, u32 parent)
 {
 	u64 number;
@@ -244,7 +244,7 @@ NEVER_INLINE struct task_slot *claim(struct task_struct *task, u32 flags, u32 pa
 	return slot;
 }
 
-/* Watches a task no more. */
+/* Stops watching a task. */
 NEVER_INLINE int let_go(struct task_struct *task)
 {
 	struct task_place *place = place_of(task->pid);
@@ -274,13 +274,13 @@ ALWAYS_INLINE void waits_on(u32 cpu)
 		state->is_waited = 1;
 }
 
-/* By the priority range of the configuration. */
+/* Whether the task is in the priority range of the configuration. */
 ALWAYS_INLINE bool is_chosen(struct cpu_state *state, s32 prio)
 {
 	return watches_priorities && priority_counts(state, prio);
 }
 
-/* The softirq that delivers packets, and the system calls in which a datagram for the own machine is delivered at once. */
+/* The softirq that delivers packets, and the system calls in which a datagram to the own machine is delivered at once. */
 #define NET_RX 3
 #define SENDTO_X86 44
 #define SENDMSG_X86 46
@@ -301,7 +301,7 @@ NEVER_INLINE bool is_sending(void)
 	return call == SENDTO_ARM64 || call == SENDMSG_ARM64 || call == SENDMMSG_ARM64;
 }
 
-/* What woke a task: what this CPU does now. A task that an interrupt interrupts has no part in it. */
+/* The waker of a task: this CPU's present activity. An interrupted task is not the waker. */
 ALWAYS_INLINE u32 waker_kind(struct cpu_state *state, u64 expires_ns)
 {
 	if (expires_ns)
@@ -348,7 +348,7 @@ ALWAYS_INLINE u8 used_up(struct task_struct *task)
 
 		return FIELD_EXISTS(known->dl) && known->dl.runtime <= 0 ? BUDGET_RUNTIME : BUDGET_LEFT;
 	}
-	/* That of a CPU's real-time tasks together is told in another way: by the ordinary task that runs. */
+	/* The common budget of a CPU's real-time tasks is seen in another way: by the ordinary task that runs. */
 	if (task->prio < ORDINARY_PRIO) {
 		if (!FIELD_EXISTS(((struct sched_rt_entity___group *)0)->rt_rq))
 			return BUDGET_LEFT;
@@ -391,7 +391,7 @@ ALWAYS_INLINE void task_comes(void *ctx, struct cpu_state *state, struct task_sl
 	} else if (waking_ns > left_ns) {
 		slot->began = BEGAN_WOKEN;
 		slot->ready_ns = waking_ns;
-		/* The record of the stretch says as much, but for the stack. */
+		/* The record of the stretch has the same information except the stack. */
 		if (ring && is_unusual(state, &state->switch_bound_ns, now_ns - waking_ns, RARITY_OF_TASKS) && previous->pid)
 			note_wakeup(ctx, state, ring, waking_ns, now_ns, next, previous, 1);
 	} else if (left_ns && waking_ns + WAKING_RACE_NS > left_ns) {
@@ -409,7 +409,7 @@ ALWAYS_INLINE void task_comes(void *ctx, struct cpu_state *state, struct task_sl
 	copy_name(slot->previous_command, previous);
 }
 
-/* The system call in which the task falls asleep, its first arguments, and of a futex who has the lock. */
+/* The system call in which the task falls asleep, its first arguments, and for a futex the owner of the lock. */
 ALWAYS_INLINE void note_call_slept_in(struct stretch *stretch, struct task_struct *task)
 {
 	void *registers = registers_of(task);
@@ -468,7 +468,7 @@ ALWAYS_INLINE u64 user_stack(struct task_struct *task)
 }
 
 /*
- * Where the program called the library in whose system call the thread that runs is: the innermost word of its stack that is an
+ * Where the program called the library whose system call the running thread is in: the innermost word of its stack that is an
  * address in its executable. `words`: a place for the stack.
  */
 NEVER_INLINE u64 caller_of(struct task_struct *task, u64 *words)
@@ -490,10 +490,10 @@ NEVER_INLINE u64 caller_of(struct task_struct *task, u64 *words)
 	return 0;
 }
 
-/* What takes less in a system call is counted, and has no record. */
+/* Shorter times in a system call are counted, but have no record. */
 #define CALL_LEAST_NS 10000
 
-/* A watched task, which runs, has been in a system call since it got the CPU or since the call began. */
+/* A running watched task has been in a system call since it got the CPU or since the call began. */
 NEVER_INLINE int note_in_call(struct cpu_state *state, struct task_slot *slot, struct task_struct *task, u64 now_ns)
 {
 	u64 number, from_ns = slot->call_ns;
@@ -521,7 +521,7 @@ NEVER_INLINE int note_in_call(struct cpu_state *state, struct task_slot *slot, s
 	return 0;
 }
 
-/* The thread that runs enters futex(2): who has the lock, where it asks for one with priority inheritance. */
+/* The running thread enters futex(2): the owner, if it requests a lock with priority inheritance. */
 NEVER_INLINE int note_owner(struct task_slot *slot, void *registers)
 {
 	u64 word = 0, command = 0;
@@ -635,7 +635,7 @@ ALWAYS_INLINE void task_leaves(struct cpu_state *state, struct task_slot *slot, 
 	slot->budget = BUDGET_LEFT;
 }
 
-/* The thread that runs comes by a mark. */
+/* The running thread passes a mark. */
 ALWAYS_INLINE void note_mark(u32 kind)
 {
 	u64 number, task = bpf_get_current_pid_tgid();

@@ -24,7 +24,7 @@ int timer_start(u64 *ctx)
 	return 0;
 }
 
-/* A timer's handler begins: keep the programmed expiry, or when it was set if that was later. */
+/* A timer's handler begins: keep the programmed expiry, or the moment at which it was armed if that was later. */
 SECTION("tp_btf/hrtimer_expire_entry")
 int timer_entry(u64 *ctx)
 {
@@ -52,7 +52,7 @@ int timer_entry(u64 *ctx)
 	return 0;
 }
 
-/* A timer's handler is over: later wake-ups are not its. */
+/* A timer's handler is over: later wake-ups do not belong to it. */
 SECTION("tp_btf/hrtimer_expire_exit")
 int timer_exit(u64 *ctx)
 {
@@ -60,7 +60,7 @@ int timer_exit(u64 *ctx)
 
 	if (!state)
 		return 0;
-	/* A hard interrupt may come into a softirq, never the other way round. */
+	/* A hard interrupt may interrupt a softirq, never the other way round. */
 	bool is_hard = state->expires_hard_ns;
 	u64 start_ns = state->softirq_ns;
 
@@ -93,7 +93,7 @@ NEVER_INLINE void count_extreme_offset(struct cpu_state *state, u32 cpu, struct 
 	state->countings++;
 }
 
-/* Counts that of a wake-up before. Interrupts are off. */
+/* Counts that of an earlier wake-up. Interrupts are off. */
 NEVER_INLINE void count_offset(struct cpu_state *state, u32 cpu)
 {
 	state->countings++;
@@ -237,7 +237,7 @@ GLOBAL int count_wakeup(u32 cpu)
 
 	for (u32 kind = WAKEUP; kind < KINDS; kind++)
 		latencies_ns[kind] = latency_of(state, kind);
-	/* A loop in the machine's code, too: its instructions are fetched once. */
+	/* It stays a loop in machine code, too, so that its instructions are fetched once. */
 #pragma clang loop unroll(disable)
 	for (u32 kind = WAKEUP; kind < KINDS; kind++) {
 		if (kinds & 1u << kind)
@@ -248,8 +248,8 @@ GLOBAL int count_wakeup(u32 cpu)
 }
 
 /*
- * Counts it at once, since it has an extreme, with who was late: `woken`, or the task that runs where that is 0. All others are
- * counted when their task leaves the CPU again, which does not keep it from its work.
+ * Counts it at once, since it has an extreme, with the late task: `woken`, or the running task if that is 0. All others are
+ * counted when their task leaves the CPU again, which does not delay its work.
  */
 ALWAYS_INLINE void count_extreme(struct cpu_state *state, u32 cpu, struct task_struct *woken)
 {
@@ -287,7 +287,7 @@ ALWAYS_INLINE void leaves(struct cpu_state *state, struct task_struct *previous)
 	}
 }
 
-/* A counted task comes. The clock is read here if the caller has not done so. */
+/* A counted task gets the CPU. The clock is read here if the caller has not done so. */
 ALWAYS_INLINE void comes(void *ctx, u32 cpu, u32 ring, struct cpu_state *state, u64 now_ns,
 			 struct task_struct *previous, struct task_struct *next)
 {
@@ -330,7 +330,7 @@ ALWAYS_INLINE void count_pending(struct cpu_state *state, u32 cpu)
 {
 	if (UNLIKELY(!state->ended_ns && needs_switch_end(state->settings.enabled)))
 		state->unfinished++;
-	/* Not at the end of a switch, where a timer's interrupt may come in between. */
+	/* Not at the end of a switch, where a timer's interrupt may come first. */
 	if (state->offset_ns)
 		count_offset(state, cpu);
 	state->countings++;
@@ -402,8 +402,8 @@ int switch_end(u64 *ctx)
 }
 
 /*
- * Kernels before 6.14 have no such event: the function that the new task runs first. What it does itself, above all letting go
- * of the other task's memory, is not counted then.
+ * Kernels before 6.14 have no such event: this uses the function that the new task runs first. The function's own work is not
+ * counted then, above all the release of the other task's memory.
  */
 SECTION("kprobe/finish_task_switch")
 int switch_end_probed(struct pt_regs *ctx)
@@ -566,7 +566,7 @@ int page_fault_kernel(u64 *ctx)
 }
 
 /*
- * arm64 has no events for page faults, but a function for them, of user space and of the kernel. Bit 55 tells the kernel's
+ * arm64 has no events for page faults, but a function for them, of user space and of the kernel. Bit 55 marks the kernel's
  * addresses; those of user space may have a tag above it.
  */
 #define KERNEL_ADDRESS (1ull << 55)
@@ -578,7 +578,7 @@ int page_fault_entered(u64 *ctx)
 	return ctx[0] & KERNEL_ADDRESS ? 0 : page_fault(ctx[0] & ADDRESS_BITS);
 }
 
-/* A measured task is moved to another CPU. The CPU that it leaves is the one that this runs on. */
+/* A measured task is moved to another CPU. This runs on the CPU that it leaves. */
 SECTION("tp_btf/sched_migrate_task")
 int migration(u64 *ctx)
 {
@@ -719,8 +719,8 @@ int several_asked(struct pt_regs *ctx)
 }
 
 /*
- * This CPU runs a function that another one asked for. Who asks all CPUs runs it on its own, too: such a call has no request, and
- * is its own work.
+ * This CPU runs a function that another one requested. A CPU that asks all CPUs also runs the function itself: that call has
+ * no request, and is its own work.
  */
 SECTION("tp_btf/csd_function_entry")
 int function_entry(u64 *ctx)
@@ -790,7 +790,7 @@ int wheel_exit(u64 *ctx)
 	return 0;
 }
 
-/* A work item is queued; who queues it for no CPU in particular is not kept. */
+/* A work item is queued; the caller is not kept if it is for no particular CPU. */
 SECTION("raw_tp/workqueue_queue_work")
 int work_queued(u64 *ctx)
 {
@@ -824,7 +824,7 @@ int work_ends(u64 *ctx)
 
 	if (!state)
 		return 0;
-	/* It began before the worker was preempted or slept: since it has the CPU again. */
+	/* It began before the worker was preempted or slept: count from when it got the CPU again. */
 	u64 start_ns = state->work_ns ? state->work_ns : state->has_switched ? 0 : state->thread_ns;
 	u64 now_ns = bpf_ktime_get_ns();
 
@@ -836,7 +836,7 @@ int work_ends(u64 *ctx)
 
 /* ---- Watched tasks ---- */
 
-/* Any task is woken: a watched one, or one that may wake one. */
+/* Any task is woken: a watched one, or one that may wake a watched one. */
 SECTION("tp_btf/sched_waking")
 int waking_tasks(u64 *ctx)
 {
@@ -859,7 +859,7 @@ int waking_tasks(u64 *ctx)
 	}
 	if (UNLIKELY(!ring))
 		return 0;
-	/* The record of a timer says as much. */
+	/* The record of a timer has the same information. */
 	if (slot && expires_ns)
 		note_timer(ctx, state, ring, expires_ns, now_ns, task,
 			   is_unusual(state, &state->timer_bound_ns, now_ns - expires_ns, RARITY_OF_TASKS));
@@ -894,7 +894,7 @@ int task_switch_tasks(u64 *ctx)
 	return 0;
 }
 
-/* What a watched task starts is watched as well, and what has the name. */
+/* Tasks that a watched task starts are watched as well, and tasks with the name. */
 SECTION("tp_btf/sched_process_fork")
 int task_forked(u64 *ctx)
 {
@@ -963,7 +963,7 @@ int task_fault_entered(u64 *ctx)
 	return ((struct pt_regs___arm64 *)ctx[2])->pstate & PSTATE_MODE ? 0 : task_faults();
 }
 
-/* Of the fault of a program, and not of the kernel on its behalf. */
+/* Set for a fault of a program, and not of the kernel on its behalf. */
 #define FAULT_FLAG_USER 0x40
 
 /* A page fault is over, or begins anew after a sleep. */
@@ -983,7 +983,7 @@ int task_fault_over(u64 *ctx)
 	return 0;
 }
 
-/* A thread enters a system call, and leaves it. Attached only while parts of own work are asked for. */
+/* A thread enters a system call, and leaves it. Attached only while parts of own work are recorded. */
 SECTION("tp_btf/sys_enter")
 int task_enters(u64 *ctx)
 {
@@ -1013,7 +1013,7 @@ int task_exits(u64 *ctx)
 	return 0;
 }
 
-/* A watched task waits, and shall do so on another CPU. */
+/* A waiting watched task is moved to another CPU. */
 SECTION("tp_btf/sched_migrate_task")
 int task_moved(u64 *ctx)
 {
@@ -1046,7 +1046,7 @@ int frequency(u64 *ctx)
 	return 0;
 }
 
-/* A watched thread comes by the mark at which its activations begin. */
+/* A watched thread passes the mark at which its activations begin. */
 SECTION("uprobe")
 int mark_begin(void *ctx)
 {
