@@ -317,7 +317,8 @@ impl Track {
                     cpu: before,
                     what: Doing::Blocked { wait, waker },
                 });
-                open.stages.extend(until_it_ran(Stage { from_ns: woken_ns, to_ns: raw.run_ns, cpu, what }, raw));
+                open.stages
+                    .extend(until_it_ran(Stage { from_ns: woken_ns, to_ns: raw.run_ns, cpu, what }, raw));
             }
             (_, left) => {
                 let is_timer = raw.waker_kind == RawWaker::Timer && raw.expires_ns > 0;
