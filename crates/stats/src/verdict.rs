@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_cannot_pass() {
+    fn unmeasured_parts_prevent_a_pass() {
         let one = &cells()[..1];
         let plan = plan_of(one, Some(Nanos::from_micros(100)));
         let missing = ["cell `l3` was skipped: no memory".to_owned()];
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_is_no_pass() {
+    fn too_little_measurement_prevents_a_pass() {
         for (samples, measured_ns, word) in [(1, MINUTE, "1 samples"), (10_000, 900_000_000, "900 ms")] {
             let mut few = cell("idle", "timer", Some(20_000));
             (few.probes[0].cpus[0].samples, few.probes[0].cpus[0].measured_ns) = (samples, measured_ns);
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_limit_there_is_no_judgement() {
+    fn without_a_limit_there_is_no_verdict() {
         let Judgement { verdict, reason, exposure } = judged_by(&cells(), &[], None);
         assert_eq!((verdict, exposure), (Verdict::NoLimit, None));
         assert!(reason.contains("no limit") && reason.contains("123 us"), "{reason}");

@@ -28,7 +28,7 @@ pub(super) fn whole_number(text: &str) -> Result<String, String> {
     if text.parse::<i64>().is_ok() {
         return Ok(text.to_owned());
     }
-    // For `25%` and `25.0`, an example is close at hand.
+    // `25%` and `25.0` are nearly whole numbers: the example uses their digits.
     let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
     let example = if digits.is_empty() { "10" } else { &digits };
     Err(format!("`{text}` is not a whole number; write for example `{example}`"))

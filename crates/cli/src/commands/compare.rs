@@ -222,7 +222,7 @@ impl ComparedSide {
 
 fn compared(arguments: &CompareArguments, sides: &[ComparedSide]) -> Result<CompareResult> {
     let [baseline, others @ ..] = sides else { bail!("name two runs") };
-    // One run against itself, or its cells against one another, can be compared only as a single run.
+    // The runs of a side must differ. A single run may be compared with itself, and its cells with one another.
     if sides.iter().any(|side| side.parts.len() > 1) {
         let of_one_cell = |side: &&ComparedSide| side.cell == baseline.cell;
         let parts = sides.iter().filter(of_one_cell).flat_map(|side| &side.parts);

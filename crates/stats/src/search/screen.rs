@@ -7,9 +7,9 @@ use whylate_core::result::FixPhase;
 
 /// Blocks of the rounds; further rounds have as many as the last.
 const BLOCKS: [u32; 3] = [2, 3, 4];
-/// With at most this number of arms in a screening only the best one goes on; among arms that answer a cause, which
-/// are likely to help, the number is larger.
+/// With this number of arms or fewer in a screening only the best one goes on.
 const LAST: usize = 3;
+/// The same for arms that answer a cause, which are likely to help.
 const LAST_OF_CAUSES: usize = 6;
 /// If the worst of the arms that answer a cause has this multiple of the best one's value, one block is enough.
 const CLEAR_FACTOR: f64 = 5.0;

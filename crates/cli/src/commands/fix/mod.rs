@@ -131,7 +131,7 @@ fn wanted(arguments: &FixArguments) -> Result<(Vec<String>, Vec<String>)> {
         }
         never.extend(rules.into_iter().flat_map(|rules| rules.never.iter().cloned()));
     }
-    // An audit gives its settings their own names, which a later audit has as arms.
+    // The settings of an audit have names of their own, and a resumed audit has them as arms.
     let is_unknown = |id: &&String| *id != "all" && !advice::is_id(id);
     if arguments.audit.is_none() && arguments.resume.is_none() {
         if let Some(id) = yes.iter().find(is_unknown) {
