@@ -16,13 +16,13 @@ serious: no real-time guarantee is possible with it (exit code 2); advice: it le
 and can be changed; info: worth knowing; ok: as it should be. A machine with advice may still be
 fast enough: these are statements about settings, and only a measurement shows their effect.")]
 pub(crate) struct CheckArguments {
-    /// CPUs that the real-time task will run on [default: the isolated ones, else the last]
+    /// CPUs for the real-time task [default: the isolated ones, else the last]
     #[arg(short = 'a', long, alias = "cpu", value_name = "LIST")]
     pub(crate) cpus: Option<CpuSelector>,
     /// Shows evidence, effect, source and every remedy of each finding
     #[arg(short, long)]
     pub(crate) verbose: bool,
-    /// Tries every source of the kernel's events instead, and says what is missing for histograms, causes and traces
+    /// Instead tries every source of the kernel's events, and says what is missing for histograms, causes and traces
     #[arg(long, conflicts_with = "cpus")]
     pub(crate) tracing: bool,
     /// Prints one JSON document

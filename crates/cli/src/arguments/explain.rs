@@ -29,21 +29,21 @@ pub(crate) struct ExplainArguments {
     /// (dmesg, journalctl -k, syslog), - for standard input, or the directory of a run
     #[arg(value_name = "FILE|RUN", default_value = "latest")]
     pub(crate) input: PathBuf,
-    /// Command or thread id of the task that was late [default: the task that looks measured]
+    /// Command or thread id of the late task [default: the task that seems to be measured]
     #[arg(long, value_name = "NAME|PID")]
     pub(crate) task: Option<String>,
     /// Its period, for traces without timer events [default: by its rhythm]
     #[arg(long, value_name = "TIME", value_parser = microseconds)]
     pub(crate) period: Option<Nanos>,
-    /// Only latencies above it [default: that of the task's own break marker or of the tracer, else 100us]
+    /// Only latencies above this [default: the value of the task's own break marker or of the tracer, else 100us]
     #[arg(long, value_name = "TIME", value_parser = microseconds)]
     pub(crate) threshold: Option<Nanos>,
-    /// How they were late: wakeup, preempted (they could run and another had the CPU) or blocked [default: wakeup, and
-    /// for real-time tasks what took their CPU]
+    /// How tasks were late: wakeup, preempted (runnable, but another thread had the CPU) or blocked [default: wakeup,
+    /// and for real-time tasks what took their CPU]
     #[arg(long, value_name = "WHAT", hide_possible_values = true, value_parser = late_what)]
     pub(crate) what: Option<LateWhat>,
-    /// Prints the page of the field guide for a kind of cause or of message of the kernel, as reports name it: what it is,
-    /// how whylate knows, how to confirm it with another tool, what cures it
+    /// Prints the page of the field guide for a kind of cause or of kernel message, as reports name it: what it is,
+    /// how whylate recognises it, how to confirm it with another tool, what cures it
     #[arg(long, value_name = "KIND", value_parser = why, conflicts_with_all = ["input", "task", "period", "threshold", "what", "export", "json"])]
     pub(crate) why: Option<Why>,
     /// How many latencies to explain, largest first

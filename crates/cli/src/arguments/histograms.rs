@@ -30,7 +30,7 @@ pub(crate) struct HistogramsArguments {
     /// CPUs to measure: a list, or all, isolated, housekeeping, last
     #[arg(short = 'a', long = "cpus", alias = "cpu", value_name = "LIST", default_value = "all")]
     pub(crate) cpus: CpuSelector,
-    /// Histograms that are on from the start [default: all]
+    /// Histograms that are on at the start [default: all]
     #[arg(short, long, value_name = "KIND", value_delimiter = ',', value_parser = kind)]
     pub(crate) kinds: Vec<HistogramKind>,
     /// Tasks that count, by priority: 1 to 99 real time, 100 deadline, below 0 ordinary; or all
@@ -55,7 +55,7 @@ pub(crate) struct HistogramsArguments {
     /// Where the kernel's events come from: bpf or tracefs [default: the best that works]
     #[arg(long, value_name = "SOURCE")]
     pub(crate) source: Option<HistogramSource>,
-    /// Counts who interrupts the measured CPUs from other ones, too (with BPF)
+    /// Also counts the senders of interrupts from other CPUs to the measured ones (with BPF)
     #[arg(long)]
     pub(crate) ipis: bool,
     #[command(flatten)]

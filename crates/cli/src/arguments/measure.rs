@@ -25,10 +25,10 @@ pub(crate) struct ProbeArguments {
     /// How many of the largest spikes to list
     #[arg(long, value_name = "N", default_value_t = 32)]
     pub(crate) spikes: usize,
-    /// Fails where real-time priority or locked memory is refused, instead of warning
+    /// Fails if real-time priority or locked memory is refused, instead of warning
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Says who caused each spike; needs root and a kernel with BPF and BTF, or with tracefs
+    /// Names the cause of each spike; needs root and a kernel with BPF and BTF, or with tracefs
     #[arg(long)]
     pub(crate) causes: bool,
     /// Where causes come from: bpf or tracefs [default: the best that works]

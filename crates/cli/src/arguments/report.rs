@@ -14,7 +14,7 @@ Examples:
   whylate report RUN --for-maintainer -o a.md   what a maintainer asks for, without names
   whylate report cyclictest.json            a result of cyclictest, oslat, rtla or another tool")]
 pub(crate) struct ReportArguments {
-    /// Directory of a run, also of one that was killed; or a file with a result of another tool
+    /// Directory of a run, even of a killed one; or a file with a result of another tool
     #[arg(default_value = "latest")]
     pub(crate) run: PathBuf,
     /// terminal, markdown or html [default: by the ending of FILE (.html, .md, .txt), else terminal]
@@ -23,8 +23,9 @@ pub(crate) struct ReportArguments {
     /// File for the report; must not exist [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// What maintainers ask for, as one text without the names of the machine and its users: kernel, command line, hardware,
-    /// the worst spike with its trace in the kernel's own form, how to reproduce it. It is shown before it is written
+    /// Writes what maintainers ask for, as one text without the names of the machine and its users: kernel, command
+    /// line, hardware, the worst spike with its trace in the kernel's own form, how to reproduce it. Shows the text
+    /// before writing it
     #[arg(long, conflicts_with_all = ["format", "json", "details"])]
     pub(crate) for_maintainer: bool,
     /// With --for-maintainer, writes without asking

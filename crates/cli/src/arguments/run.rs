@@ -25,11 +25,11 @@ pub(crate) struct RunArguments {
     /// Overrides one value of the plan, for example `duration=10s` or `load.l3.working_set=8MiB`
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub(crate) overrides: Vec<String>,
-    /// Runs the short form of the plan, as its section `[short]` says: under 90 s for a built-in one, which shows that
-    /// everything works here and is seldom long enough for an answer
+    /// Runs the short form of the plan, as its section `[short]` says: under 90 s for a built-in plan. It shows that
+    /// everything works here, but is seldom long enough for an answer
     #[arg(long)]
     pub(crate) short: bool,
-    /// Lets loads draw where a display shows something now (graphics, framebuffer, console)
+    /// Lets loads draw on a display that is in use (graphics, framebuffer, console)
     #[arg(long)]
     pub(crate) yes_draw_on_my_screen: bool,
     /// Continues the run in DIR; completed repeats are not run again
@@ -39,7 +39,7 @@ pub(crate) struct RunArguments {
     /// it can show; measures nothing
     #[arg(long, conflicts_with_all = ["resume", "on_threshold"])]
     pub(crate) dry_run: bool,
-    /// Fails where real-time priority or locked memory is refused, instead of warning
+    /// Fails if real-time priority or locked memory is refused, instead of warning
     #[arg(long)]
     pub(crate) strict: bool,
     /// As root, runs a plan that another user can write without asking about its commands and settings

@@ -48,7 +48,7 @@ pub(crate) struct TraceRecordArguments {
     /// light (scheduler, interrupts, timers), functions (every kernel function too), graph (with durations)
     #[arg(long, default_value = "light")]
     pub(crate) profile: TraceProfile,
-    /// Goes on after the first one, and keeps the traces of the N largest until --duration is over
+    /// Continues after the first one, and keeps the traces of the N largest until --duration is over
     #[arg(long, value_name = "N")]
     pub(crate) worst: Option<usize>,
     /// Size of each CPU's ring [default: 4MiB, or 16MiB with functions]

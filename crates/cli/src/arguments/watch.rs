@@ -46,10 +46,10 @@ pub(crate) struct WatchArguments {
     /// Everything in this control group: its path below /sys/fs/cgroup, or the id of a container
     #[arg(long, value_name = "GROUP", group = "target")]
     pub(crate) cgroup: Option<String>,
-    /// Every thread with such a real-time priority: 80-99, or one number (100: SCHED_DEADLINE)
+    /// Every thread with a real-time priority in this range: 80-99, or one number (100: SCHED_DEADLINE)
     #[arg(long, value_name = "RANGE", group = "target")]
     pub(crate) priority: Option<String>,
-    /// Starts this program, and watches it and everything that it starts; it ends with the watch
+    /// Starts this program, and watches it and all processes that it starts; it ends with the watch
     #[arg(last = true, value_name = "COMMAND", group = "target")]
     pub(crate) command: Vec<String>,
     /// CPUs on which the threads are watched: a list, or all, isolated, housekeeping, last [default: all that are online]
@@ -95,10 +95,10 @@ pub(crate) struct WatchArguments {
     /// A file with the token that readers have to show; needed where ADDRESS is not loopback [default: $WHYLATE_TOKEN]
     #[arg(long, value_name = "FILE", requires = "prometheus")]
     pub(crate) token_file: Option<PathBuf>,
-    /// How long figures stay as they were measured: 30d; older intervals are made longer, and none is dropped
+    /// How long figures stay as measured: 30d; older intervals are made longer, and none is dropped
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub(crate) keep: Option<Nanos>,
-    /// What the tables of the run may take of the disk: older intervals are made longer to stay below it
+    /// Disk space for the tables of the run: older intervals are made longer to stay below it
     #[arg(long, value_name = "SIZE")]
     pub(crate) disk: Option<Bytes>,
     /// Directory for the run: a new or an empty one [default: $XDG_DATA_HOME/whylate/runs/TIME-watch]
