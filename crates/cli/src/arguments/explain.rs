@@ -23,7 +23,7 @@ Examples:
   whylate explain --why irqs_off                        what that is, and what cures it
 
 For each spike it says when the task should have run, who had the CPU instead, and which records
-of the trace show it. Where the trace is not enough, it says what to record, and the exit code is 1.")]
+of the trace show it. If the trace is not enough, it says what to record, and the exit code is 1.")]
 pub(crate) struct ExplainArguments {
     /// A trace (tracefs text, trace.dat or perf.data, also compressed, or a folder of raw pages), a log of the kernel
     /// (dmesg, journalctl -k, syslog), - for standard input, or the directory of a run

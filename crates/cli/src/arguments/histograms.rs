@@ -68,10 +68,10 @@ pub(crate) enum HistogramsCommand {
     /// Switches histograms on
     #[command(after_help = "Examples:\n  whylate histograms enable wakeup,timerandwakeup")]
     Enable(ControlArguments),
-    /// Switches histograms off; what they hold stays
+    /// Switches histograms off; their counts stay
     #[command(after_help = "Examples:\n  whylate histograms disable sharedprio --cpus 0")]
     Disable(ControlArguments),
-    /// Empties histograms, with the record of their largest latency
+    /// Empties histograms and the record of their largest latency
     #[command(
         after_help = "Examples:\n  whylate histograms reset\n  whylate histograms reset wakeup --cpus 1"
     )]

@@ -119,7 +119,7 @@ pub(crate) enum Command {
     /// Changes settings of the machine by hand, and restores them
     #[command(subcommand)]
     Treat(TreatCommand),
-    /// Records what the kernel does until something is late, and says who did it
+    /// Records the kernel's activity until a task is late, and names the cause
     #[command(subcommand)]
     Trace(TraceCommand),
     /// Says what made a task late, from a trace or from a run

@@ -13,11 +13,11 @@ Examples:
   whylate top -a 2-3              two of its CPUs
   whylate top --priority all      ordinary tasks count, too
   whylate top -q -D 10m           what the machine did in ten minutes
-  whylate top --json -D 1m        a line each second, and one about all of the time
+  whylate top --json -D 1m        a line each second, and one about the whole time
 
 Latencies are those of real-time tasks: `wake` from the wake-up to the decision to run the task,
 `timer` from the programmed expiry of its timer on. A thief is what had a CPU meanwhile: interrupts,
-softirqs, functions that other CPUs asked for, and threads of the priorities that count.
+softirqs, functions that other CPUs requested, and threads of the priorities that count.
 Nothing is changed and nothing is stored; `whylate watch` explains single activations.
 Keys: up, down, s sort the thieves, i interrupts or IPIs, ? help, q end. Exit code 69 without the
 rights (root, or CAP_BPF and CAP_PERFMON).")]

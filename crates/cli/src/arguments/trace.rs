@@ -14,7 +14,7 @@ use whylate_core::{CpuSelector, Nanos};
 Examples:
   whylate trace record --until 100us")]
 pub(crate) enum TraceCommand {
-    /// Records until a periodic task is late, then says who did it
+    /// Records until a periodic task is late, then names the cause
     Record(TraceRecordArguments),
 }
 
@@ -26,8 +26,8 @@ Examples:
   whylate trace record --until 100us --profile functions -a 1
   whylate trace record --until 50us --worst 3 -D 10m -o night.dat
 
-The trace is taken in a buffer of its own (an instance of tracefs), so other users of tracing are
-not disturbed. The file is a trace.dat: whylate explain, trace-cmd and KernelShark open it.
+The trace has its own buffer (a tracefs instance), so other users of tracing are not disturbed. The
+file is a trace.dat: whylate explain, trace-cmd and KernelShark open it.
 Exit code 2 when something was late.")]
 pub(crate) struct TraceRecordArguments {
     /// Records until a latency above this; a bare number is microseconds

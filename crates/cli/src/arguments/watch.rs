@@ -24,17 +24,17 @@ Examples:
   whylate watch --unit plc.service -q --keep 30d --disk 500MB --prometheus 127.0.0.1:9464
   whylate watch -D 30s -- ./control --rate 1000  starts a program and watches it from the start
 
-An activation is what a thread does in one period of its timer or of what it waits for, and without
-such a rhythm from a wake-up to its next sleep; how long that took is its response. Nothing of the
-thread is changed. The worst activations are explained, and all is kept in a run directory:
+An activation is the work of a thread in one period of its timer or of the event that it waits for.
+Without such a rhythm it lasts from a wake-up to the next sleep. Its duration is the response. The
+thread itself is not changed. The worst activations are explained. A run directory keeps everything:
 whylate report DIR, whylate explain DIR, whylate compare DIR OTHER.
-On a terminal, Enter opens the last explained activation as a timeline, ? tells the other keys.
+On a terminal, Enter opens the last explained activation as a timeline, ? shows the other keys.
 Exit code 2 when a response was above --limit or --deadline, 1 when the program that was started
-failed, 69 without the rights (root, or CAP_BPF and CAP_PERFMON; an ordinary user watches processes
-of his own, without their causes)."
+failed, 69 without the rights (root, or CAP_BPF and CAP_PERFMON; an ordinary user can watch his own
+processes, without their causes)."
 )]
 pub(crate) struct WatchArguments {
-    /// Every thread of this name (the kernel keeps 15 letters of it), also those that come later
+    /// Every thread of this name (the kernel keeps 15 letters of it), including later ones
     #[arg(long, value_name = "NAME", group = "target")]
     pub(crate) task: Option<String>,
     /// Every thread of this process, and of those that it starts
@@ -68,10 +68,11 @@ pub(crate) struct WatchArguments {
     /// Counts and explains activations whose response is longer than this; a bare number is microseconds
     #[arg(long, value_name = "TIME", value_parser = microseconds)]
     pub(crate) deadline: Option<Nanos>,
-    /// The period of the work, which is its deadline where none is given; a bare number is microseconds
+    /// The period of the work, which is also its deadline unless one is given; a bare number is microseconds
     #[arg(long, value_name = "TIME", value_parser = microseconds)]
     pub(crate) period: Option<Nanos>,
-    /// One activation for each period, also where the rhythm of a thread is uncertain; the period, where the thread has several
+    /// One activation for each period, even if the rhythm of a thread is uncertain; TIME gives the period if the
+    /// thread has several
     #[arg(
         long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "period",
         conflicts_with_all = ["begin", "per_wakeup"]
@@ -92,7 +93,7 @@ pub(crate) struct WatchArguments {
     /// Serves figures for Prometheus at http://ADDRESS/metrics while it watches; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) prometheus: Option<SocketAddr>,
-    /// A file with the token that readers have to show; needed where ADDRESS is not loopback [default: $WHYLATE_TOKEN]
+    /// A file with the token that readers have to show; needed if ADDRESS is not loopback [default: $WHYLATE_TOKEN]
     #[arg(long, value_name = "FILE", requires = "prometheus")]
     pub(crate) token_file: Option<PathBuf>,
     /// How long figures stay as measured: 30d; older intervals are made longer, and none is dropped
