@@ -193,7 +193,7 @@ impl Builder {
         }
         let left = track.left.take();
         let is_open = track.open.is_some();
-        // Marks are told apart by when it got the CPU.
+        // Marks are distinguished by when it got the CPU.
         let began = if self.marked && raw.run_ns == 0 { Began::Unknown } else { raw.began };
         match (began, left) {
             // With marks, a wake-up begins no activation.
