@@ -202,9 +202,8 @@ pub struct Activation {
     pub migrations: u64,
     /// Only its runs and preemptions are known: not when it was woken, nor what it slept for.
     pub is_partial: bool,
-    /// For how long at most the thread was not seen between the activation before and this one, where it was not: then the
-    /// time since that one is no period.
-    pub gap_ns: Option<u64>,
+    /// From when to when the thread may have had another activation before this one, which was not seen.
+    pub gap: Option<(u64, u64)>,
     /// It had not ended when the watch did: its last stage goes on.
     pub is_unended: bool,
 }

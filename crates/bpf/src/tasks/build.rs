@@ -69,8 +69,8 @@ pub(super) struct Track {
     pub(super) open: Option<Activation>,
     pub(super) left: Option<Left>,
     cpu: Option<CpuId>,
-    /// From when on records of it are missing since its last complete activation.
-    pub(super) gap_from_ns: Option<u64>,
+    /// From when to when it was not seen, since its last activation; the end is open where records were lost.
+    pub(super) gap: Option<(u64, u64)>,
     /// Marks that it passed since it got the CPU.
     pub(super) marks: Vec<Come>,
     /// Long system calls since it got the CPU.
@@ -221,6 +221,9 @@ impl Builder {
                 }
             }
         }
+        if let Some((_, to_ns)) = &mut track.gap {
+            *to_ns = raw.end_ns;
+        }
         let threads = &self.threads;
         let known = |process: u32, thread: u32, is_shared: bool| {
             owner_name(threads, owner, process, thread, is_shared)
@@ -297,7 +300,8 @@ impl Track {
     /// What it did since then is not known.
     fn miss(&mut self, open: Option<Activation>, left: Option<Left>) {
         let from_ns = open.map(|open| open.due_ns).or(left.map(|left| left.at_ns));
-        self.gap_from_ns = self.gap_from_ns.or(from_ns);
+        let from_ns = self.gap.map(|(from_ns, _)| from_ns).or(from_ns);
+        self.gap = from_ns.map(|from_ns| (from_ns, u64::MAX));
     }
 
     /// It was woken: its work begins, or goes on after a wait in its middle.
@@ -332,7 +336,7 @@ impl Track {
                     due_ns,
                     woken_ns: raw.ready_ns,
                     waker,
-                    gap_ns: self.gap_from_ns.take().map(|from_ns| due_ns.saturating_sub(from_ns)),
+                    gap: gap_before(&mut self.gap, due_ns),
                     woke_from: left
                         .filter(|left| left.wait.as_ref().is_some_and(|it| !it.is_inside()))
                         .map(|left| left.site),
@@ -360,6 +364,11 @@ impl Track {
             open.stages.push(Stage { from_ns: until_ns, to_ns: raw.run_ns, cpu, what });
         }
     }
+}
+
+/// Takes the gap before an activation.
+pub(super) fn gap_before(gap: &mut Option<(u64, u64)>, due_ns: u64) -> Option<(u64, u64)> {
+    gap.take().map(|(from_ns, to_ns)| (from_ns, to_ns.min(due_ns).max(from_ns)))
 }
 
 /// The time from a wake-up to the run; where the switch to the task was not shown, to its end.

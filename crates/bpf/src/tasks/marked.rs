@@ -4,7 +4,7 @@
 //! a later time on a CPU. A mark is recorded when the thread passes it, the time on the CPU when the thread leaves the CPU:
 //! marks come first.
 
-use super::build::{Track, thread};
+use super::build::{Track, gap_before, thread};
 use crate::layout::tasks::RawStretch;
 use whylate_core::CpuId;
 use whylate_core::recording::{Activation, Doing, Stage};
@@ -28,7 +28,7 @@ impl Track {
                     process: raw.process,
                     due_ns: come.at_ns,
                     woken_ns: come.at_ns,
-                    gap_ns: self.gap_from_ns.take().map(|from_ns| come.at_ns.saturating_sub(from_ns)),
+                    gap: gap_before(&mut self.gap, come.at_ns),
                     ..Activation::default()
                 };
                 unended += u64::from(self.open.replace(began).is_some());

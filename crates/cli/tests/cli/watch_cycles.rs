@@ -109,7 +109,7 @@ fn verdict(result: &Value, log: &Log) -> Verdict {
     let row = row(result, log).unwrap_or_else(|| panic!("{:?} has no row: {result:#}", log.words));
     if row["overruns"].as_u64() > Some(0) {
         Verdict::Missed
-    } else if row["doubt_max_ns"].as_u64() > Some(DEADLINE_NS) {
+    } else if ["doubt_max_ns", "unseen_max_ns"].iter().any(|name| row[name].as_u64() > Some(DEADLINE_NS)) {
         Verdict::CannotTell
     } else {
         Verdict::Kept

@@ -75,8 +75,8 @@ fn an_activation_whose_start_was_not_shown_is_counted_and_no_part_of_a_period() 
         stretch(Began::Woken, 400, 410, 450),
     ];
     let (found, incomplete) = built(&raws.map(|raw| (0, raw)));
-    let seen: Vec<_> = found.iter().map(|one| (one.due_ns, one.gap_ns)).collect();
-    assert_eq!((seen, incomplete), (vec![(100, None), (300, Some(150)), (400, None)], 1));
+    let seen: Vec<_> = found.iter().map(|one| (one.due_ns, one.gap)).collect();
+    assert_eq!((seen, incomplete), (vec![(100, None), (300, Some((150, 250))), (400, None)], 1));
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn an_activation_whose_switch_was_not_shown_begins_at_its_wake_up() {
     let (found, incomplete) = built(&[(0, stretch(Began::Woken, 100, 110, 150)), (0, timer)]);
     let [seen, unseen] = &found[..] else { panic!("{found:#?}") };
     assert_eq!((unseen.due_ns, unseen.woken_ns, unseen.response_ns(), incomplete), (190, 200, 60, 0));
-    assert_eq!((unseen.wakeup_ns(), unseen.running_ns(), unseen.gap_ns), (10, 0, None));
+    assert_eq!((unseen.wakeup_ns(), unseen.running_ns(), unseen.gap), (10, 0, None));
     assert_eq!(unseen.stages.last().map(|it| (it.from_ns, it.what.clone())), Some((200, Doing::Unseen)));
     assert_eq!([seen, unseen].map(|it| it.is_wakeup_seen()), [true, false]);
 }

@@ -87,6 +87,16 @@ impl Found {
         site == self.site && !self.is_mixed
     }
 
+    /// The first moment after `from_ns` at which a period may begin, if one began at `known_ns`; `from_ns` without exact periods.
+    pub(super) fn next_release_ns(&self, known_ns: u64, from_ns: u64) -> u64 {
+        if !self.is_exact || known_ns == 0 || known_ns > from_ns {
+            return from_ns;
+        }
+        let periods = (from_ns - known_ns) / self.period_ns + 1;
+        let next_ns = known_ns + periods * self.period_ns;
+        next_ns.saturating_sub(tolerance(self.period_ns)).max(from_ns)
+    }
+
     /// How many periods lie between two moments; `None` if it is not a whole number.
     pub(super) fn periods_between(&self, from_ns: u64, to_ns: u64) -> Option<u64> {
         let between_ns = to_ns.checked_sub(from_ns)?;

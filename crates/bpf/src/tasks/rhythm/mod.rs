@@ -99,6 +99,8 @@ struct ThreadRhythm {
     open: Option<Activation>,
     /// When the activation began of which the end was not seen.
     cut_ns: Option<u64>,
+    /// When the last period began.
+    release_ns: u64,
     bounds: BTreeMap<Site, Bound>,
     grid: Grid,
     /// What was counted by another rule before its rhythm was found.
@@ -116,6 +118,7 @@ impl Default for ThreadRhythm {
             since_decision: 0,
             open: None,
             cut_ns: None,
+            release_ns: 0,
             bounds: BTreeMap::new(),
             grid: Grid::default(),
             early: Bound::default(),
@@ -274,7 +277,7 @@ impl ThreadRhythm {
     /// Notes where it slept, and which responses this bounds.
     fn note(&mut self, part: &Activation) {
         let end_ns = part.end_ns();
-        let before = self.last_end_ns.replace(end_ns).filter(|_| part.gap_ns.is_none());
+        let before = self.last_end_ns.replace(end_ns).filter(|_| part.gap.is_none());
         let site = part.woke_from.filter(|_| before.is_some());
         if let Some((before_ns, site)) = before.zip(site) {
             // A signal came; the sleep continues.
@@ -318,17 +321,22 @@ impl ThreadRhythm {
     /// Whether this part belongs to the activation in progress.
     fn is_inside(&self, part: &Activation, open: &Activation) -> bool {
         let Rule::Period(found) = &self.rule else { return false };
-        let Some(site) = part.woke_from.filter(|_| part.gap_ns.is_none()) else { return false };
+        let Some(site) = part.woke_from.filter(|_| part.gap.is_none()) else { return false };
         let slept_ns = part.due_ns.saturating_sub(open.end_ns());
         !found.is_release(site, part.due_ns, slept_ns, Some(open.due_ns))
     }
 
     fn take(&mut self, mut part: Activation, ended: &mut Vec<Activation>) {
-        // What is in progress may have gone on unseen.
-        if let Some(gap_ns) = part.gap_ns {
+        // What is in progress may have gone on unseen; without that, nothing began before the next period.
+        if let Some((from_ns, to_ns)) = &mut part.gap {
             let began_ns = self.open.take().map(|open| open.due_ns).or(self.cut_ns);
-            let hidden_ns = began_ns.map_or(0, |began_ns| part.due_ns.saturating_sub(began_ns));
-            part.gap_ns = Some(gap_ns.max(hidden_ns));
+            match (began_ns, &self.rule) {
+                (Some(began_ns), _) => (*from_ns, *to_ns) = (began_ns.min(*from_ns), part.due_ns),
+                (None, Rule::Period(found)) => {
+                    *from_ns = found.next_release_ns(self.release_ns, *from_ns).min(*to_ns);
+                }
+                (None, _) => {}
+            }
         }
         self.cut_ns = None;
         let Rule::Period(found) = &self.rule else {
@@ -361,6 +369,9 @@ impl ThreadRhythm {
     }
 
     fn begin(&mut self, found: &Found, part: Activation, is_release: bool, ended: &mut Vec<Activation>) {
+        if is_release {
+            self.release_ns = part.due_ns;
+        }
         // What comes before the first begin of a period is an activation of its own.
         if !is_release || found.ends_at(part.slept_at) {
             ended.push(part);

@@ -119,13 +119,13 @@ impl Lane {
         // An activation that begins when the thread runs (at a mark, or without the kernel's programs) has no known wake-up.
         let wakeup_ns = activation.is_wakeup_seen().then(|| activation.wakeup_ns());
         self.last_due_ns = activation.due_ns;
-        if let Some(gap_ns) = activation.gap_ns {
-            self.unseen_now = (self.unseen_now.0 + 1, self.unseen_now.1.max(gap_ns));
+        if let Some((from_ns, to_ns)) = activation.gap {
+            self.unseen_now = (self.unseen_now.0 + 1, self.unseen_now.1.max(to_ns.saturating_sub(from_ns)));
         }
         let period_ns = self
             .before_due_ns
             .replace(activation.due_ns)
-            .filter(|_| activation.gap_ns.is_none())
+            .filter(|_| activation.gap.is_none())
             .map(|before| activation.due_ns.saturating_sub(before));
         let (run_ns, preempted_ns, blocked_ns) =
             (activation.running_ns(), activation.preempted_ns(), activation.blocked_ns());
