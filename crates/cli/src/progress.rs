@@ -13,13 +13,19 @@ use whylate_runner::Progress;
 /// How often a line is written without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 const STEPS: u64 = 1_000;
-/// The width of a bar without its label and its text; a line that fills the terminal would wrap.
-const BAR_WIDTH: usize = 36;
+/// The widest bar, and the narrowest that shows anything.
+const BAR_WIDTHS: (usize, usize) = (30, 8);
+/// The width of the text around a bar; a line that fills the terminal would wrap.
+const AROUND_BAR: usize = 4;
+const EDGE: usize = 2;
+/// The least width of a label and of a text in a narrow line.
+const LABEL_LEAST: usize = 12;
+const TEXT_LEAST: usize = 9;
 /// A part that takes longer than expected is not complete before its end.
 const NEARLY: f64 = 0.97;
 
 pub(crate) enum Meter {
-    Bar(ProgressBar),
+    Bar { bar: ProgressBar, label: String, width: usize },
     Lines { label: String, next: Instant },
     Quiet,
 }
@@ -32,34 +38,35 @@ impl Meter {
         if !std::io::stderr().is_terminal() {
             return Self::Lines { label: String::new(), next: Instant::now() + LINE_EVERY };
         }
-        let bar = ProgressBar::new(STEPS);
-        if let Ok(style) = ProgressStyle::with_template("{prefix} [{bar:30}] {msg}") {
-            bar.set_style(style.progress_chars("━╸─"));
-        }
-        Self::Bar(bar)
+        Self::Bar { bar: ProgressBar::new(STEPS), label: String::new(), width: usize::MAX }
     }
 
     pub(crate) fn label(&mut self, text: &str) {
         match self {
-            Self::Bar(bar) => bar.set_prefix(text::line(text)),
+            Self::Bar { label, .. } => *label = text::line(text),
             Self::Lines { label, .. } => text.clone_into(label),
             Self::Quiet => {}
         }
     }
 
-    /// Updates the progress: the part that is done, in [0, 1].
-    pub(crate) fn advance(&mut self, done: f64, text: &str) {
+    /// Updates the progress: the part that is done, in [0, 1], and the time left, which no width cuts off.
+    pub(crate) fn advance(&mut self, done: f64, text: &str, left: Option<&str>) {
         match self {
-            Self::Bar(bar) => {
+            Self::Bar { bar, label, width } => {
+                let terminal = size().map_or(usize::MAX, |(columns, _)| usize::from(columns));
+                let line = MeterLine::fit(label, &text::line(text), left, terminal);
+                if line.bar != *width {
+                    *width = line.bar;
+                    set_width(bar, line.bar);
+                }
                 bar.set_position((done * STEPS as f64) as u64);
-                let width = size().map_or(usize::MAX, |(columns, _)| usize::from(columns));
-                let left = width.saturating_sub(Line::raw(bar.prefix()).width() + BAR_WIDTH);
-                bar.set_message(cut(&text::line(text), left));
+                bar.set_prefix(line.label);
+                bar.set_message(line.text);
             }
             Self::Lines { label, next } => {
                 if Instant::now() >= *next {
                     *next = Instant::now() + LINE_EVERY;
-                    output::message(format!("{label} {text}").trim());
+                    output::message(format!("{label} {}", beside(text, left)).trim());
                 }
             }
             Self::Quiet => {}
@@ -67,9 +74,52 @@ impl Meter {
     }
 
     pub(crate) fn finish(&mut self) {
-        if let Self::Bar(bar) = self {
+        if let Self::Bar { bar, .. } = self {
             bar.finish_and_clear();
         }
+    }
+}
+
+/// A bar of that width, or none.
+fn set_width(bar: &ProgressBar, width: usize) {
+    let template = match width {
+        0 => "{prefix} {msg}".to_owned(),
+        width => format!("{{prefix}} [{{bar:{width}}}] {{msg}}"),
+    };
+    if let Ok(style) = ProgressStyle::with_template(&template) {
+        bar.set_style(style.progress_chars("━╸─"));
+    }
+}
+
+fn beside(text: &str, left: Option<&str>) -> String {
+    let parts = [Some(text).filter(|text| !text.is_empty()), left];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// A line of progress that fits a terminal. What a narrow one lacks room for, in this order: the bar, the end of the label, the
+/// end of the text, the text.
+#[derive(Debug, PartialEq, Eq)]
+struct MeterLine {
+    label: String,
+    /// Its width; 0 for none.
+    bar: usize,
+    text: String,
+}
+
+impl MeterLine {
+    fn fit(label: &str, text: &str, left: Option<&str>, width: usize) -> Self {
+        let wide = |text: &str| Line::raw(text).width();
+        let room = width.saturating_sub(EDGE);
+        let of_left = left.map_or(0, |left| wide(left) + 2);
+        let of_text = room.saturating_sub(wide(label).min(LABEL_LEAST) + 1 + of_left);
+        let text = if of_text < TEXT_LEAST.min(wide(text)) { String::new() } else { cut(text, of_text) };
+        let text = beside(&text, left);
+        let label = match room.saturating_sub(wide(&text) + 1) {
+            0 | 1 => String::new(),
+            room => cut(label, room),
+        };
+        let bar = room.saturating_sub(wide(&label) + AROUND_BAR + wide(&text)).min(BAR_WIDTHS.0);
+        Self { label, bar: if bar < BAR_WIDTHS.1 { 0 } else { bar }, text }
     }
 }
 
@@ -131,11 +181,11 @@ impl Pace {
         (f64::from(self.done) + in_repeat.min(NEARLY)) / f64::from(self.total.max(1))
     }
 
-    /// `about 40 s left`, once a repeat is done.
+    /// `about 40 s left`; by the plan until a repeat is done.
     pub(crate) fn left(&self, now: Instant) -> Option<String> {
         let all = self.repeat() * self.total.saturating_sub(self.done);
         let left = all.saturating_sub(now - self.repeat_began).as_secs_f64().ceil();
-        (self.done > self.first).then(|| match left {
+        (self.total > 0).then(|| match left {
             ..1.0 => "nearly done".to_owned(),
             1.0..100.0 => format!("about {left} s left"),
             _ => format!("about {} left", nanoseconds((left * 1e9) as u64)),
@@ -170,8 +220,10 @@ mod tests {
         let at = |seconds: u64| begin + Duration::from_secs(seconds);
         // Planned: 10 repeats of 1 s. Each takes 2 s.
         let mut pace = Pace::new(Nanos(1_000_000_000), begin);
+        assert!(pace.left(at(1)).is_none());
         pace.reach(0, 10, at(0));
-        assert!(pace.fraction(at(20)) < 0.1 && pace.left(at(1)).is_none());
+        assert_eq!(pace.left(at(1)), Some("about 9 s left".to_owned()));
+        assert!(pace.fraction(at(20)) < 0.1);
         for done in 1..10 {
             pace.reach(done, 10, at(2 * u64::from(done)));
             let half = at(2 * u64::from(done) + 1);
@@ -188,6 +240,24 @@ mod tests {
         assert_eq!(cut("3 threads", 9), "3 threads");
         assert_eq!(cut("3 threads, worst 4.10 ms", 9), "3 thread…");
         assert_eq!(cut("3 threads", 0), "…");
+    }
+
+    #[test]
+    fn a_narrow_line_keeps_the_time_that_is_left() {
+        let label = "3/24 cyclictest-like + memory: timer";
+        let at = |width| MeterLine::fit(label, "3 s, max 12.3 us", Some("about 4.00 min left"), width);
+        let wide = at(120);
+        assert_eq!((wide.label.as_str(), wide.bar), (label, BAR_WIDTHS.0));
+        for width in [20, 30, 40, 60, 80, 100, 120] {
+            let line = at(width);
+            let bar = if line.bar > 0 { line.bar + AROUND_BAR } else { 1 };
+            let all = line.label.chars().count() + bar + line.text.chars().count();
+            assert!(line.text.ends_with("about 4.00 min left") && all < width.max(22), "{width}: {line:?}");
+            assert!(width < 60 || line.text.contains("max 12.3 us"), "{width}: {line:?}");
+            assert!(width < 40 || line.label.starts_with("3/24 "), "{width}: {line:?}");
+        }
+        let none = MeterLine::fit("", "3 s", None, 80);
+        assert_eq!((none.label.as_str(), none.bar, none.text.as_str()), ("", BAR_WIDTHS.0, "3 s"));
     }
 
     #[test]

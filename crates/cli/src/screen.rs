@@ -58,8 +58,8 @@ impl Audience for Screen {
         if let Some(pace) = &mut self.pace {
             let now = Instant::now();
             pace.reach(stage.done, stage.total, now);
-            self.meter.label(&format!("{} {}/{} {}", stage.cell, stage.done + 1, stage.total, stage.what));
-            self.meter.advance(pace.fraction(now), &pace.left(now).unwrap_or_default());
+            self.meter.label(&format!("{}/{} {} {}", stage.done + 1, stage.total, stage.cell, stage.what));
+            self.meter.advance(pace.fraction(now), "", pace.left(now).as_deref());
         }
     }
 
@@ -68,10 +68,9 @@ impl Audience for Screen {
         match &self.pace {
             Some(pace) => {
                 let now = Instant::now();
-                let left = pace.left(now).map(|left| format!(", {left}")).unwrap_or_default();
-                self.meter.advance(pace.fraction(now), &format!("{text}{left}"));
+                self.meter.advance(pace.fraction(now), &text, pace.left(now).as_deref());
             }
-            None => self.meter.advance(progress::fraction(progress.elapsed, self.total), &text),
+            None => self.meter.advance(progress::fraction(progress.elapsed, self.total), &text, None),
         }
     }
 

@@ -56,6 +56,7 @@ pub fn compare_groups(
             state: RunState::Complete,
             running: false,
             verdict: row.text("verdict").parse().ok(),
+            figures: None,
             host: row.text("host"),
             kernel: row.text("kernel"),
             tags: row.words("labels"),

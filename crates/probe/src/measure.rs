@@ -88,12 +88,14 @@ pub struct TaskLine {
     pub period_ns: Option<u64>,
     /// The largest responses of the last seconds, oldest first.
     pub strip: Vec<u64>,
-    /// The causes of its worst response.
+    /// The causes of its worst response; those that whylate itself made long count only where there is no other.
     #[serialize_always]
     pub worst: Option<(u64, Vec<Cause>)>,
+    /// The largest response that whylate itself made long, where it is not `worst`.
+    pub by_whylate_ns: Option<u64>,
     /// The activation that was explained last: the last that was above the deadline, or among the worst when it came.
     pub last_spike: Option<TaskSpike>,
-    /// The worst activation.
+    /// The activation of `worst`.
     pub worst_spike: Option<TaskSpike>,
     /// What a monitor counts from.
     #[serde(skip)]

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::figure::rate_unit;
 use whylate_core::plan::{ProbePlan, Samples, Threshold};
 use whylate_core::record::RateRecord;
-use whylate_core::result::{CellResult, CpuResult, RateResult, RunResult, TimelinePoint};
+use whylate_core::result::{CellResult, CpuResult, MeasureResult, RateResult, RunResult, TimelinePoint};
 use whylate_core::{CpuId, SeriesName};
 
 /// Bins of a distribution per factor of ten.
@@ -27,6 +27,10 @@ const PANEL_CPUS_MAX: usize = 4;
 const CELLS_TOGETHER_MAX: usize = 3;
 /// A series with fewer samples in all cells has no picture: its figures show everything.
 const SAMPLES_MIN: u64 = 10;
+/// The most curves in the picture of one measurement.
+const CURVES_MAX: usize = 8;
+const SHARE_CAPTION: &str = "Share of samples at least this late";
+const GAPS_CAPTION: &str = "How many gaps are at least this long";
 /// The most spikes that are drawn as dots: those that have a row in the tables.
 const DOTS_MAX: usize = 200;
 
@@ -64,6 +68,42 @@ pub(crate) fn add(sections: &mut Vec<Section>, run: &RunResult) {
     let is_line = |section: &Section| section.title.is_empty();
     let place = place + sections.iter().skip(place).take_while(|section| is_line(section)).count();
     pictures.unless_empty().into_iter().for_each(|pictures| sections.insert(place, pictures));
+}
+
+/// Adds the chart of one measurement below its figures: the distribution of each CPU, or of all together.
+pub(crate) fn add_to_measure(sections: &mut Vec<Section>, measure: &MeasureResult) {
+    let (cpus, probe) = (&measure.probe.cpus, &measure.probe.probe);
+    let is_split = (2..=CURVES_MAX).contains(&cpus.len());
+    let label = |cpu: &CpuResult| {
+        let series = cpu.series.iter().map(|series| format!("{series}, ")).collect::<String>();
+        format!("{series}CPU {}", cpu.cpu)
+    };
+    let curves: Vec<(String, Vec<&CpuResult>)> = match is_split {
+        true => cpus.iter().map(|cpu| (label(cpu), vec![cpu])).collect(),
+        false => vec![(probe.clone(), cpus.iter().collect())],
+    };
+    let cells = curves.iter().enumerate();
+    let cells = cells.map(|(index, (name, cpus))| PanelCell::new(index, name, cpus.clone(), None));
+    let cells: Vec<PanelCell<'_>> = cells.filter(|cell| !cell.buckets.is_empty()).collect();
+    let samples = cells.iter().flat_map(|cell| cell.buckets.values());
+    if samples.fold(0_u64, |sum, count| sum.saturating_add(*count)) < SAMPLES_MIN {
+        return;
+    }
+    let facts = SeriesName::of(probe).facts();
+    let is_gap = facts.is_some_and(|facts| facts.samples == Samples::Gap);
+    let caption = if is_gap { GAPS_CAPTION } else { SHARE_CAPTION };
+    let bins = bins(&cells);
+    let series: Vec<Value> = cells.iter().map(|cell| cell.series("counts", counts(cell, &bins))).collect();
+    let chart = Chart {
+        caption: caption.to_owned(),
+        hint: "both axes logarithmic; a curve ends at its largest sample".to_owned(),
+        label: format!("{probe}: {caption}"),
+        is_wide: true,
+        data: json!({ "kind": "distribution", "edges": bins, "series": series, "noise_ns": null, "is_count": is_gap,
+            "span_s": 0, "limit_ns": null }),
+    };
+    let place = sections.len().min(1);
+    sections.insert(place, Section::new("pictures", "Pictures").with(vec![chart]));
 }
 
 /// The charts of a probe, for each series and CPU, or for all CPUs together.
@@ -175,13 +215,8 @@ fn panel(run: &RunResult, key: PanelKey<'_>) -> Vec<Chart> {
     let facts = SeriesName::in_probe(key.probe, key.series).facts();
     let is_gap = facts.is_some_and(|facts| facts.samples == Samples::Gap);
     let (what, hint) = match is_gap {
-        true => {
-            ("How many gaps are at least this long", "from the threshold of a gap on; both axes logarithmic")
-        }
-        false => (
-            "Share of samples at least this late",
-            "both axes logarithmic; a curve ends at its largest sample",
-        ),
+        true => (GAPS_CAPTION, "from the threshold of a gap on; both axes logarithmic"),
+        false => (SHARE_CAPTION, "both axes logarithmic; a curve ends at its largest sample"),
     };
     let chart = |caption: String, hint: &str, is_wide, data: Value| Chart {
         label: format!("{}: {caption}", key.probe),

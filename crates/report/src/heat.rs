@@ -16,7 +16,7 @@ const STEPS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 
 /// CPU × latency of the cell with the largest sample, and CPU × time of all cells.
 pub(crate) fn maps(run: &RunResult, key: PanelKey<'_>, clock: Clock) -> Vec<Chart> {
-    let largest = |cell: &&CellResult| panel_cpus(cell, key).filter_map(crate::worst::largest_ns).max();
+    let largest = |cell: &&CellResult| panel_cpus(cell, key).filter_map(CpuResult::judged_max_ns).max();
     let Some(worst) = run.cells.iter().max_by_key(largest) else { return Vec::new() };
     let by_latency = by_latency(&panel_cpus(worst, key).collect::<Vec<_>>());
     let over_time = over_time(run, key, clock);

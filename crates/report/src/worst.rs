@@ -2,7 +2,7 @@
 
 use whylate_core::SeriesName;
 use whylate_core::plan::Samples;
-use whylate_core::quantity::{CORRECTED, GAPS, LOST_NS, LOST_SHARE, THROTTLED};
+use whylate_core::quantity::{GAPS, LOST_NS, LOST_SHARE, THROTTLED};
 use whylate_core::result::{CellResult, CpuResult, Quantiles, RunResult, Spike};
 
 /// A series of a probe in one cell, over its CPUs.
@@ -44,16 +44,16 @@ impl<'r> CellSeries<'r> {
 
     /// The CPU with the largest sample.
     pub(crate) fn worst(&self) -> Option<&'r CpuResult> {
-        self.cpus.iter().copied().max_by_key(|cpu| largest_ns(cpu))
+        self.cpus.iter().copied().max_by_key(|cpu| cpu.judged_max_ns())
     }
 
     pub(crate) fn max_ns(&self) -> Option<u64> {
-        self.cpus.iter().filter_map(|cpu| largest_ns(cpu)).max()
+        self.cpus.iter().filter_map(|cpu| cpu.judged_max_ns()).max()
     }
 
     /// The largest value of a quantile.
     pub(crate) fn quantile(&self, of: fn(&Quantiles) -> u64) -> Option<u64> {
-        self.cpus.iter().filter_map(|cpu| quantiles(cpu).map(of)).max()
+        self.cpus.iter().filter_map(|cpu| cpu.judged_quantiles().map(of)).max()
     }
 
     /// The largest share of the time that gaps took, without those of the scheduler.
@@ -62,19 +62,9 @@ impl<'r> CellSeries<'r> {
     }
 }
 
-/// Corrected for missed periods if those are known, as in contrasts.
-pub(crate) fn quantiles(cpu: &CpuResult) -> Option<&Quantiles> {
-    cpu.quantities.of(CORRECTED).or(cpu.quantiles.as_ref())
-}
-
-/// The largest sample, without the gaps that the scheduler makes.
-pub(crate) fn largest_ns(cpu: &CpuResult) -> Option<u64> {
-    cpu.get(THROTTLED).map(|throttled| throttled.other_max_ns).or_else(|| cpu.largest_ns())
-}
-
 /// The same over all probes and CPUs of a cell.
 pub(crate) fn largest_in_ns(cell: &CellResult) -> Option<u64> {
-    cell.probes.iter().flat_map(|probe| &probe.cpus).filter_map(largest_ns).max()
+    cell.probes.iter().flat_map(|probe| &probe.cpus).filter_map(CpuResult::judged_max_ns).max()
 }
 
 /// Gaps, and their share of the time, without those that the scheduler makes.

@@ -214,6 +214,7 @@ fn summary(board: &FarmBoard, series: &FarmSeries) -> RunSummary {
         state: RunState::Complete,
         running: false,
         verdict: run.verdict,
+        figures: None,
         host: board.host.clone(),
         kernel: run.kernel,
         tags: series.alarms.iter().map(|alarm| alarm.kind.clone()).chain(run.labels).collect(),

@@ -41,11 +41,11 @@ pub trait ResultSource: Send + Sync + 'static {
     /// # Errors
     /// Its problem, for the reader of the page.
     fn run(&self, run: &Folder) -> Result<RunResult, String>;
-    /// The differences between runs.
+    /// The differences between sides of one or more runs; the first side is the baseline.
     ///
     /// # Errors
     /// Their problem, for the reader of the page.
-    fn compare(&self, runs: &[Folder]) -> Result<CompareResult, String>;
+    fn compare(&self, sides: &[Vec<Folder>]) -> Result<CompareResult, String>;
     /// A statistic (`timer p99.9`) over the runs that have the plan of the newest one, which is the first.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use axum::extract::{Path as Name, Query, RawQuery, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{Html, IntoResponse};
 use serde::Deserialize;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use whylate_core::result::{RUNS_FORMAT, RunSearch, RunState, RunSummary, RunsResult};
@@ -22,6 +22,8 @@ const KEPT_BYTES_MAX: usize = 64 << 20;
 const RUN_BYTES_MAX: u64 = 2 << 30;
 /// The most runs that are compared at once.
 const SIDES_MAX: usize = 8;
+/// The most runs of a side.
+const RUNS_OF_SIDE_MAX: usize = 30;
 /// The most runs of a series; the newest ones are taken.
 const SERIES_MAX: usize = 200;
 
@@ -137,23 +139,60 @@ pub(crate) async fn run(
     Ok(Html(page.await?))
 }
 
-/// `?side=RUN&side=RUN`; the first side is the baseline for the others.
+/// The names of the runs of each side that a query asks for, the baseline first.
+fn sides(site: &Site, query: &str) -> Result<Vec<Vec<String>>, Refusal> {
+    let pairs: Vec<(String, String)> = pairs(query);
+    let named = |key: &str| -> Vec<String> {
+        pairs.iter().filter(|(known, _)| known == key).map(|(_, name)| name.clone()).collect()
+    };
+    let mut single = named("side");
+    if !single.is_empty() {
+        // The list shows the newest first; the earliest run is the baseline.
+        single.reverse();
+        return match single.len() {
+            2..=SIDES_MAX => Ok(single.into_iter().map(|name| vec![name]).collect()),
+            count => Err(Refusal::Bad(format!("name 2 to {SIDES_MAX} runs; there are {count}"))),
+        };
+    }
+    let side = |ticked: &str, asked: &str| -> Result<Vec<String>, Refusal> {
+        let mut names = named(ticked);
+        for search in named(asked).iter().filter(|search| !search.trim().is_empty()) {
+            let found = searched(site, site.runs.all(), Some(search))?.0.runs;
+            names.extend(found.iter().map(|run| name_of(Path::new(&run.path))));
+        }
+        let mut seen = BTreeSet::new();
+        names.retain(|name| seen.insert(name.clone()));
+        match names.len() {
+            0 => Err(Refusal::Bad(format!(
+                "no run is {ticked}: tick one in the column {ticked}, or search for it, as with `tag={ticked}`"
+            ))),
+            1..=RUNS_OF_SIDE_MAX => Ok(names),
+            count => {
+                let text =
+                    format!("{count} runs are {ticked}, and at most {RUNS_OF_SIDE_MAX} are compared");
+                Err(Refusal::Bad(format!("{text}: add a term, as in `tag={ticked} started>=2026-11-01`")))
+            }
+        }
+    };
+    Ok(vec![side("before", "was")?, side("after", "is")?])
+}
+
+/// `?before=RUN&after=RUN`, each once for each run, `was` and `is` with a search for more, or `?side=RUN&side=RUN`, the last
+/// of which is the baseline.
 pub(crate) async fn compare(
     State(site): State<Arc<Site>>,
     RawQuery(query): RawQuery,
 ) -> Result<Html<String>, Refusal> {
-    let pairs: Vec<(String, String)> = pairs(query.as_deref().unwrap_or_default());
-    let names = pairs.into_iter().filter(|(key, _)| key == "side").map(|(_, name)| name);
-    let mut names: Vec<String> = names.collect();
-    if !(2..=SIDES_MAX).contains(&names.len()) {
-        return Err(Refusal::Bad(format!("tick 2 to {SIDES_MAX} runs; there are {}", names.len())));
-    }
-    // The list shows the newest first; the earlier run is the baseline.
-    names.reverse();
+    let asked = site.clone();
+    let sides = blocking(move || sides(&asked, query.as_deref().unwrap_or_default())).await?;
     let frame = Frame { links: vec![("All runs".to_owned(), "/".to_owned())], ..Frame::default() };
-    let page = page_text(&site, "compare", names, move |site, names| {
-        let runs: Vec<Folder> = names.iter().map(|name| site.open(name)).collect::<Result<_, _>>()?;
-        let result = site.source.compare(&runs)?;
+    let lengths: Vec<usize> = sides.iter().map(Vec::len).collect();
+    let kind = format!("compare {lengths:?}");
+    let page = page_text(&site, &kind, sides.concat(), move |site, names| {
+        let mut names = names.iter();
+        let side = |length: usize| names.by_ref().take(length).map(|name| site.open(name)).collect();
+        let sides: Vec<Vec<Folder>> = lengths.into_iter().map(side).collect::<Result<_, _>>()?;
+        let result = site.source.compare(&sides)?;
         Ok(whylate_report::compare(&result).html_within(&frame))
     });
     Ok(Html(page.await?))

@@ -36,7 +36,7 @@ impl ResultSource for Reports {
         assemble(&reader).map_err(|error| error.to_string())
     }
 
-    fn compare(&self, _: &[Folder]) -> Result<CompareResult, String> {
+    fn compare(&self, _: &[Vec<Folder>]) -> Result<CompareResult, String> {
         Err("no comparison\u{1b}[2J".to_owned())
     }
 
@@ -165,6 +165,8 @@ const PARTS: [&str; 20] = [
     "?token=secret",
     "?q=%1b%5d0;x%07",
     "?side=run&side=run",
+    "?before=run&is=%1b[2J<script>",
+    "?was=colour%3dred&is=<script>alert(1)</script>",
     "?side=%1b[2J&side=b",
     "?statistic=%1b[2J",
     "?statistic=timer+p99&cell=<script>",

@@ -12,7 +12,7 @@ use crate::info::INFO_FILE;
 use crate::reader::{Reader, require_folder, threads};
 use crate::tables::NAMES;
 use crate::traces::TRACES_FOLDER;
-use crate::verdicts::{VerdictCache, digest};
+use crate::verdicts::{Judged, VerdictCache, digest};
 use crate::{fix, latency_records, manifest};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use whylate_core::result::{LIVE_SOCKET, RunState, RunSummary, Verdict};
+use whylate_core::result::{LIVE_SOCKET, RunFigures, RunResult, RunState, RunSummary};
 
 const LABELS: &str = "labels.json";
 /// The largest file that whylate writes.
@@ -212,11 +212,11 @@ impl Known {
     fn of(run: &Folder, cache: Option<&VerdictCache>) -> Option<Self> {
         // Taken first: later changes are seen the next time.
         let stamps = (shown(run), run.tree().ok()?);
-        let verdict = match cache.filter(|_| !run.is_held()) {
-            Some(cache) => cached_verdict(run, &stamps.1, cache),
-            None => verdict(run),
+        let judged = match cache.filter(|_| !run.is_held()) {
+            Some(cache) => known_judged(run, &stamps.1, cache),
+            None => judged(run),
         };
-        Some(Self { looked_at: Instant::now(), summary: summary(run, verdict)?, stamps })
+        Some(Self { looked_at: Instant::now(), summary: summary(run, judged)?, stamps })
     }
 
     fn is_current(&self, run: &Folder) -> bool {
@@ -252,20 +252,28 @@ fn each<T: Send, R: Send, C: FromIterator<R>>(all: Vec<T>, make: impl Fn(T) -> O
     made.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect()
 }
 
-/// The verdict of a report: the sealed one if every file matches the manifest; otherwise the run is read.
-fn verdict(run: &Folder) -> Option<Verdict> {
+/// The verdict and the figures of a report: the sealed ones if every file matches the manifest; otherwise the run is read.
+fn judged(run: &Folder) -> Option<Judged> {
     let reader = Reader::of(run.clone()).ok().filter(|reader| !reader.is_in_progress())?;
-    reader.sealed_verdict().or_else(|| assemble(&reader).ok().map(|result| result.verdict))
+    match reader.sealed_verdict() {
+        Some(verdict) => Some(Judged { verdict, figures: sealed_figures(run) }),
+        None => assemble(&reader).ok().map(|result| Judged::of(&result)),
+    }
+}
+
+fn sealed_figures(run: &Folder) -> Option<RunFigures> {
+    let text = run.read_up_to(RESULT_FILE, PARSED_MAX).ok()??;
+    RunFigures::of(&serde_json::from_slice::<RunResult>(&text).ok()?)
 }
 
 /// The same, read only if no list has found it before.
-fn cached_verdict(run: &Folder, files: &[Found], cache: &VerdictCache) -> Option<Verdict> {
+fn known_judged(run: &Folder, files: &[Found], cache: &VerdictCache) -> Option<Judged> {
     let digest = digest(run, files);
     let known = digest.as_ref().and_then(|digest| cache.find(digest));
     known.or_else(|| {
-        let verdict = verdict(run)?;
-        digest.inspect(|digest| cache.note(digest, files, verdict));
-        Some(verdict)
+        let judged = judged(run)?;
+        digest.inspect(|digest| cache.note(digest, files, &judged));
+        Some(judged)
     })
 }
 
@@ -273,8 +281,9 @@ fn head(run: &Folder) -> Option<Head> {
     serde_json::from_slice(&run.read_up_to(INFO_FILE, PARSED_MAX).ok()??).ok()
 }
 
-fn summary(run: &Folder, verdict: Option<Verdict>) -> Option<RunSummary> {
+fn summary(run: &Folder, judged: Option<Judged>) -> Option<RunSummary> {
     let head = head(run)?;
+    let (verdict, figures) = judged.map(|it| (it.verdict, it.figures)).unzip();
     let labels = Labels::read(run).unwrap_or_default();
     Some(RunSummary {
         path: run.path().display().to_string(),
@@ -283,6 +292,7 @@ fn summary(run: &Folder, verdict: Option<Verdict>) -> Option<RunSummary> {
         state: head.state,
         running: head.state == RunState::Running && run.is_held(),
         verdict,
+        figures: figures.flatten(),
         host: head.facts.host,
         kernel: head.facts.kernel.release,
         tags: labels.tags,

@@ -17,7 +17,7 @@ use whylate_core::result::{
 };
 use whylate_core::{SeriesName, WarningCode};
 use whylate_stats::compare::{self, Basis, CauseUnit, Question, RunValues};
-use whylate_store::{Folder, Reader, StoreError};
+use whylate_store::{Folder, Labels, Reader, StoreError};
 
 /// More runs of a history add little.
 const HISTORY_MAX: usize = 30;
@@ -29,6 +29,8 @@ struct ComparedSide {
     name: String,
     parts: Vec<ComparedPart>,
     cell: Option<String>,
+    /// Those that all its runs have.
+    tags: Vec<String>,
 }
 
 /// One run, or one result of another tool.
@@ -84,15 +86,23 @@ fn nothing_measured(sides: &[String], error: &anyhow::Error) -> Option<CompareRe
     })
 }
 
-/// Runs against the first of them, as `whylate compare` without flags does.
-pub(super) fn of_runs(runs: &[Folder]) -> Result<CompareResult> {
+/// Sides against the first of them, as `whylate compare` without flags does.
+pub(super) fn of_runs(sides: &[Vec<Folder>]) -> Result<CompareResult> {
     let part = |run: &Folder| {
         anyhow::Ok(ComparedPart::Run(run.path().to_owned(), Box::new(whylate_runner::assemble_in(run)?)))
     };
-    let side =
-        |(run, name): (&Folder, String)| Ok(ComparedSide { name, parts: vec![part(run)?], cell: None });
-    let sides: Vec<ComparedSide> = runs.iter().zip(names()).map(side).collect::<Result<_>>()?;
+    let side = |(runs, name): (&Vec<Folder>, String)| {
+        let parts = runs.iter().map(part).collect::<Result<_>>()?;
+        Ok(ComparedSide { name, parts, cell: None, tags: tags(runs.iter().cloned()) })
+    };
+    let sides: Vec<ComparedSide> = sides.iter().zip(names()).map(side).collect::<Result<_>>()?;
     compared(&CompareArguments::default(), &sides)
+}
+
+/// The tags that all these runs have.
+fn tags(runs: impl Iterator<Item = Folder>) -> Vec<String> {
+    let tags = runs.map(|run| Labels::read(&run).unwrap_or_default().tags);
+    tags.reduce(|all, own| all.into_iter().filter(|tag| own.contains(tag)).collect()).unwrap_or_default()
 }
 
 fn names() -> impl Iterator<Item = String> {
@@ -123,7 +133,7 @@ fn drawn(format: CompareFormat) -> ReportFormat {
 /// `RUN`, `RUN1,RUN2`, `RUN:CELL`, `FILE`.
 fn side(text: &str, name: String) -> Result<ComparedSide> {
     let words: Vec<&str> = if Path::new(text).exists() { vec![text] } else { text.split(',').collect() };
-    let mut side = ComparedSide { name, parts: Vec::new(), cell: None };
+    let mut side = ComparedSide { name, parts: Vec::new(), cell: None, tags: Vec::new() };
     for word in words {
         let (path, cell) = super::runs::with_cell(Path::new(word))?;
         if !side.parts.is_empty() && side.cell != cell {
@@ -136,6 +146,7 @@ fn side(text: &str, name: String) -> Result<ComparedSide> {
         let (ComparedPart::Run(path, run), Some(cell)) = (part, &side.cell) else { continue };
         super::runs::require_cell(path, run, cell)?;
     }
+    side.tags = tags(side.parts.iter().filter(|it| it.run().is_some()).filter_map(|it| Folder::open(it.path()).ok()));
     Ok(side)
 }
 
@@ -199,6 +210,7 @@ impl ComparedSide {
             runs: self.parts.iter().map(|part| part.path().display().to_string()).collect(),
             cell: self.cell.clone(),
             started_at: self.runs().map(|run| run.started_at.clone()).min(),
+            tags: self.tags.clone(),
         }
     }
 
@@ -235,7 +247,8 @@ fn compared(arguments: &CompareArguments, sides: &[ComparedSide]) -> Result<Comp
     let margin = arguments.margin.or(plan.map(|plan| plan.margin)).map_or(MARGIN, |margin| margin.0);
     let one_cell = sides.iter().all(ComparedSide::is_one_cell);
     let past = history(arguments, sides)?;
-    let history = ComparedSide { name: String::new(), parts: past, cell: baseline.cell.clone() };
+    let history =
+        ComparedSide { name: String::new(), parts: past, cell: baseline.cell.clone(), tags: Vec::new() };
     let history_values = history.values(primary.as_ref(), one_cell);
     let first = baseline.values(primary.as_ref(), one_cell);
     let (differences, unknown) =

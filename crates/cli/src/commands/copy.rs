@@ -59,7 +59,7 @@ fn measure(arguments: &CopyArguments, cpu: CpuId, facts: &Facts) -> Result<CopyT
         trials: arguments.trials,
     };
     let result = whylate_runner::copy_table(&request, &mut |done| {
-        meter.advance(done, &format!("{:.0} %", done * 100.0));
+        meter.advance(done, &format!("{:.0} %", done * 100.0), None);
         !stop.load(Ordering::Relaxed)
     });
     meter.finish();

@@ -22,7 +22,11 @@ pub(super) fn execute(arguments: &ReportArguments, root: &HostRoot) -> Result<En
     let format = format_of(arguments.format, arguments.output.as_deref(), arguments.json)?;
     let text = if arguments.run.is_file() {
         let result = imported(&arguments.run)?;
-        text_of(arguments, format, &result, |_| whylate_report::measure(&result))?
+        let file = arguments.run.file_name().unwrap_or_default().to_string_lossy();
+        text_of(arguments, format, &result, |format| match format {
+            ReportFormat::Html => whylate_report::measure_with_chart(&result, &file),
+            ReportFormat::Terminal | ReportFormat::Markdown => whylate_report::measure(&result),
+        })?
     } else if arguments.run.is_dir() && whylate_trace::parse::is_ctf(&arguments.run) {
         return Err(whylate_trace::parse::open(&arguments.run)
             .err()

@@ -93,8 +93,8 @@ impl ResultSource for Reports {
         whylate_runner::assemble_in(run).map_err(|error| format!("{:#}", anyhow::Error::new(error)))
     }
 
-    fn compare(&self, runs: &[Folder]) -> Result<CompareResult, String> {
-        super::compare::of_runs(runs).map_err(|error| format!("{error:#}"))
+    fn compare(&self, sides: &[Vec<Folder>]) -> Result<CompareResult, String> {
+        super::compare::of_runs(sides).map_err(|error| format!("{error:#}"))
     }
 
     fn series(

@@ -79,6 +79,9 @@ pub struct CompareSide {
     pub cell: Option<String>,
     /// When the first of them began, if that is known.
     pub started_at: Option<String>,
+    /// Words of the user that all its runs have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
 }
 
 /// A fact that is not the same on every side.

@@ -85,7 +85,7 @@ pub use treat::{ChangeHolder, ChangeState, TreatChange, TreatResult};
 
 use crate::facts::Facts;
 use crate::plan::{ProbeFacts, Samples};
-use crate::quantity::{EXTREMES, GAPS, Quantities, Quantity, Valued};
+use crate::quantity::{CORRECTED, EXTREMES, GAPS, Quantities, Quantity, THROTTLED, Valued};
 use crate::series::SeriesName;
 use crate::units::CpuId;
 use crate::warning::Warning;
@@ -229,6 +229,16 @@ impl CpuResult {
     /// The largest value in ns, also for a tool that reports extremes alone.
     pub fn largest_ns(&self) -> Option<u64> {
         self.quantiles.map(|it| it.max_ns).or_else(|| self.get(EXTREMES)?.max_ns)
+    }
+
+    /// The largest value in ns without the gaps that the scheduler makes.
+    pub fn judged_max_ns(&self) -> Option<u64> {
+        self.get(THROTTLED).map(|throttled| throttled.other_max_ns).or_else(|| self.largest_ns())
+    }
+
+    /// Corrected for missed periods where that is known, as contrasts are.
+    pub fn judged_quantiles(&self) -> Option<&Quantiles> {
+        self.quantities.of(CORRECTED).or(self.quantiles.as_ref())
     }
 }
 

@@ -1,6 +1,7 @@
 //! What `whylate runs --json` prints.
 
-use super::{RunState, Verdict};
+use super::{CpuResult, ProbeResult, RunResult, RunState, Verdict};
+use crate::SeriesName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -86,6 +87,8 @@ pub struct RunSummary {
     pub running: bool,
     /// The verdict against its limit; absent if it has no result.
     pub verdict: Option<Verdict>,
+    /// Its largest figures; absent where it has none.
+    pub figures: Option<RunFigures>,
     /// The machine.
     pub host: String,
     /// Its kernel.
@@ -95,4 +98,40 @@ pub struct RunSummary {
     pub tags: Vec<String>,
     /// A sentence of the user.
     pub note: Option<String>,
+}
+
+/// The figures of a run in a list: those of its series that decides, of the worst CPU in its worst cell.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RunFigures {
+    /// `timer`, `roundtrip/futex`.
+    pub series: String,
+    /// The largest latency of all repeats.
+    pub max_ns: u64,
+    /// Of all repeats together; absent where only the largest is known.
+    pub p99_ns: Option<u64>,
+    /// What the verdict is against.
+    pub limit_ns: Option<u64>,
+}
+
+impl RunFigures {
+    /// `None` where nothing was measured.
+    pub fn of(run: &RunResult) -> Option<Self> {
+        let all = || run.cells.iter().flat_map(|cell| &cell.probes).flat_map(of_probe);
+        let decides = run.plan.primary_statistic().map(|primary| primary.series);
+        let series = decides.filter(|series| all().any(|(name, _)| name == *series));
+        let series = series.or_else(|| all().next().map(|(name, _)| name))?;
+        let cpus = || all().filter(|(name, _)| *name == series).map(|(_, cpu)| cpu);
+        Some(Self {
+            max_ns: cpus().filter_map(CpuResult::judged_max_ns).max()?,
+            p99_ns: cpus().filter_map(|cpu| Some(cpu.judged_quantiles()?.p99_ns)).max(),
+            limit_ns: run.plan.limit.map(|limit| limit.0),
+            series,
+        })
+    }
+}
+
+fn of_probe(probe: &ProbeResult) -> impl Iterator<Item = (String, &CpuResult)> {
+    let name = |cpu: &CpuResult| SeriesName::in_probe(&probe.probe, cpu.series.as_deref()).to_string();
+    probe.cpus.iter().map(move |cpu| (name(cpu), cpu))
 }

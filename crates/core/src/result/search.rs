@@ -142,6 +142,7 @@ mod tests {
             state: RunState::Complete,
             running: false,
             verdict: Some(Verdict::Fail),
+            figures: None,
             host: "bench".to_owned(),
             kernel: "6.12.4-rt3".to_owned(),
             tags: vec!["before".to_owned()],

@@ -15,6 +15,9 @@ const ROUNDED_NS: u64 = 1_000;
 /// Why the task of a tracer's samples is examined.
 pub(crate) const MEASURED: &str = "its tracer measured the latencies itself";
 
+/// Why the task in the header of a wake-up tracer is examined.
+const STATED: &str = "the tracer's header names it";
+
 /// The chosen tasks and their late moments.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Subject {
@@ -159,7 +162,8 @@ fn automatic(
     text: impl Fn(&TaskTrack) -> String,
     reader: &dyn Reader,
 ) -> Subject {
-    let stated = stated_task(reader.info()).map(|task| task.pid);
+    let header = stated_task(reader.info());
+    let stated = header.map(|task| task.pid);
     let rank = |pid: u32, track: &TaskTrack| -> (u8, &'static str) {
         let name = text(track);
         let realtime = track.priority.is_some_and(|priority| priority < PRIORITY_NORMAL);
@@ -168,7 +172,7 @@ fn automatic(
             && !is_helper(track, &name);
         match track.rhythm.period_ns() {
             _ if finder.marked == Some(pid) => (5, "it stopped the trace because it was late"),
-            _ if stated == Some(pid) => (5, "the tracer's header names it"),
+            _ if stated == Some(pid) => (5, STATED),
             _ if vocabulary::is_measuring(&name) && is_realtime(track) => (4, "it measures latency"),
             Some(_) if realtime && own => (3, "a periodic real-time task"),
             None if realtime && own => (2, "the real-time task that was latest"),
@@ -182,6 +186,16 @@ fn automatic(
     let key = |pid: u32, track: &TaskTrack| {
         (rank(pid, track).0, worst(track), track.blocked.worst_ns(), track.wakeups, u32::MAX - pid)
     };
+    // The lines of its wake-up may be missing: another late task is not the one that the tracer measured.
+    let states_latency = reader.info().facts.latency_ns.is_some();
+    if let Some(task) = header.filter(|_| states_latency)
+        && !candidates().any(|(pid, _)| pid == task.pid || finder.marked == Some(pid))
+    {
+        let mut subject = Subject { reason: STATED.to_owned(), ..Subject::default() };
+        finder.tasks.get(task.pid).into_iter().for_each(|track| subject.add(task.pid, track, finder, options));
+        subject.task = Some(task.command.clone());
+        return Subject { pids: vec![task.pid], ..subject };
+    }
     let best = candidates().max_by_key(|(pid, track)| key(*pid, track));
     // If the real-time tasks were on time, or only threads of the kernel slept, every late task counts.
     let late = candidates().filter(|(_, track)| worst(track) > options.least_ns());

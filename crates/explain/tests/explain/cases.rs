@@ -1,9 +1,11 @@
 //! One planted cause each.
 
 use crate::found::{explained, explained_with, only, periodic};
+use crate::script::Script;
 use whylate_core::result::{CauseKind, ExpectedFrom};
-use whylate_explain::Options;
+use whylate_explain::{Options, explain};
 use whylate_testing::says;
+use whylate_trace::facts::FactTask;
 
 /// The steps that a reader of case 1 does by hand.
 const CASE_1: &str = "
@@ -128,6 +130,26 @@ fn a_function_that_another_cpu_sent() {
          4005 1 stalld-9 d..h... vecx call_function\n{WOKEN}"
     )));
     assert_eq!(only(&result), (3023, CauseKind::Ipi, "function-call IPI", "do_flush_tlb_all"));
+}
+
+#[test]
+fn the_task_that_the_header_names_is_looked_at_though_its_wakeup_is_missing() {
+    let mut script = Script::new(
+        "10 1 cat-228 d...2.. switch cat-228:120 S > idle-0:120
+         30 1 idle-0 d...2.. waking cat-228:120 1
+         60 1 idle-0 d...2.. switch idle-0:120 R > cat-228:120
+         80 1 cat-228 d...2.. fn finish_task_switch <- __schedule",
+    );
+    let latest = explain(&mut script, &Options::default()).unwrap();
+    assert_eq!(latest.traces[0].task.as_deref(), Some("cat-228"));
+    script.info.tracer = Some("wakeup_rt".to_owned());
+    script.info.facts.latency_ns = Some(5_000_000);
+    script.info.facts.task =
+        Some(FactTask { command: "irq/25-virtio0-".to_owned(), pid: 120, rt_priority: 50 });
+    let result = explain(&mut script, &Options::default()).unwrap();
+    assert_eq!(result.traces[0].task.as_deref(), Some("irq/25-virtio0-"));
+    assert_ne!(result.traces[0].task_reason, latest.traces[0].task_reason);
+    assert_eq!(result.spikes[0].latency_ns, 5_000_000);
 }
 
 /// The task is woken on time; `{late}` says why it runs at 4000 us.

@@ -6,8 +6,8 @@ use crate::section::{Block, Cell, Column, Depth, Item, Page, Row, Section, Table
 use crate::sections::warnings;
 use whylate_core::figure::{self, probability, share, value};
 use whylate_core::result::{
-    CauseChange, CauseDifference, CompareOutcome, CompareResult, Comparison, FactDifference, Outcome,
-    RunContrast,
+    CauseChange, CauseDifference, CompareOutcome, CompareResult, CompareSide, Comparison, FactDifference,
+    Outcome, RunContrast,
 };
 
 /// The most facts unknown for some side that a line names.
@@ -19,9 +19,10 @@ const MIDDLE: &str = "before, now: the middle (median) of the values of the repe
 
 /// The report of a comparison. A comparison without contents becomes a page that says why.
 pub fn compare(result: &CompareResult) -> Page {
-    let side = |it: &whylate_core::result::CompareSide| {
+    let side = |it: &CompareSide| {
         let cell = it.cell.as_ref().map(|cell| format!(", cell {cell}")).unwrap_or_default();
-        format!("{}: {}{cell}", it.name, it.runs.join(", "))
+        let tags: String = it.tags.iter().map(|tag| format!(" #{tag}")).collect();
+        format!("{}: {}{cell}{tags}", it.name, it.runs.join(", "))
     };
     let (word, tone) = match result.outcome {
         CompareOutcome::Worse => ("REGRESSION", Tone::Bad),
@@ -34,12 +35,42 @@ pub fn compare(result: &CompareResult) -> Page {
     let sections = sections.into_iter().flat_map(Section::unless_empty);
     Page {
         origin: "whylate compare".to_owned(),
-        title: result.sides.iter().map(|side| side.name.clone()).collect::<Vec<_>>().join(" against "),
+        title: title(&result.sides),
         about: result.sides.iter().map(|it| vec![side(it)]).collect(),
         verdict: Some(Verdict { word, reason: result.reason.clone(), tone }),
         sections: sections.chain(warnings::section(&result.warnings)).collect(),
         ..Page::default()
     }
+}
+
+/// `A (#old) against B (#new)`: what tells the sides apart, which are tags, or else the names of their runs.
+fn title(sides: &[CompareSide]) -> String {
+    let others = |side: &CompareSide| {
+        let name = side.name.clone();
+        sides.iter().filter(move |other| other.name != name)
+    };
+    let file = |side: &CompareSide| {
+        let first = side.runs.first().map(|run| run.trim_end_matches('/'));
+        let name = first.and_then(|run| run.rsplit('/').next()).unwrap_or_default();
+        let cell = side.cell.as_ref().map(|cell| format!(":{cell}")).unwrap_or_default();
+        let more = match side.runs.len() {
+            0 | 1 => String::new(),
+            count => format!(" and {} more", count - 1),
+        };
+        format!("{name}{cell}{more}")
+    };
+    let own = |side: &CompareSide| {
+        let tags = side.tags.iter().filter(|tag| !others(side).any(|other| other.tags.contains(tag)));
+        let tags: Vec<String> = tags.map(|tag| format!("#{tag}")).collect();
+        let name = Some(file(side)).filter(|name| !name.is_empty() && others(side).all(|it| file(it) != *name));
+        match (tags.is_empty(), &side.cell, name) {
+            (false, None, _) => format!("{} ({})", side.name, tags.join(" ")),
+            (false, Some(cell), _) => format!("{} ({}, cell {cell})", side.name, tags.join(" ")),
+            (true, _, Some(name)) => format!("{} ({name})", side.name),
+            (true, _, None) => side.name.clone(),
+        }
+    };
+    sides.iter().map(own).collect::<Vec<_>>().join(" against ")
 }
 
 fn machines(result: &CompareResult) -> Section {
@@ -210,4 +241,27 @@ fn repeats(result: &CompareResult) -> Section {
     let items: Vec<Item> = result.contrasts.iter().map(item).collect();
     let inner = Section::new("", "One value per run or repeat").depth(Depth::Folded).with(items);
     Section::new("values", "Values").depth(Depth::Detail).with_all(inner.unless_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_names_the_tags_or_else_the_runs_that_tell_the_sides_apart() {
+        let side = |name: &str, runs: &[&str], tags: &[&str]| CompareSide {
+            name: name.to_owned(),
+            runs: runs.iter().map(|it| (*it).to_owned()).collect(),
+            tags: tags.iter().map(|it| (*it).to_owned()).collect(),
+            ..CompareSide::default()
+        };
+        let of = |sides: [CompareSide; 2]| title(&sides);
+        let tagged = [side("A", &["r/1", "r/2"], &["lab", "old"]), side("B", &["r/3"], &["lab", "new"])];
+        assert_eq!(of(tagged), "A (#old) against B (#new)");
+        let plain = [side("A", &["r/1/", "r/2"], &["lab"]), side("B", &["base.json"], &["lab"])];
+        assert_eq!(of(plain), "A (1 and 1 more) against B (base.json)");
+        let cell = |name: &str, cell: &str| CompareSide { cell: Some(cell.to_owned()), ..side(name, &["r/1"], &[]) };
+        assert_eq!(of([cell("A", "idle"), cell("B", "l3")]), "A (1:idle) against B (1:l3)");
+        assert_eq!(of([side("A", &["a/run"], &[]), side("B", &["b/run"], &[])]), "A against B");
+    }
 }

@@ -74,6 +74,17 @@ pub fn measure(measure: &MeasureResult) -> Result<Page, ReportError> {
     })
 }
 
+/// The report of a measurement in a file of that name, with its chart, which only HTML shows.
+pub fn measure_with_chart(measure: &MeasureResult, file: &str) -> Result<Page, ReportError> {
+    let mut page = self::measure(measure)?;
+    charts::add_to_measure(&mut page.sections, measure);
+    let what = words::probe_meaning(&measure.probe.probe);
+    let what = if what.is_empty() { measure.probe.probe.as_str() } else { what };
+    // A title of its own stays.
+    let title = Some(page.title).filter(|title| !title.is_empty()).unwrap_or_else(|| what.to_owned());
+    Ok(Page { title: format!("`{}`: {title}", file.replace('`', "'")), ..page })
+}
+
 /// The sample at which the break ended a measurement.
 fn stopped(measure: &MeasureResult) -> Option<Section> {
     let last = measure.probe.spikes.iter().filter(|_| measure.broke).max_by_key(|spike| spike.latency_ns)?;

@@ -9,6 +9,8 @@ use whylate_core::figure;
 use whylate_core::plan::SeriesStatistic;
 use whylate_core::result::{RUNS_MIN, RunPoint, RunSeries, RunState, RunSummary, RunsResult, Verdict};
 
+/// What the figures of the list are.
+const FIGURES: &str = "max, p99: of the series that decides, worst CPU of the worst cell, all repeats together.";
 /// The bar of the largest value.
 const BAR_WIDTH: usize = 30;
 
@@ -22,7 +24,10 @@ pub fn runs(result: &RunsResult, all: usize, address: Option<fn(&RunSummary) -> 
         Column::text("started"),
         Column::text("plan"),
         Column::text("verdict"),
-        Column::text("kernel").importance(4),
+        Column { note: FIGURES, ..Column::number("max").importance(7) },
+        Column::number("p99").importance(5),
+        Column::number("limit").importance(2),
+        Column::text("kernel").importance(3),
         Column::text("host").importance(3),
         Column::text("tags and note").wraps().importance(6),
         Column::text("run"),
@@ -145,11 +150,18 @@ fn row(run: &RunSummary, name: String) -> Row {
         (None, RunState::Running) => ("no end", Tone::Warn),
         (None, _) => ("-", Tone::Plain),
     };
+    let figures = run.figures.as_ref();
+    let figure = |ns: Option<u64>| Cell::from(ns.map(figure::nanoseconds));
+    let is_over = figures.is_some_and(|it| it.limit_ns.is_some_and(|limit| it.max_ns > limit));
+    let of_max = if is_over { Tone::Bad } else { Tone::Plain };
     let labels = run.tags.iter().map(|tag| format!("#{tag}")).chain(run.note.clone());
     Row::of::<Cell>([
         run.started_at.as_str().into(),
         run.plan.as_str().into(),
         Cell { tone, ..verdict.into() },
+        Cell { tone: of_max, ..figure(figures.map(|it| it.max_ns)) },
+        figure(figures.and_then(|it| it.p99_ns)),
+        figure(figures.and_then(|it| it.limit_ns)),
         run.kernel.as_str().into(),
         run.host.as_str().into(),
         labels.collect::<Vec<_>>().join(" ").into(),

@@ -184,7 +184,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let probes = probe_names(run);
     let is_noted = |index: usize| index > 0 && index + 1 == probes.len();
     let all = run.cells.iter().flat_map(|cell| &cell.probes).flat_map(|probe| &probe.cpus);
-    let largest = all.filter_map(crate::worst::largest_ns).max();
+    let largest = all.filter_map(CpuResult::judged_max_ns).max();
     let marked = largest.zip(run.plan.limit).filter(|(largest, limit)| *largest > limit.0).map(|it| it.0);
     let parts: Vec<Section> = probes
         .iter()

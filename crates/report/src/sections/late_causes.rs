@@ -10,14 +10,18 @@ use whylate_core::result::{CauseChange, CauseDifference, RunResult};
 const SENTENCES_MAX: usize = 4;
 
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
-    let all = &run.cause_contrasts;
     let changed = section(
         "cause-contrasts",
         "What each change adds and removes",
-        all.iter().filter(|it| it.is_change()),
+        run.cause_contrasts.iter().filter(|it| it.is_change()),
     );
-    let whole = section("all-cause-contrasts", "Late time of every cause", all.iter()).depth(Depth::Detail);
-    [changed, whole].into_iter().flat_map(Section::unless_empty).collect()
+    changed.unless_empty().into_iter().collect()
+}
+
+/// The same of every cause.
+pub(super) fn every(run: &RunResult) -> Vec<Section> {
+    let whole = section("all-cause-contrasts", "Late time of every cause", run.cause_contrasts.iter());
+    whole.depth(Depth::Detail).unless_empty().into_iter().collect()
 }
 
 fn section<'a>(name: &'static str, title: &str, rows: impl Iterator<Item = &'a CauseDifference>) -> Section {

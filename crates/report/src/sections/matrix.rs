@@ -217,7 +217,7 @@ fn loads_of(cell: &CellResult) -> Option<String> {
 /// The CPUs that differ from the others: `l3: CPUs 17 (412 us), 40 (380 us) have more than 2 times the p99.9 of the
 /// middle CPU (53.0 us).`
 fn outlying(cell: &CellSeries<'_>) -> Option<String> {
-    let figure = |cpu: &&whylate_core::result::CpuResult| Some((worst::quantiles(cpu)?.p999_ns, cpu.cpu));
+    let figure = |cpu: &&whylate_core::result::CpuResult| Some((cpu.judged_quantiles()?.p999_ns, cpu.cpu));
     let mut all: Vec<_> = cell.cpus.iter().filter_map(figure).collect();
     if all.len() < 3 || cell.samples() == Some(Samples::Gap) {
         return None;

@@ -51,6 +51,7 @@ const RUN: &[fn(&RunResult) -> Vec<Section>] = &[
     spikes::of_run,
     traces::of_run,
     causes::of_run,
+    late_causes::every,
     guide::of_run,
     sources::of_run,
     figures::of_run,

@@ -11,6 +11,7 @@ mod pictures;
 use super::{bars, plain, words};
 use crate::charts::Chart;
 use crate::section::{Block, Depth, Item, Page, Row, Section, Span, Table, Text, Tone, different};
+use frame::BOX_HEADS;
 pub use frame::{Field, Form, Frame, Value as FieldValue};
 use pictures::{FIGURE, FOLDED, FOLDED_MEANING};
 use serde_json::{Value, json};
@@ -290,6 +291,7 @@ impl<'p> Html<'p> {
             "<div class=\"scroll\"><table class=\"{}\">\n<thead><tr>",
             &[if is_wide { "figures" } else { "" }],
         );
+        self.raw(if table.rows.iter().any(|row| row.link.is_some()) { BOX_HEADS } else { "" });
         for column in &used {
             let title = &table.columns[*column].title;
             self.fill("<th scope=\"col\" class=\"{}\">{}</th>", &[class(*column), title]);
@@ -301,6 +303,7 @@ impl<'p> Html<'p> {
                 (false, true) => self.raw("<tr>"),
                 (false, false) => self.fill("<tr id=\"{}\" tabindex=\"0\">", &[&row.anchor]),
             };
+            row.link.iter().for_each(|(_, name)| self.boxes(name));
             used.iter().for_each(|column| self.cell(row, *column, class(*column)));
             self.raw("</tr>\n");
         }
@@ -322,7 +325,7 @@ impl<'p> Html<'p> {
         };
         match &cell.text {
             Some(text) => match row.link.as_ref().filter(|_| column == 0) {
-                Some((address, name)) => self.link(address, name, text),
+                Some((address, _)) => self.link(address, text),
                 None => _ = self.words(text),
             },
             None if row.is_part => {}

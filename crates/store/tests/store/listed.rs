@@ -4,7 +4,7 @@ use crate::sealed::{complete, failing_run};
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use whylate_core::result::Verdict;
+use whylate_core::result::{RunFigures, RunSummary, Verdict};
 use whylate_store::{Folder, Reader, RunDirectory, RunList, VerdictCache, assemble, list};
 
 /// Ends the run as `whylate run` does.
@@ -15,15 +15,20 @@ fn with_result(run: &Path) {
     directory.write_result(&result).unwrap();
 }
 
-fn reported(run: &Path) -> Option<Verdict> {
-    assemble(&Reader::open(run).unwrap()).ok().map(|result| result.verdict)
+type Judged = (Option<Verdict>, Option<RunFigures>);
+
+fn reported(run: &Path) -> Judged {
+    let result = assemble(&Reader::open(run).unwrap()).ok();
+    (result.as_ref().map(|it| it.verdict), result.as_ref().and_then(RunFigures::of))
 }
 
-fn listed(run: &Path) -> Option<Verdict> {
-    list(run.parent().unwrap(), None)
-        .into_iter()
-        .find(|it| Path::new(&it.path) == run)
-        .and_then(|it| it.verdict)
+fn judged(run: &RunSummary) -> Judged {
+    (run.verdict, run.figures.clone())
+}
+
+fn listed(run: &Path) -> Judged {
+    let listed = list(run.parent().unwrap(), None);
+    listed.iter().find(|it| Path::new(&it.path) == run).map(judged).unwrap_or_default()
 }
 
 #[test]
@@ -74,10 +79,10 @@ fn a_verdict_that_was_edited_and_a_run_with_missing_data_are_listed_as_they_are_
         assert_eq!(seen.read(&opened)[0].verdict, Some(Verdict::Fail));
         damage();
         assert_eq!(listed(&run), reported(&run), "{what}");
-        assert_ne!(listed(&run), Some(Verdict::Pass), "{what}");
+        assert_ne!(listed(&run).0, Some(Verdict::Pass), "{what}");
         // A list that goes on sees it within seconds.
         let until = Instant::now() + Duration::from_secs(30);
-        while seen.read(&opened)[0].verdict != reported(&run) {
+        while judged(&seen.read(&opened)[0]) != reported(&run) {
             assert!(Instant::now() < until, "{what}: the list that goes on does not see it");
             std::thread::sleep(Duration::from_millis(200));
         }
@@ -91,9 +96,9 @@ fn a_run_of_a_version_that_sealed_no_verdict_is_read() {
     let run = folder.path().join("run");
     failing_run(&run);
     fs::write(run.join("result.json"), "{\"verdict\": \"pass\"}").unwrap();
-    assert_eq!(listed(&run), Some(Verdict::Fail));
+    assert_eq!(listed(&run).0, Some(Verdict::Fail));
     drop(RunDirectory::create(&folder.path().join("empty"), &complete()).unwrap());
-    assert_eq!(listed(&folder.path().join("empty")), None, "it has no samples");
+    assert_eq!(listed(&folder.path().join("empty")), (None, None), "it has no samples");
 }
 
 /// Prints how long lists take; for the records with `WHYLATE_LISTED_RUNS=1000`, `--release` and `--nocapture`.

@@ -169,7 +169,8 @@ impl Session<'_> {
             max_ns.map_or_else(|| "nothing yet".to_owned(), |max_ns| format!("max {}", nanoseconds(max_ns)));
         meter.advance(
             fraction(Nanos(result.duration_ns), or_endless(self.arguments.duration)),
-            &format!("{:.0} s, {} wake-ups, {max}", result.duration_ns as f64 / 1e9, result.wakeups.seen),
+            &format!("{:.0} s, {max}, {} wake-ups", result.duration_ns as f64 / 1e9, result.wakeups.seen),
+            None,
         );
         Ok(())
     }

@@ -33,6 +33,9 @@ const HELP: [&str; 17] = [
     "whylate watch --task NAME explains single activations of a task.",
 ];
 
+/// The width from which the lists stand beside each other, and all columns of CPUs have room.
+const BESIDE: u16 = 78;
+
 /// The order of the thieves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TopOrder {
@@ -89,9 +92,17 @@ impl View for TopView {
         .areas(area);
         self.first_cpu = self.first_cpu.min(top.cpus.len().saturating_sub(usize::from(cpus)));
         draw_cpus(top, self.first_cpu, upper, buffer);
-        let [left, right] = Layout::horizontal([Constraint::Percentage(42), Constraint::Percentage(58)])
-            .spacing(1)
-            .areas(lower);
+        // Beside each other neither could be read.
+        let [left, right] = match lower.width {
+            ..BESIDE => {
+                let [right, left] =
+                    Layout::vertical([Constraint::Percentage(60), Constraint::Percentage(40)]).areas(lower);
+                [left, right]
+            }
+            _ => Layout::horizontal([Constraint::Percentage(42), Constraint::Percentage(58)])
+                .spacing(1)
+                .areas(lower),
+        };
         draw_list(
             ("/s  ", if self.has_ipis { "IPIs" } else { "interrupts" }),
             &rate_lines(top, self.has_ipis),
@@ -136,15 +147,19 @@ fn in_force(top: &TopResult) -> String {
 }
 
 fn draw_cpus(top: &TopResult, first: usize, area: Rect, buffer: &mut Buffer) {
-    let head = "CPU wake/s   wake p99      max timer max    worst last       late";
+    let is_wide = area.width >= BESIDE;
+    let head = match is_wide {
+        true => "CPU wake/s   wake p99      max timer max    worst last       late",
+        false => "CPU wake/s      max    worst late",
+    };
     line(buffer, area, 1, head, Style::new().add_modifier(Modifier::UNDERLINED));
     for (row, cpu) in top.cpus.iter().skip(first).enumerate().take(usize::from(area.height.saturating_sub(2)))
     {
-        line(buffer, area, row + 2, &cpu_line(cpu, top.interval_ns), Style::new());
+        line(buffer, area, row + 2, &cpu_line(cpu, top.interval_ns, is_wide), Style::new());
     }
 }
 
-fn cpu_line(cpu: &TopCpu, interval_ns: u64) -> String {
+fn cpu_line(cpu: &TopCpu, interval_ns: u64, is_wide: bool) -> String {
     let figure = |of: &Option<Quantiles>, figure: fn(&Quantiles) -> u64| {
         of.as_ref().map_or_else(|| "-".to_owned(), |figures| nanoseconds(figure(figures)))
     };
@@ -153,15 +168,18 @@ fn cpu_line(cpu: &TopCpu, interval_ns: u64) -> String {
         let previous = if it.previous_pid == 0 { "idle" } else { &it.previous_command };
         format!("{} after {previous}", it.command)
     });
+    let rate = count(per_second(cpu.samples, interval_ns));
+    let max = figure(&cpu.wakeup, |it| it.max_ns);
+    let late = late.unwrap_or_default();
+    if !is_wide {
+        return format!("{:>3} {rate:>6} {max:>8} {worst:>8} {late}", cpu.cpu.0);
+    }
     format!(
-        "{:>3} {:>6} {:>10} {:>8} {:>9} {worst:>8} {:<10} {}",
+        "{:>3} {rate:>6} {:>10} {max:>8} {:>9} {worst:>8} {:<10} {late}",
         cpu.cpu.0,
-        count(per_second(cpu.samples, interval_ns)),
         figure(&cpu.wakeup, |it| it.p99_ns),
-        figure(&cpu.wakeup, |it| it.max_ns),
         figure(&cpu.timer, |it| it.max_ns),
         strip(&cpu.strip),
-        late.unwrap_or_default()
     )
 }
 
@@ -313,6 +331,12 @@ mod tests {
         view.key(KeyCode::Char('?'));
         let help = as_text(&mut view, 80, 24);
         assert!(help.contains("q, Ctrl-C") && HELP.iter().all(|words| help.contains(words)), "{help}");
+        view.key(KeyCode::Esc);
+        (0..100).for_each(|_| view.key(KeyCode::Up));
+        let text = as_text(&mut view, 60, 24);
+        assert!(text.contains("312 us control after irq/31-eth0"), "who was late and after whom: {text}");
+        assert!(text.contains("often") && text.contains("TIMER softirq (0-1)"), "{text}");
+        view.key(KeyCode::Char('?'));
         let narrow = as_text(&mut view, 40, 40);
         assert!(narrow.contains("single activations of"), "nothing is cut off: {narrow}");
     }

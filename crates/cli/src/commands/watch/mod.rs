@@ -246,7 +246,7 @@ impl Audience for WatchScreen {
         if let Some(live) = &self.live {
             live.update(|view| view.show(tasks, elapsed));
         }
-        self.meter.advance(progress::fraction(elapsed, self.duration), &summary(tasks));
+        self.meter.advance(progress::fraction(elapsed, self.duration), &summary(tasks), None);
     }
 
     fn lost(&mut self, warning: &Warning) {
@@ -254,19 +254,19 @@ impl Audience for WatchScreen {
     }
 }
 
-/// The number of activations and the worst of them, in one line.
+/// The worst activation with its cause, and the number of activations, in one line: a narrow terminal shows its start.
 fn summary(tasks: &[TaskLine]) -> String {
     let activations: u64 = tasks.iter().map(|task| task.activations).sum();
     let missed: u64 = tasks.iter().map(|task| task.missed).sum();
-    let missed = if missed > 0 { format!(", {} late", count(missed)) } else { String::new() };
     let worst =
         tasks.iter().filter_map(|task| Some((task.worst.as_ref()?, task))).max_by_key(|((ns, _), _)| *ns);
     let worst = worst.map(|((ns, causes), task)| {
         let why = causes.first().map(|cause| format!(" ({})", headline(cause))).unwrap_or_default();
-        format!(", worst {} of {}{why}", nanoseconds(*ns), task.name)
+        format!("worst {} of {}{why}", nanoseconds(*ns), task.name)
     });
-    let threads = tasks.len();
-    format!("{threads} threads, {} activations{missed}{}", count(activations), worst.unwrap_or_default())
+    let late = (missed > 0).then(|| format!("{} late", count(missed)));
+    let all = format!("{} activations of {} threads", count(activations), tasks.len());
+    worst.into_iter().chain(late).chain([all]).collect::<Vec<_>>().join(", ")
 }
 
 /// A cause with its share of the time and its confidence.

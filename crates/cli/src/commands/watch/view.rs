@@ -5,14 +5,16 @@ use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::KeyCode;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
+use ratatui::text::Line;
 use std::cmp::Reverse;
+use std::fmt::Write as _;
 use whylate_core::Nanos;
 use whylate_core::figure::{count, nanoseconds, priority, share};
 use whylate_core::result::{Cause, CauseKind, TimelineSegment};
 use whylate_explain::activation;
 use whylate_runner::{TaskLine, TaskSpike};
 
-const HELP: [&str; 16] = [
+const HELP: [&str; 18] = [
     "up, down, j, k   chooses a thread",
     "Enter            its activation that was explained last, as a timeline",
     "w                its worst activation, as a timeline",
@@ -25,19 +27,30 @@ const HELP: [&str; 16] = [
     "wake             the largest latency from being due or woken to running",
     "late             activations above --deadline",
     "last             the largest response of each of the last seconds",
-    "worst cause      what took most of the time of the worst activation",
+    "worst cause      what took most of the time of the worst activation, unless that",
+    "                 was whylate itself",
+    "A narrow terminal leaves out p50, last, prio, wake, p99.9, late, in this order.",
     "",
     "An activation is explained when it is above the deadline, or among the worst",
     "so far. whylate explain DIR shows all of them afterwards.",
 ];
 
-/// The head of the column of priorities.
-const PRIORITY: &str = "prio";
+/// The columns between the thread and the worst cause, and which of them a narrow terminal leaves out first.
+const COLUMNS: [(&str, usize); 7] =
+    [("prio", 4), ("p50", 7), ("p99.9", 7), ("max", 7), ("wake", 7), ("late", 5), ("last", 10)];
+const LEFT_OUT: [usize; 6] = [1, 6, 0, 4, 2, 5];
+const PRIORITY: usize = 0;
+const STRIP: usize = 6;
+/// The width of the column of threads.
+const THREAD: usize = 13;
+const CAUSE: &str = "worst cause";
+/// The room that a row has for a cause, where the terminal is not too narrow.
+const CAUSE_WIDTH: usize = 28;
 
 /// The number of rows at the bottom for a warning about lost data, if there is one.
 const WARNING_ROWS: u16 = 2;
 
-/// The number of rows for the chain of wake-ups: what woke a thread, and what woke that one.
+/// The number of rows for the chain of wake-ups (what woke a thread, and what woke that one) and for a long worst cause.
 const CHAIN_ROWS: u16 = 2;
 
 /// The sort order of the rows.
@@ -151,24 +164,62 @@ impl WatchView {
     }
 
     fn draw_threads(&mut self, area: Rect, buffer: &mut Buffer) {
-        let of_priority = self.tasks.iter().map(|task| priority(task.priority).len()).max();
-        let wide = of_priority.unwrap_or(0).max(PRIORITY.len());
-        let head = format!(
-            "{:<13} {:>wide$} {:>7} {:>7} {:>7} {:>7} {:>5} {:<10} worst cause",
-            "thread", PRIORITY, "p50", "p99.9", "max", "wake", "late", "last"
-        );
+        let shown = ThreadColumns::fit(&self.tasks, usize::from(area.width));
+        let head = shown.row("thread", &COLUMNS.map(|(title, _)| title.to_owned()), CAUSE);
         line(buffer, area, 1, &head, Style::new().add_modifier(Modifier::UNDERLINED));
-        let (row, rows) = (self.row(), usize::from(area.height.saturating_sub(4)).max(1));
+        let row = self.row();
+        let worst = self.tasks.get(row).and_then(worst);
+        let is_long = worst.as_ref().is_some_and(|text| Line::raw(text).width() > usize::from(area.width));
+        let told = if is_long { CHAIN_ROWS } else { 1 };
+        let rows = usize::from(area.height.saturating_sub(told + 3)).max(1);
         self.first = self.first.min(row).max((row + 1).saturating_sub(rows));
         for (nth, task) in self.tasks.iter().enumerate().skip(self.first).take(rows) {
             let style = if nth == row { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
-            line(buffer, area, nth - self.first + 2, &thread_line(task, wide), style);
+            let text = shown.row(&task.name, &figures(task), &cause(task).map(short).unwrap_or_default());
+            line(buffer, area, nth - self.first + 2, &text, style);
         }
-        // A row does not fit it on a narrow terminal.
-        if let Some((task, why)) = self.tasks.get(row).and_then(|task| Some((task, cause(task)?))) {
-            let text = format!("worst of {}: {}", task.name, super::headline(why));
-            line(buffer, area, usize::from(area.height.saturating_sub(2)), &text, Style::new());
+        // The row of a narrow terminal has no room for it.
+        if let Some(text) = worst {
+            let height = told.min(area.height);
+            let y = area.bottom().saturating_sub(told + 1).max(area.y);
+            paragraphs(buffer, Rect { y, height, ..area }, &[&text]);
         }
+    }
+}
+
+/// Which columns there is room for, besides the cause.
+struct ThreadColumns {
+    /// 0 for one that is left out.
+    widths: [usize; COLUMNS.len()],
+}
+
+impl ThreadColumns {
+    fn fit(tasks: &[TaskLine], width: usize) -> Self {
+        let wide = |text: &str| Line::raw(text).width();
+        let mut widths = COLUMNS.map(|(_, width)| width);
+        let of_priority = tasks.iter().map(|task| wide(&priority(task.priority))).max().unwrap_or(0);
+        widths[PRIORITY] = widths[PRIORITY].max(of_priority);
+        let causes = tasks.iter().filter_map(cause).map(|it| wide(&short(it))).max().unwrap_or(0);
+        let needed = THREAD + 1 + causes.clamp(CAUSE.len(), CAUSE_WIDTH);
+        for column in LEFT_OUT {
+            let used: usize = widths.iter().filter(|width| **width > 0).map(|width| width + 1).sum();
+            if used + needed > width {
+                widths[column] = 0;
+            }
+        }
+        Self { widths }
+    }
+
+    fn row(&self, thread: &str, figures: &[String; COLUMNS.len()], cause: &str) -> String {
+        let mut row = format!("{thread:<THREAD$.THREAD$} ");
+        for (nth, (text, width)) in figures.iter().zip(self.widths).enumerate().filter(|(_, it)| it.1 > 0) {
+            // Writing to a string cannot fail.
+            _ = match nth {
+                STRIP => write!(row, "{text:<width$} "),
+                _ => write!(row, "{text:>width$} "),
+            };
+        }
+        row + cause
     }
 }
 
@@ -230,13 +281,19 @@ fn cause(task: &TaskLine) -> Option<&Cause> {
     task.worst.as_ref()?.1.first()
 }
 
-/// The row of a thread; its priority column has that width.
-fn thread_line(task: &TaskLine, wide: usize) -> String {
+/// `worst of control, 4.10 ms: … (9.00 ms by whylate itself)`.
+fn worst(task: &TaskLine) -> Option<String> {
+    let (worst_ns, why) = (task.worst.as_ref()?.0, cause(task)?);
+    let own = task.by_whylate_ns.filter(|own_ns| *own_ns > worst_ns);
+    let own = own.map(|ns| format!(" ({} by whylate itself)", nanoseconds(ns))).unwrap_or_default();
+    Some(format!("worst of {}, {}: {}{own}", task.name, nanoseconds(worst_ns), super::headline(why)))
+}
+
+/// The texts in the columns of a thread.
+fn figures(task: &TaskLine) -> [String; COLUMNS.len()] {
     let time = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), nanoseconds);
     let response = task.response;
-    format!(
-        "{:<13.13} {:>wide$} {:>7} {:>7} {:>7} {:>7} {:>5} {:<10} {}",
-        task.name,
+    [
         priority(task.priority),
         time(response.map(|it| it.p50_ns)),
         time(response.map(|it| it.p999_ns)),
@@ -244,8 +301,7 @@ fn thread_line(task: &TaskLine, wide: usize) -> String {
         time(task.wakeup.map(|it| it.max_ns)),
         count(task.missed),
         strip(&task.strip),
-        cause(task).map(short).unwrap_or_default()
-    )
+    ]
 }
 
 /// The actor, or the kind if no actor is named.

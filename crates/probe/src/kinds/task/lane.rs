@@ -7,6 +7,7 @@ use whylate_bpf::tasks::{Activation, Budget, Doing, Doubt, Thread, Wait, Waker};
 use whylate_core::CpuId;
 use whylate_core::quantity::{DOUBT_MAX_NS, DOUBTS, LOST_NS, OVERRUNS, Quantities, UNSEEN, UNSEEN_MAX_NS};
 use whylate_core::record::{Interval, SourceRecord, TaskRecord};
+use whylate_core::recording::OWN;
 use whylate_core::result::{Cause, CauseKind, HourResult};
 use whylate_stats::{Histogram, Largest};
 
@@ -46,7 +47,9 @@ pub(super) struct Lane {
     /// The same of responses of the present hour.
     hour: (u64, Largest<(u64, u64)>),
     kept_of_hour: usize,
-    pub(super) spikes: [Option<TaskSpike>; 2],
+    /// The one that was explained last, and the worst one: one that whylate itself made long gives way to any other.
+    spikes: [Option<TaskSpike>; 2],
+    by_whylate_ns: Option<u64>,
     /// Time and number since the start.
     totals: BTreeMap<(CauseKind, Option<String>), (u64, u64)>,
     pub(super) before_due_ns: Option<u64>,
@@ -79,6 +82,7 @@ impl Lane {
             hour: (0, Largest::new(worst.min(HourResult::KEPT))),
             kept_of_hour: worst.min(HourResult::KEPT),
             spikes: [None, None],
+            by_whylate_ns: None,
             totals: BTreeMap::new(),
             before_due_ns: None,
             last_due_ns: 0,
@@ -105,6 +109,18 @@ impl Lane {
         }
         let is_of_hour = self.hour.1.offer(response);
         self.worst[0].offer(response) || is_of_hour
+    }
+
+    /// Shows an explained response.
+    pub(super) fn show(&mut self, spike: TaskSpike) {
+        if is_by_whylate(&spike) {
+            self.by_whylate_ns = self.by_whylate_ns.max(Some(spike.latency_ns));
+        }
+        let rank = |spike: &TaskSpike| (!is_by_whylate(spike), spike.latency_ns);
+        if self.spikes[1].as_ref().is_none_or(|worst| rank(worst) < rank(&spike)) {
+            self.spikes[1] = Some(spike.clone());
+        }
+        self.spikes[0] = Some(spike);
     }
 
     pub(super) fn doubt(&mut self, doubt: Doubt) {
@@ -268,6 +284,9 @@ impl Lane {
             period_ns: self.period_all.quantile(0.5),
             strip: self.strip.iter().copied().collect(),
             worst: self.spikes[1].as_ref().map(|spike| (spike.latency_ns, spike.causes.clone())),
+            by_whylate_ns: self
+                .by_whylate_ns
+                .filter(|_| self.spikes[1].as_ref().is_some_and(|worst| !is_by_whylate(worst))),
             last_spike: self.spikes[0].clone(),
             worst_spike: self.spikes[1].clone(),
             totals: TaskTotals {
@@ -335,6 +354,11 @@ fn has_lower_priority(other: &Thread, task: &Thread) -> bool {
     task.priority > 0 && other.priority < task.priority
 }
 
+/// Whether this program took more of the time than anything else.
+fn is_by_whylate(spike: &TaskSpike) -> bool {
+    spike.causes.first().is_some_and(|cause| cause.actor.as_deref() == Some(OWN))
+}
+
 /// A histogram with upper edges from 1 us to 5 s.
 fn totals(histogram: &Histogram) -> LatencyTotals {
     let edges = (3..10).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u64.pow(power)));
@@ -365,6 +389,26 @@ mod tests {
         let at = |edge_ns| totals.buckets.iter().find(|(edge, _)| *edge == edge_ns).unwrap().1;
         assert_eq!((at(1_000), at(2_000), at(20_000), at(50_000), at(5_000_000_000)), (1, 3, 3, 4, 4));
         assert_eq!((totals.count, totals.sum_ns), (5, 9_000_043_900));
+    }
+
+    #[test]
+    fn what_whylate_made_long_gives_way_to_work_of_the_thread() {
+        let mut lane = Lane::new("audio".to_owned(), CpuId(0), 7, 5);
+        let spike = |latency_ns, kind, actor: Option<&str>| TaskSpike {
+            latency_ns,
+            causes: vec![Cause { actor: actor.map(str::to_owned), ..Cause::new(kind) }],
+            ..TaskSpike::default()
+        };
+        let worst = |lane: &mut Lane| (lane.line().worst.map(|it| it.0), lane.line().by_whylate_ns);
+        lane.show(spike(9_000, CauseKind::Thread, Some(OWN)));
+        assert_eq!(worst(&mut lane), (Some(9_000), None));
+        lane.show(spike(5_000, CauseKind::OwnWork, None));
+        lane.show(spike(8_000, CauseKind::Thread, Some(OWN)));
+        lane.show(spike(4_000, CauseKind::OwnWork, None));
+        assert_eq!(worst(&mut lane), (Some(5_000), Some(9_000)));
+        assert_eq!(lane.line().last_spike.map(|it| it.latency_ns), Some(4_000));
+        lane.show(spike(10_000, CauseKind::Thread, Some("thief")));
+        assert_eq!(worst(&mut lane), (Some(10_000), Some(9_000)));
     }
 
     #[test]

@@ -167,11 +167,7 @@ impl Lanes {
         };
         if of == Of::Response {
             lane.count_causes(activation, &causes);
-            let explained = spike::explained(activation, causes.clone(), wakeups);
-            if lane.spikes[1].as_ref().is_none_or(|worst| worst.latency_ns < latency_ns) {
-                lane.spikes[1] = Some(explained.clone());
-            }
-            lane.spikes[0] = Some(explained);
+            lane.show(spike::explained(activation, causes.clone(), wakeups));
         }
         let (cpu, series) = (lane.home, Some(series));
         self.spikes.push(SpikeRecord {

@@ -12,9 +12,10 @@ const SERIES: &str = r#"<form action="/series"><input type="hidden" name="q" val
 const FORM: &str = r#"<form action="{}" aria-label="{}">"#;
 const TEXT_FIELD: &str = r#"<label>{} <input type="search" name="{}" value="{}" placeholder="{}" list="known-{}"></label><datalist id="known-{}">"#;
 const TICK_FIELD: &str = r#"<label><input type="checkbox" name="{}" value="1""#;
-const COMPARE: &str = r#"<form id="compare" action="/compare"><button>Compare the runs that are ticked</button></form>
+const COMPARE: &str = r#"<form id="compare" action="/compare"><label>before <input type="search" name="was" placeholder="tag=old"></label> <label>after <input type="search" name="is" placeholder="tag=new"></label> <button>Compare after with before</button><small>ticked runs and those that the searches find</small></form>
 "#;
-const BOX: &str = r#"<input type="checkbox" form="compare" name="side" value="{}" aria-label="Compare {}"> "#;
+pub(super) const BOX_HEADS: &str = r#"<th scope="col" class="tick">before</th><th scope="col" class="tick">after</th>"#;
+const BOXES: &str = r#"<td class="tick"><input type="checkbox" form="compare" name="before" value="{}" aria-label="{} is before"></td><td class="tick"><input type="checkbox" form="compare" name="after" value="{}" aria-label="{} is after"></td>"#;
 const LIVE: &str = r#"<section id="live" data-events="{}" aria-live="polite"><h2>Now</h2><p id="live-stage">Waiting for values.</p>
 <progress id="live-progress" max="1" value="0"></progress><svg id="live-strip" viewBox="0 0 600 80" preserveAspectRatio="none" role="img" aria-label="The largest latency of each second"><polyline id="live-line" fill="none" stroke="currentColor"/></svg>
 <div class="scroll"><table><thead><tr><th scope="col">cpu</th><th scope="col" class="number">samples</th><th scope="col" class="number">max</th></tr></thead><tbody id="live-cpus"></tbody></table></div></section>
@@ -27,7 +28,7 @@ pub struct Frame {
     pub links: Vec<(String, String)>,
     /// The search text, on a page with a search.
     pub search: Option<String>,
-    /// Whether rows can be ticked for a comparison.
+    /// Whether runs can be compared: those that are ticked, or found by a search.
     pub compares: bool,
     /// Forms that lead to other pages.
     pub forms: Vec<Form>,
@@ -108,9 +109,13 @@ impl Html<'_> {
         }
     }
 
-    /// A cell that leads to another page, after a box that selects its row.
-    pub(super) fn link(&mut self, address: &str, name: &str, text: &Text) {
-        self.fill(BOX, &[name, name]);
+    /// The boxes that put a run on a side of a comparison.
+    pub(super) fn boxes(&mut self, name: &str) {
+        self.fill(BOXES, &[name; 4]);
+    }
+
+    /// What leads to another page.
+    pub(super) fn link(&mut self, address: &str, text: &Text) {
         self.fill("<a href=\"{}\">", &[address]).words(text).raw("</a>");
     }
 }

@@ -140,6 +140,30 @@ fn a_cause_that_a_narrow_row_cuts_is_shown_below() {
 }
 
 #[test]
+fn a_narrow_terminal_leaves_figures_out_and_keeps_the_cause() {
+    let mut long = task("control", 4_000_000);
+    long.worst.as_mut().unwrap().1[0].actor = Some("kworker/u8:2+flush".to_owned());
+    let mut view = shown(&[long, task("worker", 2_000_000)]);
+    for width in [50, 60, 80, 100, 120] {
+        let text = as_text(&mut view, width, 24);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines.iter().all(|line| line.chars().count() <= usize::from(width)), "{text}");
+        assert!(lines[2].contains("4.00 ms") && lines[2].contains("kworker/u8:2+flush"), "{width}: {text}");
+        assert_eq!(lines[1].contains("p50"), width >= 100, "{width}: {text}");
+    }
+    let text = as_text(&mut view, 60, 24);
+    assert!(text.contains("90 % of the") && text.contains("worst of control, 4.00 ms"), "{text}");
+}
+
+#[test]
+fn a_longer_response_by_whylate_itself_is_said_behind_the_worst_one() {
+    let own = TaskLine { by_whylate_ns: Some(9_000_000), ..task("control", 4_000_000) };
+    assert!(narrow(&mut shown(&[own])).contains("9.00 ms by whylate itself"));
+    let smaller = TaskLine { by_whylate_ns: Some(3_000_000), ..task("control", 4_000_000) };
+    assert!(!narrow(&mut shown(&[smaller])).contains("whylate itself"));
+}
+
+#[test]
 fn a_small_terminal_shows_as_much_as_fits() {
     let mut view = shown(&[task("control", 4_000_000)]);
     for (width, height) in [(1, 1), (10, 2), (20, 3), (40, 5)] {
