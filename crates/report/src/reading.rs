@@ -144,22 +144,15 @@ pub(crate) fn cell(comparison: &Comparison) -> Cell {
     Cell { tone: reading.tone, ..text.into() }
 }
 
-/// The factor from which a row gives the reason why its figures and its ratio differ.
-const CONTRADICTS: f64 = 1.1;
-
 /// The same in a row that shows the figures of both cells. If they contradict the ratio, it gives the reason: other
 /// figures are compared, or the figures within blocks of repeats.
 pub(crate) fn cell_with_reason(comparison: &Comparison, shown: Option<(f64, f64)>) -> Cell {
     let plain = cell(comparison);
-    let contradicts = |(before, now): (f64, f64)| {
-        let apart =
-            comparison.ratio.filter(|ratio| *ratio > 0.0).map(|ratio| (now / before / ratio).ln().abs());
-        apart.is_some_and(|apart| apart.is_nan() || apart > CONTRADICTS.ln())
-    };
-    let middle = (comparison.baseline_value, comparison.cell_value);
     let reason = match shown {
-        _ if contradicts(middle) => " within blocks".to_owned(),
-        Some(shown) if contradicts(shown) => format!(": {}", change(comparison)),
+        _ if comparison.contradicts(comparison.baseline_value, comparison.cell_value) => {
+            " within blocks".to_owned()
+        }
+        Some((before, now)) if comparison.contradicts(before, now) => format!(": {}", change(comparison)),
         _ => return plain,
     };
     Cell { text: plain.text.map(|text| text.and_plain(reason)), ..plain }
@@ -196,6 +189,7 @@ mod tests {
             cell_value: 1e4 * ratio,
             unit: "ns".to_owned(),
             ratio: (number(state) > 0.05).then_some(ratio),
+            ratio_of: None,
             ratio_low: end(ratio * (-width).exp(), state),
             ratio_high: end(ratio * width.exp(), state),
             outcome,

@@ -1,7 +1,7 @@
 //! One figure for a cell: that of its worst CPU.
 
 use whylate_core::SeriesName;
-use whylate_core::plan::Samples;
+use whylate_core::plan::{Samples, Statistic};
 use whylate_core::quantity::{GAPS, LOST_NS, LOST_SHARE, THROTTLED};
 use whylate_core::result::{CellResult, CpuResult, Quantiles, RunResult, Spike};
 
@@ -35,6 +35,17 @@ pub(crate) fn series(run: &RunResult) -> Vec<(String, Vec<CellSeries<'_>>)> {
         }
     }
     all
+}
+
+/// The middle of the repeats of a cell, of which the ratios are made; `None` where nothing is compared with it.
+pub(crate) fn middle(run: &RunResult, cell: &CellSeries<'_>, statistic: Statistic) -> Option<f64> {
+    let mut of_series =
+        run.comparisons.iter().filter(|it| it.probe == cell.name && it.statistic == statistic);
+    of_series.find_map(|it| match &cell.cell.name {
+        name if *name == it.cell => Some(it.cell_value),
+        name if *name == it.baseline => Some(it.baseline_value),
+        _ => None,
+    })
 }
 
 impl<'r> CellSeries<'r> {

@@ -75,6 +75,12 @@ addEventListener("load", async () => {
   found.saved = found.saved.map(([name]) => name);
   found.dark = matchMedia("(prefers-color-scheme: dark)").matches;
   found.paper = getComputedStyle(document.body).backgroundColor;
+  // As on paper: which parts are left.
+  const print = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules]).filter((rule) => rule.media && rule.media.mediaText === "print");
+  const paper = document.createElement("style");
+  paper.textContent = print.flatMap((rule) => [...rule.cssRules]).filter((rule) => rule.selectorText).map((rule) => rule.cssText).join("\n");
+  document.head.append(paper);
+  found.printed = [...document.querySelectorAll("main > section, main > div")].filter((part) => part.offsetHeight > 0).map((part) => part.id);
   parent.document.body.textContent = JSON.stringify(found);
 });
 </script>"##;
@@ -144,6 +150,8 @@ fn pictures_are_drawn_a_spike_opens_and_nothing_is_fetched() {
         assert_eq!((&found["zoomed"], &found["unzoomed"]), (&true.into(), &true.into()), "{found}");
         assert_eq!((&found["svgs"], &found["pngs"]), (&found["charts"], &found["charts"]), "{found}");
         assert_eq!((&found["wide"], &found["max"]), (&false.into(), &true.into()), "{width}: {found}");
+        let printed = serde_json::json!(["summary", "late-time", "matrix", "pictures", "warnings"]);
+        assert_eq!(found["printed"], printed, "{found}");
         let dark = found["paper"] != "rgb(255, 255, 255)";
         assert_eq!(found["dark"], dark, "{found}");
     }

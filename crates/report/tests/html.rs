@@ -2,8 +2,10 @@
 
 mod fixture;
 
-use whylate_core::result::RunResult;
-use whylate_report::ReportError;
+use whylate_core::result::{
+    MeasureResult, RUNS_FORMAT, RunFigures, RunResult, RunState, RunSummary, RunsResult, Verdict,
+};
+use whylate_report::{Frame, ReportError, Style};
 use whylate_testing::says;
 
 fn page(run: &RunResult) -> String {
@@ -210,4 +212,81 @@ fn events_of_several_cpus_are_shown_without_a_search_for_causes() {
     assert_well_formed(&markup);
     assert!(!markup.contains("id=\"causes\""));
     assert!(says("idle-cpus-late-at", &markup));
+}
+
+#[test]
+fn the_page_of_another_tools_result_has_title_file_and_chart() {
+    let of = |cpus: &[u32]| {
+        let measure = fixture::measure_result(cpus);
+        let tool = Some("cyclictest".to_owned());
+        let page = whylate_report::measure_with_chart(&MeasureResult { tool, ..measure }, "base.json");
+        page.unwrap().html()
+    };
+    let page = of(&[0, 1]);
+    assert_well_formed(&markup(&page));
+    assert!(page.contains("<h1 class=\"sentence\"><code>base.json</code>: "), "{page}");
+    assert!(page.contains("<title>base.json - whylate</title>") && page.contains("cyclictest"), "{page}");
+    let curves = |page: &str| {
+        let data = chart_data(page);
+        let charts = of_kind(&data, "distribution");
+        assert_eq!(charts.len(), 1);
+        let series = charts[0]["series"].as_array().unwrap().clone();
+        series.iter().flat_map(|one| one["counts"].as_array().unwrap()).filter_map(|it| it.as_u64()).sum::<u64>()
+    };
+    let samples = |cpus| fixture::measure_result(cpus).probe.cpus.iter().map(|cpu| cpu.samples).sum::<u64>();
+    assert_eq!((curves(&page), chart_data(&page)[0]["series"][1]["name"].as_str()), (samples(&[0, 1]), Some("CPU 1")));
+    let many: Vec<u32> = (0..32).collect();
+    assert_eq!(chart_data(&of(&many))[0]["series"].as_array().unwrap().len(), 1, "one curve of all");
+}
+
+#[test]
+fn the_list_of_a_server_has_two_columns_of_boxes_and_figures() {
+    let run = |name: &str, max_ns| RunSummary {
+        path: format!("/runs/{name}"),
+        plan: "quick".to_owned(),
+        started_at: "2026-11-28T10:00:00Z".to_owned(),
+        state: RunState::Complete,
+        running: false,
+        verdict: Some(Verdict::Fail),
+        figures: Some(RunFigures {
+            series: "timer".to_owned(),
+            max_ns,
+            p99_ns: Some(41_000),
+            limit_ns: Some(200_000),
+        }),
+        host: "bench".to_owned(),
+        kernel: "7.1.0".to_owned(),
+        tags: Vec::new(),
+        note: None,
+    };
+    let result = RunsResult {
+        format: RUNS_FORMAT.to_owned(),
+        folder: "/runs".to_owned(),
+        runs: vec![run("a", 312_000), run("b", 99_000)],
+        series: None,
+    };
+    let page = whylate_report::runs(&result, 2, Some(|run| run.path.clone()));
+    let html = page.html_within(&Frame { compares: true, ..Frame::default() });
+    let rows: Vec<&str> = html.split("<tr>").skip(2).collect();
+    for (row, name) in rows.iter().zip(["a", "b"]) {
+        for side in ["before", "after"] {
+            assert!(row.contains(&format!("name=\"{side}\" value=\"{name}\"")), "{row}");
+        }
+        assert!(row.contains("41.0 us") && row.contains("200 us"), "{row}");
+    }
+    assert!(rows[0].contains("over\">312 us") && !rows[1].contains("over\">99.0 us"), "{html}");
+    assert_eq!(html.matches("<th ").count(), 2 + rows[0].matches("<td").count() - 2, "{html}");
+    let text = whylate_report::runs(&result, 2, None).terminal(Style { color: false, width: 80 });
+    assert!(text.contains("312 us") && text.lines().all(|line| line.chars().count() <= 80), "{text}");
+}
+
+/// What paper shows is chosen by these names.
+#[test]
+fn paper_has_the_tables_of_the_deciding_figures() {
+    let page = page(&fixture::run_result(&[1]));
+    let matrix = page.split("<div id=\"matrix\">").nth(1).and_then(|it| it.split("</div>\n").next());
+    assert!(page.contains("main:has(> #summary) > :is(#summary, #late-time, #matrix"), "{page}");
+    assert!(page.contains("<section id=\"summary\">") && page.contains("<section id=\"pictures\">"), "{page}");
+    let whole = page.split("<div id=\"matrix\">").nth(1).expect("the table of the cells");
+    assert!(matrix.is_some() && whole.find("p99.9 vs idle").unwrap() < whole.find("<section id=\"pictures\">").unwrap());
 }

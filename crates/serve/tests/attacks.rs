@@ -152,7 +152,7 @@ const PATHS: [&str; 12] = [
     "",
     "/runs/run/events",
 ];
-const PARTS: [&str; 20] = [
+const PARTS: [&str; 22] = [
     "run",
     "..",
     "%2e%2e%2f",

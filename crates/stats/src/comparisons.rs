@@ -185,6 +185,7 @@ fn drafts_of(
             cell_value: median_of(second),
             unit: statistic.unit().to_owned(),
             ratio: ratio(study.effect),
+            ratio_of: None,
             ratio_low: study.interval_95.0.and_then(ratio),
             ratio_high: study.interval_95.1.and_then(ratio),
             outcome: Outcome::CannotTell,
@@ -193,6 +194,7 @@ fn drafts_of(
             more_repeats: None,
             refused: refused.clone(),
         };
+        let comparison = comparison.explained();
         drafts.push(Draft { comparison, study, margin: if is_log { margin.ln_1p() } else { 0.0 } });
     }
     drafts

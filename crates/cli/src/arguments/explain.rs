@@ -44,7 +44,7 @@ pub(crate) struct ExplainArguments {
     pub(crate) what: Option<LateWhat>,
     /// Prints the page of the field guide for a kind of cause or of kernel message, as reports name it: what it is,
     /// how whylate recognises it, how to confirm it with another tool, what cures it
-    #[arg(long, value_name = "KIND", value_parser = why, conflicts_with_all = ["input", "task", "period", "threshold", "what", "export", "json"])]
+    #[arg(long, value_name = "KIND", value_parser = Why::of, conflicts_with_all = ["input", "task", "period", "threshold", "what", "export", "json"])]
     pub(crate) why: Option<Why>,
     /// How many latencies to explain, largest first
     #[arg(long, value_name = "COUNT", default_value = "10", value_parser = count)]
@@ -70,13 +70,20 @@ pub(crate) enum Why {
     Message(&'static MessageKind),
 }
 
-/// A kind by its name, or as reports write it: `preempt off`.
-fn why(text: &str) -> Result<Why, String> {
-    let name = text.replace([' ', '-'], "_");
-    match (name.parse(), whylate_kmsg::kind(&name)) {
-        (Ok(kind), _) => Ok(Why::Cause(kind)),
-        (Err(_), Some(kind)) => Ok(Why::Message(kind)),
-        (Err(error), None) => Err(error),
+impl Why {
+    /// A kind by its name, or as reports write it: `preempt off`.
+    ///
+    /// # Errors
+    /// Another text: which there are.
+    pub(crate) fn of(text: &str) -> Result<Self, String> {
+        let name = text.replace([' ', '-'], "_");
+        match (name.parse(), whylate_kmsg::kind(&name)) {
+            (Ok(kind), _) => Ok(Self::Cause(kind)),
+            (Err(_), Some(kind)) => Ok(Self::Message(kind)),
+            (Err(error), None) => {
+                Err(format!("{error}, or a kind of message that `whylate explain` names in a log of the kernel"))
+            }
+        }
     }
 }
 

@@ -19,7 +19,11 @@ const FILE_WIDTH: usize = 100;
 
 pub(super) fn execute(mut arguments: ExplainArguments) -> Result<Ending> {
     let cell;
-    (arguments.input, cell) = super::runs::with_cell(&arguments.input)?;
+    (arguments.input, cell) =
+        super::runs::with_cell(&arguments.input).map_err(|error| match way_on(&arguments.input) {
+            Some(way_on) => anyhow!("{error:#}; {way_on}"),
+            None => error,
+        })?;
     let arguments = &arguments;
     if cell.is_some() && !is_run(&arguments.input) {
         bail!("{}: only the directory of a run has cells", arguments.input.display());
@@ -49,6 +53,16 @@ pub(super) fn execute(mut arguments: ExplainArguments) -> Result<Ending> {
     };
     let is_answered = result.answer != ExplainAnswer::CannotTell;
     write(arguments, &text, if is_answered { Ending::Pass } else { Ending::Incomplete })
+}
+
+/// What to do about a word that names nothing.
+fn way_on(input: &Path) -> Option<String> {
+    let word = input.to_string_lossy();
+    Some(match Why::of(&word) {
+        Ok(_) => format!("`whylate explain --why {word}` explains that kind"),
+        Err(_) if word == "latest" => return None,
+        Err(_) => "`whylate trace record` makes a trace".to_owned(),
+    })
 }
 
 /// The page of the field guide for a kind of cause, or of message of the kernel.

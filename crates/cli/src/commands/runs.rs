@@ -41,10 +41,16 @@ pub(super) fn execute(arguments: &RunsArguments) -> Result<Ending> {
     Ok(Ending::Pass)
 }
 
-/// The named run: a path, or `latest` if nothing here has that name.
+/// The named run or file: a path, `-`, or `latest` if nothing here has that name.
+///
+/// # Errors
+/// A path without a file or folder.
 pub(super) fn named(run: &Path) -> Result<PathBuf> {
-    if run != Path::new(LATEST) || run.exists() {
+    if run == Path::new("-") || run.symlink_metadata().is_ok() {
         return Ok(run.to_owned());
+    }
+    if run != Path::new(LATEST) {
+        bail!("{}: there is no such file or folder; `whylate runs` lists the runs, `latest` is the newest", run.display());
     }
     let folder = folder(None)?;
     let newest = whylate_store::newest(&folder);

@@ -104,6 +104,25 @@ fn runs_are_listed_shown_compared_and_given_away() {
     let (status, page) = server.get("/compare?side=first&side=a+b%252e%26%3Ci%3E%22x");
     assert!(status == 200 && page.to_lowercase().contains("cannot tell"), "{page}");
     assert_eq!(server.get("/compare?side=first").0, 400);
+    // The list has figures, and boxes for both sides.
+    let answer = server.get("/runs.json").1;
+    let runs = answer.split_once("\r\n\r\n").expect("a body").1;
+    let runs: serde_json::Value = serde_json::from_str(runs).expect("JSON");
+    let figures = &runs["runs"][0]["figures"];
+    assert!(figures["max_ns"].as_u64() >= figures["p99_ns"].as_u64(), "{runs}");
+    assert!(figures["series"].is_string() && figures["p99_ns"].is_u64(), "{runs}");
+    assert!(list.contains("name=\"before\" value=\"first\"") && list.contains("name=\"after\""), "{list}");
+    let other = "a+b%252e%26%3Ci%3E%22x";
+    let (status, page) = server.get(&format!("/compare?before=first&after={other}&was=&is="));
+    assert!(status == 200 && page.contains("<h1>A (first) against B (a b"), "{page}");
+    assert_eq!(server.get("/compare?before=first&is=tag%3Dnew").0, 400, "no run has the tag");
+    for (name, tag) in [(names[0], "old"), (names[1], "new")] {
+        let run = folder.path().join("runs").join(name);
+        assert_eq!(whylate(&["runs", "tag", text(&run), "lab", tag]).code, Some(0));
+    }
+    let by_tag = "/compare?was=tag%3Dold&is=tag%3Dnew";
+    let is_tagged = || server.get(by_tag).1.contains("<h1>A (#old) against B (#new)</h1>");
+    assert!(until(is_tagged), "{}", server.get(by_tag).1);
     assert_eq!(server.get("/compare?side=first&side=none").0, 404);
 
     let (status, page) = server.get("/series?q=plan%3Dsmall&statistic=timer+p99&cell=");

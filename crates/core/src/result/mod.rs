@@ -75,7 +75,7 @@ pub use run::{
     Answer, AnswerOutcome, CellResult, Comparison, CpuTableAt, Exposure, GpuResult, NoiseFloor, Outcome,
     RateResult, RepeatProbe, RepeatResult, RunEnd, RunResult, RunState, ThrottledGaps, Verdict,
 };
-pub use runs::{RUNS_FORMAT, RUNS_MIN, RunChange, RunPoint, RunSeries, RunSummary, RunsResult};
+pub use runs::{RUNS_FORMAT, RUNS_MIN, RunChange, RunFigures, RunPoint, RunSeries, RunSummary, RunsResult};
 pub use search::{RunSearch, SearchError};
 pub use spike::{Spike, WakeLink};
 pub use spike_trace::SpikeTrace;

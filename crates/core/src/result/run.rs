@@ -336,8 +336,10 @@ pub struct Comparison {
     pub cell_value: f64,
     /// Unit of the values: `ns`, `share`, `per_s` or `per_h`.
     pub unit: String,
-    /// The cell's value divided by the baseline's; absent if values are 0.
+    /// The cell's values divided by the baseline's, the middle of the ratios within blocks of repeats; absent if values are 0.
     pub ratio: Option<f64>,
+    /// `within_blocks` if `ratio` is more than 10 % from `cell_value / baseline_value`.
+    pub ratio_of: Option<String>,
     /// Lower end of its 95 % interval; absent if the repeats do not bound it.
     pub ratio_low: Option<f64>,
     /// Upper end of its 95 % interval.
@@ -354,6 +356,24 @@ pub struct Comparison {
     pub more_repeats: Option<u32>,
     /// Why `better` is refused: a load did less than in the baseline.
     pub refused: Option<String>,
+}
+
+/// From this factor on, two figures contradict the ratio beside them.
+const CONTRADICTS: f64 = 1.1;
+
+impl Comparison {
+    /// With the reason why its values and its ratio differ, if they do.
+    #[must_use]
+    pub fn explained(self) -> Self {
+        let differs = self.contradicts(self.baseline_value, self.cell_value);
+        Self { ratio_of: differs.then(|| "within_blocks".to_owned()), ..self }
+    }
+
+    /// Whether the ratio of two figures is more than 10 % from its own.
+    pub fn contradicts(&self, before: f64, now: f64) -> bool {
+        let apart = self.ratio.filter(|ratio| *ratio > 0.0).map(|ratio| (now / before / ratio).ln().abs());
+        apart.is_some_and(|apart| apart.is_nan() || apart > CONTRADICTS.ln())
+    }
 }
 
 words! {

@@ -39,7 +39,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let figures = if shown_cells.any(is_corrected) { MIDDLE_AND_CORRECTED } else { MIDDLE };
     let part = |(index, (name, cells)): (usize, (String, Vec<CellSeries<'_>>))| {
         let meaning = probe_meaning(SeriesName::of(&name).probe);
-        let depth = if shown[index] { Depth::Main } else { Depth::Brief(brief(&name, &cells)) };
+        let depth = if shown[index] { Depth::Main } else { Depth::Brief(brief(run, &name, &cells)) };
         let section = Section::new("", name).meaning(meaning).depth(depth).with(table(run, &cells));
         let outlying = cells.iter().filter_map(outlying).map(Block::note);
         let is_noted = has_signs && Some(index) == last;
@@ -73,8 +73,8 @@ fn is_corrected(cell: &CellSeries<'_>) -> bool {
         .any(|cpu| cpu.get(CORRECTED).is_some() && cpu.get(OVERRUNS).is_some_and(|missed| missed > 0))
 }
 
-fn brief(name: &str, cells: &[CellSeries<'_>]) -> String {
-    how_bad(cells).map_or_else(|| format!("{name}: no samples."), |figures| format!("{name}: {figures}"))
+fn brief(run: &RunResult, name: &str, cells: &[CellSeries<'_>]) -> String {
+    how_bad(run, cells).map_or_else(|| format!("{name}: no samples."), |figures| format!("{name}: {figures}"))
 }
 
 /// The compared statistics of a series: for gaps the time that they took, otherwise the quantile that decides.
@@ -112,7 +112,7 @@ fn table(run: &RunResult, cells: &[CellSeries<'_>]) -> Table {
         Column::text(against(first)).importance(7),
         Column::number("max"),
         Column::text(against("max")).importance(6),
-        Column::text("loads did").importance(4),
+        Column::text("loads did").importance(3),
     ];
     let largest = cells.iter().filter_map(CellSeries::max_ns).max();
     let worst = cells.iter().position(|cell| cell.max_ns() == largest);
@@ -154,12 +154,7 @@ fn rows(
     };
     // The figures behind the ratios, if there are any.
     let figure = |statistic: Statistic| {
-        let mut of_series = compared(run, all).filter(|it| it.statistic == statistic);
-        let found = of_series.find_map(|it| match &cell.cell.name {
-            name if *name == it.cell => Some(it.cell_value),
-            name if *name == it.baseline => Some(it.baseline_value),
-            _ => None,
-        });
+        let found = worst::middle(run, cell, statistic);
         let pooled = || {
             let of: fn(&Quantiles) -> u64 = match statistic {
                 Statistic::LostShare => return cell.lost_share().map(share),

@@ -4,8 +4,8 @@ use crate::reading::{effect, interval, more, times};
 use crate::section::{Item, Section, Tone};
 use crate::words::counted;
 use crate::worst::{self, CellSeries};
-use whylate_core::figure::{between, nanoseconds, nanoseconds_apart, share};
-use whylate_core::plan::{ProbePlan, Samples};
+use whylate_core::figure::{between, nanoseconds, nanoseconds_apart, nanoseconds_f64, share};
+use whylate_core::plan::{ProbePlan, Samples, Statistic};
 use whylate_core::quantity::{OVERRUNS, TASK, THROTTLED};
 use whylate_core::result::{
     CellResult, Comparison, CpuResult, LateKind, LateTime, Outcome, RunResult, Spike, Verdict, late_kinds,
@@ -31,7 +31,8 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
         .partition(|it| more(run, (&it.baseline, &it.cell), |cell| &cell.treatments).is_some());
     let effects = effects(run, &loads, |cell| &cell.loads);
     let mut items = vec![item("late", late(run))];
-    items.extend(deciding.as_deref().and_then(how_bad).map(|text| item("how bad", (text, Tone::Plain))));
+    let how_bad = deciding.as_deref().and_then(|cells| how_bad(run, cells));
+    items.extend(how_bad.map(|text| item("how bad", (text, Tone::Plain))));
     items.extend(of_scheduler(run).map(|text| item("gaps", (text, Tone::Plain))));
     items.push(item("who", (who(run, deciding.as_deref()), Tone::Plain)));
     items.extend((!effects.is_empty()).then(|| item("effect", (effects, Tone::Plain))));
@@ -122,7 +123,7 @@ fn below_noise_floor(run: &RunResult, limit_ns: u64) -> Option<u64> {
 }
 
 /// `Up to 2.31 ms, in above-l3 on CPU 1; 99.9 % within 381 us there, within 53.0 us in idle.`
-pub(super) fn how_bad(cells: &[CellSeries<'_>]) -> Option<String> {
+pub(super) fn how_bad(run: &RunResult, cells: &[CellSeries<'_>]) -> Option<String> {
     let worst = cells.iter().max_by_key(|cell| cell.max_ns())?;
     let cpu = worst.worst()?.cpu;
     let max = nanoseconds(worst.max_ns()?);
@@ -133,7 +134,10 @@ pub(super) fn how_bad(cells: &[CellSeries<'_>]) -> Option<String> {
         let lost = worst.lost_share().map(|lost| format!("; gaps took {} of the time there", share(lost)));
         return Some(format!("Stopped for up to {max}, {place}{}.", lost.unwrap_or_default()));
     }
-    let within = |cell: &CellSeries<'_>| cell.quantile(|figures| figures.p999_ns).map(nanoseconds);
+    let within = |cell: &CellSeries<'_>| {
+        let pooled = || cell.quantile(|figures| figures.p999_ns).map(nanoseconds);
+        worst::middle(run, cell, Statistic::P999).map(nanoseconds_f64).or_else(pooled)
+    };
     let there = within(worst).map(|p999| format!("; 99.9 % within {p999} there")).unwrap_or_default();
     let other = within(best).filter(|_| best.cell.name != worst.cell.name);
     let other = other.map(|p999| format!(", within {p999} in {}", best.cell.name)).unwrap_or_default();

@@ -82,8 +82,15 @@ const shape = (holder, height) => ({
   width: printing() ? PRINT_WIDTH : Math.max(holder.clientWidth, 260),
   height: printing() ? height * PRINT_HEIGHT : height, pxAlign: 1, padding: [14, 14, 0, 0],
   legend: { markers: { width: 0, fill: (u, i) => u.series[i].stroke(u, i) } },
-  hooks: { draw: [] },
+  hooks: { drawClear: [(u) => { u.taken = []; }], draw: [] },
 });
+// The first row in which a label from `left` to `right` covers no other one.
+const freeRow = (u, left, right) => {
+  let row = 0;
+  while (u.taken.some(([other, from, to]) => other === row && from < right && left < to)) row++;
+  u.taken.push([row, left, right]);
+  return row;
+};
 const cellSeries = (entry, label, value, more) => Object.assign({
   label, stroke: seriesColour(entry.cell), dash: seriesDash(entry.cell), width: 1.6, pxAlign: 0,
   value: (u, v) => v == null ? "–" : value(v), points: { show: false },
@@ -101,9 +108,17 @@ const marker = (u, scale, at, text, ink, left) => {
   ctx.beginPath();
   if (scale === "x") {
     ctx.moveTo(place, bbox.top); ctx.lineTo(place, bbox.top + bbox.height);
-    const right = place + ctx.measureText(text).width + 8 * dpr < bbox.left + bbox.width;
-    ctx.textAlign = right ? "left" : "right"; ctx.textBaseline = "top";
-    ctx.fillText(text, place + (right ? 4 : -4) * dpr, bbox.top + 2 * dpr);
+    ctx.stroke();
+    const wide = ctx.measureText(text).width, right = place + wide + 8 * dpr < bbox.left + bbox.width;
+    const from = right ? place + 4 * dpr : place - 4 * dpr - wide, line = 13 * dpr;
+    const top = bbox.top + 2 * dpr + line * freeRow(u, from, from + wide + 3 * dpr);
+    // The next line may be nearer than the text is long.
+    ctx.fillStyle = colour("--paper");
+    ctx.fillRect(from - dpr, top - dpr, wide + 2 * dpr, line);
+    ctx.fillStyle = ink;
+    ctx.textAlign = "left"; ctx.textBaseline = "top";
+    ctx.fillText(text, from, top);
+    ctx.beginPath();
   } else {
     ctx.moveTo(bbox.left, place); ctx.lineTo(bbox.left + bbox.width, place);
     ctx.textAlign = left ? "left" : "right"; ctx.textBaseline = "bottom";
@@ -157,10 +172,10 @@ const drawDistribution = (holder, { edges, series, noise_ns, is_count }) => {
     u.ctx.fillRect(x0, u.bbox.top, x1 - x0, u.bbox.height);
     u.ctx.restore();
   };
-  options.hooks.drawClear = [(u) => {
+  options.hooks.drawClear.push((u) => {
     if (data.limit_ns) shade(u, data.limit_ns, Infinity, colour("--bad"));
     if (noise_ns) shade(u, 0, noise_ns, colour("--soft"));
-  }];
+  });
   options.hooks.draw.push(limitMark("x"), (u) => {
     if (noise_ns) marker(u, "x", noise_ns, "noise floor " + latency(noise_ns), colour("--soft"));
   });

@@ -46,6 +46,10 @@ const HEAD: &str = r#"<!doctype html>
 const VERDICT: &str =
     r#"<p class="verdict {}"><strong><span aria-hidden="true">{}</span> {}</strong> <span>"#;
 
+const MEANING: &str = "<span class=\"meaning\">{}</span></h2>\n";
+/// A section that paper leaves out.
+const MORE: &str = "<section id=\"{}\" class=\"more\">\n<h2>";
+
 /// The page, with the frame of a web server if there is one.
 pub(super) fn page(page: &Page, frame: Option<&Frame>) -> String {
     let mut body = Html::default();
@@ -198,8 +202,10 @@ impl<'p> Html<'p> {
         let name = if section.id.is_empty() { &section.title } else { section.id };
         let anchor: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         let (begin, meaning, end) = match level {
+            0 if section.title.is_empty() && !section.id.is_empty() => ("<div id=\"{}\">\n", "", "</div>\n"),
             _ if section.title.is_empty() => ("", "", ""),
-            0 => ("<section id=\"{}\">\n<h2>", "<span class=\"meaning\">{}</span></h2>\n", "</section>\n"),
+            0 if is_folded => (MORE, MEANING, "</section>\n"),
+            0 => ("<section id=\"{}\">\n<h2>", MEANING, "</section>\n"),
             _ if is_folded => (FOLDED, FOLDED_MEANING, "</div></details>\n"),
             _ => ("<article>\n<h3>", "<span class=\"meaning\">{}</span></h3>\n", "</article>\n"),
         };

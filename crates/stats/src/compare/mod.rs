@@ -120,6 +120,7 @@ fn draft(question: &Question<'_>, key: &ValueKey) -> Option<Draft> {
         cell_value: after,
         unit: key.statistic.unit().to_owned(),
         ratio,
+        ratio_of: None,
         ratio_low: low,
         ratio_high: high,
         outcome: Outcome::CannotTell,
@@ -130,6 +131,7 @@ fn draft(question: &Question<'_>, key: &ValueKey) -> Option<Draft> {
     };
     let is_decidable = found.is_some();
     let (effect, interval) = found.map_or((0.0, (None, None)), |it| (it.effect, it.interval_95));
+    let comparison = comparison.explained();
     let contrast = RunContrast { of_cell: key.cell.clone(), comparison, values: [first, second] };
     Some(Draft { contrast, effect, interval, is_decidable })
 }

@@ -166,7 +166,7 @@ fn a_verdict_of_the_cache_counts_only_while_no_file_of_the_run_has_changed() {
     // The same length and the same write time.
     fs::write(&segment, &flipped).unwrap();
     fs::File::options().write(true).open(&segment).unwrap().set_modified(written).unwrap();
-    assert_eq!(listed(), reported(&run), "byte flipped");
+    assert_eq!(listed(), reported(&run).0, "byte flipped");
     assert_ne!(listed(), Some(Verdict::Pass));
     fs::write(&segment, &whole).unwrap();
     assert_eq!(listed(), Some(Verdict::Fail), "written back");
