@@ -102,6 +102,8 @@ pub(crate) fn add_to_measure(sections: &mut Vec<Section>, measure: &MeasureResul
         data: json!({ "kind": "distribution", "edges": bins, "series": series, "noise_ns": null, "is_count": is_gap,
             "span_s": 0, "limit_ns": null }),
     };
+    // The same in letters.
+    sections.retain(|section| section.id != "histograms");
     let place = sections.len().min(1);
     sections.insert(place, Section::new("pictures", "Pictures").with(vec![chart]));
 }

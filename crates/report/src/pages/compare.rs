@@ -14,7 +14,7 @@ use whylate_core::result::{
 const UNKNOWN_NAMED: usize = 4;
 /// What the figures of the table are; those of `whylate report` are different.
 const MIDDLE: &str = "before, now: the middle (median) of the values of the repeats, each that of the worst CPU; for several runs, the \
-    median of theirs; for another tool's file, its value. `whylate report` has the quantiles of all repeats together. The ratio \
+    median of theirs; for another tool's file, its value. `whylate report --details` has the quantiles of all repeats together. The ratio \
     between cells of one run is the middle of those within blocks of repeats.";
 
 /// The report of a comparison. A comparison without contents becomes a page that says why.
@@ -133,10 +133,15 @@ fn contrasts(result: &CompareResult) -> Section {
 
 /// `note` appears once, below the first table.
 fn table(contrasts: &[&RunContrast], note: &'static str) -> Table {
+    // Two sides have one pair.
+    let is_one_pair = contrasts
+        .windows(2)
+        .all(|pair| (&pair[0].comparison.cell, &pair[0].comparison.baseline)
+            == (&pair[1].comparison.cell, &pair[1].comparison.baseline));
     let columns = vec![
         Column::text("cell"),
         Column::text("statistic"),
-        Column::text("against").importance(5),
+        Column::text("against").importance(if is_one_pair { 1 } else { 5 }),
         Column { note, ..Column::number("before (middle)") },
         Column::number("now (middle)"),
         Column::text("ratio"),

@@ -6,7 +6,7 @@ const data = { span_s: Math.max(...charts.map((c) => c.span_s)), limit_ns: chart
 const SERIES_COLOURS = 7;
 const DASHES = [undefined, [7, 4], [2, 3], [9, 3, 2, 3]];
 const PRINT_WIDTH = 690;
-const PRINT_HEIGHT = 0.72;
+const PRINT_HEIGHT = 0.6;
 const FONT = '12px system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif';
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();

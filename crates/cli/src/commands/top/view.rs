@@ -33,8 +33,9 @@ const HELP: [&str; 17] = [
     "whylate watch --task NAME explains single activations of a task.",
 ];
 
-/// The width from which the lists stand beside each other, and all columns of CPUs have room.
+/// The width from which the lists stand beside each other, and from which all columns of CPUs have room beside who was late.
 const BESIDE: u16 = 78;
+const WIDE: u16 = 96;
 
 /// The order of the thieves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,19 +148,19 @@ fn in_force(top: &TopResult) -> String {
 }
 
 fn draw_cpus(top: &TopResult, first: usize, area: Rect, buffer: &mut Buffer) {
-    let is_wide = area.width >= BESIDE;
-    let head = match is_wide {
-        true => "CPU wake/s   wake p99      max timer max    worst last       late",
-        false => "CPU wake/s      max    worst late",
+    let head = match area.width {
+        WIDE.. => "CPU wake/s   wake p99      max timer max    worst last       late",
+        BESIDE.. => "CPU wake/s   wake p99      max    worst last       late",
+        _ => "CPU wake/s      max    worst late",
     };
     line(buffer, area, 1, head, Style::new().add_modifier(Modifier::UNDERLINED));
     for (row, cpu) in top.cpus.iter().skip(first).enumerate().take(usize::from(area.height.saturating_sub(2)))
     {
-        line(buffer, area, row + 2, &cpu_line(cpu, top.interval_ns, is_wide), Style::new());
+        line(buffer, area, row + 2, &cpu_line(cpu, top.interval_ns, area.width), Style::new());
     }
 }
 
-fn cpu_line(cpu: &TopCpu, interval_ns: u64, is_wide: bool) -> String {
+fn cpu_line(cpu: &TopCpu, interval_ns: u64, width: u16) -> String {
     let figure = |of: &Option<Quantiles>, figure: fn(&Quantiles) -> u64| {
         of.as_ref().map_or_else(|| "-".to_owned(), |figures| nanoseconds(figure(figures)))
     };
@@ -171,14 +172,17 @@ fn cpu_line(cpu: &TopCpu, interval_ns: u64, is_wide: bool) -> String {
     let rate = count(per_second(cpu.samples, interval_ns));
     let max = figure(&cpu.wakeup, |it| it.max_ns);
     let late = late.unwrap_or_default();
-    if !is_wide {
+    if width < BESIDE {
         return format!("{:>3} {rate:>6} {max:>8} {worst:>8} {late}", cpu.cpu.0);
     }
+    let timer = match width {
+        WIDE.. => format!(" {:>9}", figure(&cpu.timer, |it| it.max_ns)),
+        _ => String::new(),
+    };
     format!(
-        "{:>3} {rate:>6} {:>10} {max:>8} {:>9} {worst:>8} {:<10} {late}",
+        "{:>3} {rate:>6} {:>10} {max:>8}{timer} {worst:>8} {:<10} {late}",
         cpu.cpu.0,
         figure(&cpu.wakeup, |it| it.p99_ns),
-        figure(&cpu.timer, |it| it.max_ns),
         strip(&cpu.strip),
     )
 }
@@ -316,7 +320,7 @@ mod tests {
             lines[3].contains("1,000") && lines[3].contains("312 us") && lines[3].contains(" ▂█"),
             "{text}"
         );
-        assert!(lines[3].contains("control after"), "{text}");
+        assert!(lines[3].contains("control after irq/31-eth0"), "{text}");
         assert!(text.contains("250 TIMER softirq (0-1)"), "{text}");
         let first = |view: &mut TopView| {
             let text = as_text(view, 80, 24);
