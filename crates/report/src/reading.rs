@@ -109,13 +109,15 @@ pub(crate) fn more<'r>(
     (!more.is_empty()).then_some(more)
 }
 
-/// Three digits: `0.962`, `1.57`, `12.4`, `210`.
+/// Three digits: `0.00457`, `0.962`, `1.57`, `12.4`, `210`.
 pub(crate) fn times(ratio: f64) -> String {
     match ratio {
         ratio if ratio >= 99.95 => format!("{ratio:.0}"),
         ratio if ratio >= 9.995 => format!("{ratio:.1}"),
         ratio if ratio >= 0.9995 => format!("{ratio:.2}"),
-        ratio => format!("{ratio:.3}"),
+        ratio if ratio >= 0.09995 || ratio <= 0.0 => format!("{ratio:.3}"),
+        // Three digits after the zeros.
+        ratio => format!("{ratio:.0$}", (2.0 - ratio.log10().floor()) as usize),
     }
 }
 
@@ -198,6 +200,12 @@ mod tests {
             more_repeats: None,
             refused: None,
         }
+    }
+
+    #[test]
+    fn a_ratio_has_three_digits_however_small_it_is() {
+        let texts = [0.004_567, 0.045_67, 0.456_7, 1.567, 12.44, 210.4, 0.0].map(times);
+        assert_eq!(texts, ["0.00457", "0.0457", "0.457", "1.57", "12.4", "210", "0.000"]);
     }
 
     #[test]

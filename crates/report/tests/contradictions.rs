@@ -249,16 +249,15 @@ fn figures_and_ratios_of_random_runs_differ_by_more_than_a_tenth_only_with_a_wor
             contrasts: run.comparisons.iter().map(contrast).collect(),
             ..fixture::pages::comparison()
         };
+        let brief = whylate_report::run(&run).expect("a page").terminal(Style { color: false, width: 80 });
+        counts[0].tables(of_terminal(&brief), &brief);
         let pages = [
-            whylate_report::run(&run).expect("a page"),
             whylate_report::run(&run).expect("a page").detailed(true),
             whylate_report::compare(&compared).detailed(true),
         ];
         for page in &pages {
-            for width in [80, 120, 200] {
-                let text = page.terminal(Style { color: false, width });
-                counts[0].tables(of_terminal(&text), &text);
-            }
+            let text = page.terminal(Style { color: false, width: 200 });
+            counts[0].tables(of_terminal(&text), &text);
             // A sentence is one line there.
             counts[0].sentences(&page.terminal(Style { color: false, width: 1_000 }));
             let text = page.markdown();

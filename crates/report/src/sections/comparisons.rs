@@ -1,7 +1,7 @@
 //! Cells that differ in one thing: first the comparisons that decide, then the exploratory ones.
 
 use crate::pictures::{Forest, ForestRow};
-use crate::reading::{Reading, by_severity, change, interval};
+use crate::reading::{Reading, by_severity, change, interval, times};
 use crate::section::{Depth, Item, Section};
 use whylate_core::figure::{between, probability};
 use whylate_core::plan::Statistic;
@@ -69,7 +69,7 @@ fn sentence(comparison: &Comparison) -> String {
     let Reading { word, .. } = Reading::of(*outcome);
     let ends = (comparison.ratio_low, comparison.ratio_high);
     let ratio = comparison.ratio.map(|ratio| {
-        format!("; within blocks {ratio:.2} times ({})", between(ends, |end| format!("{end:.2}")))
+        format!("; within blocks {} times ({})", times(ratio), between(ends, times))
     });
     let more = comparison.more_repeats.map(|more| format!("; about {more} more repeats would tell"));
     let refused = comparison.refused.as_ref().map(|reason| format!("; {reason}"));
