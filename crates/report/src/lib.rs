@@ -24,8 +24,8 @@ mod write;
 pub use ci::{annotations, junit};
 pub use pages::{
     FarmAnswer, FarmGroups, TopRate, begun, board, check, compare, copy, cpus, explain, farm_compare,
-    farm_groups, fix, guide, guide_text, histograms, measure, measure_with_chart, notice, recording, run, run_with_charts, runs,
-    series, top, tracing, wall, warnings,
+    farm_groups, fix, guide, guide_text, histograms, measure, measure_with_chart, notice, recording, run,
+    run_with_charts, runs, series, top, tracing, wall, warnings,
 };
 pub use section::Page;
 pub use sections::plan_text;

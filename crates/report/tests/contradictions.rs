@@ -131,7 +131,8 @@ fn of_markdown(text: &str) -> Vec<DrawnTable> {
     let parts = |line: &str| -> Vec<String> {
         line.trim_matches('|').split(" | ").map(|part| part.trim().replace("**", "")).collect()
     };
-    let rules = (1..lines.len()).filter(|nth| lines[*nth].starts_with("| :") || lines[*nth].starts_with("| -"));
+    let rules =
+        (1..lines.len()).filter(|nth| lines[*nth].starts_with("| :") || lines[*nth].starts_with("| -"));
     let table = |nth: usize| {
         let rows = lines[nth + 1..].iter().take_while(|line| line.starts_with('|'));
         (parts(lines[nth - 1]), rows.map(|line| parts(line)).collect())
@@ -141,7 +142,8 @@ fn of_markdown(text: &str) -> Vec<DrawnTable> {
 
 fn of_html(text: &str) -> Vec<DrawnTable> {
     let plain = |cell: &str| {
-        let words: String = cell.split('<').map(|part| part.split_once('>').map_or(part, |it| it.1)).collect();
+        let words: String =
+            cell.split('<').map(|part| part.split_once('>').map_or(part, |it| it.1)).collect();
         words.replace("&gt;", ">").replace("&lt;", "<").trim().to_owned()
     };
     let cells = |row: &str, element: &str| -> Vec<String> {
@@ -269,7 +271,8 @@ fn figures_and_ratios_of_random_runs_differ_by_more_than_a_tenth_only_with_a_wor
         }
         documents += json(&serde_json::to_value(&run).expect("JSON")["comparisons"]);
         let contrasts = serde_json::to_value(&compared).expect("JSON")["contrasts"].clone();
-        let contrasts: Vec<_> = contrasts.as_array().unwrap().iter().map(|it| it["comparison"].clone()).collect();
+        let contrasts: Vec<_> =
+            contrasts.as_array().unwrap().iter().map(|it| it["comparison"].clone()).collect();
         documents += json(&contrasts.into());
     }
     for counts in &counts {

@@ -231,10 +231,17 @@ fn the_page_of_another_tools_result_has_title_file_and_chart() {
         let charts = of_kind(&data, "distribution");
         assert_eq!(charts.len(), 1);
         let series = charts[0]["series"].as_array().unwrap().clone();
-        series.iter().flat_map(|one| one["counts"].as_array().unwrap()).filter_map(|it| it.as_u64()).sum::<u64>()
+        series
+            .iter()
+            .flat_map(|one| one["counts"].as_array().unwrap())
+            .filter_map(|it| it.as_u64())
+            .sum::<u64>()
     };
     let samples = |cpus| fixture::measure_result(cpus).probe.cpus.iter().map(|cpu| cpu.samples).sum::<u64>();
-    assert_eq!((curves(&page), chart_data(&page)[0]["series"][1]["name"].as_str()), (samples(&[0, 1]), Some("CPU 1")));
+    assert_eq!(
+        (curves(&page), chart_data(&page)[0]["series"][1]["name"].as_str()),
+        (samples(&[0, 1]), Some("CPU 1"))
+    );
     let many: Vec<u32> = (0..32).collect();
     assert_eq!(chart_data(&of(&many))[0]["series"].as_array().unwrap().len(), 1, "one curve of all");
 }
@@ -286,7 +293,13 @@ fn paper_has_the_tables_of_the_deciding_figures() {
     let page = page(&fixture::run_result(&[1]));
     let matrix = page.split("<div id=\"matrix\">").nth(1).and_then(|it| it.split("</div>\n").next());
     assert!(page.contains("main:has(> #summary) > :is(#summary, #late-time, #matrix"), "{page}");
-    assert!(page.contains("<section id=\"summary\">") && page.contains("<section id=\"pictures\">"), "{page}");
+    assert!(
+        page.contains("<section id=\"summary\">") && page.contains("<section id=\"pictures\">"),
+        "{page}"
+    );
     let whole = page.split("<div id=\"matrix\">").nth(1).expect("the table of the cells");
-    assert!(matrix.is_some() && whole.find("p99.9 vs idle").unwrap() < whole.find("<section id=\"pictures\">").unwrap());
+    assert!(
+        matrix.is_some()
+            && whole.find("p99.9 vs idle").unwrap() < whole.find("<section id=\"pictures\">").unwrap()
+    );
 }

@@ -168,8 +168,7 @@ fn sides(site: &Site, query: &str) -> Result<Vec<Vec<String>>, Refusal> {
             ))),
             1..=RUNS_OF_SIDE_MAX => Ok(names),
             count => {
-                let text =
-                    format!("{count} runs are {ticked}, and at most {RUNS_OF_SIDE_MAX} are compared");
+                let text = format!("{count} runs are {ticked}, and at most {RUNS_OF_SIDE_MAX} are compared");
                 Err(Refusal::Bad(format!("{text}: add a term, as in `tag={ticked} started>=2026-11-01`")))
             }
         }

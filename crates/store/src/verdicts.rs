@@ -7,12 +7,12 @@
 use crate::error::StoreError;
 use crate::folder::{Folder, Found};
 use crate::manifest;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
-use serde::{Deserialize, Serialize};
 use whylate_core::result::{RunFigures, RunResult, Verdict};
 
 const FILE: &str = "verdicts";
@@ -58,12 +58,10 @@ impl VerdictCache {
             return Err(StoreError::OpenToAll(path.to_owned()));
         }
         let text = folder.read_up_to(FILE, BYTES_MAX).ok().flatten().unwrap_or_default();
-        let lines: Vec<(String, Judged)> =
-            String::from_utf8_lossy(&text).lines().filter_map(parse).collect();
+        let lines: Vec<(String, Judged)> = String::from_utf8_lossy(&text).lines().filter_map(parse).collect();
         let it = Self { folder, known: HashMap::new(), found: Mutex::default() };
         if lines.len() > LINES_MAX {
-            let kept: String =
-                lines[lines.len() / 2..].iter().map(|(digest, of)| line(digest, of)).collect();
+            let kept: String = lines[lines.len() / 2..].iter().map(|(digest, of)| line(digest, of)).collect();
             it.folder.write_atomically(FILE, kept.as_bytes())?;
         }
         Ok(Self { known: lines.into_iter().collect(), ..it })

@@ -80,9 +80,9 @@ impl Why {
         match (name.parse(), whylate_kmsg::kind(&name)) {
             (Ok(kind), _) => Ok(Self::Cause(kind)),
             (Err(_), Some(kind)) => Ok(Self::Message(kind)),
-            (Err(error), None) => {
-                Err(format!("{error}, or a kind of message that `whylate explain` names in a log of the kernel"))
-            }
+            (Err(error), None) => Err(format!(
+                "{error}, or a kind of message that `whylate explain` names in a log of the kernel"
+            )),
         }
     }
 }

@@ -146,7 +146,8 @@ fn side(text: &str, name: String) -> Result<ComparedSide> {
         let (ComparedPart::Run(path, run), Some(cell)) = (part, &side.cell) else { continue };
         super::runs::require_cell(path, run, cell)?;
     }
-    side.tags = tags(side.parts.iter().filter(|it| it.run().is_some()).filter_map(|it| Folder::open(it.path()).ok()));
+    side.tags =
+        tags(side.parts.iter().filter(|it| it.run().is_some()).filter_map(|it| Folder::open(it.path()).ok()));
     Ok(side)
 }
 

@@ -50,7 +50,10 @@ pub(super) fn named(run: &Path) -> Result<PathBuf> {
         return Ok(run.to_owned());
     }
     if run != Path::new(LATEST) {
-        bail!("{}: there is no such file or folder; `whylate runs` lists the runs, `latest` is the newest", run.display());
+        bail!(
+            "{}: there is no such file or folder; `whylate runs` lists the runs, `latest` is the newest",
+            run.display()
+        );
     }
     let folder = folder(None)?;
     let newest = whylate_store::newest(&folder);

@@ -192,7 +192,11 @@ fn automatic(
         && !candidates().any(|(pid, _)| pid == task.pid || finder.marked == Some(pid))
     {
         let mut subject = Subject { reason: STATED.to_owned(), ..Subject::default() };
-        finder.tasks.get(task.pid).into_iter().for_each(|track| subject.add(task.pid, track, finder, options));
+        finder
+            .tasks
+            .get(task.pid)
+            .into_iter()
+            .for_each(|track| subject.add(task.pid, track, finder, options));
         subject.task = Some(task.command.clone());
         return Subject { pids: vec![task.pid], ..subject };
     }

@@ -62,7 +62,8 @@ fn title(sides: &[CompareSide]) -> String {
     let own = |side: &CompareSide| {
         let tags = side.tags.iter().filter(|tag| !others(side).any(|other| other.tags.contains(tag)));
         let tags: Vec<String> = tags.map(|tag| format!("#{tag}")).collect();
-        let name = Some(file(side)).filter(|name| !name.is_empty() && others(side).all(|it| file(it) != *name));
+        let name =
+            Some(file(side)).filter(|name| !name.is_empty() && others(side).all(|it| file(it) != *name));
         match (tags.is_empty(), &side.cell, name) {
             (false, None, _) => format!("{} ({})", side.name, tags.join(" ")),
             (false, Some(cell), _) => format!("{} ({}, cell {cell})", side.name, tags.join(" ")),
@@ -134,10 +135,10 @@ fn contrasts(result: &CompareResult) -> Section {
 /// `note` appears once, below the first table.
 fn table(contrasts: &[&RunContrast], note: &'static str) -> Table {
     // Two sides have one pair.
-    let is_one_pair = contrasts
-        .windows(2)
-        .all(|pair| (&pair[0].comparison.cell, &pair[0].comparison.baseline)
-            == (&pair[1].comparison.cell, &pair[1].comparison.baseline));
+    let is_one_pair = contrasts.windows(2).all(|pair| {
+        (&pair[0].comparison.cell, &pair[0].comparison.baseline)
+            == (&pair[1].comparison.cell, &pair[1].comparison.baseline)
+    });
     let columns = vec![
         Column::text("cell"),
         Column::text("statistic"),
@@ -265,7 +266,8 @@ mod tests {
         assert_eq!(of(tagged), "A (#old) against B (#new)");
         let plain = [side("A", &["r/1/", "r/2"], &["lab"]), side("B", &["base.json"], &["lab"])];
         assert_eq!(of(plain), "A (1 and 1 more) against B (base.json)");
-        let cell = |name: &str, cell: &str| CompareSide { cell: Some(cell.to_owned()), ..side(name, &["r/1"], &[]) };
+        let cell =
+            |name: &str, cell: &str| CompareSide { cell: Some(cell.to_owned()), ..side(name, &["r/1"], &[]) };
         assert_eq!(of([cell("A", "idle"), cell("B", "l3")]), "A (1:idle) against B (1:l3)");
         assert_eq!(of([side("A", &["a/run"], &[]), side("B", &["b/run"], &[])]), "A against B");
     }

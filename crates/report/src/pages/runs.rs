@@ -10,7 +10,8 @@ use whylate_core::plan::SeriesStatistic;
 use whylate_core::result::{RUNS_MIN, RunPoint, RunSeries, RunState, RunSummary, RunsResult, Verdict};
 
 /// What the figures of the list are.
-const FIGURES: &str = "max, p99: of the series that decides, worst CPU of the worst cell, all repeats together.";
+const FIGURES: &str =
+    "max, p99: of the series that decides, worst CPU of the worst cell, all repeats together.";
 /// The bar of the largest value.
 const BAR_WIDTH: usize = 30;
 

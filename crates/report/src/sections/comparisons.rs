@@ -68,9 +68,9 @@ fn sentence(comparison: &Comparison) -> String {
     let Comparison { probe, outcome, .. } = comparison;
     let Reading { word, .. } = Reading::of(*outcome);
     let ends = (comparison.ratio_low, comparison.ratio_high);
-    let ratio = comparison.ratio.map(|ratio| {
-        format!("; within blocks {} times ({})", times(ratio), between(ends, times))
-    });
+    let ratio = comparison
+        .ratio
+        .map(|ratio| format!("; within blocks {} times ({})", times(ratio), between(ends, times)));
     let more = comparison.more_repeats.map(|more| format!("; about {more} more repeats would tell"));
     let refused = comparison.refused.as_ref().map(|reason| format!("; {reason}"));
     format!(

@@ -14,7 +14,8 @@ const TEXT_FIELD: &str = r#"<label>{} <input type="search" name="{}" value="{}" 
 const TICK_FIELD: &str = r#"<label><input type="checkbox" name="{}" value="1""#;
 const COMPARE: &str = r#"<form id="compare" action="/compare"><label>before <input type="search" name="was" placeholder="tag=old"></label> <label>after <input type="search" name="is" placeholder="tag=new"></label> <button>Compare after with before</button><small>ticked runs and those that the searches find</small></form>
 "#;
-pub(super) const BOX_HEADS: &str = r#"<th scope="col" class="tick">before</th><th scope="col" class="tick">after</th>"#;
+pub(super) const BOX_HEADS: &str =
+    r#"<th scope="col" class="tick">before</th><th scope="col" class="tick">after</th>"#;
 const BOXES: &str = r#"<td class="tick"><input type="checkbox" form="compare" name="before" value="{}" aria-label="{} is before"></td><td class="tick"><input type="checkbox" form="compare" name="after" value="{}" aria-label="{} is after"></td>"#;
 const LIVE: &str = r#"<section id="live" data-events="{}" aria-live="polite"><h2>Now</h2><p id="live-stage">Waiting for values.</p>
 <progress id="live-progress" max="1" value="0"></progress><svg id="live-strip" viewBox="0 0 600 80" preserveAspectRatio="none" role="img" aria-label="The largest latency of each second"><polyline id="live-line" fill="none" stroke="currentColor"/></svg>
