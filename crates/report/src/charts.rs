@@ -72,6 +72,8 @@ pub(crate) fn add(sections: &mut Vec<Section>, run: &RunResult) {
 
 /// Adds the chart of one measurement below its figures: the distribution of each CPU, or of all together.
 pub(crate) fn add_to_measure(sections: &mut Vec<Section>, measure: &MeasureResult) {
+    // The same as text.
+    sections.retain(|section| section.id != "histograms");
     let (cpus, probe) = (&measure.probe.cpus, &measure.probe.probe);
     let is_split = (2..=CURVES_MAX).contains(&cpus.len());
     let label = |cpu: &CpuResult| {
@@ -102,8 +104,6 @@ pub(crate) fn add_to_measure(sections: &mut Vec<Section>, measure: &MeasureResul
         data: json!({ "kind": "distribution", "edges": bins, "series": series, "noise_ns": null, "is_count": is_gap,
             "span_s": 0, "limit_ns": null }),
     };
-    // The same in letters.
-    sections.retain(|section| section.id != "histograms");
     let place = sections.len().min(1);
     sections.insert(place, Section::new("pictures", "Pictures").with(vec![chart]));
 }

@@ -242,6 +242,7 @@ fn the_page_of_another_tools_result_has_title_file_and_chart() {
         (curves(&page), chart_data(&page)[0]["series"][1]["name"].as_str()),
         (samples(&[0, 1]), Some("CPU 1"))
     );
+    assert!(!page.contains("id=\"histograms\""), "the chart has the histogram: {page}");
     let many: Vec<u32> = (0..32).collect();
     assert_eq!(chart_data(&of(&many))[0]["series"].as_array().unwrap().len(), 1, "one curve of all");
 }
