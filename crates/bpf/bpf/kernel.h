@@ -213,3 +213,4 @@ ALWAYS_INLINE u64 take_number(u64 *count)
 #define BPF_MAP_TYPE_STACK_TRACE 7
 #define BPF_NOEXIST 1
 #define BPF_F_MMAPABLE 1024
+#define BPF_F_USER_STACK 256

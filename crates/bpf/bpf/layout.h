@@ -149,7 +149,12 @@ struct cpu_state {
 
 	/* The sums of the latencies of each histogram. */
 	u64 sum_ns[KINDS];
-	u64 unused_sums[2];
+	/*
+	 * Since when the watched task that has the CPU runs, less its earlier runs since its last sleep; 0: none has it. And how long it
+	 * usually runs without a sleep; 0: not known.
+	 */
+	u64 runs_since_ns;
+	u64 usual_run_ns;
 
 	/* What every event of a watched CPU needs: how many segments were written, and when what runs now began. */
 	u64 segments;
@@ -463,6 +468,8 @@ enum task_event {
 	TASK_FREQUENCY,
 	/* A watched task ran in the system call `syscall` from `ready_ns` on; `futex_owner` is the owner of a futex. */
 	TASK_CALL,
+	/* A sample of a watched task that runs: its `stack`. */
+	TASK_SAMPLE,
 };
 
 /* How a stretch began; the counterpart is `Began` in layout/tasks.rs. */
@@ -528,6 +535,10 @@ struct task_slot {
 	/* How long it ran in page faults, and in system calls, since it got the CPU. */
 	u64 faults_took_ns;
 	u64 calls_took_ns;
+	/* How long it ran since its last sleep, before it came to the CPU that it has. */
+	u64 ran_ns;
+	/* About a fifth of its runs from sleep to sleep are longer; 0: none was seen. */
+	u64 usual_run_ns;
 	u32 began;
 	u32 faults;
 	u32 lost;
@@ -547,71 +558,85 @@ struct task_slot {
 	struct woken waking;
 	struct woken woken;
 };
-_Static_assert(sizeof(struct task_slot) == 208, "layout.rs");
+_Static_assert(sizeof(struct task_slot) == 224, "layout.rs");
+
+/* Return addresses of a program that a sample has. */
+#define SAMPLE_DEPTH 26
 
 /* A watched task had a CPU: from one switch to the next. */
 struct stretch {
 	/* 1 + its number, written last. */
 	u64 number;
-	/* When it could run: woken, or preempted; 0: not known. */
-	u64 ready_ns;
-	/* The programmed expiry of the timer that woke it; 0: no timer. */
-	u64 expires_ns;
-	u64 run_ns;
 	u64 end_ns;
-	/* When it was last moved to another CPU, before it ran; 0: it was not. */
-	u64 moved_ns;
-	/* Its last page fault; 0: none. */
-	u64 fault_ns;
-	/* The address of the futex in whose system call it fell asleep. */
-	u64 futex;
-	/* The first arguments of the system call in which it fell asleep. */
-	u64 arguments[2];
-	/* Where its program made that call: the innermost return address into the executable; 0: not known. */
-	u64 caller;
-	/* How long it ran in its page faults, and in system calls. */
-	u64 faults_took_ns;
-	u64 calls_took_ns;
 	u32 kind;
 	u32 thread;
 	u32 process;
 	s32 prio;
 	u32 began;
-	/* The state bits of a task that fell asleep. */
-	u32 state;
-	/* The system call in which it fell asleep; -1: none, SYSCALL_NOT_KNOWN. */
-	s32 syscall;
-	u32 futex_command;
-	u32 futex_value;
-	/* The word of a futex with priority inheritance: it has the owner. */
-	u32 futex_word;
-	/* The word after the futex in glibc's mutexes. */
-	u32 futex_owner;
-	u32 faults;
-	/* Records of it that were lost for lack of room before this one. */
-	u32 lost;
-	u32 waker;
 	u32 waker_kind;
-	u32 next;
-	s32 next_prio;
-	/* The thread that had the CPU before. */
-	u32 previous;
-	s32 previous_prio;
-	s32 waker_prio;
-	u32 unused;
-	bool is_runnable;
-	/* Which budget was used up when it left the CPU, and when it was woken: enum budget. */
-	u8 budget;
-	u8 budget_before;
-	/* The CPU that it was on before it was last moved, and 1; 0: not known. */
-	u8 moved_from;
-	COMMAND(command);
-	COMMAND(waker_command);
-	COMMAND(next_command);
-	COMMAND(previous_command);
+	union {
+		/* Of TASK_SAMPLE: the stack of the program, innermost first; negative bytes: none. */
+		struct {
+			u64 stack[SAMPLE_DEPTH];
+			s32 stack_bytes;
+			u32 is_in_kernel;
+		};
+		/* Of all others, which leave the members above this as they are or write them. */
+		struct {
+			/* When it could run: woken, or preempted; 0: not known. */
+			u64 ready_ns;
+			/* The programmed expiry of the timer that woke it; 0: no timer. */
+			u64 expires_ns;
+			u64 run_ns;
+			/* When it was last moved to another CPU, before it ran; 0: it was not. */
+			u64 moved_ns;
+			/* Its last page fault; 0: none. */
+			u64 fault_ns;
+			/* The address of the futex in whose system call it fell asleep. */
+			u64 futex;
+			/* The first arguments of the system call in which it fell asleep. */
+			u64 arguments[2];
+			/* Where its program made that call: the innermost return address into the executable; 0: not known. */
+			u64 caller;
+			/* How long it ran in its page faults, and in system calls. */
+			u64 faults_took_ns;
+			u64 calls_took_ns;
+			/* The state bits of a task that fell asleep. */
+			u32 state;
+			/* The system call in which it fell asleep; -1: none, SYSCALL_NOT_KNOWN. */
+			s32 syscall;
+			u32 futex_command;
+			u32 futex_value;
+			/* The word of a futex with priority inheritance: it has the owner. */
+			u32 futex_word;
+			/* The word after the futex in glibc's mutexes. */
+			u32 futex_owner;
+			u32 faults;
+			/* Records of it that were lost for lack of room before this one. */
+			u32 lost;
+			u32 waker;
+			u32 next;
+			s32 next_prio;
+			/* The thread that had the CPU before. */
+			u32 previous;
+			s32 previous_prio;
+			s32 waker_prio;
+			u32 unused;
+			bool is_runnable;
+			/* Which budget was used up when it left the CPU, and when it was woken: enum budget. */
+			u8 budget;
+			u8 budget_before;
+			/* The CPU that it was on before it was last moved, and 1; 0: not known. */
+			u8 moved_from;
+			COMMAND(command);
+			COMMAND(waker_command);
+			COMMAND(next_command);
+			COMMAND(previous_command);
+		};
+	};
 };
 _Static_assert(sizeof(struct stretch) == 256, "layout.rs");
-_Static_assert(__builtin_offsetof(struct stretch, kind) == 104, "layout.rs");
+_Static_assert(__builtin_offsetof(struct stretch, ready_ns) == 40, "layout.rs");
 _Static_assert(__builtin_offsetof(struct stretch, command) == 192, "layout.rs");
 
 /* What could not be recorded, on all CPUs. */

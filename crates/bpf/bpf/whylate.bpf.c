@@ -847,7 +847,7 @@ int waking_tasks(u64 *ctx)
 
 	if (!state)
 		return 0;
-	if (!slot && UNLIKELY(is_chosen(state, task->prio)))
+	if (!slot && UNLIKELY(is_chosen(state, task)))
 		slot = claim(task, SLOT_WATCHED, 0);
 	u64 now_ns = bpf_ktime_get_ns();
 	u64 expires_ns = expiry_of(state, now_ns);
@@ -889,6 +889,9 @@ int task_switch_tasks(u64 *ctx)
 		now_ns = bpf_ktime_get_ns();
 	if (left)
 		task_leaves(state, left, now_ns, previous, next, is_runnable);
+	else if (UNLIKELY(state->runs_since_ns))
+		/* It is watched no more. */
+		state->runs_since_ns = 0;
 	if (came)
 		task_comes(ctx, state, came, now_ns, previous, next);
 	return 0;
@@ -1010,6 +1013,36 @@ int task_exits(u64 *ctx)
 	if (state && HELPER_EXISTS(get_current_task_btf))
 		note_in_call(state, slot, bpf_get_current_task_btf(), bpf_ktime_get_ns());
 	slot->call_ns = 0;
+	return 0;
+}
+
+/* Where the registers of an interrupted thread tell whether it was in the kernel: the code segment of x86, the state of arm64. */
+#define REGISTERS_SEGMENT_X86 136
+#define REGISTERS_STATE_ARM64 264
+#define SEGMENT_PRIVILEGE 3
+
+/* The clock that takes samples: it runs only while a watched task of its CPU has run for longer than usual. */
+SECTION("perf_event")
+int task_sample(void *ctx)
+{
+	u64 number, task = bpf_get_current_pid_tgid();
+
+	if (!has_flag((u32)task, SLOT_WATCHED))
+		return 0;
+	struct cpu_state *state = state_of(bpf_get_smp_processor_id());
+	struct stretch *stretch = state ? begin_stretch(state, &number) : 0;
+
+	if (!stretch)
+		return 0;
+	stretch->thread = (u32)task;
+	stretch->process = task >> 32;
+	stretch->is_in_kernel = 0;
+	if (FIELD_EXISTS(((struct pt_regs___x86 *)0)->orig_ax))
+		stretch->is_in_kernel = !(*(volatile u64 *)(ctx + REGISTERS_SEGMENT_X86) & SEGMENT_PRIVILEGE);
+	else if (FIELD_EXISTS(((struct pt_regs___arm64 *)0)->pstate))
+		stretch->is_in_kernel = !!(*(volatile u64 *)(ctx + REGISTERS_STATE_ARM64) & PSTATE_MODE);
+	stretch->stack_bytes = bpf_get_stack(ctx, stretch->stack, sizeof(stretch->stack), BPF_F_USER_STACK);
+	complete_stretch(stretch, TASK_SAMPLE, bpf_ktime_get_ns(), number);
 	return 0;
 }
 

@@ -136,7 +136,10 @@ pub(crate) struct RawCpuState {
     pub(crate) max_ns: [u32; KINDS_STRIDE],
     pub(crate) min_ns: [u32; KINDS_STRIDE],
     pub(crate) sum_ns: [u64; KINDS],
-    pub(crate) unused_sums: [u64; 2],
+    /// Since when the watched task that has the CPU runs, less its earlier runs since its last sleep (0: none has it); how long it
+    /// usually runs without a sleep.
+    pub(crate) runs_since_ns: u64,
+    pub(crate) usual_run_ns: u64,
     pub(crate) segments: u64,
     /// When what runs now began.
     pub(crate) begins: [u64; 7],
@@ -159,6 +162,8 @@ pub(crate) struct RawCpuState {
 pub(crate) const STATE_WORDS: usize = size_of::<RawCpuState>() / 8;
 pub(crate) const MAX_WORD: usize = offset_of!(RawCpuState, max_ns) / 8;
 pub(crate) const MIN_WORD: usize = offset_of!(RawCpuState, min_ns) / 8;
+pub(crate) const RUNS_SINCE_WORD: usize = offset_of!(RawCpuState, runs_since_ns) / 8;
+pub(crate) const USUAL_RUN_WORD: usize = offset_of!(RawCpuState, usual_run_ns) / 8;
 
 const _: () = assert!(size_of::<RawCpuState>() == 576 && offset_of!(RawCpuState, max_ns) == 128);
 const _: () = assert!(offset_of!(RawCpuState, sum_ns) == 192 && offset_of!(RawCpuState, segments) == 256);

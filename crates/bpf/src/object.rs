@@ -149,6 +149,18 @@ impl Object {
         Ok(())
     }
 
+    /// Loads a program for a clock that takes samples.
+    pub(crate) fn clock_program(&mut self, function: &'static str) -> Result<OwnedFd, BpfError> {
+        let failed = |error: &ProgramError| BpfError::program(function, &program_reason(error));
+        let Some(Program::PerfEvent(program)) = self.ebpf.program_mut(function) else {
+            return Err(BpfError::program(function, MISSING));
+        };
+        program.load().map_err(|error| failed(&error))?;
+        let file = program.fd().map_err(|error| failed(&error))?;
+        self.attached.push(Event { function, tracepoint: function });
+        file.as_fd().try_clone_to_owned().map_err(|error| BpfError::program(function, &error.to_string()))
+    }
+
     /// Whether the kernel has an event, with type information of what it passes.
     pub(crate) fn has_tracepoint(&self, tracepoint: &str) -> bool {
         has_tracepoint(self.btf, tracepoint)
@@ -208,6 +220,7 @@ impl Object {
             Program::FEntry(program) => program.fd(),
             Program::FExit(program) => program.fd(),
             Program::UProbe(program) => program.fd(),
+            Program::PerfEvent(program) => program.fd(),
             _ => return None,
         };
         cost_of(event.tracepoint, fd.ok()?.as_fd())

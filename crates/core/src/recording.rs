@@ -198,6 +198,8 @@ pub struct Activation {
     pub work: Option<Divided>,
     /// System calls in which it ran long without a sleep, in the order of time.
     pub calls: Vec<LongCall>,
+    /// Samples of it while it ran for longer than usual, in the order of time.
+    pub samples: Vec<OwnSample>,
     /// How often it was on another CPU than before.
     pub migrations: u64,
     /// Only its runs and preemptions are known: not when it was woken, nor what it slept for.
@@ -214,6 +216,27 @@ pub struct Divided {
     pub calls_ns: u64,
     /// `None` if the kernel does not report when a page fault ends.
     pub faults_ns: Option<u64>,
+}
+
+/// Where a thread was at a moment at which it ran.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnSample {
+    pub at_ns: u64,
+    /// It was in the kernel, on behalf of its program.
+    pub is_in_kernel: bool,
+    /// The functions of its program, innermost first, as far as frame pointers lead.
+    pub stack: Vec<Frame>,
+}
+
+/// A function on the stack of a program.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Frame {
+    /// Its name; where that is not known, the file and the offset in it: `control+0x1240`.
+    pub name: String,
+    /// Whether the name is known.
+    pub is_named: bool,
+    /// The name of the file that has it; empty where none does.
+    pub file: String,
 }
 
 /// A time in which a thread ran in a system call.

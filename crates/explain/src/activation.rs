@@ -12,6 +12,7 @@
 mod alone;
 mod chain;
 mod convoy;
+mod functions;
 mod inversion;
 mod own;
 mod slow_clock;
@@ -117,8 +118,10 @@ pub fn explain(
             }
         }
     }
+    functions::name_clock(&mut all, activation);
     let mut causes = causes_of(&all, activation.response_ns(), lost);
     own::divide(&mut causes, &all, activation);
+    functions::name(&mut causes, &all, activation);
     causes
 }
 

@@ -19,6 +19,7 @@ pub mod perf_counter;
 pub mod posix_timer;
 pub mod private;
 pub mod process;
+pub mod sample_clock;
 pub mod schedule;
 pub mod shared;
 pub mod switch_ring;

@@ -41,6 +41,8 @@ pub(crate) enum TaskEvent {
     Frequency,
     /// It ran in the system call `syscall` from `ready_ns` on; `futex_owner` is the owner of a futex.
     Call,
+    /// A sample of it while it ran: [`RawStretch::sample`].
+    Sample,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -97,6 +99,9 @@ pub(crate) struct RawSlot {
     pub(crate) in_fault_ns: u64,
     pub(crate) faults_took_ns: u64,
     pub(crate) calls_took_ns: u64,
+    /// How long it ran since its last sleep, before it came to the CPU that it has; how long it usually does.
+    pub(crate) ran_ns: u64,
+    pub(crate) usual_run_ns: u64,
     pub(crate) began: Began,
     pub(crate) faults: u32,
     pub(crate) lost: u32,
@@ -115,7 +120,7 @@ pub(crate) struct RawSlot {
     pub(crate) woken: RawWoken,
 }
 
-const _: () = assert!(size_of::<RawSlot>() == 208 && offset_of!(RawSlot, waking) == 128);
+const _: () = assert!(size_of::<RawSlot>() == 224 && offset_of!(RawSlot, waking) == 144);
 
 /// A watched task had a CPU: from one switch to the next. For tasks that come and go only the identity is set, and `waker`,
 /// the thread that started it.
@@ -124,12 +129,18 @@ const _: () = assert!(size_of::<RawSlot>() == 208 && offset_of!(RawSlot, waking)
 pub(crate) struct RawStretch {
     /// 1 + its number.
     pub(crate) number: u64,
+    pub(crate) end_ns: u64,
+    pub(crate) kind: TaskEvent,
+    pub(crate) thread: u32,
+    pub(crate) process: u32,
+    pub(crate) prio: i32,
+    pub(crate) began: Began,
+    pub(crate) waker_kind: Waker,
     /// When it could run; 0: not known.
     pub(crate) ready_ns: u64,
     /// The programmed expiry of the timer that woke it; 0: no timer.
     pub(crate) expires_ns: u64,
     pub(crate) run_ns: u64,
-    pub(crate) end_ns: u64,
     /// When it was moved to another CPU before it ran; 0: it was not.
     pub(crate) moved_ns: u64,
     /// Its last page fault; 0: none.
@@ -144,11 +155,6 @@ pub(crate) struct RawStretch {
     pub(crate) faults_took_ns: u64,
     /// The same in system calls, while they are timed.
     pub(crate) calls_took_ns: u64,
-    pub(crate) kind: TaskEvent,
-    pub(crate) thread: u32,
-    pub(crate) process: u32,
-    pub(crate) prio: i32,
-    pub(crate) began: Began,
     /// The state bits of a task that fell asleep.
     pub(crate) state: u32,
     /// In which it fell asleep; -1: none, -2: not known.
@@ -163,7 +169,6 @@ pub(crate) struct RawStretch {
     /// Records of it that were lost for lack of room before this one.
     pub(crate) lost: u32,
     pub(crate) waker: u32,
-    pub(crate) waker_kind: Waker,
     pub(crate) next: u32,
     pub(crate) next_prio: i32,
     /// The thread that had the CPU before.
@@ -184,8 +189,44 @@ pub(crate) struct RawStretch {
     pub(crate) previous_command: Command,
 }
 
-const _: () = assert!(size_of::<RawStretch>() == 256 && offset_of!(RawStretch, kind) == 104);
+const _: () = assert!(size_of::<RawStretch>() == 256 && offset_of!(RawStretch, ready_ns) == 40);
 const _: () = assert!(offset_of!(RawStretch, command) == 192);
+
+/// Return addresses of a program that a sample has.
+pub(crate) const SAMPLE_DEPTH: usize = 26;
+
+/// What a record of [`TaskEvent::Sample`] has from `ready_ns` on.
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct RawSample {
+    /// The stack of the program, innermost first.
+    stack: [u64; SAMPLE_DEPTH],
+    /// How many bytes of it are valid; negative: none.
+    stack_bytes: i32,
+    is_in_kernel: u32,
+}
+
+const _: () = assert!(size_of::<RawSample>() == size_of::<RawStretch>() - offset_of!(RawStretch, ready_ns));
+
+impl RawSample {
+    pub(crate) fn stack(&self) -> &[u64] {
+        let depth = usize::try_from(self.stack_bytes).unwrap_or_default() / size_of::<u64>();
+        &self.stack[..depth.min(SAMPLE_DEPTH)]
+    }
+
+    /// Whether the thread was in the kernel, on behalf of its program.
+    pub(crate) fn is_in_kernel(&self) -> bool {
+        self.is_in_kernel != 0
+    }
+}
+
+impl RawStretch {
+    /// What a sample has; `None` of other records.
+    pub(crate) fn sample(&self) -> Option<RawSample> {
+        let sample = &self.as_bytes()[offset_of!(Self, ready_ns)..];
+        RawSample::read_from_bytes(sample).ok().filter(|_| self.kind == TaskEvent::Sample)
+    }
+}
 
 /// What could not be recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -236,7 +277,7 @@ mod tests {
     #[test]
     fn both_sides_have_the_same_words_for_watched_tasks() {
         let of = |one: &dyn std::fmt::Debug, prefix: &str| format!("{prefix}{one:?}");
-        let events = (0u32..8).map(|it| TaskEvent::try_read_from_bytes(it.as_bytes()).unwrap());
+        let events = (0u32..9).map(|it| TaskEvent::try_read_from_bytes(it.as_bytes()).unwrap());
         assert_eq!(names("task_event"), events.map(|it| of(&it, "Task")).collect::<Vec<_>>());
         let began = (0u32..3).map(|it| Began::try_read_from_bytes(it.as_bytes()).unwrap());
         assert_eq!(names("began"), began.map(|it| of(&it, "Began")).collect::<Vec<_>>());
@@ -252,5 +293,6 @@ mod tests {
             assert_eq!(constant(name), value as usize, "{name}");
         }
         assert_eq!(constant("MARK_BYTES"), MARK_BYTES);
+        assert_eq!(constant("SAMPLE_DEPTH"), SAMPLE_DEPTH);
     }
 }

@@ -10,7 +10,9 @@ use syscalls::Sysno;
 use whylate_core::CpuId;
 use whylate_core::figure::PRIORITY_TOP;
 use whylate_core::recording::Thread;
-use whylate_core::recording::{Activation, Budget, Divided, Doing, LongCall, Site, Stage, Wait, Waker};
+use whylate_core::recording::{
+    Activation, Budget, Divided, Doing, LongCall, OwnSample, Site, Stage, Wait, Waker,
+};
 
 /// A task with an activation of more stages than this hardly ever sleeps; the activation is given up.
 const STAGES_MAX: usize = 32_768;
@@ -73,8 +75,9 @@ pub(super) struct Track {
     pub(super) gap: Option<(u64, u64)>,
     /// Marks that it passed since it got the CPU.
     pub(super) marks: Vec<Come>,
-    /// Long system calls since it got the CPU.
+    /// Long system calls and samples since it got the CPU.
     calls: Vec<LongCall>,
+    pub(super) samples: Vec<OwnSample>,
 }
 
 /// If more threads are known, those that have ended are forgotten: a watch may run for months.
@@ -123,7 +126,8 @@ impl Builder {
 
     /// Takes the next record. Returns what the thread did from its wake-up to the sleep that ends it.
     pub(super) fn add(&mut self, cpu: CpuId, raw: &RawStretch, owner_of: &Owner<'_>) -> Option<Activation> {
-        if raw.kind == TaskEvent::Frequency {
+        // Of samples the names have to be found first: see TaskWatch::poll().
+        if matches!(raw.kind, TaskEvent::Frequency | TaskEvent::Sample) {
             return None;
         }
         if self.threads.len() > THREADS_MAX {
@@ -170,9 +174,12 @@ impl Builder {
                 self.tracks.remove(&raw.thread);
                 None
             }
-            TaskEvent::None | TaskEvent::Begin | TaskEvent::End | TaskEvent::Frequency | TaskEvent::Call => {
-                None
-            }
+            TaskEvent::None
+            | TaskEvent::Begin
+            | TaskEvent::End
+            | TaskEvent::Frequency
+            | TaskEvent::Call
+            | TaskEvent::Sample => None,
         }
     }
 
@@ -237,6 +244,7 @@ impl Builder {
         if let Some(open) = &mut track.open {
             open.faults += u64::from(raw.faults);
             open.calls.append(&mut track.calls);
+            open.samples.append(&mut track.samples);
             let is_divided = self.divided_from_ns.is_some_and(|from_ns| open.due_ns >= from_ns);
             open.work = is_divided.then(|| {
                 let before = open.work.unwrap_or_default();
@@ -249,6 +257,7 @@ impl Builder {
             open.migrations += u64::from(track.cpu.is_some_and(|before| before != cpu));
         }
         track.calls.clear();
+        track.samples.clear();
         let ran_ns = raw.end_ns.saturating_sub(raw.run_ns);
         self.has_long_run |= raw.run_ns > 0 && self.divide_above_ns.is_some_and(|above_ns| ran_ns > above_ns);
         track.cpu = Some(cpu);

@@ -6,13 +6,16 @@
 mod build;
 mod calls;
 mod choose;
+mod demangle;
 mod frequencies;
 mod losses;
 mod marked;
 mod own;
 mod places;
+mod programs;
 mod rhythm;
 mod rings;
+mod sampler;
 mod suspension;
 mod unended;
 
@@ -35,13 +38,15 @@ use crate::settings::{HistogramsConfig, TaskFilter};
 use crate::watching::WatchingTasks;
 use build::Builder;
 use frequencies::Frequencies;
+use programs::Programs;
 use rhythm::Rhythms;
 use rings::StretchRings;
+use sampler::Sampler;
 use std::collections::{BTreeMap, BTreeSet};
 use suspension::{Clocks, Suspension};
 use whylate_core::plan::Mark;
 pub use whylate_core::recording::Thread;
-pub use whylate_core::recording::{Activation, Budget, Doing, Object, Site, Stage, Wait, Waker};
+pub use whylate_core::recording::{Activation, Budget, Doing, Object, OwnSample, Site, Stage, Wait, Waker};
 use whylate_core::recording::{Activity, Recording};
 use whylate_core::{CpuId, CpuSet};
 use whylate_host::HostRoot;
@@ -63,6 +68,8 @@ const EVENTS: [(&str, Event); 6] = [
 /// The events that show how long a thread is in system calls and in page faults. Each system call of every thread takes
 /// longer while they are attached.
 const CALLS: [Event; 2] = [event("task_exits", "sys_exit"), event("task_enters", "sys_enter")];
+/// Own work that takes longer has parts, where nothing else is said.
+const DIVIDE_ABOVE_NS: u64 = 1_000_000;
 const FAULT_OVER: Event = event("task_fault_over", "handle_mm_fault");
 
 /// Replaces the page fault event on arm64, which has none.
@@ -92,6 +99,10 @@ pub struct TaskWatch {
     lost_seen: u64,
     missing: Vec<String>,
     suspension: Suspension,
+    /// `None` until the own work of a thread took long, or where the kernel takes no samples.
+    sampler: Option<Sampler>,
+    is_guest: bool,
+    programs: Programs,
     /// When the watch of the threads that were there at the end stopped.
     left_alone: BTreeMap<u32, u64>,
 }
@@ -139,6 +150,9 @@ impl TaskWatch {
             lost_seen: 0,
             missing,
             suspension: Suspension::new(Clocks::read()),
+            sampler: None,
+            is_guest: false,
+            programs: Programs::default(),
             left_alone: BTreeMap::new(),
         };
         watch.look_for_tasks()?;
@@ -185,6 +199,11 @@ impl TaskWatch {
         self.builder.divide_above_ns = Some(above_ns);
     }
 
+    /// Takes fewer samples: interrupts take long in a virtual machine. Call it before the first [`Self::poll`].
+    pub fn spare_guest(&mut self) {
+        self.is_guest = true;
+    }
+
     /// Records from now on what the own work of activations consists of: system calls, page faults and the rest.
     ///
     /// # Errors
@@ -197,6 +216,12 @@ impl TaskWatch {
         let reason = self.causes.attach(&CALLS)?;
         self.builder.divided_from_ns = Some(if reason.is_none() { clock::now().0 } else { u64::MAX });
         self.missing.extend(reason.map(|reason| format!("times of system calls: {reason}")));
+        let limit_ns = self.builder.divide_above_ns.unwrap_or(DIVIDE_ABOVE_NS);
+        let object = self.causes.histograms().object_mut();
+        match Sampler::start(object, &self.cpus, limit_ns, self.is_guest) {
+            Ok(sampler) => self.sampler = Some(sampler),
+            Err(error) => self.missing.push(format!("functions of programs: {error}")),
+        }
         Ok(())
     }
 
@@ -288,6 +313,12 @@ impl TaskWatch {
         for (cpu, raw) in &taken {
             self.frequencies.take(host, raw);
             self.builder.take(*cpu, raw, &owner);
+            if let Some(sample) = raw.sample() {
+                let stack = self.programs.stack(host, raw.process, sample.stack());
+                let (at_ns, is_in_kernel) = (raw.end_ns, sample.is_in_kernel());
+                let track = self.builder.tracks.entry(raw.thread).or_default();
+                track.samples.push(OwnSample { at_ns, is_in_kernel, stack });
+            }
         }
         if std::mem::take(&mut self.builder.has_long_run) {
             self.divide_own_work()?;

@@ -42,3 +42,4 @@ mod treat_crashes;
 mod unprivileged;
 mod watch;
 mod watch_cycles;
+mod watch_functions;

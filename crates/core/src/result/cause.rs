@@ -14,7 +14,8 @@ pub struct Cause {
     pub actor: Option<String>,
     /// Thread id of the actor, when it is a thread.
     pub pid: Option<u32>,
-    /// The kernel function that covers the time, where it is known.
+    /// The kernel function that covers the time, where it is known; of a task's own work the function of its program in which, with what
+    /// it called, most of the samples were.
     pub function: Option<String>,
     /// Who called that function, innermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -35,6 +36,8 @@ pub struct Cause {
     /// kinds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<CausePart>,
+    /// Where a task's own work was, by samples; absent where none were taken.
+    pub samples: Option<OwnSamples>,
     /// The sources of the evidence, if a trace of the spike was kept; otherwise empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<CauseSource>,
@@ -51,6 +54,32 @@ pub struct CausePart {
     pub count: Option<u64>,
     /// How long the task ran in it; absent if that is not recorded.
     pub ns: Option<u64>,
+}
+
+/// Samples of a task's own work, taken once it had run for longer than it usually does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OwnSamples {
+    pub count: u64,
+    /// How many of them were in the kernel, on behalf of the program.
+    pub in_kernel: u64,
+    /// The first one, on the clock of the spike: what was before it is in no sample.
+    pub from_ns: u64,
+    /// The functions of the program on the stacks, those in most samples first.
+    pub functions: Vec<SampledFunction>,
+}
+
+/// A function of a program, by samples.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SampledFunction {
+    /// Its name without parameters; where that is not known, the file and the offset in it.
+    pub function: String,
+    /// The name of the file that has it; empty for memory without a file.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub file: String,
+    /// Samples in the function itself.
+    pub own: u64,
+    /// Samples in it and in what it called.
+    pub all: u64,
 }
 
 /// What a part of a task's own work is.
@@ -109,6 +138,7 @@ impl Cause {
             confidence: None,
             evidence: Vec::new(),
             parts: Vec::new(),
+            samples: None,
             sources: Vec::new(),
         }
     }
@@ -211,7 +241,7 @@ causes! {
     /// The task waited in the kernel: for a disk, memory, or a lock of the kernel that is not known.
     Wait = "wait", Section, ["it waited in {function}", "it waited in the kernel"];
     /// The task itself ran: its own work took the time.
-    OwnWork = "own_work", Idle, ["its own work took the time"];
+    OwnWork = "own_work", Idle, ["its own work took the time, most of it in {function}", "its own work took the time"];
     /// The clock of the CPU was slow: at its highest frequency the task's own work would have taken less.
     SlowClock = "slow_clock", Idle, ["the CPU's clock was below its highest frequency"];
     /// The hypervisor ran something else.

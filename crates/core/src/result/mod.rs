@@ -33,7 +33,9 @@ mod tracing;
 mod treat;
 
 pub use bisect::{BISECT_FORMAT, BisectGroup, BisectOutcome, BisectResult};
-pub use cause::{Cause, CauseClass, CauseKind, CausePart, CauseSource, PartKind};
+pub use cause::{
+    Cause, CauseClass, CauseKind, CausePart, CauseSource, OwnSamples, PartKind, SampledFunction,
+};
 pub use check::{CHECK_FORMAT, CheckResult, Evidence, Finding, Severity, Theme};
 pub use compare::{
     COMPARE_FORMAT, CauseChange, CauseDifference, CompareOutcome, CompareResult, CompareSide, FactDifference,

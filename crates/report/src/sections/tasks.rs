@@ -4,7 +4,7 @@ use crate::section::{Block, Cell, Column, Depth, Row, Section, Table, sentences}
 use crate::words::cause_and_share;
 use std::cmp::Reverse;
 use whylate_core::SeriesName;
-use whylate_core::figure::{count, nanoseconds, priority};
+use whylate_core::figure::{count, nanoseconds, priority, share};
 use whylate_core::quantity::{OVERRUNS, TASK};
 use whylate_core::result::{
     Cause, CpuResult, HourResult, PartResult, ProbeResult, Quantiles, RunResult, Spike,
@@ -14,6 +14,8 @@ const PROBE: &str = "task";
 /// The most activations that are listed, worst first, and the most causes of each.
 const WORST_MAX: usize = 5;
 const CAUSES_MAX: usize = 4;
+/// The most functions of each.
+const FUNCTIONS_MAX: usize = 8;
 /// The most hours that are listed; the last ones are.
 const HOURS_MAX: usize = 48;
 
@@ -24,8 +26,56 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let worst = worst(probes().flat_map(|(_, probe)| &probe.spikes));
     let rows = probes().flat_map(|(cell, probe)| of_cell(&cell.name, probe)).collect();
     let mut sections = section(rows, worst, meaning(probes().map(|(_, probe)| probe)));
+    sections.extend(functions(probes().flat_map(|(_, probe)| &probe.spikes)));
     sections.extend(probes().flat_map(|(_, probe)| hours(probe)));
     sections
+}
+
+/// The functions of the programs in which the own work of the worst responses was.
+fn functions<'r>(spikes: impl Iterator<Item = &'r Spike>) -> Vec<Section> {
+    let columns = vec![
+        Column::number("response"),
+        Column::text("thread"),
+        Column::number("samples"),
+        Column::text("function").wraps(),
+        Column::text("file"),
+        Column::number("in it"),
+        Column::number("with what it called"),
+    ];
+    let sampled = |spike: &'r Spike| {
+        let mut causes = std::iter::once(&spike.cause).chain(&spike.also);
+        let name = SeriesName::of(spike.probe.as_deref()?);
+        // What a wake-up latency consists of is in the response.
+        name.part
+            .is_none()
+            .then(|| Some((name.series?, spike, causes.find_map(|it| it.samples.as_ref())?)))?
+    };
+    let mut all: Vec<_> = spikes.filter_map(sampled).collect();
+    all.sort_by_key(|(_, spike, _)| Reverse(spike.latency_ns));
+    let rows = all.into_iter().take(WORST_MAX).flat_map(|(thread, spike, samples)| {
+        let part = |number: u64| share(number as f64 / samples.count.max(1) as f64);
+        (0..).zip(samples.functions.iter().take(FUNCTIONS_MAX)).map(move |(nth, it)| {
+            let first = |text: String| if nth == 0 { text } else { String::new() };
+            Row::of::<Cell>([
+                first(nanoseconds(spike.latency_ns)).into(),
+                first(thread.to_owned()).into(),
+                first(count(samples.count)).into(),
+                it.function.as_str().into(),
+                it.file.as_str().into(),
+                part(it.own).into(),
+                part(it.all).into(),
+            ])
+        })
+    });
+    let rows: Vec<Row> = rows.collect();
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let note = Block::note(
+        "Shares of the samples, which begin once a thread has run for longer than it usually does.",
+    );
+    let section = Section::new("functions", "Where late own work was").depth(Depth::Detail);
+    vec![section.with(Table::new(columns, rows)).with(note)]
 }
 
 /// The worst responses of each hour.
@@ -171,7 +221,7 @@ mod tests {
     use whylate_core::CpuId;
     use whylate_core::quantity::Quantities;
     use whylate_core::record::TaskRecord;
-    use whylate_core::result::CauseKind;
+    use whylate_core::result::{CauseKind, OwnSamples, SampledFunction};
 
     #[test]
     fn a_thread_has_a_line_with_its_parts() {
@@ -222,6 +272,35 @@ mod tests {
             [priority(100), priority(1), priority(-21), priority(-26)],
             ["deadline", "1", "nice 0", "nice 5"]
         );
+    }
+
+    #[test]
+    fn the_functions_of_late_own_work_are_listed() {
+        let function = |name: &str, own, all| SampledFunction {
+            function: name.to_owned(),
+            file: "control".to_owned(),
+            own,
+            all,
+        };
+        let mut spike =
+            Spike { probe: Some("task/audio".to_owned()), ..Spike::unexplained(CpuId(1), 9, 4_000_000) };
+        let table = |spike: &Spike| {
+            let page =
+                crate::section::Page { sections: functions(std::iter::once(spike)), ..Default::default() };
+            page.detailed(true).terminal(Style::default())
+        };
+        assert!(functions(std::iter::once(&spike)).is_empty());
+        let functions = vec![function("cycle", 1, 4), function("plan", 3, 3)];
+        spike.also = vec![Cause {
+            samples: Some(OwnSamples { count: 4, functions, ..OwnSamples::default() }),
+            ..Cause::new(CauseKind::OwnWork)
+        }];
+        let text = table(&spike);
+        let words = |name: &str| {
+            let line = text.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("{text}"));
+            line.split_whitespace().filter(|word| word.ends_with('%') || word.parse::<u32>().is_ok()).count()
+        };
+        assert!(words("cycle") >= 2 && words("plan") >= 2, "{text}");
     }
 
     #[test]

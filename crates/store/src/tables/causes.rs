@@ -19,6 +19,8 @@ pub(crate) struct CauseRow {
     evidence: String,
     /// As JSON.
     parts: Option<String>,
+    /// As JSON.
+    samples: Option<String>,
     lost: u64,
 }
 
@@ -42,6 +44,7 @@ impl Table for CauseRow {
         Dictionary "evidence" row.evidence,
         Dictionary "lost" row.lost,
         Dictionary "parts" row.parts,
+        Dictionary "samples" row.samples,
     ];
 }
 
@@ -55,7 +58,9 @@ impl Record for SpikeCauses {
                 let (cause, evidence) = (cause.clone(), cause.evidence.join("\n"));
                 let parts =
                     (!cause.parts.is_empty()).then(|| serde_json::to_string(&cause.parts).ok()).flatten();
-                (Arc::clone(key), CauseRow { cpu, at_ns, latency_ns, rank, cause, evidence, parts, lost })
+                let samples = cause.samples.as_ref().and_then(|it| serde_json::to_string(it).ok());
+                let row = CauseRow { cpu, at_ns, latency_ns, rank, cause, evidence, parts, samples, lost };
+                (Arc::clone(key), row)
             })
         });
         rows.collect()
@@ -64,10 +69,11 @@ impl Record for SpikeCauses {
     fn from_rows(rows: Vec<Keyed<CauseRow, RowKey>>) -> Vec<Keyed<Self, RowKey>> {
         let mut spikes: Vec<Keyed<Self, RowKey>> = Vec::new();
         for (key, row) in rows {
-            let CauseRow { cpu, at_ns, latency_ns, lost, rank, evidence, parts, cause } = row;
+            let CauseRow { cpu, at_ns, latency_ns, lost, rank, evidence, parts, samples, cause } = row;
             let evidence = evidence.split('\n').filter(|line| !line.is_empty()).map(str::to_owned);
             let parts = parts.and_then(|parts| serde_json::from_str(&parts).ok()).unwrap_or_default();
-            let cause = Cause { evidence: evidence.collect(), parts, ..cause };
+            let samples = samples.and_then(|samples| serde_json::from_str(&samples).ok());
+            let cause = Cause { evidence: evidence.collect(), parts, samples, ..cause };
             let same = |(known, spike): &&mut Keyed<Self, RowKey>| {
                 *known == key && (spike.cpu, spike.at_ns) == (cpu, at_ns)
             };

@@ -472,6 +472,7 @@ fn join(open: &mut Activation, part: Activation) {
         faults_ns: one.faults_ns.zip(other.faults_ns).map(|(one, other)| one + other),
     });
     open.calls.extend(part.calls);
+    open.samples.extend(part.samples);
     open.migrations += part.migrations;
     (open.slept, open.slept_at) = (part.slept, part.slept_at);
     open.is_unended = part.is_unended;

@@ -49,6 +49,9 @@ impl Source {
                     watch.mark(marks).map_err(|error| failed(&error))?;
                 }
                 watch.decide_by(by);
+                if facts.environment.hypervisor.is_some() {
+                    watch.spare_guest();
+                }
                 return Ok(Self::Kernel(Box::new(watch), TaskExplainer::new(host, facts)));
             }
             Err(error) if error.has_substitute() && marks.is_none() => error,

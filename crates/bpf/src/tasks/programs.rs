@@ -1,0 +1,305 @@
+//! The names of functions on the stacks of programs: from the symbols of their files, from separate debug files by build id, and from
+//! the maps (`/tmp/perf-PID.map`) that compilers at run time write. The files are read as the process sees them, also in a container.
+
+use super::demangle::plain;
+use object::LittleEndian;
+use object::elf::{
+    FileHeader64, NT_GNU_BUILD_ID, PF_X, PT_LOAD, PT_NOTE, SHT_DYNSYM, SHT_SYMTAB, STT_FUNC, STT_GNU_IFUNC,
+    Sym64,
+};
+use object::read::ReadCache;
+use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::rc::Rc;
+use whylate_core::recording::Frame;
+use whylate_host::HostRoot;
+
+const ENDIAN: LittleEndian = LittleEndian;
+/// Where more processes or files are known, all are forgotten: a watch may go on for months.
+const PROCESSES_MAX: usize = 64;
+const FILES_MAX: usize = 256;
+/// A file with more bytes of symbols is not read: it would take seconds.
+const SYMBOLS_MAX_BYTES: u64 = 256 << 20;
+
+/// What calls the first function of a program or a thread.
+const STARTS: [&str; 6] = [
+    "__libc_start_call_main",
+    "__libc_start_main",
+    "__libc_start_main_impl",
+    "_start",
+    "start_thread",
+    "clone3",
+];
+
+/// A part of a process's memory that is code.
+struct Mapping {
+    from: u64,
+    to: u64,
+    offset: u64,
+    /// Device and inode, which tell files apart.
+    identity: String,
+    /// Empty for memory without a file.
+    path: String,
+}
+
+/// The functions of one file, by address.
+#[derive(Default)]
+struct Functions {
+    /// Address, length, and where in `names` the name begins and ends.
+    all: Vec<(u64, u64, usize, usize)>,
+    names: String,
+}
+
+#[derive(Default)]
+struct Program {
+    functions: Functions,
+    /// Offset in the file, length and address of the parts that are loaded as code.
+    loaded: Vec<(u64, u64, u64)>,
+}
+
+#[derive(Default)]
+struct Process {
+    mappings: Vec<Mapping>,
+    /// What a compiler at run time has written so far, and how long that was.
+    compiled: Functions,
+    compiled_bytes: u64,
+}
+
+/// What is known of processes and files so far.
+#[derive(Default)]
+pub(super) struct Programs {
+    processes: BTreeMap<u32, Process>,
+    files: BTreeMap<String, Rc<Program>>,
+}
+
+impl Programs {
+    /// The functions at these addresses, innermost first, up to the first one that is in no code: from there on it is no stack.
+    pub(super) fn stack(&mut self, host: &HostRoot, process: u32, addresses: &[u64]) -> Vec<Frame> {
+        if self.processes.len() > PROCESSES_MAX || self.files.len() > FILES_MAX {
+            *self = Self::default();
+        }
+        let is_known = |process: &Process, address: u64| process.mapping(address).is_some();
+        let known = self.processes.entry(process).or_default();
+        // It may have loaded a library since.
+        if addresses.iter().any(|address| !is_known(known, *address)) {
+            known.mappings = mappings(host, process);
+        }
+        let frame = |(nth, address): (usize, &u64)| {
+            // A return address is behind the call, which may be the last of its function.
+            self.frame(host, process, address.saturating_sub(u64::from(nth > 0)))
+        };
+        let is_start = |frame: &Frame| STARTS.contains(&frame.name.as_str());
+        addresses.iter().enumerate().map_while(frame).filter(|frame| !is_start(frame)).collect()
+    }
+
+    fn frame(&mut self, host: &HostRoot, process: u32, address: u64) -> Option<Frame> {
+        let known = self.processes.get_mut(&process)?;
+        let mapping = known.mapping(address)?;
+        let file =
+            mapping.path.rsplit('/').next().unwrap_or_default().trim_end_matches(" (deleted)").to_owned();
+        let offset = address - mapping.from + mapping.offset;
+        if !mapping.path.starts_with('/') || mapping.path.starts_with("/memfd:") {
+            known.read_compiled(host, process);
+            let name = known.compiled.at(address);
+            let file = if file.is_empty() { "memory".to_owned() } else { file };
+            return Some(frame_of(name, file, address));
+        }
+        let program = match self.files.get(&mapping.identity) {
+            Some(program) => Rc::clone(program),
+            None => {
+                let program = Rc::new(Program::read(host, process, mapping).unwrap_or_default());
+                self.files.insert(mapping.identity.clone(), Rc::clone(&program));
+                program
+            }
+        };
+        let loaded = program.loaded.iter().find(|(from, length, _)| (*from..from + length).contains(&offset));
+        let name = loaded.and_then(|(from, _, address)| program.functions.at(offset - from + address));
+        Some(frame_of(name, file, offset))
+    }
+}
+
+fn frame_of(name: Option<&str>, file: String, offset: u64) -> Frame {
+    let is_named = name.is_some();
+    let name = name.map_or_else(|| format!("{file}+{offset:#x}"), plain);
+    Frame { name, is_named, file }
+}
+
+/// The code of a process; empty where it has ended.
+fn mappings(host: &HostRoot, process: u32) -> Vec<Mapping> {
+    let text = host.read(&format!("/proc/{process}/maps")).ok().flatten().unwrap_or_default();
+    text.lines().filter_map(mapping).collect()
+}
+
+fn mapping(line: &str) -> Option<Mapping> {
+    let mut words = line.splitn(6, ' ');
+    let (from, to) = words.next()?.split_once('-')?;
+    let is_code = words.next()?.contains('x');
+    let offset = words.next()?;
+    let identity = format!("{} {}", words.next()?, words.next()?);
+    let number = |text: &str| u64::from_str_radix(text, 16).ok();
+    let (from, to, offset) = (number(from)?, number(to)?, number(offset)?);
+    let path = words.next().unwrap_or_default().trim_start().to_owned();
+    is_code.then_some(Mapping { from, to, offset, identity, path })
+}
+
+impl Process {
+    fn mapping(&self, address: u64) -> Option<&Mapping> {
+        self.mappings.iter().find(|mapping| (mapping.from..mapping.to).contains(&address))
+    }
+
+    /// Reads what its compiler has written, where that is more than the last time.
+    fn read_compiled(&mut self, host: &HostRoot, process: u32) {
+        let status = host.read(&format!("/proc/{process}/status")).ok().flatten().unwrap_or_default();
+        let inside = status.lines().find_map(|line| line.strip_prefix("NSpid:")?.split_whitespace().last());
+        let Some(inside) = inside else { return };
+        let path = host.path(&format!("/proc/{process}/root/tmp/perf-{inside}.map"));
+        let bytes = std::fs::metadata(&path).map_or(0, |it| it.len());
+        if bytes == self.compiled_bytes || bytes > SYMBOLS_MAX_BYTES {
+            return;
+        }
+        self.compiled_bytes = bytes;
+        self.compiled = Functions::default();
+        let text = std::fs::read(path).unwrap_or_default();
+        for line in String::from_utf8_lossy(&text).lines() {
+            let mut words = line.splitn(3, ' ');
+            let mut number = || u64::from_str_radix(words.next()?.trim_start_matches("0x"), 16).ok();
+            if let (Some(from), Some(length)) = (number(), number()) {
+                self.compiled.add(from, length, words.next().unwrap_or_default());
+            }
+        }
+        self.compiled.all.sort();
+    }
+}
+
+impl Functions {
+    fn add(&mut self, from: u64, length: u64, name: &str) {
+        let begin = self.names.len();
+        let _ = self.names.write_str(name);
+        self.all.push((from, length, begin, self.names.len()));
+    }
+
+    fn at(&self, address: u64) -> Option<&str> {
+        let behind = self.all.partition_point(|(from, ..)| *from <= address);
+        let (from, length, begin, end) = self.all[..behind].last()?;
+        // Functions in assembly often have no length.
+        (address - from < *length || *length == 0).then(|| &self.names[*begin..*end])
+    }
+}
+
+impl Program {
+    fn read(host: &HostRoot, process: u32, mapping: &Mapping) -> Option<Self> {
+        // The file itself, also where another one has its name by now; it needs more rights than the name.
+        let exact = format!("/proc/{process}/map_files/{:x}-{:x}", mapping.from, mapping.to);
+        let named = format!("/proc/{process}/root{}", mapping.path);
+        let open = |path: &String| File::open(host.path(path)).ok();
+        let data = ReadCache::new(open(&exact).or_else(|| open(&named))?);
+        let header = FileHeader64::<LittleEndian>::parse(&data).ok()?;
+        let segments = header.program_headers(ENDIAN, &data).ok()?;
+        let code =
+            segments.iter().filter(|it| it.p_type(ENDIAN) == PT_LOAD && it.p_flags(ENDIAN) & PF_X != 0);
+        let loaded = code.map(|it| (it.p_offset(ENDIAN), it.p_filesz(ENDIAN), it.p_vaddr(ENDIAN))).collect();
+        let functions = functions(&data, SHT_SYMTAB).or_else(|| {
+            let note = segments.iter().filter(|it| it.p_type(ENDIAN) == PT_NOTE);
+            let notes = note.filter_map(|it| it.notes(ENDIAN, &data).ok().flatten());
+            let mut all = notes.flat_map(|notes| notes.map_while(Result::ok));
+            let id = all.find(|note| note.n_type(ENDIAN) == NT_GNU_BUILD_ID && note.name() == b"GNU")?;
+            let id: String = id.desc().iter().map(|byte| format!("{byte:02x}")).collect();
+            let path = format!("usr/lib/debug/.build-id/{}/{}.debug", id.get(..2)?, id.get(2..)?);
+            let roots = [format!("/proc/{process}/root/{path}"), format!("/{path}")];
+            functions(&ReadCache::new(roots.iter().find_map(open)?), SHT_SYMTAB)
+        });
+        let functions = functions.or_else(|| self::functions(&data, SHT_DYNSYM)).unwrap_or_default();
+        Some(Self { functions, loaded })
+    }
+}
+
+/// The functions of a table of symbols; `None` where the file has no such table.
+fn functions(data: &ReadCache<File>, kind: u32) -> Option<Functions> {
+    let header = FileHeader64::<LittleEndian>::parse(data).ok()?;
+    let sections = header.sections(ENDIAN, data).ok()?;
+    let section = sections.iter().find(|section| section.sh_type(ENDIAN) == kind)?;
+    let texts = sections.section(object::SectionIndex(section.sh_link(ENDIAN) as usize)).ok()?;
+    if section.sh_size(ENDIAN) + texts.sh_size(ENDIAN) > SYMBOLS_MAX_BYTES {
+        return None;
+    }
+    let symbols: &[Sym64<LittleEndian>] = section.data_as_array(ENDIAN, data).ok()?;
+    let texts = texts.data(ENDIAN, data).ok()?;
+    let mut functions = Functions::default();
+    for symbol in symbols {
+        let is_function =
+            matches!(symbol.st_type(), STT_FUNC | STT_GNU_IFUNC) && symbol.st_shndx(ENDIAN) != 0;
+        let Some(rest) = texts.get(symbol.st_name(ENDIAN) as usize..).filter(|_| is_function) else {
+            continue;
+        };
+        let name = rest.split(|byte| *byte == 0).next().unwrap_or_default();
+        functions.add(symbol.st_value(ENDIAN), symbol.st_size(ENDIAN), &String::from_utf8_lossy(name));
+    }
+    functions.all.sort();
+    (!functions.all.is_empty()).then_some(functions)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[inline(never)]
+    extern "C" fn a_function_with_this_name() -> u64 {
+        std::hint::black_box(7)
+    }
+
+    #[test]
+    fn the_functions_of_this_program_have_their_names_and_what_is_no_code_ends_the_stack() {
+        let address = a_function_with_this_name as *const () as usize as u64;
+        assert_eq!(a_function_with_this_name(), 7);
+        let mut programs = Programs::default();
+        let stack =
+            programs.stack(&HostRoot::real(), std::process::id(), &[address, address + 1, 8, address]);
+        let names: Vec<&str> = stack.iter().map(|frame| frame.name.as_str()).collect();
+        assert_eq!(names.len(), 2, "{names:?}");
+        assert!(
+            stack.iter().all(|frame| frame.is_named && frame.name.ends_with("a_function_with_this_name")),
+            "{stack:?}"
+        );
+        assert!(
+            programs.stack(&HostRoot::real(), u32::MAX, &[address]).is_empty(),
+            "there is no such process"
+        );
+    }
+
+    #[test]
+    fn compilers_at_run_time_say_their_functions_in_a_map() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write(
+            "proc/7/maps",
+            "1000-3000 rwxp 00000000 00:00 0 \n4000-5000 r-xp 00001000 08:01 99   /opt/a b/gone (deleted)\n",
+        );
+        write("proc/7/status", "Name:\tnode\nNSpid:\t7\t3\n");
+        write("proc/7/root/tmp/perf-3.map", "1000 10 LazyCompile:~update app.js:3\n0x1800 20 second\n");
+        let mut programs = Programs::default();
+        let host = HostRoot::at(folder.path());
+        let mut names = |addresses: &[u64]| {
+            let stack = programs.stack(&host, 7, addresses);
+            stack.into_iter().map(|frame| (frame.name, frame.is_named)).collect::<Vec<_>>()
+        };
+        let found = names(&[0x1008, 0x1800 + 0x20, 0x1900, 0x4abc]);
+        let expected = [
+            ("LazyCompile:~update app.js:3", true),
+            ("second", true),
+            ("memory+0x18ff", false),
+            ("gone+0x1abb", false),
+        ];
+        assert_eq!(found, expected.map(|(name, is_named)| (name.to_owned(), is_named)));
+        write(
+            "proc/7/root/tmp/perf-3.map",
+            "1000 10 LazyCompile:~update app.js:3\n0x1800 200 grown_by_now\n",
+        );
+        assert_eq!(names(&[0x1900]), [("grown_by_now".to_owned(), true)], "the map is read again");
+    }
+}

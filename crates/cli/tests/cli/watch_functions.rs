@@ -1,0 +1,98 @@
+//! `whylate watch` names the function of a program that took long (`tests/victims/step.c`).
+
+use crate::tool::{alone, command, folder, start, wait};
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+use whylate_testing::{Need, skip};
+
+/// The own work of the late activations of the program, built with these flags; `None` where that cannot be watched here.
+fn late_own_work(flags: &[&str]) -> Option<Vec<Value>> {
+    let folder = folder();
+    let path = folder.path().join("step");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/victims/step.c");
+    let compiled = Command::new("cc").args(flags).arg("-o").arg(&path).arg(source).status();
+    if !compiled.is_ok_and(|status| status.success()) {
+        skip(Need::Program("a C compiler"), "the program that is watched is in C");
+        return None;
+    }
+    let output = folder.path().join("run");
+    let words = ["watch", "-q", "--json", "--deadline", "3ms", "-o", output.to_str().unwrap(), "--"];
+    let mut child = command(&[&words[..], &[path.to_str().unwrap(), "400"]].concat());
+    child.env("WHYLATE_STATE_DIR", folder.path().join("state"));
+    let said = wait(start(child));
+    let result: Value =
+        said.stdout.lines().next_back().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default();
+    if said.code == Some(69) || result["warnings"].to_string().contains("functions of programs") {
+        skip(Need::Rights, "functions of watched programs cannot be seen");
+        return None;
+    }
+    assert_eq!(said.code, Some(2), "{said:?}");
+    let spikes = result["cells"][0]["probes"][0]["spikes"].as_array().unwrap();
+    let causes = spikes.iter().flat_map(|spike| {
+        std::iter::once(&spike["cause"]).chain(spike["also"].as_array().into_iter().flatten())
+    });
+    let own: Vec<Value> =
+        causes.filter(|cause| cause["kind"] == "own_work" && !cause["samples"].is_null()).cloned().collect();
+    assert!(own.len() >= 3, "{result:#}");
+    Some(own)
+}
+
+/// How many of them have this.
+fn share(causes: &[Value], has: impl Fn(&Value) -> bool) -> f64 {
+    causes.iter().filter(|cause| has(cause)).count() as f64 / causes.len() as f64
+}
+
+#[test]
+fn the_function_that_is_sometimes_longer_is_named_with_its_callers() {
+    let _alone = alone();
+    let Some(own) = late_own_work(&["-O1", "-fno-omit-frame-pointer"]) else { return };
+    let is_it = |cause: &Value| {
+        let callers = cause["callers"]
+            .as_array()
+            .map(|all| all.iter().map(|it| it.as_str().unwrap()).collect::<Vec<_>>());
+        cause["function"] == "plan_again"
+            && callers.is_some_and(|it| it.starts_with(&["control_cycle", "main"]))
+    };
+    assert!(share(&own, is_it) >= 0.8, "{own:#?}");
+    for cause in &own {
+        let samples = &cause["samples"];
+        let number = |value: &Value| value.as_u64().unwrap();
+        assert!(
+            number(&samples["count"]) >= 1 && number(&samples["in_kernel"]) <= number(&samples["count"]),
+            "{samples:#}"
+        );
+        for function in samples["functions"].as_array().unwrap() {
+            assert!(number(&function["own"]) <= number(&function["all"]), "{function:#}");
+            assert!(number(&function["all"]) <= number(&samples["count"]), "{function:#}");
+        }
+    }
+}
+
+#[test]
+fn a_stripped_program_has_places_and_one_line_on_what_is_missing() {
+    let _alone = alone();
+    let Some(own) = late_own_work(&["-O1", "-fno-omit-frame-pointer", "-s"]) else { return };
+    let is_place = |cause: &Value| {
+        let lines = cause["evidence"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|line| line.as_str().unwrap().starts_with("step has no names"));
+        let function = cause["samples"]["functions"][0]["function"].as_str().unwrap_or_default();
+        lines.count() == 1 && function.starts_with("step+0x")
+    };
+    assert!(share(&own, is_place) >= 0.8, "{own:#?}");
+}
+
+#[test]
+fn without_frame_pointers_the_function_itself_is_named() {
+    let _alone = alone();
+    let Some(own) = late_own_work(&["-O2", "-fomit-frame-pointer"]) else { return };
+    let is_it = |cause: &Value| {
+        let functions = cause["samples"]["functions"].as_array().unwrap();
+        let most = functions.iter().max_by_key(|it| it["own"].as_u64()).unwrap();
+        most["function"] == "plan_again"
+    };
+    assert!(share(&own, is_it) >= 0.8, "{own:#?}");
+}
