@@ -143,6 +143,17 @@ fn missing(stacks: &[&[Frame]]) -> Option<String> {
             frame.file
         ));
     }
+    let library = |stack: &&&[Frame]| {
+        stack.len() > 1 && stack[0].file.contains(".so") && stack[0].file != stack[1].file
+    };
+    if let Some([first, ..]) =
+        stacks.iter().find(library).filter(|_| stacks.iter().filter(library).count() >= half)
+    {
+        return Some(format!(
+            "who called into {} may be missing among the callers: most builds of libraries have no frame pointers",
+            first.file
+        ));
+    }
     let alone = stacks.iter().filter(|stack| stack.len() == 1).count();
     (alone >= half).then(|| {
         "its callers are not known: the program was built without frame pointers (-fno-omit-frame-pointer)".to_owned()
@@ -162,7 +173,7 @@ mod tests {
         let frame = |name: &str| Frame {
             name: name.to_owned(),
             is_named: !name.contains('+'),
-            file: "control".to_owned(),
+            file: if name == "sin" { "libm.so.6" } else { "control" }.to_owned(),
         };
         let sample = |(nth, stack): (usize, &&str)| OwnSample {
             at_ns: 1_000 * (1 + nth as u64),
@@ -209,6 +220,7 @@ mod tests {
         assert_eq!(lines(&["update main", "update main", "update main"]), 1);
         assert_eq!(lines(&["update", "update", "update"]), 2, "no callers");
         assert_eq!(lines(&["control+0x12 main", "control+0x14 main", "control+0x18 main"]), 2, "no names");
+        assert_eq!(lines(&["sin update main", "sin update main", "update main"]), 2, "a library");
         assert_eq!(lines(&["", "", ""]), 1, "no stacks");
     }
 
