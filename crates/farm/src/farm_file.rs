@@ -294,7 +294,7 @@ mod tests {
             "{}",
             said(&format!("{FARM}lables = {{}}\n"))
         );
-        assert!(said(&format!("{FARM}[[host]]\nname = \"a\"\n")).contains("there twice"));
+        assert!(said(&format!("{FARM}[[host]]\nname = \"a\"\n")).contains("appears twice"));
         assert!(said(&FARM.replace("\"a\"", "\"A b\"")).contains("lower-case"));
         assert!(said(&FARM.replace("s3://b/farm", "s3://b/$(reboot)")).contains("no script"));
         assert!(said(&format!("{FARM}kernel = \"\"\n")).contains("empty `kernel`"));
