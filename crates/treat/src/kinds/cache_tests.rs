@@ -89,7 +89,8 @@ fn a_cache_that_cannot_be_partitioned_says_why() {
     assert!(reason(&MACHINE.replace(":= 16", ":= 1")).contains("all are taken"));
     assert!(reason(&MACHINE.replace(":= fff", ":= 7")).contains("cannot be partitioned"));
     assert!(
-        reason(&format!("{MACHINE}== sys/fs/resctrl/whylate/schemata := L3:0=f\n")).contains("exists already")
+        reason(&format!("{MACHINE}== sys/fs/resctrl/whylate/schemata := L3:0=f\n"))
+            .contains("exists already")
     );
     let without_bandwidth = MACHINE.replace("info/MB/", "info/MBX/");
     assert!(
