@@ -35,6 +35,10 @@ impl Object {
         match *self {}
     }
 
+    pub(crate) fn clock_program(&mut self, _: &'static str) -> Result<OwnedFd, BpfError> {
+        match *self {}
+    }
+
     pub(crate) fn has_tracepoint(&self, _tracepoint: &str) -> bool {
         match *self {}
     }

@@ -268,14 +268,23 @@ fn what_a_watched_thread_starts_is_watched_from_its_first_moment() {
 fn priorities_are_watched_without_being_listed() {
     let _alone = alone();
     let Some(mut watch) = watch(&TaskTarget::Priorities(41, 42)) else { return };
-    let turn = || std::thread::sleep(Duration::from_millis(1));
-    let _inside = Running::start("wl-41", last_cpu(), Some(41), turn);
-    let _outside = Running::start("wl-43", last_cpu(), Some(43), turn);
-    let of = |found: &[Explained], name: &str| {
-        found.iter().filter(|(activation, _)| activation.thread.command == name).count()
+    // Threads of the watching process are never watched by their priority.
+    let shell = |priority: u32| {
+        let mut child = None;
+        Running::start(&format!("wl-{priority}"), last_cpu(), Some(priority), move || {
+            let script = "while :; do sleep 0.001; done";
+            let start = || Shell(Command::new("/bin/sh").args(["-c", script]).spawn().unwrap());
+            child.get_or_insert_with(start);
+            std::thread::sleep(Duration::from_millis(1));
+        })
     };
-    let found = follow(&mut watch, 0, |found| of(found, "wl-41") > 100);
-    assert!(of(&found, "wl-41") > 100 && of(&found, "wl-43") == 0, "{found:?}");
+    let (_inside, _outside) = (shell(41), shell(43));
+    let of = |found: &[Explained], priority: i32| {
+        found.iter().filter(|(activation, _)| activation.thread.priority == priority).count()
+    };
+    let found = follow(&mut watch, 0, |found| of(found, 41) > 100);
+    assert!(of(&found, 41) > 100 && of(&found, 43) == 0, "{found:?}");
+    assert!(found.iter().all(|(activation, _)| !activation.thread.command.starts_with("wl-")), "{found:?}");
 }
 
 /// A thread that takes a byte from one socket and gives it to the next.

@@ -49,7 +49,7 @@ pub use whylate_core::recording::Thread;
 pub use whylate_core::recording::{Activation, Budget, Doing, Object, OwnSample, Site, Stage, Wait, Waker};
 use whylate_core::recording::{Activity, Recording};
 use whylate_core::{CpuId, CpuSet};
-use whylate_host::HostRoot;
+use whylate_host::{HostRoot, hotplug};
 use whylate_sys::clock;
 use zerocopy::transmute;
 
@@ -216,6 +216,11 @@ impl TaskWatch {
         let reason = self.causes.attach(&CALLS)?;
         self.builder.divided_from_ns = Some(if reason.is_none() { clock::now().0 } else { u64::MAX });
         self.missing.extend(reason.map(|reason| format!("times of system calls: {reason}")));
+        // The only CPU would have to switch its own clock on, with a thread that wakes a thousand times a second.
+        if hotplug::online(&self.host).len() < 2 {
+            self.missing.push("functions of programs: samples need a second CPU".to_owned());
+            return Ok(());
+        }
         let limit_ns = self.builder.divide_above_ns.unwrap_or(DIVIDE_ABOVE_NS);
         let object = self.causes.histograms().object_mut();
         match Sampler::start(object, &self.cpus, limit_ns, self.is_guest) {
