@@ -36,7 +36,7 @@ const ADDITIONS: [Addition; 2] = [
         edits: &[
             edit(
                 "crates/core/src/plan/treatment/mod.rs",
-                "        /// Asks for a kernel command line; changes nothing.",
+                "        /// Requires a kernel command line; changes nothing.",
                 "        /// Sets how eagerly the kernel swaps.\n        \"dummy-swap\" => DummySwap(DummySwapPlan),\n",
             ),
             edit(

@@ -98,11 +98,6 @@ pub(crate) fn style() -> Style {
     style_of(&io::stdout())
 }
 
-/// How to draw on standard error.
-pub(crate) fn error_style() -> Style {
-    style_of(&io::stderr())
-}
-
 fn style_of(stream: &(impl IsTerminal + AsFd)) -> Style {
     let is_terminal = stream.is_terminal();
     let color = is_terminal && std::env::var_os("NO_COLOR").is_none();

@@ -63,7 +63,7 @@ pub fn rate(value: f64, unit: &str) -> String {
             format!("{number} {}", rate_unit(unit))
         }
         "frames_per_s" if value > 0.0 => {
-            format!("{} frames/s, one each {}", three_digits(value), nanoseconds_f64(1e9 / value))
+            format!("{} frames/s, one every {}", three_digits(value), nanoseconds_f64(1e9 / value))
         }
         _ => format!("{} {}", three_digits(value), rate_unit(unit)),
     }

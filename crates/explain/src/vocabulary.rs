@@ -265,7 +265,7 @@ pub(crate) fn device_access(function: &str) -> Option<&'static str> {
             Some("a write to a device, which waits until the bus takes it")
         }
         _ if is_exact(MSRS) => Some("an MSR, which the processor or its firmware answers"),
-        _ if is_exact(FIRMWARE) => Some("a call of the firmware"),
+        _ if is_exact(FIRMWARE) => Some("a call into the firmware"),
         _ => None,
     }
 }

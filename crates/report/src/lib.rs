@@ -28,7 +28,7 @@ pub use pages::{
     run_with_charts, runs, series, top, tracing, wall, warnings,
 };
 pub use section::Page;
-pub use sections::plan_text;
+pub use sections::{plan_text, warning_codes};
 pub use write::{Field, FieldValue, Form, Frame, Style};
 
 /// Why there is no report.

@@ -85,7 +85,7 @@ pub enum TreatError {
     OneWay { target: String, old: String, source: io::Error },
     /// The value was written, and another one was read back.
     #[error(
-        "{target} was set to `{wanted}` and reads `{found}`: the kernel or another program has changed it"
+        "{target} was set to `{wanted}`, and now holds `{found}`: the kernel or another program has changed it"
     )]
     NotTaken { target: String, wanted: String, found: String },
     /// Tasks cannot be changed on a copy of a machine's files.

@@ -17,9 +17,10 @@ Examples:
   whylate copy --backend pci --device /sys/bus/pci/devices/0000:03:00.0/resource2_wc
   whylate copy -o copy.html                     with a picture of rate over block size
 
-Memory is wb (cached), wt (stores go to memory), wc (write-combining), uc- or uc (uncached). Each
-type other than wb is timed first: a driver may map cached memory under another name, and its rows
-then say what timing shows. whylate writes only to memory that it alone uses, unless you name it.")]
+Memory is wb (cached), wt (stores go to memory), wc (write-combining), uc- or uc (uncached). A
+driver may map memory as cached although another type was requested. So each type other than wb is
+timed first, and its rows show the type that the timing shows. whylate writes only to memory that
+it alone uses, unless you name it.")]
 pub(crate) struct CopyArguments {
     /// CPU that copies
     #[arg(short = 'a', long, alias = "cpus", value_name = "CPU", default_value = "last")]

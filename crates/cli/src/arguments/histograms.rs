@@ -33,7 +33,7 @@ pub(crate) struct HistogramsArguments {
     /// Histograms that are on at the start [default: all]
     #[arg(short, long, value_name = "KIND", value_delimiter = ',', value_parser = kind)]
     pub(crate) kinds: Vec<HistogramKind>,
-    /// Tasks that count, by priority: 1 to 99 real time, 100 deadline, below 0 ordinary; or all
+    /// Priorities of the tasks to count: 1 to 99 real time, 100 deadline, below 0 ordinary; or all
     #[arg(short, long, value_name = "MIN-MAX", default_value = "1-100", allow_hyphen_values = true)]
     pub(crate) priority: Priorities,
     /// Only this thread or process, by number; or only threads of this name

@@ -136,7 +136,7 @@ pub(crate) enum Command {
     Compare(CompareArguments),
     /// Says whether a run resembles good or bad runs, for `git bisect run`
     Bisect(BisectArguments),
-    /// Writes a run in the forms of other tools: Perfetto, CSV, HdrHistogram, OSADL
+    /// Writes a run in the formats of other tools: Perfetto, CSV, HdrHistogram, OSADL
     Export(ExportArguments),
     /// Shows runs as web pages, live while one goes on
     Serve(ServeArguments),

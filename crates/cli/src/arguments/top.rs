@@ -25,7 +25,7 @@ pub(crate) struct TopArguments {
     /// CPUs to watch: a list, or all, isolated, housekeeping, last
     #[arg(short = 'a', long = "cpu", alias = "cpus", value_name = "LIST", default_value = "all")]
     pub(crate) cpu: CpuSelector,
-    /// Tasks that count, by priority: 1 to 99 real time, 100 deadline, below 0 ordinary; or all
+    /// Priorities of the tasks to count: 1 to 99 real time, 100 deadline, below 0 ordinary; or all
     #[arg(short, long, value_name = "MIN-MAX", default_value = "1-100", allow_hyphen_values = true)]
     pub(crate) priority: Priorities,
     /// How long to watch; a bare number is seconds, 0 is until q or Ctrl-C

@@ -189,7 +189,7 @@ pub(super) fn run_name(path: &Path) -> String {
     path.file_name().map_or_else(|| "run".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-/// What is about to happen, and what this machine lacks.
+/// What is about to happen. The warnings are explained after it, where the figures are.
 fn announce(experiment: &Experiment, warnings: &[Warning], path: &Path) {
     let plan = &experiment.plan;
     let facts = &experiment.facts;
@@ -210,8 +210,8 @@ fn announce(experiment: &Experiment, warnings: &[Warning], path: &Path) {
     ));
     preview.power().iter().chain(&preview.skipped()).for_each(|line| output::message(line));
     if !warnings.is_empty() {
-        output::message("what this machine lacks for real time (`whylate check` says what to do about it):");
-        output::draw_message(whylate_report::warnings(warnings).terminal(output::error_style()).trim_end());
+        let codes = whylate_report::warning_codes(warnings);
+        output::message(&format!("warnings ({}): {codes}; `whylate check` explains them", warnings.len()));
     }
 }
 

@@ -51,7 +51,7 @@ codes! {
     /// It is not certain where activations of watched tasks begin and end.
     ActivationsUncertain = "activations-uncertain",
         "marks (--begin, --end) say where the work begins and ends; --per-period takes one activation for each period, --per-wakeup one for each wake-up";
-    /// The program that was started to be watched ended with an error.
+    /// The watched command ended with an error.
     CommandFailed = "command-failed";
     /// Ordinary threads that are watched sleep for a time: the kernel may let their timers expire later.
     TimerSlack = "timer-slack",
@@ -155,7 +155,7 @@ codes! {
     GovernorNotPerformance = "governor-not-performance";
     /// A target's frequency has room to change.
     FrequencyRange = "frequency-range";
-    /// Frequencies above the nominal one are used while there is room for them.
+    /// Turbo is on: CPUs run above their nominal frequency while power and temperature allow it.
     Turbo = "turbo";
     /// A target may enter idle states that take long to leave.
     DeepIdleStates = "deep-idle-states";
@@ -175,7 +175,7 @@ codes! {
     GpuRuntimePower = "gpu-runtime-power";
     /// The clock of a graphics device follows its load.
     GpuFrequency = "gpu-frequency";
-    /// A graphics device is in use: its interrupt lines, memory, load and processes.
+    /// A graphics device is in use; its interrupt lines, memory, load and processes are listed.
     GpuInUse = "gpu-in-use";
     /// A graphics driver's own power saving is on.
     GpuDriverOptions = "gpu-driver-options";
@@ -201,7 +201,7 @@ codes! {
     CountersDisagree = "counters-disagree";
     /// A file of the run directory was altered or removed after the run.
     AlteredFile = "altered-file";
-    /// The head and the lines of a trace, or the clocks of its CPUs, contradict each other.
+    /// The header and the events of a trace, or the clocks of its CPUs, contradict each other.
     ContradictoryTrace = "contradictory-trace";
     /// Rows of the run directory contradict each other and are left out.
     ContradictoryRows = "contradictory-rows";
@@ -281,7 +281,7 @@ codes! {
     MainThreadNotMoved = "main-thread-not-moved";
     /// A method of the round trip cannot be measured here.
     MethodUnavailable = "method-unavailable";
-    /// Spikes have no causes.
+    /// Causes of spikes could not be looked for.
     NoCauses = "no-causes";
     /// `whylate histograms` cannot be controlled while it runs.
     NoControlSocket = "no-control-socket";
@@ -315,7 +315,7 @@ codes! {
     NoSwitches = "no-switches", "record sched:sched_switch and sched:sched_waking too";
     /// No task was found whose spikes could be explained.
     NoTask = "no-task", "name the task with --task, and record sched:sched_switch";
-    /// A measuring tracer of the kernel cannot be used.
+    /// A latency tracer of the kernel (hwlat, osnoise, timerlat) cannot be used.
     NoTracer = "no-tracer";
     /// The run directory has no manifest: what is missing from it is not noticed.
     NotSealed = "not-sealed";
@@ -333,13 +333,13 @@ codes! {
     RcuCallbacksStay = "rcu-callbacks-stay";
     /// The load's interrupts do not reach CPUs on which none of its threads runs.
     ReachesOwnProcessOnly = "reaches-own-process-only", "measure with timer or dispatch, or with `stall --policy other`";
-    /// Something that the reader of a trace remarks.
+    /// Reading the trace showed something that may matter.
     Reader = "reader";
     /// The machine was rebooted in the middle of the run.
     ResumedAfterReboot = "resumed-after-reboot";
     /// The round trip runs as an ordinary task.
     RoundtripWithoutPriority = "roundtrip-without-priority";
-    /// The shield is made by affinities: threads that set their own may still come.
+    /// The shield only sets affinities: a thread that sets its own affinity may still run there.
     ShieldByAffinity = "shield-by-affinity";
     /// SMT is off already.
     SmtOffAlready = "smt-off-already";

@@ -19,8 +19,7 @@ pub fn explain_alone(activation: &Activation) -> Vec<Cause> {
                     "it had the CPU; interrupts in that time count as its work",
                 ),
                 Doing::Preempted { .. } => Blame::unattributed_as(
-                    "it was runnable and did not have the CPU: another thread had it, or its control group had no CPU time left; without rights \
-                     the kernel does not show which",
+                    "it was runnable and waited for a CPU: another thread had it, or its control group was throttled; without root or capabilities the kernel does not show which",
                 ),
                 Doing::Waking { .. } | Doing::Blocked { .. } | Doing::Unseen => Blame::unattributed(),
             };

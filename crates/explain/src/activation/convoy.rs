@@ -52,7 +52,7 @@ pub(super) fn holders(stage: &Stage, wakes: &BTreeMap<CpuId, Recording>) -> Opti
         held.push((from_ns, at_ns, blame));
         let after = nanoseconds(at_ns - stage.from_ns);
         let evidence =
-            format!("{before} woke it after {after} of the wait, which hands the lock at {address:#x} on");
+            format!("{before} woke it {after} into the wait and so handed over the lock at {address:#x}");
         blame = Blame::new(Kind::Lock, CONCLUDED, evidence).thread(name, thread);
         (from_ns, before) = (at_ns, name);
     }

@@ -13,7 +13,7 @@ use whylate_trace::reader::{Reader, TraceInfo};
 const ROUNDED_NS: u64 = 1_000;
 
 /// Why the task of a tracer's samples is examined.
-pub(crate) const MEASURED: &str = "its tracer measured the latencies itself";
+pub(crate) const MEASURED: &str = "the tracer measured this task's latencies";
 
 /// Why the task in the header of a wake-up tracer is examined.
 const STATED: &str = "the tracer's header names it";

@@ -326,7 +326,7 @@ impl<'r> Context<'r> {
         }
         if (is_edge || in_user) && is_long {
             let evidence = format!(
-                "{} was on its way out of an interrupt, where nothing defers the switch",
+                "{} was returning from an interrupt, where nothing can delay the context switch",
                 thread.command
             );
             return self.stood_still(&evidence);
@@ -398,7 +398,7 @@ impl<'r> Context<'r> {
         if !self.surroundings.is_virtual {
             return blame;
         }
-        let evidence = "the hypervisor delivered the interrupt next to it, or handled its end".into();
+        let evidence = "the hypervisor delivered the interrupt next to this time, or handled the end of that interrupt (EOI)".into();
         Blame { confidence: blame.confidence.min(CONCLUDED), evidence, ..blame }
     }
 

@@ -24,7 +24,7 @@ const NEAR_NS: u64 = 1_000_000;
 /// The trace's clock and the probe's, if that is read from a counter, may differ by this.
 const CLOCKS_APART_NS: u64 = 1_000_000;
 /// Why the task of such a trace is examined.
-const KEPT_FOR: &str = "the trace was kept for its latency";
+const KEPT_FOR: &str = "the trace was kept because this task was late";
 /// How much is read before the moment to see who had the CPU.
 const BEFORE_NS: u64 = 2_000_000;
 

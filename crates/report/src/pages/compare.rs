@@ -81,7 +81,7 @@ fn machines(result: &CompareResult) -> Section {
         true if result.unknown.is_empty() && result.sides.iter().any(|it| it.started_at.is_some()) => section.with(Block::note(
             "Nothing: kernel, command line, firmware, clocks, settings, plan, loads and treatments are the same.",
         )),
-        true => section.with(Block::note("Nothing that every side reports.")),
+        true => section.with(Block::note("None among the facts that all sides report.")),
         false => section.with(facts(result, &result.differences)),
     };
     let names: Vec<&str> = result.unknown.iter().map(|it| it.what.as_str()).collect();
@@ -125,8 +125,10 @@ fn contrasts(result: &CompareResult) -> Section {
     let folded = folded.depth(Depth::Detail).with(table(&small, ""));
     let section = Section::new("contrasts", "Verdicts").with(table(&shown, MIDDLE));
     let section = section.with(forest(&sorted, result.margin)).with(folded);
-    let all_small = (!result.contrasts.is_empty() && shown.is_empty())
-        .then(|| Block::note(format!("All {} contrasts are below {margin}.", small.len())));
+    let all_small = (!result.contrasts.is_empty() && shown.is_empty()).then(|| match small.len() {
+        1 => Block::note(format!("The only contrast is below {margin}.")),
+        count => Block::note(format!("All {count} contrasts are below {margin}.")),
+    });
     let signs = (!result.contrasts.is_empty()).then(|| Block::note(SIGNS.replace(" within blocks", "")));
     let basis = (!result.basis.is_empty()).then(|| Block::note(result.basis.clone()));
     section.with_all(all_small).with_all(basis).with_all(signs)

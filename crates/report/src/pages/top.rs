@@ -65,11 +65,11 @@ fn notes(result: &TopResult) -> Vec<Block> {
     let is_silent = result.cpus.iter().all(|cpu| cpu.samples == 0);
     let silent = is_silent.then(|| {
         Block::note(
-            "No task that counts was woken: they are real-time ones unless --priority says otherwise.",
+            "No task of the counted priorities was woken; without --priority, only real-time tasks count.",
         )
     });
     let lost = (result.lost > 0).then(|| {
-        let text = format!("{} records were lost; the figures do not have them.", count(result.lost));
+        let text = format!("{} records were lost; the figures do not include them.", count(result.lost));
         Block::Text(text.into(), Tone::Warn)
     });
     silent.into_iter().chain(lost).collect()

@@ -92,7 +92,7 @@ fn tried(fix: &FixResult) -> Section {
     };
     let rows = as_it_is(fix).into_iter().chain(arms.map(row)).collect();
     let table = Table { columns: columns.collect(), rows, folds: false };
-    let note = "Each round of screening drops half of the treatments and proves nothing; ● a round that the treatment passed.";
+    let note = "Screening proves nothing; each round drops half of the treatments. ● marks a round that the treatment passed.";
     let section = Section::new("fix-tried", "What was tried").with(table).with_all(in_plans(fix));
     if section.blocks.is_empty() { section } else { section.with(Block::note(note)) }
 }
@@ -304,7 +304,7 @@ fn is_as_root(fix: &FixResult, left: &FixLeftOut) -> bool {
 fn as_root(fix: &FixResult) -> Section {
     let left = fix.registration.left_out.iter().filter(|left| is_as_root(fix, left));
     let items: Vec<Item> = left.map(|left| Item::from(format!("`{}`: {}", left.id, left.reason))).collect();
-    Section::new("fix-as-root", "What may help as root: `sudo whylate fix --advise`").with(items)
+    Section::new("fix-as-root", "What may help, but needs root: `sudo whylate fix --advise`").with(items)
 }
 
 fn not_tried(fix: &FixResult) -> Section {

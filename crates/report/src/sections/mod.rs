@@ -32,6 +32,7 @@ mod traces;
 pub(crate) mod warnings;
 
 pub use machine::plan_text;
+pub use warnings::codes as warning_codes;
 
 use crate::section::Section;
 use whylate_core::result::{CopyResult, MeasureResult, RunResult};

@@ -4,12 +4,13 @@ use crate::section::{Block, Depth, Section};
 use whylate_core::Warning;
 use whylate_core::result::{MeasureResult, RunResult};
 
-/// A terminal shows them in one line: they were printed in full before the run.
+/// A terminal shows them in one line.
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     in_a_line(&run.warnings)
 }
 
-fn in_a_line(warnings: &[Warning]) -> Vec<Section> {
+/// `rt-throttling, gap (2)`: each code once, in the order of the warnings.
+pub fn codes(warnings: &[Warning]) -> String {
     let mut codes: Vec<(&str, usize)> = Vec::new();
     for warning in warnings {
         match codes.iter_mut().find(|(code, _)| *code == warning.code.as_str()) {
@@ -21,11 +22,11 @@ fn in_a_line(warnings: &[Warning]) -> Vec<Section> {
         1 => (*code).to_owned(),
         times => format!("{code} ({times})"),
     });
-    let line = format!(
-        "Warnings ({}): {}; --details explains them",
-        warnings.len(),
-        named.collect::<Vec<_>>().join(", ")
-    );
+    named.collect::<Vec<_>>().join(", ")
+}
+
+fn in_a_line(warnings: &[Warning]) -> Vec<Section> {
+    let line = format!("Warnings ({}): {}; --details explains them", warnings.len(), codes(warnings));
     section(warnings).into_iter().map(|section| section.depth(Depth::Brief(line.clone()))).collect()
 }
 

@@ -23,7 +23,7 @@ The helper whylate-gpu does the work, by Vulkan or CUDA; it is in the folder of 
 WHYLATE_GPU says.
 Each result is checked: a wrong sum, product, copy or image fails the load."))]
 pub struct GpuPlan {
-    /// Where the threads run that give the device its work: one on each CPU.
+    /// CPUs of the threads that submit work to the device, one thread on each.
     pub cpus: CpuSelector,
     /// What is done in each turn.
     pub work: GpuWork,

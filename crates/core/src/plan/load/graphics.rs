@@ -19,8 +19,8 @@ Examples:
   whylate load graphics --method drm-draw --device /dev/dri/card0
   whylate load graphics --method drm-flip --yes-draw-on-my-screen
 
-x11perf is in Debian's package x11-apps, Xvfb in xvfb. The rate counts the operations of x11perf,
-without the time in which it calibrates itself."))]
+x11perf is in Debian's package x11-apps, Xvfb in xvfb. The rate is that of x11perf's operations; the
+time of its calibration does not count."))]
 pub struct GraphicsPlan {
     /// Where the drawing program runs.
     pub cpus: CpuSelector,

@@ -33,7 +33,7 @@ pub struct DispatchPlan {
     /// Where to measure; by default the plan's target CPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<CpuSelector>,
-    /// What interrupts: `timerfd`, `nanosleep`, `rtc`, `rtc-update`, `hpet`, or a UIO device such as `uio0`.
+    /// What raises the interrupt: `timerfd`, `nanosleep`, `rtc`, `rtc-update`, `hpet`, or a UIO device such as `uio0`.
     pub source: DispatchSource,
     /// Time between two interrupts; by default `1ms`. A UIO device has its own, which must be given.
     #[serde(skip_serializing_if = "Option::is_none")]

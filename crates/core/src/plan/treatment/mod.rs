@@ -83,7 +83,7 @@ kinds! {
         "sysctl" => Sysctl(SysctlPlan),
         /// Sets a parameter of a kernel module.
         "module-parameter" => ModuleParameter(ModuleParameterPlan),
-        /// Asks for a kernel command line; changes nothing.
+        /// Requires a kernel command line; changes nothing.
         "boot" => Boot(BootPlan),
     }
 }
