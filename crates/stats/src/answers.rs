@@ -2,7 +2,6 @@
 
 use crate::compare::contrasted;
 use crate::comparisons::{comparison_between, contrasts};
-use std::cmp::Ordering;
 use std::collections::HashMap;
 use whylate_core::figure;
 use whylate_core::plan::{AnswerPlan, CellPlan, CellReference, Expected, Plan, SeriesStatistic, Share};
@@ -211,8 +210,8 @@ fn unchanged(causes: &[CauseDifference], round_ns: u64) -> String {
             )
         }
         None if open.clone().count() == 0 => " By cause, no: nothing changes.".to_owned(),
-        None => match open.map(largest_possible).max_by(possible) {
-            Some((Some(most), cause)) => format!(
+        None => match open.map(largest_possible).max_by(|(a, _), (b, _)| a.total_cmp(b)) {
+            Some((most, cause)) if most.is_finite() => format!(
                 " By cause, no change is shown; any change is below {} per s ({cause}).",
                 figure::nanoseconds(most as u64)
             ),
@@ -221,16 +220,10 @@ fn unchanged(causes: &[CauseDifference], round_ns: u64) -> String {
     }
 }
 
-/// How much a cause may have changed, in ns per s; `None` where the repeats do not bound it.
-fn largest_possible(cause: &CauseDifference) -> (Option<f64>, &str) {
+/// How much a cause may have changed, in ns per s; infinite where the repeats do not bound it.
+fn largest_possible(cause: &CauseDifference) -> (f64, &str) {
     let ends = cause.difference_low.zip(cause.difference_high);
-    (ends.map(|(low, high)| low.abs().max(high.abs())), &cause.cause)
-}
-
-/// What is not bounded is the largest.
-fn possible((a, _): &(Option<f64>, &str), (b, _): &(Option<f64>, &str)) -> Ordering {
-    let or_infinite = |it: &Option<f64>| it.unwrap_or(f64::INFINITY);
-    or_infinite(a).total_cmp(&or_infinite(b))
+    (ends.map_or(f64::INFINITY, |(low, high)| low.abs().max(high.abs())), &cause.cause)
 }
 
 /// A treatment more should help, a load more should hurt.

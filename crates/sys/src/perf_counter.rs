@@ -29,6 +29,8 @@ pub(crate) struct EventAttributes {
 
 const _: () = assert!(size_of::<EventAttributes>() == 96);
 
+/// `PERF_TYPE_SOFTWARE` of the same header.
+pub(crate) const TYPE_SOFTWARE: u32 = 1;
 /// `PERF_FLAG_FD_CLOEXEC` of the same header.
 const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
 

@@ -1,12 +1,11 @@
 //! A clock of one CPU that interrupts it in equal steps and runs a BPF program, switched on and off while it exists.
 
-use crate::perf_counter::{EventAttributes, open};
+use crate::perf_counter::{EventAttributes, TYPE_SOFTWARE, open};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use whylate_core::CpuId;
 
-const TYPE_SOFTWARE: u32 = 1;
 const COUNT_SW_CPU_CLOCK: u64 = 0;
 const FLAG_DISABLED: u64 = 1;
 /// `PERF_EVENT_IOC_ENABLE`, `PERF_EVENT_IOC_DISABLE`, `PERF_EVENT_IOC_SET_BPF`.

@@ -4,7 +4,7 @@
 //! One ring for each CPU takes the records of all threads that are added. The event counts page faults from user
 //! space, so that these are recorded as well; the records of switches come with any event that asks for them.
 
-use crate::perf_counter::{EventAttributes, open};
+use crate::perf_counter::{EventAttributes, TYPE_SOFTWARE, open};
 use crate::shared::SharedWords;
 use std::fs::File;
 use std::io;
@@ -12,7 +12,6 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use whylate_core::CpuId;
 
-const TYPE_SOFTWARE: u32 = 1;
 const COUNT_SW_PAGE_FAULTS: u64 = 2;
 const SAMPLE_TID_TIME_CPU: u64 = 1 << 1 | 1 << 2 | 1 << 7;
 const FLAG_INHERIT: u64 = 1 << 1;

@@ -145,13 +145,16 @@ fn processes_of(host: &HostRoot, folder: &Path, depth: usize, found: &mut Vec<u3
 pub(super) fn owner(host: &HostRoot, process: u32, thread: u32, is_shared: bool) -> Option<String> {
     let name = |folder: &str| host.read_trimmed(&format!("{folder}/comm")).ok().flatten();
     let own = name(&format!("/proc/{process}/task/{thread}"));
-    let is_of_kernel = |pid: u32| {
-        let status = host.read(&format!("/proc/{pid}/status")).ok().flatten().unwrap_or_default();
-        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-        numbers.is_some_and(|numbers| numbers.split_whitespace().count() == 1)
-    };
+    let is_of_kernel = |pid: u32| ids(host, pid).len() == 1;
     let is_known = || is_shared && is_of_kernel(process) && is_of_kernel(thread);
     own.or_else(|| is_known().then(|| name(&format!("/proc/{thread}")))?)
+}
+
+/// The ids of a process, from that in the outermost pid namespace to its own; empty if it has ended.
+pub(super) fn ids(host: &HostRoot, process: u32) -> Vec<u32> {
+    let status = host.read(&format!("/proc/{process}/status")).ok().flatten().unwrap_or_default();
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
+    ids.split_whitespace().filter_map(|id| id.parse().ok()).collect()
 }
 
 fn folders_in(host: &HostRoot, folder: &Path) -> Vec<String> {

@@ -1,6 +1,7 @@
 //! The names of functions on the stacks of programs: from the symbols of their files, from separate debug files by build id, and from
 //! the maps (`/tmp/perf-PID.map`) that compilers at run time write. The files are read as the process sees them, also in a container.
 
+use super::choose;
 use super::demangle::plain;
 use object::LittleEndian;
 use object::elf::{
@@ -151,9 +152,7 @@ impl Process {
 
     /// Reads what its compiler has written, where that is more than the last time.
     fn read_compiled(&mut self, host: &HostRoot, process: u32) {
-        let status = host.read(&format!("/proc/{process}/status")).ok().flatten().unwrap_or_default();
-        let inside = status.lines().find_map(|line| line.strip_prefix("NSpid:")?.split_whitespace().last());
-        let Some(inside) = inside else { return };
+        let Some(inside) = choose::ids(host, process).pop() else { return };
         let path = host.path(&format!("/proc/{process}/root/tmp/perf-{inside}.map"));
         let bytes = std::fs::metadata(&path).map_or(0, |it| it.len());
         if bytes == self.compiled_bytes || bytes > SYMBOLS_MAX_BYTES {

@@ -1,9 +1,9 @@
 //! Samples of watched threads that run for longer than usual.
 //!
-//! The programs note for each CPU since when the watched thread there runs without a sleep, and how long it usually does. A thread of this
-//! process looks at these notes. Where one is late it switches on the clock of that CPU, whose interrupts record the thread's stack
-//! (`task_sample`), until the thread leaves the CPU. So no CPU is interrupted for threads that are not late; a clock that is always
-//! on, or one for each thread, would take more time than all other programs together.
+//! The programs record for each CPU when the current run of its watched thread began, and how long such a run usually takes. The
+//! sampling thread reads these records. When a run is late, it starts the clock of that CPU: each interrupt of the clock records the
+//! watched thread's stack (`task_sample`), until the thread leaves the CPU. So only late threads are interrupted. A clock that always
+//! runs, or one for each thread, would take more time than all other programs together.
 
 use crate::error::BpfError;
 use crate::layout::{RUNS_SINCE_WORD, STATE_WORDS, USUAL_RUN_WORD};
@@ -28,9 +28,9 @@ const SAMPLE_EVERY_NS: u64 = 500_000;
 const SAMPLE_EVERY_IN_GUESTS_NS: u64 = 1_000_000;
 /// A shorter run is never late.
 const SHORTEST_NS: u64 = 250_000;
-/// How often it is looked whether a thread is late.
+/// The sampling thread looks for late runs this often.
 const LOOK_NS: [u64; 2] = [500_000, 1_000_000];
-/// After so much time the samples of a CPU pause.
+/// The clock of a CPU pauses after this time.
 const ENOUGH_NS: u64 = 100_000_000;
 const PAUSE_NS: u64 = 1_000_000_000;
 
@@ -60,12 +60,12 @@ impl Sampler {
         let mut clocks =
             Clocks { program, words, limit_ns, every_ns, cpus: cpus.clone(), clocks: BTreeMap::new() };
         let is_over = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&is_over);
+        let stops = Arc::clone(&is_over);
         let every = Duration::from_nanos((limit_ns / 2).clamp(LOOK_NS[0], LOOK_NS[1]));
         let run = move || {
             // Where it would be behind the watched thread on its CPU, the scheduler has it run on another one at once.
             let _ = schedule::schedule_this_thread(Scheduling::Fifo(1));
-            while !told.load(Relaxed) {
+            while !stops.load(Relaxed) {
                 std::thread::sleep(every);
                 clocks.look(clock::now().0);
             }

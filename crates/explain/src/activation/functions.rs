@@ -6,13 +6,13 @@ use whylate_core::figure::{count, nanoseconds, share};
 use whylate_core::recording::{Activation, Frame, OWN, OwnSample};
 use whylate_core::result::{Cause, CauseKind as Kind, OwnSamples, SampledFunction};
 
-/// So many samples at least name a function.
+/// The fewest samples that name a function.
 const SAMPLES_LEAST: usize = 3;
 /// A function is named where at least this part of the samples was in it and in what it called.
 const NAMED_LEAST: f64 = 0.5;
-/// So many functions are kept.
+/// The most functions that are kept.
 const FUNCTIONS_MAX: usize = 24;
-/// So many callers are named.
+/// The most callers that are named.
 const CALLERS_MAX: usize = 6;
 
 /// Adds to the own work in which functions it was.

@@ -100,6 +100,9 @@ impl Skews {
     }
 }
 
+/// No kernel has more CPUs; a damaged trace may name more.
+const CPUS_MAX: usize = 1 << 13;
+
 /// Whether the scheduler stopped real-time threads of a CPU: one that could go on was taken off for a lesser one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stops {
@@ -136,7 +139,8 @@ pub(crate) struct Finder<'o> {
     clock: Alignment,
     pub(crate) tasks: Tasks,
     cpus: HashMap<CpuId, CpuTrack>,
-    stops: HashMap<CpuId, Stops>,
+    /// By the number of the CPU; looked up at each switch, so no map.
+    stops: Vec<Stops>,
     /// The timerlat sample in the interrupt whose thread sample has not come yet: sequence, moment, latency.
     pub(crate) timerlat_irq: HashMap<CpuId, (u32, u64, u64)>,
     /// The last sample of each CPU.
@@ -220,7 +224,7 @@ impl<'o> Finder<'o> {
             clock: Alignment::new(info.clock.as_deref(), info.resolution_ns),
             tasks: Tasks::default(),
             cpus: HashMap::new(),
-            stops: HashMap::new(),
+            stops: Vec::new(),
             timerlat_irq: HashMap::new(),
             last_sample: HashMap::new(),
             samples: Samples::new(),
@@ -354,7 +358,13 @@ impl<'o> Finder<'o> {
         let own = Some(previous.priority).filter(|_| state != TaskState::Runnable);
         self.leave(previous.pid, Some(previous.command), own, out);
         self.enter(event.at_ns, event.cpu, next.pid, Some(next.command), None);
-        self.stops.entry(event.cpu).or_default().switched(event.at_ns, previous, state, next);
+        let cpu = event.cpu.0 as usize;
+        if cpu >= self.stops.len() && cpu < CPUS_MAX {
+            self.stops.resize_with(cpu + 1, Stops::default);
+        }
+        if let Some(stops) = self.stops.get_mut(cpu) {
+            stops.switched(event.at_ns, previous, state, next);
+        }
     }
 
     /// `priority` is the task's own.
@@ -373,7 +383,8 @@ impl<'o> Finder<'o> {
         }
         let (options, timers) = (self.options, self.seen.timer_starts > 0);
         let clock = std::mem::take(&mut self.clock);
-        let stops = self.stops.get(&cpu).copied().unwrap_or_default();
+        let stops = self.stops.get(cpu.0 as usize).copied().unwrap_or_default();
+        let known = |late: Late| Late { unstopped: stops.none_since(late.expected_ns), ..late };
         let track = self.task(pid, command, priority);
         let out = track.out.take();
         if let Some(out) = out {
@@ -383,9 +394,8 @@ impl<'o> Finder<'o> {
                 track.wakeups += 1;
                 track.rhythm.beat(at_ns);
             }
-            match track.late(pid, cpu, at_ns, out, &clock, options, timers) {
+            match track.late(pid, cpu, at_ns, out, &clock, options, timers).map(known) {
                 Some(late) => {
-                    let late = Late { unstopped: stops.none_since(late.expected_ns), ..late };
                     track.add(late, options);
                     track.add_wait(late, options);
                 }
@@ -399,8 +409,7 @@ impl<'o> Finder<'o> {
             let since_ns = track.armed.map_or(wake, |(_, armed_ns)| armed_ns.min(wake));
             let woken = Out { at_ns: since_ns, state: TaskState::Blocked('S'), cpu, for_lesser: false };
             let late = track.late(pid, cpu, at_ns, woken, &clock, options, false);
-            if let Some(late) = late {
-                let late = Late { unstopped: stops.none_since(late.expected_ns), ..late };
+            if let Some(late) = late.map(known) {
                 track.add(late, options);
             }
         }
