@@ -143,7 +143,13 @@ fn of_rates(run: &RunResult) -> Vec<Chart> {
         let hint = rate_unit(unit);
         let label = format!("Rate of each load over time in {hint}");
         let data = json!({ "kind": "rates", "unit": unit, "series": series });
-        Chart { caption: "Rate over time".to_owned(), hint, label, is_wide: true, data: on_axis(run, data) }
+        Chart {
+            caption: "Load rate over time".to_owned(),
+            hint,
+            label,
+            is_wide: true,
+            data: on_axis(run, data),
+        }
     };
     units.into_iter().map(chart).collect()
 }
@@ -217,7 +223,7 @@ fn panel(run: &RunResult, key: PanelKey<'_>) -> Vec<Chart> {
     let facts = SeriesName::in_probe(key.probe, key.series).facts();
     let is_gap = facts.is_some_and(|facts| facts.samples == Samples::Gap);
     let (what, hint) = match is_gap {
-        true => (GAPS_CAPTION, "from the threshold of a gap on; both axes logarithmic"),
+        true => (GAPS_CAPTION, "gaps from the threshold upwards; both axes logarithmic"),
         false => (SHARE_CAPTION, "both axes logarithmic; a curve ends at its largest sample"),
     };
     let chart = |caption: String, hint: &str, is_wide, data: Value| Chart {
@@ -244,7 +250,8 @@ fn panel(run: &RunResult, key: PanelKey<'_>) -> Vec<Chart> {
             .collect(),
         all => vec![chart(format!("{what}{of}"), hint, true, distribution(all))],
     };
-    let hint = "a bar per interval, a dot per spike in the colour of its cause: choose one to see it; dashed: a repeat begins";
+    let hint = "one bar per interval; one dot per spike, in the colour of its cause: click a dot to see the spike; a \
+        dashed line marks the start of a repeat";
     let mut over_time = timeline(&cells, Clock::of(run));
     over_time["dots"] = json!(dots(run, key));
     charts.push(chart(format!("Largest over time{of}"), hint, true, over_time));

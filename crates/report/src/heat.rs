@@ -21,13 +21,11 @@ pub(crate) fn maps(run: &RunResult, key: PanelKey<'_>, clock: Clock) -> Vec<Char
     let by_latency = by_latency(&panel_cpus(worst, key).collect::<Vec<_>>());
     let over_time = over_time(run, key, clock);
     let chart = |(caption, hint, data): (String, &str, Option<Value>)| {
-        let label = format!("{}: {caption}, a line per CPU", key.probe);
+        let label = format!("{}: {caption}, one row per CPU", key.probe);
         Some(Chart { caption, hint: hint.to_owned(), label, is_wide: true, data: on_axis(run, data?) })
     };
-    let by_latency =
-        (format!("CPU by latency in {}", worst.name), "the darker, the more samples", by_latency);
-    let over_time =
-        ("CPU over time, all cells".to_owned(), "the darker, the larger the largest sample", over_time);
+    let by_latency = (format!("CPU by latency in {}", worst.name), "darker means more samples", by_latency);
+    let over_time = ("CPU over time, all cells".to_owned(), "darker means a larger maximum", over_time);
     [by_latency, over_time].into_iter().filter_map(chart).collect()
 }
 

@@ -94,16 +94,11 @@ pub(crate) fn hwlat(sample: &HwlatSample) -> String {
     parts.join(", ")
 }
 
-/// The kind of a cause: its serialised name with spaces.
-pub(crate) fn cause_kind(kind: CauseKind) -> String {
-    kind.name().replace('_', " ")
-}
-
 /// Kind, actor and function of a cause: `irqs off: irq/45-nvkm in unarm`.
 pub(crate) fn cause_name(cause: &Cause) -> String {
     let kind = match cause.kind {
         CauseKind::Unattributed => "not explained".to_owned(),
-        kind => cause_kind(kind),
+        kind => kind.words(),
     };
     match (&cause.actor, &cause.function) {
         (Some(actor), Some(function)) => format!("{kind}: {actor} in {function}"),

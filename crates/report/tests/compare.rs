@@ -17,7 +17,7 @@ fn every_form_says_that_the_figures_are_medians_of_the_repeats() {
     let page = whylate_report::compare(&result());
     let style = Style { color: false, width: 120 };
     for text in [page.terminal(style), page.markdown(), page.html()].map(|text| flat(&text)) {
-        assert!(text.contains("before (middle)") && text.contains("now (middle)"), "{text}");
+        assert!(text.contains("before (median)") && text.contains("now (median)"), "{text}");
         assert!(says("middle-median-values-repeats", &text), "{text}");
     }
 }

@@ -207,7 +207,7 @@ impl Counts {
                     whole().for_each(|row| self.check(before.unwrap_or(""), &row[of], &row[at], text));
                 }
                 if title == "ratio" {
-                    let [before, now] = ["before (middle)", "now (middle)"].map(|it| place(it).expect(it));
+                    let [before, now] = ["before (median)", "now (median)"].map(|it| place(it).expect(it));
                     whole().for_each(|row| self.check(&row[before], &row[now], &row[at], text));
                 }
             }

@@ -112,7 +112,10 @@ fn none_says_the_largest_and_who_else_was_late() {
     quiet.traces[0].also_late = vec![late("bash", 130_000_000)];
     let text = terminal(&quiet, Style::default());
     assert!(says("largest-one-us-task", &text), "{text}");
-    assert!(text.contains("Also late") && text.contains("bash-3") && text.contains("preempted"), "{text}");
+    assert!(
+        text.contains("Other late tasks") && text.contains("bash-3") && text.contains("preempted"),
+        "{text}"
+    );
 }
 
 #[test]

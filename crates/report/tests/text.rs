@@ -151,7 +151,7 @@ fn the_first_screen_answers() {
     let texts = formats(&run);
     for text in &texts {
         for part in [
-            "Yes: above the limit of 2ms in above-l3.",
+            "Yes: the limit of 2ms was exceeded in above-l3.",
             "Up to 2.31 ms late, in above-l3 on CPU 1; 99.9 % within 9.90 us there",
             "irqs off: irq/45-nvkm in gf100",
             "l3: timer p99.9 worse, 1.57 × (1.46 to 1.70); above-l3: cannot tell",

@@ -221,7 +221,7 @@ fn caught(guest: &mut Guest) -> Result<(), LabError> {
     // The rate is one of write-back memory, and a person reads so.
     let shown =
         guest.ok("whylate copy --from wc --backend memtype --method memcpy --block 4KiB --trials 3")?;
-    assert!(shown.contains("wb (asked for: wc)"), "{shown}");
+    assert!(shown.contains("wb (requested: wc)"), "{shown}");
     Ok(())
 }
 

@@ -181,6 +181,11 @@ macro_rules! causes {
                 }
             }
 
+            /// Its name as people read it: `own work`.
+            pub fn words(self) -> String {
+                self.name().replace('_', " ")
+            }
+
             /// What it has in common with other kinds.
             pub const fn class(self) -> CauseClass {
                 match self {

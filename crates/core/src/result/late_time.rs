@@ -29,7 +29,7 @@ impl LateTime {
         if !self.is_explained() {
             return NOT_EXPLAINED.to_owned();
         }
-        let kind = self.kind.name().replace('_', " ");
+        let kind = self.kind.words();
         match (&self.actor, &self.function) {
             (Some(actor), Some(function)) => format!("{kind}: {actor} in {function}"),
             (Some(only), None) | (None, Some(only)) => format!("{kind}: {only}"),

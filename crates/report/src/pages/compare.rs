@@ -13,9 +13,10 @@ use whylate_core::result::{
 /// The most facts unknown for some side that a line names.
 const UNKNOWN_NAMED: usize = 4;
 /// What the figures of the table are; those of `whylate report` are different.
-const MIDDLE: &str = "before, now: the middle (median) of the values of the repeats, each that of the worst CPU; for several runs, the \
-    median of theirs; for another tool's file, its value. `whylate report --details` has the quantiles of all repeats together. The ratio \
-    between cells of one run is the middle of those within blocks of repeats.";
+const MIDDLE: &str = "`before` and `now` are the median of the values of the repeats, each that of the worst CPU; for \
+    several runs, the median of the runs' values; for another tool's file, the value in that file. `whylate report \
+    --details` shows the quantiles of all repeats together. Between cells of one run, the ratio is the median of the \
+    ratios within blocks of repeats.";
 
 /// The report of a comparison. A comparison without contents becomes a page that says why.
 pub fn compare(result: &CompareResult) -> Page {
@@ -81,7 +82,7 @@ fn machines(result: &CompareResult) -> Section {
         true if result.unknown.is_empty() && result.sides.iter().any(|it| it.started_at.is_some()) => section.with(Block::note(
             "Nothing: kernel, command line, firmware, clocks, settings, plan, loads and treatments are the same.",
         )),
-        true => section.with(Block::note("None among the facts that all sides report.")),
+        true => section.with(Block::note("No difference in the facts that all sides report.")),
         false => section.with(facts(result, &result.differences)),
     };
     let names: Vec<&str> = result.unknown.iter().map(|it| it.what.as_str()).collect();
@@ -121,7 +122,8 @@ fn contrasts(result: &CompareResult) -> Section {
     };
     let (shown, small): (Vec<&RunContrast>, Vec<&RunContrast>) = sorted.iter().copied().partition(matters);
     let margin = share(result.margin);
-    let folded = Section::new("", format!("{} more: equivalent, or smaller than {margin}", small.len()));
+    let folded =
+        Section::new("", format!("{} more contrasts: equivalent, or smaller than {margin}", small.len()));
     let folded = folded.depth(Depth::Detail).with(table(&small, ""));
     let section = Section::new("contrasts", "Verdicts").with(table(&shown, MIDDLE));
     let section = section.with(forest(&sorted, result.margin)).with(folded);
@@ -145,8 +147,8 @@ fn table(contrasts: &[&RunContrast], note: &'static str) -> Table {
         Column::text("cell"),
         Column::text("statistic"),
         Column::text("against").importance(if is_one_pair { 1 } else { 5 }),
-        Column { note, ..Column::number("before (middle)") },
-        Column::number("now (middle)"),
+        Column { note, ..Column::number("before (median)") },
+        Column::number("now (median)"),
         Column::text("ratio"),
         Column::text("verdict"),
         Column::number("p").importance(2),
@@ -223,7 +225,8 @@ fn causes(result: &CompareResult) -> Section {
         ])
     };
     let section = Section::new("causes", "Late time by cause").meaning(
-        "late time of the spikes above the threshold; the unit is the run, or the repeat of cells of one run",
+        "late time of the spikes above the threshold, compared run by run, or repeat by repeat between cells of one \
+         run",
     );
     section.with(Table::new(columns, result.causes.iter().map(row).collect()))
 }

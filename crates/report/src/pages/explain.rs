@@ -72,7 +72,7 @@ pub(super) fn sections(result: &ExplainResult) -> Vec<Section> {
         let cell = in_cell(trace.and_then(|trace| trace.cell.as_ref()));
         self::spike(format!("{}{cell}", heading(spike)), spike, trace).depth(depth)
     });
-    let also = Section::new("also-late", "Also late").with_all(also_late(result)).unless_empty();
+    let also = Section::new("also-late", "Other late tasks").with_all(also_late(result)).unless_empty();
     let guide = guide::of_explanation(result);
     let all = measured.into_iter().chain(spikes).chain(also).chain(guide);
     all.chain(warnings::section(&result.warnings)).collect()
@@ -116,7 +116,11 @@ fn worst(result: &ExplainResult) -> Option<String> {
     let worst = result.traces.iter().filter_map(|trace| trace.worst.as_ref());
     let worst = worst.max_by_key(|late| late.latency_ns)?;
     let (who, latency) = (named(&worst.task, worst.pid), nanoseconds(worst.latency_ns));
-    Some(format!("The largest one is {latency}: {who} on CPU {} at {} s.", worst.cpu, moment(worst.at_ns)))
+    Some(format!(
+        "The largest latency is {latency}: {who} on CPU {} at {} s.",
+        worst.cpu,
+        moment(worst.at_ns)
+    ))
 }
 
 /// `cyclictest-192 on CPU 0: 3.46 ms late`.
@@ -155,7 +159,7 @@ pub(crate) fn spike(title: String, spike: &ExplainedSpike, trace: Option<&Explai
     let (at, ran) = (moment(spike.expected_ns), moment(spike.actual_ns));
     let found = Some(finding::finding(spike)).filter(|finding| !title.contains(finding));
     let mut items: Vec<Item> = found.into_iter().map(Item::from).collect();
-    items.push(Item::from(format!("expected {at} s ({}), ran {ran} s", expected(spike))));
+    items.push(Item::from(format!("expected at {at} s ({}), ran at {ran} s", expected(spike))));
     items.extend(spike.hwlat.as_ref().map(|sample| Item::from(words::hwlat(sample))));
     items.extend(finding::chain(&spike.cause).map(|chain| Item::from(Text::code(chain))));
     items.extend(finding::confidence(&spike.cause).map(Item::from));
@@ -204,7 +208,8 @@ fn table(spike: &ExplainedSpike) -> Section {
     };
     let rows = timeline.segments.iter().take(LINES_MAX).map(row).collect();
     let left_out = timeline.segments.len().saturating_sub(LINES_MAX);
-    let note = (left_out > 0).then(|| Block::note(format!("{left_out} more are in the JSON.")));
+    let note =
+        (left_out > 0).then(|| Block::note(format!("{left_out} more stages are in the JSON (`--json`).")));
     let section = Section::new("", "What happened, in order").depth(Depth::Detail);
     section.with(Table::new(columns, rows)).with_all(note)
 }
@@ -260,7 +265,9 @@ pub(super) fn count(result: &ExplainResult) -> String {
     };
     match (result.answer, found, shown) {
         (ExplainAnswer::CannotTell, ..) => "The trace does not show whether a task was late.".to_owned(),
-        (ExplainAnswer::Found, 0, _) => "The run's probes saw these spikes; no trace shows one.".to_owned(),
+        (ExplainAnswer::Found, 0, _) => {
+            "The run's probes recorded these spikes; no trace shows any of them.".to_owned()
+        }
         (_, 0, _) if result.traces.is_empty() => "The run's probes recorded no spike.".to_owned(),
         (_, 0, _) => format!("No latency above {threshold} was found."),
         (_, 1, _) => format!("1 latency{above}."),
@@ -280,7 +287,7 @@ fn expected(spike: &ExplainedSpike) -> String {
         ExpectedFrom::Probe => "the latency that the probe measured",
         ExpectedFrom::Period => "the last sleep and the period",
         ExpectedFrom::Wakeup => "the wake-up",
-        ExpectedFrom::Interrupted => "the moment at which it had to stop",
+        ExpectedFrom::Interrupted => "the moment at which it was interrupted",
     };
     format!("by {basis}, within {}", nanoseconds(spike.expected_error_ns))
 }

@@ -22,7 +22,8 @@ pub fn histograms(result: &HistogramsResult) -> Page {
         let text = "every histogram is off: `whylate histograms enable` switches them on";
         sections[0].blocks.push(Block::note(text));
     }
-    let records = Section::new("late", "Largest since the last reset").with(sentences(records(result)));
+    let records =
+        Section::new("late", "Largest latency since the last reset").with(sentences(records(result)));
     sections.extend(records.unless_empty());
     sections.extend(result.ipis.as_deref().map(ipis));
     sections.push(wakeups(result));
@@ -72,7 +73,7 @@ fn records(result: &HistogramsResult) -> impl Iterator<Item = String> {
 
 fn ipis(ipis: &[IpiRecord]) -> Section {
     let line = |ipi: &IpiRecord| {
-        let caller = ipi.caller.as_ref().map(|caller| format!(", asked for by {caller}")).unwrap_or_default();
+        let caller = ipi.caller.as_ref().map(|caller| format!(", requested by {caller}")).unwrap_or_default();
         let from = ipi.from_cpu.map(|cpu| format!(" from CPU {cpu}")).unwrap_or_default();
         let task = ipi.from_task.as_ref().map(|task| format!(" ({task})")).unwrap_or_default();
         format!("CPU {}: {} x {}{caller}{from}{task}", ipi.cpu, count(ipi.count), ipi.function)
@@ -80,7 +81,7 @@ fn ipis(ipis: &[IpiRecord]) -> Section {
     let more = match ipis.len().saturating_sub(IPIS_SHOWN) {
         0 if ipis.is_empty() => Some("none".to_owned()),
         0 => None,
-        more => Some(format!("and {more} more kinds; --json has them")),
+        more => Some(format!("and {more} more kinds; --json lists them")),
     };
     let lines = ipis.iter().take(IPIS_SHOWN).map(line).chain(more);
     Section::new("ipis", "Interrupts from other CPUs").with(sentences(lines))

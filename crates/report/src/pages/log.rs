@@ -10,7 +10,7 @@ pub(super) fn page(result: &ExplainResult) -> Page {
     let file = result.traces.first().map_or("", |trace| trace.path.as_str());
     let kernel = result.traces.iter().filter_map(|trace| trace.kernel.as_ref());
     let kernel = kernel.map(|release| format!(", Linux {release}")).collect::<String>();
-    let about = format!("{file}: a log of the kernel{kernel}, {} lines", result.events);
+    let about = format!("{file}: a kernel log{kernel}, {} lines", result.events);
     let (title, title_tone) = match result.messages.first() {
         None => ("The log has no message about latency.".to_owned(), Tone::Plain),
         Some(worst) => (heading(worst), tone(worst.severity)),

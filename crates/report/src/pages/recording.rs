@@ -19,12 +19,12 @@ pub fn recording(recording: &RecordingResult, until: Nanos) -> Result<Page, Repo
         kept = kept.with(Block::Text(line.into(), Tone::Bad));
     }
     if recording.traces.is_empty() {
-        let line = format!("no latency above {until}; no trace was kept");
+        let line = format!("no latency exceeded {until}, so no trace was kept");
         kept = kept.with(Block::Text(line.into(), Tone::Good));
     }
     if recording.missed > 0 {
         let spikes = counted(recording.missed, "more spike");
-        let line = format!("{spikes} came while a trace was being saved, without a trace");
+        let line = format!("{spikes} came while a trace was being saved and got no trace");
         kept = kept.with(vec![Item::from(line)]);
     }
     let mut sections = figures::of_result(&recording.probe);

@@ -11,7 +11,7 @@ use whylate_core::result::{RUNS_MIN, RunPoint, RunSeries, RunState, RunSummary, 
 
 /// What the figures of the list are.
 const FIGURES: &str =
-    "max, p99: of the series that decides, worst CPU of the worst cell, all repeats together.";
+    "max and p99 are those of the deciding series: the worst CPU of the worst cell, all repeats together.";
 /// The bar of the largest value.
 const BAR_WIDTH: usize = 30;
 
@@ -100,17 +100,19 @@ pub(super) fn course(series: &RunSeries, address: Option<fn(&str) -> String>) ->
     };
     let rows: Vec<Row> = series.points.iter().enumerate().map(row).collect();
     let note = match (series.changes.len(), series.points.len()) {
-        (_, 1) => format!("1 run is too few to show a change: {RUNS_MIN} can."),
-        (_, count @ 0..RUNS_MIN) => format!("{count} runs are too few to show a change: {RUNS_MIN} can."),
-        (0, count) => format!("No change is seen in {count} runs."),
+        (_, 1) => format!("1 run is too few to show a change: at least {RUNS_MIN} are needed."),
+        (_, count @ 0..RUNS_MIN) => {
+            format!("{count} runs are too few to show a change: at least {RUNS_MIN} are needed.")
+        }
+        (0, count) => format!("No change was found in {count} runs."),
         (changes, count) => format!(
-            "{} in {count} runs; a series without a change shows one in 5 % of cases.",
+            "{} in {count} runs; 5 % of series without a real change also show a change.",
             counted(changes, "change")
         ),
     };
     (
-        Section::new("series", "Over the runs")
-            .meaning("the median of each run's repeats, each repeat by its worst CPU")
+        Section::new("series", "Trend over the runs")
+            .meaning("for each run, the median of its repeats; each repeat counts with its worst CPU")
             .with(vec![picture(series)])
             .with(Block::note(note)),
         Table::new(columns, rows),
@@ -132,7 +134,8 @@ fn picture(series: &RunSeries) -> Chart {
     let dots: Vec<Value> = series.points.iter().enumerate().map(dot).collect();
     Chart {
         caption: format!("{} over the runs, the oldest first", series.statistic),
-        hint: "a dot per run: choose one to see it; a line is the middle (median) between changes, dashed where one begins"
+        hint: "one dot per run: click a dot to see the run; a line is the median between two changes; a dashed line \
+            marks a change"
             .to_owned(),
         label: format!("{} of each run", series.statistic),
         is_wide: true,
@@ -148,7 +151,7 @@ fn row(run: &RunSummary, name: String) -> Row {
         (Some(Verdict::Incomplete), _) => ("incomplete", Tone::Warn),
         (Some(Verdict::NoLimit), _) => ("no limit", Tone::Plain),
         (None, RunState::Running) if run.running => ("running", Tone::Plain),
-        (None, RunState::Running) => ("no end", Tone::Warn),
+        (None, RunState::Running) => ("not ended", Tone::Warn),
         (None, _) => ("-", Tone::Plain),
     };
     let figures = run.figures.as_ref();

@@ -22,7 +22,7 @@ pub fn top(result: &TopResult, host: &str, interrupts: &[TopRate], ipis: &[TopRa
         false => format!("in force: {}", treatments.join(", ")),
     };
     let about = vec![host.to_owned(), nanoseconds(result.interval_ns), in_force];
-    let latency = Section::new("cpus", "Wake-up latency").meaning("of the tasks that count");
+    let latency = Section::new("cpus", "Wake-up latency").meaning("of tasks with a counted priority");
     let largest = result.cpus.iter().filter_map(|cpu| {
         let record = records::record(cpu.max_record.as_ref()?);
         Some(format!("CPU {}: {record}", cpu.cpu))
@@ -31,7 +31,7 @@ pub fn top(result: &TopResult, host: &str, interrupts: &[TopRate], ipis: &[TopRa
         Section::new("interrupts", "Interrupts and softirqs").with_all(rates(interrupts, result.interval_ns)),
         Section::new("ipis", "Interrupts that CPUs sent to each other")
             .with_all(rates(ipis, result.interval_ns)),
-        Section::new("thieves", "Who had the CPUs (thieves)").with_all(thieves(result)),
+        Section::new("thieves", "What had the CPUs (thieves)").with_all(thieves(result)),
     ];
     let mut sections = vec![latency.with(cpus(result)).with_all(notes(result))];
     sections.extend(Section::new("late", "Largest latency").with(sentences(largest)).unless_empty());
@@ -98,7 +98,7 @@ fn thieves(result: &TopResult) -> Vec<Block> {
             nanoseconds(one.max_ns),
             per_second(one.gaps, result.interval_ns),
             one.cpu.to_string(),
-            one.kind.name().to_owned(),
+            one.kind.words(),
             who,
             one.function.clone().unwrap_or_default(),
         ])
@@ -110,7 +110,7 @@ fn thieves(result: &TopResult) -> Vec<Block> {
 /// A list, and the number of rows that it leaves out.
 fn listed(table: Table, all: usize) -> Vec<Block> {
     let more = all.saturating_sub(table.rows.len());
-    let left_out = (more > 0).then(|| Block::note(format!("and {more} more; --json has them")));
+    let left_out = (more > 0).then(|| Block::note(format!("and {more} more; --json lists them")));
     if all == 0 { Vec::new() } else { std::iter::once(table.into()).chain(left_out).collect() }
 }
 

@@ -26,7 +26,7 @@ pub fn tracing(result: &TracingResult) -> Page {
     };
     let working = result.facilities.iter().filter(|facility| facility.works).count();
     let note = format!(
-        "{working} of {} work; each was tried just now. What other kernels have: docs/KERNELS.md.",
+        "{working} of {} facilities work; each was tried just now. docs/KERNELS.md lists what other kernels have.",
         result.facilities.len()
     );
     let items: Vec<Item> = result.facilities.iter().map(item).collect();

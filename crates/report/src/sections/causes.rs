@@ -33,7 +33,8 @@ fn sections(first: Vec<Row>, events: impl IntoIterator<Item = String>) -> Vec<Se
         Column::number("spikes"),
         Column::number("largest"),
     ];
-    let causes = Section::new("causes", "Causes of the largest spikes").meaning("which came first");
+    let causes =
+        Section::new("causes", "Causes of the largest spikes").meaning("the first cause of each spike");
     let causes = causes.with(Table::new(columns, first));
     let events = Section::new("events", "Late on several CPUs at once")
         .meaning("spikes that overlap count as one event")
@@ -98,7 +99,7 @@ fn first_causes(cell: &str, spikes: &[Spike]) -> Vec<Row> {
 fn row(cell: &str, probe: &str, what: &str, tally: &Tally, of: usize) -> Row {
     let losses = match tally.with_losses {
         0 => String::new(),
-        spikes => format!("; records of {spikes} of them were lost"),
+        spikes => format!("; {spikes} of these spikes lost records"),
     };
     Row::of([
         Some(cell.to_owned()).filter(|cell| !cell.is_empty()),
@@ -124,7 +125,7 @@ fn events(cell: &str, spikes: &[Spike]) -> Vec<String> {
     let mut sentences: Vec<String> =
         events.iter().take(EVENTS_MAX).map(|spikes| event_sentence(cell, spikes)).collect();
     if left_out > 0 {
-        sentences.push(format!("and {left_out} smaller ones"));
+        sentences.push(format!("and {left_out} smaller events"));
     }
     sentences
 }
@@ -172,7 +173,7 @@ mod tests {
         };
         let found = first_causes("idle", &spikes);
         assert_eq!(row(&found[0]), ["idle", "timer", "thread", "2 of 3", "7.00 us"]);
-        assert_eq!(row(&found[1])[2..], ["irq; records of 1 of them were lost", "1 of 3", "9.00 us"]);
+        assert_eq!(row(&found[1])[2..], ["irq; 1 of these spikes lost records", "1 of 3", "9.00 us"]);
     }
 
     #[test]

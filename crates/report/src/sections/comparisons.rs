@@ -11,7 +11,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let (primary, exploratory): (Vec<&Comparison>, Vec<&Comparison>) =
         run.comparisons.iter().partition(|comparison| comparison.primary);
     let statistic = run.plan.primary_statistic().map(|it| it.to_string()).unwrap_or_default();
-    let title = format!("Comparisons by {statistic}, which decides");
+    let title = format!("Comparisons by {statistic}, the statistic that decides");
     let mut deciding = Section::new("", title);
     if !run.plan.answer.is_empty() {
         // Without questions in the plan, the answers already list these comparisons.
@@ -20,8 +20,8 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let others = Section::new("", "Other comparisons (exploratory)").with(items(&exploratory));
     let all = Section::new("comparisons", "Comparisons")
         .meaning(
-            "between the middle values (medians) of the repeats; corrected for how many they are, which the answer to a \
-             question about one statistic need not be",
+            "by the medians of the repeats; corrected for the number of comparisons, which an answer about a single \
+             statistic need not be",
         )
         .depth(Depth::Detail)
         .with(forest(run));
@@ -49,7 +49,7 @@ fn items(comparisons: &[&Comparison]) -> Vec<Item> {
     for of_pair in open.chunk_by(|a, b| a.cell == b.cell && a.baseline == b.baseline) {
         let names = of_pair.iter().map(|it| format!("{} {}", it.probe, statistic(it.statistic)));
         let names = names.collect::<Vec<String>>().join(", ");
-        items.push(item(Outcome::CannotTell, format!("{}: cannot tell: {names}", pair(of_pair[0]))));
+        items.push(item(Outcome::CannotTell, format!("{}: cannot tell for {names}", pair(of_pair[0]))));
     }
     items
 }

@@ -19,12 +19,12 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
 pub(super) fn of_table(copy: &CopyTable) -> Vec<Section> {
     let pairs = pairs(&copy.rows);
     let meaning =
-        "bytes copied per second, by size of the block that is copied again and again; median of the trials";
+        "bytes copied per second, by the size of the block, which is copied repeatedly; median of the trials";
     let table = Section::new("copies", "Copies").meaning(meaning).with_all(pairs.iter().map(part));
     let memory = Section::new("memory", "Memory")
-        .meaning("requested: asked for; mapped: by the page table; effective: by timing")
+        .meaning("memory types: requested by the command, mapped by the page table, effective by timing")
         .with(memory(&copy.memory));
-    let backends = Section::new("backends", "Ways to get memory of a type");
+    let backends = Section::new("backends", "How to get memory of each type");
     let backends = match copy.rows.is_empty() {
         true => backends.with(offers(&copy.backends)),
         false => backends.depth(Depth::Detail).with(offers(&copy.backends)),
@@ -45,7 +45,7 @@ fn pairs(rows: &[CopyRow]) -> Vec<Pair<'_>> {
 fn title(row: &CopyRow) -> String {
     let side = |mode: MemoryMode| match row.is_proven() || mode == MemoryMode::WriteBack {
         true => mode.to_string(),
-        false => format!("{} (asked for: {mode})", row.effective.map_or("unknown", MemoryMode::name)),
+        false => format!("{} (requested: {mode})", row.effective.map_or("unknown", MemoryMode::name)),
     };
     let place = row.device.iter().map(|device| format!(", {} {device}", row.backend)).collect::<String>();
     format!("{} to {}{place}", side(row.from), side(row.to))
@@ -84,8 +84,9 @@ fn part((title, rows): &Pair<'_>) -> Section {
     spread.sort_by(f64::total_cmp);
     let middle = spread.get(spread.len() / 2).copied().unwrap_or(0.0);
     let note = format!(
-        "plateau: the highest rate; from, knee: smallest and largest block within a tenth of it. Half of the trials of a \
-         figure lie within {} of it, for half of the figures.",
+        "`plateau` is the highest rate; `from` and `knee` are the smallest and the largest block whose rate is within \
+         a tenth of the plateau. For half of the figures, the middle half of the trials spans at most {} of the \
+         figure.",
         share(middle)
     );
     Section::new("", title.clone()).with(table).with(Block::note(note)).with(vec![chart(title, rows, &sizes)])
@@ -108,7 +109,7 @@ fn chart(title: &str, rows: &[&CopyRow], sizes: &[u64]) -> Chart {
     Chart {
         caption: format!("Copies, {title}"),
         hint: "both axes logarithmic".to_owned(),
-        label: format!("Rate by size of the block, {title}, one line per method"),
+        label: format!("Rate by block size, {title}, one line per method"),
         is_wide: true,
         data: json!({ "kind": "copy", "x": sizes, "series": series.collect::<Vec<_>>(), "span_s": 0 }),
     }
@@ -121,9 +122,9 @@ fn budget(copy: &CopyTable) -> Section {
         Column::text("copy"),
         Column::text("method"),
         Column::number("frames/s"),
-        Column::number("of a frame's time"),
+        Column::number("share of frame time"),
         Column::number("paced frames/s"),
-        Column::number("of a CPU, measured"),
+        Column::number("CPU share, measured"),
     ];
     let row = |title: &str, row: &CopyRow| {
         let cost = row.frame?;

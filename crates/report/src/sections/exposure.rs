@@ -7,10 +7,10 @@ use whylate_core::result::{Exposure, RunResult};
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let columns = vec![
         Column::text("cell"),
-        Column::number("looked for"),
+        Column::number("watched for"),
         Column::number("CPUs"),
         Column::number("events above the limit"),
-        Column::number("per hour at most (95 %)"),
+        Column::number("events per hour at most (95 %)"),
     ];
     let row = |name: &str, exposure: &Exposure| {
         let per_hour = format!("{:.2}", exposure.events_per_hour_max);
@@ -20,7 +20,8 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     };
     let cells = run.cells.iter().filter_map(|cell| Some(row(&cell.name, cell.exposure.as_ref()?)));
     let total = run.exposure.iter().map(|exposure| row("all", exposure));
-    let section =
-        Section::new("exposure", "Exposure").meaning("what the verdict rests on").depth(Depth::Detail);
+    let section = Section::new("exposure", "Exposure")
+        .meaning("the time and the events behind the verdict")
+        .depth(Depth::Detail);
     section.with(Table::new(columns, cells.chain(total).collect())).unless_empty()
 }

@@ -142,7 +142,7 @@ fn as_it_is(fix: &FixResult) -> Option<Row> {
     let values: Vec<f64> = claim.pairs.iter().map(|pair| pair[0]).collect();
     let untreated = value(fix.registration.goal.statistic, middle(&values)?);
     let count = format!("median of {} of the first comparison", counted(values.len(), "repeat"));
-    Some(Row::of(["nothing changed".to_owned(), count, untreated, String::new(), String::new()]))
+    Some(Row::of(["without a treatment".to_owned(), count, untreated, String::new(), String::new()]))
 }
 
 /// Each treatment as a plan writes it; its id stands for that.
@@ -156,7 +156,7 @@ fn in_plans(fix: &FixResult) -> Vec<Section> {
         format!("{}: {}", arm.treatment.name, keys.join(", "))
     };
     let all: Vec<String> = fix.registration.arms.iter().map(line).collect();
-    let title = "What they are, as keys of a treatment in a plan";
+    let title = "The treatments as keys in a plan";
     Section::new("", title).depth(Depth::Folded).with(Block::Lines(all)).unless_empty().into_iter().collect()
 }
 
@@ -170,7 +170,7 @@ fn outcome(result: &FixArmResult) -> (String, Tone) {
     let (word, tone) = match result.outcome {
         FixOutcome::Proved => ("proved", Tone::Good),
         FixOutcome::Helps => ("helps", Tone::Good),
-        FixOutcome::NotNeeded => ("helps, not needed with the others", Tone::Plain),
+        FixOutcome::NotNeeded => ("helps, but the others suffice", Tone::Plain),
         FixOutcome::Refused => ("refused", Tone::Warn),
         FixOutcome::Equivalent => ("equivalent: does not help", Tone::Plain),
         FixOutcome::Harms => ("harms", Tone::Bad),
@@ -216,7 +216,7 @@ fn title(claim: &FixClaim) -> String {
     };
     match claim.phase {
         FixPhase::Without => {
-            return format!("with {} against without", missing(&claim.control, &claim.candidate));
+            return format!("with {} against without it", missing(&claim.control, &claim.candidate));
         }
         FixPhase::Reduce => {
             return format!("all without {} against all", missing(&claim.candidate, &claim.control));
@@ -241,7 +241,7 @@ fn sentence(claim: &FixClaim) -> String {
         (FixPhase::Without | FixPhase::Reduce, FixOutcome::CannotTell) => "cannot tell",
         (_, FixOutcome::Proved) if claim.lowers_goal == Some(false) => "cannot tell",
         (_, FixOutcome::Proved) => "proved",
-        (_, FixOutcome::Refused) => "better, and refused",
+        (_, FixOutcome::Refused) => "better, but refused",
         (_, FixOutcome::Equivalent) => "equivalent",
         (_, FixOutcome::Harms) => "worse",
         _ => "not proved",

@@ -48,7 +48,8 @@ fn section(kinds: impl Iterator<Item = CauseKind>) -> Vec<Section> {
     let item = |kind: &CauseKind| Item::from(format!("`{kind}`: {}", kind.meaning()));
     let page = |kind: &CauseKind| {
         let parts = guide::sections(*kind).into_iter().map(Block::Part);
-        let page = Section::new(kind.name(), kind.name()).meaning("its page").depth(Depth::Folded);
+        let page =
+            Section::new(kind.name(), kind.name()).meaning("page of the field guide").depth(Depth::Folded);
         Block::Aside(page.with_all(parts))
     };
     let section =

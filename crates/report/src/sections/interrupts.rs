@@ -41,7 +41,8 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let mut columns = vec![Column::number("CPU"), Column::text("line"), Column::text("what")];
     columns.extend(cells.iter().map(|cell| Column::number(&cell.name)));
     let table = Table::new(columns, largest.iter().take(LINES_MAX).map(row).collect());
-    let note = (left_out > 0).then(|| Block::note(format!("{left_out} rarer lines are left out here.")));
+    let note =
+        (left_out > 0).then(|| Block::note(format!("{left_out} less frequent lines are left out here.")));
     let section = Section::new("interrupts", "Interrupts").depth(Depth::Detail);
     let section = section.meaning("on the target CPUs while the probes ran, over all repeats");
     section.with(table).with_all(note).unless_empty()

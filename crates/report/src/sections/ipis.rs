@@ -33,9 +33,10 @@ fn section(cells: &[(&str, &[IpiRecord])]) -> Vec<Section> {
     ways.truncate(LINES_MAX);
     ways.sort_by_key(|way| (way.0.0, most(way)));
     let mut columns = vec![Column::number("CPU")];
-    columns.extend(["function", "asked for by", "sent by"].map(Column::text));
+    columns.extend(["function", "requested by", "sent by"].map(Column::text));
     columns.extend(cells.iter().map(|(cell, _)| Column::number(*cell)));
-    let note = (left_out > 0).then(|| Block::note(format!("{left_out} rarer ones are left out.")));
+    let note =
+        (left_out > 0).then(|| Block::note(format!("{left_out} less frequent interrupts are left out.")));
     let section = Section::new("ipis", "Interrupts from other CPUs").depth(Depth::Folded);
     let section = section.with(Table::new(columns, ways.iter().map(row).collect())).with_all(note);
     section.unless_empty()

@@ -6,7 +6,7 @@ use whylate_core::result::{RunMessage, RunResult};
 
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let section = Section::new("kernel-log", "The kernel's log during the run");
-    let meaning = "messages that speak of latency; `whylate explain --why KIND` explains each kind";
+    let meaning = "messages about latency; `whylate explain --why KIND` explains each kind";
     let columns = vec![
         Column::number("after boot"),
         Column::text("during"),

@@ -28,7 +28,7 @@ fn section<'a>(name: &'static str, title: &str, rows: impl Iterator<Item = &'a C
     let columns = vec![
         Column::text("cell"),
         Column::text("against").importance(1),
-        Column::text("of"),
+        Column::text("probe"),
         Column::text("cause").wraps(),
         Column::text("late time per s"),
         Column::text("95 % interval of the difference").importance(1),
@@ -91,13 +91,13 @@ pub(super) fn in_short(run: &RunResult) -> Vec<Item> {
     let mut sentences: Vec<String> = changed.iter().take(SENTENCES_MAX).map(sentence).collect();
     if changed.len() > SENTENCES_MAX {
         let more = changed.len() - SENTENCES_MAX;
-        sentences.push(format!("{more} more {} below", if more == 1 { "is" } else { "are" }));
+        sentences.push(format!("{more} more {} listed below", if more == 1 { "is" } else { "are" }));
     }
     if run.cause_contrasts.is_empty() {
         return Vec::new();
     }
     let text = match sentences.is_empty() {
-        true => format!("No cause is shown to be added or removed{}.", open(run)),
+        true => format!("No cause was proved to be added or removed{}.", open(run)),
         false => format!("{}.", sentences.join("; ")),
     };
     vec![Item { label: "by cause", tone: Tone::Plain, text: text.into(), ..Item::default() }]

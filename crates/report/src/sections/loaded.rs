@@ -7,7 +7,8 @@ use whylate_core::figure::{nanoseconds, nanoseconds_f64, rate};
 use whylate_core::result::{LoadedLatency, RunResult};
 
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
-    let meaning = "cells that differ in the rate of one load; medians over the repeats, and the lowest and highest of a repeat";
+    let meaning = "cells that differ in the rate of one load; median over the repeats, and the lowest and highest \
+        median of a repeat";
     let parts = run.loaded_latency.iter().map(part);
     Section::new("loaded", "Latency over the rate of a load").meaning(meaning).with_all(parts).unless_empty()
 }
@@ -16,7 +17,7 @@ fn part(curve: &LoadedLatency) -> Section {
     let has_accesses = curve.points.iter().any(|point| point.access_ns.is_some());
     let mut columns = vec![Column::text("cell")];
     columns.extend(["rate", "median", "lowest", "highest", "p99"].map(Column::number));
-    columns.extend(has_accesses.then(|| Column::number("one access")));
+    columns.extend(has_accesses.then(|| Column::number("time per access")));
     let row = |point: &whylate_core::result::LoadedPoint| {
         let mut cells = vec![Cell::from(point.cell.clone()), Cell::from(rate(point.rate, &curve.unit))];
         let times = [point.p50_ns, point.p50_low_ns, point.p50_high_ns, point.p99_ns];
@@ -38,7 +39,7 @@ fn chart(curve: &LoadedLatency) -> Chart {
     let x: Vec<f64> = curve.points.iter().map(|point| point.rate.round()).collect();
     Chart {
         caption: format!("{} over the rate of {}", curve.probe, curve.load),
-        hint: "latency logarithmic".to_owned(),
+        hint: "latency axis logarithmic".to_owned(),
         label: format!("Latency of {} over the rate of the load {}", curve.probe, curve.load),
         is_wide: true,
         data: json!({ "kind": "loaded", "x": x, "unit": curve.unit, "series": series, "span_s": 0 }),

@@ -13,9 +13,10 @@ use whylate_core::quantity::{CORRECTED, OVERRUNS};
 use whylate_core::result::{CellResult, Comparison, Outcome, Quantiles, RunResult};
 
 /// What the table shows: its figures differ from those that are compared.
-const MIDDLE: &str = "Quantiles: middle of the repeats, worst CPU; max: of all repeats.";
-const MIDDLE_AND_CORRECTED: &str =
-    "Quantiles: middle of the repeats, with missed periods; max: of all; worst CPU.";
+const MIDDLE: &str =
+    "Quantiles are medians of the repeats, max is over all repeats; both are of the worst CPU.";
+const MIDDLE_AND_CORRECTED: &str = "Quantiles are medians of the repeats, missed periods included; max is over all repeats; both are of the worst \
+     CPU.";
 /// A CPU whose figure has this multiple of the middle CPU's is named.
 const OUTLYING: f64 = 2.0;
 /// The most of them that are named.
@@ -112,7 +113,7 @@ fn table(run: &RunResult, cells: &[CellSeries<'_>]) -> Table {
         Column::text(against(first)).importance(7),
         Column::number("max"),
         Column::text(against("max")).importance(6),
-        Column::text("loads did").importance(3),
+        Column::text("load rates").importance(3),
     ];
     let largest = cells.iter().filter_map(CellSeries::max_ns).max();
     let worst = cells.iter().position(|cell| cell.max_ns() == largest);
@@ -227,7 +228,7 @@ fn outlying(cell: &CellSeries<'_>) -> Option<String> {
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     (!apart.is_empty()).then(|| {
         format!(
-            "{}: CPU {named}{more}: p99.9 more than {OUTLYING} times that of the middle CPU ({}).",
+            "{}: CPU {named}{more}: p99.9 is above {OUTLYING} times the median of all CPUs ({}).",
             cell.cell.name,
             nanoseconds(middle)
         )

@@ -38,7 +38,7 @@ fn line(run: &RunResult) -> Option<String> {
 
 fn table(run: &RunResult) -> Table {
     let titles = [
-        "looked for",
+        "duration",
         "threshold",
         "gaps",
         "largest",

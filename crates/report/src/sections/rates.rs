@@ -10,7 +10,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
         Row::of([cell.name.clone(), load.load.clone(), rate(load.mean, &load.unit)])
     };
     let columns = vec![Column::text("cell"), Column::text("load"), Column::number("mean rate")];
-    let section = Section::new("loads", "Loads").meaning("what each achieved while the probes ran");
+    let section = Section::new("loads", "Loads").meaning("the rate of each load while the probes ran");
     let loads = section.depth(Depth::Detail).with(Table::new(columns, rates.map(row).collect()));
     [loads, of_gpus(&run.cells)].into_iter().flat_map(Section::unless_empty).collect()
 }
@@ -34,10 +34,10 @@ fn quantity(name: &str) -> (String, fn(f64) -> String) {
     let (kind, engine) = name.split_once('/').unwrap_or((name, ""));
     let what: (&str, fn(f64) -> String) = match kind {
         "busy_percent" => ("busy", |value| format!("{value:.0} %")),
-        "memory_bytes" => ("memory of its own", |value| bytes(value as u64)),
-        "system_bytes" => ("memory of the system", |value| bytes(value as u64)),
+        "memory_bytes" => ("device memory", |value| bytes(value as u64)),
+        "system_bytes" => ("system memory", |value| bytes(value as u64)),
         "clock_mhz" => ("clock", |value| format!("{value:.0} MHz")),
-        "requested_clock_mhz" => ("clock asked for", |value| format!("{value:.0} MHz")),
+        "requested_clock_mhz" => ("requested clock", |value| format!("{value:.0} MHz")),
         "power_w" => ("power", |value| format!("{value:.1} W")),
         "temperature_c" => ("temperature", |value| format!("{value:.0} degrees C")),
         other => (other, |value| format!("{value:.1}")),
@@ -63,7 +63,7 @@ mod tests {
             vec![of("busy_percent/gfx", 25.4, 80.0), of("memory_bytes", 2_147_483_648.0, 3_221_225_472.0)];
         let cell = CellResult { name: "idle".to_owned(), gpus, ..CellResult::default() };
         let shown = format!("{:?}", of_gpus(&[cell]));
-        for word in ["busy, engine gfx", "25 %", "80 %", "memory of its own"] {
+        for word in ["busy, engine gfx", "25 %", "80 %", "device memory"] {
             assert!(shown.contains(word), "{word}: {shown}");
         }
         assert!(of_gpus(&[CellResult::default()]).unless_empty().is_empty());

@@ -32,18 +32,17 @@ fn section(rows: Vec<Row>) -> Vec<Section> {
     let columns = vec![
         Column::text("cell"),
         Column::number("CPU"),
-        Column::text("of"),
+        Column::text("thread"),
         Column::text("source").wraps(),
         Column::number("gaps"),
         Column::number("total"),
-        Column::number("of the gaps"),
+        Column::number("share"),
         Column::number("mean").importance(1),
         Column::number("max"),
     ];
     Section::new("sources", "Who took the time")
         .meaning(
-            "for a loop, all its gaps; for a watched thread, what had the CPU or the lock while it had work (a wake-up itself \
-             is the time from its timer or interrupt to the switch)",
+            "for a loop: all its gaps; for a watched thread: what had the CPU or the lock while the thread had work",
         )
         .with(Table::new(columns, rows))
         .unless_empty()
@@ -87,7 +86,7 @@ fn of_cpu(cpu: &CpuResult, cell: Option<&str>) -> Vec<Row> {
 
 fn name(source: &SourceResult, is_watched: bool) -> String {
     if is_watched && source.kind == CauseKind::Unattributed {
-        return "its wake-ups themselves, and what is not explained".to_owned();
+        return "the thread's wake-ups (from timer or interrupt to context switch), and what is not explained".to_owned();
     }
     let SourceResult { kind, actor, function, .. } = source.clone();
     words::cause_name(&Cause { actor, function, ..Cause::new(kind) })

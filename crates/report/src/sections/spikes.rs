@@ -19,10 +19,12 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let lines = sentences(largest_spikes(run, &all).into_iter().chain(dropped));
     let left_out = all.len().saturating_sub(SPIKES_MAX + MORE_MAX);
     let note = match (all.len(), left_out) {
-        (0, _) => "None above the threshold.".to_owned(),
-        (_, 0) => "When: on the time axis of the charts.".to_owned(),
+        (0, _) => "No spike above the threshold.".to_owned(),
+        (_, 0) => "Times in the column `when` are those of the charts' time axis.".to_owned(),
         _ => {
-            format!("When: on the time axis of the charts. {left_out} smaller ones are in the run directory.")
+            format!(
+                "Times in the column `when` are those of the charts' time axis. {left_out} smaller spikes are in the run directory."
+            )
         }
     };
     let more = all.len().saturating_sub(SPIKES_MAX).min(MORE_MAX);

@@ -91,26 +91,27 @@ fn late(run: &RunResult) -> (String, Tone) {
             let place = if over.is_empty() { String::new() } else { format!(" in {}", over.join(", ")) };
             let floor = below_noise_floor(run, limit.0).map(|floor_ns| {
                 format!(
-                    " It cannot pass on this machine: noise floor {}, without any load.",
+                    " This limit cannot be met on this machine: the noise floor is {}, without any load.",
                     nanoseconds(floor_ns)
                 )
             });
             let floor = floor.unwrap_or_default();
-            (format!("Yes: above the limit of {limit}{place}{times}{watched}.{floor}"), Tone::Bad)
+            (format!("Yes: the limit of {limit} was exceeded{place}{times}{watched}.{floor}"), Tone::Bad)
         }
         (Verdict::Pass, Some(limit)) => {
-            (format!("No: nothing above the limit of {limit}{watched}."), Tone::Good)
+            (format!("No: no latency above the limit of {limit}{watched}."), Tone::Good)
         }
         (Verdict::Pass, None) => {
             let deadline = run.plan.deadline().map(|it| format!(" of {it}")).unwrap_or_default();
-            (format!("No: every response within the deadline{deadline}{watched}."), Tone::Good)
+            (format!("No: every response was within the deadline{deadline}{watched}."), Tone::Good)
         }
         // A response missed its deadline.
         (Verdict::Fail, None) => (format!("Yes: {}.", run.verdict_reason), Tone::Bad),
         (Verdict::Incomplete, _) => (format!("Cannot tell: {}.", run.verdict_reason), Tone::Warn),
-        _ if run.plan.probe.iter().any(|probe| matches!(probe, ProbePlan::Task(_))) => {
-            ("Not judged: there is no limit (`whylate watch --deadline 1ms`).".to_owned(), Tone::Plain)
-        }
+        _ if run.plan.probe.iter().any(|probe| matches!(probe, ProbePlan::Task(_))) => (
+            "Not judged: no deadline is set (`whylate watch --deadline 1ms` sets one).".to_owned(),
+            Tone::Plain,
+        ),
         _ => ("Not judged: the plan has no limit (`--set limit=100us` sets one).".to_owned(), Tone::Plain),
     }
 }
@@ -172,7 +173,7 @@ fn who(run: &RunResult, deciding: Option<&[CellSeries<'_>]>) -> String {
                 1 => format!("the only {name} spike"),
                 count => format!("the {count} largest {name} spikes"),
             };
-            format!("{} of the late time of {spikes}.", culprits(&found))
+            format!("{}; shares are of the late time of {spikes}.", culprits(&found))
         }
         (true, true, _) => format!("No spike of {name} was recorded."),
         (true, false, true) if run.warnings.iter().any(|one| one.code == WarningCode::NoCauses) => {
@@ -183,7 +184,8 @@ fn who(run: &RunResult, deciding: Option<&[CellSeries<'_>]>) -> String {
             format!("Not known: no record explains the {spikes} of {name}.")
         }
         (true, false, false) => {
-            "Not looked for; with `--set causes=true`, as root, each spike gets its cause.".to_owned()
+            "Causes were not looked for; `--set causes=true`, as root, looks for the cause of each spike."
+                .to_owned()
         }
     }
 }
@@ -272,7 +274,7 @@ fn missed_with(run: &RunResult, it: &Comparison) -> Option<String> {
     let (without, with) = (largest(&it.baseline)?, largest(&it.cell)?);
     (it.outcome == Outcome::Better && with > limit.0 && without <= limit.0).then(|| {
         format!(
-            "But only {} exceeds the limit of {limit}: {}; {}: {}.",
+            "But {} exceeds the limit of {limit} ({}), and {} does not ({}).",
             it.cell,
             nanoseconds(with),
             it.baseline,
@@ -296,7 +298,8 @@ fn helps(run: &RunResult, treatments: &[&Comparison]) -> String {
     match skipped {
         Some((name, reason)) => format!("Not tried: {name} was skipped: {reason}"),
         None if treated().next().is_some() => {
-            "Not known: no cell with a treatment can be compared with one without it.".to_owned()
+            "Not known: no cell with a treatment can be compared with a cell without that treatment."
+                .to_owned()
         }
         None => {
             "Not tried: no treatment is in the plan; `whylate check` names some, `whylate fix` tries them."

@@ -39,8 +39,8 @@ fn functions<'r>(spikes: impl Iterator<Item = &'r Spike>) -> Vec<Section> {
         Column::number("samples"),
         Column::text("function").wraps(),
         Column::text("file"),
-        Column::number("in it"),
-        Column::number("with what it called"),
+        Column::number("self"),
+        Column::number("with callees"),
     ];
     let sampled = |spike: &'r Spike| {
         let mut causes = std::iter::once(&spike.cause).chain(&spike.also);
@@ -72,9 +72,10 @@ fn functions<'r>(spikes: impl Iterator<Item = &'r Spike>) -> Vec<Section> {
         return Vec::new();
     }
     let note = Block::note(
-        "Shares of the samples, which begin once a thread has run for longer than it usually does.",
+        "Shares are of the samples; sampling of a thread begins once it has run for longer than usual.",
     );
-    let section = Section::new("functions", "Where late own work was").depth(Depth::Detail);
+    let section = Section::new("functions", "Functions in which late threads spent their own work")
+        .depth(Depth::Detail);
     vec![section.with(Table::new(columns, rows)).with(note)]
 }
 
@@ -135,10 +136,12 @@ fn meaning<'r>(mut probes: impl Iterator<Item = &'r ProbeResult>) -> &'static st
     let mut own = probes.by_ref().filter(|probe| probe.probe == PROBE).flat_map(|probe| &probe.cpus);
     match own.any(|cpu| cpu.parts.iter().any(is_wakeup)) {
         true => {
-            "response: from being due or woken to the next sleep; jitter: how far the 99.9 % of periods is from the median"
+            "response: from the due time or the wake-up to the next sleep; jitter: p99.9 of the periods minus their \
+             median"
         }
         false => {
-            "response: from the first run, or the mark, to the next sleep, or mark; jitter: how far the 99.9 % of periods is from the median"
+            "response: from the first run (or a mark) to the next sleep (or mark); jitter: p99.9 of the periods minus \
+             their median"
         }
     }
 }

@@ -17,9 +17,9 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let parts = shown.map(|(index, trace)| part(trace, is_first(index)));
     let others = match traces.len() - first {
         0 => String::new(),
-        more => format!("{more} more; "),
+        more => format!("{more} more traces; "),
     };
-    let more = format!("{others}with timelines: whylate explain {}", run.run);
+    let more = format!("{others}timelines: whylate explain {}", run.run);
     let section = Section::new("traces", "Traces").with_all(parts).unless_empty();
     section.into_iter().map(|section| section.with(vec![Item::from(more.as_str())])).collect()
 }
@@ -59,9 +59,9 @@ fn heading(trace: &SpikeTrace) -> String {
 fn explanation(trace: &SpikeTrace) -> Result<&ExplainedSpike, String> {
     match (&trace.error, &trace.explained) {
         (Some(error), _) => Err(error.clone()),
-        (None, None) => Err("not explained yet; `whylate explain` does it".to_owned()),
+        (None, None) => Err("not explained yet; `whylate explain` explains it".to_owned()),
         (None, Some(explained)) => {
-            explained.spikes.first().ok_or_else(|| "the moment is not in the trace".to_owned())
+            explained.spikes.first().ok_or_else(|| "the trace does not contain this moment".to_owned())
         }
     }
 }

@@ -264,7 +264,7 @@ const follow = (plot, holder, dots, text) => {
   const inOrder = [...dots].sort((a, b) => a[0] - b[0]);
   let at = -1;
   plot.over.tabIndex = dots.length ? 0 : -1;
-  plot.over.setAttribute("aria-label", `${dots.length} dots: arrow keys go through them, Enter opens one`);
+  plot.over.setAttribute("aria-label", `${dots.length} dots: arrow keys move between them, Enter opens one`);
   plot.over.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (step) {

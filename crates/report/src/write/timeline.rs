@@ -41,7 +41,7 @@ pub(super) fn lines(timeline: &Timeline, width: usize) -> Vec<Line> {
     keys.sort_by_key(|key| (Reverse(key.time), key.segment.from_ns));
     lines.extend(keys.iter().take(LEGEND_MAX).map(|key| legend(key, timeline)));
     if keys.len() > LEGEND_MAX {
-        lines.push(vec![(format!("          and {} shorter ones", keys.len() - LEGEND_MAX), "2")]);
+        lines.push(vec![(format!("          and {} shorter segments", keys.len() - LEGEND_MAX), "2")]);
     }
     lines
 }

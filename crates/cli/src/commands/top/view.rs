@@ -252,7 +252,7 @@ fn thieves(top: &TopResult, order: TopOrder) -> Vec<String> {
         let (times, longest) = (count(per_second(one.gaps, top.interval_ns)), nanoseconds(one.max_ns));
         let who = match one.kind {
             CauseKind::Thread => format!("{} (thread)", one.actor.as_deref().unwrap_or("others")),
-            kind => format!("{}{function}", one.actor.as_deref().unwrap_or(kind.name())),
+            kind => format!("{}{function}", one.actor.clone().unwrap_or_else(|| kind.words())),
         };
         format!("{took:>8} {longest:>8} {times:>6} {:>3} {who}", one.cpu.0)
     };

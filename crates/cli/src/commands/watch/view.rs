@@ -309,8 +309,8 @@ fn short(cause: &Cause) -> String {
     let name = cause.actor.as_deref().or(cause.function.as_deref());
     match (name, cause.kind) {
         (Some(name), CauseKind::Thread) => name.to_owned(),
-        (Some(name), kind) => format!("{}: {name}", kind.name()),
-        (None, kind) => kind.name().to_owned(),
+        (Some(name), kind) => format!("{}: {name}", kind.words()),
+        (None, kind) => kind.words(),
     }
 }
 

@@ -27,12 +27,11 @@ pub fn board(board: &FarmBoard, series: Option<&RunSeries>, answer: &FarmAnswer)
         match series {
             Some(series) if !series.points.is_empty() => {
                 let (picture, figures) = course(series, None);
-                let picture =
-                    picture.meaning("for each run, over all its repeats, the CPU with the largest figure");
+                let picture = picture.meaning("for each run, the figure of its worst CPU over all repeats");
                 let all = Section::new("figures", "The figure of each run").depth(Depth::Folded);
                 picture.with(all.with(figures))
             }
-            _ => Section::new("series", "Over the runs").with(missing(board)),
+            _ => Section::new("series", "Trend over the runs").with(missing(board)),
         }
         .unless_empty(),
     );
@@ -45,7 +44,9 @@ fn missing(board: &FarmBoard) -> Vec<crate::section::Item> {
     let has = board.series.iter().filter(|series| !series.cell.is_empty());
     let has =
         has.map(|it| format!("{} {} {}", shortened(&it.plan), shortened(&it.cell), shortened(&it.probe)));
-    sentences(["No complete run has that. The board has:".to_owned()].into_iter().chain(has))
+    sentences(
+        ["No complete run has the requested series. The board has these:".to_owned()].into_iter().chain(has),
+    )
 }
 
 /// The runs with their plans, the newest first, each once.
@@ -65,7 +66,7 @@ fn table(runs: &[(&str, &FarmRun)]) -> Section {
         Column::number("max"),
         Column::text("kernel").importance(4),
         Column::text("run").importance(3),
-        Column::text("not as asked for").wraps().importance(3),
+        Column::text("differs from the request").wraps().importance(3),
     ];
     let row = |(plan, run): &(&str, &FarmRun)| {
         let (_, word, tone) = state(run.verdict);

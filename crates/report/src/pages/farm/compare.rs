@@ -20,10 +20,11 @@ pub struct FarmGroups<'a> {
 
 /// What can be compared, before two groups are chosen: the kernels that boards ran.
 pub fn farm_groups(kernels: &[String], answer: &FarmAnswer) -> Page {
-    let about = "A group is the start of the kernel's release (`6.12`), or terms that its runs meet: `kernel>=6.12`, `started<2026-10`, \
-         `plan=nightly`, `host~rack-1`, `tag=soc=n100` (a label of the farm file), `verdict!=fail`. Each board that has three runs of both groups is compared with \
-         itself; where no board has runs of both, boards of one group are compared with those of the other, which tells much less. \
-         Runs in both groups do not count.";
+    let about = "A group is the start of a kernel release (`6.12`), or conditions on its runs: `kernel>=6.12`, \
+        `started<2026-10`, `plan=nightly`, `host~rack-1`, `tag=soc=n100` (a label of the farm file), `verdict!=fail`. \
+        Each board that has three runs of both groups is compared with itself. If no board has runs of both groups, \
+        boards of one group are compared with boards of the other, which shows much less. A run that is in both groups \
+        does not count.";
     let known: Vec<String> = kernels.iter().map(|kernel| format!("`{}`", shortened(kernel))).collect();
     let section = Section::new("groups", "Two groups of runs").with(Block::Text(about.into(), Tone::Plain));
     let kernels =
@@ -40,14 +41,15 @@ pub fn farm_compare(found: &[FarmComparison], groups: FarmGroups<'_>, answer: &F
     }
     let forest = Forest { rows: found.iter().filter_map(comparison_row).collect(), margin: groups.margin };
     let about = format!(
-        "p99.9 of runs of `{}` over those of `{}`, each board compared with itself where any has runs of both. Boards are the \
-         unit: one that has many runs counts no more. Differences of up to {} do not matter.",
+        "p99.9 of runs of `{}` divided by p99.9 of runs of `{}`; each board is compared with itself if any board has \
+         runs of both groups. Each board counts once, however many runs it has. Differences of up to {} do not matter.",
         groups.second,
         groups.first,
         share(groups.margin)
     );
-    let heterogeneity = "Heterogeneity: the part of the spread of boards' ratios that the spread of their runs does not explain. \
-         If it is large, boards react differently, and the ratio describes no single board.";
+    let heterogeneity = "Heterogeneity is the part of the spread between the boards' ratios that the spread of their \
+        runs does not explain. If heterogeneity is large, the boards react differently, and the ratio describes no \
+        single board.";
     let section =
         Section::new("contrasts", "Verdicts").with(Block::note(about)).with(forest).with(table(found));
     page.sections.push(section.with(Block::note(heterogeneity)));
@@ -60,7 +62,8 @@ fn verdict(found: &[FarmComparison]) -> Verdict {
     let worst = worst.into_iter().find_map(|outcome| found.iter().find(|it| it.outcome == outcome));
     let Some(worst) = worst else {
         let reason =
-            "no board has three complete runs of each group, or no two boards of each group have three"
+            "too few complete runs: either one board needs three runs of each group, or each group needs two boards \
+             with three runs"
                 .to_owned();
         return Verdict { word: "NOTHING TO COMPARE", reason, tone: Tone::Warn };
     };
@@ -151,14 +154,17 @@ fn boards(found: &FarmComparison, margin: f64) -> Option<Section> {
     let forest = Forest { rows: boards.iter().filter_map(row).collect(), margin };
     let left_out = (!found.left_out.is_empty()).then(|| {
         let names: Vec<String> = found.left_out.iter().map(|name| shortened(name)).collect();
-        Block::note(format!("Fewer than three runs of a group, so left out: {}.", names.join(", ")))
+        Block::note(format!(
+            "Boards with fewer than three runs of a group are left out: {}.",
+            names.join(", ")
+        ))
     });
     let disagree = boards.iter().filter(|board| board.disagrees).count();
     let line = match disagree {
-        0 => "No board differs from what the others show.".to_owned(),
+        0 => "No board disagrees with the other boards.".to_owned(),
         count => format!(
-            "{} from what the others show.",
-            if count == 1 { "1 board differs".to_owned() } else { format!("{count} boards differ") }
+            "{} with the other boards.",
+            if count == 1 { "1 board disagrees".to_owned() } else { format!("{count} boards disagree") }
         ),
     };
     let figures = Section::new("", "The ratio of each board").depth(Depth::Folded).with(of_boards(&boards));

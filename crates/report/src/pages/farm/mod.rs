@@ -77,17 +77,17 @@ fn sentence(alarm: &FarmAlarm) -> String {
     let what = shortened(&alarm.what);
     match (alarm.kind.as_str(), figures) {
         ("level", Some((measured, allowed))) => format!(
-            "{what}: p99.9 is {}; the board's own runs show {} at most",
+            "{what}: p99.9 is {}; the board's other runs suggest {} at most",
             nanoseconds_f64(measured),
             nanoseconds_f64(allowed)
         ),
         ("silent", Some((measured, allowed))) => {
-            format!("silent: no run for {}; {} at most are usual", days(measured), days(allowed))
+            format!("silent: no run for {}; a pause of {} at most is usual", days(measured), days(allowed))
         }
-        ("incomplete", _) => format!("the newest run is not what was asked for: {what}"),
+        ("incomplete", _) => format!("the newest run differs from what was requested: {what}"),
         ("probe", _) => format!("{what} is not in the newest run"),
         ("exposure", Some((measured, allowed))) => format!(
-            "its newest 5 runs watched {}; {} are expected",
+            "the newest 5 runs measured for {} together; {} are expected",
             nanoseconds_f64(measured * 3.6e12),
             nanoseconds_f64(allowed * 3.6e12)
         ),

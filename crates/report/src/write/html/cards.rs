@@ -7,7 +7,7 @@ use whylate_core::figure::nanoseconds;
 const CARD: &str = r#"<li class="card {}"><h3><a href="{}">{}</a> <span class="state {}"><span aria-hidden="true">{}</span> {}</span></h3>
 <p class="note"><time datetime="{}" title="{}">{}</time>, {}</p>
 "#;
-const LEGEND: &str = r#"<p class="note legend"><span><i class="line max"></i> max of the run</span> <span><i class="line p999"></i> p99.9</span> <span><i class="line p99"></i> p99</span> <span><i class="line p50"></i> p50</span> <span><i class="line limit"></i> limit</span> <span><i class="dot"></i> above its limit</span> <span class="wraps">Up to 30 runs, the newest at the right; all charts have one scale.</span></p>
+const LEGEND: &str = r#"<p class="note legend"><span><i class="line max"></i> max of the run</span> <span><i class="line p999"></i> p99.9</span> <span><i class="line p99"></i> p99</span> <span><i class="line p50"></i> p50</span> <span><i class="line limit"></i> limit</span> <span><i class="dot"></i> above its limit</span> <span class="wraps">Up to 30 runs, the newest at the right; all charts have the same scale.</span></p>
 "#;
 const STRIP: &str = r#"<figure><figcaption>{} <small>{}</small></figcaption>
 <svg class="strip" viewBox="0 0 300 96" role="img" aria-label="{}">"#;

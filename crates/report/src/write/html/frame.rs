@@ -12,7 +12,7 @@ const SERIES: &str = r#"<form action="/series"><input type="hidden" name="q" val
 const FORM: &str = r#"<form action="{}" aria-label="{}">"#;
 const TEXT_FIELD: &str = r#"<label>{} <input type="search" name="{}" value="{}" placeholder="{}" list="known-{}"></label><datalist id="known-{}">"#;
 const TICK_FIELD: &str = r#"<label><input type="checkbox" name="{}" value="1""#;
-const COMPARE: &str = r#"<form id="compare" action="/compare"><label>before <input type="search" name="was" placeholder="tag=old"></label> <label>after <input type="search" name="is" placeholder="tag=new"></label> <button>Compare after with before</button><small>ticked runs and those that the searches find</small></form>
+const COMPARE: &str = r#"<form id="compare" action="/compare"><label>before <input type="search" name="was" placeholder="tag=old"></label> <label>after <input type="search" name="is" placeholder="tag=new"></label> <button>Compare after with before</button><small>compares the ticked runs and the runs that the searches find</small></form>
 "#;
 pub(super) const BOX_HEADS: &str =
     r#"<th scope="col" class="tick">before</th><th scope="col" class="tick">after</th>"#;
