@@ -148,7 +148,9 @@ fn ask_python(
             let said = String::from_utf8_lossy(&said);
             let mut lines = said.lines().filter(|line| !line.trim().is_empty());
             let error = lines.clone().find(|line| line.contains("Error") || line.contains("Exception"));
-            Err(failed(error.or_else(|| lines.next_back()).unwrap_or("it ended without a word").to_owned()))
+            Err(failed(
+                error.or_else(|| lines.next_back()).unwrap_or("it ended without a message").to_owned(),
+            ))
         }
     }
 }

@@ -20,8 +20,8 @@ pub enum FarmError {
     OtherMismatches(String, String),
     /// A machine's name that is not valid: the run, and the name of the machine that measured it.
     #[error(
-        "{0}: it was measured on the machine `{1}`; in a lake a machine's name has only letters, digits, `-`, `_`, `.` and \
-         `+`, and does not begin with `.`: give one with `--host NAME`"
+        "{0}: it was measured on the machine `{1}`; in a lake, a machine's name may only have letters, digits, `-`, \
+         `_`, `.` and `+`, and may not begin with `.`: give another name with `--host NAME`"
     )]
     BadHost(String, String),
     /// Its rows are in files that hold many runs.
@@ -32,7 +32,7 @@ pub enum FarmError {
     IsMerged(String),
     /// Rows that would count twice.
     #[error(
-        "{0}: a merge of a month was cut off there by an earlier version of whylate; end it with that version: \
+        "{0}: an earlier version of whylate did not finish merging a month there; finish the merge with that version: \
          `whylate farm merge {0} --continue`"
     )]
     HalfMerged(String),
@@ -56,9 +56,7 @@ pub enum FarmError {
     #[error("{0}: {1}")]
     Engine(&'static str, String),
     /// An engine that did not answer within this number of seconds.
-    #[error(
-        "{0}: no answer after {1} s; one file for each table makes questions of a large lake faster (FARM.md)"
-    )]
+    #[error("{0}: no answer after {1} s; a large lake answers faster with one file for each table (FARM.md)")]
     TooLong(&'static str, u64),
     /// An engine whose answer was no longer wanted.
     #[error("{0}: stopped before it answered")]

@@ -100,11 +100,13 @@ impl FarmFile {
 
     fn check(&self) -> Result<(), String> {
         if self.hosts.is_empty() {
-            return Err("a farm has a [[host]] at least".to_owned());
+            return Err("a farm needs at least one [[host]]".to_owned());
         }
         let names = self.hosts.iter().map(|host| &host.name);
         if let Some(bad) = names.clone().chain([&self.name]).find(|name| !is_label(name)) {
-            return Err(format!("`{bad}`: names have lower-case letters, digits and `-`, 63 at most"));
+            return Err(format!(
+                "`{bad}`: a name has at most 63 characters: lower-case letters, digits and `-`"
+            ));
         }
         let mut sorted: Vec<&String> = names.collect();
         sorted.sort();
@@ -116,11 +118,11 @@ impl FarmFile {
         }
         check_lake(&self.lake).map_err(|what| format!("lake `{}`: {what}", self.lake))?;
         if self.hosts.iter().any(|host| host.kernel.as_deref() == Some("")) {
-            return Err("`kernel` is empty: leave it out".to_owned());
+            return Err("`kernel` is empty: give a release, or leave the key out".to_owned());
         }
         let mut labels = self.hosts.iter().flat_map(|host| &host.labels);
         if let Some((key, value)) = labels.find(|(key, value)| !(is_word(key) && is_word(value))) {
-            return Err(format!("the label `{key}`, `{value}`: give letters, digits and `-_.+/:`"));
+            return Err(format!("the label `{key}`, `{value}`: use only letters, digits and `-_.+/:`"));
         }
         self.check_words()
     }
@@ -136,7 +138,7 @@ impl FarmFile {
         ];
         let of_hosts = self.hosts.iter().flat_map(|host| [host.address.as_ref(), host.kernel.as_ref()]);
         match words.into_iter().chain(of_hosts).flatten().find(|word| !is_plain(word)) {
-            Some(bad) => Err(format!("`{bad}` has characters that no script can be given")),
+            Some(bad) => Err(format!("`{bad}` has characters that cannot be passed to a script")),
             None => Ok(()),
         }
     }

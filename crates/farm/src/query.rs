@@ -221,9 +221,9 @@ fn says(statement: &str, word: &str) -> bool {
 /// A question without comments around it.
 fn one_statement(question: &str) -> Result<String, FarmError> {
     let bare = bare(question);
-    let wrong = |what: &str| FarmError::refused("the question cannot be asked", what);
+    let wrong = |what: &str| FarmError::refused("the query cannot be run", what);
     if bare.is_empty() {
-        return Err(wrong("it has no statement"));
+        return Err(wrong("it has no SQL statement"));
     }
     // A semicolon in a text or a name does not separate statements.
     let mut quote = None;
@@ -231,7 +231,9 @@ fn one_statement(question: &str) -> Result<String, FarmError> {
         match (quote, c) {
             (None, '\'' | '"') => quote = Some(c),
             (Some(open), _) if open == c => quote = None,
-            (None, ';') => return Err(wrong("it has more than one statement: give each a file of its own")),
+            (None, ';') => {
+                return Err(wrong("it has more than one SQL statement: put each into its own file"));
+            }
             _ => {}
         }
     }

@@ -48,10 +48,10 @@ pub fn mismatches(info: &RunInfo, result: Option<&RunResult>, asked: &Asked) -> 
 fn of_machine(info: &RunInfo, asked: &Asked, found: &mut Vec<String>) {
     let (release, host) = (&info.facts.kernel.release, &info.facts.host);
     if let Some(kernel) = asked.kernel.as_ref().filter(|kernel| !begins(release, kernel)) {
-        found.push(format!("kernel: {kernel} asked for, {release} ran"));
+        found.push(format!("kernel: {kernel} was requested, {release} ran"));
     }
     if let Some(asked) = asked.host.as_ref().filter(|asked| *asked != host) {
-        found.push(format!("host: {asked} asked for, measured on {host}"));
+        found.push(format!("host: {asked} was requested, measured on {host}"));
     }
     if let Some(plan) = &asked.plan {
         let different = different_keys(plan, &info.plan);
@@ -99,7 +99,7 @@ fn of_state(info: &RunInfo, found: &mut Vec<String>) {
         found.push(format!("state: {}{why}", info.state));
     }
     if info.restored == Some(false) {
-        found.push("settings: not as they were before the run".to_owned());
+        found.push("settings: not restored after the run".to_owned());
     }
 }
 
@@ -128,9 +128,9 @@ fn of_scheduling(info: &RunInfo, result: &RunResult, found: &mut Vec<String>) {
     };
     let allowed = info.facts.privileges.realtime_priority_max;
     if let Some(warning) = refused.next() {
-        found.push(format!("scheduling: {policy} asked for: {}", warning.text));
+        found.push(format!("scheduling: {policy} was requested: {}", warning.text));
     } else if policy != Policy::Deadline && allowed < priority {
-        found.push(format!("priority: {priority} asked for, {allowed} allowed at most"));
+        found.push(format!("priority: {priority} was requested, at most {allowed} is allowed"));
     }
 }
 
@@ -145,7 +145,7 @@ fn of_cell(info: &RunInfo, cell: &CellResult, found: &mut Vec<String>) {
     if whole < asked {
         let why = cell.repeats.iter().find_map(|repeat| repeat.error.as_deref());
         let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-        found.push(format!("cell `{name}`: {asked} repeats asked for, {whole} are complete{why}"));
+        found.push(format!("cell `{name}`: {asked} repeats were requested, {whole} are complete{why}"));
     }
     let stopped = matches!(info.end, Some(RunEnd::BrokeAbove { .. }));
     for plan in &info.plan.probe {
@@ -192,7 +192,7 @@ fn of_probe(info: &RunInfo, cell: &CellResult, plan: &ProbePlan, repeats: u32, f
     // The kernel's counts of tasks and the user's own tasks choose their CPUs themselves.
     let is_pinned = matches!(plan, ProbePlan::Timer(_) | ProbePlan::Stall(_) | ProbePlan::Dispatch(_));
     if let Some(asked) = asked.filter(|asked| is_pinned && *asked != on) {
-        found.push(in_cell(format!("CPUs {asked} asked for, {on} measured")));
+        found.push(in_cell(format!("CPUs {asked} were requested, {on} were measured")));
     }
     let ProbePlan::Timer(timer) = plan else { return };
     if timer.samples.is_some() || timer.break_above.is_some() {
@@ -202,7 +202,7 @@ fn of_probe(info: &RunInfo, cell: &CellResult, plan: &ProbePlan, repeats: u32, f
     let periods = |samples: u64, missed: Option<u64>| samples + missed.unwrap_or(0);
     let fewest = measured.map(|cpu| (periods(cpu.samples, cpu.get(OVERRUNS)), cpu.cpu)).min();
     if let Some((had, cpu)) = fewest.filter(|(had, _)| (*had as f64) < ENOUGH * expected as f64) {
-        found.push(in_cell(format!("{expected} periods asked for, {had} on CPU {cpu}")));
+        found.push(in_cell(format!("{expected} periods were requested, {had} measured on CPU {cpu}")));
     }
 }
 

@@ -8,8 +8,8 @@ use std::net::SocketAddr;
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     #[error(
-        "{0} is not a loopback address: readers need a token there (--token-file FILE or WHYLATE_TOKEN), and only a \
-         proxy with TLS in front of it keeps that secret"
+        "{0} is not a loopback address: clients need a token there (--token-file FILE or WHYLATE_TOKEN), and only a \
+         TLS proxy in front of whylate keeps the token secret"
     )]
     NoToken(SocketAddr),
     /// The address is in use, or does not belong to this machine.
@@ -43,7 +43,7 @@ impl Refusal {
             Self::NoRun(name) => (StatusCode::NOT_FOUND, format!("there is no run {name} here")),
             Self::Bad(text) => (StatusCode::BAD_REQUEST, text.clone()),
             Self::Busy => {
-                (StatusCode::SERVICE_UNAVAILABLE, "too many readers: try again in a minute".to_owned())
+                (StatusCode::SERVICE_UNAVAILABLE, "too many clients: try again in a minute".to_owned())
             }
             Self::Run(text) => (StatusCode::UNPROCESSABLE_ENTITY, text.clone()),
         }

@@ -81,9 +81,9 @@ impl Farm {
         }
         let damaged: BTreeSet<Damaged> = rows_of.iter().flat_map(|rows| rows.damaged.clone()).collect();
         let mut damaged = Damaged::said(&Vec::from_iter(damaged), &self.lake);
-        let mut asked = format!("asked {}", ago(oldest));
+        let mut asked = format!("queried {}", ago(oldest));
         if is_asked {
-            asked += "; a new answer is being fetched";
+            asked += "; a newer answer is being fetched";
         } else if let Some(why) = failure {
             let mut lines = why.lines().map(str::to_owned);
             asked += &format!("; a newer answer failed: {}", lines.next().unwrap_or_default());
@@ -96,17 +96,20 @@ impl Farm {
 
     fn waiting(&self, since: Duration, place: &PageAddress) -> Response {
         let lines = vec![
-            format!("for {} s so far; the first answer of a large lake takes minutes", since.as_secs()),
-            format!("this page looks again every {REFRESH_S} s"),
+            format!(
+                "the query has taken {} s so far; the first answer of a large lake takes minutes",
+                since.as_secs()
+            ),
+            format!("this page reloads every {REFRESH_S} s"),
         ];
         let page =
-            whylate_report::notice("The lake is being asked", lines).html_within(&self.frame(None, place));
+            whylate_report::notice("The lake is being queried", lines).html_within(&self.frame(None, place));
         (StatusCode::ACCEPTED, refresh(place), Html(page)).into_response()
     }
 
     fn failed(&self, why: &str, place: &PageAddress) -> Response {
         let page =
-            whylate_report::notice("The lake gives no answer", why.lines().map(str::to_owned).collect());
+            whylate_report::notice("The lake does not answer", why.lines().map(str::to_owned).collect());
         let page = page.html_within(&self.frame(None, place));
         (StatusCode::SERVICE_UNAVAILABLE, Html(page)).into_response()
     }
@@ -120,8 +123,11 @@ impl Farm {
 
     fn frame(&self, form: Option<Form>, place: &PageAddress) -> Frame {
         let runs = self.has_runs.then_some(("Runs", "/".to_owned()));
-        let links =
-            [("All boards", WALL.to_owned()), ("Compare", COMPARE.to_owned()), ("Ask again", place.newer())];
+        let links = [
+            ("All boards", WALL.to_owned()),
+            ("Compare", COMPARE.to_owned()),
+            ("Query again", place.newer()),
+        ];
         let links = runs.into_iter().chain(links).map(|(words, address)| (words.to_owned(), address));
         Frame { links: links.collect(), forms: form.into_iter().collect(), ..Frame::default() }
     }
@@ -200,7 +206,7 @@ fn form_of_wall(boards: &[FarmBoard], asked: &AskedWall) -> Form {
         fields.push(Field { name: "by", label: "by", value: FieldValue::Choice(asked.by.clone(), all) });
     }
     let tick = FieldValue::Tick(asked.alarming.is_some());
-    fields.push(Field { name: "alarming", label: "alarming only", value: tick });
+    fields.push(Field { name: "alarming", label: "only with alarms", value: tick });
     Form { action: WALL.to_owned(), button: "Search".to_owned(), fields }
 }
 
@@ -347,7 +353,7 @@ pub(crate) async fn compare(
         };
         let margin_field = Field {
             name: "margin",
-            label: "does not matter",
+            label: "margin",
             value: FieldValue::Text(margin_text, MARGIN, Vec::new()),
         };
         let fields = vec![

@@ -137,7 +137,7 @@ pub fn serve(
 
 /// The page for an unknown address: it lists the existing ones.
 fn nothing_at(address: &Uri, has_runs: bool, has_farm: bool) -> Response {
-    let mut lines = vec![format!("there is no page {}; there are:", address.path())];
+    let mut lines = vec![format!("there is no page {}; these pages exist:", address.path())];
     let mut links = Vec::new();
     if has_runs {
         lines.push("`/`, the list of runs, and `/runs/NAME`, the report of each".to_owned());
@@ -145,7 +145,7 @@ fn nothing_at(address: &Uri, has_runs: bool, has_farm: bool) -> Response {
     }
     if has_farm {
         lines.push(
-            "`/farm`, the boards of the lake, `/farm/board/NAME`, each of them, and `/farm/compare`, two groups of runs".to_owned(),
+            "`/farm`, the boards of the lake; `/farm/board/NAME`, one board; `/farm/compare`, two groups of runs".to_owned(),
         );
         links.push(("All boards".to_owned(), farm::WALL.to_owned()));
     }

@@ -60,7 +60,7 @@ async fn follow(run: &Folder, events: &Sender<Result<Event, Infallible>>) {
         }
         Err(_) if !run.is_held() => send("end", String::new()),
         Err(error) => {
-            let text = format!("The run reports no values ({error}); below is what it has stored.");
+            let text = format!("The run reports no live values ({error}); its stored results are below.");
             send("refused", text)
         }
     };

@@ -19,15 +19,15 @@ use whylate_core::text;
 /// The most plans and machines whose newest run is shown.
 const RUNS_MAX: usize = 20;
 const HEAD: &str = "\
-# HELP whylate_latency_seconds Quantiles of the CPU with the largest one, of the newest complete run of a plan.
+# HELP whylate_latency_seconds Quantiles of the newest complete run of a plan, each of the CPU with the largest value.
 # TYPE whylate_latency_seconds gauge
-# HELP whylate_run_verdict 1 for the verdict that the run has.
+# HELP whylate_run_verdict 1 for the verdict of the run.
 # TYPE whylate_run_verdict gauge
 # HELP whylate_run_started_timestamp_seconds When the run began.
 # TYPE whylate_run_started_timestamp_seconds gauge
 # HELP whylate_run_limit_seconds The limit of the run.
 # TYPE whylate_run_limit_seconds gauge
-# HELP whylate_run_over_limit_events Latencies above the limit; those less than 1 s apart are one.
+# HELP whylate_run_over_limit_events Latencies above the limit; latencies less than 1 s apart count as one event.
 # TYPE whylate_run_over_limit_events gauge
 ";
 

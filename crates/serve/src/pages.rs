@@ -151,7 +151,7 @@ fn sides(site: &Site, query: &str) -> Result<Vec<Vec<String>>, Refusal> {
         single.reverse();
         return match single.len() {
             2..=SIDES_MAX => Ok(single.into_iter().map(|name| vec![name]).collect()),
-            count => Err(Refusal::Bad(format!("name 2 to {SIDES_MAX} runs; there are {count}"))),
+            count => Err(Refusal::Bad(format!("name 2 to {SIDES_MAX} runs; the request names {count}"))),
         };
     }
     let side = |ticked: &str, asked: &str| -> Result<Vec<String>, Refusal> {
@@ -164,11 +164,15 @@ fn sides(site: &Site, query: &str) -> Result<Vec<Vec<String>>, Refusal> {
         names.retain(|name| seen.insert(name.clone()));
         match names.len() {
             0 => Err(Refusal::Bad(format!(
-                "no run is {ticked}: tick one in the column {ticked}, or search for it, as with `tag={ticked}`"
+                "no run is chosen as {ticked}: tick a run in the column {ticked}, or search for one, as with \
+                 `tag={ticked}`"
             ))),
             1..=RUNS_OF_SIDE_MAX => Ok(names),
             count => {
-                let text = format!("{count} runs are {ticked}, and at most {RUNS_OF_SIDE_MAX} are compared");
+                let text = format!(
+                    "{count} runs are chosen as {ticked}, and at most {RUNS_OF_SIDE_MAX} can be \
+                    compared"
+                );
                 Err(Refusal::Bad(format!("{text}: add a term, as in `tag={ticked} started>=2026-11-01`")))
             }
         }
@@ -252,7 +256,7 @@ pub(crate) async fn page_text(
             // One after another: together they may exceed the limit of open files.
             let all = site.runs.find(name)?.tree().map_err(|error| Refusal::Run(error.to_string()))?;
             if all.iter().filter(|it| !it.is_folder).map(|it| it.bytes).sum::<u64>() > RUN_BYTES_MAX {
-                let text = format!("{name} is too large for a page: `whylate report` makes it a file");
+                let text = format!("{name} is too large for a page: `whylate report` writes it to a file");
                 return Err(Refusal::Run(text));
             }
             stamps.push(all);

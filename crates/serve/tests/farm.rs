@@ -149,7 +149,7 @@ fn the_wall_has_a_card_for_each_board_and_those_with_alarms_come_first() {
     assert_eq!(status, 200, "{page}");
     assert_harmless(&page);
     assert_eq!(page.matches("<li class=\"card").count(), 3);
-    assert!(page.contains("3 boards need attention") && page.contains("asked just now"), "{page}");
+    assert!(page.contains("3 boards need attention") && page.contains("queried just now"), "{page}");
     let place = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}"));
     assert!(
         place("/farm/board/quiet") < place("/farm/board/late"),

@@ -59,7 +59,7 @@ pub fn so_far(comparisons: &mut [Comparison], causes: &mut [CauseDifference], pl
     for it in comparisons {
         it.outcome = Outcome::CannotTell;
         it.more_repeats = None;
-        it.refused = Some(format!("so far {} of {planned} repeats", it.repeats));
+        it.refused = Some(format!("so far {} of {planned} repeats are done", it.repeats));
     }
     for it in causes {
         it.change = CauseChange::CannotTell;
@@ -112,11 +112,11 @@ fn answer(question: &AnswerPlan, known: &Known<'_>, primary: &SeriesStatistic) -
         causes: Vec::new(),
     };
     let [Some(first), Some(second)] = question.between.each_ref().map(|it| known.find(it)) else {
-        return not_measured("Not measured: the plan has no such cells.".to_owned());
+        return not_measured("Not measured: the plan does not have the cells of this question.".to_owned());
     };
     let result = |cell: &CellPlan| known.measured.get(cell.name().as_str()).copied();
     let (Some(baseline), Some(cell)) = (result(first), result(second)) else {
-        return not_measured("Not measured: the run has no such cells.".to_owned());
+        return not_measured("Not measured: the run does not have the cells of this question.".to_owned());
     };
     if let Some((skipped, reason)) =
         [baseline, cell].iter().find_map(|cell| Some((&cell.name, cell.skipped.as_ref()?)))
@@ -137,7 +137,9 @@ fn answer(question: &AnswerPlan, known: &Known<'_>, primary: &SeriesStatistic) -
         }),
     };
     let Some(comparison) = comparison else {
-        return not_measured(format!("Not measured: no complete repeats with {statistic} in both cells."));
+        return not_measured(format!(
+            "Not measured: one of the two cells has no complete repeat with {statistic}."
+        ));
     };
     let expected = question.expect.unwrap_or_else(|| expected(first, second));
     let outcome = match (comparison.outcome, expected) {
@@ -209,7 +211,7 @@ fn unchanged(causes: &[CauseDifference], round_ns: u64) -> String {
                 " By cause, no change is shown; {cause} is too rare: about {more} more repeats, which take {time}, would tell."
             )
         }
-        None if open.clone().count() == 0 => " By cause, no: nothing changes.".to_owned(),
+        None if open.clone().count() == 0 => " By cause, nothing changes.".to_owned(),
         None => match open.map(largest_possible).max_by(|(a, _), (b, _)| a.total_cmp(b)) {
             Some((most, cause)) if most.is_finite() => format!(
                 " By cause, no change is shown; any change is below {} per s ({cause}).",
@@ -257,14 +259,14 @@ fn sentence(outcome: AnswerOutcome, comparison: &Comparison, matters: Share, rou
         (AnswerOutcome::No, Outcome::Equivalent) => {
             format!("No: any effect is below {matters}: {change}.")
         }
-        (AnswerOutcome::No, _) => format!("No, the other way: {change}."),
+        (AnswerOutcome::No, _) => format!("No, the change goes in the opposite direction: {change}."),
         _ => {
             let why = match (&comparison.refused, comparison.more_repeats) {
                 (Some(reason), _) => format!("; {reason}"),
                 (None, _) if comparison.repeats < REPEATS_MIN => {
                     let least = REPEATS_MIN - comparison.repeats;
                     let (repeats, take) = if least == 1 { ("repeat", "takes") } else { ("repeats", "take") };
-                    format!("; it needs at least {least} more {repeats}, which {take} {}", time(least))
+                    format!("; an answer needs at least {least} more {repeats}, which {take} {}", time(least))
                 }
                 (None, Some(more)) => {
                     format!("; about {more} more repeats, which take {}, would tell", time(more))

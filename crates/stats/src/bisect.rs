@@ -28,12 +28,12 @@ pub fn bisect(
         median(&values)
     };
     let (Some(of_good), Some(of_bad)) = (middle(good), middle(bad)) else {
-        return Err("a group has no complete repeat with that statistic".to_owned());
+        return Err("the good or the bad runs have no complete repeat with that statistic".to_owned());
     };
     if of_bad <= of_good * (1.0 + margin) {
         return Err(format!(
-            "the bad runs are not worse than the good ones by more than {}: the median of the bad ones is {of_bad:.0}, that of \
-             the good ones {of_good:.0} (times in nanoseconds)",
+            "the bad runs are not worse than the good runs by more than {}: the median is {of_bad:.0} for the bad \
+             runs, and {of_good:.0} for the good runs (times in nanoseconds)",
             share(margin)
         ));
     }
@@ -66,14 +66,17 @@ pub fn bisect(
 fn sentence(result: &BisectResult) -> String {
     let of = |group: BisectGroup| format!("{} of {}", group.above, group.repeats);
     let counts = format!(
-        "{} repeats are above the limit (of the good runs {}, of the bad ones {})",
+        "{} repeats are above the limit (good runs: {}, bad runs: {})",
         of(result.run),
         of(result.good),
         of(result.bad)
     );
     match result.outcome {
         BisectOutcome::CannotTell => {
-            format!("cannot tell: {counts}; {} more of one kind would be enough", more(result))
+            format!(
+                "cannot tell: {counts}; {} more repeats on one side of the limit would be enough",
+                more(result)
+            )
         }
         known => format!("{known}: {counts}; wrong in at most {} % of such answers", result.error * 100.0),
     }
@@ -98,8 +101,8 @@ mod tests {
         let of = |run: &[f64]| bisect(&good, &bad, run, 0.1, 0.05).unwrap();
         let found = of(&[390.0; 7]);
         assert_eq!((found.outcome, found.limit), (BisectOutcome::Bad, 200.0));
-        let expected = "bad: 7 of 7 repeats are above the limit (of the good runs 0 of 3, of the bad ones 3 of 3); wrong in at \
-                        most 5 % of such answers";
+        let expected = "bad: 7 of 7 repeats are above the limit (good runs: 0 of 3, bad runs: 3 of 3); wrong in at \
+            most 5 % of such answers";
         assert_eq!(found.sentence, expected);
         assert_eq!(of(&[120.0; 8]).outcome, BisectOutcome::Good);
         let open = of(&[120.0, 120.0, 500.0]);

@@ -216,7 +216,7 @@ fn less_load(baseline: &CellResult, cell: &CellResult) -> Option<String> {
         let before = baseline.rates.iter().find(|before| before.load == rate.load)?;
         (rate.mean < before.mean * RATE_KEPT_MIN).then(|| {
             let less = (1.0 - rate.mean / before.mean) * 100.0;
-            format!("load {} did {less:.0} % less than in {}", rate.load, baseline.name)
+            format!("the rate of load {} was {less:.0} % lower than in {}", rate.load, baseline.name)
         })
     })
 }

@@ -20,14 +20,15 @@ struct Candidate<'r> {
 pub fn copy_choice(plan: &Plan, table: Option<&CopyTable>, cells: &[CellResult]) -> Option<Answer> {
     let frame = plan.copies.as_ref()?.frame?;
     let primary = plan.primary_statistic()?;
-    let question = format!("Which copy of {frame} fits, and raises {primary} least?");
+    let question = format!("Which method copies {frame} in time, and raises {primary} least?");
     let answer = |outcome, sentence: String, comparison| {
         Some(Answer { question: question.clone(), outcome, sentence, comparison, causes: Vec::new() })
     };
     let mut candidates = candidates(plan, table?, cells, &primary);
     candidates.sort_by(|one, next| one.cost.cell_value.total_cmp(&next.cost.cell_value));
     let Some(best) = candidates.first() else {
-        let sentence = "Not measured: no cell copies by a method that fits into a frame's time, on memory whose type is proven.";
+        let sentence = "Not measured: no cell uses a copy method that fits into a frame's time, on memory of a proven \
+            type.";
         return answer(AnswerOutcome::NotMeasured, sentence.to_owned(), None);
     };
     let share = best.row.frame.map(|cost| figure::share(cost.frame_time_share)).unwrap_or_default();
@@ -41,7 +42,7 @@ pub fn copy_choice(plan: &Plan, table: Option<&CopyTable>, cells: &[CellResult])
     let Some(second) = candidates.get(1) else {
         return answer(
             AnswerOutcome::Yes,
-            format!("{shown}; no other was measured."),
+            format!("{shown}; no other method was measured."),
             Some(best.cost.clone()),
         );
     };
@@ -58,7 +59,7 @@ pub fn copy_choice(plan: &Plan, table: Option<&CopyTable>, cells: &[CellResult])
                 .filter(|it| it.cost.cell_value <= best.cost.cell_value * (1.0 + plan.margin.0));
             let same: Vec<String> = same.map(|it| it.row.name()).collect();
             let sentence = format!(
-                "Cannot tell: {shown}, and {next} cannot be distinguished; within the margin: {}.",
+                "Cannot tell: {shown} cannot be distinguished from {next}; methods within the margin: {}.",
                 same.join(", ")
             );
             answer(AnswerOutcome::CannotTell, sentence, between)

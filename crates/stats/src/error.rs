@@ -19,7 +19,9 @@ pub enum StatsError {
         found: CpuId,
     },
     /// The steps of a search do not follow from its rules.
-    #[error("step {0} of the search does not follow from the rules in run.json; one of the two was changed")]
+    #[error(
+        "step {0} of the search does not follow from the rules in run.json: the step or run.json was changed"
+    )]
     OtherSearch(
         /// Its number, from 1.
         usize,

@@ -27,12 +27,14 @@ pub fn idle_exits(facts: &Facts, cells: &[CellResult]) -> Option<Warning> {
     let spikes: u64 = above.iter().map(|(_, spikes, _)| spikes).fold(0, |sum, it| sum.saturating_add(*it));
     let (max_ns, _, cell) = above.into_iter().max()?;
     let text = format!(
-        "leaving idle took up to {} ({cell}), the driver states {} for {name}, the deepest state: late only when idle, in {} spikes",
+        "leaving an idle state took up to {} (cell {cell}), but the driver states {} for {name}, the deepest state; \
+         idle exits caused {} spikes",
         nanoseconds(max_ns),
         nanoseconds(stated_ns),
         count(spikes)
     );
-    let fix = "do not rely on a limit in microseconds (/dev/cpu_dma_latency): disable the states (`whylate treat apply idle`), or idle=poll on measured CPUs";
+    let fix = "disable the idle states (`whylate treat apply idle`) instead of limiting their latency \
+        (/dev/cpu_dma_latency), or boot with `idle=poll`";
     (spikes >= SPIKES_MIN).then(|| Warning::with_fix(WarningCode::IdleExitsLong, text, fix))
 }
 

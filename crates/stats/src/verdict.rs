@@ -197,8 +197,8 @@ fn pass(cells: &[CellResult], worst: Option<&Worst<'_>>, limit: Nanos, total: Ex
     let cpus = if cpus == 1 { "1 CPU".to_owned() } else { format!("{cpus} CPUs") };
     let rarer = rarer(events_per_hour_max);
     format!(
-        "no latency above {limit} in {} on {cpus} ({cells_text}): at 95 % fewer than {} per hour under these \
-         conditions; {largest}; for fewer than {} per hour measure {}",
+        "no latency above {limit} in {} on {cpus} ({cells_text}): with 95 % confidence fewer than {} per hour under \
+         these conditions; {largest}; to show fewer than {} per hour, measure for {}",
         nanoseconds(watched_ns),
         rate(events_per_hour_max),
         rate(rarer),
@@ -253,7 +253,10 @@ fn too_little(cell: &CellResult, plan: &Plan) -> Vec<String> {
     let short = |series: JudgedSeries<'_>| {
         let text = series.too_little()?;
         let probe = SeriesName::in_probe(series.facts.name, series.cpu.series.as_deref());
-        Some(format!("too little in cell `{name}` (probe {probe}, CPU {}): {text}", series.cpu.cpu))
+        Some(format!(
+            "too little was measured in cell `{name}` (probe {probe}, CPU {}): {text}",
+            series.cpu.cpu
+        ))
     };
     silent.chain(judged(cell).filter_map(short)).collect()
 }
@@ -268,14 +271,16 @@ fn in_doubt(cell: &CellResult, bound: Nanos) -> Vec<String> {
         let name = task.series.as_deref().unwrap_or("the task");
         let doubts = task.get(DOUBTS).filter(|_| late(task.get(DOUBT_MAX_NS))).map(|doubts| {
             format!(
-                "cannot tell of {name}: {doubts} sleeps may be in the middle of the work; marks, --per-period or --per-wakeup decide"
+                "cannot judge {name}: {doubts} sleeps may be in the middle of the work; use marks, --per-period or \
+                 --per-wakeup"
             )
         });
         let longest_ns = task.get(UNSEEN_MAX_NS);
         let unseen = task.get(UNSEEN).filter(|_| late(longest_ns)).map(|unseen| {
             let longest = nanoseconds(longest_ns.unwrap_or_default());
             format!(
-                "cannot tell of {name}: it was not seen {unseen} times, for up to {longest}: a late activation may be there"
+                "cannot judge {name}: the thread was out of sight {unseen} times, for up to {longest}, and may have \
+                 been late then"
             )
         });
         [doubts, unseen].into_iter().flatten()

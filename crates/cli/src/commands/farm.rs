@@ -123,7 +123,7 @@ fn list(lake: &Lake, check: bool) -> Result<Ending> {
         for run in lake.unfinished()? {
             damaged += 1;
             output::message(&format!(
-                "whylate: {}/{run}: its push did not end: push it again, which goes on where it stopped",
+                "whylate: {}/{run}: its push did not finish: push it again, and the push continues where it stopped",
                 lake.url()
             ));
         }

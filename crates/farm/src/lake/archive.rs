@@ -65,7 +65,7 @@ fn changed(path: &Path) -> FarmError {
 }
 
 fn too_large(bytes: u64) -> String {
-    format!("it is no file of a run: it has {bytes} bytes")
+    format!("it is too large for a file of a run: it has {bytes} bytes")
 }
 
 /// Unpacks an archive into an empty directory.
@@ -84,7 +84,7 @@ pub(super) fn unpack(archive: impl Read, to: &Folder) -> Result<(), FarmError> {
             }
             tar::EntryType::Regular | tar::EntryType::Continuous => to.write_new(&name, &mut entry)?,
             _ => {
-                let error = io::Error::other("the archive holds something that is no file of a run");
+                let error = io::Error::other("the archive contains something that is not a file of a run");
                 return Err(error).at("unpack", to.path());
             }
         }

@@ -138,7 +138,7 @@ fn response(printed: &[u8], is_head: bool) -> Result<Response<Bytes>, HttpError>
         let length = match parsed.parse(&plain) {
             Ok(httparse::Status::Complete(length)) => length,
             Ok(httparse::Status::Partial) => return Err(wrong("the answer is cut off".to_owned())),
-            Err(error) => return Err(wrong(format!("the answer is not of HTTP: {error}"))),
+            Err(error) => return Err(wrong(format!("the answer is not HTTP: {error}"))),
         };
         let body = plain[length..].to_vec();
         let code = parsed.code.unwrap_or(0);

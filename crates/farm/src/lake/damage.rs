@@ -34,8 +34,8 @@ impl Damaged {
         }
         if !lines.is_empty() {
             lines.push(format!(
-                "`whylate pull {lake} --check` names all that is damaged in the lake; `whylate push RUN {lake} --replace` sends \
-                 a run anew"
+                "`whylate pull {lake} --check` lists everything that is damaged in the lake; `whylate push RUN {lake} \
+                 --replace` sends a run again"
             ));
         }
         lines

@@ -207,7 +207,7 @@ impl Lake {
         let found: Manifest =
             serde_json::from_slice(found).map_err(|error| self.damaged(&name, &error.to_string()))?;
         if found.content != pushed.content {
-            return Err(self.damaged(&name, "its content is not the one of its claim"));
+            return Err(self.damaged(&name, "its content differs from that of its claim file"));
         }
         let row = format!("table=runs/host={}/", run.host);
         for must in [Some(run.object(ARCHIVE)), found.merged.is_none().then_some(row)].into_iter().flatten() {

@@ -130,7 +130,7 @@ fn better_is_refused_where_the_load_did_less() {
     let found = comparisons(&cells, &plan);
     let refused = found.iter().find(|it| it.primary && it.baseline == "a").unwrap();
     assert_eq!(refused.outcome, Outcome::CannotTell);
-    assert_eq!(refused.refused.as_deref(), Some("load a did 20 % less than in a"));
+    assert_eq!(refused.refused.as_deref(), Some("the rate of load a was 20 % lower than in a"));
     let answers = answers(&cells, &plan, &found, &[], None);
     let answer = answers.iter().find(|it| it.question == "Does t lower timer p99.9 under a?").unwrap();
     assert_eq!(answer.outcome, AnswerOutcome::CannotTell);
@@ -225,7 +225,7 @@ fn questions_are_answered_by_their_contrast() {
     assert!(says("yes-timer-p99-ns", &yes.sentence), "{}", yes.sentence);
     assert_eq!(answered(&HIGH).outcome, AnswerOutcome::No);
     let worse: Vec<u64> = HIGH.iter().map(|value| value * 2).collect();
-    assert!(answered(&worse).sentence.starts_with("No, the other way"));
+    assert!(answered(&worse).sentence.starts_with("No, the change goes in the opposite direction"));
     let mixed = [100, 400, 90, 380, 120, 350, 100, 420];
     assert_eq!(answered(&mixed).outcome, AnswerOutcome::CannotTell);
 }

@@ -191,7 +191,7 @@ fn effect(claim: &FixClaim, goal: &FixGoal, margin: f64, still: &str) -> String 
     let by = claim.ratio.map_or(0.0, |ratio| (1.0 - ratio) * 100.0);
     let lowers = || format!("{still}lowers {goal} by {by:.0} %");
     let Some(removal) = claim.removal.as_ref().filter(|it| it.proved) else { return lowers() };
-    let verb = if removal.after_ns_per_s > 0.0 { "takes away most of" } else { "removes" };
+    let verb = if removal.after_ns_per_s > 0.0 { "removes most of" } else { "removes" };
     let causes = match &removal.causes[..] {
         [one] => one.clone(),
         [first, more @ ..] => {
@@ -213,7 +213,7 @@ fn effect(claim: &FixClaim, goal: &FixGoal, margin: f64, still: &str) -> String 
     let ends = between((claim.ratio_low, claim.ratio_high), times);
     let within = |end: Option<f64>| end.is_some_and(|end| end.ln().abs() <= margin.ln_1p());
     let is_same = within(claim.ratio_low) && within(claim.ratio_high);
-    let word = if is_same { "hardly any difference" } else { "cannot tell yet" };
+    let word = if is_same { "no difference above the margin" } else { "cannot tell yet" };
     format!("{removed}; {goal} {} × ({ends}): {word}", times(claim.ratio.unwrap_or(1.0)))
 }
 
@@ -250,7 +250,7 @@ fn sentence(result: &FixResult, is_over: bool) -> (FixAnswer, String) {
             let still = if registration.mode == FixMode::Verify { "still " } else { "" };
             let names = result.recommended.join(" + ");
             let limit = match result.reached {
-                Some(false) => ", and the limit is not kept",
+                Some(false) => ", but the limit is still exceeded",
                 _ => "",
             };
             let text =
@@ -265,7 +265,7 @@ fn sentence(result: &FixResult, is_over: bool) -> (FixAnswer, String) {
     };
     match answer {
         FixAnswer::Proved | FixAnswer::NothingProved | FixAnswer::Audited if is_open => {
-            (FixAnswer::Unfinished, format!("the search is not over; until now {text}"))
+            (FixAnswer::Unfinished, format!("the search is not over; so far: {text}"))
         }
         FixAnswer::NothingProved | FixAnswer::Audited if !is_over => {
             (answer, format!("{text} (the budget is spent)"))
@@ -286,12 +286,13 @@ fn audited(result: &FixResult) -> String {
         all - helps - same - harms
     );
     let together = match result.claims.iter().find(|it| it.phase == FixPhase::Reduce).map(|it| it.outcome) {
-        Some(FixOutcome::Proved) => "; without those that do not help it is lower",
-        Some(FixOutcome::Equivalent) => "; without those that do not help it is the same",
+        Some(FixOutcome::Proved) => "; without the settings that do not help, the goal is lower",
+        Some(FixOutcome::Equivalent) => "; without the settings that do not help, the goal is the same",
         Some(FixOutcome::Harms) => {
-            "; without all that do not help it is higher: some of them replace each other, so remove them one at a time"
+            "; without all settings that do not help, the goal is higher: some of them replace each other, so remove \
+             one at a time"
         }
-        Some(_) => "; cannot tell whether all that do not help can be removed together",
+        Some(_) => "; cannot tell whether all settings that do not help can be removed together",
         None => "",
     };
     text + together
@@ -302,7 +303,7 @@ fn verified(result: &FixResult, is_over: bool) -> (FixAnswer, String) {
     let names: Vec<&str> = result.registration.arms.iter().map(|it| it.treatment.name.as_str()).collect();
     let (names, goal) = (names.join(" + "), &result.registration.goal);
     if is_over {
-        return (FixAnswer::NothingProved, format!("{names} is not shown to lower {goal} any more"));
+        return (FixAnswer::NothingProved, format!("{names} is no longer proved to lower {goal}"));
     }
     let pairs = result.claims.last().map_or(0, |claim| claim.pairs.len());
     let text = format!(

@@ -118,7 +118,10 @@ impl Claim {
     /// What is worse with the candidate although it is better.
     fn worse(&self, margin: f64) -> Option<String> {
         if let Some((name, rate)) = self.rates().into_iter().find(|(_, rate)| *rate < RATE_KEPT_MIN) {
-            return Some(format!("load {name} does {:.0} % less with it", (1.0 - rate) * 100.0));
+            return Some(format!(
+                "the rate of load {name} is {:.0} % lower with this treatment",
+                (1.0 - rate) * 100.0
+            ));
         }
         // An arm that removes its cause may still raise the goal.
         let goal = ("the goal", self.effects());
@@ -127,7 +130,7 @@ impl Claim {
             let is_worse = evidence(lost, effects.len() as u32) >= WORSE;
             effects.sort_by(f64::total_cmp);
             let by = (median(&effects).unwrap_or_default().exp() - 1.0) * 100.0;
-            is_worse.then(|| format!("{name} is {by:.0} % larger with it"))
+            is_worse.then(|| format!("{name} is {by:.0} % larger with this treatment"))
         })
     }
 }
