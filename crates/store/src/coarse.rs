@@ -93,12 +93,12 @@ impl Room {
         let spikes = match self.spikes {
             0 => String::new(),
             spikes => {
-                format!(", and {spikes} spikes of them are left out ({SPIKES_KEPT} of each series stay)")
+                format!(", and {spikes} spikes in them are left out ({SPIKES_KEPT} of each series are kept)")
             }
         };
-        let more = if self.is_full() { "; the run still takes more" } else { "" };
+        let more = if self.is_full() { "; the run still takes more space than allowed" } else { "" };
         (self.coarser > 0).then(|| {
-            format!("older intervals are up to {FACTOR} times as long, once or several times{spikes}{more}")
+            format!("older intervals were merged once or several times, each time up to {FACTOR} into one{spikes}{more}")
         })
     }
 }

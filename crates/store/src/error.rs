@@ -14,7 +14,7 @@ pub enum StoreError {
     #[error("{0}: not a run directory (it has no `run.json`); give the directory that `whylate run` printed")]
     NotARun(PathBuf),
     /// `run.json` is there but cannot be understood.
-    #[error("{0}: is damaged or of another version: {1}")]
+    #[error("{0}: damaged, or written by another version: {1}")]
     BadInfo(PathBuf, #[source] serde_json::Error),
     /// `run.json` of another format than [`RUN_DIRECTORY_FORMAT`].
     #[error("{0}: has the format `{1}`; this version reads `{RUN_DIRECTORY_FORMAT}`")]
@@ -24,12 +24,13 @@ pub enum StoreError {
     Busy(PathBuf),
     /// Root would write where another user could replace the files.
     #[error(
-        "{0}: belongs to user {1}; as root, whylate writes only to directories of root: run it as that user"
+        "{0}: belongs to user {1}; as root, whylate writes only to directories that root owns: run whylate as that user"
     )]
     Foreign(PathBuf, u32),
     /// The same, because all users may write there.
     #[error(
-        "{0}: other users may write there; as root, whylate writes only where they cannot: `chmod go-w` it"
+        "{0}: other users may write there; as root, whylate writes only where no other user may write: run `chmod \
+         go-w` on it"
     )]
     OpenToAll(PathBuf),
     /// A run that cannot be continued.
@@ -37,7 +38,8 @@ pub enum StoreError {
     Damaged(PathBuf, String),
     /// No space is left (or the quota is used up). What was written before stays readable.
     #[error(
-        "{0}: the disk is full ({1}); what was stored before is kept: free some space, then go on with `whylate run --resume`, or begin anew"
+        "{0}: the disk is full ({1}); the results stored so far are kept: free some space, then continue with `whylate \
+         run --resume`, or start a new run"
     )]
     DiskFull(PathBuf, #[source] io::Error),
     /// Another failure to read or write; the first field says what was tried.

@@ -26,7 +26,7 @@ pub(crate) fn result(reader: &Reader, warnings: &mut Vec<Warning>) -> Option<Fix
             Some(FixResult { run: reader.path().display().to_string(), restored: info.restored, ..answer })
         }
         Err(reason) => {
-            let text = format!("the search cannot be understood: {reason}");
+            let text = format!("the record of the search cannot be read: {reason}");
             warnings.push(Warning::new(WarningCode::DamagedManifest, text));
             None
         }

@@ -317,7 +317,7 @@ impl Folder {
         let folder = self.opened.metadata()?;
         let is_careful = geteuid().is_root() || self.owners == Owners::OwnAndRoot;
         if is_careful && (file.uid() != folder.uid() || folder.mode() & 0o022 != 0) {
-            return Err(io::Error::other("it is a hard link that another user can have made"));
+            return Err(io::Error::other("it has a hard link that another user may have made"));
         }
         Ok(())
     }

@@ -99,20 +99,20 @@ impl Reader {
         match Manifest::read(&self.folder, &self.info.run) {
             // Its entries are unknown: the segments are read as far as possible.
             Ok(Some(found)) if found.is_empty() => {
-                problems.push("does not begin like a manifest".to_owned());
+                problems.push("does not begin as a manifest does".to_owned());
             }
             Ok(Some(found)) => {
                 problems.extend(found.problems.iter().cloned());
                 // While a run goes on, its files may change between two reads.
                 if !self.in_progress && !found.is_info(hash, self.info.state) {
-                    problems.push("lists another `run.json`: that was altered".to_owned());
+                    problems.push("lists a different `run.json`: the file was altered".to_owned());
                 }
                 if !self.in_progress && found.sealed.is_none() && self.info.state != RunState::Running {
                     problems
                         .push("does not say that the run has ended: its last lines are missing".to_owned());
                 }
                 if !found.is_whole() {
-                    unlisted = Some("some segments are of an earlier version, which kept no manifest");
+                    unlisted = Some("an earlier version, which wrote no manifest, wrote some segments");
                 }
                 self.manifest = Some(found);
             }
@@ -421,8 +421,8 @@ impl<'r> SegmentReader<'r> {
                 None => reasons.push((reason, vec![table])),
             }
         }
-        let lost =
-            of.first().map_or_else(|| "the other segments are not affected".to_owned(), ToString::to_string);
+        let unaffected = || "the other segments are not affected".to_owned();
+        let lost = of.first().map_or_else(unaffected, |part| format!("lost: {part}"));
         for (reason, tables) in reasons {
             let file = |table: &&str| format!("{table}/{}", segment::file_name(number));
             let files: Vec<String> = tables.iter().map(file).collect();

@@ -357,7 +357,7 @@ fn finish_cell(
     let skipped = match &cell.skipped {
         Some(reason) => Some(reason.clone()),
         None if executions.is_empty() && in_progress => Some("not begun yet".to_owned()),
-        None if executions.is_empty() => Some("the run ended before it began".to_owned()),
+        None if executions.is_empty() => Some("the run ended before this cell began".to_owned()),
         None => None,
     };
     let begun = executions.iter().map(|execution| RepeatResult {
@@ -389,7 +389,9 @@ fn execution_error(execution: &Execution, in_progress: bool) -> Option<String> {
         ExecutionState::Done => return None,
         ExecutionState::Failed => execution.error.as_deref().unwrap_or("failed"),
         ExecutionState::Running if in_progress => "still running",
-        ExecutionState::Running => execution.error.as_deref().unwrap_or("cut off: the run has ended since"),
+        ExecutionState::Running => {
+            execution.error.as_deref().unwrap_or("cut off: the run ended during this repeat")
+        }
     };
     Some(text.to_owned())
 }

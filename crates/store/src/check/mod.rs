@@ -46,7 +46,7 @@ impl<'i> Check<'i> {
             found.add(
                 &key,
                 true,
-                format!("`run.json` knows no attempt {attempt} of cell `{cell}`, repeat {repeat}"),
+                format!("`run.json` lists no attempt {attempt} of cell `{cell}`, repeat {repeat}"),
             );
         }
         self.check_intervals(rows, segment.number, &mut found);

@@ -26,7 +26,7 @@ pub(super) fn check_interval(interval: &Interval) -> Result<Checked, String> {
     }
     let counted = histogram.iter().try_fold(0u64, |sum, (_, count)| sum.checked_add(*count));
     if counted != Some(*samples) || histogram.iter().any(|(_, count)| *count == 0) {
-        return Err(format!("the histogram does not hold the {samples} samples of its interval"));
+        return Err(format!("the histogram does not contain the {samples} samples of its interval"));
     }
     if *samples > length_ns.saturating_add(SLACK_NS) {
         return Err(format!("{samples} samples in {length_ns} ns"));
@@ -113,9 +113,9 @@ impl Series {
     fn check_extremes(&mut self, now: Extremes) {
         let before = std::mem::replace(&mut self.last, now);
         let problem = if now.top > before.max.max(now.max) + 1 {
-            Some((now.segment, "a maximum is below its histogram"))
+            Some((now.segment, "a maximum is below the range of its histogram"))
         } else if before.max > before.top.max(now.top) + 1 {
-            Some((before.segment, "a maximum is above its histogram"))
+            Some((before.segment, "a maximum is above the range of its histogram"))
         } else {
             None
         };
@@ -132,13 +132,16 @@ impl Series {
         }
         let segment = self.last.segment;
         if self.last.max > self.last.top + 1 {
-            return Err((segment, "a maximum is above its histogram".to_owned()));
+            return Err((segment, "a maximum is above the range of its histogram".to_owned()));
         }
         // Lengths are rounded to nanoseconds.
         let more = if counts_go_on { 4 * u128::from(self.max_ns) } else { 0 };
         let slack = u128::from(self.samples) + more + self.sum_max / 256;
         if self.sum.saturating_add(slack) < self.sum_min || self.sum > self.sum_max.saturating_add(slack) {
-            let text = format!("the sum of {} ns is not that of its {} samples", self.sum, self.samples);
+            let text = format!(
+                "the sum of {} ns does not fit the {} samples in the histogram",
+                self.sum, self.samples
+            );
             return Err((segment, text));
         }
         Ok(())

@@ -32,7 +32,9 @@ pub(super) fn open(folder: &impl AsFd, name: &Path, flags: OFlags) -> io::Result
         opened => opened.map(File::from),
     };
     opened.map_err(|error| match error {
-        Errno::LOOP => io::Error::other("it is a symbolic link, or behind one: no link in a run is followed"),
+        Errno::LOOP => {
+            io::Error::other("its path contains a symbolic link: whylate follows no links inside a run")
+        }
         other => other.into(),
     })
 }
@@ -96,7 +98,8 @@ pub(super) fn walk(path: &Path, make: bool) -> io::Result<File> {
         let is_roots = metadata.uid() == 0 && at.metadata()?.uid() == 0;
         if geteuid().is_root() && !is_roots {
             let text = format!(
-                "`{}` on the way is a symbolic link of user {}, which root does not follow: name where it leads",
+                "`{}` in this path is a symbolic link of user {}, which root does not follow: give the path to its \
+                 target",
                 part.display(),
                 metadata.uid()
             );

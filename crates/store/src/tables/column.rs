@@ -87,9 +87,9 @@ pub(crate) enum Damage {
     NoMark,
     #[error("its checksum is wrong: it was changed or is incomplete")]
     Checksum,
-    #[error("it says that it has {0} rows")]
+    #[error("it claims an impossible number of rows: {0}")]
     Rows(i64),
-    #[error("it takes more memory than any segment of a run")]
+    #[error("it needs more memory than any segment of a run")]
     Room,
     #[error("the column `{0}` {1}")]
     Column(&'static str, &'static str),
@@ -143,7 +143,7 @@ pub(crate) fn read<R: 'static, V: Value>(
     let (values, levels) = read_values(column, rows)?;
     let is_text = V::Physical::get_physical_type() == PhysicalType::BYTE_ARRAY;
     if is_text && values.iter().any(|value| value.as_bytes().len() > TEXT_MAX) {
-        return Err(Damage::Column(name, "has a text that is longer than any"));
+        return Err(Damage::Column(name, "has a text that is too long"));
     }
     // A required column has no levels: every value is present.
     let found = if V::OPTIONAL && !levels.is_empty() { levels.len() } else { values.len() };
@@ -377,7 +377,7 @@ fn bytes(text: &str, before: Option<&ByteArray>) -> ByteArray {
 }
 
 fn text(bytes: &ByteArray) -> Result<&str, &'static str> {
-    str::from_utf8(bytes.data()).map_err(|_| "holds something that is not text")
+    str::from_utf8(bytes.data()).map_err(|_| "contains a value that is not text")
 }
 
 #[cfg(test)]

@@ -247,7 +247,7 @@ fn cells_that_did_not_run_say_why() {
     let result = result_of(&info, fill);
     assert_eq!(result.error.as_deref(), Some("stopped by Ctrl-C"));
     assert_eq!(result.cells[0].repeats[0].error.as_deref(), Some("load `l3` ended early"));
-    assert_eq!(result.cells[1].skipped.as_deref(), Some("the run ended before it began"));
+    assert_eq!(result.cells[1].skipped.as_deref(), Some("the run ended before this cell began"));
     info.cells[1].skipped = Some("needs a GPU".to_owned());
     assert_eq!(result_of(&info, fill).cells[1].skipped.as_deref(), Some("needs a GPU"));
 }

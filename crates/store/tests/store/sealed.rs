@@ -232,9 +232,15 @@ fn figures_that_contradict_each_other_are_damage() {
                 ..interval(0, 50, &[10, 11])
             },
         ),
-        ("a maximum is above its histogram", Interval { max_ns: Some(900), ..interval(0, 50, &[10]) }),
-        ("a maximum is below its histogram", Interval { max_ns: Some(100), ..interval(0, 50, &[10, 240]) }),
-        ("is not that of its 5 samples", Interval { sum_ns: 1_000_000, ..interval(0, 50, &[10]) }),
+        (
+            "a maximum is above the range of its histogram",
+            Interval { max_ns: Some(900), ..interval(0, 50, &[10]) },
+        ),
+        (
+            "a maximum is below the range of its histogram",
+            Interval { max_ns: Some(100), ..interval(0, 50, &[10, 240]) },
+        ),
+        ("does not fit the 5 samples", Interval { sum_ns: 1_000_000, ..interval(0, 50, &[10]) }),
         ("within the one before", interval(0, 1, &[10])),
     ];
     for (expected, wrong) in cases {
