@@ -23,7 +23,7 @@ def spark(statements):
     from pyspark.sql import SparkSession
 
     if not os.environ.get("JAVA_HOME") and not shutil.which("java"):
-        raise ImportError("Spark needs Java: there is no `java`, and JAVA_HOME names none")
+        raise ImportError("Spark needs Java: `java` was not found, and JAVA_HOME is not set")
     builder = SparkSession.builder.appName("whylate").config("spark.ui.enabled", "false")
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

@@ -24,12 +24,12 @@
 #include "whylate_memtype.h"
 
 #ifndef CONFIG_X86_64
-#error "memory types are those of x86-64"
+#error "this module supports only x86-64"
 #endif
 
 static unsigned long limit_mib = 256;
 module_param(limit_mib, ulong, 0644);
-MODULE_PARM_DESC(limit_mib, "MiB that all files together may hold");
+MODULE_PARM_DESC(limit_mib, "Most memory for all open files together, in MiB");
 
 static atomic64_t pages_held = ATOMIC64_INIT(0);
 
@@ -59,7 +59,7 @@ static void free_pages_of(struct page **pages, unsigned long count, u32 mode)
 
 	if (mode != WHYLATE_MEMTYPE_WB && set_pages_array_wb(pages, count)) {
 		/* A page of an unknown type must not be used by anybody else. */
-		pr_err("whylate_memtype: %lu pages cannot be made write-back again and are lost\n", count);
+		pr_err("whylate_memtype: %lu pages could not be set back to write-back and are not freed\n", count);
 		return;
 	}
 	for (i = 0; i < count; i++)
@@ -332,7 +332,7 @@ static int pages_get(char *text, const struct kernel_param *parameter)
 
 static const struct kernel_param_ops pages_operations = { .get = pages_get };
 module_param_cb(pages, &pages_operations, NULL, 0444);
-MODULE_PARM_DESC(pages, "pages held now");
+MODULE_PARM_DESC(pages, "Number of pages that are allocated now");
 
 module_misc_device(device);
 MODULE_LICENSE("GPL");

@@ -52,7 +52,7 @@ entry_of() {
             $0 = $0 " " ENVIRON["words"]
         }
         { body = body $0 "\n" }
-        END { exit !done }' "$root$folder/grub.cfg" || fail "no menu entry of $folder boots Linux $1 (entries of blscfg are not read)"
+        END { exit !done }' "$root$folder/grub.cfg" || fail "no menu entry of $folder boots Linux $1 (blscfg entries are not supported)"
 }
 
 # custom.cfg without the part of a campaign.

@@ -16,7 +16,7 @@ fail() {
 
 check() {
     command -v kexec >/dev/null || fail 'kexec is not installed (kexec-tools)'
-    [ "$(cat "$root/proc/sys/kernel/kexec_load_disabled" 2>/dev/null)" = 0 ] || fail 'this kernel loads no other kernel (kexec_load_disabled)'
+    [ "$(cat "$root/proc/sys/kernel/kexec_load_disabled" 2>/dev/null)" = 0 ] || fail 'this kernel does not allow kexec (kernel.kexec_load_disabled is not 0)'
     for kernel in $WHYLATE_BOOT_KERNELS; do
         [ -e "$root/boot/vmlinuz-$kernel" ] || fail "there is no /boot/vmlinuz-$kernel"
     done

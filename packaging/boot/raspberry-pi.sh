@@ -34,7 +34,7 @@ is_ours() { head -n 1 "$try" 2>/dev/null | grep -qxF "$mark"; }
 check() {
     grep -q 'Raspberry Pi' "$root/proc/device-tree/model" 2>/dev/null || fail 'this is not a Raspberry Pi'
     [ -n "$folder" ] || fail 'there is no /boot/firmware/config.txt'
-    [ ! -e "$try" ] || is_ours || fail "$folder/tryboot.txt is there already, and is not of a campaign"
+    [ ! -e "$try" ] || is_ours || fail "$folder/tryboot.txt exists already, and no campaign wrote it"
     [ -e "$(every_day)" ] || fail "there is no $(every_day)"
     running=$(cat "$root/proc/sys/kernel/osrelease")
     for kernel in $WHYLATE_BOOT_KERNELS; do

@@ -60,13 +60,13 @@ entry_of() {
         *) [ "$(value version <"$file")" != "$1" ] || echo "$file" ;;
         esac
     done | head -n 1)
-    [ -n "$found" ] || fail "no entry in $folder boots Linux $1 (unified kernel images are not copied)"
+    [ -n "$found" ] || fail "no entry in $folder boots Linux $1 (unified kernel images are not supported)"
     printf '%s\n' "$found"
 }
 
 check() {
-    [ -e "$variables/LoaderInfo-$vendor" ] || fail 'it did not boot this machine (no LoaderInfo in the variables of the firmware)'
-    [ -n "$folder" ] || fail 'no folder has entries of it, such as /boot/loader/entries'
+    [ -e "$variables/LoaderInfo-$vendor" ] || fail 'systemd-boot did not boot this machine (the EFI variable LoaderInfo is missing)'
+    [ -n "$folder" ] || fail 'there are no entries of systemd-boot (in /boot/loader/entries, for example)'
     # A default that is the first of the list, or what was booted last, could be our entry.
     default=
     settings=$root${folder%/entries}/loader.conf
@@ -82,7 +82,7 @@ check() {
     *) is_safe=yes ;;
     esac
     [ ! -e "$variables/LoaderEntryDefault-$vendor" ] || is_safe=yes
-    [ "$is_safe" = yes ] || fail "$folder names no default entry, so that another entry could become the default; set it: bootctl set-default ID (bootctl list shows the ids)"
+    [ "$is_safe" = yes ] || fail "$folder names no default entry, so the entry of a campaign could become the default; set a default entry: bootctl set-default ID (bootctl list shows the ids)"
     for kernel in $WHYLATE_BOOT_KERNELS; do
         entry_of "$kernel" >/dev/null
     done

@@ -18,7 +18,7 @@ mkdir -p "$results" || exit 1
 if command -v flock >/dev/null 2>&1; then
     exec 9>"$results/lock" && flock 9 || exit 1
 else
-    echo "job.sh: there is no flock: start no other plan on this machine meanwhile" >&2
+    echo "job.sh: flock is missing: start no other plan on this machine while this plan runs" >&2
 fi
 # The exit code of a run that has ended is kept next to it, and the run is not measured again.
 if [ -e "$directory.ended" ]; then
@@ -54,5 +54,5 @@ case $measured in
     3) exit 3 ;;
     0 | 2) [ "$verified" -eq 0 ] && [ "$pushed" -eq 0 ] && [ -s "$directory/run.json" ] && exit "$measured" ;;
 esac
-echo "job.sh: INCOMPLETE: run ended with $measured, verify with $verified, push with $pushed" >&2
+echo "job.sh: INCOMPLETE; exit codes: run $measured, verify $verified, push $pushed" >&2
 exit 1
