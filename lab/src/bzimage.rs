@@ -36,7 +36,7 @@ fn payload(image: &[u8]) -> Result<&[u8], String> {
         sectors => usize::from(sectors),
     };
     let start = (sectors + 1) * SECTOR_BYTES + number(0x248)?;
-    let length = number(0x24c)?.checked_sub(SIZE_BYTES).ok_or("the image holds no compressed kernel")?;
+    let length = number(0x24c)?.checked_sub(SIZE_BYTES).ok_or("the image contains no compressed kernel")?;
     image.get(start..start + length).ok_or_else(|| "the compressed kernel is cut off".into())
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn extract(bzimage: &Path, vmlinux: &Path) -> Result<(), LabError> {
     let (_, program) = COMPRESSIONS
         .iter()
         .find(|(magic, _)| payload.starts_with(magic))
-        .ok_or_else(|| wrong("the kernel is compressed in a way that is not known".into()))?;
+        .ok_or_else(|| wrong("the kernel's compression is not known".into()))?;
     let mut child = Command::new(program)
         .args(["-d", "-c"])
         .stdin(Stdio::piped())

@@ -32,7 +32,7 @@ impl Cache {
             .or_else(|| Some(variable("HOME")?.join(".cache/whylate/lab")));
         let root = root.ok_or_else(|| LabError::Unavailable {
             reason: "neither WHYLATE_LAB_CACHE nor XDG_CACHE_HOME nor HOME is set".into(),
-            fix: "set WHYLATE_LAB_CACHE to a folder with 3 GB of room".into(),
+            fix: "set WHYLATE_LAB_CACHE to a folder with 3 GB of free space".into(),
         })?;
         Ok(Self { root })
     }

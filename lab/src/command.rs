@@ -17,7 +17,7 @@ usage: cargo xtask lab COMMAND
   shell [MACHINE…]              boots a machine and reads commands, one per line
   tools                         installs the programs that the lab needs, where it may
   list                          what is in the cache, and what a MACHINE is made of
-  corpus [NAME…]                records the traces with planted causes anew (fixtures/traces/planted), or those whose
+  corpus [NAME…]                records the traces with planted causes again (fixtures/traces/planted), or those whose
                                 `MACHINE KERNEL/CAUSE/RECORDING` contains one of the words
   test [WORD…] [--all-kernels|--brief]
                                 builds, then runs the lab's tests: those whose names contain a word, on the kernels that
@@ -25,7 +25,7 @@ usage: cargo xtask lab COMMAND
                                 on the real-time kernel alone where the kernel's preemption hardly matters
 
 The cache is $WHYLATE_LAB_CACHE, else whylate/lab in the user's cache folder.
-Exit status 69: the lab cannot be had on this machine.";
+Exit status 69: the lab is not available on this machine.";
 /// How long a command typed into the shell may take.
 const SHELL_LIMIT: Duration = Duration::from_secs(3600);
 
@@ -86,7 +86,7 @@ fn machine(words: &[&str]) -> Result<Machine, LabError> {
         } else if let Some(device) = Device::named(word) {
             machine = machine.with(&[device]);
         } else {
-            return Err(usage(&format!("`{word}` is no part of a machine: see `cargo xtask lab list`")));
+            return Err(usage(&format!("`{word}` is not a part of a machine: see `cargo xtask lab list`")));
         }
     }
     Ok(machine)

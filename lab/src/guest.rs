@@ -160,7 +160,7 @@ impl Guest {
     /// Starts a shell script in the guest, so that the host can do something while it runs.
     pub fn start(&mut self, script: &str) -> Result<Running<'_>, LabError> {
         if self.ended {
-            return Err(self.failure("was given up before"));
+            return Err(self.failure("was given up earlier"));
         }
         self.jobs += 1;
         let name = self.jobs.to_string();

@@ -146,7 +146,7 @@ pub fn run(tests: Vec<LabTest>) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if chosen.is_empty() {
-        println!("lab: no test has a name with {}", words.join(" or "));
+        println!("lab: no test's name contains {}", words.join(" or "));
         return ExitCode::FAILURE;
     }
     let started = Instant::now();

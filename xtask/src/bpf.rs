@@ -37,21 +37,21 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     let expected = source_hash(root)?;
     for (path, main) in OBJECTS {
         let kept = std::fs::read(root.join(path)).with_context(|| format!("cannot read {path}"))?;
-        let (hash, version) =
-            origin(&kept).with_context(|| format!("{path} does not say what it is from"))?;
+        let (hash, version) = origin(&kept)
+            .with_context(|| format!("{path} does not name the sources that it was compiled from"))?;
         ensure!(
             hash == expected,
             "{path} was compiled from other sources than those in {SOURCES}: run `cargo xtask bpf`"
         );
         if here.as_ref() != Some(&version) {
             println!(
-                "xtask: {path} belongs to the sources by its hash; {version} is not here to compile again"
+                "xtask: {path} matches the sources by its hash; {version} is not installed to compile it again"
             );
             continue;
         }
         ensure!(
             compiled(root, main, &version)? == kept,
-            "{path} is not what {version} makes of the sources in {SOURCES}: run `cargo xtask bpf`"
+            "{path} differs from what {version} compiles from the sources in {SOURCES}: run `cargo xtask bpf`"
         );
     }
     Ok(())

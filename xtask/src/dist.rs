@@ -83,7 +83,7 @@ fn check(binary: &Path, machine: u16, is_shipped: bool) -> Result<u64> {
         binary.display(),
         headers.machine
     );
-    ensure!(headers.is_static, "{} asks for a dynamic loader: link it statically", binary.display());
+    ensure!(headers.is_static, "{} needs a dynamic loader: link it statically", binary.display());
     ensure!(
         !is_shipped || size_bytes < SIZE_LIMIT_BYTES,
         "{} has {size_bytes} bytes; the limit is {SIZE_LIMIT_BYTES}: see what grew with `cargo bloat`",

@@ -55,7 +55,7 @@ fn step(root: &Path, words: &[&str]) -> Result<()> {
     let is_required = std::env::var("WHYLATE_LAB").is_ok_and(|mode| mode == "required");
     if status.code() == Some(UNAVAILABLE) && !is_required {
         let need = Need::Machine("a machine with KVM and QEMU (lab/README.md)");
-        return skips::note(root, "the lab's tests", need, "there is no lab, for the reason above");
+        return skips::note(root, "the lab's tests", need, "the lab is not available, for the reason above");
     }
     judge(status.code())
 }
@@ -63,7 +63,9 @@ fn step(root: &Path, words: &[&str]) -> Result<()> {
 fn judge(status: Option<i32>) -> Result<()> {
     match status {
         Some(0) => Ok(()),
-        Some(UNAVAILABLE) => bail!("WHYLATE_LAB=required, and there is no lab, for the reason above"),
+        Some(UNAVAILABLE) => {
+            bail!("WHYLATE_LAB=required, and the lab is not available, for the reason above")
+        }
         Some(status) => bail!("the lab failed (exit status: {status})"),
         None => bail!("the lab's program was ended by a signal"),
     }

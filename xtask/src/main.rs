@@ -93,7 +93,7 @@ fn run(arguments: &[String]) -> Result<()> {
             println!("{USAGE}");
             Ok(())
         }
-        [] => bail!("which chore?\n{USAGE}"),
+        [] => bail!("name a chore:\n{USAGE}"),
         other => bail!("no such chore: {}\n{USAGE}", other.join(" ")),
     }
 }

@@ -115,7 +115,10 @@ fn retried(
         let recorded = record::record(guest, recipe, recording, length_us)?;
         let stall = planted(recipe, &recorded.stalls, length_us);
         if recipe.kind.is_some() && stall.is_none() {
-            say(&format!("{name}: once more, it was not what was asked for: {:?}", recorded.stalls));
+            say(&format!(
+                "{name}: recording it again, because the stalls are not those that were requested: {:?}",
+                recorded.stalls
+            ));
             continue;
         }
         let window = window(recipe, stall);

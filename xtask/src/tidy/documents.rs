@@ -33,7 +33,7 @@ fn check_paths(files: &[TextFile]) -> Vec<Violation> {
         let is_path = |path: &&str| ROOTS.iter().any(|root| path.starts_with(root));
         let is_named = |path: &&str| !path.contains("NAME") && !path.contains('*');
         for path in quoted.filter(is_path).filter(is_named).filter(|path| !exists(path)) {
-            let message = format!("there is no {path}: say where it is now");
+            let message = format!("there is no {path}: update the path");
             violations.push(Violation { path: ARCHITECTURE.into(), line: index + 1, rule: "paths", message });
         }
     }

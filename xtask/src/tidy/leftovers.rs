@@ -8,8 +8,8 @@ const RULE: &str = "leftovers";
 
 /// What must not be in code, and what to do instead.
 const FORBIDDEN: [(&str, &str); 5] = [
-    ("todo!(", "write it or leave it out"),
-    ("unimplemented!(", "write it or leave it out"),
+    ("todo!(", "write the code or leave it out"),
+    ("unimplemented!(", "write the code or leave it out"),
     ("dbg!(", "remove it"),
     ("#[ignore", "make the test run everywhere, or skip at run time and print the reason"),
     ("assert!(true)", "assert something that can fail"),

@@ -160,7 +160,7 @@ mod tests {
             text: "//! Words.\nfn main() {\n    todo!()\n}\n".into(),
         };
         let shown: Vec<String> = check_texts(&[file]).iter().map(ToString::to_string).collect();
-        assert_eq!(shown, ["crates/core/src/lib.rs:3: leftovers: `todo!(`: write it or leave it out"]);
+        assert_eq!(shown, ["crates/core/src/lib.rs:3: leftovers: `todo!(`: write the code or leave it out"]);
     }
 
     #[test]
