@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_dynamic_binary_is_refused() {
-        assert!(checked(&executable(MACHINE_X86_64, &[3, 1])).contains("asks for a dynamic loader"));
+        assert!(checked(&executable(MACHINE_X86_64, &[3, 1])).contains("needs a dynamic loader"));
     }
 
     #[test]

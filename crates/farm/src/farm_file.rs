@@ -298,7 +298,7 @@ mod tests {
         );
         assert!(said(&format!("{FARM}[[host]]\nname = \"a\"\n")).contains("appears twice"));
         assert!(said(&FARM.replace("\"a\"", "\"A b\"")).contains("lower-case"));
-        assert!(said(&FARM.replace("s3://b/farm", "s3://b/$(reboot)")).contains("no script"));
+        assert!(said(&FARM.replace("s3://b/farm", "s3://b/$(reboot)")).contains("passed to a script"));
         assert!(said(&format!("{FARM}kernel = \"\"\n")).contains("`kernel` is empty"));
         assert!(says("schedule-five-fields", said(&format!("schedule = \"0 3\"\n{FARM}"))));
         assert!(said(&FARM.replace("s3://b/farm", "ftp://b/farm")).contains("lake `ftp://b/farm`: give"));

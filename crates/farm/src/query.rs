@@ -322,9 +322,11 @@ mod tests {
         let spark = statements(Engine::Spark, "s3://b/farm", "SELECT 1 FROM runs").unwrap();
         assert!(spark[1].contains("'s3a://b/farm/table=runs'"), "{}", spark[1]);
         assert!(statements(Engine::DuckDb, "/a'b", "SELECT 1").is_err());
-        for (question, said) in
-            [("", "no statement"), ("-- why\n;", "no statement"), ("SELECT 1; SELECT 2", "more than one")]
-        {
+        for (question, said) in [
+            ("", "no SQL statement"),
+            ("-- why\n;", "no SQL statement"),
+            ("SELECT 1; SELECT 2", "more than one"),
+        ] {
             let error = statements(Engine::DuckDb, "/lake", question).unwrap_err().to_string();
             assert!(error.contains(said), "{question}: {error}");
         }

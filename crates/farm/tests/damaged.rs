@@ -91,5 +91,5 @@ fn damaged_objects_are_named_without_an_answer() {
     assert!(said.starts_with(whole.lines().next().unwrap()) && !whole.contains(name), "{whole}: {said}");
     assert!(said.contains(name) && said.contains("--check`"), "{said}");
     let (is_unavailable, said) = asks("SELECT 1 FROM runs; SELECT 2");
-    assert!(!is_unavailable && said.contains("more than one statement") && said.contains(name), "{said}");
+    assert!(!is_unavailable && said.contains("more than one SQL statement") && said.contains(name), "{said}");
 }

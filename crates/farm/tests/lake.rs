@@ -282,8 +282,8 @@ fn differences_from_the_request_are_in_the_lake() {
     assert_eq!(lake.push(&run, &how).unwrap().objects, 0);
     assert_eq!(lake.push(&run, &Push::default()).unwrap().objects, 0, "it says more than was asked for now");
     let wanted = [
-        "kernel: 6.1 asked for, 6.18.3 ran",
-        "host: b asked for, measured on a",
+        "kernel: 6.1 was requested, 6.18.3 ran",
+        "host: b was requested, measured on a",
         "plan: the run has other values of repeats",
         "clock: the run began at 2026-09-22T14:13:20Z, more than a day ahead of this machine",
     ];
@@ -308,7 +308,7 @@ fn a_machine_whose_name_is_not_valid_in_a_lake_gets_another() {
     assert!(files(&folder.path().join("lake")).is_empty());
     let pushed = lake.push(&run, &named("board-1")).unwrap();
     assert_eq!(pushed.run.host, "board-1");
-    assert_eq!(pushed.mismatches, ["host: board-1 asked for, measured on rack/board 1"]);
+    assert_eq!(pushed.mismatches, ["host: board-1 was requested, measured on rack/board 1"]);
     // A valid name is never replaced.
     let other = make_run(folder.path(), "a", "6.12", 1, 2000);
     assert_eq!(lake.push(&other, &named("board-1")).unwrap().run.host, "a");

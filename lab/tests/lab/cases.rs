@@ -78,7 +78,7 @@ fn memory_types(guest: &mut Guest) -> Result<(), LabError> {
     let warned = list(&result["warnings"]).iter().any(|it| it["code"] == "memory-mode-not-effective");
     let choice = list(&result["answers"])
         .iter()
-        .find(|it| it["question"].as_str().is_some_and(|it| it.starts_with("Which copy")));
+        .find(|it| it["question"].as_str().is_some_and(|it| it.starts_with("Which method copies")));
     let sentence = choice.and_then(|choice| choice["sentence"].as_str()).unwrap_or_default();
     // The rows' names begin with their types.
     let names_others =

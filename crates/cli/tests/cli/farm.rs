@@ -56,7 +56,7 @@ fn a_run_comes_back_as_it_was_and_damage_is_named() {
     let host = archive.parent().and_then(Path::parent).and_then(Path::file_name).unwrap();
     let place = lake.join(host).join("run-1");
     let cut = whylate(&["pull", text(&place), text(&folder.path().join("cut"))]);
-    assert!(cut.error().contains("did not end"), "{cut:?}");
+    assert!(cut.error().contains("did not finish"), "{cut:?}");
     assert!(whylate(&["push", text(&run), text(&lake)]).stdout.contains("2 objects"));
     assert!(files(&lake) == there, "the same objects as of one push");
 
@@ -101,7 +101,7 @@ fn a_push_reports_differences_and_refuses_a_damaged_run() {
     let push = ["push", text(&run), text(&lake), "--plan", &plan, "--kernel", "0.0", "--host", "another"];
     let pushed = whylate(&push);
     assert_eq!(pushed.code, Some(0), "{pushed:?}");
-    for line in ["INCOMPLETE: kernel: 0.0 asked for", "INCOMPLETE: host: another asked for"] {
+    for line in ["INCOMPLETE: kernel: 0.0 was requested", "INCOMPLETE: host: another was requested"] {
         assert!(pushed.stderr.contains(line), "{pushed:?}");
     }
     assert!(!pushed.stderr.contains("INCOMPLETE: plan"), "{pushed:?}");
@@ -167,7 +167,7 @@ fn impossible_questions_are_refused_in_plain_words() {
     // Questions are checked only if there is a run.
     fs::create_dir_all(lake.join("table=runs/host=a/month=2026-01")).unwrap();
     fs::write(lake.join("table=runs/host=a/month=2026-01/run.parquet"), "").unwrap();
-    for (question, expected) in [(&empty, "no statement"), (&two, "more than one statement")] {
+    for (question, expected) in [(&empty, "no SQL statement"), (&two, "more than one SQL statement")] {
         let said = asked(question, &lake);
         assert!(said.code == Some(1) && said.stderr.contains(expected), "{said:?}");
     }
@@ -204,8 +204,8 @@ fn an_unmeasured_run_does_not_verify() {
     let other = write(&folder, "other.toml", &SMALL_PLAN.replacen("repeats = ", "repeats = 1", 1));
     let wanted: [(&[&str], &str); 3] = [
         (&["--plan", &other], "plan: the run has other values of repeats"),
-        (&["--kernel", "0.0"], "kernel: 0.0 asked for"),
-        (&["--host", "another"], "host: another asked for"),
+        (&["--kernel", "0.0"], "kernel: 0.0 was requested"),
+        (&["--host", "another"], "host: another was requested"),
     ];
     for (asked, said) in wanted {
         let found = whylate(&[&["farm", "verify", text(&run)], asked].concat());

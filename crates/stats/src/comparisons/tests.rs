@@ -134,7 +134,7 @@ fn better_is_refused_where_the_load_did_less() {
     let answers = answers(&cells, &plan, &found, &[], None);
     let answer = answers.iter().find(|it| it.question == "Does t lower timer p99.9 under a?").unwrap();
     assert_eq!(answer.outcome, AnswerOutcome::CannotTell);
-    assert!(answer.sentence.contains("20 % less"), "{}", answer.sentence);
+    assert!(answer.sentence.contains("20 % lower"), "{}", answer.sentence);
 }
 
 #[test]

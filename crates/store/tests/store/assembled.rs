@@ -75,7 +75,8 @@ fn a_complete_run_adds_up() {
     assert_eq!(result.started_at, "2026-11-21T09:02:29Z");
     assert_eq!(result.warnings, []);
     assert_eq!(result.verdict, Verdict::Incomplete);
-    let reason = "too little in cell `idle` (probe timer, CPU 0): 8 samples, and a pass needs 100";
+    let reason =
+        "too little was measured in cell `idle` (probe timer, CPU 0): 8 samples, and a pass needs 100";
     assert!(result.verdict_reason.starts_with(reason), "{}", result.verdict_reason);
     let names: Vec<&str> = result.cells.iter().map(|cell| cell.name.as_str()).collect();
     assert_eq!(names, ["idle", "l3"]);

@@ -98,7 +98,7 @@ fn older_intervals_become_longer_and_every_sample_stays() {
     assert_eq!(all.thinned(), None);
     let limited = write(&small, Keeping { bytes: Some(1), whole_ns: None });
     let cost = limited.thinned().expect("more than a byte");
-    assert!(cost.contains("times as long") && says("spikes-them-are-left", &cost), "{cost}");
+    assert!(cost.contains("into one") && says("spikes-them-are-left", &cost), "{cost}");
     assert!(cost.contains("still takes more"), "{cost}");
     let ((counts, others, spikes), (fewer, same, kept)) = (sums(&whole), sums(&small));
     assert_eq!(

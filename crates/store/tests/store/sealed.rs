@@ -121,7 +121,7 @@ fn a_manifest_that_was_cut_altered_or_removed_is_noticed() {
         ("is missing", Box::new(|path| fs::remove_file(path.join("manifest.jsonl")).unwrap())),
         ("does not begin", Box::new(|path| fs::write(path.join("manifest.jsonl"), "").unwrap())),
         (
-            "lists another `run.json`",
+            "lists a different `run.json`",
             Box::new(|path| {
                 let file = path.join("run.json");
                 let text = fs::read_to_string(&file).unwrap();
@@ -224,9 +224,9 @@ fn an_old_run_without_one_whole_segment_does_not_pass() {
 fn figures_that_contradict_each_other_are_damage() {
     let cases: [(&str, Interval); 7] = [
         ("before it begins", Interval { end_ns: SECOND, ..interval(0, 50, &[10]) }),
-        ("does not hold the 9 samples", Interval { samples: 9, ..interval(0, 50, &[10]) }),
+        ("does not contain the 9 samples", Interval { samples: 9, ..interval(0, 50, &[10]) }),
         (
-            "does not hold",
+            "does not contain",
             Interval {
                 histogram: vec![(10, u64::MAX >> 1), (11, u64::MAX >> 1)],
                 ..interval(0, 50, &[10, 11])
