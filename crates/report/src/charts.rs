@@ -254,7 +254,7 @@ fn panel(run: &RunResult, key: PanelKey<'_>) -> Vec<Chart> {
         dashed line marks the start of a repeat";
     let mut over_time = timeline(&cells, Clock::of(run));
     over_time["dots"] = json!(dots(run, key));
-    charts.push(chart(format!("Largest over time{of}"), hint, true, over_time));
+    charts.push(chart(format!("Largest sample over time{of}"), hint, true, over_time));
     charts
 }
 

@@ -47,7 +47,7 @@ pub(crate) const fn class_name(class: CauseClass) -> &'static str {
         CauseClass::Thread => "other threads",
         CauseClass::Idle => "own work, timer, idle exit, slow clock, page faults",
         CauseClass::Machine => "hypervisor, firmware, hardware",
-        CauseClass::Scheduler => "throttled",
+        CauseClass::Scheduler => "throttling, quotas, timer slack",
         CauseClass::Unknown => "not explained",
     }
 }

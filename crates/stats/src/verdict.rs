@@ -279,8 +279,8 @@ fn in_doubt(cell: &CellResult, bound: Nanos) -> Vec<String> {
         let unseen = task.get(UNSEEN).filter(|_| late(longest_ns)).map(|unseen| {
             let longest = nanoseconds(longest_ns.unwrap_or_default());
             format!(
-                "cannot judge {name}: the thread was out of sight {unseen} times, for up to {longest}, and may have \
-                 been late then"
+                "cannot judge {name}: the record of the thread has {unseen} gaps of up to {longest}, which may hide a \
+                 late activation"
             )
         });
         [doubts, unseen].into_iter().flatten()

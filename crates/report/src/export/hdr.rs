@@ -20,7 +20,7 @@ pub fn hdr(run: &Exported) -> Result<String, ExportError> {
     {
         let mut writer = builder
             .begin_log_with(&mut bytes, &mut serializer)
-            .map_err(|error| failed("the head", error.to_string()))?;
+            .map_err(|error| failed("the header", error.to_string()))?;
         for series in all(run).filter(|series| !series.cpu.histogram.is_empty()) {
             let name = tag(&series);
             let histogram = histogram(&series).map_err(|reason| failed(&name, reason))?;

@@ -162,12 +162,12 @@ fn remaining(table: &CpuTable, row: &CpuRow, names_max: usize) -> Section {
     });
     let parts = [
         ("movable threads", threads(ThreadKind::Movable)),
-        ("threads bound here", threads(ThreadKind::Bound)),
+        ("threads bound to this CPU", threads(ThreadKind::Bound)),
         ("pinned kernel threads", threads(ThreadKind::Pinned)),
-        ("workers of several CPUs", threads(ThreadKind::Worker)),
+        ("workers for several CPUs", threads(ThreadKind::Worker)),
         ("movable interrupts", lines(true)),
         ("fixed interrupts", lines(false)),
-        ("interrupts just now", names(interrupts.collect())),
+        ("recent interrupts", names(interrupts.collect())),
     ];
     let pairs = parts.into_iter().filter(|(_, text)| !text.is_empty());
     let pairs = pairs.map(|(title, text)| (title.to_owned(), text)).collect();

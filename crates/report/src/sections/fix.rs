@@ -170,12 +170,12 @@ fn outcome(result: &FixArmResult) -> (String, Tone) {
     let (word, tone) = match result.outcome {
         FixOutcome::Proved => ("proved", Tone::Good),
         FixOutcome::Helps => ("helps", Tone::Good),
-        FixOutcome::NotNeeded => ("helps, but the others suffice", Tone::Plain),
+        FixOutcome::NotNeeded => ("helps, but the other treatments suffice", Tone::Plain),
         FixOutcome::Refused => ("refused", Tone::Warn),
         FixOutcome::Equivalent => ("equivalent: does not help", Tone::Plain),
         FixOutcome::Harms => ("harms", Tone::Bad),
         FixOutcome::CannotTell => ("not proved", Tone::Plain),
-        FixOutcome::NotConfirmed => ("others looked better", Tone::Soft),
+        FixOutcome::NotConfirmed => ("other treatments looked better", Tone::Soft),
         FixOutcome::NotTried => ("not measured: the search ended first", Tone::Soft),
         FixOutcome::Failed => ("failed", Tone::Warn),
     };

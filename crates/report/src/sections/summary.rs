@@ -184,7 +184,7 @@ fn who(run: &RunResult, deciding: Option<&[CellSeries<'_>]>) -> String {
             format!("Not known: no record explains the {spikes} of {name}.")
         }
         (true, false, false) => {
-            "Causes were not looked for; `--set causes=true`, as root, looks for the cause of each spike."
+            "Causes were not looked for; as root, `--set causes=true` looks for the cause of each spike."
                 .to_owned()
         }
     }

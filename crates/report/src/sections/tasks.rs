@@ -74,8 +74,7 @@ fn functions<'r>(spikes: impl Iterator<Item = &'r Spike>) -> Vec<Section> {
     let note = Block::note(
         "Shares are of the samples; sampling of a thread begins once it has run for longer than usual.",
     );
-    let section = Section::new("functions", "Functions in which late threads spent their own work")
-        .depth(Depth::Detail);
+    let section = Section::new("functions", "Functions in which late threads ran").depth(Depth::Detail);
     vec![section.with(Table::new(columns, rows)).with(note)]
 }
 

@@ -87,7 +87,7 @@ fn sentence(alarm: &FarmAlarm) -> String {
         ("incomplete", _) => format!("the newest run differs from what was requested: {what}"),
         ("probe", _) => format!("{what} is not in the newest run"),
         ("exposure", Some((measured, allowed))) => format!(
-            "the newest 5 runs measured for {} together; {} are expected",
+            "the newest 5 runs measured for {} together; {} is expected",
             nanoseconds_f64(measured * 3.6e12),
             nanoseconds_f64(allowed * 3.6e12)
         ),
