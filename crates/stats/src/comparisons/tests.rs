@@ -225,7 +225,7 @@ fn questions_are_answered_by_their_contrast() {
     assert!(says("yes-timer-p99-ns", &yes.sentence), "{}", yes.sentence);
     assert_eq!(answered(&HIGH).outcome, AnswerOutcome::No);
     let worse: Vec<u64> = HIGH.iter().map(|value| value * 2).collect();
-    assert!(answered(&worse).sentence.starts_with("No, the change goes in the opposite direction"));
+    assert!(answered(&worse).sentence.starts_with("No, the change goes"));
     let mixed = [100, 400, 90, 380, 120, 350, 100, 420];
     assert_eq!(answered(&mixed).outcome, AnswerOutcome::CannotTell);
 }
