@@ -45,7 +45,7 @@ fn heading(message: &LogMessage) -> String {
         None => task.clone(),
     }));
     parts.extend(cpu.map(|cpu| format!("CPU {cpu}")));
-    parts.extend(count.map(|count| format!("counted {count}")));
+    parts.extend(count.map(|count| format!("count {count}")));
     parts.extend(when(message));
     parts.extend((*lines > 1).then(|| format!("{lines} lines")));
     format!("{code}: {}", parts.join(", "))

@@ -14,11 +14,12 @@ use whylate_core::result::{
 };
 use whylate_core::{CpuId, SeriesName, WarningCode};
 
-const CORRECTED_NOTE: &str = "Lines marked corrected count each missed period as late as it would have been \
-    (coordinated omission undone); the others are as recorded: a task that is still late when its next period begins \
-    misses that period and records nothing for it.";
-const UNTHROTTLED_NOTE: &str = "Lines marked unthrottled leave out the gaps that the scheduler makes on purpose in a real-time task \
-    that never sleeps (real-time throttling, or the fair server): they are not a latency of the machine.";
+const CORRECTED_NOTE: &str = "Lines marked corrected also count the missed periods, each as late as it would have been \
+    (coordinated omission corrected). The other lines are as recorded: a task that is still late when a period begins \
+    records nothing for that period.";
+const UNTHROTTLED_NOTE: &str = "Lines marked unthrottled leave out the gaps that the scheduler makes on purpose in a \
+    real-time task that never sleeps (real-time throttling, or the fair server). Such gaps are not a latency of the \
+    machine.";
 /// Why some columns are the same for every probe of a cell.
 const WHOLE_CELL_NOTE: &str = "Steal and interrupts are for the whole cell: all its probes and repeats.";
 

@@ -8,7 +8,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let section = Section::new("kernel-log", "The kernel's log during the run");
     let meaning = "messages about latency; `whylate explain --why KIND` explains each kind";
     let columns = vec![
-        Column::number("after boot"),
+        Column::number("time since boot"),
         Column::text("during"),
         Column::text("kind"),
         Column::number("figure"),

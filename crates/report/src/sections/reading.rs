@@ -8,8 +8,9 @@ const TEXTS: [&str; 2] = [
      one figure per repeat, so that chance differences between repeats are not mistaken for an effect. Ratios compare the \
      medians of the repeats, which `whylate compare` and the comparisons list. Minimum and maximum are exact; percentiles \
      come from a histogram with a relative error of at most 1/256.",
-    "The timer probe sleeps until a moment and measures how late it runs. The stall probe never sleeps and measures the \
-     gaps in its own time: its samples are loop turns, and nearly all of them last a few nanoseconds.",
+    "The timer probe sleeps until a set time and measures how late it runs. The stall probe runs a loop that never \
+     sleeps and measures the gaps in it: each sample is one turn of the loop, and nearly all turns take a few \
+     nanoseconds.",
 ];
 
 pub(super) fn of_run(_: &RunResult) -> Vec<Section> {

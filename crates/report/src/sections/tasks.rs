@@ -117,7 +117,7 @@ fn worst<'r>(spikes: impl Iterator<Item = &'r Spike>) -> Vec<String> {
     all.into_iter().take(WORST_MAX).map(|(thread, spike)| sentence(thread, spike)).collect()
 }
 
-/// `4.10 ms of audio: 2.90 ms: logger (thread 7) ran …; 1.20 ms: its own work took the time`.
+/// `4.10 ms response of audio: 2.90 ms: logger (thread 7) ran …; 1.20 ms: its own work took the time`.
 fn sentence(thread: &str, spike: &Spike) -> String {
     let part = |cause: &Cause| {
         let took_ns = cause.share.unwrap_or(0.0) * spike.latency_ns as f64;
@@ -126,7 +126,7 @@ fn sentence(thread: &str, spike: &Spike) -> String {
     let causes = std::iter::once(&spike.cause).chain(&spike.also).filter(|cause| cause.share.is_some());
     let parts: Vec<String> = causes.take(CAUSES_MAX).map(part).collect();
     let why = if parts.is_empty() { "not explained".to_owned() } else { parts.join("; ") };
-    format!("{} of {thread}: {why}", nanoseconds(spike.latency_ns))
+    format!("{} response of {thread}: {why}", nanoseconds(spike.latency_ns))
 }
 
 /// What the figures mean; without the BPF programs in the kernel no wake-up is known.
@@ -165,7 +165,7 @@ fn section(rows: Vec<Row>, worst: Vec<String>, meaning: &'static str) -> Vec<Sec
         Column::number("preempted").importance(2),
         Column::number("blocked").importance(2),
         Column::number("quota").importance(3),
-        Column::number("moved").importance(3),
+        Column::number("migrations").importance(3),
         Column::number("faults").importance(3),
         Column::text("sleeps in").importance(3),
         Column::text("woken by").importance(3),
@@ -268,7 +268,7 @@ mod tests {
             assert!(text.contains(expected), "{expected}: {text}");
         }
         let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let expected = "4.00 ms of audio: 3.00 ms: it waited for a lock that logger held; 1.00 ms: its own work took the time";
+        let expected = "4.00 ms response of audio: 3.00 ms: it waited for a lock that logger held; 1.00 ms: its own work took the time";
         assert_eq!(joined.matches(expected).count(), 1, "{joined}");
         assert_eq!(
             [priority(100), priority(1), priority(-21), priority(-26)],
