@@ -27,8 +27,8 @@ fn differences_are_separate_from_unknown_facts() {
     let page = whylate_report::compare(&result());
     let text = flat(&page.terminal(Style { color: false, width: 120 }));
     assert!(text.contains("cell.loads none l3"), "{text}");
-    let unknown = "Unknown for at least one side, so not compared: settings.s0, settings.s1, settings.s2, settings.s3 and 2 more \
-                   (--details lists them).";
+    let unknown = "Facts that at least one side does not report are not compared: settings.s0, settings.s1, \
+        settings.s2, settings.s3 and 2 more (--details lists them).";
     assert!(text.contains(unknown) && !text.contains("settings.s5"), "{text}");
     let details = whylate_report::compare(&result()).detailed(true);
     let details = flat(&details.terminal(Style { color: false, width: 120 }));

@@ -91,8 +91,8 @@ fn machines(result: &CompareResult) -> Section {
         0 => String::new(),
         more => format!(" and {more} more (--details lists them)"),
     };
-    let line = format!("Unknown for at least one side, so not compared: {named}{more}.");
-    let title = format!("Unknown for at least one side, so not compared ({})", names.len());
+    let line = format!("Facts that at least one side does not report are not compared: {named}{more}.");
+    let title = format!("Facts that at least one side does not report ({})", names.len());
     let unknown = Section::new("", title).with(facts(result, &result.unknown));
     section.with_all(unknown.unless_empty().into_iter().map(|it| it.depth(Depth::Brief(line.clone()))))
 }

@@ -30,7 +30,7 @@ fn extent(cause: &Cause, expected_ns: u64, latency_ns: u64) -> String {
         return format!(" for {} ({} of the latency)", nanoseconds(time), share(part));
     }
     let (all, felt) = (nanoseconds(time + early), nanoseconds(time));
-    format!(" for {all}, {felt} of it in the latency ({})", share(part))
+    format!(" for {all}, {felt} of which are part of the latency ({})", share(part))
 }
 
 /// `gf100_mc_intr_unarm <- nvkm_mc_intr_unarm <- nvkm_pci_intr`; `None` without callers.

@@ -15,7 +15,7 @@ pub fn recording(recording: &RecordingResult, until: Nanos) -> Result<Page, Repo
     let mut kept = Section::new("traces", "");
     for trace in &recording.traces {
         let latency = nanoseconds(trace.latency_ns);
-        let line = format!("CPU {} was {latency} late; the trace is {}", trace.cpu, trace.path);
+        let line = format!("CPU {}: the task was {latency} late; its trace is {}", trace.cpu, trace.path);
         kept = kept.with(Block::Text(line.into(), Tone::Bad));
     }
     if recording.traces.is_empty() {

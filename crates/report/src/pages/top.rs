@@ -65,7 +65,7 @@ fn notes(result: &TopResult) -> Vec<Block> {
     let is_silent = result.cpus.iter().all(|cpu| cpu.samples == 0);
     let silent = is_silent.then(|| {
         Block::note(
-            "No task of the counted priorities was woken; without --priority, only real-time tasks count.",
+            "No task of the counted priorities was woken; without --priority, only real-time tasks are counted.",
         )
     });
     let lost = (result.lost > 0).then(|| {

@@ -132,7 +132,7 @@ fn settings(fix: &FixResult) -> Section {
         .with(Table { columns: columns.into(), rows, folds: false })
         .with_all(in_plans(fix));
     let goal = &fix.registration.goal;
-    let note = format!("Effect: {goal} with all settings, divided by {goal} without this one.");
+    let note = format!("Effect: {goal} with all settings, divided by {goal} without this setting.");
     if section.blocks.is_empty() { section } else { section.with(Block::note(note)) }
 }
 
@@ -219,7 +219,10 @@ fn title(claim: &FixClaim) -> String {
             return format!("with {} against without it", missing(&claim.control, &claim.candidate));
         }
         FixPhase::Reduce => {
-            return format!("all without {} against all", missing(&claim.candidate, &claim.control));
+            return format!(
+                "all settings without {} against all settings",
+                missing(&claim.candidate, &claim.control)
+            );
         }
         _ => {}
     }

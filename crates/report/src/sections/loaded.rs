@@ -10,7 +10,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let meaning = "cells that differ in the rate of one load; median over the repeats, and the lowest and highest \
         median of a repeat";
     let parts = run.loaded_latency.iter().map(part);
-    Section::new("loaded", "Latency over the rate of a load").meaning(meaning).with_all(parts).unless_empty()
+    Section::new("loaded", "Latency by rate of a load").meaning(meaning).with_all(parts).unless_empty()
 }
 
 fn part(curve: &LoadedLatency) -> Section {
@@ -38,9 +38,9 @@ fn chart(curve: &LoadedLatency) -> Chart {
     ];
     let x: Vec<f64> = curve.points.iter().map(|point| point.rate.round()).collect();
     Chart {
-        caption: format!("{} over the rate of {}", curve.probe, curve.load),
+        caption: format!("{} latency by rate of {}", curve.probe, curve.load),
         hint: "latency axis logarithmic".to_owned(),
-        label: format!("Latency of {} over the rate of the load {}", curve.probe, curve.load),
+        label: format!("Latency of {} by rate of the load {}", curve.probe, curve.load),
         is_wide: true,
         data: json!({ "kind": "loaded", "x": x, "unit": curve.unit, "series": series, "span_s": 0 }),
     }

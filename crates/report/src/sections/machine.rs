@@ -18,7 +18,7 @@ pub fn plan_text(plan: &Plan) -> String {
 
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let (command, note) = reproduce(run);
-    let again = Text::from("Run it again: ")
+    let again = Text::from("Repeat the run: ")
         .and(Span::Code(command))
         .and_plain(format!(". {}", note.unwrap_or_default()));
     let directory = Text::from("Run directory: ").and(Span::Code(run.run.clone()));

@@ -42,7 +42,7 @@ fn section(rows: Vec<Row>) -> Vec<Section> {
     ];
     Section::new("sources", "Who took the time")
         .meaning(
-            "for a loop: all its gaps; for a watched thread: what had the CPU or the lock while the thread had work",
+            "all gaps of a loop; for a watched thread, what had the CPU or the lock while the thread had work",
         )
         .with(Table::new(columns, rows))
         .unless_empty()

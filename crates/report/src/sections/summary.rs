@@ -302,7 +302,7 @@ fn helps(run: &RunResult, treatments: &[&Comparison]) -> String {
                 .to_owned()
         }
         None => {
-            "Not tried: no treatment is in the plan; `whylate check` names some, `whylate fix` tries them."
+            "Not tried: the plan has no treatment; `whylate check` names treatments, `whylate fix` tries them."
                 .to_owned()
         }
     }
