@@ -301,9 +301,7 @@ fn helps(run: &RunResult, treatments: &[&Comparison]) -> String {
             "Not known: no cell with a treatment can be compared with a cell without that treatment."
                 .to_owned()
         }
-        None => {
-            "Not tried: the plan has no treatment; `whylate check` names treatments, `whylate fix` tries them."
-                .to_owned()
-        }
+        None => "Not tried: the plan has no treatment; `whylate check` names some, `whylate fix` tries them."
+            .to_owned(),
     }
 }
