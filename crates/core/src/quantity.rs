@@ -6,7 +6,9 @@
 
 use crate::plan::{ProbeFacts, Samples};
 use crate::record::TaskRecord;
-use crate::result::{AuditRecord, CycleFigures, Extremes, LatencyRecord, Quantiles, SourceResult, ThrottledGaps};
+use crate::result::{
+    AuditRecord, CycleFigures, Extremes, LatencyRecord, Quantiles, SourceResult, ThrottledGaps,
+};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};

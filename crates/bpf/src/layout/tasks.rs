@@ -277,7 +277,9 @@ pub(crate) enum Detail {
 /// System calls whose numbers are at least this large are not audited.
 pub(crate) const AUDIT_CALLS: u32 = 512;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(C)]
 pub(crate) struct RawAuditKey {
     pub(crate) thread: u32,

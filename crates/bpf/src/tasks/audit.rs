@@ -286,8 +286,10 @@ impl Audit {
 
     /// What was found since the last call, by thread.
     pub(super) fn drain(&mut self, host: &HostRoot, object: &Object) -> Vec<(u32, AuditRecord)> {
-        let mut records: Vec<(u32, AuditRecord)> =
-            std::mem::take(&mut self.found).into_iter().map(|((thread, ..), it)| (thread, it.record)).collect();
+        let mut records: Vec<(u32, AuditRecord)> = std::mem::take(&mut self.found)
+            .into_iter()
+            .map(|((thread, ..), it)| (thread, it.record))
+            .collect();
         for (key, count) in object.entries::<KeyBytes, CountBytes>("audited").unwrap_or_default() {
             let (key, count): (RawAuditKey, RawAuditCount) = (transmute!(key), transmute!(count));
             let Some(thread) = self.threads.get(&key.thread).filter(|thread| thread.is_settled) else {
@@ -295,10 +297,8 @@ impl Audit {
             };
             let before = self.before.insert(key, count).unwrap_or_default();
             let calls = count.calls.saturating_sub(before.calls);
-            let judged = self
-                .judged
-                .entry(key)
-                .or_insert_with(|| judge(host, thread.process, key.call, key.detail));
+            let judged =
+                self.judged.entry(key).or_insert_with(|| judge(host, thread.process, key.call, key.detail));
             let Some((kind, about)) = judged.clone().filter(|_| calls > 0) else { continue };
             let is_sleep = matches!(kind, AuditKind::RelativeSleep | AuditKind::SettableClock);
             let time = |ns: u64| if is_sleep { 0 } else { ns };
@@ -325,7 +325,8 @@ impl Audit {
         }
         self.locked.retain(|process, _| processes.contains(process));
         for (id, thread) in self.threads.iter_mut().filter(|(_, thread)| thread.runs_now > 0) {
-            let (runs, ordinary) = (std::mem::take(&mut thread.runs_now), std::mem::take(&mut thread.ordinary_now));
+            let (runs, ordinary) =
+                (std::mem::take(&mut thread.runs_now), std::mem::take(&mut thread.ordinary_now));
             let state = |kind, count| AuditRecord { count, runs: count, ..AuditRecord::new(kind) };
             if ordinary > 0 {
                 records.push((*id, state(AuditKind::NotRealTime, ordinary)));
@@ -425,7 +426,9 @@ mod tests {
         assert_eq!(of("/dev/shm/state", false), Some(AuditKind::File));
         assert_eq!(of("/dev/pts/3", true), Some(AuditKind::Terminal));
         assert_eq!((of("pipe:[77]", true), of("pipe:[77]", false)), (Some(AuditKind::Pipe), None));
-        for work in ["socket:[9]", "anon_inode:[eventfd]", "/dev/snd/pcmC0D0p", "/sys/kernel/tracing/trace_marker"] {
+        for work in
+            ["socket:[9]", "anon_inode:[eventfd]", "/dev/snd/pcmC0D0p", "/sys/kernel/tracing/trace_marker"]
+        {
             assert_eq!(of(work, true), None, "{work}");
         }
     }
@@ -446,7 +449,8 @@ mod tests {
 
     #[test]
     fn a_place_begins_in_the_program() {
-        let frame = |name: &str, file: &str| Frame { name: name.to_owned(), is_named: true, file: file.to_owned() };
+        let frame =
+            |name: &str, file: &str| Frame { name: name.to_owned(), is_named: true, file: file.to_owned() };
         let stack = [frame("write", "libc.so.6"), frame("log_line", "control"), frame("update", "control")];
         assert_eq!(place(&stack).as_deref(), Some("log_line <- update"));
         assert_eq!(place(&stack[..1]), None);

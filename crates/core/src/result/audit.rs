@@ -78,7 +78,9 @@ impl AuditKind {
             Self::Pipe => {
                 "The write sleeps while the pipe is full. Open the pipe with O_NONBLOCK, and drop what does not fit."
             }
-            Self::Process => "The kernel copies mappings and takes locks meanwhile. Start all threads before the loop.",
+            Self::Process => {
+                "The kernel copies mappings and takes locks meanwhile. Start all threads before the loop."
+            }
             Self::Yield => {
                 "The call gives the CPU only to threads of the same priority, and waits for no event. Wait for the event instead."
             }
@@ -222,9 +224,9 @@ pub fn audited(probe: &ProbeResult) -> Option<Audit<'_>> {
     let has_real_time = probe.cpus.iter().any(is_real_time);
     let all = || probe.cpus.iter().filter_map(|cpu| Some((cpu, cpu.quantities.of(AUDIT)?)));
     let is_meant = |cpu: &CpuResult| !has_real_time || is_real_time(cpu);
-    let findings = all().filter(|(cpu, _)| is_meant(cpu)).flat_map(|(cpu, found)| {
-        found.iter().map(|one| (cpu.series.as_deref().unwrap_or_default(), one))
-    });
+    let findings = all()
+        .filter(|(cpu, _)| is_meant(cpu))
+        .flat_map(|(cpu, found)| found.iter().map(|one| (cpu.series.as_deref().unwrap_or_default(), one)));
     let left_out = all().filter(|(cpu, _)| !is_meant(cpu)).count();
     all().next().is_some().then(|| Audit { findings: findings.collect(), left_out })
 }

@@ -15,7 +15,11 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let is_audit = |probe: &ProbePlan| matches!(probe, ProbePlan::Task(task) if task.audit);
     let is_planned = |name: &str| name == "task" && run.plan.probe.iter().any(is_audit);
     let probes = run.cells.iter().flat_map(|cell| cell.probes.iter().map(move |probe| (cell, probe)));
-    probes.flat_map(|(cell, probe)| section(probe, many.then_some(cell.name.as_str()), is_planned(&probe.probe))).collect()
+    probes
+        .flat_map(|(cell, probe)| {
+            section(probe, many.then_some(cell.name.as_str()), is_planned(&probe.probe))
+        })
+        .collect()
 }
 
 fn section(probe: &ProbeResult, cell: Option<&str>, is_planned: bool) -> Vec<Section> {
@@ -47,7 +51,10 @@ fn section(probe: &ProbeResult, cell: Option<&str>, is_planned: bool) -> Vec<Sec
         notes.push(format!("{allowed} findings are allowed by --allow."));
     }
     if audit.left_out > 0 {
-        notes.push(format!("{} ordinary threads are not audited: others are real-time threads.", audit.left_out));
+        notes.push(format!(
+            "{} ordinary threads are not audited: others are real-time threads.",
+            audit.left_out
+        ));
     }
     notes.push(
         "A run lasts from a wake-up to the next sleep. A thread's first 100 runs, or its first second, are left out. \
@@ -103,7 +110,9 @@ mod tests {
 
     fn text(cpus: Vec<CpuResult>) -> String {
         let probe = ProbeResult { probe: "task".to_owned(), cpus, ..ProbeResult::default() };
-        Page { sections: section(&probe, None, false), ..Default::default() }.detailed(true).terminal(Style::default())
+        Page { sections: section(&probe, None, false), ..Default::default() }
+            .detailed(true)
+            .terminal(Style::default())
     }
 
     #[test]
@@ -120,7 +129,9 @@ mod tests {
         };
         let slack = AuditRecord { runs: 5, ..AuditRecord::new(AuditKind::NotRealTime) };
         let text = text(vec![thread("control", 80, vec![write]), thread("logger", -20, vec![slack])]);
-        for expected in ["control.log", "41", "60,000", "380 us", "log_line <- update", AuditKind::File.manual()] {
+        for expected in
+            ["control.log", "41", "60,000", "380 us", "log_line <- update", AuditKind::File.manual()]
+        {
             assert!(text.contains(expected), "{expected}: {text}");
         }
         // The logger is an ordinary thread beside a real-time one.

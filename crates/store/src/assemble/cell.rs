@@ -16,8 +16,8 @@ use whylate_core::record::{
     TaskRecord,
 };
 use whylate_core::result::{
-    AuditRecord, CellResult, CpuResult, GpuResult, LatencyRecord, Ledger, ProbeResult, RateResult, RepeatProbe,
-    RepeatResult, ThrottledGaps,
+    AuditRecord, CellResult, CpuResult, GpuResult, LatencyRecord, Ledger, ProbeResult, RateResult,
+    RepeatProbe, RepeatResult, ThrottledGaps,
 };
 use whylate_core::{CpuId, Nanos, SeriesName};
 use whylate_stats::throttling::{Circumstances, Gaps, Throttling};
@@ -320,7 +320,8 @@ impl CellData {
             let counters = self.counters.get(&(name.probe.to_owned(), cpu));
             result.quantities.set(WAKEUPS_SEEN, counters.and_then(|counters| counters.wakeups_seen));
             let found = self.audit.remove(&(full_name.clone(), cpu));
-            let runs = self.audited_runs.range((full_name.clone(), cpu, 0)..=(full_name.clone(), cpu, u32::MAX));
+            let runs =
+                self.audited_runs.range((full_name.clone(), cpu, 0)..=(full_name.clone(), cpu, u32::MAX));
             let of_runs = runs.map(|(_, runs)| runs).sum();
             result.quantities.set(AUDIT, found.map(|found| worst_first(found, of_runs)));
             result.quantities.set(TASK, self.tasks.remove(&(full_name.clone(), cpu)));

@@ -391,10 +391,7 @@ impl Watching {
                     "texts for trace_marker could not be read, and may have been marks",
                 ],
             ),
-            (
-                losses.unaudited,
-                ["audited system call found no room", "audited system calls found no room"],
-            ),
+            (losses.unaudited, ["audited system call found no room", "audited system calls found no room"]),
             (
                 self.not_explained,
                 [

@@ -144,9 +144,9 @@ impl Source {
     pub(super) fn audit(&mut self) -> Result<(), ProbeError> {
         match self {
             Self::Kernel(watch, _) => watch.audit().map_err(|error| failed(&error)),
-            Self::Own(_, refusal) => Err(ProbeError::Unavailable(format!(
-                "an audit needs programs in the kernel: {refusal}"
-            ))),
+            Self::Own(_, refusal) => {
+                Err(ProbeError::Unavailable(format!("an audit needs programs in the kernel: {refusal}")))
+            }
         }
     }
 
