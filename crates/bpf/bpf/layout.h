@@ -470,6 +470,8 @@ enum task_event {
 	TASK_CALL,
 	/* A sample of a watched task that runs: its `stack`. */
 	TASK_SAMPLE,
+	/* A watched task left an audited system call that took longer than all before: `audited_stack` and what follows. */
+	TASK_AUDITED,
 };
 
 /* How a stretch began; the counterpart is `Began` in layout/tasks.rs. */
@@ -539,6 +541,12 @@ struct task_slot {
 	u64 ran_ns;
 	/* About a fifth of its runs from sleep to sleep are longer; 0: none was seen. */
 	u64 usual_run_ns;
+	/* Its runs that ended with a sleep. */
+	u64 runs;
+	/* When it entered the audited system call that it is in, which one, and what distinguishes it; 0: in none. */
+	u64 audit_ns;
+	u32 audit_call;
+	u32 audit_detail;
 	u32 began;
 	u32 faults;
 	u32 lost;
@@ -558,10 +566,12 @@ struct task_slot {
 	struct woken waking;
 	struct woken woken;
 };
-_Static_assert(sizeof(struct task_slot) == 224, "layout.rs");
+_Static_assert(sizeof(struct task_slot) == 248, "layout.rs");
 
 /* Return addresses of a program that a sample has. */
 #define SAMPLE_DEPTH 26
+/* The same of an audited system call. */
+#define AUDIT_DEPTH 23
 
 /* A watched task had a CPU: from one switch to the next. */
 struct stretch {
@@ -580,6 +590,16 @@ struct stretch {
 			u64 stack[SAMPLE_DEPTH];
 			s32 stack_bytes;
 			u32 is_in_kernel;
+		};
+		/* Of TASK_AUDITED: the same stack, and where the program called the library that made the call; 0: not known. */
+		struct {
+			u64 audited_stack[AUDIT_DEPTH];
+			u64 audited_caller;
+			u64 audited_took_ns;
+			s32 audited_stack_bytes;
+			u32 audited_call;
+			u32 audited_detail;
+			u32 audited_unused;
 		};
 		/* Of all others, which leave the members above this as they are or write them. */
 		struct {
@@ -639,6 +659,37 @@ _Static_assert(sizeof(struct stretch) == 256, "layout.rs");
 _Static_assert(__builtin_offsetof(struct stretch, ready_ns) == 40, "layout.rs");
 _Static_assert(__builtin_offsetof(struct stretch, command) == 192, "layout.rs");
 
+/* System calls whose numbers are at least this large are not audited. */
+#define AUDIT_CALLS 512
+
+/* What distinguishes calls of one number; the counterpart is `Detail` in layout/tasks.rs. */
+enum detail {
+	DETAIL_NOT_AUDITED,
+	DETAIL_NONE,
+	/* The first argument, a file descriptor. */
+	DETAIL_FILE,
+	/* The first two arguments: a clock, and flags in the upper half. */
+	DETAIL_CLOCK,
+};
+
+struct audit_key {
+	u32 thread;
+	u32 call;
+	u32 detail;
+	u32 unused;
+};
+_Static_assert(sizeof(struct audit_key) == 16, "layout.rs");
+
+struct audit_count {
+	u64 calls;
+	/* Runs with at least one of them, and 1 + the number of the last one. */
+	u64 runs;
+	u64 last_run;
+	u64 took_ns;
+	u64 longest_ns;
+};
+_Static_assert(sizeof(struct audit_count) == 40, "layout.rs");
+
 /* What could not be recorded, on all CPUs. */
 struct task_losses {
 	/* Records of tasks that came and went. */
@@ -647,8 +698,10 @@ struct task_losses {
 	u64 collisions;
 	/* Texts for trace_marker that could not be read: they were not in memory. */
 	u64 unread_texts;
+	/* Audited system calls that found no room. */
+	u64 unaudited;
 };
-_Static_assert(sizeof(struct task_losses) == 24, "layout.rs");
+_Static_assert(sizeof(struct task_losses) == 32, "layout.rs");
 
 /* One more than the number of bytes compared in a text for trace_marker. */
 #define MARK_BYTES 64

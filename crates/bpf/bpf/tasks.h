@@ -236,6 +236,8 @@ NEVER_INLINE struct task_slot *claim(struct task_struct *task, u32 flags, u32 pa
 	slot->calls_took_ns = 0;
 	slot->ran_ns = 0;
 	slot->usual_run_ns = 0;
+	slot->runs = 0;
+	slot->audit_ns = 0;
 	slot->faults = 0;
 	slot->lost = 0;
 	slot->was_runnable = 0;
@@ -563,6 +565,7 @@ ALWAYS_INLINE void count_run(struct cpu_state *state, struct task_slot *slot, u6
 		slot->ran_ns += now_ns - slot->run_ns;
 	if (is_runnable)
 		return;
+	slot->runs++;
 	if (LIKELY(slot->ran_ns <= usual_ns))
 		slot->usual_run_ns = usual_ns - (usual_ns >> USUAL_FALL);
 	else

@@ -3,6 +3,7 @@
  * The programs for histograms and causes, one for each event of the kernel. `cargo xtask bpf` compiles them into
  * ../objects.
  */
+#include "audit.h"
 #include "marks.h"
 #include "origin.h"
 
@@ -1013,6 +1014,38 @@ int task_exits(u64 *ctx)
 	if (state && HELPER_EXISTS(get_current_task_btf))
 		note_in_call(state, slot, bpf_get_current_task_btf(), bpf_ktime_get_ns());
 	slot->call_ns = 0;
+	return 0;
+}
+
+/* A thread enters a system call, and leaves it. Attached only for an audit. */
+SECTION("tp_btf/sys_enter")
+int audit_enters(u64 *ctx)
+{
+	struct task_slot *slot = slot_of((u32)bpf_get_current_pid_tgid());
+
+	if (LIKELY(!slot))
+		return 0;
+	u32 call = (u32)ctx[1];
+	u32 *kind = bpf_map_lookup_elem(&audit_calls, &call);
+
+	slot->audit_ns = 0;
+	if (!kind || LIKELY(*kind == DETAIL_NOT_AUDITED))
+		return 0;
+	slot->audit_call = call;
+	slot->audit_detail = audit_detail((void *)ctx[0], *kind);
+	slot->audit_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+SECTION("tp_btf/sys_exit")
+int audit_exits(u64 *ctx)
+{
+	struct task_slot *slot = slot_of((u32)bpf_get_current_pid_tgid());
+
+	if (LIKELY(!slot) || LIKELY(!slot->audit_ns))
+		return 0;
+	count_audited(ctx, slot, bpf_ktime_get_ns());
+	slot->audit_ns = 0;
 	return 0;
 }
 

@@ -47,6 +47,10 @@ impl Object {
         match *self {}
     }
 
+    pub(crate) fn remove<K, V>(&mut self, _name: &str, _key: &K) {
+        match *self {}
+    }
+
     pub(crate) fn stack(&self, _name: &str, _number: i64) -> Vec<u64> {
         match *self {}
     }

@@ -173,6 +173,14 @@ impl Object {
         Ok(table.iter().filter_map(Result::ok).collect())
     }
 
+    /// Removes an entry; one that is gone is no error.
+    pub(crate) fn remove<K: Pod, V: Pod>(&mut self, name: &str, key: &K) {
+        let table = self.ebpf.map_mut(name).map(HashMap::<&mut MapData, K, V>::try_from);
+        if let Some(Ok(mut table)) = table {
+            let _ = table.remove(key);
+        }
+    }
+
     /// The addresses of a stack, innermost first; empty for a stack that is not kept.
     pub(crate) fn stack(&self, name: &str, number: i64) -> Vec<u64> {
         let Ok(number) = u32::try_from(number) else { return Vec::new() };

@@ -9,6 +9,8 @@ use whylate_core::CpuSet;
 /// At most this many different senders of interrupts, and stacks of theirs, are kept.
 const IPIS: u32 = 16_384;
 const SENDER_STACKS: u32 = 2_048;
+/// At most this many different system calls of watched threads are audited.
+const AUDITED: u32 = 4_096;
 
 /// What the search for causes needs in addition to the histograms.
 pub(crate) struct Watching {
@@ -39,7 +41,8 @@ impl Watching {
         ];
         if let Some(tasks) = &self.tasks {
             let tables = [("task_places", TASK_SLOTS), ("task_slots", TASK_SLOTS)];
-            maps.extend(tables.into_iter().chain([("stretches", cpus * tasks.ring_stretches)]));
+            maps.extend(tables);
+            maps.extend([("stretches", cpus * tasks.ring_stretches), ("audited", AUDITED)]);
         }
         maps
     }

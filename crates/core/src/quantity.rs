@@ -6,7 +6,9 @@
 
 use crate::plan::{ProbeFacts, Samples};
 use crate::record::TaskRecord;
-use crate::result::{CycleFigures, Extremes, LatencyRecord, Quantiles, SourceResult, ThrottledGaps};
+use crate::result::{
+    AuditRecord, CycleFigures, Extremes, LatencyRecord, Quantiles, SourceResult, ThrottledGaps,
+};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -146,6 +148,7 @@ values! {
     Task(TaskRecord) in Box,
     Record(LatencyRecord) in Box,
     Sources(Vec<SourceResult>),
+    Audit(Vec<AuditRecord>),
 }
 
 impl Value {
@@ -355,6 +358,8 @@ quantities! {
     /// The wake-ups of its thread that the BPF programs saw while its samples counted, for a probe that waits for a
     /// timer, with causes. If it is less than `samples`, the kernel did not show the programs the others.
     WAKEUPS_SEEN: u64 = "wakeups_seen", Count, Derived;
+    /// What the thread does that a real-time thread should not; absent without an audit (task only).
+    AUDIT: Vec<AuditRecord> = "audit", Other, Derived;
     /// What else the thread did (task only).
     TASK: TaskRecord = "task", Other, Derived;
     /// The task that was late in the largest sample (histograms only).

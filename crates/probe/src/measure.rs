@@ -13,7 +13,7 @@ use whylate_core::record::{
     CounterRecord, HwlatRecord, InterruptRecord, Interval, SourceRecord, SpikeCauses, SpikeRecord, TaskRecord,
 };
 use whylate_core::result::{
-    Cause, CauseKind, HistogramKind, LatencyRecord, Quantiles, TimelineSegment, WakeLink,
+    AuditRecord, Cause, CauseKind, HistogramKind, LatencyRecord, Quantiles, TimelineSegment, WakeLink,
 };
 use whylate_core::{CpuId, CpuSet, Nanos, Warning, WarningCode};
 use whylate_host::{Host, HostRoot, shield};
@@ -46,6 +46,8 @@ pub struct Batch {
     pub causes: Vec<SpikeCauses>,
     /// What watched threads did.
     pub tasks: Vec<TaskRecord>,
+    /// What they do that real-time threads should not.
+    pub audit: Vec<AuditRecord>,
     /// Who took time from them, by series.
     pub sources: Vec<(String, SourceRecord)>,
     /// Samples of the hwlat tracer, whole.

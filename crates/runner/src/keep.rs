@@ -45,6 +45,7 @@ impl Repeat<'_> {
         rows.add_counters(key, span, batch.counters);
         rows.add_hwlat(key, batch.hwlat);
         rows.add_tasks(key, span, batch.tasks);
+        rows.add_audit(key, span, batch.audit);
         rows.add_sources_of_series(key, span, batch.sources);
         rows.add_causes(key, batch.causes);
         for spikes in batch.spikes.chunks(SPIKES_AT_ONCE) {

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use whylate_core::CpuId;
 use whylate_core::record::{Interval, SourceRecord, SpikeRecord, TaskRecord};
+use whylate_core::result::{AuditKind, AuditRecord};
 
 /// The number of shortest intervals that become one.
 const FACTOR: u64 = 8;
@@ -118,7 +119,8 @@ pub(crate) fn coarser(rows: Rows) -> (Rows, u64) {
     let left_out = (before - spikes.len()) as u64;
     let (intervals, tasks) = (longer(rows.intervals, &window), tasks(rows.tasks, &window));
     let sources = sources(rows.sources, &window);
-    (Rows { intervals, tasks, sources, spikes, causes, ..rows }, left_out)
+    let audit = audit(rows.audit, &window);
+    (Rows { intervals, tasks, sources, audit, spikes, causes, ..rows }, left_out)
 }
 
 /// Joins intervals of the same series that follow each other without a gap.
@@ -196,6 +198,26 @@ fn sources(
                 known.record.gaps = known.record.gaps.saturating_add(row.record.gaps);
                 known.record.total_ns = known.record.total_ns.saturating_add(row.record.total_ns);
                 known.record.max_ns = known.record.max_ns.max(row.record.max_ns);
+            }
+            None => drop(joined.insert(place, row)),
+        }
+    }
+    joined.into_iter().map(|((_, key, ..), row)| (key, row)).collect()
+}
+
+fn audit(
+    rows: Vec<Keyed<Spanned<AuditRecord>, RowKey>>,
+    window: &dyn Fn(u64) -> u64,
+) -> Vec<Keyed<Spanned<AuditRecord>, RowKey>> {
+    type Place = (u64, Arc<RowKey>, CpuId, AuditKind, Option<String>, Option<String>);
+    let mut joined: BTreeMap<Place, Spanned<AuditRecord>> = BTreeMap::new();
+    for (key, row) in rows {
+        let AuditRecord { cpu, kind, call, object, .. } = &row.record;
+        let place = (window(row.span.start_ns), key, *cpu, *kind, call.clone(), object.clone());
+        match joined.get_mut(&place) {
+            Some(known) => {
+                known.span = around(known.span, row.span);
+                known.record.add(row.record);
             }
             None => drop(joined.insert(place, row)),
         }

@@ -43,6 +43,8 @@ pub(crate) enum TaskEvent {
     Call,
     /// A sample of it while it ran: [`RawStretch::sample`].
     Sample,
+    /// It left an audited system call that took longer than all before: [`RawStretch::audited`].
+    Audited,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -102,6 +104,12 @@ pub(crate) struct RawSlot {
     /// How long it ran since its last sleep, before it came to the CPU that it has; how long it usually does.
     pub(crate) ran_ns: u64,
     pub(crate) usual_run_ns: u64,
+    /// Its runs that ended with a sleep.
+    pub(crate) runs: u64,
+    /// When it entered the audited system call that it is in; 0: in none.
+    pub(crate) audit_ns: u64,
+    pub(crate) audit_call: u32,
+    pub(crate) audit_detail: u32,
     pub(crate) began: Began,
     pub(crate) faults: u32,
     pub(crate) lost: u32,
@@ -120,7 +128,7 @@ pub(crate) struct RawSlot {
     pub(crate) woken: RawWoken,
 }
 
-const _: () = assert!(size_of::<RawSlot>() == 224 && offset_of!(RawSlot, waking) == 144);
+const _: () = assert!(size_of::<RawSlot>() == 248 && offset_of!(RawSlot, waking) == 168);
 
 /// A watched task had a CPU: from one switch to the next. For tasks that come and go only the identity is set, and `waker`,
 /// the thread that started it.
@@ -220,7 +228,87 @@ impl RawSample {
     }
 }
 
+/// Return addresses of a program that an audited call has.
+pub(crate) const AUDIT_DEPTH: usize = 23;
+
+/// What a record of [`TaskEvent::Audited`] has from `ready_ns` on.
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct RawAudited {
+    /// The stack of the program, innermost first.
+    stack: [u64; AUDIT_DEPTH],
+    /// Where the program called the library that made the call; 0: not known.
+    pub(crate) caller: u64,
+    pub(crate) took_ns: u64,
+    /// How many bytes of the stack are valid; negative: none.
+    stack_bytes: i32,
+    pub(crate) call: u32,
+    pub(crate) detail: u32,
+    unused: u32,
+}
+
+const _: () = assert!(size_of::<RawAudited>() == size_of::<RawSample>());
+
+impl RawAudited {
+    /// The addresses on the stack, innermost first. A function of a library without a frame of its own hides its caller, which
+    /// is known otherwise.
+    pub(crate) fn stack(&self) -> Vec<u64> {
+        let depth = usize::try_from(self.stack_bytes).unwrap_or_default() / size_of::<u64>();
+        let mut stack = self.stack[..depth.min(AUDIT_DEPTH)].to_vec();
+        if self.caller != 0 && !stack.contains(&self.caller) {
+            stack.insert(stack.len().min(1), self.caller);
+        }
+        stack
+    }
+}
+
+/// What distinguishes audited calls of one number: `enum detail` of `bpf/layout.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Detail {
+    /// Nothing does.
+    None = 1,
+    /// A file descriptor.
+    File,
+    /// A clock, and flags in the upper half.
+    Clock,
+}
+
+/// System calls whose numbers are at least this large are not audited.
+pub(crate) const AUDIT_CALLS: u32 = 512;
+
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub(crate) struct RawAuditKey {
+    pub(crate) thread: u32,
+    pub(crate) call: u32,
+    pub(crate) detail: u32,
+    pub(crate) unused: u32,
+}
+
+/// The audited calls of one thread that have the same number and detail.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct RawAuditCount {
+    pub(crate) calls: u64,
+    /// Runs with at least one of them.
+    pub(crate) runs: u64,
+    pub(crate) last_run: u64,
+    pub(crate) took_ns: u64,
+    pub(crate) longest_ns: u64,
+}
+
+const _: () = assert!(size_of::<RawAuditKey>() == 16 && size_of::<RawAuditCount>() == 40);
+
 impl RawStretch {
+    /// What the record of an audited call has; `None` of other records.
+    pub(crate) fn audited(&self) -> Option<RawAudited> {
+        let audited = &self.as_bytes()[offset_of!(Self, ready_ns)..];
+        RawAudited::read_from_bytes(audited).ok().filter(|_| self.kind == TaskEvent::Audited)
+    }
+
     /// What a sample has; `None` of other records.
     pub(crate) fn sample(&self) -> Option<RawSample> {
         let sample = &self.as_bytes()[offset_of!(Self, ready_ns)..];
@@ -238,9 +326,11 @@ pub(crate) struct RawTaskLosses {
     pub(crate) collisions: u64,
     /// Texts for trace_marker that could not be read.
     pub(crate) unread_texts: u64,
+    /// Audited system calls that found no room.
+    pub(crate) unaudited: u64,
 }
 
-const _: () = assert!(size_of::<RawTaskLosses>() == 24);
+const _: () = assert!(size_of::<RawTaskLosses>() == 32);
 
 /// One more than the number of bytes compared in a text for trace_marker.
 pub(crate) const MARK_BYTES: usize = 64;
@@ -277,7 +367,7 @@ mod tests {
     #[test]
     fn both_sides_have_the_same_words_for_watched_tasks() {
         let of = |one: &dyn std::fmt::Debug, prefix: &str| format!("{prefix}{one:?}");
-        let events = (0u32..9).map(|it| TaskEvent::try_read_from_bytes(it.as_bytes()).unwrap());
+        let events = (0u32..10).map(|it| TaskEvent::try_read_from_bytes(it.as_bytes()).unwrap());
         assert_eq!(names("task_event"), events.map(|it| of(&it, "Task")).collect::<Vec<_>>());
         let began = (0u32..3).map(|it| Began::try_read_from_bytes(it.as_bytes()).unwrap());
         assert_eq!(names("began"), began.map(|it| of(&it, "Began")).collect::<Vec<_>>());
@@ -294,5 +384,9 @@ mod tests {
         }
         assert_eq!(constant("MARK_BYTES"), MARK_BYTES);
         assert_eq!(constant("SAMPLE_DEPTH"), SAMPLE_DEPTH);
+        assert_eq!(constant("AUDIT_DEPTH"), AUDIT_DEPTH);
+        assert_eq!(constant("AUDIT_CALLS"), AUDIT_CALLS as usize);
+        let details = ["DetailNotAudited", "DetailNone", "DetailFile", "DetailClock"];
+        assert_eq!((names("detail"), Detail::Clock as usize), (details.map(str::to_owned).to_vec(), 3));
     }
 }

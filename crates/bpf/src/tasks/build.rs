@@ -127,7 +127,7 @@ impl Builder {
     /// Takes the next record. Returns what the thread did from its wake-up to the sleep that ends it.
     pub(super) fn add(&mut self, cpu: CpuId, raw: &RawStretch, owner_of: &Owner<'_>) -> Option<Activation> {
         // Of samples the names have to be found first: see TaskWatch::poll().
-        if matches!(raw.kind, TaskEvent::Frequency | TaskEvent::Sample) {
+        if matches!(raw.kind, TaskEvent::Frequency | TaskEvent::Sample | TaskEvent::Audited) {
             return None;
         }
         if self.threads.len() > THREADS_MAX {
@@ -179,7 +179,8 @@ impl Builder {
             | TaskEvent::End
             | TaskEvent::Frequency
             | TaskEvent::Call
-            | TaskEvent::Sample => None,
+            | TaskEvent::Sample
+            | TaskEvent::Audited => None,
         }
     }
 
@@ -430,7 +431,7 @@ fn budget(raw: u8) -> Budget {
 }
 
 /// What a task fell asleep for.
-fn wait_of(raw: &RawStretch, owner: &Owner<'_>) -> Wait {
+pub(super) fn wait_of(raw: &RawStretch, owner: &Owner<'_>) -> Wait {
     let call = u32::try_from(raw.syscall)
         .ok()
         .and_then(|number| Sysno::new(number as usize))

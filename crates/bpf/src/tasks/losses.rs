@@ -17,6 +17,8 @@ pub struct TaskLosses {
     pub missed_at: String,
     /// Texts for trace_marker that were not in memory when they were written; they may have been marks.
     pub unread_texts: u64,
+    /// Audited system calls that found no room.
+    pub unaudited: u64,
     /// Activations in which the machine was suspended or its time of day set.
     pub suspended: u64,
 }

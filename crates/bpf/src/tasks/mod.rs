@@ -3,6 +3,7 @@
 //! The programs in the kernel (`bpf/tasks.h`) write a record to a ring whenever a watched task leaves a CPU. The rings are
 //! read here twenty times a second. The rings of [`Causes`] show what else the CPUs did.
 
+mod audit;
 mod build;
 mod calls;
 mod choose;
@@ -31,11 +32,12 @@ use crate::error::BpfError;
 use crate::events::{Event, event};
 use crate::grace::check_grace_periods;
 use crate::layout::tasks::{
-    RawMarkText, RawPlace, RawSlot, RawTaskLosses, SLOT_INHERITS, SLOT_WATCHED, TASK_SLOTS,
+    RawAudited, RawMarkText, RawPlace, RawSlot, RawTaskLosses, SLOT_INHERITS, SLOT_WATCHED, TASK_SLOTS,
 };
 use crate::object::check_namespaces;
 use crate::settings::{HistogramsConfig, TaskFilter};
 use crate::watching::WatchingTasks;
+use audit::Audit;
 use build::Builder;
 use frequencies::Frequencies;
 use programs::Programs;
@@ -48,6 +50,7 @@ use whylate_core::plan::Mark;
 pub use whylate_core::recording::Thread;
 pub use whylate_core::recording::{Activation, Budget, Doing, Object, OwnSample, Site, Stage, Wait, Waker};
 use whylate_core::recording::{Activity, Recording};
+use whylate_core::result::AuditRecord;
 use whylate_core::{CpuId, CpuSet};
 use whylate_host::{HostRoot, hotplug};
 use whylate_sys::clock;
@@ -70,6 +73,8 @@ const EVENTS: [(&str, Event); 6] = [
 const CALLS: [Event; 2] = [event("task_exits", "sys_exit"), event("task_enters", "sys_enter")];
 /// Own work that takes longer has parts, where nothing else is said.
 const DIVIDE_ABOVE_NS: u64 = 1_000_000;
+/// The events of an audit: they count system calls.
+const AUDIT: [Event; 2] = [event("audit_exits", "sys_exit"), event("audit_enters", "sys_enter")];
 const FAULT_OVER: Event = event("task_fault_over", "handle_mm_fault");
 
 /// Replaces the page fault event on arm64, which has none.
@@ -103,6 +108,7 @@ pub struct TaskWatch {
     sampler: Option<Sampler>,
     is_guest: bool,
     programs: Programs,
+    audit: Option<Audit>,
     /// When the watch of the threads that were there at the end stopped.
     left_alone: BTreeMap<u32, u64>,
 }
@@ -153,6 +159,7 @@ impl TaskWatch {
             sampler: None,
             is_guest: false,
             programs: Programs::default(),
+            audit: None,
             left_alone: BTreeMap::new(),
         };
         watch.look_for_tasks()?;
@@ -212,7 +219,7 @@ impl TaskWatch {
         if self.builder.divided_from_ns.is_some() {
             return Ok(());
         }
-        self.builder.times_faults = self.causes.attach(&[FAULT_OVER])?.is_none();
+        self.time_faults()?;
         let reason = self.causes.attach(&CALLS)?;
         self.builder.divided_from_ns = Some(if reason.is_none() { clock::now().0 } else { u64::MAX });
         self.missing.extend(reason.map(|reason| format!("times of system calls: {reason}")));
@@ -228,6 +235,32 @@ impl TaskWatch {
             Err(error) => self.missing.push(format!("functions of programs: {error}")),
         }
         Ok(())
+    }
+
+    fn time_faults(&mut self) -> Result<(), BpfError> {
+        if !self.builder.times_faults {
+            self.builder.times_faults = self.causes.attach(&[FAULT_OVER])?.is_none();
+        }
+        Ok(())
+    }
+
+    /// Looks from now on for what real-time threads should not do. Call it before the first [`Self::poll`].
+    ///
+    /// # Errors
+    /// When the kernel takes no programs any more.
+    pub fn audit(&mut self) -> Result<(), BpfError> {
+        audit::choose_calls(self.causes.histograms().object_mut())?;
+        self.time_faults()?;
+        let reason = self.causes.attach(&AUDIT)?;
+        self.missing.extend(reason.map(|reason| format!("system calls, for the audit: {reason}")));
+        self.audit = Some(Audit::new(self.slots.clone()));
+        Ok(())
+    }
+
+    /// What an audit found since the last call, by thread.
+    pub fn audited(&mut self) -> Vec<(u32, AuditRecord)> {
+        let object = self.causes.histograms().object();
+        self.audit.as_mut().map(|audit| audit.drain(&self.host, object)).unwrap_or_default()
     }
 
     /// What is not recorded here, with the reason.
@@ -318,6 +351,11 @@ impl TaskWatch {
         for (cpu, raw) in &taken {
             self.frequencies.take(host, raw);
             self.builder.take(*cpu, raw, &owner);
+            if let Some(audit) = &mut self.audit {
+                let programs = &mut self.programs;
+                let names = |it: &RawAudited| programs.stack(host, raw.process, &it.stack());
+                audit.take(host, self.causes.histograms().object_mut(), raw, names);
+            }
             if let Some(sample) = raw.sample() {
                 let stack = self.programs.stack(host, raw.process, sample.stack());
                 let (at_ns, is_in_kernel) = (raw.end_ns, sample.is_in_kernel());
@@ -388,6 +426,7 @@ impl TaskWatch {
             missed: missed.count(),
             missed_at: missed.to_string(),
             unread_texts: losses.unread_texts,
+            unaudited: losses.unaudited,
             suspended: self.suspension.dropped,
         }
     }

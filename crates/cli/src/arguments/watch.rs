@@ -90,6 +90,13 @@ pub(crate) struct WatchArguments {
     /// Keeps the traces of the 3 longest waits for a CPU, above --limit, --deadline or 100us (costs more at each event)
     #[arg(long)]
     pub(crate) trace: bool,
+    /// Looks for what a real-time thread should not do: system calls that may sleep or allocate, page faults, locks
+    /// without priority inheritance, wake-ups by lower-priority threads; exit code 2 if there is any
+    #[arg(long)]
+    pub(crate) audit: bool,
+    /// Findings of the audit that are allowed: system calls (write) or kinds (relative-sleep)
+    #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "audit")]
+    pub(crate) allow: Vec<String>,
     /// Serves figures for Prometheus at http://ADDRESS/metrics while it watches; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) prometheus: Option<SocketAddr>,
@@ -124,6 +131,8 @@ impl WatchArguments {
             per: self.per_wakeup.then_some(Per::Wakeup).or(self.per_period),
             deadline: self.deadline.or(self.period),
             worst: Some(self.worst),
+            audit: self.audit,
+            allow: self.allow.clone(),
         }
     }
 }

@@ -16,7 +16,7 @@ use whylate_core::Warning;
 use whylate_core::WarningCode;
 use whylate_core::plan::builtin;
 use whylate_core::plan::{Plan, Source};
-use whylate_core::result::{RunEnd, RunResult, RunState, Verdict};
+use whylate_core::result::{RunEnd, RunResult, RunState, Verdict, audited};
 use whylate_host::Host;
 use whylate_host::facts::{self, preflight};
 use whylate_runner::{
@@ -276,6 +276,13 @@ fn ending(result: &RunResult, info: &RunInfo) -> Ending {
         return Ending::NotRestored;
     }
     let broke = matches!(info.end, Some(RunEnd::BrokeAbove { .. }));
+    let audits = result.cells.iter().flat_map(|cell| &cell.probes).filter_map(audited);
+    let findings = audits.flat_map(|it| it.findings).filter(|(_, one)| !one.allowed).count();
+    if findings > 0 {
+        let findings = if findings == 1 { "1 finding".to_owned() } else { format!("{findings} findings") };
+        output::message(&format!("whylate: the audit has {findings}; --allow names what may be"));
+        return Ending::Exceeded;
+    }
     if broke || result.verdict == Verdict::Fail {
         return Ending::Exceeded;
     }

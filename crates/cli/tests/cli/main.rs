@@ -41,5 +41,6 @@ mod treat;
 mod treat_crashes;
 mod unprivileged;
 mod watch;
+mod watch_audit;
 mod watch_cycles;
 mod watch_functions;

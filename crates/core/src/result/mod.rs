@@ -3,6 +3,7 @@
 //! Names end in their unit; what is missing is absent. Moments are CLOCK_MONOTONIC nanoseconds of the measured
 //! machine.
 
+mod audit;
 mod bisect;
 mod cause;
 mod check;
@@ -32,6 +33,7 @@ mod top;
 mod tracing;
 mod treat;
 
+pub use audit::{Audit, AuditKind, AuditRecord, audited};
 pub use bisect::{BISECT_FORMAT, BisectGroup, BisectOutcome, BisectResult};
 pub use cause::{
     Cause, CauseClass, CauseKind, CausePart, CauseSource, OwnSamples, PartKind, SampledFunction,

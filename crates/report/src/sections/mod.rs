@@ -1,6 +1,7 @@
 //! The sections of a report: one function each, from a result to data. To add one: its file, and its line below.
 
 mod answers;
+mod audit;
 mod causes;
 mod comparisons;
 mod copy;
@@ -47,6 +48,7 @@ const RUN: &[fn(&RunResult) -> Vec<Section>] = &[
     matrix::of_run,
     noise::of_run,
     tasks::of_run,
+    audit::of_run,
     answers::of_comparisons,
     comparisons::of_run,
     spikes::of_run,

@@ -10,14 +10,14 @@ use crate::latency_records::Line;
 use crate::tables::{RateKey, RowKey};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use whylate_core::quantity::{LOST_NS, MAX_RECORD, SOURCES, TASK, THROTTLED, WAKEUPS_SEEN};
+use whylate_core::quantity::{AUDIT, LOST_NS, MAX_RECORD, SOURCES, TASK, THROTTLED, WAKEUPS_SEEN};
 use whylate_core::record::{
     CounterRecord, GpuRecord, InterruptRecord, Interval, OwnRecord, RateRecord, SpikeCauses, SpikeRecord,
     TaskRecord,
 };
 use whylate_core::result::{
-    CellResult, CpuResult, GpuResult, LatencyRecord, Ledger, ProbeResult, RateResult, RepeatProbe,
-    RepeatResult, ThrottledGaps,
+    AuditRecord, CellResult, CpuResult, GpuResult, LatencyRecord, Ledger, ProbeResult, RateResult,
+    RepeatProbe, RepeatResult, ThrottledGaps,
 };
 use whylate_core::{CpuId, Nanos, SeriesName};
 use whylate_stats::throttling::{Circumstances, Gaps, Throttling};
@@ -54,6 +54,10 @@ pub(super) struct CellData {
     latency_records: BTreeMap<(CpuId, &'static str), LatencyRecord>,
     /// Facts about watched threads, by series.
     tasks: BTreeMap<(String, CpuId), TaskRecord>,
+    /// What audits found, of each thread.
+    audit: BTreeMap<(String, CpuId), Vec<AuditRecord>>,
+    /// How many runs a thread had in each repeat.
+    audited_runs: BTreeMap<(String, CpuId, u32), u64>,
     pub(super) causes: Causes,
     hours: Hours,
     /// What the hypervisor and the firmware took of the samples of a series, by repeat.
@@ -154,6 +158,17 @@ impl CellData {
 
     pub(super) fn add_task(&mut self, key: &RowKey, record: TaskRecord) -> Taken {
         self.tasks.entry((key.probe.clone(), record.cpu)).or_default().add(record);
+        Ok(())
+    }
+
+    pub(super) fn add_audit(&mut self, key: &RowKey, record: AuditRecord) -> Taken {
+        let runs = self.audited_runs.entry((key.probe.clone(), record.cpu, key.repeat)).or_default();
+        *runs = record.of_runs.max(*runs);
+        let found = self.audit.entry((key.probe.clone(), record.cpu)).or_default();
+        match found.iter_mut().find(|known| known.identity() == record.identity()) {
+            Some(known) => known.add(record),
+            None => found.push(record),
+        }
         Ok(())
     }
 
@@ -304,6 +319,11 @@ impl CellData {
             }
             let counters = self.counters.get(&(name.probe.to_owned(), cpu));
             result.quantities.set(WAKEUPS_SEEN, counters.and_then(|counters| counters.wakeups_seen));
+            let found = self.audit.remove(&(full_name.clone(), cpu));
+            let runs =
+                self.audited_runs.range((full_name.clone(), cpu, 0)..=(full_name.clone(), cpu, u32::MAX));
+            let of_runs = runs.map(|(_, runs)| runs).sum();
+            result.quantities.set(AUDIT, found.map(|found| worst_first(found, of_runs)));
             result.quantities.set(TASK, self.tasks.remove(&(full_name.clone(), cpu)));
             if result.get(LOST_NS).is_some() {
                 let sources = self.causes.take_sources(&full_name, &result);
@@ -343,6 +363,13 @@ fn all_repeats(own: &Throttling, result: &CpuResult) -> Option<ThrottledGaps> {
 }
 
 /// Each repeat that has begun, even without data.
+/// Findings that are not allowed come first, then those that took the longest.
+fn worst_first(mut found: Vec<AuditRecord>, of_runs: u64) -> Vec<AuditRecord> {
+    found.iter_mut().for_each(|one| one.of_runs = of_runs);
+    found.sort_by_key(|one| (one.allowed, Reverse(one.longest_ns), Reverse(one.count)));
+    found
+}
+
 fn finish_repeats(
     summaries: BTreeMap<(u32, Place), Summary>,
     mut own: BTreeMap<(u32, String, CpuId), Vec<OwnRecord>>,

@@ -10,7 +10,7 @@ use std::str;
 use whylate_core::CpuId;
 use whylate_core::quantity::{Row, TABLE, Valued};
 use whylate_core::record::Interval;
-use whylate_core::result::CauseKind;
+use whylate_core::result::{AuditKind, CauseKind};
 
 /// The layout of a column's values before compression; chosen by measurement (`examples/simulate_day.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -320,6 +320,12 @@ values! {
     false CauseKind as ByteArrayType:
         |it, before| Some(bytes(it.name(), before)),
         |it, stored| set(it, text(required(stored)?).map(|name| Self::from_name(name).unwrap_or(Self::Unattributed)));
+    false AuditKind as ByteArrayType:
+        |it, before| Some(bytes(it.name(), before)),
+        |it, stored| set(it, text(required(stored)?).and_then(|name| Self::from_name(name).ok_or("unknown finding")));
+    false bool as Int32Type:
+        |it, _| Some(i32::from(*it)),
+        |it, stored| set(it, required(stored).map(|one| *one != 0));
     true Option<u64> as Int64Type:
         |it, _| it.map(int64),
         |it, stored| set(it, stored.copied().map(unsigned).transpose());

@@ -4,6 +4,7 @@
 //! Columns are read by name: a reader ignores columns that it does not know, and an optional column that an older file
 //! lacks reads as missing. Changing the meaning or type of a column needs a new run format.
 
+mod audit;
 mod causes;
 pub(crate) mod column;
 mod counters;
@@ -40,6 +41,7 @@ use whylate_core::record::{
     CounterRecord, GpuRecord, HwlatRecord, InterruptRecord, Interval, IpiRecord, OwnRecord, RateRecord,
     SourceRecord, SpikeCauses, SpikeRecord, TaskRecord,
 };
+use whylate_core::result::AuditRecord;
 
 /// A row of a table.
 pub(crate) trait Table: Clone + Default + 'static {
@@ -198,6 +200,8 @@ tables! {
     counters: RowKey, Spanned<CounterRecord>;
     /// What watched threads did.
     tasks: RowKey, Spanned<TaskRecord>;
+    /// What audits found.
+    audit: RowKey, Spanned<AuditRecord>;
     /// What graphics devices did.
     gpus: RowKey, GpuRecord;
     /// Samples of the hwlat tracer.

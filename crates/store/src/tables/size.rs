@@ -17,6 +17,7 @@ impl Rows {
                 + self.sources.len()
                 + self.interrupts.len()
                 + self.tasks.len()
+                + self.audit.len()
                 + self.gpus.len());
         let causes: usize = self.causes.iter().map(|(_, spike)| causes_bytes(spike)).sum();
         size_of_val(&self.intervals[..])
@@ -32,6 +33,7 @@ impl Rows {
             + size_of_val(&self.counters[..])
             + size_of_val(&self.rates[..])
             + size_of_val(&self.tasks[..])
+            + size_of_val(&self.audit[..])
             + size_of_val(&self.gpus[..])
             + size_of_val(&self.hwlat[..])
     }

@@ -41,6 +41,13 @@ pub struct TaskPlan {
     pub deadline: Option<Nanos>,
     /// How many of the worst activations of each thread are explained.
     pub worst: Option<u32>,
+    /// Looks for what a real-time thread should not do: system calls that may sleep or allocate, page faults, locks without
+    /// priority inheritance, wake-ups by threads of lower priority.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub audit: bool,
+    /// Findings of the audit that are allowed: names of system calls (`write`) or of findings (`relative-sleep`).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<String>,
 }
 
 /// What an activation of a watched thread is.
@@ -170,6 +177,9 @@ impl ProbeWords for TaskPlan {
             return Err(KeyError::new("name", "is empty; `ps -eLo comm` lists the names of threads"));
         }
         self.marks()?;
+        if !self.allow.is_empty() && !self.audit {
+            return Err(KeyError::new("allow", "allows findings of an audit: it needs `audit = true`"));
+        }
         if self.deadline.is_some_and(|deadline| deadline.0 == 0) {
             return Err(KeyError::new("deadline", "must be above 0"));
         }

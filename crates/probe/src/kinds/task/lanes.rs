@@ -7,7 +7,7 @@ use crate::measure::{Batch, TaskLine};
 use std::collections::BTreeMap;
 use whylate_bpf::tasks::{Activation, Doubt, Watched};
 use whylate_core::record::{SpikeCauses, SpikeRecord};
-use whylate_core::result::HourResult;
+use whylate_core::result::{AuditRecord, HourResult};
 use whylate_core::{CpuId, Nanos, Warning, WarningCode};
 use whylate_record::tasks::Explained;
 
@@ -320,6 +320,16 @@ impl Lanes {
     /// The state of the threads so far.
     pub(super) fn lines(&mut self) -> Vec<TaskLine> {
         self.lanes.iter_mut().map(Lane::line).collect()
+    }
+
+    /// Lists findings of an audit under the series of their threads; those of threads without an activation are left out.
+    pub(super) fn place(&self, found: Vec<(u32, AuditRecord)>, allow: &[String]) -> Vec<AuditRecord> {
+        let placed = |(thread, record): (u32, AuditRecord)| {
+            let lane = &self.lanes[*self.of_thread.get(&thread)?];
+            let allowed = record.is_named(allow);
+            Some(AuditRecord { cpu: lane.home, series: Some(lane.name.clone()), allowed, ..record })
+        };
+        found.into_iter().filter_map(placed).collect()
     }
 
     /// What came since the last call.

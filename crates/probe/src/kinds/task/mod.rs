@@ -198,6 +198,9 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
     };
     watching.watch.keep_stacks(STACK_MIN_NS);
     watching.watch.divide_above(watching.divided_above_ns());
+    if plan.audit {
+        watching.watch.audit()?;
+    }
     let mut started = watching.start_command(&plan.command)?;
     observer.armed(std::process::id(), begin_ns);
     let end_ns = begin_ns.saturating_add(spec.duration.0);
@@ -229,7 +232,8 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
         let interval_ns = store_after(so_far, longest).as_nanos() as u64;
         if is_over || now_ns >= watching.start_ns.saturating_add(interval_ns) {
             watching.lanes.doubt(watching.watch.doubts());
-            let batch = watching.lanes.take(watching.start_ns, clock::now().0);
+            let mut batch = watching.lanes.take(watching.start_ns, clock::now().0);
+            batch.audit = watching.lanes.place(watching.watch.audited(), &plan.allow);
             watching.start_ns = batch.end_ns;
             observer.batch(batch).map_err(ProbeError::Observer)?;
         }
@@ -387,6 +391,7 @@ impl Watching {
                     "texts for trace_marker could not be read, and may have been marks",
                 ],
             ),
+            (losses.unaudited, ["audited system call found no room", "audited system calls found no room"]),
             (
                 self.not_explained,
                 [

@@ -9,6 +9,7 @@ use whylate_bpf::tasks::{
     Activation, Activations, Doubt, OwnTaskWatch, TaskLosses, TaskTarget, TaskWatch, Watched,
 };
 use whylate_core::plan::{Mark, Per};
+use whylate_core::result::AuditRecord;
 use whylate_core::{CpuSet, Facts};
 use whylate_host::HostRoot;
 use whylate_record::tasks::{Explained, TaskExplainer};
@@ -136,6 +137,24 @@ impl Source {
     pub(super) fn divide_above(&mut self, above_ns: u64) {
         if let Self::Kernel(watch, _) = self {
             watch.divide_above(above_ns);
+        }
+    }
+
+    /// Looks from now on for what real-time threads should not do.
+    pub(super) fn audit(&mut self) -> Result<(), ProbeError> {
+        match self {
+            Self::Kernel(watch, _) => watch.audit().map_err(|error| failed(&error)),
+            Self::Own(_, refusal) => {
+                Err(ProbeError::Unavailable(format!("an audit needs programs in the kernel: {refusal}")))
+            }
+        }
+    }
+
+    /// What an audit found since the last call, by thread.
+    pub(super) fn audited(&mut self) -> Vec<(u32, AuditRecord)> {
+        match self {
+            Self::Kernel(watch, _) => watch.audited(),
+            Self::Own(..) => Vec::new(),
         }
     }
 
