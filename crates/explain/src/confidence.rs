@@ -6,7 +6,7 @@
 
 /// Its start and end were recorded.
 pub(crate) const RECORDED: f64 = 1.0;
-/// Events state it: interrupts or preemption went off and on, the scheduler chose a thread of lower priority, or the late
+/// Events state it: interrupts or preemption were disabled and enabled, the scheduler chose a thread of lower priority, or the late
 /// interrupt came when a lock was released.
 pub(crate) const STATED: f64 = 0.97;
 /// The CPU's state before and after shows it: a handler's start and end, the thread that ran, an idle state after the

@@ -349,7 +349,7 @@ pub(crate) fn is_entry(name: &str) -> bool {
     starts_with_any(name, STARTS)
 }
 
-/// Entry code of interrupts, where a section with interrupts or preemption off begins that no thread requested.
+/// Entry code of interrupts, where a section with interrupts or preemption disabled begins that no thread requested.
 pub(crate) fn begins_interrupt(name: &str) -> bool {
     #[rustfmt::skip]
     const STARTS: &[&str] = &[

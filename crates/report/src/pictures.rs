@@ -42,7 +42,7 @@ impl Shares {
 /// What the causes of a class have in common, in a few words.
 pub(crate) const fn class_name(class: CauseClass) -> &'static str {
     match class {
-        CauseClass::Section => "interrupts or preemption off, locks, waits",
+        CauseClass::Section => "IRQs or preemption disabled, locks, waits",
         CauseClass::Interrupt => "interrupts",
         CauseClass::Thread => "other threads",
         CauseClass::Idle => "own work, timer, idle exit, slow clock, page faults",

@@ -38,7 +38,7 @@ fn spike() -> ExplainedSpike {
         },
         also: Vec::new(),
         timeline: vec![
-            segment(1_000_000, 3_940_000, "stalld: interrupts off", Some(CauseKind::IrqsOff)),
+            segment(1_000_000, 3_940_000, "stalld: interrupts disabled", Some(CauseKind::IrqsOff)),
             segment(3_940_000, 4_000_000, "context switch", None),
         ],
         evidence: Vec::new(),
@@ -93,7 +93,7 @@ fn every_form_names_the_culprit_and_its_trace() {
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         for expected in [
             "3.00 ms timer in idle, repeat 2, CPU 1: whylate was 3.00 ms late on CPU 1:",
-            "(thread 9) kept interrupts off in stall_pci_readback for 2.94 ms",
+            "(thread 9) disabled interrupts in stall_pci_readback for 2.94 ms",
             "2.00 ms stall in idle, repeat 2, CPU 1: the file is cut off at byte 7",
             "whylate explain",
             "3 more traces; timelines: whylate explain",
@@ -109,7 +109,7 @@ fn the_page_has_timelines_that_zoom_and_no_foreign_markup() {
     for expected in [
         "id=\"traces\"",
         "data-length=\"3000000\"",
-        "stalld: interrupts off",
+        "stalld: interrupts disabled",
         "+ and - zoom",
         "the file is cut off at byte 7",
         "addEventListener(\"keydown\"",

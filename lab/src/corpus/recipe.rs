@@ -100,7 +100,7 @@ const PAIR: Recipe = Recipe { profile: Profile::Threads, cpu: 1, lengths_us: [15
 pub(super) const RECIPES: &[Recipe] = &[
     Recipe {
         name: "irqs-off",
-        what: "a kernel thread switches interrupts off",
+        what: "a kernel thread disables interrupts",
         planter: Planter::Module("irq-off LENGTH cpu=0 after=20ms"),
         kind: Some("irqs_off"),
         actor: Some("plant-irq-off"),
@@ -109,7 +109,7 @@ pub(super) const RECIPES: &[Recipe] = &[
     },
     Recipe {
         name: "preempt-off",
-        what: "a kernel thread switches preemption off",
+        what: "a kernel thread disables preemption",
         planter: Planter::Module("preempt-off LENGTH cpu=0 after=20ms"),
         kind: Some("preempt_off"),
         actor: Some("plant-preempt-o"),
@@ -207,7 +207,7 @@ pub(super) const RECIPES: &[Recipe] = &[
     },
     Recipe {
         name: "raw-spinlock",
-        what: "a kernel thread spins, interrupts off, for a raw spinlock that another CPU holds",
+        what: "a kernel thread spins, with interrupts disabled, for a raw spinlock that another CPU holds",
         planter: Planter::Module("raw-spinlock LENGTH cpu=1 from=0 after=20ms"),
         kind: Some("irqs_off"),
         actor: Some("plant-raw-spinl"),

@@ -278,7 +278,7 @@ while True:
     Ok(())
 }
 
-/// The interrupt thread of a graphics device keeps interrupts off in a function of its driver: named with its callers where the
+/// The interrupt thread of a graphics device disables interrupts in a function of its driver: named with its callers where the
 /// task runs on that CPU, live and in the kept trace; not there where the device interrupts the other CPU.
 fn stall_in_interrupt_thread(guest: &mut Guest) -> Result<(), LabError> {
     let before = format!(

@@ -219,14 +219,14 @@ causes! {
     Nmi = "nmi", Interrupt, ["a non-maskable interrupt ran{place}"];
     /// Another thread had the CPU while the task was ready to run.
     Thread = "thread", Thread, ["{actor|a thread} had the CPU while the task was ready to run{place}"];
-    /// Code ran with preemption off.
-    PreemptOff = "preempt_off", Section, ["{actor|code} kept preemption off{place}"];
-    /// Code ran with interrupts off.
-    IrqsOff = "irqs_off", Section, ["{actor|code} kept interrupts off{place}"];
+    /// Code ran with preemption disabled.
+    PreemptOff = "preempt_off", Section, ["{actor|code} disabled preemption{place}"];
+    /// Code ran with interrupts disabled.
+    IrqsOff = "irqs_off", Section, ["{actor|code} disabled interrupts{place}"];
     /// An interrupt that another CPU sent was handled.
     Ipi = "ipi", Interrupt, ["an interrupt from another CPU ran {function} ({actor|IPI})", "an interrupt from another CPU ran ({actor|IPI})"];
-    /// The timer itself expired late, with interrupts on.
-    TimerLate = "timer_late", Idle, ["the timer interrupt came late though interrupts were on ({who} ran)", "the timer interrupt came late, and nothing that was recorded delayed it"];
+    /// The timer itself expired late, with interrupts enabled.
+    TimerLate = "timer_late", Idle, ["the timer interrupt came late though interrupts were enabled ({who} ran)", "the timer interrupt came late, and nothing that was recorded delayed it"];
     /// The timer of an ordinary thread was not due yet: the kernel may let it expire later by the thread's slack.
     TimerSlack = "timer_slack", Scheduler, ["the kernel may let its timer expire later: an ordinary thread has a timer slack"];
     /// The CPU needed the time to leave an idle state.
@@ -237,7 +237,7 @@ causes! {
     Migration = "migration", Thread, ["it was moved to another CPU by {actor|the kernel}"];
     /// Real-time throttling, the fair server or its own runtime stopped the task for the rest of its period.
     Throttled = "throttled", Scheduler, ["it was throttled ({actor|real-time throttling})"];
-    /// The switch from one task to another took the time, with interrupts off.
+    /// The switch from one task to another took the time, with interrupts disabled.
     ContextSwitch = "context_switch", Section, ["the switch between two tasks took the time{place}"];
     /// The task waited for a lock that another thread held.
     Lock = "lock", Section, ["it waited for a lock that {actor|another thread} held{place}"];
@@ -255,7 +255,7 @@ causes! {
     HostStall = "host_stall", Machine, ["the hypervisor stopped the CPU"];
     /// The firmware took the CPU (a system-management interrupt was counted).
     Smi = "smi", Machine, ["the firmware took the CPU (SMI)"];
-    /// Interrupts were provably on and nothing of the kernel ran: hardware or firmware.
+    /// Interrupts were provably enabled and nothing of the kernel ran: hardware or firmware.
     Hardware = "hardware", Machine, ["hardware or firmware took the CPU, nothing of the kernel ran"];
     /// The other thread of the same core slowed it down.
     Smt = "smt", Thread, ["the other thread of the core slowed it down"];
@@ -283,7 +283,7 @@ pub enum CauseClass {
 }
 
 impl Cause {
-    /// What was done, by whom, in which function: `irq/45-nvkm (thread 489) kept interrupts off in unarm`.
+    /// What was done, by whom, in which function: `irq/45-nvkm (thread 489) disabled interrupts in unarm`.
     ///
     /// A cause that is hardly more than a guess begins with "possibly".
     pub fn sentence(&self) -> String {

@@ -299,7 +299,7 @@ codes! {
     NoInvariantCounter = "no-invariant-counter";
     /// Interrupts from other CPUs are not in the result.
     NoIpis = "no-ipis";
-    /// The trace does not say when interrupts and preemption were off.
+    /// The trace does not say when interrupts and preemption were disabled.
     NoIrqPreemptEvents = "no-irq-preempt-events";
     /// The stall check without load cannot run.
     NoNoiseFloor = "no-noise-floor";

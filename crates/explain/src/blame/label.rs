@@ -1,6 +1,6 @@
 //! What a state of the CPU means for a waiting task: the kind of cause, who, and how sure that is.
 //!
-//! The same state means different things in different phases. Code with interrupts off delays a pending timer whatever its
+//! The same state means different things in different phases. Code with interrupts disabled delays a pending timer whatever its
 //! thread's priority. Once the task is runnable, the same thread of low priority can delay it only by other means.
 
 use crate::blame::interrupted::InterruptStacks;
@@ -33,7 +33,7 @@ const THROTTLED_LEAST_NS: u64 = 1_000_000;
 /// What the trace lacks to be sure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Need {
-    /// When interrupts and preemption were off.
+    /// When interrupts and preemption were disabled.
     Sections,
     Functions,
     IdleStates,
@@ -217,7 +217,7 @@ impl Labeller<'_> {
             return self.timer_due_in_idle(state, length_ns);
         }
         if state.user {
-            let reason = "the CPU was in user mode, where interrupts are on";
+            let reason = "the CPU was in user mode, where interrupts are enabled";
             let what = "user mode, the timer interrupt does not come";
             return match self.is_virtual {
                 true => by(HostStall, what, CONCLUDED, reason).without_actor(),
@@ -243,22 +243,22 @@ impl Labeller<'_> {
         }
         let traced = self.states.has_functions && state.path != crate::states::stacks::PathId::ROOT;
         let in_kernel = traced || !found.is_empty();
-        let off = "interrupts off";
+        let off = "interrupts disabled";
         match state.irqs_off {
-            Knowledge::ByEvent => by(IrqsOff, off, STATED, "events say when interrupts went off and on"),
+            Knowledge::ByEvent => by(IrqsOff, off, STATED, "events show when interrupts were disabled"),
             Knowledge::ByFlags => {
-                by(IrqsOff, off, SEEN, "flags of the functions around say interrupts were off")
+                by(IrqsOff, off, SEEN, "the flags of nearby functions say that interrupts were disabled")
             }
             Knowledge::Not if self.states.irq_events => {
-                late_timer("interrupts on", CONCLUDED, "events say that interrupts were on")
+                late_timer("interrupts enabled", CONCLUDED, "events say that interrupts were enabled")
             }
-            Knowledge::Not => late_timer("interrupts on", FAINT, "flags say that interrupts were on"),
+            Knowledge::Not => late_timer("interrupts enabled", FAINT, "flags say interrupts were enabled"),
             Knowledge::Unknown if in_kernel => {
                 let reason = "the timer interrupt was due and could not come while this kernel code ran";
                 by(IrqsOff, off, CONCLUDED, reason).need(Need::Sections)
             }
             Knowledge::Unknown => {
-                by(Unattributed, "interrupts off, or the CPU itself stopped", 0.0, "").need(Need::Functions)
+                by(Unattributed, "interrupts disabled, or the CPU stopped", 0.0, "").need(Need::Functions)
             }
         }
     }
@@ -297,8 +297,8 @@ impl Labeller<'_> {
         // A thread that ran while the task was throttled did not delay the task.
         if state.irqs_off.holds() && !taken_off {
             let confidence = if state.irqs_off == Knowledge::ByEvent { STATED } else { SEEN };
-            let reason = "interrupts were off while the task was runnable";
-            return self.by(CauseKind::IrqsOff, state, "interrupts off", confidence, reason);
+            let reason = "interrupts were disabled while the task was runnable";
+            return self.by(CauseKind::IrqsOff, state, "interrupts disabled", confidence, reason);
         }
         self.behind_thread(who, span, length_ns, taken_off, asked)
     }
@@ -365,8 +365,8 @@ impl Labeller<'_> {
             }
             _ if state.preempt_off.holds() && !taken_off => {
                 let confidence = if state.preempt_off == Knowledge::ByEvent { STATED } else { SEEN };
-                let reason = "the task was runnable and the running thread had preemption off";
-                by(PreemptOff, "preemption off", confidence, reason)
+                let reason = "the task was runnable and the running thread had preemption disabled";
+                by(PreemptOff, "preemption disabled", confidence, reason)
             }
             (Some(_), Some(_)) if taken_off => {
                 let reason =

@@ -157,7 +157,7 @@ impl Accountant<'_> {
             _ if preempts => {
                 (CauseKind::Thread, SHOWN, "it ran at a priority that the tracer's thread may not preempt")
             }
-            Some(1..) => (CauseKind::PreemptOff, SEEN, "interrupts that came into it found preemption off"),
+            Some(1..) => (CauseKind::PreemptOff, SEEN, "interrupts found preemption disabled meanwhile"),
             _ => (CauseKind::Thread, LEFT_OVER, "another thread ran; the trace does not show all priorities"),
         };
         // The tracer prints the stack that the timer's interrupt found.

@@ -1,11 +1,11 @@
 //! What late timers show about a silence. Either the whole machine stood still (firmware or a hypervisor stopped every CPU at
-//! once), or the CPU's own interrupts were off although no event says so.
+//! once), or the CPU's own interrupts were disabled although no event says so.
 //!
 //! Silence alone proves nothing: an idle CPU is silent, too. But if a timer of another CPU was also due in the silence and
-//! also came late, more than the task's CPU stopped. Two CPUs with interrupts off look the same (one spins for a lock that
+//! also came late, more than the task's CPU stopped. Two CPUs with interrupts disabled look the same (one spins for a lock that
 //! the other one holds), so one of the two must have been where interrupts are taken.
 //!
-//! The flags of events within show that interrupts were off. If a function records no events in that time, the CPU's own
+//! The flags of events within show that interrupts were disabled. If a function records no events in that time, the CPU's own
 //! timer shows it: it was due in the silence and came after it.
 
 use crate::blame::account::Piece;
@@ -34,7 +34,7 @@ const IDLE_STATE_TICKING_MAX: u32 = 1;
 const LOOKS_MAX: usize = 16;
 const EVENTS_BETWEEN_LOOKS: usize = 1 << 14;
 
-/// Corrects the kind of pieces in which a timer's interrupt did not come: the machine stood still, or interrupts were off.
+/// Corrects the kind of pieces in which a timer's interrupt did not come: the machine stood still, or interrupts were disabled.
 pub(crate) fn relabel(pieces: &mut [Piece], labeller: &Labeller<'_>) {
     if !pieces.iter().any(|piece| is_open(piece) || is_held_back(piece)) {
         return;
@@ -47,7 +47,7 @@ pub(crate) fn relabel(pieces: &mut [Piece], labeller: &Labeller<'_>) {
             .filter(|span| interrupts_were_off(piece, span, &timers, labeller))
         {
             let reason = "a timer of this CPU was due while it ran, and came late by it";
-            let label = labeller.by(CauseKind::IrqsOff, &span.state, "interrupts off", LIKELY, reason);
+            let label = labeller.by(CauseKind::IrqsOff, &span.state, "interrupts disabled", LIKELY, reason);
             relabel_one(piece, label.blame, label.what);
         }
     }
@@ -145,7 +145,7 @@ fn relabel_one(piece: &mut Piece, blame: Blame, what: String) {
     (piece.detail.what, piece.detail.need) = (what, None);
 }
 
-/// Whether the machine may have stopped in it, including in a handler or in code with interrupts off.
+/// Whether the machine may have stopped in it, including in a handler or in code with interrupts disabled.
 fn is_open(piece: &Piece) -> bool {
     use CauseKind::{HostStall, IdleExit, Irq, IrqsOff, TimerLate, Unattributed};
     let kind =

@@ -142,7 +142,7 @@ fn blamed(part: &AnalysisPart, analysis: &Analysis) -> (Blame, String) {
     }
 }
 
-/// The timer's interrupt came late: the code below it on its stack kept interrupts off.
+/// The timer's interrupt came late: the code below it on its stack disabled interrupts.
 fn delayed(analysis: &Analysis) -> (Blame, String) {
     let of_thread = |part: &&AnalysisPart| matches!(part.what, AnalysisKind::BlockingThread(Some(_)));
     let blocking = analysis.parts.iter().find(of_thread);

@@ -38,9 +38,9 @@ pub(crate) fn judge(
     Some(Judgement { evidence: evidence.into_iter().collect(), ..judgement })
 }
 
-/// The osnoise tracer samples with interrupts on and counts what interrupts it. Nothing interrupted it in this gap.
+/// The osnoise tracer samples with interrupts enabled and counts what interrupts it. Nothing interrupted it in this gap.
 pub(crate) fn provably_hardware(judgement: &mut Judgement, late: &Late, is_virtual: bool) {
-    let reason = "interrupts were on, and the tracer counted nothing of the kernel in the gap";
+    let reason = "interrupts were enabled, and the tracer counted nothing of the kernel in the gap";
     let found = of_one(below_kernel(late, is_virtual, reason), late, "nothing of the kernel ran");
     *judgement = Judgement { evidence: std::mem::take(&mut judgement.evidence), ..found };
 }
@@ -52,7 +52,7 @@ fn below_kernel(late: &Late, is_virtual: bool, reason: &str) -> Cause {
 }
 
 fn hwlat(late: &Late, sample: HwlatSample, is_virtual: bool) -> Judgement {
-    let reason = "the tracer looked with interrupts off, so that nothing of the kernel but an NMI could run";
+    let reason = "the tracer ran with interrupts disabled, so nothing of the kernel but an NMI could run";
     let cause = below_kernel(late, is_virtual, reason);
     let mut judgement = of_one(cause, late, "nothing of the kernel could run");
     if let Some(nmi_ns) = sample.nmi_ns.filter(|nmi_ns| *nmi_ns > 0) {

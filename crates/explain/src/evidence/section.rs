@@ -37,7 +37,7 @@ struct Section {
     /// First and last line of the section itself, and the line that ends it.
     first: Option<Event>,
     last: Option<Event>,
-    /// Whether interrupts and preemption were off at some line.
+    /// Whether interrupts and preemption were disabled at some line.
     irqs_off: bool,
     irqs_on: bool,
     /// The tracer's own function at the end shows which kind of section it was.
@@ -192,7 +192,7 @@ impl Section {
         }
     }
 
-    /// Interrupts off, or preemption: from the tracer, or from the flags if the tracer records both.
+    /// Interrupts disabled, or preemption: from the tracer, or from the flags if the tracer records both.
     fn kind(&self, tracer: &str) -> CauseKind {
         match tracer {
             "irqsoff" => CauseKind::IrqsOff,
@@ -353,7 +353,7 @@ fn spike(
 /// The segments from the section's start to its end, without gaps; unknown time is filled with the cause.
 fn tiled(read: Vec<TimelineSegment>, cause: &Cause, cpu: CpuId) -> Vec<TimelineSegment> {
     let (from, to) = (cause.from_ns.unwrap_or(0), cause.to_ns.unwrap_or(0));
-    let off = if cause.kind == CauseKind::IrqsOff { "interrupts off" } else { "preemption off" };
+    let off = if cause.kind == CauseKind::IrqsOff { "interrupts disabled" } else { "preemption disabled" };
     let what = cause.actor.as_ref().map_or_else(|| off.to_owned(), |actor| format!("{actor}: {off}"));
     let mut segments: Vec<TimelineSegment> = Vec::new();
     let mut push = |from_ns: u64, to_ns: u64, known: Option<TimelineSegment>| {

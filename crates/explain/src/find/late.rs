@@ -29,7 +29,7 @@ pub(crate) enum LateKind {
         /// `(at_ns, latency_ns)` of the sample in the interrupt.
         irq: Option<(u64, u64)>,
     },
-    /// The hwlat tracer's sample: it looked with interrupts off.
+    /// The hwlat tracer's sample: it looked with interrupts disabled.
     Hwlat(HwlatSample),
     NoiseGap {
         /// What interrupted it, as the tracer recorded it.

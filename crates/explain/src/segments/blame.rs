@@ -388,7 +388,7 @@ impl<'r> Context<'r> {
         if self.recording.lost > 0 {
             return Blame::unattributed();
         }
-        self.outside("the loop ran in user mode with interrupts on, and the kernel did nothing")
+        self.outside("the loop ran in user mode with interrupts enabled, and the kernel did nothing")
     }
 
     /// Time next to an interrupt is its entry or exit. The hypervisor's part of it cannot be distinguished from its other

@@ -124,7 +124,7 @@ impl Context<'_> {
         let (confidence, more) = match &named {
             Some(_) if !self.surroundings.is_virtual => (CONCLUDED, ", and this is what it interrupted"),
             Some(_) => (LIKELY, ", and this is what it interrupted"),
-            None => (LIKELY, ", and no stack tells why: softirqs run with interrupts on"),
+            None => (LIKELY, ", and no stack tells why: softirqs run with interrupts enabled"),
         };
         Blame { confidence, evidence: format!("{late}{more}").into(), ..recorded }.named(named)
     }

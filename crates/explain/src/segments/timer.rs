@@ -81,7 +81,7 @@ impl<'r> Context<'r> {
         };
         let whose = thread.map(|thread| format!(" of {}", thread.command)).unwrap_or_default();
         if below.is_empty() {
-            let evidence = format!("{late}it interrupted user mode{whose}, where interrupts are on");
+            let evidence = format!("{late}it interrupted user mode{whose}, where interrupts are enabled");
             return self.stood_still(&evidence);
         }
         let named = stack::innermost(below);

@@ -62,7 +62,7 @@ pub(crate) struct Cpu {
     pub(crate) switched: bool,
     /// The thread that the scheduler has taken off, until another one is seen.
     pub(crate) leaving_pid: Option<u32>,
-    /// Interrupts off and depth of disabled preemption in the thread, from the flags.
+    /// Interrupts disabled and depth of disabled preemption in the thread, from the flags.
     pub(crate) thread_irqs_off: Option<bool>,
     pub(crate) thread_depth: Option<u8>,
     pub(crate) irqs_section: Option<(u64, FunctionId, FunctionId)>,

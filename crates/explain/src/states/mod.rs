@@ -1,4 +1,4 @@
-//! What each CPU was doing between any two events: thread, interrupt, softirq, interrupts and preemption off, and the
+//! What each CPU was doing between any two events: thread, interrupt, softirq, interrupts and preemption disabled, and the
 //! functions that were being called.
 //!
 //! In: the events of a window. Out: for each CPU, spans without a gap between its first and its last event. What the trace
@@ -156,7 +156,7 @@ impl States {
         let apart = !self.has_handlers && after.at_ns - begin > TWO_INTERRUPTS_NS;
         let left = cpu.by_flags && (apart || (!flags.hard_irq && !flags.softirq && !flags.nmi));
         let level = if left { Level::Thread } else { cpu.level() };
-        // A switch that was not recorded: the thread that the interrupt found had interrupts off.
+        // A switch that was not recorded: the thread that the interrupt found had interrupts disabled.
         let found = after.pid.filter(|_| ends_in_interrupt && !self.has_switches);
         let state = State {
             pid: found.or(cpu.pid),

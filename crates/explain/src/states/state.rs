@@ -54,7 +54,7 @@ pub(crate) struct State {
     /// The scheduler has chosen the thread, and the previous one still has the CPU: the switch itself.
     pub(crate) switching: bool,
     pub(crate) path: PathId,
-    /// Start of a section with interrupts off that an event showed, and who began it.
+    /// Start of a section with interrupts disabled that an event showed, and who began it.
     pub(crate) irqs_section: Option<(u64, FunctionId, FunctionId)>,
     /// The same for preemption.
     pub(crate) preempt_section: Option<(u64, FunctionId, FunctionId)>,

@@ -130,7 +130,7 @@ pub(crate) fn warnings(
         let (code, text, fix) = match need {
             Need::Sections => (
                 WarningCode::NoIrqPreemptEvents,
-                "no event says when interrupts and preemption were off: this is concluded from missing events",
+                "no event says when interrupts and preemption were disabled: this is concluded from missing events",
                 "record preemptirq:irq_disable, irq_enable, preempt_disable and preempt_enable too",
             ),
             Need::Functions => (

@@ -5,7 +5,7 @@ use whylate_core::result::{CauseKind, ExpectedFrom, ExplainResult, ExplainedSpik
 use whylate_core::{CpuId, Warning};
 use whylate_explain::{KeptMoment, Options, explain, explain_kept};
 
-/// A task sleeps until `due` us; code with interrupts off, which `function` switches off from `from` to `to` us, keeps its
+/// A task sleeps until `due` us; code with interrupts disabled, which `function` disables from `from` to `to` us, keeps its
 /// timer and the task from running.
 fn stalled(due: u64, function: &str, from: u64, to: u64) -> String {
     let [armed, asleep] = [from - 70, from - 60];

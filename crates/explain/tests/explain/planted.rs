@@ -142,7 +142,7 @@ fn a_function_without_events_had_interrupts_off_where_the_own_timer_came_late() 
 
 #[test]
 fn page_faults_do_not_mean_that_interrupts_were_off() {
-    // Their events come from the entry of an exception, where interrupts are off.
+    // Their events come from the entry of an exception, where interrupts are disabled.
     let result = explained(&sleeping(&format!(
         "{}
          1200 1 cyclictest-7 d...2.. switch cyclictest-7:19 R > server-9:9

@@ -104,7 +104,7 @@ pub(super) fn frequency(inquiry: &Inquiry, code: FindingCode) -> Option<Finding>
         return code.well("the clocks of graphics devices are fixed", path.clone(), value.clone());
     }
     code.info(format!("the clock of {name} follows its load ({value})"))
-        .effect("changing it is work for its firmware and driver, some of it with interrupts off")
+        .effect("changing it is work for its firmware and driver, some of it with interrupts disabled")
         .seen(path.clone(), value.clone())
         .now(
             "fix it: i915 gt_min_freq_mhz = gt_max_freq_mhz; amdgpu power_dpm_force_performance_level = high",

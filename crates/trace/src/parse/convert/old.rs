@@ -1,4 +1,4 @@
-//! `/proc/latency_trace` of Linux 2.6.8 to 2.6.10, "preemption latency trace v1.0": the time that preemption was off, or that
+//! `/proc/latency_trace` of Linux 2.6.8 to 2.6.10, "preemption latency trace v1.0": the time that preemption was disabled, or that
 //! a task waited for its CPU. Later versions have the columns of today.
 //!
 //! `00010001 0.562ms (+0.559ms): do_timer (timer_interrupt)` has the depths of interrupts, softirqs and disabled preemption

@@ -7,7 +7,7 @@ use crate::event::Context;
 /// One letter of the flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Column {
-    /// `d` interrupts off; `D` and softirqs too; `b` only those; `X` unknown on this architecture.
+    /// `d` interrupts disabled; `D` and softirqs too; `b` only those; `X` unknown on this architecture.
     IrqsOff,
     /// `n`, `N` (and folded), `p` only folded; since 6.12 `l`, `L` lazily, `b`, `B` both.
     NeedResched,

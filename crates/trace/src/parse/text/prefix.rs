@@ -170,7 +170,7 @@ fn latency_at(line: &[u8], dash: usize) -> Option<Prefix<'_>> {
     })
 }
 
-/// The letters of four columns of flags, by their bits: interrupts off, asked to reschedule, hard interrupt, softirq, and
+/// The letters of four columns of flags, by their bits: interrupts disabled, asked to reschedule, hard interrupt, softirq, and
 /// four of the depth of disabled preemption.
 const LETTERS: [[u8; 4]; 256] = {
     let mut all = [[b'.'; 4]; 256];

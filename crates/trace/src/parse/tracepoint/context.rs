@@ -1,14 +1,14 @@
 //! The flags of the common header: `common_flags`, `common_preempt_count` and what real-time kernels added.
 //!
-//! The bits of `common_flags` are not described by the formats, and differ. All kernels have 0x01 (interrupts off),
+//! The bits of `common_flags` are not described by the formats, and differ. All kernels have 0x01 (interrupts disabled),
 //! 0x08 (hard interrupt), 0x10 (softirq), 0x40 (NMI); 0x20 (preemption is asked for) is not used here. The rest:
 //!
 //! | kernel | need to reschedule | lazily | interrupts unknown | 0x80 |
 //! |---|---|---|---|---|
-//! | mainline before 6.13 | 0x04 | – | 0x02 | softirqs off (since 5.17) |
-//! | mainline from 6.13, real-time from 6.12 | 0x04 | 0x02 | – | softirqs off |
-//! | real-time 6.6 to 6.11 | 0x02 | 0x04 | – | softirqs off |
-//! | real-time 5.17 to 6.5 (`common_preempt_lazy_count`) | 0x04 | 0x20 | 0x02 | softirqs off |
+//! | mainline before 6.13 | 0x04 | – | 0x02 | softirqs disabled (since 5.17) |
+//! | mainline from 6.13, real-time from 6.12 | 0x04 | 0x02 | – | softirqs disabled |
+//! | real-time 6.6 to 6.11 | 0x02 | 0x04 | – | softirqs disabled |
+//! | real-time 5.17 to 6.5 (`common_preempt_lazy_count`) | 0x04 | 0x20 | 0x02 | softirqs disabled |
 //! | real-time before (`common_preempt_lazy_count`) | 0x04 | 0x80 | 0x02 | – |
 //!
 //! `common_preempt_count` is the depth of disabled preemption; since 5.15 only its lower four bits, and the upper ones
