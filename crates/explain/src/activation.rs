@@ -57,13 +57,12 @@ pub fn explain(
                 if budget.throttler().is_some() =>
             {
                 let actor = budget.throttler().unwrap_or_default();
-                let evidence =
-                    "that was used up when it left the CPU or was woken, by the scheduler's own account";
+                let evidence = "by the scheduler's own account, this runtime was used up when the task left the CPU or was woken";
                 all.push(whole(stage, Blame::new(Kind::Throttled, STATED, evidence).actor(actor)));
             }
             Doing::Preempted { budget: Budget::Quota, .. } | Doing::Waking { budget: Budget::Quota, .. } => {
                 let evidence =
-                    "the CPU time of its control group was used up when it left the CPU or was woken";
+                    "the CPU time of the control group was used up when the task left the CPU or was woken";
                 let blame = Blame::new(Kind::Quota, STATED, evidence);
                 all.push(whole(
                     stage,
@@ -74,8 +73,7 @@ pub fn explain(
                 ));
             }
             Doing::Unseen => {
-                let evidence =
-                    "it ran or was runnable; the kernel did not show the switch at which it got the CPU";
+                let evidence = "the task ran or was runnable; the kernel did not show when it got the CPU";
                 all.push(whole(stage, Blame::unattributed_as(evidence)));
             }
             what => {
@@ -195,7 +193,8 @@ fn complete(piece: &mut Piece<()>, what: &Doing, woken_ns: u64, priority: i32, s
         Doing::Preempted { by, .. }
             if matches!(kind, Kind::Hardware | Kind::HostStall | Kind::Unattributed | Kind::PageFault) =>
         {
-            piece.blame = behind(by, priority, surroundings, "the CPU was switched from the task to it");
+            piece.blame =
+                behind(by, priority, surroundings, "the CPU was switched from the task to this thread");
         }
         // The recording begins later than the wait. Before the wake-up no thread kept the task from its CPU, and a
         // lower-priority thread never does.
@@ -217,7 +216,7 @@ fn complete(piece: &mut Piece<()>, what: &Doing, woken_ns: u64, priority: i32, s
 fn moved_away(piece: &mut Piece<()>) {
     if piece.blame == Blame::unattributed() {
         piece.blame = Blame::unattributed_as(
-            "it waited for a busy CPU (who ran there was not recorded), then migrated",
+            "the task waited for a busy CPU (the thread there was not recorded), then migrated",
         );
     }
 }

@@ -9,7 +9,7 @@ use whylate_core::result::CauseKind;
 pub(crate) const ANOTHER_CPU: &str = "another CPU";
 /// The state of a task that had not gone to sleep when its timer was due.
 pub(crate) const STILL_AT_WORK: &str =
-    "the task was still at work, and set its timer when it was due already";
+    "the task was still working, and set its timer when the expiry was already past";
 /// The actor of a non-maskable interrupt.
 pub(crate) const NMI: &str = "NMI";
 
@@ -253,18 +253,18 @@ pub(crate) fn device_access(function: &str) -> Option<&'static str> {
         })
     };
     match function {
-        _ if is_exact(CONFIGURATION) => Some("the configuration space of a PCI device"),
+        _ if is_exact(CONFIGURATION) => Some("an access to the configuration space of a PCI device"),
         _ if is_exact(REGISTERS)
             || ends_with_any(function, &["_readl", "_readw", "_readb", "_rd32", "_rreg"]) =>
         {
-            Some("a read of a device's register, which waits for the answer")
+            Some("a read of a device's register, which waits for the device")
         }
         _ if is_exact(WRITES)
             || ends_with_any(function, &["_writel", "_writew", "_writeb", "_wr32", "_wreg"]) =>
         {
-            Some("a write to a device, which waits until the bus takes it")
+            Some("a write to a device, which waits until the bus accepts it")
         }
-        _ if is_exact(MSRS) => Some("an MSR, which the processor or its firmware answers"),
+        _ if is_exact(MSRS) => Some("an access to an MSR, which the processor or its firmware handles"),
         _ if is_exact(FIRMWARE) => Some("a call into the firmware"),
         _ => None,
     }

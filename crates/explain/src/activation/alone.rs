@@ -16,10 +16,10 @@ pub fn explain_alone(activation: &Activation) -> Vec<Cause> {
                 Doing::Running => Blame::new(
                     Kind::OwnWork,
                     POSSIBLE,
-                    "it had the CPU; interrupts in that time count as its work",
+                    "the task had the CPU; interrupts in that time count as the task's work",
                 ),
                 Doing::Preempted { .. } => Blame::unattributed_as(
-                    "it was runnable and waited for a CPU: another thread had it, or its control group was throttled; without root or capabilities the kernel does not show which",
+                    "the task was runnable and waited: another thread had the CPU, or the control group was throttled. Without root, the kernel does not show which",
                 ),
                 Doing::Waking { .. } | Doing::Blocked { .. } | Doing::Unseen => Blame::unattributed(),
             };

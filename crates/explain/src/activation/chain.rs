@@ -125,9 +125,10 @@ pub fn told(chain: &[WakeLink]) -> Option<String> {
     Some(format!("woken by {}", links.join(" <- ")))
 }
 
-/// `logger (ran 1.20 ms of 1.50 ms, behind make)`, `irq 31 (eth0) on CPU 2`.
+/// `logger (ran 1.20 ms of 1.50 ms; make had the CPU before it)`, `irq 31 (eth0) on CPU 2`.
 fn link(link: &WakeLink) -> String {
-    let behind = link.behind.as_ref().map(|name| format!(", behind {name}")).unwrap_or_default();
+    let behind =
+        link.behind.as_ref().map(|name| format!("; {name} had the CPU before it")).unwrap_or_default();
     match (link.pid, link.took_ns, link.ran_ns) {
         (None, ..) => format!("{} on CPU {}", link.by, link.cpu),
         (_, Some(took_ns), Some(ran_ns)) => {

@@ -43,7 +43,7 @@ pub(super) fn holders(stage: &Stage, wakes: &BTreeMap<CpuId, Recording>) -> Opti
     let mut hands = Vec::new();
     let within = wakes_within(stage, wakes);
     is_handed(first.0, last, stage.to_ns, &within, &mut BTreeSet::new(), &mut hands).then_some(())?;
-    let evidence = format!("the lock at {address:#x} named its owner when the wait began");
+    let evidence = format!("the lock at {address:#x} stored its owner when the wait began");
     let mut from_ns = stage.from_ns;
     let mut blame = Blame::new(Kind::Lock, STATED, evidence).thread(first.1, first.0);
     let mut held = Vec::new();
@@ -51,8 +51,9 @@ pub(super) fn holders(stage: &Stage, wakes: &BTreeMap<CpuId, Recording>) -> Opti
     for (at_ns, thread, name) in hands {
         held.push((from_ns, at_ns, blame));
         let after = nanoseconds(at_ns - stage.from_ns);
-        let evidence =
-            format!("{before} woke it {after} into the wait and so handed over the lock at {address:#x}");
+        let evidence = format!(
+            "{before} woke this thread {after} into the wait and so handed over the lock at {address:#x}"
+        );
         blame = Blame::new(Kind::Lock, CONCLUDED, evidence).thread(name, thread);
         (from_ns, before) = (at_ns, name);
     }

@@ -31,7 +31,7 @@ pub(super) fn name(causes: &mut [Cause], pieces: &[Piece<()>], activation: &Acti
         && part >= NAMED_LEAST
     {
         own.evidence.push(format!(
-            "{} of {} samples of its program, from {from} on, were in {}",
+            "{} of {} samples of the program, {from} into the latency and later, were in {}",
             share(part),
             count(total as u64),
             function.name
@@ -133,13 +133,13 @@ fn functions(stacks: &[&[Frame]]) -> Vec<SampledFunction> {
 fn missing(stacks: &[&[Frame]]) -> Option<String> {
     let half = stacks.len().div_ceil(2);
     if stacks.iter().filter(|stack| stack.is_empty()).count() >= half {
-        return Some("the stacks of its program could not be read, or it had ended".to_owned());
+        return Some("the stacks of the program could not be read, or the program had ended".to_owned());
     }
     let innermost = stacks.iter().filter_map(|stack| stack.first());
     let unnamed: Vec<&Frame> = innermost.filter(|frame| !frame.is_named).collect();
     if let Some(frame) = unnamed.first().filter(|_| unnamed.len() >= half) {
         return Some(format!(
-            "{} has no names for these places: keep its symbols (no strip, no -s), or install its debug symbols",
+            "{} has no symbols for these addresses: build it without strip and -s, or install its debug symbols",
             frame.file
         ));
     }
@@ -150,7 +150,7 @@ fn missing(stacks: &[&[Frame]]) -> Option<String> {
         stacks.iter().find(library).filter(|_| stacks.iter().filter(library).count() >= half)
     {
         return Some(format!(
-            "who called into {} may be missing among the callers: most builds of libraries have no frame pointers",
+            "the function that called into {} may be missing here: most libraries are built without frame pointers",
             first.file
         ));
     }

@@ -33,7 +33,7 @@ pub(super) fn inverted(
     }
     let taken = figure::nanoseconds(ns);
     let evidence = format!(
-        "{}; {command} (thread {pid}) preempted the holder for {taken} of the wait: priority inversion",
+        "{}; {command} (thread {pid}) preempted the lock's holder for {taken} of the wait: priority inversion",
         blame.evidence
     );
     Blame { actor: Some(format!("{name} (preempted by {command})")), evidence: evidence.into(), ..blame }

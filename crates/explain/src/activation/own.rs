@@ -22,7 +22,7 @@ pub(super) fn without_spins(pieces: Vec<Piece<()>>, activation: &Activation) -> 
     let mut pieces = pieces;
     for (call, (pid, command)) in spins {
         let evidence = format!(
-            "it waited for a lock with priority inheritance in {}, without sleeping because its owner ran on another CPU",
+            "the task waited for a lock with priority inheritance in {}; it did not sleep, because the lock's owner ran on another CPU",
             call.call
         );
         let blame = Blame::new(Kind::Lock, STATED, evidence).thread(command, *pid);
@@ -107,7 +107,7 @@ fn faults_of_unknown_time(own: &mut Cause, number: u64, total_ns: u64) {
     if number == 0 {
         return;
     }
-    own.evidence.push(format!("{} of its own, whose time is not recorded, are a part of it", faults(number)));
+    own.evidence.push(format!("this includes {} of the task; their time was not recorded", faults(number)));
     if (number * FAULT_NS) as f64 >= FAULTS_LEAST * total_ns as f64 {
         own.confidence = own.confidence.map(|confidence| confidence.min(LIKELY));
     }
@@ -121,7 +121,7 @@ fn add_faults(causes: &mut Vec<Cause>, place: usize, number: u64, faults_ns: u64
     }
     let left = (causes[place].share.unwrap_or_default() - share).max(0.0);
     causes[place].share = Some(left);
-    let evidence = format!("{} of its own took {}", faults(number), nanoseconds(faults_ns));
+    let evidence = format!("{} of the task took {}", faults(number), nanoseconds(faults_ns));
     if let Some(known) =
         causes.iter_mut().find(|cause| cause.kind == Kind::PageFault && cause.actor.is_none())
     {
@@ -140,7 +140,7 @@ fn faults(number: u64) -> String {
 }
 
 fn described(part: &CausePart) -> String {
-    let time = part.ns.map_or_else(|| "a time that is not recorded".to_owned(), nanoseconds);
+    let time = part.ns.map_or_else(|| "an unrecorded time".to_owned(), nanoseconds);
     match (part.part, &part.call) {
         (PartKind::SystemCall, Some(call)) => format!("{time} in {call}"),
         (PartKind::SystemCall, None) => format!("{time} in short system calls"),

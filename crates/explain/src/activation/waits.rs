@@ -38,33 +38,33 @@ pub(super) fn blocked(wait: &Wait, waker: &Waker) -> Blame {
             match (owner, waker) {
                 (Some((pid, command)), Waker::Thread(last, name)) if last != pid => {
                     let evidence = format!(
-                        "the {lock} at {address:#x} named its owner when the wait began, and {name} (thread {last}) released it; how long each held it is not known"
+                        "the {lock} at {address:#x} stored its owner when the wait began; {name} (thread {last}) released it. How long each of them held the lock is not known"
                     );
                     Blame::new(Kind::Lock, POSSIBLE, evidence).thread(command, *pid)
                 }
                 (Some((pid, command)), _) => {
-                    let evidence = format!("the {lock} at {address:#x} named its owner when the wait began");
+                    let evidence = format!("the {lock} at {address:#x} stored its owner when the wait began");
                     Blame::new(Kind::Lock, STATED, evidence).thread(command, *pid)
                 }
                 (None, Waker::Thread(pid, command)) => {
                     let evidence = format!(
-                        "it waited for the {lock} at {address:#x}, which this thread released; who held it before is not known"
+                        "the task waited for the {lock} at {address:#x}, which this thread released; earlier holders are not known"
                     );
                     Blame::new(Kind::Lock, LIKELY, evidence).thread(command, *pid)
                 }
                 (None, _) => {
                     let evidence =
-                        format!("it waited for the {lock} at {address:#x}; who held it is not known");
+                        format!("the task waited for the {lock} at {address:#x}; its holder is not known");
                     Blame::new(Kind::Lock, LIKELY, evidence)
                 }
             }
         }
         Wait::Page => ended_by(
-            Blame::new(Kind::PageFault, STATED, "it slept in a page fault, until the page was there"),
+            Blame::new(Kind::PageFault, STATED, "the task slept in a page fault until the page was there"),
             waker,
         ),
         Wait::Kernel(call) => {
-            let evidence = "it slept in the kernel in a state that signals do not end";
+            let evidence = "the task slept in the kernel, uninterruptibly (state D)";
             let named = call.clone().map(|call| (call, Vec::new()));
             ended_by(Blame::new(Kind::Wait, confidence::SHOWN, evidence).named(named), waker)
         }
@@ -95,7 +95,7 @@ pub(super) fn tried_again(activation: &Activation, nth: usize) -> Option<Blame> 
         _ => None,
     })?;
     let evidence = format!(
-        "it slept in {call} with a timeout, and again for the same object until {command} woke it, which may not have had it all the time"
+        "the task slept in {call} with a timeout, repeatedly for the same object, until {command} woke it; other threads may also have had the object"
     );
     Some(Blame::new(Kind::Wait, LIKELY, evidence).named(Some((call, Vec::new()))).thread(&command, pid))
 }
@@ -105,7 +105,7 @@ pub(super) fn tried_again(activation: &Activation, nth: usize) -> Option<Blame> 
 fn ended_by(blame: Blame, waker: &Waker) -> Blame {
     let Waker::Thread(pid, command) = waker else { return blame };
     let evidence =
-        format!("{}; {command} woke it, as a thread that releases a lock of the kernel does", blame.evidence);
+        format!("{}; {command} woke the task, as a thread that releases a kernel lock does", blame.evidence);
     Blame { evidence: evidence.into(), ..blame }.thread(command, *pid)
 }
 
@@ -113,10 +113,10 @@ fn ended_by(blame: Blame, waker: &Waker) -> Blame {
 fn slept(call: &str, object: &str, waker: &Waker) -> Blame {
     let place = if object.is_empty() { call.to_owned() } else { format!("{call} for {object}") };
     let evidence = match waker {
-        Waker::Thread(_, command) => format!("it slept in {place} until {command} woke it"),
-        Waker::Timer => format!("it slept in {place} until its timer expired"),
-        Waker::Interrupt => format!("it slept in {place} until an interrupt woke it"),
-        Waker::Unknown => format!("it slept in {place}"),
+        Waker::Thread(_, command) => format!("the task slept in {place} until {command} woke it"),
+        Waker::Timer => format!("the task slept in {place} until its timer expired"),
+        Waker::Interrupt => format!("the task slept in {place} until an interrupt woke it"),
+        Waker::Unknown => format!("the task slept in {place}"),
     };
     let blame = Blame::new(Kind::Wait, STATED, evidence).named(Some((call.to_owned(), Vec::new())));
     match waker {

@@ -136,7 +136,7 @@ pub fn candidates(
                 first += u32::from(weight >= large);
                 continue;
             }
-            Ok(()) => format!("{ARMS_MAX} other treatments act on larger causes; name it with --yes"),
+            Ok(()) => format!("{ARMS_MAX} other treatments act on larger causes; name this one with --yes"),
             Err(why) => why,
         };
         left_out.push(FixLeftOut { id: arm.treatment.name, reason: arm.reason, why });
@@ -283,20 +283,22 @@ fn several(kinds: &[(&str, u32)]) -> String {
 fn untreatable(situation: &Situation<'_>) -> Vec<FixLeftOut> {
     let outside = |cause: &FixCause| {
         let why = match CauseKind::from_name(&cause.kind)? {
-            CauseKind::Quota => "the quota of its group decides it: raise `cpu.max` (CPUQuota= of its unit)",
+            CauseKind::Quota => {
+                "the quota of the task's group causes it: raise `cpu.max` (CPUQuota= of its unit)"
+            }
             CauseKind::Wait => {
-                "the task itself waits in the kernel: keep disks and memory out of its real-time part"
+                "the task itself waits in the kernel: its real-time part must not wait for disks or memory"
             }
             CauseKind::TimerSlack => {
                 "ordinary threads have a timer slack: give the task a real-time policy, or a smaller `TimerSlackNSec=`"
             }
             CauseKind::OwnWork => "the work of the task itself takes the time: no setting shortens it",
             CauseKind::Steal | CauseKind::HostStall => {
-                "the hypervisor decides it: pin the virtual CPUs on the host"
+                "the hypervisor causes it: pin the virtual CPUs on the host"
             }
-            CauseKind::Smi => "the firmware decides it: look for settings of the firmware",
+            CauseKind::Smi => "the firmware causes it: look for a setting in the firmware setup",
             CauseKind::Lock | CauseKind::PreemptOff | CauseKind::IrqsOff => {
-                "code of the kernel does it: avoid what calls it, or change that code"
+                "kernel code causes it: avoid the calls to that code, or change the code"
             }
             _ => return None,
         };

@@ -129,9 +129,9 @@ fn of_tuned<'a>(lines: impl Iterator<Item = (&'a str, usize)>) -> Result<Profile
 /// `None` for what is not a setting, such as a profile's summary.
 fn of_tuned_key(part: &str, key: &str, value: &str) -> Option<Meaning> {
     Some(match (part, key) {
-        ("main", "include") => No("it is another profile: audit that one too"),
+        ("main", "include") => No("it names another profile: audit that profile, too"),
         ("main", _) | (_, "type" | "enabled" | "replace" | "priority" | "devices") => return None,
-        _ if value.contains("${") => No("a program of tuned computes it"),
+        _ if value.contains("${") => No("a program of tuned computes its value"),
         ("sysctl", _) => of_sysctl(key, value),
         ("sysfs", _) => of_file(key, value),
         ("cpu", "governor") => {
@@ -157,7 +157,7 @@ fn of_tuned_key(part: &str, key: &str, value: &str) -> Option<Meaning> {
         }
         ("vm", "transparent_hugepage.defrag") => No("write it as the treatment `thp` with `defrag`"),
         ("vm", _) => of_sysctl(&format!("vm.{key}"), value),
-        ("script", _) => No("a script: whylate cannot undo it"),
+        ("script", _) => No("it is a script, which whylate cannot undo"),
         _ => No("whylate has no treatment for it"),
     })
 }
@@ -240,7 +240,7 @@ impl Profile {
 
     fn checked(self) -> Result<Self, String> {
         if self.arms.is_empty() && self.left_out.is_empty() {
-            return Err("it holds no settings".to_owned());
+            return Err("it contains no settings".to_owned());
         }
         Ok(self)
     }
@@ -301,7 +301,7 @@ mod tests {
                 .unwrap_err()
                 .starts_with("line 2: `hello world`")
         );
-        assert_eq!(super::profile("# nothing\n").unwrap_err(), "it holds no settings");
+        assert_eq!(super::profile("# nothing\n").unwrap_err(), "it contains no settings");
     }
 
     #[test]

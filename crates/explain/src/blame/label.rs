@@ -131,7 +131,7 @@ impl Labeller<'_> {
         let state = &span.state;
         match state.level {
             Level::Nmi => {
-                let reason = "flags say that the CPU was in an NMI";
+                let reason = "the event flags say that the CPU was in an NMI";
                 plain(CauseKind::Nmi, vocabulary::NMI.to_owned(), SEEN, reason)
             }
             Level::HardIrq(label) => {
@@ -154,16 +154,14 @@ impl Labeller<'_> {
         let state = &span.state;
         let own = state.pid == who.pid || (state.pid.is_none() && !matches!(phase, Phase::TimerDue));
         if own && matches!(self.late, LateKind::NoiseGap { .. }) {
-            return Label::unattributed(
-                "nothing that the tracer knows of: hardware, firmware or a hypervisor",
-            );
+            return Label::unattributed("nothing that the tracer counts: hardware, firmware or a hypervisor");
         }
         if state.pid.is_none() && phase == Phase::Runnable && length_ns <= SWITCH_MAX_NS {
             return Label::needed("context switch");
         }
         if state.switching && !matches!(phase, Phase::Waker { .. } | Phase::Fault) {
             let long = length_ns > SWITCH_LONG_NS;
-            let reason = "the scheduler had chosen the next thread, and that did not run yet";
+            let reason = "the scheduler had chosen the next thread, which did not run yet";
             let blame = Blame::new(CauseKind::ContextSwitch, CONCLUDED, reason);
             let blame = if long { blame } else { Blame::default() };
             return Label { blame, ..Label::needed("context switch") };
@@ -180,7 +178,7 @@ impl Labeller<'_> {
             Phase::AtWork | Phase::Handling | Phase::Runnable => self.runnable(who, span, length_ns),
             Phase::Waker { pid, owner } => self.waker(pid, owner, span, length_ns),
             Phase::Fault => {
-                let reason = "the task had a page fault and slept on it";
+                let reason = "the task slept until its page fault was handled";
                 let blame = Blame::new(CauseKind::PageFault, SHOWN, reason);
                 let what = format!("page fault; meanwhile {}", self.thread(state.pid));
                 Label { blame, ..Label::needed(what) }
@@ -228,7 +226,7 @@ impl Labeller<'_> {
         let innermost = crate::stack::innermost(&found);
         let is_edge = innermost.as_ref().is_some_and(|(function, _)| vocabulary::is_edge(function));
         if state.irqs_off != Knowledge::ByEvent && is_edge && length_ns > EDGE_MAX_NS {
-            let reason = "the timer interrupt came late into the kernel's entry or exit, or as a timer was armed: a few instructions";
+            let reason = "the late timer interrupt found the kernel at its entry or exit, or arming a timer: only a few instructions";
             let what = "the timer interrupt does not come";
             return match self.is_virtual {
                 true => by(HostStall, what, CONCLUDED, reason).without_actor(),
@@ -238,8 +236,8 @@ impl Labeller<'_> {
         if state.irqs_off != Knowledge::ByEvent
             && innermost.is_some_and(|(function, _)| vocabulary::goes_to_sleep(&function))
         {
-            let reason = "the timer interrupt came late into a thread that was on its way to sleep";
-            return late_timer("on its way to sleep, the timer interrupt does not come", POSSIBLE, reason);
+            let reason = "the late timer interrupt found a thread that was about to sleep";
+            return late_timer("about to sleep, the timer interrupt does not come", POSSIBLE, reason);
         }
         let traced = self.states.has_functions && state.path != crate::states::stacks::PathId::ROOT;
         let in_kernel = traced || !found.is_empty();
@@ -254,7 +252,7 @@ impl Labeller<'_> {
             }
             Knowledge::Not => late_timer("interrupts enabled", FAINT, "flags say interrupts were enabled"),
             Knowledge::Unknown if in_kernel => {
-                let reason = "the timer interrupt was due and could not come while this kernel code ran";
+                let reason = "the timer interrupt remained pending while this kernel code ran";
                 by(IrqsOff, off, CONCLUDED, reason).need(Need::Sections)
             }
             Knowledge::Unknown => {
@@ -269,7 +267,7 @@ impl Labeller<'_> {
         let leaving = state.idle_state.is_some_and(|index| index > 0) && length_ns <= longest;
         let sampled = matches!(self.late, LateKind::Timerlat { .. });
         if sampled && state.idle_state.is_none() && length_ns <= IDLE_EXIT_FIRST_MAX_NS {
-            let reason = "the CPU was idle: leaving idle took the time, or a hypervisor; the trace does not show which";
+            let reason = "the CPU was idle: either leaving idle or a hypervisor took the time; the trace does not show which";
             let blame = Blame::new(CauseKind::IdleExit, CONCLUDED, reason);
             return Label { blame, need: Some(Need::IdleStates), ..Label::needed("leaving idle") };
         }
@@ -277,7 +275,7 @@ impl Labeller<'_> {
             let reason = "the CPU was in an idle state that takes time to leave";
             (Blame::new(CauseKind::IdleExit, LIKELY, reason), "leaving an idle state")
         } else {
-            let reason = "the CPU was idle, where an interrupt is taken as soon as it comes";
+            let reason = "the CPU was idle, and an idle CPU handles an interrupt at once";
             let what = "idle, the timer interrupt does not come";
             (Blame::new(CauseKind::TimerLate, SEEN, reason), what)
         };
@@ -347,7 +345,7 @@ impl Labeller<'_> {
         let priority = state.pid.and_then(|pid| self.priorities.at(pid, span.events.0));
         match (priority, who.priority) {
             (Some(other @ PRIORITY_NORMAL..), Some(own @ PRIORITY_NORMAL..)) if other > own => {
-                let reason = "an ordinary task ran, with which the late one shares the CPU";
+                let reason = "an ordinary task ran, which shares the CPU with the late task";
                 by(Thread, &format!("{}, shares the CPU", scheduled(of_kernel(other))), CONCLUDED, reason)
             }
             (Some(other), Some(own)) if may_run_before(of_kernel(other), of_kernel(own)) => {
@@ -355,13 +353,13 @@ impl Labeller<'_> {
                 let what = format!("{}, not below {own}", scheduled(of_kernel(other)));
                 let lent = state.pid.is_some_and(|pid| self.priorities.changes(pid));
                 if lent {
-                    let reason = "a thread ran with an inherited priority: another task waits for a lock that it holds";
+                    let reason = "a thread ran with an inherited priority: another task waits for a lock that this thread holds";
                     return by(Thread, &what, CONCLUDED, reason);
                 }
                 // Without its events a softirq looks like the thread that serves it.
                 let serves = vocabulary::serves_softirqs(&self.thread(state.pid));
                 let confidence = if serves { CONCLUDED } else { SHOWN };
-                by(Thread, &what, confidence, "a thread ran that the task may not preempt")
+                by(Thread, &what, confidence, "a thread ran that the task cannot preempt")
             }
             _ if state.preempt_off.holds() && !taken_off => {
                 let confidence = if state.preempt_off == Knowledge::ByEvent { STATED } else { SEEN };
@@ -370,7 +368,7 @@ impl Labeller<'_> {
             }
             (Some(_), Some(_)) if taken_off => {
                 let reason =
-                    "the CPU was switched from the task to one of lower priority: real-time throttling";
+                    "the CPU was switched from the task to a lower-priority thread: real-time throttling";
                 // The thread that runs meanwhile is not the one that delayed it.
                 let label = by(Throttled, "runs; the task is throttled", CONCLUDED, reason);
                 label.without_actor()
@@ -382,15 +380,14 @@ impl Labeller<'_> {
                     let reason = "a thread ran on whose priority is lower before and after, and events in that time show that the kernel \
                                   did not ask it to make room: its priority was higher meanwhile (sched_setscheduler), or real-time \
                                   throttling held the task back";
-                    return by(Thread, "runs; its priority is not known then", POSSIBLE, reason);
+                    return by(Thread, "runs; its priority at that time is not known", POSSIBLE, reason);
                 }
                 let reason =
-                    "a thread of lower priority ran, and no reschedule was requested: real-time throttling";
+                    "a lower-priority thread ran, and no reschedule was requested: real-time throttling";
                 by(Throttled, "runs; the task is throttled", FAINT, reason)
             }
             (Some(_), Some(_)) => {
-                let reason =
-                    "the task was runnable and the running thread of lower priority was not preempted";
+                let reason = "the task was runnable, and the running lower-priority thread was not preempted";
                 by(PreemptOff, "not preempted", LEFT_OVER, reason).need(Need::Sections)
             }
             _ if state.pid.is_none() => Label::unattributed("which thread ran is not in the trace"),
@@ -431,14 +428,16 @@ impl Labeller<'_> {
 fn in_handler(kind: CauseKind, span: &Span, length_ns: u64) -> (f64, &'static str) {
     let longest_ns = if kind == CauseKind::Softirq { SOFTIRQ_LONG_NS } else { STOPPED_LEAST_NS };
     match span.closed {
-        true if length_ns <= longest_ns => (SHOWN, "events show the start and the end of its handler"),
+        true if length_ns <= longest_ns => (SHOWN, "events show the start and the end of the handler"),
         true => (
             CONCLUDED,
-            "events show the start and the end of its handler; a CPU that stops in it looks the same",
+            "events show the start and the end of the handler; a CPU that stops during it looks the same",
         ),
         // Requests of other CPUs and softirqs have events of their own before and after them.
-        false if kind != CauseKind::Irq => (CONCLUDED, "the CPU was in its handler; no event shows its end"),
-        false => (UNENDED, "the CPU was in its handler; no event shows its end"),
+        false if kind != CauseKind::Irq => {
+            (CONCLUDED, "the CPU was in the handler; no event shows the handler's end")
+        }
+        false => (UNENDED, "the CPU was in the handler; no event shows the handler's end"),
     }
 }
 

@@ -46,7 +46,7 @@ pub(crate) fn relabel(pieces: &mut [Piece], labeller: &Labeller<'_>) {
             .span(labeller.states)
             .filter(|span| interrupts_were_off(piece, span, &timers, labeller))
         {
-            let reason = "a timer of this CPU was due while it ran, and came late by it";
+            let reason = "a timer of this CPU expired while this code ran, and its interrupt came late";
             let label = labeller.by(CauseKind::IrqsOff, &span.state, "interrupts disabled", LIKELY, reason);
             relabel_one(piece, label.blame, label.what);
         }
@@ -61,11 +61,11 @@ pub(crate) fn relabel(pieces: &mut [Piece], labeller: &Labeller<'_>) {
             let (kind, reason) = match labeller.is_virtual {
                 true => (
                     CauseKind::HostStall,
-                    "no CPU did anything, and timers of several CPUs were late by it, in a virtual machine",
+                    "no CPU of this virtual machine did anything, and timers of several CPUs were late",
                 ),
                 false => (
                     CauseKind::Hardware,
-                    "no CPU did anything, and timers of several CPUs were late by it: firmware, or a hypervisor",
+                    "no CPU did anything, and timers of several CPUs were late: firmware or a hypervisor",
                 ),
             };
             let blame = Blame::new(kind, CONCLUDED, reason);
@@ -120,7 +120,7 @@ fn below_hypervisor(piece: &mut Piece, labeller: &Labeller<'_>) {
         piece.blame.evidence = format!("{}; {more}", piece.blame.evidence).into();
         return;
     }
-    let reason = "no CPU did anything, in a virtual machine: its hypervisor, which the trace does not show";
+    let reason = "no CPU of this virtual machine did anything: its hypervisor, which the trace does not show";
     relabel_one(
         piece,
         Blame::new(CauseKind::HostStall, CONCLUDED, reason),

@@ -106,7 +106,7 @@ fn take_back(cause: &mut Cause, confidence: f64) {
     let actor = cause.actor.take().map(|actor| format!(" {actor}")).unwrap_or_default();
     let function = cause.function.take().map(|function| format!(" in {function}")).unwrap_or_default();
     cause.evidence.push(format!(
-        "found at {}{actor}{function}, which is not repeated: the hypervisor makes stalls of this length elsewhere too",
+        "found at {}{actor}{function}, but too rarely: the hypervisor causes stalls of this length elsewhere, too",
         cause.kind.name()
     ));
     (cause.kind, cause.pid, cause.confidence) = (CauseKind::HostStall, None, Some(confidence));

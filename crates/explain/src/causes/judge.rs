@@ -71,7 +71,7 @@ fn less_sure(group: &Group<'_>, accountant: &Accountant<'_>, mut cause: Cause) -
         // The start of one interrupt and the end of another look like this if events between them are lost.
         CauseKind::Irq if longest_ns > STOPPED_LEAST_NS && entries > 1 => {
             cause.evidence.push(
-                "the same interrupt came several times: the end of the long one may be that of a later one"
+                "the same interrupt came several times: the end of the long handler run may be that of a later run"
                     .to_owned(),
             );
             FAINT
@@ -80,9 +80,7 @@ fn less_sure(group: &Group<'_>, accountant: &Accountant<'_>, mut cause: Cause) -
         // A tracer's own record of each handler is exact.
         CauseKind::Irq if cause.confidence >= Some(STATED) => 1.0,
         CauseKind::Irq if group.time > STOPPED_LEAST_NS || cause.share < Some(MOST) => {
-            cause
-                .evidence
-                .push("each handler was short: what they delayed may have another reason".to_owned());
+            cause.evidence.push("each handler was short: the delay may have another reason".to_owned());
             FAINT
         }
         _ => 1.0,
@@ -99,7 +97,7 @@ fn gave_up(cause: &Cause, accountant: &Accountant<'_>) -> Option<String> {
     let stack = accountant.labeller.stack_at_switch(late.cpu, late.actual_ns).filter(|_| wanted)?;
     let (function, callers) = stack::preempted(&stack)?;
     let chain = std::iter::once(function).chain(callers).take(CHAIN_MAX).collect::<Vec<_>>().join(" <- ");
-    Some(format!("it gave the CPU up in {chain}"))
+    Some(format!("it gave up the CPU in {chain}"))
 }
 
 /// Kinds whose function is worth recording.

@@ -10,7 +10,7 @@ use whylate_core::result::{Cause, CauseKind, ExpectedFrom, ExplainedSpike, Timel
 use whylate_trace::facts::{Analysis, AnalysisKind, AnalysisPart, TraceFacts};
 
 /// A stall of the bus looks like disabled interrupts.
-const INTERRUPTED: &str = "the timer's interrupt was late, and this is what it interrupted: interrupts were disabled in it, or the CPU stood at an \
+const INTERRUPTED: &str = "the timer's interrupt was late, and interrupted this code: interrupts were disabled in it, or the CPU stood at an \
                            access to a device (registers over PCIe), which looks the same";
 
 /// What the tool said about each latency.
@@ -118,12 +118,12 @@ fn parts(analysis: &Analysis) -> Vec<(&AnalysisPart, u64)> {
 }
 
 fn blamed(part: &AnalysisPart, analysis: &Analysis) -> (Blame, String) {
-    let reason = "the tool that recorded it says so";
+    let reason = "the tool that recorded this latency says so";
     let by =
         |kind, confidence, actor: &str| (Blame::new(kind, confidence, reason).actor(actor), actor.to_owned());
     match &part.what {
         AnalysisKind::TimerDelay { from_idle: true } => {
-            let reason = "the CPU was idle when the timer's interrupt was due, the tool says";
+            let reason = "the tool says that the CPU was idle when the timer expired";
             (Blame::new(CauseKind::IdleExit, CONCLUDED, reason), "leaving idle".to_owned())
         }
         AnalysisKind::TimerDelay { from_idle: false } => delayed(analysis),

@@ -101,19 +101,21 @@ fn open(finder: &Finder<'_>, subject: &Subject, options: &Options, info: &TraceI
     let tracer = info.tracer.as_deref().unwrap_or("");
     if facts.lines_skipped > facts.lines / 2 {
         return Some(format!(
-            "{} of {} lines are not trace lines, which a mail program or an editor may have changed",
+            "{} of {} lines are not trace lines; a mail program or an editor may have changed them",
             facts.lines_skipped, facts.lines
         ));
     }
     if seen.lost > 0 {
         let events = if seen.lost == 1 { "event was" } else { "events were" };
         return Some(format!(
-            "{} {events} lost, and late moments may be among them: record with a larger buffer",
+            "{} {events} lost, and late wake-ups may be among them: record with a larger buffer",
             seen.lost
         ));
     }
     if info.resolution_ns == 0 && seen.events > 0 {
-        return Some("its times are a counter's, not nanoseconds: record with the clock mono".to_owned());
+        return Some(
+            "the trace's times are a counter's, not nanoseconds: record with the clock mono".to_owned(),
+        );
     }
     if subject.sampled || (tracer == "hwlat" && seen.events == 0 && options.task.is_none()) {
         return None;
@@ -123,7 +125,7 @@ fn open(finder: &Finder<'_>, subject: &Subject, options: &Options, info: &TraceI
     }
     if subject.waits_ns > options.least_ns() {
         return Some(format!(
-            "the task was woken {} us before the end of the trace and did not run again in it",
+            "the task was woken {} us before the end of the trace, which does not show it run again",
             subject.waits_ns / 1000
         ));
     }
@@ -141,10 +143,10 @@ fn open(finder: &Finder<'_>, subject: &Subject, options: &Options, info: &TraceI
         ));
     }
     if facts.omissions {
-        return Some("lines of the trace were left out: `...` stands in their place".to_owned());
+        return Some("lines of the trace were left out and replaced by `...`".to_owned());
     }
     let measured = subject.late.iter().next().is_some();
-    (!measured).then(|| format!("the trace shows no wake-up of the task and its run: {RECORD}"))
+    (!measured).then(|| format!("the trace does not show a wake-up of the task and its next run: {RECORD}"))
 }
 
 /// Why there is no task to examine.

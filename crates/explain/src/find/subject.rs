@@ -175,8 +175,8 @@ fn automatic(
             _ if stated == Some(pid) => (5, STATED),
             _ if vocabulary::is_measuring(&name) && is_realtime(track) => (4, "it measures latency"),
             Some(_) if realtime && own => (3, "a periodic real-time task"),
-            None if realtime && own => (2, "the real-time task that was latest"),
-            _ if own => (1, "the task that was latest; no real-time task was late"),
+            None if realtime && own => (2, "the real-time task with the largest latency"),
+            _ if own => (1, "the task with the largest latency; no real-time task was late"),
             _ => (0, "only threads of the kernel or of recording tools were late"),
         }
     };

@@ -283,7 +283,7 @@ impl<'r> Context<'r> {
 
     fn other_thread(&self, slice: &Slice<'_>, thread: &Thread) -> Blame {
         if self.is_lesser(thread.priority) && self.is_throttled(slice) {
-            return self.passed_over("a thread of lower priority was chosen although the task was runnable");
+            return self.passed_over("a lower-priority thread was chosen although the task was runnable");
         }
         let ran = || {
             let ran = format!("it ran at {}", figure::scheduled(thread.priority));
@@ -321,7 +321,7 @@ impl<'r> Context<'r> {
             return Blame::new(
                 Kind::ContextSwitch,
                 SHOWN,
-                format!("{} was preempted in user mode, where nothing defers the switch", thread.command),
+                format!("{} was preempted in user mode, where nothing delays the switch", thread.command),
             );
         }
         if (is_edge || in_user) && is_long {
@@ -332,9 +332,9 @@ impl<'r> Context<'r> {
             return self.stood_still(&evidence);
         }
         let scheduled = figure::scheduled(thread.priority);
-        let evidence = format!("it kept the CPU after the wake-up of the task, at {scheduled}");
+        let evidence = format!("it ran on after the wake-up of the task, at {scheduled}");
         let blame = if self.lacks_ticks(slice) {
-            let evidence = format!("{evidence}; no tick came meanwhile, and an interrupt at once after it");
+            let evidence = format!("{evidence}; no tick came meanwhile, and an interrupt right afterwards");
             Blame::new(Kind::IrqsOff, CONCLUDED, evidence)
         } else {
             Blame::new(Kind::PreemptOff, if named.is_some() { SHOWN } else { LIKELY }, evidence)
@@ -371,7 +371,7 @@ impl<'r> Context<'r> {
     /// As far as the kernel knows, only the measured task had the CPU.
     fn nothing_recorded(&self, slice: &Slice<'_>) -> Blame {
         if self.first_fault_ns.is_some_and(|fault_ns| slice.from_ns >= fault_ns) {
-            return Blame::new(Kind::PageFault, SHOWN, "the task touched memory that was not there");
+            return Blame::new(Kind::PageFault, SHOWN, "the task accessed memory that was not mapped");
         }
         if self.window.is_timer {
             return if self.is_pending(slice) {
@@ -439,11 +439,7 @@ impl<'r> Context<'r> {
 }
 
 fn host_stall(evidence: &str) -> Blame {
-    Blame::new(
-        Kind::HostStall,
-        CONCLUDED,
-        format!("{evidence}; below it is a hypervisor, which counted no stolen time"),
-    )
+    Blame::new(Kind::HostStall, CONCLUDED, format!("{evidence}; the hypervisor counted no stolen time"))
 }
 
 /// The scheduler chose a lower-priority thread: names the throttling that applies to a task of that priority.

@@ -41,7 +41,7 @@ impl Context<'_> {
                 .actor(vocabulary::NMI)
                 .named(Some((handler.clone(), Vec::new()))),
             Activity::Function { function, sender } => {
-                let called = "another CPU asked for this function, whose start and end were recorded";
+                let called = "another CPU requested this function call; its start and end were recorded";
                 let named = Some((function.clone(), Vec::new()));
                 match sender {
                     None => by(Kind::Ipi, called.to_owned()).named(named),
@@ -58,7 +58,7 @@ impl Context<'_> {
             }
             Activity::Lock { flags, .. } => {
                 let lock = vocabulary::lock(*flags);
-                by(Kind::Lock, format!("the wait for the {lock} was recorded; who held it was not"))
+                by(Kind::Lock, format!("the wait for the {lock} was recorded; the lock's holder was not"))
             }
             _ => Blame::unattributed(),
         }
@@ -122,8 +122,8 @@ impl Context<'_> {
         let below = self.interrupted().filter(|below| !below.is_empty());
         let named = below.and_then(stack::innermost);
         let (confidence, more) = match &named {
-            Some(_) if !self.surroundings.is_virtual => (CONCLUDED, ", and this is what it interrupted"),
-            Some(_) => (LIKELY, ", and this is what it interrupted"),
+            Some(_) if !self.surroundings.is_virtual => (CONCLUDED, ", and interrupted this code"),
+            Some(_) => (LIKELY, ", and interrupted this code"),
             None => (LIKELY, ", and no stack tells why: softirqs run with interrupts enabled"),
         };
         Blame { confidence, evidence: format!("{late}{more}").into(), ..recorded }.named(named)

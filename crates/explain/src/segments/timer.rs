@@ -17,7 +17,7 @@ impl<'r> Context<'r> {
         let due_ns = self.due_ns.filter(|due_ns| self.window.is_timer && slice.to_ns <= *due_ns)?;
         let slack = figure::nanoseconds(due_ns.saturating_sub(self.window.from_ns));
         let evidence = format!(
-            "the timer was set to expire {slack} after the moment that the thread asked for, at the latest"
+            "the kernel may let the timer expire up to {slack} after the moment that the thread requested"
         );
         (self.priority <= 0 && !self.is_before_sleep(slice))
             .then(|| Blame::new(Kind::TimerSlack, RECORDED, evidence))
@@ -90,15 +90,15 @@ impl<'r> Context<'r> {
             && vocabulary::is_edge(function)
         {
             return self.stood_still(&format!(
-                "{late}it found the CPU{whose} in {function}, which has only a few instructions"
+                "{late}it interrupted the CPU{whose} in {function}, which has only a few instructions"
             ));
         }
         let sure = if is_released && self.handled_until_ns.is_none() { STATED } else { CONCLUDED };
         let (confidence, more) = match self.surroundings.is_virtual {
-            true => (LIKELY, "; the hypervisor may have sent it late"),
+            true => (LIKELY, "; the hypervisor may have delivered it late"),
             false => (sure, ""),
         };
-        let evidence = format!("{late}this is what it interrupted{more}");
+        let evidence = format!("{late}it interrupted this code{more}");
         let blame = Blame::new(Kind::IrqsOff, confidence, evidence).named(named);
         match thread {
             Some(thread) => blame.thread(&thread.command, thread.pid),

@@ -90,7 +90,7 @@ pub fn explain_kept(reader: &mut dyn Reader, moment: &KeptMoment) -> Result<Expl
     trace.also_late.clear();
     if spikes.is_empty() {
         let reason =
-            "the moment that the trace was kept for is not in it: the buffer did not reach back to it";
+            "the trace was kept for a late moment that is not in it: the buffer did not reach back that far";
         (trace.answer, trace.answer_reason) = (ExplainAnswer::CannotTell, Some(reason.to_owned()));
     }
     Ok(super::completed(&found, result, spikes, &needs, reader))

@@ -22,7 +22,7 @@ pub(crate) fn cpus(info: &TraceInfo, seen: &Seen) -> Option<Warning> {
     }
     let name = if own.len() == 1 { "CPU" } else { "CPUs" };
     let text = format!(
-        "of {all} CPUs, the file has lines only for {name} {}: late tasks on the others are unknown",
+        "the machine has {all} CPUs, but the trace has lines only of {name} {}: late tasks on other CPUs are not known",
         own.join(", ")
     );
     Some(Warning::with_fix(WarningCode::CpusMissing, text, "give the whole trace, with all CPUs"))
@@ -45,7 +45,7 @@ pub(crate) fn contradictions(info: &TraceInfo, seen: &Seen, spikes: &[ExplainedS
         let lines_ns = seen.last_ns.saturating_sub(first_ns);
         if lines_ns > latency_ns.saturating_add(latency_ns / 10).saturating_add(section::BEYOND_NS) {
             found.push(format!(
-                "the head states {}, the lines go over {}: lines of another trace, or of more than the section",
+                "the header states {}, but the lines cover {}: some lines are of another trace, or outside the section",
                 nanoseconds(latency_ns),
                 nanoseconds(lines_ns)
             ));
@@ -56,7 +56,7 @@ pub(crate) fn contradictions(info: &TraceInfo, seen: &Seen, spikes: &[ExplainedS
         && seen.cpus >> cpu.0 & 1 == 0
     {
         found.push(format!(
-            "the head is of CPU {cpu}, and no line is: the lines are of another trace, or cut"
+            "the header names CPU {cpu}, but no line is of that CPU: lines are missing, or of another trace"
         ));
     }
     if let Some((ns, ran_on, woken_by)) = seen.skews.largest
@@ -72,7 +72,7 @@ pub(crate) fn contradictions(info: &TraceInfo, seen: &Seen, spikes: &[ExplainedS
     }
     if spikes.iter().any(|spike| is_disordered(seen, spike)) {
         found.push(format!(
-            "{} lines have an earlier time than the line before them: lines are not in the order in which they were recorded",
+            "{} lines have an earlier time than the line before them: the lines are not in the order of recording",
             seen.back
         ));
     }
@@ -86,7 +86,7 @@ pub(crate) fn left_out(info: &TraceInfo, seen: &Seen) -> Option<Warning> {
     let facts = &info.facts;
     let is_short = facts.latency_ns > Some(0) && facts.is_short(seen.records);
     let is_so = facts.latency_ns.is_some_and(|latency_ns| facts.omissions || is_short || is_cut(latency_ns));
-    let text = "lines were left out of the trace: the header states the length of the section, and where its time went rests on the lines that are there";
+    let text = "lines were left out of the trace: the header states the length of the section, but only the remaining lines show where the time went";
     is_so.then(|| Warning::with_fix(WarningCode::CpusMissing, text, "give the whole trace"))
 }
 
@@ -107,23 +107,23 @@ pub(crate) fn warnings(
         || vocabulary::is_section_tracer(tracer)
         || matches!(tracer, "hwlat" | "osnoise" | "timerlat");
     if seen.switches == 0 && seen.samples == 0 && !sampled {
-        let text = "the trace has no sched_switch events: switches are taken from the threads of its lines";
+        let text = "the trace has no sched_switch events: switches are concluded from the thread that each line names";
         warnings.push(Warning::new(WarningCode::NoSwitches, text));
     }
     let is = |from| spikes.iter().any(|spike| spike.expected_from == from);
     if is(ExpectedFrom::Period) {
         let how = if trace.period_inferred { "inferred from the task's rhythm" } else { "given" };
         let text = format!(
-            "the expected moment is estimated as last sleep + period ({how}): it is too late by the task's run time"
+            "the expected moment is estimated as last sleep + period ({how}): the estimate is too late by the task's run time"
         );
         warnings.push(Warning::with_fix(WarningCode::ExpectedFromPeriod, text, TIMERS));
     }
     if is(ExpectedFrom::Marker) {
-        let text = "the expected moment comes from the latency that the task printed: it is not exact";
+        let text = "the expected moment comes from the latency that the task printed, and is not exact";
         warnings.push(Warning::with_fix(WarningCode::ExpectedFromMarker, text, TIMERS));
     }
     if is(ExpectedFrom::Wakeup) {
-        let text = "the latency counts from the wake-up, so a late timer is not seen";
+        let text = "the latency begins at the wake-up, so a late timer is not seen";
         warnings.push(Warning::with_fix(WarningCode::ExpectedFromWakeup, text, TIMERS));
     }
     for need in needs {
@@ -135,7 +135,7 @@ pub(crate) fn warnings(
             ),
             Need::Functions => (
                 WarningCode::NoFunctions,
-                "for a part of the time no function is known",
+                "for part of the time, the function that ran is not known",
                 "record with the function tracer, or with stacks",
             ),
             Need::IdleStates => (
@@ -147,7 +147,7 @@ pub(crate) fn warnings(
         warnings.push(Warning::with_fix(code, text, fix));
     }
     if trace.task.is_none() && !sampled {
-        let text = format!("no task to look at: {}", trace.task_reason);
+        let text = format!("no task can be explained: {}", trace.task_reason);
         warnings.push(Warning::new(WarningCode::NoTask, text));
     }
     warnings
