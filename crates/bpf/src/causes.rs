@@ -440,7 +440,7 @@ fn warning(facility: &Facility) -> Option<Warning> {
         SENDERS => {
             "; interrupts from other CPUs are counted in /proc/interrupts, by kind: not by function and sender"
         }
-        FUNCTIONS => "; which function another CPU had called is not known, only that one was",
+        FUNCTIONS => "; an interrupt from another CPU is reported without the function that it ran",
         _ => "",
     };
     let text = format!("causes: {} are not recorded: {reason}{effect}", facility.name);

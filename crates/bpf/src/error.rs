@@ -43,7 +43,7 @@ pub enum BpfError {
     )]
     OtherClock,
     /// Loading programs would never end: why, and what helps.
-    #[error("loading BPF programs would never end in this kernel: {0}")]
+    #[error("loading BPF programs would never end: {0}")]
     Starved(String),
     /// The kernel's events cannot be read from a trace buffer.
     #[error("causes are not found in a trace buffer: {0}")]

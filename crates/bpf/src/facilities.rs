@@ -59,7 +59,7 @@ pub fn facilities(host: &HostRoot) -> Vec<Facility> {
 }
 
 fn missing_names(causes: &Causes) -> Option<String> {
-    let reason = "/proc/kallsyms shows no addresses: run it as root, with kernel.kptr_restrict below 2";
+    let reason = "/proc/kallsyms shows no addresses: run whylate as root, with kernel.kptr_restrict below 2";
     causes.lacks_symbols().then(|| reason.to_owned())
 }
 

@@ -53,9 +53,8 @@ fn observe(root: &HostRoot, facts: &Facts, elapsed: Duration) -> Result<Observed
     let timers = tick::read(root)?;
     let mut warnings = Vec::new();
     if !threads.kernel_visible() {
-        let hidden =
-            "the kernel's threads are not visible from here: the counts hold only what this process may see";
-        let fix = "run it outside the container, as root (or mount /proc without hidepid)";
+        let hidden = "kernel threads are not visible here: only what this process may see is counted";
+        let fix = "run whylate outside the container, as root (or mount /proc without hidepid)";
         warnings.push(Warning::with_fix(WarningCode::ThreadsHidden, hidden, fix));
     }
     if lines.is_empty() {

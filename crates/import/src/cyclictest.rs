@@ -9,8 +9,7 @@ pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
         return from_threads(lines);
     }
     let series = from_histogram(lines)?;
-    let remark =
-        "the text does not say on which CPU a thread ran: the figures are of threads, by their number";
+    let remark = "the text does not say on which CPU a thread ran: each figure is that of a thread number, not of a CPU";
     Ok(Imported { probe: "timer", series, remarks: vec![remark.to_owned()], ..Imported::default() })
 }
 
@@ -243,12 +242,12 @@ fn remarks(runs: &[(String, Vec<ThreadLine>)], is_one_dash: bool) -> Vec<String>
     let mut remarks = Vec::new();
     if all().any(|thread| thread.cpu.is_none()) {
         remarks.push(
-            "the text does not say on which CPU a thread ran: the figures are of threads, by their number"
+            "the text does not say on which CPU a thread ran: each figure is that of a thread number, not of a CPU"
                 .to_owned(),
         );
     }
     if runs.len() > 1 {
-        remarks.push(format!("{} runs in one file, each a series of its own", runs.len()));
+        remarks.push(format!("{} runs in one file: each is a separate series", runs.len()));
     }
     // Threads of interrupts have priority 50.
     if let Some(lowest) = all().filter_map(|thread| thread.priority).min().filter(|lowest| *lowest < 50) {
@@ -257,12 +256,12 @@ fn remarks(runs: &[(String, Vec<ThreadLine>)], is_one_dash: bool) -> Vec<String>
             _ => format!("at priority {lowest}, below the threads of interrupts (50)"),
         };
         let dash = if is_one_dash {
-            "; `-smp` with one dash is read as -s -m -p: write --smp or -S, and -p with its priority behind it"
+            "; cyclictest reads `-smp` as -s -m -p: write --smp or -S, and -p followed by the priority"
         } else {
             ""
         };
         remarks.push(format!(
-            "the measuring threads ran {what}: the figures are not those of a task at a higher priority{dash}"
+            "the measuring threads ran {what}: a task of a higher priority has other figures{dash}"
         ));
     }
     remarks

@@ -74,7 +74,7 @@ pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
         end = line.problem("");
     }
     if all.is_empty() {
-        return Err(lines.ends("there is no line of an interval"));
+        return Err(lines.ends("no line of an interval was found"));
     }
     let mut remarks = vec![
         "values are in the tool's own unit, nanoseconds; they include stalls of the whole process (garbage collection, safepoints) as well as those of the kernel"
@@ -82,7 +82,7 @@ pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     ];
     if all.len() > 1 {
         remarks.push(format!(
-            "{} tags in one file, each a series of its own: their samples are not added",
+            "{} tags in one file: each is a separate series: their samples are not added",
             all.len()
         ));
     }
@@ -97,7 +97,7 @@ pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
         let is_whole = own.unread == 0;
         if !is_whole {
             remarks.push(format!(
-                "{} histograms{name} are damaged or of an unknown form: only the largest values are known",
+                "{} histograms{name} are damaged or have an unknown format: only the largest values are known",
                 own.unread
             ));
         }

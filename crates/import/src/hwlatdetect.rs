@@ -59,7 +59,7 @@ fn cpu(gaps: &[Gap]) -> (u32, Option<String>) {
         (Some(Some(cpu)), 1, _) => (*cpu, None),
         (_, _, 0) => (
             0,
-            Some("hwlatdetect does not say on which CPU a gap was: all are listed under CPU 0".to_owned()),
+            Some("hwlatdetect does not name the CPU of a gap: all gaps are listed under CPU 0".to_owned()),
         ),
         _ => (0, Some(format!("there are gaps on CPUs {}: all are listed under CPU 0", several.join(", ")))),
     }

@@ -202,7 +202,7 @@ fn read_runs(lines: &ToolLines<'_>, form: &TextForm) -> Result<Imported, Problem
             }
         }
     }
-    all.remarks.push(format!("{count} runs in one file, each a series of its own"));
+    all.remarks.push(format!("{count} runs in one file: each is a separate series"));
     Ok(all)
 }
 

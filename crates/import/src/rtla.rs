@@ -178,7 +178,7 @@ pub(crate) fn top(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     if series.is_empty() {
         return Err(lines.ends("the table has no CPU: the file is cut off"));
     }
-    let remark = "`top` has extremes and means alone: quantiles are not known; `hist` has them";
+    let remark = "`top` prints only extremes and means, no quantiles; `hist` prints them";
     Ok(Imported { probe: "tracer", series, remarks: vec![remark.to_owned()], ..Imported::default() })
 }
 

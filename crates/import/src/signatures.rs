@@ -8,7 +8,7 @@ const MECHANISMS: [(u64, u64, &str); 3] = [
     (
         45_000_000,
         55_000_000,
-        "50 ms of each second is what ordinary tasks keep: RT throttling before Linux 6.12 (sched_rt_runtime_us 950000), the fair server from \
+        "ordinary tasks get 50 ms of each second: RT throttling before Linux 6.12 (sched_rt_runtime_us 950000), the fair server from \
          6.12 on (/sys/kernel/debug/sched/fair_server, known to run too early on 6.12.y); `whylate explain --why throttled`",
     ),
     (
@@ -49,7 +49,7 @@ pub(crate) fn of(cpus: &[CpuResult]) -> Vec<String> {
     let is_one_series = cpus.iter().all(|cpu| cpu.series == cpus[0].series);
     if is_one_series && all.len() >= 3 && least >= EQUAL_NS_MIN && most - least <= most / 50 {
         found.push(format!(
-            "the maxima of all {} CPUs are equal within 2 % ({}): one event that stopped all of them at one moment (an SMI, the host of a virtual \
+            "the maxima of all {} CPUs are equal within 2 % ({}): a single event that stopped all CPUs at once looks like this (an SMI, the host of a virtual \
              machine, stop_machine) would look so",
             all.len(),
             nanoseconds(most)

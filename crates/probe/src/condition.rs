@@ -223,11 +223,11 @@ pub(crate) fn other_whylate(host: &HostRoot, cpus: &CpuSet) -> Option<Warning> {
         (!shared.is_empty()).then_some((pid, shared))
     })?;
     let text = format!(
-        "another whylate (pid {pid}) measures on CPU {shared} too: each shows up as latency of the other"
+        "another whylate (pid {pid}) measures on CPU {shared} too: each of them delays the other's tasks"
     );
     Some(Warning::with_fix(
         WarningCode::OtherWhylate,
         text,
-        "wait until one of them has ended, or measure on other CPUs",
+        "wait until the other has ended, or measure on other CPUs",
     ))
 }

@@ -28,11 +28,11 @@ pub enum ProbeError {
         String,
     ),
     /// A device interrupts one CPU at a time.
-    #[error("{source_of_interrupts} can be waited for on one CPU only, not on {cpus}; name one")]
+    #[error("{source_of_interrupts} can be waited for on one CPU only, not on {cpus}; name one CPU")]
     OneCpuOnly { source_of_interrupts: DispatchSource, cpus: CpuSet },
     /// Two threads on one CPU, one of which would wait for the other in a loop and never let it run.
     #[error(
-        "spin needs two CPUs: on CPU {cpu} alone, the loop that waits keeps the one that answers from running; name \
+        "spin needs two CPUs: on CPU {cpu} alone, the waiting loop keeps the answering loop from running; name \
          two CPUs, or a method that sleeps (futex, eventfd, pipe, unix, udp)"
     )]
     SpinOnOneCpu { cpu: CpuId },
@@ -59,7 +59,7 @@ pub enum ProbeError {
     Died(String),
     /// The measuring process did not get ready.
     #[error(
-        "the measuring process was not ready after {seconds} s: CPU {cpus} may be kept busy at a higher priority"
+        "the measuring process was not ready after {seconds} s: a higher-priority thread may keep CPU {cpus} busy"
     )]
     NotReady { cpus: CpuSet, seconds: u64 },
     /// A measuring thread wanted to run and did not, up to the end.

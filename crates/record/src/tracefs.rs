@@ -26,7 +26,7 @@ impl Tracefs {
             match fs::metadata(host.path(place).join("trace_clock")) {
                 Ok(_) => return Ok(Self { top: host.path(place) }),
                 Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-                    let text = format!("{place} is readable by root only; run as root");
+                    let text = format!("{place} is readable by root only; run whylate as root");
                     return Err(RecordError::Unavailable(text));
                 }
                 Err(_) => {}

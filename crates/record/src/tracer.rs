@@ -242,8 +242,9 @@ fn settings(top: &Path, plan: &TracerPlan, cpus: &CpuSet) -> Vec<Change> {
                 let target = Target::file_with(path(MODE_FILE), Reading::Bracketed);
                 Change::required(target, "round-robin", reason("on one CPU after the other"))
             });
-            let width = time("hwlat_detector/width", plan.width(), "how long it looks in each window");
-            let window = time(WINDOW_FILE, plan.window(), "how often it looks");
+            let width =
+                time("hwlat_detector/width", plan.width(), "how long the tracer samples in each window");
+            let window = time(WINDOW_FILE, plan.window(), "how often the tracer samples");
             // The width has to be below the window at every moment.
             let now = std::fs::read_to_string(top.join(WINDOW_FILE)).ok();
             let now_us: Option<u64> = now.and_then(|text| text.trim().parse().ok());
@@ -252,13 +253,13 @@ fn settings(top: &Path, plan: &TracerPlan, cpus: &CpuSet) -> Vec<Change> {
             mode.into_iter().chain(sizes).chain(threshold("shortest gap that counts")).collect()
         }
         Tracer::Osnoise => {
-            let width = time("osnoise/runtime_us", plan.width(), "how long it looks");
-            let window = time("osnoise/period_us", plan.window(), "how often it looks");
+            let width = time("osnoise/runtime_us", plan.width(), "how long the tracer samples");
+            let window = time("osnoise/period_us", plan.window(), "how often the tracer samples");
             let noise = threshold("shortest noise that counts");
             [where_it_runs(), width, window].into_iter().chain(noise).collect()
         }
         Tracer::Timerlat => {
-            let period = time("osnoise/timerlat_period_us", plan.period(), "period of its thread");
+            let period = time("osnoise/timerlat_period_us", plan.period(), "period of the tracer's thread");
             vec![where_it_runs(), period]
         }
     }

@@ -23,7 +23,7 @@ static MAY_LEAVE_SETTINGS: AtomicBool = AtomicBool::new(false);
 const ENDED: &str = "whylate: out of memory: stopped; what the run has stored is kept; raise the limit \
                      (`ulimit -v`, the cgroup's `memory.max`)\n";
 const LEFT_SETTINGS: &str =
-    "whylate: settings of the machine may still be changed; to restore them: whylate treat restore\n";
+    "whylate: settings of the machine may still be changed; `whylate treat restore` restores them\n";
 
 /// The system's allocator, which gives up its reserve when the system has no more memory, and ends the process when there
 /// is none after that: with a message and a code, where Rust would abort.

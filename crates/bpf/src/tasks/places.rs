@@ -82,7 +82,7 @@ fn tracepoint_address(
     let [address, base, semaphore]: [U64; 3] = transmute!(numbers);
     if semaphore.get() != 0 {
         return Err(
-            "this static tracepoint is off until a tool raises its semaphore, which whylate does not; name a function",
+            "this static tracepoint is off until a tool raises its semaphore, and whylate does not do that; name a function instead",
         );
     }
     let moved_to = file.section_by_name(BASE).map_or(base.get(), |section| section.address());

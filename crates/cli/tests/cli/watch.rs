@@ -103,8 +103,11 @@ fn an_activation_that_never_ends_is_the_longest() {
         // It slept for 50 ms, and began long before the watch ended.
         if longest["latency_ns"].as_u64() > Some(500_000_000) {
             assert_eq!(said.code, Some(0), "{said:?}");
-            assert!(has(&longest["cause"]["evidence"], "it had not ended when the watch did"), "{longest:#}");
-            assert!(has(&result["warnings"], "had not ended and counts"), "{result:#}");
+            assert!(
+                has(&longest["cause"]["evidence"], "the activation had not ended when the watch ended"),
+                "{longest:#}"
+            );
+            assert!(has(&result["warnings"], "had not ended when the watch ended, and counts"), "{result:#}");
             return;
         }
         seen.push((said.stderr, longest));

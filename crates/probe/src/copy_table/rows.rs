@@ -133,7 +133,7 @@ impl Stock {
         let is_exact = arrived == self.from.as_slice()[..bytes];
         if !is_exact {
             let text = format!(
-                "{} from {} to {}: bytes arrive changed",
+                "{} from {} to {}: the copy differs from the source",
                 row.method,
                 self.mode(row.from),
                 self.mode(row.to)

@@ -75,7 +75,7 @@ fn measure(
 }
 
 fn not_counted(error: &RecordError) -> Warning {
-    Warning::new(WarningCode::NoHistograms, format!("the kernel's histograms are not counted: {error}"))
+    Warning::new(WarningCode::NoHistograms, format!("the kernel's histograms are not available: {error}"))
 }
 
 fn failed(error: &RecordError) -> ProbeError {

@@ -79,7 +79,7 @@ fn policy(policy: Policy, place: &mut Place<'_>) -> Result<Policy, ProbeError> {
     }
     place.warnings.push(Warning::new(
         WarningCode::StallWithoutPriority,
-        "there is only one CPU: the stall probe runs as SCHED_OTHER, and the time that other tasks take shows as gaps",
+        "there is only one CPU: the stall probe runs as SCHED_OTHER, and the run time of other tasks shows as gaps",
     ));
     Ok(Policy::Other)
 }

@@ -79,7 +79,7 @@ fn measure(
     let outcome = outcome.and_then(|()| observer.batch(last).map_err(ProbeError::Observer));
     if session.lost() > 0 {
         let text = format!(
-            "{} lines of the {} tracer were lost: its figures lack them",
+            "{} lines of the {} tracer were lost and are missing in its figures",
             session.lost(),
             plan.tracer
         );

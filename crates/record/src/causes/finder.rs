@@ -261,7 +261,7 @@ impl FindsCauses for LiveFinder {
         let mut warnings = Vec::new();
         if self.lost_spikes > 0 {
             let mut text = format!(
-                "{} spikes had records of their window lost: their causes have half the confidence",
+                "records of {} spikes were lost: the confidence of their causes is halved",
                 self.lost_spikes
             );
             if self.lost_events.count() > 0 {
@@ -272,8 +272,7 @@ impl FindsCauses for LiveFinder {
         }
         let ipis = self.activities.ipis_lost();
         if ipis > 0 {
-            let text =
-                format!("{ipis} interrupts from other CPUs found no room in the table of their senders");
+            let text = format!("{ipis} interrupts from other CPUs did not fit into the table of senders");
             warnings.push(Warning::new(WarningCode::IpiRecordsLost, text));
         }
         warnings

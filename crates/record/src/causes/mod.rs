@@ -80,7 +80,7 @@ fn warning(refused: Option<&BpfError>) -> Warning {
          machine), and 4 us more where the timer interrupts deep kernel code, whose stack is recorded"
     );
     let fix = refused.map(|_| {
-        "run it as root on the host, on a kernel with CONFIG_DEBUG_INFO_BTF that is not locked down, for all of it"
+        "to record all causes, run whylate as root on the host, on a kernel with CONFIG_DEBUG_INFO_BTF and without lockdown"
     });
     match fix {
         Some(fix) => Warning::with_fix(WarningCode::CausesFromTracefs, text, fix),

@@ -77,7 +77,7 @@ impl TraceActivities {
         let stacks = keep_stacks(&buffer, &functions);
         let known: Vec<&str> = names.iter().copied().chain(stacks.is_ok().then_some(STACK)).collect();
         missing
-            .extend(stacks.err().map(|reason| incomplete(&format!("a late timer has no stack: {reason}"))));
+            .extend(stacks.err().map(|reason| incomplete(&format!("late timers have no stack: {reason}"))));
         let stream = Stream::open(&buffer, &rings, &known)?;
         let own = own_threads();
         for event in &names {

@@ -182,7 +182,7 @@ impl Display {
     pub fn take(self) -> io::Result<Flips> {
         // The first process that opens a card may draw; if that was another one, this is refused.
         if control(&self.card.file, SET_MASTER, &mut ()).is_err() {
-            return Err(io::Error::other("another program (an X server, a compositor) draws on it"));
+            return Err(io::Error::other("another program (an X server, a compositor) uses the display"));
         }
         let (width, height) = (u32::from(self.mode.width), u32::from(self.mode.height));
         let buffers = [self.card.buffer(width, height)?, self.card.buffer(width, height)?];

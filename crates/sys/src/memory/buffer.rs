@@ -22,7 +22,7 @@ pub enum BufferError {
     Map { bytes: usize, source: io::Error },
     /// The memory cannot be on that NUMA node.
     #[error(
-        "memory on NUMA node {node} is refused: {source}; the nodes are listed in /sys/devices/system/node/has_memory"
+        "the kernel refuses memory on NUMA node {node}: {source}; /sys/devices/system/node/has_memory lists the nodes"
     )]
     Node { node: u32, source: io::Error },
 }

@@ -19,7 +19,7 @@ const REFUSED: [(&[u8], &str); 7] = [
     (b"\x75\xd1\x1d\x57", CTF),
     (b"/* CTF ", CTF),
     (b"PK\x03\x04", "a zip archive: unpack it and give the trace that is in it"),
-    (b"{", "JSON; of a Perfetto or Chrome trace, give the original file, not an export"),
+    (b"{", "JSON; for a Perfetto or Chrome trace, give the original file, not an export"),
 ];
 const CTF: &str = "CTF";
 
@@ -28,7 +28,7 @@ fn ctf(path: &Path) -> String {
     let folder = if path.is_dir() { Some(path) } else { path.parent() };
     let folder = folder.filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
     format!(
-        "a trace in CTF, as LTTng writes: `babeltrace2 {} > trace.txt` makes text of it, then `whylate explain trace.txt`",
+        "a trace in CTF, as LTTng writes: run `babeltrace2 {} > trace.txt`, then `whylate explain trace.txt`",
         folder.display()
     )
 }

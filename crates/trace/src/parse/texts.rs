@@ -220,7 +220,7 @@ impl Texts {
         self.dropped_most = self.dropped_most.max(self.dropped + self.names.dropped);
         let count = self.dropped_most;
         (count > 0).then(|| {
-            format!("{count} times a text or a stack was not kept: the trace has too many different ones")
+            format!("{count} texts or stacks were not stored: the trace has too many different ones")
         })
     }
 }

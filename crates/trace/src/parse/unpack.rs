@@ -72,7 +72,7 @@ impl Unpacker {
         };
         match filled {
             Ok(filled) if filled == length => Ok(()),
-            Ok(filled) => Err(format!("compressed data holds {filled} bytes where {length} are expected")),
+            Ok(filled) => Err(format!("compressed data contains {filled} bytes, but {length} are expected")),
             Err(error) => Err(format!("compressed data is damaged ({error})")),
         }
     }

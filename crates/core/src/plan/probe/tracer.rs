@@ -24,7 +24,7 @@ pub struct TracerPlan {
     pub cpus: Option<CpuSelector>,
     /// Which one.
     pub tracer: Tracer,
-    /// hwlat, osnoise: how long it looks in each window; by default 950ms (hwlat) and 1s (osnoise).
+    /// hwlat, osnoise: how long the tracer samples in each window; by default 950ms (hwlat) and 1s (osnoise).
     pub width: Option<Nanos>,
     /// hwlat, osnoise: how often it looks; by default 1s.
     pub window: Option<Nanos>,

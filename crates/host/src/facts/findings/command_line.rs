@@ -106,10 +106,10 @@ pub(super) fn unknown(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     if found.is_empty() {
         return None;
     }
-    code.advice(format!("the kernel does not know what its command line asks for: {}", found.join("; ")))
-        .effect("such a word has no effect")
+    code.advice(format!("the kernel does not know some words of its command line: {}", found.join("; ")))
+        .effect("an unknown word has no effect")
         .seen("/proc/cmdline", line.clone())
-        .boot("correct or remove it")
+        .boot("correct or remove the word")
         .into()
 }
 
@@ -214,7 +214,7 @@ pub(super) fn without_effect(inquiry: &Inquiry, code: FindingCode) -> Option<Fin
         })
         .collect();
     let mut finding = code
-        .advice(format!("the kernel does not do what its command line asks for: {}", texts.join("; ")))
+        .advice(format!("the kernel does not do what its command line requests: {}", texts.join("; ")))
         .effect("the targets are disturbed as if the option were not set");
     for Gap(_, is, path, _) in &gaps {
         finding = finding.seen(*path, is.clone());
@@ -246,7 +246,7 @@ fn gap(inquiry: &Inquiry, name: &str, value: &str) -> Option<Gap> {
         // Without the flag `domain` only other things are isolated.
         "isolcpus" if value.contains("domain") || value.starts_with(|it: char| it.is_ascii_digit()) => {
             let why = if live.root.exists(ISOLATED) {
-                "the list is not one of present CPUs, or a later option replaced it"
+                "the list contains CPUs that are not present, or a later option replaced the list"
             } else {
                 return None;
             };
@@ -279,7 +279,7 @@ fn gap(inquiry: &Inquiry, name: &str, value: &str) -> Option<Gap> {
         "clocksource" => text(
             "/sys/devices/system/clocksource/clocksource0/current_clocksource",
             &|is| is == value,
-            "the kernel gave it up, or does not have it",
+            "the kernel stopped using it, or does not have it",
         ),
         "transparent_hugepage" => text(
             "/sys/kernel/mm/transparent_hugepage/enabled",
@@ -295,11 +295,11 @@ fn gap(inquiry: &Inquiry, name: &str, value: &str) -> Option<Gap> {
         "processor.max_cstate" => text(
             "/sys/devices/system/cpu/cpuidle/current_driver",
             &|is| is != "intel_idle",
-            "intel_idle has its own option: intel_idle.max_cstate",
+            "the driver intel_idle has its own option: intel_idle.max_cstate",
         ),
         "preempt" => {
             let preemption = &inquiry.facts.kernel.preemption;
-            let why = "only PREEMPT_DYNAMIC kernels have it";
+            let why = "only PREEMPT_DYNAMIC kernels have this option";
             (!preemption.is_empty() && !preemption.starts_with("PREEMPT_DYNAMIC"))
                 .then(|| Gap(asked, format!("the kernel is built as {preemption}"), "/proc/version", why))
         }
@@ -346,7 +346,7 @@ pub(super) fn contradictions(inquiry: &Inquiry, code: FindingCode) -> Option<Fin
         && *isolated != full
     {
         found.push(format!(
-            "`isolcpus` isolates {} and `nohz_full` {}: the rest is only half isolated",
+            "`isolcpus` isolates {} and `nohz_full` {}: CPUs in only one of the lists are half isolated",
             named(isolated),
             named(&full)
         ));
@@ -361,10 +361,10 @@ pub(super) fn contradictions(inquiry: &Inquiry, code: FindingCode) -> Option<Fin
     if let Some(value) = last("isolcpus").filter(|value| !value.contains("managed_irq"))
         && isolated.as_ref().is_some_and(|isolated| !isolated.is_empty())
     {
-        found.push(format!("`isolcpus={value}` without `managed_irq`: interrupts of queues (NVMe, network) still come to these CPUs"));
+        found.push(format!("`isolcpus={value}` without `managed_irq`: queue interrupts (NVMe, network) still come to these CPUs"));
     }
     if last("nohz") == Some("off") && last("nohz_full").is_some() {
-        found.push("`nohz=off` and `nohz_full`: the tick stays".to_owned());
+        found.push("`nohz=off` and `nohz_full`: the tick never stops".to_owned());
     }
     for (index, (name, value)) in all.iter().enumerate() {
         let later = all[index + 1..].iter().find(|(of, other)| of == name && other != value);
@@ -430,7 +430,7 @@ pub(super) fn pollers(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
              comes at the program's interval (often 10 s), for all CPUs at one moment",
         )
         .seen("/proc/PID/comm", found.join(", "))
-        .now("stop it, switch its MSR plugin off (telegraf: intel_powerstat), or lengthen its interval while real-time tasks run")
+        .now("while real-time tasks run, stop the program, disable its MSR plugin (telegraf: intel_powerstat), or lengthen its interval")
         .into()
 }
 
@@ -443,7 +443,7 @@ pub(super) fn firmware_calls(inquiry: &Inquiry, code: FindingCode) -> Option<Fin
         return None;
     }
     code.info("EFI runtime services are on: variables and the clock are read through the firmware")
-        .effect("such a call runs with preemption disabled, and on many boards in an SMI that stops all CPUs for milliseconds")
+        .effect("a firmware call runs with preemption disabled; on many boards it raises an SMI that stops all CPUs for milliseconds")
         .seen(PATH, "there")
         .boot("boot with `efi=noruntime` (the default of PREEMPT_RT)")
         .into()
@@ -457,14 +457,14 @@ pub(super) fn pressure(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> 
     let line = live.text(PATH)?.lines().next()?.to_owned();
     let is_polled = live.table.threads.iter().any(|thread| thread.name == "psimon");
     let polled = if is_polled {
-        "; a program waits for a trigger, for which the thread psimon (FIFO 1) looks up to 20 times a second"
+        "; a program has set a PSI trigger, which the thread psimon (FIFO 1) checks up to 20 times a second"
     } else {
         ""
     };
     code.info(format!("pressure stall information (PSI) is on{polled}"))
-        .effect("each switch and wake-up is accounted, also by control group, and a kworker makes averages every 2 s on CPUs that are not idle")
+        .effect("each context switch and wake-up is accounted, for each control group too; a kworker computes averages every 2 s on busy CPUs")
         .seen(PATH, line)
-        .boot("if nothing reads it (systemd-oomd does): boot with `psi=0`")
+        .boot("if no program reads PSI (systemd-oomd does): boot with `psi=0`")
         .into()
 }
 
@@ -479,7 +479,7 @@ pub(super) fn pulled_timers(inquiry: &Inquiry, code: FindingCode) -> Option<Find
         return None;
     }
     code.advice(format!("isolated {} may run timers of other CPUs", named(&open)))
-        .effect("from Linux 6.9 on an idle CPU pulls the timers of idle CPUs of its group; CPUs of nohz_full are left out, isolated ones in newer kernels only")
+        .effect("since Linux 6.9 an idle CPU handles timers of other idle CPUs. CPUs of nohz_full do not; isolated CPUs do not in newer kernels only")
         .seen(PATH, "1")
         .now("sudo sysctl -w kernel.timer_migration=0")
         .boot(format!("boot with `nohz_full={open}`"))

@@ -21,7 +21,8 @@ pub(super) fn isolation(inquiry: &Inquiry, code: FindingCode) -> Option<Finding>
         return code.well(text, "/sys/devices/system/cpu/isolated and partitions", isolated);
     }
     let text = format!("{} {} not isolated", named(&open), verb(&open, "is", "are"));
-    let effect = "other tasks, kernel threads and interrupts may run there and delay the measured task";
+    let effect =
+        "other tasks, kernel threads and interrupts may run on these CPUs and delay the measured task";
     let seen = "/sys/devices/system/cpu/isolated";
     let isolated = facts.cpu_sets.isolated.to_string();
     let left = facts.cpu_sets.online.difference(&facts.cpu_sets.isolated).difference(&open);
@@ -72,7 +73,7 @@ pub(super) fn first_cpu(inquiry: &Inquiry, code: FindingCode) -> Option<Finding>
         return None;
     }
     let finding = code.advice("CPU 0 is a target");
-    let effect = "by default it does the timekeeping and handles many interrupts for the whole machine";
+    let effect = "by default, CPU 0 does the timekeeping and handles many interrupts for the whole machine";
     Some(if inquiry.facts.cpu_sets.online.len() > 1 {
         finding.effect(effect).now("measure another CPU (`--cpu last`)")
     } else {
@@ -108,7 +109,7 @@ pub(super) fn siblings(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> 
             verb(&shared, "shares", "share"),
             named(&siblings)
         ))
-        .effect("what runs there takes execution units and caches from the measured task")
+        .effect("what runs on the sibling takes execution units and cache from the measured task")
         .seen(seen, shared.union(&siblings).to_string());
     let finding = if unmeasured.is_empty() {
         finding.now("measure one CPU of each core and switch its sibling off")
@@ -126,7 +127,7 @@ pub(super) fn kinds(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
         inquiry.targets.iter().filter_map(|cpu| inquiry.facts.cpu(cpu)?.kind.as_deref()).collect();
     (kinds.len() > 1).then(|| {
         code.info("the targets are performance and efficiency cores")
-            .effect("figures of one kind do not hold for the other")
-            .now("read the figures per CPU, or measure each kind by itself")
+            .effect("figures of one kind of core do not apply to the other kind")
+            .now("look at the figures of each CPU, or measure each kind of core separately")
     })
 }

@@ -27,7 +27,7 @@ pub(super) fn runtime_power(inquiry: &Inquiry, code: FindingCode) -> Option<Find
             managed.join(", ")
         ))
         .effect(format!(
-            "with some drivers that has delayed real-time tasks by about {}",
+            "with some drivers, such a power change has delayed real-time tasks by about {}",
             Nanos::from_millis(1)
         ))
         .seen(PATH, "auto")
@@ -69,9 +69,7 @@ pub(super) fn in_use(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let finding = code.info(found.join("; "));
     Some(
         finding
-            .effect(
-                "its interrupts and the threads of its driver run before the task, or share the CPU with it",
-            )
+            .effect("the device's interrupts and driver threads preempt the task, or share the CPU with it")
             .seen(path, seen),
     )
 }
@@ -104,10 +102,10 @@ pub(super) fn frequency(inquiry: &Inquiry, code: FindingCode) -> Option<Finding>
         return code.well("the clocks of graphics devices are fixed", path.clone(), value.clone());
     }
     code.info(format!("the clock of {name} follows its load ({value})"))
-        .effect("changing it is work for its firmware and driver, some of it with interrupts disabled")
+        .effect("the driver and the firmware change the clock, partly with interrupts disabled")
         .seen(path.clone(), value.clone())
         .now(
-            "fix it: i915 gt_min_freq_mhz = gt_max_freq_mhz; amdgpu power_dpm_force_performance_level = high",
+            "set a fixed clock: i915 gt_min_freq_mhz = gt_max_freq_mhz; amdgpu power_dpm_force_performance_level = high",
         )
         .into()
 }
@@ -153,8 +151,8 @@ pub(super) fn driver_options(inquiry: &Inquiry, code: FindingCode) -> Option<Fin
     let names: Vec<&str> = on.iter().map(|(_, _, what)| *what).collect();
     let finding = code
         .info(format!("graphics drivers may save power by themselves ({})", names.join(", ")))
-        .effect("the driver and the firmware enter and leave such states at moments that cannot be predicted")
-        .now("write 0 to those that can be written while the driver runs")
+        .effect("the driver and the firmware enter and leave power states at unpredictable moments")
+        .now("write 0 to the parameters that are writable while the driver runs")
         .boot(
             "boot with `i915.enable_dc=0 i915.enable_fbc=0 i915.enable_psr=0`, `amdgpu.runpm=0 amdgpu.aspm=0 \
              amdgpu.bapm=0`, or `nvidia.NVreg_DynamicPowerManagement=0x00`",
@@ -179,10 +177,10 @@ pub(super) fn matrox(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     }
     code.advice("the Matrox graphics driver (mgag200) is loaded and may map its memory write-combining")
         .effect(
-            "a CPU that writes a picture there stalls other CPUs, isolated ones too, by tens of microseconds",
+            "a CPU that draws into this memory stalls other CPUs, even isolated ones, for tens of microseconds",
         )
         .seen("/sys/module/mgag200", "loaded")
-        .now("write nothing to its console or framebuffer, or unload it: `sudo modprobe -r mgag200`")
+        .now("do not use the card's console or framebuffer, or unload the driver: `sudo modprobe -r mgag200`")
         .boot("boot with `modprobe.blacklist=mgag200`, or a kernel with DRM_MGAG200_DISABLE_WRITECOMBINE")
         .into()
 }
@@ -196,16 +194,16 @@ pub(super) fn nvidia(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let seen = "/sys/module/nvidia/version";
     Some(if inquiry.facts.kernel.realtime {
         code.serious(format!("the NVIDIA module ({version}) runs on a PREEMPT_RT kernel"))
-            .effect("NVIDIA does not support this; it holds locks that cannot be preempted, and may hang the machine")
+            .effect("NVIDIA does not support this; the module disables preemption while it holds locks, and may hang the machine")
             .seen(seen, version)
-            .now("keep real-time tasks and the device's interrupt on different CPUs, and test long")
+            .now("run real-time tasks and the device's interrupt on different CPUs, and test for a long time")
             .boot("use another driver, or a kernel without PREEMPT_RT")
     } else {
         code.info(format!("the NVIDIA module ({version}) is loaded"))
-            .effect("reading its power or clocks has stopped all CPUs for milliseconds on some systems")
+            .effect("reading the card's power or clocks has stopped all CPUs for milliseconds on some systems")
             .seen(seen, version)
             .now(
-                "stop what polls it (`nvidia-smi -l`, desktop monitors, exporters) while real-time tasks run",
+                "while real-time tasks run, stop programs that poll the card (`nvidia-smi -l`, desktop monitors, exporters)",
             )
     })
 }

@@ -31,7 +31,7 @@ pub(super) fn movable(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let lines = lines(inquiry, true)?;
     let seen = "/proc/irq/N/smp_affinity_list";
     if lines.is_empty() {
-        return code.well("no interrupt that could be moved may reach the targets", seen, "none");
+        return code.well("no movable interrupt may reach the targets", seen, "none");
     }
     let others = inquiry.facts.cpu_sets.online.difference(inquiry.targets);
     let finding = code
@@ -41,13 +41,13 @@ pub(super) fn movable(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
             named(inquiry.targets),
             names(&lines)
         ))
-        .effect("the handler, its softirqs and often its thread run there before the task or share the CPU with it")
+        .effect("the handler, its softirqs and often its thread preempt the task, or share its CPU")
         .seen(seen, names(&lines));
     Some(if others.is_empty() {
         Finding { treatment: None, ..finding }
     } else {
         finding
-            .now(format!("write {others} to /proc/irq/N/smp_affinity_list of each"))
+            .now(format!("write {others} to /proc/irq/N/smp_affinity_list of each line"))
             .boot(format!("boot with `irqaffinity={others}`"))
     })
 }
@@ -60,8 +60,8 @@ pub(super) fn managed(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let online = &inquiry.facts.cpu_sets.online;
     let already = inquiry.facts.kernel.command_line.contains("managed_irq");
     let finding = code
-        .info(format!("lines that cannot be moved are sent to {}: {}", named(inquiry.targets), names(&lines)))
-        .effect("the driver sends them where the request came from: a target is interrupted when it uses the device")
+        .info(format!("interrupt lines that cannot be moved are sent to {}: {}", named(inquiry.targets), names(&lines)))
+        .effect("such an interrupt goes to the CPU that made the request: a target is interrupted when it uses the device")
         .seen("/proc/irq/N/effective_affinity_list", names(&lines));
     Some(if already || online.len() == 1 {
         finding
@@ -75,12 +75,12 @@ pub(super) fn later(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let mask = inquiry.live.as_ref()?.mask(PATH)?;
     let open = mask.intersection(inquiry.targets);
     if open.is_empty() {
-        return code.well("interrupts that are set up later stay off the targets", PATH, mask.to_string());
+        return code.well("interrupts that are set up later avoid the targets", PATH, mask.to_string());
     }
     let others = inquiry.facts.cpu_sets.online.difference(inquiry.targets);
     let finding = code
         .advice(format!("interrupts that are set up later may reach {}", named(&open)))
-        .effect("a driver that is loaded, or a link that comes up, brings new ones")
+        .effect("loading a driver, or a network link that comes up, adds interrupts")
         .seen(PATH, mask.to_string());
     Some(if others.is_empty() {
         finding
@@ -107,10 +107,10 @@ pub(super) fn irqbalance(inquiry: &Inquiry, code: FindingCode) -> Option<Finding
         banned.unwrap_or_else(|| inquiry.facts.cpu_sets.isolated.union(&inquiry.facts.cpu_sets.nohz_full));
     let open = inquiry.targets.difference(&left_alone);
     if open.is_empty() {
-        return code.well("irqbalance leaves the targets alone", path, left_alone.to_string());
+        return code.well("irqbalance moves no interrupt to the targets", path, left_alone.to_string());
     }
     code.advice(format!("irqbalance may move interrupts to {}", named(&open)))
-        .effect("it spreads interrupts over all CPUs again every ten seconds")
+        .effect("irqbalance distributes interrupts over all CPUs again every ten seconds")
         .seen(path, "runs")
         .now("sudo systemctl stop irqbalance")
         .boot(format!("put `IRQBALANCE_BANNED_CPULIST={}` into /etc/default/irqbalance", inquiry.targets))

@@ -31,7 +31,7 @@ pub(super) fn pinned_threads(inquiry: &Inquiry, code: FindingCode) -> Option<Fin
         named(inquiry.targets)
     ))
     .effect(
-        "they run when something is queued for that CPU; a task above their priority is not delayed by them",
+        "these threads run when work is queued for their CPU; they do not delay a task of higher priority",
     )
     .seen("/proc/PID/status, Cpus_allowed_list", listed(&pinned))
     .into()
@@ -60,9 +60,9 @@ pub(super) fn rcu_callbacks(inquiry: &Inquiry, code: FindingCode) -> Option<Find
         return Some(Finding {
             treatment: None,
             ..code
-                .advice(format!("RCU callbacks of {} run there", named(&own)))
-                .effect("thousands may run one after another in a softirq, and delay what runs there")
-                .seen("/proc/cmdline", "no `rcu_nocbs=` for it")
+                .advice(format!("RCU callbacks of {} run on those CPUs themselves", named(&own)))
+                .effect("thousands of callbacks may run one after another in a softirq, and delay the tasks on that CPU")
+                .seen("/proc/cmdline", "no `rcu_nocbs=` for these CPUs")
                 .boot(format!("boot with `rcu_nocbs={own}`"))
         });
     }
@@ -78,9 +78,9 @@ pub(super) fn rcu_callbacks(inquiry: &Inquiry, code: FindingCode) -> Option<Find
         return code.well("RCU callbacks of the targets run elsewhere", "/proc/cmdline", seen);
     }
     code.advice(format!("threads that run RCU callbacks may use the targets ({})", listed(&here)))
-        .effect("they compete with the task there")
+        .effect("these threads compete with the task on these CPUs")
         .seen("/proc/cmdline", seen)
-        .now("move them: `taskset -p` for each, or a shield")
+        .now("move these threads: `taskset -p` for each, or a shield")
         .into()
 }
 
@@ -95,7 +95,7 @@ pub(super) fn workqueues(inquiry: &Inquiry, code: FindingCode) -> Option<Finding
     let left = mask.difference(inquiry.targets);
     let finding = code
         .advice(format!("unbound workqueues may run on {}", named(&open)))
-        .effect("kworker threads compete with the task, and some items take milliseconds")
+        .effect("kworker threads compete with the task, and some work items take milliseconds")
         .seen(PATH, mask.to_string());
     Some(if left.is_empty() {
         finding
@@ -119,7 +119,7 @@ pub(super) fn vmstat(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
         );
     }
     code.info(format!("memory statistics (vmstat) are updated on each CPU every {seconds} s"))
-        .effect("a kworker runs there for some microseconds")
+        .effect("a kworker runs on each CPU for some microseconds")
         .seen(PATH, seconds.to_string())
         .now("sudo sysctl -w vm.stat_interval=120")
         .boot("boot with `sysctl.vm.stat_interval=120`")
@@ -142,7 +142,7 @@ pub(super) fn timers(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
         return code.well("no timer but the tick is armed on the targets", "/proc/timer_list", "none");
     }
     code.info(format!("timers are armed on the targets: {}", listed(&names)))
-        .effect("each expiry is an interrupt there; `hrtimer_wakeup` are those of sleeping tasks")
+        .effect("each expiry is an interrupt on that CPU; `hrtimer_wakeup` are the timers of sleeping tasks")
         .seen("/proc/timer_list", listed(&names))
         .into()
 }

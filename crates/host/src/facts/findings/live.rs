@@ -80,7 +80,7 @@ impl<'a> LiveFiles<'a> {
         if error.kind() == ErrorKind::PermissionDenied {
             // In kernel lockdown or in a container, even root is refused.
             let fix = if rustix::process::geteuid().is_root() {
-                "run it outside of containers, on a kernel without lockdown (`cat /sys/kernel/security/lockdown`)"
+                "run whylate outside of containers, on a kernel without lockdown (`cat /sys/kernel/security/lockdown`)"
             } else {
                 "run it as root"
             };

@@ -20,7 +20,7 @@ pub(super) fn cache_sizes(inquiry: &Inquiry, code: FindingCode) -> Option<Findin
                 None => "loads with sizes relative to a cache (`l3/2`) cannot be resolved".to_owned(),
             })
             .seen("/sys/devices/system/cpu/cpuN/cache", "nothing")
-            .now("give such sizes in bytes (`8MiB`); for a virtual machine, have the host pass its caches on")
+            .now("give such sizes in bytes (`8MiB`); for a virtual machine, let the host pass on its cache topology")
     })
 }
 
@@ -51,7 +51,7 @@ pub(super) fn swap(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
         .effect("memory that is not locked may be written out, and its next use waits for the device")
         .seen("/proc/meminfo", format!("SwapTotal {}", Bytes(bytes)))
         .now("sudo swapoff -a");
-    Some(inquiry.boot(finding, "take it out of /etc/fstab"))
+    Some(inquiry.boot(finding, "remove the swap area from /etc/fstab"))
 }
 
 pub(super) fn numa_balancing(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
@@ -110,14 +110,14 @@ pub(super) fn shared_cache(inquiry: &Inquiry, code: FindingCode) -> Option<Findi
         (_, false) => code.fine(format!("the last-level cache is partitioned by resctrl ({})", own.join(", "))).seen(PATH, own.join(", ")),
         (true, true) => code
             .info(text)
-            .effect("what they read and write pushes the task's lines out; this processor can partition the cache")
+            .effect("what those CPUs read and write evicts the task's cache lines; this processor can partition the cache")
             .seen(PATH, if is_mounted { "no group of its own" } else { "not mounted" })
             .now(if is_mounted { "make a group for the targets" } else { "mount -t resctrl resctrl /sys/fs/resctrl" }),
         (false, true) => Finding {
             treatment: None,
             ..code
                 .info(text)
-                .effect("what they read and write pushes the task's lines out; this processor cannot partition the cache")
+                .effect("what those CPUs read and write evicts the task's cache lines; this processor cannot partition the cache")
                 .seen("/proc/cpuinfo", "no flag `cat_l3`")
         },
     })

@@ -16,12 +16,13 @@ pub(super) fn virtual_machine(inquiry: &Inquiry, code: FindingCode) -> Option<Fi
             .then(|| code.fine("no hypervisor was found").seen("/proc/cpuinfo", "no flag `hypervisor`"));
     };
     code.serious(format!("this is a virtual machine ({hypervisor})"))
-            .effect(
-                "its host can stop a CPU at any moment, so spikes may come from there, and steal time shows only what \
+        .effect(
+            "the host can stop a CPU at any moment and so cause spikes; steal time shows only what \
                  the host reports",
-            )
-            .seen("/proc/cpuinfo, /sys/class/dmi/id", hypervisor)
-            .now("measure on bare metal, or pin the virtual CPUs to isolated CPUs of the host").into()
+        )
+        .seen("/proc/cpuinfo, /sys/class/dmi/id", hypervisor)
+        .now("measure on bare metal, or pin the virtual CPUs to isolated CPUs of the host")
+        .into()
 }
 
 pub(super) fn container(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
@@ -31,9 +32,9 @@ pub(super) fn container(inquiry: &Inquiry, code: FindingCode) -> Option<Finding>
             .then(|| code.fine("no container was found").seen("/proc/self/cgroup", "no container's group"));
     };
     code.advice(format!("this process runs in a container ({container})"))
-        .effect("its limits may stop tasks, and other programs on the same CPUs are not visible from here")
+        .effect("the container's limits may stop tasks, and other programs on its CPUs are not visible here")
         .seen("/proc/self/cgroup, /proc/1/environ", container)
-        .now("measure outside the container, or give it whole CPUs and no CPU quota")
+        .now("measure outside the container, or give the container whole CPUs and no CPU quota")
         .into()
 }
 
@@ -50,7 +51,7 @@ pub(super) fn steal(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     }
     let cpus: CpuSet = stolen.iter().filter(|(_, time)| time.0 > 0).map(|(cpu, _)| *cpu).collect();
     code.serious(format!("the hypervisor ran something else on {} for {most} since boot", named(&cpus)))
-        .effect("nothing runs there meanwhile, not even the kernel; each time is a spike")
+        .effect("meanwhile nothing runs on that CPU, not even the kernel; each time is a spike")
         .seen("/proc/stat", seen)
         .now("on the host: pin the virtual CPUs to CPUs that nothing else uses")
         .into()
@@ -65,8 +66,8 @@ pub(super) fn quota(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
         return code.well("the control group of this process has no CPU quota", path, text);
     }
     code.serious("the control group of this process has a CPU quota")
-        .effect("when it is used up, all ordinary tasks of the group are stopped for the rest of the period")
-        .now(format!("lift it: `echo max | sudo tee {path}` (v1: -1)"))
+        .effect("when the quota is used up, all ordinary tasks of the group are stopped for the rest of the period")
+        .now(format!("remove the quota: `echo max | sudo tee {path}` (v1: -1)"))
         .seen(path, text)
         .into()
 }
@@ -80,7 +81,7 @@ pub(super) fn firmware(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> 
     if inquiry.facts.environment.hypervisor.is_some() {
         return Some(
             code.info("interrupts by the host's firmware (SMI) cannot be seen in a virtual machine")
-                .effect("such gaps look like those that the host causes")
+                .effect("gaps caused by an SMI look like those that the host causes")
                 .seen("MSR 0x34", "the virtual machine's own"),
         );
     }
@@ -91,11 +92,11 @@ pub(super) fn firmware(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> 
             .advice(format!("the firmware has interrupted all CPUs {count} times since reset (SMI)"))
             .effect("all CPUs stop at once, unseen by the kernel, for tens to hundreds of microseconds")
             .seen(format!("MSR 0x34 of CPU {cpu}"), count.to_string())
-            .now("see whether the count grows while you measure (`whylate measure stall`)")
-            .boot("in the firmware setup, switch off what causes them: USB legacy support, power capping, memory scrubbing"),
+            .now("check whether the number grows while you measure (`whylate measure stall`)")
+            .boot("in the firmware setup, switch off what causes SMIs: USB legacy support, power capping, memory scrubbing"),
         Err(unavailable) => code
             .info(format!("interrupts by the firmware (SMI) cannot be counted: {unavailable}"))
-            .effect("such gaps stay unattributed; only a stall probe without interrupts shows them")
+            .effect("gaps caused by an SMI remain unexplained; only a stall probe with interrupts disabled shows them")
             .seen("MSR 0x34", "not available"),
     })
 }
@@ -118,14 +119,14 @@ pub(super) fn clock_source(inquiry: &Inquiry, code: FindingCode) -> Option<Findi
         "tsc" | "tsc-early" | "arch_sys_counter" | "timebase" | "riscv_clocksource" => {
             return code.well(text, CLOCK, source);
         }
-        "hpet" | "acpi_pm" => (true, "each reading of the clock is a system call that reads a slow device"),
+        "hpet" | "acpi_pm" => (true, "reading the clock takes a system call that reads a slow device"),
         "jiffies" | "refined-jiffies" => (true, "the time advances only with the timer tick"),
         "kvm-clock" | "xen" | "hyperv_clocksource_tsc_page" => (
             false,
             "readings go through the hypervisor's clock, which costs more than the counter itself and is a system call \
              where the host does not promise that it is stable",
         ),
-        _ => (false, "each reading of the clock may be a system call"),
+        _ => (false, "reading the clock may take a system call"),
     };
     let finding = if is_slow { code.serious(text) } else { code.advice(text) };
     let finding =
@@ -135,7 +136,7 @@ pub(super) fn clock_source(inquiry: &Inquiry, code: FindingCode) -> Option<Findi
     Some(match counter {
         Some(counter) => finding.now(format!("echo {counter} | sudo tee {CLOCK}")),
         None => finding.now(
-            "see `dmesg | grep -i -e tsc -e clocksource` for why the kernel does not offer the time-stamp counter",
+            "`dmesg | grep -i -e tsc -e clocksource` shows why the kernel does not offer the time-stamp counter",
         ),
     })
 }
@@ -148,7 +149,7 @@ pub(super) fn counter(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
         return Some(code.fine("the time-stamp counter runs at a constant rate in every state"));
     }
     code.info("the time-stamp counter is not known to run at a constant rate in every state")
-        .effect("the stall probe uses the clock instead, whose readings take longer")
+        .effect("the stall probe uses the clock instead, which takes longer to read")
         .seen("/proc/cpuinfo", "not both `constant_tsc` and `nonstop_tsc`")
         .into()
 }

@@ -53,7 +53,8 @@ pub(super) fn idle_states(inquiry: &Inquiry, code: FindingCode) -> Option<Findin
     let sleepy = targets_where(inquiry, |cpu| deepest(cpu).is_some_and(|ns| ns > EXIT_LATENCY_SHALLOW_NS));
     let Some(worst) = sleepy.iter().filter_map(|cpu| deepest(inquiry.facts.cpu(cpu)?)).max() else {
         let shallow = inquiry.targets.iter().filter_map(|cpu| deepest(inquiry.facts.cpu(cpu)?)).max()?;
-        let text = format!("idle states are left within {} (according to the kernel)", Nanos(shallow));
+        let text =
+            format!("leaving an idle state takes at most {} (according to the kernel)", Nanos(shallow));
         return code.well(text, seen, Nanos(shallow).to_string());
     };
     let severity = if worst > EXIT_LATENCY_SERIOUS_NS { Severity::Serious } else { Severity::Advice };
@@ -66,7 +67,7 @@ pub(super) fn idle_states(inquiry: &Inquiry, code: FindingCode) -> Option<Findin
                 Nanos(worst)
             ),
         )
-        .effect("a wake-up from idle is late by that time")
+        .effect("a wake-up from such a state is late by that time")
         .seen(seen, format!("exit latency {}", Nanos(worst)))
         .now(format!("sudo cpupower -c {sleepy} idle-set -D {}", EXIT_LATENCY_SHALLOW_NS / 1_000));
     let is_x86 = super::super::processor::is_x86(&inquiry.facts.kernel.architecture);
@@ -98,11 +99,11 @@ pub(super) fn doubtful_exits(inquiry: &Inquiry, code: FindingCode) -> Option<Fin
     };
     let odd = targets_where(inquiry, |cpu| doubtful(cpu).is_some());
     let what = doubtful(inquiry.facts.cpu(odd.first()?)?)?;
-    code.advice(format!("the stated times to leave idle states of {} cannot be right: {what}", named(&odd)))
-        .effect("a limit such as /dev/cpu_dma_latency chooses states by these figures: a CPU may be late only when it was idle, by more than is stated")
+    code.advice(format!("the exit latencies that the kernel states for idle states of {} cannot be right: {what}", named(&odd)))
+        .effect("a limit such as /dev/cpu_dma_latency relies on these figures: a wake-up from idle may be late by more than the stated time")
         .seen("/sys/devices/system/cpu/cpuN/cpuidle/stateM/latency", what)
         .now(format!(
-            "compare `whylate measure timer --cpus {odd}` with the same and `--no-cpu-dma-latency`; if only the second is late, `sudo cpupower -c {odd} idle-set -D 0`"
+            "run `whylate measure timer --cpus {odd}` without and with `--no-cpu-dma-latency`; if only the second run is late, `sudo cpupower -c {odd} idle-set -D 0`"
         ))
         .into()
 }
@@ -119,10 +120,10 @@ pub(super) fn frequency_range(inquiry: &Inquiry, code: FindingCode) -> Option<Fi
         return code.well("the targets run at one frequency", seen, value);
     }
     code.info(format!("the frequency of {} may change ({value})", named(&moving)))
-        .effect("each change stops the core for a moment on some processors, and code takes a varying time")
+        .effect("on some processors each change stops the core for a moment, and the run time of code varies")
         .seen(seen, value)
         .now(format!(
-            "sudo cpupower -c {moving} frequency-set -d MAX (the highest one that holds under load)"
+            "sudo cpupower -c {moving} frequency-set -d MAX (the highest frequency that the CPU sustains under load)"
         ))
         .into()
 }
@@ -136,10 +137,10 @@ pub(super) fn turbo(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let (path, is_on, off) =
         files.into_iter().find_map(|(path, on, off)| Some((path, live.number(path)? == on, off)))?;
     if !is_on {
-        return code.well("no frequency above the nominal one is used", path, off);
+        return code.well("turbo is off: no CPU runs above its nominal frequency", path, off);
     }
-    code.info("frequencies above the nominal one are used while heat and current allow")
-        .effect("what other cores do changes the speed of this one")
+    code.info("turbo is on: CPUs run above their nominal frequency while heat and current allow")
+        .effect("the load of other cores changes the speed of this core")
         .seen(path, if off == "1" { "0" } else { "1" })
         .now(format!("echo {off} | sudo tee {path}"))
         .into()

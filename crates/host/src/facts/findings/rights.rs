@@ -33,7 +33,7 @@ pub(super) fn realtime_priority(inquiry: &Inquiry, code: FindingCode) -> Option<
         ),
         max if max < PRIORITY_DEFAULT => FindingCode::RealtimePriorityLimited
             .advice(format!("this process may use real-time priorities up to {max} only"))
-            .effect("tasks above that priority delay the probes"),
+            .effect("tasks of a higher priority delay the probes"),
         _ => code.fine(format!("real-time priorities up to {max} may be used")),
     };
     let finding = finding.seen(LIMITS, format!("highest real-time priority {max}"));
@@ -86,11 +86,10 @@ pub(super) fn memory_lock(inquiry: &Inquiry, code: FindingCode) -> Option<Findin
          the group `realtime` and log in again"
     };
     code.advice(format!("this process may lock {} of memory only", Bytes(bytes)))
-            .effect(
-                "where that is not enough, the measuring thread can meet page faults, and its latencies include them",
-            )
-            .seen(LIMITS, format!("locked memory {bytes}"))
-            .now(fix).into()
+        .effect("if this is not enough, the measuring thread has page faults, and the latencies include them")
+        .seen(LIMITS, format!("locked memory {bytes}"))
+        .now(fix)
+        .into()
 }
 
 /// Documentation/power/pm_qos_interface.rst: holding the file open with 0 keeps idle states with an exit latency off.
@@ -98,7 +97,7 @@ pub(super) fn latency_request(inquiry: &Inquiry, code: FindingCode) -> Option<Fi
     const PATH: &str = "/dev/cpu_dma_latency";
     let facts = inquiry.facts;
     if facts.privileges.cpu_dma_latency {
-        return code.well("deep idle states can be kept off while measuring", PATH, "can be written");
+        return code.well("deep idle states can be avoided while measuring", PATH, "can be written");
     }
     let fix = if facts.environment.container.is_some() {
         "start the container with `--device /dev/cpu_dma_latency`, as a user who may write it"
@@ -106,7 +105,7 @@ pub(super) fn latency_request(inquiry: &Inquiry, code: FindingCode) -> Option<Fi
         "run it as root, or give the file to your group with a udev rule"
     };
     code.advice("/dev/cpu_dma_latency cannot be written")
-        .effect("idle states stay as they are, and latencies include leaving them")
+        .effect("deep idle states cannot be avoided, and latencies include the time to leave them")
         .seen(PATH, "refused")
         .now(fix)
         .into()
@@ -119,12 +118,12 @@ pub(super) fn tracing(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
         return code.well("spikes can be traced", PATH, "can be written");
     }
     let fix = if privileges.root {
-        "run it where tracefs may be mounted (CAP_SYS_ADMIN; a container needs /sys/kernel/tracing of the host)"
+        "run whylate where tracefs may be mounted (CAP_SYS_ADMIN; a container needs /sys/kernel/tracing of the host)"
     } else {
         "run it as root"
     };
-    code.info("tracefs cannot be written, or is not mounted and may not be")
-        .effect("spikes cannot be marked in a trace, and a trace cannot be stopped at one")
+    code.info("tracefs cannot be written, or is not mounted and this process may not mount it")
+        .effect("spikes cannot be marked in a trace, and a spike cannot stop the trace")
         .seen(PATH, "refused")
         .now(fix)
         .into()

@@ -32,10 +32,9 @@ pub(super) fn throttling(inquiry: &Inquiry, code: FindingCode) -> Option<Finding
         ))
         .seen(PATH, runtime.to_string())
         .now(
-            "`sudo sysctl -w kernel.sched_rt_runtime_us=-1` while you measure, with a CPU left for the rest of the system",
+            "`sudo sysctl -w kernel.sched_rt_runtime_us=-1` while you measure; leave a CPU to the rest of the system",
         );
-    let boot =
-        "boot with `sysctl.kernel.sched_rt_runtime_us=-1`, where no real-time loop can take the last CPU";
+    let boot = "if no real-time loop can take the last CPU: boot with `sysctl.kernel.sched_rt_runtime_us=-1`";
     Some(inquiry.boot(finding, boot))
 }
 
@@ -97,8 +96,8 @@ pub(super) fn boot_options(inquiry: &Inquiry, code: FindingCode) -> Option<Findi
     let set: Vec<&str> = kernel_options(line).filter(of_interest).collect();
     Some(if set.is_empty() {
         let targets = inquiry.targets;
-        code.info("the command line sets nothing for real time")
-            .effect("ticks, RCU callbacks and managed interrupts can be kept off a CPU only from there")
+        code.info("the kernel command line has no real-time options")
+            .effect("only the command line can keep ticks, RCU callbacks and managed interrupts away from a CPU")
             .seen("/proc/cmdline", line.clone())
             .boot(format!("boot with `isolcpus=managed_irq,domain,{targets} nohz_full={targets} rcu_nocbs={targets} irqaffinity=OTHERS`"))
     } else {
@@ -122,12 +121,12 @@ pub(super) fn watchdog(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> 
         return code.well("the lockup watchdog is off", PATH, "0");
     }
     if watched.is_empty() {
-        return code.well("the lockup watchdog leaves the targets out", PATH, "1");
+        return code.well("the lockup watchdog excludes the targets", PATH, "1");
     }
     let finding = code
         .advice("the lockup watchdog is on")
         .effect(format!(
-            "unless kernel.watchdog_cpumask leaves {} out, its timer interrupts {} every few seconds",
+            "unless kernel.watchdog_cpumask excludes {}, the watchdog's timer interrupts {} every few seconds",
             named(&watched),
             verb(&watched, "it", "them")
         ))
@@ -161,9 +160,9 @@ pub(super) fn debug_options(inquiry: &Inquiry, code: FindingCode) -> Option<Find
             .then(|| code.fine("no debugging options were given at boot").seen("/proc/cmdline", "none"));
     }
     code.advice(format!("the kernel was booted with debugging options ({})", options.join(" ")))
-        .effect("kernel paths take longer than in production")
+        .effect("kernel code takes longer than in production")
         .seen("/proc/cmdline", options.join(" "))
-        .boot("boot without them")
+        .boot("boot without these options")
         .into()
 }
 
@@ -180,7 +179,7 @@ pub(super) fn mitigations(inquiry: &Inquiry, code: FindingCode) -> Option<Findin
     code.info(format!("mitigations of processor vulnerabilities are on ({})", names.join(", ")))
         .effect("system calls, interrupts or context switches may take longer")
         .seen(PATH, names.join(", "))
-        .boot("only where no untrusted code runs: boot with `mitigations=off`")
+        .boot("if no untrusted code runs here: boot with `mitigations=off`")
         .into()
 }
 
@@ -208,7 +207,7 @@ pub(super) fn taint(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let severity =
         if [4, 5, 7, 14].iter().any(|bit| bits >> bit & 1 == 1) { Severity::Serious } else { Severity::Info };
     code.found(severity, format!("the kernel is tainted ({})", reasons.join(", ")))
-        .effect("its timing may differ from that of the same kernel without that")
+        .effect("a tainted kernel may have other latencies than the same kernel untainted")
         .seen(PATH, bits.to_string())
         .now("see `dmesg` for the cause; restart, or unload the module, to measure the plain kernel")
         .into()

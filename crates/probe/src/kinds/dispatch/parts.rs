@@ -33,7 +33,7 @@ impl<'a> Parts<'a> {
         let (table, lanes) = (team.dispatch_table?, *lanes.first_chunk()?);
         let slot = Slot::take(table, schedule::id_of_this_thread());
         if slot.is_none() {
-            let text = "another measuring thread uses the entry of this one in the table of the BPF programs";
+            let text = "another measuring thread uses this thread's entry in the table of the BPF programs";
             team.warn(Warning::new(WarningCode::DispatchWholeOnly, format!("{WHOLE_ONLY}: {text}")));
         }
         Some(Self { slot: slot?, lanes })

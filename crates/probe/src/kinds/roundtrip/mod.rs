@@ -129,7 +129,7 @@ fn methods(
     warnings.push(Warning::new(
         WarningCode::NoSpinOnOneCpu,
         format!(
-            "spin is left out: on CPU {} alone, the loop that waits keeps the one that answers from running",
+            "spin is left out: on CPU {} alone, the waiting loop keeps the answering loop from running",
             pair.from
         ),
     ));

@@ -157,7 +157,7 @@ impl Lanes {
     ) {
         let Explained { mut causes, wakeups, lost } = explained;
         if let Some(first) = causes.first_mut().filter(|_| activation.is_unended) {
-            first.evidence.push("it had not ended when the watch did".to_owned());
+            first.evidence.push("the activation had not ended when the watch ended".to_owned());
         }
         let lane = &mut self.lanes[counted.lane];
         let (at_ns, latency_ns) = (activation.end_ns(), activation.response_ns());

@@ -371,18 +371,18 @@ impl Watching {
             (
                 losses.suspended,
                 [
-                    "activation is not counted: the machine was suspended, or its clock set, meanwhile",
-                    "activations are not counted: the machine was suspended, or its clock set, meanwhile",
+                    "activation is not counted: the machine was suspended, or its clock was set, meanwhile",
+                    "activations are not counted: the machine was suspended, or its clock was set, meanwhile",
                 ],
             ),
             (
                 self.unended,
                 [
-                    "activation had not ended and counts as long as it was by then",
-                    "activations had not ended and count as long as they were by then",
+                    "activation had not ended when the watch ended, and counts with its length until then",
+                    "activations had not ended when the watch ended, and count with their length until then",
                 ],
             ),
-            (losses.unwatched, ["task found no room", "tasks found no room"]),
+            (losses.unwatched, ["task was not watched (too many)", "tasks were not watched (too many)"]),
             (losses.missed, missed.each_ref().map(String::as_str)),
             (
                 losses.unread_texts,
@@ -395,8 +395,8 @@ impl Watching {
             (
                 self.not_explained,
                 [
-                    "late one is not explained: too many came at once",
-                    "late ones are not explained: too many came at once",
+                    "late activation is not explained: too many came at once",
+                    "late activations are not explained: too many came at once",
                 ],
             ),
         ]);

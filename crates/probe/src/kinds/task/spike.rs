@@ -19,7 +19,7 @@ pub(super) fn explained(activation: &Activation, causes: Vec<Cause>, wakeups: Ve
             let late = Stage { to_ns: woken_ns, ..stage.clone() };
             let waits = Stage { from_ns: woken_ns, ..stage.clone() };
             if late.length_ns() > 0 {
-                timeline.push(segment(&late, "is due; its timer has not expired yet".to_owned()));
+                timeline.push(segment(&late, "should run; its timer has not expired yet".to_owned()));
             }
             timeline.push(segment(&waits, format!("{}; {}", woken(&activation.waker), doing(&waits.what))));
         } else {
@@ -62,7 +62,7 @@ fn doing(what: &Doing) -> String {
         Doing::Running => "runs".to_owned(),
         Doing::Unseen => "runs or is runnable; the kernel did not show when it got the CPU".to_owned(),
         Doing::Waking { budget: Budget::Quota, .. } | Doing::Preempted { budget: Budget::Quota, .. } => {
-            "its control group has no CPU time left".to_owned()
+            "its control group has used up its CPU time".to_owned()
         }
         Doing::Waking { budget, .. } | Doing::Preempted { budget, .. } if budget.throttler().is_some() => {
             format!("{} is used up", budget.throttler().unwrap_or_default())

@@ -44,7 +44,7 @@ impl Backend for Dumb {
     fn offers(&self, device: Option<&Path>) -> Result<Vec<Offer>, String> {
         let cards = match device {
             Some(device) => vec![device.to_owned()],
-            None => Card::paths().map_err(|error| format!("{error}; `modprobe vgem` makes one"))?,
+            None => Card::paths().map_err(|error| format!("{error}; `modprobe vgem` adds one"))?,
         };
         let mut refused = Vec::new();
         let mut offers = Vec::new();
@@ -152,7 +152,7 @@ impl Backend for CarveOut {
         "carve-out"
     }
     fn meaning(&self) -> &'static str {
-        "memory kept back from the kernel by memmap=, through /dev/mem"
+        "memory reserved by memmap= at boot, through /dev/mem"
     }
     fn offers(&self, device: Option<&Path>) -> Result<Vec<Offer>, String> {
         let Some(place) = device else {

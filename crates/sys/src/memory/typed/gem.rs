@@ -168,7 +168,7 @@ impl Backend for Gem {
         "gem"
     }
     fn meaning(&self) -> &'static str {
-        "buffers of the i915, xe and amdgpu drivers, of the type asked for"
+        "buffers of the i915, xe and amdgpu drivers, of the requested memory type"
     }
     fn offers(&self, device: Option<&Path>) -> Result<Vec<Offer>, String> {
         let cards = Self::cards(device).map_err(|error| error.to_string())?;

@@ -119,7 +119,7 @@ impl TypedMemory {
         let listed_before = listed::list();
         let mut memory = backend.open(offer, room)?;
         if memory.as_slice().len() < room {
-            let message = format!("it has {} bytes, {room} are needed", memory.as_slice().len());
+            let message = format!("the memory has {} bytes, but {room} are needed", memory.as_slice().len());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let evidence = observe(memory.as_mut_slice());

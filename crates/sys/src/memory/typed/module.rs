@@ -101,7 +101,7 @@ impl Backend for Memtype {
         "memtype"
     }
     fn meaning(&self) -> &'static str {
-        "pages of every type from the module whylate_memtype"
+        "pages of every memory type, from the module whylate_memtype"
     }
     fn offers(&self, _: Option<&Path>) -> Result<Vec<Offer>, String> {
         Module::open().map_err(|error| {

@@ -219,7 +219,7 @@ fn merge(input: &Input, cpus: &mut BTreeMap<u64, Cpu>, output: &mut dyn Write) -
     let mut bytes = 0;
     let enough = |bytes: usize| match bytes <= WAITING_BYTES_MAX {
         true => Ok(()),
-        false => Err(input.damaged(0, "its packets have too many events each to be kept in memory")),
+        false => Err(input.damaged(0, "the packets have too many events to fit into memory")),
     };
     for (number, cpu) in cpus.iter_mut() {
         bytes += cpu.fill(input, *number)?;

@@ -88,7 +88,7 @@ impl Header {
         };
         header.attributes(input, attributes, attribute_bytes)?;
         if data.bytes == 0 {
-            return Err(input.damaged(40, "perf had not finished this file: the size of its data is 0"));
+            return Err(input.damaged(40, "perf did not finish writing this file: the size of its data is 0"));
         }
         header.features(input, bits)?;
         Ok(header)

@@ -178,7 +178,7 @@ impl Records {
             let length = self.order.u64(body, 0).and_then(|length| usize::try_from(length).ok());
             body = length
                 .and_then(|length| body.get(8..8usize.checked_add(length)?))
-                .ok_or_else(|| input.damaged(offset, "a packed record is shorter than it says"))?;
+                .ok_or_else(|| input.damaged(offset, "a packed record is shorter than its header says"))?;
         }
         let packed = &mut self.packed;
         packed.seen = true;

@@ -208,7 +208,7 @@ fn files_that_are_cut_or_changed_are_errors() {
     let mut unfinished = whole.clone();
     unfinished[48..56].fill(0);
     let error = reader(unfinished).err().expect("it was not finished");
-    assert!(error.to_string().contains("had not finished"), "{error}");
+    assert!(error.to_string().contains("did not finish"), "{error}");
     let mut piped = whole;
     piped[8] = 16;
     assert!(reader(piped).err().expect("it is a stream").to_string().contains("pipe"));

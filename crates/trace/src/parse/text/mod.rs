@@ -36,19 +36,20 @@ const HEAD_BYTES: u64 = 16 << 10;
 
 /// The kind of a text that is not a trace.
 fn other_text(head: &[u8]) -> &'static str {
-    const HISTOGRAM: &str = "a histogram of a BPF tool, which shows how often but not who: record a trace, `whylate trace record`";
+    const HISTOGRAM: &str =
+        "a histogram of a BPF tool, which names no thread: record a trace with `whylate trace record`";
     const KNOWN: [(&[u8], &str); 5] = [
         (
             b"| Max delay ms",
-            "the table of `perf sched latency`, which has no events: take the perf.data that it was made from",
+            "the table of `perf sched latency`, which has no events: give the perf.data file that the table was made from",
         ),
         (
             b"*A0 ",
-            "the map of `perf sched map`, which has no wake-ups: take the perf.data that it was made from",
+            "the map of `perf sched map`, which has no wake-ups: give the perf.data file that the map was made from",
         ),
         (
             b" latency higher than ",
-            "the list of a BPF tool, which shows who waited but not for whom: record a trace, `whylate trace record`",
+            "the list of a BPF tool, which shows the waiting threads but not what delayed them: record a trace with `whylate trace record`",
         ),
         (b"|@@@", HISTOGRAM),
         (b"distribution", HISTOGRAM),
@@ -111,7 +112,7 @@ impl TextReader {
             Ok(None) => return Ok(false),
             Err(LineError::Read(error, offset)) => return Err(self.source.failed(error, offset)),
             Err(LineError::TooLong(offset)) => {
-                return Err(self.damaged(offset, "this line is too long for a trace"));
+                return Err(self.damaged(offset, "this line is too long for a trace file"));
             }
         };
         if !line.ended {

@@ -134,7 +134,7 @@ fn contents(input: &Input) -> Result<(u32, Contents), ParseError> {
         "7" => Ok((7, version7::read(scan, head.page_bytes)?)),
         other if other.len() <= 8 => Err(foreign(
             input,
-            &format!("a trace.dat of version {other:?}; it must be 6 or 7: `trace-cmd convert` makes one"),
+            &format!("a trace.dat of version {other:?}; it must be 6 or 7: `trace-cmd convert` converts it"),
         )),
         _ => Err(input.damaged(version_at, "the version is not a number")),
     }

@@ -67,8 +67,7 @@ impl File<'_> {
             false => (section.bytes, None),
         };
         let Some(left) = self.left.get().checked_sub(bytes.saturating_add(HEADER_BYTES)) else {
-            let message =
-                "the sections are larger than the file: this one is read more than once, or overlaps another";
+            let message = "the sections are larger than the file: this section is read more than once, or overlaps another";
             return Err(self.input.damaged(offset, message));
         };
         self.left.set(left);
