@@ -83,8 +83,8 @@ fn describe(host: &HostRoot, pid: u32) -> String {
         },
     );
     format!(
-        "rcuc/{cpu} could not run, as {who} has CPU {cpu} all the time: let that sleep at times, end it, or run \
-         `chrt -f -p {} {pid}`",
+        "rcuc/{cpu} could not run, as {who} has CPU {cpu} all the time: let that thread sleep now and then, end \
+         it, or run `chrt -f -p {} {pid}`",
         (priority + 1).min(99)
     )
 }

@@ -336,8 +336,8 @@ fn refused(error: &io::Error) -> Option<BpfError> {
     is_refusal.then(|| BpfError::Refused {
         source: io::Error::from(error.kind()),
         remedy:
-            "run it as root on the host (or with CAP_BPF and CAP_PERFMON), with the kernel's lockdown mode \
-                 not at `confidentiality`"
+            "run whylate as root on the host (or with CAP_BPF and CAP_PERFMON), on a kernel without lockdown \
+                 mode `confidentiality`"
                 .to_owned(),
     })
 }

@@ -49,8 +49,8 @@ pub(crate) fn of(cpus: &[CpuResult]) -> Vec<String> {
     let is_one_series = cpus.iter().all(|cpu| cpu.series == cpus[0].series);
     if is_one_series && all.len() >= 3 && least >= EQUAL_NS_MIN && most - least <= most / 50 {
         found.push(format!(
-            "the maxima of all {} CPUs are equal within 2 % ({}): a single event that stopped all CPUs at once looks like this (an SMI, the host of a virtual \
-             machine, stop_machine) would look so",
+            "the maxima of all {} CPUs are equal within 2 % ({}): one event that stopped all CPUs at once looks like this (an SMI, the host of a virtual \
+             machine, stop_machine)",
             all.len(),
             nanoseconds(most)
         ));
@@ -91,7 +91,7 @@ pub(crate) fn of_moments(moments: &[Moment], threads: usize) -> Vec<String> {
     if events.len() >= EVENTS_MIN && in_rhythm + 1 == events.len() {
         found.push(format!(
             "all {} late moments are whole seconds apart: something runs each second (the fair server or RT throttling, statistics of vmstat or of the \
-             cgroups, a watchdog, a tool that polls, RCU or the clocksource watchdog); `whylate run --trace` names it",
+             cgroups, a watchdog, a tool that polls, RCU or the clocksource watchdog); `whylate run --trace` finds out which",
             events.len()
         ));
     }

@@ -39,7 +39,7 @@ pub enum ProbeError {
     /// A busy loop on these CPUs would leave the rest of the system no CPU.
     #[error(
         "a stall probe on CPU {cpus} at real-time priority would leave no housekeeping CPU for the rest of the \
-         system; leave one out, or run it as `--policy other`"
+         system; leave one CPU out, or run the probe with `--policy other`"
     )]
     NoHousekeepingCpu { cpus: CpuSet },
     /// The shared memory could not be made.

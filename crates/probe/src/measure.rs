@@ -239,7 +239,7 @@ pub(crate) fn measure_in_process(
     if disorder > 0 {
         warnings.push(Warning::new(WarningCode::CountersDisagree, format!(
                 "the counters of the two CPUs disagree: {disorder} answers were stamped outside of their round \
-                 trip, and the times of each way are wrong by as much"
+                 trip, and the times of each direction are wrong by as much"
             )));
     }
     Ok(Outcome { warnings, broke, stopped: follow.stopped })

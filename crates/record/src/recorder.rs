@@ -153,8 +153,8 @@ fn set_tracer(buffer: &Buffer, wanted: Profile) -> Result<(), RecordError> {
                  (/sys/kernel/security/lockdown, kernel.ftrace_enabled); use --profile light"
             ),
             Some(Errno::INVAL) => format!(
-                "this kernel has the {tracer} tracer for its top-level buffer only, which belongs to others; use \
-                 --profile functions"
+                "this kernel has the {tracer} tracer for its top-level buffer only, which other programs may use; \
+                 use --profile functions"
             ),
             _ => format!("the kernel refuses the {tracer} tracer: {source}; use --profile light"),
         }),

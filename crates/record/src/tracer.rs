@@ -69,8 +69,8 @@ impl TracerSession {
         let mut warnings = buffer.change_shared(&changes)?;
         let refused = |error: RecordError| match error {
             RecordError::Write { source, .. } => RecordError::Unavailable(format!(
-                "the kernel refuses the {} tracer ({source}): another tracer of its kind runs, or the kernel is locked \
-                 down",
+                "the kernel refuses the {} tracer ({source}): another tracer of the same kind runs, or the kernel is \
+                 locked down",
                 plan.tracer
             )),
             other => other,

@@ -36,8 +36,8 @@ ExecStart=/bin/sh -c 'echo isolated >/sys/fs/cgroup/realtime.slice/cpuset.cpus.p
 WantedBy=multi-user.target";
 
 /// What remains to be done after each boot if there is no such partition.
-const NOT_MOVED: &str = "the files keep processes away; no file moves threads of the kernel without an isolated partition \
-    (cgroup v2 of Linux 6.1): after each boot, whylate treat apply shield";
+const NOT_MOVED: &str = "the files keep processes away, but cannot move kernel threads without an isolated partition \
+    (cgroup v2 of Linux 6.1): after each boot, run `whylate treat apply shield`";
 
 /// Whether cgroup v2 of this kernel has isolated partitions. Earlier kernels have only partitions of the kind `root`, which
 /// stop the kernel's workers there.

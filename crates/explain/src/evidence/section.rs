@@ -28,8 +28,8 @@ pub(crate) const BEYOND_NS: u64 = 1_000_000;
 const BEGIN_NS: u64 = 2_000;
 /// The longest tick of a kernel, and a margin.
 const TICK_NS_MAX: u64 = 11_000_000;
-const STOOD: &str = "interrupts were enabled in the longest silence, and no tick came in it: the CPU itself stood still (an access to a device, the firmware, the \
-                     host of a virtual machine), or its tick was stopped";
+const STOOD: &str = "interrupts were enabled in the longest time without events, and no tick came: the CPU itself stood still (an access to a device, the firmware, \
+                     the host of a virtual machine), or its tick was stopped";
 
 /// What the lines of the section show.
 #[derive(Default)]

@@ -131,15 +131,15 @@ fn open(finder: &Finder<'_>, subject: &Subject, options: &Options, info: &TraceI
     }
     if subject.unknown > 0 {
         return Some(format!(
-            "nothing tells when {} of the task's {} wake-ups should have been: the trace has no wake-up of them and no \
-             timer; give --period, or {RECORD}",
+            "the trace does not show when {} of the task's {} wake-ups should have come: no wake-up event and no timer; \
+             give --period, or {RECORD}",
             subject.unknown, subject.wakeups
         ));
     }
     if subject.inferred > 0 {
         return Some(format!(
-            "the trace has no wake-ups and no timers of the task, whose period is a guess by its rhythm: give --period, \
-             or {RECORD}"
+            "the trace has no wake-ups and no timers of the task, and the period is only a guess from its rhythm: give \
+             --period, or {RECORD}"
         ));
     }
     if facts.omissions {
@@ -156,8 +156,8 @@ fn no_task(finder: &Finder<'_>, options: &Options, info: &TraceInfo) -> String {
         _ if options.task.is_some() => "the requested task is not in the trace".to_owned(),
         _ if seen.events == 0 => format!("the trace has no events: {RECORD}"),
         _ if seen.noises > 0 => {
-            "the osnoise tracer recorded how long threads and interrupts ran, and no thread of its own that they kept from \
-             running: record with the option OSNOISE_WORKLOAD"
+            "the osnoise tracer recorded how long threads and interrupts ran, but had no thread of its own to delay: record \
+             with the option OSNOISE_WORKLOAD"
                 .to_owned()
         }
         tracer @ ("osnoise" | "timerlat") => format!("the {tracer} tracer took no sample"),

@@ -75,8 +75,8 @@ pub(super) fn thread(team: &Team<'_>, cpu: CpuId) -> Result<(), Failure> {
             team,
             WarningCode::NoRealtimePriority,
             format!(
-                "the probe runs as SCHED_OTHER, not {wanted:?} ({error}): other tasks delay it, and its figures are \
-                 not those of a real-time task"
+                "the probe runs as SCHED_OTHER, not {wanted:?} ({error}): other tasks delay the probe, and the \
+                 figures are not those of a real-time task"
             ),
             "run as root, or grant `rtprio 99` in /etc/security/limits.d; in a cgroup of an RT_GROUP_SCHED kernel \
              also `echo 950000 > cpu.rt_runtime_us` in the group",

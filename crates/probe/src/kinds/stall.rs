@@ -41,7 +41,7 @@ impl Resolve<StallPlan> for StallSpec {
             place.warnings.push(Warning::new(
                 WarningCode::NoInvariantCounter,
                 "the time-stamp counter does not run at a constant rate here: the stall probe reads \
-                 CLOCK_MONOTONIC_RAW instead, and its loop turns are longer",
+                 CLOCK_MONOTONIC_RAW instead, which makes its loop slower",
             ));
         }
         let calibration = counter.calibrate(CALIBRATION);

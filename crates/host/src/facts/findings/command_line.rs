@@ -426,8 +426,8 @@ pub(super) fn pollers(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     }
     code.advice(format!("programs poll the CPUs: {}", found.join(", ")))
         .effect(
-            "a read of /dev/cpu/N/msr, as those of powers and temperatures, is an interrupt on that CPU, isolated or not; it \
-             comes at the program's interval (often 10 s), for all CPUs at one moment",
+            "each read of /dev/cpu/N/msr (power, temperature) interrupts that CPU, isolated or not; the program reads all CPUs \
+             at once, often every 10 s",
         )
         .seen("/proc/PID/comm", found.join(", "))
         .now("while real-time tasks run, stop the program, disable its MSR plugin (telegraf: intel_powerstat), or lengthen its interval")

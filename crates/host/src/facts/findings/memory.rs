@@ -14,8 +14,8 @@ pub(super) fn cache_sizes(inquiry: &Inquiry, code: FindingCode) -> Option<Findin
         code.info(format!("{} {} no cache sizes", named(&silent), verb(&silent, "reports", "report")))
             .effect(match ASSUMED_LAST_LEVEL {
                 Some(size) => format!(
-                    "the last-level cache (`llc`) is taken to be {size}, and loads that should exceed it may not; sizes \
-                     relative to another one (`l3/2`) have no meaning"
+                    "the last-level cache (`llc`) is assumed to be {size}, and loads that should exceed the cache may \
+                     not; sizes relative to another cache (`l3/2`) cannot be used"
                 ),
                 None => "loads with sizes relative to a cache (`l3/2`) cannot be resolved".to_owned(),
             })
@@ -33,8 +33,8 @@ pub(super) fn huge_pages(inquiry: &Inquiry, code: FindingCode) -> Option<Finding
     let finding = code
         .advice("transparent huge pages are `always`")
         .effect(
-            "a page fault may clear a whole huge page, and khugepaged moves the memory of running processes, which \
-             then wait",
+            "a page fault may clear a whole huge page; khugepaged moves memory of running processes, which wait \
+             meanwhile",
         )
         .seen(PATH, mode)
         .now(format!("echo madvise | sudo tee {PATH}"));
@@ -62,8 +62,8 @@ pub(super) fn numa_balancing(inquiry: &Inquiry, code: FindingCode) -> Option<Fin
     let finding = code
         .advice("NUMA balancing is on")
         .effect(
-            "the kernel unmaps pages of running tasks to see who uses them, which causes page faults, and moves pages \
-             and tasks between nodes",
+            "the kernel unmaps pages to see which tasks use them; this causes page faults, and pages and tasks move \
+             between nodes",
         )
         .seen(PATH, "1")
         .now("sudo sysctl -w kernel.numa_balancing=0");

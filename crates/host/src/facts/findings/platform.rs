@@ -123,8 +123,8 @@ pub(super) fn clock_source(inquiry: &Inquiry, code: FindingCode) -> Option<Findi
         "jiffies" | "refined-jiffies" => (true, "the time advances only with the timer tick"),
         "kvm-clock" | "xen" | "hyperv_clocksource_tsc_page" => (
             false,
-            "readings go through the hypervisor's clock, which costs more than the counter itself and is a system call \
-             where the host does not promise that it is stable",
+            "readings use the hypervisor's clock, which is slower than the counter, and take a system call unless the \
+             host states that the clock is stable",
         ),
         _ => (false, "reading the clock may take a system call"),
     };

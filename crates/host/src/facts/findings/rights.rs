@@ -18,8 +18,8 @@ const FIX_RIGHTS: &str = "run it with sudo; or put `@realtime - rtprio 99` and `
      /etc/security/limits.d/99-realtime.conf, join the group `realtime` and log in again; or `sudo setcap \
      cap_sys_nice,cap_ipc_lock+ep $(command -v whylate)`";
 
-const FIX_RIGHTS_CONTAINER: &str = "start the container with `--cap-add=SYS_NICE --cap-add=IPC_LOCK --ulimit \
-     rtprio=99 --ulimit memlock=-1`; in a rootless container only the limits help";
+const FIX_RIGHTS_CONTAINER: &str = "start the container with `--cap-add=SYS_NICE --cap-add=IPC_LOCK --ulimit rtprio=99 \
+     --ulimit memlock=-1`; in a rootless container, only the two limits have an effect";
 
 fn fix_rights(facts: &Facts) -> &'static str {
     if facts.environment.container.is_some() { FIX_RIGHTS_CONTAINER } else { FIX_RIGHTS }
@@ -82,8 +82,8 @@ pub(super) fn memory_lock(inquiry: &Inquiry, code: FindingCode) -> Option<Findin
     let fix = if facts.environment.container.is_some() {
         FIX_RIGHTS_CONTAINER
     } else {
-        "run it with sudo, or put `@realtime - memlock unlimited` into /etc/security/limits.d/99-realtime.conf, join \
-         the group `realtime` and log in again"
+        "run whylate with sudo, or put `@realtime - memlock unlimited` into /etc/security/limits.d/99-realtime.conf, \
+         join the group `realtime` and log in again"
     };
     code.advice(format!("this process may lock {} of memory only", Bytes(bytes)))
         .effect("if this is not enough, the measuring thread has page faults, and the latencies include them")

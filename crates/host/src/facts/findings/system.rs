@@ -27,8 +27,8 @@ pub(super) fn throttling(inquiry: &Inquiry, code: FindingCode) -> Option<Finding
             "real-time tasks may use {runtime} us of each {period} us (kernel.sched_rt_runtime_us)"
         ))
         .effect(format!(
-            "a real-time loop that never sleeps loses {lost} us per period, in gaps that are not latencies of the \
-             kernel"
+            "a real-time loop that never sleeps loses {lost} us per period, and these gaps are not caused by slow \
+             kernel code"
         ))
         .seen(PATH, runtime.to_string())
         .now(
@@ -47,10 +47,10 @@ fn fair_server(inquiry: &Inquiry, code: FindingCode) -> Finding {
         let text = format!("the fair server leaves {} to real-time tasks", named(inquiry.targets));
         return code.fine(text).seen("/sys/kernel/debug/sched/fair_server/cpuN/runtime", "0");
     }
-    let finding = Finding { treatment: None, ..code.advice("while ordinary tasks wait for a CPU, the kernel's fair server takes it from a real-time loop that never \
-         sleeps (50 ms of each second unless changed)") };
+    let finding = Finding { treatment: None, ..code.advice("while ordinary tasks wait for a CPU, the kernel's fair server takes that CPU from a real-time loop that \
+         never sleeps (50 ms of each second unless changed)") };
     let finding = finding.effect("such gaps are not latencies of the kernel").now(format!(
-        "keep ordinary tasks off the targets (isolation), or write 0 to \
+        "keep ordinary tasks away from the targets (isolation), or write 0 to \
          /sys/kernel/debug/sched/fair_server/cpuN/runtime for {} while you measure",
         named(inquiry.targets)
     ));

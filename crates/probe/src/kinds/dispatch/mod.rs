@@ -57,8 +57,8 @@ impl Resolve<DispatchPlan> for DispatchSpec {
             place.warnings.push(Warning::new(
                 WarningCode::ExpiryUnknown,
                 format!(
-                    "{source} does not say for which moment its interrupt was programmed: a latency is how much later \
-                     than the earliest of the last 64 interrupts the process ran, and the smallest latency is not in it"
+                    "{source} does not say for which moment its interrupt was programmed: each latency is counted from \
+                     the earliest of the last 64 interrupts, so the smallest latency is not included"
                 ),
             ));
         }

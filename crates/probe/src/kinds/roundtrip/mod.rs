@@ -86,8 +86,8 @@ fn kind(
     let spin_ordinary = !leaves_cpu && is_realtime && methods.contains(&RoundtripMethod::Spin);
     if spin_ordinary {
         warnings.push(Warning::new(WarningCode::SpinWithoutPriority, format!(
-                "spinning on CPUs {} at real-time priority would leave no housekeeping CPU: it runs as SCHED_OTHER, \
-                 and the time that other tasks take is in its figures",
+                "spinning on CPUs {} at real-time priority would leave no housekeeping CPU: the loop runs as SCHED_OTHER, \
+                 and the figures include the run time of other tasks",
                 pair.cpus()
             )));
     }
@@ -153,8 +153,8 @@ fn policy(policy: Policy, pair: CpuPair, context: &CpuContext, warnings: &mut Ve
         return policy;
     }
     warnings.push(Warning::new(WarningCode::RoundtripWithoutPriority, format!(
-            "CPU {} is the last housekeeping CPU: both threads run there as SCHED_OTHER, and the time that other tasks \
-             take is in the figures",
+            "CPU {} is the last housekeeping CPU: both threads run on it as SCHED_OTHER, and the figures include the run \
+             time of other tasks",
             pair.from
         )));
     Policy::Other

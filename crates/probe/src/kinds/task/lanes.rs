@@ -284,7 +284,7 @@ impl Lanes {
         let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
         let text = format!(
             "watched tasks: the kernel may wake ordinary threads late by their timer slack (50 us unless changed); \
-             the latencies here do not include this: {}{more}",
+             this is not part of the latencies of {}{more}",
             first.join(", ")
         );
         (!names.is_empty()).then(|| Warning::new(WarningCode::TimerSlack, text))
@@ -310,8 +310,8 @@ impl Lanes {
         let more = lanes.len() - named.len();
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
         let text = format!(
-            "watched tasks: these threads sleep in several places, and it is not known in which of them they wait for work; sleeps \
-             that may be in the middle of the work: {}{more}",
+            "watched tasks: these threads sleep in several places, and it is not known where they wait for work; some sleeps may be \
+             in the middle of the work: {}{more}",
             named.join(", ")
         );
         (!lanes.is_empty()).then(|| Warning::new(WarningCode::ActivationsUncertain, text))

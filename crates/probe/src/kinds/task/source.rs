@@ -16,8 +16,8 @@ use whylate_record::tasks::{Explained, TaskExplainer};
 use whylate_sys::schedule;
 
 /// What is missing without programs in the kernel.
-const WITHOUT_PROGRAMS: &str = "an activation begins when the thread first runs, and ends with its next sleep. Not known: how long wake-ups took, who had \
-     the CPU, what the thread slept for, who woke it";
+const WITHOUT_PROGRAMS: &str = "an activation begins when the thread first runs, and ends with its next sleep. Not recorded: how long wake-ups took, which \
+     thread had the CPU, what the thread slept for, what woke it";
 
 pub(super) enum Source {
     Kernel(Box<TaskWatch>, TaskExplainer),
@@ -214,8 +214,8 @@ impl Source {
 fn without_either(refusal: &BpfError, error: &io::Error) -> ProbeError {
     let text = match error.kind() {
         io::ErrorKind::PermissionDenied => format!(
-            "tasks cannot be watched: an ordinary user may watch only his own, and only if `sysctl kernel.perf_event_paranoid` is 2 or less; \
-             {refusal}"
+            "tasks cannot be watched: ordinary users may watch only their own tasks, and only if `sysctl kernel.perf_event_paranoid` is 2 or \
+             less; {refusal}"
         ),
         _ => format!("tasks cannot be watched: {refusal}; perf_event_open: {error}"),
     };

@@ -95,8 +95,8 @@ impl Backend for PciResource {
             }
         }
         if offers.is_empty() {
-            return Err("no PCI device has a region that is known to be plain memory (ivshmem); name the file of one with \
-                        --device, if its driver is not loaded: its bytes are overwritten"
+            return Err("no PCI device has a region that is known to be plain memory (ivshmem); name the resource file of a \
+                        device with --device. Its bytes are overwritten, so its driver must not be loaded"
                 .to_owned());
         }
         Ok(offers)
@@ -165,8 +165,8 @@ impl Backend for CarveOut {
         let ranges = fs::read_to_string("/proc/iomem").unwrap_or_default();
         if !is_reserved(&ranges, address) {
             return Err(format!(
-                "{address:#x} is not in a range that /proc/iomem shows as Reserved (as root): other software uses those \
-                 bytes"
+                "{address:#x} is not in a range that /proc/iomem shows as Reserved (as root): other software uses that \
+                 memory"
             ));
         }
         named_file(file)?;

@@ -68,7 +68,7 @@ impl Header {
             return Err(input.damaged(
                 8,
                 "this was recorded to a pipe: let perf write a file with `perf record -o FILE`, \
-                 or make one with `perf inject -i THIS -o FILE`",
+                 or convert it with `perf inject -i THIS -o FILE`",
             ));
         }
         let attribute_bytes = scan.u64()?;

@@ -144,8 +144,8 @@ fn only_layout(header: &Header) -> Option<Layout> {
 fn unnamed(header: &Header) -> String {
     let build = match &header.build_id {
         Some(id) => format!(
-            "the symbols of the kernel with build id {id} are not on this machine, or this user may not see its \
-             addresses (read it as root)"
+            "the symbols of the kernel with build id {id} are not on this machine, or this user may not see the \
+             kernel's addresses (run whylate as root)"
         ),
         None => "the file does not name the build of its kernel (`perf record -B`)".to_owned(),
     };

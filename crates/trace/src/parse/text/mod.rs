@@ -149,14 +149,14 @@ impl TextReader {
         }
         if self.machine.raw_times {
             self.remark(
-                "the times are those of a raw counter, not nanoseconds: of the clock `counter`, `x86-tsc`, or `uptime`, \
-                 which counts hundredths of a second; the text does not say which"
+                "the times are those of a raw counter, not nanoseconds: the clock is `counter`, `x86-tsc`, or `uptime` \
+                 (hundredths of a second); the text does not say which"
                     .to_owned(),
             );
         }
         if self.machine.summed_times {
             self.remark(
-                "the function-graph lines have no time: it is the sum of the durations of each CPU; \
+                "the function-graph lines have no time, so durations are added up for each CPU; \
                  record with the option funcgraph-abstime"
                     .to_owned(),
             );
