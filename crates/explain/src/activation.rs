@@ -187,7 +187,7 @@ fn complete(piece: &mut Piece<()>, what: &Doing, woken_ns: u64, priority: i32, s
             piece.blame = Blame::new(
                 Kind::OwnWork,
                 RECORDED,
-                "it had the CPU, and no interrupt and no other thread was recorded there",
+                "the task had the CPU, and no interrupt or other thread was recorded there",
             );
         }
         Doing::Preempted { by, .. }
@@ -204,7 +204,7 @@ fn complete(piece: &mut Piece<()>, what: &Doing, woken_ns: u64, priority: i32, s
                 && piece.from >= woken_ns
                 && may_run_before(previous.priority, priority) =>
         {
-            let blame = behind(previous, priority, surroundings, "it had the CPU before the task");
+            let blame = behind(previous, priority, surroundings, "this thread had the CPU before the task");
             let is_above = priority > 0 && previous.priority > priority;
             piece.blame = Blame { confidence: if is_above { CONCLUDED } else { POSSIBLE }, ..blame };
         }

@@ -82,7 +82,7 @@ pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     ];
     if all.len() > 1 {
         remarks.push(format!(
-            "{} tags in one file: each is a separate series: their samples are not added",
+            "{} tags in one file: each is a separate series, and their samples are not added",
             all.len()
         ));
     }

@@ -59,7 +59,7 @@ pub(crate) fn histogram(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     }
     if let Some(width_ns) = width_ns.filter(|_| !series.is_empty()) {
         remarks.push(format!(
-            "the buckets are {} us wide: a quantile is below the end of its bucket, no finer figure is in the file",
+            "the buckets are {} us wide: the exact position of a quantile within its bucket is not in the file",
             width_ns / 1000
         ));
     }

@@ -89,7 +89,7 @@ pub(crate) fn latency(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
         remarks.push("the text does not say on which CPU the task ran".to_owned());
     }
     if let Some(priority) = priority {
-        remarks.push(format!("the task ran at priority {priority}; the latency is that of a timer to a task of the co-kernel, not of Linux, where it is Xenomai's or EVL's"));
+        remarks.push(format!("the task ran at priority {priority}; in Xenomai and EVL, the latency is that of the co-kernel's timer, not of Linux"));
     }
     let series = ToolSeries {
         count: Some(period_ns.filter(|ns| *ns > 0).map_or(0, |ns| time / ns)).filter(|count| *count > 0),
@@ -134,9 +134,7 @@ pub(crate) fn stress_ng(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
             let samples = text.split(" samples").next().and_then(|it| it.rsplit(' ').next()?.parse().ok());
             all.push(ToolSeries { count: samples, ..ToolSeries::of(run) });
             percentiles.push(Vec::new());
-            remarks.push(format!(
-                "measured by stress-ng with {policy}; one thread, on a CPU that it does not name"
-            ));
+            remarks.push(format!("measured by stress-ng with {policy}; one thread, on an unknown CPU"));
             continue;
         }
         let (Some(series), Some(own)) = (all.last_mut(), percentiles.last_mut()) else { continue };
@@ -328,7 +326,7 @@ pub(crate) fn latency_hist(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     if series.buckets.is_empty() && series.over == 0 {
         series.count = samples;
     }
-    let remark = "the file does not say of which CPU and which latency it is: its name and folder do";
+    let remark = "the file does not name the CPU and the kind of latency; only the path of the file does";
     Ok(Imported {
         probe: "histograms",
         series: vec![series],
@@ -365,7 +363,7 @@ pub(crate) fn linuxcnc(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     if all.is_empty() {
         return Err(lines.ends("there is no row of a thread (`Servo thread (1.0ms): …`)"));
     }
-    let remark = "LinuxCNC's jitter is the largest distance of an interval from its period, on one CPU that it does not name; quantiles are not in it";
+    let remark = "LinuxCNC's jitter is the largest deviation of an interval from the period, on an unknown CPU; LinuxCNC prints no quantiles";
     Ok(Imported { probe: "timer", series: all, remarks: vec![remark.to_owned()], ..Imported::default() })
 }
 
@@ -403,7 +401,7 @@ pub(crate) fn ros2(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     series.mean_ns = Some(sum / count);
     series.count = received.is_some().then_some(count as u64);
     let remark = format!(
-        "{rows} rows of one interval each: quantiles are not in them; the latency is that from one node to another, and waiting for a CPU is a part of it"
+        "{rows} rows of one interval each, without quantiles; the latency is that between two nodes, and includes waiting for a CPU"
     );
     Ok(Imported { probe: "timer", series: vec![series], remarks: vec![remark], ..Imported::default() })
 }

@@ -60,7 +60,7 @@ pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     if let (Some(least), Some(most)) = (times.iter().min(), times.iter().max())
         && *most as f64 > *least as f64 * 1.1
     {
-        remarks.push("the intervals of the head (`Thread N Interval`) do not fit the numbers of samples: they are one step too large in some versions; none is taken as measured".to_owned());
+        remarks.push("the intervals in the header (`Thread N Interval`) do not fit the numbers of samples, and are not used; some versions print one step too much".to_owned());
     }
     let counts: BTreeMap<u32, u64> =
         threads.iter().map(|(thread, values)| (*thread, count(values))).collect();

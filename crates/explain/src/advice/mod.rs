@@ -283,9 +283,7 @@ fn several(kinds: &[(&str, u32)]) -> String {
 fn untreatable(situation: &Situation<'_>) -> Vec<FixLeftOut> {
     let outside = |cause: &FixCause| {
         let why = match CauseKind::from_name(&cause.kind)? {
-            CauseKind::Quota => {
-                "the quota of the task's group causes it: raise `cpu.max` (CPUQuota= of its unit)"
-            }
+            CauseKind::Quota => "the task's CPU quota causes it: raise `cpu.max` (CPUQuota= of its unit)",
             CauseKind::Wait => {
                 "the task itself waits in the kernel: its real-time part must not wait for disks or memory"
             }

@@ -155,7 +155,7 @@ impl Accountant<'_> {
         let preempts = priority.zip(own).is_some_and(|(other, own)| other <= own);
         let (kind, confidence, reason) = match depth {
             _ if preempts => {
-                (CauseKind::Thread, SHOWN, "it ran at a priority that the tracer's thread may not preempt")
+                (CauseKind::Thread, SHOWN, "it ran at a priority that the tracer's thread cannot preempt")
             }
             Some(1..) => (CauseKind::PreemptOff, SEEN, "interrupts found preemption disabled meanwhile"),
             _ => (CauseKind::Thread, LEFT_OVER, "another thread ran; the trace does not show all priorities"),

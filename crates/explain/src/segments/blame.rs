@@ -286,7 +286,7 @@ impl<'r> Context<'r> {
             return self.passed_over("a lower-priority thread was chosen although the task was runnable");
         }
         let ran = || {
-            let ran = format!("it ran at {}", figure::scheduled(thread.priority));
+            let ran = format!("the thread ran at {}", figure::scheduled(thread.priority));
             let (sure, evidence) =
                 match self.surroundings.is_virtual && slice.to_ns - slice.from_ns >= TICKS_MISSED_NS {
                     true => (CONCLUDED, format!("{ran}, without an interrupt; {MAY_HAVE_STOPPED}")),
@@ -332,7 +332,7 @@ impl<'r> Context<'r> {
             return self.stood_still(&evidence);
         }
         let scheduled = figure::scheduled(thread.priority);
-        let evidence = format!("it ran on after the wake-up of the task, at {scheduled}");
+        let evidence = format!("the thread ran on after the wake-up of the task, at {scheduled}");
         let blame = if self.lacks_ticks(slice) {
             let evidence = format!("{evidence}; no tick came meanwhile, and an interrupt right afterwards");
             Blame::new(Kind::IrqsOff, CONCLUDED, evidence)

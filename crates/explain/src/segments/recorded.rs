@@ -33,7 +33,7 @@ impl Context<'_> {
         match &segment.what {
             Activity::Irq { line } => {
                 let device = self.surroundings.lines.get(line).map(String::as_str);
-                by(Kind::Irq, "its handler's start and end were recorded".to_owned())
+                by(Kind::Irq, "the handler's start and end were recorded".to_owned())
                     .actor(vocabulary::irq(*line, device))
             }
             Activity::Softirq { number } => self.softirq(slice).actor(vocabulary::softirq(Some(*number))),
@@ -113,7 +113,7 @@ impl Context<'_> {
 
     /// Softirqs run with interrupts enabled: they delay a task, but not the timer's interrupt.
     fn softirq(&self, slice: &Slice<'_>) -> Blame {
-        let evidence = format!("its start and end were recorded{}", self.softirq_thread(slice));
+        let evidence = format!("the softirq's start and end were recorded{}", self.softirq_thread(slice));
         let recorded = self.by_record(Kind::Softirq, slice, evidence);
         if !self.is_pending(slice) {
             return recorded;

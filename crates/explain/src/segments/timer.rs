@@ -115,7 +115,8 @@ impl<'r> Context<'r> {
         let Some(thread) = above else {
             return Blame::unattributed_as(late);
         };
-        let evidence = format!("it ran at {}, above the task; {late}", figure::scheduled(thread.priority));
+        let evidence =
+            format!("the thread ran at {}, above the task; {late}", figure::scheduled(thread.priority));
         Blame::new(Kind::Thread, CONCLUDED, evidence).thread(&thread.command, thread.pid)
     }
 }

@@ -147,7 +147,7 @@ fn lower_confidence(cause: &mut Cause, late: &Late, window: &Window) {
         lower(cause, confidence::OF_LOSSES, reason);
     }
     if window.truncated {
-        let reason = "less sure: too many events around this latency, and the first ones were left out";
+        let reason = "less sure: too many events around this latency; the first ones were left out";
         lower(cause, confidence::OF_UNSURE_WINDOW, reason.to_owned());
     }
     if late.error_ns.saturating_mul(4) > late.latency_ns() {
