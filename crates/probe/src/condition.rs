@@ -75,7 +75,7 @@ impl<'h> Condition<'h> {
         if let Ok(Some(online)) = self.host.read_cpus(ONLINE)
             && let Some(cpu) = self.cpus.difference(&online).first()
         {
-            return void(format!("CPU {cpu} went offline, and its thread was moved to another one"));
+            return void(format!("CPU {cpu} went offline, and its thread was moved to another CPU"));
         }
         let suspended = clock::suspended().0.saturating_sub(self.suspended_ns);
         if suspended > SUSPENDED_MIN_NS {

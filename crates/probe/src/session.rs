@@ -307,7 +307,7 @@ impl<'s> Session<'s> {
                 Ok(None) => {
                     let seconds = ENDED_WITHIN.as_secs();
                     let text = format!(
-                        "the measuring process had measured, and did not end within {seconds} s after that"
+                        "the measuring process finished measuring, and did not end within {seconds} s after that"
                     );
                     return Err(ProbeError::Failed(text));
                 }

@@ -27,7 +27,7 @@ pub(super) fn isolation(inquiry: &Inquiry, code: FindingCode) -> Option<Finding>
     let isolated = facts.cpu_sets.isolated.to_string();
     let left = facts.cpu_sets.online.difference(&facts.cpu_sets.isolated).difference(&open);
     if facts.cpu_sets.online.len() == 1 {
-        let effect = format!("{effect}; it is the only CPU");
+        let effect = format!("{effect}; the machine has no other CPU");
         let finding = code.serious(text).effect(effect).seen(seen, isolated);
         return Some(Finding { treatment: None, ..finding });
     }
@@ -77,7 +77,7 @@ pub(super) fn first_cpu(inquiry: &Inquiry, code: FindingCode) -> Option<Finding>
     Some(if inquiry.facts.cpu_sets.online.len() > 1 {
         finding.effect(effect).now("measure another CPU (`--cpu last`)")
     } else {
-        finding.effect(format!("{effect}; it is the only CPU"))
+        finding.effect(format!("{effect}; the machine has no other CPU"))
     })
 }
 

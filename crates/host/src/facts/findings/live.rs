@@ -82,7 +82,7 @@ impl<'a> LiveFiles<'a> {
             let fix = if rustix::process::geteuid().is_root() {
                 "run whylate outside of containers, on a kernel without lockdown (`cat /sys/kernel/security/lockdown`)"
             } else {
-                "run it as root"
+                "run whylate as root"
             };
             self.note(&format!("{path} cannot be read ({error})"), Some(fix));
         }
@@ -90,7 +90,7 @@ impl<'a> LiveFiles<'a> {
 
     /// Notes that something could not be looked at.
     pub(super) fn note(&self, problem: &str, fix: Option<&str>) {
-        let text = format!("{problem}: it was not checked");
+        let text = format!("{problem}: this was not checked");
         let warning = match fix {
             Some(fix) => FindingCode::FactUnreadable.warning(text, fix),
             None => FindingCode::FactUnreadable.warning_without_fix(text),
@@ -103,7 +103,7 @@ impl<'a> LiveFiles<'a> {
         let read = || match crate::kernel_log::read(self.root) {
             Ok(log) => Some(log),
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                self.note("/dev/kmsg, the kernel's log, cannot be read", Some("run it as root"));
+                self.note("/dev/kmsg, the kernel's log, cannot be read", Some("run whylate as root"));
                 None
             }
             Err(_) => None,

@@ -48,7 +48,7 @@ pub(super) fn swap(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     }
     let finding = code
         .advice(format!("swap is on ({})", Bytes(bytes)))
-        .effect("memory that is not locked may be written out, and its next use waits for the device")
+        .effect("memory that is not locked may be swapped out, and its next use waits for the disk")
         .seen("/proc/meminfo", format!("SwapTotal {}", Bytes(bytes)))
         .now("sudo swapoff -a");
     Some(inquiry.boot(finding, "remove the swap area from /etc/fstab"))

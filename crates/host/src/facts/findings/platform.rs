@@ -96,7 +96,7 @@ pub(super) fn firmware(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> 
             .boot("in the firmware setup, switch off what causes SMIs: USB legacy support, power capping, memory scrubbing"),
         Err(unavailable) => code
             .info(format!("interrupts by the firmware (SMI) cannot be counted: {unavailable}"))
-            .effect("gaps caused by an SMI remain unexplained; only a stall probe with interrupts disabled shows them")
+            .effect("gaps caused by an SMI remain unexplained; the stall probe shows them as gaps without an interrupt")
             .seen("MSR 0x34", "not available"),
     })
 }

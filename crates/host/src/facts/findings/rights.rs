@@ -66,7 +66,7 @@ pub(super) fn group_budget(inquiry: &Inquiry, code: FindingCode) -> Option<Findi
                 "the real-time tasks of this process's control group may together use {budget} us of each of their \
                  periods on a CPU (RT_GROUP_SCHED)"
             ))
-            .effect("after that they are stopped until the next period")
+            .effect("after that time, the tasks are stopped until the next period")
             .now(leave),
         _ => code.fine("the control group of this process does not limit real-time tasks"),
     };
@@ -102,7 +102,7 @@ pub(super) fn latency_request(inquiry: &Inquiry, code: FindingCode) -> Option<Fi
     let fix = if facts.environment.container.is_some() {
         "start the container with `--device /dev/cpu_dma_latency`, as a user who may write it"
     } else {
-        "run it as root, or give the file to your group with a udev rule"
+        "run whylate as root, or give the file to your group by a udev rule"
     };
     code.advice("/dev/cpu_dma_latency cannot be written")
         .effect("deep idle states cannot be avoided, and latencies include the time to leave them")
@@ -120,7 +120,7 @@ pub(super) fn tracing(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let fix = if privileges.root {
         "run whylate where tracefs may be mounted (CAP_SYS_ADMIN; a container needs /sys/kernel/tracing of the host)"
     } else {
-        "run it as root"
+        "run whylate as root"
     };
     code.info("tracefs cannot be written, or is not mounted and this process may not mount it")
         .effect("spikes cannot be marked in a trace, and a spike cannot stop the trace")
