@@ -381,7 +381,7 @@ codes! {
     TreatmentsNotKept = "treatments-not-kept";
     /// Settings that a killed process had changed were restored.
     TreatmentsRecovered = "treatments-recovered";
-    /// Some spikes have no cause: spikes came faster than their causes could be determined.
+    /// Some spikes have no known cause: spikes came faster than their causes could be determined.
     UnexplainedSpikes = "unexplained-spikes", "raise the threshold";
     /// The record of a largest latency cannot be read.
     UnreadableLatencyRecord = "unreadable-latency-record";
