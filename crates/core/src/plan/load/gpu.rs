@@ -27,7 +27,7 @@ pub struct GpuPlan {
     pub cpus: CpuSelector,
     /// Work that the device does in each turn.
     pub work: GpuWork,
-    /// Driver interface. CUDA has all kinds of work except `matrix`, `submit-storm` and `poll`.
+    /// Driver interface (CUDA has no `matrix`, `submit-storm` and `poll`).
     pub api: GpuApi,
     /// Number of the device, or a part of its name; by default the first hardware device.
     #[serde(skip_serializing_if = "Option::is_none")]
