@@ -32,7 +32,7 @@ pub(crate) struct CompareArguments {
     /// Effects up to this size do not matter [default: that of the plan]
     #[arg(long, value_name = "SHARE")]
     pub(crate) margin: Option<Share>,
-    /// terminal, markdown, html, junit or github [default: by the ending of FILE, else terminal]
+    /// terminal, markdown, html, junit or github [default: by the extension of the --output file, else terminal]
     #[arg(long, hide_possible_values = true)]
     pub(crate) format: Option<CompareFormat>,
     /// regression: ends with 2 for a regression, 125 where it cannot tell, 1 for errors alone

@@ -52,7 +52,7 @@ pub(crate) struct CopyArguments {
     /// Lists the ways to get memory of each type, and copies nothing
     #[arg(long)]
     pub(crate) backends: bool,
-    /// terminal, markdown or html [default: by the ending of FILE, else terminal]
+    /// terminal, markdown or html [default: by the extension of the --output file, else terminal]
     #[arg(long, hide_possible_values = true)]
     pub(crate) format: Option<ReportFormat>,
     /// File for the report; must not exist [default: standard output]

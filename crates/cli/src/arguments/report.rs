@@ -17,7 +17,7 @@ pub(crate) struct ReportArguments {
     /// Directory of a run, even of a killed one; or a file with a result of another tool
     #[arg(default_value = "latest")]
     pub(crate) run: PathBuf,
-    /// terminal, markdown or html [default: by the ending of FILE (.html, .md, .txt), else terminal]
+    /// terminal, markdown or html [default: by the extension of the --output file (.html, .md, .txt), else terminal]
     #[arg(long, hide_possible_values = true)]
     pub(crate) format: Option<ReportFormat>,
     /// File for the report; must not exist [default: standard output]

@@ -39,7 +39,7 @@ pub(crate) struct RunsArguments {
     /// File for the list or the series; must not exist [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// terminal, markdown or html [default: by the ending of FILE (.html, .md, .txt), else terminal]
+    /// terminal, markdown or html [default: by the extension of the --output file (.html, .md, .txt), else terminal]
     #[arg(long, hide_possible_values = true)]
     pub(crate) format: Option<ReportFormat>,
     /// Folder with the runs [default: $XDG_DATA_HOME/whylate/runs]

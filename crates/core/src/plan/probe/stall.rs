@@ -25,14 +25,14 @@ Examples:
 The loop never sleeps: it uses the whole CPU except for what the kernel takes. At real-time
 priority it is refused on the last housekeeping CPU."))]
 pub struct StallPlan {
-    /// Where to measure; by default the plan's target CPUs.
+    /// CPUs to measure; by default the plan's target CPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<CpuSelector>,
-    /// Gaps at least this long are recorded one by one: `1us`, or `3100cycles` of the time-stamp counter.
+    /// Gaps of at least this length are recorded one by one: `1us`, or `3100cycles` of the time-stamp counter.
     pub threshold: Threshold,
     /// Real-time priority, 1 to 99 (`fifo` and `rr` only).
     pub priority: u32,
-    /// Scheduling policy (not `deadline`).
+    /// Scheduling policy of the threads (not `deadline`).
     pub policy: Policy,
     /// Each turn of the loop also reads one cache line of a buffer of this size: disturbed caches show as longer
     /// turns.
@@ -41,7 +41,7 @@ pub struct StallPlan {
     /// A gap above it stops the measurement, and the exit code is 2.
     #[serde(rename = "break", skip_serializing_if = "Option::is_none")]
     pub break_above: Option<Nanos>,
-    /// Whether `/dev/cpu_dma_latency` is held at 0.
+    /// Whether `/dev/cpu_dma_latency` is set to 0.
     #[schemars(extend("x-flag" = Flag::idle_states()))]
     pub hold_cpu_dma_latency: bool,
 }

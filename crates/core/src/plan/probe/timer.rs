@@ -23,14 +23,14 @@ numbers; -h is help.
 A latency above --break ends the measurement and gives exit code 2; with --tracemark it also marks
 and stops a trace that you record in tracefs. `whylate trace record` records one itself."))]
 pub struct TimerPlan {
-    /// Where to measure; by default the plan's target CPUs.
+    /// CPUs to measure; by default the plan's target CPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<CpuSelector>,
     /// Period of the task.
     pub interval: Nanos,
-    /// By how much each further CPU's periods begin later than those of the one before; `0s` is an aligned start.
+    /// Offset between the periods of successive CPUs; with `0s` the periods of all CPUs begin together.
     pub distance: Nanos,
-    /// Ends earlier, after that many samples on a CPU.
+    /// Ends early, once a CPU has this number of samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
     /// Real-time priority, 1 to 99 (`fifo` and `rr` only).
@@ -42,7 +42,7 @@ pub struct TimerPlan {
     /// A latency above it stops the measurement, and the exit code is 2.
     #[serde(rename = "break", skip_serializing_if = "Option::is_none")]
     pub break_above: Option<Nanos>,
-    /// Whether `/dev/cpu_dma_latency` is held at 0, which keeps CPUs out of deep idle states.
+    /// Whether `/dev/cpu_dma_latency` is set to 0, which keeps CPUs out of deep idle states.
     #[schemars(extend("x-flag" = Flag::idle_states()))]
     pub hold_cpu_dma_latency: bool,
 }
