@@ -77,7 +77,7 @@ pub(crate) struct FixArguments {
     /// Proposes treatments from what is measured, or from the run DIR given as plan; tries none
     #[arg(long, conflicts_with_all = ["yes", "never", "resume"])]
     pub(crate) advise: bool,
-    /// As root, takes a plan that another user can write without asking about its commands and settings
+    /// As root, uses a plan file that another user can modify, without asking about its commands and settings
     #[arg(long)]
     pub(crate) trust_plan: bool,
     /// Checks which settings of FILE help: a tuned profile, sysctl.d, a kernel command line, a plan's treatments

@@ -20,8 +20,8 @@ Examples:
   whylate load copy --cpus 0 --method avx2-nt --working-set llc*2 --rate 1GB/s
   whylate load copy --from wc --method movntdqa --backend dumb --json
 
-187MB/s are 60 frames per second of 1920x1080 pixels in NV12. What the machine has is shown by
-`whylate copy --backends`, what it reaches by `whylate copy`."))]
+187MB/s is the rate of 60 NV12 frames of 1920x1080 pixels per second. `whylate copy --backends`
+lists the memory types of this machine, and `whylate copy` shows the rates that it achieves."))]
 pub struct CopyPlan {
     /// CPUs on which the load runs: one thread with its own buffers on each.
     pub cpus: CpuSelector,

@@ -17,8 +17,8 @@ Examples:
   whylate load tlb --victims 1
   whylate load tlb --cpus 0,2 --victims 1 --rate 10000/s --duration 1m --json
 
-A flush reaches only CPUs that run the same process: the load hosts a busy thread, of ordinary
-priority, on each victim."))]
+A flush reaches only CPUs that run the same process, so the load also runs a busy thread, of
+ordinary priority, on each CPU of --victims."))]
 pub struct TlbPlan {
     /// CPUs on which mappings are changed, one thread on each.
     pub cpus: CpuSelector,
@@ -37,8 +37,9 @@ Examples:
   whylate load ipi --victims 1
   whylate load ipi --reach global --rate 1000/s --json
 
-A barrier reaches only CPUs that run the same process (private), or one that has registered for it
-(global): the load hosts a busy thread, of ordinary priority, on each victim."))]
+A barrier reaches only CPUs that run the same process (private) or a process that has registered
+for barriers (global), so the load also runs a busy thread, of ordinary priority, on each CPU of
+--victims."))]
 pub struct IpiPlan {
     /// CPUs that issue the barriers, one thread on each.
     pub cpus: CpuSelector,
@@ -101,7 +102,7 @@ Examples:
   whylate load irq-thread --source rtc --rate 1000/s
   whylate load irq-thread --source disk --json
 
-Which CPU handles a disk's interrupts is up to its queues; /proc/interrupts shows it."))]
+The queues of a disk determine which CPU handles its interrupts; /proc/interrupts shows the CPU."))]
 pub struct IrqThreadPlan {
     /// CPUs whose threads trigger the interrupts, one thread on each.
     pub cpus: CpuSelector,

@@ -19,9 +19,9 @@ Examples:
   whylate load gpu --work copy-up --memory write-combined --wait spin --priority 50
   whylate load gpu --api cuda --work alloc-churn --memory pinned
 
-The helper whylate-gpu does the work, by Vulkan or CUDA; it is in the folder of whylate, or where
-WHYLATE_GPU says.
-Each result is checked: a wrong sum, product, copy or image fails the load."))]
+The program whylate-gpu does the work, with Vulkan or CUDA; whylate looks for it at the path in
+WHYLATE_GPU, or else in its own folder.
+Each result is checked: the load fails if a sum, product, copy or image is wrong."))]
 pub struct GpuPlan {
     /// CPUs of the threads that submit work to the device, one thread on each.
     pub cpus: CpuSelector,

@@ -23,9 +23,9 @@ Examples:
   whylate measure access --cpu 1 --working-set llc/2 --interval 10ms --json
   whylate measure access --cpu 1 --working-set llc*4
 
-Each period it follows a random chain through its data twice: the first pass brings back into the
-caches what others have displaced since the last period, the second shows the cost when nothing was
-displaced. A sample is the time of a pass; the result also has the time of one access."))]
+In each period the task follows a random chain through its data twice. The first pass loads what
+other tasks have evicted from the caches since the last period; the second pass shows the time
+without evictions. A sample is the time of a pass; the result also has the time of one access."))]
 pub struct AccessPlan {
     /// CPUs to measure; by default the plan's target CPUs.
     #[serde(skip_serializing_if = "Option::is_none")]

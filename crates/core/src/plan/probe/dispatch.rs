@@ -26,9 +26,9 @@ Examples:
   whylate measure dispatch --cpu 3 --source rtc --interval 500us --duration 1m --json
   whylate measure dispatch --cpu 3 --source uio0 --interval 1ms
 
-The table is followed by rows of 10 us with bars of stars. timerfd, nanosleep and rtc say for which
-moment they were programmed; the latency of the others is counted from the earliest of their last
-interrupts."))]
+Below the table is a histogram in rows of 10 us. timerfd, nanosleep and rtc report the programmed
+time of an interrupt; for the other sources it is estimated from the earliest of the last
+interrupts and the period."))]
 pub struct DispatchPlan {
     /// CPUs to measure; by default the plan's target CPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,7 +46,7 @@ pub struct DispatchPlan {
     pub priority: u32,
     /// Scheduling policy of the threads (not `deadline`).
     pub policy: Policy,
-    /// A latency above it stops the measurement, and the exit code is 2.
+    /// Stops the measurement at a latency above this; the exit code is then 2.
     #[serde(rename = "break", skip_serializing_if = "Option::is_none")]
     pub break_above: Option<Nanos>,
     /// Whether `/dev/cpu_dma_latency` is set to 0, which keeps CPUs out of deep idle states.

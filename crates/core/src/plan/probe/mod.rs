@@ -33,7 +33,7 @@ kinds! {
     pub enum ProbePlan: ProbeWords, facts ProbeFacts {
         /// how late a periodic task wakes up
         "timer" => Timer(TimerPlan),
-        /// how long a task that never sleeps is interrupted
+        /// how long a task that never sleeps loses the CPU
         "stall" => Stall(StallPlan),
         /// from an interrupt to the process that waits for it
         "dispatch" => Dispatch(DispatchPlan),

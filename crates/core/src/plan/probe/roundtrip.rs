@@ -21,8 +21,8 @@ Examples:
   whylate measure roundtrip --cpus 1,2 --method futex --samples 100000
   whylate measure roundtrip --cpus 2,2 --method pipe,unix --json
 
-The methods share the duration. Where both CPUs have the same clock, each way is measured too (there
-and back). Both CPUs may be the same for methods that sleep."))]
+The methods share the duration. If both CPUs have the same clock, each direction is also measured
+alone. For methods that sleep, both CPUs may be the same."))]
 pub struct RoundtripPlan {
     /// The two CPUs, first the CPU that sends the message: `"1,2"`; by default the first target CPU and another usable
     /// one.
@@ -34,7 +34,7 @@ pub struct RoundtripPlan {
     /// Ends each method early, after this number of round trips.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
-    /// A round trip above it stops the measurement, and the exit code is 2.
+    /// Stops the measurement at a round trip above this; the exit code is then 2.
     #[serde(rename = "break", skip_serializing_if = "Option::is_none")]
     pub break_above: Option<Nanos>,
     /// Real-time priority of both threads, 1 to 99 (`fifo` and `rr` only).
