@@ -41,7 +41,7 @@ pub(crate) struct CompareArguments {
     /// File for the comparison; must not exist [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// On a terminal, shows everything that the other forms have
+    /// On a terminal, shows everything that the other formats show
     #[arg(long)]
     pub(crate) details: bool,
     /// Prints one JSON document

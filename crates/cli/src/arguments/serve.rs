@@ -35,7 +35,7 @@ pub(crate) struct ServeArguments {
     /// Where to listen; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787")]
     pub(crate) address: SocketAddr,
-    /// A file with the token that readers have to show [default: $WHYLATE_TOKEN, if it is set]
+    /// File with the token that clients must send [default: $WHYLATE_TOKEN, if it is set]
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
     /// A proxy with TLS is in front: allows another than a loopback address, with a token
