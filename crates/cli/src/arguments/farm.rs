@@ -17,8 +17,9 @@ Examples:
   whylate push RUN s3://latency/farm --plan quick --kernel 6.12
   whylate push RUN s3://latency/farm --farm farm.toml   with the labels of its machine
 
-A push that was cut off goes on where it stopped; a run that is there already stays as it is.
-What was asked for and is not so makes the run INCOMPLETE in the lake, as `farm verify` says it.
+A push that was cut off continues where it stopped; a run that is already there is not changed.
+A run that differs from what --plan, --kernel or --host ask for is marked INCOMPLETE in the lake, as
+by `farm verify`.
 Buckets are reached by `curl`, with the credentials of the environment (AWS_ACCESS_KEY_ID,
 AWS_ENDPOINT_URL, GOOGLE_…, AZURE_…) or of the cloud's own machines. More: docs/FARM.md."
 )]
@@ -32,7 +33,7 @@ pub(crate) struct PushArguments {
     pub(crate) replace: bool,
     #[command(flatten)]
     pub(crate) asked: AskedArguments,
-    /// The farm file, which has the labels of the machine: questions can be asked by them
+    /// The farm file with the labels of the machine, by which queries can select runs
     #[arg(long, value_name = "FILE")]
     pub(crate) farm: Option<PathBuf>,
 }
