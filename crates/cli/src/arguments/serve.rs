@@ -15,10 +15,10 @@ Examples:
   whylate serve --address 0.0.0.0:8787 --behind-proxy --token-file /etc/whylate/token
                                                  for other machines, through a proxy that does TLS
 
-It only reads. A run that goes on is shown live. /metrics is for Prometheus, /runs.json for scripts.
-For a lake, /farm shows all boards, /farm/board/NAME one of them, and /farm/compare compares two
-groups of runs. The engine (the one of `farm query`) is asked once and its answers are kept: an
-answer older than ten minutes is shown while a new one is fetched.")]
+whylate serve only reads. A run in progress is shown live. /metrics is for Prometheus, /runs.json
+for scripts. For a lake, /farm shows all boards, /farm/board/NAME shows one board, and /farm/compare
+compares two groups of runs. Answers of the engine (see `farm query`) are cached: an answer older
+than ten minutes is shown while a new answer is fetched.")]
 pub(crate) struct ServeArguments {
     /// The folder of runs [default: where `run` keeps them; with --lake: none]
     #[arg(long, value_name = "DIR")]
@@ -26,7 +26,7 @@ pub(crate) struct ServeArguments {
     /// Reads runs and files of other users, too; without it, those of this user and of root
     #[arg(long)]
     pub(crate) any_owner: bool,
-    /// A lake, whose boards are shown
+    /// Lake whose boards are shown
     #[arg(long, value_name = "URL")]
     pub(crate) lake: Option<String>,
     /// The engine that answers questions about the lake
