@@ -227,7 +227,7 @@ causes! {
     Ipi = "ipi", Interrupt, ["an interrupt from another CPU ran {function} ({actor|IPI})", "an interrupt from another CPU ran ({actor|IPI})"];
     /// The timer itself expired late, with interrupts on.
     TimerLate = "timer_late", Idle, ["the timer interrupt came late though interrupts were on ({who} ran)", "the timer interrupt came late, and nothing that was recorded delayed it"];
-    /// The kernel let the timer of an ordinary thread expire later, within the thread's timer slack.
+    /// The timer of an ordinary thread was still within its timer slack, by which the kernel may delay the expiry.
     TimerSlack = "timer_slack", Scheduler, ["the kernel may let its timer expire later: an ordinary thread has a timer slack"];
     /// The CPU needed the time to leave an idle state.
     IdleExit = "idle_exit", Idle, ["the CPU took the time to leave idle"];

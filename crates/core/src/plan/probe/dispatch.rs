@@ -202,7 +202,11 @@ impl fmt::Display for DispatchSource {
     }
 }
 
-as_text!(DispatchSource, "timerfd", "What interrupts: timerfd, nanosleep, rtc, rtc-update, hpet, or uioN");
+as_text!(
+    DispatchSource,
+    "timerfd",
+    "What raises the interrupt: timerfd, nanosleep, rtc, rtc-update, hpet, or uioN"
+);
 
 #[cfg(test)]
 mod tests {
