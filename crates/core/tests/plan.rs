@@ -116,7 +116,7 @@ fn errors_say_where_and_what_would_be_right() {
         (
             "kind = \"timer\"\ninterval = \"200us\"",
             "kind = \"roundtrip\"\ncpus = \"1\"",
-            "plan.toml:9:8: probe[0].cpus: `1` is not two CPUs; write for example `1,2`, the asking CPU first",
+            "plan.toml:9:8: probe[0].cpus: `1` is not two CPUs; write for example `1,2`, first the CPU that sends the message",
         ),
         (
             "kind = \"timer\"\ninterval = \"200us\"",

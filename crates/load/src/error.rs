@@ -39,7 +39,7 @@ pub enum LoadError {
     },
     /// A pace that is not a positive rate or a share in (0, 1].
     #[error(
-        "the pace {pace} cannot be kept; give a positive rate or a share of time above 0 % and up to 100 %"
+        "the rate {pace} is not possible; give a positive rate or a share of time above 0 % and up to 100 %"
     )]
     Pace { pace: String },
     /// A reporting interval of 0.

@@ -103,7 +103,7 @@ mod tests {
         let text = message(LoadWork::Memory(MemorySpec { working_set, ..memory() }));
         assert!(says("working-set-b-too", &text));
         for pace in [Pace::DutyCycle(0.0), Pace::DutyCycle(1.5), Pace::Rate(BytesPerSec(-1.0))] {
-            assert!(message(LoadWork::Memory(MemorySpec { pace, ..memory() })).contains("cannot be kept"));
+            assert!(message(LoadWork::Memory(MemorySpec { pace, ..memory() })).contains("is not possible"));
         }
     }
 

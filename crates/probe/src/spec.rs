@@ -30,7 +30,7 @@ pub struct ProbeSpec {
     /// Latencies from this value on are reported as they come, even if they are not among the largest; absent if not needed.
     #[serde(default)]
     pub late_above: Option<Nanos>,
-    /// Whether `/dev/cpu_dma_latency` is held at 0.
+    /// Whether `/dev/cpu_dma_latency` is set to 0.
     pub hold_cpu_dma_latency: bool,
     /// Folder of the trace buffer in tracefs that a break marks and stops; without one no trace is touched.
     #[serde(default)]

@@ -122,7 +122,7 @@ impl CauseSearch {
                 }
                 Err(reason) => {
                     let text = format!(
-                        "spikes have no causes, and interrupts from other CPUs are counted by kind alone: {reason}"
+                        "causes of spikes cannot be recorded, and interrupts from other CPUs are counted only by kind: {reason}"
                     );
                     push_once(warnings, Warning::new(WarningCode::NoCauses, text));
                 }
@@ -158,7 +158,7 @@ impl CauseSearch {
 
     fn fail(&mut self, error: &BpfError, warnings: &mut Vec<Warning>) {
         self.has_failed = true;
-        let text = format!("spikes from here on have no causes: {error}");
+        let text = format!("recording ended, so later spikes have no known cause: {error}");
         push_once(warnings, Warning::new(WarningCode::NoCauses, text));
     }
 
@@ -210,7 +210,7 @@ impl CauseSearch {
         match self.finder.as_mut().map(|finder| finder.ipis()) {
             Some(Ok(mut records)) => sent.append(&mut records),
             Some(Err(error)) => {
-                let text = format!("interrupts from other CPUs are not in the result: {error}");
+                let text = format!("interrupts from other CPUs (IPIs) are missing from the result: {error}");
                 push_once(warnings, Warning::new(WarningCode::NoIpis, text));
             }
             None => {}
@@ -266,7 +266,7 @@ impl CauseSearch {
         push_all_once(&mut losses, finder.losses());
         if self.untold > 0 {
             let text = format!(
-                "{} spikes came while others were explained or stored: they have no cause",
+                "{} spikes have no known cause: they came while other spikes were being explained or stored",
                 self.untold
             );
             losses.push(Warning::new(WarningCode::UnexplainedSpikes, text));

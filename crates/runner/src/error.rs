@@ -68,7 +68,7 @@ pub enum RunError {
     #[error(transparent)]
     Search(#[from] whylate_stats::StatsError),
     /// It could not be determined which treatments may be tried.
-    #[error("which treatments may be tried here: {0}")]
+    #[error("could not ask which treatments may be tried: {0}")]
     Adviser(String),
     /// A repeat of a search needs a boot that cannot be asked for.
     #[error("the next boot cannot be requested: {0}")]
@@ -85,7 +85,7 @@ pub enum RepeatError {
     #[error("treatment {0}")]
     Treat(#[from] TreatError),
     /// Something else changed what a treatment had set, so that the repeat does not count as one with that treatment.
-    #[error("void: a treatment did not hold: {0}")]
+    #[error("the repeat is void, because a treatment did not stay in effect: {0}")]
     NotHeld(String),
     /// A load did not start or stop.
     #[error("load `{name}`: {source}")]
@@ -103,7 +103,7 @@ pub enum RepeatError {
     Store(#[from] StoreError),
     /// There is no memory left.
     #[error(
-        "out of memory: the run ended; what was measured is kept: raise the limit (`ulimit -v`) before going on"
+        "out of memory: the run ended, and its results so far are stored; raise the limit (`ulimit -v`) before `--resume`"
     )]
     OutOfMemory,
 }

@@ -177,7 +177,7 @@ fn noise_floor(
     match resolved {
         Ok((spec, _)) => Some(spec),
         Err(error) => {
-            let text = format!("the noise floor is not measured: {error}");
+            let text = format!("the noise floor cannot be measured: {error}");
             push_once(warnings, Warning::new(WarningCode::NoNoiseFloor, text));
             None
         }
@@ -250,7 +250,7 @@ pub fn check_tracers(mut experiment: Experiment, root: &HostRoot) -> Result<Expe
             match check_tracer(root, plan.tracer) {
                 Ok(()) => true,
                 Err(error) => {
-                    let text = format!("the {} tracer does not measure: {error}", plan.tracer);
+                    let text = format!("the {} tracer cannot measure: {error}", plan.tracer);
                     push_once(&mut experiment.warnings, Warning::new(WarningCode::NoTracer, text));
                     refused.get_or_insert(error);
                     false

@@ -102,7 +102,7 @@ impl Repeat<'_> {
         push_all_once(self.warnings, journal);
         let changes: Vec<TreatChange> = report.outcomes.iter().map(TreatChange::from).collect();
         if let Err(error) = self.keep_changes(&changes) {
-            let text = format!("the settings that were undone could not be stored in the run: {error}");
+            let text = format!("the list of restored settings could not be stored in the run: {error}");
             push_once(self.warnings, Warning::new(WarningCode::TreatmentsNotKept, text));
         }
     }

@@ -202,7 +202,7 @@ fn group(cell: &str, specs: &[ProbeSpec]) -> (String, String) {
 }
 
 fn give_up(error: &RecordError, warnings: &mut Vec<Warning>) {
-    let text = format!("spikes are not traced: {error}");
+    let text = format!("traces of spikes cannot be recorded: {error}");
     push_once(warnings, Warning::new(WarningCode::NoTraces, text));
 }
 

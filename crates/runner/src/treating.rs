@@ -119,7 +119,7 @@ pub fn recover_treatments(root: &HostRoot) -> Option<Warning> {
     let contents = match place.read(root) {
         Ok(contents) => contents,
         Err(error @ TreatError::Untrusted { .. }) => {
-            return Some(Warning::new(WarningCode::Journal, format!("the journal is not read: {error}")));
+            return Some(Warning::new(WarningCode::Journal, format!("the journal cannot be read: {error}")));
         }
         // A journal that this user cannot read says nothing about the machine.
         Err(_) => return None,
@@ -194,7 +194,7 @@ pub fn recovery(recovered: &Report) -> Option<Warning> {
         return None;
     }
     let text = format!(
-        "{} changes that a killed run had left behind were undone first; {}",
+        "{} settings that a killed run had left changed were restored first; {}",
         recovered.outcomes.len(),
         recovered.aftermath()
     );
@@ -244,13 +244,13 @@ pub fn check_treatments(mut experiment: Experiment, root: &HostRoot) -> Result<E
 /// What parts of a cell run on CPUs that are switched off.
 fn uses(cell: &PreparedCell, probe_cpus: &CpuSet, off: &CpuSet) -> Option<String> {
     if let Some(cpu) = probe_cpus.intersection(off).first() {
-        return Some(format!("it switches CPU {cpu} off, which is measured"));
+        return Some(format!("it takes CPU {cpu} offline, which is measured"));
     }
     let loads = cell.loads.iter().flatten();
     loads
         .filter_map(|load| Some((load, load.spec.work.cpus()?.intersection(off).first()?)))
         .next()
-        .map(|(load, cpu)| format!("it switches CPU {cpu} off, on which load `{}` runs", load.name))
+        .map(|(load, cpu)| format!("it takes CPU {cpu} offline, on which load `{}` runs", load.name))
 }
 
 /// The differences between the facts before and after a run, in what treatments can change.

@@ -48,7 +48,7 @@ pub enum TreatError {
     #[error("{target} is not changed to `{value}`: {reason}")]
     NotOurs { target: String, value: String, reason: &'static str },
     #[error(
-        "treatments are held by {holder}; wait for its end, or stop it (`whylate treat status` shows what it changed)"
+        "settings are already changed by {holder}; wait until that process ends, or stop it (`whylate treat status` lists the changed settings)"
     )]
     Held {
         /// Who, and since when.

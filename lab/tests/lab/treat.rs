@@ -215,7 +215,7 @@ whylate run /tmp/plan.toml -o /tmp/held -q >/tmp/held.said 2>&1 & run=$!
 for try in $(seq 300); do grep -q 7 /proc/sys/vm/stat_interval && break; sleep 0.2; done
 grep -q 7 /proc/sys/vm/stat_interval || {{ cat /tmp/held.said; exit 37; }}
 snapshot >/tmp/before
-refuse 1 'treatments are held by' whylate treat apply sysctl vm.stat_interval 9
+refuse 1 'settings are already changed by' whylate treat apply sysctl vm.stat_interval 9
 whylate measure timer --cpu 1 -D 200ms -i 10ms -q >/dev/null || exit 34
 whylate load memory --cpus 1 -D 200ms -q >/dev/null || exit 35
 kill -INT $run; wait $run

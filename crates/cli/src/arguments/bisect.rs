@@ -16,9 +16,9 @@ where the script `step` builds, boots and measures, and ends with
   ./build-boot-and-run out || exit 125
   whylate bisect out --good good1,good2 --bad bad1,bad2
 
-It reads runs of one plan and measures nothing. Each answer is wrong with the probability of
---error at most, if the boots of a kernel do not differ more than its repeats do; several good and
-bad runs, each after a boot of its own, show that. At 5 % seven repeats are needed, at 1 % ten.
+whylate bisect reads runs of one plan and measures nothing. The probability of a wrong answer is at
+most --error, if boots of a kernel differ no more than its repeats. Several good and bad runs, each
+after its own boot, show whether this is true. At 5 % seven repeats are needed, at 1 % ten.
 
 Exit codes, as `git bisect run` takes them: 0 good, 1 bad, 125 cannot tell (the commit is skipped),
 128 the good and bad runs or the flags are wrong (the bisection stops).")]
@@ -34,7 +34,7 @@ pub(crate) struct BisectArguments {
     /// What became worse, for example `timer p99.9` [default: the plan's primary statistic]
     #[arg(long, value_name = "STATISTIC")]
     pub(crate) statistic: Option<SeriesStatistic>,
-    /// Probability of a wrong answer at most
+    /// Largest acceptable probability of a wrong answer
     #[arg(long, value_name = "SHARE", default_value = "5%")]
     pub(crate) error: Share,
     /// Prints one JSON document

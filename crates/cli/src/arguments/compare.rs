@@ -14,11 +14,11 @@ Examples:
   whylate compare before.json RUN:idle           a result of cyclictest against a cell
   whylate compare A B --format junit -o t.xml    for a build server
 
-Exit codes: 0 nothing got worse, 1 it cannot tell (125 with `--exit-on regression`; for a build
-server skipped tests, no failed ones), 2 a regression.
-Runs differ by boot and time: with four runs of each side, or with five of a
-history, a verdict is given; otherwise it says `cannot tell`, with the size of the difference. A
-history is made of the runs in the folder of the first run with its plan, host and kernel.")]
+Exit codes: 0 nothing got worse, 1 cannot tell (125 with `--exit-on regression`; a build server sees
+skipped tests, not failed ones), 2 a regression.
+Runs differ by boot and time. A verdict needs four runs of each side, or a history of five runs;
+otherwise the result is `cannot tell`, with the size of the difference. A history consists of the
+runs in the folder of the first run that have the same plan, host and kernel.")]
 pub(crate) struct CompareArguments {
     /// Runs to compare with the first: a run directory, several with commas, RUN:CELL, or a file of another tool
     #[arg(value_name = "RUN", num_args = 2.., required = true)]
@@ -32,16 +32,16 @@ pub(crate) struct CompareArguments {
     /// Effects up to this size do not matter [default: that of the plan]
     #[arg(long, value_name = "SHARE")]
     pub(crate) margin: Option<Share>,
-    /// terminal, markdown, html, junit or github [default: by the ending of FILE, else terminal]
+    /// terminal, markdown, html, junit or github [default: by the extension of the --output file, else terminal]
     #[arg(long, hide_possible_values = true)]
     pub(crate) format: Option<CompareFormat>,
-    /// regression: ends with 2 for a regression, 125 where it cannot tell, 1 for errors alone
+    /// regression: exit code 2 for a regression, 125 if whylate cannot tell, and 1 only for errors
     #[arg(long, value_name = "WHAT", hide_possible_values = true)]
     pub(crate) exit_on: Option<ExitOn>,
     /// File for the comparison; must not exist [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// On a terminal, shows everything that the other forms have
+    /// On a terminal, shows everything that the other formats show
     #[arg(long)]
     pub(crate) details: bool,
     /// Prints one JSON document

@@ -11,7 +11,7 @@ use whylate_core::{Bytes, CopyMethod, CpuSelector, Frame, MemoryMode};
 #[command(after_help = "\
 Examples:
   whylate copy                                  every method, every memory type of this machine
-  whylate copy --frame 1920x1080:nv12@60        and what a video frame costs
+  whylate copy --frame 1920x1080:nv12@60        also the time to copy a video frame
   whylate copy --backends                       which memory types there are, and why others are not
   whylate copy --from wc --method movntdqa      only copies out of write-combining memory
   whylate copy --backend pci --device /sys/bus/pci/devices/0000:03:00.0/resource2_wc
@@ -20,7 +20,7 @@ Examples:
 Memory is wb (cached), wt (stores go to memory), wc (write-combining), uc- or uc (uncached). A
 driver may map memory as cached although another type was requested. So each type other than wb is
 timed first, and its rows show the type that the timing shows. whylate writes only to memory that
-it alone uses, unless you name it.")]
+no other program uses, unless you name a --device.")]
 pub(crate) struct CopyArguments {
     /// CPU that copies
     #[arg(short = 'a', long, alias = "cpus", value_name = "CPU", default_value = "last")]
@@ -31,19 +31,19 @@ pub(crate) struct CopyArguments {
     /// Only copies to this type of memory
     #[arg(long, value_name = "TYPE")]
     pub(crate) to: Option<MemoryMode>,
-    /// Methods [default: all that the CPU has]
+    /// Copy methods to measure [default: all that the CPU supports]
     #[arg(long, alias = "methods", value_name = "LIST", value_delimiter = ',')]
     pub(crate) method: Vec<CopyMethod>,
-    /// Only memory of this backend; see --backends
+    /// Measures only memory of this backend; see --backends
     #[arg(long, value_name = "NAME")]
     pub(crate) backend: Option<String>,
     /// Device of the backend: a file, or /dev/mem@ADDRESS
     #[arg(long, value_name = "PATH", requires = "backend")]
     pub(crate) device: Option<PathBuf>,
-    /// Sizes of blocks [default: 256 B to 16 KiB, 64 KiB, 1 MiB, 3110400 B]
+    /// Sizes of the copied blocks [default: 256 B to 16 KiB, 64 KiB, 1 MiB, 3110400 B]
     #[arg(long, alias = "blocks", value_name = "LIST", value_delimiter = ',')]
     pub(crate) block: Vec<Size>,
-    /// Frames to be copied: WIDTHxHEIGHT:FORMAT@RATE
+    /// Video frames to copy: WIDTHxHEIGHT:FORMAT@RATE
     #[arg(long, value_name = "FRAME")]
     pub(crate) frame: Option<Frame>,
     /// Trials for each method and block
@@ -52,7 +52,7 @@ pub(crate) struct CopyArguments {
     /// Lists the ways to get memory of each type, and copies nothing
     #[arg(long)]
     pub(crate) backends: bool,
-    /// terminal, markdown or html [default: by the ending of FILE, else terminal]
+    /// terminal, markdown or html [default: by the extension of the --output file, else terminal]
     #[arg(long, hide_possible_values = true)]
     pub(crate) format: Option<ReportFormat>,
     /// File for the report; must not exist [default: standard output]

@@ -8,20 +8,21 @@ use whylate_core::{CpuSelector, Nanos};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  whylate cpus                  every CPU: topology, shielding, and what is on it now
-  whylate cpus --watch          again and again, until Ctrl-C
+  whylate cpus                  every CPU: topology, shielding, threads and interrupts
+  whylate cpus --watch          updates the table until Ctrl-C
   whylate cpus -a 1 --verbose   with the names of threads and interrupts
   whylate cpus --json | jq '.cpus[] | select(.threads.movable > 0) | .cpu'
 
-shielding: proc = no thread that may run elsewhere by chance may run here; irq = no interrupt line
-that could be moved is allowed here; ltmr = the periodic tick stops while one task runs.
-Threads: movable = may run here and elsewhere; bound = confined here by a user; pinned = by the
-kernel, for good. What remains on shielded CPUs is listed by name.")]
+shielding: proc = no thread that may also run elsewhere may run here; irq = no movable interrupt
+may be delivered here; ltmr = the periodic tick stops while a single task runs.
+Threads: movable = may run here and elsewhere; bound = a user bound the thread to this CPU;
+pinned = the kernel did so permanently. Threads and interrupts that remain on shielded CPUs are
+listed by name.")]
 pub(crate) struct CpusArguments {
     /// CPUs to show [default: all]
     #[arg(short = 'a', long, alias = "cpu", value_name = "LIST")]
     pub(crate) cpus: Option<CpuSelector>,
-    /// How long interrupts are counted; a bare number is seconds
+    /// Time during which interrupts are counted; a bare number is seconds
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = seconds)]
     pub(crate) interval: Nanos,
     /// Shows the table again after each interval, until Ctrl-C

@@ -12,48 +12,51 @@ use whylate_kmsg::MessageKind;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  whylate explain trace.txt                             finds the measured task by itself
+  whylate explain trace.txt               finds the measured task by itself
   whylate explain trace.dat --task cyclictest --period 200us
   ssh target cat /sys/kernel/tracing/trace | whylate explain -
-  whylate explain trace.dat --what preempted            who had the CPU of tasks that could run
-  whylate explain trace.txt -o late.html                one file with timelines that zoom
+  whylate explain trace.dat --what preempted
+                                          which threads preempted a runnable task
+  whylate explain trace.txt -o late.html  a page with zoomable timelines
   whylate explain trace.txt --top 1 --export perfetto -o late.json
-  whylate explain RUN                                   the spikes of a run, and its traces
-  dmesg | whylate explain -                             what the kernel's log says of latency
-  whylate explain --why irqs_off                        what that is, and what cures it
+  whylate explain RUN                     the spikes of a run, and its traces
+  dmesg | whylate explain -               messages about causes of latency
+  whylate explain --why irqs_off          what irqs_off means, and what cures it
 
-For each spike it says when the task should have run, who had the CPU instead, and which records
-of the trace show it. If the trace is not enough, it says what to record, and the exit code is 1.")]
+For each spike, whylate says when the task should have run, what had the CPU
+instead, and which records of the trace show this. If the trace is not enough,
+whylate says what to record, and the exit code is 1.")]
 pub(crate) struct ExplainArguments {
-    /// A trace (tracefs text, trace.dat or perf.data, also compressed, or a folder of raw pages), a log of the kernel
-    /// (dmesg, journalctl -k, syslog), - for standard input, or the directory of a run
+    /// A trace (tracefs text, trace.dat or perf.data, also compressed, or a folder of raw pages), a kernel log (dmesg,
+    /// journalctl -k, syslog), the directory of a run, or - for standard input
     #[arg(value_name = "FILE|RUN", default_value = "latest")]
     pub(crate) input: PathBuf,
-    /// Command or thread id of the late task [default: the task that seems to be measured]
+    /// Name or thread id of the late task [default: the task that the trace seems to be about]
     #[arg(long, value_name = "NAME|PID")]
     pub(crate) task: Option<String>,
-    /// Its period, for traces without timer events [default: by its rhythm]
+    /// Period of the task, for traces without timer events [default: estimated from its wake-ups]
     #[arg(long, value_name = "TIME", value_parser = microseconds)]
     pub(crate) period: Option<Nanos>,
-    /// Only latencies above this [default: the value of the task's own break marker or of the tracer, else 100us]
+    /// Explains only latencies above this [default: the threshold that the task or the tracer wrote into the trace,
+    /// else 100us]
     #[arg(long, value_name = "TIME", value_parser = microseconds)]
     pub(crate) threshold: Option<Nanos>,
-    /// How tasks were late: wakeup, preempted (runnable, but another thread had the CPU) or blocked [default: wakeup,
-    /// and for real-time tasks what took their CPU]
+    /// Kind of delay to explain: wakeup, preempted (runnable, but another thread had the CPU) or blocked [default:
+    /// wakeup, and for real-time tasks also preempted]
     #[arg(long, value_name = "WHAT", hide_possible_values = true, value_parser = late_what)]
     pub(crate) what: Option<LateWhat>,
-    /// Prints the page of the field guide for a kind of cause or of kernel message, as reports name it: what it is,
-    /// how whylate recognises it, how to confirm it with another tool, what cures it
+    /// Prints the page of the field guide about a kind of cause or kernel message, by its name in reports: what it is,
+    /// how whylate detects it, how to confirm it with another tool, and what cures it
     #[arg(long, value_name = "KIND", value_parser = Why::of, conflicts_with_all = ["input", "task", "period", "threshold", "what", "export", "json"])]
     pub(crate) why: Option<Why>,
-    /// How many latencies to explain, largest first
+    /// Number of latencies to explain, largest first
     #[arg(long, value_name = "COUNT", default_value = "10", value_parser = count)]
     pub(crate) top: u64,
-    /// terminal, markdown or html [default: by the ending of FILE, else terminal]
+    /// terminal, markdown or html [default: by the extension of the --output file, else terminal]
     #[arg(long, hide_possible_values = true)]
     pub(crate) format: Option<ReportFormat>,
-    /// perfetto or text: the spikes and the events around them, for other tools
-    #[arg(long, hide_possible_values = true, conflicts_with_all = ["format", "json"])]
+    /// Writes the spikes and the events around them for other tools: perfetto or text
+    #[arg(long, value_name = "FORMAT", hide_possible_values = true, conflicts_with_all = ["format", "json"])]
     pub(crate) export: Option<ExportFormat>,
     /// File for the result; must not exist [default: standard output]
     #[arg(short, long, value_name = "FILE")]

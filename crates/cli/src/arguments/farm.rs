@@ -17,8 +17,9 @@ Examples:
   whylate push RUN s3://latency/farm --plan quick --kernel 6.12
   whylate push RUN s3://latency/farm --farm farm.toml   with the labels of its machine
 
-A push that was cut off goes on where it stopped; a run that is there already stays as it is.
-What was asked for and is not so makes the run INCOMPLETE in the lake, as `farm verify` says it.
+A push that was cut off continues where it stopped; a run that is already there is not changed.
+A run that differs from what --plan, --kernel or --host ask for is marked INCOMPLETE in the lake, as
+by `farm verify`.
 Buckets are reached by `curl`, with the credentials of the environment (AWS_ACCESS_KEY_ID,
 AWS_ENDPOINT_URL, GOOGLE_…, AZURE_…) or of the cloud's own machines. More: docs/FARM.md."
 )]
@@ -32,7 +33,7 @@ pub(crate) struct PushArguments {
     pub(crate) replace: bool,
     #[command(flatten)]
     pub(crate) asked: AskedArguments,
-    /// The farm file, which has the labels of the machine: questions can be asked by them
+    /// The farm file with the labels of the machine, by which queries can select runs
     #[arg(long, value_name = "FILE")]
     pub(crate) farm: Option<PathBuf>,
 }
@@ -63,13 +64,13 @@ Examples:
   whylate farm verify RUN --plan nightly.toml
   whylate farm query worst --lake /srv/lake
 
-Scheduling, storage and answers are the work of engines that exist; docs/FARM.md shows how.")]
+Existing engines do the scheduling, the storage and the queries; docs/FARM.md shows how.")]
 pub(crate) enum FarmCommand {
-    /// Says whether a run is what was asked for: plan, kernel, priority, CPUs, samples, loads
+    /// Says whether a run matches the request: plan, kernel, priority, CPUs, samples, loads
     Verify(VerifyArguments),
     /// Writes what an engine needs to run plans on many machines
     Render(RenderArguments),
-    /// Asks a lake with the engine that is installed
+    /// Runs an SQL query on a lake with an installed engine
     Query(QueryArguments),
     /// Compares two kernels, or other groups of runs, over all boards, each board with itself
     Compare(FarmCompareArguments),
@@ -116,8 +117,8 @@ Examples:
   whylate farm verify results/today --plan nightly.toml
   whylate farm verify latest --kernel 6.12 --host board-01
 
-Exit codes: 0 the run is what was asked for, 1 INCOMPLETE: something is missing or different.
-Whether latencies were above the limit is what `whylate run` says.")]
+Exit codes: 0 the run matches the request, 1 INCOMPLETE: something is missing or different.
+`whylate run` says whether latencies were above the limit.")]
 pub(crate) struct VerifyArguments {
     /// A run directory, or `latest`
     pub(crate) run: PathBuf,
@@ -134,7 +135,7 @@ pub(crate) struct AskedArguments {
     /// The start of the kernel's release: 6.1 includes 6.1.9, but not 6.18
     #[arg(long, value_name = "RELEASE", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) kernel: Option<String>,
-    /// The expected name of the machine; in a lake also the name for one whose own name is not valid there
+    /// Expected name of the machine; in a lake also a replacement for a machine name that is not valid there
     #[arg(long)]
     pub(crate) host: Option<String>,
 }
@@ -208,7 +209,7 @@ pub(crate) struct QueryArguments {
     /// Prints the statements instead of running them
     #[arg(long, conflicts_with_all = ["json", "csv"])]
     pub(crate) print: bool,
-    /// Exit code 2 if the answer has rows: for a job that raises alarms
+    /// Ends with exit code 2 if the answer has rows: for a job that raises alarms
     #[arg(long, conflicts_with = "print")]
     pub(crate) expect_none: bool,
     /// Prints rows as one JSON document

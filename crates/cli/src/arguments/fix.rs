@@ -41,10 +41,10 @@ over, 2 what was proved does not hold any more (--verify), 3 a setting was not r
 pub(crate) struct FixArguments {
     /// Name of a built-in plan, or path of a TOML file [default: quick]
     pub(crate) plan: Option<String>,
-    /// Searches what helps every thread of this name, as it runs now, instead of a plan's probes
+    /// Searches for what helps every running thread of this name, instead of the probes of a plan
     #[arg(long, value_name = "NAME", conflicts_with = "plan")]
     pub(crate) task: Option<String>,
-    /// The response that its work may take, for `--goal misses`; a bare number is microseconds
+    /// Longest response of the task that is not a miss, for `--goal misses`; a bare number is microseconds
     #[arg(long, value_name = "TIME", requires = "task", value_parser = microseconds)]
     pub(crate) deadline: Option<Nanos>,
     /// Directory for the search: a new or an empty one [default: $XDG_DATA_HOME/whylate/runs/TIME-PLAN]
@@ -71,13 +71,13 @@ pub(crate) struct FixArguments {
     /// Treatments never to try
     #[arg(long, value_name = "IDS", value_delimiter = ',')]
     pub(crate) never: Vec<String>,
-    /// Screens all treatments at once, as if causes were unknown: shows how much the causes save
+    /// Screens all treatments, as if causes were unknown, to show how much the causes save
     #[arg(long, hide = true)]
     pub(crate) ignore_causes: bool,
     /// Proposes treatments from what is measured, or from the run DIR given as plan; tries none
     #[arg(long, conflicts_with_all = ["yes", "never", "resume"])]
     pub(crate) advise: bool,
-    /// As root, takes a plan that another user can write without asking about its commands and settings
+    /// As root, uses a plan file that another user can modify, without asking about its commands and settings
     #[arg(long)]
     pub(crate) trust_plan: bool,
     /// Checks which settings of FILE help: a tuned profile, sysctl.d, a kernel command line, a plan's treatments
@@ -92,13 +92,13 @@ pub(crate) struct FixArguments {
     /// Shows what the search in DIR proved; measures nothing
     #[arg(long, value_name = "DIR", conflicts_with_all = ["plan", "output", "overrides", "goal", "margin", "seed", "advise", "resume", "yes", "never", "verify", "audit"])]
     pub(crate) show: Option<PathBuf>,
-    /// Writes the files that install what is proved below DIR, as they belong below `/`
+    /// Writes files that install the proved settings; DIR stands for `/`
     #[arg(long, value_name = "DIR")]
     pub(crate) write: Option<PathBuf>,
-    /// Searches treatments that need a boot; keeps all in DIR, a new or an empty one
+    /// Searches treatments that need a boot; stores everything in DIR, which is new or empty
     #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "advise", "resume", "verify", "show", "audit", "never"])]
     pub(crate) campaign: Option<PathBuf>,
-    /// Words of the kernel command line that are tried together, `kernel=VERSION` for another kernel; once for each treatment
+    /// Kernel command line options of one treatment (`kernel=VERSION` for another kernel); may be repeated
     #[arg(long, value_name = "WORDS", requires = "campaign", value_parser = BootPlan::of)]
     pub(crate) boot: Vec<BootPlan>,
     /// What boots the machine: grub, systemd-boot, raspberry-pi, kexec, or a script by its path (docs/FORMAT.md) [default:

@@ -18,7 +18,7 @@ Examples:
   whylate histograms --cpus 2-3 --priority 90-99 --task cyclictest
   whylate histograms --format osadl --output /run/latency_hist
                                                      the files of the OSADL patch, each second
-  whylate histograms reset wakeup --cpus 1           of the one that runs elsewhere
+  whylate histograms reset wakeup --cpus 1           in the running `whylate histograms`
 
 missed_timer_offsets: from a timer's programmed expiry to the wake-up of its task; wakeup: from the
 wake-up to the decision to run it; timerandwakeup: both; switchoff: from the decision to the task
@@ -30,13 +30,13 @@ pub(crate) struct HistogramsArguments {
     /// CPUs to measure: a list, or all, isolated, housekeeping, last
     #[arg(short = 'a', long = "cpus", alias = "cpu", value_name = "LIST", default_value = "all")]
     pub(crate) cpus: CpuSelector,
-    /// Histograms that are on at the start [default: all]
+    /// Histograms that are switched on at the start [default: all]
     #[arg(short, long, value_name = "KIND", value_delimiter = ',', value_parser = kind)]
     pub(crate) kinds: Vec<HistogramKind>,
     /// Priorities of the tasks to count: 1 to 99 real time, 100 deadline, below 0 ordinary; or all
     #[arg(short, long, value_name = "MIN-MAX", default_value = "1-100", allow_hyphen_values = true)]
     pub(crate) priority: Priorities,
-    /// Only this thread or process, by number; or only threads of this name
+    /// Counts only this thread or process (by id), or only threads of this name
     #[arg(short, long, value_name = "PID|NAME")]
     pub(crate) task: Option<String>,
     /// How long to count; a bare number is seconds, 0 is until Ctrl-C
@@ -45,7 +45,7 @@ pub(crate) struct HistogramsArguments {
     /// How often to show or write the histograms; a bare number is seconds
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = seconds)]
     pub(crate) interval: Nanos,
-    /// terminal: a table; osadl: files as below /sys/kernel/debug/latency_hist of a kernel with the patch
+    /// terminal: a table; osadl: files like those of the OSADL patch below /sys/kernel/debug/latency_hist
     #[arg(long, value_enum, default_value = "terminal", hide_possible_values = true)]
     #[arg(requires_if("osadl", "output"))]
     pub(crate) format: HistogramsFormat,
@@ -55,7 +55,7 @@ pub(crate) struct HistogramsArguments {
     /// Where the kernel's events come from: bpf or tracefs [default: the best that works]
     #[arg(long, value_name = "SOURCE")]
     pub(crate) source: Option<HistogramSource>,
-    /// Also counts the senders of interrupts from other CPUs to the measured ones (with BPF)
+    /// Also counts which CPUs send interrupts (IPIs) to the measured CPUs (with BPF)
     #[arg(long)]
     pub(crate) ipis: bool,
     #[command(flatten)]
@@ -68,7 +68,7 @@ pub(crate) enum HistogramsCommand {
     /// Switches histograms on
     #[command(after_help = "Examples:\n  whylate histograms enable wakeup,timerandwakeup")]
     Enable(ControlArguments),
-    /// Switches histograms off; their counts stay
+    /// Switches histograms off; their counts are not reset
     #[command(after_help = "Examples:\n  whylate histograms disable sharedprio --cpus 0")]
     Disable(ControlArguments),
     /// Empties histograms and the record of their largest latency
@@ -84,10 +84,10 @@ pub(crate) struct ControlArguments {
     /// missed_timer_offsets, wakeup, timerandwakeup, switchoff, timerwakeupswitch, sharedprio [default: all]
     #[arg(value_name = "KIND", value_delimiter = ',', value_parser = kind)]
     pub(crate) kinds: Vec<HistogramKind>,
-    /// Only those of these CPUs, as a list [default: all that are measured]
+    /// CPUs whose histograms are meant, as a list [default: all measured CPUs]
     #[arg(short = 'a', long = "cpus", alias = "cpu", value_name = "LIST")]
     pub(crate) cpus: Option<whylate_core::CpuSet>,
-    /// Process id, where more than one `whylate histograms` runs
+    /// Process id of `whylate histograms`, if more than one is running
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Option<u32>,
 }

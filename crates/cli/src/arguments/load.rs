@@ -15,7 +15,7 @@ pub(crate) type LoadCommand = KindCommand<LoadArguments>;
 /// The flags of every load.
 #[derive(Debug, Args)]
 pub(crate) struct LoadArguments {
-    /// How long to load; a bare number is seconds, 0 is until Ctrl-C
+    /// How long the load runs; a bare number is seconds, 0 is until Ctrl-C
     #[arg(short = 'D', long, value_name = "TIME", default_value = "10s", value_parser = seconds)]
     pub(crate) duration: Nanos,
     #[command(flatten)]
@@ -51,8 +51,7 @@ Examples:
     }
 
     fn augment(kind: &str, keys: &[PlanKey], command: Command) -> Command {
-        let help =
-            "File for the command's output; must not exist [default: shown on standard error when it fails]";
+        let help = "File for the command's output; must not exist [default: standard error, only if the command fails]";
         let output = Arg::new("output").short('o').long("output").value_name("FILE").help(help);
         let has_access = keys.iter().any(|key| key.name == "access");
         let command = if has_access {
@@ -63,7 +62,8 @@ Examples:
         let output =
             ["exec", "graphics"].contains(&kind).then(|| output.value_parser(value_parser!(PathBuf)));
         let list = Arg::new("list").long("list").action(ArgAction::SetTrue);
-        let list = (kind == "gpu").then(|| list.help("Lists the devices, and what each can do, and ends"));
+        let list =
+            (kind == "gpu").then(|| list.help("Lists the devices and their features, and runs no load"));
         Self::augment_args(command.args(output).args(list))
     }
 

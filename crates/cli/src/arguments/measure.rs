@@ -19,10 +19,10 @@ pub(crate) struct ProbeArguments {
     /// How long to measure; a bare number is seconds, 0 is until Ctrl-C
     #[arg(short = 'D', long, value_name = "TIME", default_value = "10s", value_parser = seconds)]
     pub(crate) duration: Nanos,
-    /// How long to run before the samples count
+    /// Length of the warm-up, whose samples do not count
     #[arg(long, value_name = "TIME", default_value = "50ms", value_parser = seconds)]
     pub(crate) warmup: Nanos,
-    /// How many of the largest spikes to list
+    /// Number of largest spikes to list
     #[arg(long, value_name = "N", default_value_t = 32)]
     pub(crate) spikes: usize,
     /// Fails if real-time priority or locked memory is refused, instead of warning
@@ -31,16 +31,16 @@ pub(crate) struct ProbeArguments {
     /// Names the cause of each spike; needs root and a kernel with BPF and BTF, or with tracefs
     #[arg(long)]
     pub(crate) causes: bool,
-    /// Where causes come from: bpf or tracefs [default: the best that works]
+    /// Source of the causes: bpf or tracefs [default: the best that works]
     #[arg(long, value_name = "SOURCE", requires = "causes")]
     pub(crate) causes_from: Option<HistogramSource>,
     /// Runs a shell command at the first spike; the latency is in WHYLATE_LATENCY_NS
     #[arg(long, value_name = "COMMAND")]
     pub(crate) on_threshold: Option<String>,
-    /// At --break, marks and stops the trace that you record in tracefs yourself; tracing_on stays 0
+    /// At --break, writes a marker into a trace that you record in tracefs, and stops it (tracing_on = 0)
     #[arg(long)]
     pub(crate) tracemark: bool,
-    /// Keeps the measurement as a run in this directory, a new or an empty one, which report, compare and export read
+    /// Stores the measurement as a run in this directory, for report, compare and export; new or empty
     #[arg(short, long, value_name = "DIR", conflicts_with = "tracemark")]
     pub(crate) output: Option<PathBuf>,
     /// Explains each warning
@@ -59,10 +59,10 @@ pub(crate) struct Threads {
     /// CPUs to measure, one thread on each: a list, or all, isolated, housekeeping, last [without a list: all]
     #[arg(short = 'a', long = "cpu", alias = "cpus", visible_alias = "affinity", value_name = "LIST", num_args = 0..=1, default_missing_value = "all")]
     pub(crate) cpu: Option<CpuSelector>,
-    /// How many threads, on as many of the CPUs [without a number: one on each]
+    /// Number of measuring threads, each on its own CPU [without a number: one on each CPU]
     #[arg(short, long, value_name = "N", num_args = 0..=1, default_missing_value = "0")]
     pub(crate) threads: Option<usize>,
-    /// One thread on each CPU: -t -a
+    /// Measures with one thread on each CPU: the same as -t -a
     #[arg(short = 'S', long)]
     pub(crate) smp: bool,
     /// Memory is always locked where that is allowed; accepted because cyclictest asks for it
@@ -88,7 +88,7 @@ impl Family for ProbeArguments {
 Examples:
   whylate measure timer -a 1 -p 95 -D 10s         what cyclictest measures
   whylate measure stall --cpu 1 --duration 10s    what oslat measures
-  whylate measure timer -a 1 --causes             who made it late";
+  whylate measure timer -a 1 --causes             the cause of each spike";
 
     /// A companion cannot measure alone.
     fn kinds() -> Vec<(&'static str, &'static str)> {

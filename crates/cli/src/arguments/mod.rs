@@ -64,8 +64,8 @@ use clap::{Args, Parser, Subcommand};
 
 /// Why was my real-time task late, who did it, and which change fixes it?
 ///
-/// whylate disturbs a machine in a controlled way, measures what a real-time task feels, and says with honest
-/// statistics what made it late.
+/// whylate puts a controlled load on a machine, measures the latency of a real-time task, and says with sound
+/// statistics what made the task late.
 #[derive(Debug, Parser)]
 #[command(
     name = "whylate",
@@ -77,16 +77,16 @@ Examples:
   whylate measure timer -a 1 -p 95 -D 10s      what cyclictest measures
   whylate measure stall -a 1 -D 10s            what oslat measures
   whylate treat apply governor --governor performance
-                                               a setting changed until `whylate treat restore`
+                                               changes a setting until `whylate treat restore`
   whylate watch --task audio -D 10m            why your own task was late
   whylate explain trace.dat                    who made a task late, from a trace
   whylate report RUN -o report.html            a picture of a run
   whylate compare BEFORE AFTER                 what differs between two runs
-  whylate fix memory-load                      which change makes it better, proved
+  whylate fix memory-load                      which change lowers the latency, proved
   whylate check --cpus 1                       is this machine fit for real time on CPU 1?
 
 Exit codes: 0 pass, 1 error or incomplete, 2 limit exceeded, regression or unfit, 3 a setting was
-not restored, 69 a facility or a right that was asked for is not available."
+not restored, 69 a required facility or permission is missing."
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -98,20 +98,20 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Runs an experiment: a built-in plan by name, or a TOML file
     Run(RunArguments),
-    /// Searches treatments, proves the winner on fresh data, and says what to install
+    /// Searches for settings that lower latency, proves the best on new data, and says what to install
     Fix(FixArguments),
     /// Lists the built-in plans, or prints one
     Plans(PlansArguments),
-    /// Measures with one probe alone
+    /// Measures with a single probe
     #[command(subcommand)]
     Measure(MeasureCommand),
     /// Watches your own threads, and says why one of them was late
     Watch(WatchArguments),
-    /// Shows what the whole machine does: latencies by CPU, interrupts, and who takes the CPUs
+    /// Shows latencies of the whole machine by CPU, interrupts, and what takes CPU time from real-time tasks
     Top(TopArguments),
-    /// Shows the kernel's latency histograms: timer, wake-up, switch, and who was late
+    /// Shows the kernel's latency histograms (timer, wake-up, switch) and which tasks were late
     Histograms(HistogramsArguments),
-    /// Runs one load alone and prints what it achieves
+    /// Runs a single load and prints the rate that it achieves
     #[command(subcommand)]
     Load(LoadCommand),
     /// Measures copies between cached, write-combining and uncached memory
@@ -126,9 +126,9 @@ pub(crate) enum Command {
     Explain(ExplainArguments),
     /// Says whether this machine is fit for real time, and what to do about it
     Check(CheckArguments),
-    /// Shows each CPU: topology, shielding, and what is on it now
+    /// Shows each CPU: topology, shielding, and its threads and interrupts
     Cpus(CpusArguments),
-    /// Draws a run as HTML, Markdown or text
+    /// Writes the report of a run as HTML, Markdown or text
     Report(ReportArguments),
     /// Lists, searches, tags and removes runs
     Runs(RunsArguments),
@@ -138,18 +138,18 @@ pub(crate) enum Command {
     Bisect(BisectArguments),
     /// Writes a run in the formats of other tools: Perfetto, CSV, HdrHistogram, OSADL
     Export(ExportArguments),
-    /// Shows runs as web pages, live while one goes on
+    /// Shows runs as web pages, with live figures during a run
     Serve(ServeArguments),
-    /// Brings runs into object storage: a bucket or a folder, one for many machines
+    /// Copies runs into object storage: a bucket or a folder that many machines share
     Push(PushArguments),
-    /// Fetches a run from object storage unchanged; lists and checks the runs there
+    /// Fetches a run from object storage; lists and checks the runs there
     Pull(PullArguments),
-    /// Many machines: files for Kubernetes, Slurm, Ansible and LAVA, checks, and questions as SQL
+    /// Supports tests on many machines: Kubernetes, Slurm, Ansible, LAVA, checks, and SQL queries
     #[command(subcommand)]
     Farm(FarmCommand),
     /// Prints the JSON Schema of the plan or of an output
     Schema(SchemaArguments),
-    /// Prints a script that completes commands in a shell
+    /// Prints a script for command completion in a shell
     Completions(CompletionsArguments),
     /// Writes man pages
     Man(ManArguments),

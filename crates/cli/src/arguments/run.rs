@@ -13,9 +13,9 @@ Examples:
   whylate run graphics --short                      the same experiment in less than 90 s
   whylate run plan.toml -o results/today            a plan of your own
   whylate run plan.toml --dry-run                   checks everything, and measures nothing
-  whylate run --resume results/today                goes on with a run that was stopped or killed
+  whylate run --resume results/today                continues a run that was stopped or killed
 
-The run is kept in a directory of its own; `whylate report DIR -o report.html` draws it.")]
+The run is stored in its own directory DIR; `whylate report DIR -o report.html` writes its report.")]
 pub(crate) struct RunArguments {
     /// Name of a built-in plan, or path of a TOML file [default: quick]
     pub(crate) plan: Option<String>,
@@ -25,8 +25,8 @@ pub(crate) struct RunArguments {
     /// Overrides one value of the plan, for example `duration=10s` or `load.l3.working_set=8MiB`
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub(crate) overrides: Vec<String>,
-    /// Runs the short form of the plan, as its section `[short]` says: under 90 s for a built-in plan. It shows that
-    /// everything works here, but is seldom long enough for an answer
+    /// Runs the short form of the plan, from its section `[short]`: under 90 s for a built-in plan. The short form
+    /// shows that everything works here, but is seldom long enough for an answer
     #[arg(long)]
     pub(crate) short: bool,
     /// Lets loads draw on a display that is in use (graphics, framebuffer, console)
@@ -35,17 +35,17 @@ pub(crate) struct RunArguments {
     /// Continues the run in DIR; completed repeats are not run again
     #[arg(long, value_name = "DIR", conflicts_with_all = ["plan", "output", "overrides", "short", "yes_draw_on_my_screen"])]
     pub(crate) resume: Option<PathBuf>,
-    /// Checks the plan on this machine and prints what it would do, in which order, how long it takes and what size of effect
-    /// it can show; measures nothing
+    /// Checks the plan on this machine without measuring; prints the steps in order, the time that they take, and the
+    /// smallest effect that the plan can show
     #[arg(long, conflicts_with_all = ["resume", "on_threshold"])]
     pub(crate) dry_run: bool,
     /// Fails if real-time priority or locked memory is refused, instead of warning
     #[arg(long)]
     pub(crate) strict: bool,
-    /// As root, runs a plan that another user can write without asking about its commands and settings
+    /// As root, runs a plan file that another user can modify, without asking about its commands and settings
     #[arg(long, alias = "yes")]
     pub(crate) trust_plan: bool,
-    /// Runs a shell command at the first latency above a probe's break or threshold
+    /// Runs a shell command at the first latency above the `break` or `threshold` of a probe
     #[arg(long, value_name = "COMMAND")]
     pub(crate) on_threshold: Option<String>,
     #[command(flatten)]

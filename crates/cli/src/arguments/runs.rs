@@ -15,7 +15,7 @@ Examples:
   whylate runs 'kernel>=6.12' verdict=fail      those that match every term, quoted for the shell
   whylate runs plan=quick --series 'timer p99'  its trend over time, and where it changes
   whylate runs plan=quick --series 'timer p99' -o series.html
-  whylate runs tag latest before-update         a word to find it by
+  whylate runs tag latest before-update         gives a run a tag, to find it later
   whylate runs note latest 'with the new driver'
   whylate runs remove RUN --yes
 
@@ -39,7 +39,7 @@ pub(crate) struct RunsArguments {
     /// File for the list or the series; must not exist [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// terminal, markdown or html [default: by the ending of FILE (.html, .md, .txt), else terminal]
+    /// terminal, markdown or html [default: by the extension of the --output file (.html, .md, .txt), else terminal]
     #[arg(long, hide_possible_values = true)]
     pub(crate) format: Option<ReportFormat>,
     /// Folder with the runs [default: $XDG_DATA_HOME/whylate/runs]
@@ -53,7 +53,7 @@ pub(crate) struct RunsArguments {
 /// What is done with a run.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RunsCommand {
-    /// Gives a run words to find it by
+    /// Adds tags to a run
     #[command(after_help = "Examples:\n  whylate runs tag latest baseline rt")]
     Tag {
         /// The run
@@ -62,7 +62,7 @@ pub(crate) enum RunsCommand {
         #[arg(required = true)]
         tags: Vec<String>,
     },
-    /// Removes words from a run
+    /// Removes tags from a run
     #[command(after_help = "Examples:\n  whylate runs untag latest baseline")]
     Untag {
         /// The run

@@ -15,10 +15,10 @@ Examples:
   whylate serve --address 0.0.0.0:8787 --behind-proxy --token-file /etc/whylate/token
                                                  for other machines, through a proxy that does TLS
 
-It only reads. A run that goes on is shown live. /metrics is for Prometheus, /runs.json for scripts.
-For a lake, /farm shows all boards, /farm/board/NAME one of them, and /farm/compare compares two
-groups of runs. The engine (the one of `farm query`) is asked once and its answers are kept: an
-answer older than ten minutes is shown while a new one is fetched.")]
+whylate serve only reads. A run in progress is shown live. /metrics is for Prometheus, /runs.json
+for scripts. For a lake, /farm shows all boards, /farm/board/NAME shows one board, and /farm/compare
+compares two groups of runs. Answers of the engine (see `farm query`) are cached: an answer older
+than ten minutes is shown while a new answer is fetched.")]
 pub(crate) struct ServeArguments {
     /// The folder of runs [default: where `run` keeps them; with --lake: none]
     #[arg(long, value_name = "DIR")]
@@ -26,7 +26,7 @@ pub(crate) struct ServeArguments {
     /// Reads runs and files of other users, too; without it, those of this user and of root
     #[arg(long)]
     pub(crate) any_owner: bool,
-    /// A lake, whose boards are shown
+    /// Lake whose boards are shown
     #[arg(long, value_name = "URL")]
     pub(crate) lake: Option<String>,
     /// The engine that answers questions about the lake
@@ -35,10 +35,10 @@ pub(crate) struct ServeArguments {
     /// Where to listen; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787")]
     pub(crate) address: SocketAddr,
-    /// A file with the token that readers have to show [default: $WHYLATE_TOKEN, if it is set]
+    /// File with the token that clients must send [default: $WHYLATE_TOKEN, if it is set]
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
-    /// A proxy with TLS is in front: allows another than a loopback address, with a token
+    /// Allows an address other than loopback, with a token, because a proxy with TLS is in front
     #[arg(long)]
     pub(crate) behind_proxy: bool,
 }

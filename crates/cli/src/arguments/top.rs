@@ -11,16 +11,16 @@ use whylate_core::{CpuSelector, Nanos};
 Examples:
   whylate top                     the whole machine, live, until q
   whylate top -a 2-3              two of its CPUs
-  whylate top --priority all      ordinary tasks count, too
+  whylate top --priority all      also counts ordinary tasks
   whylate top -q -D 10m           what the machine did in ten minutes
-  whylate top --json -D 1m        a line each second, and one about the whole time
+  whylate top --json -D 1m        one line each second, and a last line about the whole time
 
-Latencies are those of real-time tasks: `wake` from the wake-up to the decision to run the task,
-`timer` from the programmed expiry of its timer on. A thief is what had a CPU meanwhile: interrupts,
-softirqs, functions that other CPUs requested, and threads of the priorities that count.
-Nothing is changed and nothing is stored; `whylate watch` explains single activations.
-Keys: up, down, s sort the thieves, i interrupts or IPIs, ? help, q end. Exit code 69 without the
-rights (root, or CAP_BPF and CAP_PERFMON).")]
+Latencies are those of real-time tasks: `wake` lasts from the wake-up to the decision to run the
+task, `timer` from the programmed expiry of its timer to that decision. A thief is what had the CPU
+during that time: an interrupt, a softirq, a function that another CPU requested, or a thread of a
+counted priority. Nothing is changed and nothing is stored; `whylate watch` explains single
+activations. Keys: up and down select, s sorts the thieves, i shows interrupts or IPIs, ? shows
+help, q ends. Exit code 69 without the permissions (root, or CAP_BPF and CAP_PERFMON).")]
 pub(crate) struct TopArguments {
     /// CPUs to watch: a list, or all, isolated, housekeeping, last
     #[arg(short = 'a', long = "cpu", alias = "cpus", value_name = "LIST", default_value = "all")]

@@ -28,7 +28,7 @@ Examples:
 
 The trace has its own buffer (a tracefs instance), so other users of tracing are not disturbed. The
 file is a trace.dat: whylate explain, trace-cmd and KernelShark open it.
-Exit code 2 when something was late.")]
+The exit code is 2 if a latency above --until was found.")]
 pub(crate) struct TraceRecordArguments {
     /// Records until a latency above this; a bare number is microseconds
     #[arg(short, long, visible_alias = "break", short_alias = 'b', value_name = "TIME", value_parser = microseconds)]
@@ -45,19 +45,19 @@ pub(crate) struct TraceRecordArguments {
     /// Gives up after this time; a bare number is seconds, 0 is until Ctrl-C
     #[arg(short = 'D', long, value_name = "TIME", default_value = "0", value_parser = seconds)]
     pub(crate) duration: Nanos,
-    /// light (scheduler, interrupts, timers), functions (every kernel function too), graph (with durations)
+    /// light (scheduler, interrupts, timers), functions (also every kernel function), graph (also their durations)
     #[arg(long, default_value = "light")]
     pub(crate) profile: TraceProfile,
-    /// Continues after the first one, and keeps the traces of the N largest until --duration is over
+    /// Continues after the first latency until --duration is over, and keeps the traces of the N largest latencies
     #[arg(long, value_name = "N")]
     pub(crate) worst: Option<usize>,
-    /// Size of each CPU's ring [default: 4MiB, or 16MiB with functions]
+    /// Size of each CPU's ring buffer [default: 4MiB, or 16MiB with functions]
     #[arg(long, value_name = "SIZE")]
     pub(crate) buffer: Option<Bytes>,
     /// Records this event too, for example raw_syscalls/sys_enter; may be repeated
     #[arg(long = "event", value_name = "SYSTEM/NAME")]
     pub(crate) events: Vec<String>,
-    /// File for the trace; must not exist [default: whylate-TIME.dat here]
+    /// File for the trace; must not exist [default: whylate-TIME.dat in the current folder]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]

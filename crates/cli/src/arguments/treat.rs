@@ -8,8 +8,9 @@ use whylate_core::plan::TreatmentKind;
 /// `whylate treat`.
 #[derive(Debug, Subcommand)]
 #[command(after_help = "\
-Every change is in a journal (/var/lib/whylate/journal, or $WHYLATE_STATE_DIR/journal) before it
-is made. A setting that another program has changed since is left alone, and the exit code is 3.
+Every change is written to a journal (/var/lib/whylate/journal, or $WHYLATE_STATE_DIR/journal)
+before it is made. `restore` does not touch a setting that another program has changed since; the
+exit code is then 3.
 
 Examples:
   whylate treat apply shield --cpus 1                    keeps everything else away from CPU 1
@@ -21,7 +22,7 @@ pub(crate) enum TreatCommand {
     /// Changes settings, until `restore`
     #[command(subcommand)]
     Apply(ApplyCommand),
-    /// Lists what is changed, by which command or run
+    /// Lists the changed settings, and the command or run that changed them
     #[command(after_help = "Examples:\n  whylate treat status\n  whylate treat status --json")]
     Status(TreatPrinting),
     /// Restores every change, including those that a killed run left behind

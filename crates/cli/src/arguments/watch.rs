@@ -20,36 +20,36 @@ Examples:
   whylate watch --task audio                     every thread of that name, until Ctrl-C
   whylate watch --pid 812 -D 10m --deadline 1ms  a process, with the deadline of its work
   whylate watch --unit plc.service --limit 500us
-  whylate watch --priority 80-99 -D 1h -o night  everything with such a priority
+  whylate watch --priority 80-99 -D 1h -o night  every thread with such a priority
   whylate watch --unit plc.service -q --keep 30d --disk 500MB --prometheus 127.0.0.1:9464
   whylate watch -D 30s -- ./control --rate 1000  starts a program and watches it from the start
 
 An activation is the work of a thread in one period of its timer or of the event that it waits for.
 Without such a rhythm it lasts from a wake-up to the next sleep. Its duration is the response. The
-thread itself is not changed. The worst activations are explained. A run directory keeps everything:
-whylate report DIR, whylate explain DIR, whylate compare DIR OTHER.
+thread itself is not changed. The worst activations are explained. All results are in the run
+directory: whylate report DIR, whylate explain DIR, whylate compare DIR OTHER.
 On a terminal, Enter opens the last explained activation as a timeline, ? shows the other keys.
-Exit code 2 when a response was above --limit or --deadline, 1 when the program that was started
-failed, 69 without the rights (root, or CAP_BPF and CAP_PERFMON; an ordinary user can watch his own
-processes, without their causes)."
+Exit code 2 if a response was above --limit or --deadline, 1 if the started program failed, 69
+without the permissions (root, or CAP_BPF and CAP_PERFMON; an ordinary user can watch only their
+own processes, without causes)."
 )]
 pub(crate) struct WatchArguments {
-    /// Every thread of this name (the kernel keeps 15 letters of it), including later ones
+    /// Every thread of this name (the kernel cuts names to 15 bytes), also threads that start later
     #[arg(long, value_name = "NAME", group = "target")]
     pub(crate) task: Option<String>,
     /// Every thread of this process, and of those that it starts
     #[arg(long, value_name = "PID", group = "target")]
     pub(crate) pid: Option<u32>,
-    /// Everything in this systemd unit
+    /// Every thread in this systemd unit
     #[arg(long, value_name = "UNIT", group = "target")]
     pub(crate) unit: Option<String>,
-    /// Everything in this control group: its path below /sys/fs/cgroup, or the id of a container
+    /// Every thread in this control group: its path below /sys/fs/cgroup, or the id of a container
     #[arg(long, value_name = "GROUP", group = "target")]
     pub(crate) cgroup: Option<String>,
     /// Every thread with a real-time priority in this range: 80-99, or one number (100: SCHED_DEADLINE)
     #[arg(long, value_name = "RANGE", group = "target")]
     pub(crate) priority: Option<String>,
-    /// Starts this program, and watches it and all processes that it starts; it ends with the watch
+    /// Starts this program and watches it with all processes that it starts; the program is stopped when the watch ends
     #[arg(last = true, value_name = "COMMAND", group = "target")]
     pub(crate) command: Vec<String>,
     /// CPUs on which the threads are watched: a list, or all, isolated, housekeeping, last [default: all that are online]
@@ -62,32 +62,33 @@ pub(crate) struct WatchArguments {
     /// that the thread writes into trace_marker, marker:TEXT
     #[arg(long, value_name = "MARK", requires = "end")]
     pub(crate) begin: Option<String>,
-    /// Where it ends; with both, a response goes from mark to mark [default: from timer or wake-up to next sleep]
+    /// Where an activation ends; the response is then the time between the marks [default: from timer or wake-up to the
+    /// next sleep]
     #[arg(long, value_name = "MARK", requires = "begin")]
     pub(crate) end: Option<String>,
     /// Counts and explains activations whose response is longer than this; a bare number is microseconds
     #[arg(long, value_name = "TIME", value_parser = microseconds)]
     pub(crate) deadline: Option<Nanos>,
-    /// The period of the work, which is also its deadline unless one is given; a bare number is microseconds
+    /// Period of the work, which is also the deadline if --deadline is absent; a bare number is microseconds
     #[arg(long, value_name = "TIME", value_parser = microseconds)]
     pub(crate) period: Option<Nanos>,
-    /// One activation for each period, even if the rhythm of a thread is uncertain; TIME gives the period if the
+    /// Takes one activation for each period, even if the period of a thread is uncertain; TIME gives the period if a
     /// thread has several
     #[arg(
         long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "period",
         conflicts_with_all = ["begin", "per_wakeup"]
     )]
     pub(crate) per_period: Option<Per>,
-    /// One activation from each wake-up to the next sleep, whatever the rhythm of a thread
+    /// Takes one activation from each wake-up to the next sleep, even for periodic threads
     #[arg(long, conflicts_with = "begin")]
     pub(crate) per_wakeup: bool,
-    /// A longer response makes the verdict `fail`; a bare number is microseconds
+    /// Longest acceptable response: a longer one makes the verdict `fail`; a bare number is microseconds
     #[arg(long, value_name = "TIME", value_parser = microseconds)]
     pub(crate) limit: Option<Nanos>,
     /// How many of the worst activations of each thread are explained
     #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) worst: u32,
-    /// Keeps the traces of the 3 longest waits for a CPU, above --limit, --deadline or 100us (costs more at each event)
+    /// Keeps traces of the 3 longest waits for a CPU above --limit, --deadline or 100us (adds cost to each event)
     #[arg(long)]
     pub(crate) trace: bool,
     /// Looks for what a real-time thread should not do: system calls that may sleep or allocate, page faults, locks
@@ -97,16 +98,16 @@ pub(crate) struct WatchArguments {
     /// Findings of the audit that are allowed: system calls (write) or kinds (relative-sleep)
     #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "audit")]
     pub(crate) allow: Vec<String>,
-    /// Serves figures for Prometheus at http://ADDRESS/metrics while it watches; port 0 takes a free one
+    /// Serves figures for Prometheus at http://ADDRESS/metrics during the watch; port 0 takes a free port
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) prometheus: Option<SocketAddr>,
-    /// A file with the token that readers have to show; needed if ADDRESS is not loopback [default: $WHYLATE_TOKEN]
+    /// File with the token that clients must send; required if ADDRESS is not loopback [default: $WHYLATE_TOKEN]
     #[arg(long, value_name = "FILE", requires = "prometheus")]
     pub(crate) token_file: Option<PathBuf>,
-    /// How long figures stay as measured: 30d; older intervals are made longer, and none is dropped
+    /// Time after which intervals are merged into longer ones (30d); no interval is dropped
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub(crate) keep: Option<Nanos>,
-    /// Disk space for the tables of the run: older intervals are made longer to stay below it
+    /// Limit of disk space for the tables of the run: to respect it, older intervals are merged into longer ones
     #[arg(long, value_name = "SIZE")]
     pub(crate) disk: Option<Bytes>,
     /// Directory for the run: a new or an empty one [default: $XDG_DATA_HOME/whylate/runs/TIME-watch]

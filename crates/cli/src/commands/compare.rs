@@ -137,7 +137,7 @@ fn side(text: &str, name: String) -> Result<ComparedSide> {
     for word in words {
         let (path, cell) = super::runs::with_cell(Path::new(word))?;
         if !side.parts.is_empty() && side.cell != cell {
-            bail!("{text}: one side is of one cell, or of all: name the same one in each run");
+            bail!("{text}: a side compares one cell or all cells: name the same cell in each run");
         }
         side.cell = cell;
         side.parts.push(part(&path)?);

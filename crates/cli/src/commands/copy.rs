@@ -19,7 +19,7 @@ pub(super) fn execute(arguments: &CopyArguments, host: &Host) -> Result<Ending> 
     let (facts, _) = facts::collect(&host.running);
     let cpus = machine::cpus("--cpu", &arguments.cpu, &facts)?;
     let cpu = cpus.iter().next().filter(|_| cpus.len() == 1);
-    let cpu = cpu.with_context(|| format!("--cpu {}: name one CPU", arguments.cpu))?;
+    let cpu = cpu.with_context(|| format!("--cpu {}: give one CPU", arguments.cpu))?;
     let table = if arguments.backends {
         let backends = whylate_runner::backends(arguments.device.as_deref());
         CopyTable { cpu, backends, ..CopyTable::default() }
@@ -65,7 +65,7 @@ fn measure(arguments: &CopyArguments, cpu: CpuId, facts: &Facts) -> Result<CopyT
     meter.finish();
     let result = result?;
     if stop.load(Ordering::Relaxed) {
-        bail!("stopped before the table was complete");
+        bail!("stopped by the user before the table was complete");
     }
     Ok(result)
 }

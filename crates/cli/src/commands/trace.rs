@@ -110,7 +110,7 @@ fn explain(kept: &[Kept], is_virtual: bool, warnings: &mut Vec<Warning>) -> Expl
         let moment = whylate_runner::kept_moment(&note);
         let explained = parse::open(&kept.path).and_then(|mut reader| explain_kept(reader.as_mut(), &moment));
         if let Err(error) = write_note(&note, &kept.path) {
-            let text = format!("{}: no note of its moment was written: {error}", kept.path.display());
+            let text = format!("{}: the metadata of the trace was not written: {error}", kept.path.display());
             warnings.push(Warning::new(WarningCode::TraceWithoutNote, text));
         }
         super::explain::add(&mut all, explained, &kept.path);
@@ -156,9 +156,11 @@ fn check(arguments: &TraceRecordArguments) -> Result<()> {
         bail!("--until 0: give the latency that ends the recording, for example --until 100us");
     }
     match arguments.worst {
-        Some(0) => bail!("--worst 0: give how many of the largest latencies to keep a trace of, from 1"),
+        Some(0) => bail!("--worst 0: give the number of largest latencies whose traces are kept, at least 1"),
         Some(_) if arguments.duration.0 == 0 => {
-            bail!("--worst needs --duration: it goes on until that is over, for example -D 10m")
+            bail!(
+                "--worst needs --duration: the recording continues until that time is over, for example -D 10m"
+            )
         }
         _ => Ok(()),
     }

@@ -183,7 +183,7 @@ fn summary(result: &TreatResult) -> String {
             let writes = count(ChangeState::Planned);
             format!("{writes} write{}; nothing was changed", if writes == 1 { "" } else { "s" })
         }
-        "apply" if all == 0 => "nothing to change: it is set already".to_owned(),
+        "apply" if all == 0 => "nothing to change: the settings already have these values".to_owned(),
         "apply" => format!("{} changed; to restore {them}: whylate treat restore", settings(all)),
         "status" if is_unknown(result) => {
             format!(
@@ -249,7 +249,7 @@ fn line(change: &TreatChange) -> String {
         ChangeState::Restored => format!("{target}: {new} -> {old}"),
         ChangeState::Unchanged => format!("{target}: {old} already"),
         ChangeState::Ended => format!("{target}: ended"),
-        ChangeState::Rebooted => format!("{target}: gone with a reboot since"),
+        ChangeState::Rebooted => format!("{target}: reset by a reboot"),
         ChangeState::LeftAlone | ChangeState::Failed => format!("{target}: not {old}"),
     }
 }

@@ -212,7 +212,7 @@ fn a_run_that_holds_treatments_refuses_others_and_gives_back_what_it_changed() {
     let fake = Fake::new(FILES);
     let folder = folder();
     let (child, _path) = treated_run(&fake, &folder);
-    let held = format!("treatments are held by `whylate run` (pid {}) since ", child.id());
+    let held = format!("settings are already changed by `whylate run` (pid {}) since ", child.id());
     for arguments in [&["treat", "apply", "idle"][..], &["treat", "restore"]] {
         let said = fake.whylate(arguments);
         assert!(said.error().starts_with(&held), "{said:?}");
@@ -252,7 +252,7 @@ fn a_container_with_its_own_run_folder_and_processes_does_not_restore_under_a_ru
     for arguments in [&["treat", "restore"][..], &["treat", "apply", "idle"]] {
         let said = contained(arguments);
         assert_eq!(said.code, Some(1), "{said:?}");
-        assert!(said.error().starts_with("treatments are held by "), "{said:?}");
+        assert!(said.error().starts_with("settings are already changed by "), "{said:?}");
         assert_eq!(fake.read("proc/sys/vm/swappiness"), "1\n");
     }
     signal(&child, Signal::INT);

@@ -237,7 +237,7 @@ fn traces_of_the_longest_waits_are_kept_and_explained() {
     assert_eq!(said.code, Some(2), "{said:?}");
     let run = folder.path().join("run");
     let document = whylate(&["report", run.to_str().unwrap(), "--json"]).document();
-    if document.to_string().contains("spikes are not traced") {
+    if document.to_string().contains("traces of spikes cannot be recorded") {
         return skip(Need::Rights, "this kernel gives no trace buffer");
     }
     let traces = std::fs::read_dir(run.join("traces")).unwrap().map(|it| it.unwrap().path());

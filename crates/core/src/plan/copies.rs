@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CopiesPlan {
-    /// The CPU that copies; of several the first.
+    /// The CPU that copies; of several CPUs the first.
     pub cpus: CpuSelector,
-    /// Methods; by default all that the CPU has.
+    /// Copy methods; by default all that the CPU supports.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub methods: Vec<CopyMethod>,
-    /// The frame whose budget decides between methods.
+    /// The video frame whose time budget decides between methods.
     pub frame: Option<Frame>,
     /// Trials for each method and block.
     pub trials: u32,

@@ -75,7 +75,7 @@ impl Flag {
     pub(super) fn idle_states() -> Self {
         Self::off(
             "no-cpu-dma-latency",
-            "Leaves the idle states alone, instead of holding /dev/cpu_dma_latency at 0",
+            "Does not set /dev/cpu_dma_latency to 0: deep idle states remain allowed",
         )
     }
 }

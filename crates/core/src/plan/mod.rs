@@ -60,7 +60,7 @@ pub struct Plan {
     /// How long each probe measures in each repeat of each cell.
     #[serde(default = "default_duration")]
     pub duration: Nanos,
-    /// How often each cell runs; the cells are interleaved (see `order`).
+    /// Number of times that each cell runs; the cells are interleaved (see `order`).
     #[serde(default = "default_repeats")]
     pub repeats: u32,
     /// Pause between the start of the loads and the first probe.
@@ -69,39 +69,40 @@ pub struct Plan {
     /// How long each probe runs before its samples count.
     #[serde(default = "default_warmup")]
     pub warmup: Nanos,
-    /// How long the stall check without load takes, right before each repeat of a cell; `0s` leaves it out.
+    /// Length of the stall check without load right before each repeat of a cell, which gives the noise floor; `0s`
+    /// leaves the check out.
     #[serde(default = "default_noise_floor")]
     pub noise_floor: Nanos,
     /// Length of a stored interval; by default a sixtieth of the duration, at least 1s, at most 60s.
     pub interval: Option<Nanos>,
-    /// A repeat of a cell that takes longer is stopped and counts as failed; by default twice the expected time, and a
+    /// A repeat of a cell that takes longer is stopped and counts as failed; by default twice the expected time plus a
     /// minute.
     pub timeout: Option<Nanos>,
     /// A latency above it makes the verdict `fail`.
     pub limit: Option<Nanos>,
-    /// The statistic that decides. By default it is that of the first probe that a limit judges: the maximum with a
-    /// limit, otherwise the 0.999 quantile (for `stall` the lost share).
+    /// The primary statistic, by which cells are compared. By default the maximum of the first probe if there is a
+    /// limit, otherwise its 0.999 quantile (for `stall` the lost share).
     pub primary: Option<SeriesStatistic>,
-    /// The smallest relative change that matters; a smaller one counts as equivalent.
+    /// The smallest relative change that matters; a smaller change counts as equivalent.
     #[serde(default = "default_margin")]
     pub margin: Share,
-    /// In which order the repeats run.
+    /// Order in which the repeats run.
     #[serde(default = "default_order")]
     pub order: Order,
-    /// The seed of the order; by default another one in each run.
+    /// Seed of the random order; by default a new seed in each run.
     pub seed: Option<u64>,
-    /// The cell that all others are compared with; by default each is compared with those that have one treatment or
-    /// one load fewer.
+    /// The cell that all other cells are compared with; by default each cell is compared with the cells that have one
+    /// treatment or load fewer.
     pub baseline: Option<String>,
-    /// Whether the kernel records what takes the measured CPUs, so that each spike has its cause. If that is not
-    /// possible, the run says so and measures without causes.
+    /// Whether kernel events on the measured CPUs are recorded, so that each spike has a cause. If recording is not
+    /// possible, the run warns and measures without causes.
     #[serde(default)]
     pub causes: bool,
-    /// Where causes come from; by default from BPF programs, or from a trace buffer (`tracefs`) if those are not
+    /// Source of the causes; by default BPF programs (`bpf`), or the trace buffer (`tracefs`) if BPF programs are not
     /// possible.
     pub causes_from: Option<HistogramSource>,
-    /// Latencies of `timer` from here on are in the ledger of late time; by default half of the limit, or 50 us
-    /// without one.
+    /// Latencies of `timer` from this value upwards enter the ledger of late time; by default half of the limit, or 50
+    /// us without a limit.
     pub late_above: Option<Nanos>,
     /// Where to measure.
     #[serde(default)]
@@ -110,20 +111,20 @@ pub struct Plan {
     #[serde(default)]
     #[schemars(schema_with = "trace::word_or_section")]
     pub trace: Option<TracePlan>,
-    /// The table of copies that the run begins with; by default none.
+    /// The copy measurements at the start of the run; by default none.
     pub copies: Option<CopiesPlan>,
     /// The probes.
     pub probe: Vec<ProbePlan>,
     /// The loads.
     #[serde(default)]
     pub load: Vec<LoadPlan>,
-    /// What is changed on the machine, and undone afterwards.
+    /// The settings of the machine that cells change; they are restored afterwards.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub treatment: Vec<TreatmentPlan>,
-    /// Which loads and treatments belong together.
+    /// Combinations of loads and treatments; each is a cell.
     #[serde(default)]
     pub cell: Vec<CellPlan>,
-    /// The questions of the experiment, each answered by a contrast of two cells; by default each contrast is a
+    /// The questions of the experiment, each answered by comparing two cells; by default each compared pair is a
     /// question.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answer: Vec<AnswerPlan>,
@@ -152,7 +153,7 @@ impl Default for Target {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CellPlan {
-    /// Its name; by default the loads and treatments joined by `+`, or `idle`.
+    /// Name of the cell; by default its loads and treatments joined by `+`, or `idle`.
     pub name: Option<String>,
     /// Names of loads.
     #[serde(default)]
@@ -160,8 +161,7 @@ pub struct CellPlan {
     /// Names of treatments, in the order in which they are applied.
     #[serde(default)]
     pub treatments: Vec<String>,
-    /// Whether causes are searched in this cell, in a plan with `causes = true`: the programs that look for them cost
-    /// time themselves.
+    /// Whether causes are recorded in this cell, in a plan with `causes = true`: recording adds latency.
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub causes: bool,
 }
@@ -187,7 +187,7 @@ impl CellPlan {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Matrix {
-    /// Sets of loads.
+    /// Sets of loads; each is combined with each set of treatments.
     #[serde(default = "one_empty_set")]
     loads: Vec<Vec<String>>,
     /// Sets of treatments.

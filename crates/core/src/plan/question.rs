@@ -143,7 +143,7 @@ impl fmt::Display for Share {
 as_text!(Share, "10%", "A relative change, in percent or as a number: 10% or 0.1");
 
 words! {
-    /// Which way an answer of yes goes.
+    /// The direction of an effect for which the answer is yes.
     pub enum Expected: "a direction" {
         /// The second cell has the lower values.
         Lower = "lower",
@@ -196,15 +196,16 @@ impl fmt::Display for CellReference {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AnswerPlan {
-    /// The question, to be answered by yes or no.
+    /// The question, which can be answered by yes or no.
     pub question: String,
     /// The two cells: the second is compared with the first.
     pub between: [CellReference; 2],
-    /// What is compared; by default the plan's primary statistic.
+    /// Statistic to compare; by default the plan's primary statistic.
     pub statistic: Option<SeriesStatistic>,
     /// The smallest effect that matters; by default the plan's margin.
     pub matters: Option<Share>,
-    /// Which way yes goes; by default lower for a treatment more, higher for a load more.
+    /// Direction of the effect for which the answer is yes; by default `lower` if the second cell has one treatment
+    /// more, `higher` if it has one load more.
     pub expect: Option<Expected>,
 }
 

@@ -14,17 +14,18 @@ const WORST_MAX: u32 = 1000;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TracePlan {
-    /// When a trace is kept.
+    /// When a trace is saved.
     pub when: TraceWhen,
-    /// Only of latencies above it; by default the plan's limit, and 100us without one.
+    /// Traces are saved only for latencies above this; by default the plan's limit, or 100us without a limit.
     pub above: Option<Nanos>,
-    /// How many traces are kept of each probe in each cell: those of its largest latencies.
+    /// Number of traces to keep for each probe in each cell: those of the largest latencies.
     pub worst: u32,
     /// How much is recorded.
     pub profile: TraceProfile,
-    /// Size of each CPU's ring; by default 4MiB, or 16MiB with functions. It has to hold the last 50ms.
+    /// Size of each CPU's ring buffer; by default 4MiB, or 16MiB with functions. The ring buffer must hold the last
+    /// 50ms.
     pub buffer: Option<Bytes>,
-    /// Events that are recorded beyond those of the profile: `raw_syscalls/sys_enter`.
+    /// Events to record in addition to those of the profile: `raw_syscalls/sys_enter`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<String>,
 }
@@ -75,7 +76,7 @@ impl TracePlan {
 }
 
 words! {
-    /// When a trace is kept.
+    /// When a trace is saved.
     #[derive(Default)]
     pub enum TraceWhen: "a moment to keep traces" {
         /// When something is late.

@@ -143,7 +143,7 @@ impl Cause {
         }
     }
 
-    /// Nothing explains it.
+    /// No record explains the delay.
     pub fn unattributed() -> Self {
         Self::new(CauseKind::Unattributed)
     }
@@ -217,7 +217,7 @@ causes! {
     Softirq = "softirq", Interrupt, ["{actor|a softirq} ran{place}"];
     /// A non-maskable interrupt's handler ran.
     Nmi = "nmi", Interrupt, ["a non-maskable interrupt ran{place}"];
-    /// Another thread had the CPU while the task was ready to run.
+    /// Another thread had the CPU while the task was runnable.
     Thread = "thread", Thread, ["{actor|a thread} had the CPU while the task was ready to run{place}"];
     /// Code ran with preemption disabled.
     PreemptOff = "preempt_off", Section, ["{actor|code} disabled preemption{place}"];
@@ -227,15 +227,15 @@ causes! {
     Ipi = "ipi", Interrupt, ["an interrupt from another CPU ran {function} ({actor|IPI})", "an interrupt from another CPU ran ({actor|IPI})"];
     /// The timer itself expired late, with interrupts enabled.
     TimerLate = "timer_late", Idle, ["the timer interrupt came late though interrupts were enabled ({who} ran)", "the timer interrupt came late, and nothing that was recorded delayed it"];
-    /// The timer of an ordinary thread was not due yet: the kernel may let it expire later by the thread's slack.
+    /// The timer of an ordinary thread was still within its timer slack, by which the kernel may delay the expiry.
     TimerSlack = "timer_slack", Scheduler, ["the kernel may let its timer expire later: an ordinary thread has a timer slack"];
     /// The CPU needed the time to leave an idle state.
     IdleExit = "idle_exit", Idle, ["the CPU took the time to leave idle"];
-    /// The task itself had a page fault.
+    /// The task had a page fault.
     PageFault = "page_fault", Idle, ["it had a page fault of its own"];
     /// The task was moved to another CPU.
     Migration = "migration", Thread, ["it was moved to another CPU by {actor|the kernel}"];
-    /// Real-time throttling, the fair server or its own runtime stopped the task for the rest of its period.
+    /// The scheduler throttled the task: by real-time throttling, for the fair server, or because its deadline runtime was used up.
     Throttled = "throttled", Scheduler, ["it was throttled ({actor|real-time throttling})"];
     /// The switch from one task to another took the time, with interrupts disabled.
     ContextSwitch = "context_switch", Section, ["the switch between two tasks took the time{place}"];
@@ -243,23 +243,23 @@ causes! {
     Lock = "lock", Section, ["it waited for a lock that {actor|another thread} held{place}"];
     /// The control group of the task had used up its CPU quota.
     Quota = "quota", Scheduler, ["the control group {who} had used up its CPU quota", "its control group had used up its CPU quota"];
-    /// The task waited in the kernel: for a disk, memory, or a lock of the kernel that is not known.
+    /// The task was blocked in the kernel: on a disk, memory, or an unknown kernel lock.
     Wait = "wait", Section, ["it waited in {function}", "it waited in the kernel"];
-    /// The task itself ran: its own work took the time.
+    /// The task was running: its own work took the time.
     OwnWork = "own_work", Idle, ["its own work took the time, most of it in {function}", "its own work took the time"];
-    /// The clock of the CPU was slow: at its highest frequency the task's own work would have taken less.
+    /// The CPU ran below its highest frequency, at which the task's own work would have taken less time.
     SlowClock = "slow_clock", Idle, ["the CPU's clock was below its highest frequency"];
-    /// The hypervisor ran something else.
+    /// The hypervisor ran something else on the physical CPU (steal time).
     Steal = "steal", Machine, ["the hypervisor ran something else"];
-    /// The hypervisor stopped the CPU without counting it as stolen time.
+    /// The hypervisor stopped the virtual CPU and did not count the time as steal time.
     HostStall = "host_stall", Machine, ["the hypervisor stopped the CPU"];
     /// The firmware took the CPU (a system-management interrupt was counted).
     Smi = "smi", Machine, ["the firmware took the CPU (SMI)"];
     /// Interrupts were provably enabled and nothing of the kernel ran: hardware or firmware.
     Hardware = "hardware", Machine, ["hardware or firmware took the CPU, nothing of the kernel ran"];
-    /// The other thread of the same core slowed it down.
+    /// The SMT sibling of the CPU slowed the task down.
     Smt = "smt", Thread, ["the other thread of the core slowed it down"];
-    /// Nothing explains it.
+    /// No record explains the delay.
     Unattributed = "unattributed", Unknown, ["nothing that was recorded says why; {who} was on the CPU", "nothing that was recorded says why"];
 }
 

@@ -31,7 +31,7 @@ pub struct TopResult {
     pub ipis: Option<Vec<IpiRecord>>,
     /// What had the CPUs instead of tasks that count, the longest time first: interrupts, softirqs, functions of other
     /// CPUs, and threads of the priorities that count. `gaps` is how often; the time of a thread contains the
-    /// interrupts in it.
+    /// interrupts that came during it.
     pub thieves: Vec<SourceRecord>,
     /// Changes of settings that are in force.
     pub treatments: Vec<TreatChange>,

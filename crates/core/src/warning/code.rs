@@ -32,234 +32,234 @@ macro_rules! codes {
 }
 
 codes! {
-    /// No real-time priority may be set.
+    /// This process may not set a real-time priority.
     NoRealtimePriority = "no-realtime-priority";
-    /// Only real-time priorities below the probes' default may be set.
+    /// This process may only set real-time priorities below the probes' default.
     RealtimePriorityLimited = "realtime-priority-limited";
-    /// RT_GROUP_SCHED gives this process's group no real-time budget, or less than a period.
+    /// RT_GROUP_SCHED gives the control group of this process no real-time runtime, or less than its whole period.
     RtGroupBudget = "rt-group-budget";
-    /// Little memory may be locked.
+    /// This process may lock only a little memory.
     NoMemoryLock = "no-memory-lock";
-    /// Deep idle states cannot be kept off through `/dev/cpu_dma_latency`.
+    /// Deep idle states cannot be prevented through `/dev/cpu_dma_latency`.
     NoCpuDmaLatency = "no-cpu-dma-latency";
-    /// tracefs can neither be written nor mounted.
+    /// tracefs is not writable and cannot be mounted.
     NoTracefs = "no-tracefs";
-    /// A trace has more threads, texts, stacks or CPUs than are kept in memory: what is beyond that is only counted.
+    /// A trace has more threads, texts, stacks or CPUs than fit in memory: the excess is counted and not analysed.
     TraceBeyondMemory = "trace-beyond-memory";
-    /// Activations of watched tasks, or records of them, are missing.
+    /// Some activations of watched tasks are missing or incomplete.
     TaskRecordsLost = "task-records-lost", "watch fewer threads, or choose a smaller --worst";
     /// It is not certain where activations of watched tasks begin and end.
     ActivationsUncertain = "activations-uncertain",
-        "marks (--begin, --end) say where the work begins and ends; --per-period takes one activation for each period, --per-wakeup one for each wake-up";
+        "give marks where the work begins and ends (--begin, --end), or choose one activation for each period (--per-period) or for each wake-up (--per-wakeup)";
     /// The watched command ended with an error.
     CommandFailed = "command-failed";
-    /// Ordinary threads that are watched sleep for a time: the kernel may let their timers expire later.
+    /// Some watched threads are ordinary ones that use timers: the kernel may let these timers expire late.
     TimerSlack = "timer-slack",
-        "give the thread a real-time policy, or a smaller slack: TimerSlackNSec= of its unit, prctl(PR_SET_TIMERSLACK) in the thread";
-    /// Runtime verification monitors of the kernel warned of watched threads (in runs of earlier versions).
+        "give the thread a real-time policy or a smaller timer slack: TimerSlackNSec= in its systemd unit, or prctl(PR_SET_TIMERSLACK) in the thread";
+    /// The kernel's runtime verification monitors warned about watched threads (in runs of earlier versions).
     KernelMonitorWarned = "kernel-monitor-warned", "Documentation/trace/rv/monitor_rtapp.rst says what each monitor looks for";
-    /// Runtime verification monitors of the kernel were off (in runs of earlier versions).
+    /// The kernel's runtime verification monitors were off (in runs of earlier versions).
     KernelMonitorsOff = "kernel-monitors-off";
-    /// The machine is a virtual one.
+    /// This is a virtual machine.
     VirtualMachine = "virtual-machine";
-    /// The hypervisor ran something else on a target.
+    /// The hypervisor took time from a target CPU (steal time).
     StealTime = "steal-time";
     /// The process runs in a container.
     Container = "container";
-    /// A CPU quota stops the tasks of this process's group.
+    /// A CPU quota throttles the control group of this process.
     CpuQuota = "cpu-quota";
     /// The firmware has interrupted the machine.
     FirmwareInterrupts = "firmware-interrupts";
-    /// A run that is compared was not measured whole.
+    /// A compared run is incomplete.
     ComparedIncomplete = "compared-incomplete",
-        "`whylate report RUN` says what is missing; `whylate run --resume RUN` goes on with one that did not end";
-    /// Runs of one side of a comparison differ in their plan or machine: what they have in common is all that is compared.
+        "`whylate report RUN` says what is missing; `whylate run --resume RUN` continues a run that did not end";
+    /// Runs of one side of a comparison differ in plan or machine: only what they have in common is compared.
     ComparedMixed = "compared-mixed", "put runs of one plan, kernel and machine on each side";
-    /// A JSON document of many CPUs is kept small: histograms and time series are empty.
+    /// Histograms and time series are left out of this JSON document, because it has many CPUs.
     HistogramsLeftOut = "histograms-left-out", "whylate report RUN --json --histograms";
-    /// Which microcode the processor runs.
+    /// The microcode version of the processor is reported.
     Microcode = "microcode";
-    /// The clock is slow to read, or may be.
+    /// Reading the clock is slow, or may be slow.
     SlowClock = "slow-clock";
     /// The time-stamp counter is not invariant.
     CounterNotInvariant = "counter-not-invariant";
     /// The kernel is not PREEMPT_RT.
     KernelNotRealtime = "kernel-not-realtime";
-    /// Real-time loops that never sleep are stopped now and then.
+    /// Real-time throttling is on: real-time loops that never sleep are stopped for a part of each period.
     RtThrottling = "rt-throttling";
-    /// Options of the command line that matter to latency.
+    /// The kernel command line has options that affect latency.
     BootOptions = "boot-options";
-    /// The lockup watchdogs run on a target.
+    /// The lockup detectors run on a target CPU.
     WatchdogOn = "watchdog-on";
-    /// The kernel was booted with debugging options.
+    /// The kernel was booted with debug options.
     DebugOptions = "debug-options";
     /// Mitigations of processor vulnerabilities are on.
     Mitigations = "mitigations";
     /// The kernel is tainted in a way that may change its timing.
     KernelTainted = "kernel-tainted";
-    /// The kernel is locked down so far that tracing is refused (found by `collect`).
+    /// Kernel lockdown refuses tracing (found by `collect`).
     KernelLockdown = "kernel-lockdown";
-    /// The command line has words that the kernel does not know.
+    /// The kernel command line has options that the kernel does not know.
     BootOptionUnknown = "boot-option-unknown";
-    /// The kernel does not do what its command line asks for.
+    /// An option of the kernel command line has no effect.
     BootOptionWithoutEffect = "boot-option-without-effect";
-    /// Options of the command line contradict each other.
+    /// Options of the kernel command line contradict each other.
     BootOptionsContradict = "boot-options-contradict";
-    /// Programs read registers or statistics of every CPU now and then.
+    /// Some programs periodically read registers or statistics of every CPU.
     PollingPrograms = "polling-programs";
-    /// Isolated CPUs may run timers of other CPUs.
+    /// Timers of other CPUs may be moved to isolated CPUs.
     PulledTimers = "pulled-timers";
-    /// The firmware may be called at any time.
+    /// The kernel may call into the firmware at any time.
     FirmwareCalls = "firmware-calls";
-    /// Pressure stall information is kept.
+    /// Pressure stall information (PSI) is on.
     PressureAccounting = "pressure-accounting";
-    /// The stated times to leave idle states cannot be right.
+    /// The exit latencies that the idle driver states for idle states cannot be right.
     IdleExitsDoubtful = "idle-exits-doubtful";
-    /// Lines or CPUs of a trace are not in the file.
+    /// The trace file lacks lines or CPUs of the trace.
     CpusMissing = "lines-missing";
-    /// A figure is that of a known mechanism.
+    /// A figure matches that of a known mechanism.
     KnownSignature = "known-signature";
-    /// Another tool saw nothing above its threshold.
+    /// The other tool recorded nothing above its threshold.
     NothingSeen = "nothing-seen";
-    /// The kernel wrote a message that speaks of latency.
+    /// The kernel log has a message about a cause of latency.
     KernelLog = "kernel-log", "whylate explain --why KIND says what the message means";
-    /// A target is open to all other tasks.
+    /// A target CPU is not isolated from other tasks.
     NotIsolated = "not-isolated";
-    /// A target shares its core with an online CPU.
+    /// The SMT sibling of a target CPU is online.
     SmtSiblingOnline = "smt-sibling-online";
-    /// A target keeps its periodic tick.
+    /// The periodic tick runs on a target CPU.
     TickOnTarget = "tick-on-target";
-    /// CPU 0 is a target.
+    /// CPU 0 is a target CPU.
     CpuZeroTarget = "cpu-0-target";
-    /// Threads of the kernel that are pinned to a target.
+    /// Kernel threads are pinned to a target CPU.
     PinnedThreads = "pinned-threads";
-    /// RCU callbacks are run on a target.
+    /// RCU callbacks run on a target CPU.
     RcuCallbacks = "rcu-callbacks";
-    /// Unbound workqueues may run on a target.
+    /// Work items of unbound workqueues may run on a target CPU.
     WorkqueueMask = "workqueue-mask";
-    /// Memory statistics (vmstat) are updated on a target every second.
+    /// The kernel updates memory statistics (vmstat) on a target CPU every second.
     VmstatInterval = "vmstat-interval";
-    /// Timers of others are armed on a target.
+    /// Other programs or the kernel have armed timers on a target CPU.
     TimersOnTarget = "timers-on-target";
-    /// The targets are different kinds of core.
+    /// The target CPUs are of different core types.
     MixedCoreKinds = "mixed-core-kinds";
-    /// Interrupts that could be moved may reach a target.
+    /// Movable interrupts may be delivered to a target CPU.
     InterruptsOnTarget = "interrupts-on-target";
-    /// Interrupts that cannot be moved reach a target.
+    /// Interrupts that cannot be moved are delivered to a target CPU.
     ManagedInterrupts = "managed-interrupts";
-    /// Interrupts that are set up later may reach a target.
+    /// Interrupts that are set up later may be delivered to a target CPU.
     DefaultIrqAffinity = "default-irq-affinity";
     /// irqbalance moves interrupts around.
     IrqBalance = "irqbalance";
-    /// A target's frequency follows its load.
+    /// The frequency of a target CPU follows its load.
     GovernorNotPerformance = "governor-not-performance";
-    /// A target's frequency has room to change.
+    /// The frequency of a target CPU is not fixed.
     FrequencyRange = "frequency-range";
     /// Turbo is on: CPUs run above their nominal frequency while power and temperature allow it.
     Turbo = "turbo";
-    /// A target may enter idle states that take long to leave.
+    /// A target CPU may enter idle states that take long to leave.
     DeepIdleStates = "deep-idle-states";
-    /// A target reports no cache sizes.
+    /// The kernel reports no cache sizes for a target CPU.
     NoCacheSizes = "no-cache-sizes";
-    /// The last-level cache of a target is shared and could be partitioned.
+    /// The last-level cache of a target CPU is shared and could be partitioned.
     CacheShared = "cache-shared";
-    /// Transparent huge pages are `always`.
+    /// Transparent huge pages are set to `always`.
     HugePagesAlways = "huge-pages-always";
-    /// Equal pages are merged.
+    /// The kernel merges identical pages (KSM).
     PageMerging = "page-merging";
     /// Swap is on.
     SwapOn = "swap-on";
     /// NUMA balancing is on.
     NumaBalancing = "numa-balancing";
-    /// A graphics device may be powered down while measuring.
+    /// A graphics device may be powered down during the measurement.
     GpuRuntimePower = "gpu-runtime-power";
     /// The clock of a graphics device follows its load.
     GpuFrequency = "gpu-frequency";
     /// A graphics device is in use; its interrupt lines, memory, load and processes are listed.
     GpuInUse = "gpu-in-use";
-    /// A graphics driver's own power saving is on.
+    /// Power saving of a graphics driver is on.
     GpuDriverOptions = "gpu-driver-options";
-    /// A Matrox graphics device writes its memory write-combining.
+    /// The driver of a Matrox graphics device maps video memory write-combining.
     MatroxWriteCombining = "matrox-write-combining";
     /// The NVIDIA module runs on a PREEMPT_RT kernel.
     NvidiaOnRealtime = "nvidia-on-realtime";
-    /// A file is there but could not be read or understood (found by `collect`).
+    /// A file exists but could not be read or parsed (found by `collect`).
     FactUnreadable = "fact-unreadable";
-    /// Other resctrl groups share the part of the cache that is set apart.
+    /// Other resctrl groups share the reserved part of the cache.
     CacheGroupsOverlap = "cache-groups-overlap";
-    /// Devices write into the part of the cache that is set apart.
-    CacheSharedWithDevices = "cache-shared-with-devices", "give the targets a smaller share";
-    /// Records of what the kernel did were lost: spikes may have other causes.
+    /// Devices write into the reserved part of the cache.
+    CacheSharedWithDevices = "cache-shared-with-devices", "reserve a smaller share for the target CPUs";
+    /// Records of the kernel's activity were lost: spikes may have other causes than the report says.
     CauseRecordsLost = "cause-records-lost";
-    /// Causes come from a trace buffer: without stacks and senders, at a higher cost.
+    /// Causes come from the tracefs buffer: this costs more, and stacks and the senders of interrupts are missing.
     CausesFromTracefs = "causes-from-tracefs";
-    /// BPF programs did not see all wake-ups of the probe: the causes of the others are not known.
+    /// The BPF programs missed some wake-ups of the probe: the causes of those latencies are not known.
     WakeupsUnseen = "wakeups-unseen", "compare with causes from tracefs (causes_from = \"tracefs\", --causes-from tracefs)";
-    /// Some kinds of causes cannot be seen on this kernel.
+    /// Some kinds of causes cannot be detected on this kernel.
     CausesIncomplete = "causes-incomplete";
-    /// The CPUs' time-stamp counters disagree: some ways of round trips have no time of their own.
+    /// The time-stamp counters of the CPUs disagree: for some round trips only the total time is known.
     CountersDisagree = "counters-disagree";
     /// A file of the run directory was altered or removed after the run.
     AlteredFile = "altered-file";
     /// The header and the events of a trace, or the clocks of its CPUs, contradict each other.
     ContradictoryTrace = "contradictory-trace";
-    /// Rows of the run directory contradict each other and are left out.
+    /// Rows of a table in the run directory contradict each other and are left out.
     ContradictoryRows = "contradictory-rows";
-    /// Memory is not of the type that was asked for: its figures are those of another type.
+    /// Memory does not have the requested type: its figures are those of another type.
     MemoryModeNotEffective = "memory-mode-not-effective";
-    /// Some copies arrived altered: their method is left out.
+    /// A copy method produced wrong data and is left out.
     CopyAltered = "copy-altered";
     /// A type of memory could not be opened.
     MemoryModeRefused = "memory-mode-refused";
-    /// CPU 0 is shielded, where the kernel does work that cannot be moved.
+    /// CPU 0 is shielded, but the kernel does work on CPU 0 that cannot be moved.
     Cpu0Shielded = "cpu-0-shielded", "shield another CPU";
-    /// The manifest of the run directory is missing or altered: what else is, may not be noticed.
+    /// The manifest of the run directory is missing or altered: other missing or altered files may not be noticed.
     DamagedManifest = "damaged-manifest";
     /// A part of a table of the run directory cannot be read and is left out.
     DamagedSegment = "damaged-segment";
-    /// Dispatch latencies are not divided into their parts.
+    /// Dispatch latencies are only reported as a whole, without their parts.
     DispatchWholeOnly = "dispatch-whole-only";
-    /// An event that was asked for is not recorded.
+    /// A requested event is not recorded.
     EventNotRecorded = "event-not-recorded";
-    /// The kernel lacks events of the profile.
+    /// The kernel lacks some events of the trace profile.
     EventsMissing = "events-missing";
-    /// The expected moment is computed from the latency that the task wrote into the trace.
+    /// The expected wake-up time is computed from the latency that the task wrote into the trace.
     ExpectedFromMarker = "expected-from-marker";
-    /// The expected moment is estimated from the task's last sleep and its period.
+    /// The expected wake-up time is estimated from the task's last sleep and its period.
     ExpectedFromPeriod = "expected-from-period";
-    /// The expected moment is that of the wake-up: what was late before it is not seen.
+    /// Latency is counted from the wake-up: a delay before the wake-up is not seen.
     ExpectedFromWakeup = "expected-from-wakeup";
-    /// The timer's expiry is handled in a softirq thread: the latency includes waking it.
-    ExpiryInSoftirq = "expiry-in-softirq", "use `nanosleep`, whose expiry is handled in the hard interrupt for real-time tasks";
-    /// The source does not say for which moment its interrupt was programmed.
+    /// The timer's expiry is handled in a softirq thread: the latency includes the wake-up of that thread.
+    ExpiryInSoftirq = "expiry-in-softirq", "use `nanosleep`: for real-time tasks its expiry is handled in the hard interrupt";
+    /// The source of the interrupt does not report the programmed time.
     ExpiryUnknown = "expiry-unknown";
-    /// Only a part of the buffer is in huge pages.
+    /// Only a part of the buffer uses huge pages.
     FewHugePages = "few-huge-pages";
-    /// Flushes of translations are not seen on this kernel.
+    /// TLB flushes cannot be traced on this kernel.
     FlushesUnseen = "flushes-unseen";
-    /// The clock of other CPUs changes with that of the targets.
+    /// Other CPUs share their clock with the target CPUs and change frequency with them.
     FrequencyShared = "frequency-shared";
-    /// The clock of a graphics device stays as it is.
+    /// The clock of a graphics device was not changed.
     GpuClockUnchanged = "gpu-clock-unchanged";
-    /// A histogram that was asked for cannot be counted on this kernel.
+    /// A requested histogram is not available on this kernel.
     HistogramMissing = "histogram-missing";
-    /// Histograms are counted from a trace buffer, at a higher cost.
+    /// Histograms come from the tracefs buffer, which costs more.
     HistogramsFromTracefs = "histograms-from-tracefs";
-    /// Wake-ups that should be in the histograms are not.
+    /// Some wake-ups are missing from the histograms.
     HistogramsLost = "histograms-lost";
-    /// Leaving idle took longer than the driver states.
+    /// Leaving an idle state took longer than the idle driver states.
     IdleExitsLong = "idle-exits-long";
-    /// Idle states are limited already.
+    /// Idle states are already limited.
     IdleShallowAlready = "idle-shallow-already";
     /// An interval of a killed run is incomplete and is left out.
     IncompleteInterval = "incomplete-interval";
     /// The container hides the interrupt lines.
     InterruptLinesHidden = "interrupt-lines-hidden", "run it outside the container";
-    /// Interrupts that cannot be moved stay on shielded CPUs.
+    /// Interrupts that cannot be moved remain on shielded CPUs.
     InterruptsStay = "interrupts-stay";
-    /// Interrupts from other CPUs were not counted because a table was full.
+    /// Some interrupts from other CPUs (IPIs) were not counted because a table was full.
     IpiRecordsLost = "ipi-records-lost";
-    /// Interrupts from other CPUs are not counted.
+    /// Interrupts from other CPUs (IPIs) are not counted.
     IpisNotCounted = "ipis-not-counted";
     /// An interrupt is managed by the kernel and cannot be moved.
     IrqManaged = "irq-managed";
@@ -267,69 +267,69 @@ codes! {
     Journal = "journal";
     /// A line of the journal of treatments is damaged.
     JournalDamaged = "journal-damaged";
-    /// The records of the largest latencies could not be stored.
+    /// The record of the largest latencies could not be stored.
     LatencyRecordsNotKept = "latency-records-not-kept";
-    /// The tick stays on shielded CPUs.
+    /// The periodic tick still runs on shielded CPUs.
     LocalTimerStays = "local-timer-stays";
     /// Events of the trace were lost.
     LostEvents = "lost-events", "record with a larger buffer, or fewer events";
-    /// Older intervals were made longer to save room on the disk.
-    OlderCoarser = "older-coarser", "allow more room with --disk";
-    /// Settings of the machine differ from before the run.
+    /// Older intervals were merged into longer ones to save disk space.
+    OlderCoarser = "older-coarser", "allow more disk space with --disk";
+    /// Settings of the machine have changed since before the run.
     MachineChanged = "machine-changed";
     /// The main thread of the probe runs on a measured CPU.
     MainThreadNotMoved = "main-thread-not-moved";
-    /// A method of the round trip cannot be measured here.
+    /// A round-trip method is not available on this machine.
     MethodUnavailable = "method-unavailable";
-    /// Causes of spikes could not be looked for.
+    /// Causes of spikes could not be recorded.
     NoCauses = "no-causes";
     /// `whylate histograms` cannot be controlled while it runs.
     NoControlSocket = "no-control-socket";
-    /// No function is known for a part of the time.
+    /// For a part of the late time, the kernel function that ran is not known.
     NoFunctions = "no-functions";
-    /// The kernel's histograms are not counted.
+    /// The kernel's latency histograms are not available.
     NoHistograms = "no-histograms";
-    /// The buffer is in pages of normal size.
+    /// The buffer uses pages of normal size, not huge pages.
     NoHugePages = "no-huge-pages";
     /// The trace does not say which idle state the CPU had to leave.
     NoIdleStates = "no-idle-states";
-    /// Interrupts are not counted.
+    /// Interrupts of the measured CPUs could not be counted.
     NoInterruptCounts = "no-interrupt-counts";
-    /// The stall probe reads the kernel's clock, and its loop turns are longer.
+    /// The stall probe reads the kernel's clock instead of the time-stamp counter, so each turn of its loop takes longer.
     NoInvariantCounter = "no-invariant-counter";
-    /// Interrupts from other CPUs are not in the result.
+    /// Interrupts from other CPUs (IPIs) are missing from the result.
     NoIpis = "no-ipis";
     /// The trace does not say when interrupts and preemption were disabled.
     NoIrqPreemptEvents = "no-irq-preempt-events";
-    /// The stall check without load cannot run.
+    /// The noise floor cannot be measured: the stall check without load cannot run.
     NoNoiseFloor = "no-noise-floor";
-    /// The load uses ordinary stores.
+    /// The CPU has no non-temporal stores: the load uses ordinary stores.
     NoNonTemporalStores = "no-non-temporal-stores";
-    /// The two ways of a round trip have no time of their own.
+    /// Only the total time of a round trip is known, not that of each direction.
     NoOneWayTimes = "no-one-way-times";
-    /// System-management interrupts are not counted.
+    /// System-management interrupts (SMIs) are not counted.
     NoSmiCounter = "no-smi-counter";
-    /// Spinning needs two CPUs and is left out.
+    /// The round-trip method `spin` needs two CPUs and is left out.
     NoSpinOnOneCpu = "no-spin-on-one-cpu";
-    /// The trace holds no context switches.
+    /// The trace contains no context switches.
     NoSwitches = "no-switches", "record sched:sched_switch and sched:sched_waking too";
     /// No task was found whose spikes could be explained.
     NoTask = "no-task", "name the task with --task, and record sched:sched_switch";
     /// A latency tracer of the kernel (hwlat, osnoise, timerlat) cannot be used.
     NoTracer = "no-tracer";
-    /// The run directory has no manifest: what is missing from it is not noticed.
+    /// The run directory has no manifest: missing files are not noticed.
     NotSealed = "not-sealed";
-    /// Spikes are not traced.
+    /// Traces of spikes cannot be recorded.
     NoTraces = "no-traces";
     /// No wake-up was counted.
     NoWakeups = "no-wakeups";
     /// Output of the command could not be kept.
-    OutputLost = "output-lost", "make room, or choose another place";
-    /// The pattern matched no line of the command's output: the load has no rate.
+    OutputLost = "output-lost", "free disk space, or choose another place";
+    /// The pattern for the load's rate matched no line of the command's output: the load has no rate.
     RateNeverMatched = "rate-never-matched";
-    /// What the pattern matched is not a number.
+    /// The pattern for the load's rate matched text that is not a number.
     RateNotANumber = "rate-not-a-number";
-    /// RCU callbacks are run on shielded CPUs.
+    /// RCU callbacks still run on shielded CPUs.
     RcuCallbacksStay = "rcu-callbacks-stay";
     /// The load's interrupts do not reach CPUs on which none of its threads runs.
     ReachesOwnProcessOnly = "reaches-own-process-only", "measure with timer or dispatch, or with `stall --policy other`";
@@ -337,51 +337,51 @@ codes! {
     Reader = "reader";
     /// The machine was rebooted in the middle of the run.
     ResumedAfterReboot = "resumed-after-reboot";
-    /// The round trip runs as an ordinary task.
+    /// The round-trip probe runs as an ordinary task, without real-time priority.
     RoundtripWithoutPriority = "roundtrip-without-priority";
     /// The shield only sets affinities: a thread that sets its own affinity may still run there.
     ShieldByAffinity = "shield-by-affinity";
-    /// SMT is off already.
+    /// SMT is already off.
     SmtOffAlready = "smt-off-already";
-    /// Spinning is done as an ordinary task.
+    /// The round-trip method `spin` runs as an ordinary task, without real-time priority.
     SpinWithoutPriority = "spin-without-priority";
-    /// Another whylate measures on the same CPU.
+    /// Another whylate process measures on the same CPU.
     OtherWhylate = "other-whylate";
     /// The stall probe runs as an ordinary task: the time of other tasks shows as gaps.
     StallWithoutPriority = "stall-without-priority";
-    /// The end of a context switch is not seen.
-    SwitchEndUnknown = "switch-end-unknown", "a kernel that lets probes be set (CONFIG_KPROBES, not locked down), or Linux 6.14 or newer";
+    /// The end of context switches cannot be recorded.
+    SwitchEndUnknown = "switch-end-unknown", "use a kernel that allows kprobes (CONFIG_KPROBES, no lockdown), or Linux 6.14 or newer";
     /// A thread cannot be moved.
     TaskBound = "task-bound";
-    /// Threads were moved off their CPUs.
+    /// Some threads had to be moved off their CPUs.
     ThreadsEvicted = "threads-evicted";
-    /// Threads of other users or containers are not seen.
+    /// Threads of other users or containers are not visible.
     ThreadsHidden = "threads-hidden";
-    /// Armed timers are not seen.
+    /// Armed timers are not visible.
     TimersHidden = "timers-hidden", "run it as root";
     /// The metadata of a trace could not be written.
     TraceWithoutNote = "trace-without-note";
-    /// Events are recorded while the probes measure, which costs time.
+    /// The kernel's events are recorded while the probes measure, which adds latency.
     Traced = "traced", "compare with runs that are traced as well";
-    /// Lines of the tracer were lost.
+    /// Some lines of the tracer's output were lost.
     TracerLinesLost = "tracer-lines-lost";
     /// The priority of the tracer's threads could not be set.
     TracerPriority = "tracer-priority";
-    /// Tracing was stopped at the break and stays so.
+    /// Tracing was stopped at the break (--tracemark), and remains stopped.
     TracingStopped = "tracing-stopped", "save /sys/kernel/tracing/trace, then `echo 1 > /sys/kernel/tracing/tracing_on`";
     /// A part of a treatment could not be applied.
     TreatmentIncomplete = "treatment-incomplete";
     /// A setting was not restored.
     TreatmentNotRestored = "treatment-not-restored", "whylate treat restore";
-    /// Treatments of others are in force.
+    /// Treatments that another run or command applied are in force.
     TreatmentsInForce = "treatments-in-force", "whylate treat restore";
     /// An optional treatment cannot be applied here: its cells run without it.
     TreatmentLeftOut = "treatment-left-out";
     /// The record of the treatments could not be stored.
     TreatmentsNotKept = "treatments-not-kept";
-    /// What a killed process left was undone.
+    /// Settings that a killed process had changed were restored.
     TreatmentsRecovered = "treatments-recovered";
-    /// Spikes came faster than their causes could be looked for.
+    /// Some spikes have no known cause: spikes came faster than their causes could be determined.
     UnexplainedSpikes = "unexplained-spikes", "raise the threshold";
     /// The record of a largest latency cannot be read.
     UnreadableLatencyRecord = "unreadable-latency-record";
@@ -389,11 +389,11 @@ codes! {
     UnreadableTrace = "unreadable-trace";
     /// The metadata of a trace cannot be read.
     UnreadableTraceNote = "unreadable-trace-note";
-    /// Spikes have no trace because another one was being saved.
+    /// Some spikes have no trace, because another trace was being saved.
     UntracedSpikes = "untraced-spikes";
-    /// A result of another tool does not say all that ours do.
+    /// A result of another tool has less information than a run of whylate.
     ForeignResult = "foreign-result";
-    /// A row of the run directory cannot be used and is left out.
+    /// A row of a table in the run directory is not usable and is left out.
     UnusableRow = "unusable-row";
 }
 

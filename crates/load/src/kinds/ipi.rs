@@ -36,7 +36,7 @@ impl Acts for IpiPlan {
         };
         let barrier = Barrier::register(reach).map_err(|error| {
             LoadError::Unavailable(format!(
-                "the ipi load: this kernel has no expedited memory barriers: {error}"
+                "the ipi load: this kernel has no expedited membarrier(2): {error}"
             ))
         })?;
         Ok(Box::new(Barriers(barrier, self.reach)))

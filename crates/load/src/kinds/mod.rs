@@ -132,11 +132,11 @@ kinds! {
     Memory(memory::MemorySpec),
     /// Frames copied.
     Copy(copy::CopySpec),
-    /// Any command.
+    /// Any command as a load.
     Exec(exec::ExecSpec),
-    /// Drawing in two dimensions.
+    /// 2D drawing.
     Graphics(graphics::GraphicsSpec),
-    /// Work for a graphics processor.
+    /// Work for a GPU.
     Gpu(events::Events<whylate_core::plan::GpuPlan>),
     /// Frames streamed into video memory.
     Framebuffer(events::Events<whylate_core::plan::FramebufferPlan>),

@@ -45,7 +45,7 @@ impl Filled {
         let buffers = Buffers::new(Origin::Secret, plan.size.0 as usize, plan.reuse).map_err(|error| {
             let why = match error.raw_os_error() {
                 // ENOSYS.
-                Some(38) => "this kernel offers none: boot it with `secretmem.enable=1`".to_owned(),
+                Some(38) => "this kernel has no secret memory: boot with `secretmem.enable=1`".to_owned(),
                 _ => format!("{error}; allow more locked memory (`ulimit -l`), or run it as root"),
             };
             LoadError::Unavailable(format!("the pageattr load: secret memory: {why}"))
@@ -63,7 +63,7 @@ impl Filled {
                 Err(why) => tried.push(why),
             }
         }
-        Err(none(if tried.is_empty() { "/dev/dri holds no card".to_owned() } else { tried.join("; ") }))
+        Err(none(if tried.is_empty() { "/dev/dri has no card".to_owned() } else { tried.join("; ") }))
     }
 
     /// Buffers of that card, if they are write-combining.
@@ -88,11 +88,8 @@ impl Filled {
 
     fn how(plan: &PageattrPlan, of: &str) -> String {
         let what = if plan.reuse { "one buffer" } else { "buffers" };
-        let done = if plan.reuse {
-            "mapped once, written again and again"
-        } else {
-            "mapped, written and given back"
-        };
+        let done =
+            if plan.reuse { "mapped once, written repeatedly" } else { "mapped, written and released" };
         format!("{what} of {} of {of} {done}", plan.size)
     }
 }

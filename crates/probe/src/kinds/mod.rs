@@ -44,7 +44,7 @@ pub(crate) struct Place<'p> {
     pub(crate) policy: Policy,
     /// Ends earlier, after that many samples.
     pub(crate) samples: Option<u64>,
-    /// Whether `/dev/cpu_dma_latency` is held at 0.
+    /// Whether `/dev/cpu_dma_latency` is set to 0.
     pub(crate) hold_cpu_dma_latency: bool,
     pub(crate) warnings: Vec<Warning>,
 }

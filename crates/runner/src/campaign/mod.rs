@@ -107,7 +107,7 @@ impl Boots<'_> {
         }
         let plan = BootPlan { append: asked.words.join(" "), kernel: Some(asked.kernel.clone()) };
         if let Some(what) = lacks(self.root, &plan).map_err(text)? {
-            return Ok(BootFound::Other(format!("did not boot as asked: {what}")));
+            return Ok(BootFound::Other(format!("did not boot as requested: {what}")));
         }
         let line = command_line(self.root).map_err(text)?;
         let own: BTreeSet<&str> = self.campaign.command_line.split_whitespace().collect();
@@ -117,7 +117,7 @@ impl Boots<'_> {
             .find(|word| line.split_whitespace().any(|it| it == *word));
         Ok(match foreign {
             Some(word) => {
-                BootFound::Other(format!("did not boot as asked: the kernel was booted with `{word}`"))
+                BootFound::Other(format!("did not boot as requested: the kernel was booted with `{word}`"))
             }
             None => BootFound::Asked,
         })

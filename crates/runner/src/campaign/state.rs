@@ -28,7 +28,7 @@ pub enum CampaignError {
     #[error("{loader}: {problem}")]
     Loader { loader: LoaderName, problem: String },
     /// Something of the campaign stays outside of its folder.
-    #[error("not all of the campaign could be removed: {problems}")]
+    #[error("the campaign could not be removed completely: {problems}")]
     NotRemoved {
         /// The reason for each thing that stays.
         problems: String,
@@ -83,7 +83,10 @@ impl Campaign {
         let campaign: Self = serde_json::from_str(&text)
             .map_err(|error| CampaignError::Malformed { path: path.clone(), problem: error.to_string() })?;
         if campaign.format != FORMAT {
-            let problem = format!("its format is `{}`, and this whylate reads `{FORMAT}`", campaign.format);
+            let problem = format!(
+                "the campaign has the format `{}`, and this version of whylate reads only `{FORMAT}`",
+                campaign.format
+            );
             return Err(CampaignError::Malformed { path, problem });
         }
         Ok(campaign)

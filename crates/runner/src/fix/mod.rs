@@ -86,7 +86,7 @@ pub fn possible(root: &HostRoot, facts: &Facts, target: &CpuSet, kind: &Treatmen
     }
     let off = whylate_treat::kinds::offline::switched_off(&planned.changes).intersection(target);
     match off.first() {
-        Some(cpu) => Err(format!("it switches CPU {cpu} off, which is measured")),
+        Some(cpu) => Err(format!("it takes CPU {cpu} offline, which is measured")),
         None => Ok(()),
     }
 }
@@ -189,7 +189,7 @@ fn registration(run: &RunInProgress<'_>) -> FixRegistration {
 fn first_look(run: &mut RunInProgress<'_>) -> Result<RunEnd, RunError> {
     let cells = run.runnable();
     let total = FIRST_REPEATS * cells.len() as u32;
-    run.audience.said("measuring the machine as it is, to see what makes it late");
+    run.audience.said("measuring the unchanged machine, to find what causes latency");
     for repeat in 1..=FIRST_REPEATS {
         for (index, cell) in cells.iter().enumerate() {
             if run.is_done(&cell.plan.name(), repeat) {
@@ -224,7 +224,10 @@ fn choose(run: &mut RunInProgress<'_>, adviser: &mut dyn Adviser) -> Result<Opti
     let is_search = registration.mode == FixMode::Search;
     let is_met = is_search && registration.goal.below.is_some_and(|below| value < below.0 as f64);
     if !is_met {
-        run.audience.said(&format!("the cell `{cell}` has the largest {}: it is treated", registration.goal));
+        run.audience.said(&format!(
+            "the cell `{cell}` has the largest {}, so treatments are tried in this cell",
+            registration.goal
+        ));
         let proposed = adviser.propose(&registration, &measured, &cell).map_err(RunError::Adviser)?;
         let Some(proposal) = proposed else {
             let reason = "no proposed treatment was confirmed; nothing was tried".to_owned();
@@ -256,7 +259,9 @@ impl Steps {
         while let Some(trial) = self.search.next() {
             if self.took_ns >= self.registration.budget.0 {
                 let budget = nanoseconds(self.registration.budget.0);
-                run.audience.said(&format!("the budget of {budget} is spent: what is not proved stays open"));
+                run.audience.said(&format!(
+                    "the budget of {budget} is used up: treatments that are not proved yet remain undecided"
+                ));
                 break;
             }
             if let Some(why) = self.no_proof_within_budget(&trial) {

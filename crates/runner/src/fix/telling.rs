@@ -31,7 +31,7 @@ impl Steps {
         let is_first = trial.phase == FixPhase::Confirm && trial.part.1 == 0;
         (is_first && self.took_ns + needed > budget).then(|| {
             format!(
-                "{} of the budget are left, and a proof takes {} at least: what is not proved stays open; a search with \
+                "{} of the budget are left, and a proof takes {} at least: treatments that are not proved yet remain undecided; a search with \
                  `--budget {}s` could prove it",
                 nanoseconds(budget.saturating_sub(self.took_ns)),
                 nanoseconds(needed),
@@ -79,7 +79,7 @@ impl Steps {
                 format!("screening: which of {count} treatments looks best (about {at_most})")
             }
             FixPhase::Confirm => format!(
-                "confirming `{names}` on fresh data, since {reason}: at most {} pairs ({at_most})",
+                "confirming `{names}` on new data, because {reason}: at most {} pairs ({at_most})",
                 pairs_max(trial.phase)
             ),
             FixPhase::LeaveOut => {
@@ -89,7 +89,7 @@ impl Steps {
                 format!("checking whether `{names}` helps in addition to the others (at most {at_most})")
             }
             FixPhase::Reduce if arms.is_empty() => {
-                format!("checking whether it is as good without all of them (at most {at_most})")
+                format!("checking whether the unchanged machine is as good (at most {at_most})")
             }
             FixPhase::Reduce => format!("checking whether `{names}` are as good as all (at most {at_most})"),
             FixPhase::Combine => format!("confirming what is left: `{names}` (at most {at_most})"),

@@ -133,7 +133,11 @@ fn a_recording_that_fails_ends_and_the_measurement_goes_on() {
                 has(&info, WarningCode::TreatmentNotRestored.name(), "planted")
                     && info.restored == Some(false)
             ),
-            _ => assert!(has(&info, "no-traces", "spikes are not traced"), "{failing}: {:?}", info.warnings),
+            _ => assert!(
+                has(&info, "no-traces", "traces of spikes cannot be recorded"),
+                "{failing}: {:?}",
+                info.warnings
+            ),
         }
         let finished = machine.log_of(&["trace finish"]).len();
         assert_eq!(finished, usize::from(failing != "start"), "{failing}");

@@ -142,7 +142,10 @@ impl Journal {
             parsed.contents.entries.extract_if(.., |it| claims::check(&it.change, &it.old, root).is_err());
         parsed.damage.extend(unclaimed.map(|it| {
             let (target, old) = (&it.change.target, it.old.trim_end());
-            format!("no treatment changes {target} from `{old}` to `{}`; it is not touched", it.change.new)
+            format!(
+                "no treatment changes {target} from `{old}` to `{}`, so {target} is left alone",
+                it.change.new
+            )
         }));
         // The locks are ours; but a lock file may have been removed, or be on a file system that does not share locks.
         let contents = &parsed.contents;

@@ -11,7 +11,7 @@ const ALL: &str = "all";
 impl Planner for EthtoolPlan {
     fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
         if !surroundings.root.is_real() {
-            return Err(Impossible::new("only the running machine has drivers that can be asked"));
+            return Err(Impossible::new("drivers can only be queried on the running machine (root /)"));
         }
         let known = surroundings.root.list(FOLDER)?;
         let is_all = self.interfaces.iter().any(|name| name == ALL);

@@ -152,13 +152,13 @@ fn clock(root: &HostRoot, device: &GpuDevice, planned: &mut Planned) -> Result<(
         "nvidia" => match locked_clock(root, device) {
             Ok(change) => planned.changes.push(change),
             Err(reason) => {
-                let text = format!("the clock of {name} stays as it is: {reason}");
+                let text = format!("the clock of {name} is not changed: {reason}");
                 let fix = "install the nvidia-smi of the loaded driver, and try `nvidia-smi -q -d CLOCK`";
                 planned.warnings.push(Warning::with_fix(WarningCode::GpuClockUnchanged, text, fix));
             }
         },
         "nouveau" => {
-            let text = format!("the clock of {name} stays as it is: its driver has no file for it");
+            let text = format!("the clock of {name} is not changed: its driver has no file for the clock");
             let fix = "write a level to /sys/kernel/debug/dri/N/pstate";
             planned.warnings.push(Warning::with_fix(WarningCode::GpuClockUnchanged, text, fix));
         }

@@ -45,7 +45,9 @@ impl Planner for CpuQuotaPlan {
             pids.iter().filter_map(|pid| groups.of_service(root, *pid)).collect();
         let own = groups.of_service(root, std::process::id());
         if let Some(group) = own.filter(|group| services.contains(group)) {
-            return Err(Impossible::new(format!("whylate itself runs in {group}: start it elsewhere")));
+            return Err(Impossible::new(format!(
+                "whylate itself runs in {group}: start whylate in another group"
+            )));
         }
         planned.changes = groups.offered(&services);
         for group in &services {
@@ -74,7 +76,9 @@ fn check(process: &str, pids: &[u32], threads: &[&ThreadRow]) -> Result<Vec<Warn
         return Err(Impossible::new(reason));
     }
     if threads.iter().any(|thread| thread.kernel) {
-        return Err(Impossible::new(format!("`{process}` is of the kernel, which no quota limits")));
+        return Err(Impossible::new(format!(
+            "`{process}` is a kernel thread, and quotas do not limit kernel threads"
+        )));
     }
     let is_ordinary = |thread: &&&ThreadRow| matches!(thread.policy.as_str(), "other" | "batch" | "idle");
     let others: Vec<&str> =

@@ -312,7 +312,7 @@ fn a_second_holder_is_refused_with_the_name_of_the_first() {
         let error = outcome.unwrap_err().to_string();
         let pid = std::process::id();
         assert!(
-            error.starts_with(&format!("treatments are held by `a test` (pid {pid}) since 20")),
+            error.starts_with(&format!("settings are already changed by `a test` (pid {pid}) since 20")),
             "{error}"
         );
     }

@@ -38,26 +38,21 @@ const TRACER_SOURCE: &str = "the kernel";
 
 const FUNCTION: &str = "function";
 /// How to enable the function tracer if the kernel has it.
-const FIX_FUNCTION: &str =
-    "a kernel that is not locked down, with `sysctl kernel.ftrace_enabled=1`; --profile light does without";
+const FIX_FUNCTION: &str = "use a kernel without lockdown, with `sysctl kernel.ftrace_enabled=1`; --profile light does not need this";
 
 /// Tracers of the kernel: the name, the option that builds it, and what is lost without it.
 const TRACERS: [(&str, &str, &str); 4] = [
     (
         Tracer::Hwlat.name(),
         Tracer::Hwlat.option(),
-        "gaps of the hardware and the firmware are found from user space only",
+        "gaps by hardware and firmware can only be found from user space",
     ),
-    (Tracer::Osnoise.name(), Tracer::Osnoise.option(), "the kernel does not account for its noise itself"),
-    (
-        Tracer::Timerlat.name(),
-        Tracer::Timerlat.option(),
-        "the kernel does not measure the latency of a timer itself",
-    ),
+    (Tracer::Osnoise.name(), Tracer::Osnoise.option(), "the kernel cannot measure OS noise itself"),
+    (Tracer::Timerlat.name(), Tracer::Timerlat.option(), "the kernel cannot measure timer latency itself"),
     (
         FUNCTION,
         "CONFIG_FUNCTION_TRACER",
-        "a trace does not name the function that held a CPU (--profile functions)",
+        "a trace cannot name the function that occupied a CPU (--profile functions)",
     ),
 ];
 
@@ -73,7 +68,7 @@ const MEANINGS: [Meaning; 25] = [
     },
     Meaning {
         name: "causes from BPF",
-        source: "the programs, where process ids are the kernel's",
+        source: "the programs, in the initial PID namespace",
         effect: "causes (--causes) come from tracefs, where that works",
         fix: "run on the host, outside of the container",
     },
@@ -81,7 +76,7 @@ const MEANINGS: [Meaning; 25] = [
         name: "histogram switchoff",
         source: "sched_exit_tp, or a probe",
         effect: "the time of the switch itself is not known, and timerwakeupswitch ends with the decision to run the task",
-        fix: "a kernel with kprobes that is not locked down, or Linux 6.14 or newer, which has the tracepoint sched_exit_tp",
+        fix: "use a kernel with kprobes that is not locked down, or Linux 6.14 or newer, which has the tracepoint sched_exit_tp",
     },
     Meaning {
         name: "histogram missed_timer_offsets",
@@ -116,44 +111,44 @@ const MEANINGS: [Meaning; 25] = [
     Meaning {
         name: "interrupts by line",
         source: "irq:irq_handler_entry, _exit",
-        effect: "time that a device's interrupt took is not named as such",
-        fix: "a kernel with the events irq:irq_handler_entry and _exit",
+        effect: "time in device interrupts is not attributed to them",
+        fix: "use a kernel with the events irq:irq_handler_entry and _exit",
     },
     Meaning {
         name: "interrupts by vector",
         source: "irq_vectors:*",
-        effect: "time in the local timer's and other vectors' handlers is not named",
-        fix: "a kernel with the events irq_vectors:* (x86)",
+        effect: "time in the handlers of the local timer and other vectors is not attributed",
+        fix: "use a kernel with the events irq_vectors:* (x86)",
     },
     Meaning {
         name: "softirqs",
         source: "irq:softirq_entry, _exit",
-        effect: "time in softirqs is not named",
-        fix: "a kernel with the events irq:softirq_entry and _exit",
+        effect: "time in softirqs is not attributed to them",
+        fix: "use a kernel with the events irq:softirq_entry and _exit",
     },
     Meaning {
         name: "functions of timers",
         source: "timer:timer_start, timer:timer_expire_entry, _exit",
-        effect: "a TIMER softirq has no function",
-        fix: "a kernel with the events timer:timer_*",
+        effect: "the timer functions in a TIMER softirq are not named",
+        fix: "use a kernel with the events timer:timer_*",
     },
     Meaning {
         name: "work items",
         source: "workqueue:workqueue_queue_work, workqueue_execute_start, _end",
-        effect: "a `kworker` has no function",
-        fix: "a kernel with the events workqueue:*",
+        effect: "the work function of a `kworker` is not named",
+        fix: "use a kernel with the events workqueue:*",
     },
     Meaning {
         name: "non-maskable interrupts",
         source: "nmi:nmi_handler",
         effect: "time in NMIs shows as unattributed; arm64's pseudo-NMIs are interrupts by line",
-        fix: "a kernel with the event nmi:nmi_handler (x86)",
+        fix: "use a kernel with the event nmi:nmi_handler (x86)",
     },
     Meaning {
         name: "idle states",
         source: "power:cpu_idle",
-        effect: "the exit from an idle state looks like other delays of a timer",
-        fix: "a kernel with CONFIG_CPU_IDLE",
+        effect: "the exit from an idle state cannot be distinguished from other delays of a timer",
+        fix: "use a kernel with CONFIG_CPU_IDLE",
     },
     Meaning {
         name: "page faults",
@@ -165,30 +160,30 @@ const MEANINGS: [Meaning; 25] = [
         name: "migrations",
         source: "sched:sched_migrate_task",
         effect: "the time after the measured thread was moved to another CPU is not named",
-        fix: "a kernel with the event sched:sched_migrate_task",
+        fix: "use a kernel with the event sched:sched_migrate_task",
     },
     Meaning {
         name: "locks",
         source: "lock:contention_begin, _end",
         effect: "locks that a task waited for are not named",
-        fix: "Linux 5.19 or newer, which has the events lock:contention_begin and _end",
+        fix: "use Linux 5.19 or newer, which has the events lock:contention_begin and _end",
     },
     Meaning {
         name: "functions run for other CPUs",
         source: "csd:csd_function_entry, _exit, or probes",
-        effect: "what an interrupt from another CPU did is not named",
-        fix: "Linux 6.5 or newer, which has the events csd:*",
+        effect: "the function that an interrupt from another CPU ran is not named",
+        fix: "use Linux 6.5 or newer, which has the events csd:*",
     },
     Meaning {
         name: "senders of interrupts",
         source: "csd:csd_queue_cpu, ipi:ipi_send_cpu, or probes",
-        effect: "who interrupted a measured CPU from another one is not known; /proc/interrupts counts them",
-        fix: "Linux 6.5 or newer, which has the events csd:* and ipi:ipi_send_cpu",
+        effect: "the sender of an interrupt from another CPU is not known; /proc/interrupts only counts these interrupts",
+        fix: "use Linux 6.5 or newer, which has the events csd:* and ipi:ipi_send_cpu",
     },
     Meaning {
         name: "names of kernel functions",
         source: "/proc/kallsyms",
-        effect: "functions are addresses",
+        effect: "functions are shown as addresses",
         fix: "run as root, with kernel.kptr_restrict below 2",
     },
     Meaning {
@@ -206,13 +201,13 @@ const MEANINGS: [Meaning; 25] = [
     Meaning {
         name: FROM_TRACEFS,
         source: "an instance with sched, timer and irq events",
-        effect: "there are no histograms where BPF programs are refused",
+        effect: "without BPF programs there are no histograms",
         fix: FIX_EVENTS,
     },
     Meaning {
         name: CAUSES_FROM_TRACEFS,
         source: "an instance with the events above",
-        effect: "there are no causes where BPF programs are refused",
+        effect: "without BPF programs there are no causes",
         fix: FIX_EVENTS,
     },
 ];
@@ -280,7 +275,9 @@ fn tracers<'a>(
         let works = is_known && refused.is_none();
         let (reason, fix) = match found {
             Ok(_) if refused.is_some() => (refused.unwrap_or_default().to_owned(), FIX_FUNCTION.to_owned()),
-            Ok(_) => (format!("this kernel was built without {option}"), format!("a kernel with {option}=y")),
+            Ok(_) => {
+                (format!("this kernel was built without {option}"), format!("use a kernel with {option}=y"))
+            }
             Err(reason) => (reason.clone(), FIX_TRACEFS.to_owned()),
         };
         TracingFacility {

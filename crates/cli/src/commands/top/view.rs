@@ -14,21 +14,21 @@ use whylate_core::result::{CauseKind, Quantiles, TopCpu, TopResult};
 use whylate_report::TopRate;
 
 const HELP: [&str; 17] = [
-    "up, down, j, k   first CPU that is shown",
-    "s                thieves by time, by number, by longest",
-    "i                interrupts, or interrupts that CPUs send to each other",
-    "q, Ctrl-C        ends it, and prints all of the time",
+    "up, down, j, k   scroll the list of CPUs",
+    "s                sort thieves by time, number or longest",
+    "i                show interrupts, or interrupts between CPUs (IPIs)",
+    "q, Ctrl-C        end, and print a summary of the whole time",
     "?                this help",
     "",
-    "wake    from the wake-up of a task that counts to the decision to run it",
-    "timer   the same from the programmed expiry of its timer on",
-    "max     of the interval; worst: of all time, who was late and who had the CPU",
+    "wake    from the wake-up of a counted task to the decision to run it",
+    "timer   from the programmed expiry of its timer to that decision",
+    "max     in the interval; worst: since the start, with the late task and what had the CPU",
     "last    the largest latency of each of the last intervals",
-    "thieves what had a CPU: share of the interval, the longest, how often, where",
+    "thieves what had a CPU: share of the interval, longest time, number, CPU",
     "",
-    "Threads are thieves where their priority counts (--priority); an ordinary",
-    "thread keeps no real-time task from its CPU. The time of a thread contains the",
-    "interrupts in it.",
+    "Threads are thieves if their priority is counted (--priority); an ordinary",
+    "thread delays no real-time task. The time of a thread includes the",
+    "interrupts that came during it.",
     "",
     "whylate watch --task NAME explains single activations of a task.",
 ];
@@ -68,7 +68,7 @@ impl View for TopView {
     fn draw(&mut self, area: Rect, buffer: &mut Buffer) {
         let bold = Style::new().add_modifier(Modifier::BOLD);
         let Some(top) = &self.shown else {
-            return line(buffer, area, 0, "whylate top: the first interval is under way", bold);
+            return line(buffer, area, 0, "whylate top: measuring the first interval", bold);
         };
         let begin = format!(
             "whylate top, {}: {} of {}, {}",
@@ -201,7 +201,7 @@ fn draw_list((figure, name): (&str, &str), lines: &[String], area: Rect, buffer:
 
 fn rate_lines(top: &TopResult, has_ipis: bool) -> Vec<String> {
     if has_ipis && top.ipis.is_none() {
-        return vec!["the kernel does not tell who sends them".to_owned()];
+        return vec!["this kernel does not report the senders of IPIs".to_owned()];
     }
     let text = |(name, sum, cpus): TopRate| {
         format!("{:>8} {name} ({cpus})", count(per_second(sum, top.interval_ns)))

@@ -78,7 +78,7 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
         }
         // The empty run has no use, and it would be `latest`.
         whylate_store::remove(&path)?;
-        bail!("no samples: {why}; no run was kept");
+        bail!("no samples: {why}; no run was stored");
     }
     // With JSON, every output is one document on one line.
     let json = arguments.printing.json.then_some(output::print_json_line as Print);
@@ -99,7 +99,7 @@ fn keep_away(task: &TaskPlan, host: &Host, facts: &Facts, is_quiet: bool) {
     let present = whylate_runner::present_threads(task, &host.running);
     if let Some(name) = task.name.as_ref().filter(|_| present.is_empty() && !is_quiet) {
         output::message(&format!(
-            "no thread is called `{name}` now: waiting for one (Ctrl-C ends the watch)"
+            "no thread has the name `{name}` now: waiting for such a thread (Ctrl-C ends the watch)"
         ));
     }
     if !present.iter().any(|thread| thread.is_real_time) {
@@ -137,15 +137,15 @@ fn as_flag(error: &KeyError) -> anyhow::Error {
 /// Says that no thread was watched, and how to find the name.
 fn no_thread(arguments: &WatchArguments) -> String {
     let list = "`ps -eLo tid,cls,rtprio,comm` lists the threads";
-    let marks = "came by the mark --begin and then by --end";
+    let marks = "passed the mark --begin and then --end";
     let ran = if arguments.begin.is_some() { format!("ran, or none {marks}") } else { "ran".to_owned() };
     match (&arguments.task, &arguments.priority) {
         (Some(name), _) => {
             format!("no thread called `{name}` {ran}; {list}, and the kernel keeps 15 bytes of a name")
         }
         (None, Some(range)) => format!("no thread with a real-time priority of {range} {ran}; {list}"),
-        (None, None) if arguments.begin.is_some() => format!("none of its threads {marks}"),
-        (None, None) => "none of its threads ran and slept again".to_owned(),
+        (None, None) if arguments.begin.is_some() => format!("none of the watched threads {marks}"),
+        (None, None) => "none of the watched threads ran and slept again".to_owned(),
     }
 }
 

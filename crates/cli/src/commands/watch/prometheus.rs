@@ -12,8 +12,8 @@ const NANOSECONDS: f64 = 1e9;
 pub(super) fn page(tasks: &[TaskLine]) -> String {
     let mut text = String::new();
     for (nth, name, help) in [
-        (0, "whylate_task_response_seconds", "From being due or woken to the next sleep."),
-        (1, "whylate_task_wakeup_seconds", "From being due or woken to running."),
+        (0, "whylate_task_response_seconds", "Time from the timer expiry or wake-up to the next sleep."),
+        (1, "whylate_task_wakeup_seconds", "Time from the timer expiry or wake-up until the thread runs."),
     ] {
         head(&mut text, name, help, "histogram");
         for task in tasks {

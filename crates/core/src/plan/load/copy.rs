@@ -20,29 +20,29 @@ Examples:
   whylate load copy --cpus 0 --method avx2-nt --working-set llc*2 --rate 1GB/s
   whylate load copy --from wc --method movntdqa --backend dumb --json
 
-187MB/s are 60 frames per second of 1920x1080 pixels in NV12. What the machine has is shown by
-`whylate copy --backends`, what it reaches by `whylate copy`."))]
+187MB/s is the rate of 60 NV12 frames of 1920x1080 pixels per second. `whylate copy --backends`
+lists the memory types of this machine, and `whylate copy` shows the rates that it achieves."))]
 pub struct CopyPlan {
-    /// Where it runs: one thread, with buffers of its own, on each CPU.
+    /// CPUs on which the load runs: one thread with its own buffers on each.
     pub cpus: CpuSelector,
     /// Type of the source's memory.
     pub from: MemoryMode,
     /// Type of the destination's memory.
     pub to: MemoryMode,
-    /// How it is copied.
+    /// Method of copying.
     pub method: CopyMethod,
-    /// Where memory that is not `wb` comes from; by default the first backend that has it.
+    /// Backend that provides memory of other types than `wb`; by default the first that has the type.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
-    /// Device of the backend.
+    /// Device of the backend: a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<PathBuf>,
     /// Size of a frame.
     pub frame: Size,
-    /// Size of both buffers together, which frames go around in; by default one frame each.
+    /// Total size of both buffers, which are used in rotation, frame by frame; by default one frame each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub working_set: Option<Size>,
-    /// How much: bytes copied per second over all CPUs (`187MB/s`) or a share of time (`25%`); by default as fast as
+    /// Target rate: bytes copied per second over all CPUs (`187MB/s`) or a share of time (`25%`); by default as fast as
     /// possible.
     #[schemars(extend("x-flag" = Flag::by_default("full")))]
     pub rate: Pace,

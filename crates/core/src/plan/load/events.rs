@@ -17,14 +17,15 @@ Examples:
   whylate load tlb --victims 1
   whylate load tlb --cpus 0,2 --victims 1 --rate 10000/s --duration 1m --json
 
-A flush reaches only CPUs that run the same process: the load hosts a busy thread, of ordinary
-priority, on each victim."))]
+A flush reaches only CPUs that run the same process, so the load also runs a busy thread, of
+ordinary priority, on each CPU of --victims."))]
 pub struct TlbPlan {
-    /// Where mappings are changed, one thread on each CPU.
+    /// CPUs on which mappings are changed, one thread on each.
     pub cpus: CpuSelector,
-    /// Where the load's other threads run, on the CPUs to be hit; a flush reaches no other CPU.
+    /// CPUs to disturb: the load runs a second set of threads there, because a flush reaches only CPUs that run the
+    /// same process.
     pub victims: CpuSelector,
-    /// How many flushes over all CPUs (`1000/s`), or a share of time (`25%`); by default as fast as possible.
+    /// Flushes per second over all CPUs (`1000/s`), or a share of time (`25%`); by default as fast as possible.
     pub rate: EventPace,
 }
 
@@ -36,16 +37,17 @@ Examples:
   whylate load ipi --victims 1
   whylate load ipi --reach global --rate 1000/s --json
 
-A barrier reaches only CPUs that run the same process (private), or one that has registered for it
-(global): the load hosts a busy thread, of ordinary priority, on each victim."))]
+A barrier reaches only CPUs that run the same process (private) or a process that has registered
+for barriers (global), so the load also runs a busy thread, of ordinary priority, on each CPU of
+--victims."))]
 pub struct IpiPlan {
-    /// Where barriers are asked for, one thread on each CPU.
+    /// CPUs that issue the barriers, one thread on each.
     pub cpus: CpuSelector,
-    /// Where the threads run that the barriers reach.
+    /// CPUs to disturb: the load runs the threads there that the barriers interrupt.
     pub victims: CpuSelector,
-    /// Whom a barrier reaches.
+    /// Which threads a barrier reaches.
     pub reach: BarrierReach,
-    /// How many barriers over all CPUs (`1000/s`), or a share of time (`25%`); by default as fast as possible.
+    /// Barriers per second over all CPUs (`1000/s`), or a share of time (`25%`); by default as fast as possible.
     pub rate: EventPace,
 }
 
@@ -59,21 +61,21 @@ Examples:
   whylate load pageattr --source secretmem --size 64KiB --rate 1000/s
   whylate load pageattr --source secretmem --size 64KiB --rate 1000/s --reuse
 
-With --reuse the same buffer is written again and again: as many writes, and no flushes. A graphics
-device is refused whose driver maps buffers cached; `modprobe vgem` makes one that does not."))]
+With --reuse the same buffer is written every time: the same number of writes, and no flushes. A
+graphics device whose driver maps buffers cached is refused; `modprobe vgem` makes one that is not."))]
 pub struct PageattrPlan {
-    /// Where buffers are made, one thread on each CPU.
+    /// CPUs on which buffers are allocated, one thread on each.
     pub cpus: CpuSelector,
-    /// Where they come from.
+    /// Source of the buffers.
     pub source: BufferSource,
     /// Node of the graphics device; by default the first one that maps buffers write-combining.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<PathBuf>,
     /// Size of a buffer.
     pub size: Bytes,
-    /// Whether one buffer is made before, and written each time, instead of a new one.
+    /// Whether one buffer is allocated at the start and written every time, instead of a new one each time.
     pub reuse: bool,
-    /// How many buffers over all CPUs (`100/s`), or a share of time (`25%`); by default as fast as possible.
+    /// Buffers per second over all CPUs (`100/s`), or a share of time (`25%`); by default as fast as possible.
     pub rate: EventPace,
 }
 
@@ -85,9 +87,9 @@ Examples:
   whylate load softirq --cpus 1
   whylate load softirq --cpus 1 --rate 20000/s --json"))]
 pub struct SoftirqPlan {
-    /// Where packets are sent and received, one thread on each CPU.
+    /// CPUs on which packets are sent and received, one thread on each.
     pub cpus: CpuSelector,
-    /// How many packets over all CPUs (`10000/s`), or a share of time (`25%`); by default as fast as possible.
+    /// Packets per second over all CPUs (`10000/s`), or a share of time (`25%`); by default as fast as possible.
     pub rate: EventPace,
 }
 
@@ -100,13 +102,13 @@ Examples:
   whylate load irq-thread --source rtc --rate 1000/s
   whylate load irq-thread --source disk --json
 
-Which CPU handles a disk's interrupts is up to its queues; /proc/interrupts shows it."))]
+The queues of a disk determine which CPU handles its interrupts; /proc/interrupts shows the CPU."))]
 pub struct IrqThreadPlan {
-    /// Where interrupts are asked for, one thread on each CPU.
+    /// CPUs whose threads trigger the interrupts, one thread on each.
     pub cpus: CpuSelector,
-    /// What interrupts.
+    /// Source of the interrupts.
     pub source: IrqSource,
-    /// How many interrupts over all CPUs (`1000/s`), or a share of time (`25%`); by default as fast as possible.
+    /// Interrupts per second over all CPUs (`1000/s`), or a share of time (`25%`); by default as fast as possible.
     pub rate: EventPace,
 }
 

@@ -5,7 +5,7 @@ use crate::plan::kinds::{KeyError, Words};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Any command.
+/// Any command as a load.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -16,14 +16,14 @@ Examples:
 pub struct ExecPlan {
     /// Program and arguments; no shell is involved.
     pub command: Vec<String>,
-    /// Where it may run; by default anywhere.
+    /// CPUs on which the command may run; by default all.
     pub cpus: Option<CpuSelector>,
-    /// Regular expression whose first group is a rate, searched in every line of the output.
+    /// Regular expression that finds the load's rate in a line of its output: its first group is the rate.
     pub rate_pattern: Option<String>,
-    /// What that rate counts: `rectangles_per_s`.
+    /// Unit of the rate that --rate-pattern finds: `rectangles_per_s`.
     #[serde(default = "default_rate_unit")]
     pub rate_unit: String,
-    /// Whether it is started again when it ends with status 0, until the load is stopped.
+    /// Whether the command is started again each time it ends with status 0, until the load is stopped.
     #[serde(default)]
     pub restart: bool,
 }

@@ -8,7 +8,7 @@ use crate::words::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Work for a graphics processor.
+/// Work for a GPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend("x-examples" = "\
@@ -19,29 +19,29 @@ Examples:
   whylate load gpu --work copy-up --memory write-combined --wait spin --priority 50
   whylate load gpu --api cuda --work alloc-churn --memory pinned
 
-The helper whylate-gpu does the work, by Vulkan or CUDA; it is in the folder of whylate, or where
-WHYLATE_GPU says.
-Each result is checked: a wrong sum, product, copy or image fails the load."))]
+The program whylate-gpu does the work, with Vulkan or CUDA; whylate looks for it at the path in
+WHYLATE_GPU, or else in its own folder.
+Each result is checked: the load fails if a sum, product, copy or image is wrong."))]
 pub struct GpuPlan {
     /// CPUs of the threads that submit work to the device, one thread on each.
     pub cpus: CpuSelector,
-    /// What is done in each turn.
+    /// Work that the device does in each turn.
     pub work: GpuWork,
-    /// By which driver interface. CUDA does all but `matrix`, `submit-storm` and `poll`.
+    /// Driver interface (CUDA has no `matrix`, `submit-storm` and `poll`).
     pub api: GpuApi,
-    /// Number of the device, or a part of its name; by default the first that is not software.
+    /// Number of the device, or a part of its name; by default the first hardware device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// Kind of memory that the work is done in; for copies, that of the host's end.
+    /// Kind of memory that the work uses; for copies, the kind of the buffer on the host.
     pub memory: GpuMemory,
-    /// Bytes that one turn works on.
+    /// Bytes processed in each turn.
     pub size: Bytes,
-    /// How the end of the device's work is waited for.
+    /// How the thread waits for the end of the device's work.
     pub wait: GpuWait,
     /// Real-time priority (SCHED_FIFO) of the thread; by default an ordinary task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<u8>,
-    /// How many turns over all CPUs (`60/s`), or a share of time (`25%`); by default as fast as possible.
+    /// Turns per second over all CPUs (`60/s`), or a share of time (`25%`); by default as fast as possible.
     pub rate: EventPace,
 }
 

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Drawing in two dimensions.
+/// 2D drawing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend("x-examples" = "\
@@ -22,7 +22,7 @@ Examples:
 x11perf is in Debian's package x11-apps, Xvfb in xvfb. The rate is that of x11perf's operations; the
 time of its calibration does not count."))]
 pub struct GraphicsPlan {
-    /// Where the drawing program runs.
+    /// CPUs on which the drawing program runs.
     pub cpus: CpuSelector,
     /// What draws.
     pub method: GraphicsMethod,
@@ -30,7 +30,7 @@ pub struct GraphicsPlan {
     /// $DISPLAY, else Xvfb.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// Where the X server runs that the load starts; by default anywhere.
+    /// CPUs for the X server, if the load starts one; by default all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_cpus: Option<CpuSelector>,
     /// Tests of x11perf, one after another.
@@ -38,12 +38,13 @@ pub struct GraphicsPlan {
     /// Whether each operation of x11perf waits for the one before it.
     #[schemars(extend("x-flag" = Flag::off("no-sync", "Lets x11perf send operations without waiting for each")))]
     pub sync: bool,
-    /// Node of the graphics device for `drm-draw` and `drm-flip`; by default the first that can.
+    /// Device node of the graphics device for `drm-draw` and `drm-flip`; by default the first suitable one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<PathBuf>,
-    /// How much `drm-draw` and `drm-flip` do (`60/s`), or a share of time (`25%`); by default as fast as possible.
+    /// Operations per second for `drm-draw` and `drm-flip` (`60/s`), or a share of time (`25%`); by default as fast as
+    /// possible.
     pub rate: EventPace,
-    /// Draws even if a display shows something now.
+    /// Draws even if a display is in use.
     pub yes_draw_on_my_screen: bool,
 }
 

@@ -19,7 +19,7 @@ Examples:
   whylate load memory --cpus 0,1 --working-set 64MiB --access read --rate 500MB/s
   whylate load memory --working-set l3*4 --access random-chase --json"))]
 pub struct MemoryPlan {
-    /// Where it runs: one thread, with a buffer of its own, on each CPU.
+    /// CPUs on which the load runs: one thread with its own buffer on each.
     #[serde(default = "CpuSelector::target")]
     pub cpus: CpuSelector,
     /// Size of each thread's buffer (`copy`: source and destination together).
@@ -33,7 +33,8 @@ pub struct MemoryPlan {
     /// Whether the buffers use huge pages.
     #[serde(default)]
     pub huge_pages: bool,
-    /// How much: a rate over all CPUs (`500MB/s`) or a share of time (`25%`); by default as fast as possible.
+    /// Target rate: bytes per second over all CPUs (`500MB/s`) or a share of time (`25%`); by default as fast as
+    /// possible.
     #[serde(default)]
     pub rate: Pace,
 }

@@ -60,21 +60,21 @@ kinds! {
         "memory" => Memory(MemoryPlan),
         /// Frames copied from one type of memory to another.
         "copy" => Copy(CopyPlan),
-        /// Any command.
+        /// Any command as a load.
         "exec" => Exec(ExecPlan),
-        /// Drawing in two dimensions.
+        /// 2D drawing.
         "graphics" => Graphics(GraphicsPlan),
-        /// Work for a graphics processor.
+        /// Work for a GPU.
         "gpu" => Gpu(GpuPlan),
         /// Frames streamed into video memory.
         "framebuffer" => Framebuffer(FramebufferPlan),
         /// Lines of text on a terminal.
         "console" => Console(ConsolePlan),
-        /// Changes of mappings, which flush translations on other CPUs.
+        /// Changes of memory mappings, which cause TLB flushes on other CPUs.
         "tlb" => Tlb(TlbPlan),
-        /// Memory barriers, which interrupt other CPUs.
+        /// membarrier(2) calls, which interrupt other CPUs.
         "ipi" => Ipi(IpiPlan),
-        /// Buffers taken out of the kernel's cached mapping, which flush every CPU.
+        /// Buffers removed from the kernel's cached mapping, which flushes the TLB of every CPU.
         "pageattr" => Pageattr(PageattrPlan),
         /// Loopback packets, received in softirqs.
         "softirq" => Softirq(SoftirqPlan),

@@ -25,29 +25,30 @@ Without --device it takes write-combining memory that no display shows: a buffer
 driver (`modprobe vgem` makes one), pages of the module whylate_memtype, or a region of a PCI
 device. `--backend card` is a card's own memory, which its driver lends by Vulkan (whylate-gpu)."))]
 pub struct FramebufferPlan {
-    /// Where it is written, one thread on each CPU; with `others`, only on the first of them.
+    /// CPUs whose threads write, one thread on each; with `others`, only the first of these CPUs.
     pub cpus: CpuSelector,
-    /// Where to: `/dev/fb0`, `/dev/dri/card0`, `/dev/whylate_memtype`, or `resource0_wc` of a PCI device in sysfs; by
-    /// default the first that no display shows.
+    /// Framebuffer to write: `/dev/fb0`, `/dev/dri/card0`, `/dev/whylate_memtype`, or `resource0_wc` of a PCI device in
+    /// sysfs; by default the first that no display shows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<PathBuf>,
-    /// The backend that its memory is of, as `whylate copy --backends` lists them; by default by the device's name.
+    /// Backend of the framebuffer's memory, as `whylate copy --backends` lists them; by default chosen by the device's
+    /// name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
-    /// How its memory is reached.
+    /// How the load writes the framebuffer: through a mapping or write(2).
     pub through: FramebufferAccess,
-    /// How a frame is written.
+    /// Method of writing a frame.
     pub variant: FramebufferVariant,
     /// Size of a frame; by default that of the display, or 3MiB (1024x768 pixels) without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frame: Option<Bytes>,
-    /// How many frames over all CPUs (`60/s`), or a share of time (`25%`); by default as fast as possible.
+    /// Frames per second over all CPUs (`60/s`), or a share of time (`25%`); by default as fast as possible.
     pub rate: EventPace,
-    /// Draws even if a display shows it.
+    /// Draws even if a display shows the framebuffer.
     pub yes_draw_on_my_screen: bool,
 }
 
-/// Lines of random text, written to a terminal without pause.
+/// Lines of random text, written continuously to a terminal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend("x-examples" = "\
@@ -57,14 +58,14 @@ Examples:
 
 The screen of a virtual console is written back at the end; on another terminal the lines stay."))]
 pub struct ConsolePlan {
-    /// Where it is written, one thread on each CPU; with `others`, only on the first of them.
+    /// CPUs whose threads write, one thread on each; with `others`, only the first of these CPUs.
     pub cpus: CpuSelector,
-    /// The terminal; by default the console that is shown now (/dev/tty0).
+    /// Terminal to write to; by default the console that is currently shown (/dev/tty0).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<PathBuf>,
-    /// How many lines over all CPUs (`1000/s`), or a share of time (`25%`); by default as fast as possible.
+    /// Lines per second over all CPUs (`1000/s`), or a share of time (`25%`); by default as fast as possible.
     pub rate: EventPace,
-    /// Confirms that it may write on the screen, which a person may be reading.
+    /// Confirms that the load may write on a screen that may be in use.
     pub yes_draw_on_my_screen: bool,
 }
 

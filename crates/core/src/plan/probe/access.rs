@@ -23,30 +23,30 @@ Examples:
   whylate measure access --cpu 1 --working-set llc/2 --interval 10ms --json
   whylate measure access --cpu 1 --working-set llc*4
 
-Each period it follows a random chain through its data twice: the first pass brings back into the
-caches what others have displaced since the last period, the second shows the cost when nothing was
-displaced. A sample is the time of a pass; the result also has the time of one access."))]
+In each period the task follows a random chain through its data twice. The first pass loads what
+other tasks have evicted from the caches since the last period; the second pass shows the time
+without evictions. A sample is the time of a pass; the result also has the time of one access."))]
 pub struct AccessPlan {
-    /// Where to measure; by default the plan's target CPUs.
+    /// CPUs to measure; by default the plan's target CPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<CpuSelector>,
-    /// Size of the data.
+    /// Size of the data that the task reads.
     pub working_set: Size,
-    /// Period of the task: between two of them, others have the CPU.
+    /// Period of the task; other tasks have the CPU between two periods.
     pub interval: Nanos,
-    /// Passes in each period, the first included.
+    /// Passes over the data in each period, including the first.
     pub passes: u32,
-    /// Accesses in a pass, at most; by default the whole working set, up to 16384.
+    /// Largest number of accesses in a pass; by default the whole working set, at most 16384.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accesses: Option<u32>,
-    /// Ends earlier, after that many samples of a series on a CPU.
+    /// Ends early, once a series has this number of samples on a CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
     /// Real-time priority, 1 to 99 (`fifo` and `rr` only).
     pub priority: u32,
     /// Scheduling policy of the task (not `deadline`).
     pub policy: Policy,
-    /// Whether `/dev/cpu_dma_latency` is held at 0, which keeps CPUs out of deep idle states.
+    /// Whether `/dev/cpu_dma_latency` is set to 0, which keeps CPUs out of deep idle states.
     #[schemars(extend("x-flag" = Flag::idle_states()))]
     pub hold_cpu_dma_latency: bool,
 }

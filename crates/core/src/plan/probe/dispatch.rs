@@ -26,36 +26,35 @@ Examples:
   whylate measure dispatch --cpu 3 --source rtc --interval 500us --duration 1m --json
   whylate measure dispatch --cpu 3 --source uio0 --interval 1ms
 
-The table is followed by rows of 10 us with bars of stars. timerfd, nanosleep and rtc say for which
-moment they were programmed; the latency of the others is counted from the earliest of their last
-interrupts."))]
+Below the table is a histogram in rows of 10 us. timerfd, nanosleep and rtc report the programmed
+time of an interrupt; for the other sources it is estimated from the earliest of the last
+interrupts and the period."))]
 pub struct DispatchPlan {
-    /// Where to measure; by default the plan's target CPUs.
+    /// CPUs to measure; by default the plan's target CPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<CpuSelector>,
     /// What raises the interrupt: `timerfd`, `nanosleep`, `rtc`, `rtc-update`, `hpet`, or a UIO device such as `uio0`.
     pub source: DispatchSource,
-    /// Time between two interrupts; by default `1ms`. A UIO device has its own, which must be given.
+    /// Time between two interrupts; by default `1ms`. For a UIO device, give the period of the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<Nanos>,
-    /// Ends earlier, after that many samples on a CPU.
+    /// Ends early, once a CPU has this number of samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-flag" = Flag::by_default("60000")))]
     pub samples: Option<u64>,
     /// Real-time priority, 1 to 99 (`fifo` and `rr` only).
     pub priority: u32,
-    /// Scheduling policy (not `deadline`).
+    /// Scheduling policy of the threads (not `deadline`).
     pub policy: Policy,
-    /// A latency above it stops the measurement, and the exit code is 2.
+    /// Stops the measurement at a latency above this; the exit code is then 2.
     #[serde(rename = "break", skip_serializing_if = "Option::is_none")]
     pub break_above: Option<Nanos>,
-    /// Whether `/dev/cpu_dma_latency` is held at 0, which keeps CPUs out of deep idle states.
+    /// Whether `/dev/cpu_dma_latency` is set to 0, which keeps CPUs out of deep idle states.
     #[schemars(extend("x-flag" = Flag::idle_states()))]
     pub hold_cpu_dma_latency: bool,
-    /// Whether each latency is also divided into its parts. BPF programs measure them during the run (root, BPF and
-    /// BTF).
+    /// Whether BPF programs also measure the parts of each latency (needs root, BPF and BTF).
     #[schemars(extend("x-flag" =
-        Flag::off("no-parts", "Measures the whole only, without the BPF programs that report its parts")))]
+        Flag::off("no-parts", "Measures only whole latencies, without the BPF programs that measure their parts")))]
     pub parts: bool,
 }
 
@@ -203,7 +202,11 @@ impl fmt::Display for DispatchSource {
     }
 }
 
-as_text!(DispatchSource, "timerfd", "What interrupts: timerfd, nanosleep, rtc, rtc-update, hpet, or uioN");
+as_text!(
+    DispatchSource,
+    "timerfd",
+    "What raises the interrupt: timerfd, nanosleep, rtc, rtc-update, hpet, or uioN"
+);
 
 #[cfg(test)]
 mod tests {

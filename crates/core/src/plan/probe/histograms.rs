@@ -12,17 +12,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HistogramsPlan {
-    /// Where to measure; by default the plan's target CPUs.
+    /// CPUs to measure; by default the plan's target CPUs.
     pub cpus: Option<CpuSelector>,
-    /// The histograms; by default all.
+    /// Histograms to count; by default all.
     pub kinds: Vec<HistogramKind>,
-    /// Lowest priority of tasks that count: 1 to 99 real time, 100 deadline, below 0 ordinary tasks.
+    /// Lowest priority of the counted tasks: 1 to 99 real time, 100 deadline, below 0 ordinary tasks.
     pub priority_min: i32,
-    /// Highest priority of tasks that count.
+    /// Highest priority of the counted tasks.
     pub priority_max: i32,
     /// Only threads of this name; by default all.
     pub task: Option<String>,
-    /// Where the kernel's events come from; by default the best that works.
+    /// Source of the kernel's events: `bpf` or `tracefs`; by default the best that works.
     pub source: Option<HistogramSource>,
 }
 

@@ -33,17 +33,17 @@ kinds! {
     pub enum ProbePlan: ProbeWords, facts ProbeFacts {
         /// how late a periodic task wakes up
         "timer" => Timer(TimerPlan),
-        /// how long a task that never sleeps is interrupted
+        /// how long a task that never sleeps loses the CPU
         "stall" => Stall(StallPlan),
-        /// from an interrupt's moment to the process that waits for it
+        /// from an interrupt to the process that waits for it
         "dispatch" => Dispatch(DispatchPlan),
         /// a message to another CPU and back
         "roundtrip" => Roundtrip(RoundtripPlan),
-        /// how long a periodic task reads its data, after others had the CPU and right again
+        /// how long a periodic task takes to read its data, after other tasks had the CPU and again right after that
         "access" => Access(AccessPlan),
-        /// what the kernel counted of all tasks that the plan names
+        /// the kernel's latency histograms of the tasks that the plan names
         "histograms" => Histograms(HistogramsPlan),
-        /// what the kernel's own tracer measured
+        /// what a latency tracer of the kernel measured (hwlat, osnoise, timerlat)
         "tracer" => Tracer(TracerPlan),
         /// how long the user's own threads take from their wake-up to their next sleep
         "task" => Task(TaskPlan),

@@ -21,25 +21,27 @@ Examples:
   whylate measure roundtrip --cpus 1,2 --method futex --samples 100000
   whylate measure roundtrip --cpus 2,2 --method pipe,unix --json
 
-The methods share the duration. Where both CPUs have the same clock, each way is measured too (there
-and back). Both CPUs may be the same for methods that sleep."))]
+The methods share the duration. If both CPUs have the same clock, each direction is also measured
+alone. For methods that sleep, both CPUs may be the same."))]
 pub struct RoundtripPlan {
-    /// The two CPUs, the asking one first: `"1,2"`; by default the first target CPU and another usable one.
+    /// The two CPUs, first the CPU that sends the message: `"1,2"`; by default the first target CPU and another usable
+    /// one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<CpuPair>,
-    /// How the message travels: `all`, or some of spin, futex, eventfd, pipe, unix, udp. They share the duration.
+    /// How the message is passed: `all`, or some of spin, futex, eventfd, pipe, unix, udp. The methods share the
+    /// duration.
     pub method: RoundtripMethods,
-    /// Ends each method earlier, after that many round trips.
+    /// Ends each method early, after this number of round trips.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
-    /// A round trip above it stops the measurement, and the exit code is 2.
+    /// Stops the measurement at a round trip above this; the exit code is then 2.
     #[serde(rename = "break", skip_serializing_if = "Option::is_none")]
     pub break_above: Option<Nanos>,
     /// Real-time priority of both threads, 1 to 99 (`fifo` and `rr` only).
     pub priority: u32,
-    /// Scheduling policy (not `deadline`).
+    /// Scheduling policy of the threads (not `deadline`).
     pub policy: Policy,
-    /// Whether `/dev/cpu_dma_latency` is held at 0, which keeps CPUs out of deep idle states.
+    /// Whether `/dev/cpu_dma_latency` is set to 0, which keeps CPUs out of deep idle states.
     #[schemars(extend("x-flag" = Flag::idle_states()))]
     pub hold_cpu_dma_latency: bool,
 }
@@ -141,7 +143,9 @@ impl CpuPair {
 impl FromStr for CpuPair {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is not two CPUs; write for example `1,2`, the asking CPU first");
+        let wrong = || {
+            format!("`{text}` is not two CPUs; write for example `1,2`, first the CPU that sends the message")
+        };
         let number = |digits: &str| digits.trim().parse().map(CpuId).map_err(|_| wrong());
         let (from, to) = text.split_once(',').or_else(|| text.split_once('-')).ok_or_else(wrong)?;
         Ok(Self { from: number(from)?, to: number(to)? })
@@ -154,7 +158,7 @@ impl fmt::Display for CpuPair {
     }
 }
 
-as_text!(CpuPair, "1,2", "Two CPUs, the asking one first; both may be the same");
+as_text!(CpuPair, "1,2", "Two CPUs, first the CPU that sends the message; both may be the same");
 
 words! {
     /// How a message travels, cheapest first.
@@ -231,7 +235,7 @@ impl fmt::Display for RoundtripMethods {
 as_text!(
     RoundtripMethods,
     "all",
-    "How the message travels: all, or some of spin, futex, eventfd, pipe, unix, udp"
+    "How the message is passed: all, or some of spin, futex, eventfd, pipe, unix, udp"
 );
 
 #[cfg(test)]

@@ -20,28 +20,28 @@ Examples:
   whylate measure stall --cpu 1 --threshold 1us --duration 10s
   whylate measure stall --cpu isolated --duration 1h --json > gaps.json
   whylate measure stall --cpu 1 --threshold 3100cycles --working-set l2/2
-  whylate measure stall --cpu 1 --break 50us      stops at the first gap above it
+  whylate measure stall --cpu 1 --break 50us      stops at the first gap above 50us
 
-The loop never sleeps: it uses the whole CPU except for what the kernel takes. At real-time
-priority it is refused on the last housekeeping CPU."))]
+The loop never sleeps and uses all CPU time that the kernel leaves. At real-time priority whylate
+refuses to run the loop on the last housekeeping CPU."))]
 pub struct StallPlan {
-    /// Where to measure; by default the plan's target CPUs.
+    /// CPUs to measure; by default the plan's target CPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<CpuSelector>,
-    /// Gaps at least this long are recorded one by one: `1us`, or `3100cycles` of the time-stamp counter.
+    /// Gaps of at least this length are recorded one by one: `1us`, or `3100cycles` of the time-stamp counter.
     pub threshold: Threshold,
     /// Real-time priority, 1 to 99 (`fifo` and `rr` only).
     pub priority: u32,
-    /// Scheduling policy (not `deadline`).
+    /// Scheduling policy of the threads (not `deadline`).
     pub policy: Policy,
-    /// Each turn of the loop also reads one cache line of a buffer of this size: disturbed caches show as longer
+    /// Size of a buffer, of which each turn of the loop also reads one cache line; cache misses then show as longer
     /// turns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub working_set: Option<Size>,
-    /// A gap above it stops the measurement, and the exit code is 2.
+    /// Stops the measurement at a gap above this; the exit code is then 2.
     #[serde(rename = "break", skip_serializing_if = "Option::is_none")]
     pub break_above: Option<Nanos>,
-    /// Whether `/dev/cpu_dma_latency` is held at 0.
+    /// Whether `/dev/cpu_dma_latency` is set to 0.
     #[schemars(extend("x-flag" = Flag::idle_states()))]
     pub hold_cpu_dma_latency: bool,
 }

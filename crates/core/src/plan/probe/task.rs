@@ -16,30 +16,31 @@ use std::str::FromStr;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TaskPlan {
-    /// Where the threads are watched; by default every online CPU.
+    /// CPUs on which the threads are watched; by default every online CPU.
     pub cpus: Option<CpuSelector>,
-    /// Every thread of this name; the kernel keeps 15 bytes of it.
+    /// Every thread of this name; the kernel cuts names to 15 bytes.
     pub name: Option<String>,
-    /// Every thread of this process, and of those that it starts.
+    /// Every thread of this process and of its child processes.
     pub pid: Option<u32>,
-    /// Everything in this control group: its path, or the name of a systemd unit, or the id of a container.
+    /// Every thread in this control group: its path, the name of a systemd unit, or the id of a container.
     pub cgroup: Option<String>,
-    /// A program with its arguments: it is started, and watched with everything that it starts.
+    /// A program with its arguments to start and to watch, with all processes that it starts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
-    /// Every thread with one of these priorities, as tools print them: `80-99`, or one number.
+    /// Every thread with a real-time priority in this range: `80-99`, or one number (100: SCHED_DEADLINE).
     pub priorities: Option<String>,
-    /// Where an activation begins, instead of its wake-up: `FILE:FUNCTION`, `usdt:FILE:PROVIDER:NAME`, or `marker:TEXT`
-    /// for what the thread writes into the kernel's `trace_marker` that begins with that text.
+    /// Where an activation begins, instead of at its wake-up: `FILE:FUNCTION`, `usdt:FILE:PROVIDER:NAME`, or
+    /// `marker:TEXT`, a text that the thread writes into `trace_marker` and that begins with TEXT.
     pub begin: Option<String>,
-    /// Where it ends, instead of its sleep.
+    /// Where an activation ends, instead of at the next sleep; written like `begin`.
     pub end: Option<String>,
-    /// What an activation is, where no marks say so: `rhythm` (the default: one for each period of a thread that has a rhythm), `wakeup` (from
-    /// each wake-up to the next sleep), `period`, or the length of the period.
+    /// What an activation is, without marks: `rhythm` (the default: one for each period of a thread with a steady
+    /// period), `wakeup` (from each wake-up to the next sleep), `period` (one for each period, even an uncertain one),
+    /// or the length of the period.
     pub per: Option<Per>,
     /// An activation is late when its response takes longer than this.
     pub deadline: Option<Nanos>,
-    /// How many of the worst activations of each thread are explained.
+    /// Number of worst activations of each thread to explain.
     pub worst: Option<u32>,
     /// Looks for what a real-time thread should not do: system calls that may sleep or allocate, page faults, locks without
     /// priority inheritance, wake-ups by threads of lower priority.
@@ -81,9 +82,9 @@ impl FromStr for Per {
             "wakeup" => Self::Wakeup,
             "period" => Self::Period(None),
             text => {
-                let period: Nanos = text.parse().map_err(|_| {
-                    format!("`{text}` is none of rhythm, wakeup, period, and no time such as 5ms")
-                })?;
+                let period: Nanos = text
+                    .parse()
+                    .map_err(|_| format!("`{text}` is not rhythm, wakeup, period or a time such as 5ms"))?;
                 if period.0 == 0 {
                     return Err("a period must be above 0".to_owned());
                 }
@@ -107,7 +108,7 @@ impl JsonSchema for Per {
 const WORST: u32 = 20;
 
 impl TaskPlan {
-    /// How many of the worst activations of each thread are explained.
+    /// Number of worst activations of each thread to explain.
     pub fn worst(&self) -> usize {
         self.worst.unwrap_or(WORST) as usize
     }

@@ -18,19 +18,19 @@ Examples:
   whylate measure timer --cpu 2-3 --duration 1h --json > night.json
   whylate measure timer -a 1 -b 100us --on-threshold 'cat /proc/interrupts'
 
-The short flags are cyclictest's (-a -i -D -p -b -l -d -t -S -m -q), with its units for bare
-numbers; -h is help.
-A latency above --break ends the measurement and gives exit code 2; with --tracemark it also marks
-and stops a trace that you record in tracefs. `whylate trace record` records one itself."))]
+The short flags are those of cyclictest (-a -i -D -p -b -l -d -t -S -m -q), and numbers without a
+unit have cyclictest's units; -h is help.
+A latency above --break ends the measurement with exit code 2; --tracemark then also marks and
+stops a trace that you record in tracefs. `whylate trace record` records a trace itself."))]
 pub struct TimerPlan {
-    /// Where to measure; by default the plan's target CPUs.
+    /// CPUs to measure; by default the plan's target CPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<CpuSelector>,
     /// Period of the task.
     pub interval: Nanos,
-    /// By how much each further CPU's periods begin later than those of the one before; `0s` is an aligned start.
+    /// Offset between the periods of successive CPUs; with `0s` the periods of all CPUs begin together.
     pub distance: Nanos,
-    /// Ends earlier, after that many samples on a CPU.
+    /// Ends early, once a CPU has this number of samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
     /// Real-time priority, 1 to 99 (`fifo` and `rr` only).
@@ -39,10 +39,10 @@ pub struct TimerPlan {
     pub policy: Policy,
     /// What wakes the task.
     pub method: TimerMethod,
-    /// A latency above it stops the measurement, and the exit code is 2.
+    /// Stops the measurement at a latency above this; the exit code is then 2.
     #[serde(rename = "break", skip_serializing_if = "Option::is_none")]
     pub break_above: Option<Nanos>,
-    /// Whether `/dev/cpu_dma_latency` is held at 0, which keeps CPUs out of deep idle states.
+    /// Whether `/dev/cpu_dma_latency` is set to 0, which keeps CPUs out of deep idle states.
     #[schemars(extend("x-flag" = Flag::idle_states()))]
     pub hold_cpu_dma_latency: bool,
 }

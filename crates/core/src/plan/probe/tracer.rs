@@ -20,17 +20,17 @@ Examples:
   whylate measure tracer --tracer osnoise --cpu 1
   whylate measure tracer --tracer timerlat --period 1ms --duration 1m --json"))]
 pub struct TracerPlan {
-    /// Where to measure; by default the plan's target CPUs.
+    /// CPUs to measure; by default the plan's target CPUs.
     pub cpus: Option<CpuSelector>,
-    /// Which one.
+    /// Tracer to use.
     pub tracer: Tracer,
     /// hwlat, osnoise: how long the tracer samples in each window; by default 950ms (hwlat) and 1s (osnoise).
     pub width: Option<Nanos>,
-    /// hwlat, osnoise: how often it looks; by default 1s.
+    /// hwlat, osnoise: length of a window, in a part of which the tracer samples; by default 1s.
     pub window: Option<Nanos>,
-    /// hwlat, osnoise: the shortest gap or noise that counts; by default what the kernel has set.
+    /// hwlat, osnoise: the shortest gap or noise that counts; by default the kernel's current setting.
     pub threshold: Option<Nanos>,
-    /// timerlat: period of its thread; by default 1ms.
+    /// timerlat: period of the tracer's threads; by default 1ms.
     pub period: Option<Nanos>,
     /// Real-time priority (SCHED_FIFO) of the tracer's threads, 1 to 99; by default the kernel's choice.
     pub priority: Option<u32>,

@@ -4,8 +4,8 @@ use super::{Flag, KeyError, Words};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Asks for a kernel command line. It changes nothing: a cell with it runs where the machine was booted so, and
-/// `whylate fix --campaign` boots machines so.
+/// Requires a kernel command line and changes nothing: its cells run only on a machine that was booted with it.
+/// `whylate fix --campaign` boots machines that way.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -7,7 +7,7 @@ use crate::words::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Keeps processes, interrupts and timers of others away from CPUs.
+/// Keeps other processes, their timers, and interrupts away from the given CPUs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("x-examples" = "\
@@ -24,19 +24,19 @@ pub struct ShieldPlan {
     /// Which CPUs are shielded.
     #[serde(default = "CpuSelector::target")]
     pub cpus: CpuSelector,
-    /// From tasks and threads of the kernel that can be moved, and from unbound work items.
+    /// Keeps away movable tasks, movable kernel threads and unbound work items.
     #[serde(default = "yes")]
     #[schemars(extend("x-flag" = Flag::word("from", "proc")))]
     pub processes: bool,
-    /// From interrupts that can be moved.
+    /// Keeps away movable interrupts.
     #[serde(default = "yes")]
     #[schemars(extend("x-flag" = Flag::word("from", "irq")))]
     pub interrupts: bool,
-    /// From timers, as far as the running kernel allows.
+    /// Keeps away timers, as far as the running kernel allows.
     #[serde(default = "yes")]
     #[schemars(extend("x-flag" = Flag::word("from", "ltmr")))]
     pub local_timer: bool,
-    /// How processes are kept away.
+    /// Method of keeping processes away.
     #[serde(default)]
     pub method: ShieldMethod,
 }
@@ -64,21 +64,22 @@ Examples:
   whylate treat apply irq-affinity nvme eth0 --cpus 0,2      those of two devices
   whylate treat apply irq-affinity --cpus 0 --dry-run        what would be written"))]
 pub struct IrqAffinityPlan {
-    /// Line numbers, names of devices or drivers, PCI addresses, `graphics` devices, `msi`, or `all` that can be moved.
+    /// Interrupts to move: line numbers, device or driver names, PCI addresses, `graphics`, `msi`, or `all` movable
+    /// ones.
     #[serde(default = "all")]
     #[schemars(extend("x-flag" = Flag::positional("interrupt")))]
     pub interrupts: Vec<String>,
-    /// CPUs to handle them.
+    /// CPUs that handle these interrupts from now on.
     #[serde(default = "CpuSelector::others")]
     pub cpus: CpuSelector,
-    /// Whether interrupts that are set up later go there too (/proc/irq/default_smp_affinity).
+    /// Whether interrupts that are set up later also go to these CPUs (/proc/irq/default_smp_affinity).
     #[serde(default = "yes")]
     #[schemars(extend("x-flag" =
         Flag::off("leave-new", "Does not move interrupts that are set up later")))]
     pub new_interrupts: bool,
 }
 
-/// Moves a process with all its threads to certain CPUs.
+/// Moves a process with all its threads to given CPUs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("x-examples" = "\
@@ -86,15 +87,15 @@ Examples:
   whylate treat apply affinity Xorg --cpus 0
   whylate treat apply affinity 1234 --cpus 0-1"))]
 pub struct AffinityPlan {
-    /// Name or number of the process; all processes of that name.
+    /// PID of the process, or a name, which stands for all processes of that name.
     #[schemars(extend("x-flag" = Flag::positional("process")))]
     pub process: String,
-    /// CPUs for its threads.
+    /// CPUs on which the threads of the process may run.
     #[serde(default = "CpuSelector::others")]
     pub cpus: CpuSelector,
 }
 
-/// Sets how the frequency is chosen, and its limits; what is absent stays as it is.
+/// Sets the frequency governor, frequency limits, energy preference and turbo; a key that is absent changes nothing.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -103,23 +104,24 @@ Examples:
   whylate treat apply governor --governor performance
   whylate treat apply governor --min 3GHz --max 3GHz --turbo off --cpus 1"))]
 pub struct GovernorPlan {
-    /// `performance`, `powersave`, `schedutil`, …
+    /// Frequency governor: `performance`, `powersave`, `schedutil`, …
     pub governor: Option<String>,
     /// Lowest frequency.
     pub min: Option<Hz>,
     /// Highest frequency.
     pub max: Option<Hz>,
-    /// `performance`, `balance_performance`, … (Intel and AMD processors that choose the frequency themselves).
+    /// Energy preference of Intel and AMD processors that choose the frequency themselves: `performance`,
+    /// `balance_performance`, …
     pub energy_preference: Option<String>,
-    /// Frequencies above the nominal one, for the whole machine.
+    /// Whether CPUs may run above their nominal frequency (turbo), for the whole machine.
     pub turbo: Option<bool>,
-    /// On which CPUs. CPUs that share a clock change together.
+    /// CPUs to change; CPUs that share a clock change together.
     #[serde(default = "CpuSelector::target")]
     #[schemars(extend("x-flag" = Flag::by_default("all")))]
     pub cpus: CpuSelector,
 }
 
-/// Switches the other threads of cores off.
+/// Takes the other SMT threads of cores offline.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -128,11 +130,11 @@ Examples:
   whylate treat apply smt-off               one CPU of every core stays
   whylate treat apply smt-off --cpus 1      the others of its core go"))]
 pub struct SmtOffPlan {
-    /// CPUs that keep their core to themselves [default: the first CPU of every core].
+    /// CPUs whose SMT siblings are taken offline [default: the first CPU of every core].
     pub cpus: Option<CpuSelector>,
 }
 
-/// Limits how deep CPUs sleep.
+/// Disables the deep idle states of CPUs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("x-examples" = "\
@@ -140,11 +142,11 @@ Examples:
   whylate treat apply idle --cpus 1                             only polling is left
   whylate treat apply idle --cpus 1 --exit-latency-max 2us      shallow states stay"))]
 pub struct IdlePlan {
-    /// On which CPUs.
+    /// CPUs to change.
     #[serde(default = "CpuSelector::target")]
     #[schemars(extend("x-flag" = Flag::by_default("all")))]
     pub cpus: CpuSelector,
-    /// States that take longer to leave are disabled; 0s leaves only polling.
+    /// Longest allowed exit latency: idle states with a longer one are disabled; 0s leaves only polling.
     #[serde(default)]
     pub exit_latency_max: Nanos,
 }

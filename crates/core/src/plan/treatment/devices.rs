@@ -6,7 +6,7 @@ use crate::units::Nanos;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Moves the packet work of network interfaces to certain CPUs.
+/// Moves the packet processing of network interfaces to given CPUs.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -15,14 +15,14 @@ Examples:
   whylate treat apply network eth0 --cpus 0                 CPU 0 receives and sends (RPS, XPS)
   whylate treat apply network eth0 --cpus 0 --threaded on   a thread polls, with a priority"))]
 pub struct NetworkPlan {
-    /// Names of interfaces; all with queues by default.
+    /// Names of interfaces; by default all that have queues.
     #[serde(default = "all")]
     #[schemars(extend("x-flag" = Flag::positional("interface")))]
     pub interfaces: Vec<String>,
-    /// CPUs to do the work.
+    /// CPUs that do the work from now on.
     #[serde(default = "CpuSelector::others")]
     pub cpus: CpuSelector,
-    /// Whether the interface is polled in threads of its own (threaded NAPI); by default as it is.
+    /// Whether the interface is polled in its own kernel threads (threaded NAPI); by default unchanged.
     pub threaded: Option<bool>,
 }
 
@@ -34,17 +34,17 @@ Examples:
   whylate treat apply pci-power                              every device, and all links (ASPM)
   whylate treat apply pci-power 0000:01:00.0 --leave-links   one device"))]
 pub struct PciPowerPlan {
-    /// PCI addresses, drivers, or all.
+    /// Devices: PCI addresses, drivers, or all.
     #[serde(default = "all")]
     #[schemars(extend("x-flag" = Flag::positional("device")))]
     pub devices: Vec<String>,
-    /// Whether links stay awake, too (ASPM policy `performance`, of the whole machine).
+    /// Whether the links of PCI devices stay awake, too (ASPM policy `performance`, for the whole machine).
     #[serde(default = "yes")]
     #[schemars(extend("x-flag" = Flag::off("leave-links", "Leaves the power management of links (ASPM) as it is")))]
     pub links: bool,
 }
 
-/// Sets when network interfaces interrupt, and whether their links sleep, through their drivers.
+/// Sets interrupt coalescing and Energy-Efficient Ethernet of network interfaces, as `ethtool` does.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -56,11 +56,11 @@ Examples:
 An interface whose driver does not report these settings is left out; if you named it, a warning
 says so."))]
 pub struct EthtoolPlan {
-    /// Names (eth0), or all but the loopback.
+    /// Names of interfaces (eth0); by default all except the loopback.
     #[serde(default = "all")]
     #[schemars(extend("x-flag" = Flag::positional("interface")))]
     pub interfaces: Vec<String>,
-    /// How long an interrupt may wait for more packets, whatever the traffic (interrupt coalescing).
+    /// How long an interrupt may wait for more packets (fixed interrupt coalescing).
     pub delay: Option<Nanos>,
     /// Whether the link sleeps between packets (Energy-Efficient Ethernet).
     pub link_sleep: Option<bool>,

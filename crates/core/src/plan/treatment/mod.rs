@@ -35,47 +35,47 @@ pub struct TreatmentPlan {
 kinds! {
     /// What a treatment changes.
     pub enum TreatmentKind: Words {
-        /// Keeps processes, interrupts and timers of others away from CPUs.
+        /// Keeps other processes, their timers, and interrupts away from the given CPUs.
         "shield" => Shield(ShieldPlan),
         /// Moves interrupts to other CPUs.
         "irq-affinity" => IrqAffinity(IrqAffinityPlan),
-        /// Moves a process with all its threads to certain CPUs.
+        /// Moves a process with all its threads to given CPUs.
         "affinity" => Affinity(AffinityPlan),
-        /// Moves a group of processes (cgroup v2) to certain CPUs.
+        /// Moves a control group (cgroup v2) with all its processes to given CPUs.
         "cgroup" => Cgroup(CgroupPlan),
-        /// Limits what a program may use of the CPUs.
+        /// Limits the CPU time of a process (quota).
         "cpu-quota" => CpuQuota(CpuQuotaPlan),
         /// Gives threads a scheduling policy and a priority.
         "priority" => Priority(PriorityPlan),
-        /// Keeps the kernel's unbound work queues on certain CPUs.
+        /// Restricts the kernel's unbound workqueues to given CPUs.
         "workqueue" => Workqueue(WorkqueuePlan),
-        /// Sets what ordinary tasks get while real-time tasks are runnable.
+        /// Sets the CPU time that the fair server guarantees to ordinary tasks.
         "fair-server" => FairServer(FairServerPlan),
-        /// Moves the packet work of network interfaces to certain CPUs.
+        /// Moves the packet processing of network interfaces to given CPUs.
         "network" => Network(NetworkPlan),
-        /// Sets when network interfaces interrupt, and whether their links sleep.
+        /// Sets interrupt coalescing and Energy-Efficient Ethernet of network interfaces.
         "ethtool" => Ethtool(EthtoolPlan),
         /// Sets the frequency governor, frequency limits, energy preference, turbo.
         "governor" => Governor(GovernorPlan),
-        /// Switches the other threads of cores off.
+        /// Takes the other SMT threads of cores offline.
         "smt-off" => SmtOff(SmtOffPlan),
         /// Disables idle states that take long to leave.
         "idle" => Idle(IdlePlan),
-        /// Gives CPUs a part of the last-level cache to themselves.
+        /// Reserves a part of the last-level cache for given CPUs.
         "cache-partition" => CachePartition(CachePartitionPlan),
-        /// Keeps graphics devices powered, and at one clock.
+        /// Keeps graphics devices powered and at their highest clock.
         "gpu-power" => GpuPower(GpuPowerPlan),
         /// Keeps PCI devices and their links awake.
         "pci-power" => PciPower(PciPowerPlan),
-        /// Sets transparent huge pages.
+        /// Sets the mode of transparent huge pages.
         "thp" => Thp(ThpPlan),
-        /// Sets the merging of equal pages.
+        /// Switches the merging of identical pages (KSM) on or off.
         "ksm" => Ksm(KsmPlan),
-        /// Sets the moving of pages between NUMA nodes.
+        /// Switches automatic NUMA balancing on or off.
         "numa-balancing" => NumaBalancing(NumaBalancingPlan),
-        /// Sets the kernel's lockup detectors.
+        /// Switches the kernel's lockup detectors on or off.
         "watchdog" => Watchdog(WatchdogPlan),
-        /// Sets what real-time tasks may use of each period.
+        /// Sets the CPU time that real-time tasks may use in each period (real-time throttling).
         "rt-throttling" => RtThrottling(RtThrottlingPlan),
         /// Writes any file below /sys or /proc.
         "sysfs" => Sysfs(SysfsPlan),

@@ -7,7 +7,7 @@ use crate::words::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Gives threads a scheduling policy, a priority or a nice value; also threads of the kernel.
+/// Gives threads, also kernel threads, a scheduling policy, a priority or a nice value.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -18,10 +18,10 @@ Examples:
   whylate treat apply priority logger --policy other --nice 10
 A thread that is started later is not changed."))]
 pub struct PriorityPlan {
-    /// Name of the threads, where `*` stands for any text, or the number of one.
+    /// Name of the threads, where `*` stands for any text, or one thread id.
     #[schemars(extend("x-flag" = Flag::positional("thread")))]
     pub thread: String,
-    /// Their policy.
+    /// Scheduling policy to set.
     pub policy: ThreadPolicy,
     /// Real-time priority, 1 to 99 (`fifo` and `rr`).
     pub priority: Option<u32>,
@@ -46,19 +46,20 @@ words! {
     }
 }
 
-/// Keeps the work queues of the kernel that are not bound to a CPU on certain CPUs.
+/// Restricts the kernel's unbound workqueues to given CPUs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("x-examples" = "\
 Examples:
   whylate treat apply workqueue --cpus 0"))]
 pub struct WorkqueuePlan {
-    /// CPUs to do the work.
+    /// CPUs that do the work from now on.
     #[serde(default = "CpuSelector::others")]
     pub cpus: CpuSelector,
 }
 
-/// Sets what ordinary tasks are given of a CPU that real-time tasks keep busy (the fair server, since Linux 6.12).
+/// Sets the CPU time that ordinary tasks get on a CPU that real-time tasks keep busy (the fair server, since Linux
+/// 6.12).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("x-examples" = "\
@@ -66,17 +67,17 @@ Examples:
   whylate treat apply fair-server --cpus 1          nothing: a real-time loop may take all of it
   whylate treat apply fair-server 20ms --cpus 1     of each period (1s, unless it was changed)"))]
 pub struct FairServerPlan {
-    /// Time in each period.
+    /// CPU time in each period.
     #[serde(default)]
     #[schemars(extend("x-flag" = Flag::positional("runtime")))]
     pub runtime: Nanos,
-    /// On which CPUs.
+    /// CPUs to change.
     #[serde(default = "CpuSelector::target")]
     #[schemars(extend("x-flag" = Flag::by_default("all")))]
     pub cpus: CpuSelector,
 }
 
-/// Moves a group of processes (cgroup v2) with all that starts in it later to certain CPUs.
+/// Moves a control group (cgroup v2) to given CPUs, with all its processes, also later ones.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("x-examples" = "\
@@ -87,13 +88,13 @@ pub struct CgroupPlan {
     /// Path of the group below /sys/fs/cgroup.
     #[schemars(extend("x-flag" = Flag::positional("group")))]
     pub group: String,
-    /// CPUs for its tasks.
+    /// CPUs on which the tasks of the group may run.
     #[serde(default = "CpuSelector::others")]
     pub cpus: CpuSelector,
 }
 
-/// Limits what the ordinary threads of a process may use of the CPUs: they stop for the rest of each tenth of a second once they
-/// have used their part of it. Real-time threads are not limited.
+/// Limits the CPU time of the ordinary threads of a process: in each 100 ms they are throttled once they have used
+/// their quota. Real-time threads are not limited.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("x-examples" = "\
@@ -103,10 +104,10 @@ Examples:
 The group of its service gets the quota, or a group that is made for it, of which there is one at a
 time. Permanent: CPUQuota= of its unit."))]
 pub struct CpuQuotaPlan {
-    /// The process by its number or name; all of that name share the quota.
+    /// PID of the process, or a name; all processes of that name share the quota.
     #[schemars(extend("x-flag" = Flag::positional("process")))]
     pub process: String,
-    /// What they may use, in percent of one CPU.
+    /// The quota, in percent of one CPU.
     pub percent: u32,
 }
 

@@ -6,7 +6,7 @@ use crate::units::Nanos;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Gives CPUs a part of the last-level cache to themselves (resctrl).
+/// Reserves a part of the last-level cache for given CPUs (resctrl).
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -15,19 +15,19 @@ Examples:
   whylate treat apply cache-partition --cpus 1
   whylate treat apply cache-partition --cpus 1 --share 25 --others-bandwidth 50"))]
 pub struct CachePartitionPlan {
-    /// CPUs that get a part of the cache to themselves.
+    /// CPUs for which a part of the cache is reserved.
     #[serde(default = "CpuSelector::target")]
     pub cpus: CpuSelector,
-    /// How large it is, in percent of the cache, rounded to whole ways.
+    /// Size of the reserved part, in percent of the cache, rounded to whole ways.
     #[serde(default = "half")]
     #[schemars(extend("x-flag" = Flag::named("share")))]
     pub share_percent: u32,
-    /// What the others may use of the memory bandwidth, in percent; by default as it is.
+    /// Share of the memory bandwidth that the other CPUs may use, in percent; by default unchanged.
     #[schemars(extend("x-flag" = Flag::named("others-bandwidth")))]
     pub others_bandwidth_percent: Option<u32>,
 }
 
-/// Keeps graphics devices powered, and at one clock.
+/// Keeps graphics devices powered and at their highest clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("x-examples" = "\
@@ -35,17 +35,17 @@ Examples:
   whylate treat apply gpu-power                        every device stays powered
   whylate treat apply gpu-power card0 --leave-clock"))]
 pub struct GpuPowerPlan {
-    /// Names (card0), PCI addresses, drivers, or all.
+    /// Graphics devices: names (card0), PCI addresses, drivers, or all.
     #[serde(default = "all")]
     #[schemars(extend("x-flag" = Flag::positional("device")))]
     pub devices: Vec<String>,
-    /// Whether the clock is fixed to the highest that the driver offers.
+    /// Whether the clock is fixed at the highest frequency that the driver offers.
     #[serde(default = "yes")]
     #[schemars(extend("x-flag" = Flag::off("leave-clock", "Leaves the clock as it is")))]
     pub fixed_clock: bool,
 }
 
-/// Sets transparent huge pages.
+/// Sets the mode of transparent huge pages.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -54,11 +54,11 @@ Examples:
   whylate treat apply thp never
   whylate treat apply thp madvise --defrag never"))]
 pub struct ThpPlan {
-    /// always, madvise or never.
+    /// Mode: always, madvise or never.
     #[serde(default = "never")]
     #[schemars(extend("x-flag" = Flag::positional("mode")))]
     pub enabled: String,
-    /// When memory is compacted for them: always, defer, defer+madvise, madvise, never.
+    /// When memory is compacted to make huge pages: always, defer, defer+madvise, madvise, never.
     pub defrag: Option<String>,
 }
 
@@ -70,7 +70,7 @@ macro_rules! switches {
         #[serde(deny_unknown_fields)]
         #[schemars(extend("x-examples" = concat!("Examples:\n  whylate treat apply ", $example)))]
         pub struct $name {
-            /// Whether it is on.
+            /// Whether to switch the feature on or off.
             #[serde(default)]
             #[schemars(extend("x-flag" = Flag::positional("state")))]
             pub enabled: bool,
@@ -81,15 +81,15 @@ macro_rules! switches {
 }
 
 switches! {
-    /// Sets the merging of equal pages. Pages that were merged before stay so.
+    /// Switches the merging of identical pages (KSM) on or off. Pages that are already merged stay merged.
     KsmPlan, "ksm off";
-    /// Sets the moving of pages between NUMA nodes.
+    /// Switches automatic NUMA balancing on or off.
     NumaBalancingPlan, "numa-balancing off";
-    /// Sets the kernel's lockup detectors.
+    /// Switches the kernel's lockup detectors on or off.
     WatchdogPlan, "watchdog off";
 }
 
-/// Sets what real-time tasks may use of each period.
+/// Sets the CPU time that real-time tasks may use in each period (real-time throttling).
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -98,7 +98,7 @@ Examples:
   whylate treat apply rt-throttling            no limit: a real-time loop may take all of a CPU
   whylate treat apply rt-throttling 980ms      of each period"))]
 pub struct RtThrottlingPlan {
-    /// Time in each period (`kernel.sched_rt_period_us`); by default without a limit.
+    /// CPU time in each period (`kernel.sched_rt_period_us`); by default without a limit.
     #[schemars(extend("x-flag" = Flag::positional("runtime")))]
     pub runtime: Option<Nanos>,
 }
@@ -114,10 +114,10 @@ pub struct SysfsPlan {
     /// File below /sys or /proc; `{cpu}` in it stands for each of --cpus.
     #[schemars(extend("x-flag" = Flag::positional("path")))]
     pub path: String,
-    /// What to write.
+    /// Text to write into the file.
     #[schemars(extend("x-flag" = Flag::text("value")))]
     pub value: String,
-    /// CPUs that `{cpu}` stands for.
+    /// CPUs whose numbers `{cpu}` in the path stands for.
     #[serde(default = "CpuSelector::target")]
     #[schemars(extend("x-flag" = Flag::by_default("all")))]
     pub cpus: CpuSelector,
@@ -131,10 +131,10 @@ Examples:
   whylate treat apply sysctl vm.stat_interval 120
   whylate treat apply sysctl kernel.sched_rt_runtime_us -1"))]
 pub struct SysctlPlan {
-    /// Name: vm.swappiness.
+    /// Name of the sysctl: vm.swappiness.
     #[schemars(extend("x-flag" = Flag::positional("key")))]
     pub key: String,
-    /// What to set it to.
+    /// Value to set.
     #[schemars(extend("x-flag" = Flag::text("value")))]
     pub value: String,
 }
@@ -146,13 +146,13 @@ pub struct SysctlPlan {
 Examples:
   whylate treat apply module-parameter kvm halt_poll_ns 0"))]
 pub struct ModuleParameterPlan {
-    /// Module: i915.
+    /// Name of the module: i915.
     #[schemars(extend("x-flag" = Flag::positional("module")))]
     pub module: String,
-    /// Parameter.
+    /// Name of the parameter.
     #[schemars(extend("x-flag" = Flag::positional("parameter")))]
     pub parameter: String,
-    /// What to set it to.
+    /// Value to set.
     #[schemars(extend("x-flag" = Flag::text("value")))]
     pub value: String,
 }

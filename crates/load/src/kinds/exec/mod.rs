@@ -259,7 +259,7 @@ impl Running<'_> {
                     (started, calibrating) = (clock::now(), true);
                 }
                 Some(LoadEvent::Childless) if !spec.restart => {
-                    return Ok(Some("its process is gone".to_owned()));
+                    return Ok(Some("its process has disappeared".to_owned()));
                 }
                 Some(LoadEvent::Matched { at, value }) => {
                     if let (true, Some(span)) = (calibrating, spec.calibrated) {
@@ -304,7 +304,7 @@ impl Running<'_> {
         if let Some(error) = error {
             let path = self.spec.output_shown();
             let path = path.display();
-            let text = format!("the command's output is no longer kept in {path}: {error}");
+            let text = format!("the command's output is no longer written to {path}: {error}");
             context.tell(&Message::Warning(Warning::new(WarningCode::OutputLost, text)));
         }
     }

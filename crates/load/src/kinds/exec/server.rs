@@ -51,7 +51,7 @@ pub(super) fn start(
         Err(_) => {
             let program = &spec.program;
             let said = output.tail.last_lines();
-            Err(LoadError::Unavailable(format!("the X server {program} gives no display{said}")))
+            Err(LoadError::Unavailable(format!("the X server {program} did not report a display{said}")))
         }
     }
 }

@@ -77,7 +77,7 @@ fn first<T>(
             Err(error) => drop(refused.get_or_insert(error)),
         }
     }
-    Err(refused.unwrap_or_else(|| unavailable("/dev/dri holds no card".to_owned())))
+    Err(refused.unwrap_or_else(|| unavailable("/dev/dri has no card".to_owned())))
 }
 
 fn cannot(card: &Card, what: &str, error: &io::Error) -> LoadError {

@@ -33,7 +33,7 @@ impl Planner for ShieldPlan {
             ));
         }
         if sides.shielded.contains(CpuId(0)) {
-            let text = "CPU 0 keeps work that the kernel gives to the first CPU, whatever is shielded";
+            let text = "CPU 0 still runs work that the kernel always gives to the first CPU, even if CPU 0 is shielded";
             planned.warnings.push(Warning::new(WarningCode::Cpu0Shielded, text));
         }
         let mut add = |part: Planned| {

@@ -24,7 +24,9 @@ pub(super) fn work(sides: &Sides, surroundings: &Surroundings) -> Result<Planned
     planned.changes.extend(narrowed(target, cpus, sides, effect));
     let kept = sides.shielded.difference(&offloaded(root)?);
     if !kept.is_empty() {
-        let text = format!("RCU callbacks of CPU {kept} are run there: only the boot line can change that");
+        let text = format!(
+            "RCU callbacks of CPU {kept} still run there: only the kernel command line can change that"
+        );
         planned.warnings.push(Warning::with_fix(
             WarningCode::RcuCallbacksStay,
             text,
@@ -80,8 +82,9 @@ pub(super) fn timers(sides: &Sides, surroundings: &Surroundings) -> Result<Plann
     }
     let ticking = sides.shielded.difference(&tickless(root)?);
     if !ticking.is_empty() {
-        let text =
-            format!("CPU {ticking} keeps the periodic tick while busy: only the boot line can change that");
+        let text = format!(
+            "CPU {ticking} still has the periodic tick while busy: only the kernel command line can change that"
+        );
         let fix = format!("boot with `nohz_full={ticking}` on a kernel with CONFIG_NO_HZ_FULL");
         planned.warnings.push(Warning::with_fix(WarningCode::LocalTimerStays, text, fix));
     }
