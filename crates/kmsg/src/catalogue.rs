@@ -81,15 +81,15 @@ kinds! {
         "the message shows where the function was called; the call trace after the message shows the driver";
         "update the driver in the call trace, or report the bug with the trace: its lock must become a raw_spinlock_t, or the section preemptible";
     Serious "need_resched", PREEMPT_OFF, "kernel/sched/debug.c", ["CPU {cpu}: need_resched set for > {ns} ns ({*} ticks) without schedule", "CPU {cpu} need_resched set for > {ns} ns", "CPU {cpu} need_resched_lazy set for > {ns} ns"];
-        "a thread should have been preempted, but ran on in the kernel for that long: every other thread of that CPU waited";
-        "the message names the CPU that did not schedule; the call trace after the message is that of the running thread";
+        "a thread should have been preempted, but ran on in the kernel for the time in the message: every other thread of its CPU waited";
+        "the message names the CPU that did not schedule; the call trace after the message shows the running thread";
         "the function in the call trace needs a preemption point: try PREEMPT_LAZY, PREEMPT or PREEMPT_RT, and report the function";
     Serious "soft_lockup", PREEMPT_OFF, "kernel/watchdog.c", ["BUG: soft lockup - CPU#{cpu} stuck for {s}s! [{task}:{pid}]", "BUG: soft lockup - CPU#{cpu} stuck for {s}s!", "BUG: soft lockup detected on CPU#{cpu}"];
-        "the watchdog's thread, which has the highest priority, could not run on that CPU for that long. Either the named thread did not leave the kernel, or the host did not run the virtual CPU";
+        "the watchdog's thread, which has the highest priority, could not run on a CPU for about 20 s or longer (twice watchdog_thresh). Either the named thread did not leave the kernel, or the host did not run the virtual CPU";
         "the message names the CPU that was stuck, and the thread that ran when the watchdog looked. That thread is often at fault; in a virtual machine often not";
         "read the call trace after the message; in a virtual machine, look at the steal time of the host first";
     Serious "hard_lockup", IRQS_OFF, "kernel/watchdog.c", ["Watchdog detected hard LOCKUP on cpu {cpu}", "Watchdog detected LOCKUP on CPU{cpu}"];
-        "interrupts were disabled on that CPU for about 10 s or longer (watchdog_thresh)";
+        "interrupts were disabled on a CPU for about 10 s or longer (watchdog_thresh)";
         "the message names the CPU whose timer interrupt did not come";
         "read the call trace after the message: the function there disabled interrupts or spins on a lock. Firmware and a stopped virtual CPU look the same";
     Serious "spinlock_lockup", Some(CauseKind::Lock), "kernel/locking/spinlock_debug.c", ["BUG: spinlock lockup suspected on CPU#{cpu}, {task}/{pid}", "BUG: spinlock lockup on CPU#{cpu}, {task}/{pid}"];
@@ -105,27 +105,27 @@ kinds! {
         "the number in braces is the CPU that did not answer";
         "read the call trace of that CPU; on isolated CPUs, `rcupdate.rcu_normal=1` avoids these interrupts (PREEMPT_RT sets `rcu_normal_after_boot` by default)";
     Serious "rcu_kthread_starved", THREAD, "kernel/rcu/tree_stall.h", ["{*} kthread starved for {*} jiffies!", "+->cpu={cpu}"];
-        "the kernel thread of RCU waited for the CPU for that long, because threads of a higher priority had it; memory that RCU should free piles up";
+        "a kernel thread of RCU waited for its CPU for the time in the message, because higher-priority threads used the CPU; memory that RCU should free piles up";
         "the CPU in the message is where the RCU thread waited; the call trace after the message shows the thread that had the CPU";
         "let the real-time thread on that CPU sleep, move the RCU threads to housekeeping CPUs, or raise `rcutree.kthread_prio`";
     Serious "rcu_timer_missing", TIMER_LATE, "kernel/rcu/tree_stall.h", ["kthread timer wakeup didn't happen for", "+Possible timer handling issue on cpu={cpu}"];
-        "a timer of a few ms did not expire for seconds: the timer interrupt or its softirq did not run on that CPU";
+        "a timer of a few ms did not expire for seconds: the timer interrupt or its softirq did not run on the timer's CPU";
         "the message names the CPU whose timers are late";
         "look for disabled interrupts, a starved ksoftirqd or ktimers thread, or a stopped virtual CPU";
     Serious "csd_lock", IPI, "kernel/smp.c", ["Detected non-responsive CSD lock (#{*}) on CPU#{*}, waiting {ns} ns for CPU#{cpu} {function}("];
-        "a CPU did not answer a function call from another CPU for that long: it had interrupts disabled, or it did not run at all";
+        "a CPU did not answer a function call from another CPU for the time in the message: it had interrupts disabled, or it did not run at all";
         "the CPU shown is the one that did not answer; the CPU that called it waited in a busy loop";
         "read the backtrace of the CPU that did not answer; firmware (SMI) and a stopped virtual CPU look the same";
     Serious "workqueue_lockup", THREAD, "kernel/workqueue.c", ["BUG: workqueue lockup - pool cpus={cpu} {*} stuck for {s}s!", "BUG: workqueue lockup - pool"];
-        "work items of that CPU did not start for that long. Either real-time threads had the CPU and the kworker could not run, or the work item that the kworker runs does not end";
+        "work items of a CPU did not start for the time in the message. Either real-time threads had the CPU and the kworker could not run, or the work item that the kworker runs does not end";
         "the message names the CPU on which the work items wait; 'Showing busy workqueues' after the message lists them";
         "let real-time threads on that CPU sleep, or shield the CPU to keep per-CPU work away";
     Advice "workqueue_hog", THREAD, "kernel/workqueue.c", ["workqueue: {function} hogged CPU for >{us}us {count} times", "workqueue: {function} hogged CPU for >{us}us"];
-        "each time, this work item ran for longer than the figure on a per-CPU kworker, and ordinary tasks of that CPU waited. A real-time task had to wait only if the work item disabled preemption";
+        "a work item ran on a per-CPU kworker for longer than the time in the message, and ordinary tasks of that CPU waited. A real-time task had to wait only if the work item disabled preemption";
         "the function is the work item. The number of times is the kernel's running total. The message does not name the CPU";
         "queue the work on another CPU (a shield cannot move per-CPU work), update the driver, or switch off what queues the work. For output_poll_execute and i915_hpd_poll_init_work: `drm_kms_helper.poll=0`, or a kernel whose patches move them to an unbound workqueue";
     Serious "hung_task", Some(CauseKind::Lock), "kernel/hung_task.c", ["INFO: task {task}:{pid} blocked for more than {s} seconds", "INFO: task {task}:{pid} is blocked on"];
-        "the thread slept uninterruptibly for that long: it waits for a lock or a device";
+        "a thread slept uninterruptibly for the time in the message: it waits for a lock or a device";
         "the message names the thread that waited, which is not the one at fault";
         "the call trace of the thread shows what it waits for; `echo w > /proc/sysrq-trigger` lists all threads that wait like this";
     Serious "hangcheck", HARDWARE, "drivers/char/hangcheck-timer.c", ["Hangcheck: hangcheck value past margin"];
@@ -135,13 +135,13 @@ kinds! {
     Advice "hrtimer_interrupt", IRQ, "kernel/time/hrtimer.c", ["hrtimer: interrupt took {ns} ns"];
         "after three rounds a timer interrupt still had expired timers to handle, and the kernel delayed the next timer interrupt. Each timer of that CPU was late by up to the time in the message";
         "the message does not show which CPU, timer or task was late. The kernel prints only the first one, and counts the others in nr_hangs (/proc/timer_list)";
-        "in a virtual machine, the host did not run the virtual CPU (steal time). On bare metal: SMIs, a slow clock source (hpet), or a timer function that runs for long; `whylate run --trace` shows which";
+        "in a virtual machine, the host did not run the virtual CPU (steal time). On bare metal: SMIs, a slow clock source (hpet), or a timer function that takes long; `whylate run --trace` shows which";
     Advice "perf_interrupt", NMI, "kernel/events/core.c", ["perf: interrupt took too long ({ns} > {*}), lowering kernel.perf_event_max_sample_rate", "perf samples too long ({ns} > {*}), lowering kernel.perf_event_max_sample_rate", "perf interrupt took too long ({ns} > {*}), lowering kernel.perf_event_max_sample_rate"];
-        "perf's sampling interrupt (an NMI on x86) took that long on average: this machine is being profiled, and each sample delays what runs";
+        "perf's sampling interrupt (an NMI on x86) took too long on average: this machine is being profiled, and each sample delays what runs";
         "the figure is a running average over these interrupts; the message does not name the CPU";
         "do not profile while measuring; `perf_event_max_sample_rate` limits the sampling; `nmi_watchdog=0` stops the watchdog's perf event";
     Serious "nmi_handler", NMI, "arch/x86/kernel/nmi.c", ["INFO: NMI handler ({function}) took too long to run: {ms} msecs"];
-        "a non-maskable interrupt ran for that long, and no task ran on that CPU meanwhile. Often an SMI came during the NMI, or the host did not run the virtual CPU";
+        "a non-maskable interrupt ran for the time in the message, and no task ran on its CPU meanwhile. Often an SMI came during the NMI, or the host did not run the virtual CPU";
         "the function is the handler: perf_event_nmi_handler for profiling or the NMI watchdog, ghes_notify_nmi for hardware errors. The message does not name the CPU";
         "boot with `nmi_watchdog=0`, and do not profile while measuring; for ghes_notify_nmi, read the machine's hardware error log";
     Advice "nmi_unknown", NMI, "arch/x86/kernel/nmi.c", ["NMI received for unknown reason {*} on CPU {cpu}", "NMI: PCI system error (SERR) for reason", "NMI: IOCK error"];
@@ -161,7 +161,7 @@ kinds! {
         "the message names the CPU that made the check, which is not at fault";
         "check which clock source is used now: `cat /sys/devices/system/clocksource/clocksource0/current_clocksource`";
     Advice "clocksource_read_delay", HARDWARE, "kernel/time/clocksource.c", ["excessive read-back delay of {ns}ns vs. limit", "wd-wd read-back delay of {ns}ns", "read-back delay of {ns}ns, attempt {count}, marking unstable", "Long readout interval, skipping watchdog check: cs_nsec: {ns}"];
-        "reading the watchdog's clock (hpet) took that long, with interrupts disabled: a slow bus, an SMI, or a host that did not run the virtual CPU";
+        "reading the watchdog's clock (hpet) took the time in the message, with interrupts disabled: a slow bus, an SMI, or a host that did not run the virtual CPU";
         "the message names the CPU that made the check, which is not at fault";
         "if the time-stamp counter is known to be good, `tsc=nowatchdog` ends these reads";
     Serious "tsc_warp", NONE, "arch/x86/kernel/tsc_sync.c", ["cycles TSC warp between CPUs, turning off TSC clock"];
@@ -169,7 +169,7 @@ kinds! {
         "the message applies to the whole machine";
         "update the firmware, which must not write the time-stamp counter";
     Advice "tsc_adjust", SMI, "arch/x86/kernel/tsc_sync.c", ["TSC ADJUST differs", "TSC ADJUST compensate"];
-        "the firmware writes the time-stamp counter; some firmware does so to hide the time of SMIs";
+        "the firmware writes the time-stamp counter; some firmware does so to hide the time that SMIs take";
         "the message names the CPUs whose counters were written";
         "update the firmware; look for SMIs: `whylate run` counts them";
     Serious "slow_clocksource", NONE, "kernel/time/clocksource.c", ["Switched to clocksource hpet", "Switched to clocksource acpi_pm", "Switched to clocksource refined-jiffies", "Switched to clocksource jiffies", "Switching to clocksource hpet", "Switching to clocksource acpi_pm"] undone by ["Switched to clocksource tsc", "Switched to clocksource arch", "Switched to clocksource kvm", "Switched to clocksource hyperv"];
@@ -177,8 +177,8 @@ kinds! {
         "the message applies to the whole machine";
         "find why the kernel stopped using the time-stamp counter (`dmesg | grep -i tsc`), remove the reason, and reboot";
     Advice "clockevent_min_delta", TIMER_LATE, "kernel/time/clockevents.c", ["increased min_delta_ns to {ns} nsec", "increasing min_delta_ns to {ns} nsec", "CE: Reprogramming failure. Giving up"];
-        "the timer device could not be programmed in time. The kernel now sets timers at least that far ahead, so every timer may be late by that time";
-        "the figure is that of one timer device";
+        "the timer device could not be programmed in time. The kernel now sets timers at least `min_delta_ns` ahead, so every timer may be late by that time";
+        "the figure applies to one timer device";
         "use the local timer (`lapic`, not hpet); in a virtual machine the figure shows how long the host interrupted the guest";
     Advice "nohz_softirq_pending", SOFTIRQ, "kernel/time/tick-sched.c", ["NOHZ tick-stop error: {*} softirq work is pending, handler", "NOHZ: local_softirq_pending"];
         "a CPU went idle with a softirq pending, which then waits for the next interrupt: network or timer work on that CPU was late";
@@ -246,18 +246,18 @@ kinds! {
         "update the firmware; stop programs that often read the battery and the sensors";
     Info "acpi_error", NONE, "drivers/acpi/acpica", ["ACPI Error: Aborting method {function} due to previous error", "ACPI Error: Method parse/execution failed"];
         "a method of the firmware failed, and the kernel may call it again and again";
-        "the path in the message is that of the ACPI method";
+        "the message shows the path of the ACPI method";
         "update the firmware; unload the driver that calls the method";
     Advice "tpm", HARDWARE, "drivers/char/tpm", ["TPM interrupt storm detected", "A TPM error ({*}) occurred", "tpm_try_transmit: "];
-        "the TPM is slow or faulty, and its driver waits for it. On some machines the bus and the CPU stall during that wait (known of Apollo Lake)";
+        "the TPM is slow or faulty, and its driver waits for it. On some machines the bus and the CPU stall during that wait (known on Apollo Lake)";
         "the message names the TPM device";
-        "while real-time tasks run, do not use the TPM, nor its random numbers: `tpm_tis.interrupts=0`, and switch its hwrng off";
+        "do not use the TPM while real-time tasks run, and switch its random-number generator (hwrng) off; boot with `tpm_tis.interrupts=0`";
     Advice "split_lock", IRQS_OFF, "arch/x86/kernel/cpu/bus_lock.c", ["split lock detection: #AC: {task}/{pid} took a split_lock trap", "took a split_lock trap at address", "split lock detection: #DB: {task}/{pid} took a bus_lock trap", "took a bus_lock trap at address"];
         "the task did an atomic access across two cache lines. Each one locks the memory bus for all CPUs for about a thousand cycles; by default the kernel also makes the task wait for 10 ms";
-        "the message names the task that did the access. If it is the thread of a virtual CPU, a program in the guest did. Other tasks are delayed";
+        "the message names the task that did the access. If that task is the thread of a virtual CPU, a program in the guest did the access. Other tasks are delayed";
         "align the data in that program; `split_lock_detect=` and `kernel.split_lock_mitigate` choose what the kernel does about such an access";
     Advice "i915_atomic_update", IRQS_OFF, "drivers/gpu/drm/i915/display", ["Atomic update failure on pipe {*}) time {us} us", "Atomic update failure on pipe"];
-        "the graphics driver did not write its registers in time for the frame. It writes them with interrupts disabled; something held up that CPU for that long, perhaps the driver itself";
+        "the graphics driver did not write its registers in time for the frame. It writes them with interrupts disabled; something delayed that CPU, perhaps the driver itself";
         "the figure is the time that the update took; the driver that reports it may be the victim";
         "if the delay came during graphics work, keep the display server's threads away from the real-time CPUs";
     Advice "i915_underrun", NONE, "drivers/gpu/drm/i915", ["FIFO underrun"];
@@ -306,15 +306,15 @@ kinds! {
         "try another card; real-time tasks must not wait for the card";
     Advice "audit_flood", THREAD, "kernel/audit.c", ["audit: audit_backlog={count} > audit_backlog_limit", "audit: kauditd hold queue overflow", "audit: audit_lost={count}", "audit: rate limit exceeded", "audit: backlog limit exceeded"];
         "audit produces records faster than its daemon takes them: system calls of any task wait for up to audit_backlog_wait_time (60 s)";
-        "the number is that of records";
+        "the number says how many records wait or were lost";
         "switch audit off (`auditctl -e 0`), boot with `audit=0`, or remove the rules that produce the records";
     Advice "printk_flood", IRQS_OFF, "kernel/printk/printk.c, lib/ratelimit.c", ["** {count} printk messages dropped **", "{function} {count} callbacks suppressed", "output lines suppressed due to ratelimiting"];
         "the kernel produced more messages than its console or its rate limit allows. On a serial console each character takes 87 us at 115200 baud, with interrupts or preemption disabled unless the console is threaded";
-        "the function is the one that printed the messages; the number is that of lines left out";
+        "the number says how many messages were suppressed or dropped; if a function is named, it printed them";
         "boot with `loglevel=3` or `quiet` and without a serial console, and stop the source of the messages";
     Info "serial_console", IRQS_OFF, "kernel/printk/printk.c", ["console [ttyS{count}] enabled", "console [ttyAMA{count}] enabled", "console [ttymxc{count}] enabled", "console [ttyPS{count}] enabled", "console [ttyO{count}] enabled"];
         "messages go to a serial console: each character takes 87 us at 115200 baud. Kernels before 6.12 print with interrupts or preemption disabled";
-        "the number is that of the serial port";
+        "the message names the serial port";
         "boot with `loglevel=3` or `quiet`, or without `console=ttyS…`";
     Serious "serial_overrun", NONE, "drivers/tty/serial", ["input overrun(s)", "too much work for irq{count}"];
         "interrupts were disabled for longer than the serial port can buffer (bytes were lost), or the port's interrupt did not end";
@@ -322,7 +322,7 @@ kinds! {
         "find that code with `whylate run --trace`; a lower trigger level of the receive FIFO helps against lost bytes";
     Serious "rtc_lost", TIMER_LATE, "drivers/char/rtc.c, arch/x86/kernel/hpet.c", ["rtc: lost some interrupts at", "hpet: Lost {count} RTC interrupts", "lost {count} rtc interrupts"];
         "interrupts of the real-time clock were lost: they came faster than the CPU handled them";
-        "the number is that of lost interrupts";
+        "the number says how many interrupts were lost";
         "look for disabled interrupts or SMIs: `whylate run --trace`";
     Serious "pcm_xrun", NONE, "sound/core/pcm_lib.c", ["XRUN: {function}", "BUG: pcmC{*}, pos = "];
         "a sound device ran out of data: the audio task was late, or the driver reported a wrong position";
@@ -345,7 +345,7 @@ kinds! {
         "the message names the thread that asked for memory, not the one that used it up";
         "raise `vm.min_free_kbytes`; lock the memory of real-time tasks (mlockall) and allocate before they start";
     Advice "allocation_stall", Some(CauseKind::PageFault), "mm/page_alloc.c", ["page allocation stalls for {ms}ms, order:{count}"];
-        "a task waited for memory for that long, while the kernel reclaimed or compacted memory";
+        "a task waited for memory for the time in the message, while the kernel reclaimed or compacted memory";
         "the message begins with the name of the thread that waited";
         "raise `vm.min_free_kbytes`; lock the memory of real-time tasks (mlockall)";
     Serious "oom", NONE, "mm/oom_kill.c", ["{task} invoked oom-killer: ", "Out of memory: Killed process {pid} ({task})", "Memory cgroup out of memory: Killed process {pid} ({task})", "Out of memory: Kill process {pid} ({task})"];
@@ -369,7 +369,7 @@ kinds! {
         "the message names the CPU, the thread and the place in the source";
         "read the lines before and after the warning";
     Info "suspend", NONE, "kernel/power/suspend.c", ["PM: suspend entry", "PM: hibernation: hibernation entry"];
-        "the machine was suspended: timers expire late by the time that it slept";
+        "the machine was suspended: timers expired late by the time that the machine slept";
         "the message applies to the whole machine";
         "do not suspend the machine: `systemctl mask sleep.target`";
     Info "leap_second", NONE, "kernel/time/ntp.c", ["Clock: inserting leap second", "Clock: deleting leap second"];
@@ -382,7 +382,7 @@ kinds! {
         "set the energy bias to performance: `cpupower set -b 0`";
     Advice "cpufreq_failed", NONE, "drivers/cpufreq", ["Failed to change cpu frequency", "cpufreq: cpufreq_online: CPU{cpu}: Running at unlisted"];
         "the frequency of the CPU could not be changed: the CPU may run at its lowest frequency";
-        "the message names the CPU whose frequency was to change";
+        "the message names the CPU whose frequency could not be changed";
         "look at scaling_cur_freq; update the firmware";
     Info "vm_clock", Some(CauseKind::Steal), "arch/x86/kernel/kvmclock.c, arch/x86/kernel/cpu/vmware.c", ["Hypervisor detected: {function}", "Booting paravirtualized kernel on KVM", "Booting paravirtualized kernel on Xen"];
         "this is a virtual machine: its host may stop a virtual CPU at any time, which looks like a late timer or disabled interrupts";
@@ -401,11 +401,11 @@ impl MessageKind {
         let Self { code, meaning, names, fix, source, .. } = self;
         let lines: Vec<&str> = self.patterns.iter().filter(|it| !it.starts_with('+')).copied().collect();
         let cause = self.cause.map_or(String::new(), |cause| {
-            format!("\n\n`whylate explain --why {cause}` is the page of the cause that it may be. A log alone does not show that a task was late by it.")
+            format!("\n\n`whylate explain --why {cause}` describes a possible cause. A log alone does not show that this cause made a task late.")
         });
         format!(
             "# {code}: a message of the kernel\n\n## What the kernel writes\n\n```\n{}\n```\n\nIn {source}.\n\n## What it means\n\n{}{cause}\n\n## \
-             Whom it names\n\n{}\n\n## What to do\n\n{}\n",
+             What the message names\n\n{}\n\n## What to do\n\n{}\n",
             lines.join("\n"),
             sentence(meaning),
             sentence(names),

@@ -37,14 +37,14 @@ impl Reading {
     }
 }
 
-pub(crate) const SIGNS: &str = "▲ worse, ▼ better, = equivalent, ? cannot tell. After the ratio within blocks: its 95 \
-    % interval (none with too few repeats) or the corrected p-value.";
+pub(crate) const SIGNS: &str = "▲ worse, ▼ better, = equivalent, ? cannot tell. Ratios compare repeats of a block. In \
+    brackets: 95 % interval (none with few repeats) or corrected p-value.";
 
 /// The legend for these comparisons: shorter if none has an interval.
 pub(crate) fn signs(comparisons: &[Comparison]) -> String {
     let is_bare = |it: &Comparison| it.outcome == Outcome::CannotTell && interval(it) == Some((None, None));
     match comparisons.iter().all(is_bare) {
-        true => "? cannot tell. The ratio within blocks is without an interval: too few repeats.".to_owned(),
+        true => "? cannot tell. The ratios have no interval: there are too few repeats.".to_owned(),
         false => SIGNS.to_owned(),
     }
 }

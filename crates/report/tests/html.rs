@@ -92,7 +92,7 @@ fn the_page_is_well_formed_and_holds_the_figures() {
         "irqs off: irq/45-nvkm in gf100_mc_intr_unarm",
         "called by nvkm_mc_intr_unarm &lt; nvkm_pci_intr",
         "<td>flush_tlb_kernel_range</td>",
-        "10.0 ms stolen (l3): such spikes may come from the hypervisor",
+        "10.0 ms stolen (l3). Spikes of this size may come from the hypervisor",
         "isolcpus=1 nohz_full=1",
         "L3 32 MiB shared by CPUs 0-1",
         "whylate run cache-or-bus.toml",

@@ -99,7 +99,7 @@ fn first_causes(cell: &str, spikes: &[Spike]) -> Vec<Row> {
 fn row(cell: &str, probe: &str, what: &str, tally: &Tally, of: usize) -> Row {
     let losses = match tally.with_losses {
         0 => String::new(),
-        spikes => format!("; {spikes} of these spikes lost records"),
+        spikes => format!("; records lost in {spikes} of these spikes"),
     };
     Row::of([
         Some(cell.to_owned()).filter(|cell| !cell.is_empty()),
@@ -173,7 +173,7 @@ mod tests {
         };
         let found = first_causes("idle", &spikes);
         assert_eq!(row(&found[0]), ["idle", "timer", "thread", "2 of 3", "7.00 us"]);
-        assert_eq!(row(&found[1])[2..], ["irq; 1 of these spikes lost records", "1 of 3", "9.00 us"]);
+        assert_eq!(row(&found[1])[2..], ["irq; records lost in 1 of these spikes", "1 of 3", "9.00 us"]);
     }
 
     #[test]

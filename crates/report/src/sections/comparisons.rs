@@ -20,8 +20,8 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let others = Section::new("", "Other comparisons (exploratory)").with(items(&exploratory));
     let all = Section::new("comparisons", "Comparisons")
         .meaning(
-            "by the medians of the repeats; corrected for the number of comparisons (answers about a single statistic \
-             may be uncorrected)",
+            "from the medians of the repeats; p-values are corrected for the number of comparisons, except in \
+             some answers about a single statistic",
         )
         .depth(Depth::Detail)
         .with(forest(run));

@@ -216,11 +216,11 @@ fn title(claim: &FixClaim) -> String {
     };
     match claim.phase {
         FixPhase::Without => {
-            return format!("with {} against without it", missing(&claim.control, &claim.candidate));
+            return format!("all settings against all except {}", missing(&claim.control, &claim.candidate));
         }
         FixPhase::Reduce => {
             return format!(
-                "all settings without {} against all settings",
+                "all settings except {} against all settings",
                 missing(&claim.candidate, &claim.control)
             );
         }
@@ -237,9 +237,9 @@ fn sentence(claim: &FixClaim) -> String {
     let word = match (claim.phase, claim.outcome) {
         (FixPhase::LeaveOut, FixOutcome::Proved) => "each part is needed",
         (FixPhase::LeaveOut, _) => "the part that was left out is not needed",
-        (FixPhase::Without, FixOutcome::Helps) => "it helps",
-        (FixPhase::Without, FixOutcome::Harms) => "it harms",
-        (FixPhase::Without | FixPhase::Reduce, FixOutcome::Equivalent) => "it makes no difference",
+        (FixPhase::Without, FixOutcome::Helps) => "the setting helps",
+        (FixPhase::Without, FixOutcome::Harms) => "the setting harms",
+        (FixPhase::Without | FixPhase::Reduce, FixOutcome::Equivalent) => "no difference",
         (FixPhase::Reduce, FixOutcome::Proved) => "better",
         (FixPhase::Without | FixPhase::Reduce, FixOutcome::CannotTell) => "cannot tell",
         (_, FixOutcome::Proved) if claim.lowers_goal == Some(false) => "cannot tell",

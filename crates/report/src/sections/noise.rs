@@ -12,8 +12,8 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     line.into_iter().chain(figures.unless_empty()).collect()
 }
 
-/// The largest of all cells in one line: `Noise floor without load: up to 1.20 ms (l3), 10.0 ms stolen (idle): such
-/// spikes may come from the hypervisor.`
+/// The largest of all cells in one line: `Noise floor without load: up to 1.20 ms (l3), 10.0 ms stolen (idle). Spikes
+/// of this size may come from the hypervisor.`
 fn line(run: &RunResult) -> Option<String> {
     let floors = || run.cells.iter().filter_map(|cell| Some((cell, cell.noise_floor.as_ref()?)));
     let largest = |of: fn(&NoiseFloor) -> Option<u64>| {
@@ -32,7 +32,7 @@ fn line(run: &RunResult) -> Option<String> {
     };
     let seen: Vec<String> = gap.into_iter().chain(steal).collect();
     (!seen.is_empty()).then(|| {
-        format!("Noise floor without load: {}: such spikes may come from {source}.", seen.join(", "))
+        format!("Noise floor without load: {}. Spikes of this size may come from {source}.", seen.join(", "))
     })
 }
 
