@@ -101,8 +101,8 @@ pub struct CgroupPlan {
 Examples:
   whylate treat apply cpu-quota backup --percent 25
   whylate treat apply cpu-quota 4711 --percent 150     one CPU and a half
-The group of its service gets the quota, or a group that is made for it, of which there is one at a
-time. Permanent: CPUQuota= of its unit."))]
+The group of its service gets the quota. A process without a service of its own gets a new group;
+only one such group can exist at a time. Permanent: CPUQuota= of its unit."))]
 pub struct CpuQuotaPlan {
     /// PID of the process, or a name; all processes of that name share the quota.
     #[schemars(extend("x-flag" = Flag::positional("process")))]
