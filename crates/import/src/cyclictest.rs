@@ -9,7 +9,7 @@ pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
         return from_threads(lines);
     }
     let series = from_histogram(lines)?;
-    let remark = "the text does not say on which CPU a thread ran: each figure is that of a thread number, not of a CPU";
+    let remark = "the text does not say on which CPU a thread ran: the figures are listed by thread number, not by CPU";
     Ok(Imported { probe: "timer", series, remarks: vec![remark.to_owned()], ..Imported::default() })
 }
 
@@ -242,7 +242,7 @@ fn remarks(runs: &[(String, Vec<ThreadLine>)], is_one_dash: bool) -> Vec<String>
     let mut remarks = Vec::new();
     if all().any(|thread| thread.cpu.is_none()) {
         remarks.push(
-            "the text does not say on which CPU a thread ran: each figure is that of a thread number, not of a CPU"
+            "the text does not say on which CPU a thread ran: the figures are listed by thread number, not by CPU"
                 .to_owned(),
         );
     }

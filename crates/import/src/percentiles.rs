@@ -58,7 +58,7 @@ pub(crate) fn schbench(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
         return Err(lines.ends("there is no row of extremes (`min=1, max=15186`): is the text cut off?"));
     }
     let mut remarks = vec![
-        "schbench runs many ordinary threads on all CPUs: the figures are those of all threads together: waits for a CPU (wakeup) and whole requests"
+        "schbench runs many ordinary threads on all CPUs: the figures are waits for a CPU (wakeup) and whole requests of all threads together"
             .to_owned(),
     ];
     for (series, percentiles) in &all {

@@ -65,7 +65,7 @@ pub(crate) fn pairs(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     ];
     if !is_known {
         remarks.push(
-            "the text does not say on which CPU a thread ran: each figure is that of a thread number, not of a CPU"
+            "the text does not say on which CPU a thread ran: the figures are listed by thread number, not by CPU"
                 .to_owned(),
         );
     }

@@ -53,7 +53,7 @@ pub(crate) fn histogram(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     let mut remarks = Vec::new();
     if is_rows_alone {
         remarks.push(
-            "the summary is not in the text (--no-summary, or cut off): extremes are those of the rows"
+            "the summary is not in the text (--no-summary, or cut off): minima and maxima are taken from the rows"
                 .to_owned(),
         );
     }

@@ -252,7 +252,7 @@ pub(crate) fn lava(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     }
     let series: Vec<ToolSeries> = all.into_values().collect();
     let mut remarks = vec![
-        "LAVA's \"passed\" and \"failed\" compare with the test's own limit; the figures are those of threads, without their samples"
+        "LAVA's \"passed\" and \"failed\" compare with the test's own limit; the file has figures of threads, but no samples"
             .to_owned(),
     ];
     remarks.extend(series.iter().filter_map(|series| distrusted(series, job_ns)));

@@ -46,7 +46,7 @@ pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     let end = lines.ends("");
     let count = |values: &BTreeMap<u64, u64>| values.values().sum::<u64>();
     let mut remarks = vec![
-        "the text does not say on which CPU a thread ran: each figure is that of a thread number, not of a CPU"
+        "the text does not say on which CPU a thread ran: the figures are listed by thread number, not by CPU"
             .to_owned(),
     ];
     if let Some(line) = first_odd {

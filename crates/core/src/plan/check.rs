@@ -68,8 +68,8 @@ fn check_own(plan: &Plan, statistic: &SeriesStatistic) -> Result<(), String> {
     }
     let choices: Vec<&str> = Statistic::ALL.iter().filter(|it| !it.is_own()).map(|it| it.name()).collect();
     let why = match is_timer() {
-        true => "is known with `causes = true` alone, which this plan does not have",
-        false => "is known of `timer` alone",
+        true => "is only known with `causes = true`, which this plan does not have",
+        false => "is only known for `timer`",
     };
     Err(format!("`{series} {statistic}` {why}; choose one of {}", choices.join(", ")))
 }

@@ -205,7 +205,7 @@ codes! {
     ContradictoryTrace = "contradictory-trace";
     /// Rows of a table in the run directory contradict each other and are left out.
     ContradictoryRows = "contradictory-rows";
-    /// Memory does not have the requested type: its figures are those of another type.
+    /// Memory does not have the requested type: the figures apply to another type.
     MemoryModeNotEffective = "memory-mode-not-effective";
     /// A copy method produced wrong data and is left out.
     CopyAltered = "copy-altered";

@@ -13,7 +13,7 @@ use whylate_core::result::{
 /// The most facts unknown for some side that a line names.
 const UNKNOWN_NAMED: usize = 4;
 /// What the figures of the table are; those of `whylate report` are different.
-const MIDDLE: &str = "`before` and `now` are the median of the values of the repeats, each that of the worst CPU; for \
+const MIDDLE: &str = "`before` and `now` are the median of the values of the repeats, each from its worst CPU; for \
     several runs, the median of the runs' values; for another tool's file, the value in that file. `whylate report \
     --details` shows the quantiles of all repeats together. Between cells of one run, the ratio is the median of the \
     ratios within blocks of repeats.";
@@ -131,7 +131,8 @@ fn contrasts(result: &CompareResult) -> Section {
         1 => Block::note(format!("The only contrast is below {margin}.")),
         count => Block::note(format!("All {count} contrasts are below {margin}.")),
     });
-    let signs = (!result.contrasts.is_empty()).then(|| Block::note(SIGNS.replace(" within blocks", "")));
+    let signs = (!result.contrasts.is_empty())
+        .then(|| Block::note(SIGNS.replace("Ratios compare repeats of a block. ", "")));
     let basis = (!result.basis.is_empty()).then(|| Block::note(result.basis.clone()));
     section.with_all(all_small).with_all(basis).with_all(signs)
 }

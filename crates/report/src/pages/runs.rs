@@ -11,7 +11,7 @@ use whylate_core::result::{RUNS_MIN, RunPoint, RunSeries, RunState, RunSummary, 
 
 /// What the figures of the list are.
 const FIGURES: &str =
-    "max and p99 are those of the deciding series: the worst CPU of the worst cell, all repeats together.";
+    "max and p99 are from the deciding series: the worst CPU of the worst cell, all repeats together.";
 /// The bar of the largest value.
 const BAR_WIDTH: usize = 30;
 

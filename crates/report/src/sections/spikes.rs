@@ -20,10 +20,10 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let left_out = all.len().saturating_sub(SPIKES_MAX + MORE_MAX);
     let note = match (all.len(), left_out) {
         (0, _) => "No spike above the threshold.".to_owned(),
-        (_, 0) => "Times in the column `when` are those of the charts' time axis.".to_owned(),
+        (_, 0) => "The column `when` uses the time axis of the charts.".to_owned(),
         _ => {
             format!(
-                "Times in the column `when` are those of the charts' time axis. {left_out} smaller spikes are in the run directory."
+                "The column `when` uses the time axis of the charts. {left_out} smaller spikes are in the run directory."
             )
         }
     };
