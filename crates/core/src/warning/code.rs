@@ -117,7 +117,7 @@ codes! {
     IdleExitsDoubtful = "idle-exits-doubtful";
     /// The trace file lacks lines or CPUs of the trace.
     CpusMissing = "lines-missing";
-    /// A figure matches that of a known mechanism.
+    /// A figure is typical of a known mechanism.
     KnownSignature = "known-signature";
     /// The other tool recorded nothing above its threshold.
     NothingSeen = "nothing-seen";
@@ -331,7 +331,7 @@ codes! {
     RateNotANumber = "rate-not-a-number";
     /// RCU callbacks still run on shielded CPUs.
     RcuCallbacksStay = "rcu-callbacks-stay";
-    /// The load's interrupts do not reach CPUs on which none of its threads runs.
+    /// The load's interrupts only reach CPUs on which threads of the load run.
     ReachesOwnProcessOnly = "reaches-own-process-only", "measure with timer or dispatch, or with `stall --policy other`";
     /// Reading the trace showed something that may matter.
     Reader = "reader";
@@ -339,7 +339,7 @@ codes! {
     ResumedAfterReboot = "resumed-after-reboot";
     /// The round-trip probe runs as an ordinary task, without real-time priority.
     RoundtripWithoutPriority = "roundtrip-without-priority";
-    /// The shield only sets affinities: a thread that sets its own affinity may still run there.
+    /// The shield only sets affinities: a thread that sets its own affinity may still run on shielded CPUs.
     ShieldByAffinity = "shield-by-affinity";
     /// SMT is already off.
     SmtOffAlready = "smt-off-already";
@@ -347,7 +347,7 @@ codes! {
     SpinWithoutPriority = "spin-without-priority";
     /// Another whylate process measures on the same CPU.
     OtherWhylate = "other-whylate";
-    /// The stall probe runs as an ordinary task: the time of other tasks shows as gaps.
+    /// The stall probe runs as an ordinary task: the run time of other tasks shows as gaps.
     StallWithoutPriority = "stall-without-priority";
     /// The end of context switches cannot be recorded.
     SwitchEndUnknown = "switch-end-unknown", "use a kernel that allows kprobes (CONFIG_KPROBES, no lockdown), or Linux 6.14 or newer";
@@ -383,7 +383,7 @@ codes! {
     TreatmentsRecovered = "treatments-recovered";
     /// Some spikes have no known cause: spikes came faster than their causes could be determined.
     UnexplainedSpikes = "unexplained-spikes", "raise the threshold";
-    /// The record of a largest latency cannot be read.
+    /// A record of the largest latencies cannot be read.
     UnreadableLatencyRecord = "unreadable-latency-record";
     /// A trace cannot be read.
     UnreadableTrace = "unreadable-trace";

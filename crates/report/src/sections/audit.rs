@@ -52,7 +52,7 @@ fn section(probe: &ProbeResult, cell: Option<&str>, is_planned: bool) -> Vec<Sec
     }
     if audit.left_out > 0 {
         notes.push(format!(
-            "{} ordinary threads are not audited: others are real-time threads.",
+            "{} ordinary threads are not audited, because other threads are real-time threads.",
             audit.left_out
         ));
     }

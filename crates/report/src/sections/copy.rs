@@ -19,7 +19,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
 pub(super) fn of_table(copy: &CopyTable) -> Vec<Section> {
     let pairs = pairs(&copy.rows);
     let meaning =
-        "bytes copied per second, by the size of the block, which is copied repeatedly; median of the trials";
+        "bytes copied per second for each block size (a block is copied repeatedly); median of the trials";
     let table = Section::new("copies", "Copies").meaning(meaning).with_all(pairs.iter().map(part));
     let memory = Section::new("memory", "Memory")
         .meaning("memory types: requested by the command, mapped by the page table, effective by timing")
