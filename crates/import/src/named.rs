@@ -105,14 +105,14 @@ pub(crate) const NAMED: &[NamedForm] = &[
     NamedForm {
         tool: "ping",
         marks: &["rtt min/avg/max/mdev", "icmp_seq="],
-        has: "network round-trip times, which include waits for a CPU of unknown length",
+        has: "network round-trip times, which include an unknown time spent waiting for a CPU",
         worst: |_| None,
         to_do: "watch the thread that answers: `whylate watch --task NAME`",
     },
     NamedForm {
         tool: "fio",
         marks: &["clat (usec):", "clat (nsec):", "clat percentiles ("],
-        has: "latencies of a disk, which include waits for a CPU of unknown length",
+        has: "latencies of a disk, which include an unknown time spent waiting for a CPU",
         worst: |_| None,
         to_do: "record a trace of the moment: `whylate trace record`",
     },

@@ -257,7 +257,7 @@ kinds! {
         "the message names the task that did the access. If that task is the thread of a virtual CPU, a program in the guest did the access. Other tasks are delayed";
         "align the data in that program; `split_lock_detect=` and `kernel.split_lock_mitigate` choose what the kernel does about such an access";
     Advice "i915_atomic_update", IRQS_OFF, "drivers/gpu/drm/i915/display", ["Atomic update failure on pipe {*}) time {us} us", "Atomic update failure on pipe"];
-        "the graphics driver did not write its registers in time for the frame. It writes them with interrupts disabled; something delayed that CPU, perhaps the driver itself";
+        "the graphics driver did not write its registers in time for the frame. It writes them with interrupts disabled; something delayed its CPU, perhaps the driver itself";
         "the figure is the time that the update took; the driver that reports it may be the victim";
         "if the delay came during graphics work, keep the display server's threads away from the real-time CPUs";
     Advice "i915_underrun", NONE, "drivers/gpu/drm/i915", ["FIFO underrun"];
