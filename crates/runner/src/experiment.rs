@@ -9,7 +9,7 @@ use crate::machine::Machine;
 use crate::prepare::{Experiment, NOISE_FLOOR_THRESHOLD, PreparedCell};
 use crate::repeat::Repeat;
 use crate::tracing::Tracing;
-use crate::treating::{Treating, differences};
+use crate::treating::{ALLOWED, Treating, differences};
 use std::path::Path;
 use std::time::SystemTime;
 use whylate_core::figure::nanoseconds;
@@ -276,7 +276,9 @@ impl<'a> RunInProgress<'a> {
     fn verify(&mut self) {
         // Nothing is in force any more; from here on the journal is free.
         self.treating = None;
-        let differences = differences(&self.info.facts, &self.machine.facts());
+        let mut differences = differences(&self.info.facts, &self.machine.facts());
+        // A watch leaves the CPUs of the watched threads itself.
+        differences.retain(|difference| !self.info.plan.is_watch() || !difference.starts_with(ALLOWED));
         let is_left =
             self.info.warnings.iter().any(|warning| warning.code == WarningCode::TreatmentNotRestored);
         self.info.restored = Some(differences.is_empty() && !is_left);

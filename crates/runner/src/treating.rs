@@ -253,6 +253,9 @@ fn uses(cell: &PreparedCell, probe_cpus: &CpuSet, off: &CpuSet) -> Option<String
         .map(|(load, cpu)| format!("it takes CPU {cpu} offline, on which load `{}` runs", load.name))
 }
 
+/// The CPUs on which this program may run.
+pub(crate) const ALLOWED: &str = "allowed CPUs";
+
 /// The differences between the facts before and after a run, in what treatments can change.
 pub(crate) fn differences(before: &Facts, after: &Facts) -> Vec<String> {
     let mut found = Vec::new();
@@ -261,7 +264,7 @@ pub(crate) fn differences(before: &Facts, after: &Facts) -> Vec<String> {
             found.push(format!("{what}: {before} before, {after} after"));
         }
     };
-    for (what, of) in [("online CPUs", 0), ("isolated CPUs", 1), ("allowed CPUs", 2)] {
+    for (what, of) in [("online CPUs", 0), ("isolated CPUs", 1), (ALLOWED, 2)] {
         let set = |facts: &Facts| match of {
             0 => facts.cpu_sets.online.to_string(),
             1 => facts.cpu_sets.isolated.to_string(),

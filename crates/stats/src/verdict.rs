@@ -101,6 +101,9 @@ fn by_deadline(
     judgement
 }
 
+/// The most threads that the reason of a missed deadline names.
+const LATE_NAMED: usize = 2;
+
 /// Which tasks were too late, how often and by how much.
 fn missed(cells: &[CellResult], plan: &Plan) -> Option<String> {
     let deadline = plan.deadline()?;
@@ -108,20 +111,24 @@ fn missed(cells: &[CellResult], plan: &Plan) -> Option<String> {
     let probes = probes.filter(|probe| probe.facts().is_some_and(|facts| facts.is_of_user()));
     let late =
         probes.flat_map(|probe| &probe.cpus).filter(|task| task.get(OVERRUNS).is_some_and(|it| it > 0));
-    let late: Vec<&CpuResult> = late.collect();
-    let worst = late.iter().max_by_key(|task| task.quantiles.map(|figures| figures.max_ns))?;
-    let count = |of: fn(&CpuResult) -> u64| late.iter().map(|task| of(task)).sum::<u64>();
-    let (missed, all) = (count(|it| it.get(OVERRUNS).unwrap_or(0)), count(|it| it.samples));
-    let more = match late.len() - 1 {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let name = worst.series.as_deref().unwrap_or("the task");
+    let mut late: Vec<&CpuResult> = late.collect();
+    let missed = |task: &CpuResult| task.get(OVERRUNS).unwrap_or(0);
+    late.sort_by_key(|task| std::cmp::Reverse(missed(task)));
+    let longest = late.iter().max_by_key(|task| task.quantiles.map(|figures| figures.max_ns))?;
+    let name = |task: &CpuResult| task.series.clone().unwrap_or_else(|| "the task".to_owned());
+    let mut named: Vec<String> = late
+        .iter()
+        .take(LATE_NAMED)
+        .map(|task| format!("{} of {} responses of {}", missed(task), task.samples, name(task)))
+        .collect();
+    if late.len() > LATE_NAMED {
+        let more: u64 = late[LATE_NAMED..].iter().map(|task| missed(task)).sum();
+        named.push(format!("{more} of {} other threads", late.len() - LATE_NAMED));
+    }
     let (value, deadline) =
-        nanoseconds_apart(worst.quantiles.map_or(0, |figures| figures.max_ns), deadline.0);
-    Some(format!(
-        "{missed} of {all} responses of {name}{more} missed the deadline of {deadline}; the longest took {value}"
-    ))
+        nanoseconds_apart(longest.quantiles.map_or(0, |figures| figures.max_ns), deadline.0);
+    let of = if late.len() > 1 { format!(", in {}", name(longest)) } else { String::new() };
+    Some(format!("{} missed the deadline of {deadline}; the longest took {value}{of}", named.join(", ")))
 }
 
 fn by_limit(

@@ -74,7 +74,10 @@ pub fn late_kinds(found: &[LateTime]) -> Vec<LateKind> {
 fn late_kind(rows: &[&LateTime]) -> LateKind {
     let mut actors: Vec<(LateTime, bool)> = Vec::new();
     for row in rows {
-        match actors.iter_mut().find(|(one, _)| one.actor == row.actor) {
+        // A function of the task's own tells its causes apart where no actor does.
+        let is_same =
+            |one: &LateTime| one.actor == row.actor && (one.actor.is_some() || one.function == row.function);
+        match actors.iter_mut().find(|(one, _)| is_same(one)) {
             Some((one, is_alone)) => {
                 one.share += row.share;
                 *is_alone = false;

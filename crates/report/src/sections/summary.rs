@@ -59,13 +59,14 @@ pub(super) fn deciding(run: &RunResult) -> Option<Vec<CellSeries<'_>>> {
     (at < all.len()).then(|| all.swap_remove(at).1)
 }
 
-/// The order of watched threads by importance: one that missed its deadline, one with a real-time priority, then the
-/// latest. A whole response is longer than its parts.
-fn weight(cells: &[CellSeries<'_>]) -> (bool, bool, Option<u64>) {
+/// The order of watched threads by importance: one that missed its deadline, one with a real-time priority, the one that missed
+/// most, then the latest. A whole response is longer than its parts.
+fn weight(cells: &[CellSeries<'_>]) -> (bool, bool, u64, Option<u64>) {
     let any = |is_it: fn(&CpuResult) -> bool| cells.iter().flat_map(|cell| &cell.cpus).any(|cpu| is_it(cpu));
     let is_missed = any(|cpu| cpu.get(OVERRUNS).is_some_and(|missed| missed > 0));
     let is_realtime = any(|cpu| cpu.quantities.of(TASK).is_some_and(|task| task.priority > 0));
-    (is_missed, is_realtime, cells.iter().filter_map(CellSeries::max_ns).max())
+    let missed = cells.iter().flat_map(|cell| &cell.cpus).filter_map(|cpu| cpu.get(OVERRUNS)).sum();
+    (is_missed, is_realtime, missed, cells.iter().filter_map(CellSeries::max_ns).max())
 }
 
 /// The watched thread of a series.
