@@ -295,7 +295,11 @@ fn untreatable(situation: &Situation<'_>) -> Vec<FixLeftOut> {
                 "the hypervisor causes it: pin the virtual CPUs on the host"
             }
             CauseKind::Smi => "the firmware causes it: look for a setting in the firmware setup",
-            CauseKind::Lock | CauseKind::PreemptOff | CauseKind::IrqsOff => {
+            CauseKind::Lock => {
+                "another thread holds a lock that the task needs: use a mutex with PTHREAD_PRIO_INHERIT and hold it for a short time; for a lock \
+                 of the kernel, avoid the calls that take it"
+            }
+            CauseKind::PreemptOff | CauseKind::IrqsOff => {
                 "kernel code causes it: avoid the calls to that code, or change the code"
             }
             _ => return None,
