@@ -190,8 +190,8 @@ fn who(run: &RunResult, deciding: Option<&[CellSeries<'_>]>) -> String {
     }
 }
 
-/// The kinds that took most, the one that took most of one spike, the others together, and the unexplained rest: they
-/// add up to the whole.
+/// The kinds that took most, the one that took most of one spike, the others together, and the unexplained rest, which
+/// comes first if it is the largest part: they add up to the whole.
 fn culprits(found: &[LateTime]) -> String {
     let named = |name: &str, part: f64| format!("{name} ({})", share(part));
     let kinds = late_kinds(found);
@@ -203,7 +203,11 @@ fn culprits(found: &[LateTime]) -> String {
     let first = first.into_iter().map(|(_, kind)| named(&kind.name, kind.share));
     let others = (others > 0.0).then(|| named("others", others));
     let unknown = kinds.iter().filter(|kind| !kind.is_explained).map(|kind| named(&kind.name, kind.share));
-    first.chain(others).chain(unknown).collect::<Vec<_>>().join("; ")
+    let mut all: Vec<String> = first.chain(others).chain(unknown).collect();
+    if kinds.first().is_some_and(|kind| !kind.is_explained) {
+        all.rotate_right(1);
+    }
+    all.join("; ")
 }
 
 fn effects(run: &RunResult, comparisons: &[&Comparison], of: fn(&CellResult) -> &Vec<String>) -> String {

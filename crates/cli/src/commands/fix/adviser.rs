@@ -5,12 +5,12 @@ use crate::output;
 use anyhow::{Context, Result, bail};
 use std::io::{IsTerminal, stdin};
 use std::time::Duration;
-use whylate_core::BusyProgram;
 use whylate_core::plan::{TreatmentKind, TreatmentPlan};
 use whylate_core::result::{
     FIX_FORMAT, FixAnswer, FixArm, FixCause, FixLeftOut, FixMode, FixRegistration, FixResult, RunResult,
     RunState,
 };
+use whylate_core::{BusyProgram, WarningCode};
 use whylate_explain::advice::{self, Candidates, Paced, Situation};
 use whylate_host::cpu_table::Sampler;
 use whylate_host::threads::Threads;
@@ -209,6 +209,11 @@ pub(super) fn latest_cell(measured: &RunResult) -> Option<String> {
     untreated.max_by_key(late).map(|cell| cell.name.clone())
 }
 
+/// Whether a warning tells of settings that differ from before.
+pub(super) fn is_about_settings(code: &str) -> bool {
+    [WarningCode::TreatmentNotRestored, WarningCode::MachineChanged].iter().any(|it| it.name() == code)
+}
+
 /// A result without a search.
 pub(super) fn advice(
     measured: &RunResult,
@@ -243,6 +248,6 @@ pub(super) fn advice(
         files: Vec::new(),
         by_hand: Vec::new(),
         restored: measured.restored,
-        warnings: Vec::new(),
+        warnings: measured.warnings.iter().filter(|it| is_about_settings(&it.code)).cloned().collect(),
     }
 }
