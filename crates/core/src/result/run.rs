@@ -58,7 +58,8 @@ pub struct RunResult {
     pub kernel_log: Vec<super::RunMessage>,
     /// How long latencies above the limit were looked for, over all cells; absent without a limit.
     pub exposure: Option<Exposure>,
-    /// Whether the machine's settings are the same after the run as before it; absent if the run did not get there.
+    /// Whether everything that the run changed was restored; absent if the run did not get there. With treatments, also whether the
+    /// machine's settings are the same after the run as before it.
     pub restored: Option<bool>,
     /// What was not measured, or less well.
     pub warnings: Vec<Warning>,

@@ -68,7 +68,10 @@ impl MachineAdviser<'_> {
             let (arms, left_out) = settings(rules, &is_possible);
             return Ok(Proposal { causes, arms, first: 0, left_out });
         }
-        let Candidates { mut arms, first, left_out } = advice::candidates(&situation, yes, &is_possible);
+        let Candidates { mut arms, first, mut left_out } = advice::candidates(&situation, yes, &is_possible);
+        if let Some(own) = advice::task_priority(cell, &causes) {
+            left_out.insert(0, own);
+        }
         let threads = Threads::read(root).context("reading the threads of this machine")?;
         arms.iter_mut().for_each(|arm| arm.service = service(&arm.treatment.kind, &threads, root));
         if self.choice.ignores_causes {
@@ -222,6 +225,8 @@ pub(super) fn advice(
     proposal: Proposal,
 ) -> FixResult {
     let count = proposal.arms.len();
+    let is_by_hand = |left: &FixLeftOut| left.id == advice::TASK_PRIORITY;
+    let (by_hand, left_out): (Vec<_>, Vec<_>) = proposal.left_out.into_iter().partition(is_by_hand);
     FixResult {
         format: FIX_FORMAT.to_owned(),
         run: measured.run.clone(),
@@ -236,7 +241,7 @@ pub(super) fn advice(
             causes: proposal.causes,
             arms: proposal.arms,
             first: proposal.first,
-            left_out: proposal.left_out,
+            left_out,
             ..rules
         },
         recommended: Vec::new(),
@@ -246,7 +251,7 @@ pub(super) fn advice(
         repeats: 0,
         took_ns: 0,
         files: Vec::new(),
-        by_hand: Vec::new(),
+        by_hand,
         restored: measured.restored,
         warnings: measured.warnings.iter().filter(|it| is_about_settings(&it.code)).cloned().collect(),
     }
