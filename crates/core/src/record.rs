@@ -209,6 +209,17 @@ pub struct TaskRecord {
 }
 
 impl TaskRecord {
+    /// How an ordinary thread gets a real-time priority; `None` if it has one.
+    pub fn real_time_advice(&self) -> Option<String> {
+        let (name, thread) = (&self.command, self.thread);
+        (self.priority <= 0).then(|| {
+            format!(
+                "`chrt -f -p 50 {thread}` gives {name} a real-time priority: with sudo, or with an `rtprio` limit of 50 or more \
+                 (`whylate check` says how). The thread must sleep in each period"
+            )
+        })
+    }
+
     /// Adds what a later interval says of the same thread: times and counts add up.
     pub fn add(&mut self, later: Self) {
         let sum = |one: u64, other: u64| one.saturating_add(other);

@@ -100,6 +100,21 @@ pub fn pin_this_thread(root: &HostRoot, cpus: &CpuSet) -> io::Result<()> {
     }
 }
 
+/// Why a thread cannot be pinned to `cpus`, given the kernel's refusal; names the shield if there is one.
+pub fn why_not_pinned(root: &HostRoot, cpus: &CpuSet, error: &io::Error) -> String {
+    let inside = shielded(root).unwrap_or_default().intersection(cpus);
+    match error.kind() {
+        io::ErrorKind::PermissionDenied if !inside.is_empty() => format!(
+            "CPU {inside} is in a shield that another whylate or `whylate treat apply shield` made, and this user may not \
+             enter it; wait until the shield is restored, or measure another CPU"
+        ),
+        io::ErrorKind::InvalidInput => {
+            format!("a cpuset of this process's control group does not allow CPU {cpus} ({error})")
+        }
+        _ => format!("cannot pin a thread to CPU {cpus}: {error}"),
+    }
+}
+
 /// Brings the calling thread into the group of the shield if all of `cpus` belong to it. Returns whether it did.
 ///
 /// In cgroup v2 a thread can be alone in a group only if its process belongs to the group around it, so the process is

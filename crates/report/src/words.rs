@@ -2,7 +2,9 @@
 
 use crate::pages::explain::moment;
 use whylate_core::figure::{nanoseconds, share};
-use whylate_core::result::{Cause, CauseKind, CellResult, HwlatSample, ProbeResult, RunResult};
+use whylate_core::result::{
+    Cause, CauseKind, CellResult, HwlatSample, ProbeResult, RunResult, WAITED_FOR_CPU,
+};
 use whylate_core::{CpuSet, Facts, SeriesName};
 
 /// What a probe measures, in half a sentence.
@@ -103,6 +105,7 @@ pub(crate) fn cause_name(cause: &Cause) -> String {
     match (&cause.actor, &cause.function) {
         (Some(actor), Some(function)) => format!("{kind}: {actor} in {function}"),
         (Some(only), None) | (None, Some(only)) => format!("{kind}: {only}"),
+        (None, None) if cause.kind == CauseKind::Thread => WAITED_FOR_CPU.to_owned(),
         (None, None) => kind,
     }
 }

@@ -288,6 +288,9 @@ fn failures_are_in_every_text() {
         assert!(says("above-l3-skipped-machine", &text), "{text}");
         assert!(says("settings-after-run-are", &text));
     }
+    run.warnings.push(Warning::new(WarningCode::MachineChanged, "governor of CPU 1"));
+    let text = terminal_text(&run, 200);
+    assert!(says("other-settings-after-run", &text), "{text}");
 }
 
 /// All three formats of a run.

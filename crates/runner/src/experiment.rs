@@ -281,9 +281,17 @@ impl<'a> RunInProgress<'a> {
         differences.retain(|difference| !self.info.plan.is_watch() || !difference.starts_with(ALLOWED));
         let is_left =
             self.info.warnings.iter().any(|warning| warning.code == WarningCode::TreatmentNotRestored);
-        self.info.restored = Some(differences.is_empty() && !is_left);
+        // Without treatments whylate changed nothing that these facts show.
+        let may_be_own = self.info.cells.iter().any(|it| it.skipped.is_none() && !it.treatments.is_empty());
+        self.info.restored = Some(!is_left && (differences.is_empty() || !may_be_own));
         if !differences.is_empty() {
-            let text = format!("settings differ from before the run: {}", differences.join("; "));
+            let text = match may_be_own {
+                true => format!("settings differ from before the run: {}", differences.join("; ")),
+                false => format!(
+                    "another program changed settings during the run (whylate changed none): {}",
+                    differences.join("; ")
+                ),
+            };
             push_once(&mut self.info.warnings, Warning::new(WarningCode::MachineChanged, text));
         }
     }

@@ -264,11 +264,12 @@ pub(crate) fn differences(before: &Facts, after: &Facts) -> Vec<String> {
             found.push(format!("{what}: {before} before, {after} after"));
         }
     };
+    let some = |cpus: &CpuSet| if cpus.is_empty() { "none".to_owned() } else { cpus.to_string() };
     for (what, of) in [("online CPUs", 0), ("isolated CPUs", 1), (ALLOWED, 2)] {
         let set = |facts: &Facts| match of {
-            0 => facts.cpu_sets.online.to_string(),
-            1 => facts.cpu_sets.isolated.to_string(),
-            _ => facts.cpu_sets.allowed.to_string(),
+            0 => some(&facts.cpu_sets.online),
+            1 => some(&facts.cpu_sets.isolated),
+            _ => some(&facts.cpu_sets.allowed),
         };
         compare(what.to_owned(), set(before), set(after));
     }

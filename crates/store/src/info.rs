@@ -37,7 +37,8 @@ pub struct RunInfo {
     pub error: Option<String>,
     /// How it ended; absent while it runs, if it was killed, and in runs of earlier versions.
     pub end: Option<RunEnd>,
-    /// Whether the machine's settings after the run equal those before it; absent until that is known.
+    /// Whether everything that the run changed was restored; absent until that is known. With treatments, also whether the
+    /// machine's settings after the run equal those before it.
     pub restored: Option<bool>,
     /// The gap length from which the noise-floor check counts; absent if the plan has no such check.
     pub noise_floor_threshold_ns: Option<u64>,

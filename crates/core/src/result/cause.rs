@@ -218,7 +218,7 @@ causes! {
     /// A non-maskable interrupt's handler ran.
     Nmi = "nmi", Interrupt, ["a non-maskable interrupt ran{place}"];
     /// Another thread had the CPU while the task was runnable.
-    Thread = "thread", Thread, ["{actor|a thread} had the CPU while the task was ready to run{place}"];
+    Thread = "thread", Thread, ["{actor} had the CPU while the task was ready to run{place}", "it waited for a CPU: another thread had it{place}"];
     /// Code ran with preemption disabled.
     PreemptOff = "preempt_off", Section, ["{actor|code} disabled preemption{place}"];
     /// Code ran with interrupts disabled.
@@ -295,8 +295,8 @@ impl Cause {
         sentence
     }
 
-    /// Fills in `{actor|default}`, `{who}` (the actor without its thread), `{function}` and `{place}` (` in function`,
-    /// or nothing); `None` if one without a default is not known.
+    /// Fills in `{actor}` and `{actor|default}`, `{who}` (the actor without its thread), `{function}` and `{place}` (` in
+    /// function`, or nothing); `None` if one without a default is not known.
     fn filled(&self, sentence: &str) -> Option<String> {
         let mut text = String::new();
         let mut rest = sentence;
@@ -305,10 +305,8 @@ impl Cause {
             text.push_str(before);
             match (name.split_once('|'), &self.actor, &self.function) {
                 (Some((_, default)), None, _) => text.push_str(default),
-                (Some(_), Some(actor), _) => {
-                    text.push_str(actor);
-                    text.extend(self.pid.map(|pid| format!(" (thread {pid})")));
-                }
+                (Some(_), Some(actor), _) => text.push_str(&self.with_thread(actor)),
+                (None, Some(actor), _) if name == "actor" => text.push_str(&self.with_thread(actor)),
                 (None, Some(actor), _) if name == "who" => text.push_str(actor),
                 (None, _, Some(function)) if name == "function" => text.push_str(function),
                 (None, _, function) if name == "place" => {
@@ -319,6 +317,12 @@ impl Cause {
             rest = after;
         }
         Some(text + rest)
+    }
+
+    /// `irq/45-nvkm (thread 489)`.
+    fn with_thread(&self, actor: &str) -> String {
+        let thread = self.pid.map(|pid| format!(" (thread {pid})"));
+        format!("{actor}{}", thread.unwrap_or_default())
     }
 }
 
@@ -355,6 +359,14 @@ mod tests {
                 "{name}: too wide for 80 columns"
             );
         }
+    }
+
+    #[test]
+    fn a_wait_for_a_cpu_is_known_without_the_thread_that_had_it() {
+        let bare = Cause::new(CauseKind::Thread);
+        let named = Cause { actor: Some("cc1".to_owned()), pid: Some(7), ..bare.clone() };
+        assert_eq!(bare.sentence(), "it waited for a CPU: another thread had it");
+        assert_eq!(named.sentence(), "cc1 (thread 7) had the CPU while the task was ready to run");
     }
 
     #[test]

@@ -6,6 +6,9 @@ use std::cmp::Reverse;
 /// The name of the row for what no cause explains.
 pub const NOT_EXPLAINED: &str = "not explained";
 
+/// The name of the row for the waits in which the thread that had the CPU is not known.
+pub const WAITED_FOR_CPU: &str = "waited for a CPU (another thread had it)";
+
 /// What one cause took in some spikes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LateTime {
@@ -33,6 +36,7 @@ impl LateTime {
         match (&self.actor, &self.function) {
             (Some(actor), Some(function)) => format!("{kind}: {actor} in {function}"),
             (Some(only), None) | (None, Some(only)) => format!("{kind}: {only}"),
+            (None, None) if self.kind == CauseKind::Thread => WAITED_FOR_CPU.to_owned(),
             (None, None) => kind,
         }
     }
@@ -56,8 +60,8 @@ pub struct LateKind {
     pub largest_ns: f64,
 }
 
-/// Adds up the rows by kind, largest first; what is not explained is last. A kind names its largest actor, with its
-/// function if that actor has only one.
+/// Adds up the rows by kind, largest first; what is not explained is last, unless it is more than each kind. A kind names
+/// its largest actor, with its function if that actor has only one.
 pub fn late_kinds(found: &[LateTime]) -> Vec<LateKind> {
     let mut kinds: Vec<(CauseKind, Vec<&LateTime>)> = Vec::new();
     for one in found {
@@ -67,7 +71,10 @@ pub fn late_kinds(found: &[LateTime]) -> Vec<LateKind> {
         }
     }
     let mut kinds: Vec<LateKind> = kinds.into_iter().map(|(_, rows)| late_kind(&rows)).collect();
-    kinds.sort_by(|a, b| b.is_explained.cmp(&a.is_explained).then(b.share.total_cmp(&a.share)));
+    let explained = kinds.iter().filter(|kind| kind.is_explained);
+    let largest = explained.map(|kind| kind.share).fold(0.0, f64::max);
+    let is_last = |kind: &LateKind| !kind.is_explained && kind.share <= largest;
+    kinds.sort_by(|a, b| is_last(a).cmp(&is_last(b)).then(b.share.total_cmp(&a.share)));
     kinds
 }
 
@@ -237,5 +244,22 @@ mod tests {
         let expected =
             [("preempt off: rustc and 1 more", 60), ("irqs off: Xvfb in h", 20), (NOT_EXPLAINED, 20)];
         assert_eq!(named, expected);
+    }
+
+    #[test]
+    fn what_is_not_explained_comes_first_if_it_is_the_largest_part() {
+        let own = |part| spike(1_000, &[(CauseKind::OwnWork, "", Some(part))]);
+        let names = |part| -> Vec<String> {
+            late_kinds(&late_time(&[own(part)])).into_iter().map(|kind| kind.name).collect()
+        };
+        assert_eq!(names(0.1)[0], NOT_EXPLAINED);
+        assert_eq!(names(0.9)[1], NOT_EXPLAINED);
+    }
+
+    #[test]
+    fn a_wait_for_an_unknown_thread_has_a_name_of_its_own() {
+        let mut one = spike(1_000, &[(CauseKind::Thread, "", Some(1.0))]);
+        one.cause.actor = None;
+        assert_eq!(late_time(&[one])[0].name(), WAITED_FOR_CPU);
     }
 }

@@ -67,7 +67,9 @@ pub use histograms::{
     LatencyRecord, WakeupTotals,
 };
 
-pub use late_time::{LateKind, LateTime, NOT_EXPLAINED, lasting_name, late_kinds, late_time, shares};
+pub use late_time::{
+    LateKind, LateTime, NOT_EXPLAINED, WAITED_FOR_CPU, lasting_name, late_kinds, late_time, shares,
+};
 pub use ledger::{Ledger, LedgerRow, OTHERS};
 pub use live::{LIVE_SOCKET, LiveCpu, LiveValue};
 pub use loaded::{LoadedLatency, LoadedPoint};
@@ -78,6 +80,7 @@ pub use recording::{RECORDING_FORMAT, RecordedTrace, RecordingResult};
 pub use run::{
     Answer, AnswerOutcome, CellResult, Comparison, CpuTableAt, Exposure, GpuResult, NoiseFloor, Outcome,
     RateResult, RepeatProbe, RepeatResult, RunEnd, RunResult, RunState, ThrottledGaps, Verdict,
+    incomplete_repeats,
 };
 pub use runs::{RUNS_FORMAT, RUNS_MIN, RunChange, RunFigures, RunPoint, RunSeries, RunSummary, RunsResult};
 pub use search::{RunSearch, SearchError};

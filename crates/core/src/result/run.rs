@@ -58,7 +58,8 @@ pub struct RunResult {
     pub kernel_log: Vec<super::RunMessage>,
     /// How long latencies above the limit were looked for, over all cells; absent without a limit.
     pub exposure: Option<Exposure>,
-    /// Whether the machine's settings are the same after the run as before it; absent if the run did not get there.
+    /// Whether everything that the run changed was restored; absent if the run did not get there. With treatments, also whether the
+    /// machine's settings are the same after the run as before it.
     pub restored: Option<bool>,
     /// What was not measured, or less well.
     pub warnings: Vec<Warning>,
@@ -223,6 +224,31 @@ pub struct RepeatResult {
     /// What each cause took of the late time; empty if causes were not looked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ledger: Vec<LedgerRow>,
+}
+
+/// The repeats of cells that are not complete, one sentence for each reason: many repeats may fail for the same one.
+pub fn incomplete_repeats(cells: &[CellResult]) -> Vec<String> {
+    let mut reasons: Vec<(&str, Vec<(&str, u32)>)> = Vec::new();
+    for cell in cells {
+        for repeat in &cell.repeats {
+            let Some(error) = repeat.error.as_deref() else { continue };
+            let of = (cell.name.as_str(), repeat.repeat);
+            match reasons.iter_mut().find(|(other, _)| *other == error) {
+                Some((_, repeats)) => repeats.push(of),
+                None => reasons.push((error, vec![of])),
+            }
+        }
+    }
+    let sentence = |(error, repeats): (&str, Vec<(&str, u32)>)| {
+        if let [(cell, repeat)] = repeats[..] {
+            return format!("repeat {repeat} of cell `{cell}` is not complete: {error}");
+        }
+        let mut cells: Vec<String> = repeats.iter().map(|(cell, _)| format!("`{cell}`")).collect();
+        cells.dedup();
+        let (count, noun) = (repeats.len(), if cells.len() == 1 { "cell" } else { "cells" });
+        format!("{count} repeats of {noun} {} are not complete: {error}", cells.join(", "))
+    };
+    reasons.into_iter().map(sentence).collect()
 }
 
 /// One probe on one CPU in one repeat.
@@ -418,5 +444,35 @@ words! {
         CannotTell = "cannot_tell",
         /// A cell or the probe was not measured.
         NotMeasured = "not_measured",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeats_that_fail_for_one_reason_are_one_sentence() {
+        let repeat = |repeat: u32, error: Option<&str>| RepeatResult {
+            repeat,
+            error: error.map(str::to_owned),
+            ..RepeatResult::default()
+        };
+        let cell = |name: &str, repeats: Vec<RepeatResult>| CellResult {
+            name: name.to_owned(),
+            repeats,
+            ..CellResult::default()
+        };
+        let cells = [
+            cell("idle", vec![repeat(1, Some("refused")), repeat(2, Some("refused")), repeat(3, None)]),
+            cell("l3", vec![repeat(1, Some("refused")), repeat(2, Some("stopped"))]),
+        ];
+        assert_eq!(
+            incomplete_repeats(&cells),
+            [
+                "3 repeats of cells `idle`, `l3` are not complete: refused",
+                "repeat 2 of cell `l3` is not complete: stopped"
+            ]
+        );
     }
 }

@@ -2,13 +2,14 @@
 
 use super::whole;
 use crate::blame::piece::{Blame, Piece};
-use crate::confidence::POSSIBLE;
+use crate::confidence::{LIKELY, POSSIBLE};
 use crate::segments::causes_of;
 use whylate_core::recording::{Activation, Doing};
 use whylate_core::result::{Cause, CauseKind as Kind};
 
-/// The causes of a response from its stages alone, without recordings of CPUs; never empty.
-pub fn explain_alone(activation: &Activation) -> Vec<Cause> {
+/// The causes of a response from its stages alone, without recordings of CPUs; never empty. With a quota of its control
+/// group, a task that waits may also be throttled.
+pub fn explain_alone(activation: &Activation, has_quota: bool) -> Vec<Cause> {
     let stages = activation.stages.iter().filter(|stage| stage.length_ns() > 0);
     let all: Vec<Piece<()>> = stages
         .map(|stage| {
@@ -18,8 +19,13 @@ pub fn explain_alone(activation: &Activation) -> Vec<Cause> {
                     POSSIBLE,
                     "the task had the CPU; interrupts in that time count as the task's work",
                 ),
-                Doing::Preempted { .. } => Blame::unattributed_as(
-                    "the task was runnable and waited: another thread had the CPU, or the control group was throttled. Without root, the kernel does not show which",
+                Doing::Preempted { .. } if has_quota => Blame::unattributed_as(
+                    "the task was runnable and waited: another thread had the CPU, or the CPU quota of its control group was used up. Without root, the kernel does not show which",
+                ),
+                Doing::Preempted { .. } => Blame::new(
+                    Kind::Thread,
+                    LIKELY,
+                    "the task was runnable and waited for a CPU. Without root, the kernel does not show which thread had it",
                 ),
                 Doing::Waking { .. } | Doing::Blocked { .. } | Doing::Unseen => Blame::unattributed(),
             };

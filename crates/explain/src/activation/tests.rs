@@ -249,10 +249,12 @@ fn stages_alone_give_causes_of_the_whole_response_without_an_actor() {
             stage(1_100_000, 1_200_000, Doing::Preempted { by, budget: Budget::Left }),
         ],
     );
-    let causes = explain_alone(&one);
+    let causes = explain_alone(&one, false);
     let shares: f64 = causes.iter().filter_map(|cause| cause.share).sum();
     assert!((shares - 1.0).abs() < 1e-9 && causes.len() == 2, "{causes:?}");
-    assert!(causes.iter().any(|cause| cause.kind == Kind::Unattributed), "{causes:?}");
+    assert!(causes.iter().any(|cause| cause.kind == Kind::Thread), "{causes:?}");
+    let limited = explain_alone(&one, true);
+    assert!(limited.iter().any(|cause| cause.kind == Kind::Unattributed), "{limited:?}");
     assert!(causes.iter().all(|cause| cause.actor.is_none() && cause.confidence.is_none_or(|it| it < 0.9)));
 }
 

@@ -22,6 +22,7 @@ use whylate_core::cpus::CpuSelector;
 use whylate_core::plan::{
     AffinityPlan, IrqAffinityPlan, PriorityPlan, ThreadPolicy, TreatmentKind, TreatmentPlan,
 };
+use whylate_core::quantity::TASK;
 use whylate_core::recording::OWN;
 use whylate_core::result::{
     CauseKind, CellResult, Finding, FixArm, FixCause, FixLeftOut, ProbeResult, Severity, shares,
@@ -89,6 +90,25 @@ pub fn causes(cell: &CellResult, series: &str) -> Vec<FixCause> {
         (b.spikes, b.share).partial_cmp(&(a.spikes, a.share)).unwrap_or(std::cmp::Ordering::Equal)
     });
     causes
+}
+
+/// The id of the advice to give the measured thread a real-time priority.
+pub const TASK_PRIORITY: &str = "task-priority";
+
+/// What helps a watched thread of ordinary priority that waits for a CPU; only its user may decide that.
+pub fn task_priority(cell: &CellResult, causes: &[FixCause]) -> Option<FixLeftOut> {
+    let waits: Vec<&FixCause> = causes.iter().filter(|it| it.kind == CauseKind::Thread.name()).collect();
+    let share: f64 = waits.iter().map(|cause| cause.share).sum();
+    if share < SHARE_MIN {
+        return None;
+    }
+    let tasks = cell.probes.iter().flat_map(|probe| &probe.cpus).filter_map(|cpu| cpu.quantities.of(TASK));
+    let ordinary = tasks.filter(|task| task.priority <= 0).max_by_key(|task| task.preempted_ns)?;
+    Some(FixLeftOut {
+        id: TASK_PRIORITY.to_owned(),
+        reason: caused_reason(&waits, causes),
+        why: ordinary.real_time_advice()?,
+    })
 }
 
 /// What may be tried, and what may not.

@@ -1,8 +1,9 @@
 use super::*;
 use whylate_core::plan::{Plan, Share};
+use whylate_core::record::TaskRecord;
 use whylate_core::result::{
-    Cause, FixAnswer, FixClaim, FixMode, FixOutcome, FixPhase, FixRegistration, FixResult, ProbeResult,
-    RunState, Spike,
+    Cause, CpuResult, FixAnswer, FixClaim, FixMode, FixOutcome, FixPhase, FixRegistration, FixResult,
+    ProbeResult, RunState, Spike,
 };
 use whylate_core::{BusyProgram, CpuId};
 use whylate_testing::says;
@@ -62,6 +63,24 @@ fn causes_of_several_kinds_are_reported_with_the_spikes_of_each() {
     assert_eq!(shield.reason, several);
     let left = left_out.iter().find(|left| left.id == "irqs_off").unwrap();
     assert!(says("irqs-off-other-main", &left.reason));
+}
+
+#[test]
+fn an_ordinary_thread_that_waits_for_a_cpu_may_get_a_real_time_priority() {
+    let advised = |kind: CauseKind, priority: i32| {
+        let task = TaskRecord { thread: 812, command: "audio".to_owned(), priority, ..TaskRecord::default() };
+        let mut cpu = CpuResult::default();
+        cpu.quantities.set(TASK, task);
+        let spikes = vec![spike(kind, None, 50_000)];
+        let probe = ProbeResult { spikes, cpus: vec![cpu], ..ProbeResult::default() };
+        let cell = CellResult { probes: vec![probe], ..CellResult::default() };
+        task_priority(&cell, &causes(&cell, "timer"))
+    };
+    let found = advised(CauseKind::Thread, -1).unwrap();
+    assert_eq!(found.id, TASK_PRIORITY);
+    assert!(found.why.contains("chrt -f -p 50 812"), "{}", found.why);
+    assert_eq!(advised(CauseKind::Thread, 70), None, "it has a real-time priority");
+    assert_eq!(advised(CauseKind::OwnWork, -1), None, "no thread delays it");
 }
 
 #[test]

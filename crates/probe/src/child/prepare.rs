@@ -62,7 +62,7 @@ pub(super) fn thread(team: &Team<'_>, cpu: CpuId) -> Result<(), Failure> {
         is_scheduled = wanted == Scheduling::Other;
         pin()
     });
-    pinned.map_err(|error| format!("CPU {cpu}: cannot pin a thread there: {error}"))?;
+    pinned.map_err(|error| shield::why_not_pinned(team.host, &CpuSet::single(cpu), &error))?;
     if !is_scheduled && let Err(error) = schedule::schedule_this_thread(wanted) {
         if let Scheduling::Deadline { .. } = wanted {
             return Err(Failure::Unavailable(format!(

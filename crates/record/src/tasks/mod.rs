@@ -38,8 +38,9 @@ pub struct Explained {
 
 impl Explained {
     /// Without rights only the stages of an activation are known.
-    pub fn alone(activation: &Activation) -> Self {
-        Self { causes: activation::explain_alone(activation), ..Self::default() }
+    pub fn alone(host: &HostRoot, activation: &Activation) -> Self {
+        let has_quota = quota::of_thread(host, activation.thread.pid).is_some();
+        Self { causes: activation::explain_alone(activation, has_quota), ..Self::default() }
     }
 }
 

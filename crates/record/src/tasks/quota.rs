@@ -15,7 +15,12 @@ pub(super) fn of(host: &HostRoot, activation: &Activation) -> Option<String> {
     if activation.quota_ns() == 0 {
         return None;
     }
-    let text = host.read(&format!("/proc/{}/cgroup", activation.thread.pid)).ok().flatten()?;
+    of_thread(host, activation.thread.pid)
+}
+
+/// The same, whether it was used up or not.
+pub(super) fn of_thread(host: &HostRoot, thread: u32) -> Option<String> {
+    let text = host.read(&format!("/proc/{thread}/cgroup")).ok().flatten()?;
     let group = group_of(&text)?;
     let limits = std::path::Path::new(&group).ancestors().filter_map(|group| {
         let group = group.to_str()?.trim_end_matches('/');
@@ -60,6 +65,7 @@ mod tests {
             of(&HostRoot::at(folder.path()), &activation)
         };
         assert_eq!(preempted(Budget::Left), None);
+        assert!(of_thread(&HostRoot::at(folder.path()), 7).is_some());
         assert_eq!(preempted(Budget::Quota).as_deref(), Some("/plc (20.0 ms of each 100 ms)"));
         write("sys/fs/cgroup/plc/control/cpu.max", "5000 50000\n");
         assert_eq!(preempted(Budget::Quota).as_deref(), Some("/plc/control (5.00 ms of each 50.0 ms)"));

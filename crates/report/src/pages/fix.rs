@@ -1,6 +1,7 @@
 //! The report of `whylate fix`.
 
 use crate::section::{Page, Tone};
+use crate::sections::head::not_restored;
 use crate::sections::{fix as sections, warnings};
 use crate::words::counted;
 use whylate_core::figure::nanoseconds;
@@ -35,7 +36,7 @@ pub fn fix(fix: &FixResult) -> Page {
     // The answer is already the title of this page.
     page.sections.retain(|section| section.id != "fix");
     if fix.restored == Some(false) {
-        page.failures.push("the machine's settings were not restored after the search".to_owned());
+        page.failures.push(format!("{} after the search", not_restored(&fix.warnings)));
     }
     page.sections.extend(warnings::section(&fix.warnings));
     page

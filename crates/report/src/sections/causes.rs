@@ -149,7 +149,7 @@ fn event_sentence(cell: &str, spikes: &[&Spike]) -> String {
 mod tests {
     use super::*;
     use whylate_core::CpuId;
-    use whylate_core::result::Cause;
+    use whylate_core::result::{Cause, WAITED_FOR_CPU};
 
     fn spike(cpu: u32, latency_ns: u64, kind: CauseKind, event: Option<u64>) -> Spike {
         Spike {
@@ -172,7 +172,7 @@ mod tests {
             first.cells.iter().map(|cell| cell.text.as_ref().unwrap().words()).collect()
         };
         let found = first_causes("idle", &spikes);
-        assert_eq!(row(&found[0]), ["idle", "timer", "thread", "2 of 3", "7.00 us"]);
+        assert_eq!(row(&found[0]), ["idle", "timer", WAITED_FOR_CPU, "2 of 3", "7.00 us"]);
         assert_eq!(row(&found[1])[2..], ["irq; records lost in 1 of these spikes", "1 of 3", "9.00 us"]);
     }
 

@@ -326,8 +326,12 @@ fn install(fix: &FixResult) -> Section {
         let lines = file.text.lines().map(str::to_owned).collect();
         Section::new("", file.path.clone()).depth(Depth::Folded).with(Block::Lines(lines))
     };
-    let by_hand = fix.by_hand.iter().map(|it| Item::from(format!("`{}`: {}", it.id, it.why)));
-    Section::new("fix-install", "What to install")
+    let is_advice = fix.answer == FixAnswer::Advised;
+    let by_hand = fix.by_hand.iter().map(|it| match is_advice {
+        true => Item::from(format!("`{}` ({}): {}", it.id, it.reason, it.why)),
+        false => Item::from(format!("`{}`: {}", it.id, it.why)),
+    });
+    Section::new("fix-install", if is_advice { "What you can change yourself" } else { "What to install" })
         .with_all(fix.files.iter().map(part))
         .with(by_hand.collect::<Vec<Item>>())
 }

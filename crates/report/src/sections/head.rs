@@ -2,7 +2,8 @@
 
 use crate::section::{Page, Tone, Verdict};
 use crate::words;
-use whylate_core::result::{RunResult, RunState, Verdict as Outcome};
+use whylate_core::result::{RunResult, RunState, Verdict as Outcome, incomplete_repeats};
+use whylate_core::{Warning, WarningCode};
 
 /// The page of a run, with its head and no sections.
 pub(crate) fn page(run: &RunResult) -> Page {
@@ -55,17 +56,20 @@ pub(crate) fn failures(run: &RunResult) -> Vec<String> {
         }
     }
     if run.restored == Some(false) {
-        sentences.push("the machine's settings were not restored after the run".to_owned());
+        sentences.push(format!("{} after the run", not_restored(&run.warnings)));
     }
     sentences.extend(skipped(run));
-    for cell in &run.cells {
-        for repeat in &cell.repeats {
-            if let Some(error) = &repeat.error {
-                sentences.push(format!("repeat {} of {} is not complete: {error}", repeat.repeat, cell.name));
-            }
-        }
-    }
+    sentences.extend(incomplete_repeats(&run.cells));
     sentences
+}
+
+/// Whether a setting that whylate changed was left changed, or only others differ from before.
+pub(crate) fn not_restored(warnings: &[Warning]) -> &'static str {
+    let has = |code: WarningCode| warnings.iter().any(|warning| warning.code == code.name());
+    if has(WarningCode::MachineChanged) && !has(WarningCode::TreatmentNotRestored) {
+        return "all treatments were undone, but other settings of the machine (warning `machine-changed`) differ";
+    }
+    "the machine's settings were not restored"
 }
 
 /// The cells that did not run, and why: cells with the same reason together.

@@ -5,7 +5,7 @@ use crate::section::Section;
 use crate::worst;
 use std::collections::BTreeMap;
 use whylate_core::figure::{nanoseconds_f64, share};
-use whylate_core::result::{CauseClass, CellResult, RunResult, Spike, late_time};
+use whylate_core::result::{CauseClass, CellResult, NOT_EXPLAINED, RunResult, Spike, late_time};
 
 /// The most culprits that a part of a bar names.
 const NAMED_MAX: usize = 3;
@@ -46,8 +46,10 @@ fn bar(cell: &CellResult, series: &str) -> Option<ShareRow> {
         },
         ..part
     };
-    let top = found.iter().find(|one| one.is_explained());
-    let top = top.map(|top| format!(", most by {} ({})", top.name(), share(top.share)));
+    let top = found.first().map(|top| match top.is_explained() {
+        true => format!(", most by {} ({})", top.name(), share(top.share)),
+        false => format!(", most {NOT_EXPLAINED} ({})", share(top.share)),
+    });
     let count = spikes.len();
     (count > 0).then(|| ShareRow {
         label: cell.name.clone(),

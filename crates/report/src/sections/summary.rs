@@ -8,13 +8,15 @@ use whylate_core::figure::{between, nanoseconds, nanoseconds_apart, nanoseconds_
 use whylate_core::plan::{ProbePlan, Samples, Statistic};
 use whylate_core::quantity::{OVERRUNS, TASK, THROTTLED};
 use whylate_core::result::{
-    CellResult, Comparison, CpuResult, LateKind, LateTime, Outcome, RunResult, Spike, Verdict, late_kinds,
-    late_time,
+    CauseKind, CellResult, Comparison, CpuResult, LateKind, LateTime, Outcome, RunResult, Spike, Verdict,
+    late_kinds, late_time,
 };
 use whylate_core::{SeriesName, WarningCode};
 
 /// The most culprits that are named.
 const WHO_MAX: usize = 3;
+/// A smaller part of the late time is no reason to change a priority.
+const WAITED_MIN: f64 = 0.1;
 
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let deciding = deciding(run);
@@ -37,7 +39,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     items.push(item("who", (who(run, deciding.as_deref()), Tone::Plain)));
     items.extend((!effects.is_empty()).then(|| item("effect", (effects, Tone::Plain))));
     items.extend(super::late_causes::in_short(run));
-    items.push(item("helps", (helps(run, &treatments), Tone::Plain)));
+    items.push(item("helps", (helps(run, deciding.as_deref(), &treatments), Tone::Plain)));
     vec![Section::new("summary", "In short").with(items)]
 }
 
@@ -191,8 +193,8 @@ fn who(run: &RunResult, deciding: Option<&[CellSeries<'_>]>) -> String {
     }
 }
 
-/// The kinds that took most, the one that took most of one spike, the others together, and the unexplained rest: they
-/// add up to the whole.
+/// The kinds that took most, the one that took most of one spike, the others together, and the unexplained rest, which
+/// comes first if it is the largest part: they add up to the whole.
 fn culprits(found: &[LateTime]) -> String {
     let named = |name: &str, part: f64| format!("{name} ({})", share(part));
     let kinds = late_kinds(found);
@@ -204,7 +206,11 @@ fn culprits(found: &[LateTime]) -> String {
     let first = first.into_iter().map(|(_, kind)| named(&kind.name, kind.share));
     let others = (others > 0.0).then(|| named("others", others));
     let unknown = kinds.iter().filter(|kind| !kind.is_explained).map(|kind| named(&kind.name, kind.share));
-    first.chain(others).chain(unknown).collect::<Vec<_>>().join("; ")
+    let mut all: Vec<String> = first.chain(others).chain(unknown).collect();
+    if kinds.first().is_some_and(|kind| !kind.is_explained) {
+        all.rotate_right(1);
+    }
+    all.join("; ")
 }
 
 fn effects(run: &RunResult, comparisons: &[&Comparison], of: fn(&CellResult) -> &Vec<String>) -> String {
@@ -284,7 +290,18 @@ fn missed_with(run: &RunResult, it: &Comparison) -> Option<String> {
     })
 }
 
-fn helps(run: &RunResult, treatments: &[&Comparison]) -> String {
+/// What gives a watched thread of ordinary priority the CPU, if waits for a CPU took a relevant part of its late time.
+fn real_time_priority(run: &RunResult, deciding: &[CellSeries<'_>]) -> Option<String> {
+    let name = &deciding.first()?.name;
+    let spikes = run.cells.iter().flat_map(|cell| worst::spikes(cell, name));
+    let waited = late_time(spikes).into_iter().filter(|one| one.kind == CauseKind::Thread);
+    let part: f64 = waited.map(|one| one.share).sum();
+    let mut tasks = deciding.iter().flat_map(|cell| &cell.cpus).filter_map(|cpu| cpu.quantities.of(TASK));
+    let advice = tasks.next().filter(|_| part >= WAITED_MIN)?.real_time_advice()?;
+    Some(format!("{advice}. Waits for a CPU that another thread had took {} of the late time.", share(part)))
+}
+
+fn helps(run: &RunResult, deciding: Option<&[CellSeries<'_>]>, treatments: &[&Comparison]) -> String {
     // A search compares on fresh data, by its own rules.
     if let Some(fix) = &run.fix {
         return format!("{}.", fix.sentence);
@@ -293,6 +310,9 @@ fn helps(run: &RunResult, treatments: &[&Comparison]) -> String {
         let mut sentences = vec![effects(run, treatments, |cell| &cell.treatments)];
         sentences.extend(treatments.iter().filter_map(|it| missed_with(run, it)));
         return sentences.join(" ");
+    }
+    if let Some(advice) = deciding.and_then(|cells| real_time_priority(run, cells)) {
+        return advice;
     }
     let treated = || run.cells.iter().filter(|cell| !cell.treatments.is_empty());
     let skipped = treated().find_map(|cell| Some((&cell.name, cell.skipped.as_ref()?)));

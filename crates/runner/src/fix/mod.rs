@@ -84,11 +84,25 @@ pub fn possible(root: &HostRoot, facts: &Facts, target: &CpuSet, kind: &Treatmen
     if planned.changes.iter().any(|change| rises(&change)) {
         return Err("it has no real-time priority that could be lowered".to_owned());
     }
+    if let Some(path) = planned.changes.iter().find_map(|change| refused_file(change, root)) {
+        let remedy = match facts.privileges.root {
+            true => "the kernel refuses it here",
+            false => "run as root",
+        };
+        return Err(format!("cannot write {path}; {remedy}"));
+    }
     let off = whylate_treat::kinds::offline::switched_off(&planned.changes).intersection(target);
     match off.first() {
         Some(cpu) => Err(format!("it takes CPU {cpu} offline, which is measured")),
         None => Ok(()),
     }
+}
+
+/// The file of a change that is there, has to be changed, and cannot be written by this process.
+fn refused_file(change: &Change, root: &HostRoot) -> Option<String> {
+    let Target::File { path, .. } = &change.target else { return None };
+    let is_refused = change.required && !change.is_so(root) && root.exists(path) && !root.is_writable(path);
+    is_refused.then(|| path.clone())
 }
 
 /// Searches treatments, or checks again what was proved, by the rules of `registration`, into the new directory

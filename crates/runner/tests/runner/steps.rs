@@ -4,7 +4,7 @@ use crate::mock::{Behaviour, MockMachine, PLAN, counts, experiment, facts, folde
 use std::sync::atomic::Ordering;
 use whylate_core::quantity::SOURCES;
 use whylate_core::result::{CauseKind, RunState, Verdict};
-use whylate_core::{CpuSet, Facts, Nanos, Plan};
+use whylate_core::{CpuSet, Facts, Nanos, Plan, WarningCode};
 use whylate_runner::run;
 use whylate_store::{Reader, assemble};
 use whylate_sys::schedule;
@@ -278,20 +278,35 @@ fn remarks_of_loads_are_reported_once() {
 
 #[test]
 fn the_settings_before_and_after_are_compared() {
-    let restored = |after: Facts| {
+    let treated = PLAN.replace(
+        "[[cell]]\nloads = [\"a\", \"b\"]",
+        "[[treatment]]\nname = \"awake\"\nkind = \"idle\"\n[[cell]]\nloads = [\"a\"]\ntreatments = [\"awake\"]",
+    );
+    let ended = |plan: &str, after: Facts| {
         let folder = folder();
         let path = folder.path().join("run");
         let machine = MockMachine { facts: Some(after), ..MockMachine::default() };
-        run(&experiment(PLAN), &path, &options(), &machine, &mut machine.audience()).unwrap();
-        info(&path).restored
+        run(&experiment(plan), &path, &options(), &machine, &mut machine.audience()).unwrap();
+        let ended = info(&path);
+        let changed = ended.warnings.iter().find(|it| it.code == WarningCode::MachineChanged);
+        (ended.restored, changed.map(|it| it.text.clone()))
     };
-    assert_eq!(restored(facts()), Some(true));
-    let mut changed = facts();
-    changed.cpus[1].governor = Some("powersave".to_owned());
-    assert_eq!(restored(changed), Some(false));
-    let mut changed = facts();
-    changed.cpu_sets.online = "0-2".parse().unwrap();
-    assert_eq!(restored(changed), Some(false));
+    let mut governor = facts();
+    governor.cpus[1].governor = Some("powersave".to_owned());
+    let mut isolated = facts();
+    isolated.cpu_sets.isolated = "1".parse().unwrap();
+    for plan in [PLAN, &treated] {
+        assert_eq!(ended(plan, facts()), (Some(true), None));
+    }
+    for changed in [&governor, &isolated] {
+        assert_eq!(ended(&treated, changed.clone()).0, Some(false));
+        // A run without treatments has nothing to restore: another program made the change.
+        let (restored, text) = ended(PLAN, changed.clone());
+        assert_eq!(restored, Some(true));
+        assert!(text.is_some_and(|text| text.starts_with("another program changed settings")));
+    }
+    let (_, text) = ended(PLAN, isolated);
+    assert!(text.is_some_and(|text| text.ends_with("isolated CPUs: none before, 1 after")));
 }
 
 #[test]

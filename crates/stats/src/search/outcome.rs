@@ -535,7 +535,8 @@ mod tests {
         let repeat = RepeatResult { repeat: 1, probes: vec![probe], ledger, ..RepeatResult::default() };
         let cell = CellResult { repeats: vec![repeat], ..CellResult::default() };
         let late = late_times(&cell, 1, &"timer p99".parse().unwrap()).unwrap();
-        assert_eq!((late.own, late.causes["thread"], late.causes.len()), (3_000.0, 3_000.0, 2));
+        let thread = late.causes["waited for a CPU (another thread had it)"];
+        assert_eq!((late.own, thread, late.causes.len()), (3_000.0, 3_000.0, 2));
         assert_eq!(late_times(&cell, 2, &"timer p99".parse().unwrap()), None);
     }
 

@@ -30,7 +30,7 @@ use std::path::Path;
 use whylate_core::record::Interval;
 use whylate_core::result::{
     Answer, CauseDifference, CellResult, Comparison, ProbeResult, RUN_FORMAT, RepeatResult, RunResult,
-    RunState, SpikeTrace,
+    RunState, SpikeTrace, incomplete_repeats,
 };
 use whylate_core::warning::push_all_once;
 use whylate_core::{CpuId, Warning, WarningCode};
@@ -183,16 +183,13 @@ fn missing_in(cells: &[CellResult], info: &RunInfo) -> Vec<String> {
     let of_cell = |cell: &CellResult| {
         let (name, repeats) = (&cell.name, info.repeats_of(&cell.name));
         let skipped = cell.skipped.iter().map(|reason| format!("cell `{name}` was skipped: {reason}"));
-        let cut = cell.repeats.iter().filter_map(|repeat| {
-            let error = repeat.error.as_ref()?;
-            Some(format!("repeat {} of cell `{name}` is not complete: {error}", repeat.repeat))
-        });
         let begun = cell.repeats.len() as u32;
         let left = (cell.skipped.is_none() && begun < repeats)
             .then(|| format!("{} of {repeats} repeats of cell `{name}` did not run", repeats - begun));
-        skipped.chain(cut).chain(left).collect::<Vec<String>>()
+        skipped.chain(left).collect::<Vec<String>>()
     };
-    cells.iter().flat_map(of_cell).collect()
+    let incomplete = incomplete_repeats(cells);
+    incomplete.into_iter().chain(cells.iter().flat_map(of_cell)).collect()
 }
 
 /// Why there is no result to report.

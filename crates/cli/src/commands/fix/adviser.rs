@@ -5,12 +5,12 @@ use crate::output;
 use anyhow::{Context, Result, bail};
 use std::io::{IsTerminal, stdin};
 use std::time::Duration;
-use whylate_core::BusyProgram;
 use whylate_core::plan::{TreatmentKind, TreatmentPlan};
 use whylate_core::result::{
     FIX_FORMAT, FixAnswer, FixArm, FixCause, FixLeftOut, FixMode, FixRegistration, FixResult, RunResult,
     RunState,
 };
+use whylate_core::{BusyProgram, WarningCode};
 use whylate_explain::advice::{self, Candidates, Paced, Situation};
 use whylate_host::cpu_table::Sampler;
 use whylate_host::threads::Threads;
@@ -68,7 +68,10 @@ impl MachineAdviser<'_> {
             let (arms, left_out) = settings(rules, &is_possible);
             return Ok(Proposal { causes, arms, first: 0, left_out });
         }
-        let Candidates { mut arms, first, left_out } = advice::candidates(&situation, yes, &is_possible);
+        let Candidates { mut arms, first, mut left_out } = advice::candidates(&situation, yes, &is_possible);
+        if let Some(own) = advice::task_priority(cell, &causes) {
+            left_out.insert(0, own);
+        }
         let threads = Threads::read(root).context("reading the threads of this machine")?;
         arms.iter_mut().for_each(|arm| arm.service = service(&arm.treatment.kind, &threads, root));
         if self.choice.ignores_causes {
@@ -209,6 +212,11 @@ pub(super) fn latest_cell(measured: &RunResult) -> Option<String> {
     untreated.max_by_key(late).map(|cell| cell.name.clone())
 }
 
+/// Whether a warning tells of settings that differ from before.
+pub(super) fn is_about_settings(code: &str) -> bool {
+    [WarningCode::TreatmentNotRestored, WarningCode::MachineChanged].iter().any(|it| it.name() == code)
+}
+
 /// A result without a search.
 pub(super) fn advice(
     measured: &RunResult,
@@ -217,6 +225,8 @@ pub(super) fn advice(
     proposal: Proposal,
 ) -> FixResult {
     let count = proposal.arms.len();
+    let is_by_hand = |left: &FixLeftOut| left.id == advice::TASK_PRIORITY;
+    let (by_hand, left_out): (Vec<_>, Vec<_>) = proposal.left_out.into_iter().partition(is_by_hand);
     FixResult {
         format: FIX_FORMAT.to_owned(),
         run: measured.run.clone(),
@@ -231,7 +241,7 @@ pub(super) fn advice(
             causes: proposal.causes,
             arms: proposal.arms,
             first: proposal.first,
-            left_out: proposal.left_out,
+            left_out,
             ..rules
         },
         recommended: Vec::new(),
@@ -241,8 +251,8 @@ pub(super) fn advice(
         repeats: 0,
         took_ns: 0,
         files: Vec::new(),
-        by_hand: Vec::new(),
+        by_hand,
         restored: measured.restored,
-        warnings: Vec::new(),
+        warnings: measured.warnings.iter().filter(|it| is_about_settings(&it.code)).cloned().collect(),
     }
 }

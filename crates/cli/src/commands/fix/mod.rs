@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use whylate_core::plan::{Plan, Share};
 use whylate_core::result::{FixAnswer, FixGoal, FixMode, FixRegistration, FixResult, RunState};
-use whylate_core::{Nanos, WarningCode};
+use whylate_core::Nanos;
 use whylate_explain::advice::{self, profile};
 use whylate_host::Host;
 use whylate_host::facts::{self, preflight};
@@ -333,8 +333,7 @@ fn conclude(arguments: &FixArguments, result: &FixResult, info: Option<&RunInfo>
     } else {
         let mut shown = result.clone();
         // What the machine lacks is in the run's own report.
-        let is_about_treatments = |code: &str| code == WarningCode::TreatmentNotRestored.name();
-        shown.warnings.retain(|warning| is_about_treatments(&warning.code));
+        shown.warnings.retain(|warning| adviser::is_about_settings(&warning.code));
         output::drawn(&whylate_report::fix(&shown).terminal(output::style()))?;
         if !result.run.is_empty() {
             output::message(&format!(

@@ -21,7 +21,7 @@ const WITHOUT_PROGRAMS: &str = "an activation begins when the thread first runs,
 
 pub(super) enum Source {
     Kernel(Box<TaskWatch>, TaskExplainer),
-    Own(Box<OwnTaskWatch>, String),
+    Own(Box<OwnTaskWatch>, String, HostRoot),
 }
 
 fn failed(error: &BpfError) -> ProbeError {
@@ -61,7 +61,7 @@ impl Source {
         match OwnTaskWatch::start(host, cpus, target) {
             Ok(mut watch) => {
                 watch.decide_by(by);
-                Ok(Self::Own(Box::new(watch), refusal.to_string()))
+                Ok(Self::Own(Box::new(watch), refusal.to_string(), host.clone()))
             }
             Err(error) => Err(without_either(&refusal, &error)),
         }
@@ -72,7 +72,7 @@ impl Source {
             Self::Kernel(watch, _) => {
                 watch.follow_children(schedule::id_of_this_thread(), follow).map_err(|error| failed(&error))
             }
-            Self::Own(watch, refusal) if follow => watch.follow_children().map_err(|error| {
+            Self::Own(watch, refusal, _) if follow => watch.follow_children().map_err(|error| {
                 ProbeError::Unavailable(format!(
                     "tasks cannot be watched: {refusal}; perf_event_open: {error}"
                 ))
@@ -85,7 +85,7 @@ impl Source {
     pub(super) fn poll(&mut self) -> Result<Vec<Activation>, ProbeError> {
         match self {
             Self::Kernel(watch, _) => watch.poll().map_err(|error| failed(&error)),
-            Self::Own(watch, _) => Ok(watch.poll()),
+            Self::Own(watch, ..) => Ok(watch.poll()),
         }
     }
 
@@ -101,7 +101,7 @@ impl Source {
     pub(super) fn unended(&mut self) -> Vec<Activation> {
         match self {
             Self::Kernel(watch, _) => watch.unended(),
-            Self::Own(watch, _) => watch.unended(),
+            Self::Own(watch, ..) => watch.unended(),
         }
     }
 
@@ -109,14 +109,14 @@ impl Source {
     pub(super) fn doubts(&mut self) -> Vec<(u32, Doubt)> {
         match self {
             Self::Kernel(watch, _) => watch.doubts(),
-            Self::Own(watch, _) => watch.doubts(),
+            Self::Own(watch, ..) => watch.doubts(),
         }
     }
 
     pub(super) fn look_for_tasks(&mut self) -> Result<(), ProbeError> {
         match self {
             Self::Kernel(watch, _) => watch.look_for_tasks().map_err(|error| failed(&error)),
-            Self::Own(watch, _) => {
+            Self::Own(watch, ..) => {
                 // A thread of another user may come at any time.
                 let _ = watch.look_for_tasks();
                 Ok(())
@@ -129,7 +129,7 @@ impl Source {
             Self::Kernel(watch, explainer) => {
                 explainer.explain(watch, activations).map_err(|error| failed(&error))
             }
-            Self::Own(..) => Ok(activations.iter().map(|one| Explained::alone(one)).collect()),
+            Self::Own(_, _, host) => Ok(activations.iter().map(|one| Explained::alone(host, one)).collect()),
         }
     }
 
@@ -144,7 +144,7 @@ impl Source {
     pub(super) fn audit(&mut self) -> Result<(), ProbeError> {
         match self {
             Self::Kernel(watch, _) => watch.audit().map_err(|error| failed(&error)),
-            Self::Own(_, refusal) => {
+            Self::Own(_, refusal, _) => {
                 Err(ProbeError::Unavailable(format!("an audit needs programs in the kernel: {refusal}")))
             }
         }
@@ -176,7 +176,7 @@ impl Source {
     pub(super) fn threads(&self) -> &BTreeMap<u32, Watched> {
         match self {
             Self::Kernel(watch, _) => watch.threads(),
-            Self::Own(watch, _) => watch.threads(),
+            Self::Own(watch, ..) => watch.threads(),
         }
     }
 
@@ -192,7 +192,7 @@ impl Source {
         match self {
             Self::Kernel(watch, _) if watch.missing().is_empty() => None,
             Self::Kernel(watch, _) => Some(format!("not recorded: {}", watch.missing().join("; "))),
-            Self::Own(watch, refusal) => {
+            Self::Own(watch, refusal, _) => {
                 let others = match watch.losses().refused {
                     0 => String::new(),
                     1 => ". One thread belongs to another user and is not watched".to_owned(),
@@ -206,7 +206,7 @@ impl Source {
     pub(super) fn losses(&self) -> TaskLosses {
         match self {
             Self::Kernel(watch, _) => watch.losses(),
-            Self::Own(watch, _) => watch.losses(),
+            Self::Own(watch, ..) => watch.losses(),
         }
     }
 }
