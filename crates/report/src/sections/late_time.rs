@@ -5,7 +5,7 @@ use crate::section::Section;
 use crate::worst;
 use std::collections::BTreeMap;
 use whylate_core::figure::{nanoseconds_f64, share};
-use whylate_core::result::{CauseClass, CellResult, NOT_EXPLAINED, RunResult, Spike, late_time};
+use whylate_core::result::{CauseClass, CellResult, NOT_EXPLAINED, RunResult, Spike, late_kinds, late_time};
 
 /// The most culprits that a part of a bar names.
 const NAMED_MAX: usize = 3;
@@ -46,8 +46,9 @@ fn bar(cell: &CellResult, series: &str) -> Option<ShareRow> {
         },
         ..part
     };
-    let top = found.first().map(|top| match top.is_explained() {
-        true => format!(", most by {} ({})", top.name(), share(top.share)),
+    // The same grouping as in the line "who".
+    let top = late_kinds(&found).into_iter().next().map(|top| match top.is_explained {
+        true => format!(", most by {} ({})", top.name, share(top.share)),
         false => format!(", most {NOT_EXPLAINED} ({})", share(top.share)),
     });
     let count = spikes.len();
