@@ -298,8 +298,8 @@ fn evidence(spike: &Spike, allowance: &Allowance, candidates: u64, switches: u64
     vec![
         format!("{} takes {taken} of each {period}; the gap is {latency}", allowance.source),
         format!(
-            "{switches} involuntary context switches of the measuring thread, {candidates} such gaps; the others end \
-             at the same point of the period"
+            "the measuring thread had {switches} involuntary context switches and {candidates} gaps of about this \
+             length; this gap and others end at the same point of the period"
         ),
     ]
 }

@@ -15,12 +15,12 @@ Examples:
   whylate copy --backends                       which memory types there are, and why others are not
   whylate copy --from wc --method movntdqa      only copies out of write-combining memory
   whylate copy --backend pci --device /sys/bus/pci/devices/0000:03:00.0/resource2_wc
-  whylate copy -o copy.html                     with a picture of rate over block size
+  whylate copy -o copy.html                     also draws the rate by block size
 
 Memory is wb (cached), wt (stores go to memory), wc (write-combining), uc- or uc (uncached). A
-driver may map memory as cached although another type was requested. So each type other than wb is
-timed first, and its rows show the type that the timing shows. whylate writes only to memory that
-no other program uses, unless you name a --device.")]
+driver may map memory as cached although another type was requested. So whylate first times each
+type other than wb, and the rows name the type that this timing shows. whylate writes only to memory
+that no other program uses, unless you name a --device.")]
 pub(crate) struct CopyArguments {
     /// CPU that copies
     #[arg(short = 'a', long, alias = "cpus", value_name = "CPU", default_value = "last")]

@@ -80,9 +80,9 @@ Examples:
                                                changes a setting until `whylate treat restore`
   whylate watch --task audio -D 10m            why your own task was late
   whylate explain trace.dat                    who made a task late, from a trace
-  whylate report RUN -o report.html            a picture of a run
+  whylate report RUN -o report.html            the results of a run as a web page
   whylate compare BEFORE AFTER                 what differs between two runs
-  whylate fix memory-load                      which change lowers the latency, proved
+  whylate fix memory-load                      finds a change that provably lowers the latency
   whylate check --cpus 1                       is this machine fit for real time on CPU 1?
 
 Exit codes: 0 pass, 1 error or incomplete, 2 limit exceeded, regression or unfit, 3 a setting was
@@ -107,7 +107,7 @@ pub(crate) enum Command {
     Measure(MeasureCommand),
     /// Watches your own threads, and says why one of them was late
     Watch(WatchArguments),
-    /// Shows latencies of the whole machine by CPU, interrupts, and what takes CPU time from real-time tasks
+    /// Shows the whole machine: latencies of each CPU, interrupts, and what takes CPU time from real-time tasks
     Top(TopArguments),
     /// Shows the kernel's latency histograms (timer, wake-up, switch) and which tasks were late
     Histograms(HistogramsArguments),

@@ -275,7 +275,7 @@ fn compared(arguments: &CompareArguments, sides: &[ComparedSide]) -> Result<Comp
                 )
             },
             |_| {
-                "Cells of one run: the repeats were interleaved, so that they can be compared directly."
+                "Both sides are cells of one run: their repeats were interleaved, so the cells are compared directly."
                     .to_owned()
             },
         );
@@ -404,7 +404,7 @@ fn basis(basis: Basis, before: usize, after: usize) -> String {
             "{runs}; a history of {count} runs shows how much runs differ, if the baseline is like them."
         ),
         Basis::TooFew => format!(
-            "{runs}, without a history of {} runs: runs differ by boot and time, so that no difference can be detected. \
+            "{runs}, without a history of {} runs: runs differ by boot and time, so no difference can be detected. \
              Give {} runs of each side, or --history.",
             compare::HISTORY_MIN,
             compare::RUNS_PERMUTED_MIN

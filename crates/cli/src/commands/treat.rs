@@ -187,7 +187,7 @@ fn summary(result: &TreatResult) -> String {
         "apply" => format!("{} changed; to restore {them}: whylate treat restore", settings(all)),
         "status" if is_unknown(result) => {
             format!(
-                "the journal is damaged: {} known to be changed; other changes are unknown",
+                "the journal is damaged: it still lists {} as changed; other changes are unknown",
                 settings(all)
             )
         }

@@ -255,8 +255,8 @@ causes! {
     HostStall = "host_stall", Machine, ["the hypervisor stopped the CPU"];
     /// The firmware took the CPU (a system-management interrupt was counted).
     Smi = "smi", Machine, ["the firmware took the CPU (SMI)"];
-    /// Interrupts were provably enabled and nothing of the kernel ran: hardware or firmware.
-    Hardware = "hardware", Machine, ["hardware or firmware took the CPU, nothing of the kernel ran"];
+    /// Interrupts were provably enabled and no kernel code ran: hardware or firmware.
+    Hardware = "hardware", Machine, ["hardware or firmware took the CPU, no kernel code ran"];
     /// The SMT sibling of the CPU slowed the task down.
     Smt = "smt", Thread, ["the other thread of the core slowed it down"];
     /// No record explains the delay.

@@ -180,7 +180,7 @@ fn of_word(word: &str) -> Meaning {
             Instead(json!({"kind": "governor", "governor": governor, "cpus": "all"}))
         }
         ("isolcpus" | "irqaffinity", _) => {
-            No("it needs a reboot; the treatment `shield` does much of it at once")
+            No("this needs a reboot; the treatment `shield` has much of the same effect without one")
         }
         _ => No(REBOOT),
     }
@@ -211,7 +211,7 @@ impl Profile {
             Treatment(kind) => (kind, place.to_owned()),
             Instead(kind) => {
                 let name = kind["kind"].as_str().unwrap_or_default();
-                (kind.clone(), format!("{place}: tried as the treatment `{name}`, without a reboot"))
+                (kind.clone(), format!("{place}: replaced by the treatment `{name}`, which needs no reboot"))
             }
             No(why) => {
                 return self.leave_out(id, place, why.to_owned());

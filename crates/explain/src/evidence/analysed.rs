@@ -128,7 +128,8 @@ fn blamed(part: &AnalysisPart, analysis: &Analysis) -> (Blame, String) {
         }
         AnalysisKind::TimerDelay { from_idle: false } => delayed(analysis),
         AnalysisKind::PreviousIrq => {
-            let reason = "the tool says that another handler ran before, for up to that time";
+            let reason =
+                "the tool says that another interrupt handler ran just before, for at most this time";
             (Blame::new(CauseKind::Irq, POSSIBLE, reason), "the interrupt before".to_owned())
         }
         AnalysisKind::TimerHandler => by(CauseKind::Irq, SHOWN, "local timer"),

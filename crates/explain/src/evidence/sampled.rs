@@ -40,8 +40,8 @@ pub(crate) fn judge(
 
 /// The osnoise tracer samples with interrupts enabled and counts what interrupts it. Nothing interrupted it in this gap.
 pub(crate) fn provably_hardware(judgement: &mut Judgement, late: &Late, is_virtual: bool) {
-    let reason = "interrupts were enabled, and the tracer counted nothing of the kernel in the gap";
-    let found = of_one(below_kernel(late, is_virtual, reason), late, "nothing of the kernel ran");
+    let reason = "interrupts were enabled, and the tracer counted no kernel activity in the gap";
+    let found = of_one(below_kernel(late, is_virtual, reason), late, "no kernel code ran");
     *judgement = Judgement { evidence: std::mem::take(&mut judgement.evidence), ..found };
 }
 
@@ -52,9 +52,9 @@ fn below_kernel(late: &Late, is_virtual: bool, reason: &str) -> Cause {
 }
 
 fn hwlat(late: &Late, sample: HwlatSample, is_virtual: bool) -> Judgement {
-    let reason = "the tracer ran with interrupts disabled, so nothing of the kernel but an NMI could run";
+    let reason = "the tracer ran with interrupts disabled, so no kernel code except an NMI handler could run";
     let cause = below_kernel(late, is_virtual, reason);
-    let mut judgement = of_one(cause, late, "nothing of the kernel could run");
+    let mut judgement = of_one(cause, late, "no kernel code could run");
     if let Some(nmi_ns) = sample.nmi_ns.filter(|nmi_ns| *nmi_ns > 0) {
         let share = (nmi_ns as f64 / late.latency_ns().max(1) as f64).min(1.0);
         let times = sample.nmi_count.map(|count| format!(" ({count})")).unwrap_or_default();

@@ -239,7 +239,7 @@ fn warnings(
     let mut warnings = Vec::new();
     if split.target & cache.shared != 0 {
         let text = format!(
-            "devices use ways {:x} of the cache, too: they overlap those of the targets",
+            "devices also use the ways {:x} of the cache, which overlap the ways of the target CPUs",
             cache.shared
         );
         warnings.push(Warning::new(WarningCode::CacheSharedWithDevices, text));
@@ -253,7 +253,7 @@ fn warnings(
     }
     if !overlapping.is_empty() {
         let text = format!(
-            "the groups {} keep their ways, which overlap those of the targets",
+            "the groups {} keep their ways, which overlap the ways of the target CPUs",
             overlapping.join(", ")
         );
         warnings.push(Warning::with_fix(

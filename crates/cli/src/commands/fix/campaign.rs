@@ -123,7 +123,7 @@ fn arms(boots: &[BootPlan]) -> Result<Vec<FixArm>> {
 /// Asks once whether the machine may be booted.
 fn agreed(arguments: &FixArguments, campaign: &Campaign, folder: &Path) -> Result<()> {
     output::message(&format!(
-        "this machine will be booted again and again through {}, once for each repeat, for at most {}:",
+        "this machine will reboot once for each repeat (boot loader: {}), for at most {} in all:",
         campaign.loader, campaign.registration.budget
     ));
     for arm in &campaign.registration.arms {

@@ -35,11 +35,11 @@ kinds! {
         "timer" => Timer(TimerPlan),
         /// how long a task that never sleeps loses the CPU
         "stall" => Stall(StallPlan),
-        /// from an interrupt to the process that waits for it
+        /// how long after an interrupt the process that waits for it starts to run
         "dispatch" => Dispatch(DispatchPlan),
-        /// a message to another CPU and back
+        /// how long a message to another CPU and back takes
         "roundtrip" => Roundtrip(RoundtripPlan),
-        /// how long a periodic task takes to read its data, after other tasks had the CPU and again right after that
+        /// how long a periodic task takes to read its data after other tasks ran, and to read it again at once
         "access" => Access(AccessPlan),
         /// the kernel's latency histograms of the tasks that the plan names
         "histograms" => Histograms(HistogramsPlan),

@@ -61,7 +61,7 @@ words! {
 #[schemars(extend("x-examples" = "\
 Examples:
   whylate treat apply irq-affinity --cpus 0                  every interrupt that can be moved
-  whylate treat apply irq-affinity nvme eth0 --cpus 0,2      those of two devices
+  whylate treat apply irq-affinity nvme eth0 --cpus 0,2      the interrupts of two devices
   whylate treat apply irq-affinity --cpus 0 --dry-run        what would be written"))]
 pub struct IrqAffinityPlan {
     /// Interrupts to move: line numbers, device or driver names, PCI addresses, `graphics`, `msi`, or `all` movable

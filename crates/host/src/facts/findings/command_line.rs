@@ -215,7 +215,7 @@ pub(super) fn without_effect(inquiry: &Inquiry, code: FindingCode) -> Option<Fin
         .collect();
     let mut finding = code
         .advice(format!("the kernel does not do what its command line requests: {}", texts.join("; ")))
-        .effect("the targets are disturbed as if the option were not set");
+        .effect("the target CPUs are disturbed as if the option were not set");
     for Gap(_, is, path, _) in &gaps {
         finding = finding.seen(*path, is.clone());
     }
@@ -236,7 +236,7 @@ fn gap(inquiry: &Inquiry, name: &str, value: &str) -> Option<Gap> {
     let differ = |asked_for: CpuSet, is: &CpuSet, path, why| {
         let missing = asked_for.intersection(&sets.present).difference(is);
         (!missing.is_empty())
-            .then(|| Gap(asked.clone(), format!("not so for {}", named(&missing)), path, why))
+            .then(|| Gap(asked.clone(), format!("it has no effect on {}", named(&missing)), path, why))
     };
     let text = |path: &'static str, is_so: &dyn Fn(&str) -> bool, why: &'static str| {
         let found = live.text(path)?;
@@ -268,7 +268,12 @@ fn gap(inquiry: &Inquiry, name: &str, value: &str) -> Option<Gap> {
             let asked_for = list(inquiry, value)?;
             let more = is.difference(&asked_for);
             (!more.is_empty() && !asked_for.is_empty()).then(|| {
-                Gap(asked, format!("also {}", named(&more)), DEFAULT_AFFINITY, "changed since the boot")
+                Gap(
+                    asked,
+                    format!("interrupts may also use {}", named(&more)),
+                    DEFAULT_AFFINITY,
+                    "changed since the boot",
+                )
             })
         }
         "nosmt" => text("/sys/devices/system/cpu/smt/active", &|is| is == "0", ""),
@@ -479,7 +484,7 @@ pub(super) fn pulled_timers(inquiry: &Inquiry, code: FindingCode) -> Option<Find
         return None;
     }
     code.advice(format!("isolated {} may run timers of other CPUs", named(&open)))
-        .effect("since Linux 6.9 an idle CPU handles timers of other idle CPUs. CPUs of nohz_full do not; isolated CPUs do not in newer kernels only")
+        .effect("since Linux 6.9 an idle CPU handles timers of other idle CPUs; nohz_full CPUs are exempt, isolated CPUs only in newer kernels")
         .seen(PATH, "1")
         .now("sudo sysctl -w kernel.timer_migration=0")
         .boot(format!("boot with `nohz_full={open}`"))

@@ -31,12 +31,13 @@ pub(super) fn isolation(inquiry: &Inquiry, code: FindingCode) -> Option<Finding>
         let finding = code.serious(text).effect(effect).seen(seen, isolated);
         return Some(Finding { treatment: None, ..finding });
     }
-    let fewer = if left.is_empty() { "leave at least one CPU out of the targets, then " } else { "" };
+    let fewer =
+        if left.is_empty() { "name fewer target CPUs, so that at least one CPU is left, then " } else { "" };
     let example = if left.is_empty() { "LIST".to_owned() } else { open.to_string() };
     code.serious(text)
         .effect(effect)
         .seen(seen, isolated)
-        .now(format!("{fewer}put the targets into an isolated cpuset partition"))
+        .now(format!("{fewer}put the target CPUs into an isolated cpuset partition"))
         .boot(format!(
             "boot with `isolcpus=managed_irq,domain,{example} nohz_full={example} rcu_nocbs={example}`"
         ))
@@ -72,7 +73,7 @@ pub(super) fn first_cpu(inquiry: &Inquiry, code: FindingCode) -> Option<Finding>
     if !inquiry.targets.contains(CpuId(0)) {
         return None;
     }
-    let finding = code.advice("CPU 0 is a target");
+    let finding = code.advice("CPU 0 is a target CPU");
     let effect = "by default, CPU 0 does the timekeeping and handles many interrupts for the whole machine";
     Some(if inquiry.facts.cpu_sets.online.len() > 1 {
         finding.effect(effect).now("measure another CPU (`--cpu last`)")
@@ -98,7 +99,8 @@ pub(super) fn siblings(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> 
     let seen = "/sys/devices/system/cpu/cpuN/topology/core_cpus_list";
     if shared.is_empty() {
         let known = targets.iter().any(|cpu| facts.cpu(cpu).is_some_and(|cpu| !cpu.siblings.is_empty()));
-        return known.then(|| code.fine("no target shares its core (SMT)").seen(seen, targets.to_string()));
+        return known
+            .then(|| code.fine("no target CPU shares its core (SMT)").seen(seen, targets.to_string()));
     }
     // A sibling that is itself measured is switched off only after dropping it from the targets.
     let unmeasured = siblings.difference(targets);
@@ -126,7 +128,7 @@ pub(super) fn kinds(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let kinds: BTreeSet<&str> =
         inquiry.targets.iter().filter_map(|cpu| inquiry.facts.cpu(cpu)?.kind.as_deref()).collect();
     (kinds.len() > 1).then(|| {
-        code.info("the targets are performance and efficiency cores")
+        code.info("the target CPUs are performance and efficiency cores")
             .effect("figures of one kind of core do not apply to the other kind")
             .now("look at the figures of each CPU, or measure each kind of core separately")
     })

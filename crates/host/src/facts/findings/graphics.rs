@@ -53,7 +53,7 @@ pub(super) fn in_use(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
         let is_busy = gpu.usage.busy_percent.is_some_and(|busy| busy > 0);
         let mut parts = Vec::new();
         parts.extend(
-            (!lines.is_empty()).then(|| format!("interrupts the targets by line {}", listed(&lines))),
+            (!lines.is_empty()).then(|| format!("interrupts the target CPUs by line {}", listed(&lines))),
         );
         parts.extend((!processes.is_empty()).then(|| format!("is open in {}", listed(&processes))));
         parts.extend(gpu.usage.busy_percent.filter(|_| is_busy).map(|busy| format!("is {busy} % busy")));
@@ -64,7 +64,7 @@ pub(super) fn in_use(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     }
     let (path, seen) = ("/proc/irq/N/effective_affinity_list", listed(&seen));
     if found.is_empty() {
-        return code.well("no graphics device interrupts the targets or is in use", path, seen);
+        return code.well("no graphics device is in use or interrupts the target CPUs", path, seen);
     }
     let finding = code.info(found.join("; "));
     Some(

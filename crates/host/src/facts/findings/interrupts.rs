@@ -31,7 +31,7 @@ pub(super) fn movable(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let lines = lines(inquiry, true)?;
     let seen = "/proc/irq/N/smp_affinity_list";
     if lines.is_empty() {
-        return code.well("no movable interrupt may reach the targets", seen, "none");
+        return code.well("no movable interrupt may reach the target CPUs", seen, "none");
     }
     let others = inquiry.facts.cpu_sets.online.difference(inquiry.targets);
     let finding = code
@@ -55,13 +55,13 @@ pub(super) fn movable(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
 pub(super) fn managed(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let lines = lines(inquiry, false)?;
     if lines.is_empty() {
-        return Some(code.fine("no managed or per-CPU interrupt line is sent to the targets"));
+        return Some(code.fine("no managed or per-CPU interrupt line is sent to the target CPUs"));
     }
     let online = &inquiry.facts.cpu_sets.online;
     let already = inquiry.facts.kernel.command_line.contains("managed_irq");
     let finding = code
         .info(format!("interrupt lines that cannot be moved are sent to {}: {}", named(inquiry.targets), names(&lines)))
-        .effect("such an interrupt goes to the CPU that made the request: a target is interrupted when it uses the device")
+        .effect("such an interrupt goes to the CPU that made the request: a target CPU is interrupted when a task on it uses the device")
         .seen("/proc/irq/N/effective_affinity_list", names(&lines));
     Some(if already || online.len() == 1 {
         finding
@@ -75,7 +75,7 @@ pub(super) fn later(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let mask = inquiry.live.as_ref()?.mask(PATH)?;
     let open = mask.intersection(inquiry.targets);
     if open.is_empty() {
-        return code.well("interrupts that are set up later avoid the targets", PATH, mask.to_string());
+        return code.well("interrupts that are set up later avoid the target CPUs", PATH, mask.to_string());
     }
     let others = inquiry.facts.cpu_sets.online.difference(inquiry.targets);
     let finding = code
@@ -107,7 +107,7 @@ pub(super) fn irqbalance(inquiry: &Inquiry, code: FindingCode) -> Option<Finding
         banned.unwrap_or_else(|| inquiry.facts.cpu_sets.isolated.union(&inquiry.facts.cpu_sets.nohz_full));
     let open = inquiry.targets.difference(&left_alone);
     if open.is_empty() {
-        return code.well("irqbalance moves no interrupt to the targets", path, left_alone.to_string());
+        return code.well("irqbalance moves no interrupt to the target CPUs", path, left_alone.to_string());
     }
     code.advice(format!("irqbalance may move interrupts to {}", named(&open)))
         .effect("irqbalance distributes interrupts over all CPUs again every ten seconds")

@@ -75,9 +75,9 @@ pub(super) fn rcu_callbacks(inquiry: &Inquiry, code: FindingCode) -> Option<Find
     let here: Vec<String> = here.map(|thread| thread.name.clone()).collect();
     let seen = format!("offloaded {offloaded}");
     if here.is_empty() {
-        return code.well("RCU callbacks of the targets run elsewhere", "/proc/cmdline", seen);
+        return code.well("RCU callbacks of the target CPUs run on other CPUs", "/proc/cmdline", seen);
     }
-    code.advice(format!("threads that run RCU callbacks may use the targets ({})", listed(&here)))
+    code.advice(format!("threads that run RCU callbacks may use the target CPUs ({})", listed(&here)))
         .effect("these threads compete with the task on these CPUs")
         .seen("/proc/cmdline", seen)
         .now("move these threads: `taskset -p` for each, or a shield")
@@ -90,7 +90,7 @@ pub(super) fn workqueues(inquiry: &Inquiry, code: FindingCode) -> Option<Finding
     let mask = live.mask(PATH)?;
     let open = mask.intersection(inquiry.targets);
     if open.is_empty() {
-        return code.well("unbound workqueues run elsewhere", PATH, mask.to_string());
+        return code.well("unbound workqueues run on other CPUs only", PATH, mask.to_string());
     }
     let left = mask.difference(inquiry.targets);
     let finding = code
@@ -139,10 +139,10 @@ pub(super) fn timers(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
         .collect();
     let names: Vec<String> = functions.into_iter().map(str::to_owned).collect();
     if names.is_empty() {
-        return code.well("no timer but the tick is armed on the targets", "/proc/timer_list", "none");
+        return code.well("no timer except the tick is armed on the target CPUs", "/proc/timer_list", "none");
     }
-    code.info(format!("timers are armed on the targets: {}", listed(&names)))
-        .effect("each expiry is an interrupt on that CPU; `hrtimer_wakeup` are the timers of sleeping tasks")
+    code.info(format!("timers are armed on the target CPUs: {}", listed(&names)))
+        .effect("each expiry is an interrupt on that CPU; `hrtimer_wakeup` is the timer of a sleeping task")
         .seen("/proc/timer_list", listed(&names))
         .into()
 }

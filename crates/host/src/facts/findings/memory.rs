@@ -102,7 +102,7 @@ pub(super) fn shared_cache(inquiry: &Inquiry, code: FindingCode) -> Option<Findi
     });
     let own: Vec<String> = own.cloned().collect();
     let text = format!(
-        "{} {} the last-level cache of the targets",
+        "{} {} the last-level cache of the target CPUs",
         named(&others),
         verb(&others, "shares", "share")
     );
@@ -111,8 +111,8 @@ pub(super) fn shared_cache(inquiry: &Inquiry, code: FindingCode) -> Option<Findi
         (true, true) => code
             .info(text)
             .effect("what those CPUs read and write evicts the task's cache lines; this processor can partition the cache")
-            .seen(PATH, if is_mounted { "no group of its own" } else { "not mounted" })
-            .now(if is_mounted { "make a group for the targets" } else { "mount -t resctrl resctrl /sys/fs/resctrl" }),
+            .seen(PATH, if is_mounted { "no resctrl group" } else { "not mounted" })
+            .now(if is_mounted { "make a resctrl group for the target CPUs" } else { "mount -t resctrl resctrl /sys/fs/resctrl" }),
         (false, true) => Finding {
             treatment: None,
             ..code

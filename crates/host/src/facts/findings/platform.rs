@@ -47,7 +47,7 @@ pub(super) fn steal(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let most = stolen.iter().map(|(_, time)| *time).max()?;
     let seen = format!("steal {most} at most");
     if most == Nanos(0) {
-        return code.well("no steal time on the targets since boot", "/proc/stat", seen);
+        return code.well("no steal time on the target CPUs since boot", "/proc/stat", seen);
     }
     let cpus: CpuSet = stolen.iter().filter(|(_, time)| time.0 > 0).map(|(cpu, _)| *cpu).collect();
     code.serious(format!("the hypervisor ran something else on {} for {most} since boot", named(&cpus)))
@@ -65,9 +65,10 @@ pub(super) fn quota(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     if text.starts_with("max") || text.starts_with('-') {
         return code.well("the control group of this process has no CPU quota", path, text);
     }
+    let unlimited = if path.ends_with("cpu.max") { "max" } else { "-1" };
     code.serious("the control group of this process has a CPU quota")
         .effect("when the quota is used up, all ordinary tasks of the group are stopped for the rest of the period")
-        .now(format!("remove the quota: `echo max | sudo tee {path}` (v1: -1)"))
+        .now(format!("remove the quota: `echo {unlimited} | sudo tee {path}`"))
         .seen(path, text)
         .into()
 }

@@ -117,7 +117,7 @@ pub(super) fn frequency_range(inquiry: &Inquiry, code: FindingCode) -> Option<Fi
     let value = format!("{} to {} MHz", min / 1_000_000, max / 1_000_000);
     let moving = targets_where(inquiry, |cpu| limits(cpu).is_some_and(|(min, max)| min < max));
     if moving.is_empty() {
-        return code.well("the targets run at one frequency", seen, value);
+        return code.well("the target CPUs run at one frequency", seen, value);
     }
     code.info(format!("the frequency of {} may change ({value})", named(&moving)))
         .effect("on some processors each change stops the core for a moment, and the run time of code varies")

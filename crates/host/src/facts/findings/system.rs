@@ -50,7 +50,7 @@ fn fair_server(inquiry: &Inquiry, code: FindingCode) -> Finding {
     let finding = Finding { treatment: None, ..code.advice("while ordinary tasks wait for a CPU, the kernel's fair server takes that CPU from a real-time loop that \
          never sleeps (50 ms of each second unless changed)") };
     let finding = finding.effect("such gaps are not latencies of the kernel").now(format!(
-        "keep ordinary tasks away from the targets (isolation), or write 0 to \
+        "keep ordinary tasks away from the target CPUs (isolation), or write 0 to \
          /sys/kernel/debug/sched/fair_server/cpuN/runtime for {} while you measure",
         named(inquiry.targets)
     ));
@@ -121,7 +121,7 @@ pub(super) fn watchdog(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> 
         return code.well("the lockup watchdog is off", PATH, "0");
     }
     if watched.is_empty() {
-        return code.well("the lockup watchdog excludes the targets", PATH, "1");
+        return code.well("the lockup watchdog excludes the target CPUs", PATH, "1");
     }
     let finding = code
         .advice("the lockup watchdog is on")

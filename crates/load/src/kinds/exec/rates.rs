@@ -66,8 +66,10 @@ impl Rates {
         let pattern = spec.rate_pattern.as_deref()?;
         let fix = format!("look at {} and correct the pattern", spec.output_shown().display());
         if self.not_numbers > 0 {
-            let text =
-                format!("{} lines matched `{pattern}` without a number in its group", self.not_numbers);
+            let text = format!(
+                "{} lines matched `{pattern}`, but its capture group matched no number",
+                self.not_numbers
+            );
             return Some(Warning::with_fix(WarningCode::RateNotANumber, text, fix));
         }
         let text = format!(

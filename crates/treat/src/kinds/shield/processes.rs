@@ -199,11 +199,12 @@ fn members(
     }
     if !leaving.is_empty() {
         let text = format!(
-            "threads that were bound to CPU {} have to move, since the rest of their process runs elsewhere: {}",
+            "these threads cannot stay on CPU {}, because other threads of their process may use other CPUs: {}",
             sides.shielded,
             listed(&leaving)
         );
-        let fix = "start them again after the shield, and let them enter its group (`whylate treat apply shield --help`)";
+        let fix =
+            "start these threads again after the shield, in its group (`whylate treat apply shield --help`)";
         planned.warnings.push(Warning::with_fix(WarningCode::ThreadsEvicted, text, fix));
     }
 }
