@@ -294,7 +294,7 @@ fn compared(arguments: &CompareArguments, sides: &[ComparedSide]) -> Result<Comp
     compare::conclude(&mut result, primary.as_ref());
     if let Some(shown) = shown {
         result.reason = format!("{}: {shown}", result.reason);
-        result.basis = "One file of each side: only a mechanism that acts on one side alone decides, without a p-value; for everything else one file is too few."
+        result.basis = "With one file per side, only a known mechanism that acts on one side alone decides, without a p-value; anything else needs more files."
             .to_owned();
     }
     let sizes: Vec<usize> = sides.iter().map(|side| side.parts.len()).collect();

@@ -78,7 +78,7 @@ pub(super) fn execute(command: MeasureCommand, host: &Host) -> Result<Ending> {
         other => other?,
     };
     if result.broke && arguments.tracemark {
-        let text = "tracing was stopped at the break, so that the trace ends with the spike; it stays off";
+        let text = "tracing was stopped at the break, so the trace ends with the spike; tracing stays off";
         result.warnings.push(Warning::new(WarningCode::TracingStopped, text));
     }
     if arguments.printing.json {

@@ -17,7 +17,7 @@ pub fn explain_alone(activation: &Activation, has_quota: bool) -> Vec<Cause> {
                 Doing::Running => Blame::new(
                     Kind::OwnWork,
                     POSSIBLE,
-                    "the task had the CPU; interrupts in that time count as the task's work",
+                    "the task had the CPU; interrupts during its run count as its work",
                 ),
                 Doing::Preempted { .. } if has_quota => Blame::unattributed_as(
                     "the task was runnable and waited: another thread had the CPU, or the CPU quota of its control group was used up. Without root, the kernel does not show which",

@@ -377,9 +377,8 @@ impl Labeller<'_> {
                 if !asked && length_ns > THROTTLED_LEAST_NS && state.preempt_off == Knowledge::Not =>
             {
                 if self.is_seen_alive(span) {
-                    let reason = "a thread ran on whose priority is lower before and after, and events in that time show that the kernel \
-                                  did not ask it to make room: its priority was higher meanwhile (sched_setscheduler), or real-time \
-                                  throttling held the task back";
+                    let reason = "a lower-priority thread kept running, and no reschedule was requested: its priority was raised for \
+                                  a while (sched_setscheduler), or real-time throttling stopped the task";
                     return by(Thread, "runs; its priority at that time is not known", POSSIBLE, reason);
                 }
                 let reason =

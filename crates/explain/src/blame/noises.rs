@@ -137,7 +137,7 @@ impl Accountant<'_> {
     fn blamed(&self, noise: &Noise, around: &Around) -> (Blame, String) {
         let (kind, actor, pid) = describe::noise(noise.source, self.labeller.reader);
         let Some(pid) = pid else {
-            let reason = "the tracer recorded its start and its net time";
+            let reason = "the tracer recorded the start and the net time of this noise";
             return (Blame::new(kind, STATED, reason).actor(actor.as_str()), actor);
         };
         if pid == 0 {
@@ -146,7 +146,7 @@ impl Accountant<'_> {
             return (blame, "leaving idle".to_owned());
         }
         if matches!(self.late.kind, LateKind::NoiseGap { .. }) {
-            let reason = "the tracer recorded its start and its net time";
+            let reason = "the tracer recorded the start and the net time of this noise";
             return (Blame::new(CauseKind::Thread, STATED, reason).thread(&actor, pid), actor);
         }
         let priority = self.labeller.priorities.at(pid, noise.event);
@@ -154,10 +154,12 @@ impl Accountant<'_> {
         let own = self.late.priority;
         let preempts = priority.zip(own).is_some_and(|(other, own)| other <= own);
         let (kind, confidence, reason) = match depth {
-            _ if preempts => {
-                (CauseKind::Thread, SHOWN, "it ran at a priority that the tracer's thread cannot preempt")
-            }
-            Some(1..) => (CauseKind::PreemptOff, SEEN, "interrupts found preemption disabled meanwhile"),
+            _ if preempts => (
+                CauseKind::Thread,
+                SHOWN,
+                "this thread ran at a priority that the tracer's thread cannot preempt",
+            ),
+            Some(1..) => (CauseKind::PreemptOff, SEEN, "interrupts in this time found preemption disabled"),
             _ => (CauseKind::Thread, LEFT_OVER, "another thread ran; the trace does not show all priorities"),
         };
         // The tracer prints the stack that the timer's interrupt found.

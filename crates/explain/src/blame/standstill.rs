@@ -120,7 +120,7 @@ fn below_hypervisor(piece: &mut Piece, labeller: &Labeller<'_>) {
         piece.blame.evidence = format!("{}; {more}", piece.blame.evidence).into();
         return;
     }
-    let reason = "no CPU of this virtual machine did anything: its hypervisor, which the trace does not show";
+    let reason = "no CPU of this virtual machine did anything: this points to the hypervisor, which the trace does not show";
     relabel_one(
         piece,
         Blame::new(CauseKind::HostStall, CONCLUDED, reason),

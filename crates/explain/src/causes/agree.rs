@@ -55,7 +55,7 @@ fn combine(run: &Said, from: CauseSource, trace: &Said) -> Said {
         complete(&mut answer.cause, &other.cause);
         answer.cause.sources = vec![own, CauseSource::Trace];
     } else {
-        let reason = format!("less sure: the {} says {}", other_source.describe(), name(&other.cause));
+        let reason = format!("less certain: the {} says {}", other_source.describe(), name(&other.cause));
         answer.cause.confidence = Some(grade(&answer.cause));
         lower(&mut answer.cause, OF_CONTRADICTION, reason);
         answer.cause.sources = vec![source];

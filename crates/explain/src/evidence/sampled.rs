@@ -93,7 +93,7 @@ fn noises(late: &Late, runtime_ns: u64, counts: [u64; 5], is_virtual: bool) -> J
 /// A noise with its source and its net time.
 fn noise(late: &Late, source: NoiseSource, reader: &dyn Reader) -> Judgement {
     let (kind, actor, pid) = describe::noise(source, reader);
-    let reason = "the tracer recorded it with its net time";
+    let reason = "the tracer recorded this noise with its net time";
     // It does not say why the thread could run.
     let confidence = if pid.is_some() { CONCLUDED } else { STATED };
     let cause = Cause { actor: Some(actor.clone()), pid, ..whole(kind, late, confidence, reason) };

@@ -230,7 +230,7 @@ impl Section {
             let outer = stack.iter().position(|name| name == outermost).map_or(0, |at| at + 1);
             let is_known = |name: &&String| **name != function && !callers.contains(name);
             let outer: Vec<String> = stack[outer..].iter().filter(is_known).cloned().collect();
-            let reason = "the tracer recorded the section; this function was the last one before its longest time without events";
+            let reason = "the tracer recorded the section; this function was the last one before the longest time without events";
             let confidence = if self.is_short { LIKELY } else { CONCLUDED };
             return (Some((function, stack::trimmed([callers, outer].concat()))), confidence, reason);
         }
@@ -246,11 +246,11 @@ impl Section {
         let is_cut = facts.latency_ns.is_some_and(|ns| self.last.is_some_and(|last| last.at_ns < ns / 2));
         match silence.filter(|(function, _)| culprit(std::slice::from_ref(function)).is_some()) {
             Some(named) if is_cut => {
-                let reason = "the trace ends long before the section does: this function was the last one before its longest time without events";
+                let reason = "the trace ends long before the section does: this function was the last one before the longest time without events";
                 (Some(named), POSSIBLE, reason)
             }
             Some(named) => {
-                (Some(named), CONCLUDED, "the last function before its longest time without events")
+                (Some(named), CONCLUDED, "the last function before the longest time without events")
             }
             None => (None, SHOWN, "the tracer recorded the section; its functions are not in the file"),
         }

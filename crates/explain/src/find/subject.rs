@@ -110,7 +110,7 @@ fn reason_of_choice(
     text: &impl Fn(&TaskTrack) -> String,
 ) -> String {
     if subject.task.is_some() {
-        return "as asked for".to_owned();
+        return "as requested".to_owned();
     }
     let mut threads: Vec<(bool, u32, String)> =
         finder.tasks.iter().map(|(pid, track)| (!is_realtime(track), pid, text(track))).collect();

@@ -334,7 +334,8 @@ impl<'r> Context<'r> {
         let scheduled = figure::scheduled(thread.priority);
         let evidence = format!("the thread ran on after the wake-up of the task, at {scheduled}");
         let blame = if self.lacks_ticks(slice) {
-            let evidence = format!("{evidence}; no tick came meanwhile, and an interrupt right afterwards");
+            let evidence =
+                format!("{evidence}; no tick came in this time, and an interrupt came right afterwards");
             Blame::new(Kind::IrqsOff, CONCLUDED, evidence)
         } else {
             Blame::new(Kind::PreemptOff, if named.is_some() { SHOWN } else { LIKELY }, evidence)
@@ -398,7 +399,9 @@ impl<'r> Context<'r> {
         if !self.surroundings.is_virtual {
             return blame;
         }
-        let evidence = "the hypervisor delivered the interrupt next to this time, or handled the end of that interrupt (EOI)".into();
+        let evidence =
+            "the hypervisor delivered the interrupt just before or after this time, or handled its end (EOI)"
+                .into();
         Blame { confidence: blame.confidence.min(CONCLUDED), evidence, ..blame }
     }
 

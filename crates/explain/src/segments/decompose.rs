@@ -42,7 +42,7 @@ pub(crate) fn causes_of(pieces: &[Piece<()>], latency_ns: u64, lost: u64) -> Vec
         let times = if stretches == 1 { String::new() } else { format!(" in {stretches} pieces") };
         cause.evidence.push(format!("{}{times}", nanoseconds(group.time)));
         if lost > 0 {
-            let reason = format!("less sure: {lost} records of that time were lost");
+            let reason = format!("less certain: {lost} records from this time were lost");
             lower(cause, confidence::OF_LOSSES, reason);
         }
     }

@@ -46,7 +46,7 @@ impl Context<'_> {
                 match sender {
                     None => by(Kind::Ipi, called.to_owned()).named(named),
                     Some(sender) if self.is_ours(sender) => {
-                        let ours = "the measurement's doing, not the machine's";
+                        let ours = "the measurement caused this, not the machine";
                         by(Kind::Ipi, format!("{called}; sent by CPU {}: {ours}", sender.cpu))
                             .named(named)
                             .thread(OWN, sender.pid)

@@ -122,12 +122,12 @@ fn judged(late: &Late, window: &Window, reader: &dyn Reader, options: &Options) 
     // A cause that rests only on the lack of another explanation does not get worse.
     let rests = judgement.cause.confidence > Some(confidence::LEFT_OVER);
     if rests && states.breaks.iter().any(is_inside) {
-        let reason = "less sure: events around this latency contradict each other, so some are missing";
+        let reason = "less certain: events around this latency contradict each other, so some are missing";
         let sure = judgement.cause.confidence.is_some_and(|grade| grade >= confidence::CONCLUDED);
         let factor = if sure { confidence::OF_BREAKS } else { confidence::OF_BREAKS_UNSURE };
         lower(&mut judgement.cause, factor, reason.to_owned());
         if states.unseen_ns(late) > late.latency_ns() / UNSEEN_PART {
-            let reason = "less sure: for much of the time no event shows the switch to the thread that had the CPU; the task may have run then";
+            let reason = "less certain: for much of the time no event shows the switch to the thread that had the CPU; the task may have run then";
             for cause in std::iter::once(&mut judgement.cause).chain(&mut judgement.also) {
                 let grade = cause.confidence.unwrap_or(0.0);
                 lower(cause, (confidence::POSSIBLE / grade).min(1.0), reason.to_owned());
@@ -143,15 +143,15 @@ fn judged(late: &Late, window: &Window, reader: &dyn Reader, options: &Options) 
 /// Lost events, and an expected moment that is not exact, make a cause less sure.
 fn lower_confidence(cause: &mut Cause, late: &Late, window: &Window) {
     if window.lost > 0 {
-        let reason = format!("less sure: {} events around this latency were lost", window.lost);
+        let reason = format!("less certain: {} events around this latency were lost", window.lost);
         lower(cause, confidence::OF_LOSSES, reason);
     }
     if window.truncated {
-        let reason = "less sure: too many events around this latency; the first ones were left out";
+        let reason = "less certain: too many events around this latency; the first ones were left out";
         lower(cause, confidence::OF_UNSURE_WINDOW, reason.to_owned());
     }
     if late.error_ns.saturating_mul(4) > late.latency_ns() {
-        let reason = "less sure: the moment at which the task should have run is not known exactly";
+        let reason = "less certain: the moment at which the task should have run is not known exactly";
         lower(cause, confidence::OF_UNSURE_WINDOW, reason.to_owned());
     }
     if late.from == ExpectedFrom::Wakeup {

@@ -246,7 +246,7 @@ fn work<P: Acts>(
     how: &str,
     context: &mut LoadContext,
 ) -> Result<(), LoadError> {
-    let hit = |victims: &CpuSet| format!(", with a thread to be hit on {}", each_of(victims));
+    let hit = |victims: &CpuSet| format!(", with a victim thread on {}", each_of(victims));
     let victims = spec.victims.as_ref().map(hit).unwrap_or_default();
     let detail = format!("{how} on {}{victims}", each_of(&spec.cpus));
     let ready = Ready::now(std::process::id(), detail);

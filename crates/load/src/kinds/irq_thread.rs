@@ -42,7 +42,7 @@ impl DiskReads {
         let link = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}"));
         let Some(disk) = link.ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
         else {
-            return Err(io::Error::other("this program is not stored on a disk"));
+            return Err(io::Error::other("whylate is not stored on a disk"));
         };
         let mut reads = Self {
             file,

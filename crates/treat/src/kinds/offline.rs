@@ -76,11 +76,11 @@ pub fn preparation(surroundings: &Surroundings, off: &CpuSet) -> Result<Vec<Chan
     for (path, cpus) in cpusets.iter().rev().filter(|(_, cpus)| !cpus.intersection(off).is_empty()) {
         let remaining = cpus.difference(off);
         if remaining.is_empty() {
-            let reason = format!("{path} has CPU {cpus} alone; its tasks would have none");
+            let reason = format!("{path} has only CPU {cpus}; its tasks would have no CPU");
             return Err(Impossible::new(reason));
         }
         let target = Target::file_with(path, Reading::CpuList);
-        let effect = format!("a cpuset is without CPU {off} while it is off");
+        let effect = format!("a cpuset excludes CPU {off} while that CPU is off");
         changes.push(Change::required(target, remaining.to_string(), effect));
     }
     for interrupt in interrupts(root)? {
@@ -88,7 +88,7 @@ pub fn preparation(surroundings: &Surroundings, off: &CpuSet) -> Result<Vec<Chan
         if is_bound && !interrupt.is_fixed {
             let target = affinity_of(interrupt.number);
             let effect =
-                format!("interrupt {} is handled elsewhere while CPU {off} is off", interrupt.name());
+                format!("interrupt {} is handled on other CPUs while CPU {off} is off", interrupt.name());
             changes.push(Change::optional(target, left.to_string(), effect));
         }
     }
@@ -116,7 +116,7 @@ fn task_changes(
             && let Some(task) = Task::of(root, &thread)
         {
             let new = if has_none { left } else { &remaining };
-            let effect = format!("{task} runs elsewhere while CPU {off} is off");
+            let effect = format!("{task} runs on other CPUs while CPU {off} is off");
             changes.push(Change::optional(Target::Affinity { task }, new.to_string(), effect));
         }
     }

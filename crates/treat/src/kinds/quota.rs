@@ -66,11 +66,11 @@ impl Planner for CpuQuotaPlan {
 /// Refuses what no quota limits; reports what it limits only in part.
 fn check(process: &str, pids: &[u32], threads: &[&ThreadRow]) -> Result<Vec<Warning>, Impossible> {
     if pids.contains(&std::process::id()) {
-        return Err(Impossible::new("process: it is this whylate"));
+        return Err(Impossible::new("process: this is the running whylate itself"));
     }
     if pids.contains(&INIT) {
         let reason = format!(
-            "`{process}` is process {INIT}, which starts and ends all others: with a quota the whole machine may stop to answer; \
+            "`{process}` is process {INIT}, which starts and ends all others: with a quota the whole machine may stop responding; \
              name the process that takes the time"
         );
         return Err(Impossible::new(reason));

@@ -8,7 +8,7 @@ pub(crate) fn refusal(path: &str, value: &str) -> Option<&'static str> {
         return Some("it names a program that the kernel runs as root, or lets one be named");
     }
     if path.starts_with("/proc/") && !is_below(&["/proc/sys/", "/proc/irq/"]) {
-        return Some("only settings below /proc/sys and /proc/irq hold a value");
+        return Some("only settings below /proc/sys and /proc/irq have a value to restore");
     }
     if ACTS.contains(&name)
         || ACT_ENDS.iter().any(|end| name.ends_with(end))
@@ -20,7 +20,7 @@ pub(crate) fn refusal(path: &str, value: &str) -> Option<&'static str> {
         || path.ends_with("/hotplug/target")
         || path.ends_with("/hotplug/fail")
     {
-        return Some("writing there acts at once and holds no value that could be restored");
+        return Some("writing to it acts immediately, and it has no value that could be restored");
     }
     let is_final =
         |(known, last): &(&str, Option<&str>)| *known == path && last.is_none_or(|it| it == value.trim());
@@ -38,7 +38,7 @@ pub(crate) fn refusal(path: &str, value: &str) -> Option<&'static str> {
         return Some("addresses or keys are lost with it, and the former value does not bring them back");
     }
     if is_volatile(path) {
-        return Some("it changes by itself, so that its former value means nothing");
+        return Some("it changes by itself, so its former value means nothing");
     }
     None
 }

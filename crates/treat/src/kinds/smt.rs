@@ -34,7 +34,7 @@ impl Planner for SmtOffPlan {
         offline::check(surroundings, &off)?;
         let mut changes = offline::preparation(surroundings, &off)?;
         changes.extend(off.iter().map(|cpu| {
-            let effect = format!("CPU {cpu} is off, so that its core serves one CPU");
+            let effect = format!("CPU {cpu} is off, so only one CPU of its core is on");
             Change::required(Target::file(offline::online_path(cpu)), "0", effect)
         }));
         Ok(Planned::changes(changes))

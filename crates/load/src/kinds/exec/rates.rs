@@ -73,7 +73,7 @@ impl Rates {
             return Some(Warning::with_fix(WarningCode::RateNotANumber, text, fix));
         }
         let text = format!(
-            "no line of the output of `{}` matched `{pattern}`: it has no rate",
+            "no line of the output of `{}` matched `{pattern}`: this load has no rate",
             spec.command.join(" ")
         );
         (self.matched == 0).then(|| Warning::with_fix(WarningCode::RateNeverMatched, text, fix))

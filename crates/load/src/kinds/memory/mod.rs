@@ -202,8 +202,7 @@ fn warnings(spec: &MemorySpec, pages: &HugePages, kernels: Kernels) -> Vec<Warni
                (`echo madvise > /sys/kernel/mm/transparent_hugepage/enabled`)";
     match pages {
         HugePages::Unavailable { reason } => {
-            let text =
-                format!("the memory load runs on small pages, so that TLB misses slow it down: {reason}");
+            let text = format!("the memory load runs on small pages, so TLB misses slow it down: {reason}");
             warnings.push(Warning::with_fix(WarningCode::NoHugePages, text, fix));
         }
         HugePages::Transparent { bytes } if *bytes < spec.working_set.0 / 2 => {

@@ -95,7 +95,7 @@ fn kind(
     let halves = counters_agree(counter, pair, facts);
     if !halves {
         warnings.push(Warning::new(WarningCode::NoOneWayTimes, format!(
-                "the kernel does not use the time-stamp counter as its clock source ({}), so that the counters of CPU \
+                "the kernel does not use the time-stamp counter as its clock source ({}), so the counters of CPU \
                  {} and CPU {} may differ: only whole round trips are measured",
                 facts.clock.source.as_deref().unwrap_or("unknown"),
                 pair.from,
