@@ -189,4 +189,16 @@ mod tests {
             assert_eq!(shielded(root).unwrap().to_string(), "1", "by affinity");
         });
     }
+
+    #[test]
+    fn a_refused_cpu_names_the_shield() {
+        let why = |text: &str, kind| {
+            let cpus: CpuSet = "1".parse().unwrap();
+            with_root(text, |root| why_not_pinned(root, &cpus, &io::Error::from(kind)))
+        };
+        let marked = "== run/whylate-shield.cpus := 1-2\n";
+        assert!(why(marked, io::ErrorKind::PermissionDenied).starts_with("CPU 1 is in a shield"));
+        assert!(why("", io::ErrorKind::PermissionDenied).starts_with("cannot pin a thread to CPU 1: "));
+        assert!(why("", io::ErrorKind::InvalidInput).contains("a cpuset"));
+    }
 }
