@@ -109,7 +109,9 @@ pub fn why_not_pinned(root: &HostRoot, cpus: &CpuSet, error: &io::Error) -> Stri
              enter it; wait until the shield is restored, or measure another CPU"
         ),
         io::ErrorKind::InvalidInput => {
-            format!("a cpuset of this process's control group does not allow CPU {cpus} ({error})")
+            format!(
+                "CPU {cpus} is offline, or a cpuset of this process's control group does not allow it ({error})"
+            )
         }
         _ => format!("cannot pin a thread to CPU {cpus}: {error}"),
     }
