@@ -109,7 +109,9 @@ pub fn why_not_pinned(root: &HostRoot, cpus: &CpuSet, error: &io::Error) -> Stri
              enter it; wait until the shield is restored, or measure another CPU"
         ),
         io::ErrorKind::InvalidInput => {
-            format!("a cpuset of this process's control group does not allow CPU {cpus} ({error})")
+            format!(
+                "CPU {cpus} is offline, or a cpuset of this process's control group does not allow it ({error})"
+            )
         }
         _ => format!("cannot pin a thread to CPU {cpus}: {error}"),
     }
@@ -188,5 +190,17 @@ mod tests {
             assert_eq!(open_to_this_process(root).unwrap(), shielded(root).unwrap());
             assert_eq!(shielded(root).unwrap().to_string(), "1", "by affinity");
         });
+    }
+
+    #[test]
+    fn a_refused_cpu_names_the_shield() {
+        let why = |text: &str, kind| {
+            let cpus: CpuSet = "1".parse().unwrap();
+            with_root(text, |root| why_not_pinned(root, &cpus, &io::Error::from(kind)))
+        };
+        let marked = "== run/whylate-shield.cpus := 1-2\n";
+        assert!(why(marked, io::ErrorKind::PermissionDenied).starts_with("CPU 1 is in a shield"));
+        assert!(why("", io::ErrorKind::PermissionDenied).starts_with("cannot pin a thread to CPU 1: "));
+        assert!(why("", io::ErrorKind::InvalidInput).contains("a cpuset"));
     }
 }

@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
 use whylate_core::{CpuId, MonoTime, Nanos};
-use whylate_host::HostRoot;
+use whylate_host::{HostRoot, shield};
 use whylate_sys::clock;
 use whylate_sys::memory::HugePages;
 
@@ -160,8 +160,8 @@ fn read_request<R: Read + Send + 'static>(
 
 /// The CPUs that a thread of the load runs on, as an error names them.
 pub(crate) fn pin(host: &HostRoot, cpus: &whylate_core::CpuSet) -> Result<(), LoadError> {
-    whylate_host::shield::pin_this_thread(host, cpus)
-        .map_err(|source| LoadError::Pin { cpus: cpus.clone(), source })
+    shield::pin_this_thread(host, cpus)
+        .map_err(|error| LoadError::Pin(shield::why_not_pinned(host, cpus, &error)))
 }
 
 /// The same for one CPU.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use whylate_core::cpus::CpuError;
 use whylate_core::plan::SizeError;
-use whylate_core::{Bytes, CpuId, CpuSet};
+use whylate_core::{Bytes, CpuId};
 use whylate_sys::memory::BufferError;
 
 /// Why a load cannot start, or ended early.
@@ -49,8 +49,8 @@ pub enum LoadError {
     #[error("the buffer for CPU {cpu}: {source}")]
     Buffer { cpu: CpuId, source: BufferError },
     /// The kernel refused to pin a thread.
-    #[error("pinning to CPU {cpus} is refused: {source}; is it online and allowed by the cpuset?")]
-    Pin { cpus: CpuSet, source: io::Error },
+    #[error("{0}")]
+    Pin(String),
     /// A thread of the load ended on its own.
     #[error("the thread on CPU {cpu} ended on its own")]
     Worker { cpu: CpuId },

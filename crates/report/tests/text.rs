@@ -2,6 +2,8 @@
 
 mod fixture;
 
+use whylate_core::quantity::TASK;
+use whylate_core::record::TaskRecord;
 use whylate_core::result::{Cause, Comparison, Exposure, Outcome, RunResult, Verdict};
 use whylate_core::{Warning, WarningCode};
 use whylate_report::{ReportError, Style};
@@ -291,6 +293,21 @@ fn failures_are_in_every_text() {
     run.warnings.push(Warning::new(WarningCode::MachineChanged, "governor of CPU 1"));
     let text = terminal_text(&run, 200);
     assert!(says("other-settings-after-run", &text), "{text}");
+}
+
+#[test]
+fn an_ordinary_thread_that_waits_for_a_cpu_is_advised_a_real_time_priority() {
+    let advised = |priority: i32| {
+        let mut run = fixture::run_result(&[1]);
+        let probes = run.cells.iter_mut().flat_map(|cell| &mut cell.probes);
+        for cpu in probes.flat_map(|probe| &mut probe.cpus) {
+            let task =
+                TaskRecord { thread: 812, command: "audio".to_owned(), priority, ..TaskRecord::default() };
+            cpu.quantities.set(TASK, task);
+        }
+        terminal_text(&run, 200).contains("chrt -f -p 50 812")
+    };
+    assert!(advised(-1) && !advised(80));
 }
 
 /// All three formats of a run.

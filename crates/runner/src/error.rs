@@ -121,7 +121,9 @@ pub fn is_unavailable(error: &(dyn std::error::Error + 'static)) -> bool {
         || matches!(error.downcast_ref(), Some(LoadError::Unavailable(_)))
         || matches!(error.downcast_ref(), Some(TreatError::Impossible { source, .. }) if !source.is_wrong_request)
         || matches!(error.downcast_ref(), Some(TreatError::State { source, .. } | TreatError::Write { source, .. }) if source.kind() == std::io::ErrorKind::PermissionDenied)
+        || matches!(error.downcast_ref(), Some(TreatError::NotApplied { source, .. }) if is_unavailable(source.as_ref()))
         || matches!(error.downcast_ref(), Some(RecordError::Unavailable(_)))
+        || matches!(error.downcast_ref(), Some(RecordError::Journal(inner)) if is_unavailable(inner))
         || matches!(error.downcast_ref(), Some(RecordError::Bpf(error)) if error.is_unavailable())
         || error.downcast_ref::<BpfError>().is_some_and(BpfError::is_unavailable)
         // An error that passes on the text of another one has the source of that one.

@@ -2,6 +2,7 @@
 
 use crate::error::RunError;
 use crate::prepare::{Experiment, PreparedCell};
+use std::collections::BTreeSet;
 use whylate_core::plan::TreatmentKind;
 use whylate_core::result::TreatChange;
 use whylate_core::warning::push_once;
@@ -273,9 +274,17 @@ pub(crate) fn differences(before: &Facts, after: &Facts) -> Vec<String> {
         };
         compare(what.to_owned(), set(before), set(after));
     }
-    let settings = [("settings", format!("{:?}", before.settings), format!("{:?}", after.settings))];
-    for (what, a, b) in settings {
-        compare(what.to_owned(), a, b);
+    let settings = |facts: &Facts| match serde_json::to_value(&facts.settings) {
+        Ok(serde_json::Value::Object(settings)) => settings,
+        _ => serde_json::Map::new(),
+    };
+    let (old, new) = (settings(before), settings(after));
+    let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    for name in names {
+        let text = |of: &serde_json::Map<String, serde_json::Value>| {
+            of.get(name).map_or_else(|| "none".to_owned(), ToString::to_string)
+        };
+        compare(format!("setting {name}"), text(&old), text(&new));
     }
     compare(
         "clock source".to_owned(),

@@ -212,6 +212,11 @@ fn announce(experiment: &Experiment, warnings: &[Warning], path: &Path) {
     if !warnings.is_empty() {
         let codes = whylate_report::warning_codes(warnings);
         output::message(&format!("warnings ({}): {codes}; `whylate check` explains them", warnings.len()));
+        if facts.privileges.realtime_priority_max == 0 {
+            output::message(
+                "no real-time priority: the probes run as ordinary tasks, and the figures are not those of a real-time task",
+            );
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! `whylate trace`.
 
 use crate::arguments::{TraceCommand, TraceRecordArguments, or_endless};
-use crate::exit::Ending;
+use crate::exit::{Ending, Refused};
 use crate::screen::Screen;
 use crate::{machine, output, signals};
 use anyhow::{Context as _, Result, bail};
@@ -42,6 +42,10 @@ fn record(arguments: &TraceRecordArguments, host: &Host) -> Result<Ending> {
         buffer: arguments.buffer.unwrap_or_else(|| arguments.profile.buffer()),
         events: arguments.events.clone(),
     };
+    let rights = &facts.privileges;
+    if !rights.root && !rights.tracefs {
+        return Err(Refused("recording a trace needs root: `sudo whylate trace record …`").into());
+    }
     let (recorder, more) = Recorder::start(&host.running, &request)?;
     warnings.extend(more);
     let worst = arguments.worst.unwrap_or(1);

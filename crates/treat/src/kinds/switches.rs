@@ -2,7 +2,7 @@
 //! throttling.
 
 use crate::change::{Change, Target};
-use crate::kinds::required_file;
+use crate::kinds::{required_file, writable};
 use crate::planner::{Impossible, Planned, Planner, Surroundings};
 use crate::reading::Reading;
 use whylate_core::plan::{KsmPlan, NumaBalancingPlan, RtThrottlingPlan, ThpPlan, WatchdogPlan};
@@ -78,6 +78,9 @@ impl Planner for WatchdogPlan {
         for (name, effect) in files {
             let path = format!("/proc/sys/kernel/{name}");
             if surroundings.root.exists(&path) {
+                if changes.is_empty() {
+                    writable(surroundings, &path)?;
+                }
                 let change = Change::required(Target::file(path), on_off(self.enabled), effect);
                 changes.push(Change { required: changes.is_empty(), ..change });
             }

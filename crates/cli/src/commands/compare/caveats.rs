@@ -5,6 +5,7 @@ use std::path::Path;
 use whylate_core::cpus::CpuSet;
 use whylate_core::quantity::BUCKET_NS;
 use whylate_core::result::{CellResult, Described, MeasureResult, RunResult, differences};
+use whylate_core::warning::push_once;
 use whylate_core::{Warning, WarningCode};
 
 /// The most differences within a side that are named.
@@ -83,7 +84,10 @@ fn incomplete(sides: &[ComparedSide]) -> Vec<Warning> {
         })
     };
     let parts = sides.iter().flat_map(|side| &side.parts);
-    parts.filter_map(|part| of_run(part.path(), part.run()?)).collect()
+    let mut found: Vec<Warning> = Vec::new();
+    // Both sides may be cells of one run.
+    parts.filter_map(|part| of_run(part.path(), part.run()?)).for_each(|it| push_once(&mut found, it));
+    found
 }
 
 /// Differences between the runs of a side that are more than chance: plan, kernel, machine.

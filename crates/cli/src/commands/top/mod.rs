@@ -29,7 +29,13 @@ pub(super) fn execute(arguments: &TopArguments, host: &Host) -> Result<Ending> {
     let asked_to_stop = signals::watch()?;
     let (priority_min, priority_max) = (arguments.priority.min, arguments.priority.max);
     let config = HistogramsConfig { priority_min, priority_max, ..HistogramsConfig::new(cpus) };
-    let mut top = Top::start(&host.running, config).context("the machine cannot be watched")?;
+    let refused = match facts.privileges.root {
+        true => "the machine cannot be watched",
+        false => {
+            "the machine cannot be watched without root (your own programs can: `whylate watch --task NAME`)"
+        }
+    };
+    let mut top = Top::start(&host.running, config).context(refused)?;
     let printing = arguments.printing;
     let is_live = !printing.quiet && !printing.json && LiveScreen::<TopView>::is_possible();
     let begin = || LiveScreen::start(TopView::new(facts.host.clone()), asked_to_stop.clone());

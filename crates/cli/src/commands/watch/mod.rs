@@ -108,7 +108,8 @@ fn keep_away(task: &TaskPlan, host: &Host, facts: &Facts, is_quiet: bool) {
     let taken = present.iter().fold(CpuSet::default(), |all, thread| all.union(&thread.cpus));
     let free = online.difference(&taken);
     let is_away = whylate_runner::move_to(&free);
-    if !is_away && !facts.kernel.realtime && !is_quiet {
+    // Without root the kernel usually refuses the programs, and checks none.
+    if !is_away && facts.privileges.root && !facts.kernel.realtime && !is_quiet {
         output::message(
             "starting keeps a CPU busy in the kernel for up to 4 ms without preemption (it checks the programs): a real-time \
              thread there is late by as much, once; watched threads that may not run on one CPU at least leave that one to whylate",

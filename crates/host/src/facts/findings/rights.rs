@@ -15,8 +15,9 @@ const LIMITS: &str = "/proc/self/limits";
 
 /// limits.conf(5), setcap(8): the ways to the rights without being root.
 const FIX_RIGHTS: &str = "run it with sudo; or put `@realtime - rtprio 99` and `@realtime - memlock unlimited` into \
-     /etc/security/limits.d/99-realtime.conf, join the group `realtime` and log in again; or `sudo setcap \
-     cap_sys_nice,cap_ipc_lock+ep $(command -v whylate)`";
+     /etc/security/limits.d/99-realtime.conf, `sudo groupadd -rf realtime`, `sudo usermod -aG realtime $USER`, and log in \
+     again (JACK's packages set the same limits for the group `audio`); or `sudo setcap cap_sys_nice,cap_ipc_lock+ep $(command -v \
+     whylate)`";
 
 const FIX_RIGHTS_CONTAINER: &str = "start the container with `--cap-add=SYS_NICE --cap-add=IPC_LOCK --ulimit rtprio=99 \
      --ulimit memlock=-1`; in a rootless container, only the two limits have an effect";
@@ -83,7 +84,7 @@ pub(super) fn memory_lock(inquiry: &Inquiry, code: FindingCode) -> Option<Findin
         FIX_RIGHTS_CONTAINER
     } else {
         "run whylate with sudo, or put `@realtime - memlock unlimited` into /etc/security/limits.d/99-realtime.conf, \
-         join the group `realtime` and log in again"
+         `sudo groupadd -rf realtime`, `sudo usermod -aG realtime $USER`, and log in again"
     };
     code.advice(format!("this process may lock {} of memory only", Bytes(bytes)))
         .effect("if this is not enough, the measuring thread has page faults, and the latencies include them")

@@ -304,7 +304,10 @@ impl Lanes {
         let lanes: Vec<&Lane> = self.lanes.iter().filter(|lane| lane.doubts.sleeps > 0).collect();
         let described = |lane: &&Lane| {
             let calls: Vec<&str> = lane.doubts.calls.iter().map(String::as_str).take(DOUBT_CALLS).collect();
-            format!("{} ({} in {})", lane.name, lane.doubts.sleeps, calls.join(", "))
+            // Without the programs in the kernel the calls are not known.
+            let places =
+                if calls.is_empty() { "sleeps".to_owned() } else { format!("in {}", calls.join(", ")) };
+            format!("{} ({} {places})", lane.name, lane.doubts.sleeps)
         };
         let named: Vec<String> = lanes.iter().take(NAMED_MAX).map(described).collect();
         let more = lanes.len() - named.len();

@@ -215,7 +215,7 @@ fn without_either(refusal: &BpfError, error: &io::Error) -> ProbeError {
     let text = match error.kind() {
         io::ErrorKind::PermissionDenied => format!(
             "tasks cannot be watched: ordinary users may watch only their own tasks, and only if `sysctl kernel.perf_event_paranoid` is 2 or \
-             less; {refusal}"
+             less and no filter of system calls (seccomp: a container, a sandbox) refuses perf_event_open; {refusal}"
         ),
         _ => format!("tasks cannot be watched: {refusal}; perf_event_open: {error}"),
     };
