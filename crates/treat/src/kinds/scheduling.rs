@@ -11,6 +11,8 @@ use whylate_core::plan::{CgroupPlan, FairServerPlan, WorkqueuePlan};
 pub(super) const WORKQUEUES: &str = "/sys/devices/virtual/workqueue/cpumask";
 const CGROUPS: &str = "/sys/fs/cgroup";
 const FAIR_SERVER: &str = "/sys/kernel/debug/sched/fair_server";
+/// Is there where debugfs is mounted.
+const DEBUGFS: &str = "/sys/kernel/debug/sched";
 
 impl Planner for WorkqueuePlan {
     fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
@@ -26,8 +28,10 @@ impl Planner for FairServerPlan {
     fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
         let change = |cpu| {
             let path = format!("{FAIR_SERVER}/cpu{cpu}/runtime");
-            let otherwise = "this kernel has no fair server (Linux 6.12), or debugfs is not mounted \
-                             (mount -t debugfs none /sys/kernel/debug)";
+            let otherwise = match surroundings.root.exists(DEBUGFS) {
+                true => "this kernel has no fair server (Linux 6.12 and later have it)",
+                false => "debugfs is not mounted: mount -t debugfs none /sys/kernel/debug",
+            };
             required_file(surroundings, &path, otherwise)?;
             let effect = format!("ordinary tasks get {} of each period on CPU {cpu}", self.runtime);
             Ok(Change::required(Target::file(path), self.runtime.0.to_string(), effect))

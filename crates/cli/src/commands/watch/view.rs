@@ -32,7 +32,7 @@ const HELP: [&str; 18] = [
     "A narrow terminal leaves out p50, last, prio, wake, p99.9, late, in this order.",
     "",
     "An activation is explained when it is above the deadline, or among the worst",
-    "so far. whylate explain DIR shows all of them afterwards.",
+    "so far. whylate explain DIR --top 1000 shows all of them afterwards.",
 ];
 
 /// The columns between the thread and the worst cause, and which of them a narrow terminal leaves out first.
