@@ -58,7 +58,7 @@ fn from_histogram(lines: &ToolLines<'_>) -> Result<Vec<ToolSeries>, Problem> {
         let total = totals.get(thread).copied();
         let inside: u64 = series.buckets.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count));
         if let Some(total) = total.filter(|total| !series.buckets.is_empty() && *total != inside) {
-            return Err(lines.ends(format!("`# Total:` counts {total} samples of thread {thread}, its rows {inside}: lines are missing or changed")));
+            return Err(lines.ends(format!("`# Total:` has {total} samples of thread {thread}, but the rows have {inside}: lines are missing or changed")));
         }
         series.count = total.filter(|_| series.buckets.is_empty());
         // The extremes of a thread without samples are not measured values.
@@ -179,7 +179,7 @@ fn from_threads(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     if is_ns {
         remarks.push("the command line has -N: the values are nanoseconds".to_owned());
     } else if runs.iter().flat_map(|(_, run)| run).all(ThreadLine::is_late_always) {
-        remarks.push("each smallest value is above the interval of its thread: with -N cyclictest prints nanoseconds, and the text does not say whether it ran so".to_owned());
+        remarks.push("each thread's smallest value is above the thread's interval: the values may be nanoseconds (-N), but the text does not show this option".to_owned());
     }
     remarks.extend(
         odd.map(|problem| format!("line {}: {}; this line was left out", problem.line, problem.message)),
@@ -210,7 +210,7 @@ fn thread_line(line: ToolLine<'_>, rest: ToolLine<'_>) -> Result<ThreadLine, Pro
         let word =
             value(key).ok_or_else(|| line.problem(format!("`{key}` is missing: is the line cut off?")))?;
         let figure: f64 = word.number()?;
-        (0.0..1e12).contains(&figure).then_some(figure).ok_or_else(|| word.problem("no figure of a latency"))
+        (0.0..1e12).contains(&figure).then_some(figure).ok_or_else(|| word.problem("this is not a latency"))
     };
     let whole = |key: &str| value(key).and_then(|word| word.number::<u32>().ok());
     let tid = rest.text.split(['(', ')']).nth(1).and_then(|it| it.trim().parse().ok()).unwrap_or(0);
@@ -261,7 +261,7 @@ fn remarks(runs: &[(String, Vec<ThreadLine>)], is_one_dash: bool) -> Vec<String>
             ""
         };
         remarks.push(format!(
-            "the measuring threads ran {what}: a task of a higher priority has other figures{dash}"
+            "the measuring threads ran {what}: a task of a higher priority has other latencies{dash}"
         ));
     }
     remarks

@@ -49,9 +49,9 @@ pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
         let (Some(_), Some(length), Some(max), Some(packed)) =
             (number(0), number(1), number(2), cells.get(3))
         else {
-            return Err(
-                line.problem("a line has a start, a length, a maximum and a histogram: is it cut off?")
-            );
+            return Err(line.problem(
+                "a line needs a start, a length, a maximum and a histogram: is this line cut off?",
+            ));
         };
         let own = all.entry(tag).or_default();
         own.intervals += 1;
@@ -77,7 +77,7 @@ pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
         return Err(lines.ends("no line of an interval was found"));
     }
     let mut remarks = vec![
-        "values are in the tool's own unit, nanoseconds; they include stalls of the whole process (garbage collection, safepoints) as well as those of the kernel"
+        "values are taken as nanoseconds, the tool's own unit; they include stalls of the whole process (garbage collection, safepoints) and delays by the kernel"
             .to_owned(),
     ];
     if all.len() > 1 {
@@ -89,7 +89,7 @@ pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     let series = all.into_iter().map(|(tag, own)| {
         let name = if tag.is_empty() { String::new() } else { format!(" of tag {tag}") };
         remarks.push(format!(
-            "the largest value{name}, {}, is in the interval that begins at {} s; {} intervals",
+            "the largest value{name}, {}, is in the interval that begins at {} s, one of {} intervals",
             nanoseconds(own.max_ns),
             own.max_at,
             own.intervals

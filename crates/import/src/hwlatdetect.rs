@@ -61,7 +61,10 @@ fn cpu(gaps: &[Gap]) -> (u32, Option<String>) {
             0,
             Some("hwlatdetect does not name the CPU of a gap: all gaps are listed under CPU 0".to_owned()),
         ),
-        _ => (0, Some(format!("there are gaps on CPUs {}: all are listed under CPU 0", several.join(", ")))),
+        _ => (
+            0,
+            Some(format!("there are gaps on CPUs {}, but all are listed under CPU 0", several.join(", "))),
+        ),
     }
 }
 

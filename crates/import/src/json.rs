@@ -97,8 +97,7 @@ pub(crate) fn read(text: &str) -> Result<Imported, Problem> {
     let threads = document.thread.or(document.cpu).unwrap_or_default();
     let mut remarks = Vec::new();
     if threads.values().any(|Thread(thread)| thread.cpu.is_some_and(|cpu| cpu < 0)) {
-        remarks
-            .push("threads were not bound to CPUs: the figures are of threads, by their number".to_owned());
+        remarks.push("threads were not bound to CPUs: the figures are listed by thread number".to_owned());
     }
     let all = threads.iter().map(|(number, Thread(thread))| series(thread, *number, unit_ns, oslat));
     let series = all.filter(|series| series.count != Some(0)).collect();

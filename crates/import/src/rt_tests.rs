@@ -61,7 +61,7 @@ pub(crate) fn pairs(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
         return Err(lines.ends("there is no row of a pair of threads (`#1 -> #0, Min …`)"));
     }
     let mut remarks = vec![
-        "the time from one thread that hands over to the other that runs; quantiles are not in it".to_owned(),
+        "the values are times from the hand-over by one thread until the other thread runs; the text has no quantiles".to_owned(),
     ];
     if !is_known {
         remarks.push(

@@ -73,23 +73,23 @@ pub(crate) fn latency(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     };
     let ns = |figure: f64| (figure * unit_ns).round();
     let (Some(min), Some(max)) = (min.map(ns), max.map(ns)) else {
-        return Err(line.problem("the row has not all figures: is it cut off?"));
+        return Err(line.problem("the row lacks figures: is it cut off?"));
     };
     let time = row.iter().find(|it| it.contains(':')).map_or(0, |text| hours(text));
     let end = line.problem("");
     let mut remarks = Vec::new();
     // A latency below zero is that of a timer that was set too early by its calibration.
     if min < 0.0 {
-        remarks.push(format!("the smallest latency is {min} ns: the timer came before its time (calibration), and is counted as 0"));
+        remarks.push(format!("the smallest latency is {min} ns: the timer expired early (calibration), and the latency is counted as 0"));
     }
     if !is_sum {
-        remarks.push("the closing line (RTS) is missing: the largest and smallest of the last line are taken, the mean is not known".to_owned());
+        remarks.push("the closing line (RTS) is missing: the largest and the smallest latency are from the last line, and the mean is not known".to_owned());
     }
     if cpu.is_none() {
         remarks.push("the text does not say on which CPU the task ran".to_owned());
     }
     if let Some(priority) = priority {
-        remarks.push(format!("the task ran at priority {priority}; in Xenomai and EVL, the latency is that of the co-kernel's timer, not of Linux"));
+        remarks.push(format!("the task ran at priority {priority}; in Xenomai and EVL, this is the latency of the co-kernel's timer, not of a Linux timer"));
     }
     let series = ToolSeries {
         count: Some(period_ns.filter(|ns| *ns > 0).map_or(0, |ns| time / ns)).filter(|count| *count > 0),
@@ -252,7 +252,7 @@ pub(crate) fn lava(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     }
     let series: Vec<ToolSeries> = all.into_values().collect();
     let mut remarks = vec![
-        "LAVA's \"passed\" and \"failed\" compare with the test's own limit; the file has figures of threads, but no samples"
+        "LAVA's \"passed\" and \"failed\" compare with the test's own limit; the file has figures for each thread, but no samples"
             .to_owned(),
     ];
     remarks.extend(series.iter().filter_map(|series| distrusted(series, job_ns)));
@@ -281,7 +281,7 @@ pub(crate) fn distrusted(series: &ToolSeries, run_ns: u64) -> Option<String> {
     }
     (min > 500_000 && max as f64 <= min as f64 * 1.05).then(|| {
         format!(
-            "thread {thread}: all samples are near {}: that is a timer without high resolution (a tick of 100 Hz is 10 ms, of 250 Hz 4 ms), not a late \
+            "thread {thread}: all samples are near {}: this comes from a timer without high resolution (a tick of 100 Hz is 10 ms, of 250 Hz 4 ms), not a late \
              task; look at CONFIG_HIGH_RES_TIMERS and `.resolution` in /proc/timer_list",
             nanoseconds(mean as u64)
         )
@@ -309,7 +309,7 @@ pub(crate) fn latency_hist(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
         if line.text.starts_with(|it: char| it.is_ascii_digit()) {
             let mut words = line.words();
             let (Some(us), Some(count)) = (words.next(), words.next()) else {
-                return Err(line.problem("a row has a value and a count: is it cut off?"));
+                return Err(line.problem("a row needs a value and a count: is this row cut off?"));
             };
             let count: u64 = count.number()?;
             let value_ns = u64::from(us.number::<u32>()?) * 1000;
@@ -401,7 +401,7 @@ pub(crate) fn ros2(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     series.mean_ns = Some(sum / count);
     series.count = received.is_some().then_some(count as u64);
     let remark = format!(
-        "{rows} rows of one interval each, without quantiles; the latency is that between two nodes, and includes waiting for a CPU"
+        "the {rows} rows are one interval each, without quantiles; the latency is measured between two nodes, and includes waiting for a CPU"
     );
     Ok(Imported { probe: "timer", series: vec![series], remarks: vec![remark], ..Imported::default() })
 }

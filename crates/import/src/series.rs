@@ -146,7 +146,7 @@ impl ToolSeries {
             let name = self.series.as_ref().map(|series| format!(" ({series})")).unwrap_or_default();
             format!(
                 "CPU {}{name}: {over} samples are above the histogram, which ends at {} us; except for the largest, each \
-                 counts with that value: quantiles among these samples are too low",
+                 is counted with this value, so quantiles among these samples are too low",
                 self.cpu,
                 self.limit_ns / 1000
             )

@@ -8,8 +8,8 @@ use std::net::SocketAddr;
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     #[error(
-        "{0} is not a loopback address: clients need a token there (--token-file FILE or WHYLATE_TOKEN), and only a \
-         TLS proxy in front of whylate keeps the token secret"
+        "{0} is not a loopback address: clients from the network need a token (--token-file FILE or \
+         WHYLATE_TOKEN), and only a TLS proxy in front of whylate keeps the token secret"
     )]
     NoToken(SocketAddr),
     /// The address is in use, or does not belong to this machine.

@@ -83,10 +83,10 @@ impl Farm {
         let mut damaged = Damaged::said(&Vec::from_iter(damaged), &self.lake);
         let mut asked = format!("queried {}", ago(oldest));
         if is_asked {
-            asked += "; a newer answer is being fetched";
+            asked += "; a new query is running";
         } else if let Some(why) = failure {
             let mut lines = why.lines().map(str::to_owned);
-            asked += &format!("; a newer answer failed: {}", lines.next().unwrap_or_default());
+            asked += &format!("; a newer query failed: {}", lines.next().unwrap_or_default());
             add_new(&mut damaged, lines);
         }
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |it| it.as_secs());

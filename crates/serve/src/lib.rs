@@ -140,7 +140,7 @@ fn nothing_at(address: &Uri, has_runs: bool, has_farm: bool) -> Response {
     let mut lines = vec![format!("there is no page {}; these pages exist:", address.path())];
     let mut links = Vec::new();
     if has_runs {
-        lines.push("`/`, the list of runs, and `/runs/NAME`, the report of each".to_owned());
+        lines.push("`/`, the list of runs, and `/runs/NAME`, the report of a run".to_owned());
         links.push(("Runs".to_owned(), "/".to_owned()));
     }
     if has_farm {

@@ -19,7 +19,7 @@ use whylate_core::text;
 /// The most plans and machines whose newest run is shown.
 const RUNS_MAX: usize = 20;
 const HEAD: &str = "\
-# HELP whylate_latency_seconds Quantiles of the newest complete run of a plan, each of the CPU with the largest value.
+# HELP whylate_latency_seconds Quantiles of the newest complete run of a plan; each is from the CPU with the largest value.
 # TYPE whylate_latency_seconds gauge
 # HELP whylate_run_verdict 1 for the verdict of the run.
 # TYPE whylate_run_verdict gauge

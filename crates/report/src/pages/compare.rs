@@ -13,10 +13,10 @@ use whylate_core::result::{
 /// The most facts unknown for some side that a line names.
 const UNKNOWN_NAMED: usize = 4;
 /// What the figures of the table are; those of `whylate report` are different.
-const MIDDLE: &str = "`before` and `now` are the median of the values of the repeats, each from its worst CPU; for \
-    several runs, the median of the runs' values; for another tool's file, the value in that file. `whylate report \
-    --details` shows the quantiles of all repeats together. Between cells of one run, the ratio is the median of the \
-    ratios within blocks of repeats.";
+const MIDDLE: &str = "`before` and `now` are the median of the values of the repeats; the value of a repeat is from its \
+    worst CPU. For several runs, they are the median of the runs' values; for another tool's file, the value in this \
+    file. `whylate report --details` shows the quantiles of all repeats together. Between cells of one run, the ratio \
+    is the median of the ratios within blocks of repeats.";
 
 /// The report of a comparison. A comparison without contents becomes a page that says why.
 pub fn compare(result: &CompareResult) -> Page {
@@ -226,8 +226,8 @@ fn causes(result: &CompareResult) -> Section {
         ])
     };
     let section = Section::new("causes", "Late time by cause").meaning(
-        "late time of the spikes above the threshold, compared run by run, or repeat by repeat between cells of one \
-         run",
+        "late time of the spikes above the threshold. Cells of one run are compared repeat by repeat, other sides run \
+         by run",
     );
     section.with(Table::new(columns, result.causes.iter().map(row).collect()))
 }

@@ -236,7 +236,7 @@ fn described(trace: &ExplainedTrace) -> String {
     };
     parts.push(task);
     if let Some(period) = trace.period_ns {
-        let how = if trace.period_inferred { "inferred from its rhythm" } else { "given" };
+        let how = if trace.period_inferred { "inferred from the task's rhythm" } else { "given" };
         parts.push(format!("period {} ({how})", nanoseconds(period)));
     }
     parts.join(", ")
@@ -281,13 +281,13 @@ pub(super) fn count(result: &ExplainResult) -> String {
 /// The basis of the expected moment, and how exact it is.
 fn expected(spike: &ExplainedSpike) -> String {
     let basis = match spike.expected_from {
-        ExpectedFrom::Timer => "the expiry of its timer",
+        ExpectedFrom::Timer => "the expiry of the task's timer",
         ExpectedFrom::Tracer => "the latency that the tracer measured",
         ExpectedFrom::Marker => "the latency that the task printed",
         ExpectedFrom::Probe => "the latency that the probe measured",
         ExpectedFrom::Period => "the last sleep and the period",
         ExpectedFrom::Wakeup => "the wake-up",
-        ExpectedFrom::Interrupted => "the moment at which it was interrupted",
+        ExpectedFrom::Interrupted => "the moment of the interruption",
     };
     format!("by {basis}, within {}", nanoseconds(spike.expected_error_ns))
 }

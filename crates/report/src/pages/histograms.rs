@@ -92,7 +92,7 @@ fn wakeups(result: &HistogramsResult) -> Section {
     let mut text = format!("{} wake-ups since the start", count(wakeups.seen));
     for (number, what) in [
         (wakeups.without_switch, "of tasks that were still running"),
-        (wakeups.elsewhere, "that ended on CPUs that are not measured"),
+        (wakeups.elsewhere, "of tasks that then ran on CPUs that are not measured"),
     ] {
         if number > 0 {
             text.push_str(&format!(", {} {what}", count(number)));

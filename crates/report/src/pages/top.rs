@@ -22,7 +22,7 @@ pub fn top(result: &TopResult, host: &str, interrupts: &[TopRate], ipis: &[TopRa
         false => format!("in force: {}", treatments.join(", ")),
     };
     let about = vec![host.to_owned(), nanoseconds(result.interval_ns), in_force];
-    let latency = Section::new("cpus", "Wake-up latency").meaning("of tasks with a counted priority");
+    let latency = Section::new("cpus", "Wake-up latency").meaning("only of tasks whose priority `--priority` selects (by default real-time tasks)");
     let largest = result.cpus.iter().filter_map(|cpu| {
         let record = records::record(cpu.max_record.as_ref()?);
         Some(format!("CPU {}: {record}", cpu.cpu))
@@ -31,7 +31,7 @@ pub fn top(result: &TopResult, host: &str, interrupts: &[TopRate], ipis: &[TopRa
         Section::new("interrupts", "Interrupts and softirqs").with_all(rates(interrupts, result.interval_ns)),
         Section::new("ipis", "Interrupts that CPUs sent to each other")
             .with_all(rates(ipis, result.interval_ns)),
-        Section::new("thieves", "What had the CPUs (thieves)").with_all(thieves(result)),
+        Section::new("thieves", "What used the CPUs (thieves)").with_all(thieves(result)),
     ];
     let mut sections = vec![latency.with(cpus(result)).with_all(notes(result))];
     sections.extend(Section::new("late", "Largest latency").with(sentences(largest)).unless_empty());
@@ -65,7 +65,7 @@ fn notes(result: &TopResult) -> Vec<Block> {
     let is_silent = result.cpus.iter().all(|cpu| cpu.samples == 0);
     let silent = is_silent.then(|| {
         Block::note(
-            "No task of the counted priorities was woken; without --priority, only real-time tasks are counted.",
+            "No task whose priority is counted was woken; without --priority, only real-time tasks are counted.",
         )
     });
     let lost = (result.lost > 0).then(|| {

@@ -14,9 +14,9 @@ use whylate_core::result::{
 };
 use whylate_core::{CpuId, SeriesName, WarningCode};
 
-const CORRECTED_NOTE: &str = "Lines marked corrected also count the missed periods, each as late as it would have been \
-    (coordinated omission corrected). The other lines are as recorded: a task that is still late when a period begins \
-    records nothing for that period.";
+const CORRECTED_NOTE: &str = "Lines marked corrected also count the missed periods, with the latency that each would have \
+    had (coordinated omission corrected). The other lines are as recorded: a task that is still late when a period \
+    begins records nothing for that period.";
 const UNTHROTTLED_NOTE: &str = "Lines marked unthrottled leave out the gaps that the scheduler makes on purpose: \
     it throttles a real-time task that never sleeps, or runs the fair server instead. Such gaps are not a latency of \
     the machine.";

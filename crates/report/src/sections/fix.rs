@@ -203,7 +203,7 @@ fn proved(fix: &FixResult) -> Section {
     };
     let rows = fix.claims.iter().filter_map(row).collect();
     let margin = fix.registration.margin.0;
-    let title = format!("What fresh data show about {}", fix.registration.goal);
+    let title = format!("What new measurements show about {}", fix.registration.goal);
     Section::new("fix-claims", title)
         .with(fix.claims.iter().map(item).collect::<Vec<Item>>())
         .with(Forest { rows, margin })

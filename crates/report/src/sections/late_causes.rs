@@ -64,7 +64,7 @@ fn change(it: &CauseDifference) -> String {
         (CauseChange::Gone | CauseChange::Less, _) => "removed".to_owned(),
         (CauseChange::Same, _) => "same".to_owned(),
         (CauseChange::CannotTell, Some(more)) => {
-            format!("cannot tell; about {} would", counted(more, "more repeat"))
+            format!("cannot tell; about {} would tell", counted(more, "more repeat"))
         }
         (CauseChange::CannotTell, None) => "cannot tell".to_owned(),
     }

@@ -4,9 +4,9 @@ use crate::section::{Block, Depth, Section, Tone};
 use whylate_core::result::RunResult;
 
 const TEXTS: [&str; 2] = [
-    "Each cell is one combination of loads. Cells ran interleaved, each as often as the plan repeats it. Comparisons take \
-     one figure per repeat, so that chance differences between repeats are not mistaken for an effect. Ratios compare the \
-     medians of the repeats, which `whylate compare` and the comparisons list. Minimum and maximum are exact; percentiles \
+    "Each cell is one combination of loads. Cells ran interleaved, and each ran once per repeat. Comparisons use one \
+     figure per repeat, so that chance differences between repeats are not mistaken for an effect. Ratios compare the \
+     medians of the repeats; `whylate compare` and the comparisons list these medians. Minimum and maximum are exact; percentiles \
      come from a histogram with a relative error of at most 1/256.",
     "The timer probe sleeps until a set time and measures how late it runs. The stall probe runs a loop that never \
      sleeps and measures the gaps in it: each sample is one turn of the loop, and nearly all turns take a few \

@@ -42,7 +42,7 @@ fn section(rows: Vec<Row>) -> Vec<Section> {
     ];
     Section::new("sources", "Who took the time")
         .meaning(
-            "all gaps of a loop; for a watched thread, what had the CPU or the lock while the thread had work",
+            "all gaps of a loop; for a watched thread, what used the CPU or held the lock while the thread had work",
         )
         .with(Table::new(columns, rows))
         .unless_empty()

@@ -142,7 +142,7 @@ fn dropped_spikes<'a>(probes: impl Iterator<Item = &'a ProbeResult>) -> Option<S
     let dropped: u64 = probes.flat_map(|probe| &probe.cpus).map(|cpu| cpu.spikes_dropped).sum();
     (dropped > 0).then(|| {
         format!(
-            "{} spike records did not fit into their buffer; the figures still include their latencies",
+            "{} spike records did not fit into the buffer; the latency figures still include these spikes",
             count(dropped)
         )
     })

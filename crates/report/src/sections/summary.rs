@@ -176,7 +176,7 @@ fn who(run: &RunResult, deciding: Option<&[CellSeries<'_>]>) -> String {
                 1 => format!("the only {name} spike"),
                 count => format!("the {count} largest {name} spikes"),
             };
-            format!("{}; shares are of the late time of {spikes}.", culprits(&found))
+            format!("{}; shares refer to the late time of {spikes}.", culprits(&found))
         }
         (true, true, _) => format!("No spike of {name} was recorded."),
         (true, false, true) if run.warnings.iter().any(|one| one.code == WarningCode::NoCauses) => {
@@ -298,7 +298,7 @@ fn real_time_priority(run: &RunResult, deciding: &[CellSeries<'_>]) -> Option<St
     let part: f64 = waited.map(|one| one.share).sum();
     let mut tasks = deciding.iter().flat_map(|cell| &cell.cpus).filter_map(|cpu| cpu.quantities.of(TASK));
     let advice = tasks.next().filter(|_| part >= WAITED_MIN)?.real_time_advice()?;
-    Some(format!("{advice}. Waits for a CPU that another thread had took {} of the late time.", share(part)))
+    Some(format!("{advice}. The task spent {} of the late time waiting for a CPU that another thread used.", share(part)))
 }
 
 fn helps(run: &RunResult, deciding: Option<&[CellSeries<'_>]>, treatments: &[&Comparison]) -> String {

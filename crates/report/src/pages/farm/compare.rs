@@ -20,11 +20,11 @@ pub struct FarmGroups<'a> {
 
 /// What can be compared, before two groups are chosen: the kernels that boards ran.
 pub fn farm_groups(kernels: &[String], answer: &FarmAnswer) -> Page {
-    let about = "A group is the start of a kernel release (`6.12`), or conditions on its runs: `kernel>=6.12`, \
+    let about = "Select a group by the start of a kernel release (`6.12`) or by conditions on runs: `kernel>=6.12`, \
         `started<2026-10`, `plan=nightly`, `host~rack-1`, `tag=soc=n100` (a label of the farm file), `verdict!=fail`. \
         Each board that has three runs of both groups is compared with itself. If no board has runs of both groups, \
-        boards of one group are compared with boards of the other, which shows much less. A run that is in both groups \
-        does not count.";
+        boards of one group are compared with boards of the other, which is much weaker evidence. A run that is in \
+        both groups does not count.";
     let known: Vec<String> = kernels.iter().map(|kernel| format!("`{}`", shortened(kernel))).collect();
     let section = Section::new("groups", "Two groups of runs").with(Block::Text(about.into(), Tone::Plain));
     let kernels =
