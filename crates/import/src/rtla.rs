@@ -178,7 +178,8 @@ pub(crate) fn top(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     if series.is_empty() {
         return Err(lines.ends("the table has no CPU: the file is cut off"));
     }
-    let remark = "`top` prints only extremes and means; `hist` also prints the histogram, which gives quantiles";
+    let remark =
+        "`top` prints only extremes and means; `hist` also prints the histogram, which gives quantiles";
     Ok(Imported { probe: "tracer", series, remarks: vec![remark.to_owned()], ..Imported::default() })
 }
 
@@ -208,8 +209,10 @@ fn osnoise_row(line: ToolLine<'_>, words: &[Word<'_>]) -> Result<Vec<ToolSeries>
         return Err(line.problem(format!("{} numbers, where 10 are expected", words.len())));
     };
     if counts.len() > 5 {
-        return Err(line
-            .problem(format!("{} numbers, where 10 are expected: did a mail program break the row?", words.len())));
+        return Err(line.problem(format!(
+            "{} numbers, where 10 are expected: did a mail program break the row?",
+            words.len()
+        )));
     }
     let gaps = counts.iter().map(|count| count.number::<u64>()).sum::<Result<u64, Problem>>()?;
     Ok(vec![ToolSeries {

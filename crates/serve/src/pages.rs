@@ -256,7 +256,8 @@ pub(crate) async fn page_text(
             // One after another: together they may exceed the limit of open files.
             let all = site.runs.find(name)?.tree().map_err(|error| Refusal::Run(error.to_string()))?;
             if all.iter().filter(|it| !it.is_folder).map(|it| it.bytes).sum::<u64>() > RUN_BYTES_MAX {
-                let text = format!("{name} is too large for a page: `whylate report` writes the report to a file");
+                let text =
+                    format!("{name} is too large for a page: `whylate report` writes the report to a file");
                 return Err(Refusal::Run(text));
             }
             stamps.push(all);

@@ -51,7 +51,7 @@ pub fn copy_choice(plan: &Plan, table: Option<&CopyTable>, cells: &[CellResult])
     let next = format!("{} {}", second.row.name(), value(second));
     match between {
         Some(between) if between.outcome == Outcome::Worse => {
-            answer(AnswerOutcome::Yes, format!("{shown}; next: {next}."), Some(between))
+            answer(AnswerOutcome::Yes, format!("{shown}; next best: {next}."), Some(between))
         }
         between => {
             let same = candidates

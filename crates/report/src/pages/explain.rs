@@ -90,7 +90,7 @@ fn is_begin_of(part: &Spike, whole: &Spike) -> bool {
 fn also_late(result: &ExplainResult) -> Option<Table> {
     let mut columns = vec![Column::text("task")];
     columns.extend(["CPU", "priority", "late by"].map(Column::number));
-    columns.extend([Column::text("as"), Column::number("ran at")]);
+    columns.extend([Column::text("delay"), Column::number("ran at")]);
     let row = |late: &LateTask| {
         Row::of::<Cell>([
             named(&late.task, late.pid).into(),

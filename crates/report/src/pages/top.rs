@@ -22,7 +22,8 @@ pub fn top(result: &TopResult, host: &str, interrupts: &[TopRate], ipis: &[TopRa
         false => format!("in force: {}", treatments.join(", ")),
     };
     let about = vec![host.to_owned(), nanoseconds(result.interval_ns), in_force];
-    let latency = Section::new("cpus", "Wake-up latency").meaning("only of tasks whose priority `--priority` selects (by default real-time tasks)");
+    let latency = Section::new("cpus", "Wake-up latency")
+        .meaning("only of tasks whose priority --priority selects (by default real-time tasks)");
     let largest = result.cpus.iter().filter_map(|cpu| {
         let record = records::record(cpu.max_record.as_ref()?);
         Some(format!("CPU {}: {record}", cpu.cpu))

@@ -27,7 +27,7 @@ fn section(probe: &ProbeResult, cell: Option<&str>, is_planned: bool) -> Vec<Sec
     let columns = vec![
         Column::text("thread"),
         Column::number("runs"),
-        Column::number("of"),
+        Column::number("all runs"),
         Column::number("times").importance(1),
         Column::number("longest"),
         Column::text("finding").wraps(),

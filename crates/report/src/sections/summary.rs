@@ -298,7 +298,10 @@ fn real_time_priority(run: &RunResult, deciding: &[CellSeries<'_>]) -> Option<St
     let part: f64 = waited.map(|one| one.share).sum();
     let mut tasks = deciding.iter().flat_map(|cell| &cell.cpus).filter_map(|cpu| cpu.quantities.of(TASK));
     let advice = tasks.next().filter(|_| part >= WAITED_MIN)?.real_time_advice()?;
-    Some(format!("{advice}. The task spent {} of the late time waiting for a CPU that another thread used.", share(part)))
+    Some(format!(
+        "{advice}. The task spent {} of the late time waiting for a CPU that another thread used.",
+        share(part)
+    ))
 }
 
 fn helps(run: &RunResult, deciding: Option<&[CellSeries<'_>]>, treatments: &[&Comparison]) -> String {

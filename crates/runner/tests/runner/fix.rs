@@ -223,7 +223,7 @@ fn settings_that_are_used_are_looked_at_one_by_one() {
     );
     assert_eq!(found.recommended, ["awake"], "{:?}", found.claims);
     let expected = "3 settings: 1 lower timer p99, 2 make no difference of more than 5%, 0 raise it; cannot tell for \
-        0; without the settings that do not help, the goal is the same";
+        0; without the settings that do not help, the value of the goal is the same";
     assert_eq!(found.sentence, expected);
     let cells = assemble(&path).unwrap().cells;
     let names: Vec<&str> =

@@ -286,8 +286,8 @@ fn audited(result: &FixResult) -> String {
         all - helps - same - harms
     );
     let together = match result.claims.iter().find(|it| it.phase == FixPhase::Reduce).map(|it| it.outcome) {
-        Some(FixOutcome::Proved) => "; without the settings that do not help, the goal is lower",
-        Some(FixOutcome::Equivalent) => "; without the settings that do not help, the goal is the same",
+        Some(FixOutcome::Proved) => "; without the settings that do not help, the value of the goal is lower",
+        Some(FixOutcome::Equivalent) => "; without the settings that do not help, the value of the goal is the same",
         Some(FixOutcome::Harms) => {
             "; without all settings that do not help, the goal is higher: some of them replace each other, so remove \
              one at a time"
