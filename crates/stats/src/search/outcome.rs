@@ -287,9 +287,11 @@ fn audited(result: &FixResult) -> String {
     );
     let together = match result.claims.iter().find(|it| it.phase == FixPhase::Reduce).map(|it| it.outcome) {
         Some(FixOutcome::Proved) => "; without the settings that do not help, the value of the goal is lower",
-        Some(FixOutcome::Equivalent) => "; without the settings that do not help, the value of the goal is the same",
+        Some(FixOutcome::Equivalent) => {
+            "; without the settings that do not help, the value of the goal is the same"
+        }
         Some(FixOutcome::Harms) => {
-            "; without all settings that do not help, the goal is higher: some of them replace each other, so remove \
+            "; without all settings that do not help, the value of the goal is higher: some of them replace each other, so remove \
              one at a time"
         }
         Some(_) => "; cannot tell whether all settings that do not help can be removed together",
